@@ -1,0 +1,23 @@
+// 64-bit actor addresses: node, thread, queue, actor (Figure 8 of the paper).
+//
+//   | node 17 | thread 11 | queue 12 | actor 24 |      131,072 nodes, 16.7 million actors on each queue
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace boxcar::actors {
+
+struct Address {
+  uint64_t bits = 0;
+  static Address make(int node, int thread, int queue, int actor);  // throws Error (bad input) where a field overflows
+  int node() const;
+  int thread() const;
+  int queue() const;
+  int actor() const;
+  friend auto operator<=>(const Address&, const Address&) = default;
+};
+std::string to_text(Address address);  // "3.0.2.17"
+
+}  // namespace boxcar::actors

@@ -1,0 +1,89 @@
+// Clusters and devices as descriptions: what a simulated platform, a cost model and a memory check read.
+//
+// YAML, in the project under backends/presets/, every number with its source in a comment:
+//
+//   name: dgx-a100-80g
+//   device: a100-sxm-80g            # backends/presets/devices/a100-sxm-80g.yaml
+//   node: {gpus: 8, link: nvswitch, link_bandwidth: 300e9, link_latency: 2e-6, nics: 8, nic_bandwidth: 25e9, ...}
+//   fabric: {kind: leaf-spine, ...}
+//
+// Units are SI: bytes, bytes per second one way, seconds, flop per second.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/types.h"
+
+namespace boxcar::backends {
+
+// One accelerator. The curves are what sim/models reads; each is a table of (x, share of peak) points that is
+// interpolated in log x and clamped at its ends.
+struct Curve {
+  std::vector<double> x, y;
+  double at(double x) const;  // 1 where the table is empty
+};
+
+struct Device {
+  std::string name;
+  int64_t memory_bytes = 0;
+  double memory_bandwidth = 0;                  // peak, bytes/s
+  std::map<ir::DType, double> peak_flops;       // dense peak by type of the operands
+  int multiprocessors = 0;                      // for wave quantisation
+  double launch_latency = 0;                    // s between dependent kernels on a stream
+  double kernel_floor = 0;                      // s, the shortest kernel
+  Curve matmul_efficiency;                      // share of peak by flops of the product
+  Curve memory_efficiency;                      // share of peak bandwidth by bytes
+  Curve attention_forward_efficiency, attention_backward_efficiency;  // fused kernels: share of peak by sequence length
+  double overlap_slowdown = 0;                  // share of compute speed lost while a communication kernel runs beside
+  std::map<std::string, double> extra;          // further model constants, by name, each with its source in the file
+};
+
+enum class LinkKind : uint8_t { nvswitch, nvlink_mesh, pcie, none };
+enum class FabricKind : uint8_t { single_switch, leaf_spine, fat_tree, torus, dragonfly };
+
+struct Node {
+  int gpus = 8;
+  LinkKind link = LinkKind::nvswitch;
+  double link_bandwidth = 0;   // per GPU, one way, all its links together
+  double link_latency = 0;     // s, one hop
+  std::vector<std::vector<int>> mesh_links;  // for nvlink_mesh: number of links between pairs
+  double pcie_bandwidth = 0;   // per GPU one way, host <-> device
+  int nics = 0;
+  double nic_bandwidth = 0;    // per NIC, one way
+  double nic_latency = 0;      // s, end to end between two nodes under one switch
+};
+
+struct Fabric {
+  FabricKind kind = FabricKind::single_switch;
+  int nodes_per_leaf = 0;        // leaf_spine
+  double oversubscription = 1;   // leaf_spine: down over up
+  double hop_latency = 0;        // s added per further switch hop
+  std::vector<int> dims;         // torus, fat_tree, dragonfly: SimGrid's own parameters
+};
+
+struct Cluster {
+  std::string name;
+  Device device;
+  Node node;
+  Fabric fabric;
+  int nodes = 1;
+  std::map<int, double> slowdown;      // device -> factor >= 1 on its kernel times (stragglers)
+  std::map<std::string, double> collective;  // constants of the collective model, by name, sources in the file
+  double price_per_gpu_hour = 0;       // 0: not known
+
+  int devices() const { return nodes * node.gpus; }
+  int node_of(int device) const { return device / node.gpus; }
+};
+
+// A preset by name, or a YAML file by path, sized to `gpus` devices (0: the file's own number of nodes). Where gpus
+// is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the nearest preset.
+Cluster load_cluster(const std::string& preset_or_path, int gpus = 0);
+Device load_device(const std::string& preset_or_path);
+std::vector<std::string> cluster_presets();  // names, sorted
+std::vector<std::string> device_presets();
+
+}  // namespace boxcar::backends

@@ -1,0 +1,101 @@
+// The logical graph: ops on global tensors, as if for one device. Placement and SBP only where wanted.
+//
+//   graph g
+//   placement p0 = 0-1
+//   %x: float32[4, 5] = input() @p0 S(0)
+//   %w: float32[5, 8] = parameter() @p0 B
+//   %y: float32[4, 8] = matmul(%x, %w)
+//
+// Text reads back: parse_graph(to_text(g)) gives the same text.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op.h"
+#include "ir/types.h"
+#include "sbp/sbp.h"
+
+namespace boxcar::ir {
+
+using TensorId = int;
+using OpId = int;
+
+// What a tensor is for; decides which memory kind its register falls under.
+enum class Role : uint8_t { activation, input, parameter, gradient, optimizer, constant };
+// Which part of the step an op runs in: forward and backward run once per micro-batch, update once per step.
+enum class Phase : uint8_t { forward, backward, update };
+
+struct Tensor {
+  std::string name;       // unique, without the %
+  TensorType type;        // global, of one micro-batch for activations
+  OpId producer = -1;
+  int output = 0;         // which output of the producer
+  Role role = Role::activation;
+  std::optional<sbp::NdSbp> sbp;  // pinned by the user or a hint; then deduced
+};
+
+struct Op {
+  std::string name;       // unique: "h3.attn.qkv"
+  std::string type;       // registry name; sources are "input", "parameter", "constant"
+  std::vector<TensorId> inputs, outputs;
+  Attrs attrs;            // complete
+  Phase phase = Phase::forward;
+  int placement = -1;     // index into Graph::placements; -1: not yet decided
+  int layer = -1;         // which block of the model, -1 before the first, `layers` after the last
+  bool recomputed = false;        // a forward op run again in the backward phase
+  std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Tensor> tensors;
+  std::vector<Op> ops;    // in topological order
+  std::vector<sbp::Placement> placements;
+  int layers = 0;
+
+  const Tensor& tensor(TensorId id) const { return tensors[static_cast<size_t>(id)]; }
+  Tensor& tensor(TensorId id) { return tensors[static_cast<size_t>(id)]; }
+};
+
+std::string to_text(const Graph& graph);
+Graph parse_graph(std::string_view text);  // throws Error with line and column
+
+// Every op is in the registry, operands exist and come before use, types are what infer says, names are unique.
+// Throws Error (fault) naming the first op that is not so. Run after every pass.
+void verify(const Graph& graph);
+
+// Builds a graph as a program for one device. Not thread-safe; cheap to copy TensorIds around.
+//
+//   Builder b("mlp");
+//   auto x = b.input("x", {DType::float32, {4, 5}});
+//   auto y = b.op("matmul", {x, b.parameter("w", {...})})[0];
+class Builder {
+ public:
+  explicit Builder(std::string name);
+
+  int placement(const sbp::Placement& placement);  // an index for the calls below
+  TensorId input(std::string name, TensorType type);
+  TensorId parameter(std::string name, TensorType type);
+  // Runs infer; `name` defaults to the op's type and a number.
+  std::vector<TensorId> op(std::string_view type, std::vector<TensorId> inputs, Attrs attrs = {}, std::string name = {});
+  TensorId op1(std::string_view type, std::vector<TensorId> inputs, Attrs attrs = {}, std::string name = {});
+  // Pins where and how a tensor is laid out (line 9 of Table 4 of the paper).
+  void place(TensorId tensor, int placement, sbp::NdSbp sbp);
+  // The same global tensor on another placement or in another layout (line 13 of Table 4): a boxing op.
+  TensorId to_global(TensorId tensor, int placement, sbp::NdSbp sbp);
+
+  // Ops built from here on belong to this layer and carry this name prefix.
+  void set_layer(int layer, std::string prefix);
+  const TensorType& type(TensorId tensor) const;
+  Graph finish();  // verifies
+
+ private:
+  Graph graph_;
+  int layer_ = -1;
+  std::string prefix_;
+};
+
+}  // namespace boxcar::ir

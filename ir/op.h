@@ -1,0 +1,66 @@
+// The op registry: one row per op. Everything the compiler knows of an op stands in its row, and beside it
+// what no index map can express, with the reason.
+//
+//   const OpDef& matmul = op("matmul");
+//   matmul.infer({f32[4,6], f32[6,8]}, {}) == {f32[4,8]}
+//   signatures(matmul, ...) == B,B->B; S(0),B->S(0); B,S(1)->S(1); S(1),S(0)->P(sum); P(sum),B->P(sum); B,P(sum)->P(sum)
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/types.h"
+#include "sbp/index_map.h"
+
+namespace boxcar::ir {
+
+// Which time model a kernel falls under.
+enum class Family : uint8_t { matmul, attention, convolution, memory, none };
+
+// Work of one kernel on local tensors.
+struct Work {
+  double flops = 0;
+  double bytes = 0;  // read and written, each tensor once unless the op says otherwise
+};
+
+using Types = std::vector<TensorType>;
+
+struct OpDef {
+  std::string name;
+  std::vector<std::string> inputs, outputs;  // operand names, for messages; a trailing "..." repeats the last, "?" is optional
+  Attrs attrs;                               // every attribute with its default; no others are allowed
+  Family family = Family::memory;
+
+  // Output types from input types. Throws Error (bad input) naming op, operand and both shapes.
+  std::function<Types(const Types& inputs, const Attrs&)> infer;
+  // The index map for these types. Shapes are global.
+  std::function<sbp::IndexMap(const Types& inputs, const Attrs&)> index_map;
+  // Signatures an index map cannot express (split vocabulary, reshape, ...), for `parts` devices; may be empty.
+  std::function<std::vector<sbp::Signature>(const Types& inputs, const Attrs&, int64_t parts)> extra;
+  std::string extra_reason;  // one line, required where extra is set
+  // Attributes of part `index` of `parts` under `signature`, where they differ from the global ones: global
+  // counts and offsets. `inputs` are the global types before this mesh dimension. Empty: unchanged.
+  std::function<Attrs(const Types& inputs, const Attrs&, const sbp::Signature&, int64_t parts, int64_t index)> localize;
+  // Work on local types. Empty: bytes of inputs and outputs once, no flops.
+  std::function<Work(const Types& inputs, const Types& outputs, const Attrs&)> work;
+  double tolerance = 0;  // law 1: relative; 0 where the op is exact on small integers
+};
+
+// The registry, by name; a plain immutable table, built on first use. Throws Error (bad input) with the nearest
+// name where there is none.
+const OpDef& op(std::string_view name);
+bool has_op(std::string_view name);
+std::span<const OpDef> all_ops();  // in name order
+
+// attrs with defaults filled in; throws on an unknown attribute or a wrong type, naming the known ones.
+Attrs complete(const OpDef& def, const Attrs& attrs);
+
+// All legal signatures on one mesh dimension of `parts` devices: derived ones, then extra ones; none twice.
+std::vector<sbp::Signature> signatures(const OpDef& def, const Types& inputs, const Attrs& attrs, int64_t parts);
+
+Work work(const OpDef& def, const Types& inputs, const Types& outputs, const Attrs& attrs);
+
+}  // namespace boxcar::ir

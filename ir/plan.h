@@ -1,0 +1,154 @@
+// The plan: the physical graph that every backend runs. Actors, registers, queues and groups, written as one
+// program per kind of rank, so that a plan for 1,024 devices is as short as one for its distinct programs.
+//
+// A *program* is what one rank does. A *class* is a set of devices that run one program. Programs name no
+// devices: what crosses devices goes through `comms` (which devices form a communicator group) and `peers`
+// (which device another one pulls from).
+//
+//   one step = for each program, its `schedule`: a list of (phase, micro-batch). An actor belongs to one phase and
+//   acts once each time that phase runs. A queue's fixed order over a step: the schedule, and in each phase the
+//   queue's actors in program order. That order repeats every step.
+//
+// Rates. `Register::every = m`: the producer writes into one slot over m acts and sends req after the m-th
+// (accumulate m to 1). `Input::repeat = m`: the consumer reads one slot over m acts and sends ack after the m-th
+// (repeat 1 to m).
+//
+// Tokens. `Register::initial` slots are readable before the first step (weights from before training).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op.h"
+#include "ir/types.h"
+#include "sbp/boxing.h"
+
+namespace boxcar::ir {
+
+enum class QueueKind : uint8_t { compute, copy_in, copy_out, network, disk, host };
+enum class MemoryKind : uint8_t { parameters, gradients, optimizer, activations, workspace };
+inline constexpr int memory_kinds = 5;
+enum class ActorKind : uint8_t {
+  kernel,      // a registry op on local tensors
+  collective,  // a joint act of a communicator group
+  pull,        // reads a register of a peer device into one of its own
+  copy,        // between host and device memory
+  host,        // data loading, checkpoint writing
+};
+const char* to_text(QueueKind kind);
+const char* to_text(MemoryKind kind);
+const char* to_text(ActorKind kind);
+
+// A credit-counted container for one local tensor.
+struct Register {
+  std::string name;
+  TensorType type;          // one slot
+  int64_t bytes = 0;        // one slot, rounded up to the arena's alignment; 0 for pure control
+  int count = 1;            // slots: the credit
+  int initial = 0;          // slots readable before the first step
+  int every = 1;            // req after every `every`-th act of the producer
+  int producer = -1;        // actor index in this program
+  MemoryKind memory = MemoryKind::activations;
+  int64_t offset = -1;      // of slot 0 in the device's arena; slots lie one after the other
+};
+
+struct Input {
+  int reg = -1;             // register index, in this program or in `program`
+  int repeat = 1;           // acts of the consumer that one slot serves
+  int program = -1;         // for a pull: the producer's program
+  int peers = -1;           // for a pull: index into Plan::peers
+};
+
+struct Actor {
+  std::string name;         // "h3.attn.qkv", "h3.attn.proj.all_reduce"
+  ActorKind kind = ActorKind::kernel;
+  std::string op;           // registry name for kernels; "all_reduce", "pull", "load" otherwise
+  Attrs attrs;              // local ones
+  std::vector<Input> inputs;
+  std::vector<int> outputs; // register indices
+  int queue = 0;
+  int phase = 0;
+  // For collectives: who takes part, and what. Actors of different programs with the same comm and the same
+  // `joint` name act together; within one program the members of a group do.
+  sbp::Collective collective = sbp::Collective::none;
+  int comm = -1;
+  std::string joint;        // empty: the actor's name
+  int64_t comm_bytes = 0;   // the larger of one rank's input and output, in bytes (for a pull: what it moves)
+  int64_t workspace = 0;    // scratch bytes while it acts
+  int source_queue = -1;    // for a pull: the queue of the producer's program that also takes a turn, -1: none
+  // For merged acts (sim/merge.h): how many acts of the original plan one act stands for. 1 otherwise.
+  int merged = 1;
+};
+
+struct Queue {
+  std::string name;         // "compute", "net.tp", "net.pp.forward"
+  QueueKind kind = QueueKind::compute;
+  bool ordered = true;      // false: whichever ready actor comes first acts (order left open)
+};
+
+struct PhaseRun {
+  int phase = 0;
+  int micro_batch = 0;
+  friend auto operator<=>(const PhaseRun&, const PhaseRun&) = default;
+};
+
+struct Program {
+  std::string name;                // "stage0"
+  std::vector<std::string> phases; // "F0", "B0", "U"
+  std::vector<PhaseRun> schedule;  // of one step; text run-length encodes it
+  std::vector<Queue> queues;
+  std::vector<Register> registers;
+  std::vector<Actor> actors;       // program order: what a queue follows inside a phase
+  int64_t arena_bytes = 0;         // device memory of all registers and workspaces
+  int64_t workspace_offset = -1;   // the workspace shared by all actors of the compute queue
+  int64_t workspace_bytes = 0;
+  int acts_per_step(int actor) const;  // runs of its phase in the schedule; O(schedule)
+};
+
+struct RankClass {
+  int program = 0;
+  std::vector<int> devices;        // global ids, ascending
+};
+
+// Disjoint groups of devices that form communicators, in rank order.
+struct Comm {
+  std::string name;                // "tp", "dp"
+  std::vector<std::vector<int>> groups;
+};
+
+// source[d]: the device that device d pulls from; -1 where d does not.
+struct Peers {
+  std::string name;
+  std::vector<int> source;
+};
+
+struct Plan {
+  std::string name;
+  int devices = 0;
+  int micro_batches = 1;
+  std::vector<Program> programs;
+  std::vector<RankClass> classes;  // every device in exactly one class
+  std::vector<Comm> comms;
+  std::vector<Peers> peers;
+  // What one step does, for reporting: samples, tokens, model_flops, hardware_flops, ...
+  std::map<std::string, double> facts;
+};
+
+// Text, one form, reads back: parse_plan(to_text(p)) gives the same text.
+std::string to_text(const Plan& plan);
+Plan parse_plan(std::string_view text);  // throws Error with line and column
+
+// Local consistency: indices in range, one producer per register, every device in one class, comm groups disjoint.
+// Throws Error (bad input) naming program and actor. (Deadlock and memory are planner::verify's.)
+void check(const Plan& plan);
+
+// Unfolded counts over all devices.
+struct PlanSize {
+  int64_t actors = 0, registers = 0, queues = 0, groups = 0, acts_per_step = 0;
+};
+PlanSize size_of(const Plan& plan);
+
+}  // namespace boxcar::ir

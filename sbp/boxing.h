@@ -1,0 +1,65 @@
+// Boxing: how a tensor goes from one layout to another, on the same, overlapping or disjoint devices.
+//
+//   8x6 float32, S(0) on 0-3 -> B on 0-3:   all_gather over {0,1,2,3}, 48 bytes a rank to 192
+//   P(sum) on 0-3 -> S(0) on 0-3:           reduce_scatter
+//   S(0) on 0-3 -> S(0) on 4-7:             slices: device 4 pulls from 0, ...
+//
+// A route is a list of steps; each step is local, one collective over disjoint groups, or a set of slice
+// transfers. Bytes are those of Table 2 of the paper where extents divide.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sbp/sbp.h"
+
+namespace boxcar::sbp {
+
+enum class Collective : uint8_t {
+  none,            // local: slice, zero-fill (B -> P), or nothing at all
+  all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce,
+  transfer,        // point-to-point slices, given by `slices`
+};
+const char* to_text(Collective collective);  // "all_reduce"
+
+struct Layout {
+  Shape shape;  // global
+  NdSbp sbp;
+  Placement placement;
+};
+
+// One contiguous block that `to` pulls from `from`, in global coordinates.
+struct Slice {
+  int from = 0, to = 0;
+  std::vector<Range> block;
+  bool add = false;  // combined into what is there by `reduction`
+};
+
+struct Step {
+  Collective collective = Collective::none;
+  int mesh_dim = -1;                      // the mesh dimension it runs along, -1 where it is none in particular
+  int axis = 0;                           // tensor axis gathered, scattered; for all_to_all the one it gathers
+  int axis2 = 0;                          // for all_to_all: the axis it splits
+  Reduction reduction = Reduction::sum;
+  std::vector<std::vector<int>> groups;   // global device ids; disjoint
+  std::vector<Slice> slices;              // for transfer
+  Layout result;                          // the layout after this step
+  int64_t elements_moved = 0;             // over all devices: what crosses between devices, bandwidth-optimal
+  int latency_steps = 0;                  // serial message rounds of a ring or direct algorithm
+};
+
+struct Route {
+  std::vector<Step> steps;
+  int64_t elements_moved = 0;
+  std::vector<int64_t> received;          // elements received per device, indexed like the union of placements
+  std::vector<int> devices;               // that union, ascending
+};
+
+// The cheapest route from `from` to `to` by elements moved, then by steps. from.shape == to.shape.
+Route box(const Layout& from, const Layout& to);
+
+// Table 2 of the paper, in elements: the closed form where extents divide. 1-D layouts.
+int64_t table2(Sbp from, Sbp to, int64_t elements, int from_devices, int to_devices, bool same_devices);
+
+}  // namespace boxcar::sbp
