@@ -79,6 +79,7 @@ struct Actor {
   int64_t comm_bytes = 0;   // the larger of one rank's input and output, in bytes (for a pull: what it moves)
   int64_t workspace = 0;    // scratch bytes while it acts
   int source_queue = -1;    // for a pull: the queue of the producer's program that also takes a turn, -1: none
+  // A double attribute "seconds" fixes how long an act takes; tests use it with op "test".
   // For merged acts (sim/merge.h): how many acts of the original plan one act stands for. 1 otherwise.
   int merged = 1;
 };
@@ -135,6 +136,8 @@ struct Plan {
   std::vector<Peers> peers;
   // What one step does, for reporting: samples, tokens, model_flops, hardware_flops, ...
   std::map<std::string, double> facts;
+  // The resolved configuration it was compiled from, by key: "cluster.preset" -> "dgx-a100-80g". Values have no newline.
+  std::map<std::string, std::string> labels;
 };
 
 // Text, one form, reads back: parse_plan(to_text(p)) gives the same text.

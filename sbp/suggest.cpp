@@ -1,0 +1,45 @@
+#include "sbp/suggest.h"
+
+#include <algorithm>
+
+namespace boxcar {
+namespace {
+
+// Optimal string alignment distance: insertions, deletions, replacements and swaps of neighbours.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t replace = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, replace});
+      bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string nearest(std::string_view name, const std::vector<std::string>& known) {
+  if (name.size() > 100) return {};
+  std::string best;
+  size_t least = name.size() / 2 + 1;
+  for (const std::string& candidate : known) {
+    size_t d = distance(name, candidate);
+    if (d < least) {
+      least = d;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+  std::string found = nearest(name, known);
+  return found.empty() ? "" : " (did you mean " + found + "?)";
+}
+
+}  // namespace boxcar
