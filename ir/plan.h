@@ -13,7 +13,22 @@
 // (accumulate m to 1). `Input::repeat = m`: the consumer reads one slot over m acts and sends ack after the m-th
 // (repeat 1 to m).
 //
-// Tokens. `Register::initial` slots are readable before the first step (weights from before training).
+// Tokens. `Register::initial` slots are readable before the first step (weights from before training). Version v of a
+// register is its initial slot v for v < initial, else what the producer's acts (v - initial) x every and the
+// `every` - 1 after it wrote; it lies in slot v mod count; act j of a consumer reads version j / repeat.
+//
+// In place. An actor that reads a register that it writes itself (adam: w, g, m, v -> w, m, v) updates it: that input
+// takes no message and no credit, act i reads what act i - 1 left there. Such a register has count 1 and every = 1, its
+// value before training lies in its slot; `initial` is 1 where other readers run before the update in a step, 0 where
+// they run after it (they then see the new value in the same step).
+//
+// Turns. A pull with a `source_queue` also holds that queue of the device that it pulls from while it acts. If the
+// queue is ordered, the turn comes where the act is that made the slot readable: in the same phase run, after the actors
+// up to the producer in program order; turns at one place go by (puller's program, actor, device). The register that is
+// pulled then has no initial slots.
+//
+// Joint acts. A collective is one act of all its group's members, which begins when every member is ready and its queue
+// has come to it. A queue, ordered or not, runs one act at a time; it waits with the act whose turn it is.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +61,7 @@ const char* to_text(ActorKind kind);
 struct Register {
   std::string name;
   TensorType type;          // one slot
-  int64_t bytes = 0;        // one slot, rounded up to the arena's alignment; 0 for pure control
+  int64_t bytes = 0;        // one slot, rounded up to the arena's alignment; 0 for pure control (a control edge)
   int count = 1;            // slots: the credit
   int initial = 0;          // slots readable before the first step
   int every = 1;            // req after every `every`-th act of the producer
