@@ -33,6 +33,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,6 +76,7 @@ struct Input {
   int repeat = 1;           // acts of the consumer that one slot serves
   int program = -1;         // for a pull: the producer's program
   int peers = -1;           // for a pull: index into Plan::peers
+  std::optional<sbp::Shape> view;  // the shape that the op reads the slot as, where a reshape was dropped; as many elements
 };
 
 struct Actor {
@@ -158,6 +160,11 @@ struct Plan {
 // Text, one form, reads back: parse_plan(to_text(p)) gives the same text.
 std::string to_text(const Plan& plan);
 Plan parse_plan(std::string_view text);  // throws Error with line and column
+
+// The type that an actor reads `input` as: that of the register, with the input's view where it has one.
+inline TensorType input_type(const Register& reg, const Input& input) {
+  return {input.view ? *input.view : reg.type.shape, reg.type.dtype};
+}
 
 // Local consistency: indices in range, one producer per register, every device in one class, comm groups disjoint.
 // Throws Error (bad input) naming program and actor. (Deadlock and memory are planner::verify's.)
