@@ -6,7 +6,21 @@
 //   %w: float32[5, 8] = parameter() @p0 B
 //   %y: float32[4, 8] = matmul(%x, %w)
 //
+// One line per op: outputs with their types, the op, operands, {attributes}, then what is not a default, in this
+// order: @placement, a layout per output ("-": left open), to=layout, name=, role=, layer=, phase=, recomputed.
 // Text reads back: parse_graph(to_text(g)) gives the same text.
+//
+// A step in one graph. A training graph is acyclic: one step from its state to the next. State (parameters, master
+// weights, moments) are "parameter" ops; what becomes of it is said by an update line:
+//
+//   %w: float32[5, 8] = parameter() role=optimizer            the float32 master
+//   %w.half: float16[5, 8] = cast(%w) {to="float16"} role=parameter phase=update
+//   ... forward and backward read %w.half ...
+//   %w.next: float32[5, 8], ... = adam(%w, %w.grad.sum, %w.m, %w.v, ...) phase=update
+//   update %w = %w.next
+//
+// An op of phase update that depends on state alone (the cast) belongs to the end of the *previous* step: its
+// outputs are what the next step's forward phase starts from, and what is there before the first one.
 #pragma once
 
 #include <optional>
@@ -49,17 +63,30 @@ struct Op {
   std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
 };
 
+// After a step, `state` (the output of a "parameter" op) holds the value of `next`.
+struct Update {
+  TensorId state = -1, next = -1;
+  friend auto operator<=>(const Update&, const Update&) = default;
+};
+
 struct Graph {
   std::string name;
   std::vector<Tensor> tensors;
   std::vector<Op> ops;    // in topological order
   std::vector<sbp::Placement> placements;
+  std::vector<Update> updates;
   int layers = 0;
 
   const Tensor& tensor(TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   Tensor& tensor(TensorId id) { return tensors[static_cast<size_t>(id)]; }
 };
 
+// The consumers of every tensor, by tensor id, in op order; an op that reads a tensor twice stands there once.
+std::vector<std::vector<OpId>> consumers(const Graph& graph);
+TensorId find_tensor(const Graph& graph, std::string_view name);  // throws Error (bad input) with the nearest name
+
+const char* to_text(Role role);    // "activation"
+const char* to_text(Phase phase);  // "forward"
 std::string to_text(const Graph& graph);
 Graph parse_graph(std::string_view text);  // throws Error with line and column
 
@@ -79,6 +106,7 @@ class Builder {
   int placement(const sbp::Placement& placement);  // an index for the calls below
   TensorId input(std::string name, TensorType type);
   TensorId parameter(std::string name, TensorType type);
+  TensorId constant(std::string name, TensorType type, double value);  // every element is `value`
   // Runs infer; `name` defaults to the op's type and a number.
   std::vector<TensorId> op(std::string_view type, std::vector<TensorId> inputs, Attrs attrs = {}, std::string name = {});
   TensorId op1(std::string_view type, std::vector<TensorId> inputs, Attrs attrs = {}, std::string name = {});

@@ -21,10 +21,12 @@ struct TrainOptions {
   Optimizer optimizer = Optimizer::adam;
   Recompute recompute = Recompute::none;
   int recompute_layers = -1;        // full: only the first this many layers of each stage; -1: all
+  std::vector<int> stage_starts;    // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
   bool flash = false;               // attention as one op
   double clip_norm = 1.0;           // 0: no clipping
   double learning_rate = 1e-4;
   int micro_batches = 1;            // gradients are accumulated over this many
+  double loss_scale = 65536;        // fp16 only; a step whose gradients overflow leaves the state as it was
   std::set<std::string> off;        // passes switched off, by name
 };
 
@@ -37,7 +39,23 @@ struct TrainOptions {
 //   accumulate        "accumulate" ops: gradients over micro-batches, in float32 where precision is mixed
 //   clip              global norm over all gradients, one scale
 //   optimize          update ops: one per parameter; and the cast to 16 bits
-// Later passes may be switched off by name (options.off); each is followed by verify().
+// Any may be switched off by name (options.off); each is followed by verify().
+//
+// What comes out, for a parameter w of layer l, in fp16 or bf16 (fp32 has neither .half nor its cast):
+//
+//   %w = parameter() role=optimizer        %w.half = cast(%w) phase=update role=parameter, right after it
+//   forward and backward ops               read %w.half; backward ends in %w.half.grad (half), role gradient
+//   %w.grad.sum = accumulate(%w.half.grad) float32, phase backward, once per micro-batch; role gradient
+//   %w.norm2 = square_sum(%w.grad.sum)     phase update, as all that follow; a scalar
+//   %hL.grad_norm2 = sum(...)              one per layer, in that layer: the sum of its scalars
+//   %grad_norm2 = sum(...)                 one in all, over all layers: a joint decision of all stages
+//   %grad_scale = clip_scale(%grad_norm2)  the factor on every gradient: 1 / loss scale, and clipping; fp16 also
+//   %grads_finite = all_finite(%grad_norm2)    0 where any gradient is not finite: the step is skipped
+//   %w.next, %w.m.next, %w.v.next = adam(%w, %w.grad.sum, %w.m, %w.v, %grad_scale, %grads_finite)
+//   update %w = %w.next, ...               %w.m, %w.v = parameter() role=optimizer
+//
+// The gradients' seed is the constant "loss.grad" = loss_scale / micro_batches, so sums are of the mean loss.
+// fp32 with one micro-batch has no accumulate. A parameter's layer is that of its first use.
 Graph training_step(Graph forward, TensorId loss, const TrainOptions& options);
 
 std::vector<std::string> pass_names();
