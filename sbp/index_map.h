@@ -13,6 +13,8 @@
 // `decreasing A`: element-wise monotone in input A, the rest fixed. `after A`: input A is added after the
 // reduction, so it is P where a reduced index is split.
 //
+// (A term added after a max or a min stays B.) A scalar has no indices: "i -> ; sum i".
+//
 // A dimension of extent 1 that is broadcast against a larger one is written 1: it is B where others split.
 #pragma once
 
@@ -39,7 +41,7 @@ struct IndexMap {
   std::vector<int> after;
 };
 
-IndexMap parse_index_map(std::string_view text);
+IndexMap parse_index_map(std::string_view text);  // throws Error (bad input) that quotes the text and the place
 std::string to_text(const IndexMap& map);
 
 // One legal way to run an op on one mesh dimension: a layout per input and per output.
@@ -53,7 +55,8 @@ Signature parse_signature(std::string_view text);
 
 // All signatures that follow from `map`, without duplicates, all-B first, then in the order: parallel indices,
 // reduced indices, linear sets, monotone inputs. Each output that a rule says nothing of is B only where all
-// inputs are B.
+// inputs are B. A linear or monotone clause speaks for every output. An index that one output has and another
+// reduces (the gradient of layer_norm) splits the one and leaves the other partial.
 std::vector<Signature> derive(const IndexMap& map);
 
 }  // namespace boxcar::sbp

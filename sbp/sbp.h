@@ -22,7 +22,11 @@ namespace boxcar::sbp {
 
 using Shape = std::vector<int64_t>;
 
+inline constexpr int max_axis = 127;           // what Sbp::axis holds
+inline constexpr int max_device = 1'048'575;   // devices are numbered from 0
+
 enum class Reduction : uint8_t { sum, max, min };
+std::string to_text(Reduction reduction);  // "sum"
 
 // One mesh dimension's share of a layout. A value; `axis` and `inner` are 0 unless kind is split,
 // `reduction` is sum unless kind is partial, so defaulted comparison is meaningful.
@@ -53,6 +57,17 @@ std::string to_text(const NdSbp& layout);    // "S(0)" for one dimension, "(S(0)
 Sbp parse_sbp(std::string_view text);        // throws Error (bad input) quoting the text and what is allowed
 NdSbp parse_nd_sbp(std::string_view text);   // "S(0)", "(S(0),B)"; spaces are free
 
+// Per tensor axis, up to the last that is split: the mesh dimensions that split it, in the order in which they do.
+//   split_order((S(1,inner), B, S(1))) == {{}, {2, 0}}
+std::vector<std::vector<size_t>> split_order(const NdSbp& layout);
+
+// The same layout with the least `inner` that keep its meaning, so that equal layouts compare equal.
+//   canonical((S(0,inner), B)) == (S(0), B)
+NdSbp canonical(NdSbp layout);
+
+// Throws Error (bad input) unless there is one entry per mesh dimension and every split axis exists.
+void check_layout(const Shape& shape, const NdSbp& layout, const Shape& mesh);
+
 // A mesh of devices: its extents, outermost first, and the global ids of its devices in row-major order.
 //
 //   {{2, 4}, {0..7}}: device 5 is at coordinate (1, 1).
@@ -66,6 +81,9 @@ struct Placement {
 };
 std::string to_text(const Placement& placement);           // "0-7:2x4", "0,2,5"
 Placement parse_placement(std::string_view text);
+Shape parse_mesh(std::string_view text);                   // "2x4"
+// Throws Error (bad input) if a device is there twice or the mesh has more or fewer places than there are devices.
+void check_placement(const Placement& placement);
 
 // The half-open range [begin, end) of part `index` of `parts` of an extent: the first extent % parts parts
 // hold one more; parts beyond the extent are empty, which is legal.
