@@ -28,13 +28,36 @@ struct Work {
 
 using Types = std::vector<TensorType>;
 
+// Values that an operand may hold in a sample: multiples of `step` counted from `low`, up to `high`. The default has
+// both signs and zero; {-3.5, 3.5, 1} has no zero; {0, extent - 1, 1} holds indices.
+struct Domain {
+  double low = -4, high = 4, step = 1;
+};
+
+// One example call: what law 1 is checked on, and what documents the op.
+struct Sample {
+  Types inputs;
+  Attrs attrs;                   // completed by whoever runs it
+  std::vector<Domain> domains;   // one per input; those left out have the default
+};
+
+// Draws an extent, 2 to 7, anew at each call.
+using Extent = std::function<int64_t()>;
+
+// Signatures that are right and still not offered, and why. Law 1 takes exactly these as missing.
+struct Omission {
+  std::string reason;            // one line
+  std::function<bool(const sbp::Signature&)> covers;
+};
+
 struct OpDef {
   std::string name;
   std::vector<std::string> inputs, outputs;  // operand names, for messages; a trailing "..." repeats the last, "?" is optional
   Attrs attrs;                               // every attribute with its default; no others are allowed
   Family family = Family::memory;
 
-  // Output types from input types. Throws Error (bad input) naming op, operand and both shapes.
+  // Output types from input types; `attrs` are complete. Throws Error (bad input) naming op, operand and both shapes.
+  // The registry puts a check of the number of inputs before it.
   std::function<Types(const Types& inputs, const Attrs&)> infer;
   // The index map for these types. Shapes are global.
   std::function<sbp::IndexMap(const Types& inputs, const Attrs&)> index_map;
@@ -47,6 +70,8 @@ struct OpDef {
   // Work on local types. Empty: bytes of inputs and outputs once, no flops.
   std::function<Work(const Types& inputs, const Types& outputs, const Attrs&)> work;
   double tolerance = 0;  // law 1: relative; 0 where the op is exact on small integers
+  std::function<std::vector<Sample>(const Extent& extent)> samples;  // at least one; law 1 walks them
+  std::vector<Omission> omitted;
 };
 
 // The registry, by name; a plain immutable table, built on first use. Throws Error (bad input) with the nearest
@@ -60,6 +85,10 @@ Attrs complete(const OpDef& def, const Attrs& attrs);
 
 // All legal signatures on one mesh dimension of `parts` devices: derived ones, then extra ones; none twice.
 std::vector<sbp::Signature> signatures(const OpDef& def, const Types& inputs, const Attrs& attrs, int64_t parts);
+
+// Attributes of part `index`; `attrs` itself where the op says nothing.
+Attrs localize(const OpDef& def, const Types& inputs, const Attrs& attrs, const sbp::Signature& signature,
+               int64_t parts, int64_t index);
 
 Work work(const OpDef& def, const Types& inputs, const Types& outputs, const Attrs& attrs);
 

@@ -1,0 +1,160 @@
+#include "ir/op.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/ops/ops.h"
+#include "sbp/error.h"
+
+namespace boxcar::ir {
+namespace {
+
+constexpr auto kGroups = {add_matmul_ops, add_elementwise_ops, add_reduce_ops,
+                          add_shape_ops,  add_index_ops,       add_update_ops,
+                          add_nn_ops,     add_attention_ops,   add_conv_ops};
+
+// How many inputs a row allows.
+struct Arity {
+  size_t least = 0, most = 0;
+};
+
+Arity arity(const OpDef& def) {
+  Arity result;
+  for (const std::string& operand : def.inputs) {
+    if (operand.ends_with("...")) {
+      ++result.least;
+      result.most = SIZE_MAX;
+      break;
+    }
+    if (!operand.ends_with("?")) ++result.least;
+    ++result.most;
+  }
+  return result;
+}
+
+void check_arity(const std::string& name, const std::string& operands, Arity allowed, const Types& inputs) {
+  if (inputs.size() >= allowed.least && inputs.size() <= allowed.most) return;
+  std::vector<std::string> types;
+  for (const TensorType& type : inputs) types.push_back(to_text(type));
+  throw Error::input(name, fmt::format("got {} operands ({}), expected ({})", inputs.size(),
+                                       fmt::join(types, ", "), operands));
+}
+
+void guard(OpDef& def) {
+  def.infer = [name = def.name, operands = fmt::format("{}", fmt::join(def.inputs, ", ")),
+               allowed = arity(def), infer = std::move(def.infer)](const Types& inputs, const Attrs& attrs) {
+    check_arity(name, operands, allowed, inputs);
+    return infer(inputs, attrs);
+  };
+}
+
+std::vector<OpDef> build_registry() {
+  std::vector<OpDef> ops;
+  for (auto add : kGroups) add(ops);
+  std::sort(ops.begin(), ops.end(), [](const OpDef& a, const OpDef& b) { return a.name < b.name; });
+  for (OpDef& def : ops) guard(def);
+  return ops;
+}
+
+const std::vector<OpDef>& registry() {
+  static const std::vector<OpDef> ops = build_registry();
+  return ops;
+}
+
+const OpDef* find(std::string_view name) {
+  const auto& ops = registry();
+  auto found = std::lower_bound(ops.begin(), ops.end(), name,
+                                [](const OpDef& def, std::string_view wanted) { return def.name < wanted; });
+  return found != ops.end() && found->name == name ? &*found : nullptr;
+}
+
+// Levenshtein's distance: inserted, dropped and changed letters.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+const std::string& nearest(std::string_view name) {
+  const auto& ops = registry();
+  return std::min_element(ops.begin(), ops.end(),
+                          [name](const OpDef& a, const OpDef& b) {
+                            return distance(name, a.name) < distance(name, b.name);
+                          })
+      ->name;
+}
+
+std::string known_attrs(const OpDef& def) {
+  if (def.attrs.empty()) return "it has none";
+  std::string text;
+  for (const auto& entry : def.attrs) text += (text.empty() ? "known are " : ", ") + entry.first;
+  return text;
+}
+
+// An integer stands for a float, and [] for an empty list of any kind; everything else must be of the same
+// kind.
+Attr convert(const OpDef& def, const std::string& name, const Attr& wanted, const Attr& given) {
+  if (wanted.index() == given.index()) return given;
+  if (std::holds_alternative<double>(wanted) && std::holds_alternative<int64_t>(given)) {
+    return static_cast<double>(std::get<int64_t>(given));
+  }
+  static constexpr const char* kKinds[] = {"an integer", "a number", "true or false", "a text",
+                                           "a list of integers"};
+  throw Error::input(
+      def.name, fmt::format("attribute {} is {}, expected {}", name, to_text(given), kKinds[wanted.index()]));
+}
+
+}  // namespace
+
+const OpDef& op(std::string_view name) {
+  if (const OpDef* def = find(name)) return *def;
+  throw Error::input(std::string(name), fmt::format("no such op; did you mean {}?", nearest(name)));
+}
+
+bool has_op(std::string_view name) { return find(name) != nullptr; }
+
+std::span<const OpDef> all_ops() { return registry(); }
+
+Attrs complete(const OpDef& def, const Attrs& attrs) {
+  Attrs full = def.attrs;
+  for (const auto& [name, value] : attrs) {
+    auto known = full.find(name);
+    if (known == full.end()) {
+      throw Error::input(def.name, fmt::format("no attribute {}; {}", name, known_attrs(def)));
+    }
+    known->second = convert(def, name, known->second, value);
+  }
+  return full;
+}
+
+std::vector<sbp::Signature> signatures(const OpDef& def, const Types& inputs, const Attrs& attrs,
+                                       int64_t parts) {
+  std::vector<sbp::Signature> all = sbp::derive(def.index_map(inputs, attrs));
+  if (!def.extra) return all;
+  for (sbp::Signature& signature : def.extra(inputs, attrs, parts)) {
+    if (std::find(all.begin(), all.end(), signature) == all.end()) all.push_back(std::move(signature));
+  }
+  return all;
+}
+
+Attrs localize(const OpDef& def, const Types& inputs, const Attrs& attrs, const sbp::Signature& signature,
+               int64_t parts, int64_t index) {
+  return def.localize ? def.localize(inputs, attrs, signature, parts, index) : attrs;
+}
+
+Work work(const OpDef& def, const Types& inputs, const Types& outputs, const Attrs& attrs) {
+  return def.work ? def.work(inputs, outputs, attrs) : Work{0, bytes_of(inputs) + bytes_of(outputs)};
+}
+
+}  // namespace boxcar::ir

@@ -1,0 +1,7 @@
+#include "ir/ops/ops.h"
+
+namespace boxcar::ir {
+
+void add_update_ops(std::vector<OpDef>&) {}
+
+}  // namespace boxcar::ir
