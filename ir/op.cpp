@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "ir/ops/ops.h"
 #include "sbp/error.h"
+#include "sbp/suggest.h"
 
 namespace boxcar::ir {
 namespace {
@@ -70,29 +70,10 @@ const OpDef* find(std::string_view name) {
   return found != ops.end() && found->name == name ? &*found : nullptr;
 }
 
-// Levenshtein's distance: inserted, dropped and changed letters.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-const std::string& nearest(std::string_view name) {
-  const auto& ops = registry();
-  return std::min_element(ops.begin(), ops.end(),
-                          [name](const OpDef& a, const OpDef& b) {
-                            return distance(name, a.name) < distance(name, b.name);
-                          })
-      ->name;
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const OpDef& def : registry()) all.push_back(def.name);
+  return all;
 }
 
 std::string known_attrs(const OpDef& def) {
@@ -119,7 +100,7 @@ Attr convert(const OpDef& def, const std::string& name, const Attr& wanted, cons
 
 const OpDef& op(std::string_view name) {
   if (const OpDef* def = find(name)) return *def;
-  throw Error::input(std::string(name), fmt::format("no such op; did you mean {}?", nearest(name)));
+  throw Error::input(std::string(name), "no such op" + did_you_mean(name, names()));
 }
 
 bool has_op(std::string_view name) { return find(name) != nullptr; }

@@ -3,7 +3,8 @@
 //
 //   const OpDef& matmul = op("matmul");
 //   matmul.infer({f32[4,6], f32[6,8]}, {}) == {f32[4,8]}
-//   signatures(matmul, ...) == B,B->B; S(0),B->S(0); B,S(1)->S(1); S(1),S(0)->P(sum); P(sum),B->P(sum); B,P(sum)->P(sum)
+//   signatures(matmul, ...) == B,B->B; S(0),B->S(0); B,S(1)->S(1); S(1),S(0)->P(sum); P(sum),B->P(sum);
+//   B,P(sum)->P(sum)
 #pragma once
 
 #include <functional>
@@ -28,17 +29,17 @@ struct Work {
 
 using Types = std::vector<TensorType>;
 
-// Values that an operand may hold in a sample: multiples of `step` counted from `low`, up to `high`. The default has
-// both signs and zero; {-3.5, 3.5, 1} has no zero; {0, extent - 1, 1} holds indices.
+// Values that an operand may hold in a sample: multiples of `step` counted from `low`, up to `high`. The
+// default has both signs and zero; {-3.5, 3.5, 1} has no zero; {0, extent - 1, 1} holds indices.
 struct Domain {
   double low = -4, high = 4, step = 1;
 };
 
 // One example call: what law 1 is checked on, and what documents the op.
 struct Sample {
-  Types inputs;
-  Attrs attrs;                   // completed by whoever runs it
-  std::vector<Domain> domains;   // one per input; those left out have the default
+  Types inputs = {};
+  Attrs attrs = {};                  // completed by whoever runs it
+  std::vector<Domain> domains = {};  // one per input; those left out have the default
 };
 
 // Draws an extent, 2 to 7, anew at each call.
@@ -46,36 +47,39 @@ using Extent = std::function<int64_t()>;
 
 // Signatures that are right and still not offered, and why. Law 1 takes exactly these as missing.
 struct Omission {
-  std::string reason;            // one line
-  std::function<bool(const sbp::Signature&)> covers;
+  std::string reason = {};  // one line
+  std::function<bool(const sbp::Signature&)> covers = {};
 };
 
 struct OpDef {
-  std::string name;
-  std::vector<std::string> inputs, outputs;  // operand names, for messages; a trailing "..." repeats the last, "?" is optional
-  Attrs attrs;                               // every attribute with its default; no others are allowed
+  std::string name = {};
+  // Operand names, for messages; a trailing "..." repeats the last, "?" is optional.
+  std::vector<std::string> inputs = {}, outputs = {};
+  Attrs attrs = {};  // every attribute with its default; no others are allowed
   Family family = Family::memory;
 
-  // Output types from input types; `attrs` are complete. Throws Error (bad input) naming op, operand and both shapes.
-  // The registry puts a check of the number of inputs before it.
-  std::function<Types(const Types& inputs, const Attrs&)> infer;
+  // Output types from input types; `attrs` are complete. Throws Error (bad input) naming op, operand and both
+  // shapes. The registry puts a check of the number of inputs before it.
+  std::function<Types(const Types& inputs, const Attrs&)> infer = {};
   // The index map for these types. Shapes are global.
-  std::function<sbp::IndexMap(const Types& inputs, const Attrs&)> index_map;
-  // Signatures an index map cannot express (split vocabulary, reshape, ...), for `parts` devices; may be empty.
-  std::function<std::vector<sbp::Signature>(const Types& inputs, const Attrs&, int64_t parts)> extra;
-  std::string extra_reason;  // one line, required where extra is set
+  std::function<sbp::IndexMap(const Types& inputs, const Attrs&)> index_map = {};
+  // Signatures an index map cannot express (split vocabulary, reshape, ...), for `parts` devices; may be
+  // empty.
+  std::function<std::vector<sbp::Signature>(const Types& inputs, const Attrs&, int64_t parts)> extra = {};
+  std::string extra_reason = {};  // one line, required where extra is set
   // Attributes of part `index` of `parts` under `signature`, where they differ from the global ones: global
   // counts and offsets. `inputs` are the global types before this mesh dimension. Empty: unchanged.
-  std::function<Attrs(const Types& inputs, const Attrs&, const sbp::Signature&, int64_t parts, int64_t index)> localize;
+  std::function<Attrs(const Types& inputs, const Attrs&, const sbp::Signature&, int64_t parts, int64_t index)>
+      localize = {};
   // Work on local types. Empty: bytes of inputs and outputs once, no flops.
-  std::function<Work(const Types& inputs, const Types& outputs, const Attrs&)> work;
+  std::function<Work(const Types& inputs, const Types& outputs, const Attrs&)> work = {};
   double tolerance = 0;  // law 1: relative; 0 where the op is exact on small integers
-  std::function<std::vector<Sample>(const Extent& extent)> samples;  // at least one; law 1 walks them
-  std::vector<Omission> omitted;
+  std::function<std::vector<Sample>(const Extent& extent)> samples = {};  // at least one; law 1 walks them
+  std::vector<Omission> omitted = {};
 };
 
-// The registry, by name; a plain immutable table, built on first use. Throws Error (bad input) with the nearest
-// name where there is none.
+// The registry, by name; a plain immutable table, built on first use. Throws Error (bad input) with the
+// nearest name where there is none.
 const OpDef& op(std::string_view name);
 bool has_op(std::string_view name);
 std::span<const OpDef> all_ops();  // in name order
@@ -84,7 +88,8 @@ std::span<const OpDef> all_ops();  // in name order
 Attrs complete(const OpDef& def, const Attrs& attrs);
 
 // All legal signatures on one mesh dimension of `parts` devices: derived ones, then extra ones; none twice.
-std::vector<sbp::Signature> signatures(const OpDef& def, const Types& inputs, const Attrs& attrs, int64_t parts);
+std::vector<sbp::Signature> signatures(const OpDef& def, const Types& inputs, const Attrs& attrs,
+                                       int64_t parts);
 
 // Attributes of part `index`; `attrs` itself where the op says nothing.
 Attrs localize(const OpDef& def, const Types& inputs, const Attrs& attrs, const sbp::Signature& signature,
