@@ -4,10 +4,13 @@
 //
 //   name: dgx-a100-80g
 //   device: a100-sxm-80g            # backends/presets/devices/a100-sxm-80g.yaml
-//   node: {gpus: 8, link: nvswitch, link_bandwidth: 300e9, link_latency: 2e-6, nics: 8, nic_bandwidth: 25e9, ...}
-//   fabric: {kind: leaf-spine, ...}
+//   nodes: 1
+//   node: {gpus: 8, link: nvswitch, link_bandwidth: 300e9, link_latency: 2e-6, nics: 8, nic_bandwidth: 25e9,
+//   ...} fabric: {kind: leaf-spine, nodes_per_leaf: 20, oversubscription: 1, hop_latency: 0.6e-6} slowdown:
+//   {12: 1.1}             # device 12 is a straggler
 //
-// Units are SI: bytes, bytes per second one way, seconds, flop per second.
+// Units are SI: bytes, bytes per second one way, seconds, flop per second. Every key and its bounds:
+// docs/clusters.md.
 #pragma once
 
 #include <cstdint>
@@ -30,16 +33,18 @@ struct Curve {
 struct Device {
   std::string name;
   int64_t memory_bytes = 0;
-  double memory_bandwidth = 0;                  // peak, bytes/s
-  std::map<ir::DType, double> peak_flops;       // dense peak by type of the operands
-  int multiprocessors = 0;                      // for wave quantisation
-  double launch_latency = 0;                    // s between dependent kernels on a stream
-  double kernel_floor = 0;                      // s, the shortest kernel
-  Curve matmul_efficiency;                      // share of peak by flops of the product
-  Curve memory_efficiency;                      // share of peak bandwidth by bytes
-  Curve attention_forward_efficiency, attention_backward_efficiency;  // fused kernels: share of peak by sequence length
-  double overlap_slowdown = 0;                  // share of compute speed lost while a communication kernel runs beside
-  std::map<std::string, double> extra;          // further model constants, by name, each with its source in the file
+  double memory_bandwidth = 0;             // peak, bytes/s
+  std::map<ir::DType, double> peak_flops;  // dense peak by type of the operands
+  double tf32_flops = 0;                   // dense peak of float32 products in 19 bits; 0: none (use_tf32)
+  int multiprocessors = 0;                 // for wave quantisation
+  double launch_latency = 0;               // s between dependent kernels on a stream
+  double kernel_floor = 0;                 // s, the shortest kernel
+  Curve matmul_efficiency;                 // share of peak by flops of the product
+  Curve memory_efficiency;                 // share of peak bandwidth by bytes
+  Curve attention_forward_efficiency,
+      attention_backward_efficiency;  // fused kernels: share of peak by sequence length
+  double overlap_slowdown = 0;        // share of compute speed lost while a communication kernel runs beside
+  std::map<std::string, double> extra;  // further model constants, by name, each with its source in the file
 };
 
 enum class LinkKind : uint8_t { nvswitch, nvlink_mesh, pcie, none };
@@ -48,21 +53,21 @@ enum class FabricKind : uint8_t { single_switch, leaf_spine, fat_tree, torus, dr
 struct Node {
   int gpus = 8;
   LinkKind link = LinkKind::nvswitch;
-  double link_bandwidth = 0;   // per GPU, one way, all its links together
-  double link_latency = 0;     // s, one hop
+  double link_bandwidth = 0;                 // per GPU, one way, all its links together
+  double link_latency = 0;                   // s, one hop
   std::vector<std::vector<int>> mesh_links;  // for nvlink_mesh: number of links between pairs
-  double pcie_bandwidth = 0;   // per GPU one way, host <-> device
+  double pcie_bandwidth = 0;                 // per GPU one way, host <-> device
   int nics = 0;
-  double nic_bandwidth = 0;    // per NIC, one way
-  double nic_latency = 0;      // s, end to end between two nodes under one switch
+  double nic_bandwidth = 0;  // per NIC, one way
+  double nic_latency = 0;    // s, end to end between two nodes under one switch
 };
 
 struct Fabric {
   FabricKind kind = FabricKind::single_switch;
-  int nodes_per_leaf = 0;        // leaf_spine
-  double oversubscription = 1;   // leaf_spine: down over up
-  double hop_latency = 0;        // s added per further switch hop
-  std::vector<int> dims;         // torus, fat_tree, dragonfly: SimGrid's own parameters
+  int nodes_per_leaf = 0;       // leaf_spine
+  double oversubscription = 1;  // leaf_spine: down over up
+  double hop_latency = 0;       // s added per further switch hop
+  std::vector<int> dims;        // torus, fat_tree, dragonfly: SimGrid's own parameters
 };
 
 struct Cluster {
@@ -71,19 +76,34 @@ struct Cluster {
   Node node;
   Fabric fabric;
   int nodes = 1;
-  std::map<int, double> slowdown;      // device -> factor >= 1 on its kernel times (stragglers)
-  std::map<std::string, double> collective;  // constants of the collective model, by name, sources in the file
-  double price_per_gpu_hour = 0;       // 0: not known
+  std::map<int, double> slowdown;  // device -> factor >= 1 on its kernel times (stragglers)
+  std::map<std::string, double>
+      collective;                 // constants of the collective model, by name, sources in the file
+  double price_per_gpu_hour = 0;  // 0: not known
 
   int devices() const { return nodes * node.gpus; }
   int node_of(int device) const { return device / node.gpus; }
 };
 
-// A preset by name, or a YAML file by path, sized to `gpus` devices (0: the file's own number of nodes). Where gpus
-// is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the nearest preset.
+// A preset by name, or a YAML file by path, sized to `gpus` devices (0: the file's own number of nodes).
+// Where gpus is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the
+// nearest preset.
 Cluster load_cluster(const std::string& preset_or_path, int gpus = 0);
 Device load_device(const std::string& preset_or_path);
+// The same from YAML text; `file` stands in messages. A device that is named by path is looked for beside
+// `file`.
+Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus = 0);
+Device parse_device(const std::string& yaml, const std::string& file);
 std::vector<std::string> cluster_presets();  // names, sorted
 std::vector<std::string> device_presets();
+
+// float32 products on the tensor cores (19 bits) instead of in full float32, as precision tf32 asks. Leaves
+// devices without them as they are.
+void use_tf32(Device& device);
+
+const char* to_text(LinkKind kind);    // "nvlink-mesh"
+const char* to_text(FabricKind kind);  // "leaf-spine"
+// A table for people: devices, memory, peaks, links, network.
+std::string describe(const Cluster& cluster);
 
 }  // namespace boxcar::backends

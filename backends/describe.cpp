@@ -1,0 +1,77 @@
+// What `boxcar clusters` prints of a cluster.
+#include <fmt/format.h>
+
+#include "backends/cluster.h"
+
+namespace boxcar::backends {
+namespace {
+
+void row(std::string* out, const char* name, const std::string& value) {
+  *out += fmt::format("  {:<14}{}\n", name, value);
+}
+
+std::string peaks(const Device& device) {
+  constexpr std::pair<ir::DType, const char*> types[] = {
+      {ir::DType::float64, "float64"},   {ir::DType::float32, "float32"}, {ir::DType::float16, "float16"},
+      {ir::DType::bfloat16, "bfloat16"}, {ir::DType::float8, "float8"},   {ir::DType::int8, "int8"}};
+  std::string text;
+  for (const auto& [type, name] : types) {
+    auto found = device.peak_flops.find(type);
+    if (found != device.peak_flops.end()) text += fmt::format("{} {:g}, ", name, found->second / 1e12);
+    if (type == ir::DType::float32 && device.tf32_flops > 0) {
+      text += fmt::format("tf32 {:g}, ", device.tf32_flops / 1e12);
+    }
+  }
+  return text.empty() ? "not known" : text.substr(0, text.size() - 2) + " TFLOP/s";
+}
+
+std::string network(const Node& node) {
+  if (node.nics == 0) return "none";
+  return fmt::format("{} x {:g} Gb/s per node, {:g} us", node.nics, node.nic_bandwidth * 8 / 1e9,
+                     node.nic_latency * 1e6);
+}
+
+std::string fabric_text(const Fabric& fabric) {
+  std::string text = to_text(fabric.kind);
+  if (fabric.kind == FabricKind::leaf_spine) {
+    text += fmt::format(", {} nodes per leaf, {:g}:1", fabric.nodes_per_leaf, fabric.oversubscription);
+  }
+  if (!fabric.dims.empty()) text += fmt::format(" {}", fmt::join(fabric.dims, " x "));
+  if (fabric.hop_latency > 0) text += fmt::format(", {:g} us per hop", fabric.hop_latency * 1e6);
+  return text;
+}
+
+}  // namespace
+
+std::string describe(const Cluster& cluster) {
+  const Device& device = cluster.device;
+  const Node& node = cluster.node;
+  std::string out = fmt::format("{}: {} x {} ({} {} of {})\n", cluster.name, cluster.devices(), device.name,
+                                cluster.nodes, cluster.nodes == 1 ? "node" : "nodes", node.gpus);
+  constexpr double GiB = 1024.0 * 1024 * 1024;
+  row(&out, "memory",
+      fmt::format("{:.1f} GiB, {:g} GB/s", static_cast<double>(device.memory_bytes) / GiB,
+                  device.memory_bandwidth / 1e9));
+  row(&out, "peak", peaks(device));
+  if (node.link == LinkKind::none) {
+    row(&out, "in a node", "no links");
+  } else {
+    row(&out, "in a node",
+        fmt::format("{}, {:g} GB/s per GPU one way, {:g} us", to_text(node.link), node.link_bandwidth / 1e9,
+                    node.link_latency * 1e6));
+  }
+  if (node.pcie_bandwidth > 0) {
+    row(&out, "to the host", fmt::format("{:g} GB/s per GPU one way", node.pcie_bandwidth / 1e9));
+  }
+  row(&out, "between nodes", network(node));
+  row(&out, "fabric", fabric_text(cluster.fabric));
+  for (const auto& [straggler, factor] : cluster.slowdown) {
+    row(&out, "straggler", fmt::format("device {} takes {:g} times as long", straggler, factor));
+  }
+  if (cluster.price_per_gpu_hour > 0) {
+    row(&out, "price", fmt::format("{:g} per GPU and hour", cluster.price_per_gpu_hour));
+  }
+  return out;
+}
+
+}  // namespace boxcar::backends
