@@ -121,6 +121,9 @@ class Builder {
   Graph finish();  // verifies
 
  private:
+  TensorId source(const char* type, std::string name, TensorType tensor_type, Attrs attrs);
+  std::vector<TensorId> append(Op op, std::vector<TensorType> types, const std::vector<std::string>& suffixes);
+
   Graph graph_;
   int layer_ = -1;
   std::string prefix_;

@@ -1,0 +1,284 @@
+#include "ir/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "sbp/error.h"
+
+namespace boxcar::ir {
+namespace {
+
+// Ops that the registry does not hold: they say where a tensor comes from or where it goes, and compute nothing.
+struct Special {
+  const char* type;
+  Role role;
+  size_t inputs;
+};
+constexpr Special specials[] = {{"input", Role::input, 0},
+                                {"parameter", Role::parameter, 0},
+                                {"constant", Role::constant, 0},
+                                {"to_global", Role::activation, 1}};
+
+const Special* find_special(std::string_view type) {
+  for (const Special& special : specials)
+    if (type == special.type) return &special;
+  return nullptr;
+}
+
+std::string join(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+// "lse" of the operand names {"out", "lse"}; "out2" where a trailing "..." repeats.
+std::string output_suffix(const OpDef& def, size_t index) {
+  if (index < def.outputs.size()) {
+    std::string name = def.outputs[index];
+    while (!name.empty() && (name.back() == '?' || name.back() == '.')) name.pop_back();
+    return name;
+  }
+  return fmt::format("out{}", index);
+}
+
+[[noreturn]] void refuse(const Graph& graph, const std::string& op, const std::string& message) {
+  throw Error::fault(fmt::format("graph {}: op {}", graph.name, op), message);
+}
+
+std::string shapes(const Types& types) {
+  std::string text;
+  for (const TensorType& type : types) text += (text.empty() ? "" : ", ") + to_text(type);
+  return text;
+}
+
+// The checks of verify(), one op after the other.
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph), defined_(graph.tensors.size(), false) {
+    names_.reserve(graph.ops.size() + graph.tensors.size());
+  }
+
+  void run() {
+    for (size_t i = 0; i < graph_.ops.size(); ++i) check_op(static_cast<OpId>(i));
+    for (size_t i = 0; i < graph_.tensors.size(); ++i)
+      if (!defined_[i]) throw fault_at("tensor %" + graph_.tensors[i].name, "no op defines it");
+    names_.clear();
+    for (const Tensor& tensor : graph_.tensors)
+      if (!names_.insert(tensor.name).second) throw fault_at("tensor %" + tensor.name, "the name stands twice");
+    check_updates();
+  }
+
+ private:
+  Error fault_at(const std::string& what, const std::string& message) const {
+    return Error::fault(fmt::format("graph {}: {}", graph_.name, what), message);
+  }
+
+  const OpDef& def(std::string_view type) {
+    auto found = defs_.find(type);
+    if (found == defs_.end()) found = defs_.emplace(type, &op(type)).first;
+    return *found->second;
+  }
+
+  void check_op(OpId id) {
+    const Op& op = graph_.ops[static_cast<size_t>(id)];
+    if (!names_.insert(op.name).second) refuse(graph_, op.name, "the name stands twice");
+    if (op.placement < -1 || op.placement >= static_cast<int>(graph_.placements.size()))
+      refuse(graph_, op.name, fmt::format("placement {} is not in the graph", op.placement));
+    types_.clear();
+    for (TensorId input : op.inputs) {
+      if (input < 0 || input >= static_cast<TensorId>(graph_.tensors.size()))
+        refuse(graph_, op.name, fmt::format("operand {} is no tensor", input));
+      if (!defined_[static_cast<size_t>(input)])
+        refuse(graph_, op.name, fmt::format("operand %{} is not defined before it", graph_.tensor(input).name));
+      types_.push_back(graph_.tensor(input).type);
+    }
+    check_types(op);
+    for (size_t i = 0; i < op.outputs.size(); ++i) check_output(id, static_cast<int>(i));
+  }
+
+  void check_types(const Op& op) {
+    if (const Special* special = find_special(op.type)) {
+      if (op.inputs.size() != special->inputs || op.outputs.size() != 1)
+        refuse(graph_, op.name, fmt::format("{} takes {} operands and has one result", op.type, special->inputs));
+      if (op.type == "to_global" && !(types_[0] == graph_.tensor(op.outputs[0]).type))
+        refuse(graph_, op.name, "to_global changes the type");
+      return;
+    }
+    const OpDef& row = def(op.type);
+    if (op.attrs.size() != row.attrs.size()) refuse(graph_, op.name, "its attributes are not complete");
+    Types expected;
+    try {
+      expected = row.infer(types_, op.attrs);
+    } catch (const Error& error) {
+      refuse(graph_, op.name, error.what());
+    }
+    Types got;
+    for (TensorId output : op.outputs) got.push_back(graph_.tensor(output).type);
+    if (got != expected)
+      refuse(graph_, op.name, fmt::format("{} gives {}, but the graph says {}", op.type, shapes(expected), shapes(got)));
+  }
+
+  void check_output(OpId id, int index) {
+    const Op& op = graph_.ops[static_cast<size_t>(id)];
+    const TensorId output = op.outputs[static_cast<size_t>(index)];
+    const Tensor& tensor = graph_.tensor(output);
+    if (defined_[static_cast<size_t>(output)]) refuse(graph_, op.name, fmt::format("defines %{} again", tensor.name));
+    if (tensor.producer != id || tensor.output != index)
+      refuse(graph_, op.name, fmt::format("%{} does not name it as its producer", tensor.name));
+    defined_[static_cast<size_t>(output)] = true;
+  }
+
+  void check_updates() {
+    std::unordered_set<TensorId> seen;
+    for (const Update& update : graph_.updates) {
+      const Tensor& state = graph_.tensor(update.state);
+      if (graph_.ops[static_cast<size_t>(state.producer)].type != "parameter")
+        throw fault_at("update %" + state.name, "is not a parameter");
+      if (!(state.type == graph_.tensor(update.next).type))
+        throw fault_at("update %" + state.name, fmt::format("is {}, but %{} is {}", to_text(state.type),
+                                                            graph_.tensor(update.next).name,
+                                                            to_text(graph_.tensor(update.next).type)));
+      if (!seen.insert(update.state).second) throw fault_at("update %" + state.name, "is updated twice");
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<bool> defined_;
+  std::unordered_set<std::string_view> names_;
+  std::unordered_map<std::string_view, const OpDef*> defs_;
+  Types types_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph) { Verifier(graph).run(); }
+
+std::vector<std::vector<OpId>> consumers(const Graph& graph) {
+  std::vector<std::vector<OpId>> result(graph.tensors.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    for (TensorId input : graph.ops[i].inputs) {
+      std::vector<OpId>& list = result[static_cast<size_t>(input)];
+      if (list.empty() || list.back() != static_cast<OpId>(i)) list.push_back(static_cast<OpId>(i));
+    }
+  return result;
+}
+
+TensorId find_tensor(const Graph& graph, std::string_view name) {
+  for (size_t i = 0; i < graph.tensors.size(); ++i)
+    if (graph.tensors[i].name == name) return static_cast<TensorId>(i);
+  throw Error::input("graph " + graph.name, fmt::format("has no tensor %{}", name));
+}
+
+const char* to_text(Role role) {
+  constexpr const char* names[] = {"activation", "input", "parameter", "gradient", "optimizer", "constant"};
+  return names[static_cast<size_t>(role)];
+}
+
+const char* to_text(Phase phase) {
+  constexpr const char* names[] = {"forward", "backward", "update"};
+  return names[static_cast<size_t>(phase)];
+}
+
+Builder::Builder(std::string name) { graph_.name = std::move(name); }
+
+int Builder::placement(const sbp::Placement& placement) {
+  const auto found = std::find(graph_.placements.begin(), graph_.placements.end(), placement);
+  const auto index = static_cast<int>(found - graph_.placements.begin());
+  if (found == graph_.placements.end()) graph_.placements.push_back(placement);
+  return index;
+}
+
+TensorId Builder::source(const char* type, std::string name, TensorType tensor_type, Attrs attrs) {
+  Op op;
+  op.name = join(prefix_, name);
+  op.type = type;
+  op.attrs = std::move(attrs);
+  const Role role = find_special(type)->role;
+  const TensorId id = append(std::move(op), {std::move(tensor_type)}, {})[0];
+  graph_.tensor(id).role = role;
+  return id;
+}
+
+TensorId Builder::input(std::string name, TensorType type) { return source("input", std::move(name), std::move(type), {}); }
+
+TensorId Builder::parameter(std::string name, TensorType type) {
+  return source("parameter", std::move(name), std::move(type), {});
+}
+
+TensorId Builder::constant(std::string name, TensorType type, double value) {
+  return source("constant", std::move(name), std::move(type), {{"value", value}});
+}
+
+std::vector<TensorId> Builder::append(Op op, std::vector<TensorType> types, const std::vector<std::string>& suffixes) {
+  const auto id = static_cast<OpId>(graph_.ops.size());
+  op.layer = layer_;
+  for (size_t i = 0; i < types.size(); ++i) {
+    Tensor tensor;
+    tensor.name = i == 0 ? op.name : op.name + "." + suffixes[i];
+    tensor.type = std::move(types[i]);
+    tensor.producer = id;
+    tensor.output = static_cast<int>(i);
+    op.outputs.push_back(static_cast<TensorId>(graph_.tensors.size()));
+    graph_.tensors.push_back(std::move(tensor));
+  }
+  graph_.ops.push_back(std::move(op));
+  return graph_.ops.back().outputs;
+}
+
+std::vector<TensorId> Builder::op(std::string_view type, std::vector<TensorId> inputs, Attrs attrs, std::string name) {
+  const OpDef& def = ir::op(type);
+  Op op;
+  op.name = join(prefix_, name.empty() ? fmt::format("{}{}", type, graph_.ops.size()) : name);
+  op.type = def.name;
+  Types types;
+  for (TensorId input : inputs) types.push_back(graph_.tensor(input).type);
+  op.inputs = std::move(inputs);
+  std::vector<std::string> suffixes;
+  Types outputs;
+  try {
+    op.attrs = complete(def, attrs);
+    outputs = def.infer(types, op.attrs);
+  } catch (const Error& error) {
+    throw Error(error.code(), op.name, error.what());
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) suffixes.push_back(output_suffix(def, i));
+  return append(std::move(op), std::move(outputs), suffixes);
+}
+
+TensorId Builder::op1(std::string_view type, std::vector<TensorId> inputs, Attrs attrs, std::string name) {
+  return op(type, std::move(inputs), std::move(attrs), std::move(name))[0];
+}
+
+void Builder::place(TensorId tensor, int placement, sbp::NdSbp sbp) {
+  Tensor& placed = graph_.tensor(tensor);
+  graph_.ops[static_cast<size_t>(placed.producer)].placement = placement;
+  placed.sbp = std::move(sbp);
+}
+
+TensorId Builder::to_global(TensorId tensor, int placement, sbp::NdSbp sbp) {
+  Op op;
+  op.name = join(prefix_, fmt::format("{}.to_global{}", graph_.tensor(tensor).name, graph_.ops.size()));
+  op.type = "to_global";
+  op.inputs = {tensor};
+  op.placement = placement;
+  op.to_sbp = sbp;
+  const TensorId id = append(std::move(op), {graph_.tensor(tensor).type}, {})[0];
+  graph_.tensor(id).sbp = std::move(sbp);
+  return id;
+}
+
+void Builder::set_layer(int layer, std::string prefix) {
+  layer_ = layer;
+  prefix_ = std::move(prefix);
+}
+
+const TensorType& Builder::type(TensorId tensor) const { return graph_.tensor(tensor).type; }
+
+Graph Builder::finish() {
+  verify(graph_);
+  return std::move(graph_);
+}
+
+}  // namespace boxcar::ir
