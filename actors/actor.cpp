@@ -1,0 +1,183 @@
+#include "actors/actor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sbp/error.h"
+
+namespace boxcar::actors {
+namespace {
+
+std::string name_of(int actor) { return fmt::format("actor {}", actor); }
+
+void require(bool holds, int actor, std::string_view what, size_t port, std::string_view message) {
+  if (!holds) throw Error::input(fmt::format("{}: {} {}", name_of(actor), what, port), std::string(message));
+}
+
+[[noreturn]] void broken(int actor, std::string_view what, int port, const std::string& message) {
+  throw Error::fault(fmt::format("{}: {} {}", name_of(actor), what, port), message);
+}
+
+}  // namespace
+
+int ActorTable::add(std::span<const InSpec> ins, std::span<const OutSpec> outs) {
+  int actor = size();
+  State state;
+  state.in_begin = static_cast<int32_t>(ins_.size());
+  state.out_begin = static_cast<int32_t>(outs_.size());
+  for (size_t i = 0; i < ins.size(); ++i) {
+    require(ins[i].repeat >= 1, actor, "input", i, fmt::format("repeat {}, at least 1", ins[i].repeat));
+    require(ins[i].count >= 1, actor, "input", i, fmt::format("count {}, at least 1", ins[i].count));
+  }
+  for (size_t i = 0; i < outs.size(); ++i) {
+    const OutSpec& o = outs[i];
+    require(o.count >= 1, actor, "output", i, fmt::format("count {}, at least 1", o.count));
+    require(o.every >= 1, actor, "output", i, fmt::format("every {}, at least 1", o.every));
+    require(o.consumers >= 0, actor, "output", i, fmt::format("consumers {}, not negative", o.consumers));
+    require(o.initial >= 0 && o.initial <= o.count, actor, "output", i,
+            fmt::format("initial {}, from 0 to the count {}", o.initial, o.count));
+  }
+  for (const InSpec& spec : ins) ins_.push_back({spec.repeat, spec.count});
+  for (const OutSpec& spec : outs) {
+    Out out{spec.count, spec.every, spec.consumers, spec.initial};
+    bool held = spec.consumers > 0;
+    out.free = held ? spec.count - spec.initial : spec.count;
+    out.slot = spec.initial % spec.count;
+    out.references = static_cast<int32_t>(references_.size());
+    for (int s = 0; s < spec.count; ++s) references_.push_back(s < spec.initial ? spec.consumers : 0);
+    if (out.free == 0) ++state.waits_for;
+    outs_.push_back(out);
+  }
+  state.in_end = static_cast<int32_t>(ins_.size());
+  state.out_end = static_cast<int32_t>(outs_.size());
+  state.waits_for += static_cast<int32_t>(ins.size());
+  actors_.push_back(state);
+  return actor;
+}
+
+void ActorTable::start(int actor, std::vector<Effect>& effects) const {
+  const State& s = state(actor);
+  for (int32_t o = s.out_begin; o < s.out_end; ++o) {
+    const Out& out = outs_[static_cast<size_t>(o)];
+    if (out.consumers == 0) continue;
+    for (int slot = 0; slot < out.initial; ++slot)
+      effects.push_back({MessageKind::req, o - s.out_begin, slot});
+  }
+}
+
+bool ActorTable::receive(int actor, const Message& message) {
+  bool was = ready(actor);
+  if (message.kind == MessageKind::req) {
+    take_req(actor, message);
+  } else {
+    take_ack(actor, message);
+  }
+  return !was && ready(actor);
+}
+
+void ActorTable::take_req(int actor, const Message& message) {
+  State& s = actors_[static_cast<size_t>(actor)];
+  if (message.port < 0 || message.port >= s.in_end - s.in_begin) {
+    broken(actor, "input", message.port, fmt::format("req, but there are {} inputs", s.in_end - s.in_begin));
+  }
+  In& in = ins_[static_cast<size_t>(s.in_begin + message.port)];
+  if (in.readable == in.count) {
+    broken(actor, "input", message.port,
+           fmt::format("req for slot {}, but all {} slots are readable already", message.slot, in.count));
+  }
+  if (message.slot != in.next) {
+    broken(actor, "input", message.port,
+           fmt::format("req for slot {}, expected slot {}", message.slot, in.next));
+  }
+  if (++in.next == in.count) in.next = 0;
+  if (in.readable++ == 0) --s.waits_for;
+}
+
+void ActorTable::take_ack(int actor, const Message& message) {
+  State& s = actors_[static_cast<size_t>(actor)];
+  if (message.port < 0 || message.port >= s.out_end - s.out_begin) {
+    broken(actor, "output", message.port,
+           fmt::format("ack, but there are {} outputs", s.out_end - s.out_begin));
+  }
+  Out& out = outs_[static_cast<size_t>(s.out_begin + message.port)];
+  if (message.slot < 0 || message.slot >= out.count) {
+    broken(actor, "output", message.port,
+           fmt::format("ack for slot {}, but there are {} slots", message.slot, out.count));
+  }
+  int32_t& references = references_[static_cast<size_t>(out.references + message.slot)];
+  if (references == 0) {
+    broken(actor, "output", message.port,
+           fmt::format("ack for slot {}, which no reader holds", message.slot));
+  }
+  if (--references == 0 && out.free++ == 0) --s.waits_for;
+}
+
+void ActorTable::not_ready(int actor) const {
+  const State& s = state(actor);
+  if (s.acting) throw Error::fault(name_of(actor), "begin, but the actor is acting");
+  for (int i = 0; i < s.in_end - s.in_begin; ++i) {
+    if (in(actor, i).readable == 0) broken(actor, "input", i, "begin, but the in counter is 0");
+  }
+  for (int o = 0; o < s.out_end - s.out_begin; ++o) {
+    if (out(actor, o).free == 0) broken(actor, "output", o, "begin, but the out counter is 0");
+  }
+  throw Error::fault(name_of(actor), "begin, but the actor is not ready");
+}
+
+void ActorTable::begin(int actor) {
+  State& s = actors_[static_cast<size_t>(actor)];
+  if (s.waits_for != 0) not_ready(actor);
+  s.acting = true;
+  s.waits_for = 1;
+}
+
+void ActorTable::end(int actor, std::vector<Effect>& effects) {
+  State& s = actors_[static_cast<size_t>(actor)];
+  if (!s.acting) throw Error::fault(name_of(actor), "end, but the actor is not acting");
+  s.acting = false;
+  --s.waits_for;
+  ++s.acts;
+  for (int32_t o = s.out_begin; o < s.out_end; ++o) {
+    Out& out = outs_[static_cast<size_t>(o)];
+    if (++out.written < out.every) continue;
+    out.written = 0;
+    int32_t slot = out.slot;
+    if (++out.slot == out.count) out.slot = 0;
+    if (out.consumers == 0) continue;
+    references_[static_cast<size_t>(out.references + slot)] = out.consumers;
+    if (--out.free == 0) ++s.waits_for;
+    effects.push_back({MessageKind::req, o - s.out_begin, slot});
+  }
+  for (int32_t i = s.in_begin; i < s.in_end; ++i) {
+    In& in = ins_[static_cast<size_t>(i)];
+    if (++in.used < in.repeat) continue;
+    in.used = 0;
+    int32_t slot = in.slot;
+    if (++in.slot == in.count) in.slot = 0;
+    if (--in.readable == 0) ++s.waits_for;
+    effects.push_back({MessageKind::ack, i - s.in_begin, slot});
+  }
+}
+
+int ActorTable::reference_counter(int actor, int port, int slot) const {
+  return references_[static_cast<size_t>(out(actor, port).references + slot)];
+}
+
+int ActorTable::in_slot(int actor, int port) const {
+  const In& i = in(actor, port);
+  return i.readable > 0 ? i.slot : -1;
+}
+
+int ActorTable::out_slot(int actor, int port) const {
+  const Out& o = out(actor, port);
+  return o.free > 0 ? o.slot : -1;
+}
+
+std::vector<Effect> Actor::start() const {
+  std::vector<Effect> effects;
+  table_.start(0, effects);
+  return effects;
+}
+
+}  // namespace boxcar::actors
