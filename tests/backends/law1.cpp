@@ -50,9 +50,8 @@ void split_element(Random& random, const ir::Domain& domain, Reduction reduction
                    std::vector<double>& parts) {
   size_t owner = random() % parts.size();
   double rest = x;
-  auto step = [&](double value, double end) {
-    return value == end ? 0 : domain.step;
-  };  // unequal where there is room
+  // Mostly unequal, where there is room; sometimes equal, or booleans would never be.
+  auto step = [&](double value, double end) { return value == end || random() % 4 == 0 ? 0 : domain.step; };
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i == owner) continue;
     if (reduction == Reduction::max)
