@@ -39,6 +39,7 @@ void add_update_kernels(KernelTable& table);
 void add_nn_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_conv_kernels(KernelTable& table);
+void add_packed_kernels(KernelTable& table);
 
 const KernelTable& reference_kernels();
 

@@ -15,14 +15,16 @@ struct Transformer {
   std::string mlp;                // "gelu" | "swiglu"
   std::string norm;               // "layer" | "rms"
   std::string position;           // "learned" | "rotary"
-  bool tied = true;               // llama: false
+  bool tied = true;               // llama: false; these three as defaults(family) has them, not as complete() does
   bool bias = true;               // llama: false
   double dropout = 0.1;           // llama: 0
   int64_t experts = 0, top_k = 0; // 0: dense
-  int64_t pad_vocab_to = 128;     // vocabulary padded to a multiple of this times the tensor-parallel degree
+  int64_t pad_vocab_to = 128;     // the vocabulary is padded to a multiple of this (callers with tensor parallelism: 128 x tp)
   bool flash = false;             // attention as one op, else scale+mask+softmax between two batched products
 };
 
+// The family's own values of `tied`, `bias` and `dropout`, to start from; everything else is left open.
+Transformer defaults(const std::string& family);
 // Fills in what the family leaves open. Throws Error naming the key for sizes that cannot be.
 Transformer complete(Transformer config);
 
@@ -32,9 +34,10 @@ Transformer complete(Transformer config);
 // `Op::layer` is the block, -1 for embeddings, `layers` for final norm, head and loss. Output: "loss", a scalar mean.
 Graph build(const Transformer& config, int64_t batch);
 
+int64_t padded_vocab(const Transformer& config);
 int64_t parameters(const Transformer& config);            // without vocabulary padding
 // Model flops of one optimizer step by the usual formula (no recomputation), to compare the graph's count with:
-// 72 B s l h^2 (1 + s/6h + V/12lh) for GPT.
+// 72 B s l h^2 (1 + s/6h + V/12lh) for GPT, V the padded vocabulary.
 double model_flops(const Transformer& config, int64_t batch);
 
 }  // namespace boxcar::ir::models

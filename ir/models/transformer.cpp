@@ -1,0 +1,256 @@
+#include "ir/models/transformer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+
+namespace boxcar::ir::models {
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+void need(bool ok, const char* key, const std::string& message) {
+  if (!ok) throw Error::input(key, message);
+}
+
+void one_of(const std::string& value, const char* key, const std::vector<std::string>& known) {
+  for (const std::string& name : known)
+    if (value == name) return;
+  throw Error::input(key, fmt::format("unknown '{}' (use {})", value, fmt::join(known, " or ")));
+}
+
+std::string divisors(int64_t n) {
+  std::vector<int64_t> all;
+  for (int64_t i = 1; i <= n && i <= 1024; ++i)
+    if (n % i == 0) all.push_back(i);
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+void check_sizes(const Transformer& c) {
+  const std::pair<const char*, int64_t> positive[] = {{"layers", c.layers}, {"hidden", c.hidden}, {"heads", c.heads},
+                                                      {"seq", c.seq},       {"vocab", c.vocab},   {"ffn", c.ffn},
+                                                      {"kv_heads", c.kv_heads}, {"pad_vocab_to", c.pad_vocab_to}};
+  for (const auto& [key, value] : positive) need(value > 0, key, fmt::format("is {}, expected at least 1", value));
+  need(c.hidden % c.heads == 0, "heads",
+       fmt::format("{} does not divide hidden {} (use {})", c.heads, c.hidden, divisors(c.hidden)));
+  need(c.heads % c.kv_heads == 0, "kv_heads",
+       fmt::format("{} does not divide heads {} (use {})", c.kv_heads, c.heads, divisors(c.heads)));
+  need(c.position != "rotary" || c.hidden / c.heads % 2 == 0, "heads",
+       fmt::format("{} leaves heads of {} elements, rotary positions need an even number", c.heads, c.hidden / c.heads));
+  need(c.dropout >= 0 && c.dropout < 1, "dropout", fmt::format("is {}, expected at least 0 and below 1", c.dropout));
+  need(c.experts >= 0, "experts", fmt::format("is {}, expected 0 (dense) or more", c.experts));
+  need(c.experts > 0 || c.top_k == 0, "top_k", "needs experts");
+  need(c.experts == 0 || (c.top_k >= 1 && c.top_k <= c.experts), "top_k",
+       fmt::format("is {}, expected 1 to experts {}", c.top_k, c.experts));
+}
+
+// Writes the forward graph, op by op.
+class Writer {
+ public:
+  Writer(const Transformer& config, int64_t batch) : c_(config), batch_(batch), b_(config.family) {}
+
+  Graph run() {
+    const TensorId labels = inputs();
+    TensorId x = embedding();
+    for (int64_t layer = 0; layer < c_.layers; ++layer) {
+      b_.set_layer(static_cast<int>(layer), fmt::format("h{}", layer));
+      x = feed_forward(attention(x));
+    }
+    b_.set_layer(static_cast<int>(c_.layers), "");
+    loss(logits(norm(x, "ln_f")), labels);
+    Graph graph = b_.finish();
+    graph.layers = static_cast<int>(c_.layers);
+    return graph;
+  }
+
+ private:
+  TensorType f32(Shape shape) const { return {std::move(shape), DType::float32}; }
+
+  TensorId inputs() {
+    tokens_ = b_.input("tokens", {{batch_, c_.seq}, DType::int64});
+    b_.set_layer(static_cast<int>(c_.layers), "");
+    const TensorId labels = b_.input("labels", {{batch_, c_.seq}, DType::int64});
+    b_.set_layer(-1, "");
+    return labels;
+  }
+
+  TensorId embedding() {
+    const bool learned = c_.position == "learned", dropped = c_.dropout > 0;
+    word_ = b_.parameter("embedding.word", f32({padded_vocab(c_), c_.hidden}));
+    TensorId x = b_.op1("embedding", {word_, tokens_}, {}, learned || dropped ? "embedding.lookup" : "embedding.out");
+    if (learned) {
+      const TensorId position = b_.parameter("embedding.position", f32({c_.seq, c_.hidden}));
+      x = b_.op1("add", {x, position}, {}, dropped ? "embedding.add" : "embedding.out");
+    }
+    return dropout(x, "embedding.out");
+  }
+
+  TensorId dropout(TensorId x, const std::string& name) {
+    if (c_.dropout == 0) return x;
+    return b_.op1("dropout", {x}, {{"p", c_.dropout}, {"op", random_ops_++}}, name);
+  }
+
+  TensorId norm(TensorId x, const std::string& name) {
+    const TensorId weight = b_.parameter(name + ".weight", f32({c_.hidden}));
+    if (c_.norm == "rms") return b_.op1("rms_norm", {x, weight}, {}, name);
+    return b_.op1("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({c_.hidden}))}, {}, name);
+  }
+
+  // A product with a weight [from, to] and, where the model has them, a bias.
+  TensorId linear(TensorId x, const std::string& name, int64_t from, int64_t to) {
+    const TensorId weight = b_.parameter(name + ".weight", f32({from, to}));
+    const TensorId y = b_.op1("matmul", {x, weight}, {}, name);
+    if (!c_.bias) return y;
+    return b_.op1("add", {y, b_.parameter(name + ".bias", f32({to}))}, {}, name + ".bias_add");
+  }
+
+  TensorId attention(TensorId x) {
+    const int64_t d = c_.hidden / c_.heads, group = c_.heads / c_.kv_heads;
+    const TensorId qkv = linear(norm(x, "ln1"), "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
+    std::vector<TensorId> heads = b_.op("split_heads", {qkv}, {{"group", group}, {"head_dim", d}}, "attn.heads");
+    if (c_.position == "rotary") {
+      heads[0] = b_.op1("rotary", {heads[0]}, {}, "attn.rotary_q");
+      heads[1] = b_.op1("rotary", {heads[1]}, {}, "attn.rotary_k");
+    }
+    const TensorId context = c_.flash ? flash_core(heads) : core(heads, group, d);
+    const TensorId merged = b_.op1("merge_heads", {context}, {}, "attn.merge");
+    const TensorId y = linear(merged, "attn.proj", c_.hidden, c_.hidden);
+    return b_.op1("add", {dropout(y, "attn.dropout"), x}, {}, "residual1");
+  }
+
+  bool causal() const { return c_.family != "bert"; }
+
+  TensorId flash_core(const std::vector<TensorId>& heads) {
+    return b_.op1("scaled_dot_product_attention", heads,
+                  {{"causal", causal()}, {"p", c_.dropout}, {"op", random_ops_++}}, "attn.core.flash");
+  }
+
+  // The groups of queries that share a key stand in one product: [b, kv_heads, group * s, d].
+  TensorId core(const std::vector<TensorId>& heads, int64_t group, int64_t d) {
+    const int64_t s = c_.seq;
+    const auto grouped = [&](TensorId x, int64_t last, const char* name) {
+      if (group == 1) return x;
+      return b_.op1("reshape", {x}, {{"shape", Shape{batch_, c_.kv_heads, group * s, last}}}, name);
+    };
+    const auto ungrouped = [&](TensorId x, int64_t last, const char* name) {
+      if (group == 1) return x;
+      return b_.op1("reshape", {x}, {{"shape", Shape{batch_, c_.heads, s, last}}}, name);
+    };
+    TensorId x = b_.op1("batch_matmul", {grouped(heads[0], d, "attn.core.q"), heads[1]}, {{"transpose_b", true}},
+                        "attn.core.scores");
+    x = ungrouped(x, s, "attn.core.scores_by_head");
+    x = b_.op1("scale", {x}, {{"factor", 1 / std::sqrt(static_cast<double>(d))}}, "attn.core.scale");
+    if (causal()) x = b_.op1("causal_mask", {x}, {}, "attn.core.mask");
+    x = dropout(b_.op1("softmax", {x}, {}, "attn.core.softmax"), "attn.core.dropout");
+    x = b_.op1("batch_matmul", {grouped(x, s, "attn.core.probabilities"), heads[2]}, {}, "attn.core.context");
+    return ungrouped(x, d, "attn.core.context_by_head");
+  }
+
+  TensorId feed_forward(TensorId x) {
+    const bool gated = c_.mlp == "swiglu";
+    TensorId y = linear(norm(x, "ln2"), "mlp.fc1", c_.hidden, gated ? 2 * c_.ffn : c_.ffn);
+    y = gated ? b_.op1("swiglu_pairs", {y}, {}, "mlp.swiglu") : b_.op1("gelu", {y}, {}, "mlp.gelu");
+    y = linear(y, "mlp.fc2", c_.ffn, c_.hidden);
+    return b_.op1("add", {dropout(y, "mlp.dropout"), x}, {}, "residual2");
+  }
+
+  TensorId logits(TensorId x) {
+    if (c_.tied) return b_.op1("matmul", {x, word_}, {{"transpose_b", true}}, "head");
+    return b_.op1("matmul", {x, b_.parameter("head.weight", f32({c_.hidden, padded_vocab(c_)}))}, {}, "head");
+  }
+
+  void loss(TensorId logits, TensorId labels) {
+    const Shape last{-1};
+    const TensorId max = b_.op1("reduce_max", {logits}, {{"axes", last}}, "loss.max");
+    const TensorId sum = b_.op1("sum_exp", {logits, max}, {}, "loss.sum_exp");
+    const TensorId pick = b_.op1("pick", {logits, labels}, {}, "loss.pick");
+    const TensorId nll = b_.op1("nll", {max, sum, pick}, {}, "loss.nll");
+    b_.op1("reduce_mean", {nll}, {{"axes", Shape{0, 1}}}, "loss");
+  }
+
+  Transformer c_;
+  int64_t batch_;
+  Builder b_;
+  TensorId tokens_ = -1, word_ = -1;
+  int64_t random_ops_ = 0;
+};
+
+}  // namespace
+
+Transformer defaults(const std::string& family) {
+  one_of(family, "family", {"gpt", "bert", "llama"});
+  Transformer c;
+  c.family = family;
+  if (family == "llama") {
+    c.tied = c.bias = false;
+    c.dropout = 0;
+  }
+  return c;
+}
+
+Transformer complete(Transformer c) {
+  one_of(c.family, "family", {"gpt", "bert", "llama"});
+  const bool llama = c.family == "llama";
+  if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.ffn == 0) c.ffn = llama ? round_up((8 * c.hidden + 2) / 3, 256) : 4 * c.hidden;
+  if (c.mlp.empty()) c.mlp = llama ? "swiglu" : "gelu";
+  if (c.norm.empty()) c.norm = llama ? "rms" : "layer";
+  if (c.position.empty()) c.position = llama ? "rotary" : "learned";
+  one_of(c.mlp, "mlp", {"gelu", "swiglu"});
+  one_of(c.norm, "norm", {"layer", "rms"});
+  one_of(c.position, "position", {"learned", "rotary"});
+  check_sizes(c);
+  return c;
+}
+
+int64_t padded_vocab(const Transformer& config) { return round_up(config.vocab, config.pad_vocab_to); }
+
+Graph build(const Transformer& config, int64_t batch) {
+  const Transformer c = complete(config);
+  need(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
+  return Writer(c, batch).run();
+}
+
+namespace {
+
+// Weights of one layer's four products.
+int64_t product_weights(const Transformer& c) {
+  const int64_t d = c.hidden / c.heads, qkv = (c.heads + 2 * c.kv_heads) * d, width = c.mlp == "swiglu" ? 2 : 1;
+  const int64_t mlp = c.hidden * width * c.ffn + c.ffn * c.hidden;
+  const int64_t mlps = c.experts > 0 ? c.experts * mlp + c.hidden * c.experts : mlp;
+  return c.hidden * qkv + c.hidden * c.hidden + mlps;
+}
+
+}  // namespace
+
+int64_t parameters(const Transformer& config) {
+  const Transformer c = complete(config);
+  const int64_t d = c.hidden / c.heads, norm = (c.norm == "layer" ? 2 : 1) * c.hidden;
+  const int64_t width = c.mlp == "swiglu" ? 2 : 1, experts = c.experts > 0 ? c.experts : 1;
+  const int64_t biases =
+      c.bias ? (c.heads + 2 * c.kv_heads) * d + c.hidden + experts * (width * c.ffn + c.hidden) : 0;
+  const int64_t embeddings = (c.tied ? 1 : 2) * c.vocab * c.hidden + (c.position == "learned" ? c.seq * c.hidden : 0);
+  return c.layers * (product_weights(c) + biases + 2 * norm) + norm + embeddings;
+}
+
+double model_flops(const Transformer& config, int64_t batch) {
+  const Transformer c = complete(config);
+  const auto b = static_cast<double>(batch), s = static_cast<double>(c.seq), h = static_cast<double>(c.hidden);
+  Transformer active = c;  // a token runs through top_k experts only
+  double weights = static_cast<double>(product_weights(c));
+  if (c.experts > 0) {
+    active.experts = 0;
+    const auto dense = static_cast<double>(product_weights(active));
+    const double attention = h * h + h * static_cast<double>((c.heads + 2 * c.kv_heads) * (c.hidden / c.heads));
+    weights = attention + static_cast<double>(c.top_k) * (dense - attention) + h * static_cast<double>(c.experts);
+  }
+  // Two operations a weight and token, three products (forward, two backward); scores and context over all of s.
+  const double layer = 6 * b * s * weights + 3 * (4 * b * s * s * h);
+  return static_cast<double>(c.layers) * layer + 6 * b * s * h * static_cast<double>(padded_vocab(c));
+}
+
+}  // namespace boxcar::ir::models

@@ -1,0 +1,113 @@
+#include "ir/rewrite.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "sbp/error.h"
+
+namespace boxcar::ir {
+
+std::string output_name(const OpDef& def, const std::string& op_name, size_t index) {
+  if (index == 0) return op_name;
+  if (index >= def.outputs.size()) return fmt::format("{}.out{}", op_name, index);
+  std::string suffix = def.outputs[index];
+  while (!suffix.empty() && (suffix.back() == '?' || suffix.back() == '.')) suffix.pop_back();
+  return op_name + "." + suffix;
+}
+
+Rewriter::Rewriter(Graph& graph) : graph_(graph), old_(std::exchange(graph.ops, {})) { ops_.reserve(old_.size() * 2); }
+
+Rewriter::~Rewriter() { finish(); }
+
+TensorId Rewriter::current(TensorId tensor) const {
+  while (static_cast<size_t>(tensor) < replaced_.size() && replaced_[static_cast<size_t>(tensor)] >= 0)
+    tensor = replaced_[static_cast<size_t>(tensor)];
+  return tensor;
+}
+
+void Rewriter::replace(TensorId tensor, TensorId by) {
+  if (static_cast<size_t>(tensor) >= replaced_.size()) replaced_.resize(graph_.tensors.size(), -1);
+  replaced_[static_cast<size_t>(tensor)] = by;
+}
+
+void Rewriter::keep(Op op) {
+  for (TensorId& input : op.inputs) input = current(input);
+  ops_.push_back(std::move(op));
+}
+
+std::vector<TensorId> Rewriter::add(NewOp spec, const Op& like) {
+  const OpDef& def = ir::op(spec.type);
+  Op op;
+  op.name = std::move(spec.name);
+  op.type = def.name;
+  op.inputs = std::move(spec.inputs);
+  op.phase = like.phase;
+  op.layer = like.layer;
+  op.placement = like.placement;
+  Types inputs;
+  inputs.reserve(op.inputs.size());
+  for (TensorId& input : op.inputs) inputs.push_back(graph_.tensor(input = current(input)).type);
+  Types types;
+  try {
+    op.attrs = complete(def, spec.attrs);
+    types = def.infer(inputs, op.attrs);
+  } catch (const Error& error) {
+    throw Error(error.code(), op.name, error.what());
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    Tensor tensor;
+    tensor.name = i < spec.outputs.size() ? std::move(spec.outputs[i]) : output_name(def, op.name, i);
+    tensor.type = std::move(types[i]);
+    op.outputs.push_back(static_cast<TensorId>(graph_.tensors.size()));
+    graph_.tensors.push_back(std::move(tensor));
+  }
+  ops_.push_back(std::move(op));
+  return ops_.back().outputs;
+}
+
+TensorId Rewriter::add_source(const char* type, std::string name, TensorType tensor_type, Role role, Attrs attrs,
+                              const Op& like) {
+  Op op;
+  op.name = name;
+  op.type = type;
+  op.attrs = std::move(attrs);
+  op.phase = like.phase;
+  op.layer = like.layer;
+  op.placement = like.placement;
+  const auto id = static_cast<TensorId>(graph_.tensors.size());
+  op.outputs = {id};
+  Tensor tensor;
+  tensor.name = std::move(name);
+  tensor.type = std::move(tensor_type);
+  tensor.role = role;
+  graph_.tensors.push_back(std::move(tensor));
+  ops_.push_back(std::move(op));
+  return id;
+}
+
+void Rewriter::finish() {
+  if (std::exchange(finished_, true)) return;
+  std::vector<TensorId> renumbered(graph_.tensors.size(), -1);
+  std::vector<Tensor> tensors;
+  tensors.reserve(graph_.tensors.size());
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    Op& op = ops_[i];
+    for (TensorId& input : op.inputs) input = renumbered[static_cast<size_t>(input)];
+    for (size_t k = 0; k < op.outputs.size(); ++k) {
+      const auto old = static_cast<size_t>(op.outputs[k]);
+      op.outputs[k] = renumbered[old] = static_cast<TensorId>(tensors.size());
+      tensors.push_back(std::move(graph_.tensors[old]));
+      tensors.back().producer = static_cast<OpId>(i);
+      tensors.back().output = static_cast<int>(k);
+    }
+  }
+  for (Update& update : graph_.updates) {
+    update.state = renumbered[static_cast<size_t>(update.state)];
+    update.next = renumbered[static_cast<size_t>(update.next)];
+  }
+  graph_.tensors = std::move(tensors);
+  graph_.ops = std::move(ops_);
+}
+
+}  // namespace boxcar::ir

@@ -1,0 +1,64 @@
+// Rewriting a graph's list of ops: autodiff and every pass go through the old list once, keep, drop or replace ops
+// and add new ones between them.
+//
+//   Rewriter rewrite(graph);                       // takes the list of ops out of the graph
+//   for (Op& op : rewrite.old_ops()) {
+//     if (op.type == "gelu") replaced = rewrite.add({.type = "relu", .inputs = op.inputs, .name = op.name}, op)[0];
+//     else rewrite.keep(std::move(op));
+//   }
+//   rewrite.finish();                              // new list, producers, no unused tensors
+//
+// Tensor ids stay valid until finish(), which drops tensors that no op defines and renumbers the rest. Not
+// thread-safe; one Rewriter per graph at a time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace boxcar::ir {
+
+struct NewOp {
+  std::string type;
+  std::vector<TensorId> inputs = {};
+  Attrs attrs = {};
+  std::string name = {};
+  std::vector<std::string> outputs = {};  // tensor names; those left out are the op's name and ".lse" and such
+};
+
+// Names of an op's results where nobody chose others: "h0.ln1", "h0.ln1.mean", "h0.ln1.rstd".
+std::string output_name(const OpDef& def, const std::string& op_name, size_t index);
+
+class Rewriter {
+ public:
+  explicit Rewriter(Graph& graph);
+  ~Rewriter();  // finishes if finish() was not called
+  Rewriter(const Rewriter&) = delete;
+  Rewriter& operator=(const Rewriter&) = delete;
+
+  Graph& graph() { return graph_; }
+  std::vector<Op>& old_ops() { return old_; }
+
+  // Appends a registry op in the layer, phase and placement of `like`; returns its results. Throws what infer throws.
+  std::vector<TensorId> add(NewOp op, const Op& like);
+  // Appends a "parameter" or "constant" op.
+  TensorId add_source(const char* type, std::string name, TensorType tensor_type, Role role, Attrs attrs, const Op& like);
+  // Appends an existing op with what replace() said of its operands.
+  void keep(Op op);
+  // From here on kept and added ops read `by` where they would read `tensor`.
+  void replace(TensorId tensor, TensorId by);
+  TensorId current(TensorId tensor) const;  // follows replace()
+  // Makes an added op's result stand under another name or role.
+  std::vector<Op>& new_ops() { return ops_; }
+
+  void finish();
+
+ private:
+  Graph& graph_;
+  std::vector<Op> old_, ops_;
+  std::vector<TensorId> replaced_;  // by tensor id; itself where nothing was said
+  bool finished_ = false;
+};
+
+}  // namespace boxcar::ir
