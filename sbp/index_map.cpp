@@ -154,9 +154,16 @@ class Deriver {
     add(std::move(signature));
   }
 
+  // What is reduced by max gives P(max) only: a maximum of minima is not the minimum of the maxima.
   void monotone(int input, Reduction from_max, Reduction from_min) {
-    partial({input}, Reduction::max, from_max);
-    partial({input}, Reduction::min, from_min);
+    if (commutes(from_max)) partial({input}, Reduction::max, from_max);
+    if (commutes(from_min)) partial({input}, Reduction::min, from_min);
+  }
+
+  bool commutes(Reduction out) const {
+    return std::all_of(map_.reduced.begin(), map_.reduced.end(), [&](const ReducedIndex& reduced) {
+      return reduced.reduction == Reduction::sum || reduced.reduction == out;
+    });
   }
 
   void add(Signature signature) {

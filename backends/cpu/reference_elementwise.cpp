@@ -1,7 +1,122 @@
+#include <cmath>
+
 #include "backends/cpu/reference.h"
 
 namespace boxcar::backends::cpu {
+namespace {
 
-void add_elementwise_kernels(KernelTable&) {}
+// --- one operand, and gradients
+// -------------------------------------------------------------------------------
+
+template <double (*function)(double)>
+void unary(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = function(in[0].data[i]);
+}
+
+template <double (*function)(double, double)>
+void gradient(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = function(in[0].data[i], in[1].data[i]);
+}
+
+double same(double x) { return x; }
+double negate(double x) { return -x; }
+double exponential(double x) { return std::exp(x); }
+double logarithm(double x) { return std::log(x); }
+double root(double x) { return std::sqrt(x); }
+double hyperbolic_tangent(double x) { return std::tanh(x); }
+double relu(double x) { return x > 0 ? x : 0; }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double silu(double x) { return x * sigmoid(x); }
+double normal_cdf(double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))); }
+double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
+double gelu(double x) { return x * normal_cdf(x); }  // exact, without the tanh approximation
+
+double relu_grad(double dy, double y) { return y > 0 ? dy : 0; }
+double sigmoid_grad(double dy, double y) { return dy * y * (1 - y); }
+double tanh_grad(double dy, double y) { return dy * (1 - y * y); }
+double gelu_grad(double dy, double x) { return dy * (normal_cdf(x) + x * normal_pdf(x)); }
+double silu_grad(double dy, double x) { return dy * sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
+
+// --- broadcasting
+// ---------------------------------------------------------------------------------------------
+
+// Steps of an operand by dimension of the result: 0 where it is stretched.
+std::vector<int64_t> broadcast_steps(const ir::Shape& own, const ir::Shape& result) {
+  std::vector<int64_t> own_steps = strides(own), steps(result.size(), 0);
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (own[i] != 1) steps[result.size() - own.size() + i] = own_steps[i];
+  }
+  return steps;
+}
+
+// Calls visit(flat in the result, flat in each operand).
+template <class Visit>
+void broadcast(const Tensors& in, const ir::Shape& result, Visit visit) {
+  std::vector<std::vector<int64_t>> steps;
+  for (const HostTensor& operand : in) steps.push_back(broadcast_steps(operand.type.shape, result));
+  std::vector<size_t> at(in.size());
+  for_each(result, [&](const std::vector<int64_t>& index, int64_t flat) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      int64_t offset = 0;
+      for (size_t j = 0; j < index.size(); ++j) offset += index[j] * steps[i][j];
+      at[i] = static_cast<size_t>(offset);
+    }
+    visit(static_cast<size_t>(flat), at);
+  });
+}
+
+template <double (*function)(double, double)>
+void binary(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  broadcast(in, out[0].type.shape, [&](size_t flat, const std::vector<size_t>& at) {
+    out[0].data[flat] = function(in[0].data[at[0]], in[1].data[at[1]]);
+  });
+}
+
+double add(double a, double b) { return a + b; }
+double subtract(double a, double b) { return a - b; }
+double multiply(double a, double b) { return a * b; }
+double divide(double a, double b) { return a / b; }
+
+void where(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  broadcast(in, out[0].type.shape, [&](size_t flat, const std::vector<size_t>& at) {
+    out[0].data[flat] = in[0].data[at[0]] != 0 ? in[1].data[at[1]] : in[2].data[at[2]];
+  });
+}
+
+void scale(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  double factor = ir::attr_float(attrs, "factor");
+  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = factor * in[0].data[i];
+}
+
+void cast(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  ir::DType to = out[0].type.dtype;
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    double x = in[0].data[i];
+    out[0].data[i] = ir::is_float(to) ? x : to == ir::DType::boolean ? (x != 0 ? 1 : 0) : std::trunc(x);
+  }
+}
+
+}  // namespace
+
+void add_elementwise_kernels(KernelTable& table) {
+  table.insert({{"identity", unary<same>},
+                {"neg", unary<negate>},
+                {"exp", unary<exponential>},
+                {"log", unary<logarithm>},
+                {"sqrt", unary<root>},
+                {"relu", unary<relu>},
+                {"sigmoid", unary<sigmoid>},
+                {"tanh", unary<hyperbolic_tangent>},
+                {"gelu", unary<gelu>},
+                {"silu", unary<silu>}});
+  table.insert({{"relu_grad", gradient<relu_grad>},
+                {"sigmoid_grad", gradient<sigmoid_grad>},
+                {"tanh_grad", gradient<tanh_grad>},
+                {"gelu_grad", gradient<gelu_grad>},
+                {"silu_grad", gradient<silu_grad>}});
+  table.insert(
+      {{"add", binary<add>}, {"sub", binary<subtract>}, {"mul", binary<multiply>}, {"div", binary<divide>}});
+  table.insert({{"where", where}, {"scale", scale}, {"cast", cast}});
+}
 
 }  // namespace boxcar::backends::cpu

@@ -1,7 +1,173 @@
+// Matrix products: matmul, its weight gradient, and products of batches.
+#include <fmt/format.h>
+
 #include "ir/ops/ops.h"
 
 namespace boxcar::ir {
+namespace {
 
-void add_matmul_ops(std::vector<OpDef>&) {}
+struct Matrix {
+  int64_t rows = 0, columns = 0;
+};
+
+Matrix last_two(const TensorType& type, bool transposed) {
+  Matrix m{type.shape[type.shape.size() - 2], type.shape.back()};
+  if (transposed) std::swap(m.rows, m.columns);
+  return m;
+}
+
+double product(const Shape& shape) {
+  double count = 1;
+  for (int64_t extent : shape) count *= static_cast<double>(extent);
+  return count;
+}
+
+void same_dtype(std::string_view op, std::string_view operand, const TensorType& got, std::string_view other,
+                const TensorType& other_type) {
+  if (got.dtype != other_type.dtype) refuse(op, operand, got, "the same element type", other, other_type);
+}
+
+void check_inner(std::string_view op, const Types& in, Matrix a, Matrix b) {
+  if (a.columns == b.rows) return;
+  refuse(op, "b", in[1], fmt::format("{} rows, to match the columns,", a.columns), "a", in[0]);
+}
+
+Types infer_matmul(const Types& in, const Attrs& attrs) {
+  bool transpose_a = attr_bool(attrs, "transpose_a");
+  need_rank("matmul", "a", in[0], 2);
+  if (in[1].shape.size() != 2) refuse("matmul", "b", in[1], "2 dimensions");
+  if (transpose_a && in[0].shape.size() != 2) refuse("matmul", "a", in[0], "2 dimensions with transpose_a");
+  same_dtype("matmul", "b", in[1], "a", in[0]);
+  Matrix a = last_two(in[0], transpose_a), b = last_two(in[1], attr_bool(attrs, "transpose_b"));
+  check_inner("matmul", in, a, b);
+  TensorType out = in[0];
+  out.shape[out.shape.size() - 2] = a.rows;
+  out.shape.back() = b.columns;
+  return {out};
+}
+
+Types infer_weight_grad(const Types& in, const Attrs&) {
+  need_rank("matmul_weight_grad", "x", in[0], 2);
+  need_rank("matmul_weight_grad", "dy", in[1], 2);
+  same_dtype("matmul_weight_grad", "dy", in[1], "x", in[0]);
+  Shape x(in[0].shape.begin(), in[0].shape.end() - 1), dy(in[1].shape.begin(), in[1].shape.end() - 1);
+  if (x != dy) refuse("matmul_weight_grad", "dy", in[1], "the same leading dimensions", "x", in[0]);
+  return {{{in[0].shape.back(), in[1].shape.back()}, in[0].dtype}};
+}
+
+Types infer_batch_matmul(const Types& in, const Attrs& attrs) {
+  need_rank("batch_matmul", "a", in[0], 2);
+  need_rank("batch_matmul", "b", in[1], 2);
+  same_dtype("batch_matmul", "b", in[1], "a", in[0]);
+  Shape batch_a(in[0].shape.begin(), in[0].shape.end() - 2),
+      batch_b(in[1].shape.begin(), in[1].shape.end() - 2);
+  if (batch_a != batch_b) refuse("batch_matmul", "b", in[1], "the same batch dimensions", "a", in[0]);
+  Matrix a = last_two(in[0], attr_bool(attrs, "transpose_a")),
+         b = last_two(in[1], attr_bool(attrs, "transpose_b"));
+  check_inner("batch_matmul", in, a, b);
+  TensorType out = in[0];
+  out.shape[out.shape.size() - 2] = a.rows;
+  out.shape.back() = b.columns;
+  return {out};
+}
+
+Indices matrix(Indices leading, const char* rows, const char* columns, bool transposed) {
+  leading.push_back(transposed ? columns : rows);
+  leading.push_back(transposed ? rows : columns);
+  return leading;
+}
+
+// m k, k n -> m n ; sum k, with `leading` dimensions before a and the result, and before b where `batched`.
+sbp::IndexMap product_map(size_t leading, bool batched, bool transpose_a, bool transpose_b) {
+  Indices batch = indices("b", leading);
+  sbp::IndexMap map;
+  map.inputs = {matrix(batch, "m", "k", transpose_a),
+                matrix(batched ? batch : Indices{}, "k", "n", transpose_b)};
+  map.outputs = {matrix(batch, "m", "n", false)};
+  map.reduced = {{"k", sbp::Reduction::sum}};
+  map.linear = {{0}, {1}};
+  return map;
+}
+
+sbp::IndexMap matmul_map(const Types& in, const Attrs& attrs) {
+  return product_map(in[0].shape.size() - 2, false, attr_bool(attrs, "transpose_a"),
+                     attr_bool(attrs, "transpose_b"));
+}
+
+sbp::IndexMap batch_matmul_map(const Types& in, const Attrs& attrs) {
+  return product_map(in[0].shape.size() - 2, true, attr_bool(attrs, "transpose_a"),
+                     attr_bool(attrs, "transpose_b"));
+}
+
+// r k, r n -> k n ; sum r, for every leading dimension r.
+sbp::IndexMap weight_grad_map(const Types& in, const Attrs&) {
+  sbp::IndexMap map;
+  Indices rows = indices("r", in[0].shape.size() - 1);
+  map.inputs = {rows, rows};
+  map.inputs[0].push_back("k");
+  map.inputs[1].push_back("n");
+  map.outputs = {{"k", "n"}};
+  for (const sbp::Index& row : rows) map.reduced.push_back({row, sbp::Reduction::sum});
+  map.linear = {{0}, {1}};
+  return map;
+}
+
+// 2 m n k: one multiplication and one addition for each element of a, times the columns of b.
+Work product_work(const Types& in, const Types& out, const Attrs&) {
+  return {2 * product(in[0].shape) * static_cast<double>(out[0].shape.back()), bytes_of(in) + bytes_of(out)};
+}
+
+// The elements of a are those of a transposed one, so product_work holds; its columns are those of the
+// result.
+std::vector<Sample> matmul_samples(const Extent& n) {
+  int64_t m = n(), k = n(), c = n(), b = n();
+  return {{.inputs = {f32({m, k}), f32({k, c})}},
+          {.inputs = {f32({b, m, k}), f32({c, k})}, .attrs = {{"transpose_b", true}}},
+          {.inputs = {f32({k, m}), f32({k, c})}, .attrs = {{"transpose_a", true}}}};
+}
+
+std::vector<Sample> weight_grad_samples(const Extent& n) {
+  int64_t m = n(), k = n(), c = n(), b = n();
+  return {{.inputs = {f32({m, k}), f32({m, c})}}, {.inputs = {f32({b, m, k}), f32({b, m, c})}}};
+}
+
+std::vector<Sample> batch_samples(const Extent& n) {
+  int64_t m = n(), k = n(), c = n(), b = n();
+  return {{.inputs = {f32({b, m, k}), f32({b, k, c})}},
+          {.inputs = {f32({b, 2, m, k}), f32({b, 2, c, k})}, .attrs = {{"transpose_b", true}}},
+          {.inputs = {f32({b, k, m}), f32({b, k, c})}, .attrs = {{"transpose_a", true}}}};
+}
+
+}  // namespace
+
+void add_matmul_ops(std::vector<OpDef>& out) {
+  const Attrs transposes = {{"transpose_a", false}, {"transpose_b", false}};
+  out.push_back({.name = "matmul",
+                 .inputs = {"a", "b"},
+                 .outputs = {"y"},
+                 .attrs = transposes,
+                 .family = Family::matmul,
+                 .infer = infer_matmul,
+                 .index_map = matmul_map,
+                 .work = product_work,
+                 .samples = matmul_samples});
+  out.push_back({.name = "matmul_weight_grad",
+                 .inputs = {"x", "dy"},
+                 .outputs = {"dw"},
+                 .family = Family::matmul,
+                 .infer = infer_weight_grad,
+                 .index_map = weight_grad_map,
+                 .work = product_work,
+                 .samples = weight_grad_samples});
+  out.push_back({.name = "batch_matmul",
+                 .inputs = {"a", "b"},
+                 .outputs = {"y"},
+                 .attrs = transposes,
+                 .family = Family::matmul,
+                 .infer = infer_batch_matmul,
+                 .index_map = batch_matmul_map,
+                 .work = product_work,
+                 .samples = batch_samples});
+}
 
 }  // namespace boxcar::ir

@@ -1,0 +1,85 @@
+// Law 1 of docs/design.md: for every op of the registry, exactly the right signatures are offered. A new op
+// is covered by its row: it needs samples and a reference kernel, nothing here.
+#include "law1.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "backends/cpu/reference.h"
+
+namespace boxcar::tests {
+namespace {
+
+std::string first_lines(const std::vector<std::string>& lines) {
+  std::vector<std::string> first(lines.begin(),
+                                 lines.begin() + static_cast<long>(std::min<size_t>(lines.size(), 20)));
+  return fmt::format("{} findings\n{}", lines.size(), fmt::join(first, "\n"));
+}
+
+// Adds up what all samples show; a declared omission that no sample needs is a finding of its own.
+void expect_law1(const ir::OpDef& def, uint64_t first_seed, uint64_t seeds, bool all_omissions) {
+  std::set<std::string> omitted;
+  for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
+    for (const ir::Sample& sample : draw_samples(def, seed)) {
+      for (int64_t parts : {2, 3, 4}) {
+        Law1 law = check_law1(def, sample, parts, seed);
+        ASSERT_TRUE(law.findings.empty()) << first_lines(law.findings);
+        omitted.insert(law.omitted.begin(), law.omitted.end());
+      }
+    }
+  }
+  if (!all_omissions) return;
+  for (const ir::Omission& omission : def.omitted) {
+    EXPECT_TRUE(omitted.count(omission.reason)) << "no sample needs: " << omission.reason;
+  }
+}
+
+class Law1Test : public testing::TestWithParam<std::string> {};
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const ir::OpDef& def : ir::all_ops()) all.push_back(def.name);
+  return all;
+}
+
+TEST_P(Law1Test, OffersExactlyTheRightSignatures) { expect_law1(ir::op(GetParam()), 1, 1, true); }
+TEST_P(Law1Test, LongOffersExactlyTheRightSignatures) { expect_law1(ir::op(GetParam()), 2, 20, false); }
+
+TEST_P(Law1Test, RowIsComplete) {
+  const ir::OpDef& def = ir::op(GetParam());
+  EXPECT_TRUE(def.infer && def.index_map && def.samples);
+  EXPECT_FALSE(def.inputs.empty());
+  EXPECT_FALSE(def.outputs.empty());
+  EXPECT_EQ(static_cast<bool>(def.extra), !def.extra_reason.empty());
+  EXPECT_TRUE(backends::cpu::reference_kernels().count(def.name));
+  for (const ir::Sample& sample : draw_samples(def, 1)) {
+    ir::Attrs attrs = ir::complete(def, sample.attrs);
+    ir::Types outputs = def.infer(sample.inputs, attrs);
+    EXPECT_EQ(outputs.size(), def.outputs.size());
+    EXPECT_GE(ir::work(def, sample.inputs, outputs, attrs).bytes, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, Law1Test, testing::ValuesIn(names()),
+                         [](const testing::TestParamInfo<std::string>& param) { return param.param; });
+
+TEST(Law1Kernels, EveryKernelHasItsOp) {
+  for (const auto& entry : backends::cpu::reference_kernels())
+    EXPECT_TRUE(ir::has_op(entry.first)) << entry.first;
+}
+
+// The checker itself finds what is planted.
+TEST(Law1Checker, FindsAWrongAndAMissingRule) {
+  ir::OpDef broken = ir::op("matmul");
+  broken.index_map = [](const ir::Types&, const ir::Attrs&) {
+    return sbp::parse_index_map("m k, k n -> m n ; max k ; linear 0 ; linear 1");
+  };
+  ir::Sample sample{.inputs = {{{4, 6}, ir::DType::float32}, {{6, 5}, ir::DType::float32}}};
+  Law1 law = check_law1(broken, sample, 2, 7);
+  std::string all = fmt::format("{}", fmt::join(law.findings, "\n"));
+  EXPECT_NE(all.find("wrong: S(1), S(0) -> P(max)"), std::string::npos) << all;
+  EXPECT_NE(all.find("missing: S(1), S(0) -> P(sum)"), std::string::npos) << all;
+}
+
+}  // namespace
+}  // namespace boxcar::tests
