@@ -41,6 +41,13 @@ HostTensor draw_tensor(Random& random, const ir::TensorType& type, const ir::Dom
   return tensor;
 }
 
+HostTensor mirror(HostTensor tensor, const ir::Domain& domain) {
+  for (double& x : tensor.data) {
+    if (std::isfinite(x)) x = domain.low + domain.high - x;
+  }
+  return tensor;
+}
+
 std::vector<sbp::Range> ranges(const ir::Shape& shape, Sbp layout, int64_t parts, int64_t index) {
   return sbp::local_ranges(shape, {layout}, {parts}, index);
 }
@@ -126,7 +133,7 @@ bool is_layout(const Tensors& got, const HostTensor& want, Sbp layout, double to
 
 // Global tensors and all ways to split the inputs, of one draw.
 struct Draw {
-  Tensors outputs;
+  Tensors whole, outputs;
   std::vector<std::map<Sbp, Tensors>> inputs;  // by operand and layout: one tensor per device
 };
 
@@ -135,7 +142,7 @@ class Checker {
   Checker(const ir::OpDef& def, const ir::Sample& sample, int64_t parts, uint64_t seed)
       : def_(def), sample_(sample), attrs_(ir::complete(def, sample.attrs)), parts_(parts), seed_(seed) {
     Random random(seed);
-    for (int i = 0; i < kDraws; ++i) draws_.push_back(make_draw(random));
+    for (int i = 0; i < kDraws; ++i) draws_.push_back(make_draw(random, i % 2 == 1));
     for (const ir::TensorType& type : sample.inputs) input_layouts_.push_back(layouts_of(type));
     for (const HostTensor& output : draws_[0].outputs) output_layouts_.push_back(layouts_of(output.type));
     for (Signature& signature : ir::signatures(def, sample.inputs, attrs_, parts))
@@ -149,17 +156,20 @@ class Checker {
   }
 
  private:
-  Draw make_draw(Random& random) const {
+  // Every other draw mirrors the values of the one before, so that a factor has both signs.
+  Draw make_draw(Random& random, bool mirrored) const {
     Draw made;
     Tensors whole;
     for (size_t i = 0; i < sample_.inputs.size(); ++i) {
-      whole.push_back(draw_tensor(random, sample_.inputs[i], domain(i)));
+      whole.push_back(mirrored ? mirror(draws_.back().whole[i], domain(i))
+                               : draw_tensor(random, sample_.inputs[i], domain(i)));
       auto& splits = made.inputs.emplace_back();
       for (Sbp layout : layouts_of(sample_.inputs[i])) {
         splits[layout] = split(random, domain(i), whole.back(), layout, parts_);
       }
     }
     made.outputs = backends::cpu::run_reference(def_.name, whole, attrs_);
+    made.whole = std::move(whole);
     return made;
   }
 
