@@ -1,7 +1,74 @@
+#include <cmath>
+
 #include "backends/cpu/reference.h"
 
 namespace boxcar::backends::cpu {
+namespace {
 
-void add_update_kernels(KernelTable&) {}
+void sgd(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  double lr = ir::attr_float(attrs, "lr"), decay = ir::attr_float(attrs, "weight_decay");
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    double w = in[0].data[i], g = in[1].data[i];
+    out[0].data[i] = w - lr * (g + decay * w);
+  }
+}
+
+void momentum(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  double lr = ir::attr_float(attrs, "lr"), decay = ir::attr_float(attrs, "weight_decay");
+  double mu = ir::attr_float(attrs, "momentum");
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    double w = in[0].data[i], g = in[1].data[i];
+    double m = mu * in[2].data[i] + g + decay * w;
+    out[0].data[i] = w - lr * m;
+    out[1].data[i] = m;
+  }
+}
+
+// Decoupled weight decay (AdamW), bias-corrected.
+void adam(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  double lr = ir::attr_float(attrs, "lr"), decay = ir::attr_float(attrs, "weight_decay");
+  double beta1 = ir::attr_float(attrs, "beta1"), beta2 = ir::attr_float(attrs, "beta2");
+  auto step = static_cast<double>(ir::attr_int(attrs, "step"));
+  double correct1 = 1 - std::pow(beta1, step), correct2 = 1 - std::pow(beta2, step);
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    double w = in[0].data[i], g = in[1].data[i];
+    double m = beta1 * in[2].data[i] + (1 - beta1) * g;
+    double v = beta2 * in[3].data[i] + (1 - beta2) * g * g;
+    double direction = m / correct1 / (std::sqrt(v / correct2) + ir::attr_float(attrs, "eps"));
+    out[0].data[i] = w - lr * (direction + decay * w);
+    out[1].data[i] = m;
+    out[2].data[i] = v;
+  }
+}
+
+// One micro-batch: the running sum starts at zero.
+void accumulate(const Tensors& in, Tensors& out, const ir::Attrs&) { out[0].data = in[0].data; }
+
+void square_sum(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  for (double x : in[0].data) out[0].data[0] += x * x;
+}
+
+void all_finite(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  out[0].data[0] = 1;
+  for (double x : in[0].data) {
+    if (!std::isfinite(x)) out[0].data[0] = 0;
+  }
+}
+
+void clip_scale(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  out[0].data[0] = std::min(1.0, ir::attr_float(attrs, "max_norm") / (std::sqrt(in[0].data[0]) + 1e-6));
+}
+
+}  // namespace
+
+void add_update_kernels(KernelTable& table) {
+  table.insert({{"sgd", sgd},
+                {"momentum", momentum},
+                {"adam", adam},
+                {"accumulate", accumulate},
+                {"square_sum", square_sum},
+                {"all_finite", all_finite},
+                {"clip_scale", clip_scale}});
+}
 
 }  // namespace boxcar::backends::cpu

@@ -1,7 +1,103 @@
+// Reductions over axes, in float or integer type: sum, mean, max, min.
+//
+//   reduce_sum(float32[4, 6]) {axes=[1]} -> float32[4];  with keepdims float32[4, 1];  axes=[] are all of
+//   them
+#include <algorithm>
+
 #include "ir/ops/ops.h"
 
 namespace boxcar::ir {
+namespace {
 
-void add_reduce_ops(std::vector<OpDef>&) {}
+using sbp::IndexMap;
+
+// By axis of x: is it reduced?
+std::vector<bool> reduced_axes(std::string_view op, const TensorType& x, const Attrs& attrs) {
+  const std::vector<int64_t>& axes = attr_ints(attrs, "axes");
+  std::vector<bool> reduced(x.shape.size(), axes.empty());
+  for (int64_t axis : axes) {
+    auto at = static_cast<size_t>(normal_axis(op, "axes", axis, x));
+    if (reduced[at]) refuse_attr(op, "axes", attrs, "each axis once");
+    reduced[at] = true;
+  }
+  return reduced;
+}
+
+Types infer_reduce(std::string_view op, const Types& in, const Attrs& attrs) {
+  std::vector<bool> reduced = reduced_axes(op, in[0], attrs);
+  TensorType out{{}, in[0].dtype};
+  for (size_t i = 0; i < reduced.size(); ++i) {
+    if (!reduced[i]) out.shape.push_back(in[0].shape[i]);
+    if (reduced[i] && attr_bool(attrs, "keepdims")) out.shape.push_back(1);
+  }
+  return {out};
+}
+
+// i0 i1 i2 -> i0 i2 ; sum i1, or i0 1 i2 with keepdims
+IndexMap reduce_map(const Types& in, const Attrs& attrs, sbp::Reduction reduction) {
+  std::vector<bool> reduced = reduced_axes("reduce", in[0], attrs);
+  IndexMap map;
+  map.inputs = {indices("i", reduced.size())};
+  map.outputs = {{}};
+  for (size_t i = 0; i < reduced.size(); ++i) {
+    const sbp::Index& name = map.inputs[0][i];
+    if (reduced[i]) map.reduced.push_back({name, reduction});
+    if (!reduced[i]) map.outputs[0].push_back(name);
+    if (reduced[i] && attr_bool(attrs, "keepdims")) map.outputs[0].push_back("1");
+  }
+  if (reduction == sbp::Reduction::sum) {
+    map.linear = {{0}};
+  } else {
+    map.increasing = {0};
+  }
+  return map;
+}
+
+// The number of elements that a mean is over, which a part of a reduced axis cannot know.
+Attrs localize_mean(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t, int64_t) {
+  sbp::Sbp x = signature.inputs[0];
+  std::vector<bool> reduced = reduced_axes("reduce_mean", in[0], attrs);
+  bool cut = x.is_split() && reduced[static_cast<size_t>(x.axis)];
+  if (!cut || attr_int(attrs, "count") != 0) return attrs;
+  int64_t count = 1;
+  for (size_t i = 0; i < reduced.size(); ++i) count *= reduced[i] ? in[0].shape[i] : 1;
+  return with(attrs, "count", count);
+}
+
+std::vector<Sample> reduce_samples(const Extent& n) {
+  using Axes = std::vector<int64_t>;
+  int64_t a = n(), b = n(), c = n();
+  const std::vector<Domain> wide = {{-99, 99, 1}};  // so that the maximum of a few is not always the largest
+  return {{.inputs = {f32({a, b})}, .attrs = {{"axes", Axes{-1}}}, .domains = wide},
+          {.inputs = {f32({a, b, c})}, .attrs = {{"axes", Axes{0, 1}}, {"keepdims", true}}, .domains = wide},
+          {.inputs = {f32({a, b})}, .domains = wide}};
+}
+
+void add_reduction(std::vector<OpDef>& out, const char* name, sbp::Reduction reduction, bool mean) {
+  OpDef def{.name = name,
+            .inputs = {"x"},
+            .outputs = {"y"},
+            .attrs = {{"axes", std::vector<int64_t>{}}, {"keepdims", false}},
+            .infer = [name](const Types& in, const Attrs& attrs) { return infer_reduce(name, in, attrs); },
+            .index_map = [reduction](const Types& in,
+                                     const Attrs& attrs) { return reduce_map(in, attrs, reduction); },
+            .work = per_element(1),
+            .samples = reduce_samples};
+  if (mean) {
+    def.attrs["count"] = int64_t{0};  // of the elements of one mean; 0: those of the operand
+    def.localize = localize_mean;
+    def.tolerance = 1e-12;
+  }
+  out.push_back(std::move(def));
+}
+
+}  // namespace
+
+void add_reduce_ops(std::vector<OpDef>& out) {
+  add_reduction(out, "reduce_sum", sbp::Reduction::sum, false);
+  add_reduction(out, "reduce_mean", sbp::Reduction::sum, true);
+  add_reduction(out, "reduce_max", sbp::Reduction::max, false);
+  add_reduction(out, "reduce_min", sbp::Reduction::min, false);
+}
 
 }  // namespace boxcar::ir

@@ -1,7 +1,165 @@
+// What an optimizer step is made of: updates, accumulation over micro-batches, the norm that clipping needs.
+//
+//   adam(w, g, m, v) -> w, m, v     moments and master weights in float32, in any split; never partial
+//
+// The update ops write their state in place on a device; here outputs are values like any other.
+#include <fmt/format.h>
+
 #include "ir/ops/ops.h"
 
 namespace boxcar::ir {
+namespace {
 
-void add_update_ops(std::vector<OpDef>&) {}
+using sbp::IndexMap;
+
+const Omission kNoExtremum = {"weights, gradients and moments are sums, never P(max) or P(min)",
+                              has_extremum};
+
+// State operands have the type of w; the gradient its shape, in any float type.
+std::function<Types(const Types&, const Attrs&)> infer_update(const std::string& name,
+                                                              const std::vector<std::string>& operands) {
+  return [name, operands](const Types& in, const Attrs&) -> Types {
+    same_shape(name, operands[1], in[1], operands[0], in[0]);
+    Types out = {in[0]};
+    for (size_t i = 2; i < in.size(); ++i) {
+      same_shape(name, operands[i], in[i], operands[0], in[0]);
+      out.push_back(in[i]);
+    }
+    return out;
+  };
+}
+
+std::function<IndexMap(const Types&, const Attrs&)> update_map(bool linear) {
+  return [linear](const Types& in, const Attrs&) {
+    IndexMap map;
+    Indices names = indices("i", in[0].shape.size());
+    map.inputs.assign(in.size(), names);
+    map.outputs.assign(in.size() - 1, names);
+    if (linear) {
+      map.linear = {{}};
+      for (int i = 0; i < static_cast<int>(in.size()); ++i) map.linear[0].push_back(i);
+    }
+    return map;
+  };
+}
+
+std::function<std::vector<Sample>(const Extent&)> update_samples(size_t operands,
+                                                                 std::vector<Domain> domains) {
+  return [operands, domains = std::move(domains)](const Extent& n) -> std::vector<Sample> {
+    int64_t a = n(), b = n();
+    return {{.inputs = Types(operands, f32({a, b})), .domains = domains},
+            {.inputs = Types(operands, f32({a})), .domains = domains}};
+  };
+}
+
+void add_update(std::vector<OpDef>& out, const char* name, std::vector<std::string> operands, Attrs attrs,
+                bool linear, double flops, std::vector<Domain> domains = {}) {
+  std::vector<std::string> outputs = operands;
+  outputs.erase(outputs.begin() + 1);  // all but g
+  out.push_back({.name = name,
+                 .inputs = operands,
+                 .outputs = outputs,
+                 .attrs = std::move(attrs),
+                 .infer = infer_update(name, operands),
+                 .index_map = update_map(linear),
+                 .work = per_element(flops),
+                 .tolerance = 1e-12,
+                 .samples = update_samples(operands.size(), std::move(domains)),
+                 .omitted = {kNoExtremum}});
+}
+
+void add_optimizers(std::vector<OpDef>& out) {
+  add_update(out, "sgd", {"w", "g"}, {{"lr", 0.01}, {"weight_decay", 0.0}}, true, 2);
+  add_update(out, "momentum", {"w", "g", "m"}, {{"lr", 0.01}, {"momentum", 0.9}, {"weight_decay", 0.0}}, true,
+             4);
+  const Attrs adam = {{"lr", 1e-4},  {"beta1", 0.9},        {"beta2", 0.999},
+                      {"eps", 1e-8}, {"weight_decay", 0.0}, {"step", int64_t{1}}};
+  add_update(out, "adam", {"w", "g", "m", "v"}, adam, false, 14, {{}, {}, {}, {0, 8, 0.5}});
+}
+
+// i0 i1 -> ; sum i0 i1
+IndexMap scalar_map(const Types& in, sbp::Reduction reduction) {
+  IndexMap map;
+  map.inputs = {indices("i", in[0].shape.size())};
+  map.outputs = {{}};
+  for (const sbp::Index& name : map.inputs[0]) map.reduced.push_back({name, reduction});
+  return map;
+}
+
+void add_norm(std::vector<OpDef>& out) {
+  auto scalar = [](DType dtype) {
+    return [dtype](const Types&, const Attrs&) -> Types { return {{{}, dtype}}; };
+  };
+  auto samples = [](Domain domain) {
+    return [domain](const Extent& n) -> std::vector<Sample> {
+      int64_t a = n(), b = n();
+      return {{.inputs = {f32({a, b})}, .domains = {domain}}, {.inputs = {f32({a})}, .domains = {domain}}};
+    };
+  };
+  out.push_back(
+      {.name = "square_sum",
+       .inputs = {"x"},
+       .outputs = {"norm2"},
+       .infer = scalar(DType::float32),
+       .index_map = [](const Types& in, const Attrs&) { return scalar_map(in, sbp::Reduction::sum); },
+       .work = per_element(2),
+       .samples = samples({})});
+  out.push_back(
+      {.name = "all_finite",
+       .inputs = {"x"},
+       .outputs = {"finite"},
+       .infer = scalar(DType::boolean),
+       .index_map = [](const Types& in, const Attrs&) { return scalar_map(in, sbp::Reduction::min); },
+       .work = per_element(1),
+       .samples = samples({.infinite = true}),
+       .omitted = {{"finite parts may add up to more than the type holds; part of a maximum may be infinite",
+                    has_partial}}});
+  auto scalars = [](const Extent&) -> std::vector<Sample> {
+    return {{.inputs = {f32({})}, .domains = {{0.25, 16, 0.25}}}};
+  };
+  out.push_back({.name = "clip_scale",
+                 .inputs = {"norm2"},
+                 .outputs = {"factor"},
+                 .attrs = {{"max_norm", 1.0}},
+                 .infer = scalar(DType::float32),
+                 .index_map = fixed_map("-> ; decreasing 0"),
+                 .tolerance = 1e-12,
+                 .samples = scalars});
+}
+
+void add_accumulate(std::vector<OpDef>& out) {
+  auto infer = [](const Types& in, const Attrs& attrs) -> Types {
+    return {{in[0].shape, parse_dtype(attr_text(attrs, "to"))}};
+  };
+  auto map = [](const Types& in, const Attrs&) {
+    IndexMap result;
+    result.inputs = {indices("i", in[0].shape.size())};
+    result.outputs = result.inputs;
+    result.linear = {{0}};
+    return result;
+  };
+  // Reads the gradient, reads and writes the running sum.
+  auto work = [](const Types& in, const Types& result, const Attrs&) {
+    return Work{static_cast<double>(in[0].elements()), bytes_of(in) + 2 * bytes_of(result)};
+  };
+  out.push_back(
+      {.name = "accumulate",
+       .inputs = {"g"},
+       .outputs = {"sum"},
+       .attrs = {{"to", "float32"}},
+       .infer = infer,
+       .index_map = map,
+       .work = work,
+       .samples = update_samples(1, {}),
+       .omitted = {{"adds over micro-batches: a sum of maxima is not the maximum of sums", has_extremum}}});
+}
+
+}  // namespace
+
+void add_update_ops(std::vector<OpDef>& out) {
+  add_optimizers(out);
+  add_accumulate(out);
+  add_norm(out);
+}
 
 }  // namespace boxcar::ir
