@@ -99,15 +99,15 @@ OpDef split_heads_grad() {
           .inputs = {"dq", "dk", "dv"},
           .outputs = {"dqkv"},
           .infer = infer_split_heads_grad,
-          .index_map = fixed_map("b _ s _, b _ s _, b _ s _ -> b s _ ; linear 0 1 2 ; increasing 0 ; increasing 1 ; "
-                                 "increasing 2"),
+          .index_map = fixed_map("b _ s _, b _ s _, b _ s _ -> b s _ ; linear 0 1 2"),
           .extra = split_heads_grad_extra,
           .extra_reason = kWholeGroups,
           .samples = [](const Extent& n) -> std::vector<Sample> {
             const int64_t group = n() / 3 + 1, kv = n(), b = n(), s = n(), d = n();
             const TensorType k = f32({b, kv, s, d}), k12 = f32({b, 12, s, d});
             return {{.inputs = {f32({b, kv * group, s, d}), k, k}}, {.inputs = {f32({b, 12 * group, s, d}), k12, k12}}};
-          }};
+          },
+          .omitted = {{"gradients are sums, never P(max) or P(min)", has_extremum}}};
 }
 
 OpDef merge_heads() {

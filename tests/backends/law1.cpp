@@ -96,6 +96,7 @@ Layouts layouts_of(const ir::TensorType& type) {
 
 bool near(double got, double want, double tolerance) {
   if (got == want || (std::isnan(got) && std::isnan(want))) return true;
+  if (!std::isfinite(got) || !std::isfinite(want)) return false;
   return std::abs(got - want) <= tolerance * std::max({1.0, std::abs(got), std::abs(want)});
 }
 
