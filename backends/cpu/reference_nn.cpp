@@ -1,7 +1,74 @@
-#include "backends/cpu/reference.h"
+// Dropout and gated activations; the other neural-network kernels are in the files of reference_groups.h.
+#include <cmath>
+
+#include "backends/cpu/reference_groups.h"
+#include "backends/cpu/reference_random.h"
 
 namespace boxcar::backends::cpu {
+namespace {
 
-void add_nn_kernels(KernelTable&) {}
+double normal_cdf(double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))); }
+double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
+double gelu(double x) { return x * normal_cdf(x); }
+double gelu_slope(double x) { return normal_cdf(x) + x * normal_pdf(x); }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double silu(double x) { return x * sigmoid(x); }
+double silu_slope(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
+
+void dropout(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const Dropout drop(attrs, in[0].type.shape);
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    out[0].data[i] = in[0].data[i] * drop.factor(static_cast<int64_t>(i));
+  }
+}
+
+void bias_dropout_add(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const Dropout drop(attrs, in[0].type.shape);
+  const size_t width = in[1].data.size();
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    out[0].data[i] =
+        (in[0].data[i] + in[1].data[i % width]) * drop.factor(static_cast<int64_t>(i)) + in[2].data[i];
+  }
+}
+
+void bias_gelu(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  const size_t width = in[1].data.size();
+  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = gelu(in[0].data[i] + in[1].data[i % width]);
+}
+
+void bias_gelu_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  const size_t width = in[2].data.size();
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    out[0].data[i] = in[0].data[i] * gelu_slope(in[1].data[i] + in[2].data[i % width]);
+  }
+}
+
+void swiglu(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = silu(in[0].data[i]) * in[1].data[i];
+}
+
+void swiglu_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  for (size_t i = 0; i < in[0].data.size(); ++i) {
+    const double dy = in[0].data[i], gate = in[1].data[i], up = in[2].data[i];
+    out[0].data[i] = dy * up * silu_slope(gate);
+    out[1].data[i] = dy * silu(gate);
+  }
+}
+
+}  // namespace
+
+void add_nn_kernels(KernelTable& table) {
+  table.insert({{"dropout", dropout},
+                {"dropout_grad", dropout},
+                {"bias_dropout_add", bias_dropout_add},
+                {"bias_gelu", bias_gelu},
+                {"bias_gelu_grad", bias_gelu_grad},
+                {"swiglu", swiglu},
+                {"swiglu_grad", swiglu_grad}});
+  add_norm_kernels(table);
+  add_softmax_kernels(table);
+  add_embedding_kernels(table);
+  add_moe_kernels(table);
+}
 
 }  // namespace boxcar::backends::cpu

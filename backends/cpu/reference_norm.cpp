@@ -1,0 +1,127 @@
+// Layer, RMS and batch normalisation. All three run over sets of elements that share statistics: rows of the
+// last axis, or everything of one channel.
+#include <cmath>
+
+#include "backends/cpu/reference_groups.h"
+
+namespace boxcar::backends::cpu {
+namespace {
+
+// The elements of x that share statistics, seen as outer x inner with a stride between the outer ones, and
+// where the statistics and the scale of element (o, i) stand.
+struct Sets {
+  int64_t count = 0;             // sets
+  int64_t outer = 1, inner = 1;  // a set's elements
+  int64_t set_stride = 0, outer_stride = 0;
+  bool scale_by_set = false;  // gamma[set] (batch norm), else gamma[i] (layer norm)
+
+  size_t at(int64_t set, int64_t o, int64_t i) const {
+    return static_cast<size_t>(set * set_stride + o * outer_stride + i);
+  }
+  size_t scale(int64_t set, int64_t i) const { return static_cast<size_t>(scale_by_set ? set : i); }
+  double size() const { return static_cast<double>(outer * inner); }
+};
+
+Sets rows_of(const HostTensor& x) {
+  const Around a = around(x.type.shape, -1);
+  return {.count = a.outer, .inner = a.extent, .set_stride = a.extent};
+}
+
+Sets channels_of(const HostTensor& x) {
+  const Around a = around(x.type.shape, 1);
+  return {.count = a.extent,
+          .outer = a.outer,
+          .inner = a.inner,
+          .set_stride = a.inner,
+          .outer_stride = a.extent * a.inner,
+          .scale_by_set = true};
+}
+
+// visit(position in x, position in gamma) for every element of a set
+template <class Visit>
+void each(const Sets& sets, int64_t set, Visit visit) {
+  for (int64_t o = 0; o < sets.outer; ++o) {
+    for (int64_t i = 0; i < sets.inner; ++i) visit(sets.at(set, o, i), sets.scale(set, i));
+  }
+}
+
+template <Sets (*sets_of)(const HostTensor&)>
+void norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const HostTensor &x = in[0], &gamma = in[1], &beta = in[2];
+  const Sets sets = sets_of(x);
+  for (int64_t set = 0; set < sets.count; ++set) {
+    double mean = 0, variance = 0;
+    each(sets, set, [&](size_t at, size_t) { mean += x.data[at] / sets.size(); });
+    each(sets, set, [&](size_t at, size_t) { variance += std::pow(x.data[at] - mean, 2) / sets.size(); });
+    const double rstd = 1 / std::sqrt(variance + ir::attr_float(attrs, "eps"));
+    each(sets, set, [&](size_t at, size_t scale) {
+      out[0].data[at] = (x.data[at] - mean) * rstd * gamma.data[scale] + beta.data[scale];
+    });
+    out[1].data[static_cast<size_t>(set)] = mean;
+    out[2].data[static_cast<size_t>(set)] = rstd;
+  }
+}
+
+// With xhat = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - xhat mean(g xhat))
+template <Sets (*sets_of)(const HostTensor&)>
+void norm_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  const HostTensor &dy = in[0], &x = in[1], &gamma = in[2];
+  const Sets sets = sets_of(x);
+  for (int64_t set = 0; set < sets.count; ++set) {
+    const double mean = in[3].data[static_cast<size_t>(set)], rstd = in[4].data[static_cast<size_t>(set)];
+    const auto normal = [&](size_t at) { return (x.data[at] - mean) * rstd; };
+    double mean_g = 0, mean_g_normal = 0;
+    each(sets, set, [&](size_t at, size_t scale) {
+      mean_g += dy.data[at] * gamma.data[scale] / sets.size();
+      mean_g_normal += dy.data[at] * gamma.data[scale] * normal(at) / sets.size();
+      out[1].data[scale] += dy.data[at] * normal(at);
+      out[2].data[scale] += dy.data[at];
+    });
+    each(sets, set, [&](size_t at, size_t scale) {
+      out[0].data[at] = rstd * (dy.data[at] * gamma.data[scale] - mean_g - normal(at) * mean_g_normal);
+    });
+  }
+}
+
+void rms_norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const HostTensor &x = in[0], &gamma = in[1];
+  const Sets rows = rows_of(x);
+  for (int64_t row = 0; row < rows.count; ++row) {
+    double square = 0;
+    each(rows, row, [&](size_t at, size_t) { square += x.data[at] * x.data[at] / rows.size(); });
+    const double rstd = 1 / std::sqrt(square + ir::attr_float(attrs, "eps"));
+    each(rows, row,
+         [&](size_t at, size_t scale) { out[0].data[at] = x.data[at] * rstd * gamma.data[scale]; });
+    out[1].data[static_cast<size_t>(row)] = rstd;
+  }
+}
+
+// dx = rstd (g - x rstd^2 mean(g x))
+void rms_norm_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
+  const HostTensor &dy = in[0], &x = in[1], &gamma = in[2];
+  const Sets rows = rows_of(x);
+  for (int64_t row = 0; row < rows.count; ++row) {
+    const double rstd = in[3].data[static_cast<size_t>(row)];
+    double mean = 0;
+    each(rows, row, [&](size_t at, size_t scale) {
+      mean += dy.data[at] * gamma.data[scale] * x.data[at] / rows.size();
+      out[1].data[scale] += dy.data[at] * x.data[at] * rstd;
+    });
+    each(rows, row, [&](size_t at, size_t scale) {
+      out[0].data[at] = rstd * (dy.data[at] * gamma.data[scale] - x.data[at] * rstd * rstd * mean);
+    });
+  }
+}
+
+}  // namespace
+
+void add_norm_kernels(KernelTable& table) {
+  table.insert({{"layer_norm", norm<rows_of>},
+                {"layer_norm_grad", norm_grad<rows_of>},
+                {"rms_norm", rms_norm},
+                {"rms_norm_grad", rms_norm_grad},
+                {"batch_norm", norm<channels_of>},
+                {"batch_norm_grad", norm_grad<channels_of>}});
+}
+
+}  // namespace boxcar::backends::cpu

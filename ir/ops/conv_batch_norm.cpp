@@ -1,0 +1,107 @@
+// Batch normalisation of x[n, c, ...] by channel, in training: y = (x - mean) rstd gamma + beta, with mean
+// and variance over all but the channels.
+//
+// Splitting the batch would need the statistics of all parts. With `local`, each device normalises with those
+// of its own part, as published ResNet runs do: a declared variant. It is a different function of the global
+// tensors for every number of devices, so laws 1 and 4 do not cover it, and B of mean and rstd means "each
+// device its own".
+#include "ir/ops/nn_rows.h"
+
+namespace boxcar::ir {
+namespace {
+
+void need_channels(const char* op, const char* operand, const TensorType& got, const TensorType& x) {
+  need_shape(op, operand, got, {x.shape[1]}, "x", x);
+}
+
+Types infer(const Types& in, const Attrs&) {
+  const char* op = "batch_norm";
+  need_rank(op, "x", in[0], 2);
+  need_float(op, "x", in[0]);
+  need_channels(op, "gamma", in[1], in[0]);
+  need_channels(op, "beta", in[2], in[0]);
+  const TensorType stat = {in[1].shape, statistic(in[0].dtype)};
+  return {in[0], stat, stat};
+}
+
+Types infer_grad(const Types& in, const Attrs&) {
+  const char* op = "batch_norm_grad";
+  const TensorType& x = in[1];
+  need_rank(op, "x", x, 2);
+  need_float(op, "x", x);
+  same_shape(op, "dy", in[0], "x", x);
+  need_channels(op, "gamma", in[2], x);
+  need_channels(op, "mean", in[3], x);
+  need_channels(op, "rstd", in[4], x);
+  return {x, in[2], in[2]};
+}
+
+// `rules`, and the split batch where statistics are declared to be local.
+ExtraFunction with_local(std::initializer_list<std::string_view> rules, std::string_view split_batch) {
+  return [rules = parse_all(rules), split_batch = sbp::parse_signature(split_batch)](
+             const Types&, const Attrs& attrs, int64_t) {
+    std::vector<sbp::Signature> result = rules;
+    if (attr_bool(attrs, "local")) result.push_back(split_batch);
+    return result;
+  };
+}
+
+OpDef batch_norm() {
+  return {.name = "batch_norm",
+          .inputs = {"x", "gamma", "beta"},
+          .outputs = {"y", "mean", "rstd"},
+          .attrs = {{"eps", 1e-5}, {"local", false}},
+          .infer = infer,
+          .index_map = ranked("_ c ~, c, c -> _ c ~, c, c", 0, 2),
+          .extra = with_local({"B, P(sum), P(sum) -> P(sum), B, B", "B, B, P(max) -> P(max), B, B",
+                               "B, B, P(min) -> P(min), B, B"},
+                              "S(0), B, B -> S(0), B, B"),
+          .extra_reason =
+              "y is linear in (gamma, beta) and increasing in beta, mean and rstd depend on neither; local "
+              "statistics are a declared variant",
+          // statistics first, then x once more
+          .work =
+              [](const Types& in, const Types& out, const Attrs&) {
+                return Work{0, bytes_of(in) + bytes_of(out) + static_cast<double>(in[0].bytes())};
+              },
+          .tolerance = 1e-9,
+          .samples = [](const Extent& n) -> std::vector<Sample> {
+            const int64_t c = n();
+            return {{.inputs = {f32({n() + 2, c}), f32({c}), f32({c})}},
+                    {.inputs = {f32({n(), c, n(), 2}), f32({c}), f32({c})}}};
+          }};
+}
+
+OpDef batch_norm_grad() {
+  return {
+      .name = "batch_norm_grad",
+      .inputs = {"dy", "x", "gamma", "mean", "rstd"},
+      .outputs = {"dx", "dgamma", "dbeta"},
+      .attrs = {{"local", false}},
+      .infer = infer_grad,
+      .index_map = ranked("_ c ~, _ c ~, c, c, c -> _ c ~, c, c ; linear 0", 0, 2),
+      .extra =
+          with_local({"B, B, P(sum), B, B -> P(sum), B, B"}, "S(0), S(0), B, B, B -> S(0), P(sum), P(sum)"),
+      .extra_reason =
+          "dx is linear in gamma, dgamma and dbeta do not depend on it; local statistics are a declared "
+          "variant",
+      .work =
+          [](const Types& in, const Types& out, const Attrs&) {
+            return Work{0, bytes_of(in) + bytes_of(out) + static_cast<double>(in[0].bytes() + in[1].bytes())};
+          },
+      .tolerance = 1e-9,
+      .samples = [](const Extent& n) -> std::vector<Sample> {
+        const int64_t b = n() + 1, c = n(), h = n();
+        return {{.inputs = {f32({b, c}), f32({b, c}), f32({c}), f32({c}), f32({c})}},
+                {.inputs = {f32({b, c, h, 2}), f32({b, c, h, 2}), f32({c}), f32({c}), f32({c})}}};
+      }};
+}
+
+}  // namespace
+
+void add_batch_norm_ops(std::vector<OpDef>& out) {
+  out.push_back(batch_norm());
+  out.push_back(batch_norm_grad());
+}
+
+}  // namespace boxcar::ir

@@ -1,0 +1,29 @@
+// Windows of convolutions and pools: how many fit, and when a spatial dimension may be split.
+//
+//   out_extent({3, 2, 1}, 7) == 4      kernel 3, stride 2, padding 1: windows at -1, 1, 3, 5
+//
+// A spatial dimension may be split where every part holds exactly the windows of its part of the output,
+// without a halo: no padding, and the parts of the input begin where the parts of the output do. With kernel
+// = stride = 2, 8 rows over 2 devices may, 6 over 2 may not (3 rows, but windows 2 and 1).
+#pragma once
+
+#include "ir/ops/nn_rows.h"
+
+namespace boxcar::ir {
+
+struct Window {
+  int64_t kernel = 1, stride = 1, padding = 0;
+};
+
+// 0 where an empty part has none. REQUIRES: extent + 2 padding >= kernel, or extent == 0.
+int64_t out_extent(Window window, int64_t extent);
+bool splits_exactly(Window window, int64_t extent, int64_t parts);
+
+// Windows do not overlap: each element is in one at most.
+inline bool disjoint(Window window) { return window.stride >= window.kernel; }
+
+// Throws unless the windows make sense on both spatial axes of x[n, c, h, w].
+void check_window(std::string_view op, std::string_view operand, const TensorType& x, Window window,
+                  size_t axis, const Attrs& attrs);
+
+}  // namespace boxcar::ir
