@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -30,6 +31,24 @@ struct Curve {
   double at(double x) const;  // 1 where the table is empty
 };
 
+// How matrix products run: tiles of the output in waves over the multiprocessors, the operands' bytes beside
+// them (sim/models/matmul_time.h has the formula).
+struct MatmulModel {
+  struct Tile {
+    int rows = 0, columns = 0;  // tried both ways round
+    double share = 1;           // of a multiprocessor's peak
+  };
+  std::vector<Tile> tiles;   // empty: no quantisation, matmul_efficiency alone
+  double wave_overlap = 0;   // 0: a wave is whole; 1: a part of a wave costs that part
+  double wave_seconds = 0;   // added per wave
+  double split_seconds = 0;  // added where k is split over multiprocessors
+  double start_seconds = 0;  // added once
+  double memory_share = 1;   // of peak bandwidth
+  double ramp_bytes = 0;     // added to the bytes
+  std::map<ir::DType, double>
+      type_share;  // further factor on the compute rate by operand type, 1 where absent
+};
+
 struct Device {
   std::string name;
   int64_t memory_bytes = 0;
@@ -39,12 +58,14 @@ struct Device {
   int multiprocessors = 0;                 // for wave quantisation
   double launch_latency = 0;               // s between dependent kernels on a stream
   double kernel_floor = 0;                 // s, the shortest kernel
-  Curve matmul_efficiency;                 // share of peak by flops of the product
-  Curve memory_efficiency;                 // share of peak bandwidth by bytes
-  Curve attention_forward_efficiency,
-      attention_backward_efficiency;  // fused kernels: share of peak by sequence length
-  double overlap_slowdown = 0;        // share of compute speed lost while a communication kernel runs beside
-  std::map<std::string, double> extra;  // further model constants, by name, each with its source in the file
+  Curve matmul_efficiency;  // share of peak by flops of the product; with tiles, a factor on their shares
+  MatmulModel matmul;
+  Curve memory_efficiency;                              // share of peak bandwidth by bytes
+  std::map<std::string, double, std::less<>> op_share;  // further factor on it by op, 1 where absent
+  // Fused attention, share of peak by sequence length; causal kernels at a quarter of theirs; and a factor on
+  // it by the size of a head.
+  Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
+  double overlap_slowdown = 0;  // share of compute speed lost while a communication kernel runs beside
 };
 
 enum class LinkKind : uint8_t { nvswitch, nvlink_mesh, pcie, none };

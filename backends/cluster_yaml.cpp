@@ -62,6 +62,37 @@ const char* name_of(const KindName<Kind> (&names)[n], Kind kind) {
 
 void read_curve(Fields& fields, const char* key, Curve* to) { fields.points(key, 1e-6, 1.5, &to->x, &to->y); }
 
+void read_types(Fields& fields, const char* key, double low, double high, std::map<ir::DType, double>* to) {
+  auto values = fields.map(key);
+  if (!values) return;
+  for (const auto& [type, name] : peak_types) {
+    double value = 0;
+    if (values->number(name, low, high, &value)) (*to)[type] = value;
+  }
+  values->done();
+}
+
+void read_matmul(Fields& fields, MatmulModel* to) {
+  auto matmul = fields.map("matmul");
+  if (!matmul) return;
+  std::vector<std::vector<double>> tiles;
+  matmul->rows("tiles", 3, 1e-3, 1e4, &tiles);
+  for (const auto& tile : tiles) {
+    to->tiles.push_back({static_cast<int>(tile[0]), static_cast<int>(tile[1]), tile[2]});
+    if (tile[0] < 1 || tile[1] < 1 || tile[2] > 1.5) {
+      matmul->fail("tiles", "a tile is [rows, columns, share of peak]");
+    }
+  }
+  matmul->number("wave_overlap", 0, 1, &to->wave_overlap);
+  matmul->number("wave_seconds", 0, most_latency, &to->wave_seconds);
+  matmul->number("split_seconds", 0, most_latency, &to->split_seconds);
+  matmul->number("start_seconds", 0, most_latency, &to->start_seconds);
+  matmul->number("memory_share", 1e-3, 1, &to->memory_share);
+  matmul->number("ramp_bytes", 0, 1e12, &to->ramp_bytes);
+  read_types(*matmul, "type_share", 1e-3, 1.5, &to->type_share);
+  matmul->done();
+}
+
 void read_peaks(Fields& fields, Device* device) {
   auto peaks = fields.map("peak_flops");
   if (!peaks) return;
@@ -213,9 +244,14 @@ Device parse_device(const std::string& yaml, const std::string& file) {
   fields->number("launch_latency", 0, most_latency, &device.launch_latency);
   fields->number("kernel_floor", 0, most_latency, &device.kernel_floor);
   read_curve(*fields, "matmul_efficiency", &device.matmul_efficiency);
+  read_matmul(*fields, &device.matmul);
   read_curve(*fields, "memory_efficiency", &device.memory_efficiency);
+  std::vector<std::pair<std::string, double>> shares;
+  fields->numbers("op_share", 1e-3, 10, &shares);
+  device.op_share.insert(shares.begin(), shares.end());
   read_curve(*fields, "attention_forward_efficiency", &device.attention_forward_efficiency);
   read_curve(*fields, "attention_backward_efficiency", &device.attention_backward_efficiency);
+  read_curve(*fields, "attention_head_share", &device.attention_head_share);
   fields->number("overlap_slowdown", 0, 0.99, &device.overlap_slowdown);
   fields->done();
   for (const char* key : {"name", "memory_bytes", "memory_bandwidth", "peak_flops", "multiprocessors"}) {

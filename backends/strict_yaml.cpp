@@ -151,6 +151,22 @@ bool Fields::matrix(const char* key, int low, int high, std::vector<std::vector<
   return true;
 }
 
+bool Fields::rows(const char* key, size_t columns, double low, double high,
+                  std::vector<std::vector<double>>* to) {
+  YAML::Node at = state_->ask(key);
+  if (!at.IsDefined()) return false;
+  state_->list(key, at);
+  to->clear();
+  for (const YAML::Node& row : at) {
+    state_->list(key, row);
+    if (row.size() != columns)
+      state_->fail(key, row, fmt::format("{} numbers, expected {}", row.size(), columns));
+    to->emplace_back();
+    for (const YAML::Node& item : row) to->back().push_back(state_->number(key, item, low, high));
+  }
+  return true;
+}
+
 bool Fields::points(const char* key, double low, double high, std::vector<double>* x,
                     std::vector<double>* y) {
   YAML::Node at = state_->ask(key);

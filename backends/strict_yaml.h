@@ -34,6 +34,8 @@ class Fields {
   bool text(const char* key, std::string* to);
   bool integers(const char* key, int low, int high, std::vector<int>* to);
   bool matrix(const char* key, int low, int high, std::vector<std::vector<int>>* to);
+  // Rows of `columns` numbers.
+  bool rows(const char* key, size_t columns, double low, double high, std::vector<std::vector<double>>* to);
   // [[x, y], ...] with x ascending.
   bool points(const char* key, double low, double high, std::vector<double>* x, std::vector<double>* y);
   // A mapping from whole numbers, or names, to numbers.

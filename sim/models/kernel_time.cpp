@@ -2,42 +2,96 @@
 
 #include <algorithm>
 
+#include "sim/models/matmul_time.h"
+
 namespace boxcar::sim {
 namespace {
 
-double peak_of(const backends::Device& device, ir::DType type) {
-  auto found = device.peak_flops.find(type);
-  if (found == device.peak_flops.end()) found = device.peak_flops.find(ir::DType::float32);
-  return found == device.peak_flops.end() ? 0 : found->second;
+using backends::Device;
+
+double op_share(const Device& device, const std::string& name) {
+  if (device.op_share.empty()) return 1;
+  auto found = device.op_share.find(name);
+  return found == device.op_share.end() ? 1 : found->second;
 }
 
-bool backward(const ir::OpDef& def) { return def.name.ends_with("_grad"); }
+double memory_seconds(const Device& device, const ir::OpDef& def, double bytes) {
+  return bytes / (device.memory_bandwidth * device.memory_efficiency.at(bytes) * op_share(device, def.name));
+}
 
-double compute_share(const backends::Device& device, const ir::OpDef& def, const ir::Types& inputs,
-                     double flops) {
-  if (def.family != ir::Family::attention) return device.matmul_efficiency.at(flops);
-  const auto& shape = inputs[1].shape;
-  double sequence = shape.size() >= 2 ? static_cast<double>(shape[shape.size() - 2]) : 1;
-  return (backward(def) ? device.attention_backward_efficiency : device.attention_forward_efficiency)
-      .at(sequence);
+// [..., m, n] from a with k to sum over: what of the output's leading dimensions is m depends on the op.
+MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::TensorType& out) {
+  MatmulShape shape;
+  size_t rank = out.shape.size();
+  shape.n = rank == 0 ? 1 : out.shape[rank - 1];
+  shape.m = out.elements() / shape.n;
+  if (rank > 2 && def.name == "batch_matmul") {
+    shape.m = out.shape[rank - 2];
+    shape.batch = out.elements() / (shape.m * shape.n);
+  }
+  shape.k = a.elements() / (shape.batch * shape.m);
+  return shape;
+}
+
+double product_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
+                       const ir::Types& outputs, double bytes) {
+  MatmulShape shape = shape_of(def, inputs[0], outputs[0]);
+  if (shape.k < 1) return memory_seconds(device, def, bytes) + device.kernel_floor;
+  return matmul_seconds(device, shape, inputs[0].dtype, bytes) / op_share(device, def.name);
+}
+
+// A causal kernel has short rows and reaches what a full one does at a quarter of the sequence
+// (fit_attention.py).
+double attention_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
+                         const ir::Work& work, const ir::Attrs& attrs) {
+  bool backward = def.name.ends_with("_grad");
+  const auto& keys = inputs[backward ? 2 : 1].shape;  // [batch, heads, sequence, head size]
+  double sequence = keys.size() >= 2 ? static_cast<double>(keys[keys.size() - 2]) : 1;
+  double head = keys.empty() ? 1 : static_cast<double>(keys.back());
+  auto causal = attrs.find("causal");
+  if (causal != attrs.end() && std::get<bool>(causal->second)) sequence /= 4;
+  const backends::Curve& share =
+      backward ? device.attention_backward_efficiency : device.attention_forward_efficiency;
+  double rate =
+      peak_flops(device, inputs[0].dtype) * share.at(sequence) * device.attention_head_share.at(head);
+  return device.kernel_floor + std::max(work.flops / rate, memory_seconds(device, def, work.bytes));
+}
+
+double convolution_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
+                           const ir::Work& work) {
+  double share = device.matmul_efficiency.at(work.flops) * op_share(device, def.name);
+  double compute = work.flops / (peak_flops(device, inputs[0].dtype) * share);
+  double memory = work.bytes / (device.memory_bandwidth * device.memory_efficiency.at(work.bytes));
+  return device.kernel_floor + std::max(compute, memory);
+}
+
+bool empty(const ir::Types& types) {
+  return std::all_of(types.begin(), types.end(),
+                     [](const ir::TensorType& type) { return type.elements() == 0; });
 }
 
 }  // namespace
 
-double kernel_seconds(const backends::Device& device, const ir::OpDef& def, const ir::Types& inputs,
+double kernel_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs) {
-  if (def.family == ir::Family::none || outputs.empty()) return 0;
-  bool empty =
-      std::all_of(outputs.begin(), outputs.end(), [](const auto& type) { return type.elements() == 0; });
-  if (empty) return 0;
+  if (def.family == ir::Family::none || empty(outputs)) return 0;
   ir::Work work = ir::work(def, inputs, outputs, attrs);
-  double memory = work.bytes / (device.memory_bandwidth * device.memory_efficiency.at(work.bytes));
-  double compute = 0;
-  double peak = inputs.empty() ? 0 : peak_of(device, inputs[0].dtype);
-  if (def.family != ir::Family::memory && peak > 0) {
-    compute = work.flops / (peak * compute_share(device, def, inputs, work.flops));
+  ir::Family family = inputs.empty() ? ir::Family::memory : def.family;
+  double seconds = 0;
+  switch (family) {
+    case ir::Family::matmul:
+      seconds = product_seconds(device, def, inputs, outputs, work.bytes);
+      break;
+    case ir::Family::attention:
+      seconds = attention_seconds(device, def, inputs, work, attrs);
+      break;
+    case ir::Family::convolution:
+      seconds = convolution_seconds(device, def, inputs, work);
+      break;
+    default:
+      seconds = device.kernel_floor + memory_seconds(device, def, work.bytes);
   }
-  return std::max({compute, memory, device.kernel_floor}) + device.launch_latency;
+  return device.launch_latency + seconds;
 }
 
 }  // namespace boxcar::sim

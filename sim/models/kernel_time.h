@@ -1,7 +1,12 @@
 // How long a kernel runs on a device. The one truth that search and simulator ask.
 //
-// A size-aware roofline: time = max(flops / (peak x share by size), bytes / (bandwidth x share by size)), at least
-// the device's shortest kernel, plus launch. The shares come from measured tables (docs/profiles.md).
+//   matmul, batch_matmul, matmul_weight_grad   tiles in waves, from the shape (matmul_time.h)
+//   fused attention                            flops / (peak x share by sequence length)
+//   convolution                                flops / (peak x share by flops x op_share)
+//   all other kernels                          bytes / (bandwidth x share by bytes x op_share)
+//
+// To which comes the launch, and the shortest kernel's time where the family does not have its own. Views
+// (family none) take nothing. The constants come from measured tables (docs/profiles.md). Pure; any thread.
 #pragma once
 
 #include "backends/cluster.h"

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Fits the matrix-product model of sim/models/matmul_time.cpp to measured shapes and prints the device's YAML.
+
+    fit_matmul.py TABLE.csv --peak 312e12 --bandwidth 2.039e12 --multiprocessors 108
+
+TABLE has columns m, n, k, latency_us (bf16; aiconfigurator's form), or those that --columns names. The formula is the
+same as in the C++ file; tests/sim/kernel_time_test.cpp holds the two together on samples/.
+"""
+
+import argparse
+import math
+import random
+
+import fit
+
+TILES = [(256, 128), (128, 128), (256, 64), (128, 64), (64, 64)]
+CURVE = [1e8, 1e9, 1e10, 1e11, 1e12, 1e13]
+SPLITS = (1, 2, 4, 8)
+
+
+def share(values, flops):
+    x = min(max(math.log10(flops) - 8, 0), len(values) - 1)
+    i = min(int(x), len(values) - 2)
+    return values[i] + (x - i) * (values[i + 1] - values[i])
+
+
+def waves_seconds(row, p, device):
+    m, n, k = row[:3]
+    per = device.peak / device.multiprocessors
+    best = math.inf
+    for (rows, columns), tile_share in zip(TILES, p["tiles"]):
+        for a, b in {(rows, columns), (columns, rows)}:
+            tiles = -(-m // a) * -(-n // b)
+            for split in SPLITS:
+                if split > 1 and (tiles * split > 2 * device.multiprocessors or k < 256 * split):
+                    break
+                waves = tiles * split / device.multiprocessors
+                waves = max(waves, 1) * p["wave_overlap"] + math.ceil(waves) * (1 - p["wave_overlap"])
+                seconds = waves * (2 * a * b * k / split / (per * tile_share) + p["wave_seconds"])
+                if split > 1:
+                    seconds += p["split_seconds"] + split * m * n * 8 / device.bandwidth
+                best = min(best, seconds)
+    return best
+
+
+def model(row, p, device):
+    m, n, k = row[:3]
+    compute = waves_seconds(row, p, device) / share(p["curve"], 2.0 * m * n * k)
+    bytes_ = device.element * (m * k + k * n) + device.output * m * n
+    memory = (bytes_ + p["ramp_bytes"]) / (device.bandwidth * p["memory_share"])
+    return p["start_seconds"] + (compute**4 + memory**4) ** 0.25
+
+
+def pairs(rows, p, device):
+    return [(model(row, p, device), row[3]) for row in rows]
+
+
+def report(rows, p, device):
+    print("# all:", fit.figures(pairs(rows, p, device)))
+    for text, chosen in (("m, n, k >= 512", [r for r in rows if min(r[:3]) >= 512]),
+                         ("above 10 GFLOP", [r for r in rows if 2.0 * r[0] * r[1] * r[2] >= 1e10]),
+                         ("m < 512", [r for r in rows if r[0] < 512])):
+        if chosen:
+            print(f"# {text}:", fit.figures(pairs(chosen, p, device)))
+
+
+def print_yaml(p):
+    print("matmul_efficiency:", fit.curve(zip(CURVE, p["curve"])))
+    print("matmul:")
+    print("  tiles: [" + ", ".join(f"[{a}, {b}, {s:.3f}]" for (a, b), s in zip(TILES, p["tiles"])) + "]")
+    for key in ("wave_overlap", "memory_share"):
+        print(f"  {key}: {p[key]:.3f}")
+    for key in ("wave_seconds", "split_seconds", "start_seconds"):
+        print(f"  {key}: {p[key]:.2e}")
+    print(f"  ramp_bytes: {p['ramp_bytes']:.2e}")
+
+
+def start():
+    return {"curve": [0.95, 0.9, 0.9, 0.9, 0.87, 0.85], "tiles": [0.95, 0.85, 0.85, 0.85, 0.85],
+            "wave_overlap": 0.4, "wave_seconds": 2e-6, "split_seconds": 1.5e-6, "start_seconds": 2e-6,
+            "memory_share": 0.8, "ramp_bytes": 1.5e6}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("table")
+    parser.add_argument("--columns", default="m,n,k,latency_us", help="m, n, k and microseconds")
+    parser.add_argument("--where", action="append", default=[], help="column=value: only these rows")
+    parser.add_argument("--peak", type=float, required=True)
+    parser.add_argument("--bandwidth", type=float, required=True)
+    parser.add_argument("--multiprocessors", type=int, required=True)
+    parser.add_argument("--element", type=int, default=2, help="bytes of an input element")
+    parser.add_argument("--output", type=int, default=2, help="bytes of an output element")
+    parser.add_argument("--count", type=int, default=2500, help="rows fitted to; the errors are of all rows")
+    device = parser.parse_args()
+    rows = []
+    for r in fit.read(device.table):
+        if all(r[c] == v for c, v in (w.split("=", 1) for w in device.where)):
+            m, n, k, micro = (float(r[c]) for c in device.columns.split(","))
+            rows.append((int(m), int(n), int(k), micro * 1e-6))
+    # What training runs: no tiny products. Shuffled with a fixed seed, or the table's order would choose.
+    fitted = [r for r in rows if r[0] >= 64 and min(r[1:3]) >= 128]
+    random.Random(1).shuffle(fitted)
+    p = start()
+    fit.descend(p, lambda q: fit.log_error(pairs(fitted[:device.count], q, device)),
+                most={"wave_overlap": 1.0, "memory_share": 1.0})
+    report(rows, p, device)
+    print_yaml(p)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+#include "sim/models/matmul_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace boxcar::sim {
+namespace {
+
+constexpr int split_ways[] = {1, 2, 4, 8};
+constexpr int64_t least_k_of_split = 256;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Waves {
+  const backends::MatmulModel& model;
+  const MatmulShape& shape;
+  double multiprocessors, peak_of_one, bandwidth;
+
+  // With tiles of rows x columns, the best split of k.
+  double seconds(int rows, int columns, double share) const {
+    double tiles = static_cast<double>(shape.batch * ceil_div(shape.m, rows) * ceil_div(shape.n, columns));
+    double of_tile = 2.0 * rows * columns * static_cast<double>(shape.k) / (peak_of_one * share);
+    double best = std::numeric_limits<double>::infinity();
+    for (int split : split_ways) {
+      double parts = tiles * split;
+      if (split > 1 && (parts > 2 * multiprocessors || shape.k < least_k_of_split * split)) break;
+      best = std::min(best, waves(parts) * (of_tile / split + model.wave_seconds) + split_cost(split));
+    }
+    return best;
+  }
+
+  double waves(double parts) const {
+    double count = parts / multiprocessors;
+    double whole = static_cast<double>(static_cast<int64_t>(count));
+    if (whole < count) whole += 1;
+    return whole + model.wave_overlap * (std::max(count, 1.0) - whole);
+  }
+
+  // Partial results in float32 are written and read once more.
+  double split_cost(int split) const {
+    if (split == 1) return 0;
+    return model.split_seconds +
+           split * 8.0 * static_cast<double>(shape.batch * shape.m * shape.n) / bandwidth;
+  }
+};
+
+double fourth_power_sum(double a, double b) {
+  a *= a;
+  b *= b;
+  return std::sqrt(std::sqrt(a * a + b * b));
+}
+
+}  // namespace
+
+double peak_flops(const backends::Device& device, ir::DType type) {
+  auto found = device.peak_flops.find(type);
+  if (found == device.peak_flops.end()) found = device.peak_flops.find(ir::DType::float32);
+  return found == device.peak_flops.end() ? 0 : found->second;
+}
+
+double matmul_seconds(const backends::Device& device, const MatmulShape& shape, ir::DType type,
+                      double bytes) {
+  const backends::MatmulModel& model = device.matmul;
+  double peak = peak_flops(device, type);
+  if (auto share = model.type_share.find(type); share != model.type_share.end()) peak *= share->second;
+  double flops = 2.0 * static_cast<double>(shape.batch) * static_cast<double>(shape.m) *
+                 static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  double memory = (bytes + model.ramp_bytes) / (device.memory_bandwidth * model.memory_share);
+  double compute = flops / peak;
+  if (!model.tiles.empty() && device.multiprocessors > 0) {
+    double count = device.multiprocessors;
+    Waves waves{model, shape, count, peak / count, device.memory_bandwidth};
+    compute = std::numeric_limits<double>::infinity();
+    for (const auto& tile : model.tiles) {
+      compute = std::min(compute, waves.seconds(tile.rows, tile.columns, tile.share));
+      if (tile.rows != tile.columns)
+        compute = std::min(compute, waves.seconds(tile.columns, tile.rows, tile.share));
+    }
+  }
+  return model.start_seconds + fourth_power_sum(compute / device.matmul_efficiency.at(flops), memory);
+}
+
+}  // namespace boxcar::sim

@@ -1,0 +1,29 @@
+// Seconds of one matrix product on a device, from its shape alone.
+//
+//   16 bits on an A100, 512 x 6144 x 6144: 96 tiles of 128 x 256 fill 0.89 of one wave over 108
+//   multiprocessors time = start + (waves^4 + memory^4)^(1/4) waves  = least over tiles and splits of k:
+//   waves x (2 rows columns k / (peak / multiprocessors x share) +
+//            wave_seconds) / matmul_efficiency(flops), where a part of a wave costs as a whole one, blended
+//            by wave_overlap
+//   memory = (bytes + ramp_bytes) / (bandwidth x memory_share)
+//
+// The constants are fitted to measured products (docs/profiles.md).
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cluster.h"
+
+namespace boxcar::sim {
+
+struct MatmulShape {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+};
+
+// REQUIRES all extents >= 1. `bytes`: what is read and written.
+double matmul_seconds(const backends::Device& device, const MatmulShape& shape, ir::DType type, double bytes);
+
+// Peak by the operands' type; of float32 where the type has none.
+double peak_flops(const backends::Device& device, ir::DType type);
+
+}  // namespace boxcar::sim
