@@ -27,6 +27,8 @@
 // up to the producer in program order; turns at one place go by (puller's program, actor, device). The register that is
 // pulled then has no initial slots.
 //
+// A register without a producer is constant: its readers take no message for it.
+//
 // Joint acts. A collective is one act of all its group's members, which begins when every member is ready and its queue
 // has come to it. A queue, ordered or not, runs one act at a time; it waits with the act whose turn it is.
 #pragma once
@@ -157,7 +159,34 @@ struct Plan {
   std::map<std::string, std::string> labels;
 };
 
-// Text, one form, reads back: parse_plan(to_text(p)) gives the same text.
+// Text, one form, reads back: parse_plan(to_text(p)) gives the same text. Its short notations: ir/plan_notation.h.
+//
+//   plan pair
+//   devices 4
+//   micro_batches 8
+//   fact samples = 8
+//   label cluster.preset = dgx-a100-40g
+//   comm dp: groups 2 by 2, ranks 2 by 1
+//   peers forward: 2-3 from 0-1
+//   class 0-1: first
+//   class 2-3: second
+//
+//   program first
+//     arena 12288
+//     workspace 4096 @8192
+//     phases F, U
+//     schedule F[0-7] U
+//     queue compute: compute
+//     queue net: network
+//     %w: float32[16, 16] x1 parameters initial 1 @0
+//     %y: float32[4, 16] x2 activations bytes 512 @1024
+//     mm matmul(%x, %w repeat 8) {transpose_b=true} -> %y on compute in F workspace 4096
+//     ar all_reduce(%g as [256]) -> %s on net in U over dp joint grads bytes 1024
+//   ...
+//     p pull(%y of first via forward) -> %x on net in F bytes 256 turn net
+//
+// `bytes` of a register stands where it is not its type's. An actor's kind stands before its op where the op does not
+// say it: a pull's op is pull, a collective's its collective's name, any other a kernel.
 std::string to_text(const Plan& plan);
 Plan parse_plan(std::string_view text);  // throws Error with line and column
 

@@ -1,0 +1,43 @@
+#include "ir/plan.h"
+
+#include <algorithm>
+
+namespace boxcar::ir {
+namespace {
+
+constexpr const char* queue_kinds[] = {"compute", "copy_in", "copy_out", "network", "disk", "host"};
+constexpr const char* kinds_of_memory[] = {"parameters", "gradients", "optimizer", "activations",
+                                           "workspace"};
+constexpr const char* actor_kinds[] = {"kernel", "collective", "pull", "copy", "host"};
+
+}  // namespace
+
+const char* to_text(QueueKind kind) { return queue_kinds[static_cast<size_t>(kind)]; }
+const char* to_text(MemoryKind kind) { return kinds_of_memory[static_cast<size_t>(kind)]; }
+const char* to_text(ActorKind kind) { return actor_kinds[static_cast<size_t>(kind)]; }
+
+int Program::acts_per_step(int actor) const {
+  int phase = actors[static_cast<size_t>(actor)].phase;
+  return static_cast<int>(std::count_if(schedule.begin(), schedule.end(),
+                                        [&](const PhaseRun& run) { return run.phase == phase; }));
+}
+
+PlanSize size_of(const Plan& plan) {
+  PlanSize size;
+  for (const RankClass& cls : plan.classes) {
+    const Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    auto devices = static_cast<int64_t>(cls.devices.size());
+    std::vector<int64_t> actors_in(program.phases.size());
+    for (const Actor& actor : program.actors) ++actors_in[static_cast<size_t>(actor.phase)];
+    for (const PhaseRun& run : program.schedule) {
+      size.acts_per_step += devices * actors_in[static_cast<size_t>(run.phase)];
+    }
+    size.actors += devices * static_cast<int64_t>(program.actors.size());
+    size.registers += devices * static_cast<int64_t>(program.registers.size());
+    size.queues += devices * static_cast<int64_t>(program.queues.size());
+  }
+  for (const Comm& comm : plan.comms) size.groups += static_cast<int64_t>(comm.groups.size());
+  return size;
+}
+
+}  // namespace boxcar::ir

@@ -1,0 +1,365 @@
+// Random plans for tests of the text, the verifier and the simulator.
+//
+//   ir::Plan plan = testing::random_plan({.seed = 7});            // cannot deadlock, by construction
+//   ir::Plan risky = testing::random_plan({.seed = 7, .live = false});  // some counts or tokens too few: may
+//   hang
+//
+// All programs run the same phases in one order that is drawn at random. Acts are written down in one
+// reference order (place in the schedule, then actor), and every register gets as many initial slots and as
+// high a count as it takes for each edge without a token to go forward in that order; so no cycle is without
+// a token. Acts are ops "test" with the attribute "seconds", a small whole number. Every plan passes
+// ir::check.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/plan.h"
+
+namespace boxcar::testing {
+
+struct RandomPlanOptions {
+  unsigned seed = 1;
+  bool live = true;
+  bool ordered = true;  // every queue in a fixed order; else some are not
+  bool collectives = true;
+  bool pulls = true;
+  bool turns = true;  // some pulls take a turn on the producer's queue
+  bool rates = true;  // every, repeat
+  int max_programs = 3;
+  int max_devices = 3;  // of one class
+  int max_actors = 8;   // of one program, beside pulls and collectives
+  int max_micro_batches = 4;
+};
+
+class RandomPlan {
+ public:
+  explicit RandomPlan(const RandomPlanOptions& options) : options_(options), random_(options.seed) {}
+
+  ir::Plan make() {
+    plan_.name = "random";
+    plan_.micro_batches = pick(1, options_.max_micro_batches);
+    schedule();
+    programs();
+    actors();
+    connect();
+    in_place();
+    credits();
+    return std::move(plan_);
+  }
+
+ private:
+  struct Reader {
+    int program, actor, repeat;
+  };
+
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool chance(int percent) { return pick(1, 100) <= percent; }
+
+  int size() const { return static_cast<int>(plan_.programs.size()); }
+  ir::Program& program(int p) { return plan_.programs[static_cast<size_t>(p)]; }
+  ir::Actor& actor(int p, int a) { return program(p).actors[static_cast<size_t>(a)]; }
+  ir::Register& reg(int p, int r) { return program(p).registers[static_cast<size_t>(r)]; }
+  int acts(int p, int a) { return program(p).acts_per_step(a); }
+
+  // Phases F0.. run once per micro-batch, U once at the end; micro-batches of a phase in order, phases mixed.
+  void schedule() {
+    int phases = pick(1, 3);
+    std::vector<int> next(static_cast<size_t>(phases));
+    for (int left = phases * plan_.micro_batches; left > 0; --left) {
+      int phase = pick(0, phases - 1);
+      while (next[static_cast<size_t>(phase)] == plan_.micro_batches) phase = (phase + 1) % phases;
+      runs_.push_back({phase, next[static_cast<size_t>(phase)]++});
+    }
+    runs_.push_back({phases, 0});
+    phases_ = phases + 1;
+  }
+
+  void programs() {
+    int count = pick(1, options_.max_programs);
+    for (int p = 0; p < count; ++p) {
+      ir::Program program;
+      program.name = "p" + std::to_string(p);
+      for (int f = 0; f < phases_; ++f)
+        program.phases.push_back(f + 1 < phases_ ? "F" + std::to_string(f) : "U");
+      program.schedule = runs_;
+      program.queues.push_back({"compute", ir::QueueKind::compute, true});
+      for (int q = pick(0, 2); q > 0; --q) {
+        bool ordered = options_.ordered || chance(50);
+        program.queues.push_back({"net" + std::to_string(q), ir::QueueKind::network, ordered});
+      }
+      plan_.programs.push_back(program);
+      for (int c = chance(25) ? 2 : 1; c > 0; --c) {
+        ir::RankClass cls{p, {}};
+        for (int d = pick(1, options_.max_devices); d > 0; --d) cls.devices.push_back(plan_.devices++);
+        plan_.classes.push_back(cls);
+      }
+    }
+  }
+
+  // Appends an actor, in its program and in the reference order, with `registers` new registers.
+  int add(int p, ir::Actor actor, int registers) {
+    ir::Program& program = this->program(p);
+    int index = static_cast<int>(program.actors.size());
+    actor.name = "a" + std::to_string(index);
+    actor.attrs["seconds"] = static_cast<double>(pick(0, 9));
+    for (int r = 0; r < registers; ++r) {
+      actor.outputs.push_back(static_cast<int>(program.registers.size()));
+      ir::Register reg;
+      reg.name = actor.name + "." + std::to_string(r);
+      reg.type = {{pick(1, 9)}, ir::DType::float32};
+      reg.bytes = chance(50) ? reg.type.bytes() : 64;
+      reg.producer = index;
+      reg.memory = static_cast<ir::MemoryKind>(pick(0, ir::memory_kinds - 1));
+      program.registers.push_back(reg);
+    }
+    order_.push_back({p, index});
+    program.actors.push_back(std::move(actor));
+    return index;
+  }
+
+  ir::Actor test_actor(int p, int phase) {
+    ir::Actor actor;
+    actor.kind = ir::ActorKind::host;
+    actor.op = "test";
+    actor.phase = phase;
+    actor.queue = pick(0, static_cast<int>(program(p).queues.size()) - 1);
+    return actor;
+  }
+
+  void actors() {
+    for (int left = pick(1, options_.max_actors) * size(); left > 0; --left) {
+      int p = pick(0, size() - 1);
+      int phase = pick(0, phases_ - 1);
+      if (options_.collectives && chance(15)) {
+        add_collective(phase);
+        continue;
+      }
+      int a = add(p, test_actor(p, phase), pick(0, 2));
+      if (options_.pulls && options_.turns && !actor(p, a).outputs.empty() && chance(25)) add_turns(p, a);
+    }
+  }
+
+  // A joint act of one program's classes, each by itself or all together, or of several programs.
+  void add_collective(int phase) {
+    ir::Comm comm;
+    comm.name = "c" + std::to_string(plan_.comms.size());
+    std::vector<int> members;
+    for (int p = 0; p < size(); ++p) {
+      if (chance(50) || (p + 1 == size() && members.empty())) members.push_back(p);
+    }
+    std::vector<int> devices;
+    bool apart = members.size() == 1 && chance(40);
+    for (const ir::RankClass& cls : plan_.classes) {
+      if (std::find(members.begin(), members.end(), cls.program) == members.end()) continue;
+      devices.insert(devices.end(), cls.devices.begin(), cls.devices.end());
+      if (apart) comm.groups.push_back(std::exchange(devices, {}));
+    }
+    if (!devices.empty()) comm.groups.push_back(devices);
+    plan_.comms.push_back(comm);
+    double seconds = pick(0, 9);
+    for (int p : members) {
+      ir::Actor actor = test_actor(p, phase);
+      actor.kind = ir::ActorKind::collective;
+      actor.op = "all_reduce";
+      actor.collective = sbp::Collective::all_reduce;
+      actor.comm = static_cast<int>(plan_.comms.size()) - 1;
+      actor.joint = comm.name;
+      actor.comm_bytes = 64;
+      int a = add(p, actor, pick(0, 1));
+      this->actor(p, a).attrs["seconds"] = seconds;
+    }
+  }
+
+  // Every device of `to` pulls from some device of `from`, never from itself; -1 where there is no other.
+  int add_peers(int from, int to) {
+    ir::Peers peers;
+    peers.name = "s" + std::to_string(plan_.peers.size());
+    peers.source.assign(static_cast<size_t>(plan_.devices), -1);
+    std::vector<int> sources;
+    for (const ir::RankClass& cls : plan_.classes) {
+      if (cls.program == from) sources.insert(sources.end(), cls.devices.begin(), cls.devices.end());
+    }
+    if (from == to && sources.size() == 1) return -1;
+    for (const ir::RankClass& cls : plan_.classes) {
+      if (cls.program != to) continue;
+      for (int d : cls.devices) {
+        int& source = peers.source[static_cast<size_t>(d)];
+        do source = sources[static_cast<size_t>(pick(0, static_cast<int>(sources.size()) - 1))];
+        while (source == d);
+      }
+    }
+    plan_.peers.push_back(peers);
+    return static_cast<int>(plan_.peers.size()) - 1;
+  }
+
+  void add_pull(int from, int r, int to, int source_queue) {
+    int peers = add_peers(from, to);
+    if (peers < 0) return;
+    ir::Actor pull = test_actor(to, actor(from, reg(from, r).producer).phase);
+    pull.kind = ir::ActorKind::pull;
+    pull.op = "pull";
+    pull.source_queue = source_queue;
+    pull.comm_bytes = 64;
+    pull.inputs.push_back({r, 1, from, peers, {}});
+    add(to, pull, 1);
+  }
+
+  // Pulls that take turns stand right behind their producer in the reference order, as their turns do in its
+  // queue.
+  void add_turns(int from, int a) {
+    int r = actor(from, a).outputs[0];
+    turned_.push_back({from, r});
+    for (int to = 0; to < size(); ++to) {
+      if (to == from || !chance(60)) continue;
+      int queue = pick(0, static_cast<int>(program(from).queues.size()) - 1);
+      add_pull(from, r, to, chance(70) ? queue : -1);
+    }
+  }
+  bool is_turned(int p, int r) const {
+    return std::find(turned_.begin(), turned_.end(), std::pair<int, int>{p, r}) != turned_.end();
+  }
+
+  // Readers of every register, of any phase: rates follow from how often both act.
+  void connect() {
+    for (int p = 0; p < size(); ++p) {
+      for (int r = 0; r < static_cast<int>(program(p).registers.size()); ++r) {
+        if (is_turned(p, r)) continue;
+        int producer = reg(p, r).producer, n = acts(p, producer);
+        if (options_.rates) {
+          do reg(p, r).every = pick(1, n);
+          while (n % reg(p, r).every != 0);
+        }
+        int versions = n / reg(p, r).every;
+        for (int a = 0; a < static_cast<int>(program(p).actors.size()); ++a) {
+          int m = acts(p, a);
+          bool fits = a != producer && actor(p, a).kind != ir::ActorKind::pull && m % versions == 0 &&
+                      (options_.rates || m == versions);
+          if (fits && chance(25)) actor(p, a).inputs.push_back({r, m / versions, -1, -1, {}});
+        }
+        if (options_.pulls && versions == n && chance(8)) add_pull(p, r, pick(0, size() - 1), -1);
+      }
+    }
+  }
+
+  // Some actors update their register in place.
+  void in_place() {
+    for (ir::Program& program : plan_.programs) {
+      for (size_t r = 0; r < program.registers.size(); ++r) {
+        ir::Register& reg = program.registers[r];
+        ir::Actor& actor = program.actors[static_cast<size_t>(reg.producer)];
+        if (reg.every != 1 || actor.kind == ir::ActorKind::pull || !chance(15)) continue;
+        actor.inputs.push_back({static_cast<int>(r), 1, -1, -1, {}});
+      }
+    }
+  }
+
+  std::vector<Reader> readers(int p, int r) {
+    std::vector<Reader> found;
+    for (int q = 0; q < size(); ++q) {
+      for (int a = 0; a < static_cast<int>(program(q).actors.size()); ++a) {
+        for (const ir::Input& in : actor(q, a).inputs) {
+          bool mine = in.reg == r && (in.program < 0 ? q : in.program) == p;
+          bool own = in.program < 0 && a == reg(p, r).producer;
+          if (mine && !own) found.push_back({q, a, in.repeat});
+        }
+      }
+    }
+    return found;
+  }
+
+  // The place of an actor's k-th act in the reference order. Joint acts share the place of their first
+  // member.
+  int place(int p, int a, int k) {
+    int phase = actor(p, a).phase, run = 0;
+    for (; run < static_cast<int>(runs_.size()); ++run) {
+      if (runs_[static_cast<size_t>(run)].phase == phase && k-- == 0) break;
+    }
+    return run * (static_cast<int>(order_.size()) + 1) + rank(p, a);
+  }
+  int rank(int p, int a) {
+    const ir::Actor& me = actor(p, a);
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const ir::Actor& other = actor(order_[i].first, order_[i].second);
+      bool same = order_[i] == std::pair<int, int>{p, a};
+      if (same || (me.comm >= 0 && me.comm == other.comm)) return static_cast<int>(i);
+    }
+    return 0;
+  }
+
+  // The least initial slots with which every reader comes after what it reads.
+  int least_initial(int p, const ir::Register& reg, const std::vector<Reader>& readers) {
+    int versions = acts(p, reg.producer) / reg.every;
+    for (int initial = 0;; ++initial) {
+      bool enough = true;
+      for (const Reader& reader : readers) {
+        for (int v = initial; v < versions; ++v) {
+          int made = place(p, reg.producer, (v - initial + 1) * reg.every - 1);
+          enough &= made < place(reader.program, reader.actor, v * reader.repeat);
+        }
+      }
+      if (enough) return initial;
+    }
+  }
+
+  // The least count with which every writer comes after the readers of what it overwrites.
+  int least_count(int p, const ir::Register& reg, const std::vector<Reader>& readers) {
+    int versions = acts(p, reg.producer) / reg.every;
+    for (int count = std::max(1, reg.initial);; ++count) {
+      bool enough = true;
+      for (const Reader& reader : readers) {
+        for (int v = 0; v + count - reg.initial < versions; ++v) {
+          int write = place(p, reg.producer, (v + count - reg.initial) * reg.every);
+          enough &= place(reader.program, reader.actor, (v + 1) * reader.repeat - 1) < write;
+        }
+      }
+      if (enough) return count;
+    }
+  }
+
+  void credits() {
+    for (int p = 0; p < size(); ++p) {
+      int64_t offset = 0;
+      for (int r = 0; r < static_cast<int>(program(p).registers.size()); ++r) {
+        credit(p, r);
+        reg(p, r).offset = offset;
+        offset += reg(p, r).bytes * reg(p, r).count;
+      }
+      program(p).arena_bytes = offset;
+    }
+  }
+
+  void credit(int p, int r) {
+    ir::Register& reg = this->reg(p, r);
+    std::vector<Reader> all = readers(p, r);
+    std::vector<ir::Input>& own = actor(p, reg.producer).inputs;
+    auto self = std::find_if(own.begin(), own.end(),
+                             [&](const ir::Input& in) { return in.program < 0 && in.reg == r; });
+    bool turned = is_turned(p, r);
+    reg.initial = least_initial(p, reg, all);
+    if (!turned && chance(20)) ++reg.initial;
+    if (!options_.live && reg.initial > 0 && chance(15)) --reg.initial;
+    reg.count = least_count(p, reg, all);
+    if (self != own.end()) {
+      if (reg.count == 1) return;
+      own.erase(self);  // needs more slots than an update in place has
+    }
+    if (chance(40)) reg.count += pick(1, 2);
+    if (!options_.live && reg.count > std::max(1, reg.initial) && chance(25)) --reg.count;
+  }
+
+  RandomPlanOptions options_;
+  std::mt19937 random_;
+  ir::Plan plan_;
+  std::vector<ir::PhaseRun> runs_;
+  int phases_ = 0;
+  std::vector<std::pair<int, int>> order_;   // the reference order: program, actor
+  std::vector<std::pair<int, int>> turned_;  // program, register: pulled with turns
+};
+
+inline ir::Plan random_plan(const RandomPlanOptions& options) { return RandomPlan(options).make(); }
+
+}  // namespace boxcar::testing
