@@ -151,8 +151,11 @@ class Checker {
   }
 
   Law1 run() {
-    Layouts chosen;
-    choose(chosen);
+    Layouts splits;
+    choose_splits(splits);
+    for (const auto& [inputs, all] : offered_) {  // what is left here does not even fit
+      for (const Layouts& outputs : all) report("wrong", {inputs, outputs});
+    }
     return std::move(result_);
   }
 
@@ -190,27 +193,55 @@ class Checker {
       told_apart &= known(output_layouts_[i], signature.outputs[i]);
     }
     if (!told_apart) return;
+    Signature splits = signature;
+    forget_partial(splits);
+    if (local_attrs(splits) != local_attrs(signature)) report("attributes depend on P", signature);
     if (!offered_[signature.inputs].insert(signature.outputs).second) report("offered twice", signature);
   }
 
   static bool known(const Layouts& layouts, Sbp layout) {
-    return std::find(layouts.begin(), layouts.end(), layout) != layouts.end();
+    return std::ranges::find(layouts, layout) != layouts.end();
   }
 
-  // All combinations of input layouts, depth first.
-  void choose(Layouts& chosen) {
-    if (chosen.size() == input_layouts_.size()) return judge(chosen);
-    for (Sbp layout : input_layouts_[chosen.size()]) {
-      chosen.push_back(layout);
-      choose(chosen);
-      chosen.pop_back();
+  // All combinations of input layouts: first which inputs are split and how, and where such parts fit
+  // together at all, whether the others are B or P.
+  void choose_splits(Layouts& splits) {
+    const bool all = splits.size() == input_layouts_.size();
+    if (all && fits_somehow(splits)) choose_partial(splits, 0);
+    if (all) return;
+    for (Sbp layout : input_layouts_[splits.size()]) {
+      if (layout.is_partial()) continue;
+      splits.push_back(layout);
+      choose_splits(splits);
+      splits.pop_back();
     }
+  }
+
+  void choose_partial(Layouts& inputs, size_t from) {
+    if (from == inputs.size()) return judge(inputs);
+    choose_partial(inputs, from + 1);
+    if (inputs[from].is_split()) return;
+    for (Sbp layout : input_layouts_[from]) {
+      if (!layout.is_partial()) continue;
+      inputs[from] = layout;
+      choose_partial(inputs, from + 1);
+    }
+    inputs[from] = Sbp::B();
+  }
+
+  bool fits_somehow(const Layouts& splits) {
+    fitting_.clear();
+    size_t output = 0;
+    const auto fits = [&](Sbp layout) { return fitting_attrs(splits, output, layout) >= 0; };
+    while (output < output_layouts_.size() && std::ranges::any_of(output_layouts_[output], fits)) ++output;
+    return output == output_layouts_.size();
   }
 
   void judge(const Layouts& inputs) {
     ++result_.tried;
     std::set<Layouts> right = right_outputs(inputs);
-    const std::set<Layouts> offered = offered_.count(inputs) ? offered_[inputs] : std::set<Layouts>{};
+    const auto entry = offered_.extract(inputs);
+    const std::set<Layouts> offered = entry ? entry.mapped() : std::set<Layouts>{};
     for (const Layouts& outputs : offered) {
       if (!right.count(outputs)) report("wrong", {inputs, outputs});
     }
@@ -258,46 +289,77 @@ class Checker {
   }
 
   bool is_right(const Layouts& inputs, size_t output, Sbp layout) {
-    Layouts outputs(output_layouts_.size(), Sbp::B());
-    outputs[output] = layout;
-    std::vector<ir::Attrs> attrs = local_attrs({inputs, outputs});
+    const int attrs = fitting_attrs(inputs, output, layout);
+    if (attrs < 0) return false;
     for (int i = 0; i < kDraws; ++i) {
       const std::vector<Tensors>& run = run_parts(inputs, attrs, i);
-      if (run.empty()) return false;
       if (!is_layout(run[output], draws_[static_cast<size_t>(i)].outputs[output], layout, def_.tolerance))
         return false;
     }
     return true;
   }
 
+  // The parts' attributes in local_attrs_, -1 where shapes do not fit. Depends on splits only (see offer).
+  int fitting_attrs(const Layouts& inputs, size_t output, Sbp layout) {
+    Signature splits{inputs, Layouts(output_layouts_.size(), Sbp::B())};
+    splits.outputs[output] = layout;
+    forget_partial(splits);
+    auto [found, is_new] = fitting_.try_emplace({output, splits.outputs[output]}, -1);
+    if (is_new && fits(splits, output)) found->second = intern(local_attrs(splits));
+    return found->second;
+  }
+
+  static void forget_partial(Signature& signature) {
+    for (Layouts* layouts : {&signature.inputs, &signature.outputs}) {
+      for (Sbp& layout : *layouts) layout = layout.is_partial() ? Sbp::B() : layout;
+    }
+  }
+
+  bool fits(const Signature& splits, size_t output) const {
+    for (int64_t part = 0; part < parts_; ++part) {
+      ir::Types types = sample_.inputs;
+      for (size_t i = 0; i < types.size(); ++i) {
+        types[i].shape = sbp::local_shape(types[i].shape, {splits.inputs[i]}, {parts_}, part);
+      }
+      const ir::Shape& whole = draws_[0].outputs[output].type.shape;
+      try {
+        const ir::Attrs attrs = ir::localize(def_, sample_.inputs, attrs_, splits, parts_, part);
+        const ir::Shape got = def_.infer(types, attrs).at(output).shape;
+        if (got != sbp::local_shape(whole, {splits.outputs[output]}, {parts_}, part)) return false;
+      } catch (const Error&) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   std::vector<ir::Attrs> local_attrs(const Signature& signature) const {
-    if (!def_.localize) return {};
     std::vector<ir::Attrs> attrs;
     for (int64_t i = 0; i < parts_; ++i) {
-      attrs.push_back(def_.localize(sample_.inputs, attrs_, signature, parts_, i));
+      attrs.push_back(ir::localize(def_, sample_.inputs, attrs_, signature, parts_, i));
     }
     return attrs;
   }
 
-  // Outputs by output and device; empty where some device's part cannot be run. Kept for the input layouts at
-  // hand.
-  const std::vector<Tensors>& run_parts(const Layouts& inputs, const std::vector<ir::Attrs>& attrs,
-                                        int draw) {
+  int intern(std::vector<ir::Attrs> attrs) {
+    auto found = std::find(local_attrs_.begin(), local_attrs_.end(), attrs);
+    if (found == local_attrs_.end()) found = local_attrs_.insert(found, std::move(attrs));
+    return static_cast<int>(found - local_attrs_.begin());
+  }
+
+  // Outputs by output and device. Kept for the input layouts at hand.
+  const std::vector<Tensors>& run_parts(const Layouts& inputs, int attrs, int draw) {
     auto [found, is_new] = runs_.try_emplace({draw, attrs});
     if (!is_new) return found->second;
-    std::vector<Tensors> outputs(output_layouts_.size());
-    try {
-      for (size_t part = 0; part < static_cast<size_t>(parts_); ++part) {
-        Tensors local;
-        for (size_t i = 0; i < inputs.size(); ++i) {
-          local.push_back(draws_[static_cast<size_t>(draw)].inputs[i].at(inputs[i])[part]);
-        }
-        Tensors got = backends::cpu::run_reference(def_.name, local, attrs.empty() ? attrs_ : attrs[part]);
-        for (size_t i = 0; i < got.size(); ++i) outputs[i].push_back(std::move(got[i]));
+    found->second.resize(output_layouts_.size());
+    for (size_t part = 0; part < static_cast<size_t>(parts_); ++part) {
+      Tensors local;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        local.push_back(draws_[static_cast<size_t>(draw)].inputs[i].at(inputs[i])[part]);
       }
-      found->second = std::move(outputs);
-    } catch (const Error&) {
-      // these parts do not fit together: no layout of any output is right
+      const ir::Attrs& local_attrs = local_attrs_[static_cast<size_t>(attrs)][part];
+      Tensors got = backends::cpu::run_reference(def_.name, local, local_attrs);
+      for (size_t i = 0; i < got.size(); ++i) found->second[i].push_back(std::move(got[i]));
     }
     return found->second;
   }
@@ -318,7 +380,9 @@ class Checker {
   std::vector<Draw> draws_;
   std::vector<Layouts> input_layouts_, output_layouts_;
   std::map<Layouts, std::set<Layouts>> offered_;
-  std::map<std::pair<int, std::vector<ir::Attrs>>, std::vector<Tensors>> runs_;
+  std::map<std::pair<size_t, Sbp>, int> fitting_;  // of inputs split in one way: by output and its layout
+  std::vector<std::vector<ir::Attrs>> local_attrs_;
+  std::map<std::pair<int, int>, std::vector<Tensors>> runs_;  // by draw and attributes
   Law1 result_;
 };
 

@@ -24,7 +24,7 @@ namespace boxcar::tests {
 struct Law1 {
   std::vector<std::string> findings;  // one line each, empty where the law holds
   std::set<std::string> omitted;      // the reasons that were needed
-  int64_t tried = 0, offered = 0;     // combinations of input layouts, signatures
+  int64_t tried = 0, offered = 0;     // combinations of input layouts that fit together, signatures
 };
 
 Law1 check_law1(const ir::OpDef& def, const ir::Sample& sample, int64_t parts, uint64_t seed);
