@@ -1,0 +1,248 @@
+#include "sim/virtual_time.h"
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <queue>
+#include <simgrid/kernel/Timer.hpp>
+#include <simgrid/kernel/routing/NetZoneImpl.hpp>
+#include <simgrid/s4u.hpp>
+#include <string>
+
+#include "sbp/error.h"
+
+namespace boxcar::sim {
+namespace {
+
+namespace s4u = simgrid::s4u;
+namespace routing = simgrid::kernel::routing;
+using simgrid::kernel::timer::Timer;
+using StandardLink = simgrid::kernel::resource::StandardLinkImpl;
+
+constexpr Ticks flow_grid = Ticks{1} << 11;  // 2^-32 s
+constexpr int links_per_zone = 256;
+constexpr double units_per_byte = 1024;  // SimGrid counts payloads in whole units
+
+// Answers every route with the links of the flow that is being started.
+class AnyRouteZone : public routing::NetZoneImpl {
+ public:
+  explicit AnyRouteZone(const std::string& name) : NetZoneImpl(name) {}
+  std::vector<StandardLink*> next;
+
+  void get_local_route(const routing::NetPoint*, const routing::NetPoint*, routing::Route* into,
+                       double* latency) override {
+    into->link_list_ = next;
+    *latency = 0;
+  }
+};
+
+struct Listener {
+  virtual ~Listener() = default;
+  virtual void flow_ended(const s4u::Activity& flow) = 0;
+};
+
+// The process's one engine: two hosts, and links that are handed out again in the next run.
+struct Engine {
+  s4u::Engine* engine = nullptr;
+  AnyRouteZone* zone = nullptr;
+  s4u::Host *from = nullptr, *to = nullptr;
+  std::vector<s4u::Link*> links;
+  Listener* listener = nullptr;
+  int zones = 0;
+
+  Engine() {
+    create();
+    zone = new AnyRouteZone("boxcar");  // owned by the engine
+    from = zone->get_iface()->create_host("from", 1.0)->seal();
+    to = zone->get_iface()->create_host("to", 1.0)->seal();
+    zone->get_iface()->seal();
+    engine->seal_platform();
+    s4u::Activity::on_completion_cb([this](const s4u::Activity& activity) {
+      if (listener != nullptr) listener->flow_ended(activity);
+    });
+  }
+
+  s4u::Link* link(size_t index) {
+    while (links.size() <= index) add_links();
+    return links[index];
+  }
+
+ private:
+  // SimGrid takes SIGINT and SIGSEGV for itself; give them back.
+  void create() {
+    std::vector<std::string> args = {"boxcar",
+                                     "--log=root.thres:critical",
+                                     "--cfg=network/model:CM02",
+                                     "--cfg=network/latency-factor:1",
+                                     "--cfg=network/bandwidth-factor:1",
+                                     "--cfg=network/TCP-gamma:0",
+                                     "--cfg=network/weight-S:0",
+                                     "--cfg=network/crosstraffic:0",
+                                     "--cfg=surf/precision:1e-12",
+                                     "--cfg=contexts/factory:raw",
+                                     "--cfg=debug/clean-atexit:0"};
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    auto argc = static_cast<int>(argv.size());
+    argv.push_back(nullptr);
+    struct sigaction on_interrupt, on_fault, on_bus;
+    sigaction(SIGINT, nullptr, &on_interrupt);
+    sigaction(SIGSEGV, nullptr, &on_fault);
+    sigaction(SIGBUS, nullptr, &on_bus);
+    engine = new s4u::Engine(&argc, argv.data());  // lives as long as the process
+    sigaction(SIGINT, &on_interrupt, nullptr);
+    sigaction(SIGSEGV, &on_fault, nullptr);
+    sigaction(SIGBUS, &on_bus, nullptr);
+  }
+
+  // A sealed zone takes no more links, so each batch gets a zone of its own, outside the tree: routes ignore it.
+  void add_links() {
+    auto* batch = new AnyRouteZone("links" + std::to_string(zones++));
+    batch->set_network_model(zone->get_network_model());
+    for (int i = 0; i < links_per_zone; ++i) {
+      links.push_back(batch->get_iface()->create_link("link" + std::to_string(links.size()), 1.0)->seal());
+    }
+  }
+};
+
+Engine& engine() {
+  static auto* const one = new Engine;
+  return *one;
+}
+
+using Event = std::pair<Ticks, int>;  // when, tag
+
+}  // namespace
+
+struct VirtualTime::Impl : Listener {
+  struct Flow {
+    s4u::CommPtr comm;
+    Ticks start = 0;
+    double clock = 0;
+    int tag = 0;
+  };
+
+  Engine& sg = engine();
+  double base = s4u::Engine::get_clock();
+  Ticks now = 0;
+  Ticks armed = -1;  // the tick of the next timer, -1: none
+  bool stopped = false;
+  int64_t events = 0;
+  size_t links = 0;
+  const Step* step = nullptr;
+  std::exception_ptr error;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> agenda;
+  std::vector<Flow> flows;
+  std::vector<intptr_t> free_flows;
+  std::vector<s4u::CommPtr> ended;  // kept until their own callbacks are over
+  std::vector<int> tags;
+
+  void push(Ticks when, int tag) {
+    agenda.emplace(std::max(when, now), tag);
+    arm();
+  }
+
+  void arm() {
+    if (agenda.empty() || step == nullptr) return;
+    Ticks next = agenda.top().first;
+    if (armed >= 0 && armed <= next) return;
+    armed = next;
+    Timer::set(std::max(base + to_seconds(next), s4u::Engine::get_clock()), [this, next] { fire(next); });
+  }
+
+  // One instant: everything that ends at `tick`, also what takes no time and starts in it.
+  void fire(Ticks tick) {
+    if (armed == tick) armed = -1;
+    ended.clear();
+    while (!stopped && !agenda.empty() && agenda.top().first <= tick) instant();
+    if (!stopped) arm();
+  }
+
+  void instant() {
+    now = agenda.top().first;
+    tags.clear();
+    while (!agenda.empty() && agenda.top().first == now) {
+      tags.push_back(agenda.top().second);
+      agenda.pop();
+    }
+    events += static_cast<int64_t>(tags.size());
+    try {
+      (*step)(now, tags);
+    } catch (...) {
+      error = std::current_exception();
+      stopped = true;
+    }
+  }
+
+  void start_flow(std::span<const int> route, double bytes, int tag) {
+    intptr_t index = 0;
+    if (free_flows.empty()) {
+      index = static_cast<intptr_t>(flows.size());
+      flows.emplace_back();
+    } else {
+      index = free_flows.back();
+      free_flows.pop_back();
+    }
+    sg.zone->next.clear();
+    for (int link : route) sg.zone->next.push_back(sg.link(static_cast<size_t>(link))->get_impl());
+    Flow& flow = flows[static_cast<size_t>(index)];
+    flow = {s4u::Comm::sendto_init(), now, s4u::Engine::get_clock(), tag};
+    flow.comm->set_data(reinterpret_cast<void*>(index + 1));
+    flow.comm->set_payload_size(static_cast<uint64_t>(bytes * units_per_byte + 0.5));
+    flow.comm->set_source(sg.from);
+    flow.comm->set_destination(sg.to);  // which starts it
+  }
+
+  void flow_ended(const s4u::Activity& activity) override {
+    auto index = reinterpret_cast<intptr_t>(const_cast<s4u::Activity&>(activity).get_data<void>()) - 1;
+    Flow& flow = flows[static_cast<size_t>(index)];
+    Ticks took = to_ticks(s4u::Engine::get_clock() - flow.clock);
+    took = (took + flow_grid / 2) / flow_grid * flow_grid;
+    Ticks when = flow.start + took;
+    int tag = flow.tag;
+    ended.push_back(std::move(flow.comm));
+    flow.comm = nullptr;
+    free_flows.push_back(index);
+    if (!stopped) push(when, tag);
+  }
+};
+
+VirtualTime::VirtualTime() {
+  if (engine().listener != nullptr) throw Error::fault("sim", "two simulations at once in one process");
+  impl_ = std::make_unique<Impl>();
+  engine().listener = impl_.get();
+}
+
+VirtualTime::~VirtualTime() { engine().listener = nullptr; }
+
+int VirtualTime::add_link(double bytes_per_second) {
+  impl_->sg.link(impl_->links)->set_bandwidth(bytes_per_second * units_per_byte);
+  return static_cast<int>(impl_->links++);
+}
+
+void VirtualTime::wait(Ticks until, int tag) { impl_->push(until, tag); }
+
+void VirtualTime::flow(std::span<const int> links, double bytes, int tag) {
+  if (links.empty() || bytes <= 0) {
+    impl_->push(impl_->now, tag);
+  } else {
+    impl_->start_flow(links, bytes, tag);
+  }
+}
+
+void VirtualTime::run(const Step& step) {
+  impl_->step = &step;
+  impl_->armed = -1;
+  impl_->arm();
+  impl_->sg.engine->run();
+  impl_->step = nullptr;
+  impl_->ended.clear();
+  if (impl_->error) std::rethrow_exception(std::exchange(impl_->error, nullptr));
+}
+
+void VirtualTime::stop() { impl_->stopped = true; }
+
+Ticks VirtualTime::now() const { return impl_->now; }
+int64_t VirtualTime::events() const { return impl_->events; }
+
+}  // namespace boxcar::sim
