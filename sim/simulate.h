@@ -1,8 +1,9 @@
-// Runs a plan on a cluster description in virtual time: the actor state machine of actors/ with SimGrid's clock and
-// links under it. Says when every act began and ended.
+// Runs a plan on a cluster description in virtual time: the actor state machine of actors/ with SimGrid's
+// clock and links under it. Says when every act began and ended.
 //
-// One device per class of the plan is simulated (fold.h refines classes first so that all members of a class see the
-// same); `fold = false` simulates every device. Not thread-safe: one simulation at a time in a process.
+// One device per class of the plan is simulated (fold.h refines classes first so that all members of a class
+// see the same); `fold = false` simulates every device. Not thread-safe: one simulation at a time in a
+// process.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +17,17 @@ namespace boxcar::sim {
 
 struct Options {
   bool fold = true;
-  bool merge = true;      // neighbouring acts as one activity (merge.h)
-  bool periodic = true;   // repeat a proved periodic regime by arithmetic
+  bool merge = true;        // neighbouring acts as one activity (merge.h)
+  bool periodic = true;     // repeat a proved periodic regime by arithmetic
   bool every_flow = false;  // collectives as every flow, else one transfer per collective and bottleneck link
-  int steps = 0;          // 0: until two steps are alike, at least 2
-  bool timeline = false;  // keep every act of every step
+  int steps = 0;            // 0: until two steps are alike, at least 2
+  bool timeline = false;    // keep every act of every step
 };
 
 struct Act {
-  int cls = 0;            // index into Result::classes
-  int actor = 0;          // in that class's program, of the plan given
-  int index = 0;          // which act of this actor, from 0, over all steps
+  int cls = 0;                // index into Result::classes
+  int actor = 0;              // in that class's program, of the plan given
+  int index = 0;              // which act of this actor, from 0, over all steps
   double start = 0, end = 0;  // s
 };
 
@@ -34,29 +35,29 @@ struct ClassResult {
   int program = 0;
   std::vector<int> devices;
   // Of the last step, in seconds:
-  double busy = 0;               // compute queue
-  double span = 0;               // compute queue, from its first act's start to its last act's end
-  double exposed_comm = 0;       // the compute queue idle while its next act waits for a transfer
+  double busy = 0;                 // compute queue
+  double span = 0;                 // compute queue, from its first act's start to its last act's end
+  double exposed_comm = 0;         // the compute queue idle while its next act waits for a transfer
   std::vector<double> queue_busy;  // by queue of the program
-  int64_t peak_bytes = 0;        // most bytes held in registers at once
+  int64_t peak_bytes = 0;          // most bytes held in registers at once
 };
 
 struct Result {
-  double step_seconds = 0;        // steady: from one step's end to the next
+  double step_seconds = 0;  // steady: from one step's end to the next
   double first_step_seconds = 0;
   std::vector<double> step_ends;
   std::vector<ClassResult> classes;
-  std::vector<Act> timeline;      // by start time, empty unless asked for
+  std::vector<Act> timeline;  // by start time, empty unless asked for
   bool folded = false;
-  int64_t events = 0;             // activities of the engine
+  int64_t events = 0;  // activities of the engine
   double wall_seconds = 0;
 };
 
 // Throws Error (cannot run) naming what waits for what where the plan hangs, and where a quota is exceeded.
 Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options = {});
 
-// Seconds of one act when nothing contends: kernels from kernel_time, communication from collective_time. By actor
-// of the program of class `cls`.
+// Seconds of one act when nothing contends: kernels from kernel_time, communication from collective_time. By
+// actor of the program of class `cls`.
 std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls);
 
 }  // namespace boxcar::sim

@@ -95,7 +95,8 @@ struct Engine {
     sigaction(SIGBUS, &on_bus, nullptr);
   }
 
-  // A sealed zone takes no more links, so each batch gets a zone of its own, outside the tree: routes ignore it.
+  // A sealed zone takes no more links, so each batch gets a zone of its own, outside the tree: routes ignore
+  // it.
   void add_links() {
     auto* batch = new AnyRouteZone("links" + std::to_string(zones++));
     batch->set_network_model(zone->get_network_model());

@@ -1,5 +1,5 @@
-// The clock and the links of a simulation: SimGrid behind two verbs. A wait ends at a given tick; a flow carries bytes
-// over links that it shares with other flows by max-min fairness.
+// The clock and the links of a simulation: SimGrid behind two verbs. A wait ends at a given tick; a flow
+// carries bytes over links that it shares with other flows by max-min fairness.
 //
 //   VirtualTime time;
 //   int link = time.add_link(1e9);                  // bytes/s
@@ -8,15 +8,15 @@
 //   time.flow({{link}}, 1e9, 9);                 // tags 8 and 9 at 2 s
 //   time.run([](Ticks now, std::span<const int> tags) { ... });
 //
-// SimGrid allows one engine in a process, which cannot be made anew, so all runs of a process share one and each run
-// counts from the engine's clock at its start. Links are SimGrid links without latency (a share goes by a route's
-// latency even in the CM02 model); a route is any list of links, and naming a link k times makes a flow weigh k on
-// it, as k flows at that rate would. SimGrid's own routing needs a table of all pairs of hosts; here a zone of ours
-// answers with the route of the flow that is just being started. No simulated process is created, so no context
-// switches: waits are SimGrid timers and flows report their end.
+// SimGrid allows one engine in a process, which cannot be made anew, so all runs of a process share one and
+// each run counts from the engine's clock at its start. Links are SimGrid links without latency (a share goes
+// by a route's latency even in the CM02 model); a route is any list of links, and naming a link k times makes
+// a flow weigh k on it, as k flows at that rate would. SimGrid's own routing needs a table of all pairs of
+// hosts; here a zone of ours answers with the route of the flow that is just being started. No simulated
+// process is created, so no context switches: waits are SimGrid timers and flows report their end.
 //
-// Durations of flows are rounded to 2^-32 s (0.23 ns), as the double that is SimGrid's clock is not exact to the tick.
-// Not thread-safe, one at a time in a process.
+// Durations of flows are rounded to 2^-32 s (0.23 ns), as the double that is SimGrid's clock is not exact to
+// the tick. Not thread-safe, one at a time in a process.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,12 @@ class VirtualTime {
   int add_link(double bytes_per_second);
   // Ends at tick `until`, not before now. Tags need not be unique.
   void wait(Ticks until, int tag);
-  // Starts now; `links` may repeat. No bytes or no links: ends now. (SimGrid ignores a rate bound on such flows; give
-  // a flow that has one a link of its own.)
+  // Starts now; `links` may repeat. No bytes or no links: ends now. (SimGrid ignores a rate bound on such
+  // flows; give a flow that has one a link of its own.)
   void flow(std::span<const int> links, double bytes, int tag);
 
-  // For every instant at which something ends, until nothing is left or stop(): the tags that end then, ascending.
-  // What `step` throws ends the run and is thrown from here.
+  // For every instant at which something ends, until nothing is left or stop(): the tags that end then,
+  // ascending. What `step` throws ends the run and is thrown from here.
   using Step = std::function<void(Ticks now, std::span<const int> tags)>;
   void run(const Step& step);
   // From within a step: no further step is taken; flows under way are forgotten.

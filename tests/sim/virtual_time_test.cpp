@@ -43,8 +43,9 @@ TEST(VirtualTime, single_flow_takes_bytes_over_bandwidth) {
   EXPECT_NEAR(ends(time)[0], 123456789.0 / 25e9, 2e-10);
 }
 
-// Two flows start together after waits of 2 and 10 us, the second 8 us behind: from then each has half the link. The
-// first has moved 8 us x B by then, so it ends at 2 us + (2 b - 8 us B) / B, the second when both are done.
+// Two flows start together after waits of 2 and 10 us, the second 8 us behind: from then each has half the
+// link. The first has moved 8 us x B by then, so it ends at 2 us + (2 b - 8 us B) / B, the second when both
+// are done.
 TEST(VirtualTime, flows_of_unequal_latency_share_equally) {
   VirtualTime time;
   const double bandwidth = 1e9, bytes = 1e6;
@@ -62,8 +63,8 @@ TEST(VirtualTime, flows_of_unequal_latency_share_equally) {
   EXPECT_NEAR(end[11], 2e-6 + 2 * bytes / bandwidth, 1e-9);
 }
 
-// Max-min: flows a on link 0, b on links 0 and 1, c on link 1; link 0 carries 1 GB/s, link 1 10 GB/s. a and b get 0.5
-// each, c the 9.5 that b leaves.
+// Max-min: flows a on link 0, b on links 0 and 1, c on link 1; link 0 carries 1 GB/s, link 1 10 GB/s. a and b
+// get 0.5 each, c the 9.5 that b leaves.
 TEST(VirtualTime, shares_are_max_min_fair) {
   VirtualTime time;
   int narrow = time.add_link(1e9), wide = time.add_link(10e9);

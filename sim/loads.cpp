@@ -1,0 +1,185 @@
+#include "sim/loads.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace boxcar::sim {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+std::vector<int> units_in(const std::vector<int>& devices, const std::vector<int>& unit_of) {
+  std::vector<int> units;
+  for (int device : devices) units.push_back(unit_of[at(device)]);
+  std::sort(units.begin(), units.end());
+  units.erase(std::unique(units.begin(), units.end()), units.end());
+  return units;
+}
+
+}  // namespace
+
+void LoadBuilder::build() {
+  find_alike_links();
+  for (int actor = 0; actor < static_cast<int>(w_.actors.size()); ++actor) {
+    WiredActor& wired = w_.actors[at(actor)];
+    const CommTime& comm = costs_[at(wired.unit)][at(wired.local)].comm;
+    if (comm.bytes_on_link <= 0 || w_.lead_of(actor) != actor) continue;
+    int path = path_of(actor, comm);
+    double bandwidth = std::min(comm.link_bandwidth, w_.paths[at(path)].bandwidth);
+    wired.alone = wired.wait + to_ticks(comm.bytes_on_link / bandwidth);
+    wired.load = static_cast<int>(w_.loads.size());
+    w_.loads.push_back({path, comm.bytes_on_link});
+  }
+  mark_shared();
+  reduce_weights();
+}
+
+// Links at the same place of devices of the same classes are one link.
+void LoadBuilder::find_alike_links() {
+  auto links = static_cast<size_t>(platform_.links());
+  std::vector<std::pair<int, std::vector<int>>> signature(links);  // place, units
+  for (int device = 0; device < static_cast<int>(unit_of_.size()); ++device) {
+    int place = 0;
+    for (int link : platform_.links_of(device)) {
+      signature[at(link)].first = place++;
+      signature[at(link)].second.push_back(unit_of_[at(device)]);
+    }
+  }
+  std::map<std::pair<int, std::vector<int>>, int> first;
+  alike_.resize(links);
+  for (size_t link = 0; link < links; ++link) {
+    std::sort(signature[link].second.begin(), signature[link].second.end());
+    alike_[link] = first.try_emplace(std::move(signature[link]), static_cast<int>(link)).first->second;
+    w_.link_capacity.push_back(platform_.capacity(static_cast<int>(link)));
+  }
+}
+
+int LoadBuilder::path_of(int actor, const CommTime& comm) {
+  const WiredActor& wired = w_.actors[at(actor)];
+  const ir::Actor& op = w_.actor(actor);
+  bool collective = op.kind == ir::ActorKind::collective;
+  int peers = -1;
+  for (const ir::Input& input : op.inputs) {
+    if (peers < 0) peers = input.peers;
+  }
+  int key = collective ? op.comm : peers;
+  auto [path, made] =
+      known_.try_emplace({collective ? 0 : 1, key, wired.unit, comm.between_nodes, comm.link_bandwidth});
+  if (made)
+    path->second = collective ? collective_path(wired.unit, key, comm) : pull_path(wired.unit, key, comm);
+  return path->second;
+}
+
+int LoadBuilder::collective_path(int unit, int comm_index, const CommTime& comm) {
+  const ir::Comm& groups = w_.plan->comms[at(comm_index)];
+  std::vector<int> own_group = group_of(groups, w_.plan->classes[at(unit)].devices.front());
+  std::vector<int> units = units_in(own_group, unit_of_);
+  std::map<int, int> crossings;
+  for (const auto& group : groups.groups) {
+    if (units_in(group, unit_of_) != units) continue;
+    for (int link : platform_.collective(group, comm.between_nodes)) ++crossings[link];
+  }
+  return add_path(platform_.collective(own_group, comm.between_nodes), crossings, comm);
+}
+
+int LoadBuilder::pull_path(int unit, int peers, const CommTime& comm) {
+  const auto& source = w_.plan->peers[at(peers)].source;
+  std::map<int, int> crossings;
+  std::vector<int> own;
+  for (int device : w_.plan->classes[at(unit)].devices) {
+    int from = source[at(device)];
+    if (from < 0 || from == device) continue;
+    std::vector<int> links = platform_.transfer(from, device);
+    if (own.empty()) own = links;
+    for (int link : links) ++crossings[link];
+  }
+  return add_path(own, crossings, comm);
+}
+
+int LoadBuilder::add_path(const std::vector<int>& own, const std::map<int, int>& crossings,
+                          const CommTime& comm) {
+  std::map<int, int> self, weight;  // by link that stands for its like
+  std::map<int, int> times;
+  for (int link : own) ++times[link];
+  for (const auto& [link, count] : times) {
+    int stands = alike_[at(link)];
+    self[stands] = std::max(self[stands], count);
+    auto crossing = crossings.find(stands);
+    if (crossing != crossings.end()) weight[stands] = crossing->second;
+  }
+  Path path;
+  path.bandwidth = comm.link_bandwidth;
+  for (auto& [link, count] : weight) {
+    double capacity = w_.link_capacity[at(link)];
+    double fit = std::min(1.0, capacity / (comm.link_bandwidth * self[link]));
+    count = std::max(1, static_cast<int>(std::lround(count * fit)));
+    path.bandwidth = std::min(path.bandwidth, capacity / count);
+    path.links.insert(path.links.end(), at(count), link);
+  }
+  bool bound = std::all_of(weight.begin(), weight.end(), [&](const auto& entry) {
+    return comm.link_bandwidth < w_.link_capacity[at(entry.first)] / entry.second * (1 - 1e-9);
+  });
+  if (bound) {  // the model's limit lies outside the links: a link of its own
+    path.links.push_back(static_cast<int>(w_.link_capacity.size()));
+    w_.link_capacity.push_back(comm.link_bandwidth);
+  }
+  w_.paths.push_back(std::move(path));
+  return static_cast<int>(w_.paths.size()) - 1;
+}
+
+// Flows that all hold one and the same queue can never run together: a link with only such flows is not
+// shared.
+void LoadBuilder::mark_shared() {
+  std::vector<std::vector<int>> common(w_.link_capacity.size());  // queues that all flows so far hold
+  std::vector<bool> used(w_.link_capacity.size(), false);
+  for (int actor = 0; actor < static_cast<int>(w_.actors.size()); ++actor) {
+    const WiredActor& wired = w_.actors[at(actor)];
+    if (wired.load < 0) continue;
+    std::vector<int> held{wired.queue};
+    if (wired.joint >= 0) {
+      held.clear();
+      for (int member : w_.joints[at(wired.joint)]) {
+        int turn = member - static_cast<int>(w_.actors.size());
+        held.push_back(turn < 0 ? w_.actors[at(member)].queue : w_.turns[at(turn)].queue);
+      }
+    }
+    std::sort(held.begin(), held.end());
+    for (int link : w_.paths[at(w_.loads[at(wired.load)].path)].links) {
+      std::vector<int>& queues = common[at(link)];
+      if (!used[at(link)]) {
+        queues = held;
+      } else {
+        std::erase_if(queues,
+                      [&](int queue) { return !std::binary_search(held.begin(), held.end(), queue); });
+      }
+      used[at(link)] = true;
+    }
+  }
+  for (Path& path : w_.paths) {
+    path.shared =
+        std::any_of(path.links.begin(), path.links.end(), [&](int link) { return common[at(link)].empty(); });
+  }
+}
+
+// Weights on a link divided by what they have in common, and its capacity with them.
+void LoadBuilder::reduce_weights() {
+  std::vector<int> divisor(w_.link_capacity.size(), 0);
+  for (const Path& path : w_.paths) {
+    std::map<int, int> weight;
+    for (int link : path.links) ++weight[link];
+    for (const auto& [link, count] : weight) divisor[at(link)] = std::gcd(divisor[at(link)], count);
+  }
+  for (Path& path : w_.paths) {
+    std::map<int, int> weight;
+    for (int link : path.links) ++weight[link];
+    path.links.clear();
+    for (const auto& [link, count] : weight)
+      path.links.insert(path.links.end(), at(count / divisor[at(link)]), link);
+  }
+  for (size_t link = 0; link < divisor.size(); ++link) {
+    if (divisor[link] > 1) w_.link_capacity[link] /= divisor[link];
+  }
+}
+
+}  // namespace boxcar::sim

@@ -1,0 +1,49 @@
+// Which links the communication acts of a wiring load, and with what multiplicity.
+//
+//   folded, 16 nodes of 8 GPUs with a NIC each, all-reduce over groups of 16 (one rank a node): one flow over
+//   the NIC of the class's first device, up and down, weight 1; with 4 NICs a node, weight 2: two groups'
+//   flows on each
+//
+// A link stands for all links on which the same classes hang. A flow counts on a link as often as flows of
+// its kind cross that link in reality. Where the model of the collective gives a member more of a link than
+// an even share of the NIC it sits at, the weight is lowered accordingly, so that an act alone takes what
+// collective_time says.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "sim/wiring.h"
+
+namespace boxcar::sim {
+
+class LoadBuilder {
+ public:
+  LoadBuilder(Wiring& wiring, const backends::Cluster& cluster, const Platform& platform,
+              const std::vector<int>& unit_of, const std::vector<std::vector<ActCost>>& costs)
+      : w_(wiring), cluster_(cluster), platform_(platform), unit_of_(unit_of), costs_(costs) {}
+
+  // Fills in loads, paths and link capacities, and each actor's load.
+  void build();
+
+ private:
+  void find_alike_links();
+  int path_of(int actor, const CommTime& comm);
+  int collective_path(int unit, int comm_index, const CommTime& comm);
+  int pull_path(int unit, int peers, const CommTime& comm);
+  int add_path(const std::vector<int>& own, const std::map<int, int>& crossings, const CommTime& comm);
+  void mark_shared();
+  void reduce_weights();
+
+  Wiring& w_;
+  const backends::Cluster& cluster_;
+  const Platform& platform_;
+  const std::vector<int>& unit_of_;  // by device
+  const std::vector<std::vector<ActCost>>& costs_;
+  std::vector<int> alike_;  // by link of the platform: the first link with the same classes on it
+  std::map<std::tuple<int, int, int, bool, double>, int>
+      known_;  // kind, comm or peers, unit, between nodes, bandwidth
+};
+
+}  // namespace boxcar::sim

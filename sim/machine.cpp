@@ -1,0 +1,376 @@
+#include "sim/machine.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sbp/error.h"
+
+namespace boxcar::sim {
+namespace {
+
+constexpr int most_steps = 32;  // looked at when none is asked for
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+}  // namespace
+
+Machine::Machine(const Wiring& wiring, double slowdown, bool timeline)
+    : wiring_(wiring),
+      slowdown_(slowdown),
+      keep_timeline_(timeline),
+      meter_(wiring),
+      queues_(wiring.queues.size()),
+      acts_(wiring.actors.size()),
+      elastic_(wiring.units.size()),
+      is_woken_(wiring.queues.size(), 0),
+      turns_(wiring.turns.size(), 0) {
+  for (double capacity : wiring.link_capacity) time_.add_link(capacity);
+  for (const WiredActor& actor : wiring.actors) acts_per_step_ += actor.per_step;
+  add_actors();
+}
+
+void Machine::add_actors() {
+  std::vector<actors::InSpec> ins;
+  std::vector<actors::OutSpec> outs;
+  for (size_t a = 0; a < wiring_.actors.size(); ++a) {
+    ins.clear();
+    outs.clear();
+    for (int i = wiring_.in_begin[a]; i < wiring_.in_begin[a + 1]; ++i) {
+      const WiredActor& producer = wiring_.actors[at(wiring_.producers[at(i)].actor)];
+      const ir::Program& program = wiring_.program(wiring_.units[at(producer.unit)]);
+      ins.push_back({wiring_.in_repeat[at(i)], program.registers[at(wiring_.in_register[at(i)])].count});
+    }
+    const ir::Program& program = wiring_.program(wiring_.units[at(wiring_.actors[a].unit)]);
+    for (int o = wiring_.out_begin[a]; o < wiring_.out_begin[a + 1]; ++o) {
+      const ir::Register& reg = program.registers[at(wiring_.out_register[at(o)])];
+      int readers = wiring_.reader_begin[at(o) + 1] - wiring_.reader_begin[at(o)];
+      outs.push_back({reg.count, reg.initial, reg.every, readers});
+      if (readers > 0) meter_.take(wiring_.actors[a].unit, wiring_.out_bytes[at(o)] * reg.initial, 0);
+    }
+    table_.add(ins, outs);
+  }
+}
+
+void Machine::run(int steps) {
+  steps_ = steps;
+  send_initial();
+  for (int queue = 0; queue < static_cast<int>(queues_.size()); ++queue) wake(queue);
+  if (acts_per_step_ == 0) return;
+  start_ready();
+  time_.run([this](Ticks now, std::span<const int> tags) { step(now, tags); });
+  if (!done_) deadlock();
+}
+
+void Machine::send_initial() {
+  for (int actor = 0; actor < table_.size(); ++actor) {
+    table_.start(actor, effects_);
+    deliver(actor);
+    const WiredActor& wired = wiring_.actors[at(actor)];
+    bool source = wiring_.in_begin[at(actor)] == wiring_.in_begin[at(actor) + 1];
+    // What waits for no message is ready from the start; the rest becomes ready by one.
+    if (source && table_.ready(actor) && !wiring_.queues[at(wired.queue)].ordered && wired.per_step > 0) {
+      queues_[at(wired.queue)].ready.push_back(actor);
+    }
+  }
+}
+
+void Machine::step(Ticks now, std::span<const int> tags) {
+  now_ = now;
+  for (int lead : tags) event(lead);
+  start_ready();
+}
+
+void Machine::event(int lead) {
+  if (done_) return;
+  ActState& act = acts_[at(lead)];
+  const WiredActor& wired = wiring_.actors[at(lead)];
+  if (act.flowing) {
+    act.flowing = false;
+    finish(lead);
+  } else if (act.due != now_) {
+    return;  // the act was slowed or sped up meanwhile
+  } else if (wired.load >= 0 && wiring_.paths[at(wiring_.loads[at(wired.load)].path)].shared) {
+    const Load& load = wiring_.loads[at(wired.load)];
+    act.flowing = true;
+    act.due = -1;
+    time_.flow(wiring_.paths[at(load.path)].links, load.bytes, lead);
+  } else {
+    finish(lead);
+  }
+}
+
+std::span<const int> Machine::members(const int& lead) const {
+  int joint = wiring_.actors[at(lead)].joint;
+  return joint < 0 ? std::span<const int>(&lead, 1) : std::span<const int>(wiring_.joints[at(joint)]);
+}
+
+int Machine::queue_of(int item) const {
+  auto actors = static_cast<int>(wiring_.actors.size());
+  return item < actors ? wiring_.actors[at(item)].queue : wiring_.turns[at(item - actors)].queue;
+}
+
+void Machine::finish(int lead) {
+  acts_[at(lead)].due = -1;
+  for (int item : members(lead)) finish_member(item);
+}
+
+void Machine::finish_member(int item) {
+  int queue_index = queue_of(item);
+  QueueState& queue = queues_[at(queue_index)];
+  int unit = wiring_.queues[at(queue_index)].unit;
+  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
+  const WiredActor& wired = wiring_.actors[at(actor)];
+  if (wired.communication) slow(unit, -1);
+  queue.busy = false;
+  queue.idle_since = now_;
+  queue.last = actor;
+  wake(queue_index);
+  if (is_turn(item)) return;
+  if (elastic_[at(unit)].actor == actor) elastic_[at(unit)].actor = -1;
+  Ticks start = acts_[at(wiring_.lead_of(actor))].start;
+  auto step = static_cast<int>(table_.acts(actor) / wired.per_step);
+  meter_.act(actor, step, start, now_);
+  if (keep_timeline_) {
+    timeline_.push_back(
+        {wired.unit, wired.local, static_cast<int>(table_.acts(actor)), to_seconds(start), to_seconds(now_)});
+  }
+  table_.end(actor, effects_);
+  for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
+    bool unread = wiring_.reader_begin[at(o)] == wiring_.reader_begin[at(o) + 1];
+    if (unread && table_.acts(actor) % wiring_.out_every[at(o)] == 0)
+      meter_.give(unit, wiring_.out_bytes[at(o)], now_);
+  }
+  deliver(actor);
+  if (!wiring_.queues[at(queue_index)].ordered && table_.ready(actor)) queue.ready.push_back(actor);
+  count_step(actor);
+}
+
+void Machine::deliver(int actor) {
+  for (const actors::Effect& effect : effects_) {
+    if (effect.kind == actors::MessageKind::req) {
+      int port = wiring_.out_begin[at(actor)] + effect.port;
+      for (int r = wiring_.reader_begin[at(port)]; r < wiring_.reader_begin[at(port) + 1]; ++r) {
+        const Port& reader = wiring_.readers[at(r)];
+        receive(reader.actor, actor, {actors::MessageKind::req, reader.port, effect.slot});
+      }
+    } else {
+      const Port& producer = wiring_.producers[at(wiring_.in_begin[at(actor)] + effect.port)];
+      receive(producer.actor, actor, {actors::MessageKind::ack, producer.port, effect.slot});
+    }
+  }
+  effects_.clear();
+}
+
+void Machine::receive(int actor, int cause, const actors::Message& message) {
+  bool ack = message.kind == actors::MessageKind::ack;
+  int before = ack ? table_.out_counter(actor, message.port) : 0;
+  bool became_ready = table_.receive(actor, message);
+  const WiredActor& wired = wiring_.actors[at(actor)];
+  if (ack && table_.out_counter(actor, message.port) > before) {
+    meter_.give(wired.unit, wiring_.out_bytes[at(wiring_.out_begin[at(actor)] + message.port)], now_);
+  }
+  if (!became_ready) return;
+  acts_[at(actor)].cause = cause;
+  acts_[at(actor)].caused = now_;
+  if (!wiring_.queues[at(wired.queue)].ordered && wired.per_step > 0)
+    queues_[at(wired.queue)].ready.push_back(actor);
+  wake(wired.queue);
+}
+
+void Machine::wake(int queue) {
+  if (is_woken_[at(queue)]) return;
+  is_woken_[at(queue)] = 1;
+  woken_.push_back(queue);
+}
+
+// Queues in ascending order, also those that are woken meanwhile (a turn that becomes possible).
+void Machine::start_ready() {
+  while (!woken_.empty() && !done_) {
+    std::vector<int> batch;
+    batch.swap(woken_);
+    std::sort(batch.begin(), batch.end());
+    for (int queue : batch) is_woken_[at(queue)] = 0;
+    for (int queue : batch) go_on(queue);
+  }
+}
+
+void Machine::go_on(int queue_index) {
+  QueueState& queue = queues_[at(queue_index)];
+  if (queue.busy) return;
+  if (!wiring_.queues[at(queue_index)].ordered) {
+    if (queue.ready.empty()) return;
+    int item = queue.ready.front();
+    queue.ready.pop_front();
+    arrive(queue_index, item);
+    return;
+  }
+  int item = head(queue_index);
+  if (item < 0 || (!is_turn(item) && !table_.ready(item))) return;
+  pass(queue_index);
+  arrive(queue_index, item);
+}
+
+// The item whose turn it is; -1 where the queue never has any.
+int Machine::head(int queue_index) {
+  QueueState& queue = queues_[at(queue_index)];
+  const WiredQueue& wired = wiring_.queues[at(queue_index)];
+  const auto& schedule = wiring_.program(wiring_.units[at(wired.unit)]).schedule;
+  for (size_t tried = 0; tried <= schedule.size() && !schedule.empty(); ++tried) {
+    int phase = wired.items + schedule[at(queue.run)].phase;
+    int begin = wiring_.item_begin[at(phase)], end = wiring_.item_begin[at(phase) + 1];
+    for (; begin + queue.next < end; ++queue.next) {
+      int item = wiring_.items[at(begin + queue.next)];
+      if (!skip_turn(item)) return item;
+    }
+    queue.next = 0;
+    if (++queue.run < static_cast<int>(schedule.size())) continue;
+    queue.run = 0;
+    ++queue.step;
+  }
+  return -1;
+}
+
+// A turn after an act that does not yet send (every > 1) is none.
+bool Machine::skip_turn(int item) {
+  if (!is_turn(item)) return false;
+  size_t turn = at(item) - wiring_.actors.size();
+  if ((turns_[turn] + 1) % wiring_.turns[turn].every == 0) return false;
+  ++turns_[turn];
+  return true;
+}
+
+void Machine::pass(int queue_index) {
+  QueueState& queue = queues_[at(queue_index)];
+  const WiredQueue& wired = wiring_.queues[at(queue_index)];
+  const auto& schedule = wiring_.program(wiring_.units[at(wired.unit)]).schedule;
+  int item =
+      wiring_.items[at(wiring_.item_begin[at(wired.items + schedule[at(queue.run)].phase)] + queue.next)];
+  if (is_turn(item)) ++turns_[at(item) - wiring_.actors.size()];
+  ++queue.next;
+}
+
+void Machine::arrive(int queue_index, int item) {
+  queues_[at(queue_index)].busy = true;
+  queues_[at(queue_index)].item = item;
+  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
+  int lead = wiring_.lead_of(actor);
+  auto all = members(lead);
+  if (all.size() == 1) return begin(lead);
+  if (!is_turn(item)) {
+    int other = all.back();  // a pull asks for its turn where no order gives it one
+    if (is_turn(other) && !wiring_.queues[at(queue_of(other))].ordered) {
+      queues_[at(queue_of(other))].ready.push_back(other);
+      wake(queue_of(other));
+    }
+  }
+  if (++acts_[at(lead)].arrived < static_cast<int>(all.size())) return;
+  acts_[at(lead)].arrived = 0;
+  begin(lead);
+}
+
+void Machine::begin(int lead) {
+  ActState& act = acts_[at(lead)];
+  auto all = members(lead);
+  act.start = now_;
+  if (wiring_.actors[at(lead)].communication) {
+    Ticks since = now_;
+    for (int item : all) since = std::min(since, chain_start(item));
+    act.since = since;
+  }
+  for (int item : all) begin_member(item);
+  begin_wait(lead);
+}
+
+// From when an unbroken chain of communications led to the beginning of `item` now.
+Ticks Machine::chain_start(int item) const {
+  const QueueState& queue = queues_[at(queue_of(item))];
+  Ticks since = now_;
+  auto follow = [&](int before) {
+    if (before < 0 || !wiring_.actors[at(before)].communication) return;
+    since = std::min(since, acts_[at(wiring_.lead_of(before))].since);
+  };
+  if (queue.idle_since == now_) follow(queue.last);
+  if (!is_turn(item) && acts_[at(item)].caused == now_) follow(acts_[at(item)].cause);
+  return since;
+}
+
+void Machine::begin_member(int item) {
+  int unit = wiring_.queues[at(queue_of(item))].unit;
+  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
+  const WiredActor& wired = wiring_.actors[at(actor)];
+  if (wired.communication) slow(unit, 1);
+  if (is_turn(item)) return;
+  note_wait(actor);
+  table_.begin(actor);
+  for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
+    if (table_.acts(actor) % wiring_.out_every[at(o)] == 0) meter_.take(unit, wiring_.out_bytes[at(o)], now_);
+  }
+}
+
+// A compute queue that stood idle until a communication ended waited for it.
+void Machine::note_wait(int actor) {
+  const WiredActor& wired = wiring_.actors[at(actor)];
+  if (wired.queue != wiring_.units[at(wired.unit)].compute_queue) return;
+  const ActState& act = acts_[at(actor)];
+  Ticks idle = now_ - queues_[at(wired.queue)].idle_since;
+  if (idle <= 0 || act.caused != now_ || !wiring_.actors[at(act.cause)].communication) return;
+  Ticks since = acts_[at(wiring_.lead_of(act.cause))].since;
+  meter_.exposed(wired.unit, static_cast<int>(table_.acts(actor) / wired.per_step),
+                 std::min(idle, now_ - since));
+}
+
+void Machine::begin_wait(int lead) {
+  const WiredActor& wired = wiring_.actors[at(lead)];
+  ActState& act = acts_[at(lead)];
+  bool flows = wired.load >= 0 && wiring_.paths[at(wiring_.loads[at(wired.load)].path)].shared;
+  act.due = now_ + (flows ? wired.wait : wired.alone);
+  if (slowdown_ > 0 && wired.queue == wiring_.units[at(wired.unit)].compute_queue && !wired.communication) {
+    Elastic& elastic = elastic_[at(wired.unit)];
+    elastic.actor = lead;
+    elastic.updated = now_;
+    elastic.work = static_cast<double>(wired.alone);
+    if (elastic.communications > 0) return retime(elastic);
+  }
+  time_.wait(act.due, lead);
+}
+
+void Machine::slow(int unit, int change) {
+  if (slowdown_ <= 0) return;
+  Elastic& elastic = elastic_[at(unit)];
+  bool before = elastic.communications > 0;
+  bool after = elastic.communications + change > 0;
+  if (before != after && elastic.actor >= 0) {
+    elastic.work -= static_cast<double>(now_ - elastic.updated) * (before ? 1 - slowdown_ : 1);
+    elastic.updated = now_;
+  }
+  elastic.communications += change;
+  if (before != after && elastic.actor >= 0) retime(elastic);
+}
+
+void Machine::retime(Elastic& elastic) {
+  double rate = elastic.communications > 0 ? 1 - slowdown_ : 1;
+  acts_[at(elastic.actor)].due = now_ + std::max<Ticks>(0, std::llround(elastic.work / rate));
+  time_.wait(acts_[at(elastic.actor)].due, elastic.actor);
+}
+
+void Machine::count_step(int actor) {
+  auto step = static_cast<size_t>((table_.acts(actor) - 1) / wiring_.actors[at(actor)].per_step);
+  while (left_.size() <= step) left_.push_back(acts_per_step_);
+  if (--left_[step] > 0) return;
+  step_ends_.push_back(now_);
+  if (!enough()) return;
+  done_ = true;
+  time_.stop();
+}
+
+bool Machine::enough() const {
+  auto steps = static_cast<int>(step_ends_.size());
+  if (steps_ > 0) return steps >= steps_;
+  if (steps < 2) return false;
+  Ticks before = steps > 2 ? step_ends_[at(steps - 3)] : 0;
+  Ticks last = step_ends_[at(steps - 1)] - step_ends_[at(steps - 2)],
+        previous = step_ends_[at(steps - 2)] - before;
+  return steps >= most_steps || std::abs(last - previous) <= to_ticks(1e-9) + last / 1000000000;
+}
+
+}  // namespace boxcar::sim

@@ -1,0 +1,120 @@
+// Runs a wiring in virtual time: the actor state machine of actors/ under SimGrid's clock.
+//
+// At every instant: the acts that end then send their messages, in the order of (class, actor); then every
+// queue that may go on starts its next act, in the order of queues; acts that take no time end in the same
+// instant. An ordered queue waits for the item whose turn it is; an open one takes the item that became ready
+// first. A joint act (a collective, a pull with a turn on its source's queue) begins when all its members'
+// queues have come to it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/actor.h"
+#include "sim/meter.h"
+#include "sim/simulate.h"
+#include "sim/virtual_time.h"
+#include "sim/wiring.h"
+
+namespace boxcar::sim {
+
+class Machine {
+ public:
+  // `slowdown`: share of the compute queue's speed lost while a communication of the unit runs.
+  Machine(const Wiring& wiring, double slowdown, bool timeline);
+
+  // Until `steps` steps are over; 0: until two steps in a row took the same time, at most 32. Throws Error
+  // (cannot run) naming what waits for what if nothing can go on before.
+  void run(int steps);
+
+  const std::vector<Ticks>& step_ends() const { return step_ends_; }
+  Meter& meter() { return meter_; }
+  const std::vector<Act>& timeline() const { return timeline_; }  // cls and actor by the wiring's plan
+  int64_t events() const { return time_.events(); }
+
+ private:
+  struct QueueState {
+    bool busy = false;      // an act runs, or waits with its turn
+    int item = -1;          // which one
+    int step = 0, run = 0;  // of the unit's schedule
+    int next = 0;           // in the items of this phase
+    Ticks idle_since = 0;
+    int last = -1;          // the act that ended last
+    std::deque<int> ready;  // open queues: items by the order in which they became ready
+  };
+  struct ActState {
+    Ticks start = 0;
+    Ticks due = -1;        // when the event under way ends; others are stale
+    Ticks since = 0;       // communications: from when an unbroken chain of them led here
+    int cause = -1;        // the actor whose message made it ready last
+    Ticks caused = -1;     // when
+    bool flowing = false;  // the flow has started
+    int arrived = 0;       // lead of a joint act: members that have come to it
+  };
+  // A unit's compute act while communication beside it may slow it.
+  struct Elastic {
+    int communications = 0;  // under way on the unit
+    int actor = -1;
+    Ticks updated = 0;
+    double work = 0;  // ticks left at full speed
+  };
+
+  void add_actors();
+  void send_initial();
+  void step(Ticks now, std::span<const int> tags);
+  void event(int lead);
+  void finish(int lead);
+  void finish_member(int item);
+  void deliver(int actor);
+  void receive(int actor, int cause, const actors::Message& message);
+  void wake(int queue);
+  void start_ready();
+  void go_on(int queue);
+  int head(int queue);
+  void pass(int queue);
+  bool skip_turn(int item);
+  void arrive(int queue, int item);
+  void begin(int lead);
+  void begin_member(int item);
+  void begin_wait(int lead);
+  void note_wait(int actor);
+  Ticks chain_start(int item) const;
+  void slow(int unit, int change);
+  void retime(Elastic& elastic);
+  void count_step(int actor);
+  bool enough() const;
+  [[noreturn]] void deadlock() const;
+  std::string waits_for(int item) const;
+  std::string waits_jointly(int queue) const;
+  std::string queue_name(int queue) const;
+
+  bool is_turn(int item) const { return item >= static_cast<int>(wiring_.actors.size()); }
+  int queue_of(int item) const;
+  std::span<const int> members(const int& lead) const;
+
+  const Wiring& wiring_;
+  double slowdown_;
+  bool keep_timeline_;
+  VirtualTime time_;
+  actors::ActorTable table_;
+  Meter meter_;
+  std::vector<QueueState> queues_;
+  std::vector<ActState> acts_;
+  std::vector<Elastic> elastic_;
+  std::vector<int> woken_;
+  std::vector<char> is_woken_;
+  std::vector<actors::Effect> effects_;
+  std::vector<int64_t> turns_;  // by turn: acts of the producer passed
+  std::vector<Act> timeline_;
+  std::vector<int64_t> left_;  // acts left, by step
+  std::vector<Ticks> step_ends_;
+  int64_t acts_per_step_ = 0;
+  int steps_ = 0;
+  Ticks now_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace boxcar::sim

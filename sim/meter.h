@@ -1,0 +1,53 @@
+// What a run measures of every unit: time by queue and step, waits for transfers, bytes held in registers.
+//
+//   compute acts of step 0 at [0, 2] and [3, 4] s, the wait between them for a pull that ran [1.5, 3]:
+//   busy 3, span 4, exposed 1
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/ticks.h"
+#include "sim/wiring.h"
+
+namespace boxcar::sim {
+
+struct StepMeter {
+  Ticks first = -1, last = 0;  // compute queue: first act's start, last act's end
+  Ticks exposed = 0;           // compute queue idle while its next act waits for a transfer
+  std::vector<Ticks> busy;     // by queue of the unit
+};
+
+class Meter {
+ public:
+  explicit Meter(const Wiring& wiring);
+
+  // An act of `actor` in `step` took [start, end] on its queue.
+  void act(int actor, int step, Ticks start, Ticks end);
+  // The compute queue of `unit` waited `wait` for a transfer before an act of `step`.
+  void exposed(int unit, int step, Ticks wait) { at(unit, step).exposed += wait; }
+
+  // Bytes of slots taken and given back. Frees of an instant count before what is taken in it, whatever their
+  // order.
+  void take(int unit, int64_t bytes, Ticks now);
+  void give(int unit, int64_t bytes, Ticks now);
+  int64_t peak(int unit);  // up to now
+
+  const StepMeter& step(int unit, int step) { return at(unit, step); }
+
+ private:
+  struct Held {
+    int64_t settled = 0;           // at the start of the instant
+    int64_t taken = 0, given = 0;  // in the instant
+    int64_t peak = 0;
+    Ticks instant = 0;
+  };
+  StepMeter& at(int unit, int step);
+  void settle(Held& held, Ticks now);
+
+  const Wiring& wiring_;
+  std::vector<std::vector<StepMeter>> steps_;  // by step, unit
+  std::vector<Held> held_;
+};
+
+}  // namespace boxcar::sim

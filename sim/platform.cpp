@@ -1,0 +1,85 @@
+#include "sim/platform.h"
+
+#include <algorithm>
+#include <map>
+
+namespace boxcar::sim {
+
+Platform::Platform(const backends::Cluster& cluster) : cluster_(cluster) {
+  const backends::Node& node = cluster.node;
+  for (int device = 0; device < cluster.devices(); ++device) add_pair(node.link_bandwidth);
+  first_nic_ = links();
+  nics_ = std::min(node.nics, node.gpus);
+  double per_link =
+      nics_ > 0 ? node.nic_bandwidth * std::max(1.0, static_cast<double>(node.nics) / node.gpus) : 0;
+  for (int nic = 0; nic < nics_ * cluster.nodes; ++nic) add_pair(per_link);
+  const backends::Fabric& fabric = cluster.fabric;
+  if (fabric.kind != backends::FabricKind::leaf_spine || fabric.nodes_per_leaf <= 0) return;
+  if (fabric.oversubscription <= 1) return;
+  first_uplink_ = links();
+  double leaf = per_link * nics_ * fabric.nodes_per_leaf / fabric.oversubscription;
+  int leaves = (cluster.nodes + fabric.nodes_per_leaf - 1) / fabric.nodes_per_leaf;
+  for (int i = 0; i < leaves; ++i) add_pair(leaf);
+}
+
+void Platform::add_pair(double capacity) { capacity_.insert(capacity_.end(), 2, capacity); }
+
+int Platform::port_of(int device) const { return 2 * device; }
+
+int Platform::nic_of(int device) const {
+  int gpus = cluster_.node.gpus;
+  int nic = (device / gpus) * nics_ + (device % gpus) * nics_ / gpus;
+  return first_nic_ + 2 * nic;
+}
+
+int Platform::leaf_of(int device) const {
+  const backends::Fabric& fabric = cluster_.fabric;
+  if (fabric.kind != backends::FabricKind::leaf_spine || fabric.nodes_per_leaf <= 0) return 0;
+  return cluster_.node_of(device) / fabric.nodes_per_leaf;
+}
+
+int Platform::uplink_of(int leaf) const { return first_uplink_ < 0 ? -1 : first_uplink_ + 2 * leaf; }
+
+bool Platform::folds_between_nodes() const {
+  auto kind = cluster_.fabric.kind;
+  return kind == backends::FabricKind::single_switch || kind == backends::FabricKind::leaf_spine;
+}
+
+std::vector<int> Platform::transfer(int from, int to) const {
+  if (cluster_.node_of(from) == cluster_.node_of(to)) return {port_of(from), port_of(to) + 1};
+  if (nics_ == 0) return {};
+  std::vector<int> links{nic_of(from), nic_of(to) + 1};
+  int source = leaf_of(from), target = leaf_of(to);
+  if (first_uplink_ >= 0 && source != target)
+    links.insert(links.end(), {uplink_of(source), uplink_of(target) + 1});
+  return links;
+}
+
+std::vector<int> Platform::collective(const std::vector<int>& devices, bool between_nodes) const {
+  std::vector<int> links;
+  if (between_nodes && nics_ == 0) return links;
+  std::map<int, std::map<int, int>> ranks;  // by leaf and node
+  for (int device : devices) {
+    int link = between_nodes ? nic_of(device) : port_of(device);
+    links.insert(links.end(), {link, link + 1});
+    ++ranks[leaf_of(device)][cluster_.node_of(device)];
+  }
+  if (!between_nodes || first_uplink_ < 0 || ranks.size() < 2) return links;
+  for (const auto& [leaf, nodes] : ranks) {
+    int rings = 0;
+    for (const auto& [node, count] : nodes) rings = std::max(rings, count);
+    for (int ring = 0; ring < rings; ++ring)
+      links.insert(links.end(), {uplink_of(leaf), uplink_of(leaf) + 1});
+  }
+  return links;
+}
+
+std::vector<int> Platform::links_of(int device) const {
+  std::vector<int> links{port_of(device), port_of(device) + 1};
+  if (nics_ > 0) links.insert(links.end(), {nic_of(device), nic_of(device) + 1});
+  int uplink = uplink_of(leaf_of(device));
+  if (uplink >= 0) links.insert(links.end(), {uplink, uplink + 1});
+  return links;
+}
+
+}  // namespace boxcar::sim

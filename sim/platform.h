@@ -1,0 +1,53 @@
+// The links of a cluster and which of them a transfer or a collective loads.
+//
+//   dgx-a100, 2 nodes of 8: every GPU has a port (NVSwitch side) and a NIC, up and down: 16 x 2 ports, 16 x 2
+//   NICs transfer 0 -> 8: NIC of 0 up, NIC of 8 down;  transfer 0 -> 1: port of 0 up, port of 1 down
+//
+// Links are numbered from 0 in pairs: an even one carries what leaves (up), the next what arrives (down), so
+// that full-duplex hardware never contends with itself. Where a node has fewer NICs than GPUs, neighbours
+// share one; where it has more, a GPU owns several, taken as one link. Leaf-spine: one pair of uplinks per
+// leaf, with all its capacity, if it is oversubscribed (else it cannot be a bottleneck). Bandwidths are
+// bytes/s one way.
+#pragma once
+
+#include <vector>
+
+#include "backends/cluster.h"
+
+namespace boxcar::sim {
+
+class Platform {
+ public:
+  explicit Platform(const backends::Cluster& cluster);
+
+  int links() const { return static_cast<int>(capacity_.size()); }
+  double capacity(int link) const { return capacity_[static_cast<size_t>(link)]; }
+
+  // Links that a point-to-point transfer crosses; from != to.
+  std::vector<int> transfer(int from, int to) const;
+  // Links that a collective of `devices` loads, each as often as members load it: every member's bottleneck
+  // link up and down, and the uplinks of each leaf once for every ring that leaves it.
+  std::vector<int> collective(const std::vector<int>& devices, bool between_nodes) const;
+
+  // Links that hang on one device, for folding: its ports, its NICs, its leaf's uplinks.
+  std::vector<int> links_of(int device) const;
+  // The leaf switch of a device; 0 where the fabric has one switch.
+  int leaf_of(int device) const;
+  // True where links between nodes are alike for all pairs under the same leaves, so that devices can be
+  // folded.
+  bool folds_between_nodes() const;
+
+ private:
+  int nic_of(int device) const;   // even link number
+  int port_of(int device) const;  // even link number
+  int uplink_of(int leaf) const;  // even link number, -1: none
+  void add_pair(double capacity);
+
+  const backends::Cluster& cluster_;
+  std::vector<double> capacity_;
+  int nics_ = 0;  // link pairs per node
+  int first_nic_ = 0;
+  int first_uplink_ = -1;
+};
+
+}  // namespace boxcar::sim

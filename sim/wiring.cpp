@@ -1,0 +1,300 @@
+#include "sim/wiring.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include "sbp/error.h"
+#include "sim/loads.h"
+
+namespace boxcar::sim {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+class Builder {
+ public:
+  Builder(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
+          const std::vector<std::vector<ActCost>>& costs)
+      : plan_(plan), cluster_(cluster), platform_(platform), costs_(costs), unit_of_(at(plan.devices), -1) {
+    w_.plan = &plan;
+  }
+
+  Wiring build() {
+    add_units();
+    add_inputs();
+    add_outputs();
+    add_joints();
+    add_turns();
+    order_queues();
+    LoadBuilder(w_, cluster_, platform_, unit_of_, costs_).build();
+    return std::move(w_);
+  }
+
+ private:
+  void add_units() {
+    for (size_t c = 0; c < plan_.classes.size(); ++c) {
+      const ir::RankClass& cls = plan_.classes[c];
+      for (int device : cls.devices) unit_of_[at(device)] = static_cast<int>(c);
+      add_unit(static_cast<int>(c), cls.program);
+    }
+  }
+
+  void add_unit(int cls, int program_index) {
+    const ir::Program& program = plan_.programs[at(program_index)];
+    Unit unit{
+        cls, program_index, count(w_.actors), count(program.actors), count(w_.queues), count(program.queues)};
+    std::vector<int> runs(program.phases.size(), 0);
+    for (const ir::PhaseRun& run : program.schedule) ++runs[at(run.phase)];
+    for (size_t q = 0; q < program.queues.size(); ++q) {
+      bool compute = program.queues[q].kind == ir::QueueKind::compute;
+      if (compute && unit.compute_queue < 0) unit.compute_queue = count(w_.queues);
+      w_.queues.push_back({cls, static_cast<int>(q), program.queues[q].ordered, compute, 0});
+    }
+    const std::vector<ActCost>& costs = costs_[at(cls)];
+    for (size_t a = 0; a < program.actors.size(); ++a) {
+      const ir::Actor& actor = program.actors[a];
+      WiredActor wired{cls, static_cast<int>(a), unit.first_queue + actor.queue};
+      wired.per_step = runs[at(actor.phase)];
+      wired.wait = to_ticks(costs[a].seconds + costs[a].comm.latency);
+      wired.alone = to_ticks(costs[a].total());
+      wired.communication = is_communication(actor);
+      w_.actors.push_back(wired);
+    }
+    for (const ir::Register& reg : program.registers) {
+      if (updated_in_place(program, reg)) unit.held_bytes += reg.bytes;
+    }
+    w_.units.push_back(unit);
+  }
+
+  static bool updated_in_place(const ir::Program& program, const ir::Register& reg) {
+    if (reg.producer < 0) return false;
+    for (const ir::Input& input : program.actors[at(reg.producer)].inputs) {
+      if (in_place(program, reg.producer, input) && &program.registers[at(input.reg)] == &reg) return true;
+    }
+    return false;
+  }
+
+  // Where an input's register is written: a unit, and a register of its program.
+  std::pair<int, int> source_of(const Unit& unit, const ir::Input& input) const {
+    if (input.program < 0 && input.peers < 0) return {unit.cls, input.reg};
+    int device = plan_.classes[at(unit.cls)].devices.front();
+    int from = plan_.peers[at(input.peers)].source[at(device)];
+    int source = from < 0 ? -1 : unit_of_[at(from)];
+    if (source < 0 || w_.units[at(source)].program != input.program) {
+      throw Error::input(
+          plan_.programs[at(unit.program)].name,
+          fmt::format("device {} pulls register {} of {}, but its peer in {} is {}", device, input.reg,
+                      plan_.programs[at(input.program)].name, plan_.peers[at(input.peers)].name, from));
+    }
+    return {source, input.reg};
+  }
+
+  void add_inputs() {
+    w_.in_begin.push_back(0);
+    w_.out_begin.push_back(0);
+    for (size_t index = 0; index < w_.actors.size(); ++index) {
+      const WiredActor& wired = w_.actors[index];
+      const Unit& unit = w_.units[at(wired.unit)];
+      const ir::Program& program = w_.program(unit);
+      const ir::Actor& actor = program.actors[at(wired.local)];
+      for (const ir::Input& input : actor.inputs) {
+        if (in_place(program, wired.local, input)) continue;
+        auto [source, reg] = source_of(unit, input);
+        const ir::Register& from = w_.program(w_.units[at(source)]).registers[at(reg)];
+        w_.producers.push_back(
+            {w_.units[at(source)].first_actor + from.producer, reg});  // reg until add_outputs
+        w_.in_register.push_back(reg);
+        w_.in_repeat.push_back(input.repeat);
+      }
+      for (int output : actor.outputs) {
+        const ir::Register& reg = program.registers[at(output)];
+        w_.out_register.push_back(output);
+        w_.out_bytes.push_back(updated_in_place(program, reg) ? 0 : reg.bytes);
+        w_.out_every.push_back(reg.every);
+      }
+      w_.in_begin.push_back(count(w_.producers));
+      w_.out_begin.push_back(count(w_.out_register));
+    }
+  }
+
+  // Turns producers' registers into ports, and lists the readers of every output port.
+  void add_outputs() {
+    std::vector<int> readers(w_.out_register.size() + 1, 0);
+    for (Port& producer : w_.producers) {
+      int begin = w_.out_begin[at(producer.actor)], end = w_.out_begin[at(producer.actor) + 1];
+      int port = begin;
+      while (port < end && w_.out_register[at(port)] != producer.port) ++port;
+      if (port == end) throw Error::fault(w_.name_of(producer.actor), "is not the producer of its register");
+      producer.port = port - begin;
+      ++readers[at(port) + 1];
+    }
+    for (size_t i = 1; i < readers.size(); ++i) readers[i] += readers[i - 1];
+    w_.reader_begin = readers;
+    w_.readers.resize(w_.producers.size());
+    for (int actor = 0; actor < count(w_.actors); ++actor) {
+      for (int i = w_.in_begin[at(actor)]; i < w_.in_begin[at(actor) + 1]; ++i) {
+        const Port& producer = w_.producers[at(i)];
+        int port = w_.out_begin[at(producer.actor)] + producer.port;
+        w_.readers[at(readers[at(port)]++)] = {actor, i - w_.in_begin[at(actor)]};
+      }
+    }
+  }
+
+  // Collective actors of one group: all members' actors with the same comm and joint name.
+  void add_joints() {
+    std::map<std::tuple<int, int, std::string_view>, std::vector<int>>
+        joints;  // by comm, group's first unit, name
+    std::vector<std::map<int, std::vector<int>>> units_of(
+        w_.units.size());  // by unit and comm: the group's units
+    for (int index = 0; index < count(w_.actors); ++index) {
+      const WiredActor& wired = w_.actors[at(index)];
+      const ir::Actor& actor = w_.actor(index);
+      if (actor.kind != ir::ActorKind::collective || actor.comm < 0) continue;
+      auto [units, made] = units_of[at(wired.unit)].try_emplace(actor.comm);
+      if (made) units->second = group_units(wired.unit, actor.comm);
+      if (units->second.size() < 2) continue;
+      const std::string& name = actor.joint.empty() ? actor.name : actor.joint;
+      joints[{actor.comm, units->second.front(), name}].push_back(index);
+    }
+    for (auto& [key, members] : joints) {
+      int unit = w_.actors[at(members.front())].unit;
+      size_t classes = units_of[at(unit)][std::get<0>(key)].size();
+      if (members.size() != classes) {
+        throw Error::input(
+            w_.name_of(members.front()),
+            fmt::format("acts jointly as {} over {}, where {} of its group's {} classes do", std::get<2>(key),
+                        plan_.comms[at(std::get<0>(key))].name, members.size(), classes));
+      }
+      add_joint(members);
+    }
+  }
+
+  std::vector<int> group_units(int unit, int comm) const {
+    std::vector<int> units;  // ascending
+    for (int device : group_of(plan_.comms[at(comm)], plan_.classes[at(unit)].devices.front())) {
+      units.push_back(unit_of_[at(device)]);
+    }
+    std::sort(units.begin(), units.end());
+    units.erase(std::unique(units.begin(), units.end()), units.end());
+    return units;
+  }
+
+  void add_joint(const std::vector<int>& members) {
+    for (int member : members) {
+      if (member < count(w_.actors)) w_.actors[at(member)].joint = count(w_.joints);
+    }
+    w_.joints.push_back(members);
+  }
+
+  // A pull with a source queue acts jointly with its turn there.
+  void add_turns() {
+    for (int index = 0; index < count(w_.actors); ++index) {
+      const ir::Actor& actor = w_.actor(index);
+      if (actor.kind != ir::ActorKind::pull || actor.source_queue < 0) continue;
+      const Unit& unit = w_.units[at(w_.actors[at(index)].unit)];
+      for (const ir::Input& input : actor.inputs) {
+        if (input.peers < 0) continue;
+        const Unit& source = w_.units[at(source_of(unit, input).first)];
+        int every = w_.program(source).registers[at(input.reg)].every;
+        add_joint({index, count(w_.actors) + count(w_.turns)});
+        w_.turns.push_back({index, source.first_queue + actor.source_queue, every});
+        break;
+      }
+    }
+  }
+
+  struct Placed {
+    int phase, producer, is_turn, program, actor, device;  // the order inside a queue
+    int item;
+    auto key() const { return std::tie(phase, producer, is_turn, program, actor, device); }
+  };
+
+  void order_queues() {
+    std::vector<std::vector<Placed>> placed(w_.queues.size());
+    for (int index = 0; index < count(w_.actors); ++index) {
+      const WiredActor& wired = w_.actors[at(index)];
+      placed[at(wired.queue)].push_back({w_.actor(index).phase, wired.local, 0, 0, 0, 0, index});
+    }
+    for (size_t turn = 0; turn < w_.turns.size(); ++turn) {
+      placed[at(w_.turns[turn].queue)].push_back(place(static_cast<int>(turn)));
+    }
+    for (size_t q = 0; q < w_.queues.size(); ++q) {
+      std::sort(placed[q].begin(), placed[q].end(),
+                [](const Placed& a, const Placed& b) { return a.key() < b.key(); });
+      w_.queues[q].items = count(w_.item_begin);
+      auto phases = static_cast<int>(w_.program(w_.units[at(w_.queues[q].unit)]).phases.size());
+      auto next = placed[q].begin();
+      for (int phase = 0; phase <= phases; ++phase) {
+        w_.item_begin.push_back(count(w_.items));
+        for (; next != placed[q].end() && next->phase == phase; ++next) w_.items.push_back(next->item);
+      }
+    }
+  }
+
+  Placed place(int turn) const {
+    int pull = w_.turns[at(turn)].pull;
+    const WiredActor& wired = w_.actors[at(pull)];
+    const ir::Actor& actor = w_.actor(pull);
+    auto input =
+        std::find_if(actor.inputs.begin(), actor.inputs.end(), [](const auto& in) { return in.peers >= 0; });
+    const Unit& source = w_.units[at(w_.queues[at(w_.turns[at(turn)].queue)].unit)];
+    const ir::Program& program = w_.program(source);
+    int producer = program.registers[at(input->reg)].producer;
+    int from = plan_.classes[at(source.cls)].devices.front();
+    const auto& sources = plan_.peers[at(input->peers)].source;
+    int device = plan_.classes[at(wired.unit)].devices.front();
+    for (int member : plan_.classes[at(wired.unit)].devices) {
+      if (sources[at(member)] == from) {
+        device = member;
+        break;
+      }
+    }
+    return {program.actors[at(producer)].phase,
+            producer,
+            1,
+            w_.units[at(wired.unit)].program,
+            wired.local,
+            device,
+            count(w_.actors) + turn};
+  }
+
+  template <class T>
+  static int count(const std::vector<T>& values) {
+    return static_cast<int>(values.size());
+  }
+
+  const ir::Plan& plan_;
+  const backends::Cluster& cluster_;
+  const Platform& platform_;
+  const std::vector<std::vector<ActCost>>& costs_;
+  std::vector<int> unit_of_;  // by device
+  Wiring w_;
+};
+
+}  // namespace
+
+const ir::Actor& Wiring::actor(int index) const {
+  const WiredActor& wired = actors[at(index)];
+  return program(units[at(wired.unit)]).actors[at(wired.local)];
+}
+
+std::string Wiring::name_of(int index) const {
+  const WiredActor& wired = actors[at(index)];
+  const Unit& unit = units[at(wired.unit)];
+  return fmt::format("{}[{}].{}", program(unit).name, unit.cls, actor(index).name);
+}
+
+bool in_place(const ir::Program& program, int actor, const ir::Input& input) {
+  return input.program < 0 && input.peers < 0 && program.registers[at(input.reg)].producer == actor;
+}
+
+Wiring wire(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
+            const std::vector<std::vector<ActCost>>& costs) {
+  return Builder(plan, cluster, platform, costs).build();
+}
+
+}  // namespace boxcar::sim

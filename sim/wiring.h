@@ -1,0 +1,120 @@
+// A plan laid out for simulation: one *unit* (simulated device) per class, actors of all units numbered
+// through, and everything that does not change while they run in flat arrays.
+//
+//   plan of 2 classes, 3 and 2 actors:  unit 0 has actors 0 1 2, unit 1 has 3 4; queues likewise
+//
+// The plan must be one whose classes are equitable (fold.h): the first device of a class stands for all of
+// them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/cluster.h"
+#include "ir/plan.h"
+#include "sim/durations.h"
+#include "sim/platform.h"
+#include "sim/ticks.h"
+
+namespace boxcar::sim {
+
+// A port of an actor: input for whom a req goes to, output for whom an ack goes to.
+struct Port {
+  int actor = 0;
+  int port = 0;
+};
+
+// Links that a flow crosses, repeated by multiplicity. `bandwidth`: what one flow alone gets, bytes/s.
+struct Path {
+  std::vector<int> links;  // of Wiring::link_capacity
+  double bandwidth = 0;
+  bool shared = false;  // other flows may run on its links at the same time
+};
+
+// What one act loads after its wait.
+struct Load {
+  int path = 0;
+  double bytes = 0;
+};
+
+struct WiredActor {
+  int unit = 0;
+  int local = 0;     // actor of the unit's program
+  int queue = 0;     // queue of the wiring
+  int joint = -1;    // index into Wiring::joints
+  int load = -1;     // index into Wiring::loads
+  int per_step = 0;  // acts per step
+  Ticks wait = 0;    // timed part: work, or a communication's latency
+  Ticks alone = 0;   // whole duration when nothing contends
+  bool communication = false;
+};
+
+// A pull's turn on its source's queue.
+struct Turn {
+  int pull = 0;  // actor
+  int queue = 0;
+  int every = 1;  // of the register pulled: one turn after every `every`-th act
+};
+
+struct WiredQueue {
+  int unit = 0;
+  int local = 0;
+  bool ordered = true;
+  bool compute = false;
+  int items = 0;  // first entry in Wiring::item_begin; one per phase of the program
+};
+
+struct Unit {
+  int cls = 0;
+  int program = 0;
+  int first_actor = 0, actors = 0;
+  int first_queue = 0, queues = 0;
+  int compute_queue = -1;  // queue of the wiring: the first of kind compute
+  int64_t held_bytes = 0;  // always held: registers that are updated in place
+};
+
+struct Wiring {
+  const ir::Plan* plan = nullptr;
+  std::vector<Unit> units;
+  std::vector<WiredActor> actors;
+  std::vector<WiredQueue> queues;
+  std::vector<Turn> turns;
+  // Who acts together: actors, and turns as actors.size() + turn. The first is the lead, the lowest actor.
+  std::vector<std::vector<int>> joints;
+  std::vector<Load> loads;
+  std::vector<Path> paths;
+  std::vector<double> link_capacity;  // bytes/s
+  // Order of queues: items of (queue, phase) are items[item_begin[queue.items + phase] .. next). An item is
+  // an actor or actors.size() + turn.
+  std::vector<int> item_begin, items;
+  // Ports of actors that take part in messages: inputs and outputs but for those updated in place.
+  std::vector<int> in_begin, out_begin;  // by actor, then one past the end
+  std::vector<Port> producers;           // by input port
+  std::vector<int> reader_begin;         // by output port, then one past the end
+  std::vector<Port> readers;
+  std::vector<int> in_register, out_register;  // by port: register of the (producer's) program
+  std::vector<int> in_repeat;                  // by input port
+  std::vector<int64_t> out_bytes;              // by output port: of one slot; 0 where it is updated in place
+  std::vector<int> out_every;                  // by output port
+
+  int lead_of(int actor) const {
+    int joint = actors[static_cast<size_t>(actor)].joint;
+    return joint < 0 ? actor : joints[static_cast<size_t>(joint)].front();
+  }
+  const ir::Program& program(const Unit& unit) const {
+    return plan->programs[static_cast<size_t>(unit.program)];
+  }
+  const ir::Actor& actor(int index) const;
+  std::string name_of(int actor) const;  // "stage0[3].h3.attn.qkv": program, class, actor
+};
+
+// Throws Error (bad input) where a group's member lacks the joint act or a pull has no source. `costs` by
+// class.
+Wiring wire(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
+            const std::vector<std::vector<ActCost>>& costs);
+
+// True where actor reads register `reg` that it writes itself: an update in place, without messages.
+bool in_place(const ir::Program& program, int actor, const ir::Input& input);
+
+}  // namespace boxcar::sim
