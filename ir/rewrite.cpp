@@ -88,23 +88,23 @@ TensorId Rewriter::add_source(const char* type, std::string name, TensorType ten
 
 void Rewriter::finish() {
   if (std::exchange(finished_, true)) return;
-  std::vector<TensorId> renumbered(graph_.tensors.size(), -1);
+  renumbered_.assign(graph_.tensors.size(), -1);
   std::vector<Tensor> tensors;
   tensors.reserve(graph_.tensors.size());
   for (size_t i = 0; i < ops_.size(); ++i) {
     Op& op = ops_[i];
-    for (TensorId& input : op.inputs) input = renumbered[static_cast<size_t>(input)];
+    for (TensorId& input : op.inputs) input = renumbered_[static_cast<size_t>(input)];
     for (size_t k = 0; k < op.outputs.size(); ++k) {
       const auto old = static_cast<size_t>(op.outputs[k]);
-      op.outputs[k] = renumbered[old] = static_cast<TensorId>(tensors.size());
+      op.outputs[k] = renumbered_[old] = static_cast<TensorId>(tensors.size());
       tensors.push_back(std::move(graph_.tensors[old]));
       tensors.back().producer = static_cast<OpId>(i);
       tensors.back().output = static_cast<int>(k);
     }
   }
   for (Update& update : graph_.updates) {
-    update.state = renumbered[static_cast<size_t>(update.state)];
-    update.next = renumbered[static_cast<size_t>(update.next)];
+    update.state = renumbered_[static_cast<size_t>(update.state)];
+    update.next = renumbered_[static_cast<size_t>(update.next)];
   }
   graph_.tensors = std::move(tensors);
   graph_.ops = std::move(ops_);

@@ -49,15 +49,17 @@ class Rewriter {
   // From here on kept and added ops read `by` where they would read `tensor`.
   void replace(TensorId tensor, TensorId by);
   TensorId current(TensorId tensor) const;  // follows replace()
-  // Makes an added op's result stand under another name or role.
   std::vector<Op>& new_ops() { return ops_; }
 
   void finish();
+  // After finish(): what a tensor that was known before is called now, -1 if it is gone.
+  TensorId renumbered(TensorId old) const { return renumbered_.at(static_cast<size_t>(old)); }
 
  private:
   Graph& graph_;
   std::vector<Op> old_, ops_;
   std::vector<TensorId> replaced_;  // by tensor id; itself where nothing was said
+  std::vector<TensorId> renumbered_;
   bool finished_ = false;
 };
 

@@ -1,0 +1,215 @@
+#include "ir/autodiff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "ir/grad/rules.h"
+#include "sbp/error.h"
+
+namespace boxcar::ir {
+
+TensorId GradContext::dy(size_t i) {
+  TensorId& gradient = dy_.at(i);
+  if (gradient < 0) gradient = constant(fmt::format("zero{}", i), type(y(i)), 0);
+  return gradient;
+}
+
+const Op& GradContext::producer(TensorId tensor) const {
+  return pool_.ops[static_cast<size_t>(pool_.producers[static_cast<size_t>(tensor)])];
+}
+
+std::vector<TensorId> GradContext::emit_all(const std::string& what, const char* type, std::vector<TensorId> inputs,
+                                            Attrs attrs) {
+  Op like;
+  like.phase = Phase::backward;
+  like.layer = op_.layer;
+  like.placement = op_.placement;
+  std::string name = op_.name + ".grad_" + what;
+  return pool_.rewrite.add({type, std::move(inputs), std::move(attrs), std::move(name), {}}, like);
+}
+
+TensorId GradContext::emit(const std::string& what, const char* type, std::vector<TensorId> inputs, Attrs attrs) {
+  return emit_all(what, type, std::move(inputs), std::move(attrs))[0];
+}
+
+TensorId GradContext::constant(const std::string& what, const TensorType& type, double value) {
+  Op like;
+  like.phase = Phase::backward;
+  like.layer = op_.layer;
+  like.placement = op_.placement;
+  return pool_.rewrite.add_source("constant", op_.name + ".grad_" + what, TensorType(type), Role::constant,
+                                  {{"value", value}}, like);
+}
+
+void GradContext::give_to(TensorId tensor, TensorId gradient) {
+  if (!pool_.wanted[static_cast<size_t>(tensor)]) return;
+  pool_.contributions[static_cast<size_t>(tensor)].push_back(gradient);
+}
+
+TensorId GradContext::unbroadcast(const std::string& what, TensorId gradient, const TensorType& to) {
+  const Shape from = type(gradient).shape, shape = to.shape;
+  if (from == shape) return gradient;
+  const size_t missing = from.size() - shape.size();
+  std::vector<int64_t> axes;
+  bool keeps = false;
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (i >= missing && from[i] == shape[i - missing]) continue;
+    axes.push_back(static_cast<int64_t>(i));
+    keeps = keeps || i >= missing;
+  }
+  TensorId sum = emit(what, "reduce_sum", {gradient}, {{"axes", axes}, {"keepdims", keeps}});
+  if (type(sum).shape != shape) sum = emit(what + "_shape", "reshape", {sum}, {{"shape", shape}});
+  return sum;
+}
+
+namespace {
+
+using RuleTable = std::unordered_map<std::string_view, const GradRule*>;
+
+RuleTable rule_table() {
+  RuleTable table;
+  for (const auto& group : {elementwise_gradients(), matmul_gradients(), shape_gradients(), nn_gradients()})
+    for (const GradRule& rule : group) table.emplace(rule.op, &rule);
+  return table;
+}
+
+// What the forward phase reads a parameter as: the parameter itself, or its copy in the compute type.
+bool is_leaf(const Op& op, const Tensor& tensor) {
+  return is_float(tensor.type.dtype) && (op.type == "parameter" || op.phase == Phase::update);
+}
+
+class Differentiator {
+ public:
+  Differentiator(Graph& graph, TensorId loss)
+      : loss_(loss), loss_name_(graph.tensor(loss).name), ops_(graph.ops), rewrite_(graph),
+        pool_{rewrite_, std::vector<std::vector<TensorId>>(graph.tensors.size()),
+              std::vector<bool>(graph.tensors.size(), false), {}, ops_} {
+    for (const Tensor& tensor : graph.tensors) pool_.producers.push_back(tensor.producer);
+  }
+
+  std::vector<Gradient> run() {
+    find_wanted();
+    for (Op& op : rewrite_.old_ops()) rewrite_.keep(std::move(op));
+    seed();
+    for (size_t i = ops_.size(); i-- > 0;) walk(ops_[i]);
+    rewrite_.finish();
+    return gradients();
+  }
+
+ private:
+  Graph& graph() { return rewrite_.graph(); }
+  std::vector<TensorId>& contributions(TensorId tensor) { return pool_.contributions[static_cast<size_t>(tensor)]; }
+
+  bool any_wanted(const Op& op) const {
+    return std::any_of(op.inputs.begin(), op.inputs.end(),
+                       [&](TensorId input) { return pool_.wanted[static_cast<size_t>(input)]; });
+  }
+
+  // wanted: depends on a parameter, through floating-point tensors.
+  void find_wanted() {
+    for (const Op& op : ops_) {
+      const bool any = any_wanted(op);
+      for (TensorId output : op.outputs) {
+        const Tensor& tensor = graph().tensor(output);
+        pool_.wanted[static_cast<size_t>(output)] = is_leaf(op, tensor) || (any && is_float(tensor.type.dtype));
+      }
+    }
+  }
+
+  void seed() {
+    if (graph().tensor(loss_).type.elements() != 1)
+      throw Error::input("%" + loss_name_, "a loss is one number, got " + to_text(graph().tensor(loss_).type));
+    Op like = pool_.ops[static_cast<size_t>(graph().tensor(loss_).producer)];
+    like.phase = Phase::backward;
+    const TensorId dy = rewrite_.add_source("constant", loss_name_ + ".grad", TensorType(graph().tensor(loss_).type),
+                                            Role::constant, {{"value", 1.0}}, like);
+    contributions(loss_).push_back(dy);
+  }
+
+  void walk(const Op& op) {
+    std::vector<TensorId> dy;
+    int last = -1;
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      dy.push_back(total(op.outputs[i], op));
+      if (dy.back() >= 0) last = static_cast<int>(i);
+    }
+    if (last < 0) return;
+    if (is_leaf(op, graph().tensor(op.outputs[0]))) {
+      graph().tensor(dy[0]).role = Role::gradient;
+      leaves_.emplace_back(op.outputs[0], dy[0]);
+      return;
+    }
+    if (!any_wanted(op)) return;
+    const auto rule = rules_.find(op.type);
+    if (rule == rules_.end()) throw Error::input(op.name, fmt::format("{} has no gradient", op.type));
+    if (last >= rule->second->outputs)
+      throw Error::input(op.name, fmt::format("{} has no gradient through its result %{}", op.type,
+                                              graph().tensor(op.outputs[static_cast<size_t>(last)]).name));
+    const size_t first_new = rewrite_.new_ops().size();
+    GradContext context(pool_, op, std::move(dy));
+    rule->second->rule(context);
+    name_new(first_new);
+  }
+
+  // Names the tensors that the last rule made and gave: "<tensor>.grad.<k>", until total() knows that k is alone.
+  void name_new(size_t first_new) {
+    if (made_.size() < graph().tensors.size()) made_.resize(graph().tensors.size(), false);
+    for (size_t i = first_new; i < rewrite_.new_ops().size(); ++i)
+      for (TensorId output : rewrite_.new_ops()[i].outputs) made_[static_cast<size_t>(output)] = true;
+  }
+
+  // The sum of a tensor's contributions, -1 where there is none.
+  TensorId total(TensorId tensor, const Op& op) {
+    std::vector<TensorId>& parts = contributions(tensor);
+    if (parts.empty()) return -1;
+    const std::string name = graph().tensor(tensor).name + ".grad";
+    if (parts.size() == 1) {
+      claim(parts[0], name);
+      return parts[0];
+    }
+    Op like = op;
+    like.phase = Phase::backward;
+    for (size_t i = 0; i < parts.size(); ++i) claim(parts[i], fmt::format("{}.{}", name, i));
+    TensorId sum = parts[0];
+    for (size_t i = 1; i < parts.size(); ++i) {
+      const bool last = i + 1 == parts.size();
+      sum = rewrite_.add({"add", {sum, parts[i]}, {}, last ? name : fmt::format("{}.sum{}", name, i), {}}, like)[0];
+    }
+    parts = {sum};
+    return sum;
+  }
+
+  // A tensor that a rule made gets the name of the first gradient it serves as.
+  void claim(TensorId gradient, const std::string& name) {
+    if (static_cast<size_t>(gradient) >= made_.size() || !made_[static_cast<size_t>(gradient)]) return;
+    made_[static_cast<size_t>(gradient)] = false;
+    graph().tensor(gradient).name = name;
+  }
+
+  // In the order of the parameters.
+  std::vector<Gradient> gradients() {
+    std::vector<Gradient> result;
+    for (const auto& [leaf, gradient] : leaves_)
+      result.push_back({rewrite_.renumbered(leaf), rewrite_.renumbered(gradient)});
+    std::reverse(result.begin(), result.end());
+    return result;
+  }
+
+  TensorId loss_;
+  std::string loss_name_;
+  std::vector<Op> ops_;  // a copy of the forward ops: rules read them while the list grows
+  Rewriter rewrite_;
+  GradContext::Pool pool_;
+  RuleTable rules_ = rule_table();
+  std::vector<bool> made_;  // by tensor: made by a rule and not yet named after the gradient it is
+  std::vector<std::pair<TensorId, TensorId>> leaves_;
+};
+
+}  // namespace
+
+std::vector<Gradient> differentiate(Graph& graph, TensorId loss) { return Differentiator(graph, loss).run(); }
+
+}  // namespace boxcar::ir

@@ -1,0 +1,114 @@
+// Gradients of elementwise ops.
+#include "ir/grad/rules.h"
+
+namespace boxcar::ir {
+namespace {
+
+const char* dtype_of(GradContext& g, TensorId tensor) { return to_text(g.type(tensor).dtype); }
+
+void give_broadcast(GradContext& g, size_t operand, TensorId gradient) {
+  g.give(operand, g.unbroadcast(operand == 0 ? "sum_x" : operand == 1 ? "sum_b" : "sum_c", gradient, g.type(g.x(operand))));
+}
+
+void add(GradContext& g) {
+  for (size_t i = 0; i < 2; ++i)
+    if (g.wants(i)) give_broadcast(g, i, g.dy());
+}
+
+void sub(GradContext& g) {
+  if (g.wants(0)) give_broadcast(g, 0, g.dy());
+  if (g.wants(1)) give_broadcast(g, 1, g.emit("b", "neg", {g.dy()}));
+}
+
+void mul(GradContext& g) {
+  if (g.wants(0)) give_broadcast(g, 0, g.emit("x", "mul", {g.dy(), g.x(1)}));
+  if (g.wants(1)) give_broadcast(g, 1, g.emit("b", "mul", {g.dy(), g.x(0)}));
+}
+
+void div(GradContext& g) {
+  if (g.wants(0)) give_broadcast(g, 0, g.emit("x", "div", {g.dy(), g.x(1)}));
+  if (!g.wants(1)) return;
+  const TensorId quotient = g.emit("b_quotient", "div", {g.emit("b_product", "mul", {g.dy(), g.y()}), g.x(1)});
+  give_broadcast(g, 1, g.emit("b", "neg", {quotient}));
+}
+
+void where(GradContext& g) {
+  const TensorId chosen = g.emit("chosen", "cast", {g.x(0)}, {{"to", dtype_of(g, g.dy())}});
+  const TensorId da = g.emit("a", "mul", {g.dy(), chosen});
+  if (g.wants(1)) give_broadcast(g, 1, da);
+  if (g.wants(2)) give_broadcast(g, 2, g.emit("b", "sub", {g.dy(), da}));
+}
+
+void pass(GradContext& g) { g.give(0, g.dy()); }
+void neg(GradContext& g) { g.give(0, g.emit("x", "neg", {g.dy()})); }
+void exp(GradContext& g) { g.give(0, g.emit("x", "mul", {g.dy(), g.y()})); }
+void log(GradContext& g) { g.give(0, g.emit("x", "div", {g.dy(), g.x(0)})); }
+void sqrt(GradContext& g) {
+  g.give(0, g.emit("x", "scale", {g.emit("quotient", "div", {g.dy(), g.y()})}, {{"factor", 0.5}}));
+}
+void scale(GradContext& g) { g.give(0, g.emit("x", "scale", {g.dy()}, g.attrs())); }
+void cast(GradContext& g) { g.give(0, g.emit("x", "cast", {g.dy()}, {{"to", dtype_of(g, g.x(0))}})); }
+void dropout(GradContext& g) { g.give(0, g.emit("x", "dropout_grad", {g.dy()}, g.attrs())); }
+
+void relu(GradContext& g) { g.give(0, g.emit("x", "relu_grad", {g.dy(), g.y()})); }
+void gelu(GradContext& g) { g.give(0, g.emit("x", "gelu_grad", {g.dy(), g.x(0)})); }
+void silu(GradContext& g) { g.give(0, g.emit("x", "silu_grad", {g.dy(), g.x(0)})); }
+void sigmoid(GradContext& g) { g.give(0, g.emit("x", "sigmoid_grad", {g.dy(), g.y()})); }
+void tanh(GradContext& g) { g.give(0, g.emit("x", "tanh_grad", {g.dy(), g.y()})); }
+
+void swiglu(GradContext& g) {
+  const auto d = g.emit_all("x", "swiglu_grad", {g.dy(), g.x(0), g.x(1)});
+  for (size_t i = 0; i < 2; ++i) g.give(i, d[i]);
+}
+void swiglu_pairs(GradContext& g) { g.give(0, g.emit("x", "swiglu_pairs_grad", {g.dy(), g.x(0)})); }
+
+void bias_gelu(GradContext& g) {
+  const TensorId dx = g.emit("x", "bias_gelu_grad", {g.dy(), g.x(0), g.x(1)});
+  g.give(0, dx);
+  if (g.wants(1)) give_broadcast(g, 1, dx);
+}
+
+void bias_dropout_add(GradContext& g) {
+  const bool drops = attr_float(g.attrs(), "p") > 0;
+  const TensorId dx = drops ? g.emit("x", "dropout_grad", {g.dy()}, g.attrs()) : g.dy();
+  g.give(0, dx);
+  if (g.wants(1)) give_broadcast(g, 1, dx);
+  g.give(2, g.dy());
+}
+
+void causal_mask(GradContext& g) {
+  Attrs attrs = g.attrs();
+  attrs["fill"] = 0.0;
+  g.give(0, g.emit("x", "causal_mask", {g.dy()}, attrs));
+}
+
+constexpr GradRule rules[] = {{"add", add},
+                              {"sub", sub},
+                              {"mul", mul},
+                              {"div", div},
+                              {"where", where},
+                              {"identity", pass},
+                              {"to_global", pass},
+                              {"neg", neg},
+                              {"exp", exp},
+                              {"log", log},
+                              {"sqrt", sqrt},
+                              {"scale", scale},
+                              {"cast", cast},
+                              {"dropout", dropout},
+                              {"relu", relu},
+                              {"gelu", gelu},
+                              {"silu", silu},
+                              {"sigmoid", sigmoid},
+                              {"tanh", tanh},
+                              {"swiglu", swiglu},
+                              {"swiglu_pairs", swiglu_pairs},
+                              {"bias_gelu", bias_gelu},
+                              {"bias_dropout_add", bias_dropout_add},
+                              {"causal_mask", causal_mask}};
+
+}  // namespace
+
+std::span<const GradRule> elementwise_gradients() { return rules; }
+
+}  // namespace boxcar::ir

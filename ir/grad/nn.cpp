@@ -1,0 +1,131 @@
+// Gradients of neural-network ops: embeddings, normalisations, attention, losses, convolutions.
+#include "ir/grad/rules.h"
+
+namespace boxcar::ir {
+namespace {
+
+void give_all(GradContext& g, const std::vector<TensorId>& gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) g.give(i, gradients[i]);
+}
+
+void embedding(GradContext& g) {
+  g.give(0, g.emit("w", "embedding_grad", {g.dy(), g.x(1)}, {{"rows", g.type(g.x(0)).shape[0]}}));
+}
+
+void softmax(GradContext& g) { g.give(0, g.emit("x", "softmax_grad", {g.dy(), g.y()})); }
+void scale_mask_softmax(GradContext& g) {
+  g.give(0, g.emit("x", "scale_mask_softmax_grad", {g.dy(), g.y()}, {{"scale", attr_float(g.attrs(), "scale")}}));
+}
+
+void layer_norm(GradContext& g) {
+  give_all(g, g.emit_all("x", "layer_norm_grad", {g.dy(), g.x(0), g.x(1), g.y(1), g.y(2)}));
+}
+void rms_norm(GradContext& g) { give_all(g, g.emit_all("x", "rms_norm_grad", {g.dy(), g.x(0), g.x(1), g.y(1)})); }
+void batch_norm(GradContext& g) {
+  give_all(g, g.emit_all("x", "batch_norm_grad", {g.dy(), g.x(0), g.x(1), g.y(1), g.y(2)},
+                         {{"local", attr_bool(g.attrs(), "local")}}));
+}
+
+void rotary(GradContext& g) {
+  Attrs attrs = g.attrs();
+  attrs["inverse"] = !attr_bool(attrs, "inverse");
+  g.give(0, g.emit("x", "rotary", {g.dy()}, attrs));
+}
+
+void attention(GradContext& g) {
+  give_all(g, g.emit_all("qkv", "scaled_dot_product_attention_grad",
+                         {g.dy(), g.x(0), g.x(1), g.x(2), g.y(0), g.y(1)}, g.attrs()));
+}
+
+// --- losses
+
+Attrs last_axis() { return {{"axes", Shape{-1}}}; }
+
+void cross_entropy(GradContext& g) {
+  const TensorId logits = g.x(0);
+  const TensorId max = g.emit("max", "reduce_max", {logits}, last_axis());
+  const TensorId sum = g.emit("sum_exp", "sum_exp", {logits, max});
+  g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), logits, max, sum, g.x(1)}));
+}
+
+// The loss in parts, nll(max(x), sum_exp(x, max), pick(x, labels)), has one gradient: softmax - one_hot, which
+// goes to the logits past the parts. Any other use of nll = log z + m - c goes operand by operand.
+void nll(GradContext& g) {
+  const Op &max = g.producer(g.x(0)), &sum = g.producer(g.x(1)), &pick = g.producer(g.x(2));
+  if (max.type == "reduce_max" && sum.type == "sum_exp" && pick.type == "pick" && max.inputs[0] == pick.inputs[0] &&
+      sum.inputs[0] == pick.inputs[0] && sum.inputs[1] == g.x(0)) {
+    const TensorId logits = pick.inputs[0];
+    g.give_to(logits, g.emit("x", "cross_entropy_grad", {g.dy(), logits, g.x(0), g.x(1), pick.inputs[1]}));
+    return;
+  }
+  g.give(0, g.dy());
+  if (g.wants(1)) g.give(1, g.emit("z", "div", {g.dy(), g.x(1)}));
+  if (g.wants(2)) g.give(2, g.emit("c", "neg", {g.dy()}));
+}
+
+Shape column_of(GradContext& g, TensorId tensor) {
+  Shape shape = g.type(tensor).shape;
+  shape.push_back(1);
+  return shape;
+}
+
+void sum_exp(GradContext& g) {
+  const Shape column = column_of(g, g.dy());
+  const auto as_column = [&](const char* what, TensorId tensor) {
+    return g.emit(what, "reshape", {tensor}, {{"shape", column}});
+  };
+  const TensorId shifted = g.emit("shifted", "sub", {g.x(0), as_column("max", g.x(1))});
+  const TensorId terms = g.emit("terms", "exp", {shifted});
+  if (g.wants(0)) g.give(0, g.emit("x", "mul", {terms, as_column("column", g.dy())}));
+  if (g.wants(1)) g.give(1, g.emit("m", "neg", {g.emit("product", "mul", {g.dy(), g.y()})}));
+}
+
+void pick(GradContext& g) {
+  const Shape column = column_of(g, g.dy());
+  const TensorId where = g.emit("where", "one_hot", {g.x(1)}, {{"depth", g.type(g.x(0)).shape.back()}});
+  const TensorId chosen = g.emit("chosen", "cast", {where}, {{"to", to_text(g.type(g.dy()).dtype)}});
+  const TensorId dy = g.emit("column", "reshape", {g.dy()}, {{"shape", column}});
+  g.give(0, g.emit("x", "mul", {chosen, dy}));
+}
+
+// --- convolutions
+
+Attrs of_convolution(GradContext& g, const char* sizes, const TensorType& type) {
+  Attrs attrs = g.attrs();
+  attrs[sizes] = Shape{type.shape[2], type.shape[3]};
+  return attrs;
+}
+
+void conv2d(GradContext& g) {
+  if (g.wants(0))
+    g.give(0, g.emit("x", "conv2d_input_grad", {g.dy(), g.x(1)}, of_convolution(g, "input_size", g.type(g.x(0)))));
+  if (g.wants(1))
+    g.give(1, g.emit("w", "conv2d_weight_grad", {g.dy(), g.x(0)}, of_convolution(g, "kernel", g.type(g.x(1)))));
+}
+
+void max_pool2d(GradContext& g) { g.give(0, g.emit("x", "max_pool2d_grad", {g.dy(), g.x(0)}, g.attrs())); }
+void avg_pool2d(GradContext& g) {
+  g.give(0, g.emit("x", "avg_pool2d_grad", {g.dy()}, of_convolution(g, "input_size", g.type(g.x(0)))));
+}
+
+constexpr GradRule rules[] = {{"embedding", embedding},
+                              {"softmax", softmax},
+                              {"scale_mask_softmax", scale_mask_softmax},
+                              {"layer_norm", layer_norm},
+                              {"rms_norm", rms_norm},
+                              {"batch_norm", batch_norm},
+                              {"rotary", rotary},
+                              {"scaled_dot_product_attention", attention},
+                              {"cross_entropy", cross_entropy},
+                              {"nll", nll},
+                              {"sum_exp", sum_exp},
+                              {"pick", pick},
+                              {"conv2d", conv2d},
+                              {"max_pool2d", max_pool2d},
+                              {"avg_pool2d", avg_pool2d}};
+
+}  // namespace
+
+std::span<const GradRule> nn_gradients() { return rules; }
+
+}  // namespace boxcar::ir

@@ -1,0 +1,130 @@
+// Gradients of reductions and of ops that move elements.
+#include <numeric>
+
+#include "ir/grad/rules.h"
+
+namespace boxcar::ir {
+namespace {
+
+std::vector<int64_t> reduced_axes(GradContext& g) {
+  const auto rank = static_cast<int64_t>(g.type(g.x(0)).shape.size());
+  std::vector<int64_t> axes = attr_ints(g.attrs(), "axes");
+  for (int64_t& axis : axes)
+    if (axis < 0) axis += rank;
+  return axes;
+}
+
+// A tensor of the reduction's result shape, stretched to its operand's.
+TensorId spread(GradContext& g, const std::string& what, TensorId reduced) {
+  const Shape shape = g.type(g.x(0)).shape;
+  Shape kept = shape;
+  for (int64_t axis : reduced_axes(g)) kept[static_cast<size_t>(axis)] = 1;
+  if (g.type(reduced).shape != kept) reduced = g.emit(what + "_kept", "reshape", {reduced}, {{"shape", kept}});
+  return g.emit(what, "broadcast_to", {reduced}, {{"shape", shape}});
+}
+
+void reduce_sum(GradContext& g) { g.give(0, spread(g, "x", g.dy())); }
+
+void reduce_mean(GradContext& g) {
+  const Shape& shape = g.type(g.x(0)).shape;
+  double count = 1;
+  for (int64_t axis : reduced_axes(g)) count *= static_cast<double>(shape[static_cast<size_t>(axis)]);
+  g.give(0, spread(g, "x", g.emit("mean", "scale", {g.dy()}, {{"factor", 1 / count}})));
+}
+
+// dy goes where the operand equals the extremum: dy less what the slope of relu(gap) keeps of it.
+void extremum(GradContext& g, bool max) {
+  const TensorId dy = spread(g, "spread", g.dy()), y = spread(g, "extremum", g.y());
+  const TensorId gap = max ? g.emit("gap", "sub", {y, g.x(0)}) : g.emit("gap", "sub", {g.x(0), y});
+  g.give(0, g.emit("x", "sub", {dy, g.emit("others", "relu_grad", {dy, gap})}));
+}
+void reduce_max(GradContext& g) { extremum(g, true); }
+void reduce_min(GradContext& g) { extremum(g, false); }
+
+void broadcast_to(GradContext& g) { g.give(0, g.unbroadcast("x", g.dy(), g.type(g.x(0)))); }
+
+void reshape(GradContext& g) { g.give(0, g.emit("x", "reshape", {g.dy()}, {{"shape", g.type(g.x(0)).shape}})); }
+
+void transpose(GradContext& g) {
+  const std::vector<int64_t>& perm = attr_ints(g.attrs(), "perm");
+  std::vector<int64_t> inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  g.give(0, g.emit("x", "transpose", {g.dy()}, {{"perm", inverse}}));
+}
+
+void slice(GradContext& g) {
+  g.give(0, g.emit("x", "slice_grad", {g.dy()}, {{"starts", attr_ints(g.attrs(), "starts")}, {"shape", g.type(g.x(0)).shape}}));
+}
+
+void concat(GradContext& g) {
+  const Shape whole = g.type(g.y()).shape;
+  int64_t axis = attr_int(g.attrs(), "axis");
+  if (axis < 0) axis += static_cast<int64_t>(whole.size());
+  int64_t begin = 0;
+  for (size_t i = 0; i < g.inputs(); ++i) {
+    Shape starts(whole.size(), 0), ends = whole;
+    starts[static_cast<size_t>(axis)] = begin;
+    begin += g.type(g.x(i)).shape[static_cast<size_t>(axis)];
+    ends[static_cast<size_t>(axis)] = begin;
+    if (g.wants(i)) g.give(i, g.emit("x" + std::to_string(i), "slice", {g.dy()}, {{"starts", starts}, {"ends", ends}}));
+  }
+}
+
+void gather(GradContext& g) {
+  const Shape& shape = g.type(g.x(0)).shape;
+  const int64_t axis = attr_int(g.attrs(), "axis");
+  const int64_t extent = shape[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)];
+  g.give(0, g.emit("x", "gather_grad", {g.dy(), g.x(1)}, {{"axis", axis}, {"extent", extent}}));
+}
+
+// The gradient of element i is the sum of dy from i on: all of it, less the prefix before i.
+void cumsum(GradContext& g) {
+  const int64_t axis = attr_int(g.attrs(), "axis");
+  const TensorId total = g.emit("total", "reduce_sum", {g.dy()}, {{"axes", Shape{axis}}, {"keepdims", true}});
+  const TensorId before = g.emit("before", "sub", {g.emit("prefix", "cumsum", {g.dy()}, {{"axis", axis}}), g.dy()});
+  g.give(0, g.emit("x", "sub", {total, before}));
+}
+
+// dx[.., n] = sum over k of dy[.., k] where indices[.., k] == n
+void top_k(GradContext& g) {
+  const Shape& shape = g.type(g.x(0)).shape;
+  const TensorId where = g.emit("where", "one_hot", {g.y(1)}, {{"depth", shape.back()}});
+  const TensorId chosen = g.emit("chosen", "cast", {where}, {{"to", to_text(g.type(g.dy()).dtype)}});
+  Shape column = g.type(g.dy()).shape;
+  column.push_back(1);
+  const TensorId dy = g.emit("column", "reshape", {g.dy()}, {{"shape", column}});
+  const TensorId spread = g.emit("spread", "mul", {chosen, dy});
+  g.give(0, g.emit("x", "reduce_sum", {spread}, {{"axes", Shape{static_cast<int64_t>(shape.size()) - 1}}}));
+}
+
+void split_heads(GradContext& g) { g.give(0, g.emit("x", "split_heads_grad", {g.dy(0), g.dy(1), g.dy(2)})); }
+void split_heads_grad(GradContext& g) {
+  const Shape& q = g.type(g.x(0)).shape;
+  const auto d = g.emit_all("x", "split_heads", {g.dy()}, {{"head_dim", q[3]}, {"group", q[1] / g.type(g.x(1)).shape[1]}});
+  for (size_t i = 0; i < 3; ++i) g.give(i, d[i]);
+}
+void merge_heads(GradContext& g) {
+  g.give(0, g.emit("x", "merge_heads_grad", {g.dy()}, {{"head_dim", g.type(g.x(0)).shape[3]}}));
+}
+
+constexpr GradRule rules[] = {{"reduce_sum", reduce_sum},
+                              {"reduce_mean", reduce_mean},
+                              {"reduce_max", reduce_max},
+                              {"reduce_min", reduce_min},
+                              {"broadcast_to", broadcast_to},
+                              {"reshape", reshape},
+                              {"transpose", transpose},
+                              {"slice", slice},
+                              {"concat", concat},
+                              {"gather", gather},
+                              {"cumsum", cumsum},
+                              {"top_k", top_k},
+                              {"split_heads", split_heads, 3},
+                              {"split_heads_grad", split_heads_grad},
+                              {"merge_heads", merge_heads}};
+
+}  // namespace
+
+std::span<const GradRule> shape_gradients() { return rules; }
+
+}  // namespace boxcar::ir
