@@ -127,6 +127,8 @@ class Differentiator {
     const TensorId dy = rewrite_.add_source("constant", loss_name_ + ".grad", TensorType(graph().tensor(loss_).type),
                                             Role::constant, {{"value", 1.0}}, like);
     contributions(loss_).push_back(dy);
+    remember(rewrite_.new_ops().size() - 1);
+    named_[static_cast<size_t>(dy)] = true;
   }
 
   void walk(const Op& op) {
@@ -151,14 +153,15 @@ class Differentiator {
     const size_t first_new = rewrite_.new_ops().size();
     GradContext context(pool_, op, std::move(dy));
     rule->second->rule(context);
-    name_new(first_new);
+    remember(first_new);
   }
 
-  // Names the tensors that the last rule made and gave: "<tensor>.grad.<k>", until total() knows that k is alone.
-  void name_new(size_t first_new) {
-    if (made_.size() < graph().tensors.size()) made_.resize(graph().tensors.size(), false);
+  // Who made the tensors of the ops from `first_new` on.
+  void remember(size_t first_new) {
+    makers_.resize(graph().tensors.size(), -1);
+    named_.resize(graph().tensors.size(), false);
     for (size_t i = first_new; i < rewrite_.new_ops().size(); ++i)
-      for (TensorId output : rewrite_.new_ops()[i].outputs) made_[static_cast<size_t>(output)] = true;
+      for (TensorId output : rewrite_.new_ops()[i].outputs) makers_[static_cast<size_t>(output)] = static_cast<int>(i);
   }
 
   // The sum of a tensor's contributions, -1 where there is none.
@@ -170,22 +173,44 @@ class Differentiator {
       claim(parts[0], name);
       return parts[0];
     }
-    Op like = op;
-    like.phase = Phase::backward;
+    const Op like = place_of_sum(parts, op);
     for (size_t i = 0; i < parts.size(); ++i) claim(parts[i], fmt::format("{}.{}", name, i));
     TensorId sum = parts[0];
+    const size_t first_new = rewrite_.new_ops().size();
     for (size_t i = 1; i < parts.size(); ++i) {
       const bool last = i + 1 == parts.size();
-      sum = rewrite_.add({"add", {sum, parts[i]}, {}, last ? name : fmt::format("{}.sum{}", name, i), {}}, like)[0];
+      sum = rewrite_.add({"add", {sum, parts[i]}, {}, last ? name : fmt::format("{}.partial{}", name, i), {}}, like)[0];
     }
     parts = {sum};
+    remember(first_new);
+    named_[static_cast<size_t>(sum)] = true;
     return sum;
+  }
+
+  // Where contributions of one layer and placement meet, they are added there, so that one tensor crosses to the
+  // producer's stage; others are added beside the producer.
+  Op place_of_sum(const std::vector<TensorId>& parts, const Op& producer) {
+    Op like;
+    like.phase = Phase::backward;
+    const Op* first = maker(parts[0]);
+    const bool together = first && std::all_of(parts.begin(), parts.end(), [&](TensorId part) {
+      const Op* other = maker(part);
+      return other && other->layer == first->layer && other->placement == first->placement;
+    });
+    like.layer = together ? first->layer : producer.layer;
+    like.placement = together ? first->placement : producer.placement;
+    return like;
+  }
+
+  const Op* maker(TensorId gradient) {
+    const auto at = static_cast<size_t>(gradient);
+    return at < makers_.size() && makers_[at] >= 0 ? &rewrite_.new_ops()[static_cast<size_t>(makers_[at])] : nullptr;
   }
 
   // A tensor that a rule made gets the name of the first gradient it serves as.
   void claim(TensorId gradient, const std::string& name) {
-    if (static_cast<size_t>(gradient) >= made_.size() || !made_[static_cast<size_t>(gradient)]) return;
-    made_[static_cast<size_t>(gradient)] = false;
+    if (!maker(gradient) || named_[static_cast<size_t>(gradient)]) return;
+    named_[static_cast<size_t>(gradient)] = true;
     graph().tensor(gradient).name = name;
   }
 
@@ -204,7 +229,8 @@ class Differentiator {
   Rewriter rewrite_;
   GradContext::Pool pool_;
   RuleTable rules_ = rule_table();
-  std::vector<bool> made_;  // by tensor: made by a rule and not yet named after the gradient it is
+  std::vector<int> makers_;   // by tensor: the backward op that makes it, an index into new_ops()
+  std::vector<bool> named_;   // by tensor: named after a gradient that it is
   std::vector<std::pair<TensorId, TensorId>> leaves_;
 };
 

@@ -36,6 +36,26 @@ void Rewriter::keep(Op op) {
   ops_.push_back(std::move(op));
 }
 
+void Rewriter::renew(Op op) {
+  Types inputs;
+  for (TensorId& input : op.inputs) inputs.push_back(graph_.tensor(input = current(input)).type);
+  Types types;
+  try {
+    types = has_op(op.type) ? ir::op(op.type).infer(inputs, op.attrs) : inputs;
+  } catch (const Error& error) {
+    throw Error(error.code(), op.name, error.what());
+  }
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    Tensor copy = graph_.tensor(op.outputs[i]);
+    copy.type = std::move(types[i]);
+    const auto id = static_cast<TensorId>(graph_.tensors.size());
+    graph_.tensors.push_back(std::move(copy));
+    replace(op.outputs[i], id);
+    op.outputs[i] = id;
+  }
+  ops_.push_back(std::move(op));
+}
+
 std::vector<TensorId> Rewriter::add(NewOp spec, const Op& like) {
   const OpDef& def = ir::op(spec.type);
   Op op;

@@ -38,6 +38,7 @@ class Rewriter {
   Rewriter& operator=(const Rewriter&) = delete;
 
   Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
   std::vector<Op>& old_ops() { return old_; }
 
   // Appends a registry op in the layer, phase and placement of `like`; returns its results. Throws what infer throws.
@@ -46,6 +47,9 @@ class Rewriter {
   TensorId add_source(const char* type, std::string name, TensorType tensor_type, Role role, Attrs attrs, const Op& like);
   // Appends an existing op with what replace() said of its operands.
   void keep(Op op);
+  // Appends an op with its result types inferred anew from its operands' current types; its results replace the old
+  // ones under the same names.
+  void renew(Op op);
   // From here on kept and added ops read `by` where they would read `tensor`.
   void replace(TensorId tensor, TensorId by);
   TensorId current(TensorId tensor) const;  // follows replace()

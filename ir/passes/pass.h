@@ -1,0 +1,40 @@
+// What the passes of a training step share: the graph and what one pass leaves for the next.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/passes/passes.h"
+#include "ir/rewrite.h"
+
+namespace boxcar::ir {
+
+struct Step {
+  Graph graph;
+  TensorId loss = -1;
+  std::vector<Gradient> gradients;     // per parameter that the forward phase reads; then of its sum
+  TensorId scale = -1, finite = -1;    // factor on every gradient; whether to take the step; -1: none
+  const TrainOptions& options;
+
+  // Finishes `rewrite` and renames what stands above.
+  void finish(Rewriter& rewrite);
+};
+
+// One function per pass, one file each; see passes.h.
+void fuse_patterns(Step& step);
+void fuse_elementwise(Step& step);
+void mixed_precision(Step& step);
+void differentiate_loss(Step& step);
+void recompute(Step& step);
+void accumulate(Step& step);
+void clip(Step& step);
+void optimize(Step& step);
+
+// The "parameter" op behind what the forward phase reads a parameter as.
+const Op& state_op(const Graph& graph, TensorId leaf);
+
+inline bool is_mixed(const TrainOptions& options) {
+  return options.precision == Precision::fp16 || options.precision == Precision::bf16;
+}
+
+}  // namespace boxcar::ir

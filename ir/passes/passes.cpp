@@ -1,0 +1,85 @@
+#include "ir/passes/passes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/passes/pass.h"
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+
+namespace boxcar::ir {
+namespace {
+
+struct Pass {
+  const char* name;
+  void (*run)(Step&);
+};
+constexpr Pass passes[] = {{"fuse_patterns", fuse_patterns},       {"fuse_elementwise", fuse_elementwise},
+                           {"mixed_precision", mixed_precision},   {"differentiate", differentiate_loss},
+                           {"recompute", recompute},               {"accumulate", accumulate},
+                           {"clip", clip},                         {"optimize", optimize}};
+
+void check_names(const std::set<std::string>& off) {
+  const std::vector<std::string> known = pass_names();
+  for (const std::string& name : off)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error::input("passes", fmt::format("no pass '{}'{}", name, did_you_mean(name, known)));
+}
+
+}  // namespace
+
+void Step::finish(Rewriter& rewrite) {
+  rewrite.finish();
+  const auto follow = [&](TensorId& id) {
+    if (id >= 0) id = rewrite.renumbered(rewrite.current(id));
+  };
+  follow(loss);
+  follow(scale);
+  follow(finite);
+  for (Gradient& gradient : gradients) {
+    follow(gradient.parameter);
+    follow(gradient.gradient);
+  }
+}
+
+const Op& state_op(const Graph& graph, TensorId leaf) {
+  const Op& op = graph.ops[static_cast<size_t>(graph.tensor(leaf).producer)];
+  return op.inputs.empty() ? op : graph.ops[static_cast<size_t>(graph.tensor(op.inputs[0]).producer)];
+}
+
+// The seed is the loss scale over the number of micro-batches: what is summed is then the scaled mean loss.
+void differentiate_loss(Step& step) {
+  const std::string seed = step.graph.tensor(step.loss).name + ".grad";
+  step.gradients = differentiate(step.graph, step.loss);
+  const bool scaled = step.options.precision == Precision::fp16 && !step.options.off.contains("mixed_precision");
+  const double scale = scaled ? step.options.loss_scale : 1;
+  for (Op& op : step.graph.ops)
+    if (op.name == seed) op.attrs["value"] = scale / step.options.micro_batches;
+}
+
+Graph training_step(Graph forward, TensorId loss, const TrainOptions& options) {
+  check_names(options.off);
+  if (options.micro_batches < 1)
+    throw Error::input("micro_batches", fmt::format("is {}, expected at least 1", options.micro_batches));
+  Step step{std::move(forward), loss, {}, -1, -1, options};
+  for (const Pass& pass : passes) {
+    if (options.off.contains(pass.name)) continue;
+    pass.run(step);
+    try {
+      verify(step.graph);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("after pass {}", pass.name), error.what());
+    }
+  }
+  return std::move(step.graph);
+}
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : passes) names.emplace_back(pass.name);
+  return names;
+}
+
+}  // namespace boxcar::ir

@@ -1,0 +1,125 @@
+// Forward ops run again before the backward ops that need them, so that their results need not wait.
+//
+// Full: all ops of a layer, from its input. Selective: the attention core, the ops whose names hold ".core.", from
+// queries, keys and values; attention as one op keeps nothing large and is left alone. As in a checkpointing framework,
+// all ops of the group run again, also those whose results nothing reads: published runs pay for them.
+#include <algorithm>
+#include <utility>
+
+#include "ir/passes/pass.h"
+
+namespace boxcar::ir {
+namespace {
+
+bool in_core(const Op& op) {
+  return op.name.find(".core.") != std::string::npos && op.type != "scaled_dot_product_attention";
+}
+
+class Recomputer {
+ public:
+  explicit Recomputer(Step& step)
+      : options_(step.options), layers_(step.graph.layers), groups_(static_cast<size_t>(layers_)),
+        rewrite_(step.graph) {}
+
+  Rewriter& run() {
+    for (Op& op : rewrite_.old_ops()) {
+      if (op.phase == Phase::forward && chosen(op)) group(op).ops.push_back(op);
+      if (op.phase == Phase::backward && in_layer(op)) backward(op);
+      rewrite_.keep(std::move(op));
+    }
+    return rewrite_;
+  }
+
+ private:
+  struct Group {
+    std::vector<Op> ops;
+    bool done = false;
+  };
+
+  bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers_; }
+  Group& group(const Op& op) { return groups_[static_cast<size_t>(op.layer)]; }
+
+  bool chosen(const Op& op) const {
+    if (!in_layer(op) || op.inputs.empty()) return false;
+    return options_.recompute == Recompute::full ? position(op.layer) < limit() : in_core(op);
+  }
+
+  // A layer's place in its stage.
+  int position(int layer) const {
+    int start = 0;
+    for (int first : options_.stage_starts)
+      if (first <= layer) start = std::max(start, first);
+    return layer - start;
+  }
+  int limit() const { return options_.recompute_layers < 0 ? layers_ : options_.recompute_layers; }
+
+  // Reads results of this layer's group from its second run, which stands before the first op that needs it.
+  void backward(Op& op) {
+    Group& group = this->group(op);
+    if (!group.done && needs(op, group)) run_again(group);
+    if (!group.done) return;
+    for (TensorId& input : op.inputs) input = again(input, op.layer);
+  }
+
+  // Full recomputation opens the layer's backward pass; selective waits for the first reader.
+  bool needs(const Op& op, const Group& group) const {
+    if (group.ops.empty()) return false;
+    if (options_.recompute == Recompute::full) return true;
+    return std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
+      return std::any_of(group.ops.begin(), group.ops.end(), [&](const Op& made) {
+        return std::find(made.outputs.begin(), made.outputs.end(), input) != made.outputs.end();
+      });
+    });
+  }
+
+  void run_again(Group& group) {
+    group.done = true;
+    for (Op op : group.ops) {
+      op.name += ".again";
+      op.phase = Phase::backward;
+      op.recomputed = true;
+      for (TensorId& input : op.inputs) input = again(input, op.layer);
+      for (TensorId& output : op.outputs) {
+        Tensor copy = rewrite_.graph().tensor(output);
+        copy.name += ".again";
+        const auto id = static_cast<TensorId>(rewrite_.graph().tensors.size());
+        remember(output, {op.layer, id});
+        output = id;
+        rewrite_.graph().tensors.push_back(std::move(copy));
+      }
+      rewrite_.keep(std::move(op));
+    }
+  }
+
+  struct Copy {
+    int layer = -1;
+    TensorId tensor = -1;
+  };
+
+  void remember(TensorId tensor, Copy copy) {
+    if (copies_.size() <= static_cast<size_t>(tensor)) copies_.resize(rewrite_.graph().tensors.size());
+    copies_[static_cast<size_t>(tensor)] = copy;
+  }
+
+  TensorId again(TensorId tensor, int layer) const {
+    if (static_cast<size_t>(tensor) >= copies_.size()) return tensor;
+    const Copy& copy = copies_[static_cast<size_t>(tensor)];
+    return copy.layer == layer && copy.tensor >= 0 ? copy.tensor : tensor;
+  }
+
+  const TrainOptions& options_;
+  int layers_;
+  std::vector<Group> groups_;
+  Rewriter rewrite_;
+  std::vector<Copy> copies_;  // by tensor
+};
+
+}  // namespace
+
+void recompute(Step& step) {
+  if (step.options.recompute == Recompute::none) return;
+  Recomputer recomputer(step);
+  step.finish(recomputer.run());
+}
+
+}  // namespace boxcar::ir
