@@ -1,8 +1,9 @@
 // What an optimizer step is made of: updates, accumulation over micro-batches, the norm that clipping needs.
 //
-//   adam(w, g, m, v) -> w, m, v     moments and master weights in float32, in any split; never partial
+//   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32, in any split; never partial
 //
-// The update ops write their state in place on a device; here outputs are values like any other.
+// `scale` is a factor on the gradient (clip_scale's: clipping, one over the loss scale); where `finite` is false the
+// state stays as it was. The update ops write their state in place on a device; here outputs are values like any other.
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
@@ -15,29 +16,37 @@ using sbp::IndexMap;
 const Omission kNoExtremum = {"weights, gradients and moments are sums, never P(max) or P(min)",
                               has_extremum};
 
-// State operands have the type of w; the gradient its shape, in any float type.
+// State operands have the type of w; the gradient its shape, in any float type; scale and finite are scalars.
 std::function<Types(const Types&, const Attrs&)> infer_update(const std::string& name,
                                                               const std::vector<std::string>& operands) {
   return [name, operands](const Types& in, const Attrs&) -> Types {
     same_shape(name, operands[1], in[1], operands[0], in[0]);
     Types out = {in[0]};
-    for (size_t i = 2; i < in.size(); ++i) {
+    for (size_t i = 2; i < operands.size(); ++i) {
       same_shape(name, operands[i], in[i], operands[0], in[0]);
       out.push_back(in[i]);
     }
+    for (size_t i = operands.size(); i < in.size(); ++i)
+      if (!in[i].shape.empty()) refuse(name, i == operands.size() ? "scale" : "finite", in[i], "a scalar");
     return out;
   };
 }
 
-std::function<IndexMap(const Types&, const Attrs&)> update_map(bool linear) {
-  return [linear](const Types& in, const Attrs&) {
+std::function<IndexMap(const Types&, const Attrs&)> update_map(size_t operands, bool linear) {
+  return [operands, linear](const Types& in, const Attrs&) {
     IndexMap map;
     Indices names = indices("i", in[0].shape.size());
-    map.inputs.assign(in.size(), names);
-    map.outputs.assign(in.size() - 1, names);
+    map.inputs.assign(operands, names);
+    map.inputs.resize(in.size());  // scalars
+    map.outputs.assign(operands - 1, names);
     if (linear) {
       map.linear = {{}};
-      for (int i = 0; i < static_cast<int>(in.size()); ++i) map.linear[0].push_back(i);
+      for (int i = 0; i < static_cast<int>(operands); ++i) map.linear[0].push_back(i);
+      if (in.size() > operands) {  // the factor takes the gradient's part: it is what moves
+        map.linear.push_back(map.linear[0]);
+        map.linear[1].erase(map.linear[1].begin() + 1);
+        map.linear[1].push_back(static_cast<int>(operands));
+      }
     }
     return map;
   };
@@ -52,19 +61,38 @@ std::function<std::vector<Sample>(const Extent&)> update_samples(size_t operands
   };
 }
 
+// The same with a factor, and with a factor and the word whether gradients are finite.
+std::function<std::vector<Sample>(const Extent&)> optimizer_samples(size_t operands, std::vector<Domain> domains) {
+  return [operands, domains](const Extent& n) {
+    std::vector<Sample> samples = update_samples(operands, domains)(n);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      samples[i].domains.resize(operands);
+      samples[i].inputs.push_back(f32({}));
+      samples[i].domains.push_back({0.25, 2, 0.25});
+      if (i == 0) continue;
+      samples[i].inputs.push_back({{}, DType::boolean});
+      samples[i].domains.push_back({0, 1, 1});
+    }
+    samples.push_back(update_samples(operands, domains)(n)[0]);
+    return samples;
+  };
+}
+
 void add_update(std::vector<OpDef>& out, const char* name, std::vector<std::string> operands, Attrs attrs,
                 bool linear, double flops, std::vector<Domain> domains = {}) {
   std::vector<std::string> outputs = operands;
   outputs.erase(outputs.begin() + 1);  // all but g
+  std::vector<std::string> inputs = operands;
+  inputs.insert(inputs.end(), {"scale?", "finite?"});
   out.push_back({.name = name,
-                 .inputs = operands,
+                 .inputs = inputs,
                  .outputs = outputs,
                  .attrs = std::move(attrs),
                  .infer = infer_update(name, operands),
-                 .index_map = update_map(linear),
+                 .index_map = update_map(operands.size(), linear),
                  .work = per_element(flops),
                  .tolerance = 1e-12,
-                 .samples = update_samples(operands.size(), std::move(domains)),
+                 .samples = optimizer_samples(operands.size(), std::move(domains)),
                  .omitted = {kNoExtremum}});
 }
 
@@ -120,11 +148,35 @@ void add_norm(std::vector<OpDef>& out) {
   out.push_back({.name = "clip_scale",
                  .inputs = {"norm2"},
                  .outputs = {"factor"},
-                 .attrs = {{"max_norm", 1.0}},
+                 .attrs = {{"max_norm", 1.0}, {"loss_scale", 1.0}},
                  .infer = scalar(DType::float32),
                  .index_map = fixed_map("-> ; decreasing 0"),
                  .tolerance = 1e-12,
                  .samples = scalars});
+}
+
+// sum(xs...): as in ONNX, without broadcasting.
+void add_sum(std::vector<OpDef>& out) {
+  auto infer = [](const Types& in, const Attrs&) -> Types {
+    for (size_t i = 1; i < in.size(); ++i) same_type("sum", "xs", in[i], "the first", in[0]);
+    return {in[0]};
+  };
+  auto map = [](const Types& in, const Attrs&) {
+    IndexMap result;
+    result.inputs.assign(in.size(), indices("i", in[0].shape.size()));
+    result.outputs = {result.inputs[0]};
+    result.linear = {{}};
+    for (int i = 0; i < static_cast<int>(in.size()); ++i) {
+      result.linear[0].push_back(i);
+      result.increasing.push_back(i);
+    }
+    return result;
+  };
+  auto samples = [](const Extent& n) -> std::vector<Sample> {
+    int64_t a = n(), b = n();
+    return {{.inputs = Types(3, f32({a, b}))}, {.inputs = Types(4, f32({}))}, {.inputs = Types(1, f32({a}))}};
+  };
+  out.push_back({.name = "sum", .inputs = {"xs..."}, .outputs = {"y"}, .infer = infer, .index_map = map, .samples = samples});
 }
 
 void add_accumulate(std::vector<OpDef>& out) {
@@ -160,6 +212,7 @@ void add_update_ops(std::vector<OpDef>& out) {
   add_optimizers(out);
   add_accumulate(out);
   add_norm(out);
+  add_sum(out);
 }
 
 }  // namespace boxcar::ir
