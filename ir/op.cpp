@@ -11,10 +11,9 @@
 namespace boxcar::ir {
 namespace {
 
-constexpr auto kGroups = {add_matmul_ops, add_elementwise_ops, add_reduce_ops,
-                          add_shape_ops,  add_index_ops,       add_update_ops,
-                          add_nn_ops,     add_attention_ops,   add_conv_ops,
-                          add_packed_ops};
+constexpr auto kGroups = {add_matmul_ops, add_elementwise_ops, add_reduce_ops, add_shape_ops,
+                          add_index_ops,  add_update_ops,      add_nn_ops,     add_attention_ops,
+                          add_conv_ops,   add_packed_ops};
 
 // How many inputs a row allows.
 struct Arity {
@@ -39,8 +38,8 @@ void check_arity(const std::string& name, const std::string& operands, Arity all
   if (inputs.size() >= allowed.least && inputs.size() <= allowed.most) return;
   std::vector<std::string> types;
   for (const TensorType& type : inputs) types.push_back(to_text(type));
-  throw Error::input(name, fmt::format("got {} operands ({}), expected ({})", inputs.size(),
-                                       fmt::join(types, ", "), operands));
+  throw Error::input(name, fmt::format("got {} operand{} ({}), expected ({})", inputs.size(),
+                                       inputs.size() == 1 ? "" : "s", fmt::join(types, ", "), operands));
 }
 
 void guard(OpDef& def) {
@@ -84,7 +83,7 @@ std::string known_attrs(const OpDef& def) {
   return text;
 }
 
-// An integer stands for a float, and [] for an empty list of any kind; everything else must be of the same
+// An integer stands for a float; everything else must be of the same
 // kind.
 Attr convert(const OpDef& def, const std::string& name, const Attr& wanted, const Attr& given) {
   if (wanted.index() == given.index()) return given;
