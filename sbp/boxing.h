@@ -12,52 +12,51 @@
 #include <string>
 #include <vector>
 
+#include "sbp/mesh_route.h"
 #include "sbp/sbp.h"
 
 namespace boxcar::sbp {
-
-enum class Collective : uint8_t {
-  none,            // local: slice, zero-fill (B -> P), or nothing at all
-  all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce,
-  transfer,        // point-to-point slices, given by `slices`
-};
-const char* to_text(Collective collective);  // "all_reduce"
 
 struct Layout {
   Shape shape;  // global
   NdSbp sbp;
   Placement placement;
 };
+std::string to_text(const Layout& layout);  // "(S(0), B) on 0-3:2x2"
+void check_layout(const Layout& layout);    // throws Error (bad input): sbp against shape and mesh, devices
 
-// One contiguous block that `to` pulls from `from`, in global coordinates.
+// One contiguous block that `to` pulls from `from`, in global coordinates. from == to: it stays where it is.
 struct Slice {
   int from = 0, to = 0;
   std::vector<Range> block;
   bool add = false;  // combined into what is there by `reduction`
 };
 
+// A transfer lists all that its result holds: what no slice writes is the identity of `reduction`.
 struct Step {
   Collective collective = Collective::none;
-  int mesh_dim = -1;                      // the mesh dimension it runs along, -1 where it is none in particular
+  int mesh_dim = -1;                      // the dimension of the mesh before it that it runs along, -1 where none
+  std::vector<int> mesh_dims;             // all of them, where it is a collective along several
   int axis = 0;                           // tensor axis gathered, scattered; for all_to_all the one it gathers
   int axis2 = 0;                          // for all_to_all: the axis it splits
   Reduction reduction = Reduction::sum;
-  std::vector<std::vector<int>> groups;   // global device ids; disjoint
+  std::vector<std::vector<int>> groups;   // global device ids; disjoint; the root of broadcast and reduce first
   std::vector<Slice> slices;              // for transfer
-  Layout result;                          // the layout after this step
+  Layout result;                          // the layout after this step; no sbp: blocks lie where `slices` put them
   int64_t elements_moved = 0;             // over all devices: what crosses between devices, bandwidth-optimal
   int latency_steps = 0;                  // serial message rounds of a ring or direct algorithm
 };
 
 struct Route {
-  std::vector<Step> steps;
+  std::vector<Step> steps;                // none where from and to are the same
   int64_t elements_moved = 0;
   std::vector<int64_t> received;          // elements received per device, indexed like the union of placements
   std::vector<int> devices;               // that union, ascending
 };
 
-// The cheapest route from `from` to `to` by elements moved, then by steps. from.shape == to.shape.
-Route box(const Layout& from, const Layout& to);
+// The cheapest route from `from` to `to` by elements moved, then by steps (or as `aim` says, where both are on
+// the same mesh). from.shape == to.shape.
+Route box(const Layout& from, const Layout& to, Aim aim = Aim::traffic);
 
 // Table 2 of the paper, in elements: the closed form where extents divide. 1-D layouts.
 int64_t table2(Sbp from, Sbp to, int64_t elements, int from_devices, int to_devices, bool same_devices);

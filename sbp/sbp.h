@@ -8,6 +8,9 @@
 //   (S(0,inner), S(0))   the same axis split by the *second* mesh dimension first, and each of those parts
 //                   by the first: how an optimizer shard lies inside a tensor-parallel part
 //
+// With several P, the inner ones reduce first. Beside other entries, each set of partials (a fixed coordinate along
+// the dimensions that are not P) reduces to the tensor by itself; two copies of a P may hold different partials.
+//
 // "P" reads as P(sum). Text reads back: parse_sbp(to_text(x)) == x.   (Paper, section 3.1, Figure 4.)
 #pragma once
 

@@ -1,0 +1,325 @@
+#include "sbp/boxing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "sbp/error.h"
+#include "sbp/transfer.h"
+
+namespace boxcar::sbp {
+namespace {
+
+bool all_equal(const NdSbp& layout) {
+  return std::adjacent_find(layout.begin(), layout.end(), std::not_equal_to<>()) == layout.end();
+}
+
+// B or P in every dimension: the order of devices does not matter, nor the mesh.
+bool is_uniform(const NdSbp& layout) { return all_equal(layout) && !layout[0].is_split(); }
+
+// The coarsest mesh that both refine by splitting dimensions in order; empty if there is none.
+//   {4, 2}, {2, 4} -> {2, 2, 2}; {2, 3}, {3, 2} -> none
+Shape common_mesh(const Shape& a, const Shape& b) {
+  std::vector<int64_t> inner;  // products of the innermost extents
+  for (const Shape* mesh : {&a, &b}) {
+    int64_t product = 1;
+    for (auto extent = mesh->rbegin(); extent != mesh->rend(); ++extent) inner.push_back(product *= *extent);
+  }
+  std::sort(inner.begin(), inner.end());
+  inner.erase(std::unique(inner.begin(), inner.end()), inner.end());
+  Shape result;
+  int64_t below = 1;
+  for (const int64_t product : inner) {
+    if (product % below != 0) return {};
+    if (product > below) result.insert(result.begin(), product / below);
+    below = product;
+  }
+  if (result.empty()) result.push_back(1);
+  return result;
+}
+
+// `layout` on a finer mesh, if it is one there: a split must divide, since a split of a split rounds
+// otherwise.
+std::optional<NdSbp> refine(const Layout& layout, const Shape& finer) {
+  NdSbp result(finer.size());
+  const Shape& mesh = layout.placement.mesh;
+  size_t f = finer.size();
+  for (size_t d = mesh.size(); d-- > 0;) {
+    int64_t left = mesh[d];
+    for (; left > 1; left /= finer[f]) result[--f] = layout.sbp[d];
+  }
+  const auto order = split_order(layout.sbp);
+  for (size_t axis = 0; axis < order.size(); ++axis) {
+    int64_t parts = 1;
+    for (const size_t d : order[axis]) parts *= mesh[d];
+    if (layout.shape[axis] % parts != 0) return std::nullopt;
+  }
+  return canonical(result);
+}
+
+// Both layouts on one mesh over the same devices.
+struct Common {
+  Placement placement;
+  NdSbp from, to;
+};
+
+std::optional<Common> common(const Layout& from, const Layout& to) {
+  if (from.placement == to.placement) return Common{from.placement, from.sbp, to.sbp};
+  auto a = from.placement.devices, b = to.placement.devices;
+  if (a.size() != b.size()) return std::nullopt;
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  if (a != b) return std::nullopt;
+  if (is_uniform(to.sbp)) return Common{from.placement, from.sbp, NdSbp(from.sbp.size(), to.sbp[0])};
+  if (is_uniform(from.sbp)) return Common{to.placement, NdSbp(to.sbp.size(), from.sbp[0]), to.sbp};
+  if (from.placement.devices != to.placement.devices) return std::nullopt;
+  const Shape mesh = common_mesh(from.placement.mesh, to.placement.mesh);
+  if (mesh.empty()) return std::nullopt;
+  const auto f = refine(from, mesh), t = refine(to, mesh);
+  if (!f || !t) return std::nullopt;
+  return Common{{mesh, from.placement.devices}, *f, *t};
+}
+
+// The devices that differ along `dims` only, the first of `dims` counting slowest.
+std::vector<std::vector<int>> groups_along(const Placement& placement, const std::vector<int>& dims) {
+  const Shape& mesh = placement.mesh;
+  std::vector<int64_t> stride(mesh.size(), 1);
+  for (size_t d = mesh.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * mesh[d + 1];
+  const auto walk = [&](const std::vector<int>& over) {
+    std::vector<int64_t> offsets{0};
+    for (const int d : over) {
+      std::vector<int64_t> next;
+      for (const int64_t offset : offsets)
+        for (int64_t k = 0; k < mesh[static_cast<size_t>(d)]; ++k)
+          next.push_back(offset + k * stride[static_cast<size_t>(d)]);
+      offsets = std::move(next);
+    }
+    return offsets;
+  };
+  std::vector<int> others;
+  for (int d = 0; d < static_cast<int>(mesh.size()); ++d)
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) others.push_back(d);
+  const auto members = walk(dims);
+  std::vector<std::vector<int>> groups;
+  for (const int64_t base : walk(others)) {
+    groups.emplace_back();
+    for (const int64_t offset : members)
+      groups.back().push_back(placement.devices[static_cast<size_t>(base + offset)]);
+  }
+  return groups;
+}
+
+Step expand(const MeshStep& step, const Shape& shape, const Placement& placement) {
+  Step result;
+  result.collective = step.collective;
+  result.mesh_dims = step.dims;
+  result.mesh_dim = step.dims.size() == 1 ? step.dims[0] : -1;
+  result.axis = step.axis;
+  result.axis2 = step.axis2;
+  result.reduction = step.reduction;
+  if (step.collective != Collective::none) result.groups = groups_along(placement, step.dims);
+  result.result = {shape, step.result, placement};
+  result.elements_moved = step.elements_moved;
+  result.latency_steps = step.latency_steps;
+  return result;
+}
+
+Step relabel(const Layout& to) {
+  Step step;
+  step.result = to;
+  return step;
+}
+
+std::vector<Step> expand(const MeshRoute& route, const Common& common, const Layout& from, const Layout& to) {
+  std::vector<Step> steps;
+  const auto differs = [](const Layout& a, const Placement& placement, const NdSbp& sbp) {
+    return a.placement != placement || canonical(a.sbp) != canonical(sbp);
+  };
+  if (differs(from, common.placement, common.from))
+    steps.push_back(relabel({from.shape, common.from, common.placement}));
+  for (const MeshStep& step : route.steps) steps.push_back(expand(step, from.shape, common.placement));
+  const bool local = steps.empty() || steps.back().collective == Collective::none;
+  if (local && differs(to, common.placement, common.to)) steps.push_back(relabel(to));
+  if (!steps.empty()) steps.back().result = to;
+  return steps;
+}
+
+// One device's tensor to all devices, or all devices' partials to one.
+std::optional<Step> rooted(const Layout& from, const Layout& to) {
+  const auto &sources = from.placement.devices, &targets = to.placement.devices;
+  const bool spreads =
+      sources.size() == 1 && targets.size() > 1 && is_uniform(to.sbp) && to.sbp[0].is_broadcast();
+  const bool collects =
+      sources.size() > 1 && targets.size() == 1 && is_uniform(from.sbp) && from.sbp[0].is_partial();
+  if (!spreads && !collects) return std::nullopt;
+  const int root = spreads ? sources[0] : targets[0];
+  std::vector<int> group{root};
+  for (const int device : spreads ? targets : sources)
+    if (device != root) group.push_back(device);
+  if (collects && group.size() > sources.size()) return std::nullopt;  // the root has no partial of its own
+  Step step;
+  step.collective = spreads ? Collective::broadcast : Collective::reduce;
+  if (collects) step.reduction = from.sbp[0].reduction;
+  step.result = to;
+  step.latency_steps = static_cast<int>(group.size()) - 1;
+  step.elements_moved = step.latency_steps;
+  for (const int64_t extent : from.shape) step.elements_moved *= extent;
+  step.groups.push_back(std::move(group));
+  return step;
+}
+
+bool reduces_one_way(const Layout& layout) {
+  const Sbp* first = nullptr;
+  for (size_t d = 0; d < layout.sbp.size(); ++d) {
+    if (!layout.sbp[d].is_partial() || layout.placement.mesh[d] == 1) continue;
+    if (first && first->reduction != layout.sbp[d].reduction) return false;
+    first = &layout.sbp[d];
+  }
+  return true;
+}
+
+int64_t total(const std::vector<Step>& steps) {
+  int64_t moved = 0;
+  for (const Step& step : steps) moved += step.elements_moved;
+  return moved;
+}
+
+std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim);
+
+// To a layout that is partial in several kinds of reduction: to one that is split there, then filled kind by
+// kind.
+std::vector<Step> plan_filled(const Layout& from, const Layout& to, Aim aim) {
+  Layout split = to;
+  for (Sbp& sbp : split.sbp)
+    if (sbp.is_partial()) sbp = to.shape.empty() ? Sbp::B() : Sbp::S(0, max_axis);
+  split.sbp = canonical(split.sbp);
+  auto steps = plan(from, split, aim);
+  const auto fill = mesh_route(to.shape, to.placement.mesh, split.sbp, to.sbp);
+  for (const MeshStep& step : fill->steps) steps.push_back(expand(step, to.shape, to.placement));
+  return steps;
+}
+
+std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim) {
+  if (from.placement == to.placement && from.sbp == to.sbp) return {};
+  const auto same = common(from, to);
+  if (same) {
+    const auto route = mesh_route(from.shape, same->placement.mesh, same->from, same->to, aim);
+    if (route) return expand(*route, *same, from, to);
+  }
+  if (auto step = rooted(from, to)) return {std::move(*step)};
+  if (!reduces_one_way(to)) return plan_filled(from, to, aim);
+
+  std::vector<Step> direct;
+  if (reduces_one_way(from)) direct = transfer(from, to);
+  if (direct.size() == 1) return direct;
+  // Reduce on the mesh where the partials are, then move: as cheap unless a root could have been where the
+  // result goes.
+  const MeshRoute scatter = scatter_route(from.shape, from.placement.mesh, from.sbp);
+  const Layout scattered{from.shape, scatter.steps.back().result, from.placement};
+  if (!direct.empty() && scatter.elements_moved + transfer_elements(scattered, to) > total(direct))
+    return direct;
+  std::vector<Step> steps;
+  for (const MeshStep& step : scatter.steps) steps.push_back(expand(step, from.shape, from.placement));
+  for (Step& step : transfer(scattered, to)) steps.push_back(std::move(step));
+  return steps;
+}
+
+int64_t volume(const std::vector<Range>& ranges) {
+  int64_t product = 1;
+  for (const Range range : ranges) product *= range.size();
+  return product;
+}
+
+int64_t overlap(const std::vector<Range>& a, const std::vector<Range>& b) {
+  int64_t product = 1;
+  for (size_t axis = 0; axis < a.size(); ++axis)
+    product *=
+        std::max<int64_t>(0, std::min(a[axis].end, b[axis].end) - std::max(a[axis].begin, b[axis].begin));
+  return product;
+}
+
+// Elements that each device of `route` receives in a step that starts from `before`.
+void receive(const Step& step, const Layout& before, std::map<int, int64_t>& received) {
+  for (const Slice& slice : step.slices)
+    if (slice.from != slice.to) received[slice.to] += volume(slice.block);
+  const auto block = [](const Layout& layout, int device) {
+    const auto& ids = layout.placement.devices;
+    const auto index = std::find(ids.begin(), ids.end(), device) - ids.begin();
+    return local_ranges(layout.shape, layout.sbp, layout.placement.mesh, index);
+  };
+  const int64_t whole =
+      step.groups.empty() ? 0 : step.elements_moved / static_cast<int64_t>(step.groups.size());
+  for (const auto& group : step.groups) {
+    const auto size = static_cast<int64_t>(group.size());
+    for (int64_t k = 0; k < size; ++k) {
+      const int device = group[static_cast<size_t>(k)];
+      if (step.collective == Collective::broadcast || step.collective == Collective::reduce) {
+        const bool root = k == 0;
+        if (root != (step.collective == Collective::broadcast))
+          received[device] += root ? whole : whole / (size - 1);
+        continue;
+      }
+      const auto after = block(step.result, device);
+      if (step.collective == Collective::all_reduce) {
+        const int64_t part = part_range(volume(after), size, k).size();
+        received[device] += (size - 1) * part + volume(after) - part;
+      } else if (step.collective == Collective::reduce_scatter) {
+        received[device] += (size - 1) * volume(after);
+      } else {
+        received[device] += volume(after) - overlap(after, block(before, device));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Layout& layout) {
+  return fmt::format("{} on {}", to_text(layout.sbp), to_text(layout.placement));
+}
+
+void check_layout(const Layout& layout) {
+  check_placement(layout.placement);
+  check_layout(layout.shape, layout.sbp, layout.placement.mesh);
+}
+
+Route box(const Layout& from, const Layout& to, Aim aim) {
+  check_layout(from);
+  check_layout(to);
+  if (from.shape != to.shape) throw Error::fault("boxing", "the shapes differ");
+  Route route;
+  route.steps = plan(from, to, aim);
+  route.elements_moved = total(route.steps);
+  std::map<int, int64_t> received;
+  for (const Layout* layout : {&from, &to})
+    for (const int device : layout->placement.devices) received[device] = 0;
+  const Layout* before = &from;
+  for (const Step& step : route.steps) {
+    receive(step, *before, received);
+    before = &step.result;
+  }
+  for (const auto& [device, elements] : received) {
+    route.devices.push_back(device);
+    route.received.push_back(elements);
+  }
+  return route;
+}
+
+int64_t table2(Sbp from, Sbp to, int64_t elements, int from_devices, int to_devices, bool same_devices) {
+  const int64_t t = elements, p1 = from_devices, p2 = to_devices;
+  using Kind = Sbp::Kind;
+  if (same_devices) {
+    if (from.is_split() && to.is_split()) return from.axis == to.axis ? 0 : (p1 - 1) * t / p1;  // all_to_all
+    if (from.kind == Kind::split && to.kind == Kind::broadcast) return (p1 - 1) * t;            // all_gather
+    if (from.kind == Kind::partial && to.kind == Kind::split) return (p1 - 1) * t;          // reduce_scatter
+    if (from.kind == Kind::partial && to.kind == Kind::broadcast) return 2 * (p1 - 1) * t;  // all_reduce
+    return 0;
+  }
+  if (from.is_partial()) return to.is_broadcast() ? (p1 + p2 - 1) * t : p1 * t;
+  return to.is_broadcast() ? p2 * t : t;
+}
+
+}  // namespace boxcar::sbp
