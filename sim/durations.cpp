@@ -44,77 +44,62 @@ double copy_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   return bytes / cluster.node.pcie_bandwidth;
 }
 
-class Costing {
- public:
-  Costing(const ir::Plan& plan, const backends::Cluster& cluster, int cls)
-      : plan_(plan),
-        cluster_(cluster),
-        class_(plan.classes[static_cast<size_t>(cls)]),
-        program_(plan.programs[static_cast<size_t>(class_.program)]),
-        device_(class_.devices.front()) {}
-
-  std::vector<ActCost> all() {
-    std::vector<ActCost> costs;
-    costs.reserve(program_.actors.size());
-    for (const ir::Actor& actor : program_.actors) costs.push_back(cost(actor));
-    return costs;
-  }
-
- private:
-  ActCost cost(const ir::Actor& actor) {
-    auto fixed = actor.attrs.find("seconds");
-    if (fixed != actor.attrs.end()) return {ir::attr_float(actor.attrs, "seconds"), {}};
-    switch (actor.kind) {
-      case ir::ActorKind::kernel:
-        return {kernel(actor), {}};
-      case ir::ActorKind::collective:
-        return {0, collective(actor)};
-      case ir::ActorKind::pull:
-        return {0, pull(actor)};
-      case ir::ActorKind::copy:
-        return {copy_seconds(program_, actor, cluster_), {}};
-      case ir::ActorKind::host:
-        return {};
-    }
-    return {};
-  }
-
-  double kernel(const ir::Actor& actor) const {
-    if (!ir::has_op(actor.op)) return 0;
-    return slowdown_of(cluster_, device_) * kernel_seconds(cluster_.device, ir::op(actor.op),
-                                                           input_types(program_, actor),
-                                                           output_types(program_, actor), actor.attrs);
-  }
-
-  CommTime collective(const ir::Actor& actor) {
-    if (actor.comm < 0) return {};
-    auto [span, made] = spans_.try_emplace(actor.comm);
-    if (made)
-      span->second = span_of(cluster_, group_of(plan_.comms[static_cast<size_t>(actor.comm)], device_));
-    return collective_time(cluster_, actor.collective, actor.comm_bytes, span->second);
-  }
-
-  CommTime pull(const ir::Actor& actor) const {
-    for (const ir::Input& input : actor.inputs) {
-      if (input.peers < 0) continue;
-      int from = plan_.peers[static_cast<size_t>(input.peers)].source[static_cast<size_t>(device_)];
-      return transfer_time(cluster_, actor.comm_bytes, from, device_);
-    }
-    return {};
-  }
-
-  const ir::Plan& plan_;
-  const backends::Cluster& cluster_;
-  const ir::RankClass& class_;
-  const ir::Program& program_;
-  int device_;
-  std::map<int, Span> spans_;  // by comm
-};
-
 }  // namespace
 
-std::vector<ActCost> act_costs(const ir::Plan& plan, const backends::Cluster& cluster, int cls) {
-  return Costing(plan, cluster, cls).all();
+Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster) : plan_(plan), cluster_(cluster) {}
+
+std::vector<ActCost> Costing::of(int program_index, int device) {
+  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  const std::vector<Fixed>& known = fixed(program_index);
+  double slow = slowdown_of(cluster_, device);
+  std::map<int, Span> spans;  // by comm
+  std::vector<ActCost> costs(program.actors.size());
+  for (size_t a = 0; a < costs.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    costs[a].seconds = known[a].seconds * (known[a].kernel ? slow : 1);
+    if (known[a].seconds > 0 || actor.attrs.contains("seconds")) continue;
+    if (actor.kind == ir::ActorKind::pull) costs[a].comm = pull(actor, device);
+    if (actor.kind != ir::ActorKind::collective || actor.comm < 0) continue;
+    auto [span, made] = spans.try_emplace(actor.comm);
+    if (made)
+      span->second = span_of(cluster_, group_of(plan_.comms[static_cast<size_t>(actor.comm)], device));
+    costs[a].comm = collective(actor, span->second);
+  }
+  return costs;
+}
+
+const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
+  auto [known, made] = fixed_.try_emplace(program_index);
+  if (!made) return known->second;
+  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  for (const ir::Actor& actor : program.actors) {
+    bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
+    known->second.push_back({fixed_seconds(program, actor), kernel});
+  }
+  return known->second;
+}
+
+double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor) const {
+  if (actor.attrs.contains("seconds")) return ir::attr_float(actor.attrs, "seconds");
+  if (actor.kind == ir::ActorKind::copy) return copy_seconds(program, actor, cluster_);
+  if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
+  return kernel_seconds(cluster_.device, ir::op(actor.op), input_types(program, actor),
+                        output_types(program, actor), actor.attrs);
+}
+
+const CommTime& Costing::collective(const ir::Actor& actor, const Span& span) {
+  auto [time, made] = collectives_.try_emplace({static_cast<int>(actor.collective), actor.comm_bytes, span});
+  if (made) time->second = collective_time(cluster_, actor.collective, actor.comm_bytes, span);
+  return time->second;
+}
+
+CommTime Costing::pull(const ir::Actor& actor, int device) const {
+  for (const ir::Input& input : actor.inputs) {
+    if (input.peers < 0) continue;
+    int from = plan_.peers[static_cast<size_t>(input.peers)].source[static_cast<size_t>(device)];
+    return transfer_time(cluster_, actor.comm_bytes, from, device);
+  }
+  return {};
 }
 
 std::vector<int> group_of(const ir::Comm& comm, int device) {
@@ -130,8 +115,10 @@ bool is_communication(const ir::Actor& actor) {
 }
 
 std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls) {
+  const ir::RankClass& members = plan.classes[static_cast<size_t>(cls)];
   std::vector<double> seconds;
-  for (const ActCost& cost : act_costs(plan, cluster, cls)) seconds.push_back(cost.total());
+  for (const ActCost& cost : Costing(plan, cluster).of(members.program, members.devices.front()))
+    seconds.push_back(cost.total());
   return seconds;
 }
 

@@ -1,6 +1,8 @@
 // How long each act of a plan takes when nothing contends, from the time models.
 #pragma once
 
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "backends/cluster.h"
@@ -16,9 +18,31 @@ struct ActCost {
   double total() const { return seconds + comm.seconds(); }
 };
 
-// By actor of the program of class `cls`, as the class's first device sees it. An attribute "seconds" (a
-// double) fixes the duration of an act; kernels take kernel_seconds times the device's slowdown.
-std::vector<ActCost> act_costs(const ir::Plan& plan, const backends::Cluster& cluster, int cls);
+// Computes costs and keeps what devices share: kernels by program, groups by comm, collectives by span. An
+// attribute "seconds" (a double) fixes the duration of an act; kernels take kernel_seconds times the device's
+// slowdown.
+class Costing {
+ public:
+  Costing(const ir::Plan& plan, const backends::Cluster& cluster);
+
+  // By actor of the program, as `device` of a class that runs it sees them.
+  std::vector<ActCost> of(int program, int device);
+
+ private:
+  struct Fixed {
+    double seconds = 0;
+    bool kernel = false;  // slowed on a slow device
+  };
+  const std::vector<Fixed>& fixed(int program);
+  double fixed_seconds(const ir::Program& program, const ir::Actor& actor) const;
+  const CommTime& collective(const ir::Actor& actor, const Span& span);
+  CommTime pull(const ir::Actor& actor, int device) const;
+
+  const ir::Plan& plan_;
+  const backends::Cluster& cluster_;
+  std::map<int, std::vector<Fixed>> fixed_;                         // by program
+  std::map<std::tuple<int, int64_t, Span>, CommTime> collectives_;  // by collective, bytes, span
+};
 
 // The devices that act with `device` in a group of `comm`; {device} where it is in none.
 std::vector<int> group_of(const ir::Comm& comm, int device);

@@ -8,6 +8,7 @@
 
 #include "sbp/error.h"
 #include "sim/durations.h"
+#include "sim/fold.h"
 #include "sim/machine.h"
 #include "sim/platform.h"
 #include "sim/wiring.h"
@@ -78,10 +79,12 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   double wall = wall_now();
   check_fits(plan, cluster);
   Platform platform(cluster);
+  ir::Plan folded = options.fold ? refine(plan, cluster) : unfold(plan);
+  Costing costing(folded, cluster);
   std::vector<std::vector<ActCost>> costs;
-  for (size_t c = 0; c < plan.classes.size(); ++c)
-    costs.push_back(act_costs(plan, cluster, static_cast<int>(c)));
-  Wiring wiring = wire(plan, cluster, platform, costs);
+  for (const ir::RankClass& cls : folded.classes)
+    costs.push_back(costing.of(cls.program, cls.devices.front()));
+  Wiring wiring = wire(folded, cluster, platform, costs);
   Machine machine(wiring, cluster.device.overlap_slowdown, options.timeline);
   machine.run(options.steps);
 
@@ -99,7 +102,7 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
     check_memory(plan, cluster, result.classes.back());
   }
   result.timeline = timeline_of(wiring, machine, step + 1);
-  result.folded = plan.devices > static_cast<int>(plan.classes.size());
+  result.folded = folded.devices > static_cast<int>(folded.classes.size());
   result.events = machine.events();
   result.wall_seconds = wall_now() - wall;
   return result;

@@ -1,0 +1,238 @@
+#include "sim/fold.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "sim/models/collective_time.h"
+#include "sim/platform.h"
+
+namespace boxcar::sim {
+namespace {
+
+using Colours = std::vector<int>;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// Numbers values in the order in which they are first seen.
+template <class Key>
+class Numbering {
+ public:
+  int of(const Key& key) {
+    return numbers_.try_emplace(key, static_cast<int>(numbers_.size())).first->second;
+  }
+
+ private:
+  std::map<Key, int> numbers_;
+};
+
+class Refinement {
+ public:
+  Refinement(const ir::Plan& plan, const backends::Cluster& cluster)
+      : plan_(plan), cluster_(cluster), platform_(cluster), colour_(at(plan.devices), -1) {
+    find_used();
+    index_groups();
+    index_pulls();
+    index_links();
+    first_colours();
+  }
+
+  Colours run() {
+    size_t before = 0, colours = std::set<int>(colour_.begin(), colour_.end()).size();
+    while (before != colours) {
+      before = colours;
+      colours = refine_once();
+    }
+    return colour_;
+  }
+
+ private:
+  struct Group {
+    std::vector<int> devices;
+    Span span;
+  };
+  struct Pull {
+    int device = 0;  // the one that pulls
+    int path = 0;    // what kind of path lies between
+    int rank = 0;    // among those that pull the same from the same source
+  };
+
+  // Comms and peers that the programs' actors name.
+  void find_used() {
+    comms_.resize(plan_.programs.size());
+    peers_.resize(plan_.programs.size());
+    for (size_t p = 0; p < plan_.programs.size(); ++p) {
+      for (const ir::Actor& actor : plan_.programs[p].actors) {
+        if (actor.comm >= 0) comms_[p].insert(actor.comm);
+        for (const ir::Input& input : actor.inputs) {
+          if (input.peers >= 0) peers_[p].insert(input.peers);
+        }
+      }
+    }
+  }
+
+  void index_groups() {
+    groups_.resize(plan_.comms.size());
+    group_of_.assign(plan_.comms.size(), std::vector<int>(at(plan_.devices), -1));
+    for (size_t c = 0; c < plan_.comms.size(); ++c) {
+      for (const auto& devices : plan_.comms[c].groups) {
+        for (int device : devices) group_of_[c][at(device)] = static_cast<int>(groups_[c].size());
+        groups_[c].push_back({devices, span_of(cluster_, devices)});
+      }
+    }
+  }
+
+  int path_kind(int from, int to) const {
+    if (from == to) return 0;
+    if (cluster_.node_of(from) == cluster_.node_of(to)) return 1;
+    return platform_.leaf_of(from) == platform_.leaf_of(to) ? 2 : 3;
+  }
+
+  void index_pulls() {
+    program_.resize(at(plan_.devices));
+    for (const ir::RankClass& cls : plan_.classes) {
+      for (int device : cls.devices) program_[at(device)] = cls.program;
+    }
+    pulls_.resize(plan_.peers.size());
+    for (size_t p = 0; p < plan_.peers.size(); ++p) {
+      pulls_[p].resize(at(plan_.devices));
+      const auto& source = plan_.peers[p].source;
+      for (int device = 0; device < plan_.devices; ++device) {
+        int from = source[at(device)];
+        if (from < 0 || !peers_[at(program_[at(device)])].contains(static_cast<int>(p))) continue;
+        auto& from_here = pulls_[p][at(from)];
+        from_here.push_back({device, path_kind(from, device), static_cast<int>(from_here.size())});
+      }
+    }
+  }
+
+  // Devices by link, for links that several devices share.
+  void index_links() {
+    on_link_.resize(at(platform_.links()));
+    shared_links_.resize(at(plan_.devices));
+    for (int device = 0; device < plan_.devices; ++device) {
+      for (int link : platform_.links_of(device)) on_link_[at(link)].push_back(device);
+    }
+    for (int device = 0; device < plan_.devices; ++device) {
+      for (int link : platform_.links_of(device)) {
+        if (link % 2 == 0 && on_link_[at(link)].size() > 1) shared_links_[at(device)].push_back(link);
+      }
+    }
+  }
+
+  void first_colours() {
+    Numbering<std::pair<int, double>> numbering;
+    for (size_t c = 0; c < plan_.classes.size(); ++c) {
+      for (int device : plan_.classes[c].devices) {
+        auto slow = cluster_.slowdown.find(device);
+        double factor = slow == cluster_.slowdown.end() ? 1.0 : slow->second;
+        colour_[at(device)] = numbering.of({static_cast<int>(c), factor});
+      }
+    }
+  }
+
+  Colours sorted_colours(const std::vector<int>& devices) const {
+    Colours colours;
+    for (int device : devices) colours.push_back(colour_[at(device)]);
+    std::sort(colours.begin(), colours.end());
+    return colours;
+  }
+
+  // Splits every colour by what its devices see; returns how many there are then.
+  size_t refine_once() {
+    std::vector<std::vector<int>> group_sight(groups_.size());
+    for (size_t c = 0; c < groups_.size(); ++c) {
+      Numbering<std::pair<Span, Colours>> numbering;
+      for (const Group& group : groups_[c])
+        group_sight[c].push_back(numbering.of({group.span, sorted_colours(group.devices)}));
+    }
+    std::vector<int> link_sight(on_link_.size(), -1);
+    Numbering<Colours> links;
+    for (size_t link = 0; link < on_link_.size(); link += 2) {
+      if (on_link_[link].size() > 1) link_sight[link] = links.of(sorted_colours(on_link_[link]));
+    }
+    Numbering<Colours> seen;
+    Colours next(colour_.size());
+    std::set<int> colours;
+    for (size_t device = 0; device < next.size(); ++device) {
+      next[device] = seen.of(sight(static_cast<int>(device), group_sight, link_sight));
+      colours.insert(next[device]);
+    }
+    colour_ = std::move(next);
+    return colours.size();
+  }
+
+  Colours sight(int device, const std::vector<std::vector<int>>& group_sight,
+                const std::vector<int>& link_sight) const {
+    Colours sight{colour_[at(device)]};
+    for (int comm : comms_[at(program_[at(device)])]) {
+      int group = group_of_[at(comm)][at(device)];
+      sight.push_back(group < 0 ? -1 : group_sight[at(comm)][at(group)]);
+    }
+    for (int peers : peers_[at(program_[at(device)])]) {
+      int from = plan_.peers[at(peers)].source[at(device)];
+      sight.insert(sight.end(),
+                   {-2, from < 0 ? -1 : colour_[at(from)], from < 0 ? -1 : path_kind(from, device)});
+      if (from < 0) continue;
+      for (const Pull& pull : pulls_[at(peers)][at(from)]) {
+        if (pull.device == device) sight.push_back(pull.rank);
+      }
+    }
+    for (size_t peers = 0; peers < pulls_.size(); ++peers) {
+      std::vector<std::tuple<int, int, int>> pulls;
+      for (const Pull& pull : pulls_[peers][at(device)])
+        pulls.emplace_back(colour_[at(pull.device)], pull.path, pull.rank);
+      std::sort(pulls.begin(), pulls.end());
+      sight.push_back(-3);
+      for (const auto& [colour, path, rank] : pulls) sight.insert(sight.end(), {colour, path, rank});
+    }
+    for (int link : shared_links_[at(device)]) sight.push_back(link_sight[at(link)]);
+    return sight;
+  }
+
+  const ir::Plan& plan_;
+  const backends::Cluster& cluster_;
+  Platform platform_;
+  Colours colour_;                                     // by device
+  std::vector<int> program_;                           // by device
+  std::vector<std::set<int>> comms_, peers_;           // by program
+  std::vector<std::vector<Group>> groups_;             // by comm
+  std::vector<std::vector<int>> group_of_;             // by comm, device
+  std::vector<std::vector<std::vector<Pull>>> pulls_;  // by peers, source
+  std::vector<std::vector<int>> on_link_;              // devices by link
+  std::vector<std::vector<int>> shared_links_;         // by device
+};
+
+bool leaves_a_node(const ir::Plan& plan, const backends::Cluster& cluster) {
+  return plan.devices > cluster.node.gpus;
+}
+
+}  // namespace
+
+ir::Plan refine(const ir::Plan& plan, const backends::Cluster& cluster) {
+  if (leaves_a_node(plan, cluster) && !Platform(cluster).folds_between_nodes()) return unfold(plan);
+  Colours colours = Refinement(plan, cluster).run();
+  ir::Plan refined = plan;
+  refined.classes.clear();
+  for (const ir::RankClass& cls : plan.classes) {
+    std::map<int, size_t> part;  // by colour; parts of a class are numbered as their first devices come
+    for (int device : cls.devices) {
+      auto [found, made] = part.try_emplace(colours[at(device)], refined.classes.size());
+      if (made) refined.classes.push_back({cls.program, {}});
+      refined.classes[found->second].devices.push_back(device);
+    }
+  }
+  return refined;
+}
+
+ir::Plan unfold(const ir::Plan& plan) {
+  ir::Plan unfolded = plan;
+  unfolded.classes.assign(at(plan.devices), {});
+  for (const ir::RankClass& cls : plan.classes) {
+    for (int device : cls.devices) unfolded.classes[at(device)] = {cls.program, {device}};
+  }
+  return unfolded;
+}
+
+}  // namespace boxcar::sim

@@ -1,0 +1,26 @@
+// Symmetric devices are simulated once: classes are split until all members of one see the same.
+//
+//   8 GPUs, dp 8, one program:             one class of 8, simulated as one device
+//   device 3 slower than the others:       classes {0 1 2 4 5 6 7} and {3}
+//   2 stages of 4, stage 1 across two nodes, transfers to its first half inside a node: 2 + 2 classes
+//
+// Members of a class run the same program at the same speed; their groups have the same span and consist of
+// the same classes; what they pull and who pulls from them, and over which kind of path, is the same; and so
+// are the classes on the links they share. That is the coarsest equitable partition of plan and platform that
+// refines the plan's classes, found by refining colours until nothing splits. Where links between nodes
+// differ for every pair (fat trees, tori, dragonflies), every device of a plan that leaves a node is a class.
+#pragma once
+
+#include "backends/cluster.h"
+#include "ir/plan.h"
+
+namespace boxcar::sim {
+
+// The plan with its classes split as far as the cluster makes their members differ; programs are shared.
+// Classes stay in order; parts of one are ordered by their first device.
+ir::Plan refine(const ir::Plan& plan, const backends::Cluster& cluster);
+
+// Every device a class of its own, by device.
+ir::Plan unfold(const ir::Plan& plan);
+
+}  // namespace boxcar::sim
