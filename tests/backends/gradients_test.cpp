@@ -1,0 +1,213 @@
+// Every gradient op of the registry against finite differences of its forward op, on the forward op's
+// samples:
+//
+//   d/dx sum(dy y(x))  =  sum(dy (y(x + h) - y(x - h))) / 2h       with random dy, element by element
+//
+// A row says what the gradient op's operands are: x0 the first forward input, y0 the first forward output,
+// dy0 the gradient of that output; m and z the pieces of a class-split loss. Then which inputs its outputs
+// are gradients of.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <random>
+#include <sstream>
+
+#include "backends/cpu/reference.h"
+#include "law1.h"
+
+namespace boxcar::tests {
+namespace {
+
+using backends::cpu::HostTensor;
+using backends::cpu::run_reference;
+using backends::cpu::Tensors;
+using ir::Attrs;
+using Ints = std::vector<int64_t>;
+
+// Attributes of the gradient op that the forward op has not, from the forward op's types; none: leave this
+// sample out.
+using MoreAttrs = std::optional<Attrs> (*)(const ir::Types& inputs, const Attrs& forward);
+
+std::optional<Attrs> same(const ir::Types&, const Attrs&) { return Attrs{}; }
+std::optional<Attrs> input_size(const ir::Types& in, const Attrs&) {
+  return Attrs{{"input_size", Ints{in[0].shape[2], in[0].shape[3]}}};
+}
+std::optional<Attrs> kernel(const ir::Types& in, const Attrs&) {
+  return Attrs{{"kernel", Ints{in[1].shape[2], in[1].shape[3]}}};
+}
+std::optional<Attrs> rows(const ir::Types& in, const Attrs&) { return Attrs{{"rows", in[0].shape[0]}}; }
+std::optional<Attrs> whole_shape(const ir::Types& in, const Attrs&) { return Attrs{{"shape", in[0].shape}}; }
+std::optional<Attrs> extent(const ir::Types& in, const Attrs& forward) {
+  const int64_t axis = ir::attr_int(forward, "axis"), rank = static_cast<int64_t>(in[0].shape.size());
+  return Attrs{{"extent", in[0].shape[static_cast<size_t>(axis < 0 ? axis + rank : axis)]}};
+}
+std::optional<Attrs> head_dim(const ir::Types& in, const Attrs&) {
+  return Attrs{{"head_dim", in[0].shape[3]}};
+}
+std::optional<Attrs> no_transpose(const ir::Types&, const Attrs& forward) {
+  if (ir::attr_bool(forward, "transpose_a") || ir::attr_bool(forward, "transpose_b")) return std::nullopt;
+  return Attrs{};
+}
+
+struct Row {
+  const char *gradient, *forward, *operands, *outputs;
+  MoreAttrs attrs = same;
+};
+
+const Row kRows[] = {
+    {"avg_pool2d_grad", "avg_pool2d", "dy0", "x0", input_size},
+    {"batch_norm_grad", "batch_norm", "dy0 x0 x1 y1 y2", "x0 x1 x2"},
+    {"bias_gelu_grad", "bias_gelu", "dy0 x0 x1", "x0"},
+    {"conv2d_input_grad", "conv2d", "dy0 x1", "x0", input_size},
+    {"conv2d_weight_grad", "conv2d", "dy0 x0", "x1", kernel},
+    {"cross_entropy_grad", "cross_entropy", "dy0 x0 m z x1", "x0"},
+    {"dropout_grad", "dropout", "dy0", "x0"},
+    {"embedding_grad", "embedding", "dy0 x1", "x0", rows},
+    {"gather_grad", "gather", "dy0 x1", "x0", extent},
+    {"gelu_grad", "gelu", "dy0 x0", "x0"},
+    {"layer_norm_grad", "layer_norm", "dy0 x0 x1 y1 y2", "x0 x1 x2"},
+    {"matmul_weight_grad", "matmul", "x0 dy0", "x1", no_transpose},
+    {"max_pool2d_grad", "max_pool2d", "dy0 x0", "x0"},
+    {"merge_heads_grad", "merge_heads", "dy0", "x0", head_dim},
+    {"relu_grad", "relu", "dy0 y0", "x0"},
+    {"rms_norm_grad", "rms_norm", "dy0 x0 x1 y1", "x0 x1"},
+    {"scale_mask_softmax_grad", "scale_mask_softmax", "dy0 y0", "x0"},
+    {"scaled_dot_product_attention_grad", "scaled_dot_product_attention", "dy0 x0 x1 x2 y0 y1", "x0 x1 x2"},
+    {"sigmoid_grad", "sigmoid", "dy0 y0", "x0"},
+    {"silu_grad", "silu", "dy0 x0", "x0"},
+    {"slice_grad", "slice", "dy0", "x0", whole_shape},
+    {"softmax_grad", "softmax", "dy0 y0", "x0"},
+    {"split_heads_grad", "split_heads", "dy0 dy1 dy2", "x0"},
+    {"swiglu_grad", "swiglu", "dy0 x0 x1", "x0 x1"},
+    {"swiglu_pairs_grad", "swiglu_pairs", "dy0 x0", "x0"},
+    {"tanh_grad", "tanh", "dy0 y0", "x0"},
+};
+
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+size_t number(const std::string& word) { return static_cast<size_t>(word.back() - '0'); }
+
+HostTensor draw(std::mt19937_64& random, const ir::TensorType& type, const ir::Domain* domain) {
+  HostTensor tensor = backends::cpu::zeros(type);
+  const ir::Domain range = domain ? *domain : ir::Domain{-2, 2, 1};
+  std::uniform_real_distribution<double> real(range.low, range.high);
+  for (double& x : tensor.data) x = ir::is_float(type.dtype) ? real(random) : std::round(real(random));
+  return tensor;
+}
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// One sample of one row: inputs, outputs and gradients of the outputs.
+class Check {
+ public:
+  Check(const Row& row, const ir::Sample& sample, std::mt19937_64& random)
+      : row_(row), attrs_(ir::complete(ir::op(row.forward), sample.attrs)) {
+    for (size_t i = 0; i < sample.inputs.size(); ++i) {
+      inputs_.push_back(
+          draw(random, sample.inputs[i], i < sample.domains.size() ? &sample.domains[i] : nullptr));
+    }
+    outputs_ = run_reference(row.forward, inputs_, attrs_);
+    for (const HostTensor& y : outputs_) dy_.push_back(draw(random, y.type, nullptr));
+  }
+
+  // False where the gradient op does not serve this sample.
+  bool run() const {
+    const std::optional<Attrs> attrs = gradient_attrs();
+    if (!attrs) return false;
+    Tensors operands;
+    for (const std::string& word : words(row_.operands)) operands.push_back(operand(word));
+    const Tensors got = run_reference(row_.gradient, operands, *attrs);
+    const auto wanted = words(row_.outputs);
+    EXPECT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) compare(got.at(i), number(wanted[i]));
+    return true;
+  }
+
+ private:
+  // What both ops know, and what the row adds.
+  std::optional<Attrs> gradient_attrs() const {
+    ir::Types types;
+    for (const HostTensor& x : inputs_) types.push_back(x.type);
+    std::optional<Attrs> more = row_.attrs(types, attrs_);
+    if (!more) return std::nullopt;
+    const ir::OpDef& def = ir::op(row_.gradient);
+    for (const auto& [name, value] : attrs_) {
+      if (def.attrs.count(name)) more->insert({name, value});
+    }
+    return ir::complete(def, *more);
+  }
+
+  HostTensor operand(const std::string& word) const {
+    if (word == "m")
+      return run_reference("reduce_max", {inputs_[0]},
+                           ir::complete(ir::op("reduce_max"), {{"axes", Ints{-1}}}))[0];
+    if (word == "z") return run_reference("sum_exp", {inputs_[0], operand("m")}, {})[0];
+    const Tensors& from = word[0] == 'x' ? inputs_ : word[0] == 'y' ? outputs_ : dy_;
+    return from.at(number(word));
+  }
+
+  // sum(dy y) over those outputs whose gradients the gradient op takes.
+  double loss(const Tensors& inputs) const {
+    const Tensors y = run_reference(row_.forward, inputs, attrs_);
+    double sum = 0;
+    for (const std::string& word : words(row_.operands)) {
+      if (word[0] == 'd') sum += dot(dy_[number(word)].data, y[number(word)].data);
+    }
+    return sum;
+  }
+
+  void compare(const HostTensor& got, size_t input) const {
+    constexpr double kStep = 1e-5;
+    ASSERT_EQ(got.type.shape, inputs_[input].type.shape) << row_.gradient;
+    for (size_t i = 0; i < got.data.size(); ++i) {
+      Tensors moved = inputs_;
+      moved[input].data[i] += kStep;
+      const double above = loss(moved);
+      moved[input].data[i] -= 2 * kStep;
+      const double slope = (above - loss(moved)) / (2 * kStep);
+      ASSERT_NEAR(got.data[i], slope, 1e-6 * std::max(1.0, std::abs(slope)))
+          << row_.gradient << " " << ir::to_text(attrs_) << ": input " << input << ", element " << i;
+    }
+  }
+
+  const Row& row_;
+  Attrs attrs_;
+  Tensors inputs_, outputs_, dy_;
+};
+
+class GradientTest : public testing::TestWithParam<Row> {};
+
+TEST_P(GradientTest, IsTheSlopeOfItsForwardOp) {
+  const Row& row = GetParam();
+  std::mt19937_64 random(11);
+  int checked = 0;
+  for (const ir::Sample& sample : draw_samples(ir::op(row.forward), 11))
+    checked += Check(row, sample, random).run();
+  EXPECT_GT(checked, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, GradientTest, testing::ValuesIn(kRows),
+                         [](const testing::TestParamInfo<Row>& row) {
+                           return std::string(row.param.gradient);
+                         });
+
+TEST(GradientTable, HasEveryGradientOp) {
+  std::set<std::string> rows;
+  for (const Row& row : kRows) rows.insert(row.gradient);
+  for (const ir::OpDef& def : ir::all_ops()) {
+    if (!def.name.ends_with("_grad")) continue;
+    EXPECT_TRUE(rows.count(def.name)) << def.name;
+  }
+}
+
+}  // namespace
+}  // namespace boxcar::tests
