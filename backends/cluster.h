@@ -91,6 +91,39 @@ struct Fabric {
   std::vector<int> dims;        // torus, fat_tree, dragonfly: SimGrid's own parameters
 };
 
+// Constants of the collectives (sim/models/collective_time.h has the formulas), in seconds and shares of a
+// link. Defaults: an A100 on NVSwitch and InfiniBand (docs/clusters.md); clusters give what was measured on
+// them.
+struct CollectiveModel {
+  struct Line {        // inside a node
+    double base = 0;   // s
+    double hop = 0;    // s per step
+    double share = 1;  // of the bandwidth of a GPU's links
+  };
+  struct NetLine {  // between nodes
+    double base = 0;
+    double hop = 0;      // s per step inside a node
+    double net_hop = 0;  // s per step between nodes, beside the NIC's latency
+    double share = 1;    // of nic_share
+  };
+  // NCCL's protocols, in this order everywhere.
+  static constexpr const char* protocols[] = {"ll", "ll128", "simple"};
+  Line node[3] = {{7.99e-6, 0.94e-6, 0.029}, {11.1e-6, 1.0e-6, 0.439}, {32.8e-6, 4.29e-6, 0.786}};
+  Line nvls = {0, 0, 0};                                          // reductions in the switch; share 0: none
+  int nvls_ranks = 5;                                             // from this many on
+  Line exchange[2] = {{12.7e-6, 0, 0.250}, {30.6e-6, 0, 0.693}};  // all_to_all: the least of both
+  Line transfer[2] = {{12.7e-6, 0, 0.198}, {30.6e-6, 0, 0.547}};  // point to point: the least of both
+  double all_reduce_loss = 0.37, gather_loss = 0.74,
+         exchange_loss = 0.42;  // n ranks lose loss / n of the rate
+  NetLine ring[3] = {
+      {12.3e-6, 1.03e-6, 2.45e-6, 0.475}, {14e-6, 2.24e-6, 3.3e-6, 0.92}, {8.4e-6, 4.23e-6, 17.3e-6, 1}};
+  NetLine tree[3] = {{18.2e-6, 1.51e-6, 2.32e-6, 0.037},
+                     {34.6e-6, 2.22e-6, 5.13e-6, 0.442},
+                     {8.4e-6, 3.57e-6, 15.2e-6, 0.838}};
+  NetLine net_exchange = {20e-6, 0, 0, 0.9};
+  double nic_share = 0.96;  // of the NICs' bandwidth, reached by the best protocol
+};
+
 struct Cluster {
   std::string name;
   Device device;
@@ -98,8 +131,7 @@ struct Cluster {
   Fabric fabric;
   int nodes = 1;
   std::map<int, double> slowdown;  // device -> factor >= 1 on its kernel times (stragglers)
-  std::map<std::string, double>
-      collective;                 // constants of the collective model, by name, sources in the file
+  CollectiveModel collective;
   double price_per_gpu_hour = 0;  // 0: not known
 
   int devices() const { return nodes * node.gpus; }

@@ -168,6 +168,51 @@ Fabric read_fabric(Fields& fields) {
   return fabric;
 }
 
+void read_line(Fields& fields, const std::string& key, CollectiveModel::Line* to) {
+  auto line = fields.map(key.c_str());
+  if (!line) return;
+  line->number("base", 0, most_latency, &to->base);
+  line->number("hop", 0, most_latency, &to->hop);
+  line->number("share", 1e-4, 2, &to->share);
+  line->done();
+}
+
+void read_net_line(Fields& fields, const std::string& key, CollectiveModel::NetLine* to) {
+  auto line = fields.map(key.c_str());
+  if (!line) return;
+  line->number("base", 0, most_latency, &to->base);
+  line->number("hop", 0, most_latency, &to->hop);
+  line->number("net_hop", 0, most_latency, &to->net_hop);
+  line->number("share", 1e-4, 2, &to->share);
+  line->done();
+}
+
+void read_collective(Fields& fields, CollectiveModel* to) {
+  for (int i = 0; i < 3; ++i) read_line(fields, CollectiveModel::protocols[i], &to->node[i]);
+  read_line(fields, "nvls", &to->nvls);
+  read_line(fields, "exchange_small", &to->exchange[0]);
+  read_line(fields, "exchange", &to->exchange[1]);
+  read_line(fields, "transfer_small", &to->transfer[0]);
+  read_line(fields, "transfer", &to->transfer[1]);
+  fields.integer("nvls_ranks", 2, most_node_gpus, &to->nvls_ranks);
+  if (auto loss = fields.map("few_ranks_loss")) {
+    loss->number("all_reduce", 0, 1.5, &to->all_reduce_loss);
+    loss->number("gather", 0, 1.5, &to->gather_loss);
+    loss->number("exchange", 0, 1.5, &to->exchange_loss);
+    loss->done();
+  }
+  if (auto net = fields.map("net")) {
+    for (int i = 0; i < 3; ++i) {
+      read_net_line(*net, std::string("ring_") + CollectiveModel::protocols[i], &to->ring[i]);
+      read_net_line(*net, std::string("tree_") + CollectiveModel::protocols[i], &to->tree[i]);
+    }
+    read_net_line(*net, "exchange", &to->net_exchange);
+    net->number("nic_share", 1e-3, 1, &to->nic_share);
+    net->done();
+  }
+  fields.done();
+}
+
 // A device named by path lies beside the file that names it.
 std::string device_path(const std::string& name, const std::string& file) {
   if (name.find('/') == std::string::npos && !name.ends_with(".yaml") && !name.ends_with(".yml")) return name;
@@ -265,6 +310,7 @@ Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus
   Cluster cluster;
   fields->text("name", &cluster.name);
   if (auto node = fields->map("node")) cluster.node = read_node(*node);
+  if (auto collective = fields->map("collective")) read_collective(*collective, &cluster.collective);
   if (auto fabric = fields->map("fabric")) cluster.fabric = read_fabric(*fabric);
   fields->integer("nodes", 1, most_gpus / cluster.node.gpus, &cluster.nodes);
   fields->number("price_per_gpu_hour", 0, 1e6, &cluster.price_per_gpu_hour);

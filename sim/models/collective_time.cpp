@@ -1,89 +1,215 @@
 #include "sim/models/collective_time.h"
 
 #include <algorithm>
-#include <set>
+#include <cmath>
+#include <numeric>
 
 namespace boxcar::sim {
+namespace {
 
-Span span_of(const backends::Cluster& cluster, const std::vector<int>& devices) {
+using backends::Cluster;
+using backends::CollectiveModel;
+using backends::LinkKind;
+using backends::Node;
+using sbp::Collective;
+
+constexpr const char* ring_names[] = {"ring/ll", "ring/ll128", "ring/simple"};
+constexpr const char* tree_names[] = {"tree/ll", "tree/ll128", "tree/simple"};
+
+// Steps of a ring and bytes through each of its links, per byte of the collective, for n ranks.
+struct Ring {
+  double rounds = 1;    // times around
+  double per_rank = 0;  // bus bytes = size x (factor - per_rank / n)
+  double factor = 1;
+};
+Ring ring_of(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return {2, 2, 2};
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return {1, 1, 1};
+    default:
+      return {1, 0, 1};  // broadcast, reduce: a pipelined chain
+  }
+}
+
+double bus_bytes(Collective collective, double bytes, int ranks) {
+  Ring ring = ring_of(collective);
+  return bytes * (ring.factor - ring.per_rank / ranks);
+}
+
+void keep_faster(CommTime* best, double latency, double bytes_on_link, const char* algorithm) {
+  CommTime other = *best;
+  other.latency = latency;
+  other.bytes_on_link = bytes_on_link;
+  other.algorithm = algorithm;
+  if (best->algorithm[0] == '\0' || other.seconds() < best->seconds()) *best = other;
+}
+
+// What a GPU's links give inside its node to a group of `ranks`. In a mesh, links to GPUs outside the group
+// idle.
+double node_bandwidth(const Node& node, int ranks) {
+  if (node.link == LinkKind::none) return node.pcie_bandwidth;
+  if (node.link != LinkKind::nvlink_mesh || ranks >= node.gpus) return node.link_bandwidth;
+  int most = 1, fewest = 1 << 20;
+  for (const auto& row : node.mesh_links) most = std::max(most, std::accumulate(row.begin(), row.end(), 0));
+  for (int i = 0; i < ranks; ++i) {
+    const auto& row = node.mesh_links[i];
+    fewest = std::min(fewest, std::accumulate(row.begin(), row.begin() + ranks, 0));
+  }
+  return fewest == 0 ? node.pcie_bandwidth : node.link_bandwidth * fewest / most;
+}
+
+// A member's part of the NICs of its node, with `members` of the group there.
+double nic_bandwidth(const Node& node, int members) {
+  double nics = node.nics >= node.gpus ? static_cast<double>(node.nics) / node.gpus
+                                       : static_cast<double>(std::min(node.nics, members)) / members;
+  return node.nic_bandwidth * nics;
+}
+
+CommTime in_node(const Cluster& cluster, Collective collective, double bytes, int ranks) {
+  const CollectiveModel& model = cluster.collective;
+  CommTime best;
+  best.link_bandwidth = node_bandwidth(cluster.node, ranks);
+  double bus = bus_bytes(collective, bytes, ranks);
+  if (collective == Collective::all_to_all) {
+    double kept = 1 - model.exchange_loss / ranks;
+    for (const auto& line : model.exchange)
+      keep_faster(&best, line.base, bus / (line.share * kept), "exchange");
+    return best;
+  }
+  double kept =
+      1 - (collective == Collective::all_reduce ? model.all_reduce_loss : model.gather_loss) / ranks;
+  double steps = ring_of(collective).rounds * (ranks - 1);
+  for (int i = 0; i < 3; ++i) {
+    const auto& line = model.node[i];
+    keep_faster(&best, line.base + steps * line.hop, bus / (line.share * kept), ring_names[i]);
+  }
+  bool nvls = collective == Collective::all_reduce && model.nvls.share > 0 && ranks >= model.nvls_ranks;
+  if (nvls) keep_faster(&best, model.nvls.base, bus / model.nvls.share, "nvls");
+  return best;
+}
+
+// Seconds that one step between nodes adds beside the protocol's own.
+double net_latency(const Cluster& cluster, const Span& span) {
+  return cluster.node.nic_latency + (span.leaves > 1 ? 2 * cluster.fabric.hop_latency : 0);
+}
+
+CommTime exchange_between(const Cluster& cluster, double bytes, const Span& span) {
+  const CollectiveModel& model = cluster.collective;
+  CommTime time;
+  time.between_nodes = true;
+  time.algorithm = "exchange";
+  time.link_bandwidth = nic_bandwidth(cluster.node, span.ranks_per_node);
+  double away = static_cast<double>(span.ranks - span.ranks_per_node) / span.ranks;
+  time.latency = model.net_exchange.base + net_latency(cluster, span);
+  time.bytes_on_link = bytes * away / (model.net_exchange.share * model.nic_share);
+  return time;
+}
+
+// A ring and a tree also cross the links inside their nodes, where all-reduce may use the switch; where those
+// are slower the NICs wait. Seconds per bus byte there.
+double seconds_per_node_byte(const Cluster& cluster, const Span& span, double switch_share) {
+  if (span.ranks_per_node == 1) return 0;
+  const CollectiveModel& model = cluster.collective;
+  double kept = 1 - model.all_reduce_loss / span.ranks;
+  double share = std::max(model.node[2].share * kept, switch_share);
+  return 1 / (node_bandwidth(cluster.node, span.ranks_per_node) * share);
+}
+
+void try_rings(const Cluster& cluster, Collective collective, double bytes, const Span& span,
+               CommTime* best) {
+  const CollectiveModel& model = cluster.collective;
+  double bus = bus_bytes(collective, bytes, span.ranks);
+  double on_nic = bus / (span.ranks_per_node * model.nic_share);
+  double least = bus * seconds_per_node_byte(cluster, span, 0) * best->link_bandwidth;
+  double rounds = ring_of(collective).rounds, net = net_latency(cluster, span);
+  for (int i = 0; i < 3; ++i) {
+    const auto& ring = model.ring[i];
+    double inside = (span.ranks - span.nodes) * ring.hop, outside = (span.nodes - 1) * (ring.net_hop + net);
+    keep_faster(best, ring.base + rounds * (inside + outside), std::max(on_nic / ring.share, least),
+                ring_names[i]);
+  }
+}
+
+void try_trees(const Cluster& cluster, double bytes, const Span& span, CommTime* best) {
+  const CollectiveModel& model = cluster.collective;
+  double copies = span.nodes == 2 ? 1 : 2;
+  double on_nic = copies * bytes / (span.ranks_per_node * model.nic_share);
+  double least = 2 * bytes * seconds_per_node_byte(cluster, span, model.nvls.share) * best->link_bandwidth;
+  double depth = std::log2(static_cast<double>(span.nodes)), net = net_latency(cluster, span);
+  for (int i = 0; i < 3; ++i) {
+    const auto& tree = model.tree[i];
+    double latency = tree.base + 2 * ((span.ranks_per_node - 1) * tree.hop + depth * (tree.net_hop + net));
+    keep_faster(best, latency, std::max(on_nic / tree.share, least), tree_names[i]);
+  }
+}
+
+CommTime between_nodes(const Cluster& cluster, Collective collective, double bytes, const Span& span) {
+  CommTime best;
+  best.between_nodes = true;
+  best.link_bandwidth = nic_bandwidth(cluster.node, span.ranks_per_node);
+  try_rings(cluster, collective, bytes, span, &best);
+  if (collective == Collective::all_reduce) try_trees(cluster, bytes, span, &best);
+  return best;
+}
+
+}  // namespace
+
+Span span_of(const Cluster& cluster, const std::vector<int>& devices) {
   Span span;
   span.ranks = static_cast<int>(devices.size());
   std::vector<int> nodes;
   nodes.reserve(devices.size());
   for (int device : devices) nodes.push_back(cluster.node_of(device));
   std::sort(nodes.begin(), nodes.end());
-  std::set<int> leaves;
-  span.nodes = 0;
-  span.ranks_per_node = 0;
-  bool leaf = cluster.fabric.kind == backends::FabricKind::leaf_spine && cluster.fabric.nodes_per_leaf > 0;
+  int per_leaf = cluster.fabric.kind == backends::FabricKind::leaf_spine ? cluster.fabric.nodes_per_leaf : 0;
+  span.nodes = span.ranks_per_node = span.leaves = 0;
+  int last_leaf = -1;
   for (size_t i = 0, j = 0; i < nodes.size(); i = j) {
     while (j < nodes.size() && nodes[j] == nodes[i]) ++j;
     ++span.nodes;
     span.ranks_per_node = std::max(span.ranks_per_node, static_cast<int>(j - i));
-    leaves.insert(leaf ? nodes[i] / cluster.fabric.nodes_per_leaf : 0);
+    int leaf = per_leaf > 0 ? nodes[i] / per_leaf : 0;
+    if (leaf != last_leaf) ++span.leaves;
+    last_leaf = leaf;
   }
-  span.leaves = static_cast<int>(leaves.size());
   return span;
 }
 
-namespace {
-
-constexpr double link_share = 0.77, nic_share = 0.94;
-constexpr double base_latency = 8.4e-6, link_hop = 1.5e-6, nic_hop = 6e-6;
-
-// Of nccl-tests: what crosses the slowest link of a ring, per byte of the collective.
-double bus_factor(sbp::Collective collective, double n) {
-  switch (collective) {
-    case sbp::Collective::all_reduce:
-      return 2 * (n - 1) / n;
-    case sbp::Collective::all_gather:
-    case sbp::Collective::reduce_scatter:
-    case sbp::Collective::all_to_all:
-      return (n - 1) / n;
-    default:
-      return 1;
-  }
+CommTime collective_time(const Cluster& cluster, Collective collective, int64_t bytes, const Span& span) {
+  if (span.ranks <= 1 || bytes <= 0 || collective == Collective::none) return {};
+  double size = static_cast<double>(bytes);
+  if (span.nodes == 1) return in_node(cluster, collective, size, span.ranks);
+  if (collective == Collective::all_to_all) return exchange_between(cluster, size, span);
+  return between_nodes(cluster, collective, size, span);
 }
 
-double nic_per_rank(const backends::Node& node, int ranks_per_node) {
-  double nics = node.nics >= node.gpus
-                    ? static_cast<double>(node.nics) / node.gpus
-                    : static_cast<double>(std::min(node.nics, ranks_per_node)) / ranks_per_node;
-  return node.nic_bandwidth * nics;
-}
-
-}  // namespace
-
-CommTime collective_time(const backends::Cluster& cluster, sbp::Collective collective, int64_t bytes,
-                         const Span& span) {
-  CommTime time;
-  if (span.ranks <= 1 || bytes <= 0 || collective == sbp::Collective::none) return time;
-  const backends::Node& node = cluster.node;
-  double moved = bus_factor(collective, span.ranks) * static_cast<double>(bytes);
-  int rounds = collective == sbp::Collective::all_reduce ? 2 : 1;
-  time.algorithm = "ring/simple";
-  time.latency = base_latency + rounds * (span.ranks - span.nodes) * link_hop;
-  if (span.nodes == 1) {
-    time.link_bandwidth = node.link_bandwidth;
-    time.bytes_on_link = moved / link_share;
-    return time;
-  }
-  time.between_nodes = true;
-  time.latency += rounds * (span.nodes - 1) * nic_hop;
-  time.link_bandwidth = nic_per_rank(node, span.ranks_per_node);
-  time.bytes_on_link = moved / span.ranks_per_node / nic_share;
-  return time;
-}
-
-CommTime transfer_time(const backends::Cluster& cluster, int64_t bytes, int from, int to) {
+CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) {
   CommTime time;
   if (from == to || bytes <= 0) return time;
-  const backends::Node& node = cluster.node;
-  time.algorithm = "p2p";
-  time.between_nodes = cluster.node_of(from) != cluster.node_of(to);
-  time.latency = base_latency + (time.between_nodes ? node.nic_latency : node.link_latency);
-  time.link_bandwidth = time.between_nodes ? nic_per_rank(node, 1) : node.link_bandwidth;
-  time.bytes_on_link = static_cast<double>(bytes) / (time.between_nodes ? nic_share : link_share);
+  const Node& node = cluster.node;
+  const CollectiveModel& model = cluster.collective;
+  double size = static_cast<double>(bytes);
+  if (cluster.node_of(from) != cluster.node_of(to)) {
+    time.between_nodes = true;
+    time.algorithm = "p2p";
+    time.link_bandwidth = nic_bandwidth(node, 1);
+    time.latency = model.net_exchange.base + net_latency(cluster, span_of(cluster, {from, to}));
+    time.bytes_on_link = size / (model.net_exchange.share * model.nic_share);
+    return time;
+  }
+  time.link_bandwidth = node.link_bandwidth;
+  if (node.link == LinkKind::nvlink_mesh) {
+    const auto& row = node.mesh_links[from % node.gpus];
+    int links = row[to % node.gpus], all = std::accumulate(row.begin(), row.end(), 0);
+    time.link_bandwidth = links > 0 ? node.link_bandwidth * links / all : node.pcie_bandwidth;
+  } else if (node.link == LinkKind::none) {
+    time.link_bandwidth = node.pcie_bandwidth;
+  }
+  for (const auto& line : model.transfer) keep_faster(&time, line.base, size / line.share, "p2p");
   return time;
 }
 

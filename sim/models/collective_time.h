@@ -1,8 +1,16 @@
 // How long a collective or a transfer runs on a cluster, and which links it loads: NCCL's algorithms in
 // closed form.
 //
-//   all_reduce of n bytes over 8 GPUs of one DGX A100: latency + n / bandwidth, the least over (ring, tree) x
-//   (LL, LL128, Simple); the flow then crosses each member's NVLink port.
+//   all_reduce of 64 MiB over the 8 GPUs of a DGX A100, protocol simple: 14 steps
+//   latency       = 32.8 us + 14 x 4.29 us
+//   bytes_on_link = 2 x 7/8 x 64 MiB / (0.786 x (1 - 0.37/8)), over links of 300 GB/s:   0.616 ms
+//   and the least of that over (ring, tree, NVLS) x (LL, LL128, simple) is what NCCL would choose
+//
+// Between nodes a ring enters and leaves a node once per NIC: each member's NIC carries the bus bytes divided
+// by the members in its node; a tree sends the bytes once to the other of two nodes and twice from a node
+// inside the tree. A ring's steps inside nodes and between them have latencies of their own.
+//
+// Constants: backends::CollectiveModel, fitted to published nccl-tests (docs/clusters.md).
 #pragma once
 
 #include <cstdint>
@@ -28,13 +36,15 @@ struct CommTime {
   double latency = 0;  // s, during which no link is loaded
   double bytes_on_link =
       0;  // what crosses each member's bottleneck link, one way, inflated by protocol overhead
-  double link_bandwidth = 0;   // bytes/s of that link
+  double link_bandwidth = 0;   // bytes/s of that link: where members share NICs, of a member's part
   bool between_nodes = false;  // the bottleneck is a NIC, else the link inside a node
   const char* algorithm = "";  // "ring/simple", for reports
   double seconds() const { return latency + (bytes_on_link > 0 ? bytes_on_link / link_bandwidth : 0); }
 };
 
-// `bytes`: the larger of one rank's input and output (nccl-tests' size). Groups of one take nothing.
+// `bytes`: the larger of one rank's input and output (nccl-tests' size). Groups of one take nothing. A group
+// inside a node with an NVLink mesh is taken to be the node's first GPUs, which decides how many links they
+// have.
 CommTime collective_time(const backends::Cluster& cluster, sbp::Collective collective, int64_t bytes,
                          const Span& span);
 // Point to point between two devices.

@@ -1,0 +1,247 @@
+#include "sim/models/collective_time.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace boxcar::sim {
+namespace {
+
+using sbp::Collective;
+
+constexpr int64_t MiB = 1 << 20;
+
+const backends::Cluster& dgx(int gpus) {
+  static std::map<int, backends::Cluster> clusters;
+  auto found = clusters.find(gpus);
+  if (found == clusters.end())
+    found = clusters.emplace(gpus, backends::load_cluster("dgx-a100-80g", gpus)).first;
+  return found->second;
+}
+
+// One GPU's links 100 GB/s, one NIC of 10 GB/s per GPU, no latencies but what a test sets.
+backends::Cluster round_cluster(int nodes, int gpus) {
+  backends::Cluster cluster;
+  cluster.nodes = nodes;
+  cluster.node.gpus = gpus;
+  cluster.node.link_bandwidth = 100e9;
+  cluster.node.nics = gpus;
+  cluster.node.nic_bandwidth = 10e9;
+  backends::CollectiveModel& model = cluster.collective;
+  for (int i = 0; i < 3; ++i) {
+    model.node[i] = {0, 0, i == 2 ? 1.0 : 0.1};
+    model.ring[i] = {0, 0, 0, i == 2 ? 1.0 : 0.1};
+    model.tree[i] = {1, 0, 0, 1};
+  }
+  model.exchange[0] = model.exchange[1] = model.transfer[0] = model.transfer[1] = {0, 0, 1};
+  model.net_exchange = {0, 0, 0, 1};
+  model.all_reduce_loss = model.gather_loss = model.exchange_loss = 0;
+  model.nic_share = 1;
+  return cluster;
+}
+
+std::vector<std::vector<std::string>> sample(const std::string& name) {
+  std::ifstream in(std::string(BOXCAR_SOURCE_DIR) + "/experiments/fit/samples/" + name);
+  EXPECT_TRUE(in) << name;
+  std::vector<std::vector<std::string>> rows;
+  std::string line, cell;
+  for (int number = 0; std::getline(in, line); ++number) {
+    if (number < 2) continue;  // source, column names
+    std::istringstream cells(line);
+    rows.emplace_back();
+    while (std::getline(cells, cell, ',')) rows.back().push_back(cell);
+  }
+  return rows;
+}
+
+std::string errors_text(const std::vector<double>& errors) {
+  double sum = 0, worst = 0;
+  for (double error : errors) {
+    sum += error;
+    worst = std::max(worst, error);
+  }
+  return fmt::format("{} rows, mean {:.1f} %, worst {:.0f} %", errors.size(), sum / errors.size() * 100,
+                     worst * 100);
+}
+
+std::string node_errors(const std::string& preset, const std::string& table) {
+  backends::Cluster cluster = backends::load_cluster(preset, 8);
+  const std::map<std::string, Collective> ops = {{"all_reduce", Collective::all_reduce},
+                                                 {"all_gather", Collective::all_gather},
+                                                 {"reduce_scatter", Collective::reduce_scatter},
+                                                 {"alltoall", Collective::all_to_all}};
+  std::vector<double> errors;
+  for (const auto& row : sample(table)) {
+    int ranks = std::stoi(row[1]);
+    double got = collective_time(cluster, ops.at(row[0]), std::stoll(row[2]), {ranks, 1, ranks, 1}).seconds();
+    errors.push_back(std::fabs(got / (std::stod(row[3]) * 1e-6) - 1));
+  }
+  return errors_text(errors);
+}
+
+// What the constants are worth, on rows of the tables that they were fitted to.
+TEST(CollectiveProfiles, in_a_node) {
+  EXPECT_EQ(node_errors("dgx-a100-80g", "nccl_a100.csv"), "28 rows, mean 6.3 %, worst 35 %");
+  EXPECT_EQ(node_errors("dgx-h100", "nccl_h100.csv"), "28 rows, mean 7.4 %, worst 34 %");
+  EXPECT_EQ(node_errors("hgx-h200", "nccl_h200.csv"), "28 rows, mean 5.4 %, worst 24 %");
+}
+
+// The measured clusters' networks are not described; their bus bandwidth, 115 and 45 GB/s, is taken from the
+// largest sizes.
+TEST(CollectiveProfiles, between_nodes) {
+  std::vector<double> errors;
+  for (const auto& row : sample("nccl_nodes_a100.csv")) {
+    int nodes = std::stoi(row[0]);
+    backends::Cluster cluster = dgx(nodes * 8);
+    cluster.node.nic_bandwidth = (nodes == 4 ? 115e9 : 45e9) / 8 / cluster.collective.nic_share;
+    double got =
+        collective_time(cluster, Collective::all_reduce, std::stoll(row[2]), {nodes * 8, nodes, 8, 1})
+            .seconds();
+    errors.push_back(std::fabs(got / (std::stod(row[3]) * 1e-6) - 1));
+  }
+  EXPECT_EQ(errors_text(errors), "28 rows, mean 4.5 %, worst 16 %");
+}
+
+// Published bus bandwidth of large messages, GB/s.
+TEST(CollectiveProfiles, large_messages) {
+  auto bus = [](const char* preset, int ranks, int nodes, int64_t bytes) {
+    backends::Cluster cluster = backends::load_cluster(preset, std::max(8, ranks));
+    double seconds =
+        collective_time(cluster, Collective::all_reduce, bytes, {ranks, nodes, ranks / nodes, 1}).seconds();
+    return 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes) / seconds / 1e9;
+  };
+  EXPECT_NEAR(bus("dgx-a100-80g", 32, 4, 16384 * MiB), 192, 4);  // GTC 2025 S72583
+  EXPECT_NEAR(bus("dgx-h100", 32, 4, 16384 * MiB), 370, 15);     // the same
+  EXPECT_NEAR(bus("dgx-h100", 16, 2, 1024 * MiB), 437,
+              25);  // github.com/aws-samples/awsome-distributed-training
+  EXPECT_NEAR(bus("hgx-h200", 8, 1, 8192 * MiB), 477, 15);      // github.com/stas00/ml-engineering
+  EXPECT_NEAR(bus("hgx-b200", 8, 1, 8192 * MiB), 839, 30);      // the same
+  EXPECT_NEAR(bus("dgx-1-v100-16g", 4, 1, 1024 * MiB), 85, 6);  // github.com/VIA-Research/vTrain
+}
+
+TEST(Span, counts_nodes_and_leaves) {
+  const backends::Cluster& cluster = dgx(1024);  // 20 nodes per leaf
+  EXPECT_EQ(span_of(cluster, {3}), (Span{1, 1, 1, 1}));
+  EXPECT_EQ(span_of(cluster, {0, 1, 2, 3, 4, 5, 6, 7}), (Span{8, 1, 8, 1}));
+  EXPECT_EQ(span_of(cluster, {5, 13, 21}), (Span{3, 3, 1, 1}));
+  EXPECT_EQ(span_of(cluster, {0, 1, 160, 8}), (Span{4, 3, 2, 2}));
+  EXPECT_EQ(span_of(cluster, {160, 0, 1, 8}), (Span{4, 3, 2, 2}));  // in any order
+}
+
+TEST(CollectiveTime, rings_by_hand) {
+  backends::Cluster cluster = round_cluster(2, 4);
+  Span node{4, 1, 4, 1}, both{8, 2, 4, 1};
+  EXPECT_NEAR(collective_time(cluster, Collective::all_reduce, 400'000'000, node).seconds(), 6e-3, 1e-12);
+  EXPECT_NEAR(collective_time(cluster, Collective::all_gather, 400'000'000, node).seconds(), 3e-3, 1e-12);
+  EXPECT_NEAR(collective_time(cluster, Collective::reduce_scatter, 400'000'000, node).seconds(), 3e-3, 1e-12);
+  EXPECT_NEAR(collective_time(cluster, Collective::all_to_all, 400'000'000, node).seconds(), 3e-3, 1e-12);
+  EXPECT_NEAR(collective_time(cluster, Collective::broadcast, 400'000'000, node).seconds(), 4e-3, 1e-12);
+  // Two nodes: 2 x 7/8 x 400 MB through four NICs of 10 GB/s; all_to_all: half of it leaves, a NIC each.
+  CommTime ring = collective_time(cluster, Collective::all_reduce, 400'000'000, both);
+  EXPECT_TRUE(ring.between_nodes);
+  EXPECT_STREQ(ring.algorithm, "ring/simple");
+  EXPECT_NEAR(ring.bytes_on_link, 175e6, 1);
+  EXPECT_NEAR(ring.seconds(), 17.5e-3, 1e-12);
+  EXPECT_NEAR(collective_time(cluster, Collective::all_to_all, 400'000'000, both).seconds(), 20e-3, 1e-12);
+}
+
+TEST(CollectiveTime, trees_by_hand) {
+  backends::Cluster cluster = round_cluster(8, 2);
+  cluster.node.nic_latency = 1e-6;
+  for (auto& ring : cluster.collective.ring) ring.base = 1;
+  for (auto& tree : cluster.collective.tree) tree = {2e-6, 3e-6, 4e-6, 1};
+  // Up and down: one hop inside, log2(8) between; a node inside the tree sends twice, over two NICs.
+  CommTime tree = collective_time(cluster, Collective::all_reduce, 100'000'000, {16, 8, 2, 1});
+  EXPECT_STREQ(tree.algorithm, "tree/ll");
+  EXPECT_NEAR(tree.latency, 2e-6 + 2 * (3e-6 + 3 * 5e-6), 1e-15);
+  EXPECT_NEAR(tree.bytes_on_link, 100e6, 1);
+}
+
+TEST(CollectiveTime, slow_links_inside_hold_the_nics_up) {
+  backends::Cluster cluster = round_cluster(4, 4);
+  cluster.node.link_bandwidth = 5e9;  // 4 NICs of 10 GB/s bring eight times as much
+  EXPECT_NEAR(collective_time(cluster, Collective::all_gather, 160'000'000, {16, 4, 4, 1}).seconds(),
+              150e6 / 5e9, 1e-9);
+}
+
+TEST(CollectiveTime, shared_nics) {
+  backends::Cluster cluster = round_cluster(4, 4);
+  cluster.node.nics = 1;
+  CommTime alone = collective_time(cluster, Collective::all_gather, 160'000'000, {4, 4, 1, 1});
+  EXPECT_DOUBLE_EQ(alone.link_bandwidth, 10e9);
+  EXPECT_NEAR(alone.seconds(), 12e-3, 1e-12);
+  CommTime all = collective_time(cluster, Collective::all_gather, 160'000'000, {16, 4, 4, 1});
+  EXPECT_DOUBLE_EQ(all.link_bandwidth, 2.5e9);  // a quarter of the node's NIC
+  EXPECT_NEAR(all.seconds(), 15e-3, 1e-12);
+}
+
+TEST(CollectiveTime, farther_leaves_add_hops) {
+  backends::Cluster cluster = round_cluster(4, 1);
+  cluster.fabric.hop_latency = 1e-6;
+  Span near{4, 4, 1, 1}, far{4, 4, 1, 2};
+  EXPECT_NEAR(collective_time(cluster, Collective::all_gather, 1000, far).latency -
+                  collective_time(cluster, Collective::all_gather, 1000, near).latency,
+              3 * 2e-6, 1e-15);
+}
+
+TEST(CollectiveTime, protocols_follow_the_size) {
+  Span node{8, 1, 8, 1};
+  auto algorithm = [&](int64_t bytes) {
+    return collective_time(dgx(8), Collective::all_reduce, bytes, node).algorithm;
+  };
+  EXPECT_STREQ(algorithm(1024), "ring/ll");
+  EXPECT_STREQ(algorithm(MiB), "ring/ll128");
+  EXPECT_STREQ(algorithm(256 * MiB), "ring/simple");
+  EXPECT_STREQ(collective_time(backends::load_cluster("dgx-h100", 8), Collective::all_reduce, 256 * MiB, node)
+                   .algorithm,
+               "nvls");
+}
+
+// More bytes, more ranks, more nodes never take less, up to the step from one node to two.
+TEST(CollectiveTime, grows) {
+  for (Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                Collective::all_to_all, Collective::broadcast, Collective::reduce}) {
+    double last = 0;
+    for (int64_t bytes = 1; bytes < int64_t{1} << 34; bytes *= 3) {
+      double now = collective_time(dgx(64), collective, bytes, {64, 8, 8, 1}).seconds();
+      EXPECT_GE(now, last) << to_text(collective) << " " << bytes;
+      last = now;
+    }
+    last = 0;
+    for (int nodes = 3; nodes < 128; nodes *= 2) {
+      double now = collective_time(dgx(1024), collective, 64 * MiB, {nodes * 8, nodes, 8, 1}).seconds();
+      EXPECT_GE(now, last) << to_text(collective) << " " << nodes;
+      last = now;
+    }
+  }
+}
+
+TEST(CollectiveTime, nothing_to_do) {
+  EXPECT_EQ(collective_time(dgx(8), Collective::all_reduce, 100, {1, 1, 1, 1}).seconds(), 0);
+  EXPECT_EQ(collective_time(dgx(8), Collective::all_reduce, 0, {8, 1, 8, 1}).seconds(), 0);
+  EXPECT_EQ(collective_time(dgx(8), Collective::none, 100, {8, 1, 8, 1}).seconds(), 0);
+  EXPECT_EQ(transfer_time(dgx(8), 100, 3, 3).seconds(), 0);
+}
+
+TEST(TransferTime, by_hand) {
+  backends::Cluster cluster = round_cluster(2, 4);
+  EXPECT_NEAR(transfer_time(cluster, 100'000'000, 0, 3).seconds(), 1e-3, 1e-12);
+  CommTime far = transfer_time(cluster, 100'000'000, 0, 4);
+  EXPECT_TRUE(far.between_nodes);
+  EXPECT_NEAR(far.seconds(), 10e-3, 1e-12);
+}
+
+// In the cube mesh of a DGX-1, GPUs 0 and 3 have two links, 0 and 1 one, 0 and 5 none.
+TEST(TransferTime, mesh) {
+  backends::Cluster cluster = backends::load_cluster("dgx-1-v100-16g", 8);
+  EXPECT_DOUBLE_EQ(transfer_time(cluster, 1, 0, 3).link_bandwidth, 50e9);
+  EXPECT_DOUBLE_EQ(transfer_time(cluster, 1, 0, 1).link_bandwidth, 25e9);
+  EXPECT_DOUBLE_EQ(transfer_time(cluster, 1, 0, 5).link_bandwidth, 12e9);
+}
+
+}  // namespace
+}  // namespace boxcar::sim

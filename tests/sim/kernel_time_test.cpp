@@ -1,0 +1,188 @@
+#include "sim/models/kernel_time.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "sim/models/matmul_time.h"
+
+namespace boxcar::sim {
+namespace {
+
+using ir::DType;
+using ir::Family;
+using ir::TensorType;
+
+const backends::Device& a100() {
+  static const backends::Device device = backends::load_device("a100-sxm-80g");
+  return device;
+}
+
+// A device whose numbers are round: 100 Tflop/s, 1 TB/s, no overheads.
+backends::Device round_device() {
+  backends::Device device;
+  device.memory_bandwidth = 1e12;
+  device.peak_flops = {{DType::float16, 100e12}, {DType::float32, 10e12}};
+  device.multiprocessors = 100;
+  return device;
+}
+
+ir::OpDef op_of(const std::string& name, Family family) {
+  ir::OpDef def;
+  def.name = name;
+  def.family = family;
+  return def;
+}
+
+double seconds(const backends::Device& device, const ir::OpDef& def, ir::Types inputs, ir::Types outputs,
+               const ir::Attrs& attrs = {}) {
+  return kernel_seconds(device, def, inputs, outputs, attrs);
+}
+
+std::vector<std::vector<std::string>> sample(const std::string& name) {
+  std::ifstream in(std::string(BOXCAR_SOURCE_DIR) + "/experiments/fit/samples/" + name);
+  EXPECT_TRUE(in) << name;
+  std::vector<std::vector<std::string>> rows;
+  std::string line, cell;
+  for (int number = 0; std::getline(in, line); ++number) {
+    if (number < 2) continue;  // source, column names
+    std::istringstream cells(line);
+    rows.emplace_back();
+    while (std::getline(cells, cell, ',')) rows.back().push_back(cell);
+  }
+  return rows;
+}
+
+struct Errors {
+  double mean = 0, worst = 0;
+  int count = 0;
+  void add(double predicted, double measured) {
+    double error = std::fabs(predicted / measured - 1);
+    mean = (mean * count + error) / (count + 1);
+    worst = std::max(worst, error);
+    ++count;
+  }
+  std::string text() const {
+    return fmt::format("{} rows, mean {:.1f} %, worst {:.0f} %", count, mean * 100, worst * 100);
+  }
+};
+
+Errors matmul_errors(const std::string& device_name, const std::string& table) {
+  backends::Device device = backends::load_device(device_name);
+  Errors errors;
+  for (const auto& row : sample(table)) {
+    MatmulShape shape{1, std::stoll(row[0]), std::stoll(row[1]), std::stoll(row[2])};
+    double bytes = 2.0 * static_cast<double>(shape.m * shape.k + shape.k * shape.n + shape.m * shape.n);
+    double predicted = device.launch_latency + matmul_seconds(device, shape, DType::bfloat16, bytes);
+    errors.add(predicted, std::stod(row.back()) * 1e-6);
+  }
+  return errors;
+}
+
+// What the profiles are worth, on rows of the tables they were fitted to and, for the last, one more table.
+TEST(Profiles, matrix_products) {
+  EXPECT_EQ(matmul_errors("a100-sxm-80g", "gemm_a100.csv").text(), "28 rows, mean 7.0 %, worst 32 %");
+  EXPECT_EQ(matmul_errors("h100-sxm", "gemm_h100.csv").text(), "28 rows, mean 5.7 %, worst 17 %");
+  EXPECT_EQ(matmul_errors("h200-sxm", "gemm_h200.csv").text(), "28 rows, mean 4.1 %, worst 15 %");
+  EXPECT_EQ(matmul_errors("a100-pcie-80g", "gemm_a100_pcie.csv").text(), "28 rows, mean 5.7 %, worst 17 %");
+}
+
+// One wave of 108 multiprocessors holds 108 tiles of 128 x 256; one tile more costs a second wave, of which
+// this device hides a half.
+TEST(Matmul, a_wave_more) {
+  auto time = [](int64_t m) { return matmul_seconds(a100(), {1, m, 256 * 12, 8192}, DType::float16, 0); };
+  double full = time(128 * 9), more = time(128 * 10);
+  EXPECT_GT(more / full, 1.2);
+  EXPECT_NEAR(time(128 * 9 - 64) / full, 1, 0.01);
+}
+
+TEST(Matmul, without_tiles_it_is_a_roofline) {
+  backends::Device device = round_device();
+  // 2 x 1000^3 flops at 100 Tflop/s take 20 us; 1e9 bytes at 1 TB/s take 1 ms.
+  EXPECT_NEAR(matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float16, 0), 20e-6, 1e-12);
+  EXPECT_NEAR(matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float32, 0), 200e-6, 1e-12);
+  EXPECT_NEAR(matmul_seconds(device, {1, 1, 1, 1}, DType::float16, 1e9), 1e-3, 1e-12);
+  device.matmul.type_share[DType::float16] = 0.5;
+  EXPECT_NEAR(matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float16, 0), 40e-6, 1e-12);
+}
+
+TEST(Matmul, waves_by_hand) {
+  backends::Device device = round_device();
+  device.matmul.tiles = {{100, 100, 1.0}};
+  device.matmul.wave_seconds = 1e-6;
+  // 20 x 10 tiles on 100 multiprocessors: two waves, each 2 x 100 x 100 x 50 flops at 1 Tflop/s and 1 us
+  // more.
+  EXPECT_NEAR(matmul_seconds(device, {1, 2000, 1000, 50}, DType::float16, 0), 2 * (1e-6 + 1e-6), 1e-12);
+  EXPECT_NEAR(matmul_seconds(device, {1, 2001, 1000, 50}, DType::float16, 0), 3 * (1e-6 + 1e-6), 1e-12);
+  device.matmul.wave_overlap = 0.5;  // 2.1 waves of work, 3 whole ones
+  EXPECT_NEAR(matmul_seconds(device, {1, 2001, 1000, 50}, DType::float16, 0), 2.55 * (1e-6 + 1e-6), 1e-12);
+}
+
+TEST(Matmul, few_tiles_split_k) {
+  backends::Device device = round_device();
+  device.matmul.tiles = {{100, 100, 1.0}};
+  device.matmul.split_seconds = 1e-6;
+  // One tile, k 4000: in 8 parts of 500; partial results of 8 x 8 x 100 x 100 bytes at 1 TB/s.
+  EXPECT_NEAR(matmul_seconds(device, {1, 100, 100, 4000}, DType::float16, 0), 80e-6 / 8 + 1e-6 + 0.64e-6,
+              1e-12);
+}
+
+TEST(KernelSeconds, products_find_their_shape) {
+  TensorType x{{4, 512, 1024}, DType::float16}, w{{1024, 2048}, DType::float16},
+      y{{4, 512, 2048}, DType::float16};
+  double bytes = static_cast<double>(x.bytes() + w.bytes() + y.bytes());
+  double launch = a100().launch_latency;
+  EXPECT_DOUBLE_EQ(seconds(a100(), op_of("matmul", Family::matmul), {x, w}, {y}),
+                   launch + matmul_seconds(a100(), {1, 2048, 2048, 1024}, DType::float16, bytes));
+  EXPECT_DOUBLE_EQ(seconds(a100(), op_of("matmul_weight_grad", Family::matmul), {x, y}, {w}) - launch,
+                   matmul_seconds(a100(), {1, 1024, 2048, 2048}, DType::float16, bytes) /
+                       a100().op_share.at("matmul_weight_grad"));
+  TensorType q{{4, 16, 512, 64}, DType::float16}, k{{4, 16, 64, 512}, DType::float16},
+      p{{4, 16, 512, 512}, DType::float16};
+  bytes = static_cast<double>(q.bytes() + k.bytes() + p.bytes());
+  EXPECT_DOUBLE_EQ(seconds(a100(), op_of("batch_matmul", Family::matmul), {q, k}, {p}),
+                   launch + matmul_seconds(a100(), {64, 512, 512, 64}, DType::float16, bytes));
+}
+
+TEST(KernelSeconds, others_go_by_bytes) {
+  backends::Device device = round_device();
+  device.kernel_floor = 2e-6;
+  device.launch_latency = 1e-6;
+  TensorType x{{1000, 1000}, DType::float16};
+  EXPECT_NEAR(seconds(device, op_of("add", Family::memory), {x, x}, {x}), 3e-6 + 6e-6, 1e-12);
+  device.memory_efficiency = {{1e6, 1e8}, {0.5, 0.5}};
+  device.op_share["add"] = 0.5;
+  EXPECT_NEAR(seconds(device, op_of("add", Family::memory), {x, x}, {x}), 3e-6 + 24e-6, 1e-12);
+}
+
+TEST(KernelSeconds, views_and_empty_kernels_take_nothing) {
+  TensorType x{{8, 8}, DType::float32}, none{{0, 8}, DType::float32};
+  EXPECT_EQ(seconds(a100(), op_of("reshape", Family::none), {x}, {x}), 0);
+  EXPECT_EQ(seconds(a100(), op_of("relu", Family::memory), {none}, {none}), 0);
+  EXPECT_EQ(seconds(a100(), op_of("matmul", Family::matmul), {none, x}, {none}), 0);
+  // A sum over nothing writes its zeros.
+  EXPECT_GT(seconds(a100(), op_of("matmul", Family::matmul), {{{8, 0}, DType::float32}, none}, {x}), 0);
+}
+
+TEST(KernelSeconds, attention_by_sequence_head_and_mask) {
+  backends::Device device = round_device();
+  device.attention_forward_efficiency = {{512, 2048}, {0.25, 0.5}};
+  device.attention_backward_efficiency = {{512, 2048}, {0.2, 0.4}};
+  device.attention_head_share = {{64, 128}, {0.8, 1}};
+  ir::OpDef forward = op_of("scaled_dot_product_attention", Family::attention);
+  forward.work = [](const ir::Types&, const ir::Types&, const ir::Attrs&) { return ir::Work{1e9, 0}; };
+  ir::OpDef backward = forward;
+  backward.name += "_grad";
+  TensorType x{{1, 16, 2048, 128}, DType::float16}, small{{1, 16, 2048, 64}, DType::float16};
+  ir::Attrs causal{{"causal", true}}, full{{"causal", false}};
+  EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, full), 1e9 / 50e12, 1e-12);
+  EXPECT_NEAR(seconds(device, forward, {x, x, x}, {x}, causal), 1e9 / 25e12, 1e-12);
+  EXPECT_NEAR(seconds(device, forward, {small, small, small}, {small}, full), 1e9 / 40e12, 1e-12);
+  EXPECT_NEAR(seconds(device, backward, {x, x, x, x}, {x}, full), 1e9 / 40e12, 1e-12);
+}
+
+}  // namespace
+}  // namespace boxcar::sim
