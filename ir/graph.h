@@ -6,8 +6,8 @@
 //   %w: float32[5, 8] = parameter() @p0 B
 //   %y: float32[4, 8] = matmul(%x, %w)
 //
-// One line per op: outputs with their types, the op, operands, {attributes}, then what is not a default, in this
-// order: @placement, a layout per output ("-": left open), to=layout, name=, role=, layer=, phase=, recomputed.
+// One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then what else is
+// not a default, in this order: @placement, a layout per output ("-": left open), to=layout, name=, role=, layer=, phase=, recomputed.
 // Text reads back: parse_graph(to_text(g)) gives the same text.
 //
 // A step in one graph. A training graph is acyclic: one step from its state to the next. State (parameters, master

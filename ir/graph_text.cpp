@@ -44,6 +44,18 @@ void write_roles(const Graph& graph, const Op& op, std::string& out) {
   }
 }
 
+// Those that are not the op's defaults.
+Attrs telling_attrs(const Op& op) {
+  if (!has_op(op.type)) return op.attrs;
+  const Attrs& usual = ir::op(op.type).attrs;
+  Attrs telling;
+  for (const auto& [name, value] : op.attrs) {
+    const auto found = usual.find(name);
+    if (found == usual.end() || found->second != value) telling.emplace(name, value);
+  }
+  return telling;
+}
+
 void write_op(const Graph& graph, const Op& op, std::string& out) {
   auto to = std::back_inserter(out);
   for (size_t i = 0; i < op.outputs.size(); ++i) {
@@ -54,7 +66,7 @@ void write_op(const Graph& graph, const Op& op, std::string& out) {
   for (size_t i = 0; i < op.inputs.size(); ++i)
     fmt::format_to(to, "{}%{}", i == 0 ? "" : ", ", graph.tensor(op.inputs[i]).name);
   out += ")";
-  if (!op.attrs.empty()) out += " " + to_text(op.attrs);
+  if (const Attrs attrs = telling_attrs(op); !attrs.empty()) out += " " + to_text(attrs);
   if (op.placement >= 0) fmt::format_to(to, " @p{}", op.placement);
   write_layouts(graph, op, out);
   if (op.to_sbp) out += " to=" + sbp::to_text(*op.to_sbp);

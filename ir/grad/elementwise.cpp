@@ -39,6 +39,9 @@ void where(GradContext& g) {
   if (g.wants(2)) give_broadcast(g, 2, g.emit("b", "sub", {g.dy(), da}));
 }
 
+void sum(GradContext& g) {
+  for (size_t i = 0; i < g.inputs(); ++i) g.give(i, g.dy());
+}
 void pass(GradContext& g) { g.give(0, g.dy()); }
 void neg(GradContext& g) { g.give(0, g.emit("x", "neg", {g.dy()})); }
 void exp(GradContext& g) { g.give(0, g.emit("x", "mul", {g.dy(), g.y()})); }
@@ -87,6 +90,7 @@ constexpr GradRule rules[] = {{"add", add},
                               {"mul", mul},
                               {"div", div},
                               {"where", where},
+                              {"sum", sum},
                               {"identity", pass},
                               {"to_global", pass},
                               {"neg", neg},

@@ -35,7 +35,8 @@ class GradContext {
   TensorId y(size_t i = 0) const { return op_.outputs.at(i); }
   TensorId dy(size_t i = 0);  // the gradient of result i; zeros where the loss does not depend on it
   bool wants(size_t i) const { return pool_.wanted[static_cast<size_t>(x(i))]; }
-  const TensorType& type(TensorId tensor) const { return pool_.rewrite.graph().tensor(tensor).type; }
+  // A copy: adding ops moves tensors.
+  TensorType type(TensorId tensor) const { return pool_.rewrite.graph().tensor(tensor).type; }
   // The op that makes a tensor.
   const Op& producer(TensorId tensor) const;
 

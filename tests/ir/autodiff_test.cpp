@@ -1,0 +1,232 @@
+// Gradients against finite differences: of every op with a rule, and of whole models.
+#include "ir/autodiff.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "graphs.h"
+#include "sbp/error.h"
+
+namespace boxcar::tests {
+namespace {
+
+using backends::cpu::evaluate;
+using backends::cpu::Values;
+using ir::Attrs;
+using ir::Builder;
+using ir::DType;
+using ir::Graph;
+using ir::Shape;
+using ir::TensorId;
+using ir::TensorType;
+
+double loss_at(const Graph& forward, const Values& values) { return evaluate(forward, values).at("loss").data[0]; }
+
+// Compares "<parameter>.grad" with central differences of the loss, at up to 12 elements of every parameter.
+void expect_gradients(const Graph& forward, uint64_t seed, int64_t below) {
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  Graph graph = forward;
+  const auto gradients = ir::differentiate(graph, ir::find_tensor(graph, "loss"));
+  verify(graph);
+  ASSERT_FALSE(gradients.empty());
+  Values given = backends::cpu::draw(forward, seed, below);
+  const Values values = evaluate(graph, given);
+  constexpr double step = 1e-5;
+  for (const ir::Gradient& gradient : gradients) {
+    const std::string name = graph.tensor(gradient.parameter).name;
+    const std::vector<double>& exact = values.at(graph.tensor(gradient.gradient).name).data;
+    std::vector<double>& x = given.at(name).data;
+    ASSERT_EQ(x.size(), exact.size()) << name;
+    for (size_t i = 0; i < x.size(); i += 1 + x.size() / 12) {
+      const double before = x[i];
+      x[i] = before + step;
+      const double above = loss_at(forward, given);
+      x[i] = before - step;
+      const double under = loss_at(forward, given);
+      x[i] = before;
+      const double slope = (above - under) / (2 * step);
+      ASSERT_NEAR(exact[i], slope, 1e-6 * (1 + std::abs(slope))) << name << "[" << i << "]";
+    }
+  }
+}
+
+Graph model(ir::models::Transformer config) { return ir::models::build(config, 2); }
+
+TEST(Autodiff, Gpt) { expect_gradients(model(tiny("gpt")), 1, 11); }
+TEST(Autodiff, Bert) { expect_gradients(model(tiny("bert")), 2, 11); }
+TEST(Autodiff, Llama) { expect_gradients(model(tiny("llama")), 3, 11); }
+
+TEST(Autodiff, GroupedQueries) {
+  auto config = tiny("llama");
+  config.kv_heads = 2;
+  expect_gradients(model(config), 4, 11);
+}
+
+TEST(Autodiff, FlashAttention) {
+  auto config = tiny("gpt");
+  config.flash = true;
+  config.kv_heads = 2;
+  expect_gradients(model(config), 5, 11);
+}
+
+TEST(Autodiff, MixedStyles) {
+  auto config = tiny("gpt");
+  config.position = "rotary";
+  config.norm = "rms";
+  config.mlp = "swiglu";
+  config.layers = 2;
+  config.tied = false;
+  expect_gradients(model(config), 6, 11);
+}
+
+// --- one op at a time: loss = sum of weights times the op's results
+
+struct Call {
+  const char* op;
+  std::vector<TensorType> inputs;
+  Attrs attrs = {};
+  size_t outputs = 1;  // results that the loss depends on
+};
+
+TensorType f32(Shape shape) { return {std::move(shape), DType::float32}; }
+TensorType i64(Shape shape) { return {std::move(shape), DType::int64}; }
+
+std::ostream& operator<<(std::ostream& out, const Call& call) { return out << call.op << ir::to_text(call.attrs); }
+
+Graph graph_of(const Call& call) {
+  Builder b(call.op);
+  std::vector<TensorId> inputs;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const std::string name = fmt::format("x{}", i);
+    const TensorType& type = call.inputs[i];
+    inputs.push_back(type.dtype == DType::float32 ? b.parameter(name, type) : b.input(name, type));
+  }
+  const auto results = b.op(call.op, inputs, call.attrs, "y");
+  std::vector<TensorId> terms;
+  for (size_t i = 0; i < call.outputs; ++i) {
+    const TensorId weight = b.input(fmt::format("weight{}", i), b.type(results[i]));
+    const TensorId product = b.op1("mul", {results[i], weight});
+    std::vector<int64_t> axes;
+    for (size_t a = 0; a < b.type(product).shape.size(); ++a) axes.push_back(static_cast<int64_t>(a));
+    terms.push_back(b.op1("reduce_sum", {product}, {{"axes", axes}}));
+  }
+  b.op("sum", terms, {}, "loss");
+  return b.finish();
+}
+
+class OpGradient : public testing::TestWithParam<Call> {};
+TEST_P(OpGradient, EqualsFiniteDifferences) { expect_gradients(graph_of(GetParam()), 7, 3); }
+
+const TensorType a23 = f32({2, 3});
+
+INSTANTIATE_TEST_SUITE_P(
+    Ops, OpGradient,
+    testing::Values(
+        Call{"matmul", {f32({2, 4, 3}), f32({3, 5})}}, Call{"matmul", {f32({4, 3}), f32({5, 3})}, {{"transpose_b", true}}},
+        Call{"matmul", {f32({3, 4}), f32({3, 5})}, {{"transpose_a", true}}},
+        Call{"matmul", {f32({3, 4}), f32({5, 3})}, {{"transpose_a", true}, {"transpose_b", true}}},
+        Call{"matmul_weight_grad", {f32({2, 3, 4}), f32({2, 3, 5})}}, Call{"batch_matmul", {f32({2, 4, 3}), f32({2, 3, 5})}},
+        Call{"batch_matmul", {f32({2, 4, 3}), f32({2, 5, 3})}, {{"transpose_b", true}}},
+        Call{"batch_matmul", {f32({2, 3, 4}), f32({2, 3, 5})}, {{"transpose_a", true}}},
+        Call{"batch_matmul", {f32({2, 3, 4}), f32({2, 5, 3})}, {{"transpose_a", true}, {"transpose_b", true}}},
+        Call{"add", {a23, f32({3})}}, Call{"sub", {a23, f32({2, 1})}}, Call{"mul", {f32({2, 1}), f32({1, 3})}},
+        Call{"div", {a23, f32({3})}}, Call{"where", {{{2, 3}, DType::boolean}, a23, f32({3})}}, Call{"neg", {a23}},
+        Call{"exp", {a23}}, Call{"relu", {a23}}, Call{"gelu", {a23}}, Call{"silu", {a23}}, Call{"sigmoid", {a23}},
+        Call{"tanh", {a23}}, Call{"scale", {a23}, {{"factor", 2.5}}}, Call{"identity", {a23}},
+        Call{"cast", {a23}, {{"to", "float64"}}}, Call{"dropout", {a23}, {{"p", 0.5}}}, Call{"swiglu", {a23, a23}},
+        Call{"swiglu_pairs", {f32({2, 4})}}, Call{"bias_gelu", {a23, f32({3})}},
+        Call{"bias_dropout_add", {a23, f32({3}), a23}, {{"p", 0.5}}}, Call{"bias_dropout_add", {a23, f32({3}), a23}},
+        Call{"causal_mask", {f32({3, 3})}, {{"fill", -9.0}}}),
+    [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Movements, OpGradient,
+    testing::Values(
+        Call{"reduce_sum", {a23}, {{"axes", Shape{0}}}}, Call{"reduce_mean", {a23}, {{"axes", Shape{-1}}, {"keepdims", true}}},
+        Call{"reduce_max", {a23}, {{"axes", Shape{1}}}}, Call{"reduce_min", {a23}, {{"axes", Shape{0, 1}}}},
+        Call{"broadcast_to", {f32({3})}, {{"shape", Shape{2, 3}}}}, Call{"reshape", {a23}, {{"shape", Shape{3, 2}}}},
+        Call{"transpose", {f32({2, 3, 4})}, {{"perm", Shape{2, 0, 1}}}},
+        Call{"slice", {f32({4, 3})}, {{"starts", Shape{1, 0}}, {"ends", Shape{3, 2}}}},
+        Call{"concat", {a23, f32({1, 3}), a23}, {{"axis", int64_t{0}}}},
+        Call{"gather", {f32({3, 4}), i64({5})}, {{"axis", int64_t{0}}}}, Call{"cumsum", {a23}, {{"axis", int64_t{1}}}},
+        Call{"top_k", {f32({2, 5})}, {{"k", int64_t{2}}}}, Call{"split_heads", {f32({2, 3, 16})}, {{"group", int64_t{2}}, {"head_dim", int64_t{2}}}, 3},
+        Call{"split_heads", {f32({2, 3, 16})}, {{"group", int64_t{2}}, {"head_dim", int64_t{2}}}, 1},
+        Call{"split_heads_grad", {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})}},
+        Call{"merge_heads", {f32({2, 4, 3, 2})}}, Call{"embedding", {f32({3, 4}), i64({2, 2})}}),
+    [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Networks, OpGradient,
+    testing::Values(
+        Call{"softmax", {a23}}, Call{"scale_mask_softmax", {f32({2, 3, 3})}, {{"scale", 0.7}, {"causal", true}}},
+        Call{"layer_norm", {f32({2, 4}), f32({4}), f32({4})}}, Call{"rms_norm", {f32({2, 4}), f32({4})}},
+        Call{"batch_norm", {f32({4, 2, 2, 3}), f32({2}), f32({2})}}, Call{"rotary", {f32({2, 2, 3, 4})}},
+        Call{"scaled_dot_product_attention", {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})}, {{"causal", true}}},
+        Call{"cross_entropy", {f32({2, 3}), i64({2})}}, Call{"sum_exp", {f32({2, 3}), f32({2})}},
+        Call{"pick", {f32({2, 3}), i64({2})}},
+        Call{"conv2d", {f32({2, 2, 5, 5}), f32({4, 2, 3, 3})}, {{"stride", int64_t{2}}, {"padding", int64_t{1}}}},
+        Call{"max_pool2d", {f32({2, 2, 4, 4})}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}}},
+        Call{"avg_pool2d", {f32({2, 2, 4, 4})}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}}}),
+    [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
+
+// --- the walk itself
+
+// exp, log and sqrt of a positive value, and a tensor with three consumers.
+TEST(Autodiff, AddsUpSeveralUses) {
+  Builder b("uses");
+  const TensorId x = b.parameter("x", f32({3}));
+  const TensorId e = b.op1("exp", {x}, {}, "e");
+  const TensorId all = b.op1("sum", {b.op1("log", {e}), b.op1("sqrt", {e}), b.op1("mul", {e, e})});
+  b.op("reduce_sum", {all}, {{"axes", Shape{0}}}, "loss");
+  const Graph graph = b.finish();
+  expect_gradients(graph, 8, 2);
+  Graph backward = graph;
+  ir::differentiate(backward, ir::find_tensor(backward, "loss"));
+  EXPECT_THAT(to_text(backward), testing::HasSubstr("%e.grad: float32[3] = add(%e.grad.partial2, %e.grad.3) phase=backward\n"));
+}
+
+TEST(Autodiff, ParametersThatTheLossDoesNotDependOnGetNone) {
+  Builder b("unused");
+  b.parameter("unused", f32({3}));
+  const TensorId w = b.parameter("w", f32({3}));
+  b.op("reduce_sum", {w}, {{"axes", Shape{0}}}, "loss");
+  Graph graph = b.finish();
+  const auto gradients = ir::differentiate(graph, ir::find_tensor(graph, "loss"));
+  ASSERT_EQ(gradients.size(), 1u);
+  EXPECT_EQ(graph.tensor(gradients[0].parameter).name, "w");
+  EXPECT_EQ(graph.tensor(gradients[0].gradient).name, "w.grad");
+  EXPECT_EQ(graph.tensor(gradients[0].gradient).role, ir::Role::gradient);
+}
+
+std::string message(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Autodiff, RefusesWhatHasNoGradient) {
+  Builder b("norms");
+  const TensorId w = b.parameter("w", f32({2, 3}));
+  const TensorId norm = b.op("layer_norm", {w, b.parameter("g", f32({3})), b.parameter("b", f32({3}))}, {}, "norm")[1];
+  b.op("reduce_sum", {norm}, {{"axes", Shape{0}}}, "loss");
+  Graph graph = b.finish();
+  EXPECT_EQ(message([&] { ir::differentiate(graph, ir::find_tensor(graph, "loss")); }),
+            "norm: layer_norm has no gradient through its result %norm.mean");
+}
+
+TEST(Autodiff, ALossIsOneNumber) {
+  Builder b("vector");
+  b.op("neg", {b.parameter("w", f32({3}))}, {}, "loss");
+  Graph graph = b.finish();
+  EXPECT_EQ(message([&] { ir::differentiate(graph, ir::find_tensor(graph, "loss")); }),
+            "%loss: a loss is one number, got float32[3]");
+}
+
+}  // namespace
+}  // namespace boxcar::tests

@@ -1,0 +1,47 @@
+// Small graphs and comparisons that the tests of ir/ share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "backends/cpu/evaluate.h"
+#include "ir/models/transformer.h"
+#include "ir/passes/passes.h"
+
+namespace boxcar::tests {
+
+// One layer, every size small and different: 2 sequences of 3 tokens, 4 heads of 2, 11 words.
+inline ir::models::Transformer tiny(const std::string& family) {
+  ir::models::Transformer config = ir::models::defaults(family);
+  config.layers = 1;
+  config.hidden = 8;
+  config.heads = 4;
+  config.seq = 3;
+  config.vocab = 11;
+  config.ffn = 12;
+  config.pad_vocab_to = 4;
+  return config;
+}
+
+inline ir::Graph step_of(const ir::Graph& forward, const ir::TrainOptions& options) {
+  return ir::training_step(forward, ir::find_tensor(forward, "loss"), options);
+}
+
+// float32, no dropout of state: what finite differences and pass comparisons need.
+inline ir::TrainOptions plain() {
+  ir::TrainOptions options;
+  options.precision = ir::Precision::fp32;
+  options.clip_norm = 0;
+  return options;
+}
+
+inline void expect_near(const backends::cpu::HostTensor& got, const backends::cpu::HostTensor& wanted,
+                        const std::string& what, double tolerance = 1e-9) {
+  ASSERT_EQ(got.data.size(), wanted.data.size()) << what;
+  for (size_t i = 0; i < got.data.size(); ++i)
+    ASSERT_NEAR(got.data[i], wanted.data[i], tolerance * (1 + std::abs(wanted.data[i]))) << what << "[" << i << "]";
+}
+
+}  // namespace boxcar::tests
