@@ -176,6 +176,7 @@ std::string peers_text(const std::vector<int>& source) {
     text += fmt::format("{}{}", text.empty() ? "" : ", ", i);
     if (j - i > 1) text += fmt::format("-{}", j - 1);
     text += fmt::format(" from {}", source[i]);
+    if (j - i > 1) text += fmt::format("-{}", source[j - 1]);
   }
   return text;
 }
@@ -295,7 +296,11 @@ std::vector<int> parse_peers(PlanLine& in, int devices) {
     int first = static_cast<int>(in.number(0, devices - 1));
     int last = in.take('-') ? static_cast<int>(in.number(first, devices - 1)) : first;
     in.expect_word("from");
-    int from = static_cast<int>(in.number(0, devices - 1 - (last - first)));
+    int from = static_cast<int>(in.number(0, devices - 1)), to = from;
+    if (in.take('-')) to = static_cast<int>(in.number(from, devices - 1));
+    if (to - from != last - first) {
+      in.fail(fmt::format("{} devices pull from {}", last - first + 1, to - from + 1));
+    }
     for (int d = first; d <= last; ++d) source[static_cast<size_t>(d)] = from + d - first;
   } while (in.take(','));
   return source;

@@ -4,7 +4,7 @@
 //   groups_text({{0, 1}, {2, 3}, {4, 5}, {6, 7}})      "groups 4 by 2, ranks 2 by 1"
 //   groups_text({{0, 4}, {1, 5}, {8, 12}, {9, 13}})    "groups 2 by 8, 2 by 1, ranks 2 by 4"
 //   groups_text({{0, 1}, {2, 4, 3}})                   "{0-1} {2,4,3}"
-//   peers_text({-1, -1, 0, 1, 1})                      "2-3 from 0, 4 from 1"
+//   peers_text({-1, -1, 0, 1, 1})                      "2-3 from 0-1, 4 from 1"
 //   schedule_text, 1F1B on the first of 2 stages       "F[0-1] 6*(B[0+1] F[2+1]) B[6-7] U"
 //
 // A group's first rank is the sum of one multiple of each group stride; its further ranks lie at the rank

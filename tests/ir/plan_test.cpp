@@ -20,7 +20,7 @@ fact tokens = 1.5
 label cluster.preset = dgx-a100-40g
 label note = " with spaces "
 comm dp: groups 2 by 2, ranks 2 by 1
-peers forward: 2-3 from 0
+peers forward: 2-3 from 0-1
 class 0-1: first
 class 2-3: second
 
@@ -135,7 +135,8 @@ TEST(PlanText, ErrorsSayLineAndColumn) {
             "plan:8:31: expected a number from 1 to 4, got \"9\"");
   EXPECT_EQ(parse_error("groups 2 by 2, ranks", "groups 2 by 2; ranks"),
             "plan:8:23: expected \"ranks\", got \";\"");
-  EXPECT_EQ(parse_error("2-3 from 0", "2-3 to 0"), "plan:9:20: expected \"from\", got \"to\"");
+  EXPECT_EQ(parse_error("2-3 from 0-1", "2-3 from 0"), "plan:9:26: 2 devices pull from 1");
+  EXPECT_EQ(parse_error("2-3 from 0-1", "2-3 to 0"), "plan:9:20: expected \"from\", got \"to\"");
   EXPECT_EQ(parse_error("class 2-3: second", "class 2-3: secnd"),
             "plan:11:12: no program secnd (did you mean second?)");
   EXPECT_EQ(parse_error("program second", "program first"), "plan:30:9: there is a program first already");
@@ -219,6 +220,13 @@ TEST(PlanNotation, Devices) {
   EXPECT_EQ(device_list({8, 3, 4, 0}), "8,3-4,0");
   PlanLine in("8,3-4,0", 1);
   EXPECT_EQ(parse_device_list(in, 9), (std::vector<int>{8, 3, 4, 0}));
+}
+
+TEST(PlanNotation, Peers) {
+  EXPECT_EQ(peers_text({-1, -1, 0, 1, 1}), "2-3 from 0-1, 4 from 1");
+  EXPECT_EQ(peers_text({-1, -1}), "");
+  PlanLine in("2-3 from 0-1, 4 from 1", 1);
+  EXPECT_EQ(parse_peers(in, 5), (std::vector<int>{-1, -1, 0, 1, 1}));
 }
 
 TEST(PlanNotation, GroupsOfMeshes) {

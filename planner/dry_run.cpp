@@ -1,0 +1,317 @@
+#include "planner/dry_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace boxcar::planner {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// The needs and station entries that a run has to look at.
+class Reduced {
+ public:
+  explicit Reduced(const StepView& view) : view_(view), needs_begin_(view.nodes.size() + 1) {
+    places();
+    for (size_t n = 0; n < view.nodes.size(); ++n) {
+      needs_begin_[n] = static_cast<int>(needs_.size());
+      const StepNode& node = view.nodes[n];
+      for (int i = node.needs_begin; i < node.needs_end; ++i) {
+        if (!fulfilled(static_cast<int>(n), view.needs[at(i)])) needs_.push_back(view.needs[at(i)]);
+      }
+    }
+    needs_begin_.back() = static_cast<int>(needs_.size());
+    silent();
+  }
+
+  const Need* begin(int node) const { return needs_.data() + needs_begin_[at(node)]; }
+  const Need* end(int node) const { return needs_.data() + needs_begin_[at(node) + 1]; }
+  bool is_silent(int unit) const { return silent_[at(unit)]; }
+
+ private:
+  // Where in its phase's order each node's own queue has it.
+  void places() {
+    queue_.assign(view_.nodes.size(), -1);
+    place_.assign(view_.nodes.size(), 0);
+    for (size_t s = 0; s < view_.stations.size(); ++s) {
+      const Station& station = view_.stations[s];
+      if (station.kind != StationKind::queue) continue;
+      for (const auto& entries : station.phases) {
+        for (size_t e = 0; e < entries.size(); ++e) {
+          if (entries[e].turn_every > 0) continue;
+          for (int n : view_.units[at(entries[e].unit)].nodes) {
+            bool mine =
+                view_.nodes[at(n)].instance == station.instance && view_.actor_of(n).queue == station.queue;
+            if (!mine) continue;
+            queue_[at(n)] = static_cast<int>(s);
+            place_[at(n)] = static_cast<int>(e);
+          }
+        }
+      }
+    }
+  }
+
+  bool fulfilled(int node, const Need& need) {
+    if (node == need.on) return false;
+    bool one_queue = queue_[at(node)] >= 0 && queue_[at(node)] == queue_[at(need.on)];
+    if (!one_queue) return false;
+    int program = view_.program[at(view_.nodes[at(node)].instance)];
+    int mine = view_.actor_of(node).phase, other = view_.actor_of(need.on).phase;
+    bool after = mine == other && place_[at(need.on)] < place_[at(node)];
+    auto [found, added] = known_.try_emplace({program, mine, other, after, need.div, need.shift, need.mul});
+    if (added) found->second = fulfilled(node, need, runs_before(program, mine, other), after);
+    return found->second;
+  }
+
+  // Whether before each act of the node, the queue has ended as many acts as it needs.
+  bool fulfilled(int node, const Need& need, const std::vector<int>& before, bool after) const {
+    for (int64_t j = 0; j < view_.nodes[at(node)].acts; j += need.div) {
+      if (before[static_cast<size_t>(j)] + (after ? 1 : 0) < need.acts(j)) return false;
+    }
+    return true;
+  }
+
+  // By run of phase `mine`: how many runs of phase `other` the schedule has before it.
+  const std::vector<int>& runs_before(int program, int mine, int other) {
+    auto [found, added] = before_.try_emplace({program, mine, other});
+    if (!added) return found->second;
+    int runs = 0;
+    for (const ir::PhaseRun& run : view_.plan->programs[at(program)].schedule) {
+      if (run.phase == mine) found->second.push_back(runs);
+      if (run.phase == other) ++runs;
+    }
+    return found->second;
+  }
+
+  void silent() {
+    std::vector<bool> needed(view_.nodes.size());
+    for (const Need& need : needs_) needed[at(need.on)] = true;
+    for (const Unit& unit : view_.units) {
+      int n = unit.nodes[0];
+      bool alone = unit.nodes.size() == 1 && unit.stations.size() == 1;
+      silent_.push_back(alone && !needed[at(n)] && begin(n) == end(n));
+    }
+  }
+
+  const StepView& view_;
+  std::vector<int> needs_begin_;
+  std::vector<Need> needs_;
+  std::vector<bool> silent_;
+  std::vector<int> queue_, place_;  // by node: station of its queue (-1: unordered) and place in its phase
+  std::map<std::tuple<int, int, int, bool, int, int, int>, bool> known_;
+  std::map<std::tuple<int, int, int>, std::vector<int>> before_;
+};
+
+class Runner {
+ public:
+  explicit Runner(const StepView& view)
+      : view_(view), reduced_(view), units_(view.units.size()), waiters_(view.nodes.size(), -1) {
+    for (size_t u = 0; u < view.units.size(); ++u) {
+      if (!reduced_.is_silent(static_cast<int>(u))) left_ += view.units[u].acts;
+    }
+    for (const Station& station : view.stations) heads_.push_back(head(station));
+    schedules();
+  }
+
+  DryRun run() {
+    for (int s = static_cast<int>(heads_.size()) - 1; s >= 0; --s) todo_.push_back(s);
+    int64_t all = left_;
+    while (!todo_.empty() || !woken_.empty()) {
+      if (!woken_.empty()) {
+        int unit = woken_.back();
+        woken_.pop_back();
+        attempt(unit);
+        continue;
+      }
+      int station = todo_.back();
+      todo_.pop_back();
+      look(station);
+    }
+    DryRun result;
+    result.ended = left_ == 0;
+    result.acts = all - left_;
+    if (!result.ended) result.cycle = cycle();
+    return result;
+  }
+
+ private:
+  struct UnitState {
+    int done = 0;
+    int arrived = 0;             // stations that have come to it
+    int member = 0;              // which of its nodes' needs is looked at next,
+    const Need* need = nullptr;  // and which; null: that node's first
+    int next_waiter = -1;
+  };
+  // The entry that a station has come to.
+  struct Head {
+    std::vector<std::vector<StationEntry>> entries;  // by phase, without silent ones
+    size_t run = 0, entry = 0;
+  };
+
+  Head head(const Station& station) const {
+    Head head;
+    for (const auto& entries : station.phases) {
+      head.entries.emplace_back();
+      for (const StationEntry& entry : entries) {
+        if (!reduced_.is_silent(entry.unit)) head.entries.back().push_back(entry);
+      }
+    }
+    return head;
+  }
+
+  void schedules() {
+    for (const ir::Program& program : view_.plan->programs) {
+      std::vector<int> count(program.phases.size()), index;
+      for (const ir::PhaseRun& run : program.schedule) index.push_back(count[at(run.phase)]++);
+      run_index_.push_back(std::move(index));
+    }
+  }
+
+  // The unit that a station has come to, -1 at the end of the step.
+  int current(int s) {
+    Head& head = heads_[at(s)];
+    int instance = view_.stations[at(s)].instance;
+    const auto& schedule = view_.program_of(instance).schedule;
+    const auto& index = run_index_[at(view_.program[at(instance)])];
+    for (; head.run < schedule.size(); ++head.run, head.entry = 0) {
+      const auto& entries = head.entries[at(schedule[head.run].phase)];
+      for (; head.entry < entries.size(); ++head.entry) {
+        const StationEntry& entry = entries[head.entry];
+        bool comes = entry.turn_every <= 1 || (index[head.run] + 1) % entry.turn_every == 0;
+        if (comes) return entry.unit;
+      }
+    }
+    return -1;
+  }
+
+  // A station has come to a new entry.
+  void look(int station) {
+    int unit = current(station);
+    if (unit < 0) return;
+    if (++units_[at(unit)].arrived == static_cast<int>(view_.units[at(unit)].stations.size())) attempt(unit);
+  }
+
+  // Acts if all needs are met, else joins the waiters of the node that it needs.
+  void attempt(int unit) {
+    UnitState& state = units_[at(unit)];
+    const Unit& u = view_.units[at(unit)];
+    for (; state.member < static_cast<int>(u.nodes.size()); ++state.member, state.need = nullptr) {
+      int node = u.nodes[at(state.member)];
+      if (!state.need) state.need = reduced_.begin(node);
+      for (; state.need != reduced_.end(node); ++state.need) {
+        if (done(state.need->on) >= state.need->acts(state.done)) continue;
+        state.next_waiter = waiters_[at(state.need->on)];
+        waiters_[at(state.need->on)] = unit;
+        return;
+      }
+    }
+    act(unit);
+  }
+
+  int done(int node) const { return units_[at(view_.nodes[at(node)].unit)].done; }
+
+  void act(int unit) {
+    UnitState& state = units_[at(unit)];
+    const Unit& u = view_.units[at(unit)];
+    ++state.done;
+    --left_;
+    state.arrived = state.member = 0;
+    state.need = nullptr;
+    for (int node : u.nodes) {
+      for (int w = std::exchange(waiters_[at(node)], -1); w >= 0; w = units_[at(w)].next_waiter)
+        woken_.push_back(w);
+    }
+    for (int s : u.stations) {
+      ++heads_[at(s)].entry;
+      todo_.push_back(s);
+    }
+  }
+
+  // Where nothing can act: the first unit that a waiting one waits for, until one comes again.
+  std::vector<Wait> cycle() {
+    int unit = 0;
+    while (reduced_.is_silent(unit) || units_[at(unit)].done == view_.units[at(unit)].acts) ++unit;
+    std::vector<int> seen(view_.units.size(), -1);
+    std::vector<Wait> path;
+    while (seen[at(unit)] < 0) {
+      seen[at(unit)] = static_cast<int>(path.size());
+      auto [wait, next] = blocker(unit);
+      path.push_back(std::move(wait));
+      unit = next;
+    }
+    path.erase(path.begin(), path.begin() + seen[at(unit)]);
+    return path;
+  }
+
+  std::pair<Wait, int> blocker(int unit) {
+    const Unit& u = view_.units[at(unit)];
+    const UnitState& state = units_[at(unit)];
+    for (int s : u.stations) {
+      int first = current(s);
+      if (first != unit) return {order_wait(unit, s, first), first};
+    }
+    if (state.arrived < static_cast<int>(u.stations.size())) {
+      std::string reason = "takes its turn on the queue on which it acts, before itself";
+      return {{u.nodes[0], state.done, reason}, unit};
+    }
+    const Need& need = *state.need;
+    int other = view_.nodes[at(need.on)].unit;
+    Wait wait{u.nodes[at(state.member)], state.done, {}};
+    std::string act = view_.act_text(need.on, static_cast<int>(need.acts(state.done)) - 1);
+    int producer = need.data ? need.on : wait.node;
+    const ir::Program& program = view_.program_of(view_.nodes[at(producer)].instance);
+    const std::string& reg = program.registers[at(need.reg)].name;
+    wait.reason = need.data ? fmt::format("needs %{} from {}", reg, act)
+                            : fmt::format("needs a free slot of %{}, which {} reads", reg, act);
+    return {std::move(wait), other};
+  }
+
+  Wait order_wait(int unit, int s, int first) const {
+    const Station& station = view_.stations[at(s)];
+    int node = member_at(unit, station.instance), other = member_at(first, station.instance);
+    const auto& queues = view_.program_of(station.instance).queues;
+    std::string where = station.kind == StationKind::issue
+                            ? fmt::format("in the order in which {} issues collectives",
+                                          view_.instance_text(station.instance))
+                            : fmt::format("on {} of {}", queues[at(std::max(0, station.queue))].name,
+                                          view_.instance_text(station.instance));
+    return {node, units_[at(unit)].done,
+            fmt::format("comes after {} {}", view_.act_text(other, units_[at(first)].done), where)};
+  }
+
+  // The unit's node of that instance, else its first: a pull takes its turn elsewhere.
+  int member_at(int unit, int instance) const {
+    const auto& nodes = view_.units[at(unit)].nodes;
+    for (int n : nodes) {
+      if (view_.nodes[at(n)].instance == instance) return n;
+    }
+    return nodes[0];
+  }
+
+  const StepView& view_;
+  Reduced reduced_;
+  std::vector<UnitState> units_;
+  std::vector<int> waiters_;                 // by node: the first unit that waits for it, -1: none
+  std::vector<Head> heads_;                  // by station
+  std::vector<std::vector<int>> run_index_;  // by program, place in the schedule: which run of its phase
+  std::vector<int> todo_, woken_;
+  int64_t left_ = 0;
+};
+
+}  // namespace
+
+DryRun dry_run(const StepView& view) { return Runner(view).run(); }
+
+std::string to_text(const StepView& view, const std::vector<Wait>& cycle) {
+  std::string text;
+  for (const Wait& wait : cycle) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : "\n", view.act_text(wait.node, wait.act), wait.reason);
+  }
+  return text;
+}
+
+}  // namespace boxcar::planner

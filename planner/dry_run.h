@@ -1,0 +1,38 @@
+// Runs one step of a plan without a clock: whatever can act acts, until every act of the step has ended or
+// nothing can.
+//
+// A marked graph is live exactly if every directed cycle holds a token, which is so exactly if, from the
+// first marking, each transition can fire once: a step can then be repeated for ever. So a step that ends
+// here proves that the plan cannot deadlock under any interleaving, and a step that stops has a cycle without
+// a token.
+//
+// Time is linear in acts, less what needs no looking at: a need that the order of its own queue fulfils in
+// any case is dropped, then acts that need nothing and that nothing needs are left out of their queue's
+// order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/step_view.h"
+
+namespace boxcar::planner {
+
+// One act on a cycle, and why it waits for the next one on it.
+struct Wait {
+  int node = 0, act = 0;
+  std::string reason;  // "needs %x of first (device 0): a F[0]"
+};
+
+struct DryRun {
+  bool ended = false;
+  std::vector<Wait> cycle;  // where it has not; the last waits for the first
+  int64_t acts = 0;         // looked at
+};
+DryRun dry_run(const StepView& view);
+
+// "first (device 0): a F[0] needs ..., first (device 0): b F[0] comes after ...", one wait to a line.
+std::string to_text(const StepView& view, const std::vector<Wait>& cycle);
+
+}  // namespace boxcar::planner

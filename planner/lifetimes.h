@@ -1,0 +1,75 @@
+// When each register of a program holds something, as the program's own order proves it.
+//
+// Time is counted on the *main* queue, the one that computes: its act at place p (run of the schedule, then
+// actor) covers [2p, 2p + 1). A version lives from the start of its producer's first act to the end of its
+// readers' last. An act of another queue has no place of its own; it starts after the last main act that it
+// waits for, and has ended before the first main act that waits for it.
+//
+//   compute: a (place 0) -> %x -> all_reduce on net -> %y -> b (place 1)
+//   %x lives [0, 2): b starts when all_reduce has ended;  %y lives [1, 3): all_reduce starts when a has ended
+//
+// Where nothing on the main queue bounds a version, where other devices pull it, or where it has initial
+// slots, it lives always.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ir/plan.h"
+
+namespace boxcar::planner {
+
+// Half open; an end may lie beyond the step's, in the next step.
+struct Life {
+  int64_t begin = 0, end = 0;
+  friend auto operator<=>(const Life&, const Life&) = default;
+};
+
+class Lifetimes {
+ public:
+  Lifetimes(const ir::Plan& plan, int program);
+
+  int64_t step() const { return step_; }          // the length of one step in these units
+  int main_queue() const { return main_queue_; }  // -1: no queue is ordered, and all live always
+  // Lives inside each run of one phase alike: from the run's start; phase -1 where it does not.
+  struct InRun {
+    int phase = -1;
+    Life life;
+  };
+  const InRun& in_run(int reg) const { return in_run_[static_cast<size_t>(reg)]; }
+  // One life per version of a step, by begin; none where it lives always.
+  std::optional<std::vector<Life>> lives(int reg) const;
+  // Whether the two are never alive at one time.
+  bool apart(int reg, int other) const;
+  // Where a run of the schedule starts.
+  int64_t run_begin(size_t run) const { return static_cast<int64_t>(run) * 2 * width_; }
+
+ private:
+  struct Reader {
+    int actor = 0, repeat = 1;
+  };
+  bool main(int actor) const { return program_.actors[static_cast<size_t>(actor)].queue == main_queue_; }
+  int acts(int actor) const {
+    return static_cast<int>(
+        phase_runs_[static_cast<size_t>(program_.actors[static_cast<size_t>(actor)].phase)].size());
+  }
+  int64_t place(int actor, int64_t act) const;  // act may lie in another step
+  std::optional<int64_t> start(int actor, int64_t act, int depth) const;
+  std::optional<int64_t> finish(int actor, int64_t act, int depth) const;
+  std::optional<Life> life(int reg, int64_t version) const;
+  bool always(int reg) const;
+  InRun find_in_run(int reg) const;
+
+  const ir::Program& program_;
+  int main_queue_ = -1;
+  int64_t width_ = 1;  // actors: places of one run
+  int64_t step_ = 0;
+  std::vector<std::vector<int>> phase_runs_;  // by phase: the runs of the schedule
+  std::vector<std::vector<Reader>> readers_;  // by register
+  std::vector<bool> pulled_;                  // by register: other devices read it
+  std::vector<InRun> in_run_;
+};
+
+}  // namespace boxcar::planner

@@ -1,0 +1,293 @@
+#include "planner/marked_graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace boxcar::planner {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// The nodes in the order in which a station runs them over one step.
+std::vector<int> order_of(const StepView& view, const Station& station, const std::vector<int>& first_act) {
+  const auto& schedule = view.program_of(station.instance).schedule;
+  std::vector<int> runs(station.phases.size()), order;
+  for (const ir::PhaseRun& run : schedule) {
+    int k = runs[at(run.phase)]++;
+    for (const StationEntry& entry : station.phases[at(run.phase)]) {
+      int every = std::max(1, entry.turn_every);
+      if ((k + 1) % every == 0) order.push_back(first_act[at(entry.unit)] + k / every);
+    }
+  }
+  return order;
+}
+
+void add_needs(const StepView& view, StepGraph& step) {
+  for (const StepNode& node : view.nodes) {
+    for (int i = node.needs_begin; i < node.needs_end; ++i) {
+      const Need& need = view.needs[at(i)];
+      const StepNode& on = view.nodes[at(need.on)];
+      for (int64_t j = 0; j < node.acts; j += need.div) {
+        int64_t last = need.acts(j) - 1, steps = 0;
+        while (last < 0) {
+          last += on.acts;
+          ++steps;
+        }
+        step.graph.edges.push_back({step.first_act[at(on.unit)] + static_cast<int>(last),
+                                    step.first_act[at(node.unit)] + static_cast<int>(j),
+                                    static_cast<int>(steps)});
+      }
+    }
+  }
+}
+
+// Edges by the node that they leave.
+class Successors {
+ public:
+  explicit Successors(const MarkedGraph& graph)
+      : begin_(graph.seconds.size() + 1), edges_(graph.edges.size()) {
+    for (const auto& e : graph.edges) ++begin_[at(e.from) + 1];
+    for (size_t n = 1; n < begin_.size(); ++n) begin_[n] += begin_[n - 1];
+    std::vector<size_t> next(begin_.begin(), begin_.end() - 1);
+    for (size_t e = 0; e < graph.edges.size(); ++e)
+      edges_[next[at(graph.edges[e].from)]++] = static_cast<int>(e);
+  }
+  size_t begin(int node) const { return begin_[at(node)]; }
+  size_t end(int node) const { return begin_[at(node) + 1]; }
+  int edge(size_t i) const { return edges_[i]; }
+
+ private:
+  std::vector<size_t> begin_;
+  std::vector<int> edges_;
+};
+
+// Tarjan's strongly connected components without recursion; by node.
+std::vector<int> components(const MarkedGraph& graph, const Successors& next) {
+  int n = static_cast<int>(graph.seconds.size()), clock = 0, found = 0;
+  std::vector<int> component(at(n), -1), low(at(n)), seen(at(n), -1), stack;
+  std::vector<std::pair<int, size_t>> path;
+  for (int root = 0; root < n; ++root) {
+    if (seen[at(root)] >= 0) continue;
+    path.push_back({root, next.begin(root)});
+    while (!path.empty()) {
+      auto& [u, i] = path.back();
+      if (seen[at(u)] < 0) {
+        seen[at(u)] = low[at(u)] = clock++;
+        stack.push_back(u);
+      }
+      if (i < next.end(u)) {
+        int v = graph.edges[at(next.edge(i++))].to;
+        if (seen[at(v)] < 0) {
+          path.push_back({v, next.begin(v)});
+        } else if (component[at(v)] < 0) {
+          low[at(u)] = std::min(low[at(u)], seen[at(v)]);
+        }
+        continue;
+      }
+      int done = u;
+      path.pop_back();
+      if (!path.empty()) low[at(path.back().first)] = std::min(low[at(path.back().first)], low[at(done)]);
+      if (low[at(done)] != seen[at(done)]) continue;
+      for (int v = -1; v != done; stack.pop_back()) component[at(v = stack.back())] = found;
+      ++found;
+    }
+  }
+  return component;
+}
+
+// Policy iteration on all components at once: each node follows one edge inside its component.
+class Howard {
+ public:
+  explicit Howard(const MarkedGraph& graph)
+      : graph_(graph),
+        next_(graph),
+        component_(components(graph, next_)),
+        policy_(graph.seconds.size(), -1),
+        value_(graph.seconds.size(), 0) {
+    for (size_t e = 0; e < graph.edges.size(); ++e) {
+      const auto& edge = graph.edges[e];
+      if (component_[at(edge.from)] != component_[at(edge.to)]) continue;
+      inner_.push_back(static_cast<int>(e));
+      if (policy_[at(edge.from)] < 0) policy_[at(edge.from)] = static_cast<int>(e);
+    }
+    int count = component_.empty() ? 0 : *std::max_element(component_.begin(), component_.end()) + 1;
+    ratio_.assign(at(count), -1);
+    best_node_.assign(at(count), -1);
+    double longest = 0;
+    for (double s : graph.seconds) longest = std::max(longest, s);
+    small_ = 1e-10 * std::max(longest, 1e-300);
+  }
+
+  CycleRatio run() {
+    do evaluate();
+    while (improve());
+    CycleRatio best;
+    for (size_t c = 0; c < ratio_.size(); ++c) {
+      bool better = best_node_[c] >= 0 && (best.cycle.empty() || ratio_[c] > best.seconds);
+      if (better) best = {ratio_[c], policy_cycle(best_node_[c])};
+    }
+    return best;
+  }
+
+ private:
+  int follow(int node) const { return graph_.edges[at(policy_[at(node)])].to; }
+
+  std::vector<int> policy_cycle(int node) const {
+    std::vector<int> cycle{node};
+    for (int v = follow(node); v != node; v = follow(v)) cycle.push_back(v);
+    return cycle;
+  }
+
+  // The best cycle of the policy in each component, then the values of the nodes that lead to it.
+  void evaluate() {
+    size_t n = graph_.seconds.size();
+    std::vector<int> mark(n, -1);
+    std::fill(best_node_.begin(), best_node_.end(), -1);
+    for (int root = 0; root < static_cast<int>(n); ++root) {
+      int v = root;
+      while (policy_[at(v)] >= 0 && mark[at(v)] < 0) {
+        mark[at(v)] = root;
+        v = follow(v);
+      }
+      if (policy_[at(v)] >= 0 && mark[at(v)] == root) consider(v);
+    }
+    spread();
+  }
+
+  void consider(int node) {
+    double seconds = 0, tokens = 0;
+    int v = node;
+    do {
+      seconds += graph_.seconds[at(v)];
+      tokens += graph_.edges[at(policy_[at(v)])].tokens;
+      v = follow(v);
+    } while (v != node);
+    size_t c = at(component_[at(node)]);
+    double ratio = seconds / tokens;
+    if (best_node_[c] >= 0 && ratio <= ratio_[c]) return;
+    ratio_[c] = ratio;
+    best_node_[c] = node;
+  }
+
+  double gain(const MarkedGraph::Edge& e) const {
+    return graph_.seconds[at(e.from)] - ratio_[at(component_[at(e.from)])] * e.tokens;
+  }
+
+  // Backwards along the policy from each component's best cycle; nodes that lead elsewhere keep their values.
+  void spread() {
+    size_t n = graph_.seconds.size();
+    std::vector<int> first(n, -1), sibling(n, -1), todo;
+    for (size_t v = 0; v < n; ++v) {
+      if (policy_[v] < 0) continue;
+      int to = follow(static_cast<int>(v));
+      sibling[v] = std::exchange(first[at(to)], static_cast<int>(v));
+    }
+    for (int node : best_node_) {
+      if (node < 0) continue;
+      todo.push_back(node);
+      while (!todo.empty()) {
+        int to = todo.back();
+        todo.pop_back();
+        for (int v = first[at(to)]; v >= 0; v = sibling[at(v)]) {
+          if (v == node) continue;
+          value_[at(v)] = value_[at(to)] + gain(graph_.edges[at(policy_[at(v)])]);
+          todo.push_back(v);
+        }
+      }
+    }
+  }
+
+  bool improve() {
+    bool improved = false;
+    for (int index : inner_) {
+      const auto& e = graph_.edges[at(index)];
+      double value = value_[at(e.to)] + gain(e);
+      double more = value - value_[at(e.from)];
+      if (more <= small_ * (1 + std::abs(value) / std::max(small_ * 1e10, 1e-300))) continue;
+      improved = true;
+      value_[at(e.from)] = value;
+      policy_[at(e.from)] = index;
+    }
+    return improved;
+  }
+
+  const MarkedGraph& graph_;
+  Successors next_;
+  std::vector<int> component_;
+  std::vector<int> inner_;   // edges inside a component
+  std::vector<int> policy_;  // by node: the edge that it follows, -1: none inside its component
+  std::vector<double> value_;
+  std::vector<double> ratio_;   // by component
+  std::vector<int> best_node_;  // by component: a node of its best cycle
+  double small_ = 0;
+};
+
+}  // namespace
+
+StepGraph step_graph(const StepView& view, const std::vector<double>& seconds) {
+  StepGraph step;
+  int acts = 0;
+  for (const Unit& unit : view.units) {
+    step.first_act.push_back(acts);
+    acts += unit.acts;
+  }
+  step.graph.seconds.assign(at(acts), 0);
+  for (size_t u = 0; u < view.units.size() && !seconds.empty(); ++u) {
+    double longest = 0;
+    for (int n : view.units[u].nodes) longest = std::max(longest, seconds[at(n)]);
+    auto first = step.graph.seconds.begin() + step.first_act[u];
+    std::fill(first, first + view.units[u].acts, longest);
+  }
+  for (const Station& station : view.stations) {
+    std::vector<int> order = order_of(view, station, step.first_act);
+    for (size_t i = 0; i < order.size(); ++i) {
+      bool last = i + 1 == order.size();
+      step.graph.edges.push_back({order[i], order[last ? 0 : i + 1], last ? 1 : 0});
+    }
+  }
+  add_needs(view, step);
+  return step;
+}
+
+std::vector<int> cycle_without_token(const MarkedGraph& graph) {
+  MarkedGraph bare;
+  bare.seconds.resize(graph.seconds.size());
+  for (const auto& e : graph.edges) {
+    if (e.tokens == 0) bare.edges.push_back(e);
+  }
+  Successors next(bare);
+  std::vector<int> component = components(bare, next), size(component.size());
+  for (int c : component) ++size[at(c)];
+  for (const auto& e : bare.edges) {
+    if (component[at(e.from)] != component[at(e.to)]) continue;
+    // Any walk inside the component comes back to a node that it has been to.
+    std::vector<int> path{e.from}, place(component.size(), -1);
+    place[at(e.from)] = 0;
+    for (int u = e.from;;) {
+      size_t i = next.begin(u);
+      while (component[at(bare.edges[at(next.edge(i))].to)] != component[at(u)]) ++i;
+      u = bare.edges[at(next.edge(i))].to;
+      if (place[at(u)] >= 0) return {path.begin() + place[at(u)], path.end()};
+      place[at(u)] = static_cast<int>(path.size());
+      path.push_back(u);
+    }
+  }
+  return {};
+}
+
+CycleRatio max_cycle_ratio(const MarkedGraph& graph) { return Howard(graph).run(); }
+
+double period_bound(const StepView& view, const std::vector<double>& seconds) {
+  double bound = max_cycle_ratio(step_graph(view, seconds).graph).seconds;
+  std::map<std::pair<int, int>, double> work;  // by instance, queue
+  for (size_t n = 0; n < view.nodes.size(); ++n) {
+    const StepNode& node = view.nodes[n];
+    work[{node.instance, view.actor_of(static_cast<int>(n)).queue}] += seconds[n] * node.acts;
+  }
+  for (const auto& [queue, total] : work) bound = std::max(bound, total);
+  return bound;
+}
+
+}  // namespace boxcar::planner

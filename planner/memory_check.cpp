@@ -1,0 +1,144 @@
+#include "planner/memory_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "planner/lifetimes.h"
+#include "sbp/error.h"
+
+namespace boxcar::planner {
+namespace {
+
+size_t at(int64_t index) { return static_cast<size_t>(index); }
+
+class Checker {
+ public:
+  Checker(const ir::Plan& plan, int program)
+      : program_(plan.programs[at(program)]), lifetimes_(plan, program) {
+    for (size_t r = 0; r < program_.registers.size(); ++r) {
+      const ir::Register& reg = program_.registers[r];
+      if (reg.offset >= 0 && reg.bytes > 0) placed_.push_back(static_cast<int>(r));
+    }
+    std::sort(placed_.begin(), placed_.end(), [&](int a, int b) { return begin(a) < begin(b); });
+  }
+
+  void run() {
+    bounds();
+    workspace();
+    in_runs();
+    across_runs();
+  }
+
+ private:
+  const ir::Register& reg(int r) const { return program_.registers[at(r)]; }
+  int64_t begin(int r) const { return reg(r).offset; }
+  int64_t end(int r) const { return reg(r).offset + reg(r).bytes * reg(r).count; }
+
+  std::string text(int r) const {
+    return fmt::format("%{} (bytes {} to {})", reg(r).name, begin(r), end(r) - 1);
+  }
+
+  [[noreturn]] void refuse(int a, int b) const {
+    throw Error::cannot_run(program_.name,
+                            fmt::format("{} and {} share memory, and nothing keeps their uses apart",
+                                        text(std::min(a, b)), text(std::max(a, b))));
+  }
+
+  void bounds() const {
+    for (int r : placed_) {
+      if (end(r) <= program_.arena_bytes) continue;
+      throw Error::cannot_run(
+          program_.name, fmt::format("{} lies outside the arena of {} bytes", text(r), program_.arena_bytes));
+    }
+    int64_t last = program_.workspace_offset + program_.workspace_bytes;
+    if (program_.workspace_offset >= 0 && last > program_.arena_bytes) {
+      throw Error::cannot_run(program_.name,
+                              fmt::format("the workspace (bytes {} to {}) lies outside the arena of {} bytes",
+                                          program_.workspace_offset, last - 1, program_.arena_bytes));
+    }
+  }
+
+  // The workspace is in use whenever the compute queue acts.
+  void workspace() const {
+    int64_t first = program_.workspace_offset, last = first + program_.workspace_bytes;
+    if (first < 0) return;
+    for (int r : placed_) {
+      if (begin(r) >= last || end(r) <= first) continue;
+      throw Error::cannot_run(program_.name, fmt::format("{} and the workspace (bytes {} to {}) share memory",
+                                                         text(r), first, last - 1));
+    }
+    for (const ir::Actor& actor : program_.actors) {
+      bool small = actor.queue == lifetimes_.main_queue() && actor.workspace > program_.workspace_bytes;
+      if (!small) continue;
+      throw Error::cannot_run(program_.name + ": " + actor.name,
+                              fmt::format("needs {} bytes of workspace, there are {}", actor.workspace,
+                                          program_.workspace_bytes));
+    }
+  }
+
+  // Registers that live inside runs of one phase: through the run in time, with those alive by address.
+  void in_runs() const {
+    struct Event {
+      int64_t time;
+      bool starts;
+      int reg;
+    };
+    std::map<int, std::vector<Event>> phases;
+    for (int r : placed_) {
+      const Lifetimes::InRun& in = lifetimes_.in_run(r);
+      if (in.phase < 0) continue;
+      phases[in.phase].push_back({in.life.begin, true, r});
+      phases[in.phase].push_back({in.life.end, false, r});
+    }
+    for (auto& [phase, events] : phases) {
+      std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+        return std::tuple{a.time, a.starts, a.reg} < std::tuple{b.time, b.starts, b.reg};  // ends first
+      });
+      std::map<int64_t, int> alive;  // by first byte
+      for (const Event& event : events) {
+        if (!event.starts) {
+          alive.erase(begin(event.reg));
+          continue;
+        }
+        auto next = alive.lower_bound(begin(event.reg));
+        if (next != alive.end() && begin(next->second) < end(event.reg)) refuse(next->second, event.reg);
+        if (next != alive.begin() && end(std::prev(next)->second) > begin(event.reg)) {
+          refuse(std::prev(next)->second, event.reg);
+        }
+        alive[begin(event.reg)] = event.reg;
+      }
+    }
+  }
+
+  // Pairs of which one lives across runs: by address, with those that reach this far.
+  void across_runs() const {
+    std::vector<int> across, inside;
+    auto compare = [&](std::vector<int>& open, int r) {
+      std::erase_if(open, [&](int other) { return end(other) <= begin(r); });
+      for (int other : open) {
+        if (!lifetimes_.apart(other, r)) refuse(other, r);
+      }
+    };
+    for (int r : placed_) {
+      bool local = lifetimes_.in_run(r).phase >= 0;
+      compare(across, r);
+      if (!local) compare(inside, r);
+      (local ? inside : across).push_back(r);
+    }
+  }
+
+  const ir::Program& program_;
+  Lifetimes lifetimes_;
+  std::vector<int> placed_;  // registers in the arena, by offset
+};
+
+}  // namespace
+
+void check_memory(const ir::Plan& plan) {
+  for (size_t p = 0; p < plan.programs.size(); ++p) Checker(plan, static_cast<int>(p)).run();
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,14 @@
+// Whether registers that share bytes of a device's arena ever hold something at one time.
+#pragma once
+
+#include "ir/plan.h"
+
+namespace boxcar::planner {
+
+// Throws Error (cannot run) where two registers of a program share bytes and their lives (lifetimes.h) are
+// not proved to be apart, naming both; where a register shares the workspace's bytes; where one lies outside
+// the arena. Registers without a place (offset -1) or without bytes share nothing. Linear in registers, up to
+// a logarithm, where only registers that live inside runs share.
+void check_memory(const ir::Plan& plan);
+
+}  // namespace boxcar::planner

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <numeric>
+
+#include "planner/lifetimes.h"
+#include "planner/verify.h"
+
+namespace boxcar::planner {
+namespace {
+
+using Kinds = std::vector<int64_t>;
+
+int64_t sum(const Kinds& kinds) { return std::accumulate(kinds.begin(), kinds.end(), int64_t{0}); }
+
+// What the registers hold at a moment: those that live inside runs where they do, all others always.
+class Peak {
+ public:
+  Peak(const ir::Plan& plan, int program)
+      : program_(plan.programs[static_cast<size_t>(program)]),
+        lifetimes_(plan, program),
+        always_(ir::memory_kinds) {
+    for (size_t r = 0; r < program_.registers.size(); ++r) {
+      if (lifetimes_.in_run(static_cast<int>(r)).phase < 0 || program_.registers[r].offset < 0) {
+        add(always_, program_.registers[r], 1);
+      }
+    }
+  }
+
+  Kinds find() const {
+    Kinds best = always_;
+    for (int phase = 0; phase < static_cast<int>(program_.phases.size()); ++phase) {
+      Kinds kinds = in_phase(phase);
+      if (sum(kinds) > sum(best)) best = kinds;
+    }
+    return best;
+  }
+
+ private:
+  static void add(Kinds& kinds, const ir::Register& reg, int64_t sign) {
+    kinds[static_cast<size_t>(reg.memory)] += sign * reg.bytes * reg.count;
+  }
+
+  Kinds in_phase(int phase) const {
+    std::vector<std::pair<int64_t, int>> events;  // time, register + 1: starts; -(register + 1): ends
+    for (size_t r = 0; r < program_.registers.size(); ++r) {
+      const Lifetimes::InRun& in = lifetimes_.in_run(static_cast<int>(r));
+      if (in.phase != phase || program_.registers[r].offset < 0) continue;
+      int id = static_cast<int>(r) + 1;
+      events.push_back({in.life.begin, id});
+      events.push_back({in.life.end, -id});
+    }
+    std::sort(events.begin(), events.end());
+    Kinds now = always_, best = always_;
+    for (const auto& [time, id] : events) {
+      add(now, program_.registers[static_cast<size_t>(std::abs(id) - 1)], id > 0 ? 1 : -1);
+      if (sum(now) > sum(best)) best = now;
+    }
+    return best;
+  }
+
+  const ir::Program& program_;
+  Lifetimes lifetimes_;
+  Kinds always_;
+};
+
+int64_t largest_workspace(const ir::Program& program) {
+  int64_t most = program.workspace_bytes;
+  for (const ir::Actor& actor : program.actors) most = std::max(most, actor.workspace);
+  return most;
+}
+
+// The parts add up to the total: what is neither register nor workspace, gaps of the arena, counts as
+// workspace; where registers that live across runs share bytes, activations count that much less.
+MemoryUse use_of(const ir::Plan& plan, int program) {
+  const ir::Program& p = plan.programs[static_cast<size_t>(program)];
+  MemoryUse use;
+  use.by_kind = Peak(plan, program).find();
+  int64_t held = sum(use.by_kind), workspace = largest_workspace(p), unplaced = 0;
+  for (const ir::Register& reg : p.registers) {
+    if (reg.offset < 0) unplaced += reg.bytes * reg.count;
+  }
+  bool planned = p.arena_bytes > 0;
+  use.total =
+      planned ? p.arena_bytes + unplaced + (p.workspace_offset < 0 ? workspace : 0) : held + workspace;
+  auto& activations = use.by_kind[static_cast<size_t>(ir::MemoryKind::activations)];
+  auto& scratch = use.by_kind[static_cast<size_t>(ir::MemoryKind::workspace)];
+  int64_t rest = use.total - held;
+  int64_t shared = std::min(activations, std::max<int64_t>(0, -rest));
+  activations -= shared;
+  scratch += rest + shared;
+  return use;
+}
+
+}  // namespace
+
+std::vector<MemoryUse> memory_use(const ir::Plan& plan) {
+  std::vector<MemoryUse> by_program;
+  for (size_t p = 0; p < plan.programs.size(); ++p) by_program.push_back(use_of(plan, static_cast<int>(p)));
+  std::vector<MemoryUse> uses;
+  for (size_t c = 0; c < plan.classes.size(); ++c) {
+    uses.push_back(by_program[static_cast<size_t>(plan.classes[c].program)]);
+    uses.back().cls = static_cast<int>(c);
+  }
+  return uses;
+}
+
+}  // namespace boxcar::planner
