@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <utility>
 
@@ -12,6 +11,27 @@
 
 namespace boxcar::sbp {
 namespace {
+
+int64_t volume(const std::vector<Range>& ranges) {
+  int64_t product = 1;
+  for (const Range range : ranges) product *= range.size();
+  return product;
+}
+
+int64_t overlap(const std::vector<Range>& a, const std::vector<Range>& b) {
+  int64_t product = 1;
+  for (size_t axis = 0; axis < a.size(); ++axis)
+    product *=
+        std::max<int64_t>(0, std::min(a[axis].end, b[axis].end) - std::max(a[axis].begin, b[axis].begin));
+  return product;
+}
+
+std::vector<int> joined(std::vector<int> a, const std::vector<int>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  std::sort(a.begin(), a.end());
+  a.erase(std::unique(a.begin(), a.end()), a.end());
+  return a;
+}
 
 bool all_equal(const NdSbp& layout) {
   return std::adjacent_find(layout.begin(), layout.end(), std::not_equal_to<>()) == layout.end();
@@ -171,6 +191,30 @@ std::optional<Step> rooted(const Layout& from, const Layout& to) {
   return step;
 }
 
+// The same layout and mesh on other devices: each sends to its counterpart. With both copies and partials,
+// these would be sent once per copy, which is not the least.
+std::optional<Step> counterparts(const Layout& from, const Layout& to) {
+  if (from.placement.mesh != to.placement.mesh || from.sbp != to.sbp) return std::nullopt;
+  const auto has = [&](Sbp::Kind kind) {
+    return std::any_of(from.sbp.begin(), from.sbp.end(), [&](Sbp sbp) { return sbp.kind == kind; });
+  };
+  if (has(Sbp::Kind::partial) && has(Sbp::Kind::broadcast)) return std::nullopt;
+  const auto all = joined(from.placement.devices, to.placement.devices);
+  if (all.size() != from.placement.devices.size() + to.placement.devices.size()) return std::nullopt;
+  Step step;
+  step.collective = Collective::transfer;
+  step.latency_steps = 1;
+  step.result = to;
+  for (size_t i = 0; i < from.placement.devices.size(); ++i) {
+    auto block = local_ranges(from.shape, from.sbp, from.placement.mesh, static_cast<int64_t>(i));
+    const int64_t elements = volume(block);
+    step.elements_moved += elements;
+    if (elements > 0)
+      step.slices.push_back({from.placement.devices[i], to.placement.devices[i], std::move(block)});
+  }
+  return step;
+}
+
 bool reduces_one_way(const Layout& layout) {
   const Sbp* first = nullptr;
   for (size_t d = 0; d < layout.sbp.size(); ++d) {
@@ -210,6 +254,7 @@ std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim) {
     if (route) return expand(*route, *same, from, to);
   }
   if (auto step = rooted(from, to)) return {std::move(*step)};
+  if (auto step = counterparts(from, to)) return {std::move(*step)};
   if (!reduces_one_way(to)) return plan_filled(from, to, aim);
 
   std::vector<Step> direct;
@@ -227,53 +272,62 @@ std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim) {
   return steps;
 }
 
-int64_t volume(const std::vector<Range>& ranges) {
-  int64_t product = 1;
-  for (const Range range : ranges) product *= range.size();
-  return product;
-}
+// Elements received so far, by device.
+class Received {
+ public:
+  explicit Received(const std::vector<int>& devices) : devices_(devices), elements_(devices.size()) {}
 
-int64_t overlap(const std::vector<Range>& a, const std::vector<Range>& b) {
-  int64_t product = 1;
-  for (size_t axis = 0; axis < a.size(); ++axis)
-    product *=
-        std::max<int64_t>(0, std::min(a[axis].end, b[axis].end) - std::max(a[axis].begin, b[axis].begin));
-  return product;
-}
+  void add(int device, int64_t elements) { elements_[position(devices_, device)] += elements; }
+  std::vector<int64_t> take() && { return std::move(elements_); }
 
-// Elements that each device of `route` receives in a step that starts from `before`.
-void receive(const Step& step, const Layout& before, std::map<int, int64_t>& received) {
-  for (const Slice& slice : step.slices)
-    if (slice.from != slice.to) received[slice.to] += volume(slice.block);
-  const auto block = [](const Layout& layout, int device) {
-    const auto& ids = layout.placement.devices;
-    const auto index = std::find(ids.begin(), ids.end(), device) - ids.begin();
-    return local_ranges(layout.shape, layout.sbp, layout.placement.mesh, index);
-  };
-  const int64_t whole =
-      step.groups.empty() ? 0 : step.elements_moved / static_cast<int64_t>(step.groups.size());
-  for (const auto& group : step.groups) {
+  // Where `device` stands in `ids`; at once where they are consecutive.
+  static size_t position(const std::vector<int>& ids, int device) {
+    const auto guess = static_cast<size_t>(device - ids.front());
+    if (guess < ids.size() && ids[guess] == device) return guess;
+    return static_cast<size_t>(std::find(ids.begin(), ids.end(), device) - ids.begin());
+  }
+
+  void step(const Step& step, const Layout& before) {
+    for (const Slice& slice : step.slices)
+      if (slice.from != slice.to) add(slice.to, volume(slice.block));
+    for (const auto& group : step.groups)
+      if (step.collective == Collective::broadcast || step.collective == Collective::reduce)
+        with_root(step, group);
+      else
+        among(step, before, group);
+  }
+
+ private:
+  void with_root(const Step& step, const std::vector<int>& group) {
+    if (step.collective == Collective::reduce) return add(group[0], step.elements_moved);
+    const int64_t each = step.elements_moved / (static_cast<int64_t>(group.size()) - 1);
+    for (size_t k = 1; k < group.size(); ++k) add(group[k], each);
+  }
+
+  void among(const Step& step, const Layout& before, const std::vector<int>& group) {
     const auto size = static_cast<int64_t>(group.size());
     for (int64_t k = 0; k < size; ++k) {
       const int device = group[static_cast<size_t>(k)];
-      if (step.collective == Collective::broadcast || step.collective == Collective::reduce) {
-        const bool root = k == 0;
-        if (root != (step.collective == Collective::broadcast))
-          received[device] += root ? whole : whole / (size - 1);
-        continue;
-      }
       const auto after = block(step.result, device);
+      const int64_t held = volume(after);
       if (step.collective == Collective::all_reduce) {
-        const int64_t part = part_range(volume(after), size, k).size();
-        received[device] += (size - 1) * part + volume(after) - part;
+        add(device, (size - 2) * part_range(held, size, k).size() + held);
       } else if (step.collective == Collective::reduce_scatter) {
-        received[device] += (size - 1) * volume(after);
+        add(device, (size - 1) * held);
       } else {
-        received[device] += volume(after) - overlap(after, block(before, device));
+        add(device, held - overlap(after, block(before, device)));
       }
     }
   }
-}
+
+  static std::vector<Range> block(const Layout& layout, int device) {
+    const auto index = static_cast<int64_t>(position(layout.placement.devices, device));
+    return local_ranges(layout.shape, layout.sbp, layout.placement.mesh, index);
+  }
+
+  const std::vector<int>& devices_;
+  std::vector<int64_t> elements_;
+};
 
 }  // namespace
 
@@ -293,18 +347,14 @@ Route box(const Layout& from, const Layout& to, Aim aim) {
   Route route;
   route.steps = plan(from, to, aim);
   route.elements_moved = total(route.steps);
-  std::map<int, int64_t> received;
-  for (const Layout* layout : {&from, &to})
-    for (const int device : layout->placement.devices) received[device] = 0;
+  route.devices = joined(from.placement.devices, to.placement.devices);
+  Received received(route.devices);
   const Layout* before = &from;
   for (const Step& step : route.steps) {
-    receive(step, *before, received);
+    received.step(step, *before);
     before = &step.result;
   }
-  for (const auto& [device, elements] : received) {
-    route.devices.push_back(device);
-    route.received.push_back(elements);
-  }
+  route.received = std::move(received).take();
   return route;
 }
 

@@ -4,8 +4,8 @@
 //     reduce_scatter along 0, axis 0: (S(0), S(1)), 48 elements moved
 //     all_gather along 1, axis 1:     (S(0), B),   144 elements moved
 //
-// The time it takes does not grow with the number of devices. box() (boxing.h) names groups and bytes per device,
-// and takes slice transfers where no collectives along mesh dimensions are as cheap.
+// The time it takes does not grow with the number of devices. box() (boxing.h) names groups and bytes per
+// device, and takes slice transfers where no collectives along mesh dimensions are as cheap.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,31 @@
 namespace boxcar::sbp {
 
 enum class Collective : uint8_t {
-  none,            // local: slice, zero-fill (B -> P), or nothing at all
-  all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce,
-  transfer,        // point-to-point slices, given by `slices`
+  none,  // local: slice, zero-fill (B -> P), or nothing at all
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  reduce,
+  transfer,  // point-to-point slices, given by `slices`
 };
 const char* to_text(Collective collective);  // "all_reduce"
 
 enum class Aim : uint8_t {
   traffic,  // the least elements moved, over all devices; then the fewest steps
-  steps,    // one collective along each mesh dimension that changes, as published systems do, though copies on
-            // other mesh dimensions could share the work
+  steps,  // one collective along each mesh dimension that changes, as published systems do, though copies on
+          // other mesh dimensions could share the work
 };
 
 struct MeshStep {
   Collective collective = Collective::none;
-  std::vector<int> dims = {};         // mesh dimensions, the most significant of a group's order first
-  int axis = 0, axis2 = 0;            // as in Step
+  std::vector<int> dims = {};  // mesh dimensions, the most significant of a group's order first
+  int axis = 0, axis2 = 0;     // as in Step
   Reduction reduction = Reduction::sum;
-  NdSbp result = {};                  // the layout after this step
-  int64_t group_size = 1;             // product of the extents of dims
-  int64_t elements_moved = 0;         // over all devices
+  NdSbp result = {};           // the layout after this step
+  int64_t group_size = 1;      // product of the extents of dims
+  int64_t elements_moved = 0;  // over all devices
   int latency_steps = 0;
 };
 

@@ -1,147 +1,22 @@
 #include "sbp/transfer.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <numeric>
+
+#include "sbp/grid.h"
 
 namespace boxcar::sbp {
 namespace {
 
-// Half-open ranges of cells, per axis.
-using Cells = std::vector<Range>;
+// A device's part in a layout: of which block, which copy of its partials, and which of these.
+struct Holding {
+  int device = 0, block = 0, copy = 0, label = 0;
+};
 
-// The devices that hold the same block of a layout: as different partials, as copies, or as one partial
-// value.
+// Devices that hold, or together need, the same block.
 struct Block {
-  Cells cells;
-  std::vector<int> devices;  // in mesh order
-  std::vector<int> labels;   // of each device: which of the partials, 0 where there are none
-  std::vector<int> copies;   // of each device: which set of partials
+  Grid::Cells cells;
+  std::vector<Holding> members;  // of a source by copy, then label; of a target in mesh order
 };
-
-// The tensor cut along every border of either layout. A cell is an index per axis, its number row-major.
-class Grid {
- public:
-  Grid(const Layout& from, const Layout& to) : cuts_(from.shape.size()) {
-    for (const Layout* layout : {&from, &to})
-      for (size_t i = 0; i < layout->placement.devices.size(); ++i) add(*layout, static_cast<int64_t>(i));
-    for (size_t axis = 0; axis < cuts_.size(); ++axis) {
-      cuts_[axis].push_back(0);
-      cuts_[axis].push_back(from.shape[axis]);
-      std::sort(cuts_[axis].begin(), cuts_[axis].end());
-      cuts_[axis].erase(std::unique(cuts_[axis].begin(), cuts_[axis].end()), cuts_[axis].end());
-    }
-  }
-
-  // Cuts the axis of the most indices further, so that each cell is up to `parts` cells, for roots to share.
-  void refine(int64_t parts) {
-    if (cuts_.empty() || parts < 2) return;
-    auto longest = std::max_element(cuts_.begin(), cuts_.end(),
-                                    [](const auto& a, const auto& b) { return a.back() < b.back(); });
-    std::vector<int64_t> finer;
-    for (size_t k = 0; k + 1 < longest->size(); ++k)
-      for (int64_t part = 0; part < parts; ++part) {
-        const Range range = part_range((*longest)[k + 1] - (*longest)[k], parts, part);
-        if (range.size() > 0) finer.push_back((*longest)[k] + range.begin);
-      }
-    finer.push_back(longest->back());
-    *longest = std::move(finer);
-  }
-
-  int64_t count() const {
-    int64_t product = 1;
-    for (const auto& cuts : cuts_) product *= static_cast<int64_t>(cuts.size()) - 1;
-    return product;
-  }
-
-  Cells cells(const std::vector<Range>& ranges) const {
-    Cells result;
-    for (size_t axis = 0; axis < ranges.size(); ++axis)
-      result.push_back({find(axis, ranges[axis].begin), find(axis, ranges[axis].end)});
-    return result;
-  }
-
-  // Calls visit(number, indices) for every cell.
-  void each(const Cells& cells,
-            const std::function<void(int64_t, const std::vector<int64_t>&)>& visit) const {
-    std::vector<int64_t> at;
-    for (const Range range : cells) {
-      if (range.size() <= 0) return;
-      at.push_back(range.begin);
-    }
-    while (true) {
-      int64_t number = 0;
-      for (size_t axis = 0; axis < at.size(); ++axis)
-        number = number * (static_cast<int64_t>(cuts_[axis].size()) - 1) + at[axis];
-      visit(number, at);
-      size_t axis = at.size();
-      while (axis > 0 && ++at[axis - 1] == cells[axis - 1].end) {
-        at[axis - 1] = cells[axis - 1].begin;
-        --axis;
-      }
-      if (axis == 0) return;
-    }
-  }
-
-  std::vector<Range> ranges(const std::vector<int64_t>& at) const {
-    std::vector<Range> result;
-    for (size_t axis = 0; axis < at.size(); ++axis) {
-      const auto k = static_cast<size_t>(at[axis]);
-      result.push_back({cuts_[axis][k], cuts_[axis][k + 1]});
-    }
-    return result;
-  }
-  int64_t volume(const std::vector<int64_t>& at) const {
-    int64_t product = 1;
-    for (const Range range : ranges(at)) product *= range.size();
-    return product;
-  }
-
- private:
-  void add(const Layout& layout, int64_t index) {
-    const auto ranges = local_ranges(layout.shape, layout.sbp, layout.placement.mesh, index);
-    for (size_t axis = 0; axis < ranges.size(); ++axis)
-      if (cuts_[axis].empty() || cuts_[axis].back() != ranges[axis].begin)
-        cuts_[axis].push_back(ranges[axis].begin);
-  }
-  int64_t find(size_t axis, int64_t border) const {
-    return std::lower_bound(cuts_[axis].begin(), cuts_[axis].end(), border) - cuts_[axis].begin();
-  }
-
-  std::vector<std::vector<int64_t>> cuts_;
-};
-
-// What index `index` of a mesh counts along the dimensions that `wanted` takes, row-major.
-template <typename Predicate>
-int64_t coordinate(const Layout& layout, int64_t index, Predicate wanted) {
-  int64_t result = 0, below = static_cast<int64_t>(layout.placement.devices.size());
-  for (size_t d = 0; d < layout.sbp.size(); ++d) {
-    const int64_t extent = layout.placement.mesh[d];
-    below /= extent;
-    if (wanted(layout.sbp[d])) result = result * extent + index / below % extent;
-  }
-  return result;
-}
-
-// The devices of `layout` by coordinates along the dimensions that `wanted` takes.
-template <typename Predicate>
-std::vector<Block> blocks(const Layout& layout, const Grid& grid, Predicate wanted) {
-  std::vector<Block> result;
-  for (size_t i = 0; i < layout.placement.devices.size(); ++i) {
-    const auto index = static_cast<int64_t>(i);
-    const auto block = static_cast<size_t>(coordinate(layout, index, wanted));
-    if (block >= result.size()) result.resize(block + 1);
-    if (result[block].devices.empty())
-      result[block].cells = grid.cells(local_ranges(layout.shape, layout.sbp, layout.placement.mesh, index));
-    result[block].devices.push_back(layout.placement.devices[i]);
-    result[block].labels.push_back(
-        static_cast<int>(coordinate(layout, index, [](Sbp sbp) { return sbp.is_partial(); })));
-    result[block].copies.push_back(
-        static_cast<int>(coordinate(layout, index, [](Sbp sbp) { return sbp.is_broadcast(); })));
-  }
-  return result;
-}
 
 const Sbp* partial_of(const Layout& layout) {
   for (size_t d = 0; d < layout.sbp.size(); ++d)
@@ -149,192 +24,225 @@ const Sbp* partial_of(const Layout& layout) {
   return nullptr;
 }
 
+int64_t partials_of(const Layout& layout) {
+  int64_t product = 1;
+  for (size_t d = 0; d < layout.sbp.size(); ++d)
+    if (layout.sbp[d].is_partial()) product *= layout.placement.mesh[d];
+  return product;
+}
+
+// The devices of a layout by block. A source's block has all copies and partials of what it covers; a
+// target's only the partials, since each copy has to be brought by itself.
+std::vector<Block> blocks_of(const Layout& layout, const Grid& grid, bool source) {
+  std::vector<Block> result;
+  const Shape& mesh = layout.placement.mesh;
+  for (size_t i = 0; i < layout.placement.devices.size(); ++i) {
+    Holding holding{layout.placement.devices[i]};
+    auto index = static_cast<int64_t>(i), below = static_cast<int64_t>(layout.placement.devices.size());
+    for (size_t d = 0; d < mesh.size(); ++d) {
+      below /= mesh[d];
+      const Sbp sbp = layout.sbp[d];
+      int& coordinate = sbp.is_partial()               ? holding.label
+                        : sbp.is_broadcast() && source ? holding.copy
+                                                       : holding.block;
+      coordinate = coordinate * static_cast<int>(mesh[d]) + static_cast<int>(index / below % mesh[d]);
+    }
+    const auto b = static_cast<size_t>(holding.block);
+    if (b >= result.size()) result.resize(b + 1);
+    if (result[b].members.empty())
+      result[b].cells = grid.cells(local_ranges(layout.shape, layout.sbp, mesh, index));
+    result[b].members.push_back(holding);
+  }
+  for (Block& block : result)
+    if (source)
+      std::sort(block.members.begin(), block.members.end(), [](const Holding& a, const Holding& b) {
+        return std::pair(a.copy, a.label) < std::pair(b.copy, b.label);
+      });
+  return result;
+}
+
 class Transfer {
  public:
-  Transfer(const Layout& from, const Layout& to) : from_(from), to_(to), grid_(from, to), partials_(1) {
-    for (size_t d = 0; d < from.sbp.size(); ++d)
-      if (from.sbp[d].is_partial()) partials_ *= from.placement.mesh[d];
+  Transfer(const Layout& from, const Layout& to)
+      : from_(from), to_(to), grid_(from, to), partials_(static_cast<int>(partials_of(from))) {
     lay();
   }
 
-  // Elements moved if every block of the result gets each partial, and if a root per cell reduces them first.
-  int64_t direct_elements() const { return direct_; }
-  int64_t rooted_elements() const { return rooted_; }
-  bool direct() const { return partials_ == 1 || (mergeable() && direct_ <= rooted_); }
+  int64_t elements() const {
+    const Prices prices = price();
+    return mergeable() ? std::min(prices.direct, prices.rooted) : prices.rooted;
+  }
 
   std::vector<Step> steps() {
-    if (direct()) return {gather_partials()};
+    if (partials_ == 1 || (mergeable() && price().direct <= price().rooted)) return {direct()};
     grid_.refine(partials_);
     lay();
-    std::vector<Step> result(2);
-    reduce_at_roots(result[0], result[1]);
-    return result;
+    return rooted();
   }
 
  private:
+  // Whether the target may hold the source's partials as they are.
   bool mergeable() const {
     const Sbp *f = partial_of(from_), *t = partial_of(to_);
-    return !t || !f || std::all_of(to_.sbp.begin(), to_.sbp.end(), [&](Sbp sbp) {
-      return !sbp.is_partial() || sbp.reduction == f->reduction;
-    });
+    return !f || !t || f->reduction == t->reduction;
   }
 
-  // Which devices hold and need each cell.
   void lay() {
-    sources_ = blocks(from_, grid_, [](Sbp sbp) { return sbp.is_split(); });
-    targets_ = blocks(to_, grid_, [](Sbp sbp) { return !sbp.is_partial(); });
+    sources_ = blocks_of(from_, grid_, true);
+    targets_ = blocks_of(to_, grid_, false);
     source_of_.assign(static_cast<size_t>(grid_.count()), -1);
-    held_.clear();
+    holdings_.clear();
     for (size_t s = 0; s < sources_.size(); ++s) {
-      grid_.each(sources_[s].cells, [&](int64_t cell, const auto&) {
-        source_of_[static_cast<size_t>(cell)] = static_cast<int>(s);
-      });
-      for (size_t k = 0; k < sources_[s].devices.size(); ++k)
-        held_[sources_[s].devices[k]] = {static_cast<int>(s), sources_[s].copies[k], sources_[s].labels[k]};
+      grid_.each(sources_[s].cells,
+                 [&](size_t cell, const auto&) { source_of_[cell] = static_cast<int>(s); });
+      holdings_.insert(holdings_.end(), sources_[s].members.begin(), sources_[s].members.end());
     }
-    count();
+    const auto by_device = [](const Holding& a, const Holding& b) { return a.device < b.device; };
+    std::sort(holdings_.begin(), holdings_.end(), by_device);
+    held_.assign(targets_.size(), {});
+    for (size_t t = 0; t < targets_.size(); ++t)
+      for (const Holding& member : targets_[t].members) {
+        const auto found = std::lower_bound(holdings_.begin(), holdings_.end(), member, by_device);
+        if (found != holdings_.end() && found->device == member.device) held_[t].push_back(*found);
+      }
   }
 
-  void count() {
-    direct_ = rooted_ = 0;
-    std::vector<int> needed(source_of_.size()), met(source_of_.size());
-    for (const Block& target : targets_)
-      grid_.each(target.cells, [&](int64_t cell, const auto& at) {
-        const int there = match(target, source_of_[static_cast<size_t>(cell)], 0).count;
-        direct_ += grid_.volume(at) * (partials_ - there);
-        ++needed[static_cast<size_t>(cell)];
-        met[static_cast<size_t>(cell)] |= there > 0;
+  // The copy of source block `source` that target t holds the most partials of, else the one whose turn it
+  // is: partials of different copies do not mix.
+  int best_copy(size_t t, int source, int64_t* count) const {
+    const int copies = static_cast<int>(sources_[static_cast<size_t>(source)].members.size()) / partials_;
+    int best = static_cast<int>(t) % copies;
+    int64_t most = 0;
+    for (const Holding& held : held_[t]) {
+      if (held.block != source) continue;
+      const auto same = std::count_if(held_[t].begin(), held_[t].end(), [&](const Holding& other) {
+        return other.block == source && other.copy == held.copy;
       });
-    Cells all;
-    for (const int64_t extent : from_.shape) all.push_back({0, extent});
-    grid_.each(grid_.cells(all), [&](int64_t cell, const auto& at) {
-      const auto c = static_cast<size_t>(cell);
-      rooted_ += grid_.volume(at) * (partials_ - 1 + needed[c] - met[c]);
-    });
-  }
-
-  // The partials of one copy: the devices of `target` that hold them, -1 where none does.
-  struct Match {
-    int copy = 0, count = 0;
-    std::vector<int> holders;
-  };
-
-  // Partials of different copies do not mix: the copy of which `target` holds the most, else the one whose
-  // `turn` it is.
-  Match match(const Block& target, int source, int64_t turn) const {
-    const Block& block = sources_[static_cast<size_t>(source)];
-    const auto copies = static_cast<int64_t>(block.devices.size()) / partials_;
-    Match best{static_cast<int>(turn % copies), 0, std::vector<int>(static_cast<size_t>(partials_), -1)};
-    std::map<int, Match> by_copy;
-    for (const int device : target.devices) {
-      const auto held = held_.find(device);
-      if (held == held_.end() || held->second.block != source) continue;
-      Match& match = by_copy[held->second.copy];
-      if (match.holders.empty())
-        match = {held->second.copy, 0, std::vector<int>(static_cast<size_t>(partials_), -1)};
-      match.holders[static_cast<size_t>(held->second.label)] = device;
-      if (++match.count > best.count) best = match;
+      if (same <= most) continue;
+      most = same;
+      best = held.copy;
     }
+    *count = most;
     return best;
   }
 
-  int source_device(int source, int copy, int label) const {
-    const Block& block = sources_[static_cast<size_t>(source)];
-    for (size_t k = 0; k < block.devices.size(); ++k)
-      if (block.labels[k] == label && block.copies[k] == copy) return block.devices[k];
-    return -1;
+  const Holding& source(int block, int copy, int label) const {
+    return sources_[static_cast<size_t>(block)].members[static_cast<size_t>(copy * partials_ + label)];
   }
 
-  Step gather_partials() const {
+  // Elements moved if every target gets each partial, and if a root per cell reduces them first.
+  struct Prices {
+    int64_t direct = 0, rooted = 0;
+  };
+
+  Prices price() const {
+    Prices prices;
+    std::vector<char> met(source_of_.size());
+    for (size_t t = 0; t < targets_.size(); ++t)
+      grid_.each(targets_[t].cells, [&](size_t cell, const auto& at) {
+        int64_t there = 0;
+        best_copy(t, source_of_[cell], &there);
+        const int64_t volume = grid_.volume(at);
+        prices.direct += volume * (partials_ - there);
+        prices.rooted += volume;
+        if (there == 0 || met[cell]) return;
+        met[cell] = 1;
+        prices.rooted -= volume;
+      });
+    grid_.each(grid_.all(),
+               [&](size_t, const auto& at) { prices.rooted += grid_.volume(at) * (partials_ - 1); });
+    return prices;
+  }
+
+  static Step transfer_step(Reduction reduction) {
     Step step;
     step.collective = Collective::transfer;
+    step.reduction = reduction;
+    step.latency_steps = 1;
+    return step;
+  }
+
+  void send(Step& step, int from, int to, const Grid::Indices& at, bool add) const {
+    step.slices.push_back({from, to, grid_.block(at), add});
+    if (from != to) step.elements_moved += grid_.volume(at);
+  }
+
+  Step direct() const {
     const Sbp *f = partial_of(from_), *t = partial_of(to_);
-    step.reduction = f ? f->reduction : t ? t->reduction : Reduction::sum;
+    Step step = transfer_step(f ? f->reduction : t ? t->reduction : Reduction::sum);
     for (size_t o = 0; o < targets_.size(); ++o) {
-      const Block& target = targets_[o];
-      grid_.each(target.cells, [&](int64_t cell, const auto& at) {
-        const int source = source_of_[static_cast<size_t>(cell)];
-        const Match here = match(target, source, static_cast<int64_t>(o));
+      const auto& members = targets_[o].members;
+      grid_.each(targets_[o].cells, [&](size_t cell, const auto& at) {
+        int64_t there = 0;
+        const int block = source_of_[cell], copy = best_copy(o, block, &there);
         for (int label = 0; label < partials_; ++label) {
-          const auto l = static_cast<size_t>(label);
-          const int own = here.holders[l];
-          const int device = own >= 0 ? own : target.devices[l % target.devices.size()];
-          const int sender = own >= 0 ? own : source_device(source, here.copy, label);
-          step.slices.push_back({sender, device, grid_.ranges(at), partials_ > 1});
+          const Holding& sender = source(block, copy, label);
+          const bool own =
+              there > 0 && std::any_of(members.begin(), members.end(),
+                                       [&](const Holding& member) { return member.device == sender.device; });
+          const auto turn = static_cast<size_t>(label) % members.size();
+          send(step, sender.device, own ? sender.device : members[turn].device, at, partials_ > 1);
         }
       });
     }
-    step.elements_moved = direct_;
-    step.latency_steps = 1;
     step.result = to_;
     return step;
   }
 
-  // The first step brings the partials of each cell to its root, the second the sums from there to all that
-  // need them.
-  void reduce_at_roots(Step& reduce, Step& spread) const {
-    std::vector<std::vector<int>> hits(source_of_.size());  // needed where a partial is
-    for (const Block& target : targets_)
-      grid_.each(target.cells, [&](int64_t cell, const auto&) {
-        for (const int device : target.devices) {
-          const auto held = held_.find(device);
-          if (held != held_.end() && held->second.block == source_of_[static_cast<size_t>(cell)])
-            hits[static_cast<size_t>(cell)].push_back(device);
-        }
+  // The devices that hold a partial of a cell and need it, else all that hold one; roots are chosen among
+  // them.
+  std::vector<std::vector<Holding>> candidates() const {
+    std::vector<std::vector<Holding>> result(source_of_.size());
+    for (size_t t = 0; t < targets_.size(); ++t)
+      grid_.each(targets_[t].cells, [&](size_t cell, const auto&) {
+        for (const Holding& held : held_[t])
+          if (held.block == source_of_[cell]) result[cell].push_back(held);
       });
-    reduce.collective = spread.collective = Collective::transfer;
-    reduce.reduction = partial_of(from_)->reduction;
-    const Sbp* t = partial_of(to_);
-    spread.reduction = t ? t->reduction : Reduction::sum;
-
-    Cells all;
-    for (const int64_t extent : from_.shape) all.push_back({0, extent});
-    std::vector<int> root(source_of_.size());
-    grid_.each(grid_.cells(all), [&](int64_t cell, const auto& at) {
-      const auto c = static_cast<size_t>(cell);
-      const auto& choice = hits[c].empty() ? sources_[static_cast<size_t>(source_of_[c])].devices : hits[c];
-      root[c] = choice[c % choice.size()];
-      const Held& own = held_.at(root[c]);
-      for (int label = 0; label < partials_; ++label)
-        reduce.slices.push_back({source_device(own.block, own.copy, label), root[c], grid_.ranges(at), true});
-      reduce.elements_moved += grid_.volume(at) * (partials_ - 1);
-    });
-    for (const Block& target : targets_)
-      grid_.each(target.cells, [&](int64_t cell, const auto& at) {
-        const int from = root[static_cast<size_t>(cell)];
-        const bool own =
-            std::find(target.devices.begin(), target.devices.end(), from) != target.devices.end();
-        spread.slices.push_back({from, own ? from : target.devices.front(), grid_.ranges(at), false});
-        if (!own) spread.elements_moved += grid_.volume(at);
-      });
-    reduce.latency_steps = spread.latency_steps = 1;
-    reduce.result = {from_.shape, {}, {{}, root}};
-    auto& devices = reduce.result.placement.devices;
-    std::sort(devices.begin(), devices.end());
-    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-    spread.result = to_;
+    return result;
   }
 
-  struct Held {
-    int block, copy, label;
-  };
+  // The first step brings the partials of each cell to its root, the second the sums from there to all that
+  // need them.
+  std::vector<Step> rooted() const {
+    Step reduce = transfer_step(partial_of(from_)->reduction);
+    const Sbp* t = partial_of(to_);
+    Step spread = transfer_step(t ? t->reduction : Reduction::sum);
+    std::vector<int> roots(source_of_.size());
+    const auto needing = candidates();
+    grid_.each(grid_.all(), [&](size_t cell, const auto& at) {
+      const auto& choice =
+          needing[cell].empty() ? sources_[static_cast<size_t>(source_of_[cell])].members : needing[cell];
+      const Holding& root = choice[cell % choice.size()];
+      roots[cell] = root.device;
+      for (int label = 0; label < partials_; ++label)
+        send(reduce, source(root.block, root.copy, label).device, root.device, at, true);
+    });
+    for (const Block& target : targets_)
+      grid_.each(target.cells, [&](size_t cell, const auto& at) {
+        const bool own = std::any_of(target.members.begin(), target.members.end(),
+                                     [&](const Holding& member) { return member.device == roots[cell]; });
+        send(spread, roots[cell], own ? roots[cell] : target.members.front().device, at, false);
+      });
+    std::sort(roots.begin(), roots.end());
+    roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
+    reduce.result = {from_.shape, {}, {{}, roots}};
+    spread.result = to_;
+    return {std::move(reduce), std::move(spread)};
+  }
 
   const Layout &from_, &to_;
   Grid grid_;
-  int64_t partials_;
+  int partials_;
   std::vector<Block> sources_, targets_;
-  std::vector<int> source_of_;  // by cell
-  std::map<int, Held> held_;    // by device
-  int64_t direct_ = 0, rooted_ = 0;
+  std::vector<int> source_of_;              // by cell: the source block
+  std::vector<Holding> holdings_;           // of the sources, by device
+  std::vector<std::vector<Holding>> held_;  // by target: what its members hold already
 };
 
 }  // namespace
 
 std::vector<Step> transfer(const Layout& from, const Layout& to) { return Transfer(from, to).steps(); }
 
-int64_t transfer_elements(const Layout& from, const Layout& to) {
-  const Transfer transfer(from, to);
-  return transfer.direct() ? transfer.direct_elements() : transfer.rooted_elements();
-}
+int64_t transfer_elements(const Layout& from, const Layout& to) { return Transfer(from, to).elements(); }
 
 }  // namespace boxcar::sbp

@@ -1,18 +1,17 @@
 // Slice transfers between any two layouts: the part of boxing that names devices and blocks.
 //
-//   8 elements, S(0) on 0-1 -> S(0) on 1-2: device 1 keeps nothing of 4..8? it has [4, 8) and needs [0, 4):
-//   0 -> 1: [0, 4), 1 -> 2: [4, 8): 8 elements moved
+//   8 elements, S(0) on 0-1 -> S(0) on 1-2: 0 -> 1 [0, 4), 1 -> 2 [4, 8); device 1 holds [4, 8) and needs [0,
+//   4) 8 elements, P(sum) on 0-1 -> S(0) on 2-3: both send [0, 4) to 2, which adds them, and [4, 8) to 3
 //
-// Partials of one reduction are carried along: each device of the result that is not partial gets all of
-// them, or, where that is cheaper, one root per block reduces them first and hands the result on.
+// Partials that several devices need reduced meet at one root per block first, where that moves less: two
+// steps.
 #pragma once
 
 #include "sbp/boxing.h"
 
 namespace boxcar::sbp {
 
-// One step, or two where partials are reduced at a root first. `from` is partial in one kind of reduction
-// only.
+// `from` and `to` are each partial in one kind of reduction only.
 std::vector<Step> transfer(const Layout& from, const Layout& to);
 
 // What transfer(from, to) moves.
