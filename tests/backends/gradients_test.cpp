@@ -54,6 +54,8 @@ std::optional<Attrs> no_transpose(const ir::Types&, const Attrs& forward) {
 struct Row {
   const char *gradient, *forward, *operands, *outputs;
   MoreAttrs attrs = same;
+
+  friend std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.operands; }
 };
 
 const Row kRows[] = {
@@ -70,6 +72,8 @@ const Row kRows[] = {
     {"layer_norm_grad", "layer_norm", "dy0 x0 x1 y1 y2", "x0 x1 x2"},
     {"matmul_weight_grad", "matmul", "x0 dy0", "x1", no_transpose},
     {"max_pool2d_grad", "max_pool2d", "dy0 x0", "x0"},
+    {"moe_combine_grad", "moe_combine", "dy0 x0 x1 x2", "x0 x2"},
+    {"moe_dispatch_grad", "moe_dispatch", "dy0 x1", "x0"},
     {"merge_heads_grad", "merge_heads", "dy0", "x0", head_dim},
     {"relu_grad", "relu", "dy0 y0", "x0"},
     {"rms_norm_grad", "rms_norm", "dy0 x0 x1 y1", "x0 x1"},
