@@ -237,7 +237,7 @@ TEST(Verify, LooksAtDevicesWhereClassesAreNotAlike) {
   EXPECT_FALSE(classes.exact);
   EXPECT_FALSE(dry_run(classes).ended);
   EXPECT_EQ(refusal(uneven), "");
-  EXPECT_EQ(refusal(replaced(uneven, "2 from 0, 3 from 0", "2-3 from 0-1")).substr(0, 23), "uneven: would deadlock, ");
+  EXPECT_EQ(refusal(replaced(uneven, "2 from 0, 3 from 0", "2-3 from 0-1")).substr(0, 23), "uneven: would deadlock,");
 }
 
 TEST(Verify, RandomLivePlansAreAccepted) {
