@@ -271,10 +271,11 @@ class Checker {
     std::vector<std::set<std::vector<int>>> kinds;  // by comm: the programs that meet in a group
     for (const Comm& comm : plan_.comms) kinds.push_back(group_programs(comm));
     for (const auto& [key, joint] : joints) {
-      for (const auto& [p, member] : joint.by_program) {
-        members(p, member.first, *member.second, kinds[static_cast<size_t>(key.first)], [&](int other) {
-          auto found = joint.by_program.find(other);
-          return found == joint.by_program.end() ? std::pair<int, const Actor*>{0, nullptr} : found->second;
+      const auto& by_program = joint.by_program;  // a lambda may capture this, and not the binding
+      for (const auto& [p, member] : by_program) {
+        members(p, member.first, *member.second, kinds[static_cast<size_t>(key.first)], [&by_program](int other) {
+          auto found = by_program.find(other);
+          return found == by_program.end() ? std::pair<int, const Actor*>{0, nullptr} : found->second;
         });
       }
     }

@@ -12,7 +12,6 @@ namespace {
 // `count` values, `stride` apart; lists of these nest, outermost first.
 struct Stride {
   int count = 1, stride = 1;
-  friend bool operator==(const Stride&, const Stride&) = default;
 };
 using Strides = std::vector<Stride>;
 
