@@ -1,0 +1,102 @@
+#include "planner/comms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace boxcar::planner {
+
+namespace {
+
+// The coordinate of each device of the mesh in the dimensions not in `dims`: what a group has in common.
+std::vector<std::vector<int>> group_by_rest(const Mesh& mesh, const std::vector<int>& dims) {
+  std::map<std::vector<int64_t>, std::vector<int>> groups;
+  for (int device = 0; device < mesh.devices(); ++device) {
+    std::vector<int64_t> rest;
+    int64_t left = device;
+    for (int d = static_cast<int>(mesh.dims()) - 1; d >= 0; --d) {
+      const int64_t extent = mesh.extents[static_cast<size_t>(d)];
+      if (std::find(dims.begin(), dims.end(), d) == dims.end()) rest.insert(rest.begin(), left % extent);
+      left /= extent;
+    }
+    groups[rest].push_back(device);
+  }
+  std::vector<std::vector<int>> result;
+  for (auto& [rest, group] : groups) result.push_back(std::move(group));
+  return result;
+}
+
+std::string joined_names(const Mesh& mesh, const std::vector<int>& dims) {
+  std::string name;
+  for (int d : dims) name += (name.empty() ? "" : "_") + mesh.names[static_cast<size_t>(d)];
+  return name;
+}
+
+}  // namespace
+
+int CommTable::find(const std::string& name) const {
+  for (size_t i = 0; i < comms.size(); ++i)
+    if (comms[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+int CommTable::add(std::string name, std::vector<std::vector<int>> groups) {
+  comms.push_back({std::move(name), std::move(groups)});
+  return static_cast<int>(comms.size()) - 1;
+}
+
+int CommTable::along(const std::vector<int>& dims) {
+  const std::string name = joined_names(mesh_, dims);
+  if (const int known = find(name); known >= 0) return known;
+  const std::vector<std::vector<int>> first = group_by_rest(mesh_, dims);
+  std::vector<std::vector<int>> all;
+  for (int s = 0; s < stages_; ++s)
+    for (std::vector<int> group : first) {
+      for (int& device : group) device += s * mesh_.devices();
+      all.push_back(std::move(group));
+    }
+  return add(name, std::move(all));
+}
+
+int CommTable::across_stages(const std::vector<int>& dims) {
+  const bool all = dims.size() == mesh_.dims();
+  const std::string name = all ? "world" : "pp" + (dims.empty() ? "" : "_" + joined_names(mesh_, dims));
+  if (const int known = find(name); known >= 0) return known;
+  std::vector<std::vector<int>> groups = group_by_rest(mesh_, dims);
+  for (std::vector<int>& group : groups) {
+    const size_t size = group.size();
+    for (int s = 1; s < stages_; ++s)
+      for (size_t i = 0; i < size; ++i) group.push_back(group[i] + s * mesh_.devices());
+  }
+  return add(name, std::move(groups));
+}
+
+int CommTable::between(int stage, int other) {
+  const std::string name = fmt::format("stages{}_{}", stage, other);
+  if (const int known = find(name); known >= 0) return known;
+  std::vector<std::vector<int>> groups;
+  for (int device = 0; device < mesh_.devices(); ++device)
+    groups.push_back({stage * mesh_.devices() + device, other * mesh_.devices() + device});
+  return add(name, std::move(groups));
+}
+
+std::string CommTable::queue(int comm) const {
+  const std::string& name = comms[static_cast<size_t>(comm)].name;
+  if (name == "world" || name.starts_with("pp") || name.starts_with("stages")) return "net.world";
+  const std::string first = name.substr(0, name.find('_'));
+  return "net." + (first == "replica" ? std::string("dp") : first);
+}
+
+int CommTable::peers(int offset) {
+  const std::string name = offset == -1 ? "pp.forward" : offset == 1 ? "pp.backward" : fmt::format("pp.{}", offset);
+  for (size_t i = 0; i < pulls.size(); ++i)
+    if (pulls[i].name == name) return static_cast<int>(i);
+  const int devices = stages_ * mesh_.devices(), shift = offset * mesh_.devices();
+  ir::Peers peers{name, std::vector<int>(static_cast<size_t>(devices))};
+  for (int d = 0; d < devices; ++d) peers.source[static_cast<size_t>(d)] = ((d + shift) % devices + devices) % devices;
+  pulls.push_back(std::move(peers));
+  return static_cast<int>(pulls.size()) - 1;
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,45 @@
+// The communicator groups of a plan: one per set of mesh dimensions, over all stages; the gradient norm's over all
+// stages too; tied tensors' between two stages. And who pulls from whom.
+//
+//   mesh {2, 4} named {"dp", "tp"}, 2 stages:
+//     along({1})   "tp":  {0,1,2,3} {4,5,6,7} {8,...} {12,...}          queue "net.tp"
+//     along({0})   "dp":  {0,4} {1,5} {2,6} {3,7} {8,12} ...            queue "net.dp"
+//     across stages and dims {0, 1}: "world": {0, ..., 15}              queue "net.world"
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/plan.h"
+#include "planner/mesh.h"
+
+namespace boxcar::planner {
+
+class CommTable {
+ public:
+  CommTable(const Mesh& mesh, int stages) : mesh_(mesh), stages_(stages) {}
+
+  // Groups whose members differ in the mesh dimensions `dims`, ascending. Made once, then found.
+  int along(const std::vector<int>& dims);
+  // The same, and in the stage too: named "world" where all dimensions are in it.
+  int across_stages(const std::vector<int>& dims);
+  // Pairs of devices at the same place of two stages.
+  int between(int stage, int other);
+  // "net.tp": the queue that a communicator's acts go through.
+  std::string queue(int comm) const;
+
+  // source[d] is the device at the same place `offset` stages on, around the end.
+  int peers(int offset);
+
+  std::vector<ir::Comm> comms;
+  std::vector<ir::Peers> pulls;
+
+ private:
+  int find(const std::string& name) const;
+  int add(std::string name, std::vector<std::vector<int>> groups);
+
+  Mesh mesh_;
+  int stages_;
+};
+
+}  // namespace boxcar::planner

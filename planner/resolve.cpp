@@ -1,0 +1,168 @@
+#include "planner/resolve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "sbp/error.h"
+
+namespace boxcar::planner {
+
+std::vector<int> balanced_layers(int64_t layers, int stages) {
+  std::vector<int> result;
+  for (int s = 0; s < stages; ++s)
+    result.push_back(static_cast<int>(sbp::part_range(layers, stages, s).size()));
+  return result;
+}
+
+std::string divisors_text(int64_t number) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= number && divisors.size() < 10; ++d)
+    if (number % d == 0) divisors.push_back(d);
+  std::string text;
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    if (i > 0) text += i + 1 == divisors.size() ? " or " : ", ";
+    text += fmt::format("{}", divisors[i]);
+  }
+  return text;
+}
+
+int micro_batches(const Job& job) {
+  return static_cast<int>(job.global_batch / (int64_t{job.parallel.dp} * job.parallel.micro_batch));
+}
+
+namespace {
+
+constexpr int64_t largest_degree = 1 << 20;
+
+void require(bool ok, const std::string& where, const std::string& message) {
+  if (!ok) throw Error::input(where, message);
+}
+
+void require_divides(int degree, int64_t extent, const std::string& where, const char* what) {
+  require(extent % degree == 0, where,
+          fmt::format("{} does not divide {} {} (use {})", degree, what, extent, divisors_text(extent)));
+}
+
+void check_ranges(const Job& job) {
+  struct Row { const char* where; int64_t value, least, most; };
+  const Hints& h = job.parallel;
+  const Row rows[] = {
+      {"cluster.gpus", job.gpus, 1, largest_degree},
+      {"parallel.dp", h.dp, 0, largest_degree},
+      {"parallel.tp", h.tp, 1, largest_degree},
+      {"parallel.pp", h.pp, 1, largest_degree},
+      {"parallel.context_parallel", h.cp, 1, largest_degree},
+      {"parallel.ep", h.ep, 1, largest_degree},
+      {"parallel.virtual_stages", h.virtual_stages, 1, largest_degree},
+      {"parallel.micro_batch", h.micro_batch, 1, largest_degree},
+      {"parallel.zero", h.zero, 0, 3},
+      {"parallel.grad_bucket_mb", h.grad_bucket_mb, 1, largest_degree},
+      {"parallel.fsdp_group", h.fsdp_group, 0, largest_degree},
+      {"train.global_batch", job.global_batch, 0, int64_t{1} << 40},
+  };
+  for (const Row& row : rows)
+    require(row.value >= row.least && row.value <= row.most, row.where,
+            fmt::format("{} is out of range (use {} to {})", row.value, row.least, row.most));
+}
+
+void resolve_degrees(Job& job) {
+  Hints& h = job.parallel;
+  const int64_t others = int64_t{h.tp} * h.pp * h.cp;
+  if (h.dp == 0) {
+    require(job.gpus % others == 0, "parallel",
+            fmt::format("tp {} x pp {} x context_parallel {} = {} does not divide {} gpus (use a multiple of {} gpus, or "
+                        "other degrees)", h.tp, h.pp, h.cp, others, job.gpus, others));
+    h.dp = static_cast<int>(job.gpus / others);
+    return;
+  }
+  const std::string mend = job.gpus % others == 0 ? fmt::format("use dp: {}, or {} gpus", job.gpus / others, h.dp * others)
+                                                  : fmt::format("use {} gpus", h.dp * others);
+  require(h.dp * others == job.gpus, "parallel",
+          fmt::format("dp {} x tp {} x pp {} x context_parallel {} = {} is not the {} gpus of the cluster ({})", h.dp, h.tp,
+                      h.pp, h.cp, h.dp * others, job.gpus, mend));
+}
+
+void check_splits(const Job& job) {
+  const Hints& h = job.parallel;
+  const ir::models::Transformer& m = job.model;
+  require_divides(h.tp, m.heads, "parallel.tp", "heads");
+  require_divides(h.tp, m.kv_heads, "parallel.tp", "kv_heads");
+  require_divides(h.tp, m.ffn, "parallel.tp", "ffn");
+  require_divides(h.cp, m.seq, "parallel.context_parallel", "seq");
+  if (h.sequence_parallel && h.tp > 1)
+    require(m.seq % (int64_t{h.tp} * h.cp) == 0, "parallel.sequence_parallel",
+            fmt::format("tp {} x context_parallel {} does not divide seq {} (switch it off or change tp)", h.tp, h.cp, m.seq));
+  if (h.ep > 1) {
+    require(m.experts > 0, "parallel.ep", fmt::format("{} for a model without experts (use 1)", h.ep));
+    require_divides(h.ep, m.experts, "parallel.ep", "experts");
+    require_divides(h.ep, h.dp, "parallel.ep", "dp");
+  }
+  if (h.fsdp_group > 0) require_divides(h.fsdp_group, h.dp, "parallel.fsdp_group", "dp");
+}
+
+void resolve_stages(Job& job) {
+  Hints& h = job.parallel;
+  const int64_t stages = int64_t{h.pp} * h.virtual_stages;
+  require(h.virtual_stages == 1 || h.pp > 1, "parallel.virtual_stages",
+          fmt::format("{} without pipeline stages (use 1, or pp of 2 or more)", h.virtual_stages));
+  require(stages <= job.model.layers, "parallel.pp",
+          fmt::format("{} stages for {} layers (use at most {})", stages, job.model.layers, job.model.layers));
+  if (h.stage_layers.empty()) {
+    require(h.virtual_stages == 1 || job.model.layers % stages == 0, "parallel.virtual_stages",
+            fmt::format("pp {} x virtual_stages {} = {} does not divide layers {} (change it, or give stage_layers)", h.pp,
+                        h.virtual_stages, stages, job.model.layers));
+    h.stage_layers = balanced_layers(job.model.layers, static_cast<int>(stages));
+    return;
+  }
+  require(static_cast<int64_t>(h.stage_layers.size()) == stages, "parallel.stage_layers",
+          fmt::format("{} numbers for {} stages (give one for each of pp {} x virtual_stages {})", h.stage_layers.size(),
+                      stages, h.pp, h.virtual_stages));
+  for (int layers : h.stage_layers)
+    require(layers >= 1, "parallel.stage_layers", fmt::format("{} layers in a stage (use 1 or more)", layers));
+  const int64_t sum = std::accumulate(h.stage_layers.begin(), h.stage_layers.end(), int64_t{0});
+  require(sum == job.model.layers, "parallel.stage_layers",
+          fmt::format("{} layers in all, the model has {}", sum, job.model.layers));
+}
+
+void resolve_batch(Job& job) {
+  const Hints& h = job.parallel;
+  const int64_t unit = int64_t{h.dp} * h.micro_batch;
+  if (job.global_batch == 0) job.global_batch = unit;
+  const int64_t below = job.global_batch / unit * unit, above = below + unit;
+  require(job.global_batch % unit == 0, "train.global_batch",
+          fmt::format("{} is not a multiple of dp {} x micro_batch {} (use {})", job.global_batch, h.dp, h.micro_batch,
+                      below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above)));
+  job.train.micro_batches = micro_batches(job);
+}
+
+void check_schedule(const Job& job) {
+  const Hints& h = job.parallel;
+  require(h.schedule == "1f1b" || h.schedule == "gpipe", "parallel.schedule",
+          fmt::format("unknown schedule '{}' (use 1f1b or gpipe; virtual_stages > 1 interleaves 1f1b)", h.schedule));
+  require(h.virtual_stages == 1 || h.schedule == "1f1b", "parallel.schedule",
+          fmt::format("{} does not interleave virtual stages (use 1f1b)", h.schedule));
+  require(h.virtual_stages == 1 || job.train.micro_batches % h.pp == 0, "parallel.virtual_stages",
+          fmt::format("{} micro-batches are not a multiple of pp {} (change global_batch or micro_batch, or use 1)",
+                      job.train.micro_batches, h.pp));
+  require(job.train.recompute_layers >= -1 && job.train.recompute_layers <= job.model.layers, "parallel.recompute_layers",
+          fmt::format("{} is out of range (use 0 to {})", job.train.recompute_layers, job.model.layers));
+}
+
+}  // namespace
+
+Job resolve(Job job) {
+  if (job.gpus == 0) job.gpus = job.cluster.devices();
+  check_ranges(job);
+  job.model = ir::models::complete(job.model);
+  job.model.flash = job.train.flash = job.model.flash || job.train.flash;
+  resolve_degrees(job);
+  check_splits(job);
+  resolve_stages(job);
+  resolve_batch(job);
+  check_schedule(job);
+  return job;
+}
+
+}  // namespace boxcar::planner

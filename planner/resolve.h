@@ -1,0 +1,24 @@
+// Filling in a job's defaults and refusing what cannot be; `resolve` itself is declared in planner.h.
+//
+//   8 gpus, tp 2, 12 layers, pp 2, nothing else said -> dp 2, global_batch 2, stage_layers {6, 6}
+//   13 layers on pp 4                                -> stage_layers {4, 3, 3, 3}
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/planner.h"
+
+namespace boxcar::planner {
+
+// The layers of each of `stages` stages, as even as can be, the longer ones first.
+std::vector<int> balanced_layers(int64_t layers, int stages);
+
+// "1, 2, 4 or 8": the divisors of `number`, at most the first ten, for messages.
+std::string divisors_text(int64_t number);
+
+// Micro-batches of one optimizer step of a resolved job.
+int micro_batches(const Job& job);
+
+}  // namespace boxcar::planner

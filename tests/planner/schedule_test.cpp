@@ -1,0 +1,56 @@
+#include "planner/schedule.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace boxcar::planner {
+namespace {
+
+std::string text(const Pipeline& p, int stage) {
+  std::string result;
+  for (const ir::PhaseRun& run : stage_order(p, stage)) {
+    const bool forward = run.phase < p.chunks;
+    const int chunk = forward ? run.phase : run.phase - p.chunks;
+    result += fmt::format("{}{}{}.{}", result.empty() ? "" : " ", forward ? 'F' : 'B', chunk, run.micro_batch);
+  }
+  return result;
+}
+
+TEST(Schedule, one_f_one_b_runs_backward_as_soon_as_it_can) {
+  const Pipeline p{Schedule::one_f_one_b, 3, 1, 4};
+  EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3");
+  EXPECT_EQ(text(p, 1), "F0.0 F0.1 B0.0 F0.2 B0.1 F0.3 B0.2 B0.3");
+  EXPECT_EQ(text(p, 2), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3");
+  for (int s = 0; s < 3; ++s) EXPECT_THAT(in_flight(p, stage_order(p, s)), testing::ElementsAre(3 - s));
+}
+
+TEST(Schedule, gpipe_runs_all_forward_first) {
+  const Pipeline p{Schedule::gpipe, 2, 1, 3};
+  EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2");
+  EXPECT_THAT(in_flight(p, stage_order(p, 0)), testing::ElementsAre(3));
+}
+
+TEST(Schedule, interleaving_takes_groups_of_micro_batches_through_all_chunks) {
+  const Pipeline p{Schedule::interleaved, 2, 2, 4};
+  EXPECT_EQ(text(p, 1), "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3");
+}
+
+TEST(Schedule, every_micro_batch_runs_once_in_each_phase_in_order) {
+  for (int stages : {1, 2, 4})
+    for (int chunks : {1, 2, 3})
+      for (int groups : {1, 2, 3}) {
+        const Pipeline p{chunks > 1 ? Schedule::interleaved : Schedule::one_f_one_b, stages, chunks, stages * groups};
+        for (int s = 0; s < stages; ++s) {
+          std::map<int, int> next;
+          for (const ir::PhaseRun& run : stage_order(p, s)) EXPECT_EQ(run.micro_batch, next[run.phase]++);
+          EXPECT_EQ(next.size(), 2u * static_cast<size_t>(chunks));
+          for (const auto& [phase, runs] : next) EXPECT_EQ(runs, p.micro_batches);
+        }
+      }
+}
+
+}  // namespace
+}  // namespace boxcar::planner
