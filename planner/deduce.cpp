@@ -1,0 +1,238 @@
+#include "planner/deduce.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <tuple>
+#include <unordered_map>
+
+#include "ir/op.h"
+#include "sbp/error.h"
+
+namespace boxcar::planner {
+
+using sbp::NdSbp;
+using sbp::Sbp;
+using sbp::Signature;
+
+double transition_bytes(Sbp from, Sbp to, double bytes, int64_t parts) {
+  constexpr double never = std::numeric_limits<double>::infinity();
+  const auto p = static_cast<double>(parts);
+  if (from == to || from.is_broadcast()) return 0;
+  if (from.is_split()) {
+    if (to.is_partial()) return never;
+    return to.is_split() ? bytes * (p - 1) / p : bytes * (p - 1);
+  }
+  if (to.is_partial()) return never;
+  return to.is_split() ? bytes * (p - 1) : 2 * bytes * (p - 1);
+}
+
+namespace {
+
+// What one op's decision depends on.
+struct Call {
+  const ir::Op* op = nullptr;
+  ir::Types inputs, outputs;
+  std::vector<NdSbp> current;           // of the inputs
+  std::vector<bool> held;               // inputs that are read as they are, or a slice of it
+  std::vector<const PartialSbp*> pins;  // of the outputs
+};
+
+bool same_kind(Sbp a, Sbp b) { return a.kind == b.kind && a.axis == b.axis && a.reduction == b.reduction; }
+
+Sbp with_inner(Sbp sbp, int8_t inner) {
+  if (sbp.is_split()) sbp.inner = inner;
+  return sbp;
+}
+
+using Score = std::tuple<double, int, int, int>;
+
+// The candidate `signature` on dimension `d`: its score, infinite bytes where it cannot be.
+struct Chooser {
+  const Call& call;
+  size_t d;
+  int64_t parts;
+  const ir::Types& local_inputs;
+  const ir::Types& local_outputs;
+
+  // A split of a split keeps its order through an elementwise op.
+  int8_t inner(const Signature& signature) const {
+    int8_t result = 0;
+    for (size_t i = 0; i < signature.inputs.size(); ++i)
+      if (same_kind(call.current[i][d], signature.inputs[i])) result = std::max(result, call.current[i][d].inner);
+    return result;
+  }
+
+  static bool splittable(const Signature& signature, const ir::Types& inputs, int64_t parts) {
+    for (size_t i = 0; i < signature.inputs.size(); ++i)
+      if (signature.inputs[i].is_split() &&
+          inputs[i].shape[static_cast<size_t>(signature.inputs[i].axis)] < parts) return false;
+    return true;
+  }
+
+  Score score(const Signature& signature) const {
+    constexpr double never = std::numeric_limits<double>::infinity();
+    const int8_t order = inner(signature);
+    double bytes = 0;
+    int boxed = 0, partial = 0, split = 0;
+    for (size_t i = 0; i < signature.inputs.size(); ++i) {
+      const Sbp want = with_inner(signature.inputs[i], order), have = call.current[i][d];
+      partial += want.is_partial();
+      if (want == have) continue;
+      if (call.held[i] && (!have.is_broadcast() || want.is_partial())) return {never, 0, 0, 0};
+      ++boxed;
+      bytes += transition_bytes(have, want, static_cast<double>(local_inputs[i].bytes()), parts);
+    }
+    if (boxed > 0 && !splittable(signature, local_inputs, parts)) return {never, 0, 0, 0};
+    for (size_t o = 0; o < signature.outputs.size(); ++o) {
+      const Sbp got = with_inner(signature.outputs[o], order);
+      split += got.is_split();
+      if (const auto& pin = (*call.pins[o])[d])
+        bytes += transition_bytes(got, *pin, static_cast<double>(local_outputs[o].bytes()), parts);
+    }
+    return {bytes, boxed, partial, -split};
+  }
+};
+
+void split_types(ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
+  for (size_t i = 0; i < types.size(); ++i)
+    if (layout[i].is_split()) {
+      int64_t& extent = types[i].shape[static_cast<size_t>(layout[i].axis)];
+      extent = sbp::part_range(extent, parts, 0).size();
+    }
+}
+
+OpLayout decide(const Call& call, const Mesh& mesh) {
+  const ir::OpDef& def = ir::op(call.op->type);
+  ir::Types inputs = call.inputs, outputs = call.outputs;
+  ir::Attrs attrs = call.op->attrs;
+  OpLayout result;
+  result.inputs.assign(inputs.size(), {});
+  result.outputs.assign(outputs.size(), {});
+  for (size_t d = 0; d < mesh.dims(); ++d) {
+    const int64_t parts = mesh.extents[d];
+    const Chooser chooser{call, d, parts, inputs, outputs};
+    const std::vector<Signature> candidates = ir::signatures(def, inputs, attrs, parts);
+    const Signature* best = nullptr;
+    Score least{std::numeric_limits<double>::infinity(), 0, 0, 0};
+    for (const Signature& candidate : candidates)
+      if (const Score score = chooser.score(candidate); score < least) least = score, best = &candidate;
+    if (!best)
+      throw Error::fault(call.op->name, fmt::format("no signature of {} fits on mesh dimension {}", call.op->type,
+                                                    mesh.names[d]));
+    const int8_t order = chooser.inner(*best);
+    for (size_t i = 0; i < inputs.size(); ++i) result.inputs[i].push_back(with_inner(best->inputs[i], order));
+    for (size_t o = 0; o < outputs.size(); ++o) result.outputs[o].push_back(with_inner(best->outputs[o], order));
+    result.signatures.push_back(*best);
+    attrs = ir::localize(def, inputs, attrs, *best, parts, 0);
+    split_types(inputs, best->inputs, parts);
+    split_types(outputs, best->outputs, parts);
+  }
+  return result;
+}
+
+// A key that is equal exactly for calls that are decided alike. Names of ops are no part of it.
+class KeyWriter {
+ public:
+  template <typename T>
+  void raw(const T& value) { key_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void text(std::string_view value) {
+    raw(value.size());
+    key_.append(value);
+  }
+  void layout(const NdSbp& layout) {
+    for (const Sbp& s : layout) raw(s);
+  }
+  void type(const ir::TensorType& type) {
+    raw(type.dtype);
+    raw(type.shape.size());
+    for (int64_t extent : type.shape) raw(extent);
+  }
+  void attr(const ir::Attr& attr) {
+    raw(attr.index());
+    if (const auto* s = std::get_if<std::string>(&attr)) text(*s);
+    else if (const auto* v = std::get_if<std::vector<int64_t>>(&attr)) {
+      raw(v->size());
+      for (int64_t x : *v) raw(x);
+    } else if (const auto* i = std::get_if<int64_t>(&attr)) raw(*i);
+    else if (const auto* f = std::get_if<double>(&attr)) raw(*f);
+    else raw(std::get<bool>(attr));
+  }
+  std::string take() { return std::move(key_); }
+
+ private:
+  std::string key_;
+};
+
+std::string key_of(const Call& call) {
+  KeyWriter key;
+  key.text(call.op->type);
+  for (const auto& [name, attr] : call.op->attrs) {
+    if (name == "op") continue;  // which dropout it is
+    key.text(name);
+    key.attr(attr);
+  }
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    key.type(call.inputs[i]);
+    key.layout(call.current[i]);
+    key.raw(static_cast<char>(call.held[i]));
+  }
+  for (const PartialSbp* pins : call.pins)
+    for (const auto& pin : *pins) {
+      key.raw(pin.has_value());
+      key.raw(pin.value_or(Sbp::B()));
+    }
+  return key.take();
+}
+
+NdSbp pinned(const PartialSbp& pins, const NdSbp& otherwise) {
+  NdSbp result = otherwise;
+  for (size_t d = 0; d < pins.size(); ++d)
+    if (pins[d]) result[d] = *pins[d];
+  return result;
+}
+
+Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const std::vector<NdSbp>& stored) {
+  Call call;
+  call.op = &op;
+  for (ir::TensorId t : op.inputs) {
+    const auto& used = pins.used[static_cast<size_t>(t)];
+    const bool state = used && op.phase != ir::Phase::update;
+    call.inputs.push_back(graph.tensor(t).type);
+    call.current.push_back(state ? *used : stored[static_cast<size_t>(t)]);
+    call.held.push_back(state || op.type == "accumulate");  // sums of partial values stay partial
+  }
+  for (ir::TensorId t : op.outputs) {
+    call.outputs.push_back(graph.tensor(t).type);
+    call.pins.push_back(&pins.stored[static_cast<size_t>(t)]);
+  }
+  return call;
+}
+
+}  // namespace
+
+Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh) {
+  Deduction result;
+  result.ops.resize(graph.ops.size());
+  result.stored.resize(graph.tensors.size());
+  std::unordered_map<std::string, OpLayout> decided;
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    const ir::Op& op = graph.ops[o];
+    OpLayout& layout = result.ops[o];
+    if (!ir::has_op(op.type)) {  // a source
+      for (ir::TensorId t : op.outputs) layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(mesh)));
+    } else {
+      const Call call = call_of(graph, op, pins, result.stored);
+      const auto [at, fresh] = decided.try_emplace(key_of(call));
+      if (fresh) at->second = decide(call, mesh);
+      layout = at->second;
+    }
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      const auto t = static_cast<size_t>(op.outputs[i]);
+      result.stored[t] = pinned(pins.stored[t], layout.outputs[i]);
+    }
+  }
+  return result;
+}
+
+}  // namespace boxcar::planner

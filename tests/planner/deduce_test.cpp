@@ -1,0 +1,119 @@
+#include "planner/deduce.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "small_jobs.h"
+
+namespace boxcar::planner {
+namespace {
+
+// One line per op: "h0.attn.qkv: (S(0), B), (B, S(1)) -> (S(0), S(2))", and what the pin makes of it.
+std::string text(const ir::Graph& graph, const Deduction& d) {
+  std::string result;
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    const ir::Op& op = graph.ops[o];
+    if (!ir::has_op(op.type)) continue;
+    std::string line = op.name + ":";
+    for (size_t i = 0; i < op.inputs.size(); ++i) line += (i ? ", " : " ") + sbp::to_text(d.ops[o].inputs[i]);
+    line += " ->";
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      line += (i ? ", " : " ") + sbp::to_text(d.ops[o].outputs[i]);
+      const sbp::NdSbp& stored = d.stored[static_cast<size_t>(op.outputs[i])];
+      if (stored != d.ops[o].outputs[i]) line += " => " + sbp::to_text(stored);
+    }
+    result += line + "\n";
+  }
+  return result;
+}
+
+Deduction deduced(const ir::Graph& graph, const Hints& hints) {
+  const Mesh mesh = mesh_of(hints);
+  return deduce(graph, pins_of(graph, hints, mesh), mesh);
+}
+
+// Megatron's two all-reduces a layer, and the loss of Figure 11 of the paper.
+TEST(Deduce, tensor_parallel_forward_pass_is_megatrons) {
+  const ir::Graph graph = ir::models::build(small_model(1), 4);
+  Hints hints;
+  hints.dp = 2, hints.tp = 2;
+  EXPECT_EQ(text(graph, deduced(graph, hints)), R"(embedding.lookup: (B, S(0)), (S(0), B) -> (S(0), P(sum)) => (S(0), B)
+embedding.add: (S(0), B), (B, B) -> (S(0), B)
+embedding.out: (S(0), B) -> (S(0), B)
+h0.ln1: (S(0), B), (B, B), (B, B) -> (S(0), B), (S(0), B), (S(0), B)
+h0.attn.qkv: (S(0), B), (B, S(1)) -> (S(0), S(2))
+h0.attn.qkv.bias_add: (S(0), S(2)), (B, S(0)) -> (S(0), S(2))
+h0.attn.heads: (S(0), S(2)) -> (S(0), S(1)), (S(0), S(1)), (S(0), S(1))
+h0.attn.core.scores: (S(0), S(1)), (S(0), S(1)) -> (S(0), S(1))
+h0.attn.core.scale: (S(0), S(1)) -> (S(0), S(1))
+h0.attn.core.mask: (S(0), S(1)) -> (S(0), S(1))
+h0.attn.core.softmax: (S(0), S(1)) -> (S(0), S(1))
+h0.attn.core.dropout: (S(0), S(1)) -> (S(0), S(1))
+h0.attn.core.context: (S(0), S(1)), (S(0), S(1)) -> (S(0), S(1))
+h0.attn.merge: (S(0), S(1)) -> (S(0), S(2))
+h0.attn.proj: (S(0), S(2)), (B, S(0)) -> (S(0), P(sum)) => (S(0), B)
+h0.attn.proj.bias_add: (S(0), B), (B, B) -> (S(0), B)
+h0.attn.dropout: (S(0), B) -> (S(0), B)
+h0.residual1: (S(0), B), (S(0), B) -> (S(0), B)
+h0.ln2: (S(0), B), (B, B), (B, B) -> (S(0), B), (S(0), B), (S(0), B)
+h0.mlp.fc1: (S(0), B), (B, S(1)) -> (S(0), S(2))
+h0.mlp.fc1.bias_add: (S(0), S(2)), (B, S(0)) -> (S(0), S(2))
+h0.mlp.gelu: (S(0), S(2)) -> (S(0), S(2))
+h0.mlp.fc2: (S(0), S(2)), (B, S(0)) -> (S(0), P(sum)) => (S(0), B)
+h0.mlp.fc2.bias_add: (S(0), B), (B, B) -> (S(0), B)
+h0.mlp.dropout: (S(0), B) -> (S(0), B)
+h0.residual2: (S(0), B), (S(0), B) -> (S(0), B)
+ln_f: (S(0), B), (B, B), (B, B) -> (S(0), B), (S(0), B), (S(0), B)
+head: (S(0), B), (B, S(0)) -> (S(0), S(2))
+loss.max: (S(0), S(2)) -> (S(0), P(max)) => (S(0), B)
+loss.sum_exp: (S(0), S(2)), (S(0), B) -> (S(0), P(sum)) => (S(0), B)
+loss.pick: (S(0), S(2)), (S(0), B) -> (S(0), P(sum)) => (S(0), B)
+loss.nll: (S(0), B), (S(0), B), (S(0), B) -> (S(0), B)
+loss: (S(0), B) -> (P(sum), B)
+)");
+}
+
+// Korthikanti et al. 2022: reduce-scatter into the parts between the blocks, all-gather out of them.
+TEST(Deduce, sequence_parallelism_splits_what_lies_between_the_products) {
+  const ir::Graph graph = ir::models::build(small_model(1), 4);
+  Hints hints;
+  hints.dp = 1, hints.tp = 2, hints.sequence_parallel = true;
+  const std::string all = text(graph, deduced(graph, hints));
+  EXPECT_THAT(all, testing::HasSubstr("embedding.lookup: S(0), B -> P(sum) => S(1)\n"));
+  EXPECT_THAT(all, testing::HasSubstr("h0.ln1: S(1), B, B -> S(1), S(1), S(1)\nh0.attn.qkv: B, S(1) -> S(2)\n"));
+  EXPECT_THAT(all, testing::HasSubstr("h0.attn.proj: S(2), S(0) -> P(sum) => S(1)\n"));
+  EXPECT_THAT(all, testing::HasSubstr("h0.residual1: S(1), S(1) -> S(1)\n"));
+  EXPECT_THAT(all, testing::HasSubstr("h0.mlp.fc2: S(2), S(0) -> P(sum) => S(1)\n"));
+  EXPECT_THAT(all, testing::HasSubstr("ln_f: S(1), B, B -> S(1), S(1), S(1)\nhead: B, S(0) -> S(2)\n"));
+}
+
+TEST(Deduce, transitions_move_table_2s_bytes) {
+  const sbp::Sbp s0 = sbp::Sbp::S(0), s1 = sbp::Sbp::S(1), b = sbp::Sbp::B(), p = sbp::Sbp::P();
+  struct Row { sbp::Sbp from, to; double bytes; };
+  for (const Row& row : {Row{s0, s0, 0}, {s0, s1, 75}, {s0, b, 300}, {b, s0, 0}, {b, b, 0}, {p, s0, 300}, {p, b, 600}})
+    EXPECT_EQ(transition_bytes(row.from, row.to, 100, 4), row.bytes) << sbp::to_text(row.from) << sbp::to_text(row.to);
+}
+
+TEST(Pins, name_the_tensor_behind_gradients_and_copies) {
+  EXPECT_EQ(base_name("h0.attn.qkv.weight.half.grad"), "h0.attn.qkv.weight");
+  EXPECT_EQ(base_name("embedding.word.replica7.grad.sum0"), "embedding.word");
+  EXPECT_EQ(base_name("h0.residual1.grad.1"), "h0.residual1");
+  EXPECT_EQ(base_name("h0.ln1.again"), "h0.ln1");
+  EXPECT_EQ(base_name("h0.ln1"), "h0.ln1");
+  EXPECT_TRUE(matches("*.attn.proj", "h12.attn.proj"));
+  EXPECT_FALSE(matches("*.attn.proj", "h12.attn.proj.weight"));
+}
+
+TEST(Pins, shards_leave_tensor_parallel_parts_whole_or_lie_inside) {
+  const sbp::Sbp s0 = sbp::Sbp::S(0), s1 = sbp::Sbp::S(1), b = sbp::Sbp::B();
+  EXPECT_EQ(shard_axis({64, 96}, s1, 8, 16), s0);
+  EXPECT_EQ(shard_axis({64, 96}, s0, 8, 16), s1);
+  EXPECT_EQ(shard_axis({1024}, s0, 8, 16), sbp::Sbp::S(0, 1));
+  EXPECT_EQ(shard_axis({64}, b, 8, 16), s0);
+  EXPECT_EQ(shard_axis({30, 33}, s1, 8, 16), s0);  // uneven
+  EXPECT_EQ(shard_axis({}, b, 8, 16), b);
+}
+
+}  // namespace
+}  // namespace boxcar::planner
