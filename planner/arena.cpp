@@ -1,0 +1,152 @@
+#include "planner/arena.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace boxcar::planner {
+
+namespace {
+
+constexpr int unknown_early = -1;                              // may begin before the phase does
+constexpr int unknown_late = std::numeric_limits<int>::max();  // may end after it
+
+// When, in half acts of the compute queue within a phase, each actor surely has not begun before, and surely has
+// ended. Compute act k of a phase is at 2k.
+class Timing {
+ public:
+  explicit Timing(const ir::Program& program) : program_(program), readers_(program.registers.size()) {
+    const size_t count = program.actors.size();
+    position_.assign(count, -1);
+    begin_.assign(count, unset);
+    end_.assign(count, unset);
+    std::vector<int> next(program.phases.size());
+    for (size_t a = 0; a < count; ++a) {
+      const ir::Actor& actor = program.actors[a];
+      if (program.queues[static_cast<size_t>(actor.queue)].kind == ir::QueueKind::compute)
+        position_[a] = next[static_cast<size_t>(actor.phase)]++;
+      for (const ir::Input& input : actor.inputs)
+        if (input.program < 0) readers_[static_cast<size_t>(input.reg)].push_back(static_cast<int>(a));
+    }
+  }
+
+  const std::vector<int>& readers(size_t reg) const { return readers_[reg]; }
+
+  // The earliest that it may write.
+  int begin(int a) {
+    int& result = begin_[static_cast<size_t>(a)];
+    if (result != unset) return result;
+    if (position_[static_cast<size_t>(a)] >= 0) return result = 2 * position_[static_cast<size_t>(a)];
+    result = unknown_early;
+    const ir::Actor& actor = program_.actors[static_cast<size_t>(a)];
+    int latest = unknown_early;
+    for (const ir::Input& input : actor.inputs) {
+      if (input.program >= 0) continue;
+      const int producer = program_.registers[static_cast<size_t>(input.reg)].producer;
+      if (producer == a || program_.actors[static_cast<size_t>(producer)].phase != actor.phase) continue;
+      const int at = begin(producer);
+      if (at != unknown_early) latest = std::max(latest, at + (position_[static_cast<size_t>(producer)] >= 0 ? 1 : 0));
+    }
+    return begin_[static_cast<size_t>(a)] = latest;
+  }
+
+  // The latest that it may read: just before the first compute act that waits for it.
+  int end(int a) {
+    int& result = end_[static_cast<size_t>(a)];
+    if (result != unset) return result;
+    if (position_[static_cast<size_t>(a)] >= 0) return result = 2 * position_[static_cast<size_t>(a)];
+    result = unknown_late;
+    const ir::Actor& actor = program_.actors[static_cast<size_t>(a)];
+    int first = unknown_late;
+    for (int reg : actor.outputs)
+      for (int reader : readers_[static_cast<size_t>(reg)]) {
+        if (reader == a || program_.actors[static_cast<size_t>(reader)].phase != actor.phase) continue;
+        const int at = end(reader);
+        if (at != unknown_late) first = std::min(first, position_[static_cast<size_t>(reader)] >= 0 ? at - 1 : at);
+      }
+    return end_[static_cast<size_t>(a)] = first;
+  }
+
+ private:
+  static constexpr int unset = -2;
+  const ir::Program& program_;
+  std::vector<std::vector<int>> readers_;
+  std::vector<int> position_, begin_, end_;
+};
+
+struct Lifetime {
+  int reg = 0, phase = 0, begin = 0, end = 0;
+};
+
+// Transient registers with their lifetimes; nothing for those that live across phase runs.
+bool transient(const ir::Program& program, Timing& timing, int index, Lifetime& life) {
+  const ir::Register& reg = program.registers[static_cast<size_t>(index)];
+  const ir::Actor& producer = program.actors[static_cast<size_t>(reg.producer)];
+  if (reg.count != 1 || reg.initial != 0 || reg.every != 1) return false;
+  life = {index, producer.phase, timing.begin(reg.producer), timing.begin(reg.producer)};
+  if (life.begin == unknown_early) return false;
+  if (timing.readers(static_cast<size_t>(index)).empty()) {
+    const int end = timing.end(reg.producer);
+    life.end = end;
+    return end != unknown_late;
+  }
+  for (int reader : timing.readers(static_cast<size_t>(index))) {
+    const bool in_place = reader == reg.producer;
+    if (in_place || program.actors[static_cast<size_t>(reader)].phase != producer.phase) return false;
+    const int end = timing.end(reader);
+    if (end == unknown_late) return false;
+    life.end = std::max(life.end, end);
+  }
+  return true;
+}
+
+// First fit in order of birth: a place that no register alive has.
+int64_t pack(ir::Program& program, std::vector<Lifetime>& lives, int64_t base) {
+  std::stable_sort(lives.begin(), lives.end(), [](const Lifetime& a, const Lifetime& b) { return a.begin < b.begin; });
+  struct Block { int64_t begin, end; int until; };
+  std::vector<Block> alive;  // by place
+  int64_t top = 0;
+  for (const Lifetime& life : lives) {
+    std::erase_if(alive, [&](const Block& block) { return block.until < life.begin; });
+    ir::Register& reg = program.registers[static_cast<size_t>(life.reg)];
+    int64_t best = -1, best_room = std::numeric_limits<int64_t>::max(), at = 0;
+    for (const Block& block : alive) {
+      const int64_t room = block.begin - at;
+      if (room >= reg.bytes && room < best_room) best = at, best_room = room;
+      at = std::max(at, block.end);
+    }
+    if (best < 0) best = at;
+    reg.offset = base + best;
+    const Block own{best, best + reg.bytes, life.end};
+    alive.insert(std::upper_bound(alive.begin(), alive.end(), own,
+                                  [](const Block& a, const Block& b) { return a.begin < b.begin; }), own);
+    top = std::max(top, own.end);
+  }
+  return top;
+}
+
+}  // namespace
+
+void plan_memory(ir::Program& program) {
+  Timing timing(program);
+  std::vector<std::vector<Lifetime>> by_phase(program.phases.size());
+  int64_t persistent = 0;
+  for (size_t r = 0; r < program.registers.size(); ++r) {
+    ir::Register& reg = program.registers[r];
+    Lifetime life;
+    if (reg.bytes > 0 && transient(program, timing, static_cast<int>(r), life)) {
+      by_phase[static_cast<size_t>(life.phase)].push_back(life);
+      continue;
+    }
+    reg.offset = persistent;
+    persistent += reg.bytes * reg.count;
+  }
+  int64_t shared = 0;
+  for (std::vector<Lifetime>& lives : by_phase) shared = std::max(shared, pack(program, lives, persistent));
+  int64_t workspace = 0;
+  for (const ir::Actor& actor : program.actors) workspace = std::max(workspace, actor.workspace);
+  program.workspace_bytes = workspace;
+  program.workspace_offset = workspace > 0 ? persistent + shared : -1;
+  program.arena_bytes = persistent + shared + workspace;
+}
+
+}  // namespace boxcar::planner

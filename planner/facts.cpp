@@ -1,0 +1,37 @@
+#include "planner/facts.h"
+
+#include "ir/op.h"
+
+namespace boxcar::planner {
+
+Flops count_flops(const ir::Graph& graph) {
+  Flops flops;
+  for (const ir::Op& op : graph.ops) {
+    if (op.phase == ir::Phase::update || !ir::has_op(op.type)) continue;
+    const ir::OpDef& def = ir::op(op.type);
+    if (def.family == ir::Family::memory || def.family == ir::Family::none) continue;
+    ir::Types inputs, outputs;
+    for (ir::TensorId t : op.inputs) inputs.push_back(graph.tensor(t).type);
+    for (ir::TensorId t : op.outputs) outputs.push_back(graph.tensor(t).type);
+    const double work = ir::work(def, inputs, outputs, op.attrs).flops;
+    flops.hardware += work;
+    if (!op.recomputed) flops.model += work;
+  }
+  return flops;
+}
+
+std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
+  const Flops flops = count_flops(graph);
+  const double micro_batches = job.train.micro_batches;
+  return {
+      {"samples", static_cast<double>(job.global_batch)},
+      {"tokens", static_cast<double>(job.global_batch * job.model.seq)},
+      {"model_flops", flops.model * micro_batches},
+      {"hardware_flops", flops.hardware * micro_batches},
+      {"micro_batches", micro_batches},
+      {"parameters", static_cast<double>(ir::models::parameters(job.model))},
+      {"memory_limit_bytes", static_cast<double>(job.cluster.device.memory_bytes)},
+  };
+}
+
+}  // namespace boxcar::planner

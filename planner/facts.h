@@ -1,0 +1,22 @@
+// What one optimizer step of a training graph does, for reports.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "ir/graph.h"
+#include "planner/planner.h"
+
+namespace boxcar::planner {
+
+// Flops of matrix products, attention and convolutions in the forward and backward ops of one micro-batch, over all
+// devices: as the model needs them, and with what is computed again.
+struct Flops {
+  double model = 0, hardware = 0;
+};
+Flops count_flops(const ir::Graph& graph);
+
+// samples, tokens, model_flops, hardware_flops, micro_batches, parameters: of one step of the whole job.
+std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job);
+
+}  // namespace boxcar::planner

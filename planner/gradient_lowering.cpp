@@ -1,0 +1,82 @@
+// Gradients on their way from the backward pass to the update: reduced in buckets.
+#include <utility>
+
+#include "planner/stage_lowering.h"
+
+namespace boxcar::planner {
+
+using ir::TensorId;
+
+// Once per step, in the order in which the backward pass completes them.
+void StageLowering::reduce_gradients() {
+  box_in_buckets(reductions_, builder.phases.reduce(), "gradients", true);
+  for (const TiedGradient& tied : in_.tied)
+    if (tied.stages[0] == stage_ || tied.stages[1] == stage_) sum_tied(tied);
+}
+
+void StageLowering::sum_tied(const TiedGradient& tied) {
+  const TensorId t = tied.gradients[tied.stages[0] == stage_ ? 0 : 1];
+  const int from = stored_register(t);
+  const ir::TensorType type = local_type(t, stored(t));
+  ir::Actor actor;
+  actor.name = actor_name(tensor(t).name + ".all_reduce");
+  actor.joint = tensor(tied.gradients[0]).name + ".tied";
+  actor.kind = ir::ActorKind::collective;
+  actor.op = "all_reduce";
+  actor.collective = sbp::Collective::all_reduce;
+  actor.comm = in_.comms.between(tied.stages[0], tied.stages[1]);
+  actor.comm_bytes = type.bytes();
+  actor.queue = builder.queue(in_.comms.queue(actor.comm));
+  actor.phase = builder.phases.reduce();
+  actor.inputs.push_back({from, 1, -1, -1, {}});
+  const int reg = make_register(t, stored(t), ".tied");
+  actor.outputs = {reg};
+  builder.add_actor(std::move(actor));
+  values(t) = {{stored(t), -1, reg, type.shape}};
+}
+
+// Zero 2 and 3: a layer's gradients are reduced when its backward pass is done, and added up after the next layer's,
+// so that compute does not wait.
+void StageLowering::flush_layer() {
+  const int now = at_layer_.first;
+  for (ir::OpId o : late_sums_) emit_kernel(o, phase(o));
+  late_sums_ = std::move(layer_sums_);
+  layer_sums_.clear();
+  if (layer_reductions_.empty()) return;
+  const std::vector<Item> items = std::move(layer_reductions_);
+  layer_reductions_.clear();
+  box_in_buckets(items, now, "gradients", false);
+}
+
+// The first reduction on each queue waits for the last backward pass.
+void StageLowering::order_reduction_after_backward(size_t first_actor) {
+  const ir::Program& program = builder.program;
+  int last_phase = -1, last = -1;
+  for (const ir::PhaseRun& run : program.schedule)
+    if (builder.phases.per_micro_batch(run.phase)) last_phase = run.phase;
+  for (size_t a = 0; a < first_actor; ++a)
+    if (program.actors[a].phase == last_phase && program.queues[static_cast<size_t>(program.actors[a].queue)].name == "compute")
+      last = static_cast<int>(a);
+  std::map<int, bool> seen;
+  const size_t end = program.actors.size();
+  for (size_t a = first_actor; a < end && last >= 0; ++a)
+    if (!std::exchange(seen[program.actors[a].queue], true))
+      builder.control(last, static_cast<int>(a), in_.pipeline.micro_batches);
+}
+
+// The first kernel of the next step waits for the last gather on each queue.
+void StageLowering::order_forward_after_gathers(size_t first_actor) {
+  const ir::Program& program = builder.program;
+  int first = -1;
+  for (size_t a = 0; a < program.actors.size() && first < 0; ++a)
+    if (program.actors[a].phase == program.schedule[0].phase &&
+        program.queues[static_cast<size_t>(program.actors[a].queue)].name == "compute")
+      first = static_cast<int>(a);
+  std::map<int, int> last;
+  for (size_t a = first_actor; a < program.actors.size(); ++a)
+    if (program.actors[a].collective == sbp::Collective::all_gather) last[program.actors[a].queue] = static_cast<int>(a);
+  for (const auto& [queue, actor] : last)
+    if (first >= 0) builder.control(actor, first);
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,99 @@
+#include "planner/lower.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+namespace boxcar::planner {
+
+namespace {
+
+// Whether every rank holds as much of it.
+bool even(const sbp::Shape& shape, const sbp::NdSbp& layout, const Mesh& mesh) {
+  for (size_t a = 0; a < shape.size(); ++a) {
+    int64_t parts = 1;
+    for (size_t d = 0; d < layout.size(); ++d)
+      if (layout[d].is_split() && layout[d].axis == static_cast<int>(a)) parts *= mesh.extents[d];
+    if (shape[a] % parts != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> rank_classes(const ir::Graph& graph, const Deduction& layouts, const Mesh& mesh) {
+  std::set<std::pair<sbp::Shape, sbp::NdSbp>> uneven;
+  const auto note = [&](ir::TensorId t, const sbp::NdSbp& layout) {
+    const sbp::Shape& shape = graph.tensor(t).type.shape;
+    if (!even(shape, layout, mesh)) uneven.emplace(shape, layout);
+  };
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    for (size_t i = 0; i < layouts.ops[o].inputs.size(); ++i) note(graph.ops[o].inputs[i], layouts.ops[o].inputs[i]);
+    for (size_t i = 0; i < layouts.ops[o].outputs.size(); ++i) {
+      note(graph.ops[o].outputs[i], layouts.ops[o].outputs[i]);
+      note(graph.ops[o].outputs[i], layouts.stored[static_cast<size_t>(graph.ops[o].outputs[i])]);
+    }
+  }
+  std::map<std::vector<sbp::Shape>, size_t> known;
+  std::vector<std::vector<int>> classes;
+  for (int place = 0; place < mesh.devices(); ++place) {
+    std::vector<sbp::Shape> shapes;
+    for (const auto& [shape, layout] : uneven) shapes.push_back(sbp::local_shape(shape, layout, mesh.extents, place));
+    const auto [at, fresh] = known.emplace(std::move(shapes), classes.size());
+    if (fresh) classes.emplace_back();
+    classes[at->second].push_back(place);
+  }
+  return classes;
+}
+
+namespace {
+
+std::string program_name(int stage, size_t cls, size_t classes) {
+  return classes == 1 ? fmt::format("stage{}", stage) : fmt::format("stage{}.{}", stage, cls);
+}
+
+// Tells each pull which register of which program it reads.
+void link(std::vector<StageLowering>& programs, size_t classes) {
+  for (size_t p = 0; p < programs.size(); ++p)
+    for (const Link& link : programs[p].links) {
+      const size_t source = static_cast<size_t>(link.stage) * classes + p % classes;
+      StageLowering& producer = programs[source];
+      ir::Actor& pull = programs[p].builder.program.actors[static_cast<size_t>(link.actor)];
+      pull.inputs[0].program = static_cast<int>(source);
+      pull.inputs[0].reg = producer.stored_register(link.tensor);
+      pull.source_queue = producer.builder.queue(link.source_queue);
+      producer.builder.read_remotely(pull.inputs[0].reg);
+    }
+}
+
+}  // namespace
+
+ir::Plan lower(const LoweringInput& input) {
+  const std::vector<std::vector<int>> classes = rank_classes(input.graph, input.layouts, input.mesh);
+  std::vector<StageLowering> programs;
+  programs.reserve(static_cast<size_t>(input.pipeline.stages) * classes.size());
+  for (int stage = 0; stage < input.pipeline.stages; ++stage)
+    for (size_t c = 0; c < classes.size(); ++c) {
+      programs.emplace_back(input, stage, classes[c][0], program_name(stage, c, classes.size()));
+      programs.back().run();
+    }
+  link(programs, classes.size());
+
+  ir::Plan plan;
+  plan.name = input.graph.name;
+  plan.devices = input.mesh.devices() * input.pipeline.stages;
+  plan.micro_batches = input.pipeline.micro_batches;
+  for (size_t p = 0; p < programs.size(); ++p) {
+    programs[p].builder.finish();
+    plan.programs.push_back(std::move(programs[p].builder.program));
+    ir::RankClass cls{static_cast<int>(p), classes[p % classes.size()]};
+    for (int& device : cls.devices) device += static_cast<int>(p / classes.size()) * input.mesh.devices();
+    plan.classes.push_back(std::move(cls));
+  }
+  plan.comms = input.comms.comms;
+  plan.peers = input.comms.pulls;
+  return plan;
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,24 @@
+// Boxing routes on one mesh, found once per (shape, from, to): which collectives along which mesh dimensions.
+// One collective along each dimension that changes, as published systems do it.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "planner/mesh.h"
+#include "sbp/mesh_route.h"
+
+namespace boxcar::planner {
+
+class RouteTable {
+ public:
+  explicit RouteTable(Mesh mesh) : mesh_(std::move(mesh)) {}
+  // Throws Error (fault) where collectives along mesh dimensions cannot do it.
+  const sbp::MeshRoute& find(const sbp::Shape& shape, const sbp::NdSbp& from, const sbp::NdSbp& to);
+
+ private:
+  Mesh mesh_;
+  std::map<std::tuple<sbp::Shape, sbp::NdSbp, sbp::NdSbp>, sbp::MeshRoute> known_;
+};
+
+}  // namespace boxcar::planner

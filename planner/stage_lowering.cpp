@@ -1,0 +1,284 @@
+#include "planner/stage_lowering.h"
+
+#include <fmt/format.h>
+
+#include "ir/op.h"
+#include "sbp/error.h"
+
+namespace boxcar::planner {
+
+using ir::ActorKind;
+using ir::OpId;
+using ir::TensorId;
+using sbp::NdSbp;
+
+namespace {
+
+ir::MemoryKind memory_of(ir::Role role) {
+  switch (role) {
+    case ir::Role::parameter: return ir::MemoryKind::parameters;
+    case ir::Role::gradient: return ir::MemoryKind::gradients;
+    case ir::Role::optimizer: return ir::MemoryKind::optimizer;
+    default: return ir::MemoryKind::activations;
+  }
+}
+
+bool is_alias(const ir::Op& op) { return op.type == "reshape" || op.type == "identity"; }
+bool is_source(const ir::Op& op) { return !ir::has_op(op.type); }
+
+std::vector<int64_t> coordinate_of(const Mesh& mesh, int64_t place) {
+  std::vector<int64_t> result(mesh.dims());
+  for (size_t d = mesh.dims(); d-- > 0; place /= mesh.extents[d]) result[d] = place % mesh.extents[d];
+  return result;
+}
+
+}  // namespace
+
+StageLowering::StageLowering(const LoweringInput& input, int stage, int64_t place, std::string name)
+    : builder(std::move(name), *&input.pipeline, stage), in_(input), stage_(stage), place_(place),
+      coordinate_(coordinate_of(input.mesh, place)), values_(input.graph.tensors.size()),
+      state_of_next_(input.graph.tensors.size(), -1), from_state_(input.graph.tensors.size(), false) {}
+
+void StageLowering::run() {
+  find_state();
+  emit_passes();
+  const size_t reduction = builder.program.actors.size();
+  reduce_gradients();
+  if (!in_.hints.overlap_grad) order_reduction_after_backward(reduction);
+  const size_t update = builder.program.actors.size();
+  emit_updates();
+  if (!in_.hints.overlap_param) order_forward_after_gathers(update);
+}
+
+int StageLowering::phase(OpId o) const {
+  const OpSite& s = site(o);
+  switch (s.run) {
+    case Run::forward: return builder.phases.forward(s.chunk);
+    case Run::backward: return builder.phases.backward(s.chunk);
+    case Run::reduce: return builder.phases.reduce();
+    case Run::update: return builder.phases.update();
+  }
+  return -1;
+}
+
+void StageLowering::emit_passes() {
+  for (OpId o = 0; o < static_cast<OpId>(in_.graph.ops.size()); ++o) {
+    if (!here(o)) continue;
+    const ir::Op& op = op_of(o);
+    if (op.type == "parameter") {
+      declare_state(o);
+    } else if (site(o).run == Run::update) {
+      if (depends_on_state_alone(o)) declare_copies(o);
+    } else if (!is_source(op)) {
+      const std::pair now{phase(o), op.layer};
+      if (now != at_layer_) flush_layer();
+      at_layer_ = now;
+      emit(o);
+    }
+  }
+  flush_layer();
+  flush_layer();
+}
+
+void StageLowering::emit(OpId o) {
+  const ir::Op& op = op_of(o);
+  if (is_alias(op)) return emit_alias(o);
+  const bool sum_of_late = op.type == "accumulate" && in_.hints.zero >= 2 && values(op.inputs[0]).empty();
+  if (sum_of_late) {  // its input is reduced with its layer
+    layer_sums_.push_back(o);
+    return;
+  }
+  emit_kernel(o, phase(o));
+}
+
+void StageLowering::emit_alias(OpId o) {
+  const ir::Op& op = op_of(o);
+  Value value = get(op.inputs[0], layout(o).inputs[0], phase(o));
+  const TensorId t = op.outputs[0];
+  value.layout = layout(o).outputs[0];
+  value.scope = -1;
+  value.shape = local_type(t, value.layout).shape;
+  values(t).push_back(value);
+  settle(t, o, value.layout, phase(o));
+}
+
+int StageLowering::emit_kernel(OpId o, int in_phase) {
+  const ir::Op& op = op_of(o);
+  ir::Actor actor;
+  actor.kind = ActorKind::kernel;
+  actor.op = op.type;
+  actor.attrs = local_attrs(o);
+  actor.queue = builder.queue("compute");
+  actor.phase = in_phase;
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    actor.inputs.push_back(input_of(get(op.inputs[i], layout(o).inputs[i], in_phase)));
+  actor.name = actor_name(op.name);
+  add_outputs(o, actor);
+  const int index = builder.add_actor(std::move(actor));
+  if (op.type == "accumulate")
+    for (int reg : builder.program.actors.back().outputs) builder.set_every(reg, in_.pipeline.micro_batches);
+  if (auto waiting = waiting_for_reader_.find(in_phase); waiting != waiting_for_reader_.end() && waiting->second) {
+    first_reader_[in_phase] = index;
+    waiting->second = false;
+  }
+  for (size_t i = 0; i < op.outputs.size(); ++i) settle(op.outputs[i], o, layout(o).outputs[i], in_phase);
+  return index;
+}
+
+// Outputs that a state becomes are written over it.
+void StageLowering::add_outputs(OpId o, ir::Actor& actor) {
+  const ir::Op& op = op_of(o);
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    const TensorId t = op.outputs[i];
+    const TensorId state = state_of_next_[static_cast<size_t>(t)];
+    const NdSbp& produced = layout(o).outputs[i];
+    int reg = -1;
+    if (state >= 0) reg = stored_register(state);
+    for (const Value& value : values(t))  // declared beforehand
+      if (value.layout == produced) reg = value.reg;
+    if (reg < 0) reg = make_register(t, produced, "");
+    actor.outputs.push_back(reg);
+    if (values(t).empty() || state >= 0) values(t).push_back({produced, -1, reg, local_type(t, produced).shape});
+  }
+}
+
+// Boxes what was produced in another layout than it is kept in: now, with its layer, or once per step.
+void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_phase) {
+  if (produced == stored(t)) return;
+  const Item item{t, values(t).back(), stored(t), -1};
+  if (in_phase == builder.phases.update()) return;  // state: after_update
+  const bool once = op_of(o).type == "accumulate" || in_phase == builder.phases.reduce();
+  if (once || (tensor(t).role == ir::Role::gradient && in_.hints.zero < 2)) {
+    reductions_.push_back(item);
+    return;
+  }
+  if (tensor(t).role == ir::Role::gradient) {
+    values(t).clear();
+    layer_reductions_.push_back(item);
+    return;
+  }
+  values(t).push_back(box(item, in_phase));
+}
+
+ir::Attrs StageLowering::local_attrs(OpId o) const {
+  const ir::Op& op = op_of(o);
+  const ir::OpDef& def = ir::op(op.type);
+  ir::Attrs attrs = op.attrs;
+  if (!def.localize) return attrs;
+  ir::Types types;
+  for (TensorId t : op.inputs) types.push_back(tensor(t).type);
+  for (size_t d = 0; d < in_.mesh.dims(); ++d) {
+    const sbp::Signature& signature = layout(o).signatures[d];
+    const int64_t parts = in_.mesh.extents[d], at = coordinate_[d];
+    ir::Attrs local = ir::localize(def, types, attrs, signature, parts, at);
+    const ir::Attrs other = ir::localize(def, types, attrs, signature, parts, at == 0 ? parts - 1 : 0);
+    for (const auto& [name, value] : other) {  // what differs by rank: a list by coordinate
+      if (value == local[name] || !std::holds_alternative<int64_t>(value)) continue;
+      std::vector<int64_t> by_rank;
+      for (int64_t k = 0; k < parts; ++k)
+        by_rank.push_back(ir::attr_int(ir::localize(def, types, attrs, signature, parts, k), name));
+      local[name + "_by_" + in_.mesh.names[d]] = by_rank;
+    }
+    attrs = std::move(local);
+    for (size_t i = 0; i < types.size(); ++i)
+      if (signature.inputs[i].is_split()) {
+        int64_t& extent = types[i].shape[static_cast<size_t>(signature.inputs[i].axis)];
+        extent = sbp::part_range(extent, parts, at).size();
+      }
+  }
+  return attrs;
+}
+
+int StageLowering::stored_register(TensorId t) const {
+  for (const Value& value : values_[static_cast<size_t>(t)])
+    if (value.scope < 0 && value.layout == stored(t)) return value.reg;
+  throw Error::fault(builder.program.name, fmt::format("no register holds {}", tensor(t).name));
+}
+
+StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_phase) {
+  if (values(t).empty()) bring(t, in_phase);
+  const Value* base = nullptr;
+  for (const Value& value : values(t)) {
+    if (value.scope >= 0 && value.scope != in_phase) continue;
+    if (value.layout == want) return value;
+    if (value.layout == stored(t)) base = &value;
+  }
+  if (!base) throw Error::fault(builder.program.name, fmt::format("{} is read before it is there", tensor(t).name));
+  if (gather_group(t, in_phase)) return get(t, want, in_phase);
+  bool partial = false;
+  for (sbp::Sbp s : base->layout) partial = partial || s.is_partial();
+  Value boxed = box({t, *base, want, -1}, in_phase);
+  boxed.scope = partial ? -1 : in_phase;
+  values(t).push_back(boxed);
+  return boxed;
+}
+
+void StageLowering::bring(TensorId t, int in_phase) {
+  const OpId producer = tensor(t).producer;
+  if (is_source(op_of(producer))) return load(t, in_phase);
+  if (site(producer).stage == stage_)
+    throw Error::fault(builder.program.name, fmt::format("{} is read before it is there", tensor(t).name));
+  pull(t, in_phase);
+}
+
+void StageLowering::load(TensorId t, int in_phase) {
+  const bool input = tensor(t).role == ir::Role::input;
+  const int reg = make_register(t, stored(t), "");
+  ir::Actor actor;
+  actor.name = actor_name(tensor(t).name);
+  actor.kind = input ? ActorKind::copy : ActorKind::host;
+  actor.op = input ? "load" : "constant";
+  actor.attrs = op_of(tensor(t).producer).attrs;
+  if (!input) actor.attrs["seconds"] = 0.0;
+  actor.queue = builder.queue(input ? "copy_in" : "host");
+  actor.phase = in_phase;
+  actor.comm_bytes = input ? local_type(t, stored(t)).bytes() : 0;
+  actor.outputs = {reg};
+  builder.add_actor(std::move(actor));
+  values(t).push_back({stored(t), input ? -1 : in_phase, reg, local_type(t, stored(t)).shape});
+}
+
+void StageLowering::pull(TensorId t, int in_phase) {
+  const OpSite& from = site(tensor(t).producer);
+  const int stages = in_.pipeline.stages;
+  const bool forward = from.run == Run::forward;
+  int offset = from.stage - stage_;
+  if ((from.stage + 1) % stages == stage_ && (forward || stages > 2)) offset = -1;
+  if ((stage_ + 1) % stages == from.stage && (!forward || stages > 2)) offset = 1;
+  const std::string queue = forward ? "net.pp.forward" : "net.pp.backward";
+  const int reg = make_register(t, stored(t), "");
+  ir::Actor actor;
+  actor.name = actor_name(tensor(t).name + ".pull");
+  actor.kind = ActorKind::pull;
+  actor.op = "pull";
+  actor.queue = builder.queue(queue);
+  actor.phase = in_phase;
+  actor.comm_bytes = local_type(t, stored(t)).bytes();
+  actor.inputs.push_back({-1, 1, -1, in_.comms.peers(offset), {}});
+  actor.outputs = {reg};
+  links.push_back({builder.add_actor(std::move(actor)), t, from.stage, queue + ".out"});
+  values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape});
+}
+
+ir::Input StageLowering::input_of(const Value& value) const {
+  ir::Input input{value.reg, 1, -1, -1, {}};
+  if (builder.program.registers[static_cast<size_t>(value.reg)].type.shape != value.shape) input.view = value.shape;
+  return input;
+}
+
+ir::TensorType StageLowering::local_type(TensorId t, const NdSbp& layout) const {
+  const ir::TensorType& type = tensor(t).type;
+  return {sbp::local_shape(type.shape, layout, in_.mesh.extents, place_), type.dtype};
+}
+
+int StageLowering::make_register(TensorId t, const NdSbp& layout, const std::string& suffix) {
+  const ir::TensorType type = local_type(t, layout);
+  return builder.add_register(unique(register_names_, tensor(t).name + suffix), type, memory_of(tensor(t).role), type.bytes());
+}
+
+std::string StageLowering::unique(std::unordered_map<std::string, int>& names, const std::string& name) {
+  const int count = ++names[name];
+  return count == 1 ? name : unique(names, fmt::format("{}.{}", name, count));
+}
+
+}  // namespace boxcar::planner

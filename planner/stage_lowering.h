@@ -1,0 +1,155 @@
+// Lowers what one class of ranks of one pipeline stage does into a program: local shapes, kernels, boxing, pulls.
+//
+// A tensor has values on a rank: registers that hold it in one layout. Its *stored* layout is the one it is produced in,
+// or pinned to. Who wants another one gets a boxing op, made once and shared:
+// - out of a partial value: for all readers of the step;
+// - of state (zero 1 and 2): once per step, after the update;
+// - else: once in the forward pass of a chunk and again in its backward pass, so that nothing gathered is kept (as
+//   Megatron's sequence parallelism and ZeRO-3 do it).
+// A reshape is no kernel: its readers see the same register in another shape.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "planner/comms.h"
+#include "planner/deduce.h"
+#include "planner/program_builder.h"
+#include "planner/routes.h"
+#include "planner/stages.h"
+
+namespace boxcar::planner {
+
+// Gradients of two replicas of one parameter: summed between their stages.
+struct TiedGradient {
+  ir::TensorId gradients[2] = {-1, -1};
+  int stages[2] = {0, 0};
+};
+
+struct LoweringInput {
+  const ir::Graph& graph;
+  const Hints& hints;
+  const Mesh& mesh;
+  const Pipeline& pipeline;
+  const std::vector<OpSite>& sites;
+  const Pins& pins;
+  const Deduction& layouts;
+  const std::vector<std::vector<ir::OpId>>& readers;  // by tensor
+  std::vector<TiedGradient> tied;
+  CommTable& comms;
+  RouteTable& routes;
+};
+
+// A pull whose producer's register is not known yet.
+struct Link {
+  int actor = 0;
+  ir::TensorId tensor = -1;
+  int stage = 0;               // the producer's
+  std::string source_queue;
+};
+
+class StageLowering {
+ public:
+  // `place`: the row-major mesh index of the rank that stands for the class.
+  StageLowering(const LoweringInput& input, int stage, int64_t place, std::string name);
+
+  void run();
+  int stored_register(ir::TensorId t) const;  // for those who pull it
+
+  ProgramBuilder builder;
+  std::vector<Link> links;
+
+ private:
+  struct Value {
+    sbp::NdSbp layout;
+    int scope = -1;      // the phase that may read it, -1: all
+    int reg = -1;
+    sbp::Shape shape;    // as its readers see it
+  };
+  struct Item {          // one tensor to be boxed
+    ir::TensorId t = -1;
+    Value from;
+    sbp::NdSbp to;
+    int out = -1;        // register made beforehand, -1: none
+  };
+  using Bucket = std::vector<Item>;
+
+  const ir::Tensor& tensor(ir::TensorId t) const { return in_.graph.tensor(t); }
+  const ir::Op& op_of(ir::OpId o) const { return in_.graph.ops[static_cast<size_t>(o)]; }
+  const OpSite& site(ir::OpId o) const { return in_.sites[static_cast<size_t>(o)]; }
+  const OpLayout& layout(ir::OpId o) const { return in_.layouts.ops[static_cast<size_t>(o)]; }
+  const sbp::NdSbp& stored(ir::TensorId t) const { return in_.layouts.stored[static_cast<size_t>(t)]; }
+  std::vector<Value>& values(ir::TensorId t) { return values_[static_cast<size_t>(t)]; }
+  int phase(ir::OpId o) const;
+  bool here(ir::OpId o) const { return site(o).stage == stage_ || site(o).stage < 0; }
+
+  // state.cpp: what lives from step to step
+  void find_state();
+  bool depends_on_state_alone(ir::OpId o) const;
+  void declare_state(ir::OpId o);
+  void declare_copies(ir::OpId o);
+  void after_update(ir::TensorId state);
+  void emit_updates();
+  void emit_holder(ir::TensorId t);
+  void emit_joint(ir::OpId o);
+
+  // stage_lowering.cpp: kernels and values
+  void emit_passes();
+  void emit(ir::OpId o);
+  void emit_alias(ir::OpId o);
+  int emit_kernel(ir::OpId o, int in_phase);
+  void add_outputs(ir::OpId o, ir::Actor& actor);
+  void settle(ir::TensorId t, ir::OpId o, const sbp::NdSbp& produced, int in_phase);
+  ir::Attrs local_attrs(ir::OpId o) const;
+  Value get(ir::TensorId t, const sbp::NdSbp& want, int in_phase);
+  void bring(ir::TensorId t, int in_phase);
+  void load(ir::TensorId t, int in_phase);
+  void pull(ir::TensorId t, int in_phase);
+  ir::Input input_of(const Value& value) const;
+  ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout) const;
+  int make_register(ir::TensorId t, const sbp::NdSbp& layout, const std::string& suffix);
+  static std::string unique(std::unordered_map<std::string, int>& names, const std::string& name);
+  std::string actor_name(const std::string& name) { return unique(actor_names_, name); }
+
+  // boxing.cpp: collectives and local steps between layouts
+  Value box(const Item& item, int in_phase);
+  std::vector<Value> box_all(const Bucket& bucket, int in_phase, const std::string& name);
+  Value local_step(const Item& item, const sbp::MeshStep& step, const Value& from, int in_phase, int out);
+  int collective_step(const Bucket& bucket, const std::vector<const sbp::MeshRoute*>& routes, size_t step,
+                      std::vector<Value>& now, int in_phase, const std::string& name);
+  std::string bucket_key(const Item& item) const;
+  void box_in_buckets(const std::vector<Item>& items, int in_phase, const std::string& name, bool split_by_size);
+  bool gather_group(ir::TensorId t, int in_phase);
+
+  // gradients.cpp
+  void reduce_gradients();
+  void sum_tied(const TiedGradient& tied);
+  void flush_layer();
+  void order_reduction_after_backward(size_t first_actor);
+  void order_forward_after_gathers(size_t first_actor);
+
+  const LoweringInput& in_;
+  int stage_;
+  int64_t place_;
+  std::vector<int64_t> coordinate_;
+  std::vector<std::vector<Value>> values_;          // by tensor
+  std::vector<ir::TensorId> state_of_next_;         // by tensor: the state that it becomes, -1
+  std::vector<bool> from_state_;                    // by tensor
+  std::map<ir::TensorId, std::vector<ir::OpId>> copies_;  // by state: ops that depend on state alone
+  std::vector<Item> step_gathers_;                  // of state: once per step, by the time they are ready
+  std::vector<Item> reductions_;                    // of gradients, once per step
+  // zero 2 and 3: reduced every micro-batch, a layer at a time, and added up a layer later
+  std::vector<Item> layer_reductions_;
+  std::vector<ir::OpId> layer_sums_, late_sums_;
+  std::pair<int, int> at_layer_{-1, -1};            // phase and layer of the op before
+  // zero 3: parameters gathered together, by (phase, layer); by phase: the kernel that first read the last group
+  std::map<std::pair<int, int>, std::vector<ir::TensorId>> groups_;
+  std::map<int, int> first_reader_;
+  std::map<int, bool> waiting_for_reader_;
+  std::unordered_map<std::string, int> actor_names_, register_names_;
+};
+
+}  // namespace boxcar::planner

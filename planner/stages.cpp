@@ -1,0 +1,129 @@
+#include "planner/stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace boxcar::planner {
+
+int virtual_stage(const std::vector<int>& stage_layers, int layer) {
+  int end = 0;
+  for (size_t v = 0; v < stage_layers.size(); ++v) {
+    end += stage_layers[v];
+    if (layer < end) return static_cast<int>(v);
+  }
+  return static_cast<int>(stage_layers.size()) - 1;
+}
+
+std::vector<int> stage_starts(const std::vector<int>& stage_layers) {
+  std::vector<int> starts;
+  int start = 0;
+  for (int layers : stage_layers) {
+    starts.push_back(start);
+    start += layers;
+  }
+  return starts;
+}
+
+namespace {
+
+Run run_of(const ir::Graph& graph, const ir::Op& op) {
+  const bool gradient = graph.tensor(op.outputs[0]).role == ir::Role::gradient;
+  switch (op.phase) {
+    case ir::Phase::forward: return Run::forward;
+    case ir::Phase::backward: return Run::backward;
+    case ir::Phase::update: return gradient ? Run::reduce : Run::update;
+  }
+  return Run::forward;
+}
+
+// Whether the inputs of an update op stand on several stages, or all of them on every stage.
+struct InputStages { bool several = false, everywhere = true; };
+
+InputStages input_stages(const ir::Graph& graph, const ir::Op& op, const std::vector<OpSite>& sites) {
+  InputStages result;
+  int first = -1;
+  for (ir::TensorId t : op.inputs) {
+    const int stage = sites[static_cast<size_t>(graph.tensor(t).producer)].stage;
+    if (stage < 0) continue;
+    result.everywhere = false;
+    if (first >= 0 && stage != first) result.several = true;
+    first = stage;
+  }
+  result.everywhere = result.everywhere && !op.inputs.empty();
+  return result;
+}
+
+}  // namespace
+
+std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages) {
+  std::vector<OpSite> sites;
+  sites.reserve(graph.ops.size());
+  for (const ir::Op& op : graph.ops) {
+    const int v = virtual_stage(stage_layers, op.layer);
+    OpSite site{v % stages, v / stages, run_of(graph, op), false};
+    if (site.run == Run::update) {
+      const InputStages inputs = input_stages(graph, op, sites);
+      site.joint = inputs.several && op.type == "sum";
+      if (site.joint || inputs.everywhere) site.stage = -1;
+    }
+    sites.push_back(site);
+  }
+  return sites;
+}
+
+namespace {
+
+void renumber_producers(ir::Graph& graph) {
+  for (size_t o = 0; o < graph.ops.size(); ++o)
+    for (size_t i = 0; i < graph.ops[o].outputs.size(); ++i) {
+      graph.tensor(graph.ops[o].outputs[i]).producer = static_cast<ir::OpId>(o);
+      graph.tensor(graph.ops[o].outputs[i]).output = static_cast<int>(i);
+    }
+}
+
+ir::TensorId add_replica(ir::Graph& graph, ir::TensorId original, int layer, const std::string& name,
+                         std::vector<ir::Op>& ops) {
+  ir::Tensor tensor = graph.tensor(original);
+  tensor.name = name;
+  const auto id = static_cast<ir::TensorId>(graph.tensors.size());
+  graph.tensors.push_back(tensor);
+  ir::Op source = graph.ops[static_cast<size_t>(graph.tensor(original).producer)];
+  source.name = name;
+  source.outputs = {id};
+  source.layer = layer;
+  ops.push_back(std::move(source));
+  return id;
+}
+
+}  // namespace
+
+std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers, int stages) {
+  std::map<ir::TensorId, int> home;                                // stage of a parameter's first use
+  std::map<std::pair<ir::TensorId, int>, ir::TensorId> replicas;  // by stage
+  std::vector<Replica> pairs;
+  std::vector<ir::Op> ops;
+  for (ir::Op op : graph.ops) {
+    const int v = virtual_stage(stage_layers, op.layer);
+    const int stage = v % stages;
+    for (ir::TensorId& t : op.inputs) {
+      const ir::Tensor& tensor = graph.tensor(t);
+      if (tensor.producer < 0 || graph.ops[static_cast<size_t>(tensor.producer)].type != "parameter") continue;
+      if (home.emplace(t, stage).first->second == stage) continue;
+      auto [at, fresh] = replicas.emplace(std::pair{t, stage}, -1);
+      if (fresh) {
+        const std::string name = fmt::format("{}.replica{}", tensor.name, v);
+        pairs.push_back({tensor.name, name});
+        at->second = add_replica(graph, t, op.layer, name, ops);
+      }
+      t = at->second;
+    }
+    ops.push_back(std::move(op));
+  }
+  graph.ops = std::move(ops);
+  renumber_producers(graph);
+  return pairs;
+}
+
+}  // namespace boxcar::planner

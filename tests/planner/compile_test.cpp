@@ -1,0 +1,68 @@
+// What a compiled plan says to whom: the collectives that follow from the layouts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "small_jobs.h"
+
+namespace boxcar::planner {
+namespace {
+
+ir::Plan plan_of(const Job& job) { return compile(resolve(job)); }
+
+TEST(Compile, data_parallelism_reduces_gradients_once_a_step) {
+  const ir::Plan plan = plan_of(small_job(8, 1, 1, 2, 2));
+  ASSERT_EQ(plan.programs.size(), 1u);
+  ASSERT_EQ(plan.classes.size(), 1u);
+  EXPECT_EQ(plan.classes[0].devices.size(), 8u);
+  EXPECT_EQ(communication(plan, 0, "F0"), "");
+  EXPECT_EQ(communication(plan, 0, "B0"), "");
+  EXPECT_EQ(communication(plan, 0, "G"), "gradients.all_reduce dp 30976\n");  // 7,744 parameters in float32
+  EXPECT_EQ(communication(plan, 0, "U"), "");
+}
+
+TEST(Compile, tensor_parallelism_is_megatrons) {
+  const ir::Plan plan = plan_of(small_job(2, 2, 1, 1, 2));
+  EXPECT_EQ(communication(plan, 0, "F0"),
+            "embedding.lookup.all_reduce tp 256\n"
+            "h0.attn.proj.all_reduce tp 256\n"
+            "h0.mlp.fc2.all_reduce tp 256\n"
+            "loss.max.all_reduce tp 32\n"
+            "loss.sum_exp.all_reduce tp 32\n"
+            "loss.pick.all_reduce tp 32\n");
+  EXPECT_EQ(communication(plan, 0, "B0"),
+            "ln_f.grad.all_reduce tp 256\n"
+            "h0.ln2.grad.all_reduce tp 256\n"
+            "h0.ln1.grad.all_reduce tp 256\n");
+  EXPECT_EQ(communication(plan, 0, "U"), "grad_norm2.all_reduce tp 4\n");
+}
+
+TEST(Compile, stages_pull_activations_and_gradients) {
+  const ir::Plan plan = plan_of(small_job(1, 1, 2, 2, 2));
+  ASSERT_EQ(plan.programs.size(), 2u);
+  EXPECT_EQ(communication(plan, 0, "F0"), "");
+  EXPECT_EQ(communication(plan, 0, "B0"), "h0.residual2.grad.pull 256\n");
+  EXPECT_EQ(communication(plan, 1, "F0"), "h0.residual2.pull 256\n");
+  EXPECT_EQ(communication(plan, 1, "B0"), "");
+  // The tied embedding's gradients, and the gradient norm.
+  EXPECT_EQ(communication(plan, 0, "G"), "embedding.word.grad.sum.all_reduce stages0_1 4096\n");
+  EXPECT_EQ(communication(plan, 1, "G"), "embedding.word.replica1.grad.sum.all_reduce stages0_1 4096\n");
+  for (size_t p : {0u, 1u}) EXPECT_EQ(communication(plan, p, "U"), "grad_norm2.all_reduce pp 4\n");
+}
+
+TEST(Compile, rates_and_credits_follow_from_who_reads_what_when) {
+  const ir::Plan plan = plan_of(small_job(1, 1, 2, 2, 4));
+  const ir::Register* saved = find_register(plan.programs[0], "h0.ln1");
+  ASSERT_NE(saved, nullptr);
+  EXPECT_EQ(saved->count, 2);  // p - s micro-batches under way on stage 0
+  const ir::Register* half = find_register(plan.programs[0], "h0.attn.qkv.weight.half");
+  EXPECT_EQ(half->count, 1);
+  EXPECT_EQ(half->initial, 1);
+  EXPECT_EQ(find_register(plan.programs[0], "h0.attn.qkv.weight.grad.sum")->every, 4);
+  for (const ir::Actor& actor : plan.programs[0].actors)
+    if (actor.name == "h0.attn.qkv") {
+      EXPECT_EQ(actor.inputs[1].repeat, 4);
+    }
+}
+
+}  // namespace
+}  // namespace boxcar::planner
