@@ -37,6 +37,15 @@ void attention(GradContext& g) {
                          {g.dy(), g.x(0), g.x(1), g.x(2), g.y(0), g.y(1)}, g.attrs()));
 }
 
+// --- mixture of experts; which expert a token goes to has no gradient, the router's comes through the weights
+
+void moe_dispatch(GradContext& g) { g.give(0, g.emit("x", "moe_dispatch_grad", {g.dy(), g.x(1)})); }
+void moe_combine(GradContext& g) {
+  const auto gradients = g.emit_all("y", "moe_combine_grad", {g.dy(), g.x(0), g.x(1), g.x(2)});
+  g.give(0, gradients[0]);
+  g.give(2, gradients[1]);
+}
+
 // --- losses
 
 Attrs last_axis() { return {{"axes", Shape{-1}}}; }
@@ -116,6 +125,8 @@ constexpr GradRule rules[] = {{"embedding", embedding},
                               {"batch_norm", batch_norm},
                               {"rotary", rotary},
                               {"scaled_dot_product_attention", attention},
+                              {"moe_dispatch", moe_dispatch},
+                              {"moe_combine", moe_combine},
                               {"cross_entropy", cross_entropy},
                               {"nll", nll},
                               {"sum_exp", sum_exp},

@@ -5,6 +5,8 @@
 // Without groups, everything about channels comes from the index map: output channels are parallel, input
 // channels are summed. With groups, channels may be split in whole groups. Splits of a spatial dimension: see
 // windows.h.
+#include <fmt/format.h>
+
 #include "ir/ops/windows.h"
 
 namespace boxcar::ir {
@@ -30,7 +32,8 @@ TensorType infer_y(const char* op, const TensorType& x, const TensorType& weight
   const int64_t groups = attr_int(attrs, "groups");
   if (groups < 0) refuse_attr(op, "groups", attrs, "at least 1");
   if (weight.shape[1] * groups != x.shape[kChannel]) {
-    refuse(op, "weight", weight, "1/groups of the channels in its second axis,", "x", x);
+    refuse(op, "weight", weight, fmt::format("the channels of x / groups {} in its second axis", groups), "x",
+           x);
   }
   if (groups == 0 ? weight.shape[0] != 0 : weight.shape[0] % groups != 0)
     refuse(op, "weight", weight, "a multiple of groups in its first axis");

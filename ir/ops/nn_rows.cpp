@@ -67,7 +67,9 @@ void need_indices(std::string_view op, std::string_view operand, const TensorTyp
 
 void need_shape(std::string_view op, std::string_view operand, const TensorType& got, const Shape& shape,
                 std::string_view other, const TensorType& other_type) {
-  if (got.shape != shape) refuse(op, operand, got, "shape " + to_text(Attr(shape)), other, other_type);
+  if (got.shape == shape) return;
+  refuse(op, operand, got,
+         fmt::format("shape {} to go with {} {}", to_text(Attr(shape)), other, to_text(other_type)));
 }
 
 DType statistic(DType dtype) { return size_of(dtype) < size_of(DType::float32) ? DType::float32 : dtype; }

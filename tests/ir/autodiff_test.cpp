@@ -165,6 +165,8 @@ INSTANTIATE_TEST_SUITE_P(
         Call{"layer_norm", {f32({2, 4}), f32({4}), f32({4})}}, Call{"rms_norm", {f32({2, 4}), f32({4})}},
         Call{"batch_norm", {f32({4, 2, 2, 3}), f32({2}), f32({2})}}, Call{"rotary", {f32({2, 2, 3, 4})}},
         Call{"scaled_dot_product_attention", {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})}, {{"causal", true}}},
+        Call{"moe_dispatch", {f32({5, 2}), i64({5, 2})}, {{"experts", int64_t{3}}, {"capacity", int64_t{2}}}},
+        Call{"moe_combine", {f32({3, 2, 4}), i64({5, 2}), f32({5, 2})}},
         Call{"cross_entropy", {f32({2, 3}), i64({2})}}, Call{"sum_exp", {f32({2, 3}), f32({2})}},
         Call{"pick", {f32({2, 3}), i64({2})}},
         Call{"conv2d", {f32({2, 2, 5, 5}), f32({4, 2, 3, 3})}, {{"stride", int64_t{2}}, {"padding", int64_t{1}}}},
