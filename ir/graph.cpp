@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sbp/error.h"
+#include "sbp/suggest.h"
 
 namespace boxcar::ir {
 namespace {
@@ -168,7 +169,9 @@ std::vector<std::vector<OpId>> consumers(const Graph& graph) {
 TensorId find_tensor(const Graph& graph, std::string_view name) {
   for (size_t i = 0; i < graph.tensors.size(); ++i)
     if (graph.tensors[i].name == name) return static_cast<TensorId>(i);
-  throw Error::input("graph " + graph.name, fmt::format("has no tensor %{}", name));
+  std::vector<std::string> names;
+  for (const Tensor& tensor : graph.tensors) names.push_back(tensor.name);
+  throw Error::input("graph " + graph.name, fmt::format("has no tensor %{}{}", name, did_you_mean(name, names)));
 }
 
 const char* to_text(Role role) {

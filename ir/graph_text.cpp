@@ -137,6 +137,7 @@ class Line {
     bool quoted = false;
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
+      if (quoted && c == '\\') ++at_;  // what follows is taken as it is
       if (c == '"') quoted = !quoted;
       if (quoted) continue;
       if (depth == 0 && stops.find(c) != std::string_view::npos) break;
@@ -178,7 +179,10 @@ class Line {
     at_ = static_cast<size_t>(end - text_.data());
     return value;
   }
-  size_t at() const { return at_; }
+  size_t at() {  // of what comes next
+    spaces();
+    return at_;
+  }
 
  private:
   std::string rest() const {
@@ -237,7 +241,8 @@ class Parser {
     const std::string_view word = line.name("'%', 'placement' or 'update'");
     if (word == "placement") {
       const std::string expected = fmt::format("p{}", graph_.placements.size());
-      if (line.name("a placement's name") != expected) line.fail_at(begin, "expected placement " + expected);
+      const size_t at_name = line.at();
+      if (line.name("a placement's name") != expected) line.fail_at(at_name, "expected placement " + expected);
       line.expect('=');
       const size_t at = line.at();
       const std::string_view text = line.until("");
@@ -377,7 +382,6 @@ class Parser {
 
   template <typename Value, size_t count>
   static Value value_of(Line& line, const Value (&values)[count]) {
-    line.spaces();
     const size_t begin = line.at();
     const std::string_view word = line.name("a value");
     std::string known;

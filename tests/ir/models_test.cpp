@@ -1,0 +1,178 @@
+// Sizes of published models, flops counted on the graph, and what sizes are refused.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graphs.h"
+#include "sbp/error.h"
+
+namespace boxcar::tests {
+namespace {
+
+using ir::models::Transformer;
+
+Transformer model(const std::string& family, int64_t layers, int64_t hidden, int64_t heads, int64_t seq, int64_t vocab) {
+  Transformer config = ir::models::defaults(family);
+  config.layers = layers;
+  config.hidden = hidden;
+  config.heads = heads;
+  config.seq = seq;
+  config.vocab = vocab;
+  return config;
+}
+
+Transformer gpt3() { return model("gpt", 96, 12288, 96, 2048, 51200); }
+
+Transformer llama2_70b() {
+  Transformer config = model("llama", 80, 8192, 64, 4096, 32000);
+  config.kv_heads = 8;
+  config.ffn = 28672;
+  return config;
+}
+
+Transformer llama3_8b() {
+  Transformer config = model("llama", 32, 4096, 32, 8192, 128256);
+  config.kv_heads = 8;
+  config.ffn = 14336;
+  return config;
+}
+
+// Elements of all parameters of a graph.
+int64_t counted(const ir::Graph& graph) {
+  int64_t n = 0;
+  for (const ir::Op& op : graph.ops)
+    if (op.type == "parameter") n += graph.tensor(op.outputs[0]).type.elements();
+  return n;
+}
+
+// Flops of matrix products and attention in all ops of a graph, without those run again.
+double counted_flops(const ir::Graph& graph) {
+  double flops = 0;
+  for (const ir::Op& op : graph.ops) {
+    if (op.recomputed || !ir::has_op(op.type)) continue;
+    const ir::OpDef& def = ir::op(op.type);
+    if (def.family != ir::Family::matmul && def.family != ir::Family::attention) continue;
+    ir::Types inputs, outputs;
+    for (const ir::TensorId id : op.inputs) inputs.push_back(graph.tensor(id).type);
+    for (const ir::TensorId id : op.outputs) outputs.push_back(graph.tensor(id).type);
+    flops += ir::work(def, inputs, outputs, op.attrs).flops;
+  }
+  return flops;
+}
+
+TEST(Models, ParametersOfPublishedModels) {
+  EXPECT_EQ(ir::models::parameters(llama3_8b()), 8030261248);                                       // Meta's 8.03 B
+  EXPECT_EQ(ir::models::parameters(llama2_70b()), 68976648192);                                     // 68.98 B
+  EXPECT_EQ(ir::models::parameters(model("llama", 32, 4096, 32, 4096, 32000)), 6738415616);         // 6.74 B
+  EXPECT_EQ(ir::models::parameters(model("gpt", 12, 768, 12, 1024, 50257)), 124439808);             // GPT-2, 124 M
+  EXPECT_NEAR(static_cast<double>(ir::models::parameters(gpt3())), 174.6e9, 0.05e9);                // "174,600 M"
+}
+
+TEST(Models, GraphsHaveTheParametersOfTheFormula) {
+  for (Transformer config : {tiny("gpt"), tiny("bert"), tiny("llama")}) {
+    config.pad_vocab_to = 1;
+    config.layers = 3;
+    config.kv_heads = 2;
+    EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
+  }
+}
+
+// Narayanan et al. 2021, equation 2, without recomputation: 72 B s l h^2 (1 + s/6h + V/12lh).
+TEST(Models, FlopsOfGptAreThePublishedFormula) {
+  Transformer config = gpt3();
+  config.layers = 4;  // what a layer adds is the same for all
+  const double B = 16, s = 2048, l = 4, h = 12288, V = 51200;
+  const double formula = 72 * B * s * l * h * h * (1 + s / (6 * h) + V / (12 * l * h));
+  EXPECT_NEAR(ir::models::model_flops(config, 16) / formula, 1, 1e-12);
+  for (const auto recompute : {ir::Recompute::none, ir::Recompute::full}) {
+    ir::TrainOptions options;
+    options.recompute = recompute;
+    EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 16), options)) / formula, 1, 1e-12);
+  }
+}
+
+TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
+  Transformer llama = llama3_8b(), padded = tiny("gpt");
+  llama.layers = 2;
+  for (const Transformer& config : {llama, padded, tiny("bert")})
+    EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4), 1, 1e-12)
+        << config.family;
+}
+
+TEST(Models, VocabularyIsPadded) {
+  Transformer config = tiny("gpt");
+  config.vocab = 50257;
+  config.pad_vocab_to = 1024;
+  EXPECT_EQ(ir::models::padded_vocab(config), 51200);
+  const ir::Graph graph = ir::models::build(config, 1);
+  EXPECT_EQ(to_text(graph.tensor(ir::find_tensor(graph, "head")).type), "float32[1, 3, 51200]");
+}
+
+TEST(Models, FamiliesFillInTheRest) {
+  const Transformer llama = ir::models::complete(model("llama", 32, 4096, 32, 4096, 32000));
+  EXPECT_EQ(llama.ffn, 11008);
+  EXPECT_EQ(llama.kv_heads, 32);
+  EXPECT_EQ(llama.norm + llama.mlp + llama.position, "rmsswiglurotary");
+  EXPECT_FALSE(llama.tied || llama.bias);
+  const Transformer gpt = ir::models::complete(gpt3());
+  EXPECT_EQ(gpt.ffn, 49152);
+  EXPECT_EQ(gpt.norm + gpt.mlp + gpt.position, "layergelulearned");
+}
+
+// A split of the packed axes is a split by head and by neuron: what tensor parallelism rests on.
+TEST(Models, SplittingTheQkvWeightSplitsTheHeads) {
+  Transformer config = tiny("llama");
+  config.kv_heads = 2;
+  const ir::Graph graph = ir::models::build(config, 2);
+  const auto offers = [&](const char* name, const char* signature) {
+    const ir::Op& op = graph.ops[static_cast<size_t>(graph.tensor(ir::find_tensor(graph, name)).producer)];
+    ir::Types inputs;
+    for (const ir::TensorId id : op.inputs) inputs.push_back(graph.tensor(id).type);
+    const auto all = ir::signatures(ir::op(op.type), inputs, op.attrs, 2);
+    return std::find(all.begin(), all.end(), sbp::parse_signature(signature)) != all.end();
+  };
+  EXPECT_TRUE(offers("h0.attn.qkv", "B, S(1) -> S(2)"));
+  EXPECT_TRUE(offers("h0.attn.heads", "S(2) -> S(1), S(1), S(1)"));
+  EXPECT_TRUE(offers("h0.attn.rotary_q", "S(1) -> S(1)"));
+  EXPECT_TRUE(offers("h0.attn.core.q", "S(1) -> S(1)"));
+  EXPECT_TRUE(offers("h0.attn.core.scores", "S(1), S(1) -> S(1)"));
+  EXPECT_TRUE(offers("h0.attn.core.scores_by_head", "S(1) -> S(1)"));
+  EXPECT_TRUE(offers("h0.attn.core.context_by_head", "S(1) -> S(1)"));
+  EXPECT_TRUE(offers("h0.attn.merge", "S(1) -> S(2)"));
+  EXPECT_TRUE(offers("h0.attn.proj", "S(2), S(0) -> P(sum)"));
+  EXPECT_TRUE(offers("h0.mlp.swiglu", "S(2) -> S(2)"));
+}
+
+std::string refusal(Transformer config, int64_t batch = 2) {
+  try {
+    ir::models::build(config, batch);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Models, RefusesSizesThatCannotBe) {
+  const auto with = [](auto change) {
+    Transformer config = tiny("gpt");
+    change(config);
+    return refusal(config);
+  };
+  EXPECT_EQ(with([](auto& c) { c.heads = 3; }), "heads: 3 does not divide hidden 8 (use 1, 2, 4, 8)");
+  EXPECT_EQ(with([](auto& c) { c.kv_heads = 3; }), "kv_heads: 3 does not divide heads 4 (use 1, 2, 4)");
+  EXPECT_EQ(with([](auto& c) { c.layers = 0; }), "layers: is 0, expected at least 1");
+  EXPECT_EQ(with([](auto& c) { c.vocab = -5; }), "vocab: is -5, expected at least 1");
+  EXPECT_EQ(with([](auto& c) { c.mlp = "relu"; }), "mlp: unknown 'relu' (use gelu or swiglu)");
+  EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }), "family: unknown 'gtp' (use gpt or bert or llama)");
+  EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
+  EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
+  EXPECT_EQ(with([](auto& c) {
+              c.heads = 8;
+              c.position = "rotary";
+            }),
+            "heads: 8 leaves heads of 1 elements, rotary positions need an even number");
+  EXPECT_EQ(refusal(tiny("gpt"), 0), "batch: is 0, expected at least 1");
+}
+
+}  // namespace
+}  // namespace boxcar::tests

@@ -1,0 +1,300 @@
+// Every pass leaves losses and updated weights as they are; what each one does to the list of ops.
+#include "ir/passes/passes.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+
+#include "graphs.h"
+#include "sbp/error.h"
+
+namespace boxcar::tests {
+namespace {
+
+using backends::cpu::Values;
+using ir::Graph;
+using ir::Op;
+using ir::Phase;
+using ir::Recompute;
+using ir::TrainOptions;
+
+int count(const Graph& graph, std::string_view type) {
+  int n = 0;
+  for (const Op& op : graph.ops) n += op.type == type;
+  return n;
+}
+
+// Loss and all next states of `step` equal those of `wanted`, on the same random values.
+void expect_same(const Graph& step, const Graph& wanted, uint64_t seed, double tolerance = 1e-9) {
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  const Values given = backends::cpu::draw(wanted, seed, 11);
+  const Values a = backends::cpu::evaluate(step, given), b = backends::cpu::evaluate(wanted, given);
+  expect_near(a.at("loss"), b.at("loss"), "loss", tolerance);
+  ASSERT_FALSE(wanted.updates.empty());
+  for (const ir::Update& update : wanted.updates) {
+    const std::string& name = wanted.tensor(update.next).name;
+    ASSERT_TRUE(a.contains(name)) << name;
+    expect_near(a.at(name), b.at(name), name, tolerance);
+  }
+}
+
+// sgd, so that an error in a gradient shows in full.
+TrainOptions sgd() {
+  TrainOptions options = plain();
+  options.optimizer = ir::Optimizer::sgd;
+  options.learning_rate = 1;
+  return options;
+}
+
+Graph unchanged(const Graph& forward) {
+  TrainOptions options = sgd();
+  options.off = {"fuse_patterns", "fuse_elementwise"};
+  return step_of(forward, options);
+}
+
+std::vector<ir::models::Transformer> styles() {
+  auto gpt = tiny("gpt"), llama = tiny("llama"), mixed = tiny("gpt");
+  gpt.layers = 2;
+  llama.kv_heads = 2;
+  mixed.bias = false;
+  mixed.kv_heads = 2;
+  return {gpt, llama, mixed, tiny("bert")};
+}
+
+class PassTest : public testing::TestWithParam<size_t> {
+ protected:
+  Graph forward = ir::models::build(styles()[GetParam()], 2);
+  Graph wanted = unchanged(forward);
+};
+INSTANTIATE_TEST_SUITE_P(Styles, PassTest, testing::Range(size_t{0}, size_t{4}));
+
+TEST_P(PassTest, FusionChangesNoNumber) { expect_same(step_of(forward, sgd()), wanted, 1); }
+
+TEST_P(PassTest, ElementwiseFusionAloneChangesNoNumber) {
+  TrainOptions options = sgd();
+  options.off = {"fuse_patterns"};
+  expect_same(step_of(forward, options), wanted, 9);
+}
+
+TEST_P(PassTest, FlashAttentionChangesNoNumber) {
+  TrainOptions options = sgd();
+  options.flash = true;
+  const Graph step = step_of(forward, options);
+  EXPECT_EQ(count(step, "scaled_dot_product_attention"), forward.layers);
+  EXPECT_EQ(count(step, "batch_matmul"), 0);
+  expect_same(step, wanted, 2);
+}
+
+TEST_P(PassTest, RecomputationChangesNoNumber) {
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+    TrainOptions options = sgd();
+    options.recompute = recompute;
+    const Graph step = step_of(forward, options);
+    EXPECT_GT(step.ops.size(), step_of(forward, sgd()).ops.size());
+    expect_same(step, wanted, 3);
+  }
+}
+
+// Nothing is rounded here, so half types and the loss scale cancel out.
+TEST_P(PassTest, MixedPrecisionComputesTheSame) {
+  for (const ir::Precision precision : {ir::Precision::fp16, ir::Precision::bf16}) {
+    TrainOptions options = sgd();
+    options.precision = precision;
+    options.recompute = Recompute::full;
+    expect_same(step_of(forward, options), wanted, 4);
+  }
+}
+
+TEST_P(PassTest, AccumulationOfOneMicroBatchIsHalfOfTwo) {
+  TrainOptions options = sgd();
+  options.micro_batches = 2;
+  options.learning_rate = 2;  // evaluate() sees one of the two
+  expect_same(step_of(forward, options), wanted, 5);
+}
+
+TEST_P(PassTest, ClippingScalesTheGlobalNorm) {
+  const Values given = backends::cpu::draw(wanted, 6, 11);
+  const Values before = backends::cpu::evaluate(wanted, given);
+  double norm2 = 0;
+  for (const ir::Update& update : wanted.updates) {
+    const auto& w = given.at(wanted.tensor(update.state).name).data;
+    const auto& next = before.at(wanted.tensor(update.next).name).data;
+    for (size_t i = 0; i < w.size(); ++i) norm2 += (w[i] - next[i]) * (w[i] - next[i]);
+  }
+  TrainOptions options = sgd();
+  options.clip_norm = std::sqrt(norm2) / 4;
+  options.precision = ir::Precision::fp16;
+  const Graph step = step_of(forward, options);
+  const Values after = backends::cpu::evaluate(step, given);
+  EXPECT_NEAR(after.at("grad_scale").data[0] * options.loss_scale, 0.25, 1e-5);
+  EXPECT_EQ(after.at("grads_finite").data[0], 1);
+  for (const ir::Update& update : step.updates) {
+    const std::string state = step.tensor(update.state).name, name = step.tensor(update.next).name;
+    for (size_t i = 0; i < given.at(state).data.size(); ++i) {
+      const double w = given.at(state).data[i];
+      ASSERT_NEAR(after.at(name).data[i] - w, 0.25 * (before.at(name).data[i] - w), 1e-5) << name;
+    }
+  }
+}
+
+// --- what the passes do
+
+Graph gpt(int64_t layers = 1) {
+  auto config = tiny("gpt");
+  config.layers = layers;
+  return ir::models::build(config, 2);
+}
+
+TEST(Passes, OverflowLeavesTheStateAsItWas) {
+  TrainOptions options = sgd();
+  options.precision = ir::Precision::fp16;
+  const Graph step = step_of(gpt(), options);
+  Values given = backends::cpu::draw(step, 7, 11);
+  given.at("ln_f.weight").data[0] = std::numeric_limits<double>::infinity();
+  const Values after = backends::cpu::evaluate(step, given);
+  EXPECT_EQ(after.at("grads_finite").data[0], 0);
+  for (const ir::Update& update : step.updates)
+    EXPECT_EQ(after.at(step.tensor(update.next).name).data, given.at(step.tensor(update.state).name).data);
+}
+
+TEST(Passes, PatternsOfALayer) {
+  const Graph step = step_of(gpt(), plain());
+  EXPECT_EQ(count(step, "bias_gelu"), 1);
+  EXPECT_EQ(count(step, "bias_dropout_add"), 2);
+  EXPECT_EQ(count(step, "scale_mask_softmax"), 1);
+  EXPECT_EQ(count(step, "gelu"), 0);
+  EXPECT_EQ(count(step, "causal_mask"), 0);
+}
+
+TEST(Passes, AReaderOfAnInnerStepForbidsFusion) {
+  ir::Builder b("kept");
+  const auto x = b.parameter("x", {{2, 4}, ir::DType::float32});
+  const auto sum = b.op1("add", {x, b.parameter("bias", {{4}, ir::DType::float32})});
+  const auto y = b.op1("add", {b.op1("gelu", {sum}), b.op1("neg", {sum})});
+  b.op("reduce_sum", {y}, {{"axes", ir::Shape{0, 1}}}, "loss");
+  TrainOptions options = plain();
+  options.off = {"fuse_elementwise"};
+  EXPECT_EQ(count(step_of(b.finish(), options), "bias_gelu"), 0);
+}
+
+int recomputed(const Graph& graph, int layer) {
+  int n = 0;
+  for (const Op& op : graph.ops) n += op.recomputed && op.layer == layer;
+  return n;
+}
+
+TEST(Passes, FullRecomputationRunsALayerAgainBeforeItsBackwardOps) {
+  TrainOptions options = plain();
+  options.recompute = Recompute::full;
+  const Graph step = step_of(gpt(2), options);
+  for (int layer = 0; layer < 2; ++layer) {
+    bool backward = false;
+    for (const Op& op : step.ops) {
+      if (op.layer != layer || op.phase != Phase::backward) continue;
+      backward = backward || !op.recomputed;
+      EXPECT_FALSE(op.recomputed && backward) << op.name << " comes late";
+      for (const ir::TensorId input : op.inputs) {
+        const Op& made = step.ops[static_cast<size_t>(step.tensor(input).producer)];
+        EXPECT_FALSE(made.phase == Phase::forward && made.layer == layer && !made.inputs.empty())
+            << op.name << " keeps %" << step.tensor(input).name;
+      }
+    }
+    EXPECT_TRUE(backward);
+  }
+}
+
+TEST(Passes, RecomputeLayersCountsFromEachStagesFirst) {
+  TrainOptions options = plain();
+  options.recompute = Recompute::full;
+  options.recompute_layers = 1;
+  options.stage_starts = {0, 2};
+  const Graph step = step_of(gpt(4), options);
+  EXPECT_GT(recomputed(step, 0), 0);
+  EXPECT_EQ(recomputed(step, 1), 0);
+  EXPECT_GT(recomputed(step, 2), 0);
+  EXPECT_EQ(recomputed(step, 3), 0);
+}
+
+TEST(Passes, SelectiveRecomputationRunsTheAttentionCoreAgain) {
+  TrainOptions options = plain();
+  options.recompute = Recompute::selective;
+  const Graph step = step_of(gpt(), options);
+  std::vector<std::string> names;
+  for (const Op& op : step.ops)
+    if (op.recomputed) names.push_back(op.name);
+  EXPECT_THAT(names, testing::ElementsAre("h0.attn.core.scores.again", "h0.attn.core.softmax.again",
+                                          "h0.attn.core.dropout.again", "h0.attn.core.context.again"));
+}
+
+TEST(Passes, HalfCopiesAreMadeOfFloatMastersOncePerStep) {
+  TrainOptions options;
+  options.precision = ir::Precision::bf16;
+  const Graph step = step_of(gpt(), options);
+  for (const Op& op : step.ops) {
+    if (op.phase == Phase::update) continue;
+    for (const ir::TensorId input : op.inputs)
+      EXPECT_NE(step.tensor(input).role, ir::Role::optimizer) << op.name << " reads %" << step.tensor(input).name;
+  }
+  EXPECT_EQ(to_text(step.tensor(ir::find_tensor(step, "h0.mlp.fc1.weight.half")).type), "bfloat16[8, 12]");
+  EXPECT_EQ(to_text(step.tensor(ir::find_tensor(step, "h0.mlp.fc1.weight.grad.sum")).type), "float32[8, 12]");
+  EXPECT_EQ(to_text(step.tensor(ir::find_tensor(step, "h0.ln1.mean")).type), "float32[2, 3]");
+  EXPECT_EQ(to_text(step.tensor(ir::find_tensor(step, "loss")).type), "float32[]");
+  EXPECT_THROW(ir::find_tensor(step, "grads_finite"), Error);
+}
+
+TEST(Passes, ATiedEmbeddingIsAddedUpOncePerStep) {
+  TrainOptions options;
+  options.micro_batches = 4;
+  const Graph step = step_of(gpt(), options);
+  const Op& sum = step.ops[static_cast<size_t>(step.tensor(ir::find_tensor(step, "embedding.word.grad.sum")).producer)];
+  EXPECT_EQ(sum.type, "add");
+  EXPECT_EQ(sum.phase, Phase::update);
+  std::vector<int> layers;
+  for (const ir::TensorId part : sum.inputs) {
+    const Op& accumulate = step.ops[static_cast<size_t>(step.tensor(part).producer)];
+    EXPECT_EQ(accumulate.type, "accumulate");
+    layers.push_back(accumulate.layer);
+  }
+  EXPECT_THAT(layers, testing::UnorderedElementsAre(-1, 1));
+}
+
+TEST(Passes, OneGradientCrossesFromLayerToLayer) {
+  const Graph step = step_of(gpt(3), plain());
+  for (int layer = 0; layer + 1 < 3; ++layer) {
+    std::set<std::string> crossing;
+    for (const Op& op : step.ops) {
+      if (op.phase != Phase::backward || op.layer != layer) continue;
+      for (const ir::TensorId input : op.inputs) {
+        const Op& made = step.ops[static_cast<size_t>(step.tensor(input).producer)];
+        if (made.phase == Phase::backward && made.layer == layer + 1) crossing.insert(step.tensor(input).name);
+      }
+    }
+    EXPECT_EQ(crossing.size(), 1u);
+  }
+}
+
+TEST(Passes, NamesMustBeKnown) {
+  TrainOptions options;
+  options.off = {"fuse_pattern"};
+  try {
+    step_of(gpt(), options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "passes: no pass 'fuse_pattern' (did you mean fuse_patterns?)");
+  }
+}
+
+TEST(Passes, AnyMayBeSwitchedOff) {
+  for (const std::string& name : ir::pass_names()) {
+    TrainOptions options;
+    options.recompute = Recompute::full;
+    options.off = {name};
+    EXPECT_NO_THROW(step_of(gpt(), options)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace boxcar::tests
