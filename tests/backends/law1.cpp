@@ -21,7 +21,7 @@ using sbp::Signature;
 using Random = std::mt19937_64;
 using Layouts = std::vector<Sbp>;
 
-constexpr int kDraws = 12;  // scalars agree by chance in a few
+constexpr int kDraws = 24;  // scalars agree by chance in a few
 
 int64_t draw(Random& random, int64_t low, int64_t high) {
   return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
