@@ -1,0 +1,35 @@
+// Reading what `boxcar sbp` is given. Every function throws Error (bad input) that names the flag or the
+// argument.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/types.h"
+#include "sbp/boxing.h"
+
+namespace boxcar::cli {
+
+// Refuses flags that `command`, which allows extras, does not know, with the nearest; and further arguments.
+void refuse_extras(const CLI::App& command);
+
+// "4x6"; "scalar" has no extents. Extents are 1 or more, and there are at most 2^48 elements.
+sbp::Shape read_shape(const std::string& place, const std::string& text);
+
+// A whole number of 1 to `most`.
+int64_t read_count(const std::string& place, const std::string& text, int64_t most);
+
+ir::DType read_dtype(const std::string& place, const std::string& text);
+ir::Attrs read_attrs(const std::vector<std::string>& texts);  // "axis=1"
+
+// One end of a route: --from, --from-devices and --from-mesh, or the same with to. Without a mesh, a layout
+// of several entries has the mesh that is nearest to a square, the inner dimensions the longer ones.
+struct End {
+  std::string name;  // "from"
+  std::string sbp, devices, mesh;
+};
+sbp::Layout read_layout(const End& end, const sbp::Shape& shape, const sbp::Layout* other = nullptr);
+
+}  // namespace boxcar::cli
