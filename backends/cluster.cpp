@@ -74,7 +74,9 @@ std::vector<std::string> cluster_presets() { return names_of("clusters"); }
 std::vector<std::string> device_presets() { return names_of("devices"); }
 
 void use_tf32(Device& device) {
-  if (device.tf32_flops > 0) device.peak_flops[ir::DType::float32] = device.tf32_flops;
+  if (device.tf32_flops <= 0) return;
+  device.peak_flops[ir::DType::float32] = device.tf32_flops;
+  device.matmul.type_share.erase(ir::DType::float32);  // was the share of the full float32 peak
 }
 
 }  // namespace boxcar::backends

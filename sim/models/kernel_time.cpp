@@ -9,10 +9,19 @@ namespace {
 
 using backends::Device;
 
-double op_share(const Device& device, const std::string& name) {
+double op_share(const Device& device, std::string_view name) {
   if (device.op_share.empty()) return 1;
   auto found = device.op_share.find(name);
   return found == device.op_share.end() ? 1 : found->second;
+}
+
+// The products of a training step differ by layout: forward, by the input's gradient (a transposed weight)
+// and by the weight's.
+double product_share(const Device& device, const ir::OpDef& def, const ir::Attrs& attrs) {
+  if (def.name != "matmul" || device.op_share.empty()) return op_share(device, def.name);
+  auto transposed = attrs.find("transpose_b");
+  bool input_grad = transposed != attrs.end() && std::get<bool>(transposed->second);
+  return op_share(device, input_grad ? "matmul_input_grad" : "matmul");
 }
 
 double memory_seconds(const Device& device, const ir::OpDef& def, double bytes) {
@@ -34,10 +43,10 @@ MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::Te
 }
 
 double product_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
-                       const ir::Types& outputs, double bytes) {
+                       const ir::Types& outputs, const ir::Attrs& attrs, double bytes) {
   MatmulShape shape = shape_of(def, inputs[0], outputs[0]);
   if (shape.k < 1) return memory_seconds(device, def, bytes) + device.kernel_floor;
-  return matmul_seconds(device, shape, inputs[0].dtype, bytes) / op_share(device, def.name);
+  return matmul_seconds(device, shape, inputs[0].dtype, bytes) / product_share(device, def, attrs);
 }
 
 // A causal kernel has short rows and reaches what a full one does at a quarter of the sequence
@@ -80,7 +89,7 @@ double kernel_seconds(const Device& device, const ir::OpDef& def, const ir::Type
   double seconds = 0;
   switch (family) {
     case ir::Family::matmul:
-      seconds = product_seconds(device, def, inputs, outputs, work.bytes);
+      seconds = product_seconds(device, def, inputs, outputs, attrs, work.bytes);
       break;
     case ir::Family::attention:
       seconds = attention_seconds(device, def, inputs, work, attrs);

@@ -147,6 +147,18 @@ TEST(KernelSeconds, products_find_their_shape) {
                    launch + matmul_seconds(a100(), {64, 512, 512, 64}, DType::float16, bytes));
 }
 
+TEST(KernelSeconds, backward_products_have_shares_of_their_own) {
+  backends::Device device = round_device();
+  device.op_share = {{"matmul_input_grad", 0.5}, {"matmul_weight_grad", 0.25}};
+  TensorType x{{1000, 1000}, DType::float16};
+  double alone = matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float16, 6e6);
+  ir::OpDef matmul = op_of("matmul", Family::matmul);
+  EXPECT_DOUBLE_EQ(seconds(device, matmul, {x, x}, {x}), alone);
+  EXPECT_DOUBLE_EQ(seconds(device, matmul, {x, x}, {x}, {{"transpose_b", false}}), alone);
+  EXPECT_DOUBLE_EQ(seconds(device, matmul, {x, x}, {x}, {{"transpose_b", true}}), alone / 0.5);
+  EXPECT_DOUBLE_EQ(seconds(device, op_of("matmul_weight_grad", Family::matmul), {x, x}, {x}), alone / 0.25);
+}
+
 TEST(KernelSeconds, others_go_by_bytes) {
   backends::Device device = round_device();
   device.kernel_floor = 2e-6;
