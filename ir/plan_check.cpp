@@ -35,6 +35,9 @@ void check_names(const List& list, const std::string& where, const char* what) {
   }
 }
 
+// Two joint acts that came in another order on each of their queues would wait for each other.
+constexpr const char* open_queue = "acts together with others on a queue that is not ordered";
+
 class Checker {
  public:
   explicit Checker(const Plan& plan)
@@ -182,10 +185,10 @@ class Checker {
       require(acts(p, a) % r.every == 0, where,
               fmt::format("{} acts in a step do not divide by every {} of %{}", acts(p, a), r.every, r.name));
     }
-    collective(x, where);
+    collective(program, x, where);
   }
 
-  void collective(const Actor& x, const std::string& where) const {
+  void collective(const Program& program, const Actor& x, const std::string& where) const {
     bool joint = x.kind == ActorKind::collective;
     require(joint == (x.comm >= 0), where,
             joint ? "a collective without a communicator" : "a communicator, but it is no collective");
@@ -193,6 +196,7 @@ class Checker {
     require(within(x.comm, plan_.comms), where, fmt::format("no communicator {}", x.comm));
     require(x.collective != sbp::Collective::none && x.collective != sbp::Collective::transfer, where,
             "does not say which collective");
+    require(program.queues[static_cast<size_t>(x.queue)].ordered, where, open_queue);
   }
 
   void input(int p, int a, const Input& in, const std::string& where) const {
@@ -241,7 +245,11 @@ class Checker {
     if (x.source_queue == -1) return;
     require(within(x.source_queue, source.queues), where,
             fmt::format("{} has no queue {}", source.name, x.source_queue));
+    bool ordered = source.queues[static_cast<size_t>(x.source_queue)].ordered &&
+                   plan_.programs[static_cast<size_t>(p)].queues[static_cast<size_t>(x.queue)].ordered;
+    require(ordered, where, open_queue);
     const Register& r = source.registers[static_cast<size_t>(in.reg)];
+    require(in.repeat == 1, where, fmt::format("takes turns, but reads a slot {} times", in.repeat));
     require(r.initial == 0 && r.producer >= 0, where,
             fmt::format("takes a turn for %{}, which has initial slots or no producer", r.name));
   }
@@ -273,10 +281,11 @@ class Checker {
     for (const auto& [key, joint] : joints) {
       const auto& by_program = joint.by_program;  // a lambda may capture this, and not the binding
       for (const auto& [p, member] : by_program) {
-        members(p, member.first, *member.second, kinds[static_cast<size_t>(key.first)], [&by_program](int other) {
-          auto found = by_program.find(other);
-          return found == by_program.end() ? std::pair<int, const Actor*>{0, nullptr} : found->second;
-        });
+        members(p, member.first, *member.second, kinds[static_cast<size_t>(key.first)],
+                [&by_program](int other) {
+                  auto found = by_program.find(other);
+                  return found == by_program.end() ? std::pair<int, const Actor*>{0, nullptr} : found->second;
+                });
       }
     }
   }

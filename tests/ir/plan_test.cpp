@@ -371,6 +371,10 @@ TEST(PlanCheck, Actors) {
             "second: p: device 3 pulls from device 2, which does not run first");
   EXPECT_EQ(refusal([](Plan& p) { p.programs[0].registers[2].initial = 1; }),
             "second: p: takes a turn for %y, which has initial slots or no producer");
+  EXPECT_EQ(refusal([](Plan& p) { p.programs[0].queues[1].ordered = false; }),
+            "first: ar: acts together with others on a queue that is not ordered");
+  EXPECT_EQ(refusal([](Plan& p) { p.programs[1].queues[1].ordered = false; }),
+            "second: p: acts together with others on a queue that is not ordered");
   EXPECT_EQ(refusal([](Plan& p) { p.programs[0].schedule[0].micro_batch = 8; }),
             "first: schedule: micro-batch 8 of 8");
 }

@@ -105,7 +105,7 @@ class RandomPlan {
     ir::Program& program = this->program(p);
     int index = static_cast<int>(program.actors.size());
     actor.name = "a" + std::to_string(index);
-    actor.attrs["seconds"] = static_cast<double>(pick(0, 9));
+    actor.attrs["seconds"] = static_cast<double>(pick(1, 9));
     for (int r = 0; r < registers; ++r) {
       actor.outputs.push_back(static_cast<int>(program.registers.size()));
       ir::Register reg;
@@ -121,13 +121,19 @@ class RandomPlan {
     return index;
   }
 
-  ir::Actor test_actor(int p, int phase) {
+  // `joint`: on an ordered queue, as acts that others take part in must be.
+  ir::Actor test_actor(int p, int phase, bool joint = false) {
     ir::Actor actor;
     actor.kind = ir::ActorKind::host;
     actor.op = "test";
     actor.phase = phase;
-    actor.queue = pick(0, static_cast<int>(program(p).queues.size()) - 1);
+    actor.queue = pick_queue(p, joint);
     return actor;
+  }
+
+  int pick_queue(int p, bool ordered) {
+    int queue = pick(0, static_cast<int>(program(p).queues.size()) - 1);
+    return ordered && !program(p).queues[static_cast<size_t>(queue)].ordered ? 0 : queue;
   }
 
   void actors() {
@@ -160,9 +166,9 @@ class RandomPlan {
     }
     if (!devices.empty()) comm.groups.push_back(devices);
     plan_.comms.push_back(comm);
-    double seconds = pick(0, 9);
+    double seconds = pick(1, 9);
     for (int p : members) {
-      ir::Actor actor = test_actor(p, phase);
+      ir::Actor actor = test_actor(p, phase, true);
       actor.kind = ir::ActorKind::collective;
       actor.op = "all_reduce";
       actor.collective = sbp::Collective::all_reduce;
@@ -199,7 +205,7 @@ class RandomPlan {
   void add_pull(int from, int r, int to, int source_queue) {
     int peers = add_peers(from, to);
     if (peers < 0) return;
-    ir::Actor pull = test_actor(to, actor(from, reg(from, r).producer).phase);
+    ir::Actor pull = test_actor(to, actor(from, reg(from, r).producer).phase, source_queue >= 0);
     pull.kind = ir::ActorKind::pull;
     pull.op = "pull";
     pull.source_queue = source_queue;
@@ -215,7 +221,7 @@ class RandomPlan {
     turned_.push_back({from, r});
     for (int to = 0; to < size(); ++to) {
       if (to == from || !chance(60)) continue;
-      int queue = pick(0, static_cast<int>(program(from).queues.size()) - 1);
+      int queue = pick_queue(from, true);
       add_pull(from, r, to, chance(70) ? queue : -1);
     }
   }
