@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "backends/cpu/reference.h"
+#include "backends/cpu/reference_math.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -25,17 +26,12 @@ double logarithm(double x) { return std::log(x); }
 double root(double x) { return std::sqrt(x); }
 double hyperbolic_tangent(double x) { return std::tanh(x); }
 double relu(double x) { return x > 0 ? x : 0; }
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double silu(double x) { return x * sigmoid(x); }
-double normal_cdf(double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))); }
-double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
-double gelu(double x) { return x * normal_cdf(x); }  // exact, without the tanh approximation
 
 double relu_grad(double dy, double y) { return y > 0 ? dy : 0; }
 double sigmoid_grad(double dy, double y) { return dy * y * (1 - y); }
 double tanh_grad(double dy, double y) { return dy * (1 - y * y); }
-double gelu_grad(double dy, double x) { return dy * (normal_cdf(x) + x * normal_pdf(x)); }
-double silu_grad(double dy, double x) { return dy * sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
+double gelu_grad(double dy, double x) { return dy * gelu_slope(x); }
+double silu_grad(double dy, double x) { return dy * silu_slope(x); }
 
 // --- broadcasting
 // ---------------------------------------------------------------------------------------------

@@ -1,19 +1,10 @@
 // Dropout and gated activations; the other neural-network kernels are in the files of reference_groups.h.
-#include <cmath>
-
 #include "backends/cpu/reference_groups.h"
+#include "backends/cpu/reference_math.h"
 #include "backends/cpu/reference_random.h"
 
 namespace boxcar::backends::cpu {
 namespace {
-
-double normal_cdf(double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))); }
-double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
-double gelu(double x) { return x * normal_cdf(x); }
-double gelu_slope(double x) { return normal_cdf(x) + x * normal_pdf(x); }
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double silu(double x) { return x * sigmoid(x); }
-double silu_slope(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
 
 void dropout(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const Dropout drop(attrs, in[0].type.shape);

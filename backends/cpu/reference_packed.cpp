@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "backends/cpu/reference.h"
+#include "backends/cpu/reference_math.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -55,20 +56,18 @@ void merge_heads_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
   swap_middle(in[0].data, {s[0], s[2], s[1], s[3]}, out[0].data);
 }
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
 void swiglu_pairs(const Tensors& in, Tensors& out, const ir::Attrs&) {
   for (size_t i = 0; i < out[0].data.size(); ++i) {
     const double gate = in[0].data[2 * i], up = in[0].data[2 * i + 1];
-    out[0].data[i] = gate * sigmoid(gate) * up;
+    out[0].data[i] = silu(gate) * up;
   }
 }
 
 void swiglu_pairs_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
   for (size_t i = 0; i < in[0].data.size(); ++i) {
-    const double dy = in[0].data[i], gate = in[1].data[2 * i], up = in[1].data[2 * i + 1], s = sigmoid(gate);
-    out[0].data[2 * i] = dy * up * s * (1 + gate * (1 - s));
-    out[0].data[2 * i + 1] = dy * gate * s;
+    const double dy = in[0].data[i], gate = in[1].data[2 * i], up = in[1].data[2 * i + 1];
+    out[0].data[2 * i] = dy * up * silu_slope(gate);
+    out[0].data[2 * i + 1] = dy * silu(gate);
   }
 }
 

@@ -80,8 +80,8 @@ Shape without_last(Shape shape) {
 }
 
 bool aligned(int64_t extent, int64_t groups, int64_t parts) {
-  if (groups <= 0 || extent % groups != 0) return false;
-  const int64_t width = extent / groups;
+  if (groups == 0 ? extent != 0 : extent % groups != 0) return false;
+  const int64_t width = groups == 0 ? 0 : extent / groups;
   for (int64_t i = 0; i < parts; ++i) {
     if (sbp::part_range(extent, parts, i).begin != width * sbp::part_range(groups, parts, i).begin)
       return false;

@@ -10,7 +10,7 @@
 // the packed tensor in place, so they are Family::none. split_heads_grad joins three gradients and is a copy.
 #include <fmt/format.h>
 
-#include "ir/ops/ops.h"
+#include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {
 namespace {
@@ -18,19 +18,12 @@ namespace {
 using Map = std::function<sbp::IndexMap(const Types&, const Attrs&)>;
 using Extra = std::function<std::vector<sbp::Signature>(const Types&, const Attrs&, int64_t)>;
 
-// Whether splitting groups * width elements gives the same parts as splitting the groups.
-bool whole_groups(int64_t groups, int64_t width, int64_t parts) {
-  for (int64_t i = 0; i < parts; ++i)
-    if (sbp::part_range(groups * width, parts, i).begin != width * sbp::part_range(groups, parts, i).begin) return false;
-  return true;
-}
-
 constexpr const char* kWholeGroups = "a split of the packed axis is a split by head where no head is cut";
 
 Extra split_extra(std::string_view signature, int64_t (*groups)(const Types&), int64_t (*extent)(const Types&)) {
   return [parsed = sbp::parse_signature(signature), groups, extent](const Types& in, const Attrs&, int64_t parts) {
     std::vector<sbp::Signature> legal;
-    if (whole_groups(groups(in), extent(in) / groups(in), parts)) legal.push_back(parsed);
+    if (aligned(extent(in), groups(in), parts)) legal.push_back(parsed);
     return legal;
   };
 }
@@ -53,7 +46,7 @@ Types infer_split_heads(const Types& in, const Attrs& attrs) {
 std::vector<sbp::Signature> split_heads_extra(const Types& in, const Attrs& attrs, int64_t parts) {
   const int64_t group = attr_int(attrs, "group"), width = (group + 2) * attr_int(attrs, "head_dim");
   const int64_t kv = in[0].shape[2] / width;
-  if (!whole_groups(kv, width, parts) || !whole_groups(kv, group, parts)) return {};
+  if (!aligned(kv * width, kv, parts) || !aligned(kv * group, kv, parts)) return {};
   return {sbp::parse_signature("S(2) -> S(1), S(1), S(1)")};
 }
 
@@ -90,7 +83,7 @@ Types infer_split_heads_grad(const Types& in, const Attrs&) {
 
 std::vector<sbp::Signature> split_heads_grad_extra(const Types& in, const Attrs&, int64_t parts) {
   const int64_t kv = in[1].shape[1], group = in[0].shape[1] / kv;
-  if (!whole_groups(kv, group, parts) || !whole_groups(kv, (group + 2) * in[0].shape[3], parts)) return {};
+  if (!aligned(kv * group, kv, parts) || !aligned(kv * (group + 2) * in[0].shape[3], kv, parts)) return {};
   return {sbp::parse_signature("S(1), S(1), S(1) -> S(2)")};
 }
 
@@ -150,7 +143,7 @@ OpDef merge_heads_grad() {
           .index_map = fixed_map("b s _ -> b _ s _ ; linear 0 ; increasing 0"),
           .extra = [](const Types& in, const Attrs& attrs, int64_t parts) -> std::vector<sbp::Signature> {
             const int64_t d = attr_int(attrs, "head_dim");
-            if (!whole_groups(in[0].shape[2] / d, d, parts)) return {};
+            if (!aligned(in[0].shape[2], in[0].shape[2] / d, parts)) return {};
             return {sbp::parse_signature("S(2) -> S(1)")};
           },
           .extra_reason = kWholeGroups,
@@ -183,7 +176,7 @@ int64_t pairs(const Types& in) { return in.back().shape.back() / 2; }
 
 // A split of the last axis that leaves pairs whole, over all operands and the result.
 std::vector<sbp::Signature> split_pairs(const Types& in, const Attrs&, int64_t parts) {
-  if (!whole_groups(pairs(in), 2, parts)) return {};
+  if (!aligned(2 * pairs(in), pairs(in), parts)) return {};
   const sbp::Sbp last = sbp::Sbp::S(static_cast<int>(in[0].shape.size()) - 1);
   return {{std::vector<sbp::Sbp>(in.size(), last), {last}}};
 }

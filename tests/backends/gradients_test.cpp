@@ -4,8 +4,8 @@
 //   d/dx sum(dy y(x))  =  sum(dy (y(x + h) - y(x - h))) / 2h       with random dy, element by element
 //
 // A row says what the gradient op's operands are: x0 the first forward input, y0 the first forward output,
-// dy0 the gradient of that output; m and z the pieces of a class-split loss. Then which inputs its outputs
-// are gradients of.
+// dy0 the gradient of that output, xs all inputs; m and z the pieces of a class-split loss. Then which inputs
+// its outputs are gradients of.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -89,9 +89,15 @@ const Row kRows[] = {
     {"tanh_grad", "tanh", "dy0 y0", "x0"},
 };
 
-std::vector<std::string> words(const std::string& text) {
+// The words of `text`; "xs" for each of so many inputs.
+std::vector<std::string> words(const std::string& text, size_t inputs) {
   std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
+  std::vector<std::string> result;
+  for (std::string word; in >> word;) {
+    if (word != "xs") result.push_back(word);
+    for (size_t i = 0; word == "xs" && i < inputs; ++i) result.push_back(fmt::format("x{}", i));
+  }
+  return result;
 }
 
 size_t number(const std::string& word) { return static_cast<size_t>(word.back() - '0'); }
@@ -128,9 +134,9 @@ class Check {
     const std::optional<Attrs> attrs = gradient_attrs();
     if (!attrs) return false;
     Tensors operands;
-    for (const std::string& word : words(row_.operands)) operands.push_back(operand(word));
+    for (const std::string& word : words(row_.operands, inputs_.size())) operands.push_back(operand(word));
     const Tensors got = run_reference(row_.gradient, operands, *attrs);
-    const auto wanted = words(row_.outputs);
+    const auto wanted = words(row_.outputs, inputs_.size());
     EXPECT_EQ(got.size(), wanted.size());
     for (size_t i = 0; i < wanted.size(); ++i) compare(got.at(i), number(wanted[i]));
     return true;
@@ -163,7 +169,7 @@ class Check {
   double loss(const Tensors& inputs) const {
     const Tensors y = run_reference(row_.forward, inputs, attrs_);
     double sum = 0;
-    for (const std::string& word : words(row_.operands)) {
+    for (const std::string& word : words(row_.operands, inputs_.size())) {
       if (word[0] == 'd') sum += dot(dy_[number(word)].data, y[number(word)].data);
     }
     return sum;
