@@ -10,8 +10,8 @@ namespace {
 constexpr int unknown_early = -1;                              // may begin before the phase does
 constexpr int unknown_late = std::numeric_limits<int>::max();  // may end after it
 
-// When, in half acts of the compute queue within a phase, each actor surely has not begun before, and surely has
-// ended. Compute act k of a phase is at 2k.
+// When, in half acts of the compute queue within a phase, each actor surely has not begun before, and surely
+// has ended. Compute act k of a phase is at 2k.
 class Timing {
  public:
   explicit Timing(const ir::Program& program) : program_(program), readers_(program.registers.size()) {
@@ -44,7 +44,8 @@ class Timing {
       const int producer = program_.registers[static_cast<size_t>(input.reg)].producer;
       if (producer == a || program_.actors[static_cast<size_t>(producer)].phase != actor.phase) continue;
       const int at = begin(producer);
-      if (at != unknown_early) latest = std::max(latest, at + (position_[static_cast<size_t>(producer)] >= 0 ? 1 : 0));
+      if (at != unknown_early)
+        latest = std::max(latest, at + (position_[static_cast<size_t>(producer)] >= 0 ? 1 : 0));
     }
     return begin_[static_cast<size_t>(a)] = latest;
   }
@@ -61,7 +62,8 @@ class Timing {
       for (int reader : readers_[static_cast<size_t>(reg)]) {
         if (reader == a || program_.actors[static_cast<size_t>(reader)].phase != actor.phase) continue;
         const int at = end(reader);
-        if (at != unknown_late) first = std::min(first, position_[static_cast<size_t>(reader)] >= 0 ? at - 1 : at);
+        if (at != unknown_late)
+          first = std::min(first, position_[static_cast<size_t>(reader)] >= 0 ? at - 1 : at);
       }
     return end_[static_cast<size_t>(a)] = first;
   }
@@ -101,8 +103,12 @@ bool transient(const ir::Program& program, Timing& timing, int index, Lifetime& 
 
 // First fit in order of birth: a place that no register alive has.
 int64_t pack(ir::Program& program, std::vector<Lifetime>& lives, int64_t base) {
-  std::stable_sort(lives.begin(), lives.end(), [](const Lifetime& a, const Lifetime& b) { return a.begin < b.begin; });
-  struct Block { int64_t begin, end; int until; };
+  std::stable_sort(lives.begin(), lives.end(),
+                   [](const Lifetime& a, const Lifetime& b) { return a.begin < b.begin; });
+  struct Block {
+    int64_t begin, end;
+    int until;
+  };
   std::vector<Block> alive;  // by place
   int64_t top = 0;
   for (const Lifetime& life : lives) {
@@ -118,7 +124,8 @@ int64_t pack(ir::Program& program, std::vector<Lifetime>& lives, int64_t base) {
     reg.offset = base + best;
     const Block own{best, best + reg.bytes, life.end};
     alive.insert(std::upper_bound(alive.begin(), alive.end(), own,
-                                  [](const Block& a, const Block& b) { return a.begin < b.begin; }), own);
+                                  [](const Block& a, const Block& b) { return a.begin < b.begin; }),
+                 own);
     top = std::max(top, own.end);
   }
   return top;

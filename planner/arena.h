@@ -1,12 +1,14 @@
 // The memory plan: where each register lies in its device's arena.
 //
-// A register that lives across phase runs (state, gradients, activations that wait for the backward pass, what another
-// rank reads) has a place of its own. One that is written and read within one run of a phase shares memory with others
-// whose lifetimes are apart *in every execution*: lifetimes are counted in acts of the compute queue, whose order is
-// fixed; what runs on another queue lives from the last compute act known to have ended before it to the first one
-// known to wait for it. Phases share this transient memory, since one run ends before the next begins.
+// A register that lives across phase runs (state, gradients, activations that wait for the backward pass,
+// what another rank reads) has a place of its own. One that is written and read within one run of a phase
+// shares memory with others whose lifetimes are apart *in every execution*: lifetimes are counted in acts of
+// the compute queue, whose order is fixed; what runs on another queue lives from the last compute act known
+// to have ended before it to the first one known to wait for it. Phases share this transient memory, since
+// one run ends before the next begins.
 //
-//   matmul -> x -> all_reduce (net.tp) -> y -> add     x and y overlap; x's memory is free again once add acts
+//   matmul -> x -> all_reduce (net.tp) -> y -> add     x and y overlap; x's memory is free again once add
+//   acts
 //
 // Arena: [ persistent | transient, by phase | workspace ].
 #pragma once

@@ -1,5 +1,5 @@
-// Boxing: collectives and local steps between two layouts of one mesh, several tensors in one collective where they
-// go the same way.
+// Boxing: collectives and local steps between two layouts of one mesh, several tensors in one collective
+// where they go the same way.
 #include <fmt/format.h>
 
 #include "planner/stage_lowering.h"
@@ -12,7 +12,8 @@ StageLowering::Value StageLowering::box(const Item& item, int in_phase) {
   return box_all({item}, in_phase, tensor(item.t).name)[0];
 }
 
-std::vector<StageLowering::Value> StageLowering::box_all(const Bucket& bucket, int in_phase, const std::string& name) {
+std::vector<StageLowering::Value> StageLowering::box_all(const Bucket& bucket, int in_phase,
+                                                         const std::string& name) {
   std::vector<const sbp::MeshRoute*> routes;
   std::vector<Value> now;
   for (const Item& item : bucket) {
@@ -68,8 +69,8 @@ StageLowering::Value StageLowering::local_step(const Item& item, const sbp::Mesh
   return {step.result, -1, reg, local_type(item.t, step.result).shape};
 }
 
-int StageLowering::collective_step(const Bucket& bucket, const std::vector<const sbp::MeshRoute*>& routes, size_t s,
-                                   std::vector<Value>& now, int in_phase, const std::string& name) {
+int StageLowering::collective_step(const Bucket& bucket, const std::vector<const sbp::MeshRoute*>& routes,
+                                   size_t s, std::vector<Value>& now, int in_phase, const std::string& name) {
   const sbp::MeshStep& first = routes[0]->steps[s];
   const std::string verb = sbp::to_text(first.collective);
   ir::Actor actor;
@@ -81,7 +82,8 @@ int StageLowering::collective_step(const Bucket& bucket, const std::vector<const
   actor.queue = builder.queue(in_.comms.queue(actor.comm));
   actor.phase = in_phase;
   if (bucket.size() == 1) actor.attrs = {{"axis", int64_t{first.axis}}, {"axis2", int64_t{first.axis2}}};
-  if (first.reduction != sbp::Reduction::sum) actor.attrs["reduction"] = std::string(first.reduction == sbp::Reduction::max ? "max" : "min");
+  if (first.reduction != sbp::Reduction::sum)
+    actor.attrs["reduction"] = std::string(first.reduction == sbp::Reduction::max ? "max" : "min");
   int64_t in_bytes = 0, out_bytes = 0;
   for (size_t i = 0; i < bucket.size(); ++i) {
     const sbp::MeshStep& step = routes[i]->steps[s];
@@ -90,7 +92,8 @@ int StageLowering::collective_step(const Bucket& bucket, const std::vector<const
     in_bytes += local_type(bucket[i].t, now[i].layout).bytes();
     out_bytes += type.bytes();
     actor.inputs.push_back(input_of(now[i]));
-    const int reg = last && bucket[i].out >= 0 ? bucket[i].out : make_register(bucket[i].t, step.result, "." + verb);
+    const int reg =
+        last && bucket[i].out >= 0 ? bucket[i].out : make_register(bucket[i].t, step.result, "." + verb);
     actor.outputs.push_back(reg);
     now[i] = {step.result, -1, reg, type.shape};
   }
@@ -101,7 +104,8 @@ int StageLowering::collective_step(const Bucket& bucket, const std::vector<const
 // Equal for tensors that go through the same collectives.
 std::string StageLowering::bucket_key(const Item& item) const {
   std::string key;
-  for (const sbp::MeshStep& step : in_.routes.find(tensor(item.t).type.shape, item.from.layout, item.to).steps) {
+  for (const sbp::MeshStep& step :
+       in_.routes.find(tensor(item.t).type.shape, item.from.layout, item.to).steps) {
     key += sbp::to_text(step.collective);
     for (int d : step.dims) key += fmt::format(" {}", d);
     key += ';';
@@ -111,7 +115,10 @@ std::string StageLowering::bucket_key(const Item& item) const {
 
 void StageLowering::box_in_buckets(const std::vector<Item>& items, int in_phase, const std::string& name,
                                    bool split_by_size) {
-  struct Open { Bucket bucket; int64_t bytes = 0; };
+  struct Open {
+    Bucket bucket;
+    int64_t bytes = 0;
+  };
   std::map<std::string, Open> open;
   const int64_t limit = int64_t{in_.hints.grad_bucket_mb} << 20;
   const auto close = [&](Open& o) {
@@ -131,10 +138,11 @@ void StageLowering::box_in_buckets(const std::vector<Item>& items, int in_phase,
     if (!o.bucket.empty()) close(o);
 }
 
-// All parameters of a layer in one collective, asked for when the kernel that first reads the group before begins its
-// own work: one group ahead.
+// All parameters of a layer in one collective, asked for when the kernel that first reads the group before
+// begins its own work: one group ahead.
 bool StageLowering::gather_group(TensorId t, int in_phase) {
-  if (in_.hints.zero < 3 || !from_state_[static_cast<size_t>(t)] || !builder.phases.per_micro_batch(in_phase)) return false;
+  if (in_.hints.zero < 3 || !from_state_[static_cast<size_t>(t)] || !builder.phases.per_micro_batch(in_phase))
+    return false;
   const auto group = groups_.find({in_phase, at_layer_.second});
   if (group == groups_.end() || group->second.empty()) return false;
   std::vector<Item> items;
@@ -148,12 +156,14 @@ bool StageLowering::gather_group(TensorId t, int in_phase) {
   const int layer = group->first.second;
   group->second.clear();
   const size_t before = builder.program.actors.size();
-  box_in_buckets(items, in_phase, layer < 0 ? "embedding.parameters" : fmt::format("h{}.parameters", layer), false);
+  box_in_buckets(items, in_phase, layer < 0 ? "embedding.parameters" : fmt::format("h{}.parameters", layer),
+                 false);
   const size_t after = builder.program.actors.size();
   for (const Item& item : items) values(item.t).back().scope = in_phase;
   if (const auto reader = first_reader_.find(in_phase); reader != first_reader_.end())
     for (size_t a = before; a < after; ++a)
-      if (builder.program.actors[a].kind == ir::ActorKind::collective) builder.control(reader->second, static_cast<int>(a));
+      if (builder.program.actors[a].kind == ir::ActorKind::collective)
+        builder.control(reader->second, static_cast<int>(a));
   waiting_for_reader_[in_phase] = true;
   return true;
 }

@@ -89,12 +89,15 @@ std::string CommTable::queue(int comm) const {
 }
 
 int CommTable::peers(int offset) {
-  const std::string name = offset == -1 ? "pp.forward" : offset == 1 ? "pp.backward" : fmt::format("pp.{}", offset);
+  const std::string name = offset == -1  ? "pp.forward"
+                           : offset == 1 ? "pp.backward"
+                                         : fmt::format("pp.{}", offset);
   for (size_t i = 0; i < pulls.size(); ++i)
     if (pulls[i].name == name) return static_cast<int>(i);
   const int devices = stages_ * mesh_.devices(), shift = offset * mesh_.devices();
   ir::Peers peers{name, std::vector<int>(static_cast<size_t>(devices))};
-  for (int d = 0; d < devices; ++d) peers.source[static_cast<size_t>(d)] = ((d + shift) % devices + devices) % devices;
+  for (int d = 0; d < devices; ++d)
+    peers.source[static_cast<size_t>(d)] = ((d + shift) % devices + devices) % devices;
   pulls.push_back(std::move(peers));
   return static_cast<int>(pulls.size()) - 1;
 }

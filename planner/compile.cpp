@@ -74,7 +74,8 @@ ir::Plan compile(const Job& job) {
   const Mesh mesh = mesh_of(h);
   const Pins pins = pins_of(graph, h, mesh);
   const Deduction layouts = deduce(graph, pins, mesh);
-  const Pipeline pipeline{parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages, job.train.micro_batches};
+  const Pipeline pipeline{parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages,
+                          job.train.micro_batches};
   const auto readers = ir::consumers(graph);
   CommTable comms(mesh, h.pp);
   RouteTable routes(mesh);

@@ -55,18 +55,30 @@ struct Chooser {
   const ir::Types& local_inputs;
   const ir::Types& local_outputs;
 
-  // A split of a split keeps its order through an elementwise op.
+  // A split of a split keeps its order through an op; a new split of an axis that a later mesh dimension
+  // splits already lies inside of it, so that nothing is gathered first.
   int8_t inner(const Signature& signature) const {
     int8_t result = 0;
-    for (size_t i = 0; i < signature.inputs.size(); ++i)
-      if (same_kind(call.current[i][d], signature.inputs[i])) result = std::max(result, call.current[i][d].inner);
+    for (size_t i = 0; i < signature.inputs.size(); ++i) {
+      const NdSbp& now = call.current[i];
+      const Sbp want = signature.inputs[i];
+      if (!want.is_split()) continue;
+      if (same_kind(now[d], want)) {
+        result = std::max(result, now[d].inner);
+        continue;
+      }
+      for (size_t later = d + 1; later < now.size(); ++later)
+        if (now[later].is_split() && now[later].axis == want.axis)
+          result = std::max<int8_t>(result, static_cast<int8_t>(now[later].inner + 1));
+    }
     return result;
   }
 
   static bool splittable(const Signature& signature, const ir::Types& inputs, int64_t parts) {
     for (size_t i = 0; i < signature.inputs.size(); ++i)
       if (signature.inputs[i].is_split() &&
-          inputs[i].shape[static_cast<size_t>(signature.inputs[i].axis)] < parts) return false;
+          inputs[i].shape[static_cast<size_t>(signature.inputs[i].axis)] < parts)
+        return false;
     return true;
   }
 
@@ -118,11 +130,12 @@ OpLayout decide(const Call& call, const Mesh& mesh) {
     for (const Signature& candidate : candidates)
       if (const Score score = chooser.score(candidate); score < least) least = score, best = &candidate;
     if (!best)
-      throw Error::fault(call.op->name, fmt::format("no signature of {} fits on mesh dimension {}", call.op->type,
-                                                    mesh.names[d]));
+      throw Error::fault(call.op->name, fmt::format("no signature of {} fits on mesh dimension {}",
+                                                    call.op->type, mesh.names[d]));
     const int8_t order = chooser.inner(*best);
     for (size_t i = 0; i < inputs.size(); ++i) result.inputs[i].push_back(with_inner(best->inputs[i], order));
-    for (size_t o = 0; o < outputs.size(); ++o) result.outputs[o].push_back(with_inner(best->outputs[o], order));
+    for (size_t o = 0; o < outputs.size(); ++o)
+      result.outputs[o].push_back(with_inner(best->outputs[o], order));
     result.signatures.push_back(*best);
     attrs = ir::localize(def, inputs, attrs, *best, parts, 0);
     split_types(inputs, best->inputs, parts);
@@ -135,7 +148,9 @@ OpLayout decide(const Call& call, const Mesh& mesh) {
 class KeyWriter {
  public:
   template <typename T>
-  void raw(const T& value) { key_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void raw(const T& value) {
+    key_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
   void text(std::string_view value) {
     raw(value.size());
     key_.append(value);
@@ -150,13 +165,17 @@ class KeyWriter {
   }
   void attr(const ir::Attr& attr) {
     raw(attr.index());
-    if (const auto* s = std::get_if<std::string>(&attr)) text(*s);
+    if (const auto* s = std::get_if<std::string>(&attr))
+      text(*s);
     else if (const auto* v = std::get_if<std::vector<int64_t>>(&attr)) {
       raw(v->size());
       for (int64_t x : *v) raw(x);
-    } else if (const auto* i = std::get_if<int64_t>(&attr)) raw(*i);
-    else if (const auto* f = std::get_if<double>(&attr)) raw(*f);
-    else raw(std::get<bool>(attr));
+    } else if (const auto* i = std::get_if<int64_t>(&attr))
+      raw(*i);
+    else if (const auto* f = std::get_if<double>(&attr))
+      raw(*f);
+    else
+      raw(std::get<bool>(attr));
   }
   std::string take() { return std::move(key_); }
 
@@ -220,7 +239,8 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh) {
     const ir::Op& op = graph.ops[o];
     OpLayout& layout = result.ops[o];
     if (!ir::has_op(op.type)) {  // a source
-      for (ir::TensorId t : op.outputs) layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(mesh)));
+      for (ir::TensorId t : op.outputs)
+        layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(mesh)));
     } else {
       const Call call = call_of(graph, op, pins, result.stored);
       const auto [at, fresh] = decided.try_emplace(key_of(call));

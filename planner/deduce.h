@@ -1,9 +1,9 @@
 // SBP deduction: a layout for every tensor and every operand, given the pins.
 //
-// In graph order, each op takes on every mesh dimension, outermost first, the legal signature that moves the fewest
-// bytes: what its inputs must be boxed from what they are, and its outputs to what they are pinned to. Ties go to fewer
-// boxed inputs, then to fewer partial inputs, then to more split outputs, then to the registry's order. (Paper,
-// section 3.1; Table 2 gives the bytes.)
+// In graph order, each op takes on every mesh dimension, outermost first, the legal signature that moves the
+// fewest bytes: what its inputs must be boxed from what they are, and its outputs to what they are pinned to.
+// Ties go to fewer boxed inputs, then to fewer partial inputs, then to more split outputs, then to the
+// registry's order. (Paper, section 3.1; Table 2 gives the bytes.)
 //
 //   matmul(x: B, w: S(1) pinned)  -> B, S(1) -> S(1)      nothing moves
 //   matmul(y: S(2), v: S(0) pinned) -> S(2), S(0) -> P    the output is pinned to B: an all-reduce follows
@@ -20,8 +20,8 @@
 namespace boxcar::planner {
 
 struct OpLayout {
-  std::vector<sbp::NdSbp> inputs, outputs;   // as the op reads and writes them
-  std::vector<sbp::Signature> signatures;    // by mesh dimension
+  std::vector<sbp::NdSbp> inputs, outputs;  // as the op reads and writes them
+  std::vector<sbp::Signature> signatures;   // by mesh dimension
 };
 
 struct Deduction {
@@ -29,7 +29,8 @@ struct Deduction {
   std::vector<sbp::NdSbp> stored;  // by tensor: the layout it is kept in, after boxing to its pin
 };
 
-// Bytes that a tensor of `bytes` moves, over the whole group of `parts`, to change its layout; infinite where it cannot.
+// Bytes that a tensor of `bytes` moves, over the whole group of `parts`, to change its layout; infinite where
+// it cannot.
 double transition_bytes(sbp::Sbp from, sbp::Sbp to, double bytes, int64_t parts);
 
 // Throws Error (fault) naming an op for which no signature fits. Types are global; all ops are on one mesh.

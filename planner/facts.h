@@ -9,8 +9,8 @@
 
 namespace boxcar::planner {
 
-// Flops of matrix products, attention and convolutions in the forward and backward ops of one micro-batch, over all
-// devices: as the model needs them, and with what is computed again.
+// Flops of matrix products, attention and convolutions in the forward and backward ops of one micro-batch,
+// over all devices: as the model needs them, and with what is computed again.
 struct Flops {
   double model = 0, hardware = 0;
 };

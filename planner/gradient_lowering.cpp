@@ -35,8 +35,8 @@ void StageLowering::sum_tied(const TiedGradient& tied) {
   values(t) = {{stored(t), -1, reg, type.shape}};
 }
 
-// Zero 2 and 3: a layer's gradients are reduced when its backward pass is done, and added up after the next layer's,
-// so that compute does not wait.
+// Zero 2 and 3: a layer's gradients are reduced when its backward pass is done, and added up after the next
+// layer's, so that compute does not wait.
 void StageLowering::flush_layer() {
   const int now = at_layer_.first;
   for (ir::OpId o : late_sums_) emit_kernel(o, phase(o));
@@ -55,7 +55,8 @@ void StageLowering::order_reduction_after_backward(size_t first_actor) {
   for (const ir::PhaseRun& run : program.schedule)
     if (builder.phases.per_micro_batch(run.phase)) last_phase = run.phase;
   for (size_t a = 0; a < first_actor; ++a)
-    if (program.actors[a].phase == last_phase && program.queues[static_cast<size_t>(program.actors[a].queue)].name == "compute")
+    if (program.actors[a].phase == last_phase &&
+        program.queues[static_cast<size_t>(program.actors[a].queue)].name == "compute")
       last = static_cast<int>(a);
   std::map<int, bool> seen;
   const size_t end = program.actors.size();
@@ -74,7 +75,8 @@ void StageLowering::order_forward_after_gathers(size_t first_actor) {
       first = static_cast<int>(a);
   std::map<int, int> last;
   for (size_t a = first_actor; a < program.actors.size(); ++a)
-    if (program.actors[a].collective == sbp::Collective::all_gather) last[program.actors[a].queue] = static_cast<int>(a);
+    if (program.actors[a].collective == sbp::Collective::all_gather)
+      last[program.actors[a].queue] = static_cast<int>(a);
   for (const auto& [queue, actor] : last)
     if (first >= 0) builder.control(actor, first);
 }

@@ -22,14 +22,16 @@ bool even(const sbp::Shape& shape, const sbp::NdSbp& layout, const Mesh& mesh) {
 
 }  // namespace
 
-std::vector<std::vector<int>> rank_classes(const ir::Graph& graph, const Deduction& layouts, const Mesh& mesh) {
+std::vector<std::vector<int>> rank_classes(const ir::Graph& graph, const Deduction& layouts,
+                                           const Mesh& mesh) {
   std::set<std::pair<sbp::Shape, sbp::NdSbp>> uneven;
   const auto note = [&](ir::TensorId t, const sbp::NdSbp& layout) {
     const sbp::Shape& shape = graph.tensor(t).type.shape;
     if (!even(shape, layout, mesh)) uneven.emplace(shape, layout);
   };
   for (size_t o = 0; o < graph.ops.size(); ++o) {
-    for (size_t i = 0; i < layouts.ops[o].inputs.size(); ++i) note(graph.ops[o].inputs[i], layouts.ops[o].inputs[i]);
+    for (size_t i = 0; i < layouts.ops[o].inputs.size(); ++i)
+      note(graph.ops[o].inputs[i], layouts.ops[o].inputs[i]);
     for (size_t i = 0; i < layouts.ops[o].outputs.size(); ++i) {
       note(graph.ops[o].outputs[i], layouts.ops[o].outputs[i]);
       note(graph.ops[o].outputs[i], layouts.stored[static_cast<size_t>(graph.ops[o].outputs[i])]);
@@ -39,7 +41,8 @@ std::vector<std::vector<int>> rank_classes(const ir::Graph& graph, const Deducti
   std::vector<std::vector<int>> classes;
   for (int place = 0; place < mesh.devices(); ++place) {
     std::vector<sbp::Shape> shapes;
-    for (const auto& [shape, layout] : uneven) shapes.push_back(sbp::local_shape(shape, layout, mesh.extents, place));
+    for (const auto& [shape, layout] : uneven)
+      shapes.push_back(sbp::local_shape(shape, layout, mesh.extents, place));
     const auto [at, fresh] = known.emplace(std::move(shapes), classes.size());
     if (fresh) classes.emplace_back();
     classes[at->second].push_back(place);

@@ -1,11 +1,11 @@
-// The device mesh of one pipeline stage, and which global ids stand on it: tensor fastest, then context, then data,
-// then pipeline slowest, as Megatron ranks its processes.
+// The device mesh of one pipeline stage, and which global ids stand on it: tensor fastest, then context, then
+// data, then pipeline slowest, as Megatron ranks its processes.
 //
 //   dp 2, tp 4, pp 2: mesh {2, 4} named {"dp", "tp"}; stage 0 is devices 0-7, stage 1 devices 8-15;
 //   device 13 is stage 1, dp 1, tp 1
 //
-// Extents of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller than dp
-// (fsdp_group) splits dp in two: "replica" outside, "dp" inside.
+// Extents of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller
+// than dp (fsdp_group) splits dp in two: "replica" outside, "dp" inside.
 #pragma once
 
 #include <string>

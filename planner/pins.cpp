@@ -18,7 +18,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 }
 
 std::string_view base_name(std::string_view tensor) {
-  constexpr std::array suffixes = {".grad", ".half", ".sum", ".next", ".again", ".replica", "."};
+  constexpr std::array suffixes = {".grad", ".half", ".sum", ".next", ".again", ".replica", ".bias_add", "."};
   const auto strip = [&] {
     std::string_view left = tensor;
     while (!left.empty() && left.back() >= '0' && left.back() <= '9') left.remove_suffix(1);
@@ -29,7 +29,8 @@ std::string_view base_name(std::string_view tensor) {
       }
     return false;
   };
-  while (strip()) {}
+  while (strip()) {
+  }
   return tensor;
 }
 
@@ -46,24 +47,55 @@ Sbp shard_axis(const sbp::Shape& shape, Sbp tp, int64_t tp_parts, int64_t shards
 
 namespace {
 
-enum class Where : uint8_t { column, row, vector, stream, whole };
+enum class Where : uint8_t {
+  column,
+  row,
+  vector,  // parameters
+  stream,
+  inside,  // activations between the parallel parts, and inside of them
+  whole,   // of the loss
+};
 struct PinRule {
   std::string_view pattern;
   Where where;
 };
 // What tensor parallelism does to parameters, and the activations between the parallel parts (the stream).
 constexpr PinRule rules[] = {
-    {"*.attn.qkv.weight", Where::column}, {"*.attn.qkv.bias", Where::vector}, {"*.attn.q.weight", Where::column},
-    {"*.attn.k.weight", Where::column},   {"*.attn.v.weight", Where::column}, {"*.attn.q.bias", Where::vector},
-    {"*.attn.k.bias", Where::vector},     {"*.attn.v.bias", Where::vector},   {"*.attn.proj.weight", Where::row},
-    {"*.mlp.fc1.weight", Where::column},  {"*.mlp.fc1.bias", Where::vector},  {"*.mlp.gate.weight", Where::column},
-    {"*.mlp.gate.bias", Where::vector},   {"*.mlp.up.weight", Where::column}, {"*.mlp.up.bias", Where::vector},
-    {"*.mlp.fc2.weight", Where::row},     {"embedding.word", Where::vector},  {"head.weight", Where::column},
-    {"*.residual1", Where::stream},       {"*.residual2", Where::stream},     {"*.ln1", Where::stream},
-    {"*.ln2", Where::stream},             {"ln_f", Where::stream},            {"*.attn.proj", Where::stream},
-    {"*.mlp.fc2", Where::stream},         {"embedding.lookup", Where::stream}, {"embedding.add", Where::stream},
-    {"embedding.out", Where::stream},     {"loss.max", Where::whole},         {"loss.sum_exp", Where::whole},
-    {"loss.pick", Where::whole},           {"loss.nll", Where::whole},
+    {"*.attn.qkv.weight", Where::column},
+    {"*.attn.qkv.bias", Where::vector},
+    {"*.attn.q.weight", Where::column},
+    {"*.attn.k.weight", Where::column},
+    {"*.attn.v.weight", Where::column},
+    {"*.attn.q.bias", Where::vector},
+    {"*.attn.k.bias", Where::vector},
+    {"*.attn.v.bias", Where::vector},
+    {"*.attn.proj.weight", Where::row},
+    {"*.mlp.fc1.weight", Where::column},
+    {"*.mlp.fc1.bias", Where::vector},
+    {"*.mlp.gate.weight", Where::column},
+    {"*.mlp.gate.bias", Where::vector},
+    {"*.mlp.up.weight", Where::column},
+    {"*.mlp.up.bias", Where::vector},
+    {"*.mlp.fc2.weight", Where::row},
+    {"embedding.word", Where::vector},
+    {"head.weight", Where::column},
+    {"*.residual1", Where::stream},
+    {"*.residual2", Where::stream},
+    {"*.ln1", Where::stream},
+    {"*.ln2", Where::stream},
+    {"ln_f", Where::stream},
+    {"*.attn.proj", Where::stream},
+    {"*.mlp.fc2", Where::stream},
+    {"embedding.lookup", Where::stream},
+    {"embedding.add", Where::stream},
+    {"embedding.out", Where::stream},
+    {"loss.max", Where::whole},
+    {"loss.sum_exp", Where::whole},
+    {"loss.pick", Where::whole},
+    {"loss.nll", Where::whole},
+    {"*.attn.qkv", Where::inside},
+    {"*.attn.merge", Where::inside},
+    {"*.mlp.fc1", Where::inside},
 };
 
 const PinRule* find_rule(std::string_view name) {
@@ -72,20 +104,10 @@ const PinRule* find_rule(std::string_view name) {
   return nullptr;
 }
 
-bool is_activation(const PinRule& rule, const ir::Tensor& tensor) {
-  return rule.where == Where::whole || (rule.where == Where::stream && tensor.type.shape.size() == 3);
-}
-
-// The layout of a rule on the tensor-parallel dimension.
-Sbp tensor_parallel(Where where, const ir::TensorType& type, bool sequence_parallel) {
-  switch (where) {
-    case Where::column: return Sbp::S(1);
-    case Where::row:
-    case Where::vector: return Sbp::S(0);
-    case Where::whole: return Sbp::B();
-    case Where::stream: return sequence_parallel && type.shape.size() == 3 ? Sbp::S(1) : Sbp::B();
-  }
-  return Sbp::B();
+// The layout of a parameter on the tensor-parallel dimension.
+Sbp tensor_parallel(Where where) {
+  if (where == Where::column) return Sbp::S(1);
+  return where == Where::row || where == Where::vector ? Sbp::S(0) : Sbp::B();
 }
 
 struct Context {
@@ -98,10 +120,12 @@ struct Context {
   void set(ir::TensorId t, int dim, Sbp sbp) {
     if (dim >= 0) pins.stored[static_cast<size_t>(t)][static_cast<size_t>(dim)] = sbp;
   }
-  const ir::Op& producer(ir::TensorId t) const { return graph.ops[static_cast<size_t>(graph.tensor(t).producer)]; }
+  const ir::Op& producer(ir::TensorId t) const {
+    return graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+  }
   Sbp tensor_parallel_of(ir::TensorId t) const {
     const PinRule* rule = find_rule(base_name(graph.tensor(t).name));
-    return rule ? tensor_parallel(rule->where, graph.tensor(t).type, hints.sequence_parallel) : Sbp::B();
+    return rule ? tensor_parallel(rule->where) : Sbp::B();
   }
   // Every data dimension: `shard` on the inner one, B on the others.
   void set_data(ir::TensorId t, Sbp shard) {
@@ -110,6 +134,17 @@ struct Context {
     set(t, mesh.dim("dp"), shard);
   }
 };
+
+// What a rule says of an activation: [batch, sequence, ...] is split along the sequence by context
+// parallelism.
+void pin_activation(Context& c, ir::TensorId t) {
+  const PinRule* rule = find_rule(base_name(c.graph.tensor(t).name));
+  const bool stream = rule && rule->where == Where::stream, inside = rule && rule->where == Where::inside;
+  if (rule && rule->where == Where::whole) c.set(t, c.tp, Sbp::B());
+  if ((!stream && !inside) || c.graph.tensor(t).type.shape.size() != 3) return;
+  c.set(t, c.cp, Sbp::S(1));
+  if (stream) c.set(t, c.tp, c.hints.sequence_parallel ? Sbp::S(1) : Sbp::B());
+}
 
 void pin_input(Context& c, ir::TensorId t) {
   const size_t rank = c.graph.tensor(t).type.shape.size();
@@ -184,23 +219,26 @@ void pin_updates(Context& c, std::vector<Sbp>& shards) {
 
 Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh) {
   const size_t count = graph.tensors.size();
-  Context c{graph, hints, mesh, mesh.dim("tp"), mesh.dim("cp"),
-            {std::vector<PartialSbp>(count, PartialSbp(mesh.dims())), std::vector<std::optional<sbp::NdSbp>>(count)}};
+  Context c{graph,
+            hints,
+            mesh,
+            mesh.dim("tp"),
+            mesh.dim("cp"),
+            {std::vector<PartialSbp>(count, PartialSbp(mesh.dims())),
+             std::vector<std::optional<sbp::NdSbp>>(count)}};
   std::vector<Sbp> shards(count);
   pin_updates(c, shards);
   for (const ir::Op& op : graph.ops) {
     if (op.type == "input") pin_input(c, op.outputs[0]);
-    if (op.type == "parameter" && !c.pins.used[static_cast<size_t>(op.outputs[0])]) pin_frozen(c, op.outputs[0]);
+    if (op.type == "parameter" && !c.pins.used[static_cast<size_t>(op.outputs[0])])
+      pin_frozen(c, op.outputs[0]);
     if (op.phase == ir::Phase::update) {
       if (op.type != "cast" || !c.pins.used[static_cast<size_t>(op.inputs[0])]) continue;
-      pin_copy(c, op.outputs[0], c.tensor_parallel_of(op.inputs[0]), shards[static_cast<size_t>(op.inputs[0])]);
+      pin_copy(c, op.outputs[0], c.tensor_parallel_of(op.inputs[0]),
+               shards[static_cast<size_t>(op.inputs[0])]);
       continue;
     }
-    for (ir::TensorId t : op.outputs) {
-      const PinRule* rule = find_rule(base_name(graph.tensor(t).name));
-      if (rule && is_activation(*rule, graph.tensor(t)))
-        c.set(t, c.tp, tensor_parallel(rule->where, graph.tensor(t).type, hints.sequence_parallel));
-    }
+    for (ir::TensorId t : op.outputs) pin_activation(c, t);
   }
   for (size_t t = 0; t < count; ++t)
     if (graph.tensors[t].sbp && graph.tensors[t].sbp->size() == mesh.dims())

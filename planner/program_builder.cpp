@@ -28,9 +28,13 @@ ir::QueueKind kind_of(const std::string& queue) {
 }
 
 template <typename T>
-auto& at(std::vector<T>& items, int index) { return items[static_cast<size_t>(index)]; }
+auto& at(std::vector<T>& items, int index) {
+  return items[static_cast<size_t>(index)];
+}
 template <typename T>
-const auto& at(const std::vector<T>& items, int index) { return items[static_cast<size_t>(index)]; }
+const auto& at(const std::vector<T>& items, int index) {
+  return items[static_cast<size_t>(index)];
+}
 
 }  // namespace
 
@@ -52,7 +56,8 @@ int ProgramBuilder::queue(const std::string& name) {
   return static_cast<int>(program.queues.size()) - 1;
 }
 
-int ProgramBuilder::add_register(std::string name, ir::TensorType type, ir::MemoryKind memory, int64_t bytes) {
+int ProgramBuilder::add_register(std::string name, ir::TensorType type, ir::MemoryKind memory,
+                                 int64_t bytes) {
   ir::Register reg;
   reg.name = std::move(name);
   reg.type = std::move(type);
@@ -72,8 +77,8 @@ int ProgramBuilder::add_actor(ir::Actor actor) {
 
 void ProgramBuilder::control(int before, int after, int every) {
   ir::Actor& producer = at(program.actors, before);
-  const int reg = add_register(fmt::format("{}.done{}", producer.name, producer.outputs.size()), {{}, ir::DType::int8},
-                               ir::MemoryKind::workspace, 0);
+  const int reg = add_register(fmt::format("{}.done{}", producer.name, producer.outputs.size()),
+                               {{}, ir::DType::int8}, ir::MemoryKind::workspace, 0);
   at(program.registers, reg).producer = before;
   at(program.registers, reg).every = every;
   at(program.actors, before).outputs.push_back(reg);
@@ -89,7 +94,8 @@ int ProgramBuilder::phase_of(int reg) const {
 
 // By register: the phases of the readers, as bits.
 struct ProgramBuilder::Readers {
-  bool forward = false, backward = false, step = false, before = false;  // before: in a step's phase that runs first
+  bool forward = false, backward = false, step = false,
+       before = false;  // before: in a step's phase that runs first
 };
 
 bool ProgramBuilder::once_per_step(const ir::Register& reg) const {
@@ -102,7 +108,8 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
   if (once_per_step(reg)) {
     const bool early = readers.before || (reg.every == 1 && (readers.forward || readers.backward));
     if (early && readers.step)
-      throw Error::fault(fmt::format("{}: {}", program.name, reg.name), "is read before and after its update in a step");
+      throw Error::fault(fmt::format("{}: {}", program.name, reg.name),
+                         "is read before and after its update in a step");
     reg.initial = early ? 1 : 0;
     return;
   }
@@ -111,7 +118,8 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
     return;
   }
   const bool saved = phases.is_forward(producer.phase) && readers.backward;
-  // What arrives from elsewhere may arrive while the one before is in use; what leaves, while the next is made.
+  // What arrives from elsewhere may arrive while the one before is in use; what leaves, while the next is
+  // made.
   const bool moving = producer.kind == ir::ActorKind::pull || producer.kind == ir::ActorKind::copy ||
                       remote_[static_cast<size_t>(index)];
   reg.count = saved ? at(in_flight_, producer.phase) : 1;
@@ -122,7 +130,8 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
 void ProgramBuilder::finish() {
   std::vector<Readers> readers(program.registers.size());
   for (const ir::Register& reg : program.registers)
-    if (reg.producer < 0) throw Error::fault(fmt::format("{}: {}", program.name, reg.name), "has no producer");
+    if (reg.producer < 0)
+      throw Error::fault(fmt::format("{}: {}", program.name, reg.name), "has no producer");
   for (size_t a = 0; a < program.actors.size(); ++a) {
     ir::Actor& actor = program.actors[a];
     for (ir::Input& input : actor.inputs) {

@@ -1,5 +1,5 @@
-// Writes one program of a plan: queues by name, registers, actors in program order. Rates, credits and initial tokens
-// are filled in at the end from who reads what, when.
+// Writes one program of a plan: queues by name, registers, actors in program order. Rates, credits and
+// initial tokens are filled in at the end from who reads what, when.
 #pragma once
 
 #include <string>
@@ -36,11 +36,11 @@ class ProgramBuilder {
   // A control edge: `after` acts once `before` has acted (`every` times).
   void control(int before, int after, int every = 1);
 
-  void read_remotely(int reg);    // another program pulls it
+  void read_remotely(int reg);  // another program pulls it
   void set_every(int reg, int every) { program.registers[static_cast<size_t>(reg)].every = every; }
-  int phase_of(int reg) const;    // of its producer, -1 where it has none yet
-  // Counts, initial tokens and repeats. Throws Error (fault) naming a register without producer, or one that is read
-  // both before and after its update in a step.
+  int phase_of(int reg) const;  // of its producer, -1 where it has none yet
+  // Counts, initial tokens and repeats. Throws Error (fault) naming a register without producer, or one that
+  // is read both before and after its update in a step.
   void finish();
 
   ir::Program program;

@@ -46,7 +46,10 @@ void require_divides(int degree, int64_t extent, const std::string& where, const
 }
 
 void check_ranges(const Job& job) {
-  struct Row { const char* where; int64_t value, least, most; };
+  struct Row {
+    const char* where;
+    int64_t value, least, most;
+  };
   const Hints& h = job.parallel;
   const Row rows[] = {
       {"cluster.gpus", job.gpus, 1, largest_degree},
@@ -71,17 +74,22 @@ void resolve_degrees(Job& job) {
   Hints& h = job.parallel;
   const int64_t others = int64_t{h.tp} * h.pp * h.cp;
   if (h.dp == 0) {
-    require(job.gpus % others == 0, "parallel",
-            fmt::format("tp {} x pp {} x context_parallel {} = {} does not divide {} gpus (use a multiple of {} gpus, or "
-                        "other degrees)", h.tp, h.pp, h.cp, others, job.gpus, others));
+    require(
+        job.gpus % others == 0, "parallel",
+        fmt::format(
+            "tp {} x pp {} x context_parallel {} = {} does not divide {} gpus (use a multiple of {} gpus, or "
+            "other degrees)",
+            h.tp, h.pp, h.cp, others, job.gpus, others));
     h.dp = static_cast<int>(job.gpus / others);
     return;
   }
-  const std::string mend = job.gpus % others == 0 ? fmt::format("use dp: {}, or {} gpus", job.gpus / others, h.dp * others)
-                                                  : fmt::format("use {} gpus", h.dp * others);
-  require(h.dp * others == job.gpus, "parallel",
-          fmt::format("dp {} x tp {} x pp {} x context_parallel {} = {} is not the {} gpus of the cluster ({})", h.dp, h.tp,
-                      h.pp, h.cp, h.dp * others, job.gpus, mend));
+  const std::string mend = job.gpus % others == 0
+                               ? fmt::format("use dp: {}, or {} gpus", job.gpus / others, h.dp * others)
+                               : fmt::format("use {} gpus", h.dp * others);
+  require(
+      h.dp * others == job.gpus, "parallel",
+      fmt::format("dp {} x tp {} x pp {} x context_parallel {} = {} is not the {} gpus of the cluster ({})",
+                  h.dp, h.tp, h.pp, h.cp, h.dp * others, job.gpus, mend));
 }
 
 void check_splits(const Job& job) {
@@ -93,7 +101,8 @@ void check_splits(const Job& job) {
   require_divides(h.cp, m.seq, "parallel.context_parallel", "seq");
   if (h.sequence_parallel && h.tp > 1)
     require(m.seq % (int64_t{h.tp} * h.cp) == 0, "parallel.sequence_parallel",
-            fmt::format("tp {} x context_parallel {} does not divide seq {} (switch it off or change tp)", h.tp, h.cp, m.seq));
+            fmt::format("tp {} x context_parallel {} does not divide seq {} (switch it off or change tp)",
+                        h.tp, h.cp, m.seq));
   if (h.ep > 1) {
     require(m.experts > 0, "parallel.ep", fmt::format("{} for a model without experts (use 1)", h.ep));
     require_divides(h.ep, m.experts, "parallel.ep", "experts");
@@ -107,20 +116,23 @@ void resolve_stages(Job& job) {
   const int64_t stages = int64_t{h.pp} * h.virtual_stages;
   require(h.virtual_stages == 1 || h.pp > 1, "parallel.virtual_stages",
           fmt::format("{} without pipeline stages (use 1, or pp of 2 or more)", h.virtual_stages));
-  require(stages <= job.model.layers, "parallel.pp",
-          fmt::format("{} stages for {} layers (use at most {})", stages, job.model.layers, job.model.layers));
+  require(
+      stages <= job.model.layers, "parallel.pp",
+      fmt::format("{} stages for {} layers (use at most {})", stages, job.model.layers, job.model.layers));
   if (h.stage_layers.empty()) {
     require(h.virtual_stages == 1 || job.model.layers % stages == 0, "parallel.virtual_stages",
-            fmt::format("pp {} x virtual_stages {} = {} does not divide layers {} (change it, or give stage_layers)", h.pp,
-                        h.virtual_stages, stages, job.model.layers));
+            fmt::format(
+                "pp {} x virtual_stages {} = {} does not divide layers {} (change it, or give stage_layers)",
+                h.pp, h.virtual_stages, stages, job.model.layers));
     h.stage_layers = balanced_layers(job.model.layers, static_cast<int>(stages));
     return;
   }
   require(static_cast<int64_t>(h.stage_layers.size()) == stages, "parallel.stage_layers",
-          fmt::format("{} numbers for {} stages (give one for each of pp {} x virtual_stages {})", h.stage_layers.size(),
-                      stages, h.pp, h.virtual_stages));
+          fmt::format("{} numbers for {} stages (give one for each of pp {} x virtual_stages {})",
+                      h.stage_layers.size(), stages, h.pp, h.virtual_stages));
   for (int layers : h.stage_layers)
-    require(layers >= 1, "parallel.stage_layers", fmt::format("{} layers in a stage (use 1 or more)", layers));
+    require(layers >= 1, "parallel.stage_layers",
+            fmt::format("{} layers in a stage (use 1 or more)", layers));
   const int64_t sum = std::accumulate(h.stage_layers.begin(), h.stage_layers.end(), int64_t{0});
   require(sum == job.model.layers, "parallel.stage_layers",
           fmt::format("{} layers in all, the model has {}", sum, job.model.layers));
@@ -132,7 +144,8 @@ void resolve_batch(Job& job) {
   if (job.global_batch == 0) job.global_batch = unit;
   const int64_t below = job.global_batch / unit * unit, above = below + unit;
   require(job.global_batch % unit == 0, "train.global_batch",
-          fmt::format("{} is not a multiple of dp {} x micro_batch {} (use {})", job.global_batch, h.dp, h.micro_batch,
+          fmt::format("{} is not a multiple of dp {} x micro_batch {} (use {})", job.global_batch, h.dp,
+                      h.micro_batch,
                       below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above)));
   job.train.micro_batches = micro_batches(job);
 }
@@ -140,13 +153,16 @@ void resolve_batch(Job& job) {
 void check_schedule(const Job& job) {
   const Hints& h = job.parallel;
   require(h.schedule == "1f1b" || h.schedule == "gpipe", "parallel.schedule",
-          fmt::format("unknown schedule '{}' (use 1f1b or gpipe; virtual_stages > 1 interleaves 1f1b)", h.schedule));
+          fmt::format("unknown schedule '{}' (use 1f1b or gpipe; virtual_stages > 1 interleaves 1f1b)",
+                      h.schedule));
   require(h.virtual_stages == 1 || h.schedule == "1f1b", "parallel.schedule",
           fmt::format("{} does not interleave virtual stages (use 1f1b)", h.schedule));
   require(h.virtual_stages == 1 || job.train.micro_batches % h.pp == 0, "parallel.virtual_stages",
-          fmt::format("{} micro-batches are not a multiple of pp {} (change global_batch or micro_batch, or use 1)",
-                      job.train.micro_batches, h.pp));
-  require(job.train.recompute_layers >= -1 && job.train.recompute_layers <= job.model.layers, "parallel.recompute_layers",
+          fmt::format(
+              "{} micro-batches are not a multiple of pp {} (change global_batch or micro_batch, or use 1)",
+              job.train.micro_batches, h.pp));
+  require(job.train.recompute_layers >= -1 && job.train.recompute_layers <= job.model.layers,
+          "parallel.recompute_layers",
           fmt::format("{} is out of range (use 0 to {})", job.train.recompute_layers, job.model.layers));
 }
 

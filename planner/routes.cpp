@@ -1,15 +1,50 @@
 #include "planner/routes.h"
 
+#include <optional>
+
 #include "sbp/error.h"
 
 namespace boxcar::planner {
 
-const sbp::MeshRoute& RouteTable::find(const sbp::Shape& shape, const sbp::NdSbp& from, const sbp::NdSbp& to) {
+namespace {
+
+using sbp::MeshRoute;
+using sbp::NdSbp;
+
+std::optional<MeshRoute> direct(const sbp::Shape& shape, const Mesh& mesh, const NdSbp& from,
+                                const NdSbp& to) {
+  return sbp::mesh_route(shape, mesh.extents, from, to, sbp::Aim::steps);
+}
+
+// Over a layout that is B in some dimensions that are split: for splits of one axis in an order that single
+// collectives cannot change. The cheapest of them.
+std::optional<MeshRoute> indirect(const sbp::Shape& shape, const Mesh& mesh, const NdSbp& from,
+                                  const NdSbp& to) {
+  std::optional<MeshRoute> best;
+  for (unsigned gathered = 1; gathered < 1u << mesh.dims(); ++gathered) {
+    NdSbp middle = from;
+    for (size_t d = 0; d < mesh.dims(); ++d)
+      if ((gathered >> d & 1) != 0) middle[d] = sbp::Sbp::B();
+    const auto first = direct(shape, mesh, from, middle), second = direct(shape, mesh, middle, to);
+    if (!first || !second) continue;
+    MeshRoute both = *first;
+    both.steps.insert(both.steps.end(), second->steps.begin(), second->steps.end());
+    both.elements_moved += second->elements_moved;
+    if (!best || both.elements_moved < best->elements_moved) best = std::move(both);
+  }
+  return best;
+}
+
+}  // namespace
+
+const MeshRoute& RouteTable::find(const sbp::Shape& shape, const NdSbp& from, const NdSbp& to) {
   const auto [at, fresh] = known_.try_emplace({shape, from, to});
   if (!fresh) return at->second;
-  auto route = sbp::mesh_route(shape, mesh_.extents, from, to, sbp::Aim::steps);
+  auto route = direct(shape, mesh_, from, to);
+  if (!route) route = indirect(shape, mesh_, from, to);
   if (!route)
-    throw Error::fault(sbp::to_text(from) + " to " + sbp::to_text(to), "no collectives along mesh dimensions do this");
+    throw Error::fault(sbp::to_text(from) + " to " + sbp::to_text(to),
+                       "no collectives along mesh dimensions do this");
   at->second = std::move(*route);
   return at->second;
 }

@@ -11,7 +11,8 @@ Schedule parse_schedule(const std::string& name, int virtual_stages) {
 
 namespace {
 
-// Position `k` of the interleaved forward order: groups of `stages` micro-batches go through all chunks in turn.
+// Position `k` of the interleaved forward order: groups of `stages` micro-batches go through all chunks in
+// turn.
 ir::PhaseRun interleaved_run(const Pipeline& p, int k, bool forward) {
   const int group = p.stages * p.chunks;
   const int chunk = k % group / p.stages;
@@ -24,9 +25,12 @@ ir::PhaseRun interleaved_run(const Pipeline& p, int k, bool forward) {
 int warm_up(const Pipeline& p, int stage) {
   const int all = p.micro_batches * p.chunks;
   switch (p.kind) {
-    case Schedule::gpipe: return all - 1;
-    case Schedule::one_f_one_b: return std::min(p.stages - stage - 1, all - 1);
-    case Schedule::interleaved: return std::min((p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages, all - 1);
+    case Schedule::gpipe:
+      return all - 1;
+    case Schedule::one_f_one_b:
+      return std::min(p.stages - stage - 1, all - 1);
+    case Schedule::interleaved:
+      return std::min((p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages, all - 1);
   }
   return 0;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/op.h"
 #include "sbp/error.h"
 
@@ -16,15 +18,31 @@ namespace {
 
 ir::MemoryKind memory_of(ir::Role role) {
   switch (role) {
-    case ir::Role::parameter: return ir::MemoryKind::parameters;
-    case ir::Role::gradient: return ir::MemoryKind::gradients;
-    case ir::Role::optimizer: return ir::MemoryKind::optimizer;
-    default: return ir::MemoryKind::activations;
+    case ir::Role::parameter:
+      return ir::MemoryKind::parameters;
+    case ir::Role::gradient:
+      return ir::MemoryKind::gradients;
+    case ir::Role::optimizer:
+      return ir::MemoryKind::optimizer;
+    default:
+      return ir::MemoryKind::activations;
   }
 }
 
 bool is_alias(const ir::Op& op) { return op.type == "reshape" || op.type == "identity"; }
 bool is_source(const ir::Op& op) { return !ir::has_op(op.type); }
+
+// Mesh dimensions in the order in which they split: those that lie inside others after them.
+std::vector<size_t> split_order(const OpLayout& layout, size_t dims) {
+  std::vector<int8_t> inner(dims);
+  for (const auto* operands : {&layout.inputs, &layout.outputs})
+    for (const NdSbp& operand : *operands)
+      for (size_t d = 0; d < dims; ++d) inner[d] = std::max(inner[d], operand[d].inner);
+  std::vector<size_t> order(dims);
+  for (size_t d = 0; d < dims; ++d) order[d] = d;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return inner[a] < inner[b]; });
+  return order;
+}
 
 std::vector<int64_t> coordinate_of(const Mesh& mesh, int64_t place) {
   std::vector<int64_t> result(mesh.dims());
@@ -35,9 +53,14 @@ std::vector<int64_t> coordinate_of(const Mesh& mesh, int64_t place) {
 }  // namespace
 
 StageLowering::StageLowering(const LoweringInput& input, int stage, int64_t place, std::string name)
-    : builder(std::move(name), *&input.pipeline, stage), in_(input), stage_(stage), place_(place),
-      coordinate_(coordinate_of(input.mesh, place)), values_(input.graph.tensors.size()),
-      state_of_next_(input.graph.tensors.size(), -1), from_state_(input.graph.tensors.size(), false) {}
+    : builder(std::move(name), input.pipeline, stage),
+      in_(input),
+      stage_(stage),
+      place_(place),
+      coordinate_(coordinate_of(input.mesh, place)),
+      values_(input.graph.tensors.size()),
+      state_of_next_(input.graph.tensors.size(), -1),
+      from_state_(input.graph.tensors.size(), false) {}
 
 void StageLowering::run() {
   find_state();
@@ -53,10 +76,14 @@ void StageLowering::run() {
 int StageLowering::phase(OpId o) const {
   const OpSite& s = site(o);
   switch (s.run) {
-    case Run::forward: return builder.phases.forward(s.chunk);
-    case Run::backward: return builder.phases.backward(s.chunk);
-    case Run::reduce: return builder.phases.reduce();
-    case Run::update: return builder.phases.update();
+    case Run::forward:
+      return builder.phases.forward(s.chunk);
+    case Run::backward:
+      return builder.phases.backward(s.chunk);
+    case Run::reduce:
+      return builder.phases.reduce();
+    case Run::update:
+      return builder.phases.update();
   }
   return -1;
 }
@@ -117,7 +144,8 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   const int index = builder.add_actor(std::move(actor));
   if (op.type == "accumulate")
     for (int reg : builder.program.actors.back().outputs) builder.set_every(reg, in_.pipeline.micro_batches);
-  if (auto waiting = waiting_for_reader_.find(in_phase); waiting != waiting_for_reader_.end() && waiting->second) {
+  if (auto waiting = waiting_for_reader_.find(in_phase);
+      waiting != waiting_for_reader_.end() && waiting->second) {
     first_reader_[in_phase] = index;
     waiting->second = false;
   }
@@ -138,7 +166,8 @@ void StageLowering::add_outputs(OpId o, ir::Actor& actor) {
       if (value.layout == produced) reg = value.reg;
     if (reg < 0) reg = make_register(t, produced, "");
     actor.outputs.push_back(reg);
-    if (values(t).empty() || state >= 0) values(t).push_back({produced, -1, reg, local_type(t, produced).shape});
+    if (values(t).empty() || state >= 0)
+      values(t).push_back({produced, -1, reg, local_type(t, produced).shape});
   }
 }
 
@@ -167,7 +196,7 @@ ir::Attrs StageLowering::local_attrs(OpId o) const {
   if (!def.localize) return attrs;
   ir::Types types;
   for (TensorId t : op.inputs) types.push_back(tensor(t).type);
-  for (size_t d = 0; d < in_.mesh.dims(); ++d) {
+  for (const size_t d : split_order(layout(o), in_.mesh.dims())) {
     const sbp::Signature& signature = layout(o).signatures[d];
     const int64_t parts = in_.mesh.extents[d], at = coordinate_[d];
     ir::Attrs local = ir::localize(def, types, attrs, signature, parts, at);
@@ -203,7 +232,8 @@ StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_ph
     if (value.layout == want) return value;
     if (value.layout == stored(t)) base = &value;
   }
-  if (!base) throw Error::fault(builder.program.name, fmt::format("{} is read before it is there", tensor(t).name));
+  if (!base)
+    throw Error::fault(builder.program.name, fmt::format("{} is read before it is there", tensor(t).name));
   if (gather_group(t, in_phase)) return get(t, want, in_phase);
   bool partial = false;
   for (sbp::Sbp s : base->layout) partial = partial || s.is_partial();
@@ -262,7 +292,8 @@ void StageLowering::pull(TensorId t, int in_phase) {
 
 ir::Input StageLowering::input_of(const Value& value) const {
   ir::Input input{value.reg, 1, -1, -1, {}};
-  if (builder.program.registers[static_cast<size_t>(value.reg)].type.shape != value.shape) input.view = value.shape;
+  if (builder.program.registers[static_cast<size_t>(value.reg)].type.shape != value.shape)
+    input.view = value.shape;
   return input;
 }
 
@@ -273,7 +304,8 @@ ir::TensorType StageLowering::local_type(TensorId t, const NdSbp& layout) const 
 
 int StageLowering::make_register(TensorId t, const NdSbp& layout, const std::string& suffix) {
   const ir::TensorType type = local_type(t, layout);
-  return builder.add_register(unique(register_names_, tensor(t).name + suffix), type, memory_of(tensor(t).role), type.bytes());
+  return builder.add_register(unique(register_names_, tensor(t).name + suffix), type,
+                              memory_of(tensor(t).role), type.bytes());
 }
 
 std::string StageLowering::unique(std::unordered_map<std::string, int>& names, const std::string& name) {

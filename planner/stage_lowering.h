@@ -1,10 +1,12 @@
-// Lowers what one class of ranks of one pipeline stage does into a program: local shapes, kernels, boxing, pulls.
+// Lowers what one class of ranks of one pipeline stage does into a program: local shapes, kernels, boxing,
+// pulls.
 //
-// A tensor has values on a rank: registers that hold it in one layout. Its *stored* layout is the one it is produced in,
-// or pinned to. Who wants another one gets a boxing op, made once and shared:
+// A tensor has values on a rank: registers that hold it in one layout. Its *stored* layout is the one it is
+// produced in, or pinned to. Who wants another one gets a boxing op, made once and shared:
 // - out of a partial value: for all readers of the step;
 // - of state (zero 1 and 2): once per step, after the update;
-// - else: once in the forward pass of a chunk and again in its backward pass, so that nothing gathered is kept (as
+// - else: once in the forward pass of a chunk and again in its backward pass, so that nothing gathered is
+// kept (as
 //   Megatron's sequence parallelism and ZeRO-3 do it).
 // A reshape is no kernel: its readers see the same register in another shape.
 #pragma once
@@ -47,7 +49,7 @@ struct LoweringInput {
 struct Link {
   int actor = 0;
   ir::TensorId tensor = -1;
-  int stage = 0;               // the producer's
+  int stage = 0;  // the producer's
   std::string source_queue;
 };
 
@@ -65,15 +67,15 @@ class StageLowering {
  private:
   struct Value {
     sbp::NdSbp layout;
-    int scope = -1;      // the phase that may read it, -1: all
+    int scope = -1;  // the phase that may read it, -1: all
     int reg = -1;
-    sbp::Shape shape;    // as its readers see it
+    sbp::Shape shape;  // as its readers see it
   };
-  struct Item {          // one tensor to be boxed
+  struct Item {  // one tensor to be boxed
     ir::TensorId t = -1;
     Value from;
     sbp::NdSbp to;
-    int out = -1;        // register made beforehand, -1: none
+    int out = -1;  // register made beforehand, -1: none
   };
   using Bucket = std::vector<Item>;
 
@@ -121,7 +123,8 @@ class StageLowering {
   int collective_step(const Bucket& bucket, const std::vector<const sbp::MeshRoute*>& routes, size_t step,
                       std::vector<Value>& now, int in_phase, const std::string& name);
   std::string bucket_key(const Item& item) const;
-  void box_in_buckets(const std::vector<Item>& items, int in_phase, const std::string& name, bool split_by_size);
+  void box_in_buckets(const std::vector<Item>& items, int in_phase, const std::string& name,
+                      bool split_by_size);
   bool gather_group(ir::TensorId t, int in_phase);
 
   // gradients.cpp
@@ -135,17 +138,18 @@ class StageLowering {
   int stage_;
   int64_t place_;
   std::vector<int64_t> coordinate_;
-  std::vector<std::vector<Value>> values_;          // by tensor
-  std::vector<ir::TensorId> state_of_next_;         // by tensor: the state that it becomes, -1
-  std::vector<bool> from_state_;                    // by tensor
+  std::vector<std::vector<Value>> values_;                // by tensor
+  std::vector<ir::TensorId> state_of_next_;               // by tensor: the state that it becomes, -1
+  std::vector<bool> from_state_;                          // by tensor
   std::map<ir::TensorId, std::vector<ir::OpId>> copies_;  // by state: ops that depend on state alone
-  std::vector<Item> step_gathers_;                  // of state: once per step, by the time they are ready
-  std::vector<Item> reductions_;                    // of gradients, once per step
+  std::vector<Item> step_gathers_;  // of state: once per step, by the time they are ready
+  std::vector<Item> reductions_;    // of gradients, once per step
   // zero 2 and 3: reduced every micro-batch, a layer at a time, and added up a layer later
   std::vector<Item> layer_reductions_;
   std::vector<ir::OpId> layer_sums_, late_sums_;
-  std::pair<int, int> at_layer_{-1, -1};            // phase and layer of the op before
-  // zero 3: parameters gathered together, by (phase, layer); by phase: the kernel that first read the last group
+  std::pair<int, int> at_layer_{-1, -1};  // phase and layer of the op before
+  // zero 3: parameters gathered together, by (phase, layer); by phase: the kernel that first read the last
+  // group
   std::map<std::pair<int, int>, std::vector<ir::TensorId>> groups_;
   std::map<int, int> first_reader_;
   std::map<int, bool> waiting_for_reader_;

@@ -31,15 +31,20 @@ namespace {
 Run run_of(const ir::Graph& graph, const ir::Op& op) {
   const bool gradient = graph.tensor(op.outputs[0]).role == ir::Role::gradient;
   switch (op.phase) {
-    case ir::Phase::forward: return Run::forward;
-    case ir::Phase::backward: return Run::backward;
-    case ir::Phase::update: return gradient ? Run::reduce : Run::update;
+    case ir::Phase::forward:
+      return Run::forward;
+    case ir::Phase::backward:
+      return Run::backward;
+    case ir::Phase::update:
+      return gradient ? Run::reduce : Run::update;
   }
   return Run::forward;
 }
 
 // Whether the inputs of an update op stand on several stages, or all of them on every stage.
-struct InputStages { bool several = false, everywhere = true; };
+struct InputStages {
+  bool several = false, everywhere = true;
+};
 
 InputStages input_stages(const ir::Graph& graph, const ir::Op& op, const std::vector<OpSite>& sites) {
   InputStages result;
@@ -99,8 +104,9 @@ ir::TensorId add_replica(ir::Graph& graph, ir::TensorId original, int layer, con
 
 }  // namespace
 
-std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers, int stages) {
-  std::map<ir::TensorId, int> home;                                // stage of a parameter's first use
+std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers,
+                                                 int stages) {
+  std::map<ir::TensorId, int> home;                               // stage of a parameter's first use
   std::map<std::pair<ir::TensorId, int>, ir::TensorId> replicas;  // by stage
   std::vector<Replica> pairs;
   std::vector<ir::Op> ops;
@@ -109,7 +115,8 @@ std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::ve
     const int stage = v % stages;
     for (ir::TensorId& t : op.inputs) {
       const ir::Tensor& tensor = graph.tensor(t);
-      if (tensor.producer < 0 || graph.ops[static_cast<size_t>(tensor.producer)].type != "parameter") continue;
+      if (tensor.producer < 0 || graph.ops[static_cast<size_t>(tensor.producer)].type != "parameter")
+        continue;
       if (home.emplace(t, stage).first->second == stage) continue;
       auto [at, fresh] = replicas.emplace(std::pair{t, stage}, -1);
       if (fresh) {

@@ -1,9 +1,10 @@
-// Where and when each op of a training graph runs: which stage, which chunk of it, and in which part of the step.
+// Where and when each op of a training graph runs: which stage, which chunk of it, and in which part of the
+// step.
 //
 //   pp 2, virtual_stages 2, stage_layers {3, 3, 3, 3}: layer 7 is virtual stage 2, so stage 0, chunk 1
 //
-// Ops before the first layer go with virtual stage 0, those after the last layer with the last one. What combines
-// numbers of several stages (the gradient norm) and all that follows from it alone runs everywhere.
+// Ops before the first layer go with virtual stage 0, those after the last layer with the last one. What
+// combines numbers of several stages (the gradient norm) and all that follows from it alone runs everywhere.
 #pragma once
 
 #include <string>
@@ -14,13 +15,18 @@
 
 namespace boxcar::planner {
 
-enum class Run : uint8_t { forward, backward, reduce, update };  // reduce: sums of gradients, before the update
+enum class Run : uint8_t {
+  forward,
+  backward,
+  reduce,
+  update
+};  // reduce: sums of gradients, before the update
 
 struct OpSite {
-  int stage = 0;      // -1: on every stage
+  int stage = 0;  // -1: on every stage
   int chunk = 0;
   Run run = Run::forward;
-  bool joint = false; // sums its inputs over all stages
+  bool joint = false;  // sums its inputs over all stages
   friend auto operator<=>(const OpSite&, const OpSite&) = default;
 };
 
@@ -31,9 +37,13 @@ std::vector<int> stage_starts(const std::vector<int>& stage_layers);
 // By op. `stages` is pp.
 std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages);
 
-// Gives every stage but the first that reads a parameter a replica of its own, "<name>.replica<virtual stage>", so that
-// a tied embedding lies on the first and on the last stage. For graphs before differentiation. Returns the pairs.
-struct Replica { std::string original, replica; };
-std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers, int stages);
+// Gives every stage but the first that reads a parameter a replica of its own, "<name>.replica<virtual
+// stage>", so that a tied embedding lies on the first and on the last stage. For graphs before
+// differentiation. Returns the pairs.
+struct Replica {
+  std::string original, replica;
+};
+std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers,
+                                                 int stages);
 
 }  // namespace boxcar::planner

@@ -1,4 +1,5 @@
-// State: parameters, moments, their copies in another type or layout, and the ops that update them once per step.
+// State: parameters, moments, their copies in another type or layout, and the ops that update them once per
+// step.
 #include <fmt/format.h>
 
 #include "ir/op.h"
@@ -11,7 +12,8 @@ using ir::OpId;
 using ir::TensorId;
 
 void StageLowering::find_state() {
-  for (const ir::Update& update : in_.graph.updates) state_of_next_[static_cast<size_t>(update.next)] = update.state;
+  for (const ir::Update& update : in_.graph.updates)
+    state_of_next_[static_cast<size_t>(update.next)] = update.state;
   for (OpId o = 0; o < static_cast<OpId>(in_.graph.ops.size()); ++o) {
     const ir::Op& op = op_of(o);
     bool state = op.type == "parameter";
@@ -33,14 +35,16 @@ bool StageLowering::depends_on_state_alone(OpId o) const {
   return !op.inputs.empty();
 }
 
-// A register in the stored layout; and, below zero 3, one in the layout that forward and backward read, gathered once.
+// A register in the stored layout; and, below zero 3, one in the layout that forward and backward read,
+// gathered once.
 void StageLowering::declare_state(OpId o) {
   const TensorId t = op_of(o).outputs[0];
   const int reg = make_register(t, stored(t), "");
   values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape});
   const auto& used = in_.pins.used[static_cast<size_t>(t)];
   bool read = false;
-  for (OpId reader : in_.readers[static_cast<size_t>(t)]) read = read || op_of(reader).phase != ir::Phase::update;
+  for (OpId reader : in_.readers[static_cast<size_t>(t)])
+    read = read || op_of(reader).phase != ir::Phase::update;
   if (!read || !used || *used == stored(t) || in_.hints.zero >= 3) return;
   const int whole = make_register(t, *used, ".whole");
   step_gathers_.push_back({t, values(t)[0], *used, whole});

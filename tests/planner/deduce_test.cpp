@@ -38,7 +38,8 @@ TEST(Deduce, tensor_parallel_forward_pass_is_megatrons) {
   const ir::Graph graph = ir::models::build(small_model(1), 4);
   Hints hints;
   hints.dp = 2, hints.tp = 2;
-  EXPECT_EQ(text(graph, deduced(graph, hints)), R"(embedding.lookup: (B, S(0)), (S(0), B) -> (S(0), P(sum)) => (S(0), B)
+  EXPECT_EQ(text(graph, deduced(graph, hints)),
+            R"(embedding.lookup: (B, S(0)), (S(0), B) -> (S(0), P(sum)) => (S(0), B)
 embedding.add: (S(0), B), (B, B) -> (S(0), B)
 embedding.out: (S(0), B) -> (S(0), B)
 h0.ln1: (S(0), B), (B, B), (B, B) -> (S(0), B), (S(0), B), (S(0), B)
@@ -81,7 +82,8 @@ TEST(Deduce, sequence_parallelism_splits_what_lies_between_the_products) {
   hints.dp = 1, hints.tp = 2, hints.sequence_parallel = true;
   const std::string all = text(graph, deduced(graph, hints));
   EXPECT_THAT(all, testing::HasSubstr("embedding.lookup: S(0), B -> P(sum) => S(1)\n"));
-  EXPECT_THAT(all, testing::HasSubstr("h0.ln1: S(1), B, B -> S(1), S(1), S(1)\nh0.attn.qkv: B, S(1) -> S(2)\n"));
+  EXPECT_THAT(all,
+              testing::HasSubstr("h0.ln1: S(1), B, B -> S(1), S(1), S(1)\nh0.attn.qkv: B, S(1) -> S(2)\n"));
   EXPECT_THAT(all, testing::HasSubstr("h0.attn.proj: S(2), S(0) -> P(sum) => S(1)\n"));
   EXPECT_THAT(all, testing::HasSubstr("h0.residual1: S(1), S(1) -> S(1)\n"));
   EXPECT_THAT(all, testing::HasSubstr("h0.mlp.fc2: S(2), S(0) -> P(sum) => S(1)\n"));
@@ -90,9 +92,14 @@ TEST(Deduce, sequence_parallelism_splits_what_lies_between_the_products) {
 
 TEST(Deduce, transitions_move_table_2s_bytes) {
   const sbp::Sbp s0 = sbp::Sbp::S(0), s1 = sbp::Sbp::S(1), b = sbp::Sbp::B(), p = sbp::Sbp::P();
-  struct Row { sbp::Sbp from, to; double bytes; };
-  for (const Row& row : {Row{s0, s0, 0}, {s0, s1, 75}, {s0, b, 300}, {b, s0, 0}, {b, b, 0}, {p, s0, 300}, {p, b, 600}})
-    EXPECT_EQ(transition_bytes(row.from, row.to, 100, 4), row.bytes) << sbp::to_text(row.from) << sbp::to_text(row.to);
+  struct Row {
+    sbp::Sbp from, to;
+    double bytes;
+  };
+  for (const Row& row :
+       {Row{s0, s0, 0}, {s0, s1, 75}, {s0, b, 300}, {b, s0, 0}, {b, b, 0}, {p, s0, 300}, {p, b, 600}})
+    EXPECT_EQ(transition_bytes(row.from, row.to, 100, 4), row.bytes)
+        << sbp::to_text(row.from) << sbp::to_text(row.to);
 }
 
 TEST(Pins, name_the_tensor_behind_gradients_and_copies) {

@@ -11,7 +11,8 @@ namespace {
 Job small_job() {
   Job job;
   job.model = ir::models::defaults("gpt");
-  job.model.layers = 12, job.model.hidden = 64, job.model.heads = 8, job.model.seq = 32, job.model.vocab = 100;
+  job.model.layers = 12, job.model.hidden = 64, job.model.heads = 8, job.model.seq = 32,
+  job.model.vocab = 100;
   job.gpus = 8;
   return job;
 }
@@ -62,25 +63,33 @@ TEST_P(ResolveRefuses, with_a_clear_message) {
 
 const Refusal refusals[] = {
     {"degrees", [](Job& j) { j.parallel.dp = 4, j.parallel.tp = 4; },
-     "parallel: dp 4 x tp 4 x pp 1 x context_parallel 1 = 16 is not the 8 gpus of the cluster (use dp: 2, or 16 gpus)"},
+     "parallel: dp 4 x tp 4 x pp 1 x context_parallel 1 = 16 is not the 8 gpus of the cluster (use dp: 2, or "
+     "16 gpus)"},
     {"no_dp", [](Job& j) { j.parallel.tp = 3; },
-     "parallel: tp 3 x pp 1 x context_parallel 1 = 3 does not divide 8 gpus (use a multiple of 3 gpus, or other degrees)"},
-    {"heads", [](Job& j) { j.gpus = 6, j.parallel.tp = 6; }, "parallel.tp: 6 does not divide heads 8 (use 1, 2, 4 or 8)"},
+     "parallel: tp 3 x pp 1 x context_parallel 1 = 3 does not divide 8 gpus (use a multiple of 3 gpus, or "
+     "other degrees)"},
+    {"heads", [](Job& j) { j.gpus = 6, j.parallel.tp = 6; },
+     "parallel.tp: 6 does not divide heads 8 (use 1, 2, 4 or 8)"},
     {"kv_heads", [](Job& j) { j.model.kv_heads = 2, j.parallel.tp = 4; },
      "parallel.tp: 4 does not divide kv_heads 2 (use 1 or 2)"},
     {"seq", [](Job& j) { j.gpus = 3, j.parallel.cp = 3; },
      "parallel.context_parallel: 3 does not divide seq 32 (use 1, 2, 4, 8, 16 or 32)"},
     {"batch", [](Job& j) { j.global_batch = 12; },
      "train.global_batch: 12 is not a multiple of dp 8 x micro_batch 1 (use 8 or 16)"},
-    {"stages", [](Job& j) { j.gpus = 16, j.parallel.pp = 16; }, "parallel.pp: 16 stages for 12 layers (use at most 12)"},
-    {"stage_layers", [](Job& j) { j.parallel.pp = 2, j.parallel.stage_layers = {6, 7}; },
+    {"stages", [](Job& j) { j.gpus = 16, j.parallel.pp = 16; },
+     "parallel.pp: 16 stages for 12 layers (use at most 12)"},
+    {"stage_layers",
+     [](Job& j) {
+       j.parallel.pp = 2, j.parallel.stage_layers = {6, 7};
+     },
      "parallel.stage_layers: 13 layers in all, the model has 12"},
     {"stage_count", [](Job& j) { j.parallel.pp = 2, j.parallel.stage_layers = {12}; },
      "parallel.stage_layers: 1 numbers for 2 stages (give one for each of pp 2 x virtual_stages 1)"},
     {"virtual_without_pp", [](Job& j) { j.parallel.virtual_stages = 2; },
      "parallel.virtual_stages: 2 without pipeline stages (use 1, or pp of 2 or more)"},
     {"virtual_layers", [](Job& j) { j.parallel.pp = 2, j.parallel.virtual_stages = 5; },
-     "parallel.virtual_stages: pp 2 x virtual_stages 5 = 10 does not divide layers 12 (change it, or give stage_layers)"},
+     "parallel.virtual_stages: pp 2 x virtual_stages 5 = 10 does not divide layers 12 (change it, or give "
+     "stage_layers)"},
     {"zero", [](Job& j) { j.parallel.zero = 4; }, "parallel.zero: 4 is out of range (use 0 to 3)"},
     {"negative", [](Job& j) { j.parallel.tp = -1; }, "parallel.tp: -1 is out of range (use 1 to 1048576)"},
     {"schedule", [](Job& j) { j.parallel.schedule = "zigzag"; },

@@ -14,7 +14,8 @@ std::string text(const Pipeline& p, int stage) {
   for (const ir::PhaseRun& run : stage_order(p, stage)) {
     const bool forward = run.phase < p.chunks;
     const int chunk = forward ? run.phase : run.phase - p.chunks;
-    result += fmt::format("{}{}{}.{}", result.empty() ? "" : " ", forward ? 'F' : 'B', chunk, run.micro_batch);
+    result +=
+        fmt::format("{}{}{}.{}", result.empty() ? "" : " ", forward ? 'F' : 'B', chunk, run.micro_batch);
   }
   return result;
 }
@@ -42,7 +43,8 @@ TEST(Schedule, every_micro_batch_runs_once_in_each_phase_in_order) {
   for (int stages : {1, 2, 4})
     for (int chunks : {1, 2, 3})
       for (int groups : {1, 2, 3}) {
-        const Pipeline p{chunks > 1 ? Schedule::interleaved : Schedule::one_f_one_b, stages, chunks, stages * groups};
+        const Pipeline p{chunks > 1 ? Schedule::interleaved : Schedule::one_f_one_b, stages, chunks,
+                         stages * groups};
         for (int s = 0; s < stages; ++s) {
           std::map<int, int> next;
           for (const ir::PhaseRun& run : stage_order(p, s)) EXPECT_EQ(run.micro_batch, next[run.phase]++);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <string>
 
 #include "ir/plan.h"
@@ -26,14 +27,16 @@ inline Job small_job(int dp, int tp, int pp, int layers = 1, int micro_batches =
   return job;
 }
 
-// One line per act of communication in a phase: "h0.attn.proj.all_reduce tp 256". Copies from the host are left out.
+// One line per act of communication in a phase: "h0.attn.proj.all_reduce tp 256". Copies from the host are
+// left out.
 inline std::string communication(const ir::Plan& plan, size_t program, const std::string& phase) {
   const ir::Program& p = plan.programs[program];
   std::string result;
   for (const ir::Actor& actor : p.actors) {
     if (p.phases[static_cast<size_t>(actor.phase)] != phase) continue;
     if (actor.kind == ir::ActorKind::collective)
-      result += fmt::format("{} {} {}\n", actor.name, plan.comms[static_cast<size_t>(actor.comm)].name, actor.comm_bytes);
+      result += fmt::format("{} {} {}\n", actor.name, plan.comms[static_cast<size_t>(actor.comm)].name,
+                            actor.comm_bytes);
     if (actor.kind == ir::ActorKind::pull) result += fmt::format("{} {}\n", actor.name, actor.comm_bytes);
   }
   return result;
