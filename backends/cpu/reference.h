@@ -40,6 +40,7 @@ void add_nn_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_conv_kernels(KernelTable& table);
 void add_packed_kernels(KernelTable& table);
+void add_fused_kernels(KernelTable& table);
 
 const KernelTable& reference_kernels();
 

@@ -1,4 +1,6 @@
 // Gradients of elementwise ops.
+#include <fmt/format.h>
+
 #include "ir/grad/rules.h"
 
 namespace boxcar::ir {
@@ -79,6 +81,15 @@ void bias_dropout_add(GradContext& g) {
   g.give(2, g.dy());
 }
 
+// One kernel for all operands; what was broadcast is summed after it.
+void fused(GradContext& g) {
+  std::vector<TensorId> operands = {g.dy()};
+  for (size_t i = 0; i < g.inputs(); ++i) operands.push_back(g.x(i));
+  const auto d = g.emit_all("x", "fused_grad", operands, g.attrs());
+  for (size_t i = 0; i < g.inputs(); ++i)
+    if (g.wants(i)) g.give(i, g.unbroadcast(fmt::format("sum_{}", i), d[i], g.type(g.x(i))));
+}
+
 void causal_mask(GradContext& g) {
   Attrs attrs = g.attrs();
   attrs["fill"] = 0.0;
@@ -109,7 +120,8 @@ constexpr GradRule rules[] = {{"add", add},
                               {"swiglu_pairs", swiglu_pairs},
                               {"bias_gelu", bias_gelu},
                               {"bias_dropout_add", bias_dropout_add},
-                              {"causal_mask", causal_mask}};
+                              {"causal_mask", causal_mask},
+                              {"fused", fused}};
 
 }  // namespace
 

@@ -25,6 +25,7 @@ void add_nn_ops(std::vector<OpDef>& out);           // nn.cpp
 void add_attention_ops(std::vector<OpDef>& out);    // attention.cpp
 void add_conv_ops(std::vector<OpDef>& out);         // conv.cpp
 void add_packed_ops(std::vector<OpDef>& out);      // packed.cpp
+void add_fused_ops(std::vector<OpDef>& out);       // fused.cpp
 
 // --- messages
 // -------------------------------------------------------------------------------------------------

@@ -96,7 +96,8 @@ TEST_P(Law1Test, RowIsComplete) {
   for (const ir::Sample& sample : draw_samples(def, 1)) {
     ir::Attrs attrs = ir::complete(def, sample.attrs);
     ir::Types outputs = def.infer(sample.inputs, attrs);
-    EXPECT_EQ(outputs.size(), def.outputs.size());
+    const bool variadic = !def.outputs.empty() && def.outputs.back().ends_with("...");
+    EXPECT_TRUE(variadic ? outputs.size() >= def.outputs.size() : outputs.size() == def.outputs.size());
     EXPECT_GE(ir::work(def, sample.inputs, outputs, attrs).bytes, 0);
   }
 }

@@ -1,0 +1,32 @@
+// A chain of elementwise ops as one kernel: its steps as text, and what the row, the pass and the kernels share.
+//
+//   fused(x, bias, r) {program="add(0, 1); gelu(3); add(4, 2)"}  is  gelu(x + bias) + r
+//
+// Numbers name values: the inputs first, then one result per step; the last is the result. Inputs may be broadcast,
+// every step has the shape of the result.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace boxcar::ir {
+
+struct FusedStep {
+  std::string op;
+  std::vector<int> operands;
+  Attrs attrs = {};  // complete
+  friend bool operator==(const FusedStep&, const FusedStep&) = default;
+};
+using FusedProgram = std::vector<FusedStep>;
+
+std::string to_text(const FusedProgram& program);  // attributes that are not defaults
+// Throws Error (bad input) quoting the text, for unknown ops and for values that are not there yet.
+FusedProgram parse_fused(std::string_view text, size_t inputs);
+
+// Whether an op may be a step: elementwise, one result, of floats.
+bool is_fusable(std::string_view op);
+
+}  // namespace boxcar::ir
