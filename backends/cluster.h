@@ -60,6 +60,7 @@ struct Device {
   double kernel_floor = 0;                 // s, the shortest kernel
   Curve matmul_efficiency;  // share of peak by flops of the product; with tiles, a factor on their shares
   MatmulModel matmul;
+  Curve convolution_efficiency;                         // share of peak by flops
   Curve memory_efficiency;                              // share of peak bandwidth by bytes
   std::map<std::string, double, std::less<>> op_share;  // further factor on it by op, 1 where absent
   // Fused attention, share of peak by sequence length; causal kernels at a quarter of theirs; and a factor on

@@ -290,6 +290,7 @@ Device parse_device(const std::string& yaml, const std::string& file) {
   fields->number("kernel_floor", 0, most_latency, &device.kernel_floor);
   read_curve(*fields, "matmul_efficiency", &device.matmul_efficiency);
   read_matmul(*fields, &device.matmul);
+  read_curve(*fields, "convolution_efficiency", &device.convolution_efficiency);
   read_curve(*fields, "memory_efficiency", &device.memory_efficiency);
   std::vector<std::pair<std::string, double>> shares;
   fields->numbers("op_share", 1e-3, 10, &shares);

@@ -68,7 +68,7 @@ double attention_seconds(const Device& device, const ir::OpDef& def, const ir::T
 
 double convolution_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
                            const ir::Work& work) {
-  double share = device.matmul_efficiency.at(work.flops) * op_share(device, def.name);
+  double share = device.convolution_efficiency.at(work.flops) * op_share(device, def.name);
   double compute = work.flops / (peak_flops(device, inputs[0].dtype) * share);
   double memory = work.bytes / (device.memory_bandwidth * device.memory_efficiency.at(work.bytes));
   return device.kernel_floor + std::max(compute, memory);

@@ -195,5 +195,19 @@ TEST(KernelSeconds, attention_by_sequence_head_and_mask) {
   EXPECT_NEAR(seconds(device, backward, {x, x, x, x}, {x}, full), 1e9 / 40e12, 1e-12);
 }
 
+TEST(KernelSeconds, convolutions_by_flops_or_bytes) {
+  backends::Device device = round_device();
+  device.convolution_efficiency = {{1e8, 1e10}, {0.25, 0.5}};
+  device.op_share["conv2d_weight_grad"] = 0.5;
+  TensorType x{{1, 8, 16, 16}, DType::float16};
+  ir::OpDef forward = op_of("conv2d", Family::convolution),
+            backward = op_of("conv2d_weight_grad", Family::convolution);
+  forward.work = backward.work = [](const auto&, const auto&, const auto&) { return ir::Work{1e10, 1e6}; };
+  EXPECT_NEAR(seconds(device, forward, {x, x}, {x}), 200e-6, 1e-12);
+  EXPECT_NEAR(seconds(device, backward, {x, x}, {x}), 400e-6, 1e-12);
+  forward.work = [](const auto&, const auto&, const auto&) { return ir::Work{1e8, 1e9}; };
+  EXPECT_NEAR(seconds(device, forward, {x, x}, {x}), 1e-3, 1e-12);
+}
+
 }  // namespace
 }  // namespace boxcar::sim
