@@ -1,9 +1,12 @@
 #include "cli/sbp_command.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 
 #include "ir/op.h"
@@ -98,6 +101,31 @@ TEST(SbpRules, EveryOpAnswers) {
     }
     EXPECT_FALSE(json::parse(run(arguments)).empty());
   }
+}
+
+// Any number of operands of any rank: an answer, or a message of ours.
+TEST(SbpRules, OperandsThatDoNotFitAreRefused) {
+  std::mt19937_64 random(1);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  for (const ir::OpDef& def : ir::all_ops())
+    for (int round = 0; round < 50; ++round) {
+      std::vector<std::string> arguments{"rules", def.name};
+      for (int operands = draw(1, 5); operands > 0; --operands) {
+        std::string shape;
+        for (int rank = draw(0, 5); rank > 0; --rank)
+          shape += (shape.empty() ? "" : "x") + std::to_string(draw(1, 4));
+        arguments.push_back(shape.empty() ? "scalar" : shape);
+      }
+      SCOPED_TRACE(fmt::format("{}", fmt::join(arguments, " ")));
+      try {
+        run(arguments);
+      } catch (const Error& error) {
+        ASSERT_EQ(error.code(), Exit::bad_input) << error.what();
+        ASSERT_NE(error.what(), std::string());
+      }
+    }
 }
 
 TEST(SbpRules, BadInput) {
