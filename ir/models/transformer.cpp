@@ -150,12 +150,45 @@ class Writer {
     return ungrouped(x, d, "attn.core.context_by_head");
   }
 
+  bool gated() const { return c_.mlp == "swiglu"; }
+  int64_t fc1_width() const { return gated() ? 2 * c_.ffn : c_.ffn; }
+  TensorId activation(TensorId x) {
+    return gated() ? b_.op1("swiglu_pairs", {x}, {}, "mlp.swiglu") : b_.op1("gelu", {x}, {}, "mlp.gelu");
+  }
+
   TensorId feed_forward(TensorId x) {
-    const bool gated = c_.mlp == "swiglu";
-    TensorId y = linear(norm(x, "ln2"), "mlp.fc1", c_.hidden, gated ? 2 * c_.ffn : c_.ffn);
-    y = gated ? b_.op1("swiglu_pairs", {y}, {}, "mlp.swiglu") : b_.op1("gelu", {y}, {}, "mlp.gelu");
-    y = linear(y, "mlp.fc2", c_.ffn, c_.hidden);
-    return b_.op1("add", {dropout(y, "mlp.dropout"), x}, {}, "residual2");
+    const TensorId y = norm(x, "ln2");
+    const TensorId result = c_.experts > 0 ? mixture(y) : dense(y);
+    return b_.op1("add", {dropout(result, "mlp.dropout"), x}, {}, "residual2");
+  }
+
+  TensorId dense(TensorId x) {
+    return linear(activation(linear(x, "mlp.fc1", c_.hidden, fc1_width())), "mlp.fc2", c_.ffn, c_.hidden);
+  }
+
+  // Each sequence's tokens go to their top_k experts, weighted by the softmax of their router scores.
+  TensorId mixture(TensorId x) {
+    const TensorId weight = b_.parameter("mlp.router.weight", f32({c_.hidden, c_.experts}));
+    const TensorId scores = b_.op1("matmul", {x, weight}, {}, "mlp.router");
+    const auto best = b_.op("top_k", {scores}, {{"k", c_.top_k}}, "mlp.top_k");
+    const TensorId shares = b_.op1("softmax", {best[0]}, {}, "mlp.shares");
+    const int64_t slots = capacity(c_);
+    TensorId y = b_.op1("moe_dispatch", {x, best[1]}, {{"experts", c_.experts}, {"capacity", slots}}, "mlp.dispatch");
+    y = b_.op1("transpose", {y}, {{"perm", Shape{1, 0, 2, 3}}}, "mlp.by_expert");
+    y = b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_ * slots, c_.hidden}}}, "mlp.slots");
+    y = activation(expert_linear(y, "mlp.fc1", c_.hidden, fc1_width()));
+    y = expert_linear(y, "mlp.fc2", c_.ffn, c_.hidden);
+    y = b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_, slots, c_.hidden}}}, "mlp.results");
+    y = b_.op1("transpose", {y}, {{"perm", Shape{1, 0, 2, 3}}}, "mlp.by_sequence");
+    return b_.op1("moe_combine", {y, best[1], shares}, {}, "mlp.combine");
+  }
+
+  // One product per expert: [experts, slots, from] and weights [experts, from, to].
+  TensorId expert_linear(TensorId x, const std::string& name, int64_t from, int64_t to) {
+    const TensorId weight = b_.parameter(name + ".weight", f32({c_.experts, from, to}));
+    const TensorId y = b_.op1("batch_matmul", {x, weight}, {}, name);
+    if (!c_.bias) return y;
+    return b_.op1("add", {y, b_.parameter(name + ".bias", f32({c_.experts, 1, to}))}, {}, name + ".bias_add");
   }
 
   TensorId logits(TensorId x) {
@@ -205,6 +238,10 @@ Transformer complete(Transformer c) {
   one_of(c.position, "position", {"learned", "rotary"});
   check_sizes(c);
   return c;
+}
+
+int64_t capacity(const Transformer& config) {
+  return config.experts == 0 ? 0 : (config.seq * config.top_k + config.experts - 1) / config.experts;
 }
 
 int64_t padded_vocab(const Transformer& config) { return round_up(config.vocab, config.pad_vocab_to); }

@@ -1,5 +1,6 @@
 // Gradients over micro-batches, in float32. A parameter that is used in several layers (a tied embedding) has its
 // contributions accumulated where they are made, and added once per step.
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,7 +22,9 @@ class Accumulator {
     for (Op& op : rewrite_.old_ops()) {
       const TensorId made = op.outputs[0];
       if (dropped_.contains(made)) continue;
-      const Op like = op;
+      const bool none = std::none_of(op.outputs.begin(), op.outputs.end(),
+                                     [&](TensorId output) { return parts_.contains(output); });
+      const Op like = none ? Op() : op;
       rewrite_.keep(std::move(op));
       for (TensorId output : like.outputs)
         if (const auto found = parts_.find(output); found != parts_.end())

@@ -82,6 +82,15 @@ TEST(Autodiff, MixedStyles) {
   expect_gradients(model(config), 6, 11);
 }
 
+TEST(Autodiff, MixtureOfExperts) {
+  for (const char* family : {"gpt", "llama"}) {
+    auto config = tiny(family);
+    config.experts = 4;
+    config.top_k = 2;
+    expect_gradients(model(config), 10, 11);
+  }
+}
+
 // --- one op at a time: loss = sum of weights times the op's results
 
 struct Call {

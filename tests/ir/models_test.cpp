@@ -65,6 +65,12 @@ TEST(Models, ParametersOfPublishedModels) {
   EXPECT_EQ(ir::models::parameters(llama2_70b()), 68976648192);                                     // 68.98 B
   EXPECT_EQ(ir::models::parameters(model("llama", 32, 4096, 32, 4096, 32000)), 6738415616);         // 6.74 B
   EXPECT_EQ(ir::models::parameters(model("gpt", 12, 768, 12, 1024, 50257)), 124439808);             // GPT-2, 124 M
+  Transformer mixtral = model("llama", 32, 4096, 32, 8192, 32000);
+  mixtral.kv_heads = 8;
+  mixtral.ffn = 14336;
+  mixtral.experts = 8;
+  mixtral.top_k = 2;
+  EXPECT_EQ(ir::models::parameters(mixtral), 46702792704);                                          // Mixtral 8x7B
   EXPECT_NEAR(static_cast<double>(ir::models::parameters(gpt3())), 174.6e9, 0.05e9);                // "174,600 M"
 }
 
@@ -73,6 +79,9 @@ TEST(Models, GraphsHaveTheParametersOfTheFormula) {
     config.pad_vocab_to = 1;
     config.layers = 3;
     config.kv_heads = 2;
+    EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
+    config.experts = 3;
+    config.top_k = 1;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
   }
 }
@@ -94,7 +103,10 @@ TEST(Models, FlopsOfGptAreThePublishedFormula) {
 TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   Transformer llama = llama3_8b(), padded = tiny("gpt");
   llama.layers = 2;
-  for (const Transformer& config : {llama, padded, tiny("bert")})
+  Transformer mixtral = llama;
+  mixtral.experts = 8;
+  mixtral.top_k = 2;
+  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4), 1, 1e-12)
         << config.family;
 }
