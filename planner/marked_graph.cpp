@@ -63,6 +63,12 @@ class Successors {
   std::vector<int> edges_;
 };
 
+MarkedGraph reversed(const MarkedGraph& graph) {
+  MarkedGraph back = graph;
+  for (auto& e : back.edges) std::swap(e.from, e.to);
+  return back;
+}
+
 // Tarjan's strongly connected components without recursion; by node.
 std::vector<int> components(const MarkedGraph& graph, const Successors& next) {
   int n = static_cast<int>(graph.seconds.size()), clock = 0, found = 0;
@@ -97,13 +103,15 @@ std::vector<int> components(const MarkedGraph& graph, const Successors& next) {
   return component;
 }
 
-// Policy iteration on all components at once: each node follows one edge inside its component.
+// Policy iteration on all components at once: each node follows one edge inside its component, and all of a
+// component lead to one cycle, the best of the policy. A better edge by their values leads to a better cycle
+// or better values.
 class Howard {
  public:
   explicit Howard(const MarkedGraph& graph)
       : graph_(graph),
-        next_(graph),
-        component_(components(graph, next_)),
+        before_(reversed(graph)),
+        component_(components(graph, Successors(graph))),
         policy_(graph.seconds.size(), -1),
         value_(graph.seconds.size(), 0) {
     for (size_t e = 0; e < graph.edges.size(); ++e) {
@@ -115,9 +123,7 @@ class Howard {
     int count = component_.empty() ? 0 : *std::max_element(component_.begin(), component_.end()) + 1;
     ratio_.assign(at(count), -1);
     best_node_.assign(at(count), -1);
-    double longest = 0;
-    for (double s : graph.seconds) longest = std::max(longest, s);
-    small_ = 1e-10 * std::max(longest, 1e-300);
+    for (double s : graph.seconds) longest_ = std::max(longest_, s);
   }
 
   CycleRatio run() {
@@ -175,53 +181,57 @@ class Howard {
     return graph_.seconds[at(e.from)] - ratio_[at(component_[at(e.from)])] * e.tokens;
   }
 
-  // Backwards along the policy from each component's best cycle; nodes that lead elsewhere keep their values.
+  // Values backwards from each component's best cycle, along the policy; what leads to another cycle is led
+  // there first.
   void spread() {
-    size_t n = graph_.seconds.size();
-    std::vector<int> first(n, -1), sibling(n, -1), todo;
-    for (size_t v = 0; v < n; ++v) {
-      if (policy_[v] < 0) continue;
-      int to = follow(static_cast<int>(v));
-      sibling[v] = std::exchange(first[at(to)], static_cast<int>(v));
-    }
+    std::vector<bool> reached(graph_.seconds.size());
+    std::vector<int> found;
+    auto reach = [&](int node) {
+      reached[at(node)] = true;
+      found.push_back(node);
+    };
     for (int node : best_node_) {
-      if (node < 0) continue;
-      todo.push_back(node);
-      while (!todo.empty()) {
-        int to = todo.back();
-        todo.pop_back();
-        for (int v = first[at(to)]; v >= 0; v = sibling[at(v)]) {
-          if (v == node) continue;
-          value_[at(v)] = value_[at(to)] + gain(graph_.edges[at(policy_[at(v)])]);
-          todo.push_back(v);
+      if (node >= 0) reach(node);
+    }
+    for (bool policy_only : {true, false}) {
+      for (size_t i = 0; i < found.size(); ++i) {
+        for (size_t p = before_.begin(found[i]); p < before_.end(found[i]); ++p) {
+          int index = before_.edge(p);
+          const auto& e = graph_.edges[at(index)];
+          bool inner = component_[at(e.from)] == component_[at(e.to)];
+          if (!inner || reached[at(e.from)] || (policy_only && policy_[at(e.from)] != index)) continue;
+          policy_[at(e.from)] = index;
+          value_[at(e.from)] = value_[at(e.to)] + gain(e);
+          reach(e.from);
         }
       }
     }
   }
 
+  // Every node takes its best edge by the values of the policy so far.
   bool improve() {
     bool improved = false;
+    std::vector<double> best = value_;
     for (int index : inner_) {
       const auto& e = graph_.edges[at(index)];
       double value = value_[at(e.to)] + gain(e);
-      double more = value - value_[at(e.from)];
-      if (more <= small_ * (1 + std::abs(value) / std::max(small_ * 1e10, 1e-300))) continue;
+      if (value - best[at(e.from)] <= 1e-12 * std::max(longest_, std::abs(value))) continue;
       improved = true;
-      value_[at(e.from)] = value;
+      best[at(e.from)] = value;
       policy_[at(e.from)] = index;
     }
     return improved;
   }
 
   const MarkedGraph& graph_;
-  Successors next_;
+  Successors before_;  // edges by the node that they enter
   std::vector<int> component_;
   std::vector<int> inner_;   // edges inside a component
   std::vector<int> policy_;  // by node: the edge that it follows, -1: none inside its component
   std::vector<double> value_;
   std::vector<double> ratio_;   // by component
   std::vector<int> best_node_;  // by component: a node of its best cycle
-  double small_ = 0;
+  double longest_ = 0;
 };
 
 }  // namespace

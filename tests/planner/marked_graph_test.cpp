@@ -67,6 +67,49 @@ TEST(CycleRatio, IsThatOfTheWorstOfAllCycles) {
   }
 }
 
+// On graphs too large for that: the cycle attains the ratio, and with it no cycle gains (Bellman-Ford
+// settles).
+TEST(CycleRatio, OfLargerGraphsHasAProof) {
+  const unsigned seed = 12;
+  std::mt19937 random(seed);
+  auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
+    MarkedGraph graph;
+    int n = pick(2, 60);
+    for (int i = 0; i < n; ++i) graph.seconds.push_back(pick(0, 9));
+    for (int i = 0; i < n; ++i) graph.edges.push_back({i, (i + 1) % n, i + 1 == n ? 1 : pick(0, 1)});
+    for (int e = pick(0, 3 * n); e > 0; --e) {
+      int from = pick(0, n - 1), to = pick(0, n - 1);
+      graph.edges.push_back({from, to, from < to ? pick(0, 2) : pick(1, 4)});
+    }
+    CycleRatio ratio = max_cycle_ratio(graph);
+    double seconds = 0, tokens = 0;
+    for (size_t i = 0; i < ratio.cycle.size(); ++i) {
+      int from = ratio.cycle[i], to = ratio.cycle[(i + 1) % ratio.cycle.size()], least = 99;
+      for (const Edge& e : graph.edges) {
+        if (e.from == from && e.to == to) least = std::min(least, e.tokens);
+      }
+      ASSERT_LT(least, 99);
+      seconds += graph.seconds[static_cast<size_t>(from)];
+      tokens += least;
+    }
+    ASSERT_NEAR(seconds / tokens, ratio.seconds, 1e-9);
+    std::vector<double> value(static_cast<size_t>(n));
+    bool settled = false;
+    for (int i = 0; i <= n && !settled; ++i) {
+      settled = true;
+      for (const Edge& e : graph.edges) {
+        double more = value[static_cast<size_t>(e.from)] + graph.seconds[static_cast<size_t>(e.from)] -
+                      (ratio.seconds + 1e-9) * e.tokens;
+        settled &= more <= value[static_cast<size_t>(e.to)];
+        value[static_cast<size_t>(e.to)] = std::max(value[static_cast<size_t>(e.to)], more);
+      }
+    }
+    ASSERT_TRUE(settled);
+  }
+}
+
 TEST(CycleWithoutToken, IsFound) {
   EXPECT_TRUE(cycle_without_token({{0, 0}, {{0, 1, 0}, {1, 0, 1}}}).empty());
   std::vector<int> cycle =

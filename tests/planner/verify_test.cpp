@@ -58,7 +58,8 @@ TEST(Figure2, MemoryOfItsOwnForEachIsAcceptedIfItFits) {
   EXPECT_EQ(refusal(figure2), "");
   EXPECT_EQ(refusal(figure2, 500), "");
   EXPECT_EQ(refusal(figure2, 400),
-            "p (device 0): needs 500 bytes of 400 bytes memory, 100 bytes too much (activations 400 bytes, workspace 100 bytes)");
+            "p (device 0): needs 500 bytes of 400 bytes memory, 100 bytes too much (activations 400 bytes, "
+            "workspace 100 bytes)");
 }
 
 // With 400 bytes O1's output must lie where M2's was, which O2 reads. Nothing holds M2 back until O1's
@@ -237,7 +238,8 @@ TEST(Verify, LooksAtDevicesWhereClassesAreNotAlike) {
   EXPECT_FALSE(classes.exact);
   EXPECT_FALSE(dry_run(classes).ended);
   EXPECT_EQ(refusal(uneven), "");
-  EXPECT_EQ(refusal(replaced(uneven, "2 from 0, 3 from 0", "2-3 from 0-1")).substr(0, 23), "uneven: would deadlock,");
+  EXPECT_EQ(refusal(replaced(uneven, "2 from 0, 3 from 0", "2-3 from 0-1")).substr(0, 23),
+            "uneven: would deadlock,");
 }
 
 TEST(Verify, RandomLivePlansAreAccepted) {
