@@ -9,7 +9,7 @@
 // Several draws must agree.
 //
 // Not told apart: S of an axis of extent 1 (it is B with idle devices), and P(max), P(min) of an output that
-// is B.
+// is B. Not tried: P(sum) of booleans, which cannot hold it.
 #pragma once
 
 #include <cstdint>
