@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sbp/error.h"
 
@@ -9,6 +10,9 @@ namespace boxcar::sim {
 namespace {
 
 constexpr int most_steps = 32;  // looked at when none is asked for
+// How far a queue without dependencies may run ahead of the step that is not over yet. No plan that credits
+// bind gets so far; a queue of acts that take no time would never come to an end without it.
+constexpr int most_ahead = 64;
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
@@ -69,7 +73,7 @@ void Machine::send_initial() {
     bool source = wiring_.in_begin[at(actor)] == wiring_.in_begin[at(actor) + 1];
     // What waits for no message is ready from the start; the rest becomes ready by one.
     if (source && table_.ready(actor) && !wiring_.queues[at(wired.queue)].ordered && wired.per_step > 0) {
-      queues_[at(wired.queue)].ready.push_back(actor);
+      offer(actor);
     }
   }
 }
@@ -141,7 +145,7 @@ void Machine::finish_member(int item) {
       meter_.give(unit, wiring_.out_bytes[at(o)], now_);
   }
   deliver(actor);
-  if (!wiring_.queues[at(queue_index)].ordered && table_.ready(actor)) queue.ready.push_back(actor);
+  if (!wiring_.queues[at(queue_index)].ordered && table_.ready(actor)) offer(actor);
   count_step(actor);
 }
 
@@ -172,9 +176,22 @@ void Machine::receive(int actor, int cause, const actors::Message& message) {
   if (!became_ready) return;
   acts_[at(actor)].cause = cause;
   acts_[at(actor)].caused = now_;
-  if (!wiring_.queues[at(wired.queue)].ordered && wired.per_step > 0)
-    queues_[at(wired.queue)].ready.push_back(actor);
+  if (!wiring_.queues[at(wired.queue)].ordered && wired.per_step > 0) offer(actor);
   wake(wired.queue);
+}
+
+// A ready actor stands in line on its open queue, unless it is too far ahead.
+void Machine::offer(int actor) {
+  const WiredActor& wired = wiring_.actors[at(actor)];
+  if (too_far(table_.acts(actor) / wired.per_step)) {
+    ahead_.push_back(actor);
+  } else {
+    queues_[at(wired.queue)].ready.push_back(actor);
+  }
+}
+
+bool Machine::too_far(int64_t step) const {
+  return step >= static_cast<int64_t>(step_ends_.size()) + most_ahead;
 }
 
 void Machine::wake(int queue) {
@@ -205,7 +222,7 @@ void Machine::go_on(int queue_index) {
     return;
   }
   int item = head(queue_index);
-  if (item < 0 || (!is_turn(item) && !table_.ready(item))) return;
+  if (item < 0 || too_far(queue.step) || (!is_turn(item) && !table_.ready(item))) return;
   pass(queue_index);
   arrive(queue_index, item);
 }
@@ -358,9 +375,14 @@ void Machine::count_step(int actor) {
   while (left_.size() <= step) left_.push_back(acts_per_step_);
   if (--left_[step] > 0) return;
   step_ends_.push_back(now_);
-  if (!enough()) return;
-  done_ = true;
-  time_.stop();
+  if (enough()) {
+    done_ = true;
+    time_.stop();
+    return;
+  }
+  std::vector<int> ahead = std::exchange(ahead_, {});
+  for (int waiting : ahead) offer(waiting);
+  for (int queue = 0; queue < static_cast<int>(queues_.size()); ++queue) wake(queue);
 }
 
 bool Machine::enough() const {

@@ -70,6 +70,8 @@ class Machine {
   void finish_member(int item);
   void deliver(int actor);
   void receive(int actor, int cause, const actors::Message& message);
+  void offer(int actor);
+  bool too_far(int64_t step) const;
   void wake(int queue);
   void start_ready();
   void go_on(int queue);
@@ -104,6 +106,7 @@ class Machine {
   std::vector<QueueState> queues_;
   std::vector<ActState> acts_;
   std::vector<Elastic> elastic_;
+  std::vector<int> ahead_;  // ready actors of open queues that are too far ahead
   std::vector<int> woken_;
   std::vector<char> is_woken_;
   std::vector<actors::Effect> effects_;
