@@ -18,7 +18,8 @@ void Machine::deadlock() const {
       fmt::format("nothing can go on after {} steps, at {:.6g} s:", step_ends_.size(), to_seconds(now_));
   size_t named = 0, waiting = 0;
   for (int queue = 0; queue < static_cast<int>(queues_.size()); ++queue) {
-    int item = const_cast<Machine*>(this)->head(queue);
+    int place = const_cast<Machine*>(this)->head(queue);
+    int item = place < 0 ? -1 : wiring_.items[at(place)];
     if (queues_[at(queue)].busy) item = -2;
     if (item == -1) continue;
     if (++waiting > most_named) continue;

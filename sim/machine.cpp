@@ -49,7 +49,9 @@ void Machine::add_actors() {
       const ir::Register& reg = program.registers[at(wiring_.out_register[at(o)])];
       int readers = wiring_.reader_begin[at(o) + 1] - wiring_.reader_begin[at(o)];
       outs.push_back({reg.count, reg.initial, reg.every, readers});
-      if (readers > 0) meter_.take(wiring_.actors[a].unit, wiring_.out_bytes[at(o)] * reg.initial, 0);
+      slot_begin_.push_back(static_cast<int>(acked_.size()));
+      acked_.resize(acked_.size() + at(reg.count), 0);
+      if (readers > 0) meter_.change(wiring_.actors[a].unit, wiring_.out_bytes[at(o)] * reg.initial, 0);
     }
     table_.add(ins, outs);
   }
@@ -63,6 +65,7 @@ void Machine::run(int steps) {
   start_ready();
   time_.run([this](Ticks now, std::span<const int> tags) { step(now, tags); });
   if (!done_) deadlock();
+  account_unfinished();
 }
 
 void Machine::send_initial() {
@@ -79,7 +82,7 @@ void Machine::send_initial() {
 }
 
 void Machine::step(Ticks now, std::span<const int> tags) {
-  now_ = now;
+  now_ = stamp_ = now;
   for (int lead : tags) event(lead);
   start_ready();
 }
@@ -115,6 +118,7 @@ int Machine::queue_of(int item) const {
 
 void Machine::finish(int lead) {
   acts_[at(lead)].due = -1;
+  if (queues_[at(queue_of(lead))].group >= 0) return finish_group(queue_of(lead));
   for (int item : members(lead)) finish_member(item);
 }
 
@@ -132,21 +136,50 @@ void Machine::finish_member(int item) {
   if (is_turn(item)) return;
   if (elastic_[at(unit)].actor == actor) elastic_[at(unit)].actor = -1;
   Ticks start = acts_[at(wiring_.lead_of(actor))].start;
-  auto step = static_cast<int>(table_.acts(actor) / wired.per_step);
-  meter_.act(actor, step, start, now_);
+  int64_t act = acts_[at(actor)].index, step = act / wired.per_step;
+  meter_.act(actor, static_cast<int>(step), start, now_);
+  end_act(actor, act, start, now_);
+  if (!wiring_.queues[at(queue_index)].ordered && table_.ready(actor)) offer(actor);
+  if (wired.queue == wiring_.units[at(unit)].compute_queue) meter_.settle(unit, now_);
+  count_step(step, 1);
+}
+
+// Ends an act that took [start, end] for the state machine, and sends its messages now.
+void Machine::end_act(int actor, int64_t act, Ticks start, Ticks end) {
+  const WiredActor& wired = wiring_.actors[at(actor)];
   if (keep_timeline_) {
-    timeline_.push_back(
-        {wired.unit, wired.local, static_cast<int>(table_.acts(actor)), to_seconds(start), to_seconds(now_)});
+    timeline_.push_back({wired.unit, wired.local, static_cast<int>(act), to_seconds(start), to_seconds(end)});
   }
   table_.end(actor, effects_);
+  account_end(actor, act, end);
+  stamp_ = end;
+  deliver(actor);
+  stamp_ = now_;
+}
+
+// The slots that an act takes when it begins, and those that it gives back when it ends without a message.
+void Machine::account_begin(int actor, int64_t act, Ticks when) {
+  int unit = wiring_.actors[at(actor)].unit;
+  for (int h = wiring_.hold_begin[at(actor)]; h < wiring_.hold_begin[at(actor) + 1]; ++h) {
+    const Hold& hold = wiring_.holds[at(h)];
+    if (hold.take && act % hold.every == 0) meter_.change(unit, hold.bytes, when);
+  }
+  for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
+    if (act % wiring_.out_every[at(o)] == 0) meter_.change(unit, wiring_.out_bytes[at(o)], when);
+  }
+}
+
+void Machine::account_end(int actor, int64_t act, Ticks when) {
+  int unit = wiring_.actors[at(actor)].unit;
+  for (int h = wiring_.hold_begin[at(actor)]; h < wiring_.hold_begin[at(actor) + 1]; ++h) {
+    const Hold& hold = wiring_.holds[at(h)];
+    if (!hold.take && (act + 1) % hold.every == 0) meter_.change(unit, -hold.bytes, when);
+  }
   for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
     bool unread = wiring_.reader_begin[at(o)] == wiring_.reader_begin[at(o) + 1];
-    if (unread && table_.acts(actor) % wiring_.out_every[at(o)] == 0)
-      meter_.give(unit, wiring_.out_bytes[at(o)], now_);
+    if (unread && (act + 1) % wiring_.out_every[at(o)] == 0)
+      meter_.change(unit, -wiring_.out_bytes[at(o)], when);
   }
-  deliver(actor);
-  if (!wiring_.queues[at(queue_index)].ordered && table_.ready(actor)) offer(actor);
-  count_step(actor);
 }
 
 void Machine::deliver(int actor) {
@@ -166,18 +199,29 @@ void Machine::deliver(int actor) {
 }
 
 void Machine::receive(int actor, int cause, const actors::Message& message) {
-  bool ack = message.kind == actors::MessageKind::ack;
-  int before = ack ? table_.out_counter(actor, message.port) : 0;
-  bool became_ready = table_.receive(actor, message);
+  bool became_ready =
+      message.kind == actors::MessageKind::ack ? take_ack(actor, message) : table_.receive(actor, message);
   const WiredActor& wired = wiring_.actors[at(actor)];
-  if (ack && table_.out_counter(actor, message.port) > before) {
-    meter_.give(wired.unit, wiring_.out_bytes[at(wiring_.out_begin[at(actor)] + message.port)], now_);
-  }
   if (!became_ready) return;
   acts_[at(actor)].cause = cause;
   acts_[at(actor)].caused = now_;
   if (!wiring_.queues[at(wired.queue)].ordered && wired.per_step > 0) offer(actor);
   wake(wired.queue);
+}
+
+// The last ack for a slot gives it back. Acks of a group's members come when the group ends; what counts is
+// when the members ended.
+bool Machine::take_ack(int actor, const actors::Message& message) {
+  int port = wiring_.out_begin[at(actor)] + message.port;
+  Ticks& acked = acked_[at(slot_begin_[at(port)] + message.slot)];
+  acked = std::max(acked, stamp_);
+  int before = table_.out_counter(actor, message.port);
+  bool became_ready = table_.receive(actor, message);
+  if (table_.out_counter(actor, message.port) > before) {
+    meter_.change(wiring_.actors[at(actor)].unit, -wiring_.out_bytes[at(port)], acked);
+    acked = 0;
+  }
+  return became_ready;
 }
 
 // A ready actor stands in line on its open queue, unless it is too far ahead.
@@ -214,20 +258,34 @@ void Machine::start_ready() {
 void Machine::go_on(int queue_index) {
   QueueState& queue = queues_[at(queue_index)];
   if (queue.busy) return;
-  if (!wiring_.queues[at(queue_index)].ordered) {
+  const WiredQueue& wired = wiring_.queues[at(queue_index)];
+  if (!wired.ordered) {
     if (queue.ready.empty()) return;
     int item = queue.ready.front();
     queue.ready.pop_front();
-    arrive(queue_index, item);
-    return;
+    if (!is_turn(item)) acts_[at(item)].index = table_.acts(item);
+    return arrive(queue_index, item);
   }
-  int item = head(queue_index);
-  if (item < 0 || too_far(queue.step) || (!is_turn(item) && !table_.ready(item))) return;
-  pass(queue_index);
+  int place = head(queue_index);
+  if (place < 0 || too_far(queue.step)) return;
+  int item = wiring_.items[at(place)];
+  if (is_turn(item)) {
+    ++turns_[at(item) - wiring_.actors.size()];
+  } else {
+    if (!table_.ready(item)) return;
+    const Unit& unit = wiring_.units[at(wired.unit)];
+    int64_t act = static_cast<int64_t>(queue.step) * wiring_.actors[at(item)].per_step +
+                  wiring_.occurrence[at(unit.program)][at(queue.run)];
+    int group = wiring_.group_at[at(place)];
+    if (group >= 0 && runs_as_one(wiring_.groups[at(group)], act))
+      return begin_group(queue_index, group, act);
+    acts_[at(item)].index = act;
+  }
+  ++queue.next;
   arrive(queue_index, item);
 }
 
-// The item whose turn it is; -1 where the queue never has any.
+// The place in the wiring's items whose turn it is; -1 where the queue never has any.
 int Machine::head(int queue_index) {
   QueueState& queue = queues_[at(queue_index)];
   const WiredQueue& wired = wiring_.queues[at(queue_index)];
@@ -236,8 +294,7 @@ int Machine::head(int queue_index) {
     int phase = wired.items + schedule[at(queue.run)].phase;
     int begin = wiring_.item_begin[at(phase)], end = wiring_.item_begin[at(phase) + 1];
     for (; begin + queue.next < end; ++queue.next) {
-      int item = wiring_.items[at(begin + queue.next)];
-      if (!skip_turn(item)) return item;
+      if (!skip_turn(wiring_.items[at(begin + queue.next)])) return begin + queue.next;
     }
     queue.next = 0;
     if (++queue.run < static_cast<int>(schedule.size())) continue;
@@ -254,16 +311,6 @@ bool Machine::skip_turn(int item) {
   if ((turns_[turn] + 1) % wiring_.turns[turn].every == 0) return false;
   ++turns_[turn];
   return true;
-}
-
-void Machine::pass(int queue_index) {
-  QueueState& queue = queues_[at(queue_index)];
-  const WiredQueue& wired = wiring_.queues[at(queue_index)];
-  const auto& schedule = wiring_.program(wiring_.units[at(wired.unit)]).schedule;
-  int item =
-      wiring_.items[at(wiring_.item_begin[at(wired.items + schedule[at(queue.run)].phase)] + queue.next)];
-  if (is_turn(item)) ++turns_[at(item) - wiring_.actors.size()];
-  ++queue.next;
 }
 
 void Machine::arrive(int queue_index, int item) {
@@ -319,9 +366,7 @@ void Machine::begin_member(int item) {
   if (is_turn(item)) return;
   note_wait(actor);
   table_.begin(actor);
-  for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
-    if (table_.acts(actor) % wiring_.out_every[at(o)] == 0) meter_.take(unit, wiring_.out_bytes[at(o)], now_);
-  }
+  account_begin(actor, acts_[at(actor)].index, now_);
 }
 
 // A compute queue that stood idle until a communication ended waited for it.
@@ -332,20 +377,26 @@ void Machine::note_wait(int actor) {
   Ticks idle = now_ - queues_[at(wired.queue)].idle_since;
   if (idle <= 0 || act.caused != now_ || !wiring_.actors[at(act.cause)].communication) return;
   Ticks since = acts_[at(wiring_.lead_of(act.cause))].since;
-  meter_.exposed(wired.unit, static_cast<int>(table_.acts(actor) / wired.per_step),
-                 std::min(idle, now_ - since));
+  meter_.exposed(wired.unit, static_cast<int>(act.index / wired.per_step), std::min(idle, now_ - since));
 }
 
 void Machine::begin_wait(int lead) {
   const WiredActor& wired = wiring_.actors[at(lead)];
-  ActState& act = acts_[at(lead)];
   bool flows = wired.load >= 0 && wiring_.paths[at(wiring_.loads[at(wired.load)].path)].shared;
-  act.due = now_ + (flows ? wired.wait : wired.alone);
+  start_wait(lead, flows ? wired.wait : wired.alone);
+}
+
+// A wait that ends with an event of `lead`, longer where communication slows it.
+void Machine::start_wait(int lead, Ticks ticks) {
+  const WiredActor& wired = wiring_.actors[at(lead)];
+  ActState& act = acts_[at(lead)];
+  act.due = now_ + ticks;
   if (slowdown_ > 0 && wired.queue == wiring_.units[at(wired.unit)].compute_queue && !wired.communication) {
     Elastic& elastic = elastic_[at(wired.unit)];
     elastic.actor = lead;
     elastic.updated = now_;
-    elastic.work = static_cast<double>(wired.alone);
+    elastic.work = static_cast<double>(ticks);
+    elastic.done.assign(1, {now_, 0.0});
     if (elastic.communications > 0) return retime(elastic);
   }
   time_.wait(act.due, lead);
@@ -357,8 +408,10 @@ void Machine::slow(int unit, int change) {
   bool before = elastic.communications > 0;
   bool after = elastic.communications + change > 0;
   if (before != after && elastic.actor >= 0) {
-    elastic.work -= static_cast<double>(now_ - elastic.updated) * (before ? 1 - slowdown_ : 1);
+    double done = static_cast<double>(now_ - elastic.updated) * (before ? 1 - slowdown_ : 1);
+    elastic.work -= done;
     elastic.updated = now_;
+    elastic.done.emplace_back(now_, elastic.done.back().second + done);
   }
   elastic.communications += change;
   if (before != after && elastic.actor >= 0) retime(elastic);
@@ -370,10 +423,10 @@ void Machine::retime(Elastic& elastic) {
   time_.wait(acts_[at(elastic.actor)].due, elastic.actor);
 }
 
-void Machine::count_step(int actor) {
-  auto step = static_cast<size_t>((table_.acts(actor) - 1) / wiring_.actors[at(actor)].per_step);
-  while (left_.size() <= step) left_.push_back(acts_per_step_);
-  if (--left_[step] > 0) return;
+void Machine::count_step(int64_t step, int acts) {
+  while (left_.size() <= static_cast<size_t>(step)) left_.push_back(acts_per_step_);
+  left_[static_cast<size_t>(step)] -= acts;
+  if (left_[static_cast<size_t>(step)] > 0) return;
   step_ends_.push_back(now_);
   if (enough()) {
     done_ = true;

@@ -38,7 +38,8 @@ class Machine {
  private:
   struct QueueState {
     bool busy = false;      // an act runs, or waits with its turn
-    int item = -1;          // which one
+    int item = -1;          // which one; the last of a group
+    int group = -1;         // that runs as one
     int step = 0, run = 0;  // of the unit's schedule
     int next = 0;           // in the items of this phase
     Ticks idle_since = 0;
@@ -46,6 +47,7 @@ class Machine {
     std::deque<int> ready;  // open queues: items by the order in which they became ready
   };
   struct ActState {
+    int64_t index = 0;  // which act it is, from 0
     Ticks start = 0;
     Ticks due = -1;        // when the event under way ends; others are stale
     Ticks since = 0;       // communications: from when an unbroken chain of them led here
@@ -59,7 +61,8 @@ class Machine {
     int communications = 0;  // under way on the unit
     int actor = -1;
     Ticks updated = 0;
-    double work = 0;  // ticks left at full speed
+    double work = 0;                             // ticks left at full speed
+    std::vector<std::pair<Ticks, double>> done;  // since its start: ticks of work done by then
   };
 
   void add_actors();
@@ -68,25 +71,36 @@ class Machine {
   void event(int lead);
   void finish(int lead);
   void finish_member(int item);
+  void finish_group(int queue);
+  void account_begin(int actor, int64_t act, Ticks when);
+  void account_end(int actor, int64_t act, Ticks when);
+  void end_act(int actor, int64_t act, Ticks start, Ticks end);
+  void member_times(int queue);
+  Ticks when_done(const Elastic& elastic, double work, Ticks total) const;
+  void account_unfinished();
+  void account_unfinished(int queue);
   void deliver(int actor);
   void receive(int actor, int cause, const actors::Message& message);
+  bool take_ack(int actor, const actors::Message& message);
   void offer(int actor);
   bool too_far(int64_t step) const;
   void wake(int queue);
   void start_ready();
   void go_on(int queue);
   int head(int queue);
-  void pass(int queue);
+  bool runs_as_one(const WiredGroup& group, int64_t act) const;
+  void begin_group(int queue, int group, int64_t act);
   bool skip_turn(int item);
   void arrive(int queue, int item);
   void begin(int lead);
   void begin_member(int item);
   void begin_wait(int lead);
+  void start_wait(int lead, Ticks ticks);
   void note_wait(int actor);
   Ticks chain_start(int item) const;
   void slow(int unit, int change);
   void retime(Elastic& elastic);
-  void count_step(int actor);
+  void count_step(int64_t step, int acts);
   bool enough() const;
   [[noreturn]] void deadlock() const;
   std::string waits_for(int item) const;
@@ -110,13 +124,17 @@ class Machine {
   std::vector<int> woken_;
   std::vector<char> is_woken_;
   std::vector<actors::Effect> effects_;
-  std::vector<int64_t> turns_;  // by turn: acts of the producer passed
+  std::vector<int> slot_begin_;  // by output port: its first slot in acked_
+  std::vector<Ticks> acked_;     // by slot: the latest ack since it was written, by when it was sent
+  std::vector<int64_t> turns_;   // by turn: acts of the producer passed
   std::vector<Act> timeline_;
   std::vector<int64_t> left_;  // acts left, by step
   std::vector<Ticks> step_ends_;
   int64_t acts_per_step_ = 0;
   int steps_ = 0;
+  std::vector<Ticks> times_;  // of a group's members: each one's start, then the last one's end
   Ticks now_ = 0;
+  Ticks stamp_ = 0;  // when what is delivered was sent, for the meter
   bool done_ = false;
 };
 

@@ -6,7 +6,7 @@ namespace boxcar::sim {
 
 Meter::Meter(const Wiring& wiring) : wiring_(wiring), held_(wiring.units.size()) {
   for (size_t unit = 0; unit < held_.size(); ++unit) {
-    held_[unit].settled = held_[unit].peak = wiring.units[unit].held_bytes;
+    change(static_cast<int>(unit), wiring.units[unit].held_bytes, 0);
   }
 }
 
@@ -30,30 +30,28 @@ void Meter::act(int actor, int step, Ticks start, Ticks end) {
   meter.last = std::max(meter.last, end);
 }
 
-void Meter::settle(Held& held, Ticks now) {
-  if (held.instant == now) return;
-  held.settled += held.taken - held.given;
-  held.peak = std::max(held.peak, held.settled);
-  held.taken = held.given = 0;
-  held.instant = now;
+void Meter::change(int unit, int64_t bytes, Ticks when) {
+  if (bytes == 0) return;
+  auto& pending = held_[static_cast<size_t>(unit)].pending;
+  size_t place = pending.size();
+  while (place > 0 && pending[place - 1].when > when) --place;
+  if (place > 0 && pending[place - 1].when == when) {
+    pending[place - 1].bytes += bytes;
+  } else {
+    pending.insert(pending.begin() + static_cast<std::ptrdiff_t>(place), {when, bytes});
+  }
 }
 
-void Meter::take(int unit, int64_t bytes, Ticks now) {
+void Meter::settle(int unit, Ticks before) {
   Held& held = held_[static_cast<size_t>(unit)];
-  settle(held, now);
-  held.taken += bytes;
+  size_t settled = 0;
+  for (; settled < held.pending.size() && held.pending[settled].when < before; ++settled) {
+    held.level += held.pending[settled].bytes;
+    held.peak = std::max(held.peak, held.level);
+  }
+  held.pending.erase(held.pending.begin(), held.pending.begin() + static_cast<std::ptrdiff_t>(settled));
 }
 
-void Meter::give(int unit, int64_t bytes, Ticks now) {
-  Held& held = held_[static_cast<size_t>(unit)];
-  settle(held, now);
-  held.given += bytes;
-}
-
-int64_t Meter::peak(int unit) {
-  Held& held = held_[static_cast<size_t>(unit)];
-  settle(held, held.instant + 1);
-  return held.peak;
-}
+int64_t Meter::peak(int unit) const { return held_[static_cast<size_t>(unit)].peak; }
 
 }  // namespace boxcar::sim

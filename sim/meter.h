@@ -27,23 +27,25 @@ class Meter {
   // The compute queue of `unit` waited `wait` for a transfer before an act of `step`.
   void exposed(int unit, int step, Ticks wait) { at(unit, step).exposed += wait; }
 
-  // Bytes of slots taken and given back. Frees of an instant count before what is taken in it, whatever their
-  // order.
-  void take(int unit, int64_t bytes, Ticks now);
-  void give(int unit, int64_t bytes, Ticks now);
-  int64_t peak(int unit);  // up to now
+  // Bytes of slots taken (positive) or given back at `when`, not before what is settled. What counts is the
+  // level after all changes of an instant.
+  void change(int unit, int64_t bytes, Ticks when);
+  // No change before `before` will come any more.
+  void settle(int unit, Ticks before);
+  int64_t peak(int unit) const;  // of what is settled
 
   const StepMeter& step(int unit, int step) { return at(unit, step); }
 
  private:
+  struct Change {
+    Ticks when = 0;
+    int64_t bytes = 0;
+  };
   struct Held {
-    int64_t settled = 0;           // at the start of the instant
-    int64_t taken = 0, given = 0;  // in the instant
-    int64_t peak = 0;
-    Ticks instant = 0;
+    int64_t level = 0, peak = 0;  // settled
+    std::vector<Change> pending;  // in order of time
   };
   StepMeter& at(int unit, int step);
-  void settle(Held& held, Ticks now);
 
   const Wiring& wiring_;
   std::vector<std::vector<StepMeter>> steps_;  // by step, unit

@@ -84,7 +84,8 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   std::vector<std::vector<ActCost>> costs;
   for (const ir::RankClass& cls : folded.classes)
     costs.push_back(costing.of(cls.program, cls.devices.front()));
-  Wiring wiring = wire(folded, cluster, platform, costs);
+  std::vector<Merging> mergings = options.merge ? merge(folded) : no_merging(folded);
+  Wiring wiring = wire(folded, cluster, platform, costs, mergings);
   Machine machine(wiring, cluster.device.overlap_slowdown, options.timeline);
   machine.run(options.steps);
 

@@ -124,9 +124,12 @@ struct VirtualTime::Impl : Listener {
   };
 
   Engine& sg = engine();
-  double base = s4u::Engine::get_clock();
   Ticks now = 0;
-  Ticks armed = -1;  // the tick of the next timer, -1: none
+  Ticks anchor = 0;  // the tick at which the engine's clock stood at anchor_clock when the first flow began
+  double anchor_clock = 0;
+  Timer* timer = nullptr;  // while flows are under way: set to the next wait's end
+  Ticks armed = 0;         // the tick of the timer
+  int flowing = 0;         // flows under way
   bool stopped = false;
   int64_t events = 0;
   size_t links = 0;
@@ -138,25 +141,48 @@ struct VirtualTime::Impl : Listener {
   std::vector<s4u::CommPtr> ended;  // kept until their own callbacks are over
   std::vector<int> tags;
 
+  // Waits alone pass without SimGrid; while flows are under way its clock goes along.
+  void run_all() {
+    while (!stopped || flowing > 0) {
+      if (flowing > 0) {
+        arm();
+        sg.engine->run();
+        ended.clear();
+      } else if (agenda.empty()) {
+        return;
+      } else {
+        instant();
+      }
+    }
+  }
+
   void push(Ticks when, int tag) {
     agenda.emplace(std::max(when, now), tag);
-    arm();
+    if (flowing > 0) arm();
   }
 
   void arm() {
-    if (agenda.empty() || step == nullptr) return;
+    if (agenda.empty() || stopped || step == nullptr) return disarm();
     Ticks next = agenda.top().first;
-    if (armed >= 0 && armed <= next) return;
+    if (timer != nullptr && armed <= next) return;
+    disarm();
     armed = next;
-    Timer::set(std::max(base + to_seconds(next), s4u::Engine::get_clock()), [this, next] { fire(next); });
+    double date = std::max(anchor_clock + to_seconds(next - anchor), s4u::Engine::get_clock());
+    timer = Timer::set(date, [this] { fire(); });
   }
 
-  // One instant: everything that ends at `tick`, also what takes no time and starts in it.
-  void fire(Ticks tick) {
-    if (armed == tick) armed = -1;
+  void disarm() {
+    if (timer != nullptr) timer->remove();
+    timer = nullptr;
+  }
+
+  // One instant: everything that ends at the timer's tick, also what takes no time and starts in it.
+  void fire() {
+    timer = nullptr;  // SimGrid deletes it
+    Ticks tick = armed;
     ended.clear();
     while (!stopped && !agenda.empty() && agenda.top().first <= tick) instant();
-    if (!stopped) arm();
+    arm();
   }
 
   void instant() {
@@ -176,6 +202,10 @@ struct VirtualTime::Impl : Listener {
   }
 
   void start_flow(std::span<const int> route, double bytes, int tag) {
+    if (flowing++ == 0) {
+      anchor = now;
+      anchor_clock = s4u::Engine::get_clock();
+    }
     intptr_t index = 0;
     if (free_flows.empty()) {
       index = static_cast<intptr_t>(flows.size());
@@ -204,7 +234,9 @@ struct VirtualTime::Impl : Listener {
     ended.push_back(std::move(flow.comm));
     flow.comm = nullptr;
     free_flows.push_back(index);
+    --flowing;
     if (!stopped) push(when, tag);
+    if (flowing == 0) disarm();
   }
 };
 
@@ -233,11 +265,8 @@ void VirtualTime::flow(std::span<const int> links, double bytes, int tag) {
 
 void VirtualTime::run(const Step& step) {
   impl_->step = &step;
-  impl_->armed = -1;
-  impl_->arm();
-  impl_->sg.engine->run();
+  impl_->run_all();
   impl_->step = nullptr;
-  impl_->ended.clear();
   if (impl_->error) std::rethrow_exception(std::exchange(impl_->error, nullptr));
 }
 

@@ -18,23 +18,45 @@ size_t at(int index) { return static_cast<size_t>(index); }
 class Builder {
  public:
   Builder(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
-          const std::vector<std::vector<ActCost>>& costs)
-      : plan_(plan), cluster_(cluster), platform_(platform), costs_(costs), unit_of_(at(plan.devices), -1) {
+          const std::vector<std::vector<ActCost>>& costs, const std::vector<Merging>& mergings)
+      : plan_(plan),
+        cluster_(cluster),
+        platform_(platform),
+        costs_(costs),
+        mergings_(mergings),
+        unit_of_(at(plan.devices), -1) {
     w_.plan = &plan;
   }
 
   Wiring build() {
+    read_programs();
     add_units();
     add_inputs();
     add_outputs();
     add_joints();
     add_turns();
     order_queues();
+    add_groups();
     LoadBuilder(w_, cluster_, platform_, unit_of_, costs_).build();
     return std::move(w_);
   }
 
  private:
+  void read_programs() {
+    for (const ir::Program& program : plan_.programs) {
+      std::vector<int> runs(program.phases.size(), 0);
+      auto& occurrence = w_.occurrence.emplace_back();
+      for (const ir::PhaseRun& run : program.schedule) occurrence.push_back(runs[at(run.phase)]++);
+      runs_.push_back(std::move(runs));
+      auto& updated = updated_.emplace_back(program.registers.size(), 0);
+      for (size_t a = 0; a < program.actors.size(); ++a) {
+        for (const ir::Input& input : program.actors[a].inputs) {
+          if (in_place(program, static_cast<int>(a), input)) updated[at(input.reg)] = 1;
+        }
+      }
+    }
+  }
+
   void add_units() {
     for (size_t c = 0; c < plan_.classes.size(); ++c) {
       const ir::RankClass& cls = plan_.classes[c];
@@ -47,8 +69,7 @@ class Builder {
     const ir::Program& program = plan_.programs[at(program_index)];
     Unit unit{
         cls, program_index, count(w_.actors), count(program.actors), count(w_.queues), count(program.queues)};
-    std::vector<int> runs(program.phases.size(), 0);
-    for (const ir::PhaseRun& run : program.schedule) ++runs[at(run.phase)];
+    const Merging& merging = mergings_[at(program_index)];
     for (size_t q = 0; q < program.queues.size(); ++q) {
       bool compute = program.queues[q].kind == ir::QueueKind::compute;
       if (compute && unit.compute_queue < 0) unit.compute_queue = count(w_.queues);
@@ -58,24 +79,21 @@ class Builder {
     for (size_t a = 0; a < program.actors.size(); ++a) {
       const ir::Actor& actor = program.actors[a];
       WiredActor wired{cls, static_cast<int>(a), unit.first_queue + actor.queue};
-      wired.per_step = runs[at(actor.phase)];
+      wired.per_step = runs_[at(program_index)][at(actor.phase)];
       wired.wait = to_ticks(costs[a].seconds + costs[a].comm.latency);
       wired.alone = to_ticks(costs[a].total());
       wired.communication = is_communication(actor);
       w_.actors.push_back(wired);
     }
-    for (const ir::Register& reg : program.registers) {
-      if (updated_in_place(program, reg)) unit.held_bytes += reg.bytes;
+    for (size_t r = 0; r < program.registers.size(); ++r) {
+      const ir::Register& reg = program.registers[r];
+      if (updated_[at(program_index)][r]) {
+        unit.held_bytes += reg.bytes;
+      } else if (merging.implied[r] && merging.last_reader[r] >= 0) {
+        unit.held_bytes += reg.bytes * reg.initial;
+      }
     }
     w_.units.push_back(unit);
-  }
-
-  static bool updated_in_place(const ir::Program& program, const ir::Register& reg) {
-    if (reg.producer < 0) return false;
-    for (const ir::Input& input : program.actors[at(reg.producer)].inputs) {
-      if (in_place(program, reg.producer, input) && &program.registers[at(input.reg)] == &reg) return true;
-    }
-    return false;
   }
 
   // Where an input's register is written: a unit, and a register of its program.
@@ -96,29 +114,48 @@ class Builder {
   void add_inputs() {
     w_.in_begin.push_back(0);
     w_.out_begin.push_back(0);
+    w_.hold_begin.push_back(0);
     for (size_t index = 0; index < w_.actors.size(); ++index) {
       const WiredActor& wired = w_.actors[index];
       const Unit& unit = w_.units[at(wired.unit)];
       const ir::Program& program = w_.program(unit);
-      const ir::Actor& actor = program.actors[at(wired.local)];
-      for (const ir::Input& input : actor.inputs) {
-        if (in_place(program, wired.local, input)) continue;
-        auto [source, reg] = source_of(unit, input);
-        const ir::Register& from = w_.program(w_.units[at(source)]).registers[at(reg)];
-        w_.producers.push_back(
-            {w_.units[at(source)].first_actor + from.producer, reg});  // reg until add_outputs
-        w_.in_register.push_back(reg);
-        w_.in_repeat.push_back(input.repeat);
-      }
-      for (int output : actor.outputs) {
-        const ir::Register& reg = program.registers[at(output)];
-        w_.out_register.push_back(output);
-        w_.out_bytes.push_back(updated_in_place(program, reg) ? 0 : reg.bytes);
-        w_.out_every.push_back(reg.every);
-      }
+      for (const ir::Input& input : program.actors[at(wired.local)].inputs)
+        add_input(unit, wired.local, input);
+      for (int output : program.actors[at(wired.local)].outputs) add_output(unit, output);
       w_.in_begin.push_back(count(w_.producers));
       w_.out_begin.push_back(count(w_.out_register));
+      w_.hold_begin.push_back(count(w_.holds));
     }
+  }
+
+  void add_input(const Unit& unit, int actor, const ir::Input& input) {
+    if (in_place(w_.program(unit), actor, input)) return;
+    const Merging& merging = mergings_[at(unit.program)];
+    bool local = input.program < 0 && input.peers < 0;
+    if (local && merging.implied[at(input.reg)]) {
+      bool gives = merging.last_reader[at(input.reg)] == actor && !updated_[at(unit.program)][at(input.reg)];
+      if (gives) w_.holds.push_back({w_.program(unit).registers[at(input.reg)].bytes, input.repeat, false});
+      return;
+    }
+    auto [source, reg] = source_of(unit, input);
+    const ir::Register& from = w_.program(w_.units[at(source)]).registers[at(reg)];
+    w_.producers.push_back({w_.units[at(source)].first_actor + from.producer, reg});  // reg until add_outputs
+    w_.in_register.push_back(reg);
+    w_.in_repeat.push_back(input.repeat);
+  }
+
+  void add_output(const Unit& unit, int output) {
+    const ir::Register& reg = w_.program(unit).registers[at(output)];
+    const Merging& merging = mergings_[at(unit.program)];
+    int64_t bytes = updated_[at(unit.program)][at(output)] ? 0 : reg.bytes;
+    if (merging.implied[at(output)]) {
+      if (bytes > 0) w_.holds.push_back({bytes, reg.every, true});
+      if (bytes > 0 && merging.last_reader[at(output)] < 0) w_.holds.push_back({bytes, reg.every, false});
+      return;
+    }
+    w_.out_register.push_back(output);
+    w_.out_bytes.push_back(bytes);
+    w_.out_every.push_back(reg.every);
   }
 
   // Turns producers' registers into ports, and lists the readers of every output port.
@@ -262,6 +299,42 @@ class Builder {
             count(w_.actors) + turn};
   }
 
+  void add_groups() {
+    w_.group_at.assign(w_.items.size(), -1);
+    std::vector<int> item_of(w_.actors.size(), -1);
+    for (size_t item = 0; item < w_.items.size(); ++item) {
+      if (w_.items[item] < count(w_.actors)) item_of[at(w_.items[item])] = static_cast<int>(item);
+    }
+    for (const Unit& unit : w_.units) {
+      for (const Group& group : mergings_[at(unit.program)].groups) {
+        WiredGroup wired{-1, 0, 0, group.moduli, {}};
+        for (int local : group.actors) {
+          int actor = unit.first_actor + local, item = item_of[at(actor)];
+          if (wired.size > 0 && item != wired.first_item + wired.size)
+            add_group(wired);  // a turn lies between
+          add_member(wired, actor, item);
+        }
+        add_group(wired);
+      }
+    }
+  }
+
+  void add_member(WiredGroup& group, int actor, int item) const {
+    if (group.size++ == 0) group.first_item = item;
+    group.total += w_.actors[at(actor)].alone;
+    bool ported = w_.in_begin[at(actor)] < w_.in_begin[at(actor) + 1] ||
+                  w_.out_begin[at(actor)] < w_.out_begin[at(actor) + 1];
+    if (ported) group.ported.push_back(actor);
+  }
+
+  void add_group(WiredGroup& group) {
+    if (group.size > 1) {
+      w_.group_at[at(group.first_item)] = count(w_.groups);
+      w_.groups.push_back(group);
+    }
+    group = {-1, 0, 0, group.moduli, {}};
+  }
+
   template <class T>
   static int count(const std::vector<T>& values) {
     return static_cast<int>(values.size());
@@ -271,7 +344,10 @@ class Builder {
   const backends::Cluster& cluster_;
   const Platform& platform_;
   const std::vector<std::vector<ActCost>>& costs_;
-  std::vector<int> unit_of_;  // by device
+  const std::vector<Merging>& mergings_;
+  std::vector<int> unit_of_;                // by device
+  std::vector<std::vector<int>> runs_;      // by program, phase: in one step
+  std::vector<std::vector<char>> updated_;  // by program, register: updated in place
   Wiring w_;
 };
 
@@ -293,8 +369,8 @@ bool in_place(const ir::Program& program, int actor, const ir::Input& input) {
 }
 
 Wiring wire(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
-            const std::vector<std::vector<ActCost>>& costs) {
-  return Builder(plan, cluster, platform, costs).build();
+            const std::vector<std::vector<ActCost>>& costs, const std::vector<Merging>& mergings) {
+  return Builder(plan, cluster, platform, costs, mergings).build();
 }
 
 }  // namespace boxcar::sim

@@ -14,6 +14,7 @@
 #include "backends/cluster.h"
 #include "ir/plan.h"
 #include "sim/durations.h"
+#include "sim/merge.h"
 #include "sim/platform.h"
 #include "sim/ticks.h"
 
@@ -50,6 +51,22 @@ struct WiredActor {
   bool communication = false;
 };
 
+// Bytes of an implied register, which no message takes or gives back: `take` at the begin of every `every`-th
+// act from act 0, else given back at the end of every `every`-th.
+struct Hold {
+  int64_t bytes = 0;
+  int every = 1;
+  bool take = true;
+};
+
+// Acts that run as one: items [first_item, first_item + size) of a queue's phase.
+struct WiredGroup {
+  int first_item = 0, size = 0;
+  Ticks total = 0;
+  std::vector<int> moduli;  // act n is run member by member if n + 1 is a multiple of one of these
+  std::vector<int> ported;  // members that take part in messages
+};
+
 // A pull's turn on its source's queue.
 struct Turn {
   int pull = 0;  // actor
@@ -71,7 +88,7 @@ struct Unit {
   int first_actor = 0, actors = 0;
   int first_queue = 0, queues = 0;
   int compute_queue = -1;  // queue of the wiring: the first of kind compute
-  int64_t held_bytes = 0;  // always held: registers that are updated in place
+  int64_t held_bytes = 0;  // at the start: registers updated in place (always), initial slots of implied ones
 };
 
 struct Wiring {
@@ -88,15 +105,21 @@ struct Wiring {
   // Order of queues: items of (queue, phase) are items[item_begin[queue.items + phase] .. next). An item is
   // an actor or actors.size() + turn.
   std::vector<int> item_begin, items;
-  // Ports of actors that take part in messages: inputs and outputs but for those updated in place.
+  std::vector<int> group_at;  // by item: the group that begins with it, -1: none
+  std::vector<WiredGroup> groups;
+  std::vector<std::vector<int>> occurrence;  // by program and run of its schedule: earlier runs of its phase
+  // Ports of actors that take part in messages: inputs and outputs but for implied ones and those
+  // updated in place.
   std::vector<int> in_begin, out_begin;  // by actor, then one past the end
   std::vector<Port> producers;           // by input port
   std::vector<int> reader_begin;         // by output port, then one past the end
   std::vector<Port> readers;
   std::vector<int> in_register, out_register;  // by port: register of the (producer's) program
   std::vector<int> in_repeat;                  // by input port
-  std::vector<int64_t> out_bytes;              // by output port: of one slot; 0 where it is updated in place
-  std::vector<int> out_every;                  // by output port
+  std::vector<int> hold_begin;                 // by actor, then one past the end
+  std::vector<Hold> holds;
+  std::vector<int64_t> out_bytes;  // by output port: of one slot; 0 where it is updated in place
+  std::vector<int> out_every;      // by output port
 
   int lead_of(int actor) const {
     int joint = actors[static_cast<size_t>(actor)].joint;
@@ -110,9 +133,9 @@ struct Wiring {
 };
 
 // Throws Error (bad input) where a group's member lacks the joint act or a pull has no source. `costs` by
-// class.
+// class, `mergings` by program.
 Wiring wire(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
-            const std::vector<std::vector<ActCost>>& costs);
+            const std::vector<std::vector<ActCost>>& costs, const std::vector<Merging>& mergings);
 
 // True where actor reads register `reg` that it writes itself: an update in place, without messages.
 bool in_place(const ir::Program& program, int actor, const ir::Input& input);

@@ -1,6 +1,7 @@
 // Small plans and clusters written by hand, for the simulator's tests.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,7 +44,8 @@ struct ProgramBuilder {
   }
   int output(int producer, int count = 1, int64_t bytes = 0) {
     ir::Register reg;
-    reg.name = program.actors[static_cast<size_t>(producer)].name + ".out";
+    const ir::Actor& from = program.actors[static_cast<size_t>(producer)];
+    reg.name = from.name + ".out" + std::to_string(from.outputs.size());
     reg.count = count;
     reg.bytes = bytes;
     reg.producer = producer;
@@ -94,6 +96,112 @@ inline ir::Plan make_plan(std::vector<std::pair<ProgramBuilder, std::vector<int>
     plan.programs.push_back(builder.program);
     plan.devices += static_cast<int>(devices.size());
   }
+  return plan;
+}
+
+// The schedule of stage `stage` of `stages` in 1F1B: phases F = 0, B = 1, U = 2.
+inline std::vector<ir::PhaseRun> one_f_one_b(int stage, int stages, int micro_batches) {
+  std::vector<ir::PhaseRun> schedule;
+  int warmup = std::min(stages - stage - 1, micro_batches);
+  for (int m = 0; m < warmup; ++m) schedule.push_back({0, m});
+  for (int m = warmup; m < micro_batches; ++m) {
+    schedule.push_back({0, m});
+    schedule.push_back({1, m - warmup});
+  }
+  for (int m = micro_batches - warmup; m < micro_batches; ++m) schedule.push_back({1, m});
+  schedule.push_back({2, 0});
+  return schedule;
+}
+
+struct GptShape {
+  int stages = 8, dp = 16, tp = 8;
+  int layers = 12;   // of a stage
+  int kernels = 12;  // of a layer, forward; as many backward
+  int micro_batches = 96;
+};
+
+// The program of one stage of a transformer: kernels in a chain with two all-reduces over tp a layer, forward
+// and backward; every kernel's output is kept for its backward kernel; gradients are accumulated and reduced
+// over dp.
+inline ProgramBuilder gpt_stage(const GptShape& shape, int stage) {
+  ProgramBuilder p("stage" + std::to_string(stage), {"F", "B", "U"});
+  p.program.schedule = one_f_one_b(stage, shape.stages, shape.micro_batches);
+  int net_tp = p.queue("net.tp", ir::QueueKind::network), net_dp = p.queue("net.dp", ir::QueueKind::network);
+  int net_f = p.queue("net.pp.forward", ir::QueueKind::network);
+  int net_b = p.queue("net.pp.backward", ir::QueueKind::network);
+  int kept = shape.stages - stage;
+  std::vector<int> forward_out;  // register 0 is the last kernel's: what the next stage pulls; 1 the gradient
+  p.program.registers.resize(2);
+  int last = stage > 0 ? p.pull("pull.f", stage - 1, 0, 0, 50331648, net_f) : -1;
+  int steps = shape.layers * shape.kernels;
+  for (int k = 0; k < steps; ++k) {
+    int kernel = p.actor("f" + std::to_string(k), 1e-4 + 1e-6 * (k % 7));
+    if (last >= 0) p.link(last, kernel, 1, 1024);
+    if (k + 1 < steps) {
+      forward_out.push_back(p.output(kernel, kept, 1024));
+    } else {
+      p.reg(0) = {"forward.out", {}, 1024, kept, 0, 1, kernel};
+      p.act(kernel).outputs.push_back(0);
+      forward_out.push_back(0);
+    }
+    last = kernel;
+    if (k % (shape.kernels / 2) == shape.kernels / 2 - 1 && k + 1 < steps) {
+      int reduce = p.collective("f.reduce" + std::to_string(k), 0, 50331648, net_tp);
+      p.link(kernel, reduce, 1, 1024);
+      last = reduce;
+    }
+  }
+  last = stage + 1 < shape.stages ? p.pull("pull.b", stage + 1, 1, 1, 50331648, net_b, 1) : -1;
+  int update = -1;
+  for (int k = steps - 1; k >= 0; --k) {
+    int kernel = p.actor("b" + std::to_string(k), 2e-4 + 1e-6 * (k % 5), 0, 1);
+    if (last >= 0) p.link(last, kernel, 1, 1024);
+    p.read(kernel, forward_out[static_cast<size_t>(k)]);
+    last = kernel;
+    if (k % (shape.kernels / 2) == 0 && k > 0) {
+      int reduce = p.collective("b.reduce" + std::to_string(k), 0, 50331648, net_tp, 1);
+      p.link(kernel, reduce, 1, 1024);
+      last = reduce;
+    }
+    if (k % shape.kernels == 0) {
+      int gradient = p.collective("g.reduce" + std::to_string(k), 1, 452984832, net_dp, 2);
+      p.reg(p.link(kernel, gradient, 1, 1024)).every = shape.micro_batches;
+      update = p.actor("update" + std::to_string(k), 1e-3, 0, 2);
+      p.link(gradient, update, 1, 1024);
+    }
+  }
+  p.reg(1) = {"backward.out", {}, 1024, 2, 0, 1, last};
+  p.act(last).outputs.push_back(1);
+  return p;
+}
+
+// Stages of dp x tp devices one after the other, tp innermost.
+inline ir::Plan gpt_like(const GptShape& shape) {
+  std::vector<std::pair<ProgramBuilder, std::vector<int>>> parts;
+  int per_stage = shape.dp * shape.tp;
+  ir::Comm tp{"tp", {}}, dp{"dp", {}};
+  ir::Peers previous{"previous", {}}, next{"next", {}};
+  for (int s = 0; s < shape.stages; ++s) {
+    std::vector<int> devices;
+    for (int d = 0; d < per_stage; ++d) devices.push_back(s * per_stage + d);
+    parts.emplace_back(gpt_stage(shape, s), devices);
+    for (int d = 0; d < shape.dp; ++d) {
+      tp.groups.emplace_back();
+      for (int t = 0; t < shape.tp; ++t) tp.groups.back().push_back(s * per_stage + d * shape.tp + t);
+    }
+    for (int t = 0; t < shape.tp; ++t) {
+      dp.groups.emplace_back();
+      for (int d = 0; d < shape.dp; ++d) dp.groups.back().push_back(s * per_stage + d * shape.tp + t);
+    }
+    for (int device : devices) {
+      previous.source.push_back(s > 0 ? device - per_stage : -1);
+      next.source.push_back(s + 1 < shape.stages ? device + per_stage : -1);
+    }
+  }
+  ir::Plan plan = make_plan(std::move(parts));
+  plan.comms = {tp, dp};
+  plan.peers = {previous, next};
+  plan.micro_batches = shape.micro_batches;
   return plan;
 }
 

@@ -1,0 +1,210 @@
+#include "sim/merge.h"
+
+#include <algorithm>
+
+#include "sim/queue_order.h"
+#include "sim/wiring.h"
+
+namespace boxcar::sim {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+struct Reader {
+  int actor = 0;
+  int repeat = 1;
+};
+
+class Merger {
+ public:
+  Merger(const ir::Program& program, const std::vector<char>& pulled)
+      : program_(program), pulled_(pulled), order_(program), readers_(program.registers.size()) {
+    for (size_t a = 0; a < program.actors.size(); ++a) {
+      for (const ir::Input& input : program.actors[a].inputs) {
+        bool local = input.program < 0 && input.peers < 0;
+        if (local && !in_place(program, static_cast<int>(a), input)) {
+          readers_[at(input.reg)].push_back({static_cast<int>(a), input.repeat});
+        }
+      }
+    }
+  }
+
+  Merging run() {
+    merging_.implied.assign(program_.registers.size(), 0);
+    merging_.last_reader.assign(program_.registers.size(), -1);
+    for (int reg = 0; reg < static_cast<int>(program_.registers.size()); ++reg) {
+      merging_.implied[at(reg)] = implied(reg);
+    }
+    for (int queue = 0; queue < static_cast<int>(program_.queues.size()); ++queue) {
+      const ir::Queue& q = program_.queues[at(queue)];
+      if (q.kind != ir::QueueKind::compute) continue;
+      if (q.ordered) group(queue);
+      break;
+    }
+    return std::move(merging_);
+  }
+
+ private:
+  int queue_of(int actor) const { return program_.actors[at(actor)].queue; }
+  int phase_of(int actor) const { return program_.actors[at(actor)].phase; }
+
+  bool implied(int index) {
+    const ir::Register& reg = program_.registers[at(index)];
+    if (pulled_[at(index)] || !program_.queues[at(queue_of(reg.producer))].ordered) return false;
+    for (const Reader& reader : readers_[at(index)]) {
+      if (queue_of(reader.actor) != queue_of(reg.producer)) return false;
+      // Version v = initial + u is written by act u x every + every - 1, first read by act v x repeat.
+      bool written = order_.always_before({reg.producer, reg.every, reg.every - 1},
+                                          {reader.actor, reader.repeat, reg.initial * reader.repeat});
+      // Version count + u overwrites version u, last read by act u x repeat + repeat - 1.
+      bool free = order_.always_before({reader.actor, reader.repeat, reader.repeat - 1},
+                                       {reg.producer, reg.every, (reg.count - reg.initial) * reg.every});
+      if (!written || !free) return false;
+    }
+    if (readers_[at(index)].empty()) return true;
+    merging_.last_reader[at(index)] = last_reader(index);
+    return merging_.last_reader[at(index)] >= 0;
+  }
+
+  // The reader whose last act on a version comes after all others', the same for all versions; -1 where there
+  // is none.
+  int last_reader(int index) {
+    const std::vector<Reader>& readers = readers_[at(index)];
+    for (const Reader& last : readers) {
+      bool after_all = std::all_of(readers.begin(), readers.end(), [&](const Reader& other) {
+        return other.actor == last.actor ||
+               order_.always_before({other.actor, other.repeat, other.repeat - 1},
+                                    {last.actor, last.repeat, last.repeat - 1});
+      });
+      if (after_all) return last.actor;
+    }
+    return -1;
+  }
+
+  void group(int queue) {
+    std::vector<std::vector<int>> by_phase(program_.phases.size());
+    for (int a = 0; a < static_cast<int>(program_.actors.size()); ++a) {
+      if (queue_of(a) == queue) by_phase[at(phase_of(a))].push_back(a);
+    }
+    for (const std::vector<int>& actors : by_phase) {
+      Group group;
+      for (int actor : actors) {
+        if (!group.actors.empty() && cut_before(actor)) close(group);
+        group.actors.push_back(actor);
+        if (cut_after(actor)) close(group);
+      }
+      close(group);
+    }
+  }
+
+  void close(Group& group) {
+    if (group.actors.size() > 1) {
+      for (size_t i = 0; i + 1 < group.actors.size(); ++i) add_moduli(group, group.actors[i]);
+      merging_.groups.push_back(group);
+    }
+    group = {};
+  }
+
+  void add_moduli(Group& group, int actor) const {
+    auto add = [&](int m) {
+      if (m > 1 && std::find(group.moduli.begin(), group.moduli.end(), m) == group.moduli.end()) {
+        group.moduli.push_back(m);
+      }
+    };
+    for (const ir::Input& input : program_.actors[at(actor)].inputs) {
+      if (elsewhere(actor, input)) add(input.repeat);
+    }
+    for (int reg : program_.actors[at(actor)].outputs) {
+      if (!merging_.implied[at(reg)]) add(program_.registers[at(reg)].every);
+    }
+  }
+
+  // An input that comes by message.
+  bool elsewhere(int actor, const ir::Input& input) const {
+    if (in_place(program_, actor, input)) return false;
+    return input.program >= 0 || input.peers >= 0 || !merging_.implied[at(input.reg)];
+  }
+
+  static bool alone(const ir::Actor& actor) {
+    return actor.kind == ir::ActorKind::collective || actor.kind == ir::ActorKind::pull;
+  }
+
+  // A group that begins with the first reader of what another queue brings is seldom found unready.
+  bool cut_before(int actor) const {
+    if (alone(program_.actors[at(actor)])) return true;
+    for (const ir::Input& input : program_.actors[at(actor)].inputs) {
+      if (!elsewhere(actor, input) || input.repeat > 1) continue;
+      const auto& readers = readers_[at(input.reg)];
+      bool first = std::none_of(readers.begin(), readers.end(), [&](const Reader& other) {
+        return other.actor < actor && other.repeat == 1 && phase_of(other.actor) == phase_of(actor) &&
+               queue_of(other.actor) == queue_of(actor);
+      });
+      if (first) return true;
+    }
+    return false;
+  }
+
+  bool cut_after(int actor) {
+    if (alone(program_.actors[at(actor)])) return true;
+    for (int reg : program_.actors[at(actor)].outputs) {
+      if (pulled_[at(reg)]) return true;  // a turn may come behind it
+      if (!merging_.implied[at(reg)] && program_.registers[at(reg)].every == 1) return true;
+    }
+    for (const ir::Input& input : program_.actors[at(actor)].inputs) {
+      if (elsewhere(actor, input) && input.repeat == 1 && !ack_may_wait(actor, input)) return true;
+    }
+    return false;
+  }
+
+  // The producer uses the slot that act i gives back in its act i + count - initial. If it then also reads
+  // what an act of this queue after act i writes, the ack may wait until that act ends.
+  bool ack_may_wait(int actor, const ir::Input& input) {
+    if (input.program >= 0 || input.peers >= 0) return false;
+    const ir::Register& reg = program_.registers[at(input.reg)];
+    if (queue_of(reg.producer) == queue_of(actor)) return true;
+    if (reg.every != 1) return false;
+    int ahead = reg.count - reg.initial;
+    for (const ir::Input& other : program_.actors[at(reg.producer)].inputs) {
+      if (other.program >= 0 || other.peers >= 0 || other.repeat != 1) continue;
+      const ir::Register& gate = program_.registers[at(other.reg)];
+      if (gate.every != 1 || queue_of(gate.producer) != queue_of(actor) || gate.producer == actor) continue;
+      if (order_.always_before({actor, 1, 0}, {gate.producer, 1, ahead - gate.initial})) return true;
+    }
+    return false;
+  }
+
+  const ir::Program& program_;
+  const std::vector<char>& pulled_;  // by register: read by another program or device
+  QueueOrder order_;
+  std::vector<std::vector<Reader>> readers_;  // by register, in actors' order
+  Merging merging_;
+};
+
+}  // namespace
+
+std::vector<Merging> merge(const ir::Plan& plan) {
+  std::vector<std::vector<char>> pulled;
+  for (const ir::Program& program : plan.programs) pulled.emplace_back(program.registers.size(), 0);
+  for (const ir::Program& program : plan.programs) {
+    for (const ir::Actor& actor : program.actors) {
+      for (const ir::Input& input : actor.inputs) {
+        if (input.program >= 0) pulled[at(input.program)][at(input.reg)] = 1;
+      }
+    }
+  }
+  std::vector<Merging> merged;
+  for (size_t p = 0; p < plan.programs.size(); ++p)
+    merged.push_back(Merger(plan.programs[p], pulled[p]).run());
+  return merged;
+}
+
+std::vector<Merging> no_merging(const ir::Plan& plan) {
+  std::vector<Merging> merged(plan.programs.size());
+  for (size_t p = 0; p < merged.size(); ++p) {
+    merged[p].implied.assign(plan.programs[p].registers.size(), 0);
+    merged[p].last_reader.assign(plan.programs[p].registers.size(), -1);
+  }
+  return merged;
+}
+
+}  // namespace boxcar::sim

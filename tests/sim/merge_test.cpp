@@ -1,0 +1,179 @@
+#include "sim/merge.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/plans.h"
+#include "sim/queue_order.h"
+#include "sim/simulate.h"
+#include "support/random_plan.h"
+
+namespace boxcar::sim {
+namespace {
+
+using test::make_cluster;
+using test::make_plan;
+using test::ProgramBuilder;
+
+std::vector<std::vector<int>> groups_of(const ir::Plan& plan, size_t program = 0) {
+  std::vector<std::vector<int>> groups;
+  const std::vector<Merging> merged = merge(plan);
+  for (const Group& group : merged[program].groups) groups.push_back(group.actors);
+  return groups;
+}
+
+using Groups = std::vector<std::vector<int>>;
+
+TEST(QueueOrder, compares_acts_over_the_schedule) {
+  ProgramBuilder p("p", {"F", "B"});
+  p.program.schedule = {{0, 0}, {0, 1}, {1, 0}, {0, 2}, {1, 1}, {1, 2}};
+  int f = p.actor("f", 1), g = p.actor("g", 1), b = p.actor("b", 1, 0, 1);
+  QueueOrder order(p.program);
+  EXPECT_TRUE(order.always_before({f, 1, 0}, {b, 1, 0}));
+  EXPECT_FALSE(order.always_before({b, 1, 0}, {f, 1, 0}));
+  EXPECT_FALSE(order.always_before({b, 1, 0}, {f, 1, 1}));  // act 0 of b comes after act 1 of f
+  EXPECT_TRUE(order.always_before({b, 1, 0}, {f, 1, 2}));
+  EXPECT_TRUE(order.always_before({f, 1, 0}, {g, 1, 0}));
+  EXPECT_FALSE(order.always_before({g, 1, 0}, {f, 1, 0}));
+  EXPECT_TRUE(order.always_before({g, 1, 0}, {f, 1, 1}));
+  EXPECT_TRUE(order.always_before({f, 3, 2}, {b, 3, 2}));
+  EXPECT_FALSE(order.always_before({f, 3, 2}, {b, 1, 0}));  // three a step against one
+}
+
+// Registers between neighbours are implied; the chain is one group.
+TEST(Merge, a_chain_on_one_queue_is_one_act) {
+  ProgramBuilder p("p", {"F"}, 4);
+  int a = p.actor("a", 1), b = p.actor("b", 2), c = p.actor("c", 3);
+  p.link(a, b, 1, 8);
+  p.link(b, c, 1, 8);
+  ir::Plan plan = make_plan({{p, {0}}});
+  EXPECT_EQ(groups_of(plan), (Groups{{0, 1, 2}}));
+  EXPECT_EQ(merge(plan)[0].implied, (std::vector<char>{1, 1}));
+  Result result = simulate(plan, make_cluster(1, 1, 0), {.steps = 2});
+  EXPECT_EQ(result.step_ends, (std::vector<double>{24, 48}));
+  EXPECT_LE(result.events, 9);
+}
+
+// What goes through another queue cuts: before its first reader and after its writer.
+TEST(Merge, communication_cuts) {
+  ProgramBuilder p("p", {"F"}, 4);
+  int net = p.queue("net", ir::QueueKind::network);
+  int a = p.actor("a", 1), b = p.actor("b", 1);
+  int reduce = p.actor("reduce", 1, net);
+  int c = p.actor("c", 1), d = p.actor("d", 1);
+  p.link(a, b);
+  p.link(b, reduce);
+  int reduced = p.link(reduce, c);
+  p.link(c, d);
+  p.read(d, reduced);  // also read later: its ack may wait, for reduce acts next after the next act of b
+  EXPECT_EQ(groups_of(make_plan({{p, {0}}})), (Groups{{a, b}, {c, d}}));
+}
+
+// The producer elsewhere waits for nothing but the slot: the ack must not be late.
+TEST(Merge, an_ack_that_somebody_waits_for_cuts) {
+  ProgramBuilder p("p", {"F"}, 4);
+  int load = p.actor("load", 1, p.queue("copy", ir::QueueKind::copy_in));
+  int a = p.actor("a", 1), b = p.actor("b", 1), c = p.actor("c", 1);
+  p.link(load, a);
+  p.link(a, b);
+  p.link(b, c);
+  EXPECT_EQ(groups_of(make_plan({{p, {0}}})), (Groups{{b, c}}));
+}
+
+// A count too small for the order stays a matter of messages, so that the run hangs as it would.
+TEST(Merge, what_the_order_does_not_imply_keeps_its_messages) {
+  ProgramBuilder p("p", {"F", "B"});
+  p.program.schedule = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+  int f = p.actor("f", 1), b = p.actor("b", 1, 0, 1);
+  int reg = p.link(f, b, 2);
+  EXPECT_EQ(merge(make_plan({{p, {0}}}))[0].implied, std::vector<char>{1});
+  p.reg(reg).count = 1;
+  ir::Plan plan = make_plan({{p, {0}}});
+  EXPECT_EQ(merge(plan)[0].implied, std::vector<char>{0});
+  EXPECT_ANY_THROW(simulate(plan, make_cluster(1, 1, 0)));
+}
+
+// Gradients that go out once in 3 acts do not cut; the act that sends is run member by member.
+TEST(Merge, rates_make_some_acts_special) {
+  ProgramBuilder p("p", {"B"}, 3);
+  int net = p.queue("net", ir::QueueKind::network);
+  int a = p.actor("a", 1), b = p.actor("b", 1), reduce = p.actor("reduce", 1, net);
+  p.reg(p.link(a, reduce)).every = 3;
+  p.link(a, b);
+  p.program.phases.push_back("U");
+  p.program.schedule.push_back({1, 0});
+  p.act(reduce).phase = 1;
+  ir::Plan plan = make_plan({{p, {0}}});
+  ASSERT_EQ(groups_of(plan), (Groups{{a, b}}));
+  EXPECT_EQ(merge(plan)[0].groups[0].moduli, std::vector<int>{3});
+  Result result = simulate(plan, make_cluster(1, 1, 0), {.steps = 1, .timeline = true});
+  for (const Act& act : result.timeline) {
+    if (act.actor == reduce) {
+      EXPECT_EQ(act.start, 5);
+    }
+  }
+}
+
+// Everything a result says, except how many events it took.
+void expect_same(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options,
+                 const std::string& what, double tolerance = 0) {
+  Options plain = options;
+  plain.merge = false;
+  Result merged = simulate(plan, cluster, options), apart = simulate(plan, cluster, plain);
+  ASSERT_EQ(merged.step_ends.size(), apart.step_ends.size()) << what;
+  for (size_t s = 0; s < apart.step_ends.size(); ++s) {
+    EXPECT_NEAR(merged.step_ends[s], apart.step_ends[s], tolerance) << what;
+  }
+  ASSERT_EQ(merged.classes.size(), apart.classes.size()) << what;
+  for (size_t c = 0; c < merged.classes.size(); ++c) {
+    const ClassResult &one = merged.classes[c], &other = apart.classes[c];
+    EXPECT_NEAR(one.busy, other.busy, tolerance) << what << " class " << c;
+    EXPECT_NEAR(one.span, other.span, tolerance) << what << " class " << c;
+    EXPECT_NEAR(one.exposed_comm, other.exposed_comm, tolerance) << what << " class " << c;
+    for (size_t q = 0; q < one.queue_busy.size(); ++q) {
+      EXPECT_NEAR(one.queue_busy[q], other.queue_busy[q], tolerance) << what << " class " << c;
+    }
+    EXPECT_EQ(merged.classes[c].peak_bytes, apart.classes[c].peak_bytes) << what << " class " << c;
+  }
+  ASSERT_EQ(merged.timeline.size(), apart.timeline.size()) << what;
+  for (size_t i = 0; i < merged.timeline.size(); ++i) {
+    const Act &one = merged.timeline[i], &other = apart.timeline[i];
+    ASSERT_EQ(std::tie(one.cls, one.actor, one.index), std::tie(other.cls, other.actor, other.index))
+        << what << " " << i;
+    ASSERT_NEAR(one.start, other.start, 1e-9) << what << " " << i;
+    ASSERT_NEAR(one.end, other.end, 1e-9) << what << " " << i;
+  }
+}
+
+void expect_same_on_random_plans(unsigned first, unsigned last) {
+  for (unsigned seed = first; seed <= last; ++seed) {
+    bool open = seed % 5 == 0;
+    ir::Plan plan = testing::random_plan({.seed = seed,
+                                          .ordered = !open,
+                                          .collectives = !open,
+                                          .turns = !open,
+                                          .max_programs = 2,
+                                          .max_devices = 1,
+                                          .max_actors = 12});
+    backends::Cluster cluster = make_cluster(plan.devices, 1, 1);
+    if (seed % 3 == 0) cluster.device.overlap_slowdown = 0.3;  // rounds a tick here or there
+    expect_same(plan, cluster, {.steps = 4, .timeline = seed % 2 == 0}, "seed " + std::to_string(seed),
+                seed % 3 == 0 ? 1e-10 : 0);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Merge, changes_nothing_on_random_plans) { expect_same_on_random_plans(1, 300); }
+TEST(Merge, LongChangesNothingOnRandomPlans) { expect_same_on_random_plans(301, 10000); }
+
+TEST(Merge, changes_nothing_on_a_pipeline) {
+  ir::Plan plan =
+      test::gpt_like({.stages = 4, .dp = 2, .tp = 2, .layers = 2, .kernels = 12, .micro_batches = 6});
+  expect_same(plan, make_cluster(4, 4, 4), {.steps = 2, .timeline = true}, "own NICs");
+  expect_same(plan, make_cluster(4, 4, 1), {.steps = 2, .timeline = true}, "one NIC");
+  Result merged = simulate(plan, make_cluster(4, 4, 4), {.steps = 2});
+  Result apart = simulate(plan, make_cluster(4, 4, 4), {.merge = false, .steps = 2});
+  EXPECT_LT(merged.events * 3, apart.events * 2);
+}
+
+}  // namespace
+}  // namespace boxcar::sim
