@@ -1,0 +1,68 @@
+#include "cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+
+namespace boxcar::cli {
+namespace {
+
+bool is_boolean(const std::string& text) {
+  static const std::vector<std::string> words{"true", "false", "yes", "no", "on", "off", "1", "0"};
+  return std::find(words.begin(), words.end(), text) != words.end();
+}
+
+std::vector<std::string> flag_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void JobArguments::add_to(CLI::App& command) {
+  command_ = &command;
+  command.allow_extras();
+  command.footer("JOB.yaml may be given first; flags override it. See docs/jobs.md.");
+  for (const Key& key : keys()) {
+    std::string names = key.alias.empty() ? key.flag : key.flag + "," + key.alias;
+    CLI::Option* option = command.add_option(names, key.help)->type_name(key.is_switch() ? "[BOOL]" : "VALUE")->group(key.section);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (key.is_switch()) option->expected(0, 1);
+    flags_.push_back({&key, option});
+  }
+}
+
+GivenKeys JobArguments::given() const {
+  std::vector<std::string> files;
+  for (const std::string& extra : command_->remaining()) {
+    if (extra.starts_with("-")) {
+      throw Error::input(extra, fmt::format("unknown flag{}; `boxcar {} --help` lists all", did_you_mean(extra, flag_names(*command_)), command_->get_name()));
+    }
+    files.push_back(extra);
+  }
+  GivenKeys flags;
+  for (const Flag& flag : flags_) {
+    if (flag.option->count() == 0) continue;
+    std::vector<std::string> results = flag.option->results();
+    std::string text = results.empty() ? "" : results.back();
+    if (flag.key->is_switch() && !text.empty() && !is_boolean(text) && text.ends_with(".yaml")) {
+      files.push_back(text);  // a switch before the job file has no value of its own
+      text.clear();
+    }
+    if (text == "{}") text.clear();  // how CLI11 writes an option without its optional value
+    if (text.empty() && !flag.key->is_switch()) throw Error::input(flag.key->flag, "needs a value");
+    flags[flag.key->path()] = {text, flag.key->flag};
+  }
+  if (files.size() > 1) throw Error::input(files[1], fmt::format("one job file at a time; {} was given too", files[0]));
+  GivenKeys given = files.empty() ? GivenKeys{} : read_job_file(files[0]);
+  for (const auto& [path, value] : flags) given[path] = value;
+  return given;
+}
+
+}  // namespace boxcar::cli

@@ -1,0 +1,24 @@
+// The flags and the job file that every command on a job takes, made from the table of keys.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <list>
+#include <string>
+
+#include "cli/job.h"
+
+namespace boxcar::cli {
+
+class JobArguments {
+ public:
+  void add_to(CLI::App& command);
+  // The file's keys, overridden by flags. Throws Error (bad input), for unknown flags with the nearest name.
+  GivenKeys given() const;
+
+ private:
+  struct Flag { const Key* key; CLI::Option* option; };
+  std::vector<Flag> flags_;
+  CLI::App* command_ = nullptr;
+};
+
+}  // namespace boxcar::cli

@@ -1,0 +1,62 @@
+#include "cli/catalog.h"
+
+#include <fmt/format.h>
+
+namespace boxcar::cli {
+namespace {
+
+struct Row {
+  const char *name, *family;
+  int layers, hidden, heads, kv_heads, ffn, seq, vocab;
+  const char* source;
+};
+
+// Sizes as the named reports state them; kv_heads and ffn 0: the family's default.
+constexpr Row rows[] = {
+    {"bert-base", "bert", 12, 768, 12, 0, 0, 512, 30522, "Devlin et al. 2019, arXiv:1810.04805"},
+    {"bert-large", "bert", 24, 1024, 16, 0, 0, 512, 30522, "Devlin et al. 2019, arXiv:1810.04805"},
+    {"gpt2", "gpt", 12, 768, 12, 0, 0, 1024, 50257, "Radford et al. 2019, GPT-2, smallest"},
+    {"gpt2-xl", "gpt", 48, 1600, 25, 0, 0, 1024, 50257, "Radford et al. 2019, GPT-2, largest"},
+    {"gpt3-175b", "gpt", 96, 12288, 96, 0, 0, 2048, 51200, "Brown et al. 2020, arXiv:2005.14165; vocabulary padded as by Megatron-LM"},
+    {"llama2-7b", "llama", 32, 4096, 32, 0, 11008, 4096, 32000, "Touvron et al. 2023, arXiv:2307.09288"},
+    {"llama2-13b", "llama", 40, 5120, 40, 0, 13824, 4096, 32000, "Touvron et al. 2023, arXiv:2307.09288"},
+    {"llama2-70b", "llama", 80, 8192, 64, 8, 28672, 4096, 32000, "Touvron et al. 2023, arXiv:2307.09288"},
+    {"llama3-8b", "llama", 32, 4096, 32, 8, 14336, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
+    {"llama3-70b", "llama", 80, 8192, 64, 8, 28672, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
+    {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
+};
+
+std::vector<CatalogModel> make_catalog() {
+  std::vector<CatalogModel> models;
+  for (const Row& row : rows) {
+    CatalogModel model{row.name, row.family, {}, row.source};
+    auto put = [&](const char* key, int value) {
+      if (value > 0) model.values[fmt::format("model.{}", key)] = fmt::format("{}", value);
+    };
+    put("layers", row.layers);
+    put("hidden", row.hidden);
+    put("heads", row.heads);
+    put("kv_heads", row.kv_heads);
+    put("ffn", row.ffn);
+    put("seq", row.seq);
+    put("vocab", row.vocab);
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+}  // namespace
+
+const std::vector<CatalogModel>& catalog() {
+  static const std::vector<CatalogModel> models = make_catalog();
+  return models;
+}
+
+const CatalogModel* find_model(std::string_view name) {
+  for (const CatalogModel& model : catalog()) {
+    if (model.name == name) return &model;
+  }
+  return nullptr;
+}
+
+}  // namespace boxcar::cli

@@ -1,0 +1,19 @@
+// Published models by name: the sizes that `--model gpt3-175b` stands for.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace boxcar::cli {
+
+struct CatalogModel {
+  std::string name, family;
+  std::map<std::string, std::string> values;  // job keys by path
+  std::string source;
+};
+const std::vector<CatalogModel>& catalog();
+const CatalogModel* find_model(std::string_view name);  // nullptr where there is none
+
+}  // namespace boxcar::cli

@@ -1,0 +1,169 @@
+#include "cli/job.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "cli/catalog.h"
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+
+namespace boxcar::cli {
+namespace {
+
+std::string place(const std::string& path, const YAML::Mark& mark) {
+  return fmt::format("{}:{}:{}", path, mark.line + 1, mark.column + 1);
+}
+
+// A scalar or a list of scalars as one text: "[7, 8]" for lists.
+std::string text_of(const YAML::Node& node, const std::string& where) {
+  if (node.IsScalar()) return node.Scalar();
+  if (!node.IsSequence()) throw Error::input(where, "expected a value or a list of values");
+  std::vector<std::string> items;
+  for (const YAML::Node& item : node) {
+    if (!item.IsScalar()) throw Error::input(where, "expected a list of plain values");
+    items.push_back(item.Scalar());
+  }
+  return fmt::format("[{}]", fmt::join(items, ","));
+}
+
+std::vector<std::string> key_names(std::string_view section) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) {
+    if (key.section == section) names.push_back(key.name);
+  }
+  return names;
+}
+
+[[noreturn]] void unknown_key(const std::string& where, const std::string& section, const std::string& name) {
+  for (const Key& key : keys()) {
+    if (key.name == name) {
+      throw Error::input(where, fmt::format("unknown key \"{}\" under {}; it belongs under {}", name, section, key.section));
+    }
+  }
+  std::vector<std::string> known = key_names(section);
+  throw Error::input(where, fmt::format("unknown key \"{}\" under {}{}; known are {}", name, section, did_you_mean(name, known),
+                                        fmt::join(known, ", ")));
+}
+
+void read_section(const std::string& path, const std::string& section, const YAML::Node& node, GivenKeys& given) {
+  if (!node.IsMap()) {
+    throw Error::input(place(path, node.Mark()), fmt::format("{}: expected keys and values, as in {}: {{{}: ...}}", section, section, key_names(section)[0]));
+  }
+  for (const auto& entry : node) {
+    std::string where = place(path, entry.first.Mark());
+    std::string name = text_of(entry.first, where);
+    const Key* key = find_key(section, name);
+    if (!key) unknown_key(where, section, name);
+    where = fmt::format("{}: {}", place(path, entry.second.Mark()), key->path());
+    if (given.count(key->path())) throw Error::input(where, "given twice");
+    if (entry.second.IsNull()) throw Error::input(where, "has no value; leave the key out for its default");
+    given[key->path()] = {text_of(entry.second, where), where};
+  }
+}
+
+YAML::Node load(const std::string& path) {
+  try {
+    return YAML::LoadFile(path);
+  } catch (const YAML::BadFile&) {
+    throw Error::input(path, "cannot be read; check the path");
+  } catch (const YAML::Exception& e) {
+    throw Error::input(place(path, e.mark), e.msg);
+  }
+}
+
+// A model by name from the catalog sets the sizes that are not given themselves.
+void expand_model(GivenKeys& given) {
+  auto family = given.find("model.family");
+  if (family == given.end()) return;
+  const CatalogModel* model = find_model(family->second.text);
+  if (!model) {
+    const Key* key = find_key("model", "family");
+    if (std::count(key->words.begin(), key->words.end(), family->second.text)) return;
+    std::vector<std::string> known = key->words;
+    for (const CatalogModel& m : catalog()) known.push_back(m.name);
+    throw Error::input(family->second.where, fmt::format("no model is named \"{}\"{}; `boxcar models` lists them", family->second.text,
+                                                         did_you_mean(family->second.text, known)));
+  }
+  std::string where = family->second.where;
+  family->second.text = model->family;
+  for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where});
+}
+
+void check_required(const GivenKeys& given) {
+  for (const Key& key : keys()) {
+    if (key.required && !given.count(key.path())) {
+      throw Error::input(key.path(), fmt::format("missing; give it in the job file or as {}", key.flag));
+    }
+  }
+}
+
+// Runs `work`; an error whose place is a key ("parallel.tp") gets the place where that key was written.
+template <typename Work>
+void locate(const GivenKeys& given, const Work& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    auto found = given.find(e.where());
+    std::string message = e.what();
+    if (!e.where().empty()) message = message.substr(e.where().size() + 2);
+    if (found != given.end()) throw Error(e.code(), found->second.where, message);
+    throw;
+  }
+}
+
+}  // namespace
+
+GivenKeys read_job_file(const std::string& path) {
+  YAML::Node root = load(path);
+  if (root.IsNull() || !root.IsDefined()) throw Error::input(path, "is empty; it needs the sections model and cluster");
+  if (!root.IsMap()) throw Error::input(place(path, root.Mark()), fmt::format("expected the sections {}", fmt::join(sections(), ", ")));
+  GivenKeys given;
+  std::vector<std::string> known = sections();
+  std::vector<std::string> seen;
+  for (const auto& entry : root) {
+    std::string where = place(path, entry.first.Mark());
+    std::string section = text_of(entry.first, where);
+    if (std::find(known.begin(), known.end(), section) == known.end()) {
+      throw Error::input(where, fmt::format("unknown section \"{}\"{}; known are {}", section, did_you_mean(section, known), fmt::join(known, ", ")));
+    }
+    if (std::count(seen.begin(), seen.end(), section)) throw Error::input(where, fmt::format("section {} is given twice", section));
+    seen.push_back(section);
+    read_section(path, section, entry.second, given);
+  }
+  return given;
+}
+
+Resolved resolve(const GivenKeys& given_by_user) {
+  GivenKeys given = given_by_user;
+  expand_model(given);
+  check_required(given);
+  Resolved resolved;
+  Request& request = resolved.request;
+  for (const auto& [path, value] : given) {
+    size_t dot = path.find('.');
+    set(*find_key(path.substr(0, dot), path.substr(dot + 1)), request, value.where, value.text);
+  }
+  planner::Hints& hints = request.job.parallel;
+  request.job.train.flash = request.job.model.flash;
+  if (request.job.gpus == 0 && hints.dp > 0) request.job.gpus = hints.dp * hints.tp * hints.pp * hints.cp;
+  if (request.job.gpus == 0) {
+    throw Error::input("cluster.gpus", "missing; give it in the job file or as --gpus, or give dp");
+  }
+  GivenKeys sites = given;
+  locate(sites, [&] {
+    try {
+      request.job.cluster = backends::load_cluster(request.cluster, request.job.gpus);
+    } catch (const Error& e) {
+      bool about_name = e.where() == "cluster" || e.where() == request.cluster;
+      throw Error(e.code(), about_name ? "cluster.preset" : e.where(), std::string(e.what()).substr(e.where().empty() ? 0 : e.where().size() + 2));
+    }
+    request.job = planner::resolve(request.job);
+  });
+  for (const Key& key : keys()) resolved.labels[key.path()] = get(key, request);
+  return resolved;
+}
+
+}  // namespace boxcar::cli

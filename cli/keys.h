@@ -1,0 +1,48 @@
+// Every key of a job file, as one table: where it belongs, what it may be, and which field of planner::Job it sets.
+// A key is a flag of the same name: parallel.micro_batch is --micro-batch.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "planner/planner.h"
+
+namespace boxcar::cli {
+
+// What a person asked for before clusters are loaded and defaults filled in.
+struct Request {
+  planner::Job job;
+  std::string cluster;  // preset or path
+};
+
+using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, ir::Precision*, ir::Recompute*,
+                           ir::Optimizer*, std::set<std::string>*>;
+
+struct Key {
+  std::string section, name;
+  std::string flag;                    // "--micro-batch"
+  std::string alias;                   // another flag, or empty: "--model" for model.family
+  std::function<Field(Request&)> field;
+  double least = 0, most = 0;          // for numbers, both ends allowed
+  std::vector<std::string> words;      // for words: the only ones allowed; enum values in order
+  bool required = false;
+  std::string help;
+
+  std::string path() const { return section + "." + name; }
+  bool is_switch() const;              // a flag that may stand without a value
+};
+
+const std::vector<Key>& keys();
+std::vector<std::string> sections();   // in the file's order
+const Key* find_key(std::string_view section, std::string_view name);
+
+// Parses `text` into the key's field. Throws Error (bad input) at `where`, saying what is allowed.
+void set(const Key& key, Request& request, const std::string& where, const std::string& text);
+// The field as it reads in a job file.
+std::string get(const Key& key, const Request& request);
+
+}  // namespace boxcar::cli

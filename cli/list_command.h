@@ -1,0 +1,10 @@
+// `boxcar clusters [NAME]` and `boxcar models`: what there is to choose from.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace boxcar::cli {
+
+void add_list_commands(CLI::App& app);
+
+}  // namespace boxcar::cli

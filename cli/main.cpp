@@ -1,0 +1,63 @@
+// boxcar: simulate distributed training before paying for GPUs. Exit codes: 0 done, 1 the job cannot run, 2 the input is
+// wrong, 3 a fault while running.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <new>
+
+#include "cli/list_command.h"
+#include "cli/sbp_command.h"
+#include "cli/simulate_command.h"
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+
+namespace {
+
+using namespace boxcar;
+
+int fail(const std::string& message, Exit code) {
+  std::fputs(("boxcar: " + message + "\n").c_str(), stderr);
+  return static_cast<int>(code);
+}
+
+// A first word that is no command, before CLI11 sees it, to name the nearest.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
+  throw Error::input(argv[1], fmt::format("no such command{}; `boxcar --help` lists them", did_you_mean(argv[1], names)));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("boxcar: plan, simulate and run distributed deep learning", "boxcar");
+  app.set_version_flag("--version", "boxcar 0.1.0");
+  app.require_subcommand(1);
+  int exit_code = 0;
+  cli::add_simulate_command(app, exit_code);
+  cli::add_sbp_command(app);
+  cli::add_list_commands(app);
+  check_command(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    return fail(e.what(), Exit::bad_input);
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const boxcar::Error& e) {
+    return fail(e.what(), e.code());
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", boxcar::Exit::fault);
+  } catch (const std::exception& e) {
+    return fail(std::string("internal fault: ") + e.what(), boxcar::Exit::fault);
+  }
+}

@@ -1,0 +1,25 @@
+// Where output goes: results to stdout, the rest to stderr, files never half-written.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+
+namespace boxcar::cli {
+
+// Writes beside `path` and renames; on failure nothing is left behind. Throws Error (bad input) naming path and reason.
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+std::string read_file(const std::string& path);
+
+// One line on stderr, overwritten by the next and cleared at the end; only on a terminal.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  void step(const std::string& what);
+
+ private:
+  bool shown_;
+};
+
+}  // namespace boxcar::cli

@@ -1,0 +1,138 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "sbp/boxing.h"
+
+namespace boxcar::cli {
+namespace {
+
+double fact(const ir::Plan& plan, const std::string& name) {
+  auto found = plan.facts.find(name);
+  return found == plan.facts.end() ? 0 : found->second;
+}
+
+int64_t peak_rss() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+// What one rank of a group of p sends, in units of the collective's size (ir::Actor::comm_bytes).
+double sent_share(sbp::Collective collective, double p) {
+  switch (collective) {
+    case sbp::Collective::none: return 0;
+    case sbp::Collective::all_reduce: return 2 * (p - 1) / p;
+    case sbp::Collective::transfer: return 1;
+    default: return (p - 1) / p;
+  }
+}
+
+double group_size(const ir::Plan& plan, const ir::Actor& actor, int device) {
+  if (actor.comm < 0) return 1;
+  for (const auto& group : plan.comms[static_cast<size_t>(actor.comm)].groups) {
+    if (std::find(group.begin(), group.end(), device) != group.end()) return static_cast<double>(group.size());
+  }
+  return 1;
+}
+
+void add_stage_times(Report& r, const sim::Result& result) {
+  std::vector<double> weight(r.stages.size(), 0);
+  for (const sim::ClassResult& cls : result.classes) {
+    StageReport& stage = r.stages[static_cast<size_t>(cls.program)];
+    double n = static_cast<double>(cls.devices.size());
+    double idle = cls.span > 0 ? 1 - cls.busy / cls.span : 0;
+    stage.busy_seconds += n * cls.busy;
+    stage.bubble_fraction += n * idle;
+    stage.exposed_comm_seconds = std::max(stage.exposed_comm_seconds, cls.exposed_comm);
+    weight[static_cast<size_t>(cls.program)] += n;
+  }
+  for (size_t i = 0; i < r.stages.size(); ++i) {
+    if (weight[i] == 0) continue;
+    r.stages[i].busy_seconds /= weight[i];
+    r.stages[i].bubble_fraction /= weight[i];
+    r.bubble_fraction += r.stages[i].bubble_fraction / static_cast<double>(r.stages.size());
+    r.exposed_comm_seconds = std::max(r.exposed_comm_seconds, r.stages[i].exposed_comm_seconds);
+  }
+}
+
+}  // namespace
+
+std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
+  std::map<std::string, double> total;
+  for (const ir::RankClass& cls : plan.classes) {
+    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    std::vector<double> runs(program.phases.size(), 0);
+    for (const ir::PhaseRun& run : program.schedule) runs[static_cast<size_t>(run.phase)] += 1;
+    for (const ir::Actor& actor : program.actors) {
+      bool pull = actor.kind == ir::ActorKind::pull;
+      if (!pull && actor.kind != ir::ActorKind::collective) continue;
+      double p = group_size(plan, actor, cls.devices.front());
+      double share = pull ? 1 : sent_share(actor.collective, p);
+      double acts = runs[static_cast<size_t>(actor.phase)] * static_cast<double>(cls.devices.size());
+      total[pull ? "pull" : sbp::to_text(actor.collective)] += share * static_cast<double>(actor.comm_bytes) * acts;
+    }
+  }
+  return total;
+}
+
+Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster, const std::vector<planner::MemoryUse>& memory) {
+  Report r;
+  r.configuration = plan.labels;
+  r.memory_limit_bytes = cluster.device.memory_bytes;
+  r.plan = ir::size_of(plan);
+  r.programs = static_cast<int>(plan.programs.size());
+  r.classes = static_cast<int>(plan.classes.size());
+  r.comm_bytes = comm_bytes(plan);
+  for (const ir::Program& program : plan.programs) r.stages.push_back({program.name, 0, 0, {}, 0, 0, 0});
+  for (const planner::MemoryUse& use : memory) {
+    const ir::RankClass& cls = plan.classes[static_cast<size_t>(use.cls)];
+    StageReport& stage = r.stages[static_cast<size_t>(cls.program)];
+    stage.devices += static_cast<int>(cls.devices.size());
+    if (use.total < stage.peak_bytes) continue;
+    stage.peak_bytes = use.total;
+    std::copy(use.by_kind.begin(), use.by_kind.end(), stage.by_kind.begin());
+  }
+  for (const StageReport& stage : r.stages) r.fits = r.fits && stage.peak_bytes <= r.memory_limit_bytes;
+  r.peak_rss_bytes = peak_rss();
+  return r;
+}
+
+Report report(const ir::Plan& plan, const backends::Cluster& cluster, const std::vector<planner::MemoryUse>& memory,
+              const sim::Result& result) {
+  Report r = memory_report(plan, cluster, memory);
+  r.simulated = true;
+  r.step_seconds = result.step_seconds;
+  r.first_step_seconds = result.first_step_seconds;
+  if (r.step_seconds > 0) {
+    r.samples_per_second = fact(plan, "samples") / r.step_seconds;
+    r.tokens_per_second = fact(plan, "tokens") / r.step_seconds;
+    double per_gpu = r.step_seconds * plan.devices * 1e12;
+    r.model_tflops = fact(plan, "model_flops") / per_gpu;
+    r.hardware_tflops = fact(plan, "hardware_flops") / per_gpu;
+    double peak = fact(plan, "peak_flops");
+    r.mfu = peak > 0 ? r.model_tflops * 1e12 / peak : 0;
+  }
+  add_stage_times(r, result);
+  r.events = result.events;
+  r.folded = result.folded;
+  return r;
+}
+
+std::string format_bytes(double bytes) {
+  const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  int unit = 0;
+  while (std::abs(bytes) >= 999.5 && unit < 5) bytes /= 1000, ++unit;
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, units[unit]);
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.4g} s", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.4g} ms", seconds * 1e3);
+  return fmt::format("{:.4g} us", seconds * 1e6);
+}
+
+}  // namespace boxcar::cli

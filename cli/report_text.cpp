@@ -1,0 +1,131 @@
+// The report as people and programs read it.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/keys.h"
+#include "cli/report.h"
+
+namespace boxcar::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string configuration_text(const std::map<std::string, std::string>& configuration) {
+  std::string text;
+  for (const std::string& section : sections()) {
+    std::string line;
+    for (const Key& key : keys()) {
+      auto found = configuration.find(key.path());
+      if (key.section != section || found == configuration.end()) continue;
+      std::string item = fmt::format("{} {}", key.name, found->second);
+      if (line.size() + item.size() > 86) {
+        text += fmt::format("  {:<9} {}\n", text.find("  " + section) == std::string::npos ? section : "", line);
+        line.clear();
+      }
+      line += (line.empty() ? "" : ", ") + item;
+    }
+    if (!line.empty()) text += fmt::format("  {:<9} {}\n", text.find("  " + section) == std::string::npos ? section : "", line);
+  }
+  return text;
+}
+
+std::string speed_text(const Report& r) {
+  std::string text;
+  auto row = [&](const char* name, const std::string& value) { text += fmt::format("  {:<22} {}\n", name, value); };
+  row("step time", format_seconds(r.step_seconds) + "   (first step " + format_seconds(r.first_step_seconds) + ")");
+  row("throughput", fmt::format("{:.4g} samples/s, {:.4g} tokens/s", r.samples_per_second, r.tokens_per_second));
+  row("model compute", fmt::format("{:.1f} TFLOP/s per GPU, MFU {:.1f} %", r.model_tflops, 100 * r.mfu));
+  row("hardware compute", fmt::format("{:.1f} TFLOP/s per GPU, recomputation included", r.hardware_tflops));
+  row("pipeline bubble", fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
+  row("exposed communication", format_seconds(r.exposed_comm_seconds) + " on the worst stage");
+  return text;
+}
+
+std::string traffic_text(const Report& r) {
+  std::string text;
+  for (const auto& [name, bytes] : r.comm_bytes) {
+    text += fmt::format("  {:<22} {} per step over all devices\n", name, format_bytes(bytes));
+  }
+  return text.empty() ? "  none\n" : text;
+}
+
+std::string stages_text(const Report& r) {
+  std::string text = fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "bubble", "peak");
+  for (int kind = 0; kind < ir::memory_kinds; ++kind) text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
+  text += "\n";
+  for (const StageReport& stage : r.stages) {
+    text += fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", stage.name, stage.devices,
+                        r.simulated ? format_seconds(stage.busy_seconds) : "-",
+                        r.simulated ? fmt::format("{:.1f} %", 100 * stage.bubble_fraction) : "-",
+                        format_bytes(static_cast<double>(stage.peak_bytes)));
+    for (int64_t bytes : stage.by_kind) text += fmt::format(" {:>11}", format_bytes(static_cast<double>(bytes)));
+    text += stage.peak_bytes > r.memory_limit_bytes ? "  too much\n" : "\n";
+  }
+  return text;
+}
+
+ordered_json plan_json(const Report& r) {
+  return {{"actors", r.plan.actors}, {"registers", r.plan.registers}, {"queues", r.plan.queues}, {"groups", r.plan.groups},
+          {"acts_per_step", r.plan.acts_per_step}, {"programs", r.programs}, {"classes", r.classes}};
+}
+
+void add_times(ordered_json& doc, const Report& r) {
+  doc["step_time_s"] = r.step_seconds;
+  doc["first_step_time_s"] = r.first_step_seconds;
+  doc["samples_per_s"] = r.samples_per_second;
+  doc["tokens_per_s"] = r.tokens_per_second;
+  doc["model_tflops_per_gpu"] = r.model_tflops;
+  doc["hardware_tflops_per_gpu"] = r.hardware_tflops;
+  doc["mfu"] = r.mfu;
+  doc["bubble_fraction"] = r.bubble_fraction;
+  doc["exposed_comm_s"] = r.exposed_comm_seconds;
+}
+
+void add_memory(ordered_json& doc, const Report& r) {
+  ordered_json peaks = ordered_json::array(), limits = ordered_json::array(), breakdown = ordered_json::array();
+  for (const StageReport& stage : r.stages) {
+    peaks.push_back(stage.peak_bytes);
+    limits.push_back(r.memory_limit_bytes);
+    ordered_json kinds;
+    for (size_t kind = 0; kind < stage.by_kind.size(); ++kind) {
+      kinds[ir::to_text(static_cast<ir::MemoryKind>(kind))] = stage.by_kind[kind];
+    }
+    breakdown.push_back(kinds);
+  }
+  doc["peak_memory_bytes"] = peaks;
+  doc["memory_limit_bytes"] = limits;
+  doc["memory_breakdown_bytes"] = breakdown;
+}
+
+}  // namespace
+
+std::string to_table(const Report& r) {
+  std::string text = "configuration\n" + configuration_text(r.configuration);
+  if (r.simulated) text += "\nresult\n" + speed_text(r);
+  text += "\ncommunication\n" + traffic_text(r);
+  text += fmt::format("\nmemory, limit {} per GPU{}\n", format_bytes(static_cast<double>(r.memory_limit_bytes)), r.fits ? "" : ": does not fit");
+  text += stages_text(r);
+  text += fmt::format("\nplan: {} actors, {} registers, {} queues, {} groups, {} acts a step; {} programs, {} classes\n", r.plan.actors,
+                      r.plan.registers, r.plan.queues, r.plan.groups, r.plan.acts_per_step, r.programs, r.classes);
+  if (r.simulated) {
+    text += fmt::format("simulator: {} events in {}, {} resident, {}\n", r.events, format_seconds(r.wall_seconds),
+                        format_bytes(static_cast<double>(r.peak_rss_bytes)), r.folded ? "symmetric ranks folded" : "every rank");
+  }
+  return text;
+}
+
+std::string to_json(const Report& r) {
+  ordered_json doc;
+  doc["schema_version"] = 1;
+  doc["fits"] = r.fits;
+  if (r.simulated) add_times(doc, r);
+  doc["comm_bytes"] = r.comm_bytes;
+  add_memory(doc, r);
+  doc["plan"] = plan_json(r);
+  doc["simulator"] = {{"events", r.events}, {"wall_s", r.wall_seconds}, {"peak_rss_bytes", r.peak_rss_bytes}, {"folded", r.folded}};
+  doc["configuration"] = r.configuration;
+  return doc.dump(2) + "\n";
+}
+
+}  // namespace boxcar::cli

@@ -1,0 +1,135 @@
+#include "cli/simulate_command.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "cli/advice.h"
+#include "cli/arguments.h"
+#include "cli/job.h"
+#include "cli/output.h"
+#include "cli/report.h"
+#include "planner/verify.h"
+#include "sbp/error.h"
+#include "sim/trace.h"
+
+namespace boxcar::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct SimulateArguments {
+  JobArguments job;
+  std::string trace, save_plan, plan;
+  bool json = false;
+  sim::Options options;
+};
+
+struct Loaded {
+  ir::Plan plan;
+  backends::Cluster cluster;
+  std::unique_ptr<planner::Job> job;  // null for a saved plan
+};
+
+// A saved plan brings its configuration; --cluster may put it on another one of the same size.
+Loaded load_plan(const SimulateArguments& arguments) {
+  Loaded loaded;
+  ir::Plan& plan = loaded.plan;
+  try {
+    plan = ir::parse_plan(read_file(arguments.plan));
+    ir::check(plan);
+  } catch (const Error& e) {
+    std::string message = e.what();
+    throw Error(e.code(), "", message.starts_with(arguments.plan) ? message : arguments.plan + ":" + message);
+  }
+  GivenKeys given = arguments.job.given();
+  for (const auto& [path, value] : given) {
+    if (path != "cluster.preset") throw Error::input(value.where, "has no effect on a saved plan; only --cluster may be given with --plan");
+  }
+  auto preset = given.find("cluster.preset");
+  std::string name = preset != given.end() ? preset->second.text : plan.labels["cluster.preset"];
+  if (name.empty()) throw Error::input(arguments.plan, "names no cluster; give one with --cluster");
+  loaded.cluster = backends::load_cluster(name, plan.devices);
+  plan.labels["cluster.preset"] = name;
+  return loaded;
+}
+
+Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
+  Resolved resolved = resolve(arguments.job.given());
+  Loaded loaded;
+  loaded.job = std::make_unique<planner::Job>(resolved.request.job);
+  progress.step("compiling");
+  loaded.plan = planner::compile(*loaded.job);
+  loaded.plan.labels = resolved.labels;
+  loaded.cluster = loaded.job->cluster;
+  return loaded;
+}
+
+// The refusal of a job that does not fit: where, by how much, and what would help.
+std::string why_not(const Report& r, const Loaded& loaded) {
+  const StageReport* worst = &r.stages.front();
+  for (const StageReport& stage : r.stages) {
+    if (stage.peak_bytes > worst->peak_bytes) worst = &stage;
+  }
+  std::string text = fmt::format("does not fit: {} needs {} of {}, {} too much", worst->name, format_bytes(static_cast<double>(worst->peak_bytes)),
+                                 format_bytes(static_cast<double>(r.memory_limit_bytes)),
+                                 format_bytes(static_cast<double>(worst->peak_bytes - r.memory_limit_bytes)));
+  if (loaded.job) text += advise(*loaded.job);
+  return text;
+}
+
+void print(const Report& r, bool json) {
+  std::string text = json ? to_json(r) : to_table(r);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+int run(const SimulateArguments& arguments) {
+  Clock::time_point start = Clock::now();
+  Progress progress;
+  Loaded loaded = arguments.plan.empty() ? compile_job(arguments, progress) : load_plan(arguments);
+  const ir::Plan& plan = loaded.plan;
+  if (!arguments.save_plan.empty()) write_file(arguments.save_plan, [&](std::ostream& out) { out << ir::to_text(plan); });
+
+  progress.step("verifying");
+  std::vector<planner::MemoryUse> memory = planner::memory_use(plan);
+  Report r = memory_report(plan, loaded.cluster, memory);
+  if (!r.fits) {
+    if (arguments.json) print(r, true);
+    throw Error::cannot_run("", why_not(r, loaded));
+  }
+  planner::verify(plan, loaded.cluster.device.memory_bytes);
+
+  progress.step("simulating");
+  sim::Options options = arguments.options;
+  options.timeline = !arguments.trace.empty();
+  sim::Result result = sim::simulate(plan, loaded.cluster, options);
+  if (!arguments.trace.empty()) write_file(arguments.trace, [&](std::ostream& out) { sim::write_chrome_trace(plan, result, out); });
+  r = report(plan, loaded.cluster, memory, result);
+  r.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  print(r, arguments.json);
+  return 0;
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("simulate", "simulate a training job on a cluster");
+  auto arguments = std::make_shared<SimulateArguments>();
+  arguments->job.add_to(*command);
+  command->add_option("--trace", arguments->trace, "write a Chrome trace (opens in Perfetto)")->type_name("FILE");
+  command->add_flag("--json", arguments->json, "print one JSON document instead of the table");
+  command->add_option("--save-plan", arguments->save_plan, "write the plan as text")->type_name("FILE");
+  command->add_option("--plan", arguments->plan, "simulate a saved plan")->type_name("FILE");
+  command->add_flag("!--no-fold", arguments->options.fold, "simulate every rank");
+  command->add_flag("!--no-merge", arguments->options.merge, "every act as an activity of its own");
+  command->add_flag("!--no-periodic", arguments->options.periodic, "never repeat a periodic regime by arithmetic");
+  command->add_flag("--every-flow", arguments->options.every_flow, "collectives as all their flows");
+  command->add_option("--steps", arguments->options.steps, "optimizer steps to simulate (0: until two are alike)")
+      ->check(CLI::Range(0, 10000));
+  command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+}
+
+}  // namespace boxcar::cli

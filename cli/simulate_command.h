@@ -1,0 +1,11 @@
+// `boxcar simulate`: a job, or a saved plan, on a cluster description in virtual time.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace boxcar::cli {
+
+// Adds the subcommand to `app`. When it is chosen, its exit code is left in `exit_code`; wrong input is thrown as Error.
+void add_simulate_command(CLI::App& app, int& exit_code);
+
+}  // namespace boxcar::cli
