@@ -1,0 +1,120 @@
+#include "cli/report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace boxcar::cli {
+namespace {
+
+Report example() {
+  Report r;
+  r.configuration = {{"model.family", "gpt"}, {"model.layers", "24"}, {"cluster.preset", "dgx-a100-80g"}, {"parallel.tp", "8"}};
+  r.simulated = true;
+  r.step_seconds = 3.5;
+  r.first_step_seconds = 3.75;
+  r.samples_per_second = 146.3;
+  r.tokens_per_second = 299600;
+  r.model_tflops = 103.25;
+  r.hardware_tflops = 137.5;
+  r.mfu = 0.3309;
+  r.bubble_fraction = 0.0625;
+  r.exposed_comm_seconds = 0.0421;
+  r.comm_bytes = {{"all_reduce", 1.5e12}, {"pull", 2e9}};
+  StageReport stage{"stage0", 32, 62'000'000'000, {10, 20'000'000'000, 3'000'000'000, 999, 1000}, 3.2, 0.0625, 0.0421};
+  r.stages = {stage};
+  r.memory_limit_bytes = 80'000'000'000;
+  r.plan = {100, 200, 300, 40, 5000};
+  r.programs = r.classes = 1;
+  r.events = 12345;
+  r.wall_seconds = 0.25;
+  r.peak_rss_bytes = 41'000'000;
+  r.folded = true;
+  return r;
+}
+
+TEST(Report, TableReadsAsWritten) {
+  EXPECT_EQ(to_table(example()), R"(configuration
+  model     family gpt, layers 24
+  cluster   preset dgx-a100-80g
+  parallel  tp 8
+
+result
+  step time              3.5 s   (first step 3.75 s)
+  throughput             146.3 samples/s, 2.996e+05 tokens/s
+  model compute          103.2 TFLOP/s per GPU, MFU 33.1 %
+  hardware compute       137.5 TFLOP/s per GPU, recomputation included
+  pipeline bubble        6.2 % of the compute queue's time, mean over stages
+  exposed communication  42.1 ms on the worst stage
+
+communication
+  all_reduce             1.5 TB per step over all devices
+  pull                   2 GB per step over all devices
+
+memory, limit 80 GB per GPU
+  stage         GPUs      busy   bubble      peak  parameters   gradients   optimizer activations   workspace
+  stage0          32     3.2 s    6.2 %     62 GB        10 B       20 GB        3 GB       999 B        1 kB
+
+plan: 100 actors, 200 registers, 300 queues, 40 groups, 5000 acts a step; 1 programs, 1 classes
+simulator: 12345 events in 250 ms, 41 MB resident, symmetric ranks folded
+)");
+}
+
+TEST(Report, JsonHasUnitsInItsKeys) {
+  nlohmann::json doc = nlohmann::json::parse(to_json(example()));
+  EXPECT_EQ(doc["schema_version"], 1);
+  EXPECT_EQ(doc["fits"], true);
+  EXPECT_EQ(doc["step_time_s"], 3.5);
+  EXPECT_EQ(doc["peak_memory_bytes"][0], 62'000'000'000);
+  EXPECT_EQ(doc["memory_limit_bytes"][0], 80'000'000'000);
+  EXPECT_EQ(doc["memory_breakdown_bytes"][0]["gradients"], 20'000'000'000);
+  EXPECT_EQ(doc["plan"]["queues"], 300);
+  EXPECT_EQ(doc["simulator"]["folded"], true);
+}
+
+TEST(Report, WhatDoesNotFitHasNoTimes) {
+  Report r = example();
+  r.simulated = r.fits = false;
+  nlohmann::json doc = nlohmann::json::parse(to_json(r));
+  EXPECT_EQ(doc["fits"], false);
+  EXPECT_FALSE(doc.contains("step_time_s"));
+  EXPECT_EQ(doc["peak_memory_bytes"].size(), 1u);
+}
+
+// Two programs of two ranks: a rank of a group of 2 sends 2 (2 - 1) / 2 n in an all-reduce of n bytes; a pull sends n.
+TEST(Report, CommBytesCountEveryRankAndAct) {
+  ir::Plan plan;
+  plan.devices = 2;
+  plan.comms = {{"dp", {{0, 1}}}};
+  ir::Program program;
+  program.phases = {"F", "U"};
+  program.schedule = {{0, 0}, {0, 1}, {0, 2}, {1, 0}};
+  ir::Actor reduce;
+  reduce.kind = ir::ActorKind::collective;
+  reduce.collective = sbp::Collective::all_reduce;
+  reduce.comm = 0;
+  reduce.comm_bytes = 1000;
+  reduce.phase = 1;
+  ir::Actor pull;
+  pull.kind = ir::ActorKind::pull;
+  pull.comm_bytes = 10;
+  program.actors = {reduce, pull};
+  plan.programs = {program};
+  plan.classes = {{0, {0, 1}}};
+  std::map<std::string, double> bytes = comm_bytes(plan);
+  EXPECT_EQ(bytes["all_reduce"], 2 * 1000);
+  EXPECT_EQ(bytes["pull"], 2 * 3 * 10);
+}
+
+TEST(Report, FormatsUnits) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(999), "999 B");
+  EXPECT_EQ(format_bytes(1000), "1 kB");
+  EXPECT_EQ(format_bytes(79.24e9), "79.2 GB");
+  EXPECT_EQ(format_seconds(18.4444), "18.44 s");
+  EXPECT_EQ(format_seconds(0.00321), "3.21 ms");
+  EXPECT_EQ(format_seconds(1.5e-6), "1.5 us");
+}
+
+}  // namespace
+}  // namespace boxcar::cli
