@@ -106,7 +106,7 @@ void locate(const GivenKeys& given, const Work& work) {
   try {
     work();
   } catch (const Error& e) {
-    auto found = given.find(e.where());
+    auto found = given.find(e.where().find('.') == std::string::npos ? "model." + e.where() : e.where());
     std::string message = e.what();
     if (!e.where().empty()) message = message.substr(e.where().size() + 2);
     if (found != given.end()) throw Error(e.code(), found->second.where, message);
@@ -142,6 +142,10 @@ Resolved resolve(const GivenKeys& given_by_user) {
   check_required(given);
   Resolved resolved;
   Request& request = resolved.request;
+  if (auto family = given.find("model.family"); family != given.end()) {
+    set(*find_key("model", "family"), request, family->second.where, family->second.text);
+    request.job.model = ir::models::defaults(family->second.text);
+  }
   for (const auto& [path, value] : given) {
     size_t dot = path.find('.');
     set(*find_key(path.substr(0, dot), path.substr(dot + 1)), request, value.where, value.text);
@@ -152,8 +156,7 @@ Resolved resolve(const GivenKeys& given_by_user) {
   if (request.job.gpus == 0) {
     throw Error::input("cluster.gpus", "missing; give it in the job file or as --gpus, or give dp");
   }
-  GivenKeys sites = given;
-  locate(sites, [&] {
+  locate(given, [&] {
     try {
       request.job.cluster = backends::load_cluster(request.cluster, request.job.gpus);
     } catch (const Error& e) {
