@@ -31,7 +31,9 @@ void JobArguments::add_to(CLI::App& command) {
   command.footer("JOB.yaml may be given first; flags override it. See docs/jobs.md.");
   for (const Key& key : keys()) {
     std::string names = key.alias.empty() ? key.flag : key.flag + "," + key.alias;
-    CLI::Option* option = command.add_option(names, key.help)->type_name(key.is_switch() ? "[BOOL]" : "VALUE")->group(key.section);
+    CLI::Option* option = command.add_option(names, key.help)
+                              ->type_name(key.is_switch() ? "[BOOL]" : "VALUE")
+                              ->group(key.section);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     if (key.is_switch()) option->expected(0, 1);
     flags_.push_back({&key, option});
@@ -42,7 +44,9 @@ GivenKeys JobArguments::given() const {
   std::vector<std::string> files;
   for (const std::string& extra : command_->remaining()) {
     if (extra.starts_with("-")) {
-      throw Error::input(extra, fmt::format("unknown flag{}; `boxcar {} --help` lists all", did_you_mean(extra, flag_names(*command_)), command_->get_name()));
+      throw Error::input(extra,
+                         fmt::format("unknown flag{}; `boxcar {} --help` lists all",
+                                     did_you_mean(extra, flag_names(*command_)), command_->get_name()));
     }
     files.push_back(extra);
   }
@@ -59,7 +63,8 @@ GivenKeys JobArguments::given() const {
     if (text.empty() && !flag.key->is_switch()) throw Error::input(flag.key->flag, "needs a value");
     flags[flag.key->path()] = {text, flag.key->flag};
   }
-  if (files.size() > 1) throw Error::input(files[1], fmt::format("one job file at a time; {} was given too", files[0]));
+  if (files.size() > 1)
+    throw Error::input(files[1], fmt::format("one job file at a time; {} was given too", files[0]));
   GivenKeys given = files.empty() ? GivenKeys{} : read_job_file(files[0]);
   for (const auto& [path, value] : flags) given[path] = value;
   return given;

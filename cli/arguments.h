@@ -16,7 +16,10 @@ class JobArguments {
   GivenKeys given() const;
 
  private:
-  struct Flag { const Key* key; CLI::Option* option; };
+  struct Flag {
+    const Key* key;
+    CLI::Option* option;
+  };
   std::vector<Flag> flags_;
   CLI::App* command_ = nullptr;
 };

@@ -40,17 +40,21 @@ std::vector<std::string> key_names(std::string_view section) {
 [[noreturn]] void unknown_key(const std::string& where, const std::string& section, const std::string& name) {
   for (const Key& key : keys()) {
     if (key.name == name) {
-      throw Error::input(where, fmt::format("unknown key \"{}\" under {}; it belongs under {}", name, section, key.section));
+      throw Error::input(
+          where, fmt::format("unknown key \"{}\" under {}; it belongs under {}", name, section, key.section));
     }
   }
   std::vector<std::string> known = key_names(section);
-  throw Error::input(where, fmt::format("unknown key \"{}\" under {}{}; known are {}", name, section, did_you_mean(name, known),
-                                        fmt::join(known, ", ")));
+  throw Error::input(where, fmt::format("unknown key \"{}\" under {}{}; known are {}", name, section,
+                                        did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
-void read_section(const std::string& path, const std::string& section, const YAML::Node& node, GivenKeys& given) {
+void read_section(const std::string& path, const std::string& section, const YAML::Node& node,
+                  GivenKeys& given) {
   if (!node.IsMap()) {
-    throw Error::input(place(path, node.Mark()), fmt::format("{}: expected keys and values, as in {}: {{{}: ...}}", section, section, key_names(section)[0]));
+    throw Error::input(place(path, node.Mark()),
+                       fmt::format("{}: expected keys and values, as in {}: {{{}: ...}}", section, section,
+                                   key_names(section)[0]));
   }
   for (const auto& entry : node) {
     std::string where = place(path, entry.first.Mark());
@@ -84,8 +88,9 @@ void expand_model(GivenKeys& given) {
     if (std::count(key->words.begin(), key->words.end(), family->second.text)) return;
     std::vector<std::string> known = key->words;
     for (const CatalogModel& m : catalog()) known.push_back(m.name);
-    throw Error::input(family->second.where, fmt::format("no model is named \"{}\"{}; `boxcar models` lists them", family->second.text,
-                                                         did_you_mean(family->second.text, known)));
+    throw Error::input(family->second.where,
+                       fmt::format("no model is named \"{}\"{}; `boxcar models` lists them",
+                                   family->second.text, did_you_mean(family->second.text, known)));
   }
   std::string where = family->second.where;
   family->second.text = model->family;
@@ -118,8 +123,11 @@ void locate(const GivenKeys& given, const Work& work) {
 
 GivenKeys read_job_file(const std::string& path) {
   YAML::Node root = load(path);
-  if (root.IsNull() || !root.IsDefined()) throw Error::input(path, "is empty; it needs the sections model and cluster");
-  if (!root.IsMap()) throw Error::input(place(path, root.Mark()), fmt::format("expected the sections {}", fmt::join(sections(), ", ")));
+  if (root.IsNull() || !root.IsDefined())
+    throw Error::input(path, "is empty; it needs the sections model and cluster");
+  if (!root.IsMap())
+    throw Error::input(place(path, root.Mark()),
+                       fmt::format("expected the sections {}", fmt::join(sections(), ", ")));
   GivenKeys given;
   std::vector<std::string> known = sections();
   std::vector<std::string> seen;
@@ -127,9 +135,11 @@ GivenKeys read_job_file(const std::string& path) {
     std::string where = place(path, entry.first.Mark());
     std::string section = text_of(entry.first, where);
     if (std::find(known.begin(), known.end(), section) == known.end()) {
-      throw Error::input(where, fmt::format("unknown section \"{}\"{}; known are {}", section, did_you_mean(section, known), fmt::join(known, ", ")));
+      throw Error::input(where, fmt::format("unknown section \"{}\"{}; known are {}", section,
+                                            did_you_mean(section, known), fmt::join(known, ", ")));
     }
-    if (std::count(seen.begin(), seen.end(), section)) throw Error::input(where, fmt::format("section {} is given twice", section));
+    if (std::count(seen.begin(), seen.end(), section))
+      throw Error::input(where, fmt::format("section {} is given twice", section));
     seen.push_back(section);
     read_section(path, section, entry.second, given);
   }
@@ -161,7 +171,8 @@ Resolved resolve(const GivenKeys& given_by_user) {
       request.job.cluster = backends::load_cluster(request.cluster, request.job.gpus);
     } catch (const Error& e) {
       bool about_name = e.where() == "cluster" || e.where() == request.cluster;
-      throw Error(e.code(), about_name ? "cluster.preset" : e.where(), std::string(e.what()).substr(e.where().empty() ? 0 : e.where().size() + 2));
+      throw Error(e.code(), about_name ? "cluster.preset" : e.where(),
+                  std::string(e.what()).substr(e.where().empty() ? 0 : e.where().size() + 2));
     }
     request.job = planner::resolve(request.job);
   });

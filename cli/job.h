@@ -1,4 +1,5 @@
-// From a job file and flags to planner::Job: reading, merging (flags win) and saying where each value came from.
+// From a job file and flags to planner::Job: reading, merging (flags win) and saying where each value came
+// from.
 //
 //   job.yaml:3:23: parallel.tp: got "x", expected a whole number from 1 to 10000
 //   --tp: 6 does not divide heads 32 (use 1, 2, 4, 8, 16 or 32)
@@ -22,11 +23,12 @@ using GivenKeys = std::map<std::string, Given>;  // by Key::path()
 // Reads a YAML job file. Throws Error with file, line and column; unknown keys name the nearest known one.
 GivenKeys read_job_file(const std::string& path);
 
-// Sets what is given, loads the cluster, fills in defaults and checks (planner::resolve). Errors say where the value at
-// fault was written.
+// Sets what is given, loads the cluster, fills in defaults and checks (planner::resolve). Errors say where
+// the value at fault was written.
 struct Resolved {
   Request request;  // the job is resolved
-  std::map<std::string, std::string> labels;  // every key's value by path, for plan files and the printed configuration
+  std::map<std::string, std::string>
+      labels;  // every key's value by path, for plan files and the printed configuration
 };
 Resolved resolve(const GivenKeys& given);
 

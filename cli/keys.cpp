@@ -19,23 +19,30 @@ std::function<Field(Request&)> at(T& (*member)(Request&)) {
   return [member](Request& request) { return Field(&member(request)); };
 }
 
-#define MODEL(m) at(+[](Request& r) -> auto& { return r.job.model.m; })
-#define PARALLEL(m) at(+[](Request& r) -> auto& { return r.job.parallel.m; })
-#define TRAIN(m) at(+[](Request& r) -> auto& { return r.job.train.m; })
-#define JOB(m) at(+[](Request& r) -> auto& { return r.job.m; })
+#define MODEL(m) at(+[](Request & r) -> auto& { return r.job.model.m; })
+#define PARALLEL(m) at(+[](Request & r) -> auto& { return r.job.parallel.m; })
+#define TRAIN(m) at(+[](Request & r) -> auto& { return r.job.train.m; })
+#define JOB(m) at(+[](Request & r) -> auto& { return r.job.m; })
 
 constexpr double million = 1e6;
 
-Key entry(std::string section, std::string name, std::function<Field(Request&)> field, double least, double most,
-          std::string help) {
+Key entry(std::string section, std::string name, std::function<Field(Request&)> field, double least,
+          double most, std::string help) {
   std::string flag = "--" + name;
   std::replace(flag.begin(), flag.end(), '_', '-');
-  return {std::move(section), std::move(name), std::move(flag), "", std::move(field), least, most, {}, false, std::move(help)};
+  return {std::move(section), std::move(name), std::move(flag), "", std::move(field), least, most, {}, false,
+          std::move(help)};
 }
-Key needed(Key key) { key.required = true; return key; }
-Key alias(Key key, std::string flag) { key.alias = std::move(flag); return key; }
-Key word(std::string section, std::string name, std::function<Field(Request&)> field, std::vector<std::string> words,
-         std::string help) {
+Key needed(Key key) {
+  key.required = true;
+  return key;
+}
+Key alias(Key key, std::string flag) {
+  key.alias = std::move(flag);
+  return key;
+}
+Key word(std::string section, std::string name, std::function<Field(Request&)> field,
+         std::vector<std::string> words, std::string help) {
   Key key = entry(std::move(section), std::move(name), std::move(field), 0, 0, std::move(help));
   key.words = std::move(words);
   return key;
@@ -44,13 +51,17 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
 // Bounds are those of any machine that could exist, to catch slips; what a job allows is planner::resolve's.
 std::vector<Key> make_keys() {
   std::vector<Key> k;
-  k.push_back(alias(word("model", "family", MODEL(family), {"gpt", "bert", "llama"}, "gpt, bert or llama, or a name that `boxcar models` lists"), "--model"));
+  k.push_back(alias(word("model", "family", MODEL(family), {"gpt", "bert", "llama"},
+                         "gpt, bert or llama, or a name that `boxcar models` lists"),
+                    "--model"));
   k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 10000, "transformer blocks")));
   k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
   k.push_back(needed(entry("model", "heads", MODEL(heads), 1, 10000, "attention heads")));
   k.push_back(needed(entry("model", "seq", MODEL(seq), 1, 100 * million, "tokens in a sequence")));
-  k.push_back(needed(entry("model", "vocab", MODEL(vocab), 1, 100 * million, "vocabulary, padded for tensor parallelism")));
-  k.push_back(entry("model", "ffn", MODEL(ffn), 1, 10 * million, "width of the feed-forward layer (4 x hidden; llama: 8/3)"));
+  k.push_back(needed(
+      entry("model", "vocab", MODEL(vocab), 1, 100 * million, "vocabulary, padded for tensor parallelism")));
+  k.push_back(entry("model", "ffn", MODEL(ffn), 1, 10 * million,
+                    "width of the feed-forward layer (4 x hidden; llama: 8/3)"));
   k.push_back(entry("model", "kv_heads", MODEL(kv_heads), 1, 10000, "key and value heads (heads)"));
   k.push_back(word("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
   k.push_back(word("model", "norm", MODEL(norm), {"layer", "rms"}, "normalisation"));
@@ -58,39 +69,60 @@ std::vector<Key> make_keys() {
   k.push_back(entry("model", "tied", MODEL(tied), 0, 1, "output head shares the word embedding"));
   k.push_back(entry("model", "bias", MODEL(bias), 0, 1, "linear layers have biases"));
   k.push_back(entry("model", "dropout", MODEL(dropout), 0, 0.99, "dropout probability"));
-  k.push_back(entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer (0: dense)"));
+  k.push_back(
+      entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer (0: dense)"));
   k.push_back(entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to"));
 
-  Key cluster{"cluster", "preset", "--cluster", "--preset", [](Request& r) { return Field(&r.cluster); }, 0, 0, {}, true,
-              "a preset that `boxcar clusters` lists, or a YAML file"};
+  Key cluster{
+      "cluster", "preset", "--cluster", "--preset", [](Request& r) { return Field(&r.cluster); },
+      0,         0,        {},          true,       "a preset that `boxcar clusters` lists, or a YAML file"};
   k.push_back(cluster);
-  k.push_back(entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use (dp x tp x pp x context_parallel)"));
+  k.push_back(
+      entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use (dp x tp x pp x context_parallel)"));
 
-  k.push_back(entry("parallel", "dp", PARALLEL(dp), 1, million, "data parallelism (what remains of the GPUs)"));
+  k.push_back(
+      entry("parallel", "dp", PARALLEL(dp), 1, million, "data parallelism (what remains of the GPUs)"));
   k.push_back(entry("parallel", "tp", PARALLEL(tp), 1, 10000, "tensor parallelism"));
   k.push_back(entry("parallel", "pp", PARALLEL(pp), 1, 10000, "pipeline stages"));
-  k.push_back(alias(entry("parallel", "context_parallel", PARALLEL(cp), 1, 10000, "ranks that share a sequence"), "--cp"));
+  k.push_back(alias(
+      entry("parallel", "context_parallel", PARALLEL(cp), 1, 10000, "ranks that share a sequence"), "--cp"));
   k.push_back(entry("parallel", "ep", PARALLEL(ep), 1, 10000, "expert parallelism"));
-  k.push_back(entry("parallel", "virtual_stages", PARALLEL(virtual_stages), 1, 1000, "stages on each device (interleaving)"));
-  k.push_back(entry("parallel", "stage_layers", PARALLEL(stage_layers), 0, 10000, "layers of each stage: 7,8,8,7"));
-  k.push_back(entry("parallel", "micro_batch", PARALLEL(micro_batch), 1, million, "sequences in a micro-batch of one data-parallel rank"));
+  k.push_back(entry("parallel", "virtual_stages", PARALLEL(virtual_stages), 1, 1000,
+                    "stages on each device (interleaving)"));
+  k.push_back(
+      entry("parallel", "stage_layers", PARALLEL(stage_layers), 0, 10000, "layers of each stage: 7,8,8,7"));
+  k.push_back(entry("parallel", "micro_batch", PARALLEL(micro_batch), 1, million,
+                    "sequences in a micro-batch of one data-parallel rank"));
   k.push_back(word("parallel", "schedule", PARALLEL(schedule), {"1f1b", "gpipe"}, "order of the pipeline"));
-  k.push_back(entry("parallel", "zero", PARALLEL(zero), 0, 3, "sharding: 1 optimizer, 2 and gradients, 3 and parameters"));
-  k.push_back(entry("parallel", "sequence_parallel", PARALLEL(sequence_parallel), 0, 1, "split the residual stream by sequence over tp"));
-  k.push_back(word("parallel", "recompute", TRAIN(recompute), {"none", "selective", "full"}, "activations computed again in the backward pass"));
-  k.push_back(entry("parallel", "recompute_layers", TRAIN(recompute_layers), 0, 10000, "with full: only this many layers of each stage"));
-  k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }), {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
-  k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million, "gradients reduced together, in MB"));
-  k.push_back(entry("parallel", "overlap_grad", PARALLEL(overlap_grad), 0, 1, "reduce gradients behind the backward pass"));
-  k.push_back(entry("parallel", "overlap_param", PARALLEL(overlap_param), 0, 1, "gather sharded parameters ahead of their use"));
-  k.push_back(entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million, "ranks that share one copy of sharded states (dp)"));
+  k.push_back(entry("parallel", "zero", PARALLEL(zero), 0, 3,
+                    "sharding: 1 optimizer, 2 and gradients, 3 and parameters"));
+  k.push_back(entry("parallel", "sequence_parallel", PARALLEL(sequence_parallel), 0, 1,
+                    "split the residual stream by sequence over tp"));
+  k.push_back(word("parallel", "recompute", TRAIN(recompute), {"none", "selective", "full"},
+                   "activations computed again in the backward pass"));
+  k.push_back(entry("parallel", "recompute_layers", TRAIN(recompute_layers), 0, 10000,
+                    "with full: only this many layers of each stage"));
+  k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
+                   {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
+  k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
+                    "gradients reduced together, in MB"));
+  k.push_back(entry("parallel", "overlap_grad", PARALLEL(overlap_grad), 0, 1,
+                    "reduce gradients behind the backward pass"));
+  k.push_back(entry("parallel", "overlap_param", PARALLEL(overlap_param), 0, 1,
+                    "gather sharded parameters ahead of their use"));
+  k.push_back(entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
+                    "ranks that share one copy of sharded states (dp)"));
 
-  k.push_back(entry("train", "global_batch", JOB(global_batch), 1, 1000 * million, "sequences in an optimizer step (dp x micro_batch)"));
-  k.push_back(word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16"}, "type of the products"));
+  k.push_back(entry("train", "global_batch", JOB(global_batch), 1, 1000 * million,
+                    "sequences in an optimizer step (dp x micro_batch)"));
+  k.push_back(
+      word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16"}, "type of the products"));
   k.push_back(word("train", "optimizer", TRAIN(optimizer), {"sgd", "momentum", "adam"}, "optimizer"));
-  k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million, "gradients clipped to this global norm (0: not)"));
+  k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,
+                    "gradients clipped to this global norm (0: not)"));
   k.push_back(entry("train", "learning_rate", TRAIN(learning_rate), 0, million, "learning rate"));
-  k.push_back(entry("train", "off", TRAIN(off), 0, 0, "graph passes switched off: fuse_patterns,fuse_elementwise"));
+  k.push_back(
+      entry("train", "off", TRAIN(off), 0, 0, "graph passes switched off: fuse_patterns,fuse_elementwise"));
   return k;
 }
 
@@ -104,12 +136,14 @@ std::string number(double value) {
 }
 
 double parse_number(const Key& key, const std::string& where, const std::string& text, bool whole_only) {
-  std::string range = fmt::format("{} from {} to {}", whole_only ? "a whole number" : "a number", number(key.least), number(key.most));
+  std::string range = fmt::format("{} from {} to {}", whole_only ? "a whole number" : "a number",
+                                  number(key.least), number(key.most));
   double value = 0;
   const char* end = text.data() + text.size();
   auto [rest, error] = std::from_chars(text.data(), end, value);
   bool good = error == std::errc() && rest == end && std::isfinite(value);
-  if (!good || (whole_only && value != std::floor(value)) || value < key.least || value > key.most) refuse(where, text, range);
+  if (!good || (whole_only && value != std::floor(value)) || value < key.least || value > key.most)
+    refuse(where, text, range);
   return value;
 }
 
@@ -123,8 +157,10 @@ std::vector<std::string> split_list(std::string text) {
   if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
   std::vector<std::string> items(1);
   for (char c : text) {
-    if (c == ',') items.emplace_back();
-    else if (c != ' ') items.back() += c;
+    if (c == ',')
+      items.emplace_back();
+    else if (c != ' ')
+      items.back() += c;
   }
   return items;
 }
@@ -132,7 +168,8 @@ std::vector<std::string> split_list(std::string text) {
 size_t parse_word(const Key& key, const std::string& where, const std::string& text) {
   auto found = std::find(key.words.begin(), key.words.end(), text);
   if (found == key.words.end()) {
-    throw Error::input(where, fmt::format("got \"{}\", expected {}{}", text, fmt::join(key.words, ", "), did_you_mean(text, key.words)));
+    throw Error::input(where, fmt::format("got \"{}\", expected {}{}", text, fmt::join(key.words, ", "),
+                                          did_you_mean(text, key.words)));
   }
   return static_cast<size_t>(found - key.words.begin());
 }
@@ -145,7 +182,9 @@ struct Setter {
   void operator()(int* p) const { *p = static_cast<int>(parse_number(key, where, text, true)); }
   void operator()(int64_t* p) const { *p = static_cast<int64_t>(parse_number(key, where, text, true)); }
   void operator()(double* p) const { *p = parse_number(key, where, text, false); }
-  void operator()(bool* p) const { *p = key.words.empty() ? parse_bool(where, text) : parse_word(key, where, text) == 1; }
+  void operator()(bool* p) const {
+    *p = key.words.empty() ? parse_bool(where, text) : parse_word(key, where, text) == 1;
+  }
   void operator()(std::string* p) const {
     if (!key.words.empty()) parse_word(key, where, text);
     if (text.empty()) refuse(where, text, "a name");
@@ -153,20 +192,24 @@ struct Setter {
   }
   void operator()(std::vector<int>* p) const {
     p->clear();
-    for (const std::string& item : split_list(text)) p->push_back(static_cast<int>(parse_number(key, where, item, true)));
+    for (const std::string& item : split_list(text))
+      p->push_back(static_cast<int>(parse_number(key, where, item, true)));
   }
   void operator()(std::set<std::string>* p) const {
     p->clear();
     std::vector<std::string> names = ir::pass_names();
     for (const std::string& item : split_list(text)) {
       if (std::find(names.begin(), names.end(), item) == names.end()) {
-        throw Error::input(where, fmt::format("no pass is named \"{}\"{}; the passes are {}", item, did_you_mean(item, names), fmt::join(names, ", ")));
+        throw Error::input(where, fmt::format("no pass is named \"{}\"{}; the passes are {}", item,
+                                              did_you_mean(item, names), fmt::join(names, ", ")));
       }
       p->insert(item);
     }
   }
   template <typename Enum>
-  void operator()(Enum* p) const { *p = static_cast<Enum>(parse_word(key, where, text)); }
+  void operator()(Enum* p) const {
+    *p = static_cast<Enum>(parse_word(key, where, text));
+  }
 };
 
 struct Getter {
@@ -174,12 +217,16 @@ struct Getter {
   std::string operator()(int* p) const { return fmt::format("{}", *p); }
   std::string operator()(int64_t* p) const { return fmt::format("{}", *p); }
   std::string operator()(double* p) const { return fmt::format("{}", *p); }
-  std::string operator()(bool* p) const { return key.words.empty() ? (*p ? "true" : "false") : key.words[*p ? 1 : 0]; }
+  std::string operator()(bool* p) const {
+    return key.words.empty() ? (*p ? "true" : "false") : key.words[*p ? 1 : 0];
+  }
   std::string operator()(std::string* p) const { return *p; }
   std::string operator()(std::vector<int>* p) const { return fmt::format("[{}]", fmt::join(*p, ", ")); }
   std::string operator()(std::set<std::string>* p) const { return fmt::format("[{}]", fmt::join(*p, ", ")); }
   template <typename Enum>
-  std::string operator()(Enum* p) const { return key.words[static_cast<size_t>(*p)]; }
+  std::string operator()(Enum* p) const {
+    return key.words[static_cast<size_t>(*p)];
+  }
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Every key of a job file, as one table: where it belongs, what it may be, and which field of planner::Job it sets.
-// A key is a flag of the same name: parallel.micro_batch is --micro-batch.
+// Every key of a job file, as one table: where it belongs, what it may be, and which field of planner::Job it
+// sets. A key is a flag of the same name: parallel.micro_batch is --micro-batch.
 #pragma once
 
 #include <functional>
@@ -19,25 +19,25 @@ struct Request {
   std::string cluster;  // preset or path
 };
 
-using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, ir::Precision*, ir::Recompute*,
-                           ir::Optimizer*, std::set<std::string>*>;
+using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, ir::Precision*,
+                           ir::Recompute*, ir::Optimizer*, std::set<std::string>*>;
 
 struct Key {
   std::string section, name;
-  std::string flag;                    // "--micro-batch"
-  std::string alias;                   // another flag, or empty: "--model" for model.family
+  std::string flag;   // "--micro-batch"
+  std::string alias;  // another flag, or empty: "--model" for model.family
   std::function<Field(Request&)> field;
-  double least = 0, most = 0;          // for numbers, both ends allowed
-  std::vector<std::string> words;      // for words: the only ones allowed; enum values in order
+  double least = 0, most = 0;      // for numbers, both ends allowed
+  std::vector<std::string> words;  // for words: the only ones allowed; enum values in order
   bool required = false;
   std::string help;
 
   std::string path() const { return section + "." + name; }
-  bool is_switch() const;              // a flag that may stand without a value
+  bool is_switch() const;  // a flag that may stand without a value
 };
 
 const std::vector<Key>& keys();
-std::vector<std::string> sections();   // in the file's order
+std::vector<std::string> sections();  // in the file's order
 const Key* find_key(std::string_view section, std::string_view name);
 
 // Parses `text` into the key's field. Throws Error (bad input) at `where`, saying what is allowed.

@@ -1,5 +1,5 @@
-// boxcar: simulate distributed training before paying for GPUs. Exit codes: 0 done, 1 the job cannot run, 2 the input is
-// wrong, 3 a fault while running.
+// boxcar: simulate distributed training before paying for GPUs. Exit codes: 0 done, 1 the job cannot run, 2
+// the input is wrong, 3 a fault while running.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -27,7 +27,8 @@ void check_command(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
-  throw Error::input(argv[1], fmt::format("no such command{}; `boxcar --help` lists them", did_you_mean(argv[1], names)));
+  throw Error::input(
+      argv[1], fmt::format("no such command{}; `boxcar --help` lists them", did_you_mean(argv[1], names)));
 }
 
 int run(int argc, char** argv) {

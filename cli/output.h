@@ -7,7 +7,8 @@
 
 namespace boxcar::cli {
 
-// Writes beside `path` and renames; on failure nothing is left behind. Throws Error (bad input) naming path and reason.
+// Writes beside `path` and renames; on failure nothing is left behind. Throws Error (bad input) naming path
+// and reason.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 std::string read_file(const std::string& path);
 

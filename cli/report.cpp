@@ -15,6 +15,17 @@ double fact(const ir::Plan& plan, const std::string& name) {
   return found == plan.facts.end() ? 0 : found->second;
 }
 
+// The device's dense peak for the type that the job's products are in.
+double peak_flops(const ir::Plan& plan, const backends::Cluster& cluster) {
+  auto label = plan.labels.find("train.precision");
+  std::string precision = label == plan.labels.end() ? "fp32" : label->second;
+  ir::DType dtype = precision == "fp16" ? ir::DType::float16 : precision == "bf16" ? ir::DType::bfloat16 : ir::DType::float32;
+  auto tf32 = cluster.device.extra.find("tf32_flops");
+  if (precision == "tf32" && tf32 != cluster.device.extra.end()) return tf32->second;
+  auto peak = cluster.device.peak_flops.find(dtype);
+  return peak == cluster.device.peak_flops.end() ? 0 : peak->second;
+}
+
 int64_t peak_rss() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -24,17 +35,22 @@ int64_t peak_rss() {
 // What one rank of a group of p sends, in units of the collective's size (ir::Actor::comm_bytes).
 double sent_share(sbp::Collective collective, double p) {
   switch (collective) {
-    case sbp::Collective::none: return 0;
-    case sbp::Collective::all_reduce: return 2 * (p - 1) / p;
-    case sbp::Collective::transfer: return 1;
-    default: return (p - 1) / p;
+    case sbp::Collective::none:
+      return 0;
+    case sbp::Collective::all_reduce:
+      return 2 * (p - 1) / p;
+    case sbp::Collective::transfer:
+      return 1;
+    default:
+      return (p - 1) / p;
   }
 }
 
 double group_size(const ir::Plan& plan, const ir::Actor& actor, int device) {
   if (actor.comm < 0) return 1;
   for (const auto& group : plan.comms[static_cast<size_t>(actor.comm)].groups) {
-    if (std::find(group.begin(), group.end(), device) != group.end()) return static_cast<double>(group.size());
+    if (std::find(group.begin(), group.end(), device) != group.end())
+      return static_cast<double>(group.size());
   }
   return 1;
 }
@@ -73,13 +89,15 @@ std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
       double p = group_size(plan, actor, cls.devices.front());
       double share = pull ? 1 : sent_share(actor.collective, p);
       double acts = runs[static_cast<size_t>(actor.phase)] * static_cast<double>(cls.devices.size());
-      total[pull ? "pull" : sbp::to_text(actor.collective)] += share * static_cast<double>(actor.comm_bytes) * acts;
+      total[pull ? "pull" : sbp::to_text(actor.collective)] +=
+          share * static_cast<double>(actor.comm_bytes) * acts;
     }
   }
   return total;
 }
 
-Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster, const std::vector<planner::MemoryUse>& memory) {
+Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
+                     const std::vector<planner::MemoryUse>& memory) {
   Report r;
   r.configuration = plan.labels;
   r.memory_limit_bytes = cluster.device.memory_bytes;
@@ -101,8 +119,8 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster, con
   return r;
 }
 
-Report report(const ir::Plan& plan, const backends::Cluster& cluster, const std::vector<planner::MemoryUse>& memory,
-              const sim::Result& result) {
+Report report(const ir::Plan& plan, const backends::Cluster& cluster,
+              const std::vector<planner::MemoryUse>& memory, const sim::Result& result) {
   Report r = memory_report(plan, cluster, memory);
   r.simulated = true;
   r.step_seconds = result.step_seconds;
@@ -113,7 +131,7 @@ Report report(const ir::Plan& plan, const backends::Cluster& cluster, const std:
     double per_gpu = r.step_seconds * plan.devices * 1e12;
     r.model_tflops = fact(plan, "model_flops") / per_gpu;
     r.hardware_tflops = fact(plan, "hardware_flops") / per_gpu;
-    double peak = fact(plan, "peak_flops");
+    double peak = peak_flops(plan, cluster);
     r.mfu = peak > 0 ? r.model_tflops * 1e12 / peak : 0;
   }
   add_stage_times(r, result);

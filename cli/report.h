@@ -14,7 +14,7 @@
 namespace boxcar::cli {
 
 struct StageReport {
-  std::string name;                 // the program's
+  std::string name;  // the program's
   int devices = 0;
   int64_t peak_bytes = 0;
   std::array<int64_t, ir::memory_kinds> by_kind{};
@@ -23,14 +23,14 @@ struct StageReport {
 
 struct Report {
   std::map<std::string, std::string> configuration;  // resolved, by key path
-  bool simulated = false;           // false: it does not fit, and only memory is known
+  bool simulated = false;                            // false: it does not fit, and only memory is known
   double step_seconds = 0, first_step_seconds = 0;
   double samples_per_second = 0, tokens_per_second = 0;
-  double model_tflops = 0, hardware_tflops = 0;      // per GPU
+  double model_tflops = 0, hardware_tflops = 0;  // per GPU
   double mfu = 0;
-  double bubble_fraction = 0;       // mean over stages
-  double exposed_comm_seconds = 0;  // worst stage
-  std::map<std::string, double> comm_bytes;          // per step, by collective, over all devices
+  double bubble_fraction = 0;                // mean over stages
+  double exposed_comm_seconds = 0;           // worst stage
+  std::map<std::string, double> comm_bytes;  // per step, by collective, over all devices
   std::vector<StageReport> stages;
   int64_t memory_limit_bytes = 0;
   bool fits = true;
@@ -38,7 +38,7 @@ struct Report {
   int programs = 0, classes = 0;
   // The simulator itself:
   int64_t events = 0;
-  double wall_seconds = 0;          // of the whole command so far
+  double wall_seconds = 0;  // of the whole command so far
   int64_t peak_rss_bytes = 0;
   bool folded = false;
 };
@@ -47,14 +47,15 @@ struct Report {
 std::map<std::string, double> comm_bytes(const ir::Plan& plan);
 
 // Memory only: what can be said of a plan that does not fit.
-Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster, const std::vector<planner::MemoryUse>& memory);
-Report report(const ir::Plan& plan, const backends::Cluster& cluster, const std::vector<planner::MemoryUse>& memory,
-              const sim::Result& result);
+Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
+                     const std::vector<planner::MemoryUse>& memory);
+Report report(const ir::Plan& plan, const backends::Cluster& cluster,
+              const std::vector<planner::MemoryUse>& memory, const sim::Result& result);
 
 std::string to_table(const Report& report);
 std::string to_json(const Report& report);  // one document, schema_version 1, SI units in key names
 
-std::string format_bytes(double bytes);     // "79.2 GB": powers of ten, three digits
-std::string format_seconds(double seconds); // "18.4 s", "3.21 ms"
+std::string format_bytes(double bytes);      // "79.2 GB": powers of ten, three digits
+std::string format_seconds(double seconds);  // "18.4 s", "3.21 ms"
 
 }  // namespace boxcar::cli

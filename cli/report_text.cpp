@@ -20,24 +20,32 @@ std::string configuration_text(const std::map<std::string, std::string>& configu
       if (key.section != section || found == configuration.end()) continue;
       std::string item = fmt::format("{} {}", key.name, found->second);
       if (line.size() + item.size() > 86) {
-        text += fmt::format("  {:<9} {}\n", text.find("  " + section) == std::string::npos ? section : "", line);
+        text +=
+            fmt::format("  {:<9} {}\n", text.find("  " + section) == std::string::npos ? section : "", line);
         line.clear();
       }
       line += (line.empty() ? "" : ", ") + item;
     }
-    if (!line.empty()) text += fmt::format("  {:<9} {}\n", text.find("  " + section) == std::string::npos ? section : "", line);
+    if (!line.empty())
+      text +=
+          fmt::format("  {:<9} {}\n", text.find("  " + section) == std::string::npos ? section : "", line);
   }
   return text;
 }
 
 std::string speed_text(const Report& r) {
   std::string text;
-  auto row = [&](const char* name, const std::string& value) { text += fmt::format("  {:<22} {}\n", name, value); };
-  row("step time", format_seconds(r.step_seconds) + "   (first step " + format_seconds(r.first_step_seconds) + ")");
-  row("throughput", fmt::format("{:.4g} samples/s, {:.4g} tokens/s", r.samples_per_second, r.tokens_per_second));
+  auto row = [&](const char* name, const std::string& value) {
+    text += fmt::format("  {:<22} {}\n", name, value);
+  };
+  row("step time",
+      format_seconds(r.step_seconds) + "   (first step " + format_seconds(r.first_step_seconds) + ")");
+  row("throughput",
+      fmt::format("{:.4g} samples/s, {:.4g} tokens/s", r.samples_per_second, r.tokens_per_second));
   row("model compute", fmt::format("{:.1f} TFLOP/s per GPU, MFU {:.1f} %", r.model_tflops, 100 * r.mfu));
   row("hardware compute", fmt::format("{:.1f} TFLOP/s per GPU, recomputation included", r.hardware_tflops));
-  row("pipeline bubble", fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
+  row("pipeline bubble",
+      fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
   row("exposed communication", format_seconds(r.exposed_comm_seconds) + " on the worst stage");
   return text;
 }
@@ -51,23 +59,27 @@ std::string traffic_text(const Report& r) {
 }
 
 std::string stages_text(const Report& r) {
-  std::string text = fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "bubble", "peak");
-  for (int kind = 0; kind < ir::memory_kinds; ++kind) text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
+  std::string text =
+      fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "bubble", "peak");
+  for (int kind = 0; kind < ir::memory_kinds; ++kind)
+    text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
   text += "\n";
   for (const StageReport& stage : r.stages) {
     text += fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", stage.name, stage.devices,
                         r.simulated ? format_seconds(stage.busy_seconds) : "-",
                         r.simulated ? fmt::format("{:.1f} %", 100 * stage.bubble_fraction) : "-",
                         format_bytes(static_cast<double>(stage.peak_bytes)));
-    for (int64_t bytes : stage.by_kind) text += fmt::format(" {:>11}", format_bytes(static_cast<double>(bytes)));
+    for (int64_t bytes : stage.by_kind)
+      text += fmt::format(" {:>11}", format_bytes(static_cast<double>(bytes)));
     text += stage.peak_bytes > r.memory_limit_bytes ? "  too much\n" : "\n";
   }
   return text;
 }
 
 ordered_json plan_json(const Report& r) {
-  return {{"actors", r.plan.actors}, {"registers", r.plan.registers}, {"queues", r.plan.queues}, {"groups", r.plan.groups},
-          {"acts_per_step", r.plan.acts_per_step}, {"programs", r.programs}, {"classes", r.classes}};
+  return {{"actors", r.plan.actors}, {"registers", r.plan.registers},         {"queues", r.plan.queues},
+          {"groups", r.plan.groups}, {"acts_per_step", r.plan.acts_per_step}, {"programs", r.programs},
+          {"classes", r.classes}};
 }
 
 void add_times(ordered_json& doc, const Report& r) {
@@ -83,7 +95,8 @@ void add_times(ordered_json& doc, const Report& r) {
 }
 
 void add_memory(ordered_json& doc, const Report& r) {
-  ordered_json peaks = ordered_json::array(), limits = ordered_json::array(), breakdown = ordered_json::array();
+  ordered_json peaks = ordered_json::array(), limits = ordered_json::array(),
+               breakdown = ordered_json::array();
   for (const StageReport& stage : r.stages) {
     peaks.push_back(stage.peak_bytes);
     limits.push_back(r.memory_limit_bytes);
@@ -104,13 +117,18 @@ std::string to_table(const Report& r) {
   std::string text = "configuration\n" + configuration_text(r.configuration);
   if (r.simulated) text += "\nresult\n" + speed_text(r);
   text += "\ncommunication\n" + traffic_text(r);
-  text += fmt::format("\nmemory, limit {} per GPU{}\n", format_bytes(static_cast<double>(r.memory_limit_bytes)), r.fits ? "" : ": does not fit");
+  text +=
+      fmt::format("\nmemory, limit {} per GPU{}\n", format_bytes(static_cast<double>(r.memory_limit_bytes)),
+                  r.fits ? "" : ": does not fit");
   text += stages_text(r);
-  text += fmt::format("\nplan: {} actors, {} registers, {} queues, {} groups, {} acts a step; {} programs, {} classes\n", r.plan.actors,
-                      r.plan.registers, r.plan.queues, r.plan.groups, r.plan.acts_per_step, r.programs, r.classes);
+  text += fmt::format(
+      "\nplan: {} actors, {} registers, {} queues, {} groups, {} acts a step; {} programs, {} classes\n",
+      r.plan.actors, r.plan.registers, r.plan.queues, r.plan.groups, r.plan.acts_per_step, r.programs,
+      r.classes);
   if (r.simulated) {
-    text += fmt::format("simulator: {} events in {}, {} resident, {}\n", r.events, format_seconds(r.wall_seconds),
-                        format_bytes(static_cast<double>(r.peak_rss_bytes)), r.folded ? "symmetric ranks folded" : "every rank");
+    text += fmt::format("simulator: {} events in {}, {} resident, {}\n", r.events,
+                        format_seconds(r.wall_seconds), format_bytes(static_cast<double>(r.peak_rss_bytes)),
+                        r.folded ? "symmetric ranks folded" : "every rank");
   }
   return text;
 }
@@ -123,7 +141,10 @@ std::string to_json(const Report& r) {
   doc["comm_bytes"] = r.comm_bytes;
   add_memory(doc, r);
   doc["plan"] = plan_json(r);
-  doc["simulator"] = {{"events", r.events}, {"wall_s", r.wall_seconds}, {"peak_rss_bytes", r.peak_rss_bytes}, {"folded", r.folded}};
+  doc["simulator"] = {{"events", r.events},
+                      {"wall_s", r.wall_seconds},
+                      {"peak_rss_bytes", r.peak_rss_bytes},
+                      {"folded", r.folded}};
   doc["configuration"] = r.configuration;
   return doc.dump(2) + "\n";
 }

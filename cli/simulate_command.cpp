@@ -47,7 +47,9 @@ Loaded load_plan(const SimulateArguments& arguments) {
   }
   GivenKeys given = arguments.job.given();
   for (const auto& [path, value] : given) {
-    if (path != "cluster.preset") throw Error::input(value.where, "has no effect on a saved plan; only --cluster may be given with --plan");
+    if (path != "cluster.preset")
+      throw Error::input(value.where,
+                         "has no effect on a saved plan; only --cluster may be given with --plan");
   }
   auto preset = given.find("cluster.preset");
   std::string name = preset != given.end() ? preset->second.text : plan.labels["cluster.preset"];
@@ -74,7 +76,8 @@ std::string why_not(const Report& r, const Loaded& loaded) {
   for (const StageReport& stage : r.stages) {
     if (stage.peak_bytes > worst->peak_bytes) worst = &stage;
   }
-  std::string text = fmt::format("does not fit: {} needs {} of {}, {} too much", worst->name, format_bytes(static_cast<double>(worst->peak_bytes)),
+  std::string text = fmt::format("does not fit: {} needs {} of {}, {} too much", worst->name,
+                                 format_bytes(static_cast<double>(worst->peak_bytes)),
                                  format_bytes(static_cast<double>(r.memory_limit_bytes)),
                                  format_bytes(static_cast<double>(worst->peak_bytes - r.memory_limit_bytes)));
   if (loaded.job) text += advise(*loaded.job);
@@ -91,7 +94,8 @@ int run(const SimulateArguments& arguments) {
   Progress progress;
   Loaded loaded = arguments.plan.empty() ? compile_job(arguments, progress) : load_plan(arguments);
   const ir::Plan& plan = loaded.plan;
-  if (!arguments.save_plan.empty()) write_file(arguments.save_plan, [&](std::ostream& out) { out << ir::to_text(plan); });
+  if (!arguments.save_plan.empty())
+    write_file(arguments.save_plan, [&](std::ostream& out) { out << ir::to_text(plan); });
 
   progress.step("verifying");
   std::vector<planner::MemoryUse> memory = planner::memory_use(plan);
@@ -106,7 +110,8 @@ int run(const SimulateArguments& arguments) {
   sim::Options options = arguments.options;
   options.timeline = !arguments.trace.empty();
   sim::Result result = sim::simulate(plan, loaded.cluster, options);
-  if (!arguments.trace.empty()) write_file(arguments.trace, [&](std::ostream& out) { sim::write_chrome_trace(plan, result, out); });
+  if (!arguments.trace.empty())
+    write_file(arguments.trace, [&](std::ostream& out) { sim::write_chrome_trace(plan, result, out); });
   r = report(plan, loaded.cluster, memory, result);
   r.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(r, arguments.json);
@@ -119,15 +124,19 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("simulate", "simulate a training job on a cluster");
   auto arguments = std::make_shared<SimulateArguments>();
   arguments->job.add_to(*command);
-  command->add_option("--trace", arguments->trace, "write a Chrome trace (opens in Perfetto)")->type_name("FILE");
+  command->add_option("--trace", arguments->trace, "write a Chrome trace (opens in Perfetto)")
+      ->type_name("FILE");
   command->add_flag("--json", arguments->json, "print one JSON document instead of the table");
   command->add_option("--save-plan", arguments->save_plan, "write the plan as text")->type_name("FILE");
   command->add_option("--plan", arguments->plan, "simulate a saved plan")->type_name("FILE");
   command->add_flag("!--no-fold", arguments->options.fold, "simulate every rank");
   command->add_flag("!--no-merge", arguments->options.merge, "every act as an activity of its own");
-  command->add_flag("!--no-periodic", arguments->options.periodic, "never repeat a periodic regime by arithmetic");
+  command->add_flag("!--no-periodic", arguments->options.periodic,
+                    "never repeat a periodic regime by arithmetic");
   command->add_flag("--every-flow", arguments->options.every_flow, "collectives as all their flows");
-  command->add_option("--steps", arguments->options.steps, "optimizer steps to simulate (0: until two are alike)")
+  command
+      ->add_option("--steps", arguments->options.steps,
+                   "optimizer steps to simulate (0: until two are alike)")
       ->check(CLI::Range(0, 10000));
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
 }

@@ -5,7 +5,8 @@
 
 namespace boxcar::cli {
 
-// Adds the subcommand to `app`. When it is chosen, its exit code is left in `exit_code`; wrong input is thrown as Error.
+// Adds the subcommand to `app`. When it is chosen, its exit code is left in `exit_code`; wrong input is
+// thrown as Error.
 void add_simulate_command(CLI::App& app, int& exit_code);
 
 }  // namespace boxcar::cli

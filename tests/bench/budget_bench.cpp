@@ -1,5 +1,5 @@
-// Prints the rows of the performance budget (docs/design.md, section 6) that exist: whole commands as a user runs them,
-// with wall time, the simulator's own time and resident memory. Nothing here fails on a time.
+// Prints the rows of the performance budget (docs/design.md, section 6) that exist: whole commands as a user
+// runs them, with wall time, the simulator's own time and resident memory. Nothing here fails on a time.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,8 +18,9 @@ struct Row {
   std::vector<std::string> arguments;
 };
 
-const std::vector<std::string> gpt3{"simulate", "--json", "--model=gpt3-175b", "--cluster=dgx-a100-80g", "--tp=8", "--pp=8",
-                                    "--micro-batch=1", "--precision=fp16", "--recompute=full", "--zero=1"};
+const std::vector<std::string> gpt3{
+    "simulate", "--json",          "--model=gpt3-175b", "--cluster=dgx-a100-80g", "--tp=8",
+    "--pp=8",   "--micro-batch=1", "--precision=fp16",  "--recompute=full",       "--zero=1"};
 
 std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -30,10 +31,13 @@ std::vector<Row> rows() {
   return {
       {"GPT-3 175B, 1,024 GPUs, folded", "1 s, 1 GiB", with(gpt3, {"--gpus=1024", "--global-batch=1536"})},
       {"GPT-3 175B, 64 GPUs, 8 micro-batches", "0.5 s", with(gpt3, {"--gpus=64", "--global-batch=8"})},
-      {"Llama-3 405B, 16,384 GPUs, folded", "5 s",
-       {"simulate", "--json", "--model=llama3-405b", "--cluster=dgx-h100", "--gpus=16384", "--tp=8", "--pp=16", "--dp=128", "--micro-batch=1",
-        "--global-batch=2048", "--precision=bf16", "--sequence-parallel=true", "--attention=flash", "--zero=1"}},
-      {"GPT-3 175B, 1,024 GPUs, every rank", "120 s, 8 GiB", with(gpt3, {"--gpus=1024", "--global-batch=1536", "--no-fold"})},
+      {"Llama-3 405B, 16,384 GPUs, folded",
+       "5 s",
+       {"simulate", "--json", "--model=llama3-405b", "--cluster=dgx-h100", "--gpus=16384", "--tp=8",
+        "--pp=16", "--dp=128", "--micro-batch=1", "--global-batch=2048", "--precision=bf16",
+        "--sequence-parallel=true", "--attention=flash", "--zero=1"}},
+      {"GPT-3 175B, 1,024 GPUs, every rank", "120 s, 8 GiB",
+       with(gpt3, {"--gpus=1024", "--global-batch=1536", "--no-fold"})},
   };
 }
 
@@ -67,6 +71,7 @@ int main(int argc, char** argv) {
     if (brief && row.arguments.back() == "--no-fold") continue;
     double seconds = 0, megabytes = 0;
     int code = run(row.arguments, seconds, megabytes);
-    fmt::print("{:<40} {:>14} {:>8.2f} s {:>8.0f} MiB{}\n", row.what, row.target, seconds, megabytes, code == 0 ? "" : fmt::format("  exit {}", code));
+    fmt::print("{:<40} {:>14} {:>8.2f} s {:>8.0f} MiB{}\n", row.what, row.target, seconds, megabytes,
+               code == 0 ? "" : fmt::format("  exit {}", code));
   }
 }

@@ -21,14 +21,17 @@ std::string message(const Key& key, const std::string& text) {
   return "accepted as " + get(key, request);
 }
 
-std::string message(const char* section, const char* name, const std::string& text) { return message(*find_key(section, name), text); }
+std::string message(const char* section, const char* name, const std::string& text) {
+  return message(*find_key(section, name), text);
+}
 
 TEST(Keys, EveryOneIsDocumented) {
   std::ifstream in(BOXCAR_SOURCE_DIR "/docs/jobs.md");
   std::stringstream text;
   text << in.rdbuf();
   for (const Key& key : keys()) {
-    EXPECT_NE(text.str().find("| " + key.section + " | " + key.name + " | `"), std::string::npos) << key.path();
+    EXPECT_NE(text.str().find("| " + key.section + " | " + key.name + " | `"), std::string::npos)
+        << key.path();
     EXPECT_NE(text.str().find("`" + key.flag + "`"), std::string::npos) << key.flag;
   }
 }
@@ -54,7 +57,8 @@ TEST(Keys, ReadBack) {
 
 TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "tp", "8"), "accepted as 8");
-  EXPECT_EQ(message("parallel", "tp", "eight"), "here: got \"eight\", expected a whole number from 1 to 10000");
+  EXPECT_EQ(message("parallel", "tp", "eight"),
+            "here: got \"eight\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "tp", "1.5"), "here: got \"1.5\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "tp", "-8"), "here: got \"-8\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "tp", "8x"), "here: got \"8x\", expected a whole number from 1 to 10000");
@@ -64,10 +68,13 @@ TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "sequence_parallel", ""), "accepted as true");
   EXPECT_EQ(message("parallel", "sequence_parallel", "maybe"), "here: got \"maybe\", expected true or false");
   EXPECT_EQ(message("parallel", "stage_layers", "[7, 8,8]"), "accepted as [7, 8, 8]");
-  EXPECT_EQ(message("parallel", "stage_layers", "7,,8"), "here: got \"\", expected a whole number from 0 to 10000");
+  EXPECT_EQ(message("parallel", "stage_layers", "7,,8"),
+            "here: got \"\", expected a whole number from 0 to 10000");
   EXPECT_EQ(message("parallel", "attention", "flash"), "accepted as flash");
-  EXPECT_EQ(message("train", "precision", "fp8"), "here: got \"fp8\", expected fp32, tf32, fp16, bf16 (did you mean fp32?)");
-  EXPECT_EQ(message("parallel", "recompute", "ful"), "here: got \"ful\", expected none, selective, full (did you mean full?)");
+  EXPECT_EQ(message("train", "precision", "fp8"),
+            "here: got \"fp8\", expected fp32, tf32, fp16, bf16 (did you mean fp32?)");
+  EXPECT_EQ(message("parallel", "recompute", "ful"),
+            "here: got \"ful\", expected none, selective, full (did you mean full?)");
 }
 
 }  // namespace

@@ -9,7 +9,10 @@ namespace {
 
 Report example() {
   Report r;
-  r.configuration = {{"model.family", "gpt"}, {"model.layers", "24"}, {"cluster.preset", "dgx-a100-80g"}, {"parallel.tp", "8"}};
+  r.configuration = {{"model.family", "gpt"},
+                     {"model.layers", "24"},
+                     {"cluster.preset", "dgx-a100-80g"},
+                     {"parallel.tp", "8"}};
   r.simulated = true;
   r.step_seconds = 3.5;
   r.first_step_seconds = 3.75;
@@ -21,7 +24,8 @@ Report example() {
   r.bubble_fraction = 0.0625;
   r.exposed_comm_seconds = 0.0421;
   r.comm_bytes = {{"all_reduce", 1.5e12}, {"pull", 2e9}};
-  StageReport stage{"stage0", 32, 62'000'000'000, {10, 20'000'000'000, 3'000'000'000, 999, 1000}, 3.2, 0.0625, 0.0421};
+  StageReport stage{"stage0", 32,     62'000'000'000, {10, 20'000'000'000, 3'000'000'000, 999, 1000},
+                    3.2,      0.0625, 0.0421};
   r.stages = {stage};
   r.memory_limit_bytes = 80'000'000'000;
   r.plan = {100, 200, 300, 40, 5000};
@@ -81,7 +85,8 @@ TEST(Report, WhatDoesNotFitHasNoTimes) {
   EXPECT_EQ(doc["peak_memory_bytes"].size(), 1u);
 }
 
-// Two programs of two ranks: a rank of a group of 2 sends 2 (2 - 1) / 2 n in an all-reduce of n bytes; a pull sends n.
+// Two programs of two ranks: a rank of a group of 2 sends 2 (2 - 1) / 2 n in an all-reduce of n bytes; a pull
+// sends n.
 TEST(Report, CommBytesCountEveryRankAndAct) {
   ir::Plan plan;
   plan.devices = 2;

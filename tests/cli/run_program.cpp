@@ -53,19 +53,22 @@ Output run_program(const std::vector<std::string>& arguments) {
   if (child == 0) become(arguments, folder);
   int status = 0;
   waitpid(child, &status, 0);
-  Output output{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content_of(folder + "/.out"), content_of(folder + "/.err")};
+  Output output{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                content_of(folder + "/.out"), content_of(folder + "/.err")};
   std::filesystem::remove_all(folder);
   return output;
 }
 
-TemporaryFile::TemporaryFile(const std::string& name, const std::string& content) : folder_(temporary_folder()), path_(folder_ + "/" + name) {
+TemporaryFile::TemporaryFile(const std::string& name, const std::string& content)
+    : folder_(temporary_folder()), path_(folder_ + "/" + name) {
   std::ofstream(path_, std::ios::binary) << content;
 }
 
 TemporaryFile::~TemporaryFile() { std::filesystem::remove_all(folder_); }
 
 std::string replace_all(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
   return text;
 }
 

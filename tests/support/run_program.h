@@ -11,7 +11,8 @@ struct Output {
   std::string out, err;
 };
 
-// Runs BOXCAR_PROGRAM with these arguments (no shell), standard input empty, in a folder of its own that is removed after.
+// Runs BOXCAR_PROGRAM with these arguments (no shell), standard input empty, in a folder of its own that is
+// removed after.
 Output run_program(const std::vector<std::string>& arguments);
 
 // A file that lives as long as this does.

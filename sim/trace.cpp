@@ -1,0 +1,280 @@
+#include "sim/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace boxcar::sim {
+namespace {
+
+constexpr int windows = 2000;         // samples of a counter
+constexpr size_t flush_at = 1 << 20;  // bytes
+
+// Every act of one class by (actor, index), and what a step is made of.
+struct ClassTimeline {
+  const ir::Program* program = nullptr;
+  std::vector<std::vector<const Act*>> acts;  // by actor, in order of index
+  std::vector<int> per_step;                  // acts of each actor in one step
+};
+
+// A slot of a register: held from the start of the act that first writes it to the end of the last act that
+// reads it.
+struct Holding {
+  double from = 0, to = 0;
+  const ir::Register* reg = nullptr;
+};
+
+class Writer {
+ public:
+  Writer(const ir::Plan& plan, const Result& result, std::ostream& out)
+      : plan_(plan), result_(result), out_(out) {
+    steps_ = static_cast<int>(result.step_ends.size());
+    begin_ = steps_ > 1 ? result.step_ends[static_cast<size_t>(steps_) - 2] : 0;
+    end_ = steps_ > 0 ? result.step_ends.back() : 0;
+    index_acts();
+  }
+
+  void run() {
+    buffer_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+    for (size_t cls = 0; cls < classes_.size(); ++cls) {
+      name_tracks(cls);
+      write_acts(cls);
+      write_flows(cls);
+      write_counters(cls);
+    }
+    if (buffer_.ends_with(",\n")) buffer_.resize(buffer_.size() - 2);
+    buffer_ += "\n]}\n";
+    out_ << buffer_;
+  }
+
+ private:
+  void index_acts() {
+    classes_.resize(result_.classes.size());
+    class_of_.assign(static_cast<size_t>(plan_.devices), -1);
+    for (size_t cls = 0; cls < classes_.size(); ++cls) {
+      ClassTimeline& c = classes_[cls];
+      c.program = &plan_.programs[static_cast<size_t>(result_.classes[cls].program)];
+      c.acts.resize(c.program->actors.size());
+      std::vector<int> runs(c.program->phases.size(), 0);
+      for (const ir::PhaseRun& run : c.program->schedule) ++runs[static_cast<size_t>(run.phase)];
+      for (const ir::Actor& actor : c.program->actors)
+        c.per_step.push_back(runs[static_cast<size_t>(actor.phase)]);
+      for (int device : result_.classes[cls].devices)
+        class_of_[static_cast<size_t>(device)] = static_cast<int>(cls);
+    }
+    for (const Act& act : result_.timeline) {
+      auto& acts = classes_[static_cast<size_t>(act.cls)].acts[static_cast<size_t>(act.actor)];
+      if (acts.size() <= static_cast<size_t>(act.index)) acts.resize(static_cast<size_t>(act.index) + 1);
+      acts[static_cast<size_t>(act.index)] = &act;
+    }
+  }
+
+  bool in_last_step(const ClassTimeline& c, const Act& act) const {
+    return act.index >= (steps_ - 1) * c.per_step[static_cast<size_t>(act.actor)];
+  }
+
+  double microseconds(double seconds) const { return (seconds - begin_) * 1e6; }
+
+  template <typename... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Args>(args)...);
+    buffer_ += ",\n";
+    if (buffer_.size() < flush_at) return;
+    out_ << buffer_.substr(0, buffer_.size() - 2);
+    buffer_ = ",\n";
+  }
+
+  void name_tracks(size_t cls) {
+    const ClassTimeline& c = classes_[cls];
+    const auto& devices = result_.classes[cls].devices;
+    std::string name = devices.size() == 1 ? fmt::format("device {} ({})", devices[0], c.program->name)
+                                           : fmt::format("device {} ({}, stands for {})", devices[0],
+                                                         c.program->name, devices.size());
+    line(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}}}})", cls, name);
+    line(R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})", cls);
+    for (size_t q = 0; q < c.program->queues.size(); ++q) {
+      line(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", cls, q,
+           c.program->queues[q].name);
+      line(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})", cls, q,
+           q);
+    }
+  }
+
+  void write_acts(size_t cls) {
+    const ClassTimeline& c = classes_[cls];
+    for (size_t a = 0; a < c.acts.size(); ++a) {
+      const ir::Actor& actor = c.program->actors[a];
+      for (const Act* act : c.acts[a]) {
+        if (!act || !in_last_step(c, *act)) continue;
+        line(
+            R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"act":{}}}}})",
+            actor.name, c.program->phases[static_cast<size_t>(actor.phase)], cls, actor.queue,
+            microseconds(act->start), (act->end - act->start) * 1e6, act->index % c.per_step[a]);
+      }
+    }
+  }
+
+  // The class and register that an input reads.
+  struct Source {
+    size_t cls = 0;
+    const ir::Register* reg = nullptr;
+  };
+  Source source_of(size_t cls, const ir::Input& input) const {
+    if (input.peers < 0) return {cls, &classes_[cls].program->registers[static_cast<size_t>(input.reg)]};
+    int device = plan_.peers[static_cast<size_t>(input.peers)]
+                     .source[static_cast<size_t>(result_.classes[cls].devices[0])];
+    auto from = static_cast<size_t>(class_of_[static_cast<size_t>(device)]);
+    return {from, &classes_[from].program->registers[static_cast<size_t>(input.reg)]};
+  }
+
+  static bool is_own(const ir::Actor& actor, const ir::Input& input) {
+    return input.peers < 0 &&
+           std::find(actor.outputs.begin(), actor.outputs.end(), input.reg) != actor.outputs.end();
+  }
+
+  // The act that published what act `index` of a reader sees, nullptr where it was there from the start.
+  const Act* writer_of(const Source& source, const ir::Input& input, int index) const {
+    int slot = index / input.repeat - source.reg->initial;
+    if (slot < 0 || source.reg->producer < 0) return nullptr;
+    const auto& acts = classes_[source.cls].acts[static_cast<size_t>(source.reg->producer)];
+    auto at = static_cast<size_t>((slot + 1) * source.reg->every - 1);
+    return at < acts.size() ? acts[at] : nullptr;
+  }
+
+  void write_flows(size_t cls) {
+    const ClassTimeline& c = classes_[cls];
+    for (size_t a = 0; a < c.acts.size(); ++a) {
+      const ir::Actor& actor = c.program->actors[a];
+      for (const ir::Input& input : actor.inputs) {
+        if (is_own(actor, input)) continue;
+        Source source = source_of(cls, input);
+        if (source.reg->producer < 0) continue;
+        int queue = classes_[source.cls].program->actors[static_cast<size_t>(source.reg->producer)].queue;
+        if (source.cls == cls && queue == actor.queue) continue;
+        for (const Act* act : c.acts[a]) {
+          if (!act || !in_last_step(c, *act) || act->index % input.repeat != 0) continue;
+          const Act* from = writer_of(source, input, act->index);
+          if (!from || !in_last_step(classes_[source.cls], *from)) continue;
+          line(R"({{"ph":"s","name":"req","cat":"req","id":{},"pid":{},"tid":{},"ts":{:.3f}}})", ++flows_,
+               source.cls, queue, microseconds(from->end));
+          line(R"({{"ph":"f","bp":"e","name":"req","cat":"req","id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
+               flows_, cls, actor.queue, microseconds(act->start));
+        }
+      }
+    }
+  }
+
+  // When each slot of each register of a class was taken and given back.
+  std::vector<Holding> holdings(size_t cls) const {
+    const ClassTimeline& c = classes_[cls];
+    std::vector<std::vector<double>> ends(
+        c.program->registers.size());  // by register, by publication (initial ones first)
+    auto read = [&](size_t reg, int slot, double end) {
+      if (ends[reg].size() <= static_cast<size_t>(slot)) ends[reg].resize(static_cast<size_t>(slot) + 1, -1);
+      ends[reg][static_cast<size_t>(slot)] = std::max(ends[reg][static_cast<size_t>(slot)], end);
+    };
+    for (size_t reader = 0; reader < classes_.size(); ++reader) {
+      const ClassTimeline& r = classes_[reader];
+      for (size_t a = 0; a < r.acts.size(); ++a) {
+        for (const ir::Input& input : r.program->actors[a].inputs) {
+          if (is_own(r.program->actors[a], input) || (input.peers < 0 && reader != cls)) continue;
+          if (input.peers >= 0 && source_of(reader, input).cls != cls) continue;
+          for (const Act* act : r.acts[a]) {
+            if (act) read(static_cast<size_t>(input.reg), act->index / input.repeat, act->end);
+          }
+        }
+      }
+    }
+    std::vector<Holding> list;
+    for (size_t reg = 0; reg < ends.size(); ++reg) {
+      const ir::Register& r = c.program->registers[reg];
+      if (r.bytes == 0 || r.producer < 0) continue;
+      const auto& acts = c.acts[static_cast<size_t>(r.producer)];
+      for (int slot = 0; slot < r.initial; ++slot) {
+        list.push_back(
+            {0, static_cast<size_t>(slot) < ends[reg].size() ? ends[reg][static_cast<size_t>(slot)] : 0, &r});
+      }
+      for (size_t first = 0; first < acts.size(); first += static_cast<size_t>(r.every)) {
+        size_t last = std::min(acts.size(), first + static_cast<size_t>(r.every)) - 1;
+        size_t slot = first / static_cast<size_t>(r.every) + static_cast<size_t>(r.initial);
+        if (!acts[first] || !acts[last]) continue;
+        double until = slot < ends[reg].size() ? std::max(ends[reg][slot], acts[last]->end) : acts[last]->end;
+        list.push_back({acts[first]->start, until, &r});
+      }
+    }
+    return list;
+  }
+
+  void write_counters(size_t cls) {
+    struct Change {
+      double time;
+      int64_t bytes;
+      int slots;
+      size_t kind;
+    };
+    std::vector<Change> changes;
+    for (const Holding& h : holdings(cls)) {
+      auto kind = static_cast<size_t>(h.reg->memory);
+      changes.push_back({h.from, h.reg->bytes, 1, kind});
+      changes.push_back({h.to, -h.reg->bytes, -1, kind});
+    }
+    std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+      return a.time != b.time ? a.time < b.time : a.bytes < b.bytes;
+    });
+    std::array<int64_t, ir::memory_kinds> bytes{}, most{};
+    int64_t slots = 0, most_slots = 0;
+    int window = -1;
+    auto flush = [&] {
+      if (window >= 0) write_sample(cls, begin_ + window * (end_ - begin_) / windows, most, most_slots);
+      most = bytes;
+      most_slots = slots;
+    };
+    for (const Change& change : changes) {
+      int now = change.time < begin_
+                    ? -1
+                    : static_cast<int>((change.time - begin_) / std::max(end_ - begin_, 1e-300) * windows);
+      if (now > window) flush(), window = std::min(now, windows);
+      bytes[change.kind] += change.bytes;
+      slots += change.slots;
+      most[change.kind] = std::max(most[change.kind], bytes[change.kind]);
+      most_slots = std::max(most_slots, slots);
+    }
+    flush();
+  }
+
+  void write_sample(size_t cls, double time, const std::array<int64_t, ir::memory_kinds>& bytes,
+                    int64_t slots) {
+    std::string values;
+    for (size_t kind = 0; kind < bytes.size(); ++kind) {
+      values += fmt::format("{}\"{}\":{}", kind ? "," : "", ir::to_text(static_cast<ir::MemoryKind>(kind)),
+                            bytes[kind]);
+    }
+    line(R"({{"ph":"C","name":"bytes in registers","pid":{},"ts":{:.3f},"args":{{{}}}}})", cls,
+         microseconds(time), values);
+    line(R"({{"ph":"C","name":"register slots in use","pid":{},"ts":{:.3f},"args":{{"slots":{}}}}})", cls,
+         microseconds(time), slots);
+  }
+
+  const ir::Plan& plan_;
+  const Result& result_;
+  std::ostream& out_;
+  std::string buffer_;
+  std::vector<ClassTimeline> classes_;
+  std::vector<int> class_of_;
+  int steps_ = 0;
+  double begin_ = 0, end_ = 0;
+  int64_t flows_ = 0;
+};
+
+}  // namespace
+
+void write_chrome_trace(const ir::Plan& plan, const Result& result, std::ostream& out) {
+  Writer(plan, result, out).run();
+}
+
+}  // namespace boxcar::sim

@@ -1,0 +1,19 @@
+// A simulated timeline in Chrome's trace format: open it in https://ui.perfetto.dev.
+//
+// One process per simulated device (its class's first member), one track per queue, a slice per act; arrows
+// from the act that filled a register to the acts on other queues and devices that read it; counters of the
+// bytes and the number of register slots in use, sampled as the maximum over a few thousand windows. Of a run
+// of several steps the last one is written, with time 0 at its start.
+#pragma once
+
+#include <ostream>
+
+#include "ir/plan.h"
+#include "sim/simulate.h"
+
+namespace boxcar::sim {
+
+// `result` holds a timeline of `plan` (Options::timeline). Times are written in microseconds.
+void write_chrome_trace(const ir::Plan& plan, const Result& result, std::ostream& out);
+
+}  // namespace boxcar::sim

@@ -1,0 +1,73 @@
+#include "sim/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace boxcar::sim {
+namespace {
+
+// A producer of two slots on the copy queue feeds a consumer on the compute queue; one step of two acts each.
+TEST(Trace, WritesSlicesArrowsAndCounters) {
+  ir::Plan plan;
+  plan.devices = 1;
+  ir::Program p;
+  p.name = "stage0";
+  p.phases = {"F"};
+  p.schedule = {{0, 0}, {0, 1}};
+  p.queues = {{"copy_in", ir::QueueKind::copy_in, true}, {"compute", ir::QueueKind::compute, true}};
+  ir::Register data;
+  data.name = "x";
+  data.bytes = 100;
+  data.count = 2;
+  data.producer = 0;
+  p.registers = {data};
+  ir::Actor load, use;
+  load.name = "load";
+  load.outputs = {0};
+  use.name = "use";
+  use.queue = 1;
+  ir::Input x;
+  x.reg = 0;
+  use.inputs = {x};
+  p.actors = {load, use};
+  plan.programs = {p};
+  plan.classes = {{0, {0}}};
+
+  Result result;
+  result.step_ends = {4e-6};
+  result.classes.resize(1);
+  result.classes[0].devices = {0};
+  result.timeline = {
+      {0, 0, 0, 0, 1e-6}, {0, 0, 1, 1e-6, 2e-6}, {0, 1, 0, 1e-6, 2.5e-6}, {0, 1, 1, 2.5e-6, 4e-6}};
+  std::ostringstream out;
+  write_chrome_trace(plan, result, out);
+  EXPECT_EQ(out.str(), R"~({"displayTimeUnit":"ms","traceEvents":[
+{"ph":"M","name":"process_name","pid":0,"args":{"name":"device 0 (stage0)"}},
+{"ph":"M","name":"process_sort_index","pid":0,"args":{"sort_index":0}},
+{"ph":"M","name":"thread_name","pid":0,"tid":0,"args":{"name":"copy_in"}},
+{"ph":"M","name":"thread_sort_index","pid":0,"tid":0,"args":{"sort_index":0}},
+{"ph":"M","name":"thread_name","pid":0,"tid":1,"args":{"name":"compute"}},
+{"ph":"M","name":"thread_sort_index","pid":0,"tid":1,"args":{"sort_index":1}},
+{"ph":"X","name":"load","cat":"F","pid":0,"tid":0,"ts":0.000,"dur":1.000,"args":{"act":0}},
+{"ph":"X","name":"load","cat":"F","pid":0,"tid":0,"ts":1.000,"dur":1.000,"args":{"act":1}},
+{"ph":"X","name":"use","cat":"F","pid":0,"tid":1,"ts":1.000,"dur":1.500,"args":{"act":0}},
+{"ph":"X","name":"use","cat":"F","pid":0,"tid":1,"ts":2.500,"dur":1.500,"args":{"act":1}},
+{"ph":"s","name":"req","cat":"req","id":1,"pid":0,"tid":0,"ts":1.000},
+{"ph":"f","bp":"e","name":"req","cat":"req","id":1,"pid":0,"tid":1,"ts":1.000},
+{"ph":"s","name":"req","cat":"req","id":2,"pid":0,"tid":0,"ts":2.000},
+{"ph":"f","bp":"e","name":"req","cat":"req","id":2,"pid":0,"tid":1,"ts":2.500},
+{"ph":"C","name":"bytes in registers","pid":0,"ts":0.000,"args":{"parameters":0,"gradients":0,"optimizer":0,"activations":100,"workspace":0}},
+{"ph":"C","name":"register slots in use","pid":0,"ts":0.000,"args":{"slots":1}},
+{"ph":"C","name":"bytes in registers","pid":0,"ts":1.000,"args":{"parameters":0,"gradients":0,"optimizer":0,"activations":200,"workspace":0}},
+{"ph":"C","name":"register slots in use","pid":0,"ts":1.000,"args":{"slots":2}},
+{"ph":"C","name":"bytes in registers","pid":0,"ts":2.500,"args":{"parameters":0,"gradients":0,"optimizer":0,"activations":200,"workspace":0}},
+{"ph":"C","name":"register slots in use","pid":0,"ts":2.500,"args":{"slots":2}},
+{"ph":"C","name":"bytes in registers","pid":0,"ts":4.000,"args":{"parameters":0,"gradients":0,"optimizer":0,"activations":100,"workspace":0}},
+{"ph":"C","name":"register slots in use","pid":0,"ts":4.000,"args":{"slots":1}}
+]}
+)~");
+}
+
+}  // namespace
+}  // namespace boxcar::sim
