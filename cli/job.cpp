@@ -174,6 +174,7 @@ Resolved resolve(const GivenKeys& given_by_user) {
       throw Error(e.code(), about_name ? "cluster.preset" : e.where(),
                   std::string(e.what()).substr(e.where().empty() ? 0 : e.where().size() + 2));
     }
+    if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
     request.job = planner::resolve(request.job);
   });
   for (const Key& key : keys()) resolved.labels[key.path()] = get(key, request);

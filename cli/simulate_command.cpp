@@ -56,6 +56,7 @@ Loaded load_plan(const SimulateArguments& arguments) {
   if (name.empty()) throw Error::input(arguments.plan, "names no cluster; give one with --cluster");
   loaded.cluster = backends::load_cluster(name, plan.devices);
   plan.labels["cluster.preset"] = name;
+  if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
   return loaded;
 }
 
