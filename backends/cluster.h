@@ -82,6 +82,9 @@ struct Node {
   int nics = 0;
   double nic_bandwidth = 0;  // per NIC, one way
   double nic_latency = 0;    // s, end to end between two nodes under one switch
+  // s in which an eager framework's host launches one op: forward and backward passes of smaller kernels wait
+  // for it. 0: graphs, or a runtime without such cost.
+  double host_per_op = 0;
 };
 
 struct Fabric {

@@ -138,6 +138,7 @@ Node read_node(Fields& fields) {
   fields.integer("nics", 0, most_node_gpus, &node.nics);
   fields.number("nic_bandwidth", least_rate, most_rate, &node.nic_bandwidth);
   fields.number("nic_latency", 0, most_latency, &node.nic_latency);
+  fields.number("host_per_op", 0, most_latency, &node.host_per_op);
   fields.has("mesh_links");
   fields.done();
   fields.require("gpus");

@@ -63,6 +63,9 @@ std::string describe(const Cluster& cluster) {
   if (node.pcie_bandwidth > 0) {
     row(&out, "to the host", fmt::format("{:g} GB/s per GPU one way", node.pcie_bandwidth / 1e9));
   }
+  if (node.host_per_op > 0) {
+    row(&out, "host", fmt::format("{:g} us to launch an op", node.host_per_op * 1e6));
+  }
   row(&out, "between nodes", network(node));
   row(&out, "fabric", fabric_text(cluster.fabric));
   for (const auto& [straggler, factor] : cluster.slowdown) {

@@ -44,6 +44,8 @@ double copy_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   return bytes / cluster.node.pcie_bandwidth;
 }
 
+bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == 'B'; }
+
 }  // namespace
 
 Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster) : plan_(plan), cluster_(cluster) {}
@@ -76,7 +78,36 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
     bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
     known->second.push_back({fixed_seconds(program, actor), kernel});
   }
+  wait_for_host(program, known->second);
   return known->second;
+}
+
+// An eager host runs ahead of the device as long as kernels are long; where the launches of a pass,
+// collectives among them, take longer than its kernels, each kernel ends later by its share of the
+// difference.
+void Costing::wait_for_host(const ir::Program& program, std::vector<Fixed>& known) const {
+  if (cluster_.node.host_per_op <= 0) return;
+  struct Pass {
+    double busy = 0;
+    int kernels = 0, launches = 0;
+  };
+  std::vector<Pass> passes(program.phases.size());
+  auto waits = [&](size_t a) { return known[a].kernel && known[a].seconds > 0; };
+  for (size_t a = 0; a < known.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    Pass& pass = passes[static_cast<size_t>(actor.phase)];
+    if (waits(a)) {
+      pass.busy += known[a].seconds;
+      ++pass.kernels;
+    }
+    if (waits(a) || actor.kind == ir::ActorKind::collective) ++pass.launches;
+  }
+  for (size_t a = 0; a < known.size(); ++a) {
+    auto phase = static_cast<size_t>(program.actors[a].phase);
+    if (!waits(a) || !is_pass(program.phases[phase])) continue;
+    const Pass& pass = passes[phase];
+    known[a].seconds += std::max(0.0, pass.launches * cluster_.node.host_per_op - pass.busy) / pass.kernels;
+  }
 }
 
 double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor) const {

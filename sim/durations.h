@@ -34,6 +34,7 @@ class Costing {
     bool kernel = false;  // slowed on a slow device
   };
   const std::vector<Fixed>& fixed(int program);
+  void wait_for_host(const ir::Program& program, std::vector<Fixed>& known) const;
   double fixed_seconds(const ir::Program& program, const ir::Actor& actor) const;
   const CommTime& collective(const ir::Actor& actor, const Span& span);
   CommTime pull(const ir::Actor& actor, int device) const;

@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include "sim/simulate.h"
+
+namespace boxcar::sim {
+namespace {
+
+// One device; two kernels in a forward phase, one in the update.
+ir::Plan three_kernels() {
+  ir::Plan plan;
+  plan.name = "three";
+  plan.devices = 1;
+  plan.classes = {{0, {0}}};
+  ir::Program program;
+  program.name = "all";
+  program.phases = {"F0", "U"};
+  program.schedule = {{0, 0}, {1, 0}};
+  program.queues = {{"compute", ir::QueueKind::compute, true}};
+  ir::TensorType type{{1000, 1000}, ir::DType::float32};
+  for (int i = 0; i < 3; ++i) {
+    ir::Register reg;
+    reg.name = "r" + std::to_string(i);
+    reg.type = type;
+    reg.bytes = type.bytes();
+    reg.producer = i;
+    program.registers.push_back(reg);
+    ir::Actor actor;
+    actor.name = "k" + std::to_string(i);
+    actor.op = "relu";
+    ir::Input input;
+    input.reg = (i + 2) % 3;  // the first reads what the last step left
+    actor.inputs = {input};
+    actor.outputs = {i};
+    actor.phase = i < 2 ? 0 : 1;
+    program.actors.push_back(actor);
+  }
+  program.registers[2].initial = 1;
+  plan.programs = {program};
+  return plan;
+}
+
+TEST(HostTime, short_kernels_of_a_pass_wait_for_their_launch) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  cluster.node.host_per_op = 0;
+  std::vector<double> alone = act_seconds(three_kernels(), cluster, 0);
+  ASSERT_GT(alone[0], 0);
+  cluster.node.host_per_op = 1e-3;
+  std::vector<double> eager = act_seconds(three_kernels(), cluster, 0);
+  EXPECT_NEAR(eager[0] + eager[1], 2e-3, 1e-12);
+  EXPECT_DOUBLE_EQ(eager[2], alone[2]);  // an update is one launch for all parameters
+}
+
+TEST(HostTime, long_kernels_do_not_wait) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  cluster.node.host_per_op = 0;
+  std::vector<double> alone = act_seconds(three_kernels(), cluster, 0);
+  cluster.node.host_per_op = alone[0] / 2;
+  EXPECT_EQ(act_seconds(three_kernels(), cluster, 0), alone);
+}
+
+}  // namespace
+}  // namespace boxcar::sim
