@@ -54,6 +54,7 @@ std::optional<Attrs> no_transpose(const ir::Types&, const Attrs& forward) {
 struct Row {
   const char *gradient, *forward, *operands, *outputs;
   MoreAttrs attrs = same;
+  bool stretched = false;  // gradients have the forward result's shape, not yet summed to a broadcast input's
 
   friend std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.operands; }
 };
@@ -84,6 +85,7 @@ const Row kRows[] = {
     {"slice_grad", "slice", "dy0", "x0", whole_shape},
     {"softmax_grad", "softmax", "dy0 y0", "x0"},
     {"split_heads_grad", "split_heads", "dy0 dy1 dy2", "x0"},
+    {"fused_grad", "fused", "dy0 xs", "xs", same, true},
     {"swiglu_grad", "swiglu", "dy0 x0 x1", "x0 x1"},
     {"swiglu_pairs_grad", "swiglu_pairs", "dy0 x0", "x0"},
     {"tanh_grad", "tanh", "dy0 y0", "x0"},
@@ -116,6 +118,19 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
+// The sum over what broadcasting `type` to the tensor's shape has repeated.
+HostTensor summed_to(const HostTensor& tensor, const ir::TensorType& type) {
+  HostTensor sum = backends::cpu::zeros(type);
+  const std::vector<int64_t> steps = backends::cpu::strides(type.shape);
+  backends::cpu::for_each(tensor.type.shape, [&](const std::vector<int64_t>& index, int64_t flat) {
+    const size_t skipped = index.size() - steps.size();
+    int64_t at = 0;
+    for (size_t i = 0; i < steps.size(); ++i) at += type.shape[i] == 1 ? 0 : index[skipped + i] * steps[i];
+    sum.data[static_cast<size_t>(at)] += tensor.data[static_cast<size_t>(flat)];
+  });
+  return sum;
+}
+
 // One sample of one row: inputs, outputs and gradients of the outputs.
 class Check {
  public:
@@ -138,7 +153,10 @@ class Check {
     const Tensors got = run_reference(row_.gradient, operands, *attrs);
     const auto wanted = words(row_.outputs, inputs_.size());
     EXPECT_EQ(got.size(), wanted.size());
-    for (size_t i = 0; i < wanted.size(); ++i) compare(got.at(i), number(wanted[i]));
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const size_t input = number(wanted[i]);
+      compare(row_.stretched ? summed_to(got.at(i), inputs_[input].type) : got.at(i), input);
+    }
     return true;
   }
 
