@@ -103,6 +103,8 @@ class Verifier {
     if (const Special* special = find_special(op.type)) {
       if (op.inputs.size() != special->inputs || op.outputs.size() != 1)
         refuse(graph_, op.name, fmt::format("{} takes {} operands and has one result", op.type, special->inputs));
+      if (op.type == "to_global" && (op.placement < 0 || !op.to_sbp))
+        refuse(graph_, op.name, "to_global needs a placement and a layout");
       if (op.type == "to_global" && !(types_[0] == graph_.tensor(op.outputs[0]).type))
         refuse(graph_, op.name, "to_global changes the type");
       return;
@@ -121,6 +123,18 @@ class Verifier {
       refuse(graph_, op.name, fmt::format("{} gives {}, but the graph says {}", op.type, shapes(expected), shapes(got)));
   }
 
+  // A pinned layout has one entry per dimension of the mesh, and splits axes that the tensor has.
+  void check_layout(const Op& op, const Tensor& tensor, const sbp::NdSbp& layout) const {
+    for (const sbp::Sbp sbp : layout)
+      if (sbp.is_split() && sbp.axis >= static_cast<int>(tensor.type.shape.size()))
+        refuse(graph_, op.name, fmt::format("%{} is {} and cannot be {}", tensor.name, to_text(tensor.type), to_text(layout)));
+    if (op.placement < 0) return;
+    const sbp::Placement& placement = graph_.placements[static_cast<size_t>(op.placement)];
+    if (placement.mesh.size() != layout.size())
+      refuse(graph_, op.name, fmt::format("%{} is {} on {}, expected {} entries", tensor.name, to_text(layout),
+                                          to_text(placement), placement.mesh.size()));
+  }
+
   void check_output(OpId id, int index) {
     const Op& op = graph_.ops[static_cast<size_t>(id)];
     const TensorId output = op.outputs[static_cast<size_t>(index)];
@@ -128,6 +142,7 @@ class Verifier {
     if (defined_[static_cast<size_t>(output)]) refuse(graph_, op.name, fmt::format("defines %{} again", tensor.name));
     if (tensor.producer != id || tensor.output != index)
       refuse(graph_, op.name, fmt::format("%{} does not name it as its producer", tensor.name));
+    if (tensor.sbp) check_layout(op, tensor, *tensor.sbp);
     defined_[static_cast<size_t>(output)] = true;
   }
 
@@ -280,7 +295,11 @@ void Builder::set_layer(int layer, std::string prefix) {
 const TensorType& Builder::type(TensorId tensor) const { return graph_.tensor(tensor).type; }
 
 Graph Builder::finish() {
-  verify(graph_);
+  try {
+    verify(graph_);
+  } catch (const Error& error) {
+    throw Error::input("", error.what());
+  }
   return std::move(graph_);
 }
 

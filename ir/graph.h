@@ -90,7 +90,8 @@ const char* to_text(Phase phase);  // "forward"
 std::string to_text(const Graph& graph);
 Graph parse_graph(std::string_view text);  // throws Error with line and column
 
-// Every op is in the registry, operands exist and come before use, types are what infer says, names are unique.
+// Every op is in the registry, operands exist and come before use, types are what infer says, names are unique, pinned
+// layouts fit tensor and placement.
 // Throws Error (fault) naming the first op that is not so. Run after every pass.
 void verify(const Graph& graph);
 
@@ -118,7 +119,7 @@ class Builder {
   // Ops built from here on belong to this layer and carry this name prefix.
   void set_layer(int layer, std::string prefix);
   const TensorType& type(TensorId tensor) const;
-  Graph finish();  // verifies
+  Graph finish();  // verifies; throws Error (bad input)
 
  private:
   TensorId source(const char* type, std::string name, TensorType tensor_type, Attrs attrs);

@@ -82,6 +82,19 @@ TEST(Autodiff, MixedStyles) {
   expect_gradients(model(config), 6, 11);
 }
 
+TEST(Autodiff, Mlp) {
+  Builder b("mlp");
+  TensorId x = b.input("x", {{4, 5}, DType::float32});
+  for (const int layer : {0, 1}) {
+    b.set_layer(layer, fmt::format("h{}", layer));
+    x = b.op1("matmul", {x, b.parameter("w", {{5, 5}, DType::float32})});
+    x = b.op1("relu", {b.op1("add", {x, b.parameter("bias", {{5}, DType::float32})})});
+  }
+  b.set_layer(2, "");
+  b.op("reduce_mean", {b.op1("mul", {x, x})}, {{"axes", Shape{0, 1}}}, "loss");
+  expect_gradients(b.finish(), 11, 2);
+}
+
 TEST(Autodiff, MixtureOfExperts) {
   for (const char* family : {"gpt", "llama"}) {
     auto config = tiny(family);

@@ -169,6 +169,14 @@ TEST(Graph, VerifyNamesTheFirstOpThatIsWrong) {
   EXPECT_EQ(fault_of([](Graph& g) { g.ops[3].type = "nag"; }).substr(0, 8), "nag: no ");
   EXPECT_EQ(fault_of([](Graph& g) { g.ops[3].attrs["axis"] = int64_t{0}; }),
             "graph g: op z: its attributes are not complete");
+  EXPECT_EQ(fault_of([](Graph& g) { g.tensors[0].sbp = sbp::parse_nd_sbp("S(1)"); }),
+            "graph g: op x: %x is float32[2] and cannot be S(1)");
+  EXPECT_EQ(fault_of([](Graph& g) {
+              g.placements = {Placement::line(4)};
+              g.ops[0].placement = 0;
+              g.tensors[0].sbp = sbp::parse_nd_sbp("(S(0), B)");
+            }),
+            "graph g: op x: %x is (S(0), B) on 0-3, expected 1 entries");
   EXPECT_EQ(fault_of([](Graph& g) { g.updates[0].state = 0; }), "graph g: update %x: is not a parameter");
   EXPECT_EQ(fault_of([](Graph& g) { g.updates.push_back(g.updates[0]); }), "graph g: update %w: is updated twice");
 }
