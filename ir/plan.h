@@ -21,6 +21,8 @@
 // takes no message and no credit, act i reads what act i - 1 left there. Such a register has count 1 and every = 1, its
 // value before training lies in its slot; `initial` is 1 where other readers run before the update in a step, 0 where
 // they run after it (they then see the new value in the same step).
+// A collective with the attribute in_place=true and no output but a control register writes its results over its inputs:
+// who reads a result reads the input's register and the control register.
 //
 // Turns. A pull with a `source_queue` also holds that queue of the device that it pulls from while it acts. If the
 // queue is ordered, the turn comes where the act is that made the slot readable: in the same phase run, after the actors

@@ -62,7 +62,7 @@ StageLowering::Value StageLowering::local_step(const Item& item, const sbp::Mesh
     actor.attrs["ends"] = ends;
   }
   actor.phase = in_phase;
-  actor.inputs.push_back(input_of(from));
+  add_inputs(actor, {from});
   const int reg = out >= 0 ? out : make_register(item.t, step.result, shares > 1 ? ".share" : ".slice");
   actor.outputs = {reg};
   builder.add_actor(std::move(actor));
@@ -84,18 +84,31 @@ int StageLowering::collective_step(const Bucket& bucket, const std::vector<const
   if (bucket.size() == 1) actor.attrs = {{"axis", int64_t{first.axis}}, {"axis2", int64_t{first.axis2}}};
   if (first.reduction != sbp::Reduction::sum)
     actor.attrs["reduction"] = std::string(first.reduction == sbp::Reduction::max ? "max" : "min");
+  add_inputs(actor, now);
+  // Gradients are reduced where they are: what reads them waits for a control register instead of a copy.
+  const bool in_place =
+      first.collective == sbp::Collective::all_reduce && in_phase == builder.phases.reduce();
+  const int done = in_place ? control_register(actor.name) : -1;
+  if (in_place) {
+    actor.attrs["in_place"] = true;
+    actor.outputs = {done};
+  }
   int64_t in_bytes = 0, out_bytes = 0;
   for (size_t i = 0; i < bucket.size(); ++i) {
     const sbp::MeshStep& step = routes[i]->steps[s];
-    const bool last = s + 1 == routes[i]->steps.size();
     const ir::TensorType type = local_type(bucket[i].t, step.result);
     in_bytes += local_type(bucket[i].t, now[i].layout).bytes();
     out_bytes += type.bytes();
-    actor.inputs.push_back(input_of(now[i]));
+    if (in_place) {
+      now[i].layout = step.result;
+      now[i].ready = done;
+      continue;
+    }
+    const bool last = s + 1 == routes[i]->steps.size();
     const int reg =
         last && bucket[i].out >= 0 ? bucket[i].out : make_register(bucket[i].t, step.result, "." + verb);
     actor.outputs.push_back(reg);
-    now[i] = {step.result, -1, reg, type.shape};
+    now[i] = {step.result, -1, reg, type.shape, -1};
   }
   actor.comm_bytes = std::max(in_bytes, out_bytes);
   return builder.add_actor(std::move(actor));

@@ -16,23 +16,23 @@ void StageLowering::reduce_gradients() {
 
 void StageLowering::sum_tied(const TiedGradient& tied) {
   const TensorId t = tied.gradients[tied.stages[0] == stage_ ? 0 : 1];
-  const int from = stored_register(t);
-  const ir::TensorType type = local_type(t, stored(t));
   ir::Actor actor;
   actor.name = actor_name(tensor(t).name + ".all_reduce");
   actor.joint = tensor(tied.gradients[0]).name + ".tied";
   actor.kind = ir::ActorKind::collective;
   actor.op = "all_reduce";
+  actor.attrs["in_place"] = true;
   actor.collective = sbp::Collective::all_reduce;
   actor.comm = in_.comms.between(tied.stages[0], tied.stages[1]);
-  actor.comm_bytes = type.bytes();
+  actor.comm_bytes = local_type(t, stored(t)).bytes();
   actor.queue = builder.queue(in_.comms.queue(actor.comm));
   actor.phase = builder.phases.reduce();
-  actor.inputs.push_back({from, 1, -1, -1, {}});
-  const int reg = make_register(t, stored(t), ".tied");
-  actor.outputs = {reg};
+  Value value = get(t, stored(t), builder.phases.reduce());
+  add_inputs(actor, {value});
+  value.ready = control_register(actor.name);
+  actor.outputs = {value.ready};
   builder.add_actor(std::move(actor));
-  values(t) = {{stored(t), -1, reg, type.shape}};
+  values(t) = {value};
 }
 
 // Zero 2 and 3: a layer's gradients are reduced when its backward pass is done, and added up after the next

@@ -137,8 +137,10 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   actor.attrs = local_attrs(o);
   actor.queue = builder.queue("compute");
   actor.phase = in_phase;
+  std::vector<Value> operands;
   for (size_t i = 0; i < op.inputs.size(); ++i)
-    actor.inputs.push_back(input_of(get(op.inputs[i], layout(o).inputs[i], in_phase)));
+    operands.push_back(get(op.inputs[i], layout(o).inputs[i], in_phase));
+  add_inputs(actor, operands);
   actor.name = actor_name(op.name);
   add_outputs(o, actor);
   const int index = builder.add_actor(std::move(actor));
@@ -167,7 +169,7 @@ void StageLowering::add_outputs(OpId o, ir::Actor& actor) {
     if (reg < 0) reg = make_register(t, produced, "");
     actor.outputs.push_back(reg);
     if (values(t).empty() || state >= 0)
-      values(t).push_back({produced, -1, reg, local_type(t, produced).shape});
+      values(t).push_back({produced, -1, reg, local_type(t, produced).shape, -1});
   }
 }
 
@@ -265,7 +267,7 @@ void StageLowering::load(TensorId t, int in_phase) {
   actor.comm_bytes = input ? local_type(t, stored(t)).bytes() : 0;
   actor.outputs = {reg};
   builder.add_actor(std::move(actor));
-  values(t).push_back({stored(t), input ? -1 : in_phase, reg, local_type(t, stored(t)).shape});
+  values(t).push_back({stored(t), input ? -1 : in_phase, reg, local_type(t, stored(t)).shape, -1});
 }
 
 void StageLowering::pull(TensorId t, int in_phase) {
@@ -287,14 +289,26 @@ void StageLowering::pull(TensorId t, int in_phase) {
   actor.inputs.push_back({-1, 1, -1, in_.comms.peers(offset), {}});
   actor.outputs = {reg};
   links.push_back({builder.add_actor(std::move(actor)), t, from.stage, queue + ".out"});
-  values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape});
+  values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape, -1});
 }
 
-ir::Input StageLowering::input_of(const Value& value) const {
-  ir::Input input{value.reg, 1, -1, -1, {}};
-  if (builder.program.registers[static_cast<size_t>(value.reg)].type.shape != value.shape)
-    input.view = value.shape;
-  return input;
+// Operands first, then what says that they are whole.
+void StageLowering::add_inputs(ir::Actor& actor, const std::vector<Value>& values) const {
+  std::vector<int> controls;
+  for (const Value& value : values) {
+    ir::Input input{value.reg, 1, -1, -1, {}};
+    if (builder.program.registers[static_cast<size_t>(value.reg)].type.shape != value.shape)
+      input.view = value.shape;
+    actor.inputs.push_back(std::move(input));
+    if (value.ready >= 0 && std::find(controls.begin(), controls.end(), value.ready) == controls.end())
+      controls.push_back(value.ready);
+  }
+  for (int control : controls) actor.inputs.push_back({control, 1, -1, -1, {}});
+}
+
+int StageLowering::control_register(const std::string& actor) {
+  return builder.add_register(unique(register_names_, actor + ".done"), {{}, ir::DType::int8},
+                              ir::MemoryKind::workspace, 0);
 }
 
 ir::TensorType StageLowering::local_type(TensorId t, const NdSbp& layout) const {

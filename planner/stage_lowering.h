@@ -70,6 +70,7 @@ class StageLowering {
     int scope = -1;  // the phase that may read it, -1: all
     int reg = -1;
     sbp::Shape shape;  // as its readers see it
+    int ready = -1;    // control register: written over in place, whole once this is there
   };
   struct Item {  // one tensor to be boxed
     ir::TensorId t = -1;
@@ -110,7 +111,8 @@ class StageLowering {
   void bring(ir::TensorId t, int in_phase);
   void load(ir::TensorId t, int in_phase);
   void pull(ir::TensorId t, int in_phase);
-  ir::Input input_of(const Value& value) const;
+  void add_inputs(ir::Actor& actor, const std::vector<Value>& values) const;
+  int control_register(const std::string& actor);
   ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout) const;
   int make_register(ir::TensorId t, const sbp::NdSbp& layout, const std::string& suffix);
   static std::string unique(std::unordered_map<std::string, int>& names, const std::string& name);

@@ -1,9 +1,6 @@
 #include "planner/stages.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
 
 namespace boxcar::planner {
 
@@ -76,61 +73,6 @@ std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>
     sites.push_back(site);
   }
   return sites;
-}
-
-namespace {
-
-void renumber_producers(ir::Graph& graph) {
-  for (size_t o = 0; o < graph.ops.size(); ++o)
-    for (size_t i = 0; i < graph.ops[o].outputs.size(); ++i) {
-      graph.tensor(graph.ops[o].outputs[i]).producer = static_cast<ir::OpId>(o);
-      graph.tensor(graph.ops[o].outputs[i]).output = static_cast<int>(i);
-    }
-}
-
-ir::TensorId add_replica(ir::Graph& graph, ir::TensorId original, int layer, const std::string& name,
-                         std::vector<ir::Op>& ops) {
-  ir::Tensor tensor = graph.tensor(original);
-  tensor.name = name;
-  const auto id = static_cast<ir::TensorId>(graph.tensors.size());
-  graph.tensors.push_back(tensor);
-  ir::Op source = graph.ops[static_cast<size_t>(graph.tensor(original).producer)];
-  source.name = name;
-  source.outputs = {id};
-  source.layer = layer;
-  ops.push_back(std::move(source));
-  return id;
-}
-
-}  // namespace
-
-std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers,
-                                                 int stages) {
-  std::map<ir::TensorId, int> home;                               // stage of a parameter's first use
-  std::map<std::pair<ir::TensorId, int>, ir::TensorId> replicas;  // by stage
-  std::vector<Replica> pairs;
-  std::vector<ir::Op> ops;
-  for (ir::Op op : graph.ops) {
-    const int v = virtual_stage(stage_layers, op.layer);
-    const int stage = v % stages;
-    for (ir::TensorId& t : op.inputs) {
-      const ir::Tensor& tensor = graph.tensor(t);
-      if (tensor.producer < 0 || graph.ops[static_cast<size_t>(tensor.producer)].type != "parameter")
-        continue;
-      if (home.emplace(t, stage).first->second == stage) continue;
-      auto [at, fresh] = replicas.emplace(std::pair{t, stage}, -1);
-      if (fresh) {
-        const std::string name = fmt::format("{}.replica{}", tensor.name, v);
-        pairs.push_back({tensor.name, name});
-        at->second = add_replica(graph, t, op.layer, name, ops);
-      }
-      t = at->second;
-    }
-    ops.push_back(std::move(op));
-  }
-  graph.ops = std::move(ops);
-  renumber_producers(graph);
-  return pairs;
 }
 
 }  // namespace boxcar::planner

@@ -37,13 +37,4 @@ std::vector<int> stage_starts(const std::vector<int>& stage_layers);
 // By op. `stages` is pp.
 std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages);
 
-// Gives every stage but the first that reads a parameter a replica of its own, "<name>.replica<virtual
-// stage>", so that a tied embedding lies on the first and on the last stage. For graphs before
-// differentiation. Returns the pairs.
-struct Replica {
-  std::string original, replica;
-};
-std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers,
-                                                 int stages);
-
 }  // namespace boxcar::planner

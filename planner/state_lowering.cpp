@@ -40,7 +40,7 @@ bool StageLowering::depends_on_state_alone(OpId o) const {
 void StageLowering::declare_state(OpId o) {
   const TensorId t = op_of(o).outputs[0];
   const int reg = make_register(t, stored(t), "");
-  values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape});
+  values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape, -1});
   const auto& used = in_.pins.used[static_cast<size_t>(t)];
   bool read = false;
   for (OpId reader : in_.readers[static_cast<size_t>(t)])
@@ -48,7 +48,7 @@ void StageLowering::declare_state(OpId o) {
   if (!read || !used || *used == stored(t) || in_.hints.zero >= 3) return;
   const int whole = make_register(t, *used, ".whole");
   step_gathers_.push_back({t, values(t)[0], *used, whole});
-  values(t).push_back({*used, -1, whole, local_type(t, *used).shape});
+  values(t).push_back({*used, -1, whole, local_type(t, *used).shape, -1});
 }
 
 // Ops on state alone belong to the end of a step; their registers are there from the start.
@@ -60,11 +60,11 @@ void StageLowering::declare_copies(OpId o) {
     const sbp::NdSbp& produced = layout(o).outputs[i];
     const bool whole = produced == stored(t);
     const int reg = make_register(t, produced, whole ? "" : ".shard");
-    values(t).push_back({produced, -1, reg, local_type(t, produced).shape});
+    values(t).push_back({produced, -1, reg, local_type(t, produced).shape, -1});
     if (whole) continue;
     const int out = make_register(t, stored(t), "");
     step_gathers_.push_back({t, values(t)[0], stored(t), out});
-    values(t).push_back({stored(t), -1, out, local_type(t, stored(t)).shape});
+    values(t).push_back({stored(t), -1, out, local_type(t, stored(t)).shape, -1});
   }
 }
 
@@ -122,9 +122,11 @@ void StageLowering::emit_joint(OpId o) {
   part.op = op.type;
   part.attrs = op.attrs;
   part.phase = update;
+  std::vector<Value> own;
   for (size_t i = 0; i < op.inputs.size(); ++i)
     if (site(tensor(op.inputs[i]).producer).stage == stage_)
-      part.inputs.push_back(input_of(get(op.inputs[i], layout(o).inputs[i], update)));
+      own.push_back(get(op.inputs[i], layout(o).inputs[i], update));
+  add_inputs(part, own);
   if (part.inputs.empty()) throw Error::fault(op.name, fmt::format("stage {} has no part in it", stage_));
   const int local = make_register(out, broadcast(in_.mesh), ".stage");
   part.outputs = {local};

@@ -20,6 +20,23 @@ TEST(Compile, data_parallelism_reduces_gradients_once_a_step) {
   EXPECT_EQ(communication(plan, 0, "U"), "");
 }
 
+TEST(Compile, gradients_are_reduced_in_place_and_kept_once) {
+  const ir::Plan plan = plan_of(small_job(8, 1, 1, 2, 2));
+  const ir::Program& p = plan.programs[0];
+  EXPECT_EQ(find_register(p, "embedding.word.grad.sum0"), nullptr);  // the tied embedding's two uses
+  EXPECT_NE(find_register(p, "embedding.word.grad.sum"), nullptr);
+  int64_t gradients = 0;
+  for (const ir::Register& reg : p.registers)
+    if (reg.memory == ir::MemoryKind::gradients && reg.every > 1) gradients += reg.type.bytes();
+  EXPECT_EQ(gradients, 4 * 7744);
+  for (const ir::Actor& actor : p.actors) {
+    if (actor.name == "gradients.all_reduce") {
+      EXPECT_EQ(actor.outputs.size(), 1u);
+      EXPECT_EQ(p.registers[static_cast<size_t>(actor.outputs[0])].bytes, 0);
+    }
+  }
+}
+
 TEST(Compile, tensor_parallelism_is_megatrons) {
   const ir::Plan plan = plan_of(small_job(2, 2, 1, 1, 2));
   EXPECT_EQ(communication(plan, 0, "F0"),

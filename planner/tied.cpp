@@ -1,0 +1,154 @@
+#include "planner/tied.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace boxcar::planner {
+
+namespace {
+
+void renumber_producers(ir::Graph& graph) {
+  for (size_t o = 0; o < graph.ops.size(); ++o)
+    for (size_t i = 0; i < graph.ops[o].outputs.size(); ++i) {
+      graph.tensor(graph.ops[o].outputs[i]).producer = static_cast<ir::OpId>(o);
+      graph.tensor(graph.ops[o].outputs[i]).output = static_cast<int>(i);
+    }
+}
+
+ir::TensorId add_replica(ir::Graph& graph, ir::TensorId original, int layer, const std::string& name,
+                         std::vector<ir::Op>& ops) {
+  ir::Tensor tensor = graph.tensor(original);
+  tensor.name = name;
+  const auto id = static_cast<ir::TensorId>(graph.tensors.size());
+  graph.tensors.push_back(tensor);
+  ir::Op source = graph.ops[static_cast<size_t>(graph.tensor(original).producer)];
+  source.name = name;
+  source.outputs = {id};
+  source.layer = layer;
+  ops.push_back(std::move(source));
+  return id;
+}
+
+}  // namespace
+
+std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers,
+                                                 int stages) {
+  std::map<ir::TensorId, int> home;                               // stage of a parameter's first use
+  std::map<std::pair<ir::TensorId, int>, ir::TensorId> replicas;  // by stage
+  std::vector<Replica> pairs;
+  std::vector<ir::Op> ops;
+  for (ir::Op op : graph.ops) {
+    const int v = virtual_stage(stage_layers, op.layer);
+    const int stage = v % stages;
+    for (ir::TensorId& t : op.inputs) {
+      const ir::Tensor& tensor = graph.tensor(t);
+      if (tensor.producer < 0 || graph.ops[static_cast<size_t>(tensor.producer)].type != "parameter")
+        continue;
+      if (home.emplace(t, stage).first->second == stage) continue;
+      auto [at, fresh] = replicas.emplace(std::pair{t, stage}, -1);
+      if (fresh) {
+        const std::string name = fmt::format("{}.replica{}", tensor.name, v);
+        pairs.push_back({tensor.name, name});
+        at->second = add_replica(graph, t, op.layer, name, ops);
+      }
+      t = at->second;
+    }
+    ops.push_back(std::move(op));
+  }
+  graph.ops = std::move(ops);
+  renumber_producers(graph);
+  return pairs;
+}
+
+namespace {
+
+const ir::Op& producer(const ir::Graph& graph, ir::TensorId t) {
+  return graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+}
+
+// The gradient that updates the state of this name.
+ir::TensorId gradient_of(const ir::Graph& graph, const std::string& parameter) {
+  for (const ir::Update& update : graph.updates)
+    if (graph.tensor(update.state).name == parameter) return producer(graph, update.next).inputs[1];
+  return -1;
+}
+
+// The two accumulate ops that an add of sums reads, -1 where it is none.
+std::pair<ir::OpId, ir::OpId> added_sums(const ir::Graph& graph, const ir::Op& add) {
+  const std::pair<ir::OpId, ir::OpId> none{-1, -1};
+  if (add.type != "add" || add.phase != ir::Phase::update) return none;
+  for (ir::TensorId t : add.inputs)
+    if (producer(graph, t).type != "accumulate") return none;
+  const ir::OpId a = graph.tensor(add.inputs[0]).producer, b = graph.tensor(add.inputs[1]).producer;
+  return {std::min(a, b), std::max(a, b)};
+}
+
+// Turns the first sum into nothing, the second into add and accumulate, the add into nothing.
+void merge(ir::Graph& graph, ir::OpId first, ir::OpId second, ir::OpId add) {
+  std::vector<ir::Op> ops;
+  for (ir::OpId o = 0; o < static_cast<ir::OpId>(graph.ops.size()); ++o) {
+    ir::Op& op = graph.ops[static_cast<size_t>(o)];
+    if (o == first || o == add) continue;
+    if (o == second) {
+      const ir::Op& other = graph.ops[static_cast<size_t>(first)];
+      ir::Tensor both = graph.tensor(op.inputs[0]);
+      both.name += ".both";
+      const auto id = static_cast<ir::TensorId>(graph.tensors.size());
+      graph.tensors.push_back(both);
+      ir::Op sum = graph.ops[static_cast<size_t>(add)];
+      sum.inputs = {other.inputs[0], op.inputs[0]};
+      sum.outputs = {id};
+      sum.phase = op.phase;
+      sum.layer = op.layer;
+      op.inputs = {id};
+      op.outputs = graph.ops[static_cast<size_t>(add)].outputs;
+      ops.push_back(std::move(sum));
+    }
+    ops.push_back(op);
+  }
+  graph.ops = std::move(ops);
+  renumber_producers(graph);
+}
+
+}  // namespace
+
+void merge_uses(ir::Graph& graph) {
+  for (ir::OpId o = 0; o < static_cast<ir::OpId>(graph.ops.size()); ++o) {
+    const auto [first, second] = added_sums(graph, graph.ops[static_cast<size_t>(o)]);
+    if (first < 0) continue;
+    merge(graph, first, second, o);
+    o = -1;
+  }
+}
+
+std::vector<TiedGradient> tied_gradients(const ir::Graph& graph, const std::vector<Replica>& replicas,
+                                         const std::vector<OpSite>& sites) {
+  std::vector<TiedGradient> tied;
+  for (const Replica& pair : replicas) {
+    TiedGradient both;
+    const std::string* names[] = {&pair.original, &pair.replica};
+    for (int i = 0; i < 2; ++i) {
+      both.gradients[i] = gradient_of(graph, *names[i]);
+      if (both.gradients[i] < 0) return tied;
+      both.stages[i] = sites[static_cast<size_t>(graph.tensor(both.gradients[i]).producer)].stage;
+    }
+    tied.push_back(both);
+  }
+  return tied;
+}
+
+void drop_replica_norms(ir::Graph& graph, const std::vector<Replica>& replicas) {
+  for (const Replica& pair : replicas) {
+    const ir::TensorId gradient = gradient_of(graph, pair.replica);
+    for (const ir::Op& op : graph.ops) {
+      if (op.type != "square_sum" || op.inputs[0] != gradient) continue;
+      const ir::TensorId norm = op.outputs[0];
+      for (ir::Op& reader : graph.ops)
+        if (reader.type == "sum" && reader.inputs.size() > 1) std::erase(reader.inputs, norm);
+    }
+  }
+}
+
+}  // namespace boxcar::planner

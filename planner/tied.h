@@ -1,0 +1,35 @@
+// Parameters with several uses: replicas where the uses are on several stages, one gradient where they are on
+// one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "planner/stage_lowering.h"
+#include "planner/stages.h"
+
+namespace boxcar::planner {
+
+// Gives every stage but the first that reads a parameter a replica of its own, "<name>.replica<virtual
+// stage>", so that a tied embedding lies on the first and on the last stage. For graphs before
+// differentiation. Returns the pairs.
+struct Replica {
+  std::string original, replica;
+};
+std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::vector<int>& stage_layers,
+                                                 int stages);
+
+// A training graph adds up the gradient of every use over the micro-batches, and the sums once per step.
+// Where nothing lies between, the uses are added first and one sum is kept: half the memory.
+//   add(accumulate(a), accumulate(b)) -> accumulate(add(a, b))
+void merge_uses(ir::Graph& graph);
+
+// The gradient norm counts a parameter once, however many replicas it has.
+void drop_replica_norms(ir::Graph& graph, const std::vector<Replica>& replicas);
+
+// The pairs of gradients that are summed between stages.
+std::vector<TiedGradient> tied_gradients(const ir::Graph& graph, const std::vector<Replica>& replicas,
+                                         const std::vector<OpSite>& sites);
+
+}  // namespace boxcar::planner
