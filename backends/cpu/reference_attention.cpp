@@ -42,8 +42,8 @@ class Attention {
     return (batch * k_.type.shape[1] + (head + head_offset_) / group_) * keys_ + t;
   }
   double score(int64_t row, int64_t t) const {
-    return scale_ *
-           dot(&q_.data[position(row, width())], &k_.data[position(key_row(row, t), width())], width());
+    return scale_ * dot(q_.data.data() + position(row, width()),
+                        k_.data.data() + position(key_row(row, t), width()), width());
   }
   double keep(int64_t row, int64_t t) const { return drop_.factor(row * keys_ + t); }
 

@@ -28,6 +28,7 @@ int64_t draw(Random& random, int64_t low, int64_t high) {
 }
 
 double draw(Random& random, const ir::Domain& domain, double low, double high) {
+  if (low >= high) return low;  // an infinity
   auto from = static_cast<int64_t>(std::ceil((low - domain.low) / domain.step));
   auto to = static_cast<int64_t>(std::floor((high - domain.low) / domain.step));
   return domain.low + domain.step * static_cast<double>(draw(random, from, to));
@@ -280,10 +281,9 @@ class Checker {
     Layouts right;
     bool is_whole = false;
     for (Sbp layout : output_layouts_[output]) {
-      bool weaker = is_whole && layout.is_partial() && layout.reduction != Reduction::sum;
-      if (weaker || !is_right(inputs, output, layout)) continue;
-      is_whole |= layout.is_broadcast();  // B comes first
-      right.push_back(layout);
+      const bool weaker = is_whole && layout.is_partial() && layout.reduction != Reduction::sum;
+      if (!weaker && is_right(inputs, output, layout)) right.push_back(layout);
+      is_whole |= !right.empty() && right.back().is_broadcast();  // B comes first
     }
     return right;
   }
