@@ -21,8 +21,8 @@ const Op& GradContext::producer(TensorId tensor) const {
   return pool_.ops[static_cast<size_t>(pool_.producers[static_cast<size_t>(tensor)])];
 }
 
-std::vector<TensorId> GradContext::emit_all(const std::string& what, const char* type, std::vector<TensorId> inputs,
-                                            Attrs attrs) {
+std::vector<TensorId> GradContext::emit_all(const std::string& what, const char* type,
+                                            std::vector<TensorId> inputs, Attrs attrs) {
   Op like;
   like.phase = Phase::backward;
   like.layer = op_.layer;
@@ -31,7 +31,8 @@ std::vector<TensorId> GradContext::emit_all(const std::string& what, const char*
   return pool_.rewrite.add({type, std::move(inputs), std::move(attrs), std::move(name), {}}, like);
 }
 
-TensorId GradContext::emit(const std::string& what, const char* type, std::vector<TensorId> inputs, Attrs attrs) {
+TensorId GradContext::emit(const std::string& what, const char* type, std::vector<TensorId> inputs,
+                           Attrs attrs) {
   return emit_all(what, type, std::move(inputs), std::move(attrs))[0];
 }
 
@@ -84,9 +85,15 @@ bool is_leaf(const Op& op, const Tensor& tensor) {
 class Differentiator {
  public:
   Differentiator(Graph& graph, TensorId loss)
-      : loss_(loss), loss_name_(graph.tensor(loss).name), ops_(graph.ops), rewrite_(graph),
-        pool_{rewrite_, std::vector<std::vector<TensorId>>(graph.tensors.size()),
-              std::vector<bool>(graph.tensors.size(), false), {}, ops_} {
+      : loss_(loss),
+        loss_name_(graph.tensor(loss).name),
+        ops_(graph.ops),
+        rewrite_(graph),
+        pool_{rewrite_,
+              std::vector<std::vector<TensorId>>(graph.tensors.size()),
+              std::vector<bool>(graph.tensors.size(), false),
+              {},
+              ops_} {
     for (const Tensor& tensor : graph.tensors) pool_.producers.push_back(tensor.producer);
   }
 
@@ -101,7 +108,9 @@ class Differentiator {
 
  private:
   Graph& graph() { return rewrite_.graph(); }
-  std::vector<TensorId>& contributions(TensorId tensor) { return pool_.contributions[static_cast<size_t>(tensor)]; }
+  std::vector<TensorId>& contributions(TensorId tensor) {
+    return pool_.contributions[static_cast<size_t>(tensor)];
+  }
 
   bool any_wanted(const Op& op) const {
     return std::any_of(op.inputs.begin(), op.inputs.end(),
@@ -114,18 +123,21 @@ class Differentiator {
       const bool any = any_wanted(op);
       for (TensorId output : op.outputs) {
         const Tensor& tensor = graph().tensor(output);
-        pool_.wanted[static_cast<size_t>(output)] = is_leaf(op, tensor) || (any && is_float(tensor.type.dtype));
+        pool_.wanted[static_cast<size_t>(output)] =
+            is_leaf(op, tensor) || (any && is_float(tensor.type.dtype));
       }
     }
   }
 
   void seed() {
     if (graph().tensor(loss_).type.elements() != 1)
-      throw Error::input("%" + loss_name_, "a loss is one number, got " + to_text(graph().tensor(loss_).type));
+      throw Error::input("%" + loss_name_,
+                         "a loss is one number, got " + to_text(graph().tensor(loss_).type));
     Op like = pool_.ops[static_cast<size_t>(graph().tensor(loss_).producer)];
     like.phase = Phase::backward;
-    const TensorId dy = rewrite_.add_source("constant", loss_name_ + ".grad", TensorType(graph().tensor(loss_).type),
-                                            Role::constant, {{"value", 1.0}}, like);
+    const TensorId dy =
+        rewrite_.add_source("constant", loss_name_ + ".grad", TensorType(graph().tensor(loss_).type),
+                            Role::constant, {{"value", 1.0}}, like);
     contributions(loss_).push_back(dy);
     remember(rewrite_.new_ops().size() - 1);
     named_[static_cast<size_t>(dy)] = true;
@@ -161,7 +173,8 @@ class Differentiator {
     makers_.resize(graph().tensors.size(), -1);
     named_.resize(graph().tensors.size(), false);
     for (size_t i = first_new; i < rewrite_.new_ops().size(); ++i)
-      for (TensorId output : rewrite_.new_ops()[i].outputs) makers_[static_cast<size_t>(output)] = static_cast<int>(i);
+      for (TensorId output : rewrite_.new_ops()[i].outputs)
+        makers_[static_cast<size_t>(output)] = static_cast<int>(i);
   }
 
   // The sum of a tensor's contributions, -1 where there is none.
@@ -179,7 +192,8 @@ class Differentiator {
     const size_t first_new = rewrite_.new_ops().size();
     for (size_t i = 1; i < parts.size(); ++i) {
       const bool last = i + 1 == parts.size();
-      sum = rewrite_.add({"add", {sum, parts[i]}, {}, last ? name : fmt::format("{}.partial{}", name, i), {}}, like)[0];
+      sum = rewrite_.add({"add", {sum, parts[i]}, {}, last ? name : fmt::format("{}.partial{}", name, i), {}},
+                         like)[0];
     }
     parts = {sum};
     remember(first_new);
@@ -187,16 +201,17 @@ class Differentiator {
     return sum;
   }
 
-  // Where contributions of one layer and placement meet, they are added there, so that one tensor crosses to the
-  // producer's stage; others are added beside the producer.
+  // Where contributions of one layer and placement meet, they are added there, so that one tensor crosses to
+  // the producer's stage; others are added beside the producer.
   Op place_of_sum(const std::vector<TensorId>& parts, const Op& producer) {
     Op like;
     like.phase = Phase::backward;
     const Op* first = maker(parts[0]);
-    const bool together = first && std::all_of(parts.begin(), parts.end(), [&](TensorId part) {
-      const Op* other = maker(part);
-      return other && other->layer == first->layer && other->placement == first->placement;
-    });
+    const bool together =
+        first && std::all_of(parts.begin(), parts.end(), [&](TensorId part) {
+          const Op* other = maker(part);
+          return other && other->layer == first->layer && other->placement == first->placement;
+        });
     like.layer = together ? first->layer : producer.layer;
     like.placement = together ? first->placement : producer.placement;
     return like;
@@ -204,7 +219,8 @@ class Differentiator {
 
   const Op* maker(TensorId gradient) {
     const auto at = static_cast<size_t>(gradient);
-    return at < makers_.size() && makers_[at] >= 0 ? &rewrite_.new_ops()[static_cast<size_t>(makers_[at])] : nullptr;
+    return at < makers_.size() && makers_[at] >= 0 ? &rewrite_.new_ops()[static_cast<size_t>(makers_[at])]
+                                                   : nullptr;
   }
 
   // A tensor that a rule made gets the name of the first gradient it serves as.
@@ -229,8 +245,8 @@ class Differentiator {
   Rewriter rewrite_;
   GradContext::Pool pool_;
   RuleTable rules_ = rule_table();
-  std::vector<int> makers_;   // by tensor: the backward op that makes it, an index into new_ops()
-  std::vector<bool> named_;   // by tensor: named after a gradient that it is
+  std::vector<int> makers_;  // by tensor: the backward op that makes it, an index into new_ops()
+  std::vector<bool> named_;  // by tensor: named after a gradient that it is
   std::vector<std::pair<TensorId, TensorId>> leaves_;
 };
 

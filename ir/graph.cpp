@@ -7,13 +7,15 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ir/graph_line.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
 namespace boxcar::ir {
 namespace {
 
-// Ops that the registry does not hold: they say where a tensor comes from or where it goes, and compute nothing.
+// Ops that the registry does not hold: they say where a tensor comes from or where it goes, and compute
+// nothing.
 struct Special {
   const char* type;
   Role role;
@@ -44,6 +46,12 @@ std::string output_suffix(const OpDef& def, size_t index) {
   return fmt::format("out{}", index);
 }
 
+// Names stand in the graph's text as they are.
+void check_name(const char* what, const std::string& name) {
+  if (!is_graph_name(name))
+    throw Error::input(fmt::format("{} '{}'", what, name), "a name holds letters, digits and _ . - / only");
+}
+
 [[noreturn]] void refuse(const Graph& graph, const std::string& op, const std::string& message) {
   throw Error::fault(fmt::format("graph {}: op {}", graph.name, op), message);
 }
@@ -67,7 +75,8 @@ class Verifier {
       if (!defined_[i]) throw fault_at("tensor %" + graph_.tensors[i].name, "no op defines it");
     names_.clear();
     for (const Tensor& tensor : graph_.tensors)
-      if (!names_.insert(tensor.name).second) throw fault_at("tensor %" + tensor.name, "the name stands twice");
+      if (!names_.insert(tensor.name).second)
+        throw fault_at("tensor %" + tensor.name, "the name stands twice");
     check_updates();
   }
 
@@ -92,7 +101,8 @@ class Verifier {
       if (input < 0 || input >= static_cast<TensorId>(graph_.tensors.size()))
         refuse(graph_, op.name, fmt::format("operand {} is no tensor", input));
       if (!defined_[static_cast<size_t>(input)])
-        refuse(graph_, op.name, fmt::format("operand %{} is not defined before it", graph_.tensor(input).name));
+        refuse(graph_, op.name,
+               fmt::format("operand %{} is not defined before it", graph_.tensor(input).name));
       types_.push_back(graph_.tensor(input).type);
     }
     check_types(op);
@@ -102,7 +112,8 @@ class Verifier {
   void check_types(const Op& op) {
     if (const Special* special = find_special(op.type)) {
       if (op.inputs.size() != special->inputs || op.outputs.size() != 1)
-        refuse(graph_, op.name, fmt::format("{} takes {} operands and has one result", op.type, special->inputs));
+        refuse(graph_, op.name,
+               fmt::format("{} takes {} operands and has one result", op.type, special->inputs));
       if (op.type == "to_global" && (op.placement < 0 || !op.to_sbp))
         refuse(graph_, op.name, "to_global needs a placement and a layout");
       if (op.type == "to_global" && !(types_[0] == graph_.tensor(op.outputs[0]).type))
@@ -120,26 +131,30 @@ class Verifier {
     Types got;
     for (TensorId output : op.outputs) got.push_back(graph_.tensor(output).type);
     if (got != expected)
-      refuse(graph_, op.name, fmt::format("{} gives {}, but the graph says {}", op.type, shapes(expected), shapes(got)));
+      refuse(graph_, op.name,
+             fmt::format("{} gives {}, but the graph says {}", op.type, shapes(expected), shapes(got)));
   }
 
   // A pinned layout has one entry per dimension of the mesh, and splits axes that the tensor has.
   void check_layout(const Op& op, const Tensor& tensor, const sbp::NdSbp& layout) const {
     for (const sbp::Sbp sbp : layout)
       if (sbp.is_split() && sbp.axis >= static_cast<int>(tensor.type.shape.size()))
-        refuse(graph_, op.name, fmt::format("%{} is {} and cannot be {}", tensor.name, to_text(tensor.type), to_text(layout)));
+        refuse(graph_, op.name,
+               fmt::format("%{} is {} and cannot be {}", tensor.name, to_text(tensor.type), to_text(layout)));
     if (op.placement < 0) return;
     const sbp::Placement& placement = graph_.placements[static_cast<size_t>(op.placement)];
     if (placement.mesh.size() != layout.size())
-      refuse(graph_, op.name, fmt::format("%{} is {} on {}, expected {} entries", tensor.name, to_text(layout),
-                                          to_text(placement), placement.mesh.size()));
+      refuse(graph_, op.name,
+             fmt::format("%{} is {} on {}, expected {} entries", tensor.name, to_text(layout),
+                         to_text(placement), placement.mesh.size()));
   }
 
   void check_output(OpId id, int index) {
     const Op& op = graph_.ops[static_cast<size_t>(id)];
     const TensorId output = op.outputs[static_cast<size_t>(index)];
     const Tensor& tensor = graph_.tensor(output);
-    if (defined_[static_cast<size_t>(output)]) refuse(graph_, op.name, fmt::format("defines %{} again", tensor.name));
+    if (defined_[static_cast<size_t>(output)])
+      refuse(graph_, op.name, fmt::format("defines %{} again", tensor.name));
     if (tensor.producer != id || tensor.output != index)
       refuse(graph_, op.name, fmt::format("%{} does not name it as its producer", tensor.name));
     if (tensor.sbp) check_layout(op, tensor, *tensor.sbp);
@@ -169,6 +184,13 @@ class Verifier {
 
 }  // namespace
 
+bool is_special(std::string_view op_type) { return find_special(op_type) != nullptr; }
+
+Role usual_role(std::string_view op_type) {
+  const Special* special = find_special(op_type);
+  return special ? special->role : Role::activation;
+}
+
 void verify(const Graph& graph) { Verifier(graph).run(); }
 
 std::vector<std::vector<OpId>> consumers(const Graph& graph) {
@@ -186,7 +208,8 @@ TensorId find_tensor(const Graph& graph, std::string_view name) {
     if (graph.tensors[i].name == name) return static_cast<TensorId>(i);
   std::vector<std::string> names;
   for (const Tensor& tensor : graph.tensors) names.push_back(tensor.name);
-  throw Error::input("graph " + graph.name, fmt::format("has no tensor %{}{}", name, did_you_mean(name, names)));
+  throw Error::input("graph " + graph.name,
+                     fmt::format("has no tensor %{}{}", name, did_you_mean(name, names)));
 }
 
 const char* to_text(Role role) {
@@ -199,7 +222,10 @@ const char* to_text(Phase phase) {
   return names[static_cast<size_t>(phase)];
 }
 
-Builder::Builder(std::string name) { graph_.name = std::move(name); }
+Builder::Builder(std::string name) {
+  check_name("graph", name);
+  graph_.name = std::move(name);
+}
 
 int Builder::placement(const sbp::Placement& placement) {
   const auto found = std::find(graph_.placements.begin(), graph_.placements.end(), placement);
@@ -213,13 +239,15 @@ TensorId Builder::source(const char* type, std::string name, TensorType tensor_t
   op.name = join(prefix_, name);
   op.type = type;
   op.attrs = std::move(attrs);
-  const Role role = find_special(type)->role;
+  const Role role = usual_role(type);
   const TensorId id = append(std::move(op), {std::move(tensor_type)}, {})[0];
   graph_.tensor(id).role = role;
   return id;
 }
 
-TensorId Builder::input(std::string name, TensorType type) { return source("input", std::move(name), std::move(type), {}); }
+TensorId Builder::input(std::string name, TensorType type) {
+  return source("input", std::move(name), std::move(type), {});
+}
 
 TensorId Builder::parameter(std::string name, TensorType type) {
   return source("parameter", std::move(name), std::move(type), {});
@@ -229,8 +257,10 @@ TensorId Builder::constant(std::string name, TensorType type, double value) {
   return source("constant", std::move(name), std::move(type), {{"value", value}});
 }
 
-std::vector<TensorId> Builder::append(Op op, std::vector<TensorType> types, const std::vector<std::string>& suffixes) {
+std::vector<TensorId> Builder::append(Op op, std::vector<TensorType> types,
+                                      const std::vector<std::string>& suffixes) {
   const auto id = static_cast<OpId>(graph_.ops.size());
+  check_name("op", op.name);
   op.layer = layer_;
   for (size_t i = 0; i < types.size(); ++i) {
     Tensor tensor;
@@ -245,7 +275,8 @@ std::vector<TensorId> Builder::append(Op op, std::vector<TensorType> types, cons
   return graph_.ops.back().outputs;
 }
 
-std::vector<TensorId> Builder::op(std::string_view type, std::vector<TensorId> inputs, Attrs attrs, std::string name) {
+std::vector<TensorId> Builder::op(std::string_view type, std::vector<TensorId> inputs, Attrs attrs,
+                                  std::string name) {
   const OpDef& def = ir::op(type);
   Op op;
   op.name = join(prefix_, name.empty() ? fmt::format("{}{}", type, graph_.ops.size()) : name);

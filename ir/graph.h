@@ -6,12 +6,12 @@
 //   %w: float32[5, 8] = parameter() @p0 B
 //   %y: float32[4, 8] = matmul(%x, %w)
 //
-// One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then what else is
-// not a default, in this order: @placement, a layout per output ("-": left open), to=layout, name=, role=, layer=, phase=, recomputed.
-// Text reads back: parse_graph(to_text(g)) gives the same text.
+// One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then what
+// else is not a default, in this order: @placement, a layout per output ("-": left open), to=layout, name=,
+// role=, layer=, phase=, recomputed. Text reads back: parse_graph(to_text(g)) gives the same text.
 //
-// A step in one graph. A training graph is acyclic: one step from its state to the next. State (parameters, master
-// weights, moments) are "parameter" ops; what becomes of it is said by an update line:
+// A step in one graph. A training graph is acyclic: one step from its state to the next. State (parameters,
+// master weights, moments) are "parameter" ops; what becomes of it is said by an update line:
 //
 //   %w: float32[5, 8] = parameter() role=optimizer            the float32 master
 //   %w.half: float16[5, 8] = cast(%w) {to="float16"} role=parameter phase=update
@@ -43,23 +43,23 @@ enum class Role : uint8_t { activation, input, parameter, gradient, optimizer, c
 enum class Phase : uint8_t { forward, backward, update };
 
 struct Tensor {
-  std::string name;       // unique, without the %
-  TensorType type;        // global, of one micro-batch for activations
+  std::string name;  // unique, without the %
+  TensorType type;   // global, of one micro-batch for activations
   OpId producer = -1;
-  int output = 0;         // which output of the producer
+  int output = 0;  // which output of the producer
   Role role = Role::activation;
   std::optional<sbp::NdSbp> sbp;  // pinned by the user or a hint; then deduced
 };
 
 struct Op {
-  std::string name;       // unique: "h3.attn.qkv"
-  std::string type;       // registry name; sources are "input", "parameter", "constant"
+  std::string name;  // unique: "h3.attn.qkv"
+  std::string type;  // registry name; sources are "input", "parameter", "constant"
   std::vector<TensorId> inputs, outputs;
-  Attrs attrs;            // complete
+  Attrs attrs;  // complete
   Phase phase = Phase::forward;
-  int placement = -1;     // index into Graph::placements; -1: not yet decided
-  int layer = -1;         // which block of the model, -1 before the first, `layers` after the last
-  bool recomputed = false;        // a forward op run again in the backward phase
+  int placement = -1;                // index into Graph::placements; -1: not yet decided
+  int layer = -1;                    // which block of the model, -1 before the first, `layers` after the last
+  bool recomputed = false;           // a forward op run again in the backward phase
   std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
 };
 
@@ -72,7 +72,7 @@ struct Update {
 struct Graph {
   std::string name;
   std::vector<Tensor> tensors;
-  std::vector<Op> ops;    // in topological order
+  std::vector<Op> ops;  // in topological order
   std::vector<sbp::Placement> placements;
   std::vector<Update> updates;
   int layers = 0;
@@ -81,18 +81,25 @@ struct Graph {
   Tensor& tensor(TensorId id) { return tensors[static_cast<size_t>(id)]; }
 };
 
-// The consumers of every tensor, by tensor id, in op order; an op that reads a tensor twice stands there once.
+// input, parameter, constant and to_global are no registry ops: they say where a tensor comes from or goes.
+bool is_special(std::string_view op_type);
+Role usual_role(
+    std::string_view op_type);  // of a result: input, parameter, constant; activation for all others
+
+// The consumers of every tensor, by tensor id, in op order; an op that reads a tensor twice stands there
+// once.
 std::vector<std::vector<OpId>> consumers(const Graph& graph);
-TensorId find_tensor(const Graph& graph, std::string_view name);  // throws Error (bad input) with the nearest name
+TensorId find_tensor(const Graph& graph,
+                     std::string_view name);  // throws Error (bad input) with the nearest name
 
 const char* to_text(Role role);    // "activation"
 const char* to_text(Phase phase);  // "forward"
 std::string to_text(const Graph& graph);
 Graph parse_graph(std::string_view text);  // throws Error with line and column
 
-// Every op is in the registry, operands exist and come before use, types are what infer says, names are unique, pinned
-// layouts fit tensor and placement.
-// Throws Error (fault) naming the first op that is not so. Run after every pass.
+// Every op is in the registry, operands exist and come before use, types are what infer says, names are
+// unique, pinned layouts fit tensor and placement. Throws Error (fault) naming the first op that is not so.
+// Run after every pass.
 void verify(const Graph& graph);
 
 // Builds a graph as a program for one device. Not thread-safe; cheap to copy TensorIds around.
@@ -109,7 +116,8 @@ class Builder {
   TensorId parameter(std::string name, TensorType type);
   TensorId constant(std::string name, TensorType type, double value);  // every element is `value`
   // Runs infer; `name` defaults to the op's type and a number.
-  std::vector<TensorId> op(std::string_view type, std::vector<TensorId> inputs, Attrs attrs = {}, std::string name = {});
+  std::vector<TensorId> op(std::string_view type, std::vector<TensorId> inputs, Attrs attrs = {},
+                           std::string name = {});
   TensorId op1(std::string_view type, std::vector<TensorId> inputs, Attrs attrs = {}, std::string name = {});
   // Pins where and how a tensor is laid out (line 9 of Table 4 of the paper).
   void place(TensorId tensor, int placement, sbp::NdSbp sbp);
@@ -123,7 +131,8 @@ class Builder {
 
  private:
   TensorId source(const char* type, std::string name, TensorType tensor_type, Attrs attrs);
-  std::vector<TensorId> append(Op op, std::vector<TensorType> types, const std::vector<std::string>& suffixes);
+  std::vector<TensorId> append(Op op, std::vector<TensorType> types,
+                               const std::vector<std::string>& suffixes);
 
   Graph graph_;
   int layer_ = -1;

@@ -16,7 +16,9 @@ std::string output_name(const OpDef& def, const std::string& op_name, size_t ind
   return op_name + "." + suffix;
 }
 
-Rewriter::Rewriter(Graph& graph) : graph_(graph), old_(std::exchange(graph.ops, {})) { ops_.reserve(old_.size() * 2); }
+Rewriter::Rewriter(Graph& graph) : graph_(graph), old_(std::exchange(graph.ops, {})) {
+  ops_.reserve(old_.size() * 2);
+}
 
 Rewriter::~Rewriter() { finish(); }
 
@@ -86,8 +88,8 @@ std::vector<TensorId> Rewriter::add(NewOp spec, const Op& like) {
   return ops_.back().outputs;
 }
 
-TensorId Rewriter::add_source(const char* type, std::string name, TensorType tensor_type, Role role, Attrs attrs,
-                              const Op& like) {
+TensorId Rewriter::add_source(const char* type, std::string name, TensorType tensor_type, Role role,
+                              Attrs attrs, const Op& like) {
   Op op;
   op.name = name;
   op.type = type;

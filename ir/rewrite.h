@@ -1,10 +1,10 @@
-// Rewriting a graph's list of ops: autodiff and every pass go through the old list once, keep, drop or replace ops
-// and add new ones between them.
+// Rewriting a graph's list of ops: autodiff and every pass go through the old list once, keep, drop or
+// replace ops and add new ones between them.
 //
 //   Rewriter rewrite(graph);                       // takes the list of ops out of the graph
 //   for (Op& op : rewrite.old_ops()) {
-//     if (op.type == "gelu") replaced = rewrite.add({.type = "relu", .inputs = op.inputs, .name = op.name}, op)[0];
-//     else rewrite.keep(std::move(op));
+//     if (op.type == "gelu") replaced = rewrite.add({.type = "relu", .inputs = op.inputs, .name = op.name},
+//     op)[0]; else rewrite.keep(std::move(op));
 //   }
 //   rewrite.finish();                              // new list, producers, no unused tensors
 //
@@ -24,7 +24,8 @@ struct NewOp {
   std::vector<TensorId> inputs = {};
   Attrs attrs = {};
   std::string name = {};
-  std::vector<std::string> outputs = {};  // tensor names; those left out are the op's name and ".lse" and such
+  std::vector<std::string> outputs =
+      {};  // tensor names; those left out are the op's name and ".lse" and such
 };
 
 // Names of an op's results where nobody chose others: "h0.ln1", "h0.ln1.mean", "h0.ln1.rstd".
@@ -41,14 +42,16 @@ class Rewriter {
   const Graph& graph() const { return graph_; }
   std::vector<Op>& old_ops() { return old_; }
 
-  // Appends a registry op in the layer, phase and placement of `like`; returns its results. Throws what infer throws.
+  // Appends a registry op in the layer, phase and placement of `like`; returns its results. Throws what infer
+  // throws.
   std::vector<TensorId> add(NewOp op, const Op& like);
   // Appends a "parameter" or "constant" op.
-  TensorId add_source(const char* type, std::string name, TensorType tensor_type, Role role, Attrs attrs, const Op& like);
+  TensorId add_source(const char* type, std::string name, TensorType tensor_type, Role role, Attrs attrs,
+                      const Op& like);
   // Appends an existing op with what replace() said of its operands.
   void keep(Op op);
-  // Appends an op with its result types inferred anew from its operands' current types; its results replace the old
-  // ones under the same names.
+  // Appends an op with its result types inferred anew from its operands' current types; its results replace
+  // the old ones under the same names.
   void renew(Op op);
   // From here on kept and added ops read `by` where they would read `tensor`.
   void replace(TensorId tensor, TensorId by);

@@ -17,7 +17,8 @@ HostTensor source(const ir::Graph& graph, const ir::Op& op, const Values& given)
     return filled;
   }
   const auto found = given.find(tensor.name);
-  if (found == given.end()) throw Error::input("graph " + graph.name, fmt::format("no value for %{}", tensor.name));
+  if (found == given.end())
+    throw Error::input("graph " + graph.name, fmt::format("no value for %{}", tensor.name));
   if (found->second.type.shape != tensor.type.shape)
     throw Error::input("%" + tensor.name,
                        fmt::format("got {}, expected {}", to_text(found->second.type), to_text(tensor.type)));

@@ -16,12 +16,12 @@ namespace boxcar::backends::cpu {
 
 using Values = std::map<std::string, HostTensor, std::less<>>;
 
-// Every tensor of the graph by name. `given` holds inputs and parameters; Throws Error (bad input) naming one that is
-// missing or of another type, Error (fault) for an op without a kernel.
+// Every tensor of the graph by name. `given` holds inputs and parameters; Throws Error (bad input) naming one
+// that is missing or of another type, Error (fault) for an op without a kernel.
 Values evaluate(const ir::Graph& graph, const Values& given);
 
-// Inputs and parameters for a graph, drawn from `seed`: floats normal with deviation 0.5, integers below `below`.
-// Optimizer moments (names ending in ".m", ".v") are zero.
+// Inputs and parameters for a graph, drawn from `seed`: floats normal with deviation 0.5, integers below
+// `below`. Optimizer moments (names ending in ".m", ".v") are zero.
 Values draw(const ir::Graph& graph, uint64_t seed, int64_t below);
 
 }  // namespace boxcar::backends::cpu

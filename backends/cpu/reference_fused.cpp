@@ -28,7 +28,8 @@ void fused_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   std::vector<ir::TensorId> values;
   for (size_t i = 1; i < in.size(); ++i) {
     const std::string name = fmt::format("x{}", i - 1);
-    given[name] = run_reference("broadcast_to", {in[i]}, ir::complete(ir::op("broadcast_to"), {{"shape", shape}}))[0];
+    given[name] =
+        run_reference("broadcast_to", {in[i]}, ir::complete(ir::op("broadcast_to"), {{"shape", shape}}))[0];
     values.push_back(b.parameter(name, given[name].type));
   }
   for (const ir::FusedStep& step : ir::parse_fused(ir::attr_text(attrs, "program"), in.size() - 1)) {
@@ -36,7 +37,8 @@ void fused_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
     for (const int operand : step.operands) operands.push_back(values[static_cast<size_t>(operand)]);
     values.push_back(b.op1(step.op, operands, step.attrs));
   }
-  const ir::TensorId product = b.op1("mul", {values.back(), b.input("dy", {shape, b.type(values.back()).dtype})});
+  const ir::TensorId product =
+      b.op1("mul", {values.back(), b.input("dy", {shape, b.type(values.back()).dtype})});
   std::vector<int64_t> axes;
   for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   const ir::TensorId loss = b.op1("reduce_sum", {product}, {{"axes", axes}});
@@ -45,7 +47,8 @@ void fused_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const Values results = evaluate(graph, given);
   for (const ir::Gradient& gradient : gradients) {
     const std::string& name = graph.tensor(gradient.parameter).name;  // "x2"
-    out[static_cast<size_t>(std::stoul(name.substr(1)))].data = results.at(graph.tensor(gradient.gradient).name).data;
+    out[static_cast<size_t>(std::stoul(name.substr(1)))].data =
+        results.at(graph.tensor(gradient.gradient).name).data;
   }
 }
 

@@ -6,7 +6,8 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// Visits (b, head, s, i) of a packed qkv tensor: calls move(packed position, which of q, k, v, position in it).
+// Visits (b, head, s, i) of a packed qkv tensor: calls move(packed position, which of q, k, v, position in
+// it).
 template <typename Move>
 void for_each_packed(const ir::Shape& q, int64_t kv_heads, Move move) {
   const int64_t batch = q[0], seq = q[2], d = q[3];

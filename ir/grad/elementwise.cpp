@@ -9,7 +9,10 @@ namespace {
 const char* dtype_of(GradContext& g, TensorId tensor) { return to_text(g.type(tensor).dtype); }
 
 void give_broadcast(GradContext& g, size_t operand, TensorId gradient) {
-  g.give(operand, g.unbroadcast(operand == 0 ? "sum_x" : operand == 1 ? "sum_b" : "sum_c", gradient, g.type(g.x(operand))));
+  g.give(operand, g.unbroadcast(operand == 0   ? "sum_x"
+                                : operand == 1 ? "sum_b"
+                                               : "sum_c",
+                                gradient, g.type(g.x(operand))));
 }
 
 void add(GradContext& g) {
@@ -30,7 +33,8 @@ void mul(GradContext& g) {
 void div(GradContext& g) {
   if (g.wants(0)) give_broadcast(g, 0, g.emit("x", "div", {g.dy(), g.x(1)}));
   if (!g.wants(1)) return;
-  const TensorId quotient = g.emit("b_quotient", "div", {g.emit("b_product", "mul", {g.dy(), g.y()}), g.x(1)});
+  const TensorId quotient =
+      g.emit("b_quotient", "div", {g.emit("b_product", "mul", {g.dy(), g.y()}), g.x(1)});
   give_broadcast(g, 1, g.emit("b", "neg", {quotient}));
 }
 

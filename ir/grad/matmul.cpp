@@ -10,8 +10,12 @@ Attrs transposed(bool a, bool b) { return {{"transpose_a", a}, {"transpose_b", b
 void two_products(GradContext& g, const char* type) {
   const bool ta = attr_bool(g.attrs(), "transpose_a"), tb = attr_bool(g.attrs(), "transpose_b");
   const TensorId a = g.x(0), b = g.x(1), dy = g.dy();
-  if (g.wants(0)) g.give(0, ta ? g.emit("x", type, {b, dy}, transposed(tb, true)) : g.emit("x", type, {dy, b}, transposed(false, !tb)));
-  if (g.wants(1)) g.give(1, tb ? g.emit("w", type, {dy, a}, transposed(true, ta)) : g.emit("w", type, {a, dy}, transposed(!ta, false)));
+  if (g.wants(0))
+    g.give(0, ta ? g.emit("x", type, {b, dy}, transposed(tb, true))
+                 : g.emit("x", type, {dy, b}, transposed(false, !tb)));
+  if (g.wants(1))
+    g.give(1, tb ? g.emit("w", type, {dy, a}, transposed(true, ta))
+                 : g.emit("w", type, {a, dy}, transposed(!ta, false)));
 }
 
 void matmul(GradContext& g) {

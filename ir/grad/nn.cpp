@@ -14,13 +14,16 @@ void embedding(GradContext& g) {
 
 void softmax(GradContext& g) { g.give(0, g.emit("x", "softmax_grad", {g.dy(), g.y()})); }
 void scale_mask_softmax(GradContext& g) {
-  g.give(0, g.emit("x", "scale_mask_softmax_grad", {g.dy(), g.y()}, {{"scale", attr_float(g.attrs(), "scale")}}));
+  g.give(0, g.emit("x", "scale_mask_softmax_grad", {g.dy(), g.y()},
+                   {{"scale", attr_float(g.attrs(), "scale")}}));
 }
 
 void layer_norm(GradContext& g) {
   give_all(g, g.emit_all("x", "layer_norm_grad", {g.dy(), g.x(0), g.x(1), g.y(1), g.y(2)}));
 }
-void rms_norm(GradContext& g) { give_all(g, g.emit_all("x", "rms_norm_grad", {g.dy(), g.x(0), g.x(1), g.y(1)})); }
+void rms_norm(GradContext& g) {
+  give_all(g, g.emit_all("x", "rms_norm_grad", {g.dy(), g.x(0), g.x(1), g.y(1)}));
+}
 void batch_norm(GradContext& g) {
   give_all(g, g.emit_all("x", "batch_norm_grad", {g.dy(), g.x(0), g.x(1), g.y(1), g.y(2)},
                          {{"local", attr_bool(g.attrs(), "local")}}));
@@ -37,7 +40,8 @@ void attention(GradContext& g) {
                          {g.dy(), g.x(0), g.x(1), g.x(2), g.y(0), g.y(1)}, g.attrs()));
 }
 
-// --- mixture of experts; which expert a token goes to has no gradient, the router's comes through the weights
+// --- mixture of experts; which expert a token goes to has no gradient, the router's comes through the
+// weights
 
 void moe_dispatch(GradContext& g) { g.give(0, g.emit("x", "moe_dispatch_grad", {g.dy(), g.x(1)})); }
 void moe_combine(GradContext& g) {
@@ -57,12 +61,12 @@ void cross_entropy(GradContext& g) {
   g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), logits, max, sum, g.x(1)}));
 }
 
-// The loss in parts, nll(max(x), sum_exp(x, max), pick(x, labels)), has one gradient: softmax - one_hot, which
-// goes to the logits past the parts. Any other use of nll = log z + m - c goes operand by operand.
+// The loss in parts, nll(max(x), sum_exp(x, max), pick(x, labels)), has one gradient: softmax - one_hot,
+// which goes to the logits past the parts. Any other use of nll = log z + m - c goes operand by operand.
 void nll(GradContext& g) {
   const Op &max = g.producer(g.x(0)), &sum = g.producer(g.x(1)), &pick = g.producer(g.x(2));
-  if (max.type == "reduce_max" && sum.type == "sum_exp" && pick.type == "pick" && max.inputs[0] == pick.inputs[0] &&
-      sum.inputs[0] == pick.inputs[0] && sum.inputs[1] == g.x(0)) {
+  if (max.type == "reduce_max" && sum.type == "sum_exp" && pick.type == "pick" &&
+      max.inputs[0] == pick.inputs[0] && sum.inputs[0] == pick.inputs[0] && sum.inputs[1] == g.x(0)) {
     const TensorId logits = pick.inputs[0];
     g.give_to(logits, g.emit("x", "cross_entropy_grad", {g.dy(), logits, g.x(0), g.x(1), pick.inputs[1]}));
     return;
@@ -107,9 +111,11 @@ Attrs of_convolution(GradContext& g, const char* sizes, const TensorType& type) 
 
 void conv2d(GradContext& g) {
   if (g.wants(0))
-    g.give(0, g.emit("x", "conv2d_input_grad", {g.dy(), g.x(1)}, of_convolution(g, "input_size", g.type(g.x(0)))));
+    g.give(0, g.emit("x", "conv2d_input_grad", {g.dy(), g.x(1)},
+                     of_convolution(g, "input_size", g.type(g.x(0)))));
   if (g.wants(1))
-    g.give(1, g.emit("w", "conv2d_weight_grad", {g.dy(), g.x(0)}, of_convolution(g, "kernel", g.type(g.x(1)))));
+    g.give(1,
+           g.emit("w", "conv2d_weight_grad", {g.dy(), g.x(0)}, of_convolution(g, "kernel", g.type(g.x(1)))));
 }
 
 void max_pool2d(GradContext& g) { g.give(0, g.emit("x", "max_pool2d_grad", {g.dy(), g.x(0)}, g.attrs())); }

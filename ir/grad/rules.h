@@ -26,7 +26,8 @@ class GradContext {
     const std::vector<Op>& ops;                        // the forward ops
   };
 
-  GradContext(Pool& pool, const Op& op, std::vector<TensorId> dy) : pool_(pool), op_(op), dy_(std::move(dy)) {}
+  GradContext(Pool& pool, const Op& op, std::vector<TensorId> dy)
+      : pool_(pool), op_(op), dy_(std::move(dy)) {}
 
   const Op& op() const { return op_; }
   const Attrs& attrs() const { return op_.attrs; }

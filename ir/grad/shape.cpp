@@ -19,7 +19,8 @@ TensorId spread(GradContext& g, const std::string& what, TensorId reduced) {
   const Shape shape = g.type(g.x(0)).shape;
   Shape kept = shape;
   for (int64_t axis : reduced_axes(g)) kept[static_cast<size_t>(axis)] = 1;
-  if (g.type(reduced).shape != kept) reduced = g.emit(what + "_kept", "reshape", {reduced}, {{"shape", kept}});
+  if (g.type(reduced).shape != kept)
+    reduced = g.emit(what + "_kept", "reshape", {reduced}, {{"shape", kept}});
   return g.emit(what, "broadcast_to", {reduced}, {{"shape", shape}});
 }
 
@@ -43,7 +44,9 @@ void reduce_min(GradContext& g) { extremum(g, false); }
 
 void broadcast_to(GradContext& g) { g.give(0, g.unbroadcast("x", g.dy(), g.type(g.x(0)))); }
 
-void reshape(GradContext& g) { g.give(0, g.emit("x", "reshape", {g.dy()}, {{"shape", g.type(g.x(0)).shape}})); }
+void reshape(GradContext& g) {
+  g.give(0, g.emit("x", "reshape", {g.dy()}, {{"shape", g.type(g.x(0)).shape}}));
+}
 
 void transpose(GradContext& g) {
   const std::vector<int64_t>& perm = attr_ints(g.attrs(), "perm");
@@ -53,7 +56,8 @@ void transpose(GradContext& g) {
 }
 
 void slice(GradContext& g) {
-  g.give(0, g.emit("x", "slice_grad", {g.dy()}, {{"starts", attr_ints(g.attrs(), "starts")}, {"shape", g.type(g.x(0)).shape}}));
+  g.give(0, g.emit("x", "slice_grad", {g.dy()},
+                   {{"starts", attr_ints(g.attrs(), "starts")}, {"shape", g.type(g.x(0)).shape}}));
 }
 
 void concat(GradContext& g) {
@@ -66,14 +70,16 @@ void concat(GradContext& g) {
     starts[static_cast<size_t>(axis)] = begin;
     begin += g.type(g.x(i)).shape[static_cast<size_t>(axis)];
     ends[static_cast<size_t>(axis)] = begin;
-    if (g.wants(i)) g.give(i, g.emit("x" + std::to_string(i), "slice", {g.dy()}, {{"starts", starts}, {"ends", ends}}));
+    if (g.wants(i))
+      g.give(i, g.emit("x" + std::to_string(i), "slice", {g.dy()}, {{"starts", starts}, {"ends", ends}}));
   }
 }
 
 void gather(GradContext& g) {
   const Shape& shape = g.type(g.x(0)).shape;
   const int64_t axis = attr_int(g.attrs(), "axis");
-  const int64_t extent = shape[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)];
+  const int64_t extent =
+      shape[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)];
   g.give(0, g.emit("x", "gather_grad", {g.dy(), g.x(1)}, {{"axis", axis}, {"extent", extent}}));
 }
 
@@ -81,7 +87,8 @@ void gather(GradContext& g) {
 void cumsum(GradContext& g) {
   const int64_t axis = attr_int(g.attrs(), "axis");
   const TensorId total = g.emit("total", "reduce_sum", {g.dy()}, {{"axes", Shape{axis}}, {"keepdims", true}});
-  const TensorId before = g.emit("before", "sub", {g.emit("prefix", "cumsum", {g.dy()}, {{"axis", axis}}), g.dy()});
+  const TensorId before =
+      g.emit("before", "sub", {g.emit("prefix", "cumsum", {g.dy()}, {{"axis", axis}}), g.dy()});
   g.give(0, g.emit("x", "sub", {total, before}));
 }
 
@@ -100,7 +107,8 @@ void top_k(GradContext& g) {
 void split_heads(GradContext& g) { g.give(0, g.emit("x", "split_heads_grad", {g.dy(0), g.dy(1), g.dy(2)})); }
 void split_heads_grad(GradContext& g) {
   const Shape& q = g.type(g.x(0)).shape;
-  const auto d = g.emit_all("x", "split_heads", {g.dy()}, {{"head_dim", q[3]}, {"group", q[1] / g.type(g.x(1)).shape[1]}});
+  const auto d = g.emit_all("x", "split_heads", {g.dy()},
+                            {{"head_dim", q[3]}, {"group", q[1] / g.type(g.x(1)).shape[1]}});
   for (size_t i = 0; i < 3; ++i) g.give(i, d[i]);
 }
 void merge_heads(GradContext& g) {

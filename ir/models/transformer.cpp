@@ -31,17 +31,20 @@ std::string divisors(int64_t n) {
 }
 
 void check_sizes(const Transformer& c) {
-  const std::pair<const char*, int64_t> positive[] = {{"layers", c.layers}, {"hidden", c.hidden}, {"heads", c.heads},
-                                                      {"seq", c.seq},       {"vocab", c.vocab},   {"ffn", c.ffn},
-                                                      {"kv_heads", c.kv_heads}, {"pad_vocab_to", c.pad_vocab_to}};
-  for (const auto& [key, value] : positive) need(value > 0, key, fmt::format("is {}, expected at least 1", value));
+  const std::pair<const char*, int64_t> positive[] = {
+      {"layers", c.layers}, {"hidden", c.hidden}, {"heads", c.heads},       {"seq", c.seq},
+      {"vocab", c.vocab},   {"ffn", c.ffn},       {"kv_heads", c.kv_heads}, {"pad_vocab_to", c.pad_vocab_to}};
+  for (const auto& [key, value] : positive)
+    need(value > 0, key, fmt::format("is {}, expected at least 1", value));
   need(c.hidden % c.heads == 0, "heads",
        fmt::format("{} does not divide hidden {} (use {})", c.heads, c.hidden, divisors(c.hidden)));
   need(c.heads % c.kv_heads == 0, "kv_heads",
        fmt::format("{} does not divide heads {} (use {})", c.kv_heads, c.heads, divisors(c.heads)));
   need(c.position != "rotary" || c.hidden / c.heads % 2 == 0, "heads",
-       fmt::format("{} leaves heads of {} elements, rotary positions need an even number", c.heads, c.hidden / c.heads));
-  need(c.dropout >= 0 && c.dropout < 1, "dropout", fmt::format("is {}, expected at least 0 and below 1", c.dropout));
+       fmt::format("{} leaves heads of {} elements, rotary positions need an even number", c.heads,
+                   c.hidden / c.heads));
+  need(c.dropout >= 0 && c.dropout < 1, "dropout",
+       fmt::format("is {}, expected at least 0 and below 1", c.dropout));
   need(c.experts >= 0, "experts", fmt::format("is {}, expected 0 (dense) or more", c.experts));
   need(c.experts > 0 || c.top_k == 0, "top_k", "needs experts");
   need(c.experts == 0 || (c.top_k >= 1 && c.top_k <= c.experts), "top_k",
@@ -81,7 +84,8 @@ class Writer {
   TensorId embedding() {
     const bool learned = c_.position == "learned", dropped = c_.dropout > 0;
     word_ = b_.parameter("embedding.word", f32({padded_vocab(c_), c_.hidden}));
-    TensorId x = b_.op1("embedding", {word_, tokens_}, {}, learned || dropped ? "embedding.lookup" : "embedding.out");
+    TensorId x =
+        b_.op1("embedding", {word_, tokens_}, {}, learned || dropped ? "embedding.lookup" : "embedding.out");
     if (learned) {
       const TensorId position = b_.parameter("embedding.position", f32({c_.seq, c_.hidden}));
       x = b_.op1("add", {x, position}, {}, dropped ? "embedding.add" : "embedding.out");
@@ -111,7 +115,8 @@ class Writer {
   TensorId attention(TensorId x) {
     const int64_t d = c_.hidden / c_.heads, group = c_.heads / c_.kv_heads;
     const TensorId qkv = linear(norm(x, "ln1"), "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
-    std::vector<TensorId> heads = b_.op("split_heads", {qkv}, {{"group", group}, {"head_dim", d}}, "attn.heads");
+    std::vector<TensorId> heads =
+        b_.op("split_heads", {qkv}, {{"group", group}, {"head_dim", d}}, "attn.heads");
     if (c_.position == "rotary") {
       heads[0] = b_.op1("rotary", {heads[0]}, {}, "attn.rotary_q");
       heads[1] = b_.op1("rotary", {heads[1]}, {}, "attn.rotary_k");
@@ -140,8 +145,8 @@ class Writer {
       if (group == 1) return x;
       return b_.op1("reshape", {x}, {{"shape", Shape{batch_, c_.heads, s, last}}}, name);
     };
-    TensorId x = b_.op1("batch_matmul", {grouped(heads[0], d, "attn.core.q"), heads[1]}, {{"transpose_b", true}},
-                        "attn.core.scores");
+    TensorId x = b_.op1("batch_matmul", {grouped(heads[0], d, "attn.core.q"), heads[1]},
+                        {{"transpose_b", true}}, "attn.core.scores");
     x = ungrouped(x, s, "attn.core.scores_by_head");
     x = b_.op1("scale", {x}, {{"factor", 1 / std::sqrt(static_cast<double>(d))}}, "attn.core.scale");
     if (causal()) x = b_.op1("causal_mask", {x}, {}, "attn.core.mask");
@@ -173,7 +178,8 @@ class Writer {
     const auto best = b_.op("top_k", {scores}, {{"k", c_.top_k}}, "mlp.top_k");
     const TensorId shares = b_.op1("softmax", {best[0]}, {}, "mlp.shares");
     const int64_t slots = capacity(c_);
-    TensorId y = b_.op1("moe_dispatch", {x, best[1]}, {{"experts", c_.experts}, {"capacity", slots}}, "mlp.dispatch");
+    TensorId y =
+        b_.op1("moe_dispatch", {x, best[1]}, {{"experts", c_.experts}, {"capacity", slots}}, "mlp.dispatch");
     y = b_.op1("transpose", {y}, {{"perm", Shape{1, 0, 2, 3}}}, "mlp.by_expert");
     y = b_.op1("reshape", {y}, {{"shape", Shape{c_.experts, batch_ * slots, c_.hidden}}}, "mlp.slots");
     y = activation(expert_linear(y, "mlp.fc1", c_.hidden, fc1_width()));
@@ -256,7 +262,8 @@ namespace {
 
 // Weights of one layer's four products.
 int64_t product_weights(const Transformer& c) {
-  const int64_t d = c.hidden / c.heads, qkv = (c.heads + 2 * c.kv_heads) * d, width = c.mlp == "swiglu" ? 2 : 1;
+  const int64_t d = c.hidden / c.heads, qkv = (c.heads + 2 * c.kv_heads) * d,
+                width = c.mlp == "swiglu" ? 2 : 1;
   const int64_t mlp = c.hidden * width * c.ffn + c.ffn * c.hidden;
   const int64_t mlps = c.experts > 0 ? c.experts * mlp + c.hidden * c.experts : mlp;
   return c.hidden * qkv + c.hidden * c.hidden + mlps;
@@ -270,22 +277,27 @@ int64_t parameters(const Transformer& config) {
   const int64_t width = c.mlp == "swiglu" ? 2 : 1, experts = c.experts > 0 ? c.experts : 1;
   const int64_t biases =
       c.bias ? (c.heads + 2 * c.kv_heads) * d + c.hidden + experts * (width * c.ffn + c.hidden) : 0;
-  const int64_t embeddings = (c.tied ? 1 : 2) * c.vocab * c.hidden + (c.position == "learned" ? c.seq * c.hidden : 0);
+  const int64_t embeddings =
+      (c.tied ? 1 : 2) * c.vocab * c.hidden + (c.position == "learned" ? c.seq * c.hidden : 0);
   return c.layers * (product_weights(c) + biases + 2 * norm) + norm + embeddings;
 }
 
 double model_flops(const Transformer& config, int64_t batch) {
   const Transformer c = complete(config);
-  const auto b = static_cast<double>(batch), s = static_cast<double>(c.seq), h = static_cast<double>(c.hidden);
+  const auto b = static_cast<double>(batch), s = static_cast<double>(c.seq),
+             h = static_cast<double>(c.hidden);
   Transformer active = c;  // a token runs through top_k experts only
   double weights = static_cast<double>(product_weights(c));
   if (c.experts > 0) {
     active.experts = 0;
     const auto dense = static_cast<double>(product_weights(active));
-    const double attention = h * h + h * static_cast<double>((c.heads + 2 * c.kv_heads) * (c.hidden / c.heads));
-    weights = attention + static_cast<double>(c.top_k) * (dense - attention) + h * static_cast<double>(c.experts);
+    const double attention =
+        h * h + h * static_cast<double>((c.heads + 2 * c.kv_heads) * (c.hidden / c.heads));
+    weights =
+        attention + static_cast<double>(c.top_k) * (dense - attention) + h * static_cast<double>(c.experts);
   }
-  // Two operations a weight and token, three products (forward, two backward); scores and context over all of s.
+  // Two operations a weight and token, three products (forward, two backward); scores and context over all of
+  // s.
   const double layer = 6 * b * s * weights + 3 * (4 * b * s * s * h);
   return static_cast<double>(c.layers) * layer + 6 * b * s * h * static_cast<double>(padded_vocab(c));
 }

@@ -8,19 +8,21 @@
 namespace boxcar::ir::models {
 
 struct Transformer {
-  std::string family = "gpt";     // gpt | bert | llama: sets the defaults below
+  std::string family = "gpt";  // gpt | bert | llama: sets the defaults below
   int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
-  int64_t ffn = 0;                // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
-  int64_t kv_heads = 0;           // 0: heads
-  std::string mlp;                // "gelu" | "swiglu"
-  std::string norm;               // "layer" | "rms"
-  std::string position;           // "learned" | "rotary"
-  bool tied = true;               // llama: false; these three as defaults(family) has them, not as complete() does
-  bool bias = true;               // llama: false
-  double dropout = 0.1;           // llama: 0
-  int64_t experts = 0, top_k = 0; // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
-  int64_t pad_vocab_to = 128;     // the vocabulary is padded to a multiple of this (callers with tensor parallelism: 128 x tp)
-  bool flash = false;             // attention as one op, else scale+mask+softmax between two batched products
+  int64_t ffn = 0;       // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
+  int64_t kv_heads = 0;  // 0: heads
+  std::string mlp;       // "gelu" | "swiglu"
+  std::string norm;      // "layer" | "rms"
+  std::string position;  // "learned" | "rotary"
+  bool tied = true;      // llama: false; these three as defaults(family) has them, not as complete() does
+  bool bias = true;      // llama: false
+  double dropout = 0.1;  // llama: 0
+  int64_t experts = 0,
+          top_k = 0;  // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
+  int64_t pad_vocab_to =
+      128;  // the vocabulary is padded to a multiple of this (callers with tensor parallelism: 128 x tp)
+  bool flash = false;  // attention as one op, else scale+mask+softmax between two batched products
 };
 
 // The family's own values of `tied`, `bias` and `dropout`, to start from; everything else is left open.
@@ -28,18 +30,20 @@ Transformer defaults(const std::string& family);
 // Fills in what the family leaves open. Throws Error naming the key for sizes that cannot be.
 Transformer complete(Transformer config);
 
-// Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2", "ln_f", "head",
-// "loss"; parameters "h0.attn.qkv.weight", "h0.attn.qkv.bias", .... Inputs "tokens" and "labels": int64[batch, seq].
-// With experts: "h0.mlp.router", "h0.mlp.dispatch", "h0.mlp.combine"; weights of fc1 and fc2 are [experts, from, to].
-// Residual-stream tensors are "h0.residual1", "h0.residual2"; the embedding's output is "embedding.out".
-// `Op::layer` is the block, -1 for embeddings, `layers` for final norm, head and loss. Output: "loss", a scalar mean.
+// Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2",
+// "ln_f", "head", "loss"; parameters "h0.attn.qkv.weight", "h0.attn.qkv.bias", .... Inputs "tokens" and
+// "labels": int64[batch, seq]. With experts: "h0.mlp.router", "h0.mlp.dispatch", "h0.mlp.combine"; weights of
+// fc1 and fc2 are [experts, from, to]. Residual-stream tensors are "h0.residual1", "h0.residual2"; the
+// embedding's output is "embedding.out". `Op::layer` is the block, -1 for embeddings, `layers` for final
+// norm, head and loss. Output: "loss", a scalar mean.
 Graph build(const Transformer& config, int64_t batch);
 
 int64_t padded_vocab(const Transformer& config);
-int64_t capacity(const Transformer& config);              // slots per expert and sequence: seq x top_k / experts, rounded up
-int64_t parameters(const Transformer& config);            // without vocabulary padding
-// Model flops of one optimizer step by the usual formula (no recomputation), to compare the graph's count with:
-// 72 B s l h^2 (1 + s/6h + V/12lh) for GPT, V the padded vocabulary.
+int64_t capacity(
+    const Transformer& config);  // slots per expert and sequence: seq x top_k / experts, rounded up
+int64_t parameters(const Transformer& config);  // without vocabulary padding
+// Model flops of one optimizer step by the usual formula (no recomputation), to compare the graph's count
+// with: 72 B s l h^2 (1 + s/6h + V/12lh) for GPT, V the padded vocabulary.
 double model_flops(const Transformer& config, int64_t batch);
 
 }  // namespace boxcar::ir::models

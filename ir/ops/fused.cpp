@@ -10,8 +10,9 @@
 namespace boxcar::ir {
 namespace {
 
-constexpr std::string_view fusable[] = {"add",  "sub",  "mul",     "div",  "neg",   "exp",      "log",     "sqrt",       "relu", "gelu",
-                                        "silu", "tanh", "sigmoid", "scale", "cast", "identity", "dropout", "causal_mask"};
+constexpr std::string_view fusable[] = {"add",     "sub",   "mul",  "div",      "neg",     "exp",
+                                        "log",     "sqrt",  "relu", "gelu",     "silu",    "tanh",
+                                        "sigmoid", "scale", "cast", "identity", "dropout", "causal_mask"};
 
 // What stands between `open` and the bracket that closes it, from text[at] on; at ends behind it.
 std::string_view bracketed(std::string_view text, size_t& at, char open, char close) {
@@ -56,7 +57,8 @@ FusedStep parse_step(std::string_view text, int values) {
   size_t at = text.find('(');
   if (at == std::string_view::npos) refuse_step(text, "expected op(operands), such as add(0, 1)");
   step.op = trimmed(text.substr(0, at));
-  if (!is_fusable(step.op)) refuse_step(text, fmt::format("{} is not one of {}", step.op, fmt::join(fusable, ", ")));
+  if (!is_fusable(step.op))
+    refuse_step(text, fmt::format("{} is not one of {}", step.op, fmt::join(fusable, ", ")));
   for (const std::string_view operand : split(bracketed(text, at, '(', ')'), ',')) {
     int value = -1;
     std::from_chars(operand.data(), operand.data() + operand.size(), value);
@@ -159,8 +161,8 @@ sbp::IndexMap fused_grad_map(const Types& in, const Attrs&) {
 }
 
 // Steps with positions of their own (dropout, masks) learn where in the global tensor this part lies.
-Attrs localize_steps(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t parts, int64_t index,
-                     size_t before) {
+Attrs localize_steps(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
+                     int64_t index, size_t before) {
   FusedProgram program = program_of(in, attrs, before);
   const Types inputs(in.begin() + static_cast<std::ptrdiff_t>(before), in.end());
   const Types values = infer_values("fused", program, inputs);
@@ -169,7 +171,8 @@ Attrs localize_steps(const Types& in, const Attrs& attrs, const sbp::Signature& 
     if (const sbp::Sbp input = signature.inputs[before + i]; input.is_split())
       whole = sbp::Sbp::S(input.axis + static_cast<int>(values.back().shape.size() - inputs[i].shape.size()));
   std::vector<sbp::Sbp> layouts(values.size(), whole);
-  std::copy(signature.inputs.begin() + static_cast<std::ptrdiff_t>(before), signature.inputs.end(), layouts.begin());
+  std::copy(signature.inputs.begin() + static_cast<std::ptrdiff_t>(before), signature.inputs.end(),
+            layouts.begin());
   for (FusedStep& step : program) {
     sbp::Signature inner{{}, {whole}};
     for (const int operand : step.operands) inner.inputs.push_back(layouts[static_cast<size_t>(operand)]);
@@ -187,7 +190,9 @@ std::vector<Sample> fused_samples(const Extent& n, bool grad) {
       {.inputs = {f32({a, b}), f32({b}), f32({a, b})}, .attrs = {{"program", chain}}},
       {.inputs = {f32({a, b, c}), f32({a, 1, c})}, .attrs = {{"program", curve}}},
   };
-  if (!grad) samples.push_back({.inputs = {f32({a, b}), f32({a, b})}, .attrs = {{"program", "add(0, 1); scale(2) {factor=2.0}"}}});
+  if (!grad)
+    samples.push_back(
+        {.inputs = {f32({a, b}), f32({a, b})}, .attrs = {{"program", "add(0, 1); scale(2) {factor=2.0}"}}});
   if (grad)
     for (Sample& sample : samples) sample.inputs.insert(sample.inputs.begin(), sample.inputs[0]);
   return samples;
@@ -240,7 +245,9 @@ OpDef fused_grad() {
 
 }  // namespace
 
-bool is_fusable(std::string_view op) { return std::find(std::begin(fusable), std::end(fusable), op) != std::end(fusable); }
+bool is_fusable(std::string_view op) {
+  return std::find(std::begin(fusable), std::end(fusable), op) != std::end(fusable);
+}
 
 std::string to_text(const FusedProgram& program) {
   std::string text;

@@ -1,9 +1,10 @@
-// A chain of elementwise ops as one kernel: its steps as text, and what the row, the pass and the kernels share.
+// A chain of elementwise ops as one kernel: its steps as text, and what the row, the pass and the kernels
+// share.
 //
 //   fused(x, bias, r) {program="add(0, 1); gelu(3); add(4, 2)"}  is  gelu(x + bias) + r
 //
-// Numbers name values: the inputs first, then one result per step; the last is the result. Inputs may be broadcast,
-// every step has the shape of the result.
+// Numbers name values: the inputs first, then one result per step; the last is the result. Inputs may be
+// broadcast, every step has the shape of the result.
 #pragma once
 
 #include <string>

@@ -1,13 +1,14 @@
-// Packed layouts of transformers, in which a split of the last axis is a split by head or by neuron, and the causal
-// mask.
+// Packed layouts of transformers, in which a split of the last axis is a split by head or by neuron, and the
+// causal mask.
 //
 //   split_heads  qkv[b, s, (group + 2) d per key-value head: its group of queries, the key, the value]
 //                -> q[b, heads, s, d], k[b, kv_heads, s, d], v
 //   merge_heads  x[b, heads, s, d] -> [b, s, heads d]
 //   swiglu_pairs x[..., 2 n], gate and up beside each other -> silu(gate) up [..., n]
 //
-// split_heads, merge_heads and merge_heads_grad are strided views on a device: the products around them read and write
-// the packed tensor in place, so they are Family::none. split_heads_grad joins three gradients and is a copy.
+// split_heads, merge_heads and merge_heads_grad are strided views on a device: the products around them read
+// and write the packed tensor in place, so they are Family::none. split_heads_grad joins three gradients and
+// is a copy.
 #include <fmt/format.h>
 
 #include "ir/ops/nn_rows.h"
@@ -20,8 +21,10 @@ using Extra = std::function<std::vector<sbp::Signature>(const Types&, const Attr
 
 constexpr const char* kWholeGroups = "a split of the packed axis is a split by head where no head is cut";
 
-Extra split_extra(std::string_view signature, int64_t (*groups)(const Types&), int64_t (*extent)(const Types&)) {
-  return [parsed = sbp::parse_signature(signature), groups, extent](const Types& in, const Attrs&, int64_t parts) {
+Extra split_extra(std::string_view signature, int64_t (*groups)(const Types&),
+                  int64_t (*extent)(const Types&)) {
+  return [parsed = sbp::parse_signature(signature), groups, extent](const Types& in, const Attrs&,
+                                                                    int64_t parts) {
     std::vector<sbp::Signature> legal;
     if (aligned(extent(in), groups(in), parts)) legal.push_back(parsed);
     return legal;
@@ -37,7 +40,8 @@ Types infer_split_heads(const Types& in, const Attrs& attrs) {
   if (group < 1) refuse_attr("split_heads", "group", attrs, "at least 1");
   if (x.shape.size() != 3) refuse("split_heads", "qkv", x, "3 dimensions");
   const int64_t width = (group + 2) * d;
-  if (x.shape[2] % width != 0) refuse("split_heads", "qkv", x, fmt::format("a last extent that {} divides", width));
+  if (x.shape[2] % width != 0)
+    refuse("split_heads", "qkv", x, fmt::format("a last extent that {} divides", width));
   const int64_t kv = x.shape[2] / width, b = x.shape[0], s = x.shape[1];
   const TensorType q{{b, kv * group, s, d}, x.dtype}, k{{b, kv, s, d}, x.dtype};
   return {q, k, k};
@@ -74,8 +78,8 @@ Types infer_split_heads_grad(const Types& in, const Attrs&) {
   const TensorType &q = in[0], &k = in[1];
   if (q.shape.size() != 4) refuse("split_heads_grad", "dq", q, "4 dimensions");
   const Shape& s = q.shape;
-  if (k.shape.size() != 4 || k.shape[0] != s[0] || k.shape[2] != s[2] || k.shape[3] != s[3] || k.shape[1] < 1 ||
-      s[1] % k.shape[1] != 0 || k.dtype != q.dtype)
+  if (k.shape.size() != 4 || k.shape[0] != s[0] || k.shape[2] != s[2] || k.shape[3] != s[3] ||
+      k.shape[1] < 1 || s[1] % k.shape[1] != 0 || k.dtype != q.dtype)
     refuse("split_heads_grad", "dk", k, "the same but for a number of heads that divides that", "dq", q);
   same_type("split_heads_grad", "dv", in[2], "dk", k);
   return {{{s[0], s[2], (s[1] + 2 * k.shape[1]) * s[3]}, q.dtype}};
@@ -98,7 +102,8 @@ OpDef split_heads_grad() {
           .samples = [](const Extent& n) -> std::vector<Sample> {
             const int64_t group = n() / 3 + 1, kv = n(), b = n(), s = n(), d = n();
             const TensorType k = f32({b, kv, s, d}), k12 = f32({b, 12, s, d});
-            return {{.inputs = {f32({b, kv * group, s, d}), k, k}}, {.inputs = {f32({b, 12 * group, s, d}), k12, k12}}};
+            return {{.inputs = {f32({b, kv * group, s, d}), k, k}},
+                    {.inputs = {f32({b, 12 * group, s, d}), k12, k12}}};
           },
           .omitted = {{"gradients are sums, never P(max) or P(min)", has_extremum}}};
 }
@@ -108,12 +113,11 @@ OpDef merge_heads() {
           .inputs = {"x"},
           .outputs = {"y"},
           .family = Family::none,
-          .infer =
-              [](const Types& in, const Attrs&) -> Types {
-                const Shape& s = in[0].shape;
-                if (s.size() != 4) refuse("merge_heads", "x", in[0], "4 dimensions");
-                return {{{s[0], s[2], s[1] * s[3]}, in[0].dtype}};
-              },
+          .infer = [](const Types& in, const Attrs&) -> Types {
+            const Shape& s = in[0].shape;
+            if (s.size() != 4) refuse("merge_heads", "x", in[0], "4 dimensions");
+            return {{{s[0], s[2], s[1] * s[3]}, in[0].dtype}};
+          },
           .index_map = fixed_map("b _ s _ -> b s _ ; linear 0 ; increasing 0"),
           .extra = split_extra(
               "S(1) -> S(2)", [](const Types& in) { return in[0].shape[1]; },
@@ -209,26 +213,26 @@ OpDef swiglu_pairs() {
 }
 
 OpDef swiglu_pairs_grad() {
-  return {.name = "swiglu_pairs_grad",
-          .inputs = {"dy", "x"},
-          .outputs = {"dx"},
-          .infer =
-              [](const Types& in, const Attrs&) -> Types {
-                check_pairs("swiglu_pairs_grad", in[1]);
-                TensorType y = in[1];
-                y.shape.back() /= 2;
-                same_type("swiglu_pairs_grad", "dy", in[0], "half of x", y);
-                return {in[1]};
-              },
-          .index_map = pairs_map("* _, * _ -> * _ ; linear 0"),
-          .extra = split_pairs,
-          .extra_reason = "a split that leaves pairs of gate and up whole",
-          .work = per_element(8),
-          .tolerance = 1e-9,
-          .samples = [](const Extent& n) -> std::vector<Sample> {
-            const int64_t a = n(), b = n(), h = n();
-            return {{.inputs = {f32({a, h}), f32({a, 2 * h})}}, {.inputs = {f32({a, b, 12}), f32({a, b, 24})}}};
-          }};
+  return {
+      .name = "swiglu_pairs_grad",
+      .inputs = {"dy", "x"},
+      .outputs = {"dx"},
+      .infer = [](const Types& in, const Attrs&) -> Types {
+        check_pairs("swiglu_pairs_grad", in[1]);
+        TensorType y = in[1];
+        y.shape.back() /= 2;
+        same_type("swiglu_pairs_grad", "dy", in[0], "half of x", y);
+        return {in[1]};
+      },
+      .index_map = pairs_map("* _, * _ -> * _ ; linear 0"),
+      .extra = split_pairs,
+      .extra_reason = "a split that leaves pairs of gate and up whole",
+      .work = per_element(8),
+      .tolerance = 1e-9,
+      .samples = [](const Extent& n) -> std::vector<Sample> {
+        const int64_t a = n(), b = n(), h = n();
+        return {{.inputs = {f32({a, h}), f32({a, 2 * h})}}, {.inputs = {f32({a, b, 12}), f32({a, b, 24})}}};
+      }};
 }
 
 // --- causal mask
@@ -254,11 +258,10 @@ OpDef causal_mask() {
           .inputs = {"x"},
           .outputs = {"y"},
           .attrs = {{"fill", -1e30}, {"row_offset", int64_t{0}}, {"column_offset", int64_t{0}}},
-          .infer =
-              [](const Types& in, const Attrs&) -> Types {
-                need_rank("causal_mask", "x", in[0], 2);
-                return {in[0]};
-              },
+          .infer = [](const Types& in, const Attrs&) -> Types {
+            need_rank("causal_mask", "x", in[0], 2);
+            return {in[0]};
+          },
           .index_map = causal_mask_map,
           .localize = causal_mask_part,
           .samples = [](const Extent& n) -> std::vector<Sample> {
@@ -271,8 +274,8 @@ OpDef causal_mask() {
 }  // namespace
 
 void add_packed_ops(std::vector<OpDef>& out) {
-  for (auto row : {split_heads, split_heads_grad, merge_heads, merge_heads_grad, swiglu_pairs, swiglu_pairs_grad,
-                   causal_mask})
+  for (auto row : {split_heads, split_heads_grad, merge_heads, merge_heads_grad, swiglu_pairs,
+                   swiglu_pairs_grad, causal_mask})
     out.push_back(row());
 }
 

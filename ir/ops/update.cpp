@@ -1,9 +1,11 @@
 // What an optimizer step is made of: updates, accumulation over micro-batches, the norm that clipping needs.
 //
-//   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32, in any split; never partial
+//   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32, in any split;
+//   never partial
 //
-// `scale` is a factor on the gradient (clip_scale's: clipping, one over the loss scale); where `finite` is false the
-// state stays as it was. The update ops write their state in place on a device; here outputs are values like any other.
+// `scale` is a factor on the gradient (clip_scale's: clipping, one over the loss scale); where `finite` is
+// false the state stays as it was. The update ops write their state in place on a device; here outputs are
+// values like any other.
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
@@ -62,7 +64,8 @@ std::function<std::vector<Sample>(const Extent&)> update_samples(size_t operands
 }
 
 // The same with a factor, and with a factor and the word whether gradients are finite.
-std::function<std::vector<Sample>(const Extent&)> optimizer_samples(size_t operands, std::vector<Domain> domains) {
+std::function<std::vector<Sample>(const Extent&)> optimizer_samples(size_t operands,
+                                                                    std::vector<Domain> domains) {
   return [operands, domains](const Extent& n) {
     std::vector<Sample> samples = update_samples(operands, domains)(n);
     for (size_t i = 0; i < samples.size(); ++i) {
@@ -176,7 +179,12 @@ void add_sum(std::vector<OpDef>& out) {
     int64_t a = n(), b = n();
     return {{.inputs = Types(3, f32({a, b}))}, {.inputs = Types(4, f32({}))}, {.inputs = Types(1, f32({a}))}};
   };
-  out.push_back({.name = "sum", .inputs = {"xs..."}, .outputs = {"y"}, .infer = infer, .index_map = map, .samples = samples});
+  out.push_back({.name = "sum",
+                 .inputs = {"xs..."},
+                 .outputs = {"y"},
+                 .infer = infer,
+                 .index_map = map,
+                 .samples = samples});
 }
 
 void add_accumulate(std::vector<OpDef>& out) {

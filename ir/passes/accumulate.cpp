@@ -1,5 +1,5 @@
-// Gradients over micro-batches, in float32. A parameter that is used in several layers (a tied embedding) has its
-// contributions accumulated where they are made, and added once per step.
+// Gradients over micro-batches, in float32. A parameter that is used in several layers (a tied embedding) has
+// its contributions accumulated where they are made, and added once per step.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -82,7 +82,9 @@ class Accumulator {
     TensorId sum = made;
     if (needed(made)) {
       const std::string base = name(part.gradient);
-      sum = rewrite_.add({"accumulate", {made}, {}, part.count == 1 ? base : base + std::to_string(part.index), {}}, like)[0];
+      sum = rewrite_.add(
+          {"accumulate", {made}, {}, part.count == 1 ? base : base + std::to_string(part.index), {}},
+          like)[0];
       rewrite_.graph().tensor(sum).role = Role::gradient;
     }
     if (part.count == 1)
@@ -97,7 +99,8 @@ class Accumulator {
     TensorId total = sums[0];
     for (size_t i = 1; i < sums.size(); ++i) {
       const bool last = i + 1 == sums.size();
-      total = rewrite_.add({"add", {total, sums[i]}, {}, name(index) + (last ? "" : "_" + std::to_string(i)), {}}, like)[0];
+      total = rewrite_.add(
+          {"add", {total, sums[i]}, {}, name(index) + (last ? "" : "_" + std::to_string(i)), {}}, like)[0];
       rewrite_.graph().tensor(total).role = Role::gradient;
     }
     step_.gradients[index].gradient = total;

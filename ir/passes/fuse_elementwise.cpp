@@ -1,5 +1,5 @@
-// Chains of elementwise ops as one kernel: an op goes into the only reader of its result, if both are elementwise and
-// of one shape. The fused op stands where the last one stood and keeps its name and result.
+// Chains of elementwise ops as one kernel: an op goes into the only reader of its result, if both are
+// elementwise and of one shape. The fused op stands where the last one stood and keeps its name and result.
 #include <algorithm>
 #include <utility>
 
@@ -53,7 +53,8 @@ class Fuser {
 
   bool fits(const Op& op) const {
     return op.phase == Phase::forward && is_fusable(op.type) && is_float(type(op.outputs[0]).dtype) &&
-           std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) { return is_float(type(input).dtype); });
+           std::all_of(op.inputs.begin(), op.inputs.end(),
+                       [&](TensorId input) { return is_float(type(input).dtype); });
   }
 
   // For every op the reader that it goes into, -1 where it stays.
@@ -67,7 +68,8 @@ class Fuser {
     std::vector<int> into(ops.size(), -1);
     for (size_t i = 0; i < ops.size(); ++i) {
       const int to = ops[i].outputs.empty() ? -1 : reader[static_cast<size_t>(ops[i].outputs[0])];
-      if (to >= 0 && fits(ops[i]) && fits(ops[static_cast<size_t>(to)]) && together(ops[i], ops[static_cast<size_t>(to)]))
+      if (to >= 0 && fits(ops[i]) && fits(ops[static_cast<size_t>(to)]) &&
+          together(ops[i], ops[static_cast<size_t>(to)]))
         into[i] = to;
     }
     return into;
@@ -75,8 +77,8 @@ class Fuser {
 
   bool together(const Op& op, const Op& reader) const {
     const Tensor& between = rewrite_.graph().tensor(op.outputs[0]);
-    return op.layer == reader.layer && op.placement == reader.placement && !between.sbp && op.outputs[0] != step_.loss &&
-           between.type.shape == type(reader.outputs[0]).shape;
+    return op.layer == reader.layer && op.placement == reader.placement && !between.sbp &&
+           op.outputs[0] != step_.loss && between.type.shape == type(reader.outputs[0]).shape;
   }
 
   // The op after the chains that end in its operands.
@@ -86,9 +88,12 @@ class Fuser {
     for (const TensorId input : op.inputs) {
       const auto producer = static_cast<size_t>(rewrite_.graph().tensor(input).producer);
       Chain before = producer < chains_.size() ? std::exchange(chains_[producer], {}) : Chain{};
-      step.operands.push_back(before.steps.empty() ? input_of(chain, rewrite_.current(input)) : append(chain, before));
-      if (!before.steps.empty()) again_[producer] = step.operands.back();
-      else if (const auto found = again_.find(producer); found != again_.end()) step.operands.back() = found->second;
+      step.operands.push_back(before.steps.empty() ? input_of(chain, rewrite_.current(input))
+                                                   : append(chain, before));
+      if (!before.steps.empty())
+        again_[producer] = step.operands.back();
+      else if (const auto found = again_.find(producer); found != again_.end())
+        step.operands.back() = found->second;
     }
     again_.clear();
     chain.steps.push_back(std::move(step));
@@ -106,7 +111,8 @@ class Fuser {
     const size_t base = chain.steps.size();
     for (Step_ step : before.steps) {
       for (Value& operand : step.operands)
-        operand = operand.step ? Value{true, operand.index + base} : input_of(chain, before.inputs[operand.index]);
+        operand =
+            operand.step ? Value{true, operand.index + base} : input_of(chain, before.inputs[operand.index]);
       chain.steps.push_back(std::move(step));
     }
     return {true, chain.steps.size() - 1};
@@ -118,11 +124,16 @@ class Fuser {
     for (Step_& step : chain.steps) {
       FusedStep fused{std::move(step.op), {}, std::move(step.attrs)};
       for (const Value& value : step.operands)
-        fused.operands.push_back(static_cast<int>(value.step ? chain.inputs.size() + value.index : value.index));
+        fused.operands.push_back(
+            static_cast<int>(value.step ? chain.inputs.size() + value.index : value.index));
       program.push_back(std::move(fused));
     }
     const TensorId result = op.outputs[0];
-    NewOp spec{"fused", chain.inputs, {{"program", to_text(program)}}, op.name, {rewrite_.graph().tensor(result).name}};
+    NewOp spec{"fused",
+               chain.inputs,
+               {{"program", to_text(program)}},
+               op.name,
+               {rewrite_.graph().tensor(result).name}};
     const TensorId fused = rewrite_.add(std::move(spec), op)[0];
     rewrite_.graph().tensor(fused).sbp = rewrite_.graph().tensor(result).sbp;
     rewrite_.replace(result, fused);

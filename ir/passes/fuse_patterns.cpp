@@ -4,10 +4,11 @@
 //   add(x, bias) -> [dropout] -> add(.., residual)           bias_dropout_add(x, bias, residual)
 //   scale -> [causal_mask] -> softmax                        scale_mask_softmax(x)
 //   batch_matmul(q, k^T) -> scale_mask_softmax -> [dropout] -> batch_matmul(.., v)
-//                                                            scaled_dot_product_attention(q, k, v), if flash is asked for
+//                                                            scaled_dot_product_attention(q, k, v), if flash
+//                                                            is asked for
 //
-// The steps between must have no other reader. The fused op stands where the last op of the pattern stood and keeps
-// its name and result.
+// The steps between must have no other reader. The fused op stands where the last op of the pattern stood and
+// keeps its name and result.
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -32,7 +33,8 @@ class Matcher {
   const TensorType& type(TensorId tensor) const { return graph_.tensor(tensor).type; }
   OpId producer(TensorId tensor) const { return graph_.tensor(tensor).producer; }
 
-  // The op of this type that makes `tensor` for one reader only, which it is then fused into; -1 if it is another.
+  // The op of this type that makes `tensor` for one reader only, which it is then fused into; -1 if it is
+  // another.
   OpId inner(TensorId tensor, std::string_view op_type, Match& match) const {
     const OpId id = producer(tensor);
     const std::vector<OpId>& readers = consumers_[static_cast<size_t>(tensor)];
@@ -55,7 +57,8 @@ class Matcher {
       x = op(id).inputs[first];
       bias = op(id).inputs[1 - first];
       const Shape &wide = type(x).shape, &narrow = type(bias).shape;
-      if (wide.size() > 1 && narrow.size() == 1 && narrow[0] == wide.back() && type(x).dtype == type(bias).dtype)
+      if (wide.size() > 1 && narrow.size() == 1 && narrow[0] == wide.back() &&
+          type(x).dtype == type(bias).dtype)
         return true;
     }
     return false;
@@ -107,7 +110,9 @@ std::optional<Match> scale_mask_softmax(const Matcher& m, const Op& root) {
 // Grouped queries come through reshapes, [b, heads, s, d] to [b, kv_heads, group * s, d], which go too.
 std::optional<Match> attention(const Matcher& m, const Op& root) {
   Match match;
-  const OpId product = root.type == "batch_matmul" ? -2 : root.type == "reshape" ? m.inner(root.inputs[0], "batch_matmul", match) : -1;
+  const OpId product = root.type == "batch_matmul" ? -2
+                       : root.type == "reshape"    ? m.inner(root.inputs[0], "batch_matmul", match)
+                                                   : -1;
   if (product == -1) return {};
   const Op& context = product == -2 ? root : m.op(product);
   if (attr_bool(context.attrs, "transpose_a") || attr_bool(context.attrs, "transpose_b")) return {};
@@ -117,7 +122,9 @@ std::optional<Match> attention(const Matcher& m, const Op& root) {
   const OpId softmax = m.inner(x, "scale_mask_softmax", match);
   if (softmax < 0) return {};
   const OpId scores = m.inner(m.past(m.op(softmax).inputs[0], "reshape", match), "batch_matmul", match);
-  if (scores < 0 || attr_bool(m.op(scores).attrs, "transpose_a") || !attr_bool(m.op(scores).attrs, "transpose_b")) return {};
+  if (scores < 0 || attr_bool(m.op(scores).attrs, "transpose_a") ||
+      !attr_bool(m.op(scores).attrs, "transpose_b"))
+    return {};
   const bool grouped = product != -2;
   const TensorId q = grouped ? m.past(m.op(scores).inputs[0], "reshape", match) : m.op(scores).inputs[0];
   const TensorId k = m.op(scores).inputs[1], v = context.inputs[1];
@@ -143,8 +150,9 @@ void sweep(Step& step, std::initializer_list<Pattern> patterns) {
       if (taken[i] || root.phase != Phase::forward) continue;
       for (const Pattern pattern : patterns) {
         std::optional<Match> match = pattern(matcher, root);
-        if (!match || std::any_of(match->inner.begin(), match->inner.end(),
-                                  [&](OpId id) { return taken[static_cast<size_t>(id)] || fused.contains(id); }))
+        if (!match || std::any_of(match->inner.begin(), match->inner.end(), [&](OpId id) {
+              return taken[static_cast<size_t>(id)] || fused.contains(id);
+            }))
           continue;
         for (const OpId id : match->inner) taken[static_cast<size_t>(id)] = true;
         fused.emplace(static_cast<OpId>(i), std::move(match->fused));

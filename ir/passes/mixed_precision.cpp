@@ -1,5 +1,5 @@
-// Compute in 16 bits: parameters are read as half copies of float32 master weights, products and activations are
-// half, losses and sums float32.
+// Compute in 16 bits: parameters are read as half copies of float32 master weights, products and activations
+// are half, losses and sums float32.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -10,11 +10,12 @@ namespace boxcar::ir {
 namespace {
 
 // Ops that run in float32 whatever their operands are: losses, and sums over many elements.
-constexpr const char* float_ops[] = {"reduce_max", "reduce_min", "reduce_mean", "reduce_sum", "sum_exp", "pick",
-                                     "nll",        "cross_entropy", "exp",      "log"};
+constexpr const char* float_ops[] = {"reduce_max", "reduce_min", "reduce_mean",   "reduce_sum", "sum_exp",
+                                     "pick",       "nll",        "cross_entropy", "exp",        "log"};
 
 bool runs_in_float(const std::string& type) {
-  return std::any_of(std::begin(float_ops), std::end(float_ops), [&](const char* name) { return type == name; });
+  return std::any_of(std::begin(float_ops), std::end(float_ops),
+                     [&](const char* name) { return type == name; });
 }
 
 class Mixer {

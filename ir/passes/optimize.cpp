@@ -13,9 +13,12 @@ struct Rule {
 
 Rule rule_of(Optimizer optimizer) {
   switch (optimizer) {
-    case Optimizer::sgd: return {"sgd", {}};
-    case Optimizer::momentum: return {"momentum", {"m"}};
-    case Optimizer::adam: return {"adam", {"m", "v"}};
+    case Optimizer::sgd:
+      return {"sgd", {}};
+    case Optimizer::momentum:
+      return {"momentum", {"m"}};
+    case Optimizer::adam:
+      return {"adam", {"m", "v"}};
   }
   return {};
 }

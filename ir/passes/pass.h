@@ -12,8 +12,8 @@ namespace boxcar::ir {
 struct Step {
   Graph graph;
   TensorId loss = -1;
-  std::vector<Gradient> gradients;     // per parameter that the forward phase reads; then of its sum
-  TensorId scale = -1, finite = -1;    // factor on every gradient; whether to take the step; -1: none
+  std::vector<Gradient> gradients;   // per parameter that the forward phase reads; then of its sum
+  TensorId scale = -1, finite = -1;  // factor on every gradient; whether to take the step; -1: none
   const TrainOptions& options;
 
   // Finishes `rewrite` and renames what stands above.

@@ -16,10 +16,14 @@ struct Pass {
   const char* name;
   void (*run)(Step&);
 };
-constexpr Pass passes[] = {{"fuse_patterns", fuse_patterns},       {"fuse_elementwise", fuse_elementwise},
-                           {"mixed_precision", mixed_precision},   {"differentiate", differentiate_loss},
-                           {"recompute", recompute},               {"accumulate", accumulate},
-                           {"clip", clip},                         {"optimize", optimize}};
+constexpr Pass passes[] = {{"fuse_patterns", fuse_patterns},
+                           {"fuse_elementwise", fuse_elementwise},
+                           {"mixed_precision", mixed_precision},
+                           {"differentiate", differentiate_loss},
+                           {"recompute", recompute},
+                           {"accumulate", accumulate},
+                           {"clip", clip},
+                           {"optimize", optimize}};
 
 void check_names(const std::set<std::string>& off) {
   const std::vector<std::string> known = pass_names();
@@ -53,7 +57,8 @@ const Op& state_op(const Graph& graph, TensorId leaf) {
 void differentiate_loss(Step& step) {
   const std::string seed = step.graph.tensor(step.loss).name + ".grad";
   step.gradients = differentiate(step.graph, step.loss);
-  const bool scaled = step.options.precision == Precision::fp16 && !step.options.off.contains("mixed_precision");
+  const bool scaled =
+      step.options.precision == Precision::fp16 && !step.options.off.contains("mixed_precision");
   const double scale = scaled ? step.options.loss_scale : 1;
   for (Op& op : step.graph.ops)
     if (op.name == seed) op.attrs["value"] = scale / step.options.micro_batches;

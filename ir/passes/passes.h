@@ -1,5 +1,5 @@
-// Rewrite passes over the logical graph. Each takes a graph and changes it; run() verifies after each one and any can
-// be switched off by name.
+// Rewrite passes over the logical graph. Each takes a graph and changes it; run() verifies after each one and
+// any can be switched off by name.
 #pragma once
 
 #include <functional>
@@ -20,25 +20,25 @@ struct TrainOptions {
   Precision precision = Precision::fp16;
   Optimizer optimizer = Optimizer::adam;
   Recompute recompute = Recompute::none;
-  int recompute_layers = -1;        // full: only the first this many layers of each stage; -1: all
-  std::vector<int> stage_starts;    // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
-  bool flash = false;               // attention as one op
-  double clip_norm = 1.0;           // 0: no clipping
+  int recompute_layers = -1;  // full: only the first this many layers of each stage; -1: all
+  std::vector<int>
+      stage_starts;        // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
+  bool flash = false;      // attention as one op
+  double clip_norm = 1.0;  // 0: no clipping
   double learning_rate = 1e-4;
-  int micro_batches = 1;            // gradients are accumulated over this many
-  double loss_scale = 65536;        // fp16 only; a step whose gradients overflow leaves the state as it was
-  std::set<std::string> off;        // passes switched off, by name
+  int micro_batches = 1;      // gradients are accumulated over this many
+  double loss_scale = 65536;  // fp16 only; a step whose gradients overflow leaves the state as it was
+  std::set<std::string> off;  // passes switched off, by name
 };
 
 // From a forward graph with a loss to a whole training step, in this order:
 //   fuse_patterns     bias+gelu, bias+dropout+add, scale+mask+softmax, or one attention op
 //   fuse_elementwise  chains of elementwise ops
-//   mixed_precision   compute in 16 bits, master weights and loss scale in float32 (fp16), reductions in float32
-//   differentiate     backward ops
-//   recompute         forward ops run again before the backward ops that need them
-//   accumulate        "accumulate" ops: gradients over micro-batches, in float32 where precision is mixed
-//   clip              global norm over all gradients, one scale
-//   optimize          update ops: one per parameter; and the cast to 16 bits
+//   mixed_precision   compute in 16 bits, master weights and loss scale in float32 (fp16), reductions in
+//   float32 differentiate     backward ops recompute         forward ops run again before the backward ops
+//   that need them accumulate        "accumulate" ops: gradients over micro-batches, in float32 where
+//   precision is mixed clip              global norm over all gradients, one scale optimize          update
+//   ops: one per parameter; and the cast to 16 bits
 // Any may be switched off by name (options.off); each is followed by verify().
 //
 // What comes out, for a parameter w of layer l, in fp16 or bf16 (fp32 has neither .half nor its cast):
@@ -49,8 +49,8 @@ struct TrainOptions {
 //   %w.norm2 = square_sum(%w.grad.sum)     phase update, as all that follow; a scalar
 //   %hL.grad_norm2 = sum(...)              one per layer, in that layer: the sum of its scalars
 //   %grad_norm2 = sum(...)                 one in all, over all layers: a joint decision of all stages
-//   %grad_scale = clip_scale(%grad_norm2)  the factor on every gradient: 1 / loss scale, and clipping; fp16 also
-//   %grads_finite = all_finite(%grad_norm2)    0 where any gradient is not finite: the step is skipped
+//   %grad_scale = clip_scale(%grad_norm2)  the factor on every gradient: 1 / loss scale, and clipping; fp16
+//   also %grads_finite = all_finite(%grad_norm2)    0 where any gradient is not finite: the step is skipped
 //   %w.next, %w.m.next, %w.v.next = adam(%w, %w.grad.sum, %w.m, %w.v, %grad_scale, %grads_finite)
 //   update %w = %w.next, ...               %w.m, %w.v = parameter() role=optimizer
 //

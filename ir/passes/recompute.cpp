@@ -1,8 +1,9 @@
 // Forward ops run again before the backward ops that need them, so that their results need not wait.
 //
-// Full: all ops of a layer, from its input. Selective: the attention core, the ops whose names hold ".core.", from
-// queries, keys and values; attention as one op keeps nothing large and is left alone. As in a checkpointing framework,
-// all ops of the group run again, also those whose results nothing reads: published runs pay for them.
+// Full: all ops of a layer, from its input. Selective: the attention core, the ops whose names hold ".core.",
+// from queries, keys and values; attention as one op keeps nothing large and is left alone. As in a
+// checkpointing framework, all ops of the group run again, also those whose results nothing reads: published
+// runs pay for them.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +19,9 @@ bool in_core(const Op& op) {
 class Recomputer {
  public:
   explicit Recomputer(Step& step)
-      : options_(step.options), layers_(step.graph.layers), groups_(static_cast<size_t>(layers_)),
+      : options_(step.options),
+        layers_(step.graph.layers),
+        groups_(static_cast<size_t>(layers_)),
         rewrite_(step.graph) {}
 
   Rewriter& run() {

@@ -1,4 +1,5 @@
-// Logical graphs: text that reads back, what is refused and how it is said, the paper's programming interface.
+// Logical graphs: text that reads back, what is refused and how it is said, the paper's programming
+// interface.
 #include "ir/graph.h"
 
 #include <fmt/format.h>
@@ -37,17 +38,17 @@ std::string message(Run run) {
 
 TEST(Graph, ProgramOfTable4) {
   Builder b("table4");
-  const int p0 = b.placement(Placement::line(2, 0));                      // 2  P0 = placement("cuda", {0: [0, 1]})
-  const int p1 = b.placement(Placement::line(2, 2));                      // 3  P1 = placement("cuda", {1: [0, 1]})
-  const TensorId a0 = b.input("A0", {{4, 5}, DType::float32});            // 9  A0 = randn(4, 5, P0, split(0))
+  const int p0 = b.placement(Placement::line(2, 0));            // 2  P0 = placement("cuda", {0: [0, 1]})
+  const int p1 = b.placement(Placement::line(2, 2));            // 3  P1 = placement("cuda", {1: [0, 1]})
+  const TensorId a0 = b.input("A0", {{4, 5}, DType::float32});  // 9  A0 = randn(4, 5, P0, split(0))
   b.place(a0, p0, {Sbp::S(0)});
-  const TensorId b0 = b.parameter("B0", {{5, 8}, DType::float32});        // 10 B0 = randn(5, 8, P0, broadcast)
+  const TensorId b0 = b.parameter("B0", {{5, 8}, DType::float32});  // 10 B0 = randn(5, 8, P0, broadcast)
   b.place(b0, p0, {Sbp::B()});
-  const TensorId y0 = b.op1("matmul", {a0, b0}, {}, "Y0");                // 11 Y0 = matmul(A0, B0)
-  const TensorId y0b = b.to_global(y0, p1, {Sbp::B()});                   // 13 Y0 = Y0.to_global(P1, broadcast)
-  const TensorId b1 = b.parameter("B1", {{8, 6}, DType::float32});        // 14 B1 = randn(8, 6, P1, split(1))
+  const TensorId y0 = b.op1("matmul", {a0, b0}, {}, "Y0");          // 11 Y0 = matmul(A0, B0)
+  const TensorId y0b = b.to_global(y0, p1, {Sbp::B()});             // 13 Y0 = Y0.to_global(P1, broadcast)
+  const TensorId b1 = b.parameter("B1", {{8, 6}, DType::float32});  // 14 B1 = randn(8, 6, P1, split(1))
   b.place(b1, p1, {Sbp::S(1)});
-  b.op1("matmul", {y0b, b1}, {}, "Y2");                                   // 15 Y2 = matmul(Y0, B1)
+  b.op1("matmul", {y0b, b1}, {}, "Y2");  // 15 Y2 = matmul(Y0, B1)
   const std::string expected = R"(graph table4
 placement p0 = 0-1
 placement p1 = 2-3
@@ -72,7 +73,8 @@ TEST(GraphText, ModelsAndTrainingStepsReadBack) {
     config.layers = 2;
     const Graph forward = ir::models::build(config, 2);
     EXPECT_EQ(read_back(forward), to_text(forward));
-    for (const ir::Recompute recompute : {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full}) {
+    for (const ir::Recompute recompute :
+         {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full}) {
       ir::TrainOptions options;
       options.recompute = recompute;
       options.micro_batches = 3;
@@ -87,15 +89,19 @@ TEST(GraphText, ModelsAndTrainingStepsReadBack) {
 TEST(GraphText, CommentsBlankLinesAndSpacesAreFree) {
   const Graph graph = ir::parse_graph(
       "\n# a comment\ngraph g   layers=2\n\n%x:float32[2,3]=input( )\r\n"
-      "%y : float32[2, 3] = scale ( %x ) { factor = 2 } (S(0), B) role=gradient phase=backward layer=1 name=op\n");
-  EXPECT_EQ(to_text(graph),
-            "graph g layers=2\n%x: float32[2, 3] = input()\n"
-            "%y: float32[2, 3] = scale(%x) {factor=2.0} (S(0), B) name=op role=gradient layer=1 phase=backward\n");
+      "%y : float32[2, 3] = scale ( %x ) { factor = 2 } (S(0), B) role=gradient phase=backward layer=1 "
+      "name=op\n");
+  EXPECT_EQ(
+      to_text(graph),
+      "graph g layers=2\n%x: float32[2, 3] = input()\n"
+      "%y: float32[2, 3] = scale(%x) {factor=2.0} (S(0), B) name=op role=gradient layer=1 phase=backward\n");
 }
 
 TEST(GraphText, SaysLineAndColumnOfWhatIsWrong) {
   const auto of = [](const std::string& text) { return message([&] { ir::parse_graph(text); }); };
-  const auto line = [&](const std::string& text) { return of("graph g\nplacement p0 = 0-1\n%x: float32[2] = input()\n" + text); };
+  const auto line = [&](const std::string& text) {
+    return of("graph g\nplacement p0 = 0-1\n%x: float32[2] = input()\n" + text);
+  };
   EXPECT_EQ(of(""), "graph:1:1: expected 'graph NAME', got the end of the text");
   EXPECT_EQ(of("%x: float32 = input()"), "graph:1:1: expected 'graph NAME', got '%x: float32 = input('");
   EXPECT_EQ(line("%x: float32[2] = input()"), "graph:4:2: %x is defined twice");
@@ -109,10 +115,13 @@ TEST(GraphText, SaysLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(line("%y: float32[2] = neg(%x) layer=one"), "graph:4:32: expected a number, got 'one'");
   EXPECT_EQ(line("forward"), "graph:4:1: unknown word 'forward' (use placement, update or %name)");
   EXPECT_EQ(line("placement p3 = 0"), "graph:4:11: expected placement p1");
-  EXPECT_THAT(line("%y: floot32[2] = neg(%x)"), testing::StartsWith("graph:4:5: \"floot32\": no such element type"));
-  EXPECT_THAT(line("%y: float32[2] = matmull(%x)"), testing::StartsWith("graph:4:18: matmull: no such op (did you mean matmul"));
+  EXPECT_THAT(line("%y: floot32[2] = neg(%x)"),
+              testing::StartsWith("graph:4:5: \"floot32\": no such element type"));
+  EXPECT_THAT(line("%y: float32[2] = matmull(%x)"),
+              testing::StartsWith("graph:4:18: matmull: no such op (did you mean matmul"));
   EXPECT_THAT(line("%y: float32[2] = neg(%x) S(zero)"), testing::StartsWith("graph:4:26: "));
-  EXPECT_THAT(line("%y: float32[2] = scale(%x) {size=2}"), testing::StartsWith("graph:4:28: scale: no attribute size"));
+  EXPECT_THAT(line("%y: float32[2] = scale(%x) {size=2}"),
+              testing::StartsWith("graph:4:28: scale: no attribute size"));
   EXPECT_THAT(line("%y: float32[2] = scale(%x) {factor=2, factor=3}"),
               testing::StartsWith("graph:4:39: attribute factor stands twice"));
 }
@@ -158,14 +167,17 @@ std::string fault_of(void (*spoil)(Graph&)) {
 }
 
 TEST(Graph, VerifyNamesTheFirstOpThatIsWrong) {
-  EXPECT_EQ(fault_of([](Graph& g) { std::swap(g.ops[2], g.ops[3]); }), "graph g: op z: operand %y is not defined before it");
+  EXPECT_EQ(fault_of([](Graph& g) { std::swap(g.ops[2], g.ops[3]); }),
+            "graph g: op z: operand %y is not defined before it");
   EXPECT_EQ(fault_of([](Graph& g) { g.ops[2].inputs[0] = 9; }), "graph g: op y: operand 9 is no tensor");
   EXPECT_EQ(fault_of([](Graph& g) { g.ops[3].name = "y"; }), "graph g: op y: the name stands twice");
   EXPECT_EQ(fault_of([](Graph& g) { g.tensors[3].name = "y"; }), "graph g: tensor %y: the name stands twice");
   EXPECT_EQ(fault_of([](Graph& g) { g.tensors[3].type.shape = {3}; }),
             "graph g: op z: neg gives float32[2], but the graph says float32[3]");
-  EXPECT_EQ(fault_of([](Graph& g) { g.ops[3].placement = 0; }), "graph g: op z: placement 0 is not in the graph");
-  EXPECT_EQ(fault_of([](Graph& g) { g.tensors[3].producer = 0; }), "graph g: op z: %z does not name it as its producer");
+  EXPECT_EQ(fault_of([](Graph& g) { g.ops[3].placement = 0; }),
+            "graph g: op z: placement 0 is not in the graph");
+  EXPECT_EQ(fault_of([](Graph& g) { g.tensors[3].producer = 0; }),
+            "graph g: op z: %z does not name it as its producer");
   EXPECT_EQ(fault_of([](Graph& g) { g.ops[3].type = "nag"; }).substr(0, 8), "nag: no ");
   EXPECT_EQ(fault_of([](Graph& g) { g.ops[3].attrs["axis"] = int64_t{0}; }),
             "graph g: op z: its attributes are not complete");
@@ -178,7 +190,18 @@ TEST(Graph, VerifyNamesTheFirstOpThatIsWrong) {
             }),
             "graph g: op x: %x is (S(0), B) on 0-3, expected 1 entries");
   EXPECT_EQ(fault_of([](Graph& g) { g.updates[0].state = 0; }), "graph g: update %x: is not a parameter");
-  EXPECT_EQ(fault_of([](Graph& g) { g.updates.push_back(g.updates[0]); }), "graph g: update %w: is updated twice");
+  EXPECT_EQ(fault_of([](Graph& g) { g.updates.push_back(g.updates[0]); }),
+            "graph g: update %w: is updated twice");
+}
+
+TEST(Graph, NamesAreThoseThatTextCanHold) {
+  Builder b("g");
+  EXPECT_EQ(message([&] {
+              b.input("a b", {{2}, DType::float32});
+            }),
+            "op 'a b': a name holds letters, digits and _ . - / only");
+  EXPECT_EQ(message([] { Builder("my graph"); }),
+            "graph 'my graph': a name holds letters, digits and _ . - / only");
 }
 
 TEST(Graph, FindTensorSuggestsTheNearestName) {
@@ -186,7 +209,8 @@ TEST(Graph, FindTensorSuggestsTheNearestName) {
 }
 
 TEST(Graph, ConsumersAreListedOnce) {
-  const Graph graph = ir::parse_graph("graph g\n%x: float32[2] = input()\n%y: float32[2] = mul(%x, %x)\n%z: float32[2] = neg(%x)\n");
+  const Graph graph = ir::parse_graph(
+      "graph g\n%x: float32[2] = input()\n%y: float32[2] = mul(%x, %x)\n%z: float32[2] = neg(%x)\n");
   EXPECT_EQ(consumers(graph)[0], (std::vector<ir::OpId>{1, 2}));
   EXPECT_TRUE(consumers(graph)[1].empty());
 }

@@ -41,7 +41,8 @@ inline void expect_near(const backends::cpu::HostTensor& got, const backends::cp
                         const std::string& what, double tolerance = 1e-9) {
   ASSERT_EQ(got.data.size(), wanted.data.size()) << what;
   for (size_t i = 0; i < got.data.size(); ++i)
-    ASSERT_NEAR(got.data[i], wanted.data[i], tolerance * (1 + std::abs(wanted.data[i]))) << what << "[" << i << "]";
+    ASSERT_NEAR(got.data[i], wanted.data[i], tolerance * (1 + std::abs(wanted.data[i])))
+        << what << "[" << i << "]";
 }
 
 }  // namespace boxcar::tests

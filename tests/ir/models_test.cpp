@@ -11,7 +11,8 @@ namespace {
 
 using ir::models::Transformer;
 
-Transformer model(const std::string& family, int64_t layers, int64_t hidden, int64_t heads, int64_t seq, int64_t vocab) {
+Transformer model(const std::string& family, int64_t layers, int64_t hidden, int64_t heads, int64_t seq,
+                  int64_t vocab) {
   Transformer config = ir::models::defaults(family);
   config.layers = layers;
   config.hidden = hidden;
@@ -61,17 +62,17 @@ double counted_flops(const ir::Graph& graph) {
 }
 
 TEST(Models, ParametersOfPublishedModels) {
-  EXPECT_EQ(ir::models::parameters(llama3_8b()), 8030261248);                                       // Meta's 8.03 B
-  EXPECT_EQ(ir::models::parameters(llama2_70b()), 68976648192);                                     // 68.98 B
-  EXPECT_EQ(ir::models::parameters(model("llama", 32, 4096, 32, 4096, 32000)), 6738415616);         // 6.74 B
-  EXPECT_EQ(ir::models::parameters(model("gpt", 12, 768, 12, 1024, 50257)), 124439808);             // GPT-2, 124 M
+  EXPECT_EQ(ir::models::parameters(llama3_8b()), 8030261248);                                // Meta's 8.03 B
+  EXPECT_EQ(ir::models::parameters(llama2_70b()), 68976648192);                              // 68.98 B
+  EXPECT_EQ(ir::models::parameters(model("llama", 32, 4096, 32, 4096, 32000)), 6738415616);  // 6.74 B
+  EXPECT_EQ(ir::models::parameters(model("gpt", 12, 768, 12, 1024, 50257)), 124439808);      // GPT-2, 124 M
   Transformer mixtral = model("llama", 32, 4096, 32, 8192, 32000);
   mixtral.kv_heads = 8;
   mixtral.ffn = 14336;
   mixtral.experts = 8;
   mixtral.top_k = 2;
-  EXPECT_EQ(ir::models::parameters(mixtral), 46702792704);                                          // Mixtral 8x7B
-  EXPECT_NEAR(static_cast<double>(ir::models::parameters(gpt3())), 174.6e9, 0.05e9);                // "174,600 M"
+  EXPECT_EQ(ir::models::parameters(mixtral), 46702792704);                            // Mixtral 8x7B
+  EXPECT_NEAR(static_cast<double>(ir::models::parameters(gpt3())), 174.6e9, 0.05e9);  // "174,600 M"
 }
 
 TEST(Models, GraphsHaveTheParametersOfTheFormula) {
@@ -107,7 +108,8 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   mixtral.experts = 8;
   mixtral.top_k = 2;
   for (const Transformer& config : {llama, padded, tiny("bert"), mixtral})
-    EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4), 1, 1e-12)
+    EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
+                1, 1e-12)
         << config.family;
 }
 

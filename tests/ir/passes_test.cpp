@@ -87,7 +87,8 @@ TEST_P(PassTest, FlashAttentionChangesNoNumber) {
   options.flash = true;
   const Graph step = step_of(forward, options);
   EXPECT_EQ(count(step, "scaled_dot_product_attention"), forward.layers);
-  for (const Op& op : step.ops) EXPECT_TRUE(op.type != "batch_matmul" || op.name.find(".core.") == std::string::npos) << op.name;
+  for (const Op& op : step.ops)
+    EXPECT_TRUE(op.type != "batch_matmul" || op.name.find(".core.") == std::string::npos) << op.name;
   expect_same(step, wanted, 2);
 }
 
@@ -239,7 +240,8 @@ TEST(Passes, HalfCopiesAreMadeOfFloatMastersOncePerStep) {
   for (const Op& op : step.ops) {
     if (op.phase == Phase::update) continue;
     for (const ir::TensorId input : op.inputs)
-      EXPECT_NE(step.tensor(input).role, ir::Role::optimizer) << op.name << " reads %" << step.tensor(input).name;
+      EXPECT_NE(step.tensor(input).role, ir::Role::optimizer)
+          << op.name << " reads %" << step.tensor(input).name;
   }
   EXPECT_EQ(to_text(step.tensor(ir::find_tensor(step, "h0.mlp.fc1.weight.half")).type), "bfloat16[8, 12]");
   EXPECT_EQ(to_text(step.tensor(ir::find_tensor(step, "h0.mlp.fc1.weight.grad.sum")).type), "float32[8, 12]");
@@ -252,7 +254,8 @@ TEST(Passes, ATiedEmbeddingIsAddedUpOncePerStep) {
   TrainOptions options;
   options.micro_batches = 4;
   const Graph step = step_of(gpt(), options);
-  const Op& sum = step.ops[static_cast<size_t>(step.tensor(ir::find_tensor(step, "embedding.word.grad.sum")).producer)];
+  const Op& sum =
+      step.ops[static_cast<size_t>(step.tensor(ir::find_tensor(step, "embedding.word.grad.sum")).producer)];
   EXPECT_EQ(sum.type, "add");
   EXPECT_EQ(sum.phase, Phase::update);
   std::vector<int> layers;
@@ -272,7 +275,8 @@ TEST(Passes, OneGradientCrossesFromLayerToLayer) {
       if (op.phase != Phase::backward || op.layer != layer) continue;
       for (const ir::TensorId input : op.inputs) {
         const Op& made = step.ops[static_cast<size_t>(step.tensor(input).producer)];
-        if (made.phase == Phase::backward && made.layer == layer + 1) crossing.insert(step.tensor(input).name);
+        if (made.phase == Phase::backward && made.layer == layer + 1)
+          crossing.insert(step.tensor(input).name);
       }
     }
     EXPECT_EQ(crossing.size(), 1u);
