@@ -10,6 +10,7 @@
 #include "ir/op.h"
 #include "sbp/boxing.h"
 #include "sbp/error.h"
+#include "sbp/suggest.h"
 
 namespace boxcar::cli {
 namespace {
@@ -237,7 +238,14 @@ void add_box(CLI::App& parent, std::ostream& out) {
 
 void add_sbp_command(CLI::App& app, std::ostream& out) {
   CLI::App* command = app.add_subcommand("sbp", "ask the layout algebra: ops, rules, boxing");
-  command->require_subcommand(1);
+  command->allow_extras();
+  command->parse_complete_callback([command] {  // before the callbacks of ops, rules and box
+    const auto extras = command->remaining();
+    if (!extras.empty())
+      throw Error::input("sbp " + extras[0], fmt::format("no such command{}; there are ops, rules and box",
+                                                         did_you_mean(extras[0], {"ops", "rules", "box"})));
+    if (command->get_subcommands().empty()) throw Error::input("sbp", "which one? ops, rules or box");
+  });
   add_ops(*command, out);
   add_rules(*command, out);
   add_box(*command, out);

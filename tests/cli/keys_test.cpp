@@ -40,7 +40,8 @@ TEST(Keys, FlagsAreUnique) {
   std::set<std::string> seen;
   for (const Key& key : keys()) {
     EXPECT_TRUE(seen.insert(key.flag).second) << key.flag;
-    if (!key.alias.empty()) EXPECT_TRUE(seen.insert(key.alias).second) << key.alias;
+    if (key.alias.empty()) continue;
+    EXPECT_TRUE(seen.insert(key.alias).second) << key.alias;
   }
 }
 

@@ -255,7 +255,13 @@ TEST(SbpBox, BadInput) {
   EXPECT_EQ(box_message({"--form", "B"}),
             "--form: unknown flag (did you mean --from?); `boxcar sbp box --help` lists all");
   EXPECT_EQ(message({"box", "--shape", "8x6"}), "--from is required");
-  EXPECT_EQ(message({}), "A subcommand is required");
+}
+
+TEST(Sbp, NamesItsCommands) {
+  EXPECT_EQ(message({}), "sbp: which one? ops, rules or box");
+  EXPECT_EQ(message({"bx", "ops"}),
+            "sbp bx: no such command (did you mean box?); there are ops, rules and box");
+  EXPECT_EQ(message({"bx"}), "sbp bx: no such command (did you mean box?); there are ops, rules and box");
 }
 
 }  // namespace
