@@ -11,7 +11,7 @@ namespace boxcar {
 namespace {
 
 const ir::Plan& large() {
-  static const ir::Plan plan = testing::pipeline_plan({});
+  static const ir::Plan plan = support::pipeline_plan({});
   return plan;
 }
 
@@ -44,7 +44,7 @@ void compare_memory(benchmark::State& state) {
   for (auto _ : state) planner::check_memory(large());
 }
 void period(benchmark::State& state) {
-  ir::Plan plan = testing::pipeline_plan({.micro_batches = static_cast<int>(state.range(0))});
+  ir::Plan plan = support::pipeline_plan({.micro_batches = static_cast<int>(state.range(0))});
   planner::StepView view = planner::view_of_classes(plan, false);
   std::vector<double> seconds(view.nodes.size(), 1e-4);
   for (auto _ : state) benchmark::DoNotOptimize(planner::period_bound(view, seconds));

@@ -91,7 +91,7 @@ TEST(PlanText, OneForm) { EXPECT_EQ(to_text(parse_plan(pair_text)), pair_text); 
 TEST(PlanText, RandomPlansReadBack) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Plan plan = testing::random_plan({.seed = seed, .live = seed % 2 == 0, .ordered = seed % 3 == 0});
+    Plan plan = support::random_plan({.seed = seed, .live = seed % 2 == 0, .ordered = seed % 3 == 0});
     check(plan);
     std::string text = to_text(plan);
     Plan again = parse_plan(text);

@@ -31,11 +31,11 @@ void check_interleavings(unsigned first, unsigned rounds) {
   int refused = 0;
   for (unsigned seed = first; seed < first + rounds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    ir::Plan plan = testing::random_plan({.seed = seed, .live = seed % 3 == 0, .ordered = seed % 2 == 0});
+    ir::Plan plan = support::random_plan({.seed = seed, .live = seed % 3 == 0, .ordered = seed % 2 == 0});
     bool fine = accepted(plan);
     refused += !fine;
     for (unsigned order = 0; order < 3; ++order) {
-      testing::Chaos chaos(plan, 1000 * seed + order);
+      support::Chaos chaos(plan, 1000 * seed + order);
       ASSERT_EQ(chaos.steps(2), fine);
       ASSERT_EQ(chaos.overlap(), "");
     }
@@ -51,7 +51,7 @@ void check_overlaps(unsigned first, unsigned rounds) {
   int safe = 0, refused = 0, shown = 0;
   for (unsigned seed = first; seed < first + rounds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    ir::Plan plan = testing::random_plan({.seed = seed, .max_programs = 2});
+    ir::Plan plan = support::random_plan({.seed = seed, .max_programs = 2});
     auto& registers = plan.programs[0].registers;
     if (registers.size() < 2) continue;
     std::mt19937 random(seed);
@@ -62,7 +62,7 @@ void check_overlaps(unsigned first, unsigned rounds) {
     bool fine = accepted(plan);
     std::string overlap;
     for (unsigned order = 0; order < 4; ++order) {
-      testing::Chaos chaos(plan, 1000 * seed + order);
+      support::Chaos chaos(plan, 1000 * seed + order);
       ASSERT_TRUE(chaos.steps(2));
       if (overlap.empty()) overlap = chaos.overlap();
     }
@@ -114,7 +114,7 @@ void check_periods(unsigned first, unsigned rounds, int steps) {
   for (unsigned seed = first; seed < first + rounds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     bool ordered = seed % 4 != 0;
-    ir::Plan plan = testing::random_plan({.seed = seed, .ordered = ordered});
+    ir::Plan plan = support::random_plan({.seed = seed, .ordered = ordered});
     StepView view = view_of_devices(plan, false);
     double bound = period_bound(view, seconds_of(view));
     sim::Options options;

@@ -126,7 +126,7 @@ TEST(MarkedGraph, DryRunAgreesWithTheUnfoldedGraph) {
   for (unsigned seed = 1; seed <= 1500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     bool live = seed % 3 == 0;
-    ir::Plan plan = testing::random_plan({.seed = seed, .live = live, .ordered = seed % 2 == 0});
+    ir::Plan plan = support::random_plan({.seed = seed, .live = live, .ordered = seed % 2 == 0});
     ir::check(plan);
     bool issue = seed % 4 < 2;
     StepView devices = view_of_devices(plan, issue), classes = view_of_classes(plan, issue);
@@ -145,7 +145,7 @@ TEST(MarkedGraph, DryRunAgreesWithTheUnfoldedGraph) {
 TEST(MarkedGraph, CycleOfTheDryRunIsOne) {
   for (unsigned seed = 1; seed <= 600; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    ir::Plan plan = testing::random_plan({.seed = seed, .live = false});
+    ir::Plan plan = support::random_plan({.seed = seed, .live = false});
     StepView view = view_of_devices(plan);
     DryRun run = dry_run(view);
     if (run.ended) continue;

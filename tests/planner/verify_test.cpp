@@ -245,7 +245,7 @@ TEST(Verify, LooksAtDevicesWhereClassesAreNotAlike) {
 TEST(Verify, RandomLivePlansAreAccepted) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    ir::Plan plan = testing::random_plan({.seed = seed, .ordered = seed % 2 == 0});
+    ir::Plan plan = support::random_plan({.seed = seed, .ordered = seed % 2 == 0});
     ASSERT_NO_THROW(verify(plan));
   }
 }

@@ -147,7 +147,7 @@ void expect_same(const ir::Plan& plan, const backends::Cluster& cluster, const O
 void expect_same_on_random_plans(unsigned first, unsigned last) {
   for (unsigned seed = first; seed <= last; ++seed) {
     bool open = seed % 5 == 0;
-    ir::Plan plan = testing::random_plan({.seed = seed,
+    ir::Plan plan = support::random_plan({.seed = seed,
                                           .ordered = !open,
                                           .collectives = !open,
                                           .turns = !open,

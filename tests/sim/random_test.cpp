@@ -17,7 +17,7 @@ backends::Cluster cluster_for(const ir::Plan& plan) { return test::make_cluster(
 // An open queue may take a joint act before one that it should have let pass; so open queues come without
 // them.
 ir::Plan random_plan(unsigned seed, bool ordered) {
-  return testing::random_plan({.seed = seed, .ordered = ordered, .collectives = ordered, .turns = ordered});
+  return support::random_plan({.seed = seed, .ordered = ordered, .collectives = ordered, .turns = ordered});
 }
 
 TEST(RandomPlans, end_when_they_cannot_deadlock) {

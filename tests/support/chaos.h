@@ -19,7 +19,7 @@
 #include "actors/actor.h"
 #include "ir/plan.h"
 
-namespace boxcar::testing {
+namespace boxcar::support {
 
 class Chaos {
  public:
@@ -31,19 +31,31 @@ class Chaos {
       first_.push_back(total_);
       total_ += static_cast<int>(program(d).actors.size());
     }
+    for (int d = 0; d < plan.devices; ++d) {
+      for (size_t a = 0; a < program(d).actors.size(); ++a) {
+        device_.push_back(d);
+        per_step_.push_back(program(d).acts_per_step(static_cast<int>(a)));
+      }
+    }
     add_actors();
     add_units();
+    find_pulls();
     for (int d = 0; d < plan.devices; ++d) add_queues(d);
-    for (size_t w = 0; w < wires_.size(); ++w) pace_.push_back(pick(0, 3) == 0 ? 1 : 30);
+    for (size_t w = 0; w < wires_.size(); ++w) slow_wire_.push_back(pick(0, 3) == 0);
+    for (size_t u = 0; u < units_.size(); ++u) slow_unit_.push_back(pick(0, 3) == 0);
   }
 
   // Until every actor has acted `steps` steps' acts.
   bool steps(int steps) {
+    open_units_.resize(orders_.size());
+    held_.resize(size(plan_.devices));
+    writing_.resize(size(plan_.devices));
+    steps_ = steps;
     start();
+    for (size_t u = 0; u < units_.size(); ++u) look(static_cast<int>(u));
     int64_t left = 0;
     for (int a = 0; a < total_; ++a) left += int64_t{steps} * per_step(a);
     left_ = left;
-    steps_ = steps;
     while (left_ > 0) {
       if (!move()) return false;
     }
@@ -70,22 +82,27 @@ class Chaos {
     bool acting = false;
   };
 
+  struct Span {
+    int device;
+    int64_t begin, end;
+    const ir::Register* reg;
+  };
+  struct Held {
+    int readers = 0;  // that have not ended
+    Span span;
+  };
+
   static size_t size(int n) { return static_cast<size_t>(n); }
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   const ir::Program& program(int device) const {
     return plan_.programs[size(plan_.classes[size(class_of_[size(device)])].program)];
   }
-  int device_of(int a) const {
-    return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), a) - first_.begin()) - 1;
-  }
+  int device_of(int a) const { return device_[size(a)]; }
   const ir::Actor& actor(int a) const {
     int d = device_of(a);
     return program(d).actors[size(a - first_[size(d)])];
   }
-  int per_step(int a) const {
-    int d = device_of(a);
-    return program(d).acts_per_step(a - first_[size(d)]);
-  }
+  int per_step(int a) const { return per_step_[size(a)]; }
   static int port_of(const ir::Actor& producer, int reg) {
     return static_cast<int>(std::find(producer.outputs.begin(), producer.outputs.end(), reg) -
                             producer.outputs.begin());
@@ -108,6 +125,8 @@ class Chaos {
         int producer = first_[size(from)] + reg.producer;
         if (reg.producer < 0 || producer == a) continue;
         int out = port_of(actor(producer), in.reg);
+        from_[{producer, out}].push_back(static_cast<int>(wires_.size()));
+        into_[{a, static_cast<int>(ins[size(a)].size())}] = static_cast<int>(wires_.size());
         wires_.push_back({producer, out, a, static_cast<int>(ins[size(a)].size()), {}, {}});
         ins[size(a)].push_back({in.repeat, reg.count});
         ++outs[size(producer)][size(out)].consumers;
@@ -135,25 +154,23 @@ class Chaos {
     }
   }
 
-  // The pulls that take a turn after an act of producer `a` on queue q of device d, in order.
-  std::vector<int> turns(int d, int a, int q) const {
-    std::vector<std::tuple<int, int, int, int>> found;
-    for (int other = 0; other < plan_.devices; ++other) {
-      for (int b = first_[size(other)];
-           b < first_[size(other)] + static_cast<int>(program(other).actors.size()); ++b) {
-        const ir::Actor& x = actor(b);
-        if (x.kind != ir::ActorKind::pull || x.source_queue != q) continue;
-        const ir::Input& in = x.inputs[0];
-        bool mine = plan_.peers[size(in.peers)].source[size(other)] == d &&
-                    program(d).registers[size(in.reg)].producer == a - first_[size(d)];
-        int p = plan_.classes[size(class_of_[size(other)])].program;
-        if (mine) found.push_back({p, b - first_[size(other)], other, b});
-      }
+  // By producer's actor and queue of its device: the pulls that take turns after its acts, in order.
+  void find_pulls() {
+    for (int b = 0; b < total_; ++b) {
+      const ir::Actor& x = actor(b);
+      if (x.kind != ir::ActorKind::pull || x.source_queue < 0) continue;
+      const ir::Input& in = x.inputs[0];
+      int source = plan_.peers[size(in.peers)].source[size(device_of(b))];
+      int producer = first_[size(source)] + program(source).registers[size(in.reg)].producer;
+      turns_[{producer, x.source_queue}].push_back(b);
     }
-    std::sort(found.begin(), found.end());
-    std::vector<int> pulls;
-    for (const auto& turn : found) pulls.push_back(std::get<3>(turn));
-    return pulls;
+    auto key = [&](int b) {
+      int d = device_of(b);
+      return std::tuple{plan_.classes[size(class_of_[size(d)])].program, b - first_[size(d)], d};
+    };
+    for (auto& [place, pulls] : turns_) {
+      std::sort(pulls.begin(), pulls.end(), [&](int a, int b) { return key(a) < key(b); });
+    }
   }
 
   void add_queues(int d) {
@@ -163,7 +180,9 @@ class Chaos {
       orders_.emplace_back();
       for_each_act(d, [&](int a, int k) {
         if (actor(a).queue == q) enter(index, a, p.queues[size(q)].ordered);
-        for (int pull : turns(d, a, q)) {
+        auto pulls = turns_.find({a, q});
+        if (pulls == turns_.end()) return;
+        for (int pull : pulls->second) {
           int every = p.registers[size(actor(pull).inputs[0].reg)].every;
           if (p.queues[size(q)].ordered && (k + 1) % every == 0) enter(index, pull, true);
         }
@@ -194,6 +213,8 @@ class Chaos {
     Unit& unit = units_[size(unit_of_[size(a)])];
     insert(ordered ? unit.queues : unit.open, order);
     if (ordered) orders_[size(order)].units.push_back(unit_of_[size(a)]);
+    open_units_.resize(orders_.size());
+    if (!ordered) insert(open_units_[size(order)], unit_of_[size(a)]);
   }
   static void insert(std::vector<int>& list, int value) {
     if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
@@ -210,21 +231,32 @@ class Chaos {
 
   void send(int a, const std::vector<actors::Effect>& effects) {
     for (const actors::Effect& e : effects) {
-      for (Wire& w : wires_) {
-        if (e.kind == actors::MessageKind::req && w.producer == a && w.out == e.port) {
-          w.reqs.push_back(e.slot);
-          ++held_[{a, e.port, e.slot}];
+      if (e.kind == actors::MessageKind::req) {
+        auto readers = from_.find({a, e.port});
+        for (int w : readers->second) {
+          wires_[size(w)].reqs.push_back(e.slot);
+          reqs_[slow_wire_[size(w)]].add(w);
         }
-        if (e.kind == actors::MessageKind::ack && w.consumer == a && w.in == e.port) {
-          w.acks.push_back(e.slot);
-          --held_[{w.producer, w.out, e.slot}];
-        }
+        hold(a, e.port, e.slot, static_cast<int>(readers->second.size()));
+      } else {
+        int w = into_.at({a, e.port});
+        wires_[size(w)].acks.push_back(e.slot);
+        acks_[slow_wire_[size(w)]].add(w);
+        hold(wires_[size(w)].producer, wires_[size(w)].out, e.slot, -1);
       }
     }
   }
 
-  bool can_begin(const Unit& unit) const {
-    int index = static_cast<int>(&unit - units_.data());
+  // `more` readers hold a slot from now on.
+  void hold(int a, int out, int slot, int more) {
+    const ir::Register& reg = program(device_of(a)).registers[size(actor(a).outputs[size(out)])];
+    auto& held = held_[size(device_of(a))];
+    auto [found, added] = held.try_emplace({a, out, slot}, Held{0, span_of(a, reg, slot)});
+    if ((found->second.readers += more) == 0) held.erase(found);
+  }
+
+  bool can_begin(int index) const {
+    const Unit& unit = units_[size(index)];
     auto comes = [&](int o) { return !orders_[size(o)].busy && orders_[size(o)].current() == index; };
     auto issued = [&](int o) { return orders_[size(o)].current() == index; };
     return !unit.acting && table_.acts(unit.actors[0]) < int64_t{steps_ + 1} * per_step(unit.actors[0]) &&
@@ -234,52 +266,68 @@ class Chaos {
            std::none_of(unit.open.begin(), unit.open.end(), [&](int o) { return orders_[size(o)].busy; });
   }
 
+  // A set of numbers to draw from.
+  struct Drawn {
+    std::vector<int> list;
+    std::map<int, size_t> place;
+    void add(int value) {
+      if (place.try_emplace(value, list.size()).second) list.push_back(value);
+    }
+    void drop(int value) {
+      auto found = place.find(value);
+      if (found == place.end()) return;
+      list[found->second] = list.back();
+      place[list.back()] = found->second;
+      list.pop_back();
+      place.erase(value);
+    }
+  };
+
+  void look(int unit) { can_begin(unit) ? can_begin_.add(unit) : can_begin_.drop(unit); }
+
+  // One move: what is drawn to be slow is drawn a thirtieth as often.
   bool move() {
-    struct Choice {
-      int kind;
-      size_t index;
-      int weight;
-    };
-    std::vector<Choice> choices;
+    Drawn* sets[] = {&reqs_[0], &reqs_[1], &acks_[0], &acks_[1], &acting_[0], &acting_[1], &can_begin_};
+    constexpr int weights[] = {30, 1, 30, 1, 10, 1, 10};
     int total = 0;
-    auto offer = [&](int kind, size_t index, int weight) {
-      choices.push_back({kind, index, weight});
-      total += weight;
-    };
-    for (size_t w = 0; w < wires_.size(); ++w) {
-      if (!wires_[w].reqs.empty()) offer(0, w, pace_[w]);
-      if (!wires_[w].acks.empty()) offer(1, w, pace_[w]);
+    for (int i = 0; i < 7; ++i) total += weights[i] * static_cast<int>(sets[i]->list.size());
+    if (total == 0) return false;
+    int drawn = pick(0, total - 1), set = 0;
+    for (; drawn >= weights[set] * static_cast<int>(sets[set]->list.size()); ++set) {
+      drawn -= weights[set] * static_cast<int>(sets[set]->list.size());
     }
-    for (size_t u = 0; u < units_.size(); ++u) {
-      if (units_[u].acting) offer(2, u, u % 3 == 0 ? 1 : 10);
-      if (can_begin(units_[u])) offer(3, u, 10);
+    int value = sets[set]->list[size(drawn / weights[set])];
+    if (set < 4) {
+      deliver(*sets[set], value, set < 2);
+    } else if (set < 6) {
+      end(value);
+    } else {
+      begin(value);
     }
-    if (choices.empty()) return false;
-    int drawn = pick(0, total - 1);
-    size_t c = 0;
-    while ((drawn -= choices[c].weight) >= 0) ++c;
-    make(choices[c].kind, choices[c].index);
     return true;
   }
 
-  void make(int kind, size_t index) {
-    if (kind == 0) {
-      Wire& w = wires_[index];
-      table_.receive(w.consumer, {actors::MessageKind::req, w.in, w.reqs.front()});
-      w.reqs.pop_front();
-    } else if (kind == 1) {
-      Wire& w = wires_[index];
-      table_.receive(w.producer, {actors::MessageKind::ack, w.out, w.acks.front()});
-      w.acks.pop_front();
-    } else if (kind == 2) {
-      end(units_[index]);
-    } else {
-      begin(units_[index]);
-    }
+  void deliver(Drawn& set, int wire, bool req) {
+    Wire& w = wires_[size(wire)];
+    std::deque<int>& messages = req ? w.reqs : w.acks;
+    int to = req ? w.consumer : w.producer;
+    table_.receive(to, {req ? actors::MessageKind::req : actors::MessageKind::ack, req ? w.in : w.out,
+                        messages.front()});
+    messages.pop_front();
+    if (messages.empty()) set.drop(wire);
+    look(unit_of_[size(to)]);
   }
 
-  void begin(Unit& unit) {
+  // The units that may begin now that an order has gone on.
+  void look_at(int order) {
+    if (orders_[size(order)].current() >= 0) look(orders_[size(order)].current());
+    for (int unit : open_units_[size(order)]) look(unit);
+  }
+
+  void begin(int index) {
+    Unit& unit = units_[size(index)];
     unit.acting = true;
+    acting_[slow_unit_[size(index)]].add(index);
     for (int o : unit.queues) orders_[size(o)].busy = true;
     for (int o : unit.open) orders_[size(o)].busy = true;
     for (int o : unit.issues) ++orders_[size(o)].next;
@@ -287,10 +335,15 @@ class Chaos {
       write(a);
       table_.begin(a);
     }
+    look(index);
+    for (int o : unit.open) look_at(o);
+    for (int o : unit.issues) look_at(o);
   }
 
-  void end(Unit& unit) {
+  void end(int index) {
+    Unit& unit = units_[size(index)];
     unit.acting = false;
+    acting_[slow_unit_[size(index)]].drop(index);
     for (int o : unit.queues) {
       orders_[size(o)].busy = false;
       ++orders_[size(o)].next;
@@ -304,15 +357,13 @@ class Chaos {
       written(a);
       send(a, effects);
     }
+    look(index);
+    for (int o : unit.queues) look_at(o);
+    for (int o : unit.open) look_at(o);
   }
 
-  struct Span {
-    int device;
-    int64_t begin, end;
-    const ir::Register* reg;
-  };
   Span span_of(int a, const ir::Register& reg, int slot) const {
-    int64_t begin = reg.offset + reg.bytes * slot;
+    int64_t begin = reg.offset < 0 ? -1 : reg.offset + reg.bytes * slot;
     return {device_of(a), begin, begin + reg.bytes, &reg};
   }
 
@@ -325,16 +376,14 @@ class Chaos {
       if (reg.offset < 0 || reg.bytes == 0 || !starts) continue;
       Span mine = span_of(a, reg, table_.out_slot(a, o));
       auto compare = [&](const Span& other) {
-        bool meet = other.device == mine.device && other.begin < mine.end && mine.begin < other.end;
+        bool meet = other.begin < mine.end && mine.begin < other.end;
         if (meet && overlap_.empty()) overlap_ = reg.name + " over " + other.reg->name;
       };
-      for (const auto& [output, span] : writing_) compare(span);
-      for (const auto& [slot, readers] : held_) {
-        auto [b, port, s] = slot;
-        const ir::Register& theirs = program(device_of(b)).registers[size(actor(b).outputs[size(port)])];
-        if (readers > 0 && theirs.offset >= 0) compare(span_of(b, theirs, s));
+      for (const auto& [output, span] : writing_[size(mine.device)]) compare(span);
+      for (const auto& [slot, held] : held_[size(mine.device)]) {
+        if (held.span.begin >= 0) compare(held.span);
       }
-      writing_[{a, o}] = mine;
+      writing_[size(mine.device)][{a, o}] = mine;
     }
   }
 
@@ -343,22 +392,29 @@ class Chaos {
     const ir::Actor& x = actor(a);
     for (int o = 0; o < static_cast<int>(x.outputs.size()); ++o) {
       const ir::Register& reg = program(device_of(a)).registers[size(x.outputs[size(o)])];
-      if (table_.acts(a) % reg.every == 0) writing_.erase({a, o});
+      if (table_.acts(a) % reg.every == 0) writing_[size(device_of(a))].erase({a, o});
     }
   }
 
   const ir::Plan& plan_;
   std::mt19937 random_;
-  std::vector<int> class_of_, first_, unit_of_, pace_;
+  std::vector<int> class_of_, first_;             // by device
+  std::vector<int> device_, per_step_, unit_of_;  // by actor
+  std::vector<bool> slow_wire_, slow_unit_;
   int total_ = 0, steps_ = 0;
   int64_t left_ = 0;
   actors::ActorTable table_;
   std::vector<Wire> wires_;
+  std::map<std::pair<int, int>, std::vector<int>> from_;  // by producer, output: wires
+  std::map<std::pair<int, int>, int> into_;               // by consumer, input: wire
+  std::map<std::pair<int, int>, std::vector<int>> turns_;
   std::vector<Unit> units_;
   std::vector<Order> orders_;
-  std::map<std::tuple<int, int, int>, int> held_;  // by actor, output, slot: readers that have not ended
-  std::map<std::pair<int, int>, Span> writing_;    // by actor, output: a slot written in part
+  std::vector<std::vector<int>> open_units_;         // by order: of a queue without order, the units on it
+  Drawn reqs_[2], acks_[2], acting_[2], can_begin_;  // wires, units; the second of each is slow
+  std::vector<std::map<std::tuple<int, int, int>, Held>> held_;  // by device; actor, output, slot
+  std::vector<std::map<std::pair<int, int>, Span>> writing_;     // by device; actor, output: written in part
   std::string overlap_;
 };
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::support

@@ -2,7 +2,7 @@
 // collectives on a queue of their own, pulls with turns between stages, gradients summed over all
 // micro-batches and reduced.
 //
-//   testing::pipeline_plan({.stages = 8, .layers = 12, .micro_batches = 96})   // GPT-3 175B on 1,024 GPUs
+//   support::pipeline_plan({.stages = 8, .layers = 12, .micro_batches = 96})   // GPT-3 175B on 1,024 GPUs
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include "ir/plan.h"
 
-namespace boxcar::testing {
+namespace boxcar::support {
 
 struct PipelineShape {
   int stages = 8;
@@ -229,4 +229,4 @@ class PipelinePlan {
 
 inline ir::Plan pipeline_plan(const PipelineShape& shape) { return PipelinePlan(shape).make(); }
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::support

@@ -1,7 +1,7 @@
 // Random plans for tests of the text, the verifier and the simulator.
 //
-//   ir::Plan plan = testing::random_plan({.seed = 7});            // cannot deadlock, by construction
-//   ir::Plan risky = testing::random_plan({.seed = 7, .live = false});  // some counts or tokens too few: may
+//   ir::Plan plan = support::random_plan({.seed = 7});            // cannot deadlock, by construction
+//   ir::Plan risky = support::random_plan({.seed = 7, .live = false});  // some counts or tokens too few: may
 //   hang
 //
 // All programs run the same phases in one order that is drawn at random. Acts are written down in one
@@ -19,7 +19,7 @@
 
 #include "ir/plan.h"
 
-namespace boxcar::testing {
+namespace boxcar::support {
 
 struct RandomPlanOptions {
   unsigned seed = 1;
@@ -368,4 +368,4 @@ class RandomPlan {
 
 inline ir::Plan random_plan(const RandomPlanOptions& options) { return RandomPlan(options).make(); }
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::support
