@@ -18,6 +18,7 @@
 
 #include "actors/actor.h"
 #include "ir/plan.h"
+#include "support/drawn_set.h"
 
 namespace boxcar::support {
 
@@ -266,37 +267,20 @@ class Chaos {
            std::none_of(unit.open.begin(), unit.open.end(), [&](int o) { return orders_[size(o)].busy; });
   }
 
-  // A set of numbers to draw from.
-  struct Drawn {
-    std::vector<int> list;
-    std::map<int, size_t> place;
-    void add(int value) {
-      if (place.try_emplace(value, list.size()).second) list.push_back(value);
-    }
-    void drop(int value) {
-      auto found = place.find(value);
-      if (found == place.end()) return;
-      list[found->second] = list.back();
-      place[list.back()] = found->second;
-      list.pop_back();
-      place.erase(value);
-    }
-  };
-
   void look(int unit) { can_begin(unit) ? can_begin_.add(unit) : can_begin_.drop(unit); }
 
   // One move: what is drawn to be slow is drawn a thirtieth as often.
   bool move() {
-    Drawn* sets[] = {&reqs_[0], &reqs_[1], &acks_[0], &acks_[1], &acting_[0], &acting_[1], &can_begin_};
+    DrawnSet* sets[] = {&reqs_[0], &reqs_[1], &acks_[0], &acks_[1], &acting_[0], &acting_[1], &can_begin_};
     constexpr int weights[] = {30, 1, 30, 1, 10, 1, 10};
     int total = 0;
-    for (int i = 0; i < 7; ++i) total += weights[i] * static_cast<int>(sets[i]->list.size());
+    for (int i = 0; i < 7; ++i) total += weights[i] * static_cast<int>(sets[i]->size());
     if (total == 0) return false;
     int drawn = pick(0, total - 1), set = 0;
-    for (; drawn >= weights[set] * static_cast<int>(sets[set]->list.size()); ++set) {
-      drawn -= weights[set] * static_cast<int>(sets[set]->list.size());
+    for (; drawn >= weights[set] * static_cast<int>(sets[set]->size()); ++set) {
+      drawn -= weights[set] * static_cast<int>(sets[set]->size());
     }
-    int value = sets[set]->list[size(drawn / weights[set])];
+    int value = sets[set]->at(size(drawn / weights[set]));
     if (set < 4) {
       deliver(*sets[set], value, set < 2);
     } else if (set < 6) {
@@ -307,7 +291,7 @@ class Chaos {
     return true;
   }
 
-  void deliver(Drawn& set, int wire, bool req) {
+  void deliver(DrawnSet& set, int wire, bool req) {
     Wire& w = wires_[size(wire)];
     std::deque<int>& messages = req ? w.reqs : w.acks;
     int to = req ? w.consumer : w.producer;
@@ -410,8 +394,8 @@ class Chaos {
   std::map<std::pair<int, int>, std::vector<int>> turns_;
   std::vector<Unit> units_;
   std::vector<Order> orders_;
-  std::vector<std::vector<int>> open_units_;         // by order: of a queue without order, the units on it
-  Drawn reqs_[2], acks_[2], acting_[2], can_begin_;  // wires, units; the second of each is slow
+  std::vector<std::vector<int>> open_units_;            // by order: of a queue without order, the units on it
+  DrawnSet reqs_[2], acks_[2], acting_[2], can_begin_;  // wires, units; the second of each is slow
   std::vector<std::map<std::tuple<int, int, int>, Held>> held_;  // by device; actor, output, slot
   std::vector<std::map<std::pair<int, int>, Span>> writing_;     // by device; actor, output: written in part
   std::string overlap_;
