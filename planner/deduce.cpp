@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <map>
 #include <tuple>
 #include <unordered_map>
 
@@ -231,20 +232,27 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
 }  // namespace
 
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh) {
+  return deduce(graph, pins, std::vector<const Mesh*>(graph.ops.size(), &mesh));
+}
+
+Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<const Mesh*>& meshes) {
   Deduction result;
   result.ops.resize(graph.ops.size());
   result.stored.resize(graph.tensors.size());
-  std::unordered_map<std::string, OpLayout> decided;
+  std::map<const Mesh*, std::unordered_map<std::string, OpLayout>> decided;
   for (size_t o = 0; o < graph.ops.size(); ++o) {
     const ir::Op& op = graph.ops[o];
     OpLayout& layout = result.ops[o];
-    if (!ir::has_op(op.type)) {  // a source
+    if (op.type == "to_global") {
+      layout.inputs.push_back(result.stored[static_cast<size_t>(op.inputs[0])]);
+      layout.outputs.push_back(*op.to_sbp);
+    } else if (!ir::has_op(op.type)) {  // a source
       for (ir::TensorId t : op.outputs)
-        layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(mesh)));
+        layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(*meshes[o])));
     } else {
       const Call call = call_of(graph, op, pins, result.stored);
-      const auto [at, fresh] = decided.try_emplace(key_of(call));
-      if (fresh) at->second = decide(call, mesh);
+      const auto [at, fresh] = decided[meshes[o]].try_emplace(key_of(call));
+      if (fresh) at->second = decide(call, *meshes[o]);
       layout = at->second;
     }
     for (size_t i = 0; i < op.outputs.size(); ++i) {

@@ -35,5 +35,8 @@ double transition_bytes(sbp::Sbp from, sbp::Sbp to, double bytes, int64_t parts)
 
 // Throws Error (fault) naming an op for which no signature fits. Types are global; all ops are on one mesh.
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh);
+// The same with a mesh per op. What an op reads is on its own mesh, but for to_global, whose output is as it
+// says.
+Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<const Mesh*>& meshes);
 
 }  // namespace boxcar::planner

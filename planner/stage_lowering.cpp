@@ -32,24 +32,6 @@ ir::MemoryKind memory_of(ir::Role role) {
 bool is_alias(const ir::Op& op) { return op.type == "reshape" || op.type == "identity"; }
 bool is_source(const ir::Op& op) { return !ir::has_op(op.type); }
 
-// Mesh dimensions in the order in which they split: those that lie inside others after them.
-std::vector<size_t> split_order(const OpLayout& layout, size_t dims) {
-  std::vector<int8_t> inner(dims);
-  for (const auto* operands : {&layout.inputs, &layout.outputs})
-    for (const NdSbp& operand : *operands)
-      for (size_t d = 0; d < dims; ++d) inner[d] = std::max(inner[d], operand[d].inner);
-  std::vector<size_t> order(dims);
-  for (size_t d = 0; d < dims; ++d) order[d] = d;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return inner[a] < inner[b]; });
-  return order;
-}
-
-std::vector<int64_t> coordinate_of(const Mesh& mesh, int64_t place) {
-  std::vector<int64_t> result(mesh.dims());
-  for (size_t d = mesh.dims(); d-- > 0; place /= mesh.extents[d]) result[d] = place % mesh.extents[d];
-  return result;
-}
-
 }  // namespace
 
 StageLowering::StageLowering(const LoweringInput& input, int stage, int64_t place, std::string name)
@@ -57,7 +39,6 @@ StageLowering::StageLowering(const LoweringInput& input, int stage, int64_t plac
       in_(input),
       stage_(stage),
       place_(place),
-      coordinate_(coordinate_of(input.mesh, place)),
       values_(input.graph.tensors.size()),
       state_of_next_(input.graph.tensors.size(), -1),
       from_state_(input.graph.tensors.size(), false) {}
@@ -134,7 +115,7 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   ir::Actor actor;
   actor.kind = ActorKind::kernel;
   actor.op = op.type;
-  actor.attrs = local_attrs(o);
+  actor.attrs = local_attrs(in_.graph, op, layout(o), in_.mesh, place_);
   actor.queue = builder.queue("compute");
   actor.phase = in_phase;
   std::vector<Value> operands;
@@ -189,35 +170,6 @@ void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_pha
     return;
   }
   values(t).push_back(box(item, in_phase));
-}
-
-ir::Attrs StageLowering::local_attrs(OpId o) const {
-  const ir::Op& op = op_of(o);
-  const ir::OpDef& def = ir::op(op.type);
-  ir::Attrs attrs = op.attrs;
-  if (!def.localize) return attrs;
-  ir::Types types;
-  for (TensorId t : op.inputs) types.push_back(tensor(t).type);
-  for (const size_t d : split_order(layout(o), in_.mesh.dims())) {
-    const sbp::Signature& signature = layout(o).signatures[d];
-    const int64_t parts = in_.mesh.extents[d], at = coordinate_[d];
-    ir::Attrs local = ir::localize(def, types, attrs, signature, parts, at);
-    const ir::Attrs other = ir::localize(def, types, attrs, signature, parts, at == 0 ? parts - 1 : 0);
-    for (const auto& [name, value] : other) {  // what differs by rank: a list by coordinate
-      if (value == local[name] || !std::holds_alternative<int64_t>(value)) continue;
-      std::vector<int64_t> by_rank;
-      for (int64_t k = 0; k < parts; ++k)
-        by_rank.push_back(ir::attr_int(ir::localize(def, types, attrs, signature, parts, k), name));
-      local[name + "_by_" + in_.mesh.names[d]] = by_rank;
-    }
-    attrs = std::move(local);
-    for (size_t i = 0; i < types.size(); ++i)
-      if (signature.inputs[i].is_split()) {
-        int64_t& extent = types[i].shape[static_cast<size_t>(signature.inputs[i].axis)];
-        extent = sbp::part_range(extent, parts, at).size();
-      }
-  }
-  return attrs;
 }
 
 int StageLowering::stored_register(TensorId t) const {

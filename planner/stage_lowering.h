@@ -19,6 +19,7 @@
 #include "ir/graph.h"
 #include "planner/comms.h"
 #include "planner/deduce.h"
+#include "planner/local_attrs.h"
 #include "planner/program_builder.h"
 #include "planner/routes.h"
 #include "planner/stages.h"
@@ -106,7 +107,6 @@ class StageLowering {
   int emit_kernel(ir::OpId o, int in_phase);
   void add_outputs(ir::OpId o, ir::Actor& actor);
   void settle(ir::TensorId t, ir::OpId o, const sbp::NdSbp& produced, int in_phase);
-  ir::Attrs local_attrs(ir::OpId o) const;
   Value get(ir::TensorId t, const sbp::NdSbp& want, int in_phase);
   void bring(ir::TensorId t, int in_phase);
   void load(ir::TensorId t, int in_phase);
@@ -139,7 +139,6 @@ class StageLowering {
   const LoweringInput& in_;
   int stage_;
   int64_t place_;
-  std::vector<int64_t> coordinate_;
   std::vector<std::vector<Value>> values_;                // by tensor
   std::vector<ir::TensorId> state_of_next_;               // by tensor: the state that it becomes, -1
   std::vector<bool> from_state_;                          // by tensor

@@ -1,0 +1,80 @@
+// What one device does of a graph with given placements: kernels on its parts, boxing, pulls from other
+// devices.
+//
+// After each step of a boxing route a device holds a tensor as blocks: one where the step ends in a layout.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "planner/deduce.h"
+#include "planner/program_builder.h"
+#include "sbp/boxing.h"
+
+namespace boxcar::planner {
+
+// A pull that is to read the block of a tensor that device `from` holds after `step` (0: before any) of a
+// route.
+struct DeviceLink {
+  int actor = 0, from = 0;
+  std::string tensor;
+  int step = 0;
+  std::vector<sbp::Range> block;
+};
+
+class DeviceLowering {
+ public:
+  DeviceLowering(const ir::Graph& graph, const std::vector<const sbp::Placement*>& placements,
+                 const std::vector<Mesh>& meshes, const Deduction& layouts, int device, int micro_batches,
+                 std::vector<ir::Comm>& comms);
+  void run();
+
+  std::string shape() const;  // equal for devices that do the same
+  // The register whose block holds `block`, after `step` of the route named `tensor`.
+  int register_of(const std::string& tensor, int step, const std::vector<sbp::Range>& block) const;
+
+  ProgramBuilder builder;
+  std::vector<DeviceLink> links;
+
+ private:
+  struct Block {
+    std::vector<sbp::Range> ranges;  // in global coordinates
+    int reg = -1;
+  };
+  using Blocks = std::vector<Block>;
+
+  void source(const ir::Op& op, ir::TensorId t);
+  void kernel(ir::OpId o);
+  int64_t place_in(const sbp::Placement& placement) const;  // -1 where it is not in it
+  Block whole(const sbp::Layout& layout, int reg) const;
+  // This tensor in this layout, boxed where it is in another one.
+  int get(ir::TensorId t, const sbp::Layout& to);
+  Blocks take(const sbp::Step& step, const std::string& name, int index, const Blocks& before,
+              ir::DType dtype);
+  Blocks transfer(const sbp::Step& step, const std::string& name, int index, const Blocks& before,
+                  ir::DType dtype);
+  int assemble(const Blocks& blocks, const Block& target, ir::DType dtype, const std::string& name);
+  int cut(const Block& from, const std::vector<sbp::Range>& block, ir::DType dtype, const std::string& name);
+  int collective(const sbp::Step& step, const std::vector<int>& group, const Blocks& before, ir::DType dtype,
+                 const std::string& name);
+  int kernel_actor(const std::string& name, const std::string& op, ir::Attrs attrs,
+                   const std::vector<int>& inputs, ir::TensorType out);
+  int add_register(const std::string& name, ir::TensorType type);
+  std::string unique(std::unordered_map<std::string, int>& names, const std::string& name);
+
+  const ir::Graph& graph_;
+  const std::vector<const sbp::Placement*>& placements_;
+  const std::vector<Mesh>& meshes_;
+  const Deduction& layouts_;
+  int device_;
+  std::vector<ir::Comm>& comms_;
+  std::map<std::pair<ir::TensorId, std::string>, Blocks> held_;  // by tensor and layout
+  std::map<std::pair<std::string, int>, Blocks> steps_;          // by route and step
+  std::unordered_map<std::string, int> actor_names_, register_names_;
+};
+
+}  // namespace boxcar::planner
