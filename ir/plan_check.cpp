@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "ir/plan.h"
-#include "ir/plan_notation.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -322,7 +321,7 @@ class Checker {
         const std::string& name = plan_.programs[static_cast<size_t>(other)].name;
         require(actor, where, "{} is in a group of {} with it, but does not take part", name, comm);
         require(actor->collective == x.collective, where, "is {}, but in {} {}",
-                collective_text(x.collective), name, collective_text(actor->collective));
+                sbp::to_text(x.collective), name, sbp::to_text(actor->collective));
         require(theirs == times, where, "acts {} times in a step, but in {} {}", times, name, theirs);
       }
     }

@@ -129,12 +129,6 @@ Loop best_loop(std::span<const PhaseRun> runs, size_t begin) {
 
 }  // namespace
 
-const char* collective_text(sbp::Collective collective) {
-  constexpr const char* names[] = {"none",       "all_reduce", "all_gather", "reduce_scatter",
-                                   "all_to_all", "broadcast",  "reduce",     "transfer"};
-  return names[static_cast<size_t>(collective)];
-}
-
 std::string device_list(const std::vector<int>& devices) {
   std::string text;
   for (size_t i = 0, j = 0; i < devices.size(); i = j) {

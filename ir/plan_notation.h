@@ -27,8 +27,6 @@ std::string groups_text(const std::vector<std::vector<int>>& groups);
 std::string peers_text(const std::vector<int>& source);
 std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vector<std::string>& phases);
 
-const char* collective_text(sbp::Collective collective);  // "all_reduce"
-
 // `devices` bounds the ids, so that a wrong number cannot ask for endless memory.
 std::vector<int> parse_device_list(PlanLine& in, int devices);
 std::vector<std::vector<int>> parse_groups(PlanLine& in, int devices);

@@ -262,7 +262,7 @@ class Reader {
       actor.kind = ActorKind::pull;
     }
     for (Collective collective : collectives) {
-      if (actor.op != collective_text(collective) || collective == Collective::none) continue;
+      if (actor.op != sbp::to_text(collective) || collective == Collective::none) continue;
       if (kind_said && actor.kind != ActorKind::collective) continue;
       actor.kind = ActorKind::collective;
       actor.collective = collective;
@@ -357,7 +357,7 @@ class Reader {
 
   Collective read_collective(PlanLine& in) {
     for (Collective collective : collectives) {
-      if (in.take_word(collective_text(collective))) return collective;
+      if (in.take_word(sbp::to_text(collective))) return collective;
     }
     in.fail("expected a collective such as all_reduce");
   }

@@ -61,7 +61,7 @@ void write_input(const Plan& plan, const Program& program, const Input& input, O
 void write_kind(const Actor& actor, Out out) {
   std::string_view op = actor.op;
   bool said = actor.kind == ActorKind::pull         ? op == "pull"
-              : actor.kind == ActorKind::collective ? op == collective_text(actor.collective)
+              : actor.kind == ActorKind::collective ? op == sbp::to_text(actor.collective)
                                                     : actor.kind == ActorKind::kernel;
   bool misread = actor.kind != ActorKind::pull && op == "pull";
   if (!said || misread) fmt::format_to(out, "{} ", to_text(actor.kind));
@@ -85,9 +85,9 @@ void write_actor(const Plan& plan, const Program& program, const Actor& actor, O
                  name_text(program.phases[static_cast<size_t>(actor.phase)]));
   if (actor.comm >= 0)
     fmt::format_to(out, " over {}", name_text(plan.comms[static_cast<size_t>(actor.comm)].name));
-  bool collective_said = actor.kind == ActorKind::collective && actor.op == collective_text(actor.collective);
+  bool collective_said = actor.kind == ActorKind::collective && actor.op == sbp::to_text(actor.collective);
   if (actor.collective != sbp::Collective::none && !collective_said) {
-    fmt::format_to(out, " does {}", collective_text(actor.collective));
+    fmt::format_to(out, " does {}", sbp::to_text(actor.collective));
   }
   if (!actor.joint.empty()) fmt::format_to(out, " joint {}", name_text(actor.joint));
   if (actor.comm_bytes != 0) fmt::format_to(out, " bytes {}", actor.comm_bytes);
