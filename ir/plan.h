@@ -29,8 +29,6 @@
 // up to the producer in program order; turns at one place go by (puller's program, actor, device). The register that is
 // pulled then has no initial slots.
 //
-// A register without a producer is constant: its readers take no message for it.
-//
 // Joint acts. A collective is one act of all its group's members, which begins when every member is ready and its queue
 // has come to it. A queue, ordered or not, runs one act at a time; it waits with the act whose turn it is. Collectives
 // and pulls with a turn need ordered queues.

@@ -143,9 +143,8 @@ class Checker {
             r.count);
     require(r.every >= 1, where, "every {}, at least 1", r.every);
     require(r.offset >= -1, where, "offset {}", r.offset);
-    require(r.producer >= -1 && r.producer < static_cast<int>(program.actors.size()), where, "no actor {}",
-            r.producer);
-    if (r.producer < 0) return;
+    require(r.producer >= 0, where, "no actor writes it");
+    require(within(r.producer, program.actors), where, "no actor {}", r.producer);
     const Actor& producer = program.actors[static_cast<size_t>(r.producer)];
     bool listed =
         std::find(producer.outputs.begin(), producer.outputs.end(), index) != producer.outputs.end();
@@ -220,7 +219,6 @@ class Checker {
               "reads %{}, {}, as another number of elements", r.name, to_text(r.type));
     }
     if (pull) peers(p, x, in, where);
-    if (r.producer < 0) return;
     if (!pull && r.producer == a) return in_place(r, in, where);
     int versions = acts(from, r.producer) / r.every, wanted = acts(p, a);
     require(wanted == versions * in.repeat, where,
@@ -252,8 +250,7 @@ class Checker {
     require(ordered, where, open_queue);
     const Register& r = source.registers[static_cast<size_t>(in.reg)];
     require(in.repeat == 1, where, "takes turns, but reads a slot {} times", in.repeat);
-    require(r.initial == 0 && r.producer >= 0, where,
-            "takes a turn for %{}, which has initial slots or no producer", r.name);
+    require(r.initial == 0, where, "takes a turn for %{}, which has initial slots", r.name);
   }
 
   int program_of(int device) const {
@@ -320,8 +317,8 @@ class Checker {
         auto [theirs, actor] = find(other);
         const std::string& name = plan_.programs[static_cast<size_t>(other)].name;
         require(actor, where, "{} is in a group of {} with it, but does not take part", name, comm);
-        require(actor->collective == x.collective, where, "is {}, but in {} {}",
-                sbp::to_text(x.collective), name, sbp::to_text(actor->collective));
+        require(actor->collective == x.collective, where, "is {}, but in {} {}", sbp::to_text(x.collective),
+                name, sbp::to_text(actor->collective));
         require(theirs == times, where, "acts {} times in a step, but in {} {}", times, name, theirs);
       }
     }

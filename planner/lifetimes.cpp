@@ -73,7 +73,7 @@ std::optional<int64_t> Lifetimes::start(int actor, int64_t act, int depth) const
   for (const ir::Input& in : x.inputs) {
     if (in.program >= 0) continue;
     const ir::Register& reg = program_.registers[at(in.reg)];
-    if (reg.producer < 0 || reg.producer == actor) continue;
+    if (reg.producer == actor) continue;
     after(reg.producer, (floor_div(act, in.repeat) - reg.initial + 1) * reg.every - 1);
   }
   for (int out : x.outputs) {
@@ -121,7 +121,7 @@ std::optional<Life> Lifetimes::life(int reg, int64_t version) const {
 
 bool Lifetimes::always(int reg) const {
   const ir::Register& r = program_.registers[at(reg)];
-  if (main_queue_ < 0 || r.producer < 0 || r.initial > 0 || pulled_[at(reg)]) return true;
+  if (main_queue_ < 0 || r.initial > 0 || pulled_[at(reg)]) return true;
   const auto& readers = readers_[at(reg)];
   return std::any_of(readers.begin(), readers.end(), [&](const Reader& x) { return x.actor == r.producer; });
 }

@@ -179,7 +179,7 @@ class Builder {
 
   void need_data(int source, const ir::Register& reg, const ir::Input& in, int actor, bool local) {
     bool in_place = local && reg.producer == actor;
-    if (reg.producer < 0 || in_place) return;
+    if (in_place) return;
     view_.needs.push_back(
         {view_.first_node[at(source)] + reg.producer, in.repeat, 1 - reg.initial, reg.every, in.reg, true});
   }

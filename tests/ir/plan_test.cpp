@@ -335,7 +335,7 @@ TEST(PlanCheck, RegistersAndRates) {
   EXPECT_EQ(reg(0, [](Register& r) { r.every = 0; }), "first: %x: every 0, at least 1");
   EXPECT_EQ(reg(0, [](Register& r) { r.bytes = -1; }), "first: %x: -1 bytes");
   EXPECT_EQ(reg(0, [](Register& r) { r.producer = 1; }), "first: %x: its producer mm has no such output");
-  EXPECT_EQ(reg(0, [](Register& r) { r.producer = -1; }), "first: load: is not the producer of %x");
+  EXPECT_EQ(reg(0, [](Register& r) { r.producer = -1; }), "first: %x: no actor writes it");
   EXPECT_EQ(reg(0, [](Register& r) { r.name = "w"; }), "first: there are two registers w");
   EXPECT_EQ(reg(3, [](Register& r) { r.every = 3; }),
             "first: grad: 8 acts in a step do not divide by every 3 of %g");
@@ -370,7 +370,7 @@ TEST(PlanCheck, Actors) {
   EXPECT_EQ(refusal([](Plan& p) { p.peers[0].source[3] = 2; }),
             "second: p: device 3 pulls from device 2, which does not run first");
   EXPECT_EQ(refusal([](Plan& p) { p.programs[0].registers[2].initial = 1; }),
-            "second: p: takes a turn for %y, which has initial slots or no producer");
+            "second: p: takes a turn for %y, which has initial slots");
   EXPECT_EQ(refusal([](Plan& p) { p.programs[0].queues[1].ordered = false; }),
             "first: ar: acts together with others on a queue that is not ordered");
   EXPECT_EQ(refusal([](Plan& p) { p.programs[1].queues[1].ordered = false; }),

@@ -124,7 +124,7 @@ class Chaos {
         int from = in.program < 0 ? d : plan_.peers[size(in.peers)].source[size(d)];
         const ir::Register& reg = program(from).registers[size(in.reg)];
         int producer = first_[size(from)] + reg.producer;
-        if (reg.producer < 0 || producer == a) continue;
+        if (producer == a) continue;
         int out = port_of(actor(producer), in.reg);
         from_[{producer, out}].push_back(static_cast<int>(wires_.size()));
         into_[{a, static_cast<int>(ins[size(a)].size())}] = static_cast<int>(wires_.size());
