@@ -34,9 +34,9 @@ namespace {
 struct Call {
   const ir::Op* op = nullptr;
   ir::Types inputs, outputs;
-  std::vector<NdSbp> current;           // of the inputs
-  std::vector<bool> held;               // inputs that are read as they are, or a slice of it
-  std::vector<const PartialSbp*> pins;  // of the outputs
+  std::vector<NdSbp> current;    // of the inputs
+  std::vector<bool> held;        // inputs that are read as they are, or a slice of it
+  std::vector<PartialSbp> pins;  // of the outputs
 };
 
 bool same_kind(Sbp a, Sbp b) { return a.kind == b.kind && a.axis == b.axis && a.reduction == b.reduction; }
@@ -100,7 +100,7 @@ struct Chooser {
     for (size_t o = 0; o < signature.outputs.size(); ++o) {
       const Sbp got = with_inner(signature.outputs[o], order);
       split += got.is_split();
-      if (const auto& pin = (*call.pins[o])[d])
+      if (const auto& pin = call.pins[o][d])
         bytes += transition_bytes(got, *pin, static_cast<double>(local_outputs[o].bytes()), parts);
     }
     return {bytes, boxed, partial, -split};
@@ -197,8 +197,8 @@ std::string key_of(const Call& call) {
     key.layout(call.current[i]);
     key.raw(static_cast<char>(call.held[i]));
   }
-  for (const PartialSbp* pins : call.pins)
-    for (const auto& pin : *pins) {
+  for (const PartialSbp& pins : call.pins)
+    for (const auto& pin : pins) {
       key.raw(pin.has_value());
       key.raw(pin.value_or(Sbp::B()));
     }
@@ -212,7 +212,8 @@ NdSbp pinned(const PartialSbp& pins, const NdSbp& otherwise) {
   return result;
 }
 
-Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const std::vector<NdSbp>& stored) {
+Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const std::vector<NdSbp>& stored,
+             const Mesh& mesh) {
   Call call;
   call.op = &op;
   for (ir::TensorId t : op.inputs) {
@@ -224,7 +225,11 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
   }
   for (ir::TensorId t : op.outputs) {
     call.outputs.push_back(graph.tensor(t).type);
-    call.pins.push_back(&pins.stored[static_cast<size_t>(t)]);
+    call.pins.push_back(pins.stored[static_cast<size_t>(t)]);
+    if (graph.tensor(t).role != ir::Role::gradient) continue;
+    for (size_t d = 0; d < mesh.dims();
+         ++d)  // that ranks add up their gradients is no reason to gather activations
+      if (mesh.names[d] != "tp") call.pins.back()[d].reset();
   }
   return call;
 }
@@ -250,7 +255,7 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<con
       for (ir::TensorId t : op.outputs)
         layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(*meshes[o])));
     } else {
-      const Call call = call_of(graph, op, pins, result.stored);
+      const Call call = call_of(graph, op, pins, result.stored, *meshes[o]);
       const auto [at, fresh] = decided[meshes[o]].try_emplace(key_of(call));
       if (fresh) at->second = decide(call, *meshes[o]);
       layout = at->second;

@@ -124,6 +124,7 @@ struct Context {
     return graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
   }
   Sbp tensor_parallel_of(ir::TensorId t) const {
+    if (tp < 0) return Sbp::B();
     const PinRule* rule = find_rule(base_name(graph.tensor(t).name));
     return rule ? tensor_parallel(rule->where) : Sbp::B();
   }

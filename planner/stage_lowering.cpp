@@ -70,19 +70,21 @@ int StageLowering::phase(OpId o) const {
 }
 
 void StageLowering::emit_passes() {
-  for (OpId o = 0; o < static_cast<OpId>(in_.graph.ops.size()); ++o) {
+  const auto count = static_cast<OpId>(in_.graph.ops.size());
+  for (OpId o = 0; o < count; ++o) {  // a layer gathers all its parameters at once, so all are there first
     if (!here(o)) continue;
-    const ir::Op& op = op_of(o);
-    if (op.type == "parameter") {
+    if (op_of(o).type == "parameter")
       declare_state(o);
-    } else if (site(o).run == Run::update) {
-      if (depends_on_state_alone(o)) declare_copies(o);
-    } else if (!is_source(op)) {
-      const std::pair now{phase(o), op.layer};
-      if (now != at_layer_) flush_layer();
-      at_layer_ = now;
-      emit(o);
-    }
+    else if (site(o).run == Run::update && depends_on_state_alone(o))
+      declare_copies(o);
+  }
+  for (OpId o = 0; o < count; ++o) {
+    const ir::Op& op = op_of(o);
+    if (!here(o) || site(o).run == Run::update || is_source(op)) continue;
+    const std::pair now{phase(o), op.layer};
+    if (now != at_layer_) flush_layer();
+    at_layer_ = now;
+    emit(o);
   }
   flush_layer();
   flush_layer();

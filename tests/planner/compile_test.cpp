@@ -66,6 +66,70 @@ TEST(Compile, stages_pull_activations_and_gradients) {
   for (size_t p : {0u, 1u}) EXPECT_EQ(communication(plan, p, "U"), "grad_norm2.all_reduce pp 4\n");
 }
 
+TEST(Compile, sequence_parallelism_scatters_and_gathers) {
+  Job job = small_job(1, 2, 1, 1, 1);
+  job.parallel.sequence_parallel = true;
+  const ir::Plan plan = plan_of(job);
+  EXPECT_EQ(communication(plan, 0, "F0"),
+            "embedding.lookup.reduce_scatter tp 256\n"
+            "h0.ln1.all_gather tp 256\n"
+            "h0.attn.proj.reduce_scatter tp 256\n"
+            "h0.ln2.all_gather tp 256\n"
+            "h0.mlp.fc2.reduce_scatter tp 256\n"
+            "ln_f.all_gather tp 256\n"
+            "loss.max.all_reduce tp 32\n"
+            "loss.sum_exp.all_reduce tp 32\n"
+            "loss.pick.all_reduce tp 32\n");
+  // Gathered again rather than kept; what is between the products is partial in the gradients of its
+  // parameters.
+  EXPECT_THAT(communication(plan, 0, "B0"), testing::HasSubstr("h0.ln2.all_gather.2 tp 256\n"));
+  EXPECT_THAT(communication(plan, 0, "G"), testing::HasSubstr("gradients.all_reduce tp"));
+}
+
+TEST(Compile, context_parallelism_moves_heads_for_the_attention) {
+  Job job = small_job(1, 1, 1, 1, 1);
+  job.gpus = job.parallel.cp = 2;
+  job.train.flash = true;
+  const ir::Plan plan = plan_of(job);
+  EXPECT_EQ(communication(plan, 0, "F0"),
+            "h0.attn.heads.all_to_all cp 128\n"
+            "h0.attn.heads.k.all_to_all cp 128\n"
+            "h0.attn.heads.v.all_to_all cp 128\n"
+            "h0.attn.merge.all_to_all cp 128\n");
+}
+
+// Chunk 1 of stage 0 pulls from the last stage.
+TEST(Compile, interleaved_stages_pull_around_the_end) {
+  Job job = small_job(1, 1, 2, 4, 2);
+  job.parallel.virtual_stages = 2;
+  const ir::Plan plan = plan_of(job);
+  EXPECT_EQ(communication(plan, 0, "F0"), "");
+  EXPECT_EQ(communication(plan, 0, "F1"), "h1.residual2.pull 256\n");
+  EXPECT_EQ(communication(plan, 0, "B0"), "h0.residual2.grad.pull 256\n");
+  EXPECT_EQ(communication(plan, 1, "F0"), "h0.residual2.pull 256\n");
+  EXPECT_EQ(communication(plan, 1, "F1"), "h2.residual2.pull 256\n");
+}
+
+TEST(Compile, attributes_say_how_they_differ_between_ranks) {
+  const ir::Plan plan = plan_of(small_job(1, 4, 1, 1, 1));
+  for (const ir::Actor& actor : plan.programs[0].actors) {
+    if (actor.name == "loss.pick") {
+      EXPECT_EQ(ir::to_text(actor.attrs), "{offset=0, offset_step_tp=16}");
+    }
+  }
+}
+
+TEST(Compile, facts_count_the_models_flops) {
+  Job job = small_job(2, 1, 1, 2, 2);
+  job.train.recompute = ir::Recompute::full;
+  const Job resolved = resolve(job);
+  const ir::Plan plan = compile(resolved);
+  EXPECT_EQ(plan.facts.at("samples"), 4);
+  EXPECT_EQ(plan.facts.at("tokens"), 32);
+  EXPECT_NEAR(plan.facts.at("model_flops") / ir::models::model_flops(resolved.model, 4), 1, 1e-12);
+  EXPECT_GT(plan.facts.at("hardware_flops"), 1.2 * plan.facts.at("model_flops"));
+}
+
 TEST(Compile, rates_and_credits_follow_from_who_reads_what_when) {
   const ir::Plan plan = plan_of(small_job(1, 1, 2, 2, 4));
   const ir::Register* saved = find_register(plan.programs[0], "h0.ln1");

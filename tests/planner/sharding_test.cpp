@@ -1,0 +1,98 @@
+// Sharded states (ZeRO) as layouts: Figure 14 of the paper.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "small_jobs.h"
+
+namespace boxcar::planner {
+namespace {
+
+ir::Plan plan_of(int zero, int micro_batches, ir::Precision precision = ir::Precision::fp16) {
+  Job job = small_job(2, 1, 1, 1, micro_batches);
+  job.parallel.zero = zero;
+  job.train.precision = precision;
+  return compile(resolve(job));
+}
+
+std::string type_of(const ir::Plan& plan, const std::string& name) {
+  const ir::Register* reg = find_register(plan.programs[0], name);
+  return reg ? ir::to_text(reg->type) : "none";
+}
+
+// Master weight and moments S(0); the half copy S(0), gathered to B after the update; gradients P to S once.
+TEST(Sharding, zero_1_splits_what_the_update_touches) {
+  const ir::Plan plan = plan_of(1, 2);
+  const std::string w = "h0.attn.qkv.weight";
+  EXPECT_EQ(type_of(plan, w), "float32[8, 48]");
+  EXPECT_EQ(type_of(plan, w + ".m"), "float32[8, 48]");
+  EXPECT_EQ(type_of(plan, w + ".v"), "float32[8, 48]");
+  EXPECT_EQ(type_of(plan, w + ".half.shard"), "float16[8, 48]");
+  EXPECT_EQ(type_of(plan, w + ".half"), "float16[16, 48]");
+  EXPECT_EQ(type_of(plan, w + ".grad.sum"), "float32[16, 48]");
+  EXPECT_EQ(type_of(plan, w + ".grad.sum.reduce_scatter"), "float32[8, 48]");
+  EXPECT_EQ(communication(plan, 0, "F0") + communication(plan, 0, "B0"), "");
+  const int parameters =
+      64 * 16 + 8 * 16 + 16 * 48 + 48 + 16 * 16 + 16 + 16 * 64 + 64 + 64 * 16 + 16 + 6 * 16;
+  EXPECT_EQ(communication(plan, 0, "G"), fmt::format("gradients.reduce_scatter dp {}\n", 4 * parameters));
+  EXPECT_EQ(communication(plan, 0, "U"),
+            fmt::format("grad_norm2.all_reduce dp 4\nparameters.all_gather dp {}\n", 2 * parameters));
+}
+
+TEST(Sharding, zero_2_reduces_every_micro_batch_by_layer) {
+  const ir::Plan plan = plan_of(2, 2);
+  EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.grad.sum"), "float32[8, 48]");
+  EXPECT_EQ(communication(plan, 0, "B0"),
+            "gradients.reduce_scatter dp 64\n"        // final norm
+            "gradients.reduce_scatter.2 dp 6560\n"    // the layer
+            "gradients.reduce_scatter.3 dp 2304\n");  // embeddings
+  EXPECT_EQ(communication(plan, 0, "G"), "");
+}
+
+TEST(Sharding, zero_3_gathers_each_layer_before_use_one_layer_ahead) {
+  const ir::Plan plan = plan_of(3, 2);
+  EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.half"), "float16[8, 48]");
+  EXPECT_EQ(communication(plan, 0, "F0"),
+            "embedding.parameters.all_gather dp 2304\n"
+            "h0.parameters.all_gather dp 6560\n"
+            "h1.parameters.all_gather dp 2112\n");
+  const ir::Program& p = plan.programs[0];
+  for (const ir::Actor& actor : p.actors) {
+    if (actor.name != "h1.parameters.all_gather") continue;
+    const ir::Register& last = p.registers[static_cast<size_t>(actor.inputs.back().reg)];
+    EXPECT_EQ(last.bytes, 0);
+    EXPECT_EQ(p.actors[static_cast<size_t>(last.producer)].name, "h0.ln1");
+  }
+}
+
+TEST(Sharding, float32_parameters_are_gathered_once_per_step) {
+  const ir::Plan plan = plan_of(1, 1, ir::Precision::fp32);
+  EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight"), "float32[8, 48]");
+  EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.whole"), "float32[16, 48]");
+  EXPECT_EQ(communication(plan, 0, "F0") + communication(plan, 0, "B0"), "");
+}
+
+// 16 rows over 3: parts of 6, 5 and 5, so two kinds of ranks at least, that act jointly.
+TEST(Sharding, uneven_shards_make_classes_of_ranks) {
+  Job job = small_job(3, 1, 1, 1, 1);
+  job.parallel.zero = 1;
+  const ir::Plan plan = compile(resolve(job));
+  ASSERT_GT(plan.programs.size(), 1u);
+  int64_t rows = 0;
+  for (const ir::RankClass& cls : plan.classes)
+    rows +=
+        static_cast<int64_t>(cls.devices.size()) *
+        find_register(plan.programs[static_cast<size_t>(cls.program)], "h0.attn.proj.weight")->type.shape[0];
+  EXPECT_EQ(rows, 16);
+}
+
+TEST(Sharding, a_smaller_group_keeps_copies_between_groups) {
+  Job job = small_job(4, 1, 1, 1, 2);
+  job.parallel.zero = 3, job.parallel.fsdp_group = 2;
+  const ir::Plan plan = compile(resolve(job));
+  EXPECT_EQ(find_register(plan.programs[0], "h0.attn.qkv.weight")->type.shape, (sbp::Shape{8, 48}));
+  EXPECT_THAT(communication(plan, 0, "F0"), testing::HasSubstr("h0.parameters.all_gather dp 6560\n"));
+  EXPECT_THAT(communication(plan, 0, "G"), testing::HasSubstr("gradients.all_reduce replica"));
+}
+
+}  // namespace
+}  // namespace boxcar::planner
