@@ -139,6 +139,9 @@ class Checker {
     Place where(program, r.name, "%");
     require(r.bytes >= 0, where, "{} bytes", r.bytes);
     require(r.count >= 1, where, "count {}, at least 1", r.count);
+    require(r.count <= 1 << 20, where, "count {}, at most {}", r.count, 1 << 20);
+    require(r.bytes <= (int64_t{1} << 48) / r.count, where, "{} slots of {} bytes are more than 256 TiB",
+            r.count, r.bytes);
     require(r.initial >= 0 && r.initial <= r.count, where, "initial {}, from 0 to the count {}", r.initial,
             r.count);
     require(r.every >= 1, where, "every {}, at least 1", r.every);

@@ -14,6 +14,7 @@ namespace boxcar::ir {
 namespace {
 
 constexpr int max_devices = 1 << 20;
+constexpr int64_t most_bytes = int64_t{1} << 48;  // of anything: sums stay far from overflow
 
 // Names of one kind of thing, with their numbers.
 class Names {
@@ -168,10 +169,10 @@ class Reader {
     Program& program = plan_.programs.back();
     if (in.take('%')) return read_register(in);
     if (in.take_word("arena")) {
-      program.arena_bytes = in.number(0, INT64_MAX);
+      program.arena_bytes = in.number(0, most_bytes);
     } else if (in.take_word("workspace")) {
-      program.workspace_bytes = in.number(0, INT64_MAX);
-      if (in.take('@')) program.workspace_offset = in.number(0, INT64_MAX);
+      program.workspace_bytes = in.number(0, most_bytes);
+      if (in.take('@')) program.workspace_offset = in.number(0, most_bytes);
     } else if (in.take_word("phases")) {
       do {
         in.done();
@@ -198,6 +199,9 @@ class Reader {
     std::string type = in.name("a type");
     if (in.peek('[')) type += in.until('[', ']');
     reg.type = guarded(in, at, [&] { return parse_tensor_type(type); });
+    double bytes = static_cast<double>(size_of(reg.type.dtype));
+    for (int64_t extent : reg.type.shape) bytes *= static_cast<double>(extent);
+    if (bytes > static_cast<double>(most_bytes)) in.fail_at(at, "a tensor of more than 256 TiB");
     reg.bytes = reg.type.bytes();
     in.done();
     at = in.at();
@@ -206,10 +210,10 @@ class Reader {
       in.fail_at(at, fmt::format("expected a count such as x2, got {}", count));
     reg.count = guarded(in, at, [&] { return PlanLine(std::string_view(count).substr(1), 0).small(1); });
     reg.memory = parse_kind(in, memory_kinds_known, "a kind of memory");
-    if (in.take_word("bytes")) reg.bytes = in.number(0, INT64_MAX);
+    if (in.take_word("bytes")) reg.bytes = in.number(0, most_bytes);
     if (in.take_word("initial")) reg.initial = in.small(0);
     if (in.take_word("every")) reg.every = in.small(1);
-    if (in.take('@')) reg.offset = in.number(0, INT64_MAX);
+    if (in.take('@')) reg.offset = in.number(0, most_bytes);
     plan_.programs.back().registers.push_back(std::move(reg));
   }
 
@@ -344,8 +348,8 @@ class Reader {
     }
     if (in.take_word("does")) actor.collective = read_collective(in);
     if (in.take_word("joint")) actor.joint = in.name("a joint act");
-    if (in.take_word("bytes")) actor.comm_bytes = in.number(0, INT64_MAX);
-    if (in.take_word("workspace")) actor.workspace = in.number(0, INT64_MAX);
+    if (in.take_word("bytes")) actor.comm_bytes = in.number(0, most_bytes);
+    if (in.take_word("workspace")) actor.workspace = in.number(0, most_bytes);
     if (in.take_word("turn")) {
       in.done();
       pull.turn_at = in.at();
