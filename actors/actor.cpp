@@ -160,6 +160,25 @@ void ActorTable::end(int actor, std::vector<Effect>& effects) {
   }
 }
 
+void ActorTable::skip(int actor, int64_t acts) {
+  State& s = actors_[static_cast<size_t>(actor)];
+  s.acts += acts;
+  for (int32_t o = s.out_begin; o < s.out_end; ++o) {
+    Out& out = outs_[static_cast<size_t>(o)];
+    if (out.every == 1) continue;
+    if (out.written + acts >= out.every)
+      broken(actor, "output", o - s.out_begin, "skip over a slot that is sent");
+    out.written += static_cast<int32_t>(acts);
+  }
+  for (int32_t i = s.in_begin; i < s.in_end; ++i) {
+    In& in = ins_[static_cast<size_t>(i)];
+    if (in.repeat == 1) continue;
+    if (in.used + acts >= in.repeat)
+      broken(actor, "input", i - s.in_begin, "skip over a slot that is given back");
+    in.used += static_cast<int32_t>(acts);
+  }
+}
+
 int ActorTable::reference_counter(int actor, int port, int slot) const {
   return references_[static_cast<size_t>(out(actor, port).references + slot)];
 }

@@ -73,6 +73,10 @@ class ActorTable {
   bool ready(int actor) const { return state(actor).waits_for == 0; }
   void begin(int actor);
   void end(int actor, std::vector<Effect>& effects);
+  // Counts `acts` more acts of an actor whose counters are the same after them: for a driver that repeats a
+  // periodic regime by arithmetic. Throws Error (fault) where a slot would be sent or given back at a rate
+  // (every, repeat above 1) on the way.
+  void skip(int actor, int64_t acts);
   bool acting(int actor) const { return state(actor).acting; }
   int64_t acts(int actor) const { return state(actor).acts; }
   int in_counter(int actor, int port) const { return in(actor, port).readable; }

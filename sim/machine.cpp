@@ -18,7 +18,7 @@ size_t at(int index) { return static_cast<size_t>(index); }
 
 }  // namespace
 
-Machine::Machine(const Wiring& wiring, double slowdown, bool timeline)
+Machine::Machine(const Wiring& wiring, double slowdown, bool timeline, bool periodic)
     : wiring_(wiring),
       slowdown_(slowdown),
       keep_timeline_(timeline),
@@ -27,10 +27,12 @@ Machine::Machine(const Wiring& wiring, double slowdown, bool timeline)
       acts_(wiring.actors.size()),
       elastic_(wiring.units.size()),
       is_woken_(wiring.queues.size(), 0),
-      turns_(wiring.turns.size(), 0) {
+      turns_(wiring.turns.size(), 0),
+      periodic_(periodic) {
   for (double capacity : wiring.link_capacity) time_.add_link(capacity);
   for (const WiredActor& actor : wiring.actors) acts_per_step_ += actor.per_step;
   add_actors();
+  if (periodic_) choose_reference();
 }
 
 void Machine::add_actors() {
@@ -85,6 +87,8 @@ void Machine::step(Ticks now, std::span<const int> tags) {
   now_ = stamp_ = now;
   for (int lead : tags) event(lead);
   start_ready();
+  if (step_ended_) step_over();
+  if (sample_due_ && !done_) look_for_period();
 }
 
 void Machine::event(int lead) {
@@ -297,6 +301,7 @@ int Machine::head(int queue_index) {
       if (!skip_turn(wiring_.items[at(begin + queue.next)])) return begin + queue.next;
     }
     queue.next = 0;
+    if (queue_index == reference_ && repeated_in_ != queue.step) sample_due_ = true;
     if (++queue.run < static_cast<int>(schedule.size())) continue;
     queue.run = 0;
     ++queue.step;
@@ -428,6 +433,13 @@ void Machine::count_step(int64_t step, int acts) {
   left_[static_cast<size_t>(step)] -= acts;
   if (left_[static_cast<size_t>(step)] > 0) return;
   step_ends_.push_back(now_);
+  step_ended_ = true;
+}
+
+// At the end of an instant in which a step ended.
+void Machine::step_over() {
+  step_ended_ = false;
+  samples_.clear();
   if (enough()) {
     done_ = true;
     time_.stop();
@@ -436,16 +448,35 @@ void Machine::count_step(int64_t step, int acts) {
   std::vector<int> ahead = std::exchange(ahead_, {});
   for (int waiting : ahead) offer(waiting);
   for (int queue = 0; queue < static_cast<int>(queues_.size()); ++queue) wake(queue);
+  start_ready();
 }
 
-bool Machine::enough() const {
+// Enough steps: as many as asked for, or the state came back, or (after at most 32) it hardly will.
+bool Machine::enough() {
   auto steps = static_cast<int>(step_ends_.size());
-  if (steps_ > 0) return steps >= steps_;
-  if (steps < 2) return false;
-  Ticks before = steps > 2 ? step_ends_[at(steps - 3)] : 0;
-  Ticks last = step_ends_[at(steps - 1)] - step_ends_[at(steps - 2)],
-        previous = step_ends_[at(steps - 2)] - before;
-  return steps >= most_steps || std::abs(last - previous) <= to_ticks(1e-9) + last / 1000000000;
+  // Of steps that end in one instant only the last one's end is a state of its own.
+  while (static_cast<int>(states_.size()) < steps - 1) states_.push_back({states_.size(), 0});
+  states_.push_back(fingerprint(true));
+  marks_.resize(states_.size(), timeline_.size());
+  for (int step = steps - 2; step >= 0 && period_ == 0; --step) {
+    if (states_[at(step)] == states_.back()) period_ = steps - 1 - step;
+  }
+  if (steps_ == 0) return period_ > 0 || steps >= most_steps;
+  if (steps >= steps_ || !periodic_ || period_ == 0) return steps >= steps_;
+  // The last step run must have run within the regime in all queues, also in those that are steps ahead.
+  if (settled_ == 0) settled_ = steps + period_ + ahead();
+  return steps >= settled_;
+}
+
+// How many steps the queue farthest ahead is past the one that ended last.
+int Machine::ahead() const {
+  int64_t most = 0;
+  for (const QueueState& queue : queues_) most = std::max<int64_t>(most, queue.step);
+  for (int a = 0; a < table_.size(); ++a) {
+    if (wiring_.actors[at(a)].per_step > 0)
+      most = std::max(most, table_.acts(a) / wiring_.actors[at(a)].per_step);
+  }
+  return static_cast<int>(most - static_cast<int64_t>(step_ends_.size())) + 1;
 }
 
 }  // namespace boxcar::sim

@@ -24,14 +24,19 @@ namespace boxcar::sim {
 class Machine {
  public:
   // `slowdown`: share of the compute queue's speed lost while a communication of the unit runs.
-  Machine(const Wiring& wiring, double slowdown, bool timeline);
+  // `periodic`: a period of micro-batches inside a step that is proved to repeat is repeated by arithmetic.
+  Machine(const Wiring& wiring, double slowdown, bool timeline, bool periodic);
 
-  // Until `steps` steps are over; 0: until two steps in a row took the same time, at most 32. Throws Error
-  // (cannot run) naming what waits for what if nothing can go on before.
+  // Until `steps` steps are over; 0: until the state at the end of a step is one that was there before.
+  // Throws Error (cannot run) naming what waits for what if nothing can go on before.
   void run(int steps);
 
+  // After run(): how many steps lie between the last two equal states at the end of a step; 0: none seen.
+  int period() const { return period_; }
   const std::vector<Ticks>& step_ends() const { return step_ends_; }
   Meter& meter() { return meter_; }
+  // How much of the timeline there was when `step` ended.
+  size_t timeline_mark(int step) const { return marks_[static_cast<size_t>(step)]; }
   const std::vector<Act>& timeline() const { return timeline_; }  // cls and actor by the wiring's plan
   int64_t events() const { return time_.events(); }
 
@@ -63,6 +68,23 @@ class Machine {
     Ticks updated = 0;
     double work = 0;                             // ticks left at full speed
     std::vector<std::pair<Ticks, double>> done;  // since its start: ticks of work done by then
+  };
+
+  // What the future depends on, relative to now, in 128 bits; and what it says of the past.
+  struct Fingerprint {
+    uint64_t high = 0, low = 0;
+    friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+  };
+  struct Sample {
+    Fingerprint state;
+    Ticks now = 0;
+    std::vector<int> step, run;      // by queue
+    std::vector<int64_t> turns;      // by turn
+    std::vector<int64_t> left;       // by step
+    std::vector<int64_t> open_acts;  // by actor on an open queue
+    std::vector<int64_t> levels;     // bytes held, by unit
+    std::vector<Ticks> totals;       // of the meter
+    size_t timeline = 0;
   };
 
   void add_actors();
@@ -101,7 +123,20 @@ class Machine {
   void slow(int unit, int change);
   void retime(Elastic& elastic);
   void count_step(int64_t step, int acts);
-  bool enough() const;
+  void step_over();
+  bool enough();
+  int ahead() const;
+  void choose_reference();
+  Fingerprint fingerprint(bool with_rates) const;
+  Sample sample() const;
+  void look_for_period();
+  int64_t repeats(const Sample& before, const Sample& now) const;
+  int64_t repeats_of_queue(int queue, int before, int now) const;
+  int occurrences(int queue, int phase, int run) const;
+  std::vector<int64_t> acts_between(const Sample& before, const Sample& now) const;
+  void repeat(const Sample& before, const Sample& now, int64_t times);
+  void repeat_timeline(const Sample& before, const Sample& now, const std::vector<int64_t>& acts,
+                       int64_t times);
   [[noreturn]] void deadlock() const;
   std::string waits_for(int item) const;
   std::string waits_jointly(int queue) const;
@@ -132,6 +167,17 @@ class Machine {
   std::vector<Ticks> step_ends_;
   int64_t acts_per_step_ = 0;
   int steps_ = 0;
+  bool step_ended_ = false;          // in this instant
+  int settled_ = 0;                  // the step after which a regime may go on by arithmetic
+  int period_ = 0;                   // steps after which the state came back, 0: not seen
+  std::vector<size_t> marks_;        // of the timeline, at the ends of steps
+  std::vector<Fingerprint> states_;  // at the ends of steps
+  bool periodic_ = false;
+  int reference_ = -1;  // the queue whose progress samples are taken by
+  bool sample_due_ = false;
+  int repeated_in_ = -1;                               // the step in which a period was repeated last
+  std::vector<Sample> samples_;                        // of this step
+  std::vector<std::vector<std::vector<int>>> moduli_;  // by queue and phase: rates above 1 of its actors
   std::vector<Ticks> times_;  // of a group's members: each one's start, then the last one's end
   Ticks now_ = 0;
   Ticks stamp_ = 0;  // when what is delivered was sent, for the meter

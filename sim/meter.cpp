@@ -52,6 +52,42 @@ void Meter::settle(int unit, Ticks before) {
   held.pending.erase(held.pending.begin(), held.pending.begin() + static_cast<std::ptrdiff_t>(settled));
 }
 
+int64_t Meter::level(int unit) const {
+  const Held& held = held_[static_cast<size_t>(unit)];
+  int64_t level = held.level;
+  for (const Change& change : held.pending) level += change.bytes;
+  return level;
+}
+
+std::vector<Ticks> Meter::totals(int step) const {
+  std::vector<Ticks> totals;
+  for (size_t s = static_cast<size_t>(step); s < steps_.size(); ++s) {
+    for (const StepMeter& unit : steps_[s]) {
+      totals.push_back(unit.exposed);
+      totals.insert(totals.end(), unit.busy.begin(), unit.busy.end());
+    }
+  }
+  return totals;
+}
+
+void Meter::repeat(int step, Ticks since, const std::vector<Ticks>& before, int64_t times, Ticks period) {
+  size_t next = 0;
+  auto add = [&](Ticks& value) {
+    value += times * (value - (next < before.size() ? before[next] : 0));
+    ++next;
+  };
+  for (size_t s = static_cast<size_t>(step); s < steps_.size(); ++s) {
+    for (StepMeter& unit : steps_[s]) {
+      if (unit.last > since) unit.last += times * period;
+      add(unit.exposed);
+      for (Ticks& busy : unit.busy) add(busy);
+    }
+  }
+  for (Held& held : held_) {
+    for (Change& change : held.pending) change.when += times * period;
+  }
+}
+
 int64_t Meter::peak(int unit) const { return held_[static_cast<size_t>(unit)].peak; }
 
 }  // namespace boxcar::sim

@@ -32,9 +32,15 @@ class Meter {
   void change(int unit, int64_t bytes, Ticks when);
   // No change before `before` will come any more.
   void settle(int unit, Ticks before);
-  int64_t peak(int unit) const;  // of what is settled
+  int64_t level(int unit) const;  // now
+  int64_t peak(int unit) const;   // of what is settled
 
   const StepMeter& step(int unit, int step) { return at(unit, step); }
+
+  // Times of all units from step `step` on, flat. With those of an earlier moment `since`: what came in
+  // between comes `times` more, each `period` later.
+  std::vector<Ticks> totals(int step) const;
+  void repeat(int step, Ticks since, const std::vector<Ticks>& before, int64_t times, Ticks period);
 
  private:
   struct Change {

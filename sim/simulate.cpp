@@ -60,18 +60,71 @@ ClassResult measure(const Wiring& wiring, Meter& meter, int unit_index, int step
   return result;
 }
 
-// Acts of the steps that are over, by start.
-std::vector<Act> timeline_of(const Wiring& wiring, const Machine& machine, int steps) {
-  std::vector<Act> timeline = machine.timeline();
-  std::erase_if(timeline, [&](const Act& act) {
-    const Unit& unit = wiring.units[static_cast<size_t>(act.cls)];
-    return act.index >= steps * wiring.actors[static_cast<size_t>(unit.first_actor + act.actor)].per_step;
-  });
-  std::stable_sort(timeline.begin(), timeline.end(), [](const Act& a, const Act& b) {
-    return std::tie(a.start, a.cls, a.actor, a.index) < std::tie(b.start, b.cls, b.actor, b.index);
-  });
-  return timeline;
-}
+// A regime of `period` steps goes on until `steps`: their ends and, where kept, their acts, by arithmetic.
+class Continuation {
+ public:
+  Continuation(const Wiring& wiring, const Machine& machine, int steps)
+      : wiring_(wiring),
+        machine_(machine),
+        ends_(machine.step_ends()),
+        known_(static_cast<int>(ends_.size())),
+        period_(machine.period()),
+        steps_(steps > 0 ? steps : known_) {
+    ends_.resize(std::min(ends_.size(), static_cast<size_t>(steps_)));
+    if (known_ > steps_) known_ = steps_;
+    for (int step = known_; step < steps_; ++step) ends_.push_back(end(step - period_) + length());
+  }
+
+  const std::vector<Ticks>& ends() const { return ends_; }
+
+  // A step that was run and is like the last one.
+  int last_like() const {
+    int beyond = steps_ - known_;
+    return beyond == 0 ? known_ - 1 : steps_ - 1 - (beyond + period_ - 1) / period_ * period_;
+  }
+
+  // Mean time of a step: over a period where one is known, else over the later half of the steps.
+  double step_seconds() const {
+    if (steps_ == 0) return 0;
+    int last = steps_ - 1;
+    int over = period_ > 0 && period_ <= last ? period_ : last >= 4 ? last / 2 : std::min(last, 1);
+    if (over == 0) return to_seconds(ends_.front());
+    return to_seconds(end(last) - end(last - over)) / over;
+  }
+
+  // All acts of the steps asked for, by start. What ended in the last period ends again a period later.
+  std::vector<Act> timeline(std::vector<Act> acts) const {
+    double period = steps_ > known_ ? to_seconds(length()) : 0;
+    for (int times = 1; known_ + (times - 1) * period_ < steps_; ++times) {
+      for (size_t i = machine_.timeline_mark(known_ - 1 - period_); i < machine_.timeline_mark(known_ - 1);
+           ++i) {
+        Act act = acts[i];
+        act.index += times * period_ * per_step(act);
+        act.start += times * period;
+        act.end += times * period;
+        acts.push_back(act);
+      }
+    }
+    std::erase_if(acts, [&](const Act& act) { return act.index >= steps_ * per_step(act); });
+    std::sort(acts.begin(), acts.end(), [](const Act& a, const Act& b) {
+      return std::tie(a.start, a.cls, a.actor, a.index) < std::tie(b.start, b.cls, b.actor, b.index);
+    });
+    return acts;
+  }
+
+ private:
+  Ticks end(int step) const { return ends_[static_cast<size_t>(step)]; }
+  Ticks length() const { return end(known_ - 1) - end(known_ - 1 - period_); }
+  int per_step(const Act& act) const {
+    const Unit& unit = wiring_.units[static_cast<size_t>(act.cls)];
+    return wiring_.actors[static_cast<size_t>(unit.first_actor + act.actor)].per_step;
+  }
+
+  const Wiring& wiring_;
+  const Machine& machine_;
+  std::vector<Ticks> ends_;
+  int known_, period_, steps_;
+};
 
 }  // namespace
 
@@ -86,23 +139,19 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
     costs.push_back(costing.of(cls.program, cls.devices.front()));
   std::vector<Merging> mergings = options.merge ? merge(folded) : no_merging(folded);
   Wiring wiring = wire(folded, cluster, platform, costs, mergings);
-  Machine machine(wiring, cluster.device.overlap_slowdown, options.timeline);
+  Machine machine(wiring, cluster.device.overlap_slowdown, options.timeline, options.periodic);
   machine.run(options.steps);
 
   Result result;
-  for (Ticks end : machine.step_ends()) result.step_ends.push_back(to_seconds(end));
-  if (!result.step_ends.empty()) {
-    result.first_step_seconds = result.step_ends.front();
-    size_t last = result.step_ends.size() - 1;
-    result.step_seconds =
-        last == 0 ? result.step_ends[0] : result.step_ends[last] - result.step_ends[last - 1];
-  }
-  auto step = static_cast<int>(result.step_ends.size()) - 1;
+  Continuation steps(wiring, machine, options.steps);
+  for (Ticks end : steps.ends()) result.step_ends.push_back(to_seconds(end));
+  if (!result.step_ends.empty()) result.first_step_seconds = result.step_ends.front();
+  result.step_seconds = steps.step_seconds();
   for (int unit = 0; unit < static_cast<int>(wiring.units.size()); ++unit) {
-    result.classes.push_back(measure(wiring, machine.meter(), unit, std::max(step, 0)));
+    result.classes.push_back(measure(wiring, machine.meter(), unit, std::max(steps.last_like(), 0)));
     check_memory(plan, cluster, result.classes.back());
   }
-  result.timeline = timeline_of(wiring, machine, step + 1);
+  result.timeline = steps.timeline(machine.timeline());
   result.folded = folded.devices > static_cast<int>(folded.classes.size());
   result.events = machine.events();
   result.wall_seconds = wall_now() - wall;

@@ -129,6 +129,7 @@ struct VirtualTime::Impl : Listener {
   double anchor_clock = 0;
   Timer* timer = nullptr;  // while flows are under way: set to the next wait's end
   Ticks armed = 0;         // the tick of the timer
+  Ticks firing = 0;        // of the timer that goes off
   int flowing = 0;         // flows under way
   bool stopped = false;
   int64_t events = 0;
@@ -171,6 +172,25 @@ struct VirtualTime::Impl : Listener {
     timer = Timer::set(date, [this] { fire(); });
   }
 
+  void skip(Ticks ticks) {
+    now += ticks;
+    anchor += ticks;
+    armed += ticks;
+    firing += ticks;
+    for (Flow& flow : flows) flow.start += ticks;
+    std::vector<Event> events;
+    for (; !agenda.empty(); agenda.pop())
+      events.emplace_back(agenda.top().first + ticks, agenda.top().second);
+    for (const Event& event : events) agenda.push(event);
+  }
+
+  double bytes_left(int tag) const {
+    for (const Flow& flow : flows) {
+      if (flow.comm && flow.tag == tag) return flow.comm->get_remaining() / units_per_byte;
+    }
+    return 0;
+  }
+
   void disarm() {
     if (timer != nullptr) timer->remove();
     timer = nullptr;
@@ -179,9 +199,9 @@ struct VirtualTime::Impl : Listener {
   // One instant: everything that ends at the timer's tick, also what takes no time and starts in it.
   void fire() {
     timer = nullptr;  // SimGrid deletes it
-    Ticks tick = armed;
     ended.clear();
-    while (!stopped && !agenda.empty() && agenda.top().first <= tick) instant();
+    firing = armed;
+    while (!stopped && !agenda.empty() && agenda.top().first <= firing) instant();
     arm();
   }
 
@@ -271,6 +291,9 @@ void VirtualTime::run(const Step& step) {
 }
 
 void VirtualTime::stop() { impl_->stopped = true; }
+
+void VirtualTime::skip(Ticks ticks) { impl_->skip(ticks); }
+double VirtualTime::bytes_left(int tag) const { return impl_->bytes_left(tag); }
 
 Ticks VirtualTime::now() const { return impl_->now; }
 int64_t VirtualTime::events() const { return impl_->events; }

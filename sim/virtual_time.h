@@ -51,6 +51,12 @@ class VirtualTime {
   // From within a step: no further step is taken; flows under way are forgotten.
   void stop();
 
+  // From within a step: moves everything under way `ticks` into the future, now() with it, as if that time
+  // had passed without an event.
+  void skip(Ticks ticks);
+  // Bytes that a flow with this tag has left; 0 where there is none.
+  double bytes_left(int tag) const;
+
   Ticks now() const;
   int64_t events() const;  // waits and flows ended
 

@@ -4,6 +4,7 @@
 
 #include "sim/plans.h"
 #include "sim/queue_order.h"
+#include "sim/same.h"
 #include "sim/simulate.h"
 #include "support/random_plan.h"
 
@@ -113,35 +114,11 @@ TEST(Merge, rates_make_some_acts_special) {
   }
 }
 
-// Everything a result says, except how many events it took.
 void expect_same(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options,
                  const std::string& what, double tolerance = 0) {
   Options plain = options;
   plain.merge = false;
-  Result merged = simulate(plan, cluster, options), apart = simulate(plan, cluster, plain);
-  ASSERT_EQ(merged.step_ends.size(), apart.step_ends.size()) << what;
-  for (size_t s = 0; s < apart.step_ends.size(); ++s) {
-    EXPECT_NEAR(merged.step_ends[s], apart.step_ends[s], tolerance) << what;
-  }
-  ASSERT_EQ(merged.classes.size(), apart.classes.size()) << what;
-  for (size_t c = 0; c < merged.classes.size(); ++c) {
-    const ClassResult &one = merged.classes[c], &other = apart.classes[c];
-    EXPECT_NEAR(one.busy, other.busy, tolerance) << what << " class " << c;
-    EXPECT_NEAR(one.span, other.span, tolerance) << what << " class " << c;
-    EXPECT_NEAR(one.exposed_comm, other.exposed_comm, tolerance) << what << " class " << c;
-    for (size_t q = 0; q < one.queue_busy.size(); ++q) {
-      EXPECT_NEAR(one.queue_busy[q], other.queue_busy[q], tolerance) << what << " class " << c;
-    }
-    EXPECT_EQ(merged.classes[c].peak_bytes, apart.classes[c].peak_bytes) << what << " class " << c;
-  }
-  ASSERT_EQ(merged.timeline.size(), apart.timeline.size()) << what;
-  for (size_t i = 0; i < merged.timeline.size(); ++i) {
-    const Act &one = merged.timeline[i], &other = apart.timeline[i];
-    ASSERT_EQ(std::tie(one.cls, one.actor, one.index), std::tie(other.cls, other.actor, other.index))
-        << what << " " << i;
-    ASSERT_NEAR(one.start, other.start, 1e-9) << what << " " << i;
-    ASSERT_NEAR(one.end, other.end, 1e-9) << what << " " << i;
-  }
+  test::expect_same(simulate(plan, cluster, options), simulate(plan, cluster, plain), what, tolerance);
 }
 
 void expect_same_on_random_plans(unsigned first, unsigned last) {

@@ -1,0 +1,282 @@
+// A regime that repeats, inside a step or from step to step, is repeated by arithmetic.
+//
+// Everything that happens follows from the state: where every queue stands, what messages have arrived and
+// not been used, when what is under way ends. If that state at one instant is the state at an earlier one,
+// all ends the same time later and all queues the same number of runs further in schedules that go on alike,
+// then what came in between comes again, as long as the schedules go on alike and no rate (a gradient
+// accumulated over m acts, a weight read by m acts) is completed. Then times, positions and counters are
+// moved on by so many periods at once.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sim/machine.h"
+
+namespace boxcar::sim {
+namespace {
+
+constexpr size_t least_runs = 8;  // of a schedule that may be worth it
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// Two independent 64-bit mixes of a sequence of numbers.
+class Hash {
+ public:
+  void add(int64_t value) {
+    auto bits = static_cast<uint64_t>(value);
+    high_ = (high_ ^ bits) * 0x9E3779B97F4A7C15u;
+    high_ ^= high_ >> 29;
+    low_ = (low_ + bits + 0x632BE59BD9B4E019u) * 0xD6E8FEB86659FD93u;
+    low_ ^= low_ >> 32;
+  }
+  uint64_t high() const { return high_; }
+  uint64_t low() const { return low_; }
+
+ private:
+  uint64_t high_ = 0x243F6A8885A308D3u, low_ = 0x13198A2E03707344u;
+};
+
+}  // namespace
+
+// The compute queue of the longest schedule, and the rates of all queues' actors.
+void Machine::choose_reference() {
+  size_t longest = least_runs - 1;
+  for (const Unit& unit : wiring_.units) {
+    if (unit.compute_queue < 0 || !wiring_.queues[at(unit.compute_queue)].ordered) continue;
+    size_t runs = wiring_.program(unit).schedule.size();
+    if (runs <= longest) continue;
+    longest = runs;
+    reference_ = unit.compute_queue;
+  }
+  if (reference_ < 0) return;
+  moduli_.resize(queues_.size());
+  for (size_t q = 0; q < queues_.size(); ++q) {
+    moduli_[q].resize(wiring_.program(wiring_.units[at(wiring_.queues[q].unit)]).phases.size());
+  }
+  for (int a = 0; a < static_cast<int>(wiring_.actors.size()); ++a) {
+    std::vector<int>& moduli = moduli_[at(wiring_.actors[at(a)].queue)][at(wiring_.actor(a).phase)];
+    auto add = [&](int rate) {
+      if (rate > 1 && std::find(moduli.begin(), moduli.end(), rate) == moduli.end()) moduli.push_back(rate);
+    };
+    for (int i = wiring_.in_begin[at(a)]; i < wiring_.in_begin[at(a + 1)]; ++i) add(wiring_.in_repeat[at(i)]);
+    for (int o = wiring_.out_begin[at(a)]; o < wiring_.out_begin[at(a + 1)]; ++o)
+      add(wiring_.out_every[at(o)]);
+    for (int h = wiring_.hold_begin[at(a)]; h < wiring_.hold_begin[at(a + 1)]; ++h)
+      add(wiring_.holds[at(h)].every);
+  }
+}
+
+Machine::Fingerprint Machine::fingerprint(bool with_rates) const {
+  Hash hash;
+  auto over = static_cast<int>(step_ends_.size());
+  for (int q = 0; q < static_cast<int>(queues_.size()); ++q) {
+    const QueueState& queue = queues_[at(q)];
+    const WiredQueue& wired = wiring_.queues[at(q)];
+    const auto& schedule = wiring_.program(wiring_.units[at(wired.unit)]).schedule;
+    hash.add(queue.step - over);
+    hash.add(schedule.empty() ? -1 : with_rates ? queue.run : schedule[at(queue.run)].phase);
+    hash.add(queue.next);
+    hash.add(queue.busy ? queue.item : -1);
+    hash.add(queue.group);
+    for (int item : queue.ready) hash.add(item);
+    if (queue.idle_since == now_) hash.add(queue.last);
+    if (!queue.busy) {
+      if (wired.compute) hash.add(now_ - queue.idle_since);
+      continue;
+    }
+    int actor = is_turn(queue.item) ? wiring_.turns[at(queue.item) - wiring_.actors.size()].pull : queue.item;
+    const ActState& act = acts_[at(wiring_.lead_of(actor))];
+    hash.add(act.flowing ? -2 : act.due < 0 ? -1 : act.due - now_);
+    if (act.flowing) hash.add(std::llround(time_.bytes_left(wiring_.lead_of(actor)) / 4));
+    if (act.flowing || act.due >= 0)
+      hash.add(now_ - (wiring_.actors[at(actor)].communication ? act.since : act.start));
+  }
+  for (int a = 0; a < table_.size(); ++a) {
+    int ports = wiring_.in_begin[at(a + 1)] - wiring_.in_begin[at(a)];
+    for (int port = 0; port < ports; ++port) {
+      hash.add(table_.in_counter(a, port));
+      int repeat = wiring_.in_repeat[at(wiring_.in_begin[at(a)] + port)];
+      if (with_rates && repeat > 1) hash.add(table_.acts(a) % repeat);
+    }
+    for (int o = wiring_.out_begin[at(a)]; with_rates && o < wiring_.out_begin[at(a + 1)]; ++o) {
+      if (wiring_.out_every[at(o)] > 1) hash.add(table_.acts(a) % wiring_.out_every[at(o)]);
+    }
+  }
+  for (size_t turn = 0; with_rates && turn < turns_.size(); ++turn) {
+    hash.add(turns_[turn] % wiring_.turns[turn].every);
+  }
+  for (const Elastic& elastic : elastic_) {
+    if (slowdown_ <= 0) break;
+    hash.add(elastic.communications);
+    if (elastic.actor < 0) continue;
+    for (const auto& [when, done] : elastic.done) {
+      hash.add(now_ - when);
+      hash.add(std::llround(done));
+    }
+  }
+  for (int actor : ahead_) hash.add(actor);
+  return {hash.high(), hash.low()};
+}
+
+Machine::Sample Machine::sample() const {
+  Sample sample;
+  sample.now = now_;
+  for (const QueueState& queue : queues_) {
+    sample.step.push_back(queue.step);
+    sample.run.push_back(queue.run);
+  }
+  for (int a = 0; a < table_.size(); ++a) {
+    if (!wiring_.queues[at(wiring_.actors[at(a)].queue)].ordered) sample.open_acts.push_back(table_.acts(a));
+  }
+  for (int unit = 0; unit < static_cast<int>(wiring_.units.size()); ++unit)
+    sample.levels.push_back(meter_.level(unit));
+  sample.turns = turns_;
+  sample.left = left_;
+  sample.totals = meter_.totals(static_cast<int>(step_ends_.size()));
+  sample.timeline = timeline_.size();
+  return sample;
+}
+
+// The reference queue has come to the next run of its schedule.
+void Machine::look_for_period() {
+  sample_due_ = false;
+  if (!ahead_.empty()) return;
+  Fingerprint state = fingerprint(false);
+  auto before =
+      std::find_if(samples_.rbegin(), samples_.rend(), [&](const Sample& s) { return s.state == state; });
+  Sample now = sample();
+  now.state = state;
+  if (before != samples_.rend()) {
+    int64_t times = repeats(*before, now);
+    if (times > 0) {
+      repeat(*before, now, times);
+      repeated_in_ = queues_[at(reference_)].step;
+      samples_.clear();
+      return;
+    }
+  }
+  samples_.push_back(std::move(now));
+}
+
+// How often what came between the samples is certain to come again.
+int64_t Machine::repeats(const Sample& before, const Sample& now) const {
+  if (before.step != now.step || before.levels != now.levels || before.now == now.now) return 0;
+  int64_t times = std::numeric_limits<int64_t>::max();
+  for (int q = 0; q < static_cast<int>(queues_.size()); ++q) {
+    times = std::min(times, repeats_of_queue(q, before.run[at(q)], now.run[at(q)]));
+  }
+  for (size_t turn = 0; turn < turns_.size(); ++turn) {
+    if (wiring_.turns[turn].every > 1 && before.turns[turn] != now.turns[turn]) return 0;
+  }
+  size_t open = 0;
+  for (int a = 0; a < table_.size(); ++a) {
+    const WiredActor& wired = wiring_.actors[at(a)];
+    if (wiring_.queues[at(wired.queue)].ordered) continue;
+    int64_t was = before.open_acts[open], is = now.open_acts[open], acts = is - was;
+    ++open;
+    if (acts == 0) continue;
+    if (was / wired.per_step != is / wired.per_step) return 0;
+    if (!moduli_[at(wired.queue)][at(wiring_.actor(a).phase)].empty()) return 0;
+    times = std::min(times, (wired.per_step - is % wired.per_step - 1) / acts);
+  }
+  return times == std::numeric_limits<int64_t>::max() ? 0 : times;
+}
+
+// The queue went from run `before` to run `now` of its schedule.
+int64_t Machine::repeats_of_queue(int queue, int before, int now) const {
+  const WiredQueue& wired = wiring_.queues[at(queue)];
+  if (!wired.ordered || before == now) return std::numeric_limits<int64_t>::max();
+  const auto& schedule = wiring_.program(wiring_.units[at(wired.unit)]).schedule;
+  int length = now - before, run = now;
+  while (run < static_cast<int>(schedule.size()) &&
+         schedule[at(run)].phase == schedule[at(run - length)].phase)
+    ++run;
+  int64_t times = (run - 1 - now) / length;  // the run that the queue comes to is alike too
+  for (int phase = 0; phase < static_cast<int>(moduli_[at(queue)].size()); ++phase) {
+    int done = occurrences(queue, phase, now);
+    int acts = done - occurrences(queue, phase, before);
+    for (int rate : moduli_[at(queue)][at(phase)]) {
+      // Of the acts of this phase `done` or one more are over, the first of a slot among them, the last not.
+      if (acts > 0) times = std::min<int64_t>(times, done % rate == 0 ? 0 : (rate - 2 - done % rate) / acts);
+    }
+  }
+  return std::max<int64_t>(times, 0);
+}
+
+// Runs of a phase in a step before `run`.
+int Machine::occurrences(int queue, int phase, int run) const {
+  const Unit& unit = wiring_.units[at(wiring_.queues[at(queue)].unit)];
+  const auto& schedule = wiring_.program(unit).schedule;
+  for (int before = run - 1; before >= 0; --before) {
+    if (schedule[at(before)].phase == phase) return wiring_.occurrence[at(unit.program)][at(before)] + 1;
+  }
+  return 0;
+}
+
+// Acts between the samples, by actor.
+std::vector<int64_t> Machine::acts_between(const Sample& before, const Sample& now) const {
+  std::vector<int64_t> acts;
+  size_t open = 0;
+  for (int a = 0; a < table_.size(); ++a) {
+    int queue = wiring_.actors[at(a)].queue, phase = wiring_.actor(a).phase;
+    if (wiring_.queues[at(queue)].ordered) {
+      acts.push_back(occurrences(queue, phase, now.run[at(queue)]) -
+                     occurrences(queue, phase, before.run[at(queue)]));
+    } else {
+      acts.push_back(now.open_acts[open] - before.open_acts[open]);
+      ++open;
+    }
+  }
+  return acts;
+}
+
+void Machine::repeat(const Sample& before, const Sample& now, int64_t times) {
+  Ticks shift = times * (now.now - before.now);
+  std::vector<int64_t> acts = acts_between(before, now);
+  repeat_timeline(before, now, acts, times);
+  for (int a = 0; a < table_.size(); ++a) {
+    ActState& act = acts_[at(a)];
+    if (acts[at(a)] > 0) table_.skip(a, times * acts[at(a)]);
+    act.index += times * acts[at(a)];
+    act.start += shift;
+    act.since += shift;
+    act.caused += shift;
+    if (act.due >= 0) act.due += shift;
+  }
+  for (size_t q = 0; q < queues_.size(); ++q) {
+    queues_[q].run += static_cast<int>(times) * (now.run[q] - before.run[q]);
+    queues_[q].idle_since += shift;
+  }
+  for (Elastic& elastic : elastic_) {
+    elastic.updated += shift;
+    for (auto& mark : elastic.done) mark.first += shift;
+  }
+  for (size_t turn = 0; turn < turns_.size(); ++turn)
+    turns_[turn] += times * (now.turns[turn] - before.turns[turn]);
+  for (size_t step = 0; step < left_.size(); ++step) {
+    int64_t was = step < before.left.size() ? before.left[step] : acts_per_step_;
+    left_[step] -= times * (was - left_[step]);
+  }
+  meter_.repeat(static_cast<int>(step_ends_.size()), before.now, before.totals, times, now.now - before.now);
+  time_.skip(shift);
+  now_ += shift;
+  stamp_ = now_;
+}
+
+// Acts that ended between the samples end again, `times` times.
+void Machine::repeat_timeline(const Sample& before, const Sample& now, const std::vector<int64_t>& acts,
+                              int64_t times) {
+  double period = to_seconds(now.now - before.now);
+  for (int64_t k = 1; k <= times; ++k) {
+    for (size_t i = before.timeline; i < now.timeline; ++i) {
+      Act act = timeline_[i];
+      int actor = wiring_.units[at(act.cls)].first_actor + act.actor;
+      act.index += static_cast<int>(k * acts[at(actor)]);
+      act.start += static_cast<double>(k) * period;
+      act.end += static_cast<double>(k) * period;
+      timeline_.push_back(act);
+    }
+  }
+}
+
+}  // namespace boxcar::sim

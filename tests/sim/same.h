@@ -1,0 +1,53 @@
+// Two results that must say the same.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "sim/simulate.h"
+
+namespace boxcar::sim::test {
+
+inline void expect_same_timeline(const Result& one, const Result& other, const std::string& what,
+                                 double tolerance) {
+  ASSERT_EQ(one.timeline.size(), other.timeline.size()) << what;
+  std::map<std::tuple<int, int, int>, Act> acts;
+  for (const Act& act : other.timeline) acts[{act.cls, act.actor, act.index}] = act;
+  for (const Act& act : one.timeline) {
+    std::string name = what + " act " + std::to_string(act.index) + " of " + std::to_string(act.actor) +
+                       " in " + std::to_string(act.cls);
+    auto found = acts.find({act.cls, act.actor, act.index});
+    ASSERT_NE(found, acts.end()) << name;
+    ASSERT_NEAR(act.start, found->second.start, tolerance) << name;
+    ASSERT_NEAR(act.end, found->second.end, tolerance) << name;
+  }
+}
+
+// Everything but what it took to find out.
+inline void expect_same(const Result& one, const Result& other, const std::string& what, double tolerance) {
+  ASSERT_EQ(one.step_ends.size(), other.step_ends.size()) << what;
+  for (size_t s = 0; s < other.step_ends.size(); ++s) {
+    EXPECT_NEAR(one.step_ends[s], other.step_ends[s], tolerance) << what << " step " << s;
+  }
+  EXPECT_NEAR(one.step_seconds, other.step_seconds, tolerance) << what;
+  ASSERT_EQ(one.classes.size(), other.classes.size()) << what;
+  for (size_t c = 0; c < one.classes.size(); ++c) {
+    const ClassResult &a = one.classes[c], &b = other.classes[c];
+    EXPECT_NEAR(a.busy, b.busy, tolerance) << what << " class " << c;
+    EXPECT_NEAR(a.span, b.span, tolerance) << what << " class " << c;
+    EXPECT_NEAR(a.exposed_comm, b.exposed_comm, tolerance) << what << " class " << c;
+    for (size_t q = 0; q < a.queue_busy.size(); ++q) {
+      EXPECT_NEAR(a.queue_busy[q], b.queue_busy[q], tolerance) << what << " class " << c;
+    }
+    // A tick between giving and taking is an instant of its own.
+    if (tolerance == 0) {
+      EXPECT_EQ(a.peak_bytes, b.peak_bytes) << what << " class " << c;
+    }
+  }
+  expect_same_timeline(one, other, what, tolerance);
+}
+
+}  // namespace boxcar::sim::test
