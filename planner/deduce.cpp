@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -34,9 +36,10 @@ namespace {
 struct Call {
   const ir::Op* op = nullptr;
   ir::Types inputs, outputs;
-  std::vector<NdSbp> current;    // of the inputs
-  std::vector<bool> held;        // inputs that are read as they are, or a slice of it
-  std::vector<PartialSbp> pins;  // of the outputs
+  std::vector<NdSbp> current;            // of the inputs
+  std::vector<std::vector<NdSbp>> made;  // of the inputs: layouts that they were boxed to before in this pass
+  std::vector<bool> held;                // inputs that are read as they are, or a slice of it
+  std::vector<PartialSbp> pins;          // of the outputs
 };
 
 bool same_kind(Sbp a, Sbp b) { return a.kind == b.kind && a.axis == b.axis && a.reduction == b.reduction; }
@@ -83,6 +86,12 @@ struct Chooser {
     return true;
   }
 
+  // Another op wants this input like this: it moves once for both.
+  bool already(size_t input, Sbp want) const {
+    return std::any_of(call.made[input].begin(), call.made[input].end(),
+                       [&](const NdSbp& layout) { return layout[d] == want; });
+  }
+
   Score score(const Signature& signature) const {
     constexpr double never = std::numeric_limits<double>::infinity();
     const int8_t order = inner(signature);
@@ -92,6 +101,7 @@ struct Chooser {
       const Sbp want = with_inner(signature.inputs[i], order), have = call.current[i][d];
       partial += want.is_partial();
       if (want == have) continue;
+      if (already(i, want)) continue;
       if (call.held[i] && (!have.is_broadcast() || want.is_partial())) return {never, 0, 0, 0};
       ++boxed;
       bytes += transition_bytes(have, want, static_cast<double>(local_inputs[i].bytes()), parts);
@@ -196,6 +206,8 @@ std::string key_of(const Call& call) {
     key.type(call.inputs[i]);
     key.layout(call.current[i]);
     key.raw(static_cast<char>(call.held[i]));
+    key.raw(call.made[i].size());
+    for (const NdSbp& layout : call.made[i]) key.layout(layout);
   }
   for (const PartialSbp& pins : call.pins)
     for (const auto& pin : pins) {
@@ -212,14 +224,18 @@ NdSbp pinned(const PartialSbp& pins, const NdSbp& otherwise) {
   return result;
 }
 
+// By tensor and phase: what a tensor was boxed to.
+using Made = std::vector<std::array<std::vector<NdSbp>, 3>>;
+
 Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const std::vector<NdSbp>& stored,
-             const Mesh& mesh) {
+             const Made& made, const Mesh& mesh) {
   Call call;
   call.op = &op;
   for (ir::TensorId t : op.inputs) {
     const auto& used = pins.used[static_cast<size_t>(t)];
     const bool state = used && op.phase != ir::Phase::update;
     call.inputs.push_back(graph.tensor(t).type);
+    call.made.push_back(made[static_cast<size_t>(t)][static_cast<size_t>(op.phase)]);
     call.current.push_back(state ? *used : stored[static_cast<size_t>(t)]);
     call.held.push_back(state || op.type == "accumulate");  // sums of partial values stay partial
   }
@@ -234,6 +250,15 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
   return call;
 }
 
+void note_made(const ir::Op& op, const Call& call, const OpLayout& layout, Made& made) {
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (layout.inputs[i] == call.current[i]) continue;
+    auto& known = made[static_cast<size_t>(op.inputs[i])][static_cast<size_t>(op.phase)];
+    if (std::find(known.begin(), known.end(), layout.inputs[i]) == known.end())
+      known.push_back(layout.inputs[i]);
+  }
+}
+
 }  // namespace
 
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh) {
@@ -242,6 +267,7 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh) {
 
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<const Mesh*>& meshes) {
   Deduction result;
+  Made made(graph.tensors.size());
   result.ops.resize(graph.ops.size());
   result.stored.resize(graph.tensors.size());
   std::map<const Mesh*, std::unordered_map<std::string, OpLayout>> decided;
@@ -255,10 +281,11 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<con
       for (ir::TensorId t : op.outputs)
         layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(*meshes[o])));
     } else {
-      const Call call = call_of(graph, op, pins, result.stored, *meshes[o]);
+      const Call call = call_of(graph, op, pins, result.stored, made, *meshes[o]);
       const auto [at, fresh] = decided[meshes[o]].try_emplace(key_of(call));
       if (fresh) at->second = decide(call, *meshes[o]);
       layout = at->second;
+      note_made(op, call, layout, made);
     }
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       const auto t = static_cast<size_t>(op.outputs[i]);

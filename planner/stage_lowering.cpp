@@ -162,11 +162,15 @@ void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_pha
   const Item item{t, values(t).back(), stored(t), -1};
   if (in_phase == builder.phases.update()) return;  // state: after_update
   const bool once = op_of(o).type == "accumulate" || in_phase == builder.phases.reduce();
-  if (once || (tensor(t).role == ir::Role::gradient && in_.hints.zero < 2)) {
+  const auto& readers = in_.readers[static_cast<size_t>(t)];
+  const bool summed = std::any_of(readers.begin(), readers.end(),
+                                  [&](OpId reader) { return op_of(reader).type == "accumulate"; });
+  const bool gradient = tensor(t).role == ir::Role::gradient;
+  if (once || (gradient && !summed)) {
     reductions_.push_back(item);
     return;
   }
-  if (tensor(t).role == ir::Role::gradient) {
+  if (gradient && in_.hints.zero >= 2) {
     values(t).clear();
     layer_reductions_.push_back(item);
     return;
@@ -183,10 +187,12 @@ int StageLowering::stored_register(TensorId t) const {
 StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_phase) {
   if (values(t).empty()) bring(t, in_phase);
   const Value* base = nullptr;
+  const auto& used = in_.pins.used[static_cast<size_t>(t)];
   for (const Value& value : values(t)) {
     if (value.scope >= 0 && value.scope != in_phase) continue;
     if (value.layout == want) return value;
-    if (value.layout == stored(t)) base = &value;
+    if (value.layout == stored(t) && (!base || base->layout != used)) base = &value;
+    if (value.layout == used) base = &value;  // of state: gathered already
   }
   if (!base)
     throw Error::fault(builder.program.name, fmt::format("{} is read before it is there", tensor(t).name));

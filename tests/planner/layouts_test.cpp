@@ -1,6 +1,8 @@
 // Jobs of many layouts: each compiles to a plan that ends and whose memory is sound.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "planner/verify.h"
 #include "small_jobs.h"
 
@@ -94,6 +96,53 @@ const Layout layouts[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Jobs, Layouts, testing::ValuesIn(layouts),
                          [](const auto& info) { return std::string(info.param.name); });
+
+template <typename T>
+T pick(std::mt19937& random, std::initializer_list<T> from) {
+  return *(from.begin() + std::uniform_int_distribution<size_t>(0, from.size() - 1)(random));
+}
+
+Job random_job(std::mt19937& r) {
+  Job job = small_job(pick(r, {1, 2, 3, 4}), pick(r, {1, 2, 4, 8}), pick(r, {1, 2}), 4, pick(r, {2, 4}));
+  const bool llama = pick(r, {false, true});
+  job.model = ir::models::defaults(llama ? "llama" : "gpt");
+  job.model.layers = 4, job.model.heads = 16, job.model.hidden = pick(r, {64, 256, 1024, 4096});
+  job.model.kv_heads = pick(r, {8, 16}), job.model.ffn = 4 * job.model.hidden;
+  job.model.seq = pick(r, {64, 512, 4096}), job.model.vocab = pick(r, {1000, 50000});
+  Hints& h = job.parallel;
+  h.cp = pick(r, {1, 1, 2}), h.zero = pick(r, {0, 1, 2, 3}), h.micro_batch = pick(r, {1, 2, 8});
+  h.sequence_parallel = pick(r, {false, true});
+  h.virtual_stages = h.pp > 1 ? pick(r, {1, 2}) : 1;
+  h.overlap_grad = pick(r, {false, true}), h.overlap_param = pick(r, {false, true});
+  h.fsdp_group = h.dp == 4 ? pick(r, {0, 2}) : 0;
+  job.global_batch *= h.micro_batch;
+  job.gpus *= h.cp;
+  job.train.flash = pick(r, {false, true});
+  job.train.recompute = pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full});
+  job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::bf16, ir::Precision::fp32});
+  return job;
+}
+
+std::string text(const Job& j) {
+  const Hints& h = j.parallel;
+  return fmt::format(
+      "{} hidden {} seq {} dp {} tp {} pp {} cp {} v {} zero {} sp {} mb {} gb {} fsdp {} flash {} "
+      "recompute {} precision {}",
+      j.model.family, j.model.hidden, j.model.seq, h.dp, h.tp, h.pp, h.cp, h.virtual_stages, h.zero,
+      h.sequence_parallel, h.micro_batch, j.global_batch, h.fsdp_group, j.train.flash,
+      static_cast<int>(j.train.recompute), static_cast<int>(j.train.precision));
+}
+
+void try_random_jobs(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < count; ++i) {
+    const Job job = random_job(random);
+    EXPECT_NO_THROW(verify(compile(resolve(job)))) << "seed " << seed << ": " << text(job);
+  }
+}
+
+TEST(RandomJobs, compile_and_are_proved_to_end) { try_random_jobs(1, 30); }
+TEST(RandomJobs, LongCompileAndAreProvedToEnd) { try_random_jobs(2, 1000); }
 
 }  // namespace
 }  // namespace boxcar::planner
