@@ -44,9 +44,9 @@ GivenKeys JobArguments::given() const {
   std::vector<std::string> files;
   for (const std::string& extra : command_->remaining()) {
     if (extra.starts_with("-")) {
-      throw Error::input(extra,
-                         fmt::format("unknown flag{}; `boxcar {} --help` lists all",
-                                     did_you_mean(extra, flag_names(*command_)), command_->get_name()));
+      std::string flag = extra.substr(0, extra.find('='));
+      throw Error::input(flag, fmt::format("unknown flag{}; `boxcar {} --help` lists all",
+                                           did_you_mean(flag, flag_names(*command_)), command_->get_name()));
     }
     files.push_back(extra);
   }

@@ -105,17 +105,21 @@ void check_required(const GivenKeys& given) {
   }
 }
 
+std::string message_of(const Error& e) {
+  return std::string(e.what()).substr(e.where().empty() ? 0 : e.where().size() + 2);
+}
+
 // Runs `work`; an error whose place is a key ("parallel.tp") gets the place where that key was written.
 template <typename Work>
 void locate(const GivenKeys& given, const Work& work) {
   try {
     work();
   } catch (const Error& e) {
-    auto found = given.find(e.where().find('.') == std::string::npos ? "model." + e.where() : e.where());
-    std::string message = e.what();
-    if (!e.where().empty()) message = message.substr(e.where().size() + 2);
-    if (found != given.end()) throw Error(e.code(), found->second.where, message);
-    throw;
+    std::string key = e.where() == "gpus"            ? "cluster.gpus"
+                      : find_key("model", e.where()) ? "model." + e.where()
+                                                     : e.where();
+    auto found = given.find(key);
+    throw Error(e.code(), found != given.end() ? found->second.where : key, message_of(e));
   }
 }
 
@@ -170,9 +174,9 @@ Resolved resolve(const GivenKeys& given_by_user) {
     try {
       request.job.cluster = backends::load_cluster(request.cluster, request.job.gpus);
     } catch (const Error& e) {
-      bool about_name = e.where() == "cluster" || e.where() == request.cluster;
-      throw Error(e.code(), about_name ? "cluster.preset" : e.where(),
-                  std::string(e.what()).substr(e.where().empty() ? 0 : e.where().size() + 2));
+      if (e.where() == "cluster") throw Error(e.code(), "cluster.preset", message_of(e));
+      if (e.where() == request.cluster) throw Error(e.code(), "cluster.preset", e.what());
+      throw;
     }
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
     request.job = planner::resolve(request.job);

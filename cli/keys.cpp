@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -41,6 +42,10 @@ Key alias(Key key, std::string flag) {
   key.alias = std::move(flag);
   return key;
 }
+Key known_as(Key key, std::string flag) {
+  key.alias = std::exchange(key.flag, std::move(flag));
+  return key;
+}
 Key word(std::string section, std::string name, std::function<Field(Request&)> field,
          std::vector<std::string> words, std::string help) {
   Key key = entry(std::move(section), std::move(name), std::move(field), 0, 0, std::move(help));
@@ -51,9 +56,9 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
 // Bounds are those of any machine that could exist, to catch slips; what a job allows is planner::resolve's.
 std::vector<Key> make_keys() {
   std::vector<Key> k;
-  k.push_back(alias(word("model", "family", MODEL(family), {"gpt", "bert", "llama"},
-                         "gpt, bert or llama, or a name that `boxcar models` lists"),
-                    "--model"));
+  k.push_back(known_as(word("model", "family", MODEL(family), {"gpt", "bert", "llama"},
+                            "gpt, bert or llama, or a name that `boxcar models` lists"),
+                       "--model"));
   k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 10000, "transformer blocks")));
   k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
   k.push_back(needed(entry("model", "heads", MODEL(heads), 1, 10000, "attention heads")));

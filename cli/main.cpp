@@ -23,8 +23,8 @@ int fail(const std::string& message, Exit code) {
 
 // A first word that is no command, before CLI11 sees it, to name the nearest.
 void check_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
-  std::vector<std::string> names;
+  if (argc < 2) throw Error::input("", "which command? `boxcar --help` lists them");
+  std::vector<std::string> names{"-h", "--help", "--version"};
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
   throw Error::input(

@@ -19,7 +19,9 @@ double fact(const ir::Plan& plan, const std::string& name) {
 double peak_flops(const ir::Plan& plan, const backends::Cluster& cluster) {
   auto label = plan.labels.find("train.precision");
   std::string precision = label == plan.labels.end() ? "fp32" : label->second;
-  ir::DType dtype = precision == "fp16" ? ir::DType::float16 : precision == "bf16" ? ir::DType::bfloat16 : ir::DType::float32;
+  ir::DType dtype = precision == "fp16"   ? ir::DType::float16
+                    : precision == "bf16" ? ir::DType::bfloat16
+                                          : ir::DType::float32;
   auto peak = cluster.device.peak_flops.find(dtype);
   return peak == cluster.device.peak_flops.end() ? 0 : peak->second;
 }

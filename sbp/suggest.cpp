@@ -28,7 +28,8 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
   std::string best;
   size_t least = name.size() / 2 + 1;
   for (const std::string& candidate : known) {
-    size_t d = distance(name, candidate);
+    bool begins = name.size() >= 3 && candidate.starts_with(name);
+    size_t d = begins ? 1 : distance(name, candidate);
     if (d < least) {
       least = d;
       best = candidate;

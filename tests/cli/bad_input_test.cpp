@@ -1,0 +1,343 @@
+// What a person can get wrong on the command line or in a job file, each with the whole message it gets. The
+// program is run as a user runs it: one line on stderr, nothing on stdout, exit 1 or 2, and nothing written.
+#include <gtest/gtest.h>
+
+#include "support/run_program.h"
+
+namespace boxcar::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const Words job_flags{"--model=gpt", "--layers=4",   "--hidden=256",           "--heads=8",
+                      "--seq=128",   "--vocab=1000", "--cluster=dgx-a100-80g", "--gpus=8"};
+const std::string good =
+    "model: {family: gpt, layers: 4, hidden: 256, heads: 8, seq: 128, vocab: 1000}\ncluster: {preset: "
+    "dgx-a100-80g, gpus: 8}\n";
+
+void expect_refused(const Words& arguments, int exit_code, const std::string& message,
+                    const std::string& shown_path = "", const std::string& path = "") {
+  Output output = run_program(arguments);
+  std::string shown = path.empty() ? output.err : replace_all(output.err, path, shown_path);
+  EXPECT_EQ(shown, "boxcar: " + message + "\n") << ::testing::PrintToString(arguments);
+  EXPECT_EQ(output.out, "");
+  EXPECT_EQ(output.exit_code, exit_code);
+}
+
+std::string name_of(const std::string& flag) { return flag.substr(0, flag.find('=')); }
+
+// A job that runs, with these flags instead and without that one.
+struct JobCase {
+  Words flags;
+  std::string without;
+  int exit_code;
+  std::string message;
+};
+
+const JobCase job_cases[] = {
+    {{"--layers=0"}, "", 2, "--layers: got \"0\", expected a whole number from 1 to 10000"},
+    {{"--layers=-4"}, "", 2, "--layers: got \"-4\", expected a whole number from 1 to 10000"},
+    {{"--layers=many"}, "", 2, "--layers: got \"many\", expected a whole number from 1 to 10000"},
+    {{"--layers=1e99"}, "", 2, "--layers: got \"1e99\", expected a whole number from 1 to 10000"},
+    {{"--layers=20000"}, "", 2, "--layers: got \"20000\", expected a whole number from 1 to 10000"},
+    {{"--hidden=0"}, "", 2, "--hidden: got \"0\", expected a whole number from 1 to 1000000"},
+    {{"--hidden=255"}, "", 2, "--heads: 8 does not divide hidden 255 (use 1, 3, 5, 15, 17, 51, 85, 255)"},
+    {{"--heads=7"}, "", 2, "--heads: 7 does not divide hidden 256 (use 1, 2, 4, 8, 16, 32, 64, 128, 256)"},
+    {{"--heads=512"},
+     "",
+     2,
+     "--heads: 512 does not divide hidden 256 (use 1, 2, 4, 8, 16, 32, 64, 128, 256)"},
+    {{"--seq=-1"}, "", 2, "--seq: got \"-1\", expected a whole number from 1 to 100000000"},
+    {{"--vocab=0"}, "", 2, "--vocab: got \"0\", expected a whole number from 1 to 100000000"},
+    {{"--gpus=0"}, "", 2, "--gpus: got \"0\", expected a whole number from 1 to 1000000"},
+    {{"--gpus=-8"}, "", 2, "--gpus: got \"-8\", expected a whole number from 1 to 1000000"},
+    {{"--gpus=12"},
+     "",
+     2,
+     "--gpus: 12 is not a multiple of the 8 GPUs of a node of dgx-a100-80g (use 8 or 16)"},
+    {{"--gpus=10000000"}, "", 2, "--gpus: got \"10000000\", expected a whole number from 1 to 1000000"},
+    {{"--cluster=dgx-a100"},
+     "",
+     2,
+     "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, pcie-a100-80g; or give a path to a .yaml "
+     "file"},
+    {{"--cluster=/no/such.yaml"}, "", 2, "--cluster: /no/such.yaml: cannot be read"},
+    {{"--model=gtp"},
+     "",
+     2,
+     "--model: no model is named \"gtp\" (did you mean gpt?); `boxcar models` lists them"},
+    {{"--model=gpt4"},
+     "",
+     2,
+     "--model: no model is named \"gpt4\" (did you mean gpt?); `boxcar models` lists them"},
+    {{"--tp=3"},
+     "",
+     2,
+     "parallel: tp 3 x pp 1 x context_parallel 1 = 3 does not divide 8 gpus (use a multiple of 3 gpus, or "
+     "other degrees)"},
+    {{"--tp=16"},
+     "",
+     2,
+     "parallel: tp 16 x pp 1 x context_parallel 1 = 16 does not divide 8 gpus (use a multiple of 16 gpus, or "
+     "other degrees)"},
+    {{"--tp=-1"}, "", 2, "--tp: got \"-1\", expected a whole number from 1 to 10000"},
+    {{"--pp=3"},
+     "",
+     2,
+     "parallel: tp 1 x pp 3 x context_parallel 1 = 3 does not divide 8 gpus (use a multiple of 3 gpus, or "
+     "other degrees)"},
+    {{"--pp=8"}, "", 2, "--pp: 8 stages for 4 layers (use at most 4)"},
+    {{"--dp=3"},
+     "",
+     2,
+     "parallel: dp 3 x tp 1 x pp 1 x context_parallel 1 = 3 is not the 8 gpus of the cluster (use dp: 8, or "
+     "3 gpus)"},
+    {{"--dp=16"},
+     "",
+     2,
+     "parallel: dp 16 x tp 1 x pp 1 x context_parallel 1 = 16 is not the 8 gpus of the cluster (use dp: 8, "
+     "or 16 gpus)"},
+    {{"--virtual-stages=2"},
+     "",
+     2,
+     "--virtual-stages: 2 without pipeline stages (use 1, or pp of 2 or more)"},
+    {{"--zero=4"}, "", 2, "--zero: got \"4\", expected a whole number from 0 to 3"},
+    {{"--zero=yes"}, "", 2, "--zero: got \"yes\", expected a whole number from 0 to 3"},
+    {{"--micro-batch=0"}, "", 2, "--micro-batch: got \"0\", expected a whole number from 1 to 1000000"},
+    {{"--global-batch=7"}, "", 2, "--global-batch: 7 is not a multiple of dp 8 x micro_batch 1 (use 8)"},
+    {{"--stage-layers=1,2"},
+     "",
+     2,
+     "--stage-layers: 2 numbers for 1 stages (give one for each of pp 1 x virtual_stages 1)"},
+    {{"--stage-layers=a,b"}, "", 2, "--stage-layers: got \"a\", expected a whole number from 0 to 10000"},
+    {{"--precision=fp8"}, "", 2, "--precision: got \"fp8\", expected fp32, tf32, fp16, bf16"},
+    {{"--optimizer=adamw"},
+     "",
+     2,
+     "--optimizer: got \"adamw\", expected sgd, momentum, adam (did you mean adam?)"},
+    {{"--recompute=some"},
+     "",
+     2,
+     "--recompute: got \"some\", expected none, selective, full (did you mean none?)"},
+    {{"--attention=flesh"},
+     "",
+     2,
+     "--attention: got \"flesh\", expected unfused, flash (did you mean flash?)"},
+    {{"--context-parallel=3"},
+     "",
+     2,
+     "parallel: tp 1 x pp 1 x context_parallel 3 = 3 does not divide 8 gpus (use a multiple of 3 gpus, or "
+     "other degrees)"},
+    {{"--ep=2"}, "", 2, "--ep: 2 for a model without experts (use 1)"},
+    {{"--kv-heads=3"}, "", 2, "--kv-heads: 3 does not divide heads 8 (use 1, 2, 4, 8)"},
+    {{"--mlp=relu"}, "", 2, "--mlp: got \"relu\", expected gelu, swiglu (did you mean gelu?)"},
+    {{"--norm=batch"}, "", 2, "--norm: got \"batch\", expected layer, rms"},
+    {{"--position=absolute"}, "", 2, "--position: got \"absolute\", expected learned, rotary"},
+    {{"--dropout=1.5"}, "", 2, "--dropout: got \"1.5\", expected a number from 0 to 0.99"},
+    {{"--schedule=zb"}, "", 2, "--schedule: got \"zb\", expected 1f1b, gpipe"},
+    {{"--fsdp-group=3"}, "", 2, "--fsdp-group: 3 does not divide dp 8 (use 1, 2, 4 or 8)"},
+    {{"--recompute-layers=-1"},
+     "",
+     2,
+     "--recompute-layers: got \"-1\", expected a whole number from 0 to 10000"},
+    {{"--off=fuse_patern"},
+     "",
+     2,
+     "--off: no pass is named \"fuse_patern\" (did you mean fuse_patterns?); the passes are fuse_patterns, "
+     "fuse_elementwise, mixed_precision, differentiate, recompute, accumulate, clip, optimize"},
+    {{"--tied=perhaps"}, "", 2, "--tied: got \"perhaps\", expected true or false"},
+    {{"--ffn=-1"}, "", 2, "--ffn: got \"-1\", expected a whole number from 1 to 10000000"},
+    {{"--experts=4"}, "", 2, "model.top_k: is 0, expected 1 to experts 4"},
+    {{"--top-k=2"}, "", 2, "--top-k: needs experts"},
+    {{"--grad-bucket-mb=0"}, "", 2, "--grad-bucket-mb: got \"0\", expected a whole number from 1 to 1000000"},
+    {{"--steps=-1"}, "", 2, "--steps: Value -1 not in range 0 to 10000"},
+    {{"--trace=/no/such/dir/t.json"},
+     "",
+     2,
+     "/no/such/dir/t.json: cannot be written: No such file or directory"},
+    {{"--save-plan=/no/such/dir/p.txt"},
+     "",
+     2,
+     "/no/such/dir/p.txt: cannot be written: No such file or directory"},
+    {{"--plan=/no/such/plan.txt"}, "", 2, "/no/such/plan.txt: cannot be read; check the path"},
+    {{}, "--layers=4", 2, "model.layers: missing; give it in the job file or as --layers"},
+    {{}, "--hidden=256", 2, "model.hidden: missing; give it in the job file or as --hidden"},
+    {{}, "--cluster=dgx-a100-80g", 2, "cluster.preset: missing; give it in the job file or as --cluster"},
+    {{}, "--gpus=8", 2, "cluster.gpus: missing; give it in the job file or as --gpus, or give dp"},
+    {{}, "--vocab=1000", 2, "model.vocab: missing; give it in the job file or as --vocab"},
+    {{"--hiden=3"},
+     "",
+     2,
+     "--hiden: unknown flag (did you mean --hidden?); `boxcar simulate --help` lists all"},
+    {{"--sequence-paralel"},
+     "",
+     2,
+     "--sequence-paralel: unknown flag (did you mean --sequence-parallel?); `boxcar simulate --help` lists "
+     "all"},
+    {{"--micro-batches=3"},
+     "",
+     2,
+     "--micro-batches: unknown flag (did you mean --micro-batch?); `boxcar simulate --help` lists all"},
+    {{"job1.yaml", "job2.yaml"}, "", 2, "job2.yaml: one job file at a time; job1.yaml was given too"},
+    {{"--tp"}, "", 2, "--tp: 1 required VALUE missing"},
+    {{"--pp=2", "--virtual-stages=3"}, "", 2, "--pp: 6 stages for 4 layers (use at most 4)"},
+    {{"--pp=2", "--virtual-stages=2", "--schedule=gpipe"},
+     "",
+     2,
+     "--schedule: gpipe does not interleave virtual stages (use 1f1b)"},
+    {{"--pp=2", "--stage-layers=3,3"}, "", 2, "--stage-layers: 6 layers in all, the model has 4"},
+    {{"--pp=2", "--stage-layers=0,4"}, "", 2, "--stage-layers: 0 layers in a stage (use 1 or more)"},
+    {{"--seq=100", "--tp=8", "--sequence-parallel=true"},
+     "",
+     2,
+     "--sequence-parallel: tp 8 x context_parallel 1 does not divide seq 100 (switch it off or change tp)"},
+};
+
+TEST(BadInput, Flags) {
+  for (const JobCase& c : job_cases) {
+    Words arguments{"simulate"};
+    for (const std::string& flag : job_flags) {
+      bool replaced = flag == c.without;
+      for (const std::string& other : c.flags) replaced = replaced || name_of(other) == name_of(flag);
+      if (!replaced) arguments.push_back(flag);
+    }
+    arguments.insert(arguments.end(), c.flags.begin(), c.flags.end());
+    expect_refused(arguments, c.exit_code, c.message);
+  }
+}
+
+struct CommandCase {
+  Words arguments;
+  int exit_code;
+  std::string message;
+};
+
+const CommandCase command_cases[] = {
+    {{"simulat"}, 2, "simulat: no such command (did you mean simulate?); `boxcar --help` lists them"},
+    {{"--nonsense"}, 2, "--nonsense: no such command; `boxcar --help` lists them"},
+    {{}, 2, "which command? `boxcar --help` lists them"},
+    {{"simulate", "--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; no other layout tried here fits: use "
+     "more GPUs"},
+    {{"simulate", "--model=gpt3-175b", "--cluster=dgx-a100-40g", "--gpus=64", "--tp=8", "--pp=8",
+      "--global-batch=64"},
+     1,
+     "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; no other layout tried here fits: use "
+     "more GPUs"},
+    {{"clusters", "dgx-a1000"},
+     2,
+     "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, pcie-a100-80g; or give a path to a .yaml "
+     "file"},
+    {{"clusters", "x", "y"}, 2, "The following argument was not expected: y"},
+    {{"models", "gpt"}, 2, "The following argument was not expected: gpt"},
+};
+
+TEST(BadInput, CommandsAndJobsThatDoNotFit) {
+  for (const CommandCase& c : command_cases) expect_refused(c.arguments, c.exit_code, c.message);
+}
+
+struct FileCase {
+  std::string text;
+  Words flags;
+  std::string message;
+};
+
+const FileCase file_cases[] = {
+    {std::string("model: [gpt]\n"),
+     {},
+     "job.yaml:1:8: model: expected keys and values, as in model: {family: ...}"},
+    {std::string(""), {}, "job.yaml: is empty; it needs the sections model and cluster"},
+    {std::string("- a\n- b\n"), {}, "job.yaml:1:1: expected the sections model, cluster, parallel, train"},
+    {std::string("model: {layers: 4\n"), {}, "job.yaml:2:1: end of map flow not found"},
+    {std::string("modle: {layers: 4}\n"),
+     {},
+     "job.yaml:1:1: unknown section \"modle\" (did you mean model?); known are model, cluster, parallel, "
+     "train"},
+    {std::string("model: {layerz: 4}\n"),
+     {},
+     "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
+     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, norm, position, tied, bias, dropout, experts, top_k"},
+    {std::string("model: {tp: 4}\n"),
+     {},
+     "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},
+    {good + "parallel: {tp: 3}\n",
+     {},
+     "parallel: tp 3 x pp 1 x context_parallel 1 = 3 does not divide 8 gpus (use a multiple of 3 gpus, or "
+     "other degrees)"},
+    {good + "parallel: {tp: x}\n",
+     {},
+     "job.yaml:3:16: parallel.tp: got \"x\", expected a whole number from 1 to 10000"},
+    {good + "parallel:\n  tp: 2\n  tp: 4\n", {}, "job.yaml:5:7: parallel.tp: given twice"},
+    {good + good, {}, "job.yaml:3:1: section model is given twice"},
+    {good + "train: {precision: }\n",
+     {},
+     "job.yaml:3:20: train.precision: has no value; leave the key out for its default"},
+    {good + "train: {precision: {a: b}}\n",
+     {},
+     "job.yaml:3:20: train.precision: expected a value or a list of values"},
+    {good + "train: 5\n",
+     {},
+     "job.yaml:3:8: train: expected keys and values, as in train: {global_batch: ...}"},
+    {good + "parallel: {stage_layers: [1, [2]]}\n",
+     {},
+     "job.yaml:3:26: parallel.stage_layers: expected a list of plain values"},
+    {std::string("model: &a {b: *c}\n"), {}, "job.yaml:1:15: the referenced anchor is not defined"},
+    {good + "parallel: {tp: 6}\n",
+     {"--gpus=48", "--heads=8"},
+     "job.yaml:3:16: parallel.tp: 6 does not divide heads 8 (use 1, 2, 4 or 8)"},
+    {std::string("model:\n\tlayers: 3\n"), {}, "job.yaml:2:8: illegal map value"},
+};
+
+TEST(BadInput, JobFiles) {
+  for (const FileCase& c : file_cases) {
+    TemporaryFile file("job.yaml", c.text);
+    Words arguments{"simulate", file.path()};
+    arguments.insert(arguments.end(), c.flags.begin(), c.flags.end());
+    expect_refused(arguments, 2, c.message, "job.yaml", file.path());
+  }
+}
+
+TEST(BadInput, JsonOfWhatDoesNotFitHasTheMemory) {
+  Output output = run_program(
+      {"simulate", "--model=gpt3-175b", "--cluster=dgx-a100-40g", "--gpus=64", "--tp=8", "--pp=8", "--json"});
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_NE(output.out.find("\"fits\": false"), std::string::npos);
+  EXPECT_NE(output.out.find("\"peak_memory_bytes\""), std::string::npos);
+  EXPECT_EQ(output.out.find("\"step_time_s\""), std::string::npos);
+  EXPECT_TRUE(output.err.starts_with("boxcar: does not fit: stage0 needs ")) << output.err;
+}
+
+// The same job from flags, from a file, and from a file that flags override.
+TEST(Jobs, FlagsAndFilesAgree) {
+  Words flags = job_flags;
+  flags.insert(flags.begin(), "simulate");
+  flags.insert(flags.end(), {"--tp=2", "--steps=3", "--json"});
+  TemporaryFile file("job.yaml", good + "parallel: {tp: 4}\n");
+  Output from_flags = run_program(flags);
+  Output from_file = run_program({"simulate", "--tp", "2", "--steps", "3", file.path(), "--json"});
+  auto until_simulator = [](const std::string& text) { return text.substr(0, text.find("\"simulator\"")); };
+  EXPECT_EQ(from_flags.exit_code, 0) << from_flags.err;
+  EXPECT_GT(from_flags.out.size(), 500u);
+  EXPECT_EQ(until_simulator(from_flags.out), until_simulator(from_file.out));
+}
+
+TEST(Jobs, ASavedPlanGivesTheSameResult) {
+  TemporaryFile plan("plan.txt", "");
+  Words flags = job_flags;
+  flags.insert(flags.begin(), "simulate");
+  flags.insert(flags.end(), {"--tp=2", "--pp=2", "--global-batch=16", "--json"});
+  Output direct = run_program(flags);
+  flags.insert(flags.end(), {"--save-plan", plan.path()});
+  Output saved = run_program(flags);
+  Output again = run_program({"simulate", "--plan", plan.path(), "--json"});
+  auto until_simulator = [](const std::string& text) { return text.substr(0, text.find("\"simulator\"")); };
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(until_simulator(direct.out), until_simulator(saved.out));
+  EXPECT_EQ(until_simulator(direct.out), until_simulator(again.out));
+}
+
+}  // namespace
+}  // namespace boxcar::testing
