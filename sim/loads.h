@@ -22,7 +22,7 @@ class LoadBuilder {
  public:
   LoadBuilder(Wiring& wiring, const backends::Cluster& cluster, const Platform& platform,
               const std::vector<int>& unit_of, const std::vector<std::vector<ActCost>>& costs)
-      : w_(wiring), cluster_(cluster), platform_(platform), unit_of_(unit_of), costs_(costs) {}
+      : w_(wiring), platform_(platform), unit_of_(unit_of), costs_(costs) {}
 
   // Fills in loads, paths and link capacities, and each actor's load.
   void build();
@@ -37,7 +37,6 @@ class LoadBuilder {
   void reduce_weights();
 
   Wiring& w_;
-  const backends::Cluster& cluster_;
   const Platform& platform_;
   const std::vector<int>& unit_of_;  // by device
   const std::vector<std::vector<ActCost>>& costs_;
