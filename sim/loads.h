@@ -20,8 +20,8 @@ namespace boxcar::sim {
 
 class LoadBuilder {
  public:
-  LoadBuilder(Wiring& wiring, const backends::Cluster& cluster, const Platform& platform,
-              const std::vector<int>& unit_of, const std::vector<std::vector<ActCost>>& costs)
+  LoadBuilder(Wiring& wiring, const Platform& platform, const std::vector<int>& unit_of,
+              const std::vector<std::vector<ActCost>>& costs)
       : w_(wiring), platform_(platform), unit_of_(unit_of), costs_(costs) {}
 
   // Fills in loads, paths and link capacities, and each actor's load.

@@ -37,7 +37,7 @@ class Builder {
     add_turns();
     order_queues();
     add_groups();
-    LoadBuilder(w_, cluster_, platform_, unit_of_, costs_).build();
+    LoadBuilder(w_, platform_, unit_of_, costs_).build();
     return std::move(w_);
   }
 
