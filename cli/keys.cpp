@@ -159,6 +159,7 @@ bool parse_bool(const std::string& where, const std::string& text) {
 }
 
 std::vector<std::string> split_list(std::string text) {
+  if (text == "[]") return {};
   if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
   std::vector<std::string> items(1);
   for (char c : text) {
