@@ -75,6 +75,12 @@ const Layout layouts[] = {
        j.parallel.tp = 2, j.train.precision = ir::Precision::bf16,
        j.train.recompute = ir::Recompute::selective;
      }},
+    // so many tokens that a weight's gradient is cheapest with the sequence split, as a partial sum
+    {"sequence_parallel_many_tokens",
+     [](Job& j) {
+       j.parallel.tp = 4, j.parallel.sequence_parallel = true, j.parallel.micro_batch = 32,
+       j.global_batch = 64;
+     }},
     {"sequence_parallel",
      [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
     {"context_parallel", [](Job& j) { j.parallel.dp = 2, j.parallel.cp = 2; }},
