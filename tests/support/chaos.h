@@ -347,7 +347,7 @@ class Chaos {
   }
 
   Span span_of(int a, const ir::Register& reg, int slot) const {
-    int64_t begin = reg.offset < 0 ? -1 : reg.offset + reg.bytes * slot;
+    int64_t begin = reg.offset < 0 || reg.bytes == 0 ? -1 : reg.offset + reg.bytes * slot;
     return {device_of(a), begin, begin + reg.bytes, &reg};
   }
 
