@@ -17,8 +17,11 @@ int Mesh::dim(const std::string& name) const {
 
 Mesh mesh_of(const Hints& hints) {
   const int group = hints.fsdp_group > 0 && hints.zero > 0 ? hints.fsdp_group : hints.dp;
-  const std::pair<const char*, int> dims[] = {
-      {"replica", hints.dp / group}, {"dp", group}, {"cp", hints.cp}, {"tp", hints.tp}};
+  const std::pair<const char*, int> dims[] = {{"replica", hints.dp / group},
+                                              {"dp", group / hints.ep},
+                                              {"ep", hints.ep},
+                                              {"cp", hints.cp},
+                                              {"tp", hints.tp}};
   Mesh mesh;
   for (const auto& [name, extent] : dims) {
     if (extent == 1) continue;

@@ -6,6 +6,7 @@
 //
 // Extents of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller
 // than dp (fsdp_group) splits dp in two: "replica" outside, "dp" inside.
+// Expert parallelism takes its ranks out of dp: "ep" inside of it.
 #pragma once
 
 #include <string>

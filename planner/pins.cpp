@@ -47,14 +47,9 @@ Sbp shard_axis(const sbp::Shape& shape, Sbp tp, int64_t tp_parts, int64_t shards
 
 namespace {
 
-enum class Where : uint8_t {
-  column,
-  row,
-  vector,  // parameters
-  stream,
-  inside,  // activations between the parallel parts, and inside of them
-  whole,   // of the loss
-};
+// Parameters: split by columns, by rows, along their only axis. Activations: between the parallel parts;
+// inside of them; gathered for the experts on the way forward; of the loss.
+enum class Where : uint8_t { column, row, vector, stream, inside, gathered, whole };
 struct PinRule {
   std::string_view pattern;
   Where where;
@@ -77,7 +72,7 @@ constexpr PinRule rules[] = {
     {"*.mlp.up.weight", Where::column},
     {"*.mlp.up.bias", Where::vector},
     {"*.mlp.fc2.weight", Where::row},
-    {"embedding.word", Where::vector},
+    {"embedding.word", Where::row},
     {"head.weight", Where::column},
     {"*.residual1", Where::stream},
     {"*.residual2", Where::stream},
@@ -86,6 +81,8 @@ constexpr PinRule rules[] = {
     {"ln_f", Where::stream},
     {"*.attn.proj", Where::stream},
     {"*.mlp.fc2", Where::stream},
+    {"*.mlp.combine", Where::stream},
+    {"*.mlp.dispatch", Where::gathered},
     {"embedding.lookup", Where::stream},
     {"embedding.add", Where::stream},
     {"embedding.out", Where::stream},
@@ -104,116 +101,129 @@ const PinRule* find_rule(std::string_view name) {
   return nullptr;
 }
 
-// The layout of a parameter on the tensor-parallel dimension.
-Sbp tensor_parallel(Where where) {
-  if (where == Where::column) return Sbp::S(1);
-  return where == Where::row || where == Where::vector ? Sbp::S(0) : Sbp::B();
+// The layout of a parameter on the tensor-parallel dimension; experts' weights have an axis more in front.
+Sbp tensor_parallel(Where where, size_t rank) {
+  const auto last = static_cast<int>(rank) - 1;
+  if (where == Where::column || where == Where::vector) return Sbp::S(last);
+  return where == Where::row ? Sbp::S(last - 1) : Sbp::B();
 }
+
+// A parameter as forward and backward read it, and as sharded states are kept.
+struct StateLayout {
+  sbp::NdSbp whole, sharded;
+};
 
 struct Context {
   const ir::Graph& graph;
   const Hints& hints;
   const Mesh& mesh;
-  int tp, cp;
+  bool experts;
   Pins pins;
 
-  void set(ir::TensorId t, int dim, Sbp sbp) {
-    if (dim >= 0) pins.stored[static_cast<size_t>(t)][static_cast<size_t>(dim)] = sbp;
+  void set(ir::TensorId t, const char* dim, Sbp sbp) {
+    if (const int d = mesh.dim(dim); d >= 0)
+      pins.stored[static_cast<size_t>(t)][static_cast<size_t>(d)] = sbp;
+  }
+  void set(ir::TensorId t, const sbp::NdSbp& layout) {
+    pins.stored[static_cast<size_t>(t)].assign(layout.begin(), layout.end());
   }
   const ir::Op& producer(ir::TensorId t) const {
     return graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
   }
-  Sbp tensor_parallel_of(ir::TensorId t) const {
-    if (tp < 0) return Sbp::B();
-    const PinRule* rule = find_rule(base_name(graph.tensor(t).name));
-    return rule ? tensor_parallel(rule->where) : Sbp::B();
-  }
-  // Every data dimension: `shard` on the inner one, B on the others.
-  void set_data(ir::TensorId t, Sbp shard) {
-    set(t, mesh.dim("replica"), Sbp::B());
-    set(t, cp, Sbp::B());
-    set(t, mesh.dim("dp"), shard);
-  }
 };
+
+bool is_expert(const Context& c, ir::TensorId t) {
+  return c.experts && c.graph.tensor(t).type.shape.size() == 3;
+}
+
+StateLayout state_layout(const Context& c, ir::TensorId weight) {
+  const sbp::Shape& shape = c.graph.tensor(weight).type.shape;
+  const PinRule* rule = find_rule(base_name(c.graph.tensor(weight).name));
+  const int tp = c.mesh.dim("tp"), ep = c.mesh.dim("ep"), dp = c.mesh.dim("dp");
+  StateLayout layout{broadcast(c.mesh), {}};
+  const auto at = [](sbp::NdSbp& dims, int d) -> Sbp& { return dims[static_cast<size_t>(d)]; };
+  if (tp >= 0 && rule) at(layout.whole, tp) = tensor_parallel(rule->where, shape.size());
+  const bool split_experts = ep >= 0 && is_expert(c, weight);
+  if (split_experts) at(layout.whole, ep) = Sbp::S(0);
+  layout.sharded = layout.whole;
+  int64_t shards = 1;
+  for (int d : {dp, split_experts ? -1 : ep})
+    if (d >= 0) shards *= c.mesh.extents[static_cast<size_t>(d)];
+  const Sbp split = tp >= 0 ? at(layout.whole, tp) : Sbp::B();
+  Sbp shard = shard_axis(shape, split, tp >= 0 ? c.mesh.extents[static_cast<size_t>(tp)] : 1, shards);
+  if (split_experts && shard == Sbp::S(0)) shard.inner = 1;  // inside the part of the experts
+  for (int d : {dp, split_experts ? -1 : ep})
+    if (d >= 0 && shards > 1) at(layout.sharded, d) = shard;
+  return layout;
+}
 
 // What a rule says of an activation: [batch, sequence, ...] is split along the sequence by context
 // parallelism.
 void pin_activation(Context& c, ir::TensorId t) {
-  const PinRule* rule = find_rule(base_name(c.graph.tensor(t).name));
-  const bool stream = rule && rule->where == Where::stream, inside = rule && rule->where == Where::inside;
-  if (rule && rule->where == Where::whole) c.set(t, c.tp, Sbp::B());
-  if ((!stream && !inside) || c.graph.tensor(t).type.shape.size() != 3) return;
-  c.set(t, c.cp, Sbp::S(1));
-  if (stream) c.set(t, c.tp, c.hints.sequence_parallel ? Sbp::S(1) : Sbp::B());
+  const std::string_view name = base_name(c.graph.tensor(t).name);
+  const PinRule* rule = find_rule(name);
+  if (!rule) return;
+  const bool stream = rule->where == Where::stream, inside = rule->where == Where::inside;
+  if (rule->where == Where::whole) c.set(t, "tp", Sbp::B());
+  const bool by_expert = c.experts && (matches("*.mlp.fc1", name) || matches("*.mlp.fc2", name));
+  if (by_expert) c.set(t, "ep", Sbp::S(0));
+  if (by_expert && c.graph.tensor(t).name.find("fc2.bias_add") != std::string::npos) c.set(t, "tp", Sbp::B());
+  if (rule->where == Where::gathered && !c.graph.tensor(t).name.ends_with(".grad")) c.set(t, "tp", Sbp::B());
+  if ((!stream && !inside) || by_expert || c.graph.tensor(t).type.shape.size() != 3) return;
+  for (const char* dim : {"replica", "dp", "ep"}) c.set(t, dim, Sbp::S(0));
+  c.set(t, "cp", Sbp::S(1));
+  if (stream) c.set(t, "tp", c.hints.sequence_parallel ? Sbp::S(1) : Sbp::B());
 }
 
 void pin_input(Context& c, ir::TensorId t) {
   const size_t rank = c.graph.tensor(t).type.shape.size();
   if (rank == 0) return;
-  c.set(t, c.mesh.dim("replica"), Sbp::S(0));
-  c.set(t, c.mesh.dim("dp"), Sbp::S(0));
-  c.set(t, c.cp, rank > 1 ? Sbp::S(1) : Sbp::B());
-  c.set(t, c.tp, Sbp::B());
+  for (const char* dim : {"replica", "dp", "ep"}) c.set(t, dim, Sbp::S(0));
+  c.set(t, "cp", rank > 1 ? Sbp::S(1) : Sbp::B());
+  c.set(t, "tp", Sbp::B());
 }
 
-void set_used(Context& c, ir::TensorId t, Sbp tp) {
-  sbp::NdSbp used = broadcast(c.mesh);
-  if (c.tp >= 0) used[static_cast<size_t>(c.tp)] = tp;
-  c.pins.used[static_cast<size_t>(t)] = used;
+// State and what is computed from it: kept sharded from this level of zero on, read whole.
+void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, int from_zero) {
+  c.set(t, c.hints.zero >= from_zero ? layout.sharded : layout.whole);
+  c.pins.used[static_cast<size_t>(t)] = layout.whole;
 }
 
-// A state tensor and the casts of it: sharded where it is updated, and as forward and backward want it.
-void pin_state(Context& c, ir::TensorId t, Sbp tp, Sbp shard) {
-  c.set(t, c.tp, tp);
-  c.set_data(t, c.hints.zero >= 1 ? shard : Sbp::B());
-  set_used(c, t, tp);
-}
-
-void pin_copy(Context& c, ir::TensorId t, Sbp tp, Sbp shard) {
-  c.set(t, c.tp, tp);
-  c.set_data(t, c.hints.zero >= 3 ? shard : Sbp::B());
-  set_used(c, t, tp);
-}
-
-// A parameter that nothing updates.
-void pin_frozen(Context& c, ir::TensorId t) {
-  const Sbp tp = c.tensor_parallel_of(t);
-  c.set(t, c.tp, tp);
-  c.set_data(t, Sbp::B());
-  set_used(c, t, tp);
-}
-
-// A gradient before accumulation: reduced every micro-batch from zero 2 on.
-void pin_use(Context& c, const ir::Op& accumulate, Sbp tp, Sbp shard) {
-  if (tp.is_split()) c.set(accumulate.inputs[0], c.tp, tp);
-  if (c.hints.zero >= 2) c.set(accumulate.inputs[0], c.mesh.dim("dp"), shard);
+// A gradient before accumulation: split as its parameter; reduced every micro-batch from zero 2 on.
+void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
+  PartialSbp& pin = c.pins.stored[static_cast<size_t>(accumulate.inputs[0])];
+  for (size_t d = 0; d < pin.size(); ++d) {
+    if (layout.whole[d].is_split())
+      pin[d] = layout.whole[d];
+    else if (c.hints.zero >= 2 && layout.sharded[d].is_split())
+      pin[d] = layout.sharded[d];
+  }
 }
 
 // The gradient that an update op reads.
-void pin_gradient(Context& c, ir::TensorId t, Sbp tp, Sbp shard) {
-  c.set(t, c.tp, tp);
-  c.set_data(t, c.hints.zero >= 1 ? shard : Sbp::B());
+void pin_gradient(Context& c, ir::TensorId t, const StateLayout& layout) {
+  c.set(t, c.hints.zero >= 1 ? layout.sharded : layout.whole);
   const ir::Op& op = c.producer(t);
-  if (op.type == "accumulate") return pin_use(c, op, tp, shard);
+  if (op.type == "accumulate") return pin_use(c, op, layout);
   if (op.type != "add" || op.phase != ir::Phase::update) return;
   for (ir::TensorId use : op.inputs)  // gradients of two uses are added up first and reduced together
-    if (c.producer(use).type == "accumulate") pin_use(c, c.producer(use), tp, shard);
+    if (c.producer(use).type == "accumulate") pin_use(c, c.producer(use), layout);
 }
 
-void pin_updates(Context& c, std::vector<Sbp>& shards) {
-  const int dp = c.mesh.dim("dp");
-  const int64_t parts = dp < 0 ? 1 : c.mesh.extents[static_cast<size_t>(dp)];
-  const int64_t tp_parts = c.tp < 0 ? 1 : c.mesh.extents[static_cast<size_t>(c.tp)];
+void pin_updates(Context& c) {
   for (const ir::Update& update : c.graph.updates) {
     const ir::Op& op = c.producer(update.next);
-    const ir::TensorId weight = op.inputs[0];
-    const Sbp tp = c.tensor_parallel_of(weight);
-    const Sbp shard = shard_axis(c.graph.tensor(weight).type.shape, tp, tp_parts, parts);
-    shards[static_cast<size_t>(weight)] = shard;
-    pin_state(c, update.state, tp, shard);
-    pin_state(c, update.next, tp, shard);
-    if (update.state == weight) pin_gradient(c, op.inputs[1], tp, shard);
+    const StateLayout layout = state_layout(c, op.inputs[0]);
+    pin_state(c, update.state, layout, 1);
+    pin_state(c, update.next, layout, 1);
+    if (update.state == op.inputs[0]) pin_gradient(c, op.inputs[1], layout);
   }
+}
+
+bool has_experts(const ir::Graph& graph) {
+  for (const ir::Tensor& tensor : graph.tensors)
+    if (matches("*.mlp.router.weight", tensor.name)) return true;
+  return false;
 }
 
 }  // namespace
@@ -223,27 +233,24 @@ Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh) {
   Context c{graph,
             hints,
             mesh,
-            mesh.dim("tp"),
-            mesh.dim("cp"),
+            has_experts(graph),
             {std::vector<PartialSbp>(count, PartialSbp(mesh.dims())),
              std::vector<std::optional<sbp::NdSbp>>(count)}};
-  std::vector<Sbp> shards(count);
-  pin_updates(c, shards);
+  pin_updates(c);
   for (const ir::Op& op : graph.ops) {
-    if (op.type == "input") pin_input(c, op.outputs[0]);
-    if (op.type == "parameter" && !c.pins.used[static_cast<size_t>(op.outputs[0])])
-      pin_frozen(c, op.outputs[0]);
-    if (op.phase == ir::Phase::update) {
-      if (op.type != "cast" || !c.pins.used[static_cast<size_t>(op.inputs[0])]) continue;
-      pin_copy(c, op.outputs[0], c.tensor_parallel_of(op.inputs[0]),
-               shards[static_cast<size_t>(op.inputs[0])]);
-      continue;
+    const ir::TensorId out = op.outputs[0];
+    const bool known = c.pins.used[static_cast<size_t>(out)].has_value();
+    if (op.type == "input") pin_input(c, out);
+    if (op.type == "parameter" && !known) pin_state(c, out, state_layout(c, out), 4);  // nothing updates it
+    if (op.phase != ir::Phase::update) {
+      for (ir::TensorId t : op.outputs) pin_activation(c, t);
+    } else if (op.type == "cast" && c.pins.used[static_cast<size_t>(op.inputs[0])]) {
+      pin_state(c, out, state_layout(c, op.inputs[0]), 3);
     }
-    for (ir::TensorId t : op.outputs) pin_activation(c, t);
   }
   for (size_t t = 0; t < count; ++t)
     if (graph.tensors[t].sbp && graph.tensors[t].sbp->size() == mesh.dims())
-      c.pins.stored[t].assign(graph.tensors[t].sbp->begin(), graph.tensors[t].sbp->end());
+      c.set(static_cast<int>(t), *graph.tensors[t].sbp);
   return std::move(c.pins);
 }
 

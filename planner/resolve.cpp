@@ -108,7 +108,10 @@ void check_splits(const Job& job) {
     require_divides(h.ep, m.experts, "parallel.ep", "experts");
     require_divides(h.ep, h.dp, "parallel.ep", "dp");
   }
-  if (h.fsdp_group > 0) require_divides(h.fsdp_group, h.dp, "parallel.fsdp_group", "dp");
+  if (h.fsdp_group > 0) {
+    require_divides(h.fsdp_group, h.dp, "parallel.fsdp_group", "dp");
+    require_divides(h.ep, h.fsdp_group, "parallel.ep", "fsdp_group");
+  }
 }
 
 void resolve_stages(Job& job) {

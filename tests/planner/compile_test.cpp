@@ -98,6 +98,19 @@ TEST(Compile, context_parallelism_moves_heads_for_the_attention) {
             "h0.attn.merge.all_to_all cp 128\n");
 }
 
+// Tokens go to their experts and back; each rank keeps half of the experts, whole.
+TEST(Compile, expert_parallelism_exchanges_tokens) {
+  Job job = small_job(2, 1, 1, 1, 1);
+  job.model.family = "llama", job.model.bias = job.model.tied = false, job.model.dropout = 0;
+  job.model.experts = 4, job.model.top_k = 1, job.model.ffn = 32;
+  job.parallel.ep = 2;
+  const ir::Plan plan = plan_of(job);
+  EXPECT_THAT(
+      communication(plan, 0, "F0"),
+      testing::MatchesRegex("h0.mlp.slots.all_to_all ep [0-9]+\nh0.mlp.by_sequence.all_to_all ep [0-9]+\n"));
+  EXPECT_EQ(find_register(plan.programs[0], "h0.mlp.fc2.weight")->type.shape, (sbp::Shape{2, 32, 16}));
+}
+
 // Chunk 1 of stage 0 pulls from the last stage.
 TEST(Compile, interleaved_stages_pull_around_the_end) {
   Job job = small_job(1, 1, 2, 4, 2);

@@ -96,6 +96,13 @@ const Layout layouts[] = {
     {"untied_llama",
      [](Job& j) { llama(j), j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1; }},
     {"llama_flash", [](Job& j) { llama(j), j.parallel.tp = 4, j.parallel.cp = 2, j.train.flash = true; }},
+    {"experts",
+     [](Job& j) { llama(j), j.model.experts = 8, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
+    {"experts_hybrid",
+     [](Job& j) {
+       j.model.experts = 8, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 4, j.parallel.tp = 2;
+       j.parallel.pp = 2, j.parallel.zero = 1, j.parallel.sequence_parallel = true;
+     }},
     {"sgd", [](Job& j) { j.parallel.dp = 2, j.train.optimizer = ir::Optimizer::sgd; }},
     {"momentum_no_clip",
      [](Job& j) { j.parallel.dp = 2, j.train.optimizer = ir::Optimizer::momentum, j.train.clip_norm = 0; }},
@@ -121,6 +128,10 @@ Job random_job(std::mt19937& r) {
   h.virtual_stages = h.pp > 1 ? pick(r, {1, 2}) : 1;
   h.overlap_grad = pick(r, {false, true}), h.overlap_param = pick(r, {false, true});
   h.fsdp_group = h.dp == 4 ? pick(r, {0, 2}) : 0;
+  if (pick(r, {false, false, true})) {
+    job.model.experts = 8, job.model.top_k = pick(r, {1, 2});
+    h.ep = h.fsdp_group > 0 || h.dp % 2 == 0 ? pick(r, {1, 2}) : 1;
+  }
   job.global_batch *= h.micro_batch;
   job.gpus *= h.cp;
   job.train.flash = pick(r, {false, true});
@@ -132,11 +143,12 @@ Job random_job(std::mt19937& r) {
 std::string text(const Job& j) {
   const Hints& h = j.parallel;
   return fmt::format(
-      "{} hidden {} seq {} dp {} tp {} pp {} cp {} v {} zero {} sp {} mb {} gb {} fsdp {} flash {} "
+      "{} experts {} ep {} hidden {} seq {} dp {} tp {} pp {} cp {} v {} zero {} sp {} mb {} gb {} fsdp {} "
+      "flash {} "
       "recompute {} precision {}",
-      j.model.family, j.model.hidden, j.model.seq, h.dp, h.tp, h.pp, h.cp, h.virtual_stages, h.zero,
-      h.sequence_parallel, h.micro_batch, j.global_batch, h.fsdp_group, j.train.flash,
-      static_cast<int>(j.train.recompute), static_cast<int>(j.train.precision));
+      j.model.family, j.model.experts, h.ep, j.model.hidden, j.model.seq, h.dp, h.tp, h.pp, h.cp,
+      h.virtual_stages, h.zero, h.sequence_parallel, h.micro_batch, j.global_batch, h.fsdp_group,
+      j.train.flash, static_cast<int>(j.train.recompute), static_cast<int>(j.train.precision));
 }
 
 void try_random_jobs(unsigned seed, int count) {
