@@ -138,7 +138,7 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   for (const ir::RankClass& cls : folded.classes)
     costs.push_back(costing.of(cls.program, cls.devices.front()));
   std::vector<Merging> mergings = options.merge ? merge(folded) : no_merging(folded);
-  Wiring wiring = wire(folded, cluster, platform, costs, mergings);
+  Wiring wiring = wire(folded, platform, costs, mergings);
   Machine machine(wiring, cluster.device.overlap_slowdown, options.timeline, options.periodic);
   machine.run(options.steps);
 

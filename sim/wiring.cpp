@@ -17,14 +17,9 @@ size_t at(int index) { return static_cast<size_t>(index); }
 
 class Builder {
  public:
-  Builder(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
-          const std::vector<std::vector<ActCost>>& costs, const std::vector<Merging>& mergings)
-      : plan_(plan),
-        cluster_(cluster),
-        platform_(platform),
-        costs_(costs),
-        mergings_(mergings),
-        unit_of_(at(plan.devices), -1) {
+  Builder(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
+          const std::vector<Merging>& mergings)
+      : plan_(plan), platform_(platform), costs_(costs), mergings_(mergings), unit_of_(at(plan.devices), -1) {
     w_.plan = &plan;
   }
 
@@ -341,7 +336,6 @@ class Builder {
   }
 
   const ir::Plan& plan_;
-  const backends::Cluster& cluster_;
   const Platform& platform_;
   const std::vector<std::vector<ActCost>>& costs_;
   const std::vector<Merging>& mergings_;
@@ -368,9 +362,9 @@ bool in_place(const ir::Program& program, int actor, const ir::Input& input) {
   return input.program < 0 && input.peers < 0 && program.registers[at(input.reg)].producer == actor;
 }
 
-Wiring wire(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
-            const std::vector<std::vector<ActCost>>& costs, const std::vector<Merging>& mergings) {
-  return Builder(plan, cluster, platform, costs, mergings).build();
+Wiring wire(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
+            const std::vector<Merging>& mergings) {
+  return Builder(plan, platform, costs, mergings).build();
 }
 
 }  // namespace boxcar::sim

@@ -134,8 +134,8 @@ struct Wiring {
 
 // Throws Error (bad input) where a group's member lacks the joint act or a pull has no source. `costs` by
 // class, `mergings` by program.
-Wiring wire(const ir::Plan& plan, const backends::Cluster& cluster, const Platform& platform,
-            const std::vector<std::vector<ActCost>>& costs, const std::vector<Merging>& mergings);
+Wiring wire(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
+            const std::vector<Merging>& mergings);
 
 // True where actor reads register `reg` that it writes itself: an update in place, without messages.
 bool in_place(const ir::Program& program, int actor, const ir::Input& input);

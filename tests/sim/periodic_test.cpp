@@ -60,7 +60,7 @@ TEST(Periodic, slowed_compute_repeats) {
 void expect_same_on_random_plans(unsigned first, unsigned last) {
   for (unsigned seed = first; seed <= last; ++seed) {
     bool open = seed % 5 == 0;
-    ir::Plan plan = testing::random_plan({.seed = seed,
+    ir::Plan plan = support::random_plan({.seed = seed,
                                           .ordered = !open,
                                           .collectives = !open,
                                           .turns = !open,
