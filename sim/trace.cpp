@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int windows = 2000;         // samples of a counter
 constexpr size_t flush_at = 1 << 20;  // bytes
+constexpr int64_t most_acts_of_whole_traces = 200'000;
 
 // Every act of one class by (actor, index), and what a step is made of.
 struct ClassTimeline {
@@ -42,6 +44,7 @@ class Writer {
   void run() {
     buffer_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
     for (size_t cls = 0; cls < classes_.size(); ++cls) {
+      if (!written_[cls]) continue;
       name_tracks(cls);
       write_acts(cls);
       write_flows(cls);
@@ -71,6 +74,16 @@ class Writer {
       auto& acts = classes_[static_cast<size_t>(act.cls)].acts[static_cast<size_t>(act.actor)];
       if (acts.size() <= static_cast<size_t>(act.index)) acts.resize(static_cast<size_t>(act.index) + 1);
       acts[static_cast<size_t>(act.index)] = &act;
+    }
+    int64_t acts = 0;
+    for (const ClassTimeline& c : classes_)
+      acts += std::accumulate(c.per_step.begin(), c.per_step.end(), int64_t{0});
+    whole_ = acts <= most_acts_of_whole_traces;
+    std::vector<bool> seen(plan_.programs.size(), false);
+    for (const ClassResult& cls : result_.classes) {
+      auto program = static_cast<size_t>(cls.program);
+      written_.push_back(whole_ || !seen[program]);
+      seen[program] = true;
     }
   }
 
@@ -155,7 +168,8 @@ class Writer {
         Source source = source_of(cls, input);
         if (source.reg->producer < 0) continue;
         int queue = classes_[source.cls].program->actors[static_cast<size_t>(source.reg->producer)].queue;
-        if (source.cls == cls && queue == actor.queue) continue;
+        if (source.cls == cls && (queue == actor.queue || !whole_)) continue;
+        if (!written_[source.cls]) continue;
         for (const Act* act : c.acts[a]) {
           if (!act || !in_last_step(c, *act) || act->index % input.repeat != 0) continue;
           const Act* from = writer_of(source, input, act->index);
@@ -269,6 +283,8 @@ class Writer {
   int steps_ = 0;
   double begin_ = 0, end_ = 0;
   int64_t flows_ = 0;
+  bool whole_ = true;          // else one class of each program, and arrows between devices alone
+  std::vector<bool> written_;  // by class
 };
 
 }  // namespace
