@@ -75,6 +75,8 @@ YAML::Node load(const std::string& path) {
     throw Error::input(path, "cannot be read; check the path");
   } catch (const YAML::Exception& e) {
     throw Error::input(place(path, e.mark), e.msg);
+  } catch (const std::exception&) {  // a folder
+    throw Error::input(path, "cannot be read; it is no file");
   }
 }
 
@@ -182,6 +184,9 @@ Resolved resolve(const GivenKeys& given_by_user) {
     request.job = planner::resolve(request.job);
   });
   for (const Key& key : keys()) resolved.labels[key.path()] = get(key, request);
+  if (hints.fsdp_group == 0)
+    resolved.labels["parallel.fsdp_group"] = get(*find_key("parallel", "dp"), request);
+  if (request.job.train.recompute_layers < 0) resolved.labels["parallel.recompute_layers"] = "all";
   return resolved;
 }
 

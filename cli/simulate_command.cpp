@@ -43,7 +43,9 @@ Loaded load_plan(const SimulateArguments& arguments) {
     ir::check(plan);
   } catch (const Error& e) {
     std::string message = e.what();
-    throw Error(e.code(), "", message.starts_with(arguments.plan) ? message : arguments.plan + ":" + message);
+    if (message.starts_with("plan:")) message = arguments.plan + message.substr(4);  // plan:LINE:COLUMN
+    throw Error(e.code(), "",
+                message.starts_with(arguments.plan) ? message : arguments.plan + ": " + message);
   }
   GivenKeys given = arguments.job.given();
   for (const auto& [path, value] : given) {

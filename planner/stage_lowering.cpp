@@ -158,7 +158,8 @@ void StageLowering::add_outputs(OpId o, ir::Actor& actor) {
 
 // Boxes what was produced in another layout than it is kept in: now, with its layer, or once per step.
 void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_phase) {
-  if (produced == stored(t)) return;
+  if (in_.mesh.devices() == 1) values(t).back().layout = stored(t);
+  if (produced == stored(t) || in_.mesh.devices() == 1) return;
   const Item item{t, values(t).back(), stored(t), -1};
   if (in_phase == builder.phases.update()) return;  // state: after_update
   const bool once = op_of(o).type == "accumulate" || in_phase == builder.phases.reduce();
@@ -186,6 +187,7 @@ int StageLowering::stored_register(TensorId t) const {
 
 StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_phase) {
   if (values(t).empty()) bring(t, in_phase);
+  if (in_.mesh.devices() == 1) return values(t).back();  // every layout is the whole tensor
   const Value* base = nullptr;
   const auto& used = in_.pins.used[static_cast<size_t>(t)];
   for (const Value& value : values(t)) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -235,6 +236,7 @@ Transformer complete(Transformer c) {
   one_of(c.family, "family", {"gpt", "bert", "llama"});
   const bool llama = c.family == "llama";
   if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.experts > 0 && c.top_k == 0) c.top_k = std::min<int64_t>(2, c.experts);
   if (c.ffn == 0) c.ffn = llama ? round_up((8 * c.hidden + 2) / 3, 256) : 4 * c.hidden;
   if (c.mlp.empty()) c.mlp = llama ? "swiglu" : "gelu";
   if (c.norm.empty()) c.norm = llama ? "rms" : "layer";

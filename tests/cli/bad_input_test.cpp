@@ -148,7 +148,6 @@ const JobCase job_cases[] = {
      "fuse_elementwise, mixed_precision, differentiate, recompute, accumulate, clip, optimize"},
     {{"--tied=perhaps"}, "", 2, "--tied: got \"perhaps\", expected true or false"},
     {{"--ffn=-1"}, "", 2, "--ffn: got \"-1\", expected a whole number from 1 to 10000000"},
-    {{"--experts=4"}, "", 2, "model.top_k: is 0, expected 1 to experts 4"},
     {{"--top-k=2"}, "", 2, "--top-k: needs experts"},
     {{"--grad-bucket-mb=0"}, "", 2, "--grad-bucket-mb: got \"0\", expected a whole number from 1 to 1000000"},
     {{"--steps=-1"}, "", 2, "--steps: Value -1 not in range 0 to 10000"},
