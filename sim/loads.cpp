@@ -50,6 +50,7 @@ void LoadBuilder::find_alike_links() {
   alike_.resize(links);
   for (size_t link = 0; link < links; ++link) {
     std::sort(signature[link].second.begin(), signature[link].second.end());
+    if (signature[link].second.empty()) signature[link].first = -1 - static_cast<int>(link);  // like no other
     alike_[link] = first.try_emplace(std::move(signature[link]), static_cast<int>(link)).first->second;
     w_.link_capacity.push_back(platform_.capacity(static_cast<int>(link)));
   }

@@ -5,7 +5,7 @@
 
 namespace boxcar::sim {
 
-Platform::Platform(const backends::Cluster& cluster) : cluster_(cluster) {
+Platform::Platform(const backends::Cluster& cluster) : cluster_(cluster), fabric_(cluster) {
   const backends::Node& node = cluster.node;
   for (int device = 0; device < cluster.devices(); ++device) add_pair(node.link_bandwidth);
   first_nic_ = links();
@@ -13,6 +13,8 @@ Platform::Platform(const backends::Cluster& cluster) : cluster_(cluster) {
   double per_link =
       nics_ > 0 ? node.nic_bandwidth * std::max(1.0, static_cast<double>(node.nics) / node.gpus) : 0;
   for (int nic = 0; nic < nics_ * cluster.nodes; ++nic) add_pair(per_link);
+  first_fabric_ = links();
+  capacity_.insert(capacity_.end(), fabric_.capacities().begin(), fabric_.capacities().end());
   const backends::Fabric& fabric = cluster.fabric;
   if (fabric.kind != backends::FabricKind::leaf_spine || fabric.nodes_per_leaf <= 0) return;
   if (fabric.oversubscription <= 1) return;
@@ -52,23 +54,39 @@ std::vector<int> Platform::transfer(int from, int to) const {
   int source = leaf_of(from), target = leaf_of(to);
   if (first_uplink_ >= 0 && source != target)
     links.insert(links.end(), {uplink_of(source), uplink_of(target) + 1});
+  add_fabric(cluster_.node_of(from), cluster_.node_of(to), 1, links);
   return links;
+}
+
+void Platform::add_fabric(int from, int to, int times, std::vector<int>& links) const {
+  if (fabric_.capacities().empty() || from == to) return;
+  std::vector<int> route = fabric_.route(from, to);
+  for (int& link : route) link += first_fabric_;
+  for (int i = 0; i < times; ++i) links.insert(links.end(), route.begin(), route.end());
 }
 
 std::vector<int> Platform::collective(const std::vector<int>& devices, bool between_nodes) const {
   std::vector<int> links;
   if (between_nodes && nics_ == 0) return links;
-  std::map<int, std::map<int, int>> ranks;  // by leaf and node
+  std::map<int, int> ranks;  // by node
+  std::vector<int> nodes;    // in the order of ranks: the ring
   for (int device : devices) {
-    int link = between_nodes ? nic_of(device) : port_of(device);
+    int link = between_nodes ? nic_of(device) : port_of(device), node = cluster_.node_of(device);
     links.insert(links.end(), {link, link + 1});
-    ++ranks[leaf_of(device)][cluster_.node_of(device)];
+    if (++ranks[node] == 1) nodes.push_back(node);
   }
-  if (!between_nodes || first_uplink_ < 0 || ranks.size() < 2) return links;
-  for (const auto& [leaf, nodes] : ranks) {
-    int rings = 0;
-    for (const auto& [node, count] : nodes) rings = std::max(rings, count);
-    for (int ring = 0; ring < rings; ++ring)
+  if (!between_nodes) return links;
+  std::map<int, int> leaf_rings;  // rings that pass through a leaf: as many as the most ranks on a node
+  int rings = 0;
+  for (const auto& [node, count] : ranks) {
+    int& most = leaf_rings[leaf_of(node * cluster_.node.gpus)];
+    most = std::max(most, count);
+    rings = std::max(rings, count);
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) add_fabric(nodes[i], nodes[(i + 1) % nodes.size()], rings, links);
+  if (first_uplink_ < 0 || leaf_rings.size() < 2) return links;
+  for (const auto& [leaf, count] : leaf_rings) {
+    for (int ring = 0; ring < count; ++ring)
       links.insert(links.end(), {uplink_of(leaf), uplink_of(leaf) + 1});
   }
   return links;

@@ -3,16 +3,18 @@
 //   dgx-a100, 2 nodes of 8: every GPU has a port (NVSwitch side) and a NIC, up and down: 16 x 2 ports, 16 x 2
 //   NICs transfer 0 -> 8: NIC of 0 up, NIC of 8 down;  transfer 0 -> 1: port of 0 up, port of 1 down
 //
-// Links are numbered from 0 in pairs: an even one carries what leaves (up), the next what arrives (down), so
-// that full-duplex hardware never contends with itself. Where a node has fewer NICs than GPUs, neighbours
-// share one; where it has more, a GPU owns several, taken as one link. Leaf-spine: one pair of uplinks per
-// leaf, with all its capacity, if it is oversubscribed (else it cannot be a bottleneck). Bandwidths are
+// Links are numbered from 0; those of ports, NICs and uplinks come in pairs: an even one carries what leaves
+// (up), the next what arrives (down), so that full-duplex hardware never contends with itself. Where a node
+// has fewer NICs than GPUs, neighbours share one; where it has more, a GPU owns several, taken as one link.
+// Leaf-spine: one pair of uplinks per leaf, with all its capacity, if it is oversubscribed (else it cannot be
+// a bottleneck). Fat trees, tori and dragonflies have SimGrid's links and routes (fabric.h). Bandwidths are
 // bytes/s one way.
 #pragma once
 
 #include <vector>
 
 #include "backends/cluster.h"
+#include "sim/fabric.h"
 
 namespace boxcar::sim {
 
@@ -42,12 +44,16 @@ class Platform {
   int port_of(int device) const;  // even link number
   int uplink_of(int leaf) const;  // even link number, -1: none
   void add_pair(double capacity);
+  // Appends the links of the fabric between two nodes, `times` times.
+  void add_fabric(int from, int to, int times, std::vector<int>& links) const;
 
   const backends::Cluster& cluster_;
+  Fabric fabric_;
   std::vector<double> capacity_;
   int nics_ = 0;  // link pairs per node
   int first_nic_ = 0;
   int first_uplink_ = -1;
+  int first_fabric_ = 0;
 };
 
 }  // namespace boxcar::sim

@@ -1,115 +1,20 @@
 #include "sim/virtual_time.h"
 
 #include <algorithm>
-#include <csignal>
 #include <exception>
 #include <queue>
-#include <simgrid/kernel/Timer.hpp>
-#include <simgrid/kernel/routing/NetZoneImpl.hpp>
-#include <simgrid/s4u.hpp>
-#include <string>
+#include <utility>
 
 #include "sbp/error.h"
+#include "sim/simgrid_engine.h"
 
 namespace boxcar::sim {
 namespace {
 
-namespace s4u = simgrid::s4u;
-namespace routing = simgrid::kernel::routing;
 using simgrid::kernel::timer::Timer;
-using StandardLink = simgrid::kernel::resource::StandardLinkImpl;
 
 constexpr Ticks flow_grid = Ticks{1} << 11;  // 2^-32 s
-constexpr int links_per_zone = 256;
-constexpr double units_per_byte = 1024;  // SimGrid counts payloads in whole units
-
-// Answers every route with the links of the flow that is being started.
-class AnyRouteZone : public routing::NetZoneImpl {
- public:
-  explicit AnyRouteZone(const std::string& name) : NetZoneImpl(name) {}
-  std::vector<StandardLink*> next;
-
-  void get_local_route(const routing::NetPoint*, const routing::NetPoint*, routing::Route* into,
-                       double* latency) override {
-    into->link_list_ = next;
-    *latency = 0;
-  }
-};
-
-struct Listener {
-  virtual ~Listener() = default;
-  virtual void flow_ended(const s4u::Activity& flow) = 0;
-};
-
-// The process's one engine: two hosts, and links that are handed out again in the next run.
-struct Engine {
-  s4u::Engine* engine = nullptr;
-  AnyRouteZone* zone = nullptr;
-  s4u::Host *from = nullptr, *to = nullptr;
-  std::vector<s4u::Link*> links;
-  Listener* listener = nullptr;
-  int zones = 0;
-
-  Engine() {
-    create();
-    zone = new AnyRouteZone("boxcar");  // owned by the engine
-    from = zone->get_iface()->create_host("from", 1.0)->seal();
-    to = zone->get_iface()->create_host("to", 1.0)->seal();
-    zone->get_iface()->seal();
-    engine->seal_platform();
-    s4u::Activity::on_completion_cb([this](const s4u::Activity& activity) {
-      if (listener != nullptr) listener->flow_ended(activity);
-    });
-  }
-
-  s4u::Link* link(size_t index) {
-    while (links.size() <= index) add_links();
-    return links[index];
-  }
-
- private:
-  // SimGrid takes SIGINT and SIGSEGV for itself; give them back.
-  void create() {
-    std::vector<std::string> args = {"boxcar",
-                                     "--log=root.thres:critical",
-                                     "--cfg=network/model:CM02",
-                                     "--cfg=network/latency-factor:1",
-                                     "--cfg=network/bandwidth-factor:1",
-                                     "--cfg=network/TCP-gamma:0",
-                                     "--cfg=network/weight-S:0",
-                                     "--cfg=network/crosstraffic:0",
-                                     "--cfg=surf/precision:1e-12",
-                                     "--cfg=contexts/factory:raw",
-                                     "--cfg=debug/clean-atexit:0"};
-    std::vector<char*> argv;
-    for (std::string& arg : args) argv.push_back(arg.data());
-    auto argc = static_cast<int>(argv.size());
-    argv.push_back(nullptr);
-    struct sigaction on_interrupt, on_fault, on_bus;
-    sigaction(SIGINT, nullptr, &on_interrupt);
-    sigaction(SIGSEGV, nullptr, &on_fault);
-    sigaction(SIGBUS, nullptr, &on_bus);
-    engine = new s4u::Engine(&argc, argv.data());  // lives as long as the process
-    sigaction(SIGINT, &on_interrupt, nullptr);
-    sigaction(SIGSEGV, &on_fault, nullptr);
-    sigaction(SIGBUS, &on_bus, nullptr);
-  }
-
-  // A sealed zone takes no more links, so each batch gets a zone of its own, outside the tree: routes ignore
-  // it.
-  void add_links() {
-    auto* batch = new AnyRouteZone("links" + std::to_string(zones++));
-    batch->set_network_model(zone->get_network_model());
-    for (int i = 0; i < links_per_zone; ++i) {
-      links.push_back(batch->get_iface()->create_link("link" + std::to_string(links.size()), 1.0)->seal());
-    }
-  }
-};
-
-Engine& engine() {
-  static auto* const one = new Engine;
-  return *one;
-}
+constexpr double units_per_byte = 1024;      // SimGrid counts payloads in whole units
 
 using Event = std::pair<Ticks, int>;  // when, tag
 

@@ -1,0 +1,37 @@
+// Networks between nodes as SimGrid has them: fat tree, torus, dragonfly, with SimGrid's parameters and its
+// routes.
+//
+//   torus        dims 4, 2, 2                      16 nodes
+//   fat-tree     dims 2;  4, 4;  1, 2;  1, 2       levels; nodes down, switches up, parallel links by level:
+//   16 nodes dragonfly    dims 3, 4;  4, 2;  3, 1;  2       groups, chassis, routers, each with its number of
+//   links; nodes of a
+//                                                  router: 72 nodes
+//
+// Written flat (2, 4, 4, 1, 2, 1, 2). Every link carries what the NICs of a node carry together, each way,
+// times the number of parallel links. Links without latency, as all of ours.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "backends/cluster.h"
+
+namespace boxcar::sim {
+
+class Fabric {
+ public:
+  // Empty for the fabrics that Platform describes itself. Throws Error (bad input) on dims that do not
+  // describe a network or hold fewer nodes than the cluster has.
+  explicit Fabric(const backends::Cluster& cluster);
+
+  const std::vector<double>& capacities() const { return capacities_; }  // bytes/s, by link
+  // Links from one node to another, from != to.
+  std::vector<int> route(int from, int to) const;
+
+ private:
+  std::vector<double> capacities_;
+  std::map<const void*, int> links_;  // by SimGrid's link
+  std::vector<void*> hosts_;          // SimGrid's, by node
+};
+
+}  // namespace boxcar::sim

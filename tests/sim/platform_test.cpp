@@ -1,0 +1,124 @@
+#include "sim/platform.h"
+
+#include <gtest/gtest.h>
+
+#include "sbp/error.h"
+#include "sim/plans.h"
+#include "sim/simulate.h"
+
+namespace boxcar::sim {
+namespace {
+
+using test::make_cluster;
+using Links = std::vector<int>;
+
+backends::Cluster with_fabric(int nodes, backends::FabricKind kind, std::vector<int> dims) {
+  backends::Cluster cluster = make_cluster(nodes, 2, 2);
+  cluster.fabric.kind = kind;
+  cluster.fabric.dims = std::move(dims);
+  return cluster;
+}
+
+// 2 nodes of 4 GPUs with 2 NICs: ports are links 0 to 15, NICs 16 to 23.
+TEST(Platform, transfers_cross_ports_inside_and_nics_between_nodes) {
+  backends::Cluster cluster = make_cluster(2, 4, 2);
+  Platform platform(cluster);
+  EXPECT_EQ(platform.links(), 24);
+  EXPECT_EQ(platform.transfer(0, 3), (Links{0, 7}));
+  EXPECT_EQ(platform.transfer(0, 4), (Links{16, 21}));
+  EXPECT_EQ(platform.transfer(3, 4), (Links{18, 21}));  // GPUs 2 and 3 share the second NIC
+  EXPECT_EQ(platform.capacity(0), 100e9);
+  EXPECT_EQ(platform.capacity(16), 10e9);
+}
+
+TEST(Platform, a_gpu_owns_several_nics_where_there_are_more) {
+  backends::Cluster cluster = make_cluster(2, 2, 8);
+  Platform platform(cluster);
+  EXPECT_EQ(platform.transfer(0, 2), (Links{8, 13}));
+  EXPECT_EQ(platform.capacity(8), 40e9);
+}
+
+TEST(Platform, collectives_load_every_members_link_both_ways) {
+  backends::Cluster cluster = make_cluster(2, 4, 2);
+  Platform platform(cluster);
+  EXPECT_EQ(platform.collective({0, 1}, false), (Links{0, 1, 2, 3}));
+  EXPECT_EQ(platform.collective({0, 1, 4, 5}, true), (Links{16, 17, 16, 17, 20, 21, 20, 21}));
+}
+
+TEST(Platform, oversubscribed_leaves_have_uplinks) {
+  backends::Cluster cluster = make_cluster(4, 1, 1);
+  cluster.fabric.kind = backends::FabricKind::leaf_spine;
+  cluster.fabric.nodes_per_leaf = 2;
+  cluster.fabric.oversubscription = 2;
+  Platform platform(cluster);
+  EXPECT_EQ(platform.links(), 20);
+  EXPECT_EQ(platform.capacity(16), 10e9);  // 2 nodes x 10 GB/s over 2
+  EXPECT_EQ(platform.transfer(0, 1), (Links{8, 11}));
+  EXPECT_EQ(platform.transfer(0, 2), (Links{8, 13, 16, 19}));
+  EXPECT_EQ(platform.collective({0, 1}, true).size(), 4u);
+  EXPECT_EQ(platform.collective({0, 2}, true), (Links{8, 9, 12, 13, 16, 17, 18, 19}));
+  cluster.fabric.oversubscription = 1;
+  EXPECT_EQ(Platform(cluster).links(), 16);
+}
+
+// Neighbours on a ring of 4 nodes are one hop apart, opposite ones two.
+TEST(Fabric, torus_routes_go_along_the_dimensions) {
+  backends::Cluster cluster = with_fabric(4, backends::FabricKind::torus, {4});
+  Fabric fabric(cluster);
+  EXPECT_EQ(fabric.capacities(), std::vector<double>(8, 20e9));
+  EXPECT_EQ(fabric.route(0, 1).size(), 1u);
+  EXPECT_EQ(fabric.route(0, 2).size(), 2u);
+  EXPECT_EQ(fabric.route(0, 3).size(), 1u);
+  EXPECT_NE(fabric.route(0, 1), fabric.route(1, 0));
+}
+
+TEST(Fabric, fat_trees_and_dragonflies_have_simgrids_routes) {
+  backends::Cluster tree = with_fabric(16, backends::FabricKind::fat_tree, {2, 4, 4, 1, 2, 1, 2});
+  EXPECT_EQ(Fabric(tree).route(0, 1).size(), 2u);
+  EXPECT_EQ(Fabric(tree).route(0, 5).size(), 4u);
+  backends::Cluster dragonfly = with_fabric(72, backends::FabricKind::dragonfly, {3, 4, 4, 2, 3, 1, 2});
+  EXPECT_EQ(Fabric(dragonfly).route(0, 1).size(), 2u);
+  EXPECT_EQ(Fabric(dragonfly).route(71, 0).size(), 6u);
+}
+
+std::string error_of(const backends::Cluster& cluster) {
+  try {
+    Fabric fabric(cluster);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Fabric, dims_that_describe_no_network_are_refused) {
+  EXPECT_EQ(error_of(with_fabric(8, backends::FabricKind::torus, {3, 2})),
+            "fabric.dims: torus 3, 2 has 6 nodes, the cluster 8");
+  EXPECT_EQ(error_of(with_fabric(8, backends::FabricKind::fat_tree, {2, 4})),
+            "fabric.dims: fat-tree 2, 4 is no such network (torus: sizes; fat-tree: levels, then nodes down, "
+            "switches "
+            "up and links of each; dragonfly: groups, links, chassis, links, routers, links, nodes)");
+  EXPECT_NE(error_of(with_fabric(8, backends::FabricKind::torus, {})), "");
+}
+
+// Nodes 2 and 3 of a ring of 8 pull at once from nodes `a` and `b`.
+double two_pulls(int a, int b) {
+  test::ProgramBuilder from("from"), to("to");
+  from.output(from.actor("work", 0.0));
+  to.pull("pull", 0, 0, 0, 200000000, to.queue("net", ir::QueueKind::network));
+  ir::Plan plan;
+  plan.name = "torus";
+  plan.devices = 8;
+  plan.programs = {from.program, to.program};
+  plan.classes = {{0, {0, 1, 4, 5, 6, 7}}, {1, {2, 3}}};
+  plan.peers = {{"peer", {-1, -1, a, b, -1, -1, -1, -1}}};
+  backends::Cluster cluster = make_cluster(8, 1, 1);
+  cluster.fabric.kind = backends::FabricKind::torus;
+  cluster.fabric.dims = {8};
+  return simulate(plan, cluster, {.steps = 1}).step_seconds;
+}
+
+// From 0 to 2 and from 1 to 3 both go over the link from 1 to 2; from 1 to 2 and from 4 to 3 do not meet.
+TEST(Fabric, flows_share_its_links) { EXPECT_NEAR(two_pulls(0, 1) / two_pulls(1, 4), 2, 0.01); }
+
+}  // namespace
+}  // namespace boxcar::sim
