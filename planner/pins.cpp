@@ -189,8 +189,19 @@ void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, int from_z
   c.pins.used[static_cast<size_t>(t)] = layout.whole;
 }
 
+// What is added up to such a gradient is split by tp as it is, so that no whole table's gradient is ever
+// made.
+void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
+  const ir::Op& op = c.producer(sum);
+  if ((op.type != "add" && op.type != "sum") || op.phase != ir::Phase::backward) return;
+  for (ir::TensorId t : op.inputs)
+    for (size_t d = 0; d < layout.whole.size(); ++d)
+      if (layout.whole[d].is_split()) c.pins.stored[static_cast<size_t>(t)][d] = layout.whole[d];
+}
+
 // A gradient before accumulation: split as its parameter; reduced every micro-batch from zero 2 on.
 void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
+  pin_addends(c, accumulate.inputs[0], layout);
   PartialSbp& pin = c.pins.stored[static_cast<size_t>(accumulate.inputs[0])];
   for (size_t d = 0; d < pin.size(); ++d) {
     if (layout.whole[d].is_split())

@@ -82,18 +82,19 @@ const std::vector<s4u::Host*>& hosts_of(const backends::Fabric& fabric, double b
   Engine& sg = engine();
   std::string name =
       fmt::format("{} {} {}", backends::to_text(fabric.kind), fmt::join(fabric.dims, "."), bandwidth);
-  auto [hosts, made] = sg.fabrics.try_emplace(name);
-  if (!made) return hosts->second;
+  const auto [place, made] = sg.fabrics.try_emplace(name);
+  std::vector<s4u::Host*>& hosts = place->second;
+  if (!made) return hosts;
   s4u::ClusterCallbacks callbacks(
       [&](s4u::NetZone* zone, const std::vector<unsigned long>&, unsigned long id) {
         s4u::Host* host = zone->create_host(fmt::format("{} node {}", name, id), 1.0)->seal();
-        if (hosts->second.size() <= id) hosts->second.resize(id + 1);
-        hosts->second[id] = host;
+        if (hosts.size() <= id) hosts.resize(id + 1);
+        hosts[id] = host;
         return std::pair<routing::NetPoint*, routing::NetPoint*>(host->get_netpoint(), nullptr);
       });
   AnyRouteZone* root = sg.free_zone(name);
   create_zone(fabric, name + " fabric", root->get_iface(), callbacks, bandwidth)->seal();
-  return hosts->second;
+  return hosts;
 }
 
 }  // namespace
