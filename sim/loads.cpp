@@ -19,7 +19,7 @@ std::vector<int> units_in(const std::vector<int>& devices, const std::vector<int
 
 }  // namespace
 
-void LoadBuilder::build() {
+void LoadBuilder::build(bool every_flow) {
   find_alike_links();
   for (int actor = 0; actor < static_cast<int>(w_.actors.size()); ++actor) {
     WiredActor& wired = w_.actors[at(actor)];
@@ -29,7 +29,8 @@ void LoadBuilder::build() {
     double bandwidth = std::min(comm.link_bandwidth, w_.paths[at(path)].bandwidth);
     wired.alone = wired.wait + to_ticks(comm.bytes_on_link / bandwidth);
     wired.load = static_cast<int>(w_.loads.size());
-    w_.loads.push_back({path, comm.bytes_on_link});
+    bool ring = every_flow && w_.actor(actor).kind == ir::ActorKind::collective;
+    w_.loads.push_back({path, comm.bytes_on_link, ring ? ring_of(actor, comm) : -1});
   }
   mark_shared();
   reduce_weights();
@@ -82,6 +83,18 @@ int LoadBuilder::collective_path(int unit, int comm_index, const CommTime& comm)
     for (int link : platform_.collective(group, comm.between_nodes)) ++crossings[link];
   }
   return add_path(platform_.collective(own_group, comm.between_nodes), crossings, comm);
+}
+
+int LoadBuilder::ring_of(int actor, const CommTime& comm) {
+  const ir::Actor& op = w_.actor(actor);
+  int unit = w_.actors[at(actor)].unit, rounds = op.collective == sbp::Collective::all_reduce ? 2 : 1;
+  auto [ring, made] = rings_.try_emplace({op.comm, unit, rounds}, static_cast<int>(w_.rings.size()));
+  if (made) {
+    std::vector<int> group =
+        group_of(w_.plan->comms[at(op.comm)], w_.plan->classes[at(unit)].devices.front());
+    w_.rings.push_back(sim::ring_of(platform_, group, comm.between_nodes, rounds));
+  }
+  return ring->second;
 }
 
 int LoadBuilder::pull_path(int unit, int peers, const CommTime& comm) {

@@ -24,8 +24,9 @@ class LoadBuilder {
               const std::vector<std::vector<ActCost>>& costs)
       : w_(wiring), platform_(platform), unit_of_(unit_of), costs_(costs) {}
 
-  // Fills in loads, paths and link capacities, and each actor's load.
-  void build();
+  // Fills in loads, paths and link capacities, and each actor's load; with `every_flow` rings for
+  // collectives.
+  void build(bool every_flow);
 
  private:
   void find_alike_links();
@@ -33,6 +34,7 @@ class LoadBuilder {
   int collective_path(int unit, int comm_index, const CommTime& comm);
   int pull_path(int unit, int peers, const CommTime& comm);
   int add_path(const std::vector<int>& own, const std::map<int, int>& crossings, const CommTime& comm);
+  int ring_of(int actor, const CommTime& comm);
   void mark_shared();
   void reduce_weights();
 
@@ -40,6 +42,7 @@ class LoadBuilder {
   const Platform& platform_;
   const std::vector<int>& unit_of_;  // by device
   const std::vector<std::vector<ActCost>>& costs_;
+  std::map<std::tuple<int, int, int>, int> rings_;  // comm, unit, rounds -> ring
   std::vector<int> alike_;  // by link of the platform: the first link with the same classes on it
   std::map<std::tuple<int, int, int, bool, double>, int>
       known_;  // kind, comm or peers, unit, between nodes, bandwidth

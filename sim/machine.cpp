@@ -22,6 +22,7 @@ Machine::Machine(const Wiring& wiring, double slowdown, bool timeline, bool peri
     : wiring_(wiring),
       slowdown_(slowdown),
       keep_timeline_(timeline),
+      rings_(time_, static_cast<int>(wiring.actors.size())),
       meter_(wiring),
       queues_(wiring.queues.size()),
       acts_(wiring.actors.size()),
@@ -93,6 +94,11 @@ void Machine::step(Ticks now, std::span<const int> tags) {
 
 void Machine::event(int lead) {
   if (done_) return;
+  if (rings_.owns(lead)) {
+    std::optional<int> over = rings_.ended(lead);
+    if (!over) return;
+    lead = *over;
+  }
   ActState& act = acts_[at(lead)];
   const WiredActor& wired = wiring_.actors[at(lead)];
   if (act.flowing) {
@@ -100,14 +106,25 @@ void Machine::event(int lead) {
     finish(lead);
   } else if (act.due != now_) {
     return;  // the act was slowed or sped up meanwhile
-  } else if (wired.load >= 0 && wiring_.paths[at(wiring_.loads[at(wired.load)].path)].shared) {
+  } else if (flows(wired)) {
     const Load& load = wiring_.loads[at(wired.load)];
     act.flowing = true;
     act.due = -1;
-    time_.flow(wiring_.paths[at(load.path)].links, load.bytes, lead);
+    if (load.ring >= 0) {
+      rings_.start(lead, wiring_.rings[at(load.ring)], load.bytes);
+    } else {
+      time_.flow(wiring_.paths[at(load.path)].links, load.bytes, lead);
+    }
   } else {
     finish(lead);
   }
+}
+
+// True where a communication is a flow on SimGrid's links; else nothing can slow it and it is a wait.
+bool Machine::flows(const WiredActor& actor) const {
+  if (actor.load < 0) return false;
+  const Load& load = wiring_.loads[at(actor.load)];
+  return load.ring >= 0 || wiring_.paths[at(load.path)].shared;
 }
 
 std::span<const int> Machine::members(const int& lead) const {
@@ -387,8 +404,7 @@ void Machine::note_wait(int actor) {
 
 void Machine::begin_wait(int lead) {
   const WiredActor& wired = wiring_.actors[at(lead)];
-  bool flows = wired.load >= 0 && wiring_.paths[at(wiring_.loads[at(wired.load)].path)].shared;
-  start_wait(lead, flows ? wired.wait : wired.alone);
+  start_wait(lead, flows(wired) ? wired.wait : wired.alone);
 }
 
 // A wait that ends with an event of `lead`, longer where communication slows it.

@@ -120,6 +120,7 @@ class Machine {
   void start_wait(int lead, Ticks ticks);
   void note_wait(int actor);
   Ticks chain_start(int item) const;
+  bool flows(const WiredActor& actor) const;
   void slow(int unit, int change);
   void retime(Elastic& elastic);
   void count_step(int64_t step, int acts);
@@ -150,6 +151,7 @@ class Machine {
   double slowdown_;
   bool keep_timeline_;
   VirtualTime time_;
+  RingFlows rings_;
   actors::ActorTable table_;
   Meter meter_;
   std::vector<QueueState> queues_;

@@ -115,6 +115,7 @@ Machine::Fingerprint Machine::fingerprint(bool with_rates) const {
     }
   }
   for (int actor : ahead_) hash.add(actor);
+  for (int64_t number : rings_.state()) hash.add(number);
   return {hash.high(), hash.low()};
 }
 

@@ -33,6 +33,7 @@ class Platform {
 
   // Links that hang on one device, for folding: its ports, its NICs, its leaf's uplinks.
   std::vector<int> links_of(int device) const;
+  int node_of(int device) const { return cluster_.node_of(device); }
   // The leaf switch of a device; 0 where the fabric has one switch.
   int leaf_of(int device) const;
   // True where links between nodes are alike for all pairs under the same leaves, so that devices can be

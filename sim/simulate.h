@@ -17,11 +17,12 @@ namespace boxcar::sim {
 
 struct Options {
   bool fold = true;
-  bool merge = true;        // neighbouring acts as one activity (merge.h)
-  bool periodic = true;     // repeat a proved periodic regime by arithmetic
-  bool every_flow = false;  // collectives as every flow, else one transfer per collective and bottleneck link
-  int steps = 0;            // 0: until the state at a step's end was there before (at most 32)
-  bool timeline = false;    // keep every act of every step
+  bool merge = true;     // neighbouring acts as one activity (merge.h)
+  bool periodic = true;  // repeat a proved periodic regime by arithmetic
+  bool every_flow =
+      false;  // collectives as all their flows, unfolded (ring_flows.h), else one each per bottleneck link
+  int steps = 0;          // 0: until the state at a step's end was there before (at most 32)
+  bool timeline = false;  // keep every act of every step
 };
 
 struct Act {

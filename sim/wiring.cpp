@@ -23,7 +23,7 @@ class Builder {
     w_.plan = &plan;
   }
 
-  Wiring build() {
+  Wiring build(bool every_flow) {
     read_programs();
     add_units();
     add_inputs();
@@ -32,7 +32,7 @@ class Builder {
     add_turns();
     order_queues();
     add_groups();
-    LoadBuilder(w_, platform_, unit_of_, costs_).build();
+    LoadBuilder(w_, platform_, unit_of_, costs_).build(every_flow);
     return std::move(w_);
   }
 
@@ -363,8 +363,8 @@ bool in_place(const ir::Program& program, int actor, const ir::Input& input) {
 }
 
 Wiring wire(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
-            const std::vector<Merging>& mergings) {
-  return Builder(plan, platform, costs, mergings).build();
+            const std::vector<Merging>& mergings, bool every_flow) {
+  return Builder(plan, platform, costs, mergings).build(every_flow);
 }
 
 }  // namespace boxcar::sim

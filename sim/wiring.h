@@ -16,6 +16,7 @@
 #include "sim/durations.h"
 #include "sim/merge.h"
 #include "sim/platform.h"
+#include "sim/ring_flows.h"
 #include "sim/ticks.h"
 
 namespace boxcar::sim {
@@ -37,6 +38,7 @@ struct Path {
 struct Load {
   int path = 0;
   double bytes = 0;
+  int ring = -1;  // index into Wiring::rings: run as every flow
 };
 
 struct WiredActor {
@@ -101,6 +103,7 @@ struct Wiring {
   std::vector<std::vector<int>> joints;
   std::vector<Load> loads;
   std::vector<Path> paths;
+  std::vector<Ring> rings;
   std::vector<double> link_capacity;  // bytes/s
   // Order of queues: items of (queue, phase) are items[item_begin[queue.items + phase] .. next). An item is
   // an actor or actors.size() + turn.
@@ -135,7 +138,7 @@ struct Wiring {
 // Throws Error (bad input) where a group's member lacks the joint act or a pull has no source. `costs` by
 // class, `mergings` by program.
 Wiring wire(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
-            const std::vector<Merging>& mergings);
+            const std::vector<Merging>& mergings, bool every_flow);
 
 // True where actor reads register `reg` that it writes itself: an update in place, without messages.
 bool in_place(const ir::Program& program, int actor, const ir::Input& input);

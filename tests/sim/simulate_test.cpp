@@ -168,6 +168,33 @@ TEST(Simulate, a_pull_takes_a_turn_on_its_sources_queue) {
   EXPECT_EQ(starts(result, 1, pull_b), std::vector<double>{4});
 }
 
+// An all-reduce as one flow and as all its flows: the same time when alone.
+TEST(Simulate, every_flow_takes_as_long_as_one_when_alone) {
+  for (int gpus : {1, 2, 4, 8}) {
+    ProgramBuilder p("p");
+    p.collective("reduce", 0, 10000000, p.queue("net", ir::QueueKind::network));
+    ir::Plan plan = make_plan({{p, {0, 1, 2, 3, 4, 5, 6, 7}}});
+    plan.comms.push_back({"dp", {{0, 1, 2, 3, 4, 5, 6, 7}}});
+    backends::Cluster cluster = make_cluster(8 / gpus, gpus, gpus);
+    Result one = simulate(plan, cluster, {.steps = 1});
+    Result every = simulate(plan, cluster, {.every_flow = true, .steps = 1});
+    EXPECT_NEAR(every.step_seconds, one.step_seconds, 20e-9) << gpus << " GPUs a node";
+    EXPECT_GT(every.events, one.events + 2 * (8 / gpus - 1) * 8 - 1) << gpus;
+    EXPECT_FALSE(every.folded);
+  }
+}
+
+// Two all-reduces at once over the same links take twice as long, in either form.
+TEST(Simulate, every_flow_shares_links) {
+  ProgramBuilder p("p");
+  for (const char* name : {"a", "b"}) p.collective(name, 0, 100000000, p.queue(name, ir::QueueKind::network));
+  ir::Plan plan = make_plan({{p, {0, 1, 2, 3}}});
+  plan.comms.push_back({"dp", {{0, 1, 2, 3}}});
+  backends::Cluster cluster = make_cluster(4, 1, 1);
+  double one = simulate(plan, cluster, {.steps = 1}).step_seconds;
+  EXPECT_NEAR(simulate(plan, cluster, {.every_flow = true, .steps = 1}).step_seconds, one, 1e-3 * one);
+}
+
 TEST(Simulate, compute_is_slowed_beside_communication) {
   ProgramBuilder p("p");
   p.actor("work", 2.0);

@@ -1,0 +1,109 @@
+#include "sim/ring_flows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace boxcar::sim {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+void add_ring(const Platform& platform, const std::vector<int>& devices, Ring& ring) {
+  auto first = static_cast<int>(ring.hops.size()), ranks = static_cast<int>(devices.size());
+  for (int i = 0; i < ranks; ++i) {
+    int next = (i + 1) % ranks;
+    ring.hops.push_back({platform.transfer(devices[at(i)], devices[at(next)]), first + next});
+  }
+}
+
+}  // namespace
+
+Ring ring_of(const Platform& platform, const std::vector<int>& devices, bool between_nodes,
+             int rounds_per_rank) {
+  Ring ring;
+  std::map<int, std::vector<int>> by_node;
+  for (int device : devices) by_node[platform.node_of(device)].push_back(device);
+  size_t ranks = by_node.begin()->second.size();
+  bool even =
+      std::all_of(by_node.begin(), by_node.end(), [&](const auto& n) { return n.second.size() == ranks; });
+  if (!between_nodes || !even) {
+    add_ring(platform, devices, ring);
+    ring.rounds = rounds_per_rank * (static_cast<int>(devices.size()) - 1);
+    return ring;
+  }
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    std::vector<int> members;
+    for (const auto& [node, there] : by_node) members.push_back(there[rank]);
+    add_ring(platform, members, ring);
+  }
+  ring.rounds = rounds_per_rank * (static_cast<int>(by_node.size()) - 1);
+  return ring;
+}
+
+void RingFlows::start(int lead, const Ring& ring, double bytes) {
+  auto free = std::find_if(runs_.begin(), runs_.end(), [](const Run& run) { return run.lead < 0; });
+  auto index = static_cast<int>(free - runs_.begin());
+  if (free == runs_.end()) runs_.emplace_back();
+  Run& run = runs_[at(index)];
+  size_t hops = ring.hops.size();
+  run = {lead,
+         &ring,
+         bytes / ring.rounds,
+         std::vector<int>(hops, 0),
+         std::vector<int>(hops, 0),
+         static_cast<int>(hops) * ring.rounds};
+  for (int hop = 0; hop < static_cast<int>(hops); ++hop) begin(index, hop);
+}
+
+void RingFlows::begin(int run_index, int hop) {
+  auto free = std::find_if(flows_.begin(), flows_.end(), [](const Flow& flow) { return flow.run < 0; });
+  auto index = static_cast<int>(free - flows_.begin());
+  if (free == flows_.end()) flows_.emplace_back();
+  flows_[at(index)] = {run_index, hop};
+  Run& run = runs_[at(run_index)];
+  ++run.begun[at(hop)];
+  time_.flow(run.ring->hops[at(hop)].links, run.bytes, first_tag_ + index);
+}
+
+std::optional<int> RingFlows::ended(int tag) {
+  Flow flow = std::exchange(flows_[at(tag - first_tag_)], Flow{});
+  Run& run = runs_[at(flow.run)];
+  ++run.sent[at(flow.hop)];
+  if (--run.left == 0) {
+    int lead = std::exchange(run.lead, -1);
+    return lead;
+  }
+  try_begin(flow.run, flow.hop);
+  try_begin(flow.run, run.ring->hops[at(flow.hop)].next);
+  return std::nullopt;
+}
+
+// A hop's next round needs its own last round sent, and that of the hop before it received.
+void RingFlows::try_begin(int run_index, int hop) {
+  const Run& run = runs_[at(run_index)];
+  int round = run.begun[at(hop)];
+  if (round == run.ring->rounds || run.sent[at(hop)] < round) return;
+  for (size_t before = 0; before < run.ring->hops.size(); ++before) {
+    if (run.ring->hops[before].next == hop && run.sent[before] < round) return;
+  }
+  begin(run_index, hop);
+}
+
+std::vector<int64_t> RingFlows::state() const {
+  std::vector<int64_t> state;
+  for (const Run& run : runs_) {
+    if (run.lead < 0) continue;
+    state.push_back(run.lead);
+    state.insert(state.end(), run.sent.begin(), run.sent.end());
+    state.insert(state.end(), run.begun.begin(), run.begun.end());
+  }
+  for (size_t flow = 0; flow < flows_.size(); ++flow) {
+    if (flows_[flow].run < 0) continue;
+    state.push_back(std::llround(time_.bytes_left(first_tag_ + static_cast<int>(flow)) / 4));
+  }
+  return state;
+}
+
+}  // namespace boxcar::sim
