@@ -164,9 +164,11 @@ void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_pha
   if (in_phase == builder.phases.update()) return;  // state: after_update
   const bool once = op_of(o).type == "accumulate" || in_phase == builder.phases.reduce();
   const auto& readers = in_.readers[static_cast<size_t>(t)];
-  const bool summed = std::any_of(readers.begin(), readers.end(),
-                                  [&](OpId reader) { return op_of(reader).type == "accumulate"; });
-  const bool gradient = tensor(t).role == ir::Role::gradient;
+  const auto any_reader = [&](auto is) { return std::any_of(readers.begin(), readers.end(), is); };
+  const bool summed = any_reader([&](OpId reader) { return op_of(reader).type == "accumulate"; });
+  const bool read_at_once = any_reader(
+      [&](OpId reader) { return site(reader).run == Run::backward && op_of(reader).type != "accumulate"; });
+  const bool gradient = tensor(t).role == ir::Role::gradient && !read_at_once;
   if (once || (gradient && !summed)) {
     reductions_.push_back(item);
     return;
