@@ -1,0 +1,40 @@
+// Attributes that differ between the ranks of a class. A plan's actor has those of the class's first rank,
+// and beside each that differs how it differs along a mesh dimension; a rank's coordinate is its place in its
+// group of the communicator of that name:
+//
+//   offset=0, offset_step_tp=16               coordinate k on tp has 0 + 16 k
+//   offset=0, offset_by_tp=[0, 4, 7, 10]      coordinate k has the k-th (uneven parts)
+//   starts=[0, 0], starts_step_dp=[2, 0], starts_step_tp=[0, 3]
+//
+// The dimension "rank" is the place among the devices of the class. Lists differ by element, texts (the
+// program of a fused op) by the whole numbers in them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/types.h"
+
+namespace boxcar::ir {
+
+// The whole numbers of an attribute, in order; none for doubles and booleans.
+//   "dropout(2) {p=0.1, starts=[0, 3]}" -> 2, 0, 3
+std::vector<int64_t> whole_numbers(const Attr& attr);
+// The attribute with these in their places; as many as whole_numbers finds.
+Attr with_whole_numbers(const Attr& attr, const std::vector<int64_t>& numbers);
+
+// Adds to `attrs` how `name` differs along `dim`, given all attributes at every coordinate; nothing where it
+// does not.
+void add_difference(Attrs& attrs, const std::string& name, const std::string& dim,
+                    const std::vector<Attrs>& at);
+
+// A rank's coordinate and that of the first of its class along a mesh dimension.
+struct Coordinates {
+  int64_t own = 0, first = 0;
+};
+// The attributes of one rank, without what says how they differ.
+Attrs rank_attrs(const Attrs& attrs, const std::function<Coordinates(const std::string& dim)>& at);
+
+}  // namespace boxcar::ir
