@@ -47,19 +47,19 @@ StageLowering::Value StageLowering::local_step(const Item& item, const sbp::Mesh
   ir::Actor actor;
   actor.op = shares > 1 ? "scale" : "slice";
   actor.name = actor_name(tensor(item.t).name + (shares > 1 ? ".share" : ".slice"));
-  actor.attrs = {{"from", sbp::to_text(from.layout)}, {"to", sbp::to_text(step.result)}};
   if (shares > 1) {
     actor.attrs["factor"] = 1.0 / static_cast<double>(shares);
   } else {
-    const auto whole = sbp::local_ranges(shape, from.layout, in_.mesh.extents, place_);
-    const auto part = sbp::local_ranges(shape, step.result, in_.mesh.extents, place_);
-    std::vector<int64_t> starts, ends;
-    for (size_t a = 0; a < shape.size(); ++a) {
-      starts.push_back(part[a].begin - whole[a].begin);
-      ends.push_back(part[a].end - whole[a].begin);
-    }
-    actor.attrs["starts"] = starts;
-    actor.attrs["ends"] = ends;
+    actor.attrs = class_attrs(in_.mesh, places_, [&](int64_t place) -> ir::Attrs {
+      const auto whole = sbp::local_ranges(shape, from.layout, in_.mesh.extents, place);
+      const auto part = sbp::local_ranges(shape, step.result, in_.mesh.extents, place);
+      std::vector<int64_t> starts, ends;
+      for (size_t a = 0; a < shape.size(); ++a) {
+        starts.push_back(part[a].begin - whole[a].begin);
+        ends.push_back(part[a].end - whole[a].begin);
+      }
+      return {{"starts", starts}, {"ends", ends}};
+    });
   }
   actor.phase = in_phase;
   add_inputs(actor, {from});
@@ -68,6 +68,22 @@ StageLowering::Value StageLowering::local_step(const Item& item, const sbp::Mesh
   builder.add_actor(std::move(actor));
   return {step.result, -1, reg, local_type(item.t, step.result).shape};
 }
+
+namespace {
+
+// By operand: the axis that is gathered or scattered; and the one that an all_to_all splits.
+void add_axes(ir::Actor& actor, const std::vector<const sbp::MeshRoute*>& routes, size_t s) {
+  if (actor.collective == sbp::Collective::all_reduce) return;
+  std::vector<int64_t> axes, axes2;
+  for (const sbp::MeshRoute* route : routes) {
+    axes.push_back(route->steps[s].axis);
+    axes2.push_back(route->steps[s].axis2);
+  }
+  actor.attrs["axes"] = axes;
+  if (actor.collective == sbp::Collective::all_to_all) actor.attrs["axes2"] = axes2;
+}
+
+}  // namespace
 
 int StageLowering::collective_step(const Bucket& bucket, const std::vector<const sbp::MeshRoute*>& routes,
                                    size_t s, std::vector<Value>& now, int in_phase, const std::string& name) {
@@ -81,7 +97,7 @@ int StageLowering::collective_step(const Bucket& bucket, const std::vector<const
   actor.comm = in_.comms.along(first.dims);
   actor.queue = builder.queue(in_.comms.queue(actor.comm));
   actor.phase = in_phase;
-  if (bucket.size() == 1) actor.attrs = {{"axis", int64_t{first.axis}}, {"axis2", int64_t{first.axis2}}};
+  add_axes(actor, routes, s);
   if (first.reduction != sbp::Reduction::sum)
     actor.attrs["reduction"] = std::string(first.reduction == sbp::Reduction::max ? "max" : "min");
   add_inputs(actor, now);

@@ -4,26 +4,33 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace boxcar::planner {
 
 namespace {
 
-// The coordinate of each device of the mesh in the dimensions not in `dims`: what a group has in common.
+std::vector<int64_t> coordinate_of(const Mesh& mesh, int device) {
+  std::vector<int64_t> result(mesh.dims());
+  int64_t left = device;
+  for (size_t d = mesh.dims(); d-- > 0; left /= mesh.extents[d]) result[d] = left % mesh.extents[d];
+  return result;
+}
+
+// Groups by the coordinates in the dimensions not in `dims`; members by those in `dims`, the first of them
+// slowest.
 std::vector<std::vector<int>> group_by_rest(const Mesh& mesh, const std::vector<int>& dims) {
-  std::map<std::vector<int64_t>, std::vector<int>> groups;
+  std::map<std::vector<int64_t>, std::map<std::vector<int64_t>, int>> groups;
   for (int device = 0; device < mesh.devices(); ++device) {
-    std::vector<int64_t> rest;
-    int64_t left = device;
-    for (int d = static_cast<int>(mesh.dims()) - 1; d >= 0; --d) {
-      const int64_t extent = mesh.extents[static_cast<size_t>(d)];
-      if (std::find(dims.begin(), dims.end(), d) == dims.end()) rest.insert(rest.begin(), left % extent);
-      left /= extent;
-    }
-    groups[rest].push_back(device);
+    std::vector<int64_t> rest = coordinate_of(mesh, device), own;
+    for (int d : dims) own.push_back(std::exchange(rest[static_cast<size_t>(d)], 0));
+    groups[rest][own] = device;
   }
   std::vector<std::vector<int>> result;
-  for (auto& [rest, group] : groups) result.push_back(std::move(group));
+  for (const auto& [rest, members] : groups) {
+    result.emplace_back();
+    for (const auto& [own, device] : members) result.back().push_back(device);
+  }
   return result;
 }
 

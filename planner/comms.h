@@ -19,7 +19,8 @@ class CommTable {
  public:
   CommTable(const Mesh& mesh, int stages) : mesh_(mesh), stages_(stages) {}
 
-  // Groups whose members differ in the mesh dimensions `dims`, ascending. Made once, then found.
+  // Groups whose members differ in the mesh dimensions `dims`, the first of them slowest in a group's order.
+  // Made once, then found.
   int along(const std::vector<int>& dims);
   // The same, and in the stage too: named "world" where all dimensions are in it.
   int across_stages(const std::vector<int>& dims);

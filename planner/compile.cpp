@@ -7,28 +7,10 @@
 #include "planner/placed.h"
 #include "planner/planner.h"
 #include "planner/tied.h"
+#include "planner/training_graph.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
-
-namespace {
-
-ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
-  const Hints& h = job.parallel;
-  ir::models::Transformer model = job.model;
-  model.pad_vocab_to *= h.tp;
-  ir::Graph forward = ir::models::build(model, int64_t{h.micro_batch} * h.dp);
-  replicas = replicate_shared_parameters(forward, h.stage_layers, h.pp);
-  ir::TrainOptions options = job.train;
-  options.stage_starts = stage_starts(h.stage_layers);
-  const ir::TensorId loss = ir::find_tensor(forward, "loss");
-  ir::Graph graph = ir::training_step(std::move(forward), loss, options);
-  merge_uses(graph);
-  drop_replica_norms(graph, replicas);
-  return graph;
-}
-
-}  // namespace
 
 ir::Plan compile(const Job& job) {
   const Hints& h = job.parallel;

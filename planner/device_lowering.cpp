@@ -125,7 +125,8 @@ void DeviceLowering::kernel(OpId o) {
   ir::Actor actor;
   actor.name = unique(actor_names_, op.name);
   actor.op = op.type;
-  actor.attrs = local_attrs(graph_, op, layout, meshes_[static_cast<size_t>(o)], place_in(placement));
+  actor.attrs = local_attrs(graph_, op, layout, meshes_[static_cast<size_t>(o)],
+                            {static_cast<int>(place_in(placement))});
   actor.phase = builder.phases.forward(0);
   for (size_t i = 0; i < op.inputs.size(); ++i)
     actor.inputs.push_back(
@@ -250,6 +251,11 @@ int DeviceLowering::assemble(const Blocks& blocks, const Block& target, ir::DTyp
   if (blocks.size() == 1 && contains(blocks[0].ranges, target.ranges))
     return cut(blocks[0], target.ranges, dtype, name);
   std::vector<int> inputs;
+  if (blocks.empty()) {  // its share of a sum that others hold
+    const int reg = kernel_actor(name + ".zero", "constant", {{"value", 0.0}, {"seconds", 0.0}}, {}, type);
+    builder.program.actors.back().kind = ir::ActorKind::host;
+    return reg;
+  }
   for (size_t a = 0; a < target.ranges.size(); ++a) {
     Blocks sorted = blocks;
     std::sort(sorted.begin(), sorted.end(),
@@ -298,7 +304,8 @@ int DeviceLowering::collective(const sbp::Step& step, const std::vector<int>& gr
   actor.name = unique(actor_names_, name);
   actor.kind = ir::ActorKind::collective;
   actor.op = sbp::to_text(step.collective);
-  actor.attrs = {{"axis", int64_t{step.axis}}, {"axis2", int64_t{step.axis2}}};
+  actor.attrs["axes"] = std::vector<int64_t>{step.axis};
+  if (step.collective == sbp::Collective::all_to_all) actor.attrs["axes2"] = std::vector<int64_t>{step.axis2};
   if (step.reduction != sbp::Reduction::sum)
     actor.attrs["reduction"] = std::string(step.reduction == sbp::Reduction::max ? "max" : "min");
   actor.collective = step.collective;
@@ -321,12 +328,18 @@ int DeviceLowering::collective(const sbp::Step& step, const std::vector<int>& gr
   return reg;
 }
 
-int DeviceLowering::register_of(const std::string& tensor, int step, const std::vector<Range>& block) const {
-  const auto blocks = steps_.find({tensor, step});
+int DeviceLowering::register_of(const DeviceLink& link, ir::Attrs& attrs) const {
+  const auto blocks = steps_.find({link.tensor, link.step});
   if (blocks != steps_.end())
-    for (const Block& own : blocks->second)
-      if (contains(own.ranges, block)) return own.reg;
-  throw Error::fault(tensor, fmt::format("device {} has no block that is pulled from it", device_));
+    for (const Block& own : blocks->second) {
+      if (!contains(own.ranges, link.block)) continue;
+      if (own.ranges != link.block) {
+        attrs["starts"] = starts_in(link.block, own.ranges);
+        attrs["ends"] = ends_in(link.block, own.ranges);
+      }
+      return own.reg;
+    }
+  throw Error::fault(link.tensor, fmt::format("device {} has no block that is pulled from it", device_));
 }
 
 std::string DeviceLowering::shape() const {

@@ -34,8 +34,9 @@ class DeviceLowering {
   void run();
 
   std::string shape() const;  // equal for devices that do the same
-  // The register whose block holds `block`, after `step` of the route named `tensor`.
-  int register_of(const std::string& tensor, int step, const std::vector<sbp::Range>& block) const;
+  // The register that holds `block` after `step` of the route named `tensor`; where it is a part of what the
+  // register holds, `attrs` gets its starts and ends.
+  int register_of(const DeviceLink& link, ir::Attrs& attrs) const;
 
   ProgramBuilder builder;
   std::vector<DeviceLink> links;

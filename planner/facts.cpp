@@ -5,8 +5,8 @@
 namespace boxcar::planner {
 namespace {
 
-// Model flops are counted as publications do: attention over the whole square, masked or not, and its backward pass twice
-// its forward pass, whatever a fused kernel skips or computes again.
+// Model flops are counted as publications do: attention over the whole square, masked or not, and its
+// backward pass twice its forward pass, whatever a fused kernel skips or computes again.
 double model_work(const ir::Op& op, const ir::Types& inputs, double work) {
   const bool backward = op.type == "scaled_dot_product_attention_grad";
   if (!backward && op.type != "scaled_dot_product_attention") return work;

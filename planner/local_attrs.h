@@ -1,10 +1,12 @@
 // An op's attributes on one rank: global counts and offsets become its own.
 //
-// One program stands for many ranks, so an attribute that differs between them comes with how it differs
-// along each mesh dimension, counted from coordinate 0:
-//   pick(offset) of a vocabulary split 4 ways on "tp":   offset=0, offset_step_tp=16      coordinate k has 0
-//   + 16 k where parts are uneven, one value per coordinate:    offset=0, offset_by_tp=[0, 4, 7, 10]
+// One program stands for a class of ranks: its attributes are those of the first; ir/rank_attrs.h says how
+// the others' are written beside them.
 #pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "ir/graph.h"
 #include "planner/deduce.h"
@@ -12,8 +14,13 @@
 
 namespace boxcar::planner {
 
-// For the rank at row-major `place` of `mesh`.
+// For a class of ranks at these row-major places of `mesh`, ascending.
 ir::Attrs local_attrs(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout, const Mesh& mesh,
-                      int64_t place);
+                      const std::vector<int>& places);
+
+// The attributes of the first place and how those of the others differ, given those of any place: along mesh
+// dimensions where all ranks are in the class, else by the place in it ("rank").
+ir::Attrs class_attrs(const Mesh& mesh, const std::vector<int>& places,
+                      const std::function<ir::Attrs(int64_t place)>& at);
 
 }  // namespace boxcar::planner

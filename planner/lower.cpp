@@ -74,11 +74,13 @@ void link(std::vector<StageLowering>& programs, size_t classes) {
 
 ir::Plan lower(const LoweringInput& input) {
   const std::vector<std::vector<int>> classes = rank_classes(input.graph, input.layouts, input.mesh);
+  for (int d = 0; d < static_cast<int>(input.mesh.dims()); ++d)  // in which attributes count their ranks
+    if (input.mesh.extents[static_cast<size_t>(d)] > 1) input.comms.along({d});
   std::vector<StageLowering> programs;
   programs.reserve(static_cast<size_t>(input.pipeline.stages) * classes.size());
   for (int stage = 0; stage < input.pipeline.stages; ++stage)
     for (size_t c = 0; c < classes.size(); ++c) {
-      programs.emplace_back(input, stage, classes[c][0], program_name(stage, c, classes.size()));
+      programs.emplace_back(input, stage, classes[c], program_name(stage, c, classes.size()));
       programs.back().run();
     }
   link(programs, classes.size());

@@ -108,7 +108,7 @@ void link(ir::Plan& plan, std::map<int, DeviceLowering>& lowered, const std::vec
           taken ? fmt::format("{}.{}", pull.name, cls[static_cast<size_t>(device)]) : pull.name;
       if (fresh) plan.peers.push_back({name, std::vector<int>(static_cast<size_t>(plan.devices), -1)});
       plan.peers[static_cast<size_t>(at->second)].source[static_cast<size_t>(device)] = link.from;
-      const int reg = source.register_of(link.tensor, link.step, link.block);
+      const int reg = source.register_of(link, pull.attrs);
       source.builder.read_remotely(reg);
       pull.inputs[0] = {reg, 1, cls[static_cast<size_t>(link.from)], at->second, {}};
       pull.source_queue = source.builder.queue("net.out");
@@ -143,6 +143,10 @@ ir::Plan lower_placed(const ir::Graph& graph, int micro_batches) {
         lowered.try_emplace(device, graph, placements, meshes, layouts, device, micro_batches, plan.comms);
     at->second.run();
   }
+  for (auto& [device, own] : lowered)
+    for (const DeviceLink& link : own.links)
+      lowered.at(link.from).register_of(link,
+                                        own.builder.program.actors[static_cast<size_t>(link.actor)].attrs);
   const std::vector<int> cls = alike(lowered, plan.devices);
   link(plan, lowered, cls);
   for (auto& [device, own] : lowered) {

@@ -34,11 +34,12 @@ bool is_source(const ir::Op& op) { return !ir::has_op(op.type); }
 
 }  // namespace
 
-StageLowering::StageLowering(const LoweringInput& input, int stage, int64_t place, std::string name)
+StageLowering::StageLowering(const LoweringInput& input, int stage, std::vector<int> places, std::string name)
     : builder(std::move(name), input.pipeline, stage),
       in_(input),
       stage_(stage),
-      place_(place),
+      places_(std::move(places)),
+      place_(places_[0]),
       values_(input.graph.tensors.size()),
       state_of_next_(input.graph.tensors.size(), -1),
       from_state_(input.graph.tensors.size(), false) {}
@@ -117,7 +118,7 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   ir::Actor actor;
   actor.kind = ActorKind::kernel;
   actor.op = op.type;
-  actor.attrs = local_attrs(in_.graph, op, layout(o), in_.mesh, place_);
+  actor.attrs = local_attrs(in_.graph, op, layout(o), in_.mesh, places_);
   actor.queue = builder.queue("compute");
   actor.phase = in_phase;
   std::vector<Value> operands;

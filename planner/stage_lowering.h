@@ -56,8 +56,8 @@ struct Link {
 
 class StageLowering {
  public:
-  // `place`: the row-major mesh index of the rank that stands for the class.
-  StageLowering(const LoweringInput& input, int stage, int64_t place, std::string name);
+  // `places`: the row-major mesh indices of the ranks of the class; the first stands for all.
+  StageLowering(const LoweringInput& input, int stage, std::vector<int> places, std::string name);
 
   void run();
   int stored_register(ir::TensorId t) const;  // for those who pull it
@@ -138,6 +138,7 @@ class StageLowering {
 
   const LoweringInput& in_;
   int stage_;
+  std::vector<int> places_;
   int64_t place_;
   std::vector<std::vector<Value>> values_;                // by tensor
   std::vector<ir::TensorId> state_of_next_;               // by tensor: the state that it becomes, -1

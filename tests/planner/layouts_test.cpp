@@ -1,6 +1,7 @@
 // Jobs of many layouts: each compiles to a plan that ends and whose memory is sound.
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <random>
 
 #include "planner/verify.h"
@@ -13,6 +14,8 @@ struct Layout {
   const char* name;
   std::function<void(Job&)> change;
 };
+
+std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out << layout.name; }
 
 class Layouts : public testing::TestWithParam<Layout> {};
 

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan_runner.h"
 #include "planner/planner.h"
 #include "planner/verify.h"
+#include "sbp/apply.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -84,6 +86,29 @@ program devices2-3
 )");
 }
 
+// Runs z = relu(x) in the layout wanted, x = -15 .. 14, and puts the devices' parts of z together.
+void expect_result(const ir::Plan& plan, const sbp::Layout& from, const sbp::Layout& to) {
+  HostTensor x = backends::cpu::zeros({{6, 5}, ir::DType::float32}), y = x;
+  for (size_t i = 0; i < 30; ++i) {
+    x.data[i] = static_cast<double>(i) - 15;
+    y.data[i] = std::max(0.0, x.data[i]);
+  }
+  PlanRunner runner(plan, [&](const ir::Register& reg, int, int device) {
+    const auto& devices = from.placement.devices;
+    const auto place = std::find(devices.begin(), devices.end(), device) - devices.begin();
+    EXPECT_EQ(reg.name, "x");
+    return backends::cpu::take(x, sbp::local_ranges(from.shape, from.sbp, from.placement.mesh, place));
+  });
+  runner.run();
+  sbp::Held held;
+  for (size_t i = 0; i < to.placement.devices.size(); ++i) {
+    const int device = to.placement.devices[i];
+    held[device] = {{sbp::local_ranges(to.shape, to.sbp, to.placement.mesh, static_cast<int64_t>(i)),
+                     runner.value("z", device).data}};
+  }
+  EXPECT_EQ(sbp::assemble(to, held), y.data);
+}
+
 TEST(Placed, layouts_meet_on_overlapping_placements_and_meshes) {
   const Sbp s0 = Sbp::S(0), s1 = Sbp::S(1), b = Sbp::B(), p = Sbp::P();
   struct Row {
@@ -110,6 +135,7 @@ TEST(Placed, layouts_meet_on_overlapping_placements_and_meshes) {
     cluster.nodes = 2;
     const ir::Plan plan = compile(builder.finish(), 3, cluster);
     EXPECT_NO_THROW(verify(plan)) << ir::to_text(plan);
+    expect_result(plan, {{6, 5}, row.layout, row.from}, {{6, 5}, row.wanted, row.to});
   }
 }
 

@@ -1,0 +1,20 @@
+#include "planner/training_graph.h"
+
+namespace boxcar::planner {
+
+ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
+  const Hints& h = job.parallel;
+  ir::models::Transformer model = job.model;
+  model.pad_vocab_to *= h.tp;
+  ir::Graph forward = ir::models::build(model, int64_t{h.micro_batch} * h.dp);
+  replicas = replicate_shared_parameters(forward, h.stage_layers, h.pp);
+  ir::TrainOptions options = job.train;
+  options.stage_starts = stage_starts(h.stage_layers);
+  const ir::TensorId loss = ir::find_tensor(forward, "loss");
+  ir::Graph graph = ir::training_step(std::move(forward), loss, options);
+  merge_uses(graph);
+  drop_replica_norms(graph, replicas);
+  return graph;
+}
+
+}  // namespace boxcar::planner

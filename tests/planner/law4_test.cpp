@@ -1,0 +1,218 @@
+// Law 4 on the reference kernels: a step under any plan leaves the weights and moments of the single-device
+// step.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+#include <random>
+
+#include "backends/cpu/evaluate.h"
+#include "plan_runner.h"
+#include "planner/deduce.h"
+#include "planner/lower.h"
+#include "planner/training_graph.h"
+#include "small_jobs.h"
+
+namespace boxcar::planner {
+namespace {
+
+using backends::cpu::Values;
+
+std::string without(std::string name, const std::string& suffix) {
+  return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
+}
+
+// "embedding.word.replica1.m" -> "embedding.word.m"
+std::string original(std::string name) {
+  const size_t begin = name.find(".replica");
+  if (begin == std::string::npos) return name;
+  const size_t end = name.find_first_not_of("0123456789", begin + 8);
+  return name.erase(begin, end == std::string::npos ? end : end - begin);
+}
+
+// The plan's graph and its layouts, and the same step on one device.
+struct Comparison {
+  Job job;
+  ir::Graph graph;
+  Mesh mesh;
+  Pins pins;
+  Deduction layouts;
+  Values before, after;
+
+  explicit Comparison(const Job& given) : job(resolve(given)) {
+    std::vector<Replica> replicas;
+    graph = training_graph(job, replicas);
+    mesh = mesh_of(job.parallel);
+    pins = pins_of(graph, job.parallel, mesh);
+    layouts = deduce(graph, pins, mesh);
+    Job alone = job;
+    alone.parallel.pp = alone.parallel.virtual_stages = 1;
+    alone.parallel.stage_layers = {static_cast<int>(job.model.layers)};
+    alone.train.micro_batches = 1;
+    const ir::Graph single = training_graph(alone, replicas);
+    before = backends::cpu::draw(single, 7, job.model.vocab);
+    after = backends::cpu::evaluate(single, before);
+  }
+
+  // What a device's part of a tensor should be. Every micro-batch is alike.
+  HostTensor local(const Values& values, const std::string& reg, int device) const {
+    const std::string whole = without(reg, ".whole");
+    const ir::TensorId t = ir::find_tensor(graph, whole);
+    const sbp::NdSbp& layout =
+        whole == reg ? layouts.stored[static_cast<size_t>(t)] : *pins.used[static_cast<size_t>(t)];
+    const HostTensor& value = values.at(original(whole));
+    return backends::cpu::take(
+        value, sbp::local_ranges(value.type.shape, layout, mesh.extents, device % mesh.devices()));
+  }
+};
+
+void expect_near(const HostTensor& got, const HostTensor& want, const std::string& what) {
+  ASSERT_EQ(got.type.shape, want.type.shape) << what;
+  for (size_t i = 0; i < got.data.size(); ++i)
+    ASSERT_NEAR(got.data[i], want.data[i], 1e-9 * std::max(1.0, std::abs(want.data[i])))
+        << what << " element " << i;
+}
+
+void expect_law_4(const Job& job) {
+  const Comparison c(job);
+  const ir::Plan plan = compile(c.job);
+  PlanRunner runner(plan, [&](const ir::Register& reg, int, int device) {
+    return c.local(reg.initial > 0 && !c.before.contains(original(reg.name)) ? c.after : c.before, reg.name,
+                   device);
+  });
+  runner.run();
+  for (const ir::Update& update : c.graph.updates) {
+    const std::string& state = c.graph.tensor(update.state).name;
+    const std::string& next = c.graph.tensor(update.next).name;
+    for (int device = 0; device < plan.devices; ++device) {
+      const ir::Program& program = plan.programs[static_cast<size_t>(runner.program_of(device))];
+      if (find_register(program, state))
+        expect_near(runner.value(state, device), c.local(c.after, next, device),
+                    fmt::format("{} on device {}", state, device));
+    }
+  }
+}
+
+struct Layout {
+  const char* name;
+  std::function<void(Job&)> change;
+};
+std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out << layout.name; }
+
+class Law4 : public testing::TestWithParam<Layout> {};
+
+TEST_P(Law4, a_step_is_the_single_devices) {
+  Job job = small_job(1, 1, 1, 2, 1);
+  job.gpus = job.parallel.dp = 0;
+  job.global_batch = 0;
+  GetParam().change(job);
+  Hints& h = job.parallel;
+  job.gpus = std::max(h.dp, 1) * h.tp * h.pp * h.cp;
+  if (job.global_batch > 1) job.model.dropout = 0;  // else micro-batches differ
+  job.global_batch = std::max<int64_t>(job.global_batch, 1) * std::max(h.dp, 1) * h.micro_batch;
+  expect_law_4(job);
+}
+
+void llama(Job& j) {
+  j.model.family = "llama", j.model.bias = j.model.tied = false, j.model.dropout = 0, j.model.kv_heads = 2,
+  j.model.ffn = 24;
+}
+
+const Layout layouts[] = {
+    {"one_device", [](Job&) {}},
+    {"dp", [](Job& j) { j.parallel.dp = 4; }},
+    {"dp_micro_batches", [](Job& j) { j.parallel.dp = 2, j.global_batch = 3; }},
+    {"tp", [](Job& j) { j.parallel.tp = 4; }},
+    {"pp", [](Job& j) { j.parallel.pp = 2, j.global_batch = 4; }},
+    {"interleaved",
+     [](Job& j) {
+       j.model.layers = 4, j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.global_batch = 4;
+     }},
+    {"gpipe", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "gpipe", j.global_batch = 3; }},
+    {"sequence_parallel", [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
+    {"context_parallel", [](Job& j) { j.parallel.cp = 2; }},
+    {"context_flash", [](Job& j) { j.parallel.cp = 2, j.parallel.tp = 2, j.train.flash = true; }},
+    {"context_sequence_flash",
+     [](Job& j) {
+       j.parallel.cp = 2, j.parallel.tp = 2, j.parallel.sequence_parallel = true, j.train.flash = true;
+     }},
+    {"zero1", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 1; }},
+    {"zero1_uneven", [](Job& j) { j.parallel.dp = 3, j.parallel.zero = 1; }},
+    {"zero2", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 2, j.global_batch = 2; }},
+    {"zero3", [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3; }},
+    {"hybrid_shards", [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 3; }},
+    {"fp32_zero1",
+     [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1, j.train.precision = ir::Precision::fp32; }},
+    {"fp32_sgd",
+     [](Job& j) {
+       j.parallel.dp = 2, j.train.precision = ir::Precision::fp32, j.train.optimizer = ir::Optimizer::sgd;
+     }},
+    {"full_recompute",
+     [](Job& j) { j.parallel.tp = 2, j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
+    {"selective_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::selective; }},
+    {"hybrid",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 2;
+     }},
+    {"llama",
+     [](Job& j) { llama(j), j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.cp = 2, j.train.flash = true; }},
+    {"llama_pp",
+     [](Job& j) { llama(j), j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.sequence_parallel = true; }},
+    {"experts",
+     [](Job& j) {
+       llama(j), j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2,
+                 j.parallel.zero = 1;
+     }},
+    {"experts_tp",
+     [](Job& j) {
+       j.model.experts = 4, j.model.top_k = 1, j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.tp = 2;
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(Jobs, Law4, testing::ValuesIn(layouts),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+template <typename T>
+T pick(std::mt19937& random, std::initializer_list<T> from) {
+  return *(from.begin() + std::uniform_int_distribution<size_t>(0, from.size() - 1)(random));
+}
+
+Job random_job(std::mt19937& r) {
+  const int micro_batches = pick(r, {1, 2, 4});
+  Job job = small_job(pick(r, {1, 2, 3}), pick(r, {1, 2, 4}), pick(r, {1, 2}), 2, micro_batches);
+  Hints& h = job.parallel;
+  if (pick(r, {false, true})) llama(job), job.model.kv_heads = 4;
+  if (micro_batches > 1) job.model.dropout = 0;
+  h.cp = pick(r, {1, 1, 2}), h.zero = pick(r, {0, 1, 2, 3}), h.micro_batch = pick(r, {1, 2});
+  h.sequence_parallel = pick(r, {false, true}) && 8 % (h.tp * h.cp) == 0;
+  if (pick(r, {false, false, true}))
+    job.model.experts = 4, job.model.top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
+  if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model.layers = 4, h.virtual_stages = 2;
+  job.train.flash = pick(r, {false, true});
+  job.train.recompute = pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full});
+  job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
+  job.global_batch *= h.micro_batch;
+  job.gpus *= h.cp;
+  return job;
+}
+
+void try_random_jobs(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < count; ++i) {
+    const Job job = random_job(random);
+    const Hints& h = job.parallel;
+    SCOPED_TRACE(fmt::format(
+        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} zero {} sp {} mb {} gb {} "
+        "flash {} recompute {} precision {}",
+        seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.zero,
+        h.sequence_parallel, h.micro_batch, job.global_batch, job.train.flash,
+        static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision)));
+    ASSERT_NO_THROW(expect_law_4(job));
+    if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
+  }
+}
+
+TEST(Law4Random, a_step_is_the_single_devices) { try_random_jobs(3, 20); }
+TEST(Law4Random, LongAStepIsTheSingleDevices) { try_random_jobs(4, 500); }
+
+}  // namespace
+}  // namespace boxcar::planner

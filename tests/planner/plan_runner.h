@@ -1,0 +1,62 @@
+// Runs a plan on the reference kernels, all devices in one process, as its registers' versions say: what
+// lowering is judged by. No queues, no time: an act runs when what it reads is there.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/reference.h"
+#include "ir/plan.h"
+
+namespace boxcar::planner {
+
+using backends::cpu::HostTensor;
+
+class PlanRunner {
+ public:
+  // `initial(name, program, device)`: what a register holds before training, and what a load brings, by its
+  // name.
+  using Source = std::function<HostTensor(const ir::Register& reg, int program, int device)>;
+  PlanRunner(const ir::Plan& plan, Source source);
+
+  // One step. Throws Error (fault) naming an actor that cannot act.
+  void run();
+  // What the register of this name holds on a device after the step.
+  const HostTensor& value(const std::string& name, int device) const;
+  int program_of(int device) const { return program_[static_cast<size_t>(device)]; }
+
+ private:
+  struct Slot {
+    HostTensor value;
+    int writes = 0;
+  };
+  struct Device {
+    std::vector<std::vector<Slot>> registers;  // by register: versions
+    std::vector<int> acts;                     // by actor
+  };
+
+  const ir::Program& program(int device) const;
+  const ir::Register& reg(int device, int r) const;
+  Device& at(int device) { return devices_[static_cast<size_t>(device)]; }
+  const Slot* readable(int device, int r, int version) const;
+  int goal(int device, int a) const;
+  bool ready(int device, int a) const;
+  bool step(int device, int a);
+  std::vector<HostTensor> operands(int device, int a) const;
+  void write(int device, int a, std::vector<HostTensor> results);
+  void kernel(int device, int a);
+  void pull(int device, int a);
+  void collective(int device, int a);
+  ir::Attrs attrs(int device, const ir::Actor& actor) const;
+  std::vector<std::pair<int, int>> members(int device, int a) const;
+
+  const ir::Plan& plan_;
+  Source source_;
+  std::vector<int> program_;  // by device
+  std::vector<int> first_;    // by device: the first of its class
+  std::vector<Device> devices_;
+};
+
+}  // namespace boxcar::planner
