@@ -35,7 +35,7 @@ std::vector<Row> rows() {
        "5 s",
        {"simulate", "--json", "--model=llama3-405b", "--cluster=dgx-h100", "--gpus=16384", "--tp=8",
         "--pp=16", "--dp=128", "--micro-batch=1", "--global-batch=2048", "--precision=bf16",
-        "--sequence-parallel=true", "--attention=flash", "--zero=1"}},
+        "--sequence-parallel=true", "--attention=flash", "--zero=1", "--recompute=full"}},
       {"GPT-3 175B, 1,024 GPUs, every rank", "120 s, 8 GiB",
        with(gpt3, {"--gpus=1024", "--global-batch=1536", "--no-fold"})},
   };
