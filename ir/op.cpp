@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kGroups = {add_matmul_ops, add_elementwise_ops, add_reduce_ops, add_shape_ops,
                           add_index_ops,  add_update_ops,      add_nn_ops,     add_attention_ops,
-                          add_conv_ops,   add_packed_ops, add_fused_ops};
+                          add_conv_ops,   add_packed_ops,      add_fused_ops};
 
 // How many inputs a row allows.
 struct Arity {

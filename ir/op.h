@@ -30,8 +30,8 @@ struct Work {
 using Types = std::vector<TensorType>;
 
 // Values that an operand may hold in a sample: multiples of `step` counted from `low`, up to `high`. The
-// default has both signs and zero; {-3.5, 3.5, 1} has no zero; {0, extent - 1, 1} holds indices. With `infinite`
-// one tensor in two has an infinite element.
+// default has both signs and zero; {-3.5, 3.5, 1} has no zero; {0, extent - 1, 1} holds indices. With
+// `infinite` one tensor in two has an infinite element.
 struct Domain {
   double low = -4, high = 4, step = 1;
   bool infinite = false;

@@ -5,33 +5,34 @@
 // devices: what crosses devices goes through `comms` (which devices form a communicator group) and `peers`
 // (which device another one pulls from).
 //
-//   one step = for each program, its `schedule`: a list of (phase, micro-batch). An actor belongs to one phase and
-//   acts once each time that phase runs. A queue's fixed order over a step: the schedule, and in each phase the
-//   queue's actors in program order. That order repeats every step.
+//   one step = for each program, its `schedule`: a list of (phase, micro-batch). An actor belongs to one
+//   phase and acts once each time that phase runs. A queue's fixed order over a step: the schedule, and in
+//   each phase the queue's actors in program order. That order repeats every step.
 //
 // Rates. `Register::every = m`: the producer writes into one slot over m acts and sends req after the m-th
-// (accumulate m to 1). `Input::repeat = m`: the consumer reads one slot over m acts and sends ack after the m-th
-// (repeat 1 to m).
+// (accumulate m to 1). `Input::repeat = m`: the consumer reads one slot over m acts and sends ack after the
+// m-th (repeat 1 to m).
 //
-// Tokens. `Register::initial` slots are readable before the first step (weights from before training). Version v of a
-// register is its initial slot v for v < initial, else what the producer's acts (v - initial) x every and the
-// `every` - 1 after it wrote; it lies in slot v mod count; act j of a consumer reads version j / repeat.
+// Tokens. `Register::initial` slots are readable before the first step (weights from before training).
+// Version v of a register is its initial slot v for v < initial, else what the producer's acts (v - initial)
+// x every and the `every` - 1 after it wrote; it lies in slot v mod count; act j of a consumer reads version
+// j / repeat.
 //
-// In place. An actor that reads a register that it writes itself (adam: w, g, m, v -> w, m, v) updates it: that input
-// takes no message and no credit, act i reads what act i - 1 left there. Such a register has count 1 and every = 1, its
-// value before training lies in its slot; `initial` is 1 where other readers run before the update in a step, 0 where
-// they run after it (they then see the new value in the same step).
-// A collective with the attribute in_place=true and no output but a control register writes its results over its inputs:
-// who reads a result reads the input's register and the control register.
+// In place. An actor that reads a register that it writes itself (adam: w, g, m, v -> w, m, v) updates it:
+// that input takes no message and no credit, act i reads what act i - 1 left there. Such a register has count
+// 1 and every = 1, its value before training lies in its slot; `initial` is 1 where other readers run before
+// the update in a step, 0 where they run after it (they then see the new value in the same step). A
+// collective with the attribute in_place=true and no output but a control register writes its results over
+// its inputs: who reads a result reads the input's register and the control register.
 //
-// Turns. A pull with a `source_queue` also holds that queue of the device that it pulls from while it acts. If the
-// queue is ordered, the turn comes where the act is that made the slot readable: in the same phase run, after the actors
-// up to the producer in program order; turns at one place go by (puller's program, actor, device). The register that is
-// pulled then has no initial slots.
+// Turns. A pull with a `source_queue` also holds that queue of the device that it pulls from while it acts.
+// If the queue is ordered, the turn comes where the act is that made the slot readable: in the same phase
+// run, after the actors up to the producer in program order; turns at one place go by (puller's program,
+// actor, device). The register that is pulled then has no initial slots.
 //
-// Joint acts. A collective is one act of all its group's members, which begins when every member is ready and its queue
-// has come to it. A queue, ordered or not, runs one act at a time; it waits with the act whose turn it is. Collectives
-// and pulls with a turn need ordered queues.
+// Joint acts. A collective is one act of all its group's members, which begins when every member is ready and
+// its queue has come to it. A queue, ordered or not, runs one act at a time; it waits with the act whose turn
+// it is. Collectives and pulls with a turn need ordered queues.
 #pragma once
 
 #include <cstdint>
@@ -64,50 +65,51 @@ const char* to_text(ActorKind kind);
 // A credit-counted container for one local tensor.
 struct Register {
   std::string name;
-  TensorType type;          // one slot
-  int64_t bytes = 0;        // one slot, rounded up to the arena's alignment; 0 for pure control (a control edge)
-  int count = 1;            // slots: the credit
-  int initial = 0;          // slots readable before the first step
-  int every = 1;            // req after every `every`-th act of the producer
-  int producer = -1;        // actor index in this program
+  TensorType type;    // one slot
+  int64_t bytes = 0;  // one slot, rounded up to the arena's alignment; 0 for pure control (a control edge)
+  int count = 1;      // slots: the credit
+  int initial = 0;    // slots readable before the first step
+  int every = 1;      // req after every `every`-th act of the producer
+  int producer = -1;  // actor index in this program
   MemoryKind memory = MemoryKind::activations;
-  int64_t offset = -1;      // of slot 0 in the device's arena; slots lie one after the other
+  int64_t offset = -1;  // of slot 0 in the device's arena; slots lie one after the other
 };
 
 struct Input {
-  int reg = -1;             // register index, in this program or in `program`
-  int repeat = 1;           // acts of the consumer that one slot serves
-  int program = -1;         // for a pull: the producer's program
-  int peers = -1;           // for a pull: index into Plan::peers
-  std::optional<sbp::Shape> view;  // the shape that the op reads the slot as, where a reshape was dropped; as many elements
+  int reg = -1;      // register index, in this program or in `program`
+  int repeat = 1;    // acts of the consumer that one slot serves
+  int program = -1;  // for a pull: the producer's program
+  int peers = -1;    // for a pull: index into Plan::peers
+  std::optional<sbp::Shape>
+      view;  // the shape that the op reads the slot as, where a reshape was dropped; as many elements
 };
 
 struct Actor {
-  std::string name;         // "h3.attn.qkv", "h3.attn.proj.all_reduce"
+  std::string name;  // "h3.attn.qkv", "h3.attn.proj.all_reduce"
   ActorKind kind = ActorKind::kernel;
-  std::string op;           // registry name for kernels; "all_reduce", "pull", "load" otherwise
-  Attrs attrs;              // local ones
+  std::string op;  // registry name for kernels; "all_reduce", "pull", "load" otherwise
+  Attrs attrs;     // local ones
   std::vector<Input> inputs;
-  std::vector<int> outputs; // register indices
+  std::vector<int> outputs;  // register indices
   int queue = 0;
   int phase = 0;
   // For collectives: who takes part, and what. Actors of different programs with the same comm and the same
   // `joint` name act together; within one program the members of a group do.
   sbp::Collective collective = sbp::Collective::none;
   int comm = -1;
-  std::string joint;        // empty: the actor's name
-  int64_t comm_bytes = 0;   // the larger of one rank's input and output, in bytes (for a pull: what it moves)
-  int64_t workspace = 0;    // scratch bytes while it acts
-  int source_queue = -1;    // for a pull: the queue of the producer's program that also takes a turn, -1: none
+  std::string joint;       // empty: the actor's name
+  int64_t comm_bytes = 0;  // the larger of one rank's input and output, in bytes (for a pull: what it moves)
+  int64_t workspace = 0;   // scratch bytes while it acts
+  int source_queue = -1;   // for a pull: the queue of the producer's program that also takes a turn, -1: none
   // A double attribute "seconds" fixes how long an act takes; tests use it with op "test".
   // For merged acts (sim/merge.h): how many acts of the original plan one act stands for. 1 otherwise.
   int merged = 1;
 };
 
 struct Queue {
-  std::string name;         // "compute", "net.tp", "net.pp.forward"
+  std::string name;  // "compute", "net.tp", "net.pp.forward"
   QueueKind kind = QueueKind::compute;
-  bool ordered = true;      // false: whichever ready actor comes first acts (order left open)
+  bool ordered = true;  // false: whichever ready actor comes first acts (order left open)
 };
 
 struct PhaseRun {
@@ -117,26 +119,26 @@ struct PhaseRun {
 };
 
 struct Program {
-  std::string name;                // "stage0"
-  std::vector<std::string> phases; // "F0", "B0", "U"
-  std::vector<PhaseRun> schedule;  // of one step; text run-length encodes it
+  std::string name;                 // "stage0"
+  std::vector<std::string> phases;  // "F0", "B0", "U"
+  std::vector<PhaseRun> schedule;   // of one step; text run-length encodes it
   std::vector<Queue> queues;
   std::vector<Register> registers;
-  std::vector<Actor> actors;       // program order: what a queue follows inside a phase
-  int64_t arena_bytes = 0;         // device memory of all registers and workspaces
-  int64_t workspace_offset = -1;   // the workspace shared by all actors of the compute queue
+  std::vector<Actor> actors;      // program order: what a queue follows inside a phase
+  int64_t arena_bytes = 0;        // device memory of all registers and workspaces
+  int64_t workspace_offset = -1;  // the workspace shared by all actors of the compute queue
   int64_t workspace_bytes = 0;
   int acts_per_step(int actor) const;  // runs of its phase in the schedule; O(schedule)
 };
 
 struct RankClass {
   int program = 0;
-  std::vector<int> devices;        // global ids, ascending
+  std::vector<int> devices;  // global ids, ascending
 };
 
 // Disjoint groups of devices that form communicators, in rank order.
 struct Comm {
-  std::string name;                // "tp", "dp"
+  std::string name;  // "tp", "dp"
   std::vector<std::vector<int>> groups;
 };
 
@@ -156,11 +158,13 @@ struct Plan {
   std::vector<Peers> peers;
   // What one step does, for reporting: samples, tokens, model_flops, hardware_flops, ...
   std::map<std::string, double> facts;
-  // The resolved configuration it was compiled from, by key: "cluster.preset" -> "dgx-a100-80g". Values have no newline.
+  // The resolved configuration it was compiled from, by key: "cluster.preset" -> "dgx-a100-80g". Values have
+  // no newline.
   std::map<std::string, std::string> labels;
 };
 
-// Text, one form, reads back: parse_plan(to_text(p)) gives the same text. Its short notations: ir/plan_notation.h.
+// Text, one form, reads back: parse_plan(to_text(p)) gives the same text. Its short notations:
+// ir/plan_notation.h.
 //
 //   plan pair
 //   devices 4
@@ -186,8 +190,8 @@ struct Plan {
 //   ...
 //     p pull(%y of first via forward) -> %x on net in F bytes 256 turn net
 //
-// `bytes` of a register stands where it is not its type's. An actor's kind stands before its op where the op does not
-// say it: a pull's op is pull, a collective's its collective's name, any other a kernel.
+// `bytes` of a register stands where it is not its type's. An actor's kind stands before its op where the op
+// does not say it: a pull's op is pull, a collective's its collective's name, any other a kernel.
 std::string to_text(const Plan& plan);
 Plan parse_plan(std::string_view text);  // throws Error with line and column
 
@@ -196,8 +200,8 @@ inline TensorType input_type(const Register& reg, const Input& input) {
   return {input.view ? *input.view : reg.type.shape, reg.type.dtype};
 }
 
-// Local consistency: indices in range, one producer per register, every device in one class, comm groups disjoint.
-// Throws Error (bad input) naming program and actor. (Deadlock and memory are planner::verify's.)
+// Local consistency: indices in range, one producer per register, every device in one class, comm groups
+// disjoint. Throws Error (bad input) naming program and actor. (Deadlock and memory are planner::verify's.)
 void check(const Plan& plan);
 
 // Unfolded counts over all devices.

@@ -14,32 +14,33 @@ namespace boxcar::planner {
 
 enum class Schedule : uint8_t { one_f_one_b, gpipe, interleaved };
 
-// What a user says of how to parallelise; everything else follows. 0 or empty: not said (resolve() fills it in).
+// What a user says of how to parallelise; everything else follows. 0 or empty: not said (resolve() fills it
+// in).
 struct Hints {
   int dp = 0, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtual_stages = 1;
-  std::vector<int> stage_layers;      // layers of each stage (pp x virtual_stages, in model order)
-  int micro_batch = 1;                // sequences per data-parallel rank
-  int zero = 0;                       // 0..3
+  std::vector<int> stage_layers;  // layers of each stage (pp x virtual_stages, in model order)
+  int micro_batch = 1;            // sequences per data-parallel rank
+  int zero = 0;                   // 0..3
   bool sequence_parallel = false;
-  std::string schedule = "1f1b";      // 1f1b | gpipe; interleaved follows from virtual_stages > 1
+  std::string schedule = "1f1b";  // 1f1b | gpipe; interleaved follows from virtual_stages > 1
   int grad_bucket_mb = 25;
-  bool overlap_grad = true;           // reduce gradients behind the backward pass, else after the last micro-batch
-  bool overlap_param = true;          // gather sharded parameters ahead of their use
-  int fsdp_group = 0;                 // ranks that share one copy of sharded states; 0: all of dp
+  bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
+  bool overlap_param = true;  // gather sharded parameters ahead of their use
+  int fsdp_group = 0;         // ranks that share one copy of sharded states; 0: all of dp
 };
 
 struct Job {
   ir::models::Transformer model;
   Hints parallel;
   ir::TrainOptions train;
-  int64_t global_batch = 0;           // sequences per optimizer step; 0: dp x micro_batch
+  int64_t global_batch = 0;  // sequences per optimizer step; 0: dp x micro_batch
   backends::Cluster cluster;
   int gpus = 0;
 };
 
-// Fills in defaults and refuses what cannot be: degrees that do not multiply, sizes that do not divide. Throws Error
-// whose `where` is the key ("parallel.tp"), for the caller to put file and line before.
+// Fills in defaults and refuses what cannot be: degrees that do not multiply, sizes that do not divide.
+// Throws Error whose `where` is the key ("parallel.tp"), for the caller to put file and line before.
 Job resolve(Job job);
 
 // Model, graph passes, SBP deduction, lowering, registers, memory. The plan is checked but not yet verified.

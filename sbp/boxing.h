@@ -35,27 +35,28 @@ struct Slice {
 // A transfer lists all that its result holds: what no slice writes is the identity of `reduction`.
 struct Step {
   Collective collective = Collective::none;
-  int mesh_dim = -1;                      // the dimension of the mesh before it that it runs along, -1 where none
-  std::vector<int> mesh_dims;             // all of them, where it is a collective along several
-  int axis = 0;                           // tensor axis gathered, scattered; for all_to_all the one it gathers
-  int axis2 = 0;                          // for all_to_all: the axis it splits
+  int mesh_dim = -1;           // the dimension of the mesh before it that it runs along, -1 where none
+  std::vector<int> mesh_dims;  // all of them, where it is a collective along several
+  int axis = 0;                // tensor axis gathered, scattered; for all_to_all the one it gathers
+  int axis2 = 0;               // for all_to_all: the axis it splits
   Reduction reduction = Reduction::sum;
-  std::vector<std::vector<int>> groups;   // global device ids; disjoint; the root of broadcast and reduce first
-  std::vector<Slice> slices;              // for transfer
-  Layout result;                          // the layout after this step; no sbp: blocks lie where `slices` put them
-  int64_t elements_moved = 0;             // over all devices: what crosses between devices, bandwidth-optimal
-  int latency_steps = 0;                  // serial message rounds of a ring or direct algorithm
+  std::vector<std::vector<int>>
+      groups;                  // global device ids; disjoint; the root of broadcast and reduce first
+  std::vector<Slice> slices;   // for transfer
+  Layout result;               // the layout after this step; no sbp: blocks lie where `slices` put them
+  int64_t elements_moved = 0;  // over all devices: what crosses between devices, bandwidth-optimal
+  int latency_steps = 0;       // serial message rounds of a ring or direct algorithm
 };
 
 struct Route {
-  std::vector<Step> steps;                // none where from and to are the same
+  std::vector<Step> steps;  // none where from and to are the same
   int64_t elements_moved = 0;
-  std::vector<int64_t> received;          // elements received per device, indexed like the union of placements
-  std::vector<int> devices;               // that union, ascending
+  std::vector<int64_t> received;  // elements received per device, indexed like the union of placements
+  std::vector<int> devices;       // that union, ascending
 };
 
-// The cheapest route from `from` to `to` by elements moved, then by steps (or as `aim` says, where both are on
-// the same mesh). from.shape == to.shape.
+// The cheapest route from `from` to `to` by elements moved, then by steps (or as `aim` says, where both are
+// on the same mesh). from.shape == to.shape.
 Route box(const Layout& from, const Layout& to, Aim aim = Aim::traffic);
 
 // Table 2 of the paper, in elements: the closed form where extents divide. 1-D layouts.

@@ -16,7 +16,9 @@ enum class Exit : int { done = 0, cannot_run = 1, bad_input = 2, fault = 3 };
 class Error : public std::runtime_error {
  public:
   Error(Exit code, std::string where, std::string message)
-      : std::runtime_error(where.empty() ? message : where + ": " + message), code_(code), where_(std::move(where)) {}
+      : std::runtime_error(where.empty() ? message : where + ": " + message),
+        code_(code),
+        where_(std::move(where)) {}
 
   // The input is wrong (exit 2).
   static Error input(std::string where, std::string message) {

@@ -8,8 +8,8 @@
 //   relu         i j -> i j ; increasing 0
 //   reduce_max   i j -> i ; max j ; increasing 0
 //
-// Each tensor names one loop index per dimension. An index is parallel where an output has it; `sum`, `max` and
-// `min` name reduced ones. `linear A`: linear in the inputs A jointly, the rest fixed. `increasing A`,
+// Each tensor names one loop index per dimension. An index is parallel where an output has it; `sum`, `max`
+// and `min` name reduced ones. `linear A`: linear in the inputs A jointly, the rest fixed. `increasing A`,
 // `decreasing A`: element-wise monotone in input A, the rest fixed. `after A`: input A is added after the
 // reduction, so it is P where a reduced index is split.
 //
@@ -41,7 +41,8 @@ struct IndexMap {
   std::vector<int> after;
 };
 
-IndexMap parse_index_map(std::string_view text);  // throws Error (bad input) that quotes the text and the place
+IndexMap parse_index_map(
+    std::string_view text);  // throws Error (bad input) that quotes the text and the place
 std::string to_text(const IndexMap& map);
 
 // One legal way to run an op on one mesh dimension: a layout per input and per output.
@@ -53,10 +54,10 @@ struct Signature {
 std::string to_text(const Signature& signature);
 Signature parse_signature(std::string_view text);
 
-// All signatures that follow from `map`, without duplicates, all-B first, then in the order: parallel indices,
-// reduced indices, linear sets, monotone inputs. Each output that a rule says nothing of is B only where all
-// inputs are B. A linear or monotone clause speaks for every output. An index that one output has and another
-// reduces (the gradient of layer_norm) splits the one and leaves the other partial.
+// All signatures that follow from `map`, without duplicates, all-B first, then in the order: parallel
+// indices, reduced indices, linear sets, monotone inputs. Each output that a rule says nothing of is B only
+// where all inputs are B. A linear or monotone clause speaks for every output. An index that one output has
+// and another reduces (the gradient of layer_norm) splits the one and leaves the other partial.
 std::vector<Signature> derive(const IndexMap& map);
 
 }  // namespace boxcar::sbp

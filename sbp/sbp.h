@@ -8,8 +8,9 @@
 //   (S(0,inner), S(0))   the same axis split by the *second* mesh dimension first, and each of those parts
 //                   by the first: how an optimizer shard lies inside a tensor-parallel part
 //
-// With several P, the inner ones reduce first. Beside other entries, each set of partials (a fixed coordinate along
-// the dimensions that are not P) reduces to the tensor by itself; two copies of a P may hold different partials.
+// With several P, the inner ones reduce first. Beside other entries, each set of partials (a fixed coordinate
+// along the dimensions that are not P) reduces to the tensor by itself; two copies of a P may hold different
+// partials.
 //
 // "P" reads as P(sum). Text reads back: parse_sbp(to_text(x)) == x.   (Paper, section 3.1, Figure 4.)
 #pragma once
@@ -25,8 +26,8 @@ namespace boxcar::sbp {
 
 using Shape = std::vector<int64_t>;
 
-inline constexpr int max_axis = 127;           // what Sbp::axis holds
-inline constexpr int max_device = 1'048'575;   // devices are numbered from 0
+inline constexpr int max_axis = 127;          // what Sbp::axis holds
+inline constexpr int max_device = 1'048'575;  // devices are numbered from 0
 
 enum class Reduction : uint8_t { sum, max, min };
 std::string to_text(Reduction reduction);  // "sum"
@@ -55,12 +56,13 @@ struct Sbp {
 // One Sbp per mesh dimension, outermost first.
 using NdSbp = std::vector<Sbp>;
 
-std::string to_text(Sbp sbp);                // "S(0)"
-std::string to_text(const NdSbp& layout);    // "S(0)" for one dimension, "(S(0), B)" for more
-Sbp parse_sbp(std::string_view text);        // throws Error (bad input) quoting the text and what is allowed
-NdSbp parse_nd_sbp(std::string_view text);   // "S(0)", "(S(0),B)"; spaces are free
+std::string to_text(Sbp sbp);               // "S(0)"
+std::string to_text(const NdSbp& layout);   // "S(0)" for one dimension, "(S(0), B)" for more
+Sbp parse_sbp(std::string_view text);       // throws Error (bad input) quoting the text and what is allowed
+NdSbp parse_nd_sbp(std::string_view text);  // "S(0)", "(S(0),B)"; spaces are free
 
-// Per tensor axis, up to the last that is split: the mesh dimensions that split it, in the order in which they do.
+// Per tensor axis, up to the last that is split: the mesh dimensions that split it, in the order in which
+// they do.
 //   split_order((S(1,inner), B, S(1))) == {{}, {2, 0}}
 std::vector<std::vector<size_t>> split_order(const NdSbp& layout);
 
@@ -78,14 +80,15 @@ struct Placement {
   Shape mesh;
   std::vector<int> devices;
 
-  static Placement line(int count, int first = 0);        // mesh {count}, devices first, first + 1, ...
+  static Placement line(int count, int first = 0);  // mesh {count}, devices first, first + 1, ...
   static Placement grid(Shape mesh, int first = 0);
   friend auto operator<=>(const Placement&, const Placement&) = default;
 };
-std::string to_text(const Placement& placement);           // "0-7:2x4", "0,2,5"
+std::string to_text(const Placement& placement);  // "0-7:2x4", "0,2,5"
 Placement parse_placement(std::string_view text);
-Shape parse_mesh(std::string_view text);                   // "2x4"
-// Throws Error (bad input) if a device is there twice or the mesh has more or fewer places than there are devices.
+Shape parse_mesh(std::string_view text);  // "2x4"
+// Throws Error (bad input) if a device is there twice or the mesh has more or fewer places than there are
+// devices.
 void check_placement(const Placement& placement);
 
 // The half-open range [begin, end) of part `index` of `parts` of an extent: the first extent % parts parts

@@ -8,8 +8,7 @@ namespace {
 constexpr auto kGroups = {add_matmul_kernels, add_elementwise_kernels, add_reduce_kernels,
                           add_shape_kernels,  add_index_kernels,       add_update_kernels,
                           add_nn_kernels,     add_attention_kernels,   add_conv_kernels,
-                          add_packed_kernels,
-                          add_fused_kernels};
+                          add_packed_kernels, add_fused_kernels};
 
 KernelTable build_table() {
   KernelTable table;

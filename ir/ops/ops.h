@@ -24,8 +24,8 @@ void add_update_ops(std::vector<OpDef>& out);       // update.cpp
 void add_nn_ops(std::vector<OpDef>& out);           // nn.cpp
 void add_attention_ops(std::vector<OpDef>& out);    // attention.cpp
 void add_conv_ops(std::vector<OpDef>& out);         // conv.cpp
-void add_packed_ops(std::vector<OpDef>& out);      // packed.cpp
-void add_fused_ops(std::vector<OpDef>& out);       // fused.cpp
+void add_packed_ops(std::vector<OpDef>& out);       // packed.cpp
+void add_fused_ops(std::vector<OpDef>& out);        // fused.cpp
 
 // --- messages
 // -------------------------------------------------------------------------------------------------

@@ -72,8 +72,7 @@ TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "stage_layers", "7,,8"),
             "here: got \"\", expected a whole number from 0 to 10000");
   EXPECT_EQ(message("parallel", "attention", "flash"), "accepted as flash");
-  EXPECT_EQ(message("train", "precision", "fp8"),
-            "here: got \"fp8\", expected fp32, tf32, fp16, bf16");
+  EXPECT_EQ(message("train", "precision", "fp8"), "here: got \"fp8\", expected fp32, tf32, fp16, bf16");
   EXPECT_EQ(message("parallel", "recompute", "ful"),
             "here: got \"ful\", expected none, selective, full (did you mean full?)");
 }
