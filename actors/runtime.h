@@ -1,0 +1,86 @@
+// Runs a plan for real: one thread per hardware queue, the actor state machine of actor.h on each, messages
+// between threads and processes by the bus, memory as the plan laid it out.
+//
+//   Runtime run(plan, backend, hooks);        // reserves memory, fills initial slots
+//   run.steps(10, first_step);                // returns when every act of the steps has ended
+//   run.read(device, "h0.ln1.weight", bytes)  // between calls of steps(): what a register holds
+//
+// How a plan is carried out here:
+// - A thread takes the acts of an ordered queue in their fixed order and waits for the one whose turn it is;
+// on
+//   an open queue whichever is ready acts.
+// - A collective is one blocking call of its communicator: members meet in it. The plan's orders, proved by
+//   planner::verify, are what makes that safe.
+// - A pull copies from the slot that its peer's req named, which nobody writes until the ack. In other
+// processes
+//   it asks the owner's progress thread for the bytes. No turn is taken on the producer's queue: transfers
+//   here are one-sided.
+// - Acts on a register with `every` above 1 add to its slot, the first of them writes it.
+// - A collective, a pull or a wait that ends in an error ends the run: steps() throws the first one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "ir/plan.h"
+
+namespace boxcar::actors {
+
+// What a plan leaves to its driver. Called from queue threads, at most one call per device and actor at a
+// time.
+struct Hooks {
+  // Fills a register's slot in host memory: before the first step for initial and in-place registers (moment
+  // of the first step), and for each act of op "load" or "parameter". By device and register name.
+  std::function<void(int device, const ir::Register& reg, const backends::Moment& moment,
+                     std::span<std::byte> bytes)>
+      fill;
+  // After each act that wrote a register with this name, with its bytes in host memory: losses.
+  std::string watch;
+  std::function<void(int device, const backends::Moment& moment, std::span<const std::byte> bytes)> watched;
+  // The learning rate of a step.
+  std::function<double(int64_t step)> learning_rate;
+};
+
+// One act as it happened; in queue order per device and queue.
+struct RunAct {
+  int device = 0, actor = 0;
+  int64_t index = 0;          // which act of this actor since the runtime began
+  double start = 0, end = 0;  // seconds since steps() was called first
+};
+
+struct RunOptions {
+  int64_t seed = 0;
+  bool timeline = false;
+  int64_t chaos = -1;  // 0 and up: a seed that permutes the delivery of messages and delays acts
+  bool probe = false;  // count held bytes at each act and refuse to exceed the plan's (Error, fault)
+};
+
+class Runtime {
+ public:
+  Runtime(const ir::Plan& plan, backends::Backend& backend, Hooks hooks, RunOptions options = {});
+  ~Runtime();
+
+  // Blocks. Throws Error (fault) with the first error of any thread, naming device and actor; the runtime is
+  // then of no further use.
+  void steps(int64_t count, int64_t first_step);
+
+  // Between calls of steps(), on local devices: the newest slot of a register. Throws Error (bad input) for a
+  // name that the device's program has not.
+  std::vector<std::byte> read(int device, const std::string& reg) const;
+  void write(int device, const std::string& reg, std::span<const std::byte> bytes);
+
+  const std::vector<RunAct>& timeline() const;
+  // Most bytes of registers held at once, by local device (0 for others); with options.probe.
+  const std::vector<int64_t>& peak_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace boxcar::actors

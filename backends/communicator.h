@@ -1,0 +1,39 @@
+// A group of devices that act together, as in gloo and NCCL: every member calls the same functions in the
+// same order, each from the thread of its own queue, and a call returns when the member's part is done (or on
+// its queue, on backends with streams). Counts are elements; buffers are contiguous; parts may be uneven and
+// empty. Sums are taken in rank order in float32 or wider, so that a result does not depend on timing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ir/types.h"
+#include "sbp/sbp.h"
+
+namespace boxcar::backends {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // `out` may be `in`. All members end with the same bits.
+  virtual void all_reduce(const void* in, void* out, int64_t count, ir::DType dtype,
+                          sbp::Reduction reduction) = 0;
+  // `in` holds the members' parts one after the other, `counts` elements each; `out` gets this member's,
+  // reduced.
+  virtual void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, ir::DType dtype,
+                              sbp::Reduction reduction) = 0;
+  // `in` is this member's part; `out` all parts one after the other.
+  virtual void all_gather(const void* in, void* out, std::span<const int64_t> counts, ir::DType dtype) = 0;
+  // in: a part for each member, one after the other; out: a part from each.
+  virtual void all_to_all(const void* in, std::span<const int64_t> send_counts, void* out,
+                          std::span<const int64_t> receive_counts, ir::DType dtype) = 0;
+  // From member 0. `out` may be `in`; others' `in` is not read.
+  virtual void broadcast(const void* in, void* out, int64_t count, ir::DType dtype) = 0;
+  virtual void barrier() = 0;
+};
+
+}  // namespace boxcar::backends

@@ -1,0 +1,88 @@
+// What a backend offers the runtime: devices with memory and queues, kernels prepared for them, groups that
+// communicate. The runtime (actors/) knows no more of a backend than this page; every backend passes
+// tests/backends/conformance.
+//
+//   Device& d = backend.device(0);
+//   d.reserve(plan.arena_bytes);
+//   auto queue = d.queue(ir::QueueKind::compute);
+//   auto kernel = d.prepare({"matmul", {f32[2, 3], f32[3, 4]}, {f32[2, 4]}, attrs}, *queue);
+//   kernel->run(inputs, outputs, {.step = 0, .micro_batch = 1});
+//   queue->finish();
+//
+// Addresses are void*: of memory of the device that the queue belongs to. Calls on one queue come from one
+// thread; different queues may be used from different threads. Errors are boxcar::Error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op.h"
+#include "ir/plan.h"
+#include "ir/types.h"
+
+namespace boxcar::backends {
+
+// When an act happens: what is not known while compiling.
+struct Moment {
+  int64_t step = 0;         // optimizer steps since the model's first, from 0
+  int64_t micro_batch = 0;  // in this step
+  int64_t micro_batches = 1;
+  int64_t seed = 0;
+  double learning_rate = -1;  // of this step; negative: as the op's attribute says
+};
+
+// One op on local tensors with everything but addresses and moment. `attrs` are complete and of this rank.
+struct Call {
+  std::string op;
+  ir::Types inputs, outputs;
+  ir::Attrs attrs;
+};
+
+// A call made ready for one queue. Inputs and outputs do not overlap, except where an update op's output is
+// its input of the same name, element for element.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Puts the act on its queue; done when the queue is. Operands in the op's order, null where empty.
+  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                   const Moment& moment) = 0;
+};
+
+// `rows` pieces of `bytes` each, `from_stride` and `to_stride` bytes apart: what packs and unpacks parts
+// along an axis.
+struct Block {
+  int64_t rows = 1, bytes = 0, from_stride = 0, to_stride = 0;
+};
+
+// A FIFO of acts.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  // Copies within the process: from this device, another one's memory or the host's.
+  virtual void copy(void* to, const void* from, const Block& block) = 0;
+  virtual void fill_zero(void* to, int64_t bytes) = 0;
+  // Waits until all that was put on it is done.
+  virtual void finish() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  // Memory for one plan; once. Aligned to 512 bytes, zeroed. Throws Error (cannot run) where there is not
+  // enough.
+  virtual void reserve(int64_t bytes) = 0;
+  virtual std::byte* arena() = 0;
+  virtual std::unique_ptr<Queue> queue(ir::QueueKind kind) = 0;
+  // Throws Error (fault) for an op or types without a kernel, naming both.
+  virtual std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) = 0;
+  // Between host memory and this device's, at once.
+  virtual void to_host(void* to, const void* from, int64_t bytes) = 0;
+  virtual void from_host(void* to, const void* from, int64_t bytes) = 0;
+};
+
+}  // namespace boxcar::backends

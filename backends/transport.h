@@ -1,0 +1,43 @@
+// The one connection between processes, which collectives, the message bus and pulls share. Messages are
+// framed: a channel says who reads them, and between two processes the messages of a channel keep their
+// order.
+//
+//   transport.listen(Channel::bus, [&](int from, std::span<const std::byte> bytes) { ... });
+//   transport.send(1, Channel::bus, bytes);     // returns when `bytes` may be reused
+//
+// One progress thread per process calls the listeners; a listener must not wait for another message. Threads
+// may send at once. A process that has not been heard from for `silence` seconds while somebody waits, or one
+// that says that it failed, ends the run: every wait throws Error (fault) naming the process and what waited.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace boxcar::backends {
+
+enum class Channel : uint8_t { bus, data, request, control };
+inline constexpr int channels = 4;
+
+class Transport {
+ public:
+  using Listener = std::function<void(int from, std::span<const std::byte> bytes)>;
+  virtual ~Transport() = default;
+  virtual int process() const = 0;
+  virtual int processes() const = 0;
+  // Before start(); once per channel.
+  virtual void listen(Channel channel, Listener listener) = 0;
+  virtual void start() = 0;
+  virtual void send(int process, Channel channel, std::span<const std::byte> bytes) = 0;
+  // Tells the others that this process gives up, and why; their waits end with it.
+  virtual void fail(const std::string& why) = 0;
+  // Throws Error (fault) once a process is gone, silent or has failed; waits call it now and then.
+  virtual void check() const = 0;
+  // Waits for all processes, then stops the progress thread.
+  virtual void finish() = 0;
+};
+
+}  // namespace boxcar::backends

@@ -1,0 +1,39 @@
+// Where global tensors lie under a plan: what connects a plan's registers with checkpoints, data and losses.
+//
+//   const Places places = places_of(job);
+//   places.find("h0.attn.qkv.weight")->ranges[3]     // device 3's part, as ranges of the global tensor
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/types.h"
+#include "planner/planner.h"
+#include "sbp/sbp.h"
+
+namespace boxcar::planner {
+
+// A register that holds state, a loaded input or the loss.
+struct Place {
+  std::string reg;  // the register's name in the programs: "h0.ln1.weight.whole", "embedding.word.replica1.m"
+  std::string
+      tensor;  // the global tensor of the model that it is (part of): "h0.ln1.weight", "embedding.word.m"
+  ir::TensorType type;   // global; of one micro-batch for inputs and the loss
+  bool derived = false;  // follows from other state (a cast to 16 bits, a gathered whole): not in checkpoints
+  bool partial = false;  // the loss: devices' values are to be added
+  // By device: its part, one range per axis; empty where the device has no such register (a scalar's ranges
+  // are empty too: see `holds`). Of devices that hold the same part, `first` is true for one alone.
+  std::vector<std::vector<sbp::Range>> ranges;
+  std::vector<bool> holds, first;
+};
+
+struct Places {
+  std::vector<Place> places;
+  const Place* find(const std::string& reg) const;  // null where there is none
+};
+
+// `job` is resolved. For the plan that compile(job) makes: parameters, master weights, moments,
+// half-precision copies, gathered wholes, "tokens", "labels" and "loss".
+Places places_of(const Job& job);
+
+}  // namespace boxcar::planner
