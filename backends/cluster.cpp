@@ -64,7 +64,7 @@ Cluster load_cluster(const std::string& preset_or_path, int gpus) {
   return parse_cluster(preset.yaml, preset_file(preset), gpus);
 }
 
-Device load_device(const std::string& preset_or_path) {
+DeviceProfile load_device(const std::string& preset_or_path) {
   if (is_path(preset_or_path)) return parse_device(read(preset_or_path), preset_or_path);
   const Preset& preset = find("devices", preset_or_path);
   return parse_device(preset.yaml, preset_file(preset));
@@ -73,7 +73,7 @@ Device load_device(const std::string& preset_or_path) {
 std::vector<std::string> cluster_presets() { return names_of("clusters"); }
 std::vector<std::string> device_presets() { return names_of("devices"); }
 
-void use_tf32(Device& device) {
+void use_tf32(DeviceProfile& device) {
   if (device.tf32_flops <= 0) return;
   device.peak_flops[ir::DType::float32] = device.tf32_flops;
   device.matmul.type_share.erase(ir::DType::float32);  // was the share of the full float32 peak

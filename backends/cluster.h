@@ -49,7 +49,7 @@ struct MatmulModel {
       type_share;  // further factor on the compute rate by operand type, 1 where absent
 };
 
-struct Device {
+struct DeviceProfile {
   std::string name;
   int64_t memory_bytes = 0;
   double memory_bandwidth = 0;             // peak, bytes/s
@@ -130,7 +130,7 @@ struct CollectiveModel {
 
 struct Cluster {
   std::string name;
-  Device device;
+  DeviceProfile device;
   Node node;
   Fabric fabric;
   int nodes = 1;
@@ -146,17 +146,17 @@ struct Cluster {
 // Where gpus is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the
 // nearest preset.
 Cluster load_cluster(const std::string& preset_or_path, int gpus = 0);
-Device load_device(const std::string& preset_or_path);
+DeviceProfile load_device(const std::string& preset_or_path);
 // The same from YAML text; `file` stands in messages. A device that is named by path is looked for beside
 // `file`.
 Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus = 0);
-Device parse_device(const std::string& yaml, const std::string& file);
+DeviceProfile parse_device(const std::string& yaml, const std::string& file);
 std::vector<std::string> cluster_presets();  // names, sorted
 std::vector<std::string> device_presets();
 
 // float32 products on the tensor cores (19 bits) instead of in full float32, as precision tf32 asks. Leaves
 // devices without them as they are.
-void use_tf32(Device& device);
+void use_tf32(DeviceProfile& device);
 
 const char* to_text(LinkKind kind);    // "nvlink-mesh"
 const char* to_text(FabricKind kind);  // "leaf-spine"

@@ -93,7 +93,7 @@ void read_matmul(Fields& fields, MatmulModel* to) {
   matmul->done();
 }
 
-void read_peaks(Fields& fields, Device* device) {
+void read_peaks(Fields& fields, DeviceProfile* device) {
   auto peaks = fields.map("peak_flops");
   if (!peaks) return;
   for (const auto& [type, name] : peak_types) {
@@ -223,7 +223,7 @@ std::string device_path(const std::string& name, const std::string& file) {
   return beside.find('/') == std::string::npos ? "./" + beside : beside;
 }
 
-void read_device(Fields& fields, const std::string& file, Device* to) {
+void read_device(Fields& fields, const std::string& file, DeviceProfile* to) {
   std::string name;
   fields.text("device", &name);
   try {
@@ -277,9 +277,9 @@ void read_slowdown(Fields& fields, Cluster* cluster) {
 const char* to_text(LinkKind kind) { return name_of(link_kinds, kind); }
 const char* to_text(FabricKind kind) { return name_of(fabric_kinds, kind); }
 
-Device parse_device(const std::string& yaml, const std::string& file) {
+DeviceProfile parse_device(const std::string& yaml, const std::string& file) {
   auto fields = parse_fields(yaml, file, "");
-  Device device;
+  DeviceProfile device;
   for (const char* key : {"name", "memory_bytes", "memory_bandwidth", "multiprocessors"})
     fields->require(key);
   fields->text("name", &device.name);

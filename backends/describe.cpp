@@ -10,7 +10,7 @@ void row(std::string* out, const char* name, const std::string& value) {
   *out += fmt::format("  {:<14}{}\n", name, value);
 }
 
-std::string peaks(const Device& device) {
+std::string peaks(const DeviceProfile& device) {
   constexpr std::pair<ir::DType, const char*> types[] = {
       {ir::DType::float64, "float64"},   {ir::DType::float32, "float32"}, {ir::DType::float16, "float16"},
       {ir::DType::bfloat16, "bfloat16"}, {ir::DType::float8, "float8"},   {ir::DType::int8, "int8"}};
@@ -44,7 +44,7 @@ std::string fabric_text(const Fabric& fabric) {
 }  // namespace
 
 std::string describe(const Cluster& cluster) {
-  const Device& device = cluster.device;
+  const DeviceProfile& device = cluster.device;
   const Node& node = cluster.node;
   std::string out = fmt::format("{}: {} x {} ({} {} of {})\n", cluster.name, cluster.devices(), device.name,
                                 cluster.nodes, cluster.nodes == 1 ? "node" : "nodes", node.gpus);

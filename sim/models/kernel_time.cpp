@@ -7,9 +7,9 @@
 namespace boxcar::sim {
 namespace {
 
-using backends::Device;
+using backends::DeviceProfile;
 
-double op_share(const Device& device, std::string_view name) {
+double op_share(const DeviceProfile& device, std::string_view name) {
   if (device.op_share.empty()) return 1;
   auto found = device.op_share.find(name);
   return found == device.op_share.end() ? 1 : found->second;
@@ -17,14 +17,14 @@ double op_share(const Device& device, std::string_view name) {
 
 // The products of a training step differ by layout: forward, by the input's gradient (a transposed weight)
 // and by the weight's.
-double product_share(const Device& device, const ir::OpDef& def, const ir::Attrs& attrs) {
+double product_share(const DeviceProfile& device, const ir::OpDef& def, const ir::Attrs& attrs) {
   if (def.name != "matmul" || device.op_share.empty()) return op_share(device, def.name);
   auto transposed = attrs.find("transpose_b");
   bool input_grad = transposed != attrs.end() && std::get<bool>(transposed->second);
   return op_share(device, input_grad ? "matmul_input_grad" : "matmul");
 }
 
-double memory_seconds(const Device& device, const ir::OpDef& def, double bytes) {
+double memory_seconds(const DeviceProfile& device, const ir::OpDef& def, double bytes) {
   return bytes / (device.memory_bandwidth * device.memory_efficiency.at(bytes) * op_share(device, def.name));
 }
 
@@ -42,7 +42,7 @@ MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::Te
   return shape;
 }
 
-double product_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
+double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                        const ir::Types& outputs, const ir::Attrs& attrs, double bytes) {
   MatmulShape shape = shape_of(def, inputs[0], outputs[0]);
   if (shape.k < 1) return memory_seconds(device, def, bytes) + device.kernel_floor;
@@ -51,7 +51,7 @@ double product_seconds(const Device& device, const ir::OpDef& def, const ir::Typ
 
 // A causal kernel has short rows and reaches what a full one does at a quarter of the sequence
 // (fit_attention.py).
-double attention_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
+double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                          const ir::Work& work, const ir::Attrs& attrs) {
   bool backward = def.name.ends_with("_grad");
   const auto& keys = inputs[backward ? 2 : 1].shape;  // [batch, heads, sequence, head size]
@@ -66,7 +66,7 @@ double attention_seconds(const Device& device, const ir::OpDef& def, const ir::T
   return device.kernel_floor + std::max(work.flops / rate, memory_seconds(device, def, work.bytes));
 }
 
-double convolution_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
+double convolution_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                            const ir::Work& work) {
   double share = device.convolution_efficiency.at(work.flops) * op_share(device, def.name);
   double compute = work.flops / (peak_flops(device, inputs[0].dtype) * share);
@@ -81,7 +81,7 @@ bool empty(const ir::Types& types) {
 
 }  // namespace
 
-double kernel_seconds(const Device& device, const ir::OpDef& def, const ir::Types& inputs,
+double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs) {
   if (def.family == ir::Family::none || empty(outputs)) return 0;
   ir::Work work = ir::work(def, inputs, outputs, attrs);

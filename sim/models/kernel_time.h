@@ -15,7 +15,7 @@
 namespace boxcar::sim {
 
 // Seconds for one run of `def` on local types. Zero-element kernels take nothing.
-double kernel_seconds(const backends::Device& device, const ir::OpDef& def, const ir::Types& inputs,
+double kernel_seconds(const backends::DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs);
 
 }  // namespace boxcar::sim

@@ -53,13 +53,13 @@ double fourth_power_sum(double a, double b) {
 
 }  // namespace
 
-double peak_flops(const backends::Device& device, ir::DType type) {
+double peak_flops(const backends::DeviceProfile& device, ir::DType type) {
   auto found = device.peak_flops.find(type);
   if (found == device.peak_flops.end()) found = device.peak_flops.find(ir::DType::float32);
   return found == device.peak_flops.end() ? 0 : found->second;
 }
 
-double matmul_seconds(const backends::Device& device, const MatmulShape& shape, ir::DType type,
+double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& shape, ir::DType type,
                       double bytes) {
   const backends::MatmulModel& model = device.matmul;
   double peak = peak_flops(device, type);

@@ -21,9 +21,10 @@ struct MatmulShape {
 };
 
 // REQUIRES all extents >= 1. `bytes`: what is read and written.
-double matmul_seconds(const backends::Device& device, const MatmulShape& shape, ir::DType type, double bytes);
+double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& shape, ir::DType type,
+                      double bytes);
 
 // Peak by the operands' type; of float32 where the type has none.
-double peak_flops(const backends::Device& device, ir::DType type);
+double peak_flops(const backends::DeviceProfile& device, ir::DType type);
 
 }  // namespace boxcar::sim

@@ -75,7 +75,7 @@ TEST(Presets, all_load_and_are_whole) {
     EXPECT_GT(cluster.node.pcie_bandwidth, 0) << name;
   }
   for (const std::string& name : device_presets()) {
-    Device device = load_device(name);
+    DeviceProfile device = load_device(name);
     EXPECT_EQ(device.name, name);
     EXPECT_GT(device.peak_flops.at(ir::DType::float16), device.peak_flops.at(ir::DType::float32)) << name;
   }
@@ -191,12 +191,12 @@ TEST(ParseCluster, refuses_uneven_meshes) {
 }
 
 TEST(ParseDevice, reads_and_uses_tf32) {
-  Device device = parse_device(device_yaml, "d.yaml");
+  DeviceProfile device = parse_device(device_yaml, "d.yaml");
   EXPECT_EQ(device.memory_bytes, 1000000000);
   EXPECT_DOUBLE_EQ(device.peak_flops.at(ir::DType::float32), 1e13);
   use_tf32(device);
   EXPECT_DOUBLE_EQ(device.peak_flops.at(ir::DType::float32), 4e13);
-  Device v100 = load_device("v100-sxm2-16g");
+  DeviceProfile v100 = load_device("v100-sxm2-16g");
   use_tf32(v100);
   EXPECT_DOUBLE_EQ(v100.peak_flops.at(ir::DType::float32), 15.7e12);
 }

@@ -16,14 +16,14 @@ using ir::DType;
 using ir::Family;
 using ir::TensorType;
 
-const backends::Device& a100() {
-  static const backends::Device device = backends::load_device("a100-sxm-80g");
+const backends::DeviceProfile& a100() {
+  static const backends::DeviceProfile device = backends::load_device("a100-sxm-80g");
   return device;
 }
 
 // A device whose numbers are round: 100 Tflop/s, 1 TB/s, no overheads.
-backends::Device round_device() {
-  backends::Device device;
+backends::DeviceProfile round_device() {
+  backends::DeviceProfile device;
   device.memory_bandwidth = 1e12;
   device.peak_flops = {{DType::float16, 100e12}, {DType::float32, 10e12}};
   device.multiprocessors = 100;
@@ -37,8 +37,8 @@ ir::OpDef op_of(const std::string& name, Family family) {
   return def;
 }
 
-double seconds(const backends::Device& device, const ir::OpDef& def, ir::Types inputs, ir::Types outputs,
-               const ir::Attrs& attrs = {}) {
+double seconds(const backends::DeviceProfile& device, const ir::OpDef& def, ir::Types inputs,
+               ir::Types outputs, const ir::Attrs& attrs = {}) {
   return kernel_seconds(device, def, inputs, outputs, attrs);
 }
 
@@ -71,7 +71,7 @@ struct Errors {
 };
 
 Errors matmul_errors(const std::string& device_name, const std::string& table) {
-  backends::Device device = backends::load_device(device_name);
+  backends::DeviceProfile device = backends::load_device(device_name);
   Errors errors;
   for (const auto& row : sample(table)) {
     MatmulShape shape{1, std::stoll(row[0]), std::stoll(row[1]), std::stoll(row[2])};
@@ -100,7 +100,7 @@ TEST(Matmul, a_wave_more) {
 }
 
 TEST(Matmul, without_tiles_it_is_a_roofline) {
-  backends::Device device = round_device();
+  backends::DeviceProfile device = round_device();
   // 2 x 1000^3 flops at 100 Tflop/s take 20 us; 1e9 bytes at 1 TB/s take 1 ms.
   EXPECT_NEAR(matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float16, 0), 20e-6, 1e-12);
   EXPECT_NEAR(matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float32, 0), 200e-6, 1e-12);
@@ -110,7 +110,7 @@ TEST(Matmul, without_tiles_it_is_a_roofline) {
 }
 
 TEST(Matmul, waves_by_hand) {
-  backends::Device device = round_device();
+  backends::DeviceProfile device = round_device();
   device.matmul.tiles = {{100, 100, 1.0}};
   device.matmul.wave_seconds = 1e-6;
   // 20 x 10 tiles on 100 multiprocessors: two waves, each 2 x 100 x 100 x 50 flops at 1 Tflop/s and 1 us
@@ -122,7 +122,7 @@ TEST(Matmul, waves_by_hand) {
 }
 
 TEST(Matmul, few_tiles_split_k) {
-  backends::Device device = round_device();
+  backends::DeviceProfile device = round_device();
   device.matmul.tiles = {{100, 100, 1.0}};
   device.matmul.split_seconds = 1e-6;
   // One tile, k 4000: in 8 parts of 500; partial results of 8 x 8 x 100 x 100 bytes at 1 TB/s.
@@ -147,7 +147,7 @@ TEST(KernelSeconds, products_find_their_shape) {
 }
 
 TEST(KernelSeconds, backward_products_have_shares_of_their_own) {
-  backends::Device device = round_device();
+  backends::DeviceProfile device = round_device();
   device.op_share = {{"matmul_input_grad", 0.5}, {"matmul_weight_grad", 0.25}};
   TensorType x{{1000, 1000}, DType::float16};
   double alone = matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float16, 6e6);
@@ -159,7 +159,7 @@ TEST(KernelSeconds, backward_products_have_shares_of_their_own) {
 }
 
 TEST(KernelSeconds, others_go_by_bytes) {
-  backends::Device device = round_device();
+  backends::DeviceProfile device = round_device();
   device.kernel_floor = 2e-6;
   device.launch_latency = 1e-6;
   TensorType x{{1000, 1000}, DType::float16};
@@ -179,7 +179,7 @@ TEST(KernelSeconds, views_and_empty_kernels_take_nothing) {
 }
 
 TEST(KernelSeconds, attention_by_sequence_head_and_mask) {
-  backends::Device device = round_device();
+  backends::DeviceProfile device = round_device();
   device.attention_forward_efficiency = {{512, 2048}, {0.25, 0.5}};
   device.attention_backward_efficiency = {{512, 2048}, {0.2, 0.4}};
   device.attention_head_share = {{64, 128}, {0.8, 1}};
@@ -196,7 +196,7 @@ TEST(KernelSeconds, attention_by_sequence_head_and_mask) {
 }
 
 TEST(KernelSeconds, convolutions_by_flops_or_bytes) {
-  backends::Device device = round_device();
+  backends::DeviceProfile device = round_device();
   device.convolution_efficiency = {{1e8, 1e10}, {0.25, 0.5}};
   device.op_share["conv2d_weight_grad"] = 0.5;
   TensorType x{{1, 8, 16, 16}, DType::float16};
