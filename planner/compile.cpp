@@ -3,33 +3,17 @@
 
 #include "planner/arena.h"
 #include "planner/facts.h"
-#include "planner/lower.h"
+#include "planner/laid_out.h"
 #include "planner/placed.h"
 #include "planner/planner.h"
-#include "planner/tied.h"
-#include "planner/training_graph.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
 
 ir::Plan compile(const Job& job) {
-  const Hints& h = job.parallel;
-  std::vector<Replica> replicas;
-  const ir::Graph graph = training_graph(job, replicas);
-  const std::vector<OpSite> sites = assign_stages(graph, h.stage_layers, h.pp);
-  const Mesh mesh = mesh_of(h);
-  const Pins pins = pins_of(graph, h, mesh);
-  const Deduction layouts = deduce(graph, pins, mesh);
-  const Pipeline pipeline{parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages,
-                          job.train.micro_batches};
-  const auto readers = ir::consumers(graph);
-  CommTable comms(mesh, h.pp);
-  RouteTable routes(mesh);
-  ir::Plan plan = lower({graph, h, mesh, pipeline, sites, pins, layouts, readers,
-                         tied_gradients(graph, replicas, sites), comms, routes});
-  for (ir::Program& program : plan.programs) plan_memory(program);
-  plan.facts = facts_of(graph, job);
-  ir::check(plan);
+  const LaidOut laid = lay_out(job);
+  ir::Plan plan = compile(laid);
+  plan.facts = facts_of(laid.graph, job);
   return plan;
 }
 

@@ -15,16 +15,21 @@ namespace boxcar::planner {
 
 // A register that holds state, a loaded input or the loss.
 struct Place {
-  std::string reg;  // the register's name in the programs: "h0.ln1.weight.whole", "embedding.word.replica1.m"
-  std::string
-      tensor;  // the global tensor of the model that it is (part of): "h0.ln1.weight", "embedding.word.m"
-  ir::TensorType type;   // global; of one micro-batch for inputs and the loss
+  // The register's name in the programs: "h0.ln1.weight.whole", "embedding.word.replica1.m".
+  std::string reg;
+  // The global tensor of the model that it is (part of), in another type or not: "h0.ln1.weight",
+  // "embedding.word.m"; "tokens", "labels", "loss".
+  std::string tensor;
+  ir::TensorType type;   // global, in the register's type; of one micro-batch for inputs and the loss
   bool derived = false;  // follows from other state (a cast to 16 bits, a gathered whole): not in checkpoints
-  bool partial = false;  // the loss: devices' values are to be added
+  bool partial = false;  // the loss: devices' values are to be added, of those with `first`
   // By device: its part, one range per axis; empty where the device has no such register (a scalar's ranges
-  // are empty too: see `holds`). Of devices that hold the same part, `first` is true for one alone.
+  // are empty too: see `holds`).
   std::vector<std::vector<sbp::Range>> ranges;
-  std::vector<bool> holds, first;
+  std::vector<bool> holds;
+  // Of devices that hold the same part of `tensor`, one alone, counted over all its registers: of a parameter
+  // and its replica on another stage, one has it. None where `derived`.
+  std::vector<bool> first;
 };
 
 struct Places {

@@ -1,0 +1,56 @@
+#include "planner/laid_out.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "planner/arena.h"
+#include "planner/lower.h"
+#include "planner/training_graph.h"
+#include "sbp/error.h"
+
+namespace boxcar::planner {
+
+LaidOut lay_out(const Job& job) {
+  const Hints& h = job.parallel;
+  LaidOut laid;
+  laid.graph = training_graph(job, laid.replicas);
+  laid.hints = h;
+  laid.mesh = mesh_of(h);
+  laid.pipeline = {parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages,
+                   job.train.micro_batches};
+  laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp);
+  laid.pins = pins_of(laid.graph, h, laid.mesh);
+  laid.layouts = deduce(laid.graph, laid.pins, laid.mesh);
+  return laid;
+}
+
+LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches) {
+  if (micro_batches < 1)
+    throw Error::input("micro_batches", fmt::format("is {}, expected at least 1", micro_batches));
+  if (pins.stored.size() != graph.tensors.size() || pins.used.size() != graph.tensors.size())
+    throw Error::input("pins", fmt::format("{} and {} of them for {} tensors", pins.stored.size(),
+                                           pins.used.size(), graph.tensors.size()));
+  LaidOut laid;
+  laid.graph = std::move(graph);
+  laid.mesh = mesh;
+  laid.pipeline.micro_batches = micro_batches;
+  laid.sites = assign_stages(laid.graph, {laid.graph.layers}, 1);
+  laid.pins = std::move(pins);
+  laid.layouts = deduce(laid.graph, laid.pins, mesh);
+  return laid;
+}
+
+ir::Plan compile(const LaidOut& laid) {
+  const auto readers = ir::consumers(laid.graph);
+  CommTable comms(laid.mesh, laid.pipeline.stages);
+  RouteTable routes(laid.mesh);
+  ir::Plan plan =
+      lower({laid.graph, laid.hints, laid.mesh, laid.pipeline, laid.sites, laid.pins, laid.layouts, readers,
+             tied_gradients(laid.graph, laid.replicas, laid.sites), comms, routes});
+  for (ir::Program& program : plan.programs) plan_memory(program);
+  ir::check(plan);
+  return plan;
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,45 @@
+// A training graph with a layout for every tensor: what a plan is lowered from, and what says where its
+// tensors lie.
+//
+//   const LaidOut laid = lay_out(job);             // or lay_out(graph, mesh, pins, micro_batches)
+//   const ir::Plan plan = compile(laid);
+//   const Places places = places_of(laid);
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/plan.h"
+#include "planner/deduce.h"
+#include "planner/mesh.h"
+#include "planner/pins.h"
+#include "planner/places.h"
+#include "planner/schedule.h"
+#include "planner/stages.h"
+#include "planner/tied.h"
+
+namespace boxcar::planner {
+
+struct LaidOut {
+  ir::Graph graph;
+  std::vector<Replica> replicas;
+  Hints hints;
+  Mesh mesh;  // of one stage
+  Pipeline pipeline;
+  std::vector<OpSite> sites;  // by op
+  Pins pins;
+  Deduction layouts;
+};
+
+// `job` is resolved.
+LaidOut lay_out(const Job& job);
+// Any training graph (ir::training_step's) on one stage, `pins` by tensor of the graph; what they leave open
+// is deduced. Throws Error (bad input) where pins and graph do not match or micro_batches is below 1.
+LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches);
+
+// Lowering, registers, memory. The plan is checked but has no facts and is not yet verified.
+ir::Plan compile(const LaidOut& laid);
+
+Places places_of(const LaidOut& laid);
+
+}  // namespace boxcar::planner

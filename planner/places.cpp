@@ -1,0 +1,126 @@
+#include "planner/places.h"
+
+#include <set>
+#include <utility>
+
+#include "planner/laid_out.h"
+
+namespace boxcar::planner {
+
+using ir::TensorId;
+using sbp::NdSbp;
+
+namespace {
+
+// "embedding.word.replica1.m" -> "embedding.word.m"
+std::string original(const std::string& name, const std::vector<Replica>& replicas) {
+  for (const Replica& pair : replicas)
+    if (name.starts_with(pair.replica) &&
+        (name.size() == pair.replica.size() || name[pair.replica.size()] == '.'))
+      return pair.original + name.substr(pair.replica.size());
+  return name;
+}
+
+class Finder {
+ public:
+  explicit Finder(const LaidOut& laid) : laid_(laid), readers_(ir::consumers(laid.graph)) {}
+
+  Places run() {
+    const ir::Graph& graph = laid_.graph;
+    for (const ir::Op& op : graph.ops) {
+      const TensorId t = op.outputs[0];
+      if (op.type == "input" && !readers_[static_cast<size_t>(t)].empty())
+        add(t, "", stored(t), t, false);
+      else if (op.type == "parameter")
+        add_state(t);
+      else if (op.phase == ir::Phase::update && op.type == "cast" && source(t) >= 0)
+        add_copy(op);
+    }
+    for (size_t t = 0; t < graph.tensors.size(); ++t)
+      if (graph.tensors[t].name == "loss")
+        add(static_cast<TensorId>(t), "", stored(static_cast<TensorId>(t)), static_cast<TensorId>(t), false);
+    return std::move(places_);
+  }
+
+ private:
+  const ir::Tensor& tensor(TensorId t) const { return laid_.graph.tensor(t); }
+  const NdSbp& stored(TensorId t) const { return laid_.layouts.stored[static_cast<size_t>(t)]; }
+  const ir::Op& producer(TensorId t) const {
+    return laid_.graph.ops[static_cast<size_t>(tensor(t).producer)];
+  }
+  int stage(TensorId t) const { return laid_.sites[static_cast<size_t>(tensor(t).producer)].stage; }
+
+  // The parameter that `t` is a copy of, -1 where it is none.
+  TensorId source(TensorId t) const {
+    while (producer(t).type == "cast") t = producer(t).inputs[0];
+    return producer(t).type == "parameter" ? t : -1;
+  }
+
+  void add_state(TensorId t) {
+    add(t, "", stored(t), t, false);
+    const auto& used = laid_.pins.used[static_cast<size_t>(t)];
+    bool read = false;
+    for (ir::OpId reader : readers_[static_cast<size_t>(t)])
+      read = read || laid_.graph.ops[static_cast<size_t>(reader)].phase != ir::Phase::update;
+    if (read && used && *used != stored(t) && laid_.hints.zero < 3) add(t, ".whole", *used, t, true);
+  }
+
+  void add_copy(const ir::Op& op) {
+    const TensorId t = op.outputs[0];
+    const NdSbp& made = laid_.layouts.ops[static_cast<size_t>(tensor(t).producer)].outputs[0];
+    add(t, "", stored(t), source(t), true);
+    if (made != stored(t)) add(t, ".shard", made, source(t), true);
+  }
+
+  void add(TensorId t, const std::string& suffix, const NdSbp& layout, TensorId of, bool derived) {
+    Place place{tensor(t).name + suffix,
+                original(tensor(of).name, laid_.replicas),
+                tensor(t).type,
+                derived,
+                false,
+                {},
+                {},
+                {}};
+    for (sbp::Sbp s : layout) place.partial = place.partial || s.is_partial();
+    const int devices = laid_.mesh.devices();
+    for (int device = 0; device < devices * laid_.pipeline.stages; ++device) {
+      const bool holds = device / devices == stage(t);
+      place.holds.push_back(holds);
+      place.ranges.emplace_back();
+      if (holds)
+        place.ranges.back() =
+            sbp::local_ranges(place.type.shape, layout, laid_.mesh.extents, device % devices);
+      place.first.push_back(holds && !derived &&
+                            taken_.insert({place.tensor, part(layout, device % devices)}).second);
+    }
+    places_.places.push_back(std::move(place));
+  }
+
+  // Equal for ranks that hold the same part: the coordinates along the dimensions that split it or have a
+  // share of its value.
+  sbp::Shape part(const NdSbp& layout, int64_t rank) const {
+    sbp::Shape coordinates(layout.size(), 0);
+    for (size_t d = layout.size(); d-- > 0; rank /= laid_.mesh.extents[d])
+      if (!layout[d].is_broadcast()) coordinates[d] = rank % laid_.mesh.extents[d];
+    return coordinates;
+  }
+
+  const LaidOut& laid_;
+  std::vector<std::vector<ir::OpId>> readers_;
+  std::set<std::pair<std::string, sbp::Shape>> taken_;
+  Places places_;
+};
+
+}  // namespace
+
+const Place* Places::find(const std::string& reg) const {
+  for (const Place& place : places)
+    if (place.reg == reg) return &place;
+  return nullptr;
+}
+
+Places places_of(const LaidOut& laid) { return Finder(laid).run(); }
+
+Places places_of(const Job& job) { return places_of(lay_out(job)); }
+
+}  // namespace boxcar::planner
