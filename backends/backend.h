@@ -24,6 +24,9 @@ class Backend {
   virtual std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> group,
                                                      int device, Queue& queue) = 0;
   virtual Transport* transport() = 0;  // null where this is the only process
+  // Gives up: waits in communicators and in the transport, now and from here on, throw Error (fault) with
+  // `why`, and other processes are told. From any thread; the first call counts.
+  virtual void abort(const std::string& why) = 0;
 };
 
 }  // namespace boxcar::backends

@@ -44,7 +44,7 @@ struct Call {
 };
 
 // A call made ready for one queue. Inputs and outputs do not overlap, except where an update op's output is
-// its input of the same name, element for element.
+// its input of the same name, element for element, and where add's output is its first input of its type.
 class Kernel {
  public:
   virtual ~Kernel() = default;

@@ -5,6 +5,9 @@
 //   transport.listen(Channel::bus, [&](int from, std::span<const std::byte> bytes) { ... });
 //   transport.send(1, Channel::bus, bytes);     // returns when `bytes` may be reused
 //
+// The runtime listens to bus (messages), request and data (pulls), and starts the transport when all its
+// communicators are there; control is the backend's own.
+//
 // One progress thread per process calls the listeners; a listener must not wait for another message. Threads
 // may send at once. A process that has not been heard from for `silence` seconds while somebody waits, or one
 // that says that it failed, ends the run: every wait throws Error (fault) naming the process and what waited.
@@ -36,7 +39,8 @@ class Transport {
   virtual void fail(const std::string& why) = 0;
   // Throws Error (fault) once a process is gone, silent or has failed; waits call it now and then.
   virtual void check() const = 0;
-  // Waits for all processes, then stops the progress thread.
+  // Waits for all processes, then stops the progress thread, after which no listener is called. After a
+  // failure it does not wait.
   virtual void finish() = 0;
 };
 
