@@ -1,7 +1,10 @@
 // Random numbers by position: every plan and every backend draws the same ones, whatever the layout.
 //
-//   const RandomKey key = random_key(seed, step, micro_batch, op);
-//   const bool keep = uniform(key, element) >= p;     // element: row-major position in the global tensor
+//   const RandomKey key = random_key(seed, step, op);
+//   const bool keep = uniform(key, element) >= p;
+//
+// `element` is the row-major position in the step's global batch: that in the global tensor of a micro-batch
+// plus the elements of the micro-batches before, so that any number of micro-batches draws the same.
 //
 // 64-bit mixing as in SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
 // 2014), whose finaliser passes the usual batteries on counters; integer arithmetic only, so that every
@@ -23,10 +26,9 @@ struct RandomKey {
   uint64_t value = 0;
 };
 
-inline RandomKey random_key(int64_t seed, int64_t step, int64_t micro_batch, int64_t op) {
+inline RandomKey random_key(int64_t seed, int64_t step, int64_t op) {
   uint64_t key = mix(static_cast<uint64_t>(seed));
   key = mix(key ^ static_cast<uint64_t>(step));
-  key = mix(key ^ static_cast<uint64_t>(micro_batch));
   return {mix(key ^ static_cast<uint64_t>(op))};
 }
 

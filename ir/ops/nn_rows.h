@@ -58,9 +58,9 @@ sbp::Range part_of(const TensorType& type, size_t axis, int64_t parts, int64_t i
 // `attrs` with the integer `name` larger by `value`.
 Attrs advanced(Attrs attrs, std::string_view name, int64_t value);
 
-// Random ops draw from a counter: (seed, step, micro_batch, op, element), element being the row-major
-// position in the global tensor. "shape" and "starts" say where in which global tensor this part lies; empty:
-// it is the whole.
+// Random ops draw from a counter: (seed, step, op, element), element being the row-major position in the
+// global tensor, counted on over micro-batches. "shape" and "starts" say where in which global tensor this
+// part lies; empty: it is the whole.
 Attrs random_attrs();
 // Sets them for the part of a tensor of type `drawn` that `layout` gives.
 Attrs localize_random(const TensorType& drawn, Attrs attrs, sbp::Sbp layout, int64_t parts, int64_t index);

@@ -1,0 +1,39 @@
+// A device that is a part of this process's memory and acts on whichever thread puts an act on its queue.
+//
+//   CpuDevice device;
+//   device.reserve(1 << 20);
+//   auto queue = device.queue(ir::QueueKind::compute);
+//   device.prepare({"matmul", {f32[2, 3], f32[3, 4]}, {f32[2, 4]}, attrs}, *queue)->run(inputs, outputs, {});
+//
+// Acts are done when the call returns, so finish() has nothing to wait for. Different queues and their
+// kernels may be used from different threads; reserve() before all else.
+#pragma once
+
+#include "backends/device.h"
+
+namespace boxcar::backends::cpu {
+
+class CpuQueue : public Queue {
+ public:
+  void copy(void* to, const void* from, const Block& block) override;
+  void fill_zero(void* to, int64_t bytes) override;
+  void finish() override {}
+};
+
+class CpuDevice : public Device {
+ public:
+  void reserve(int64_t bytes) override;
+  std::byte* arena() override { return arena_.get(); }
+  std::unique_ptr<Queue> queue(ir::QueueKind kind) override;
+  std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) override;
+  void to_host(void* to, const void* from, int64_t bytes) override;
+  void from_host(void* to, const void* from, int64_t bytes) override;
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> arena_;
+};
+
+}  // namespace boxcar::backends::cpu

@@ -1,0 +1,47 @@
+#include "backends/cpu/kernels.h"
+
+#include "ir/ops/fused.h"
+
+namespace boxcar::backends::cpu {
+namespace {
+
+constexpr std::initializer_list<void (*)(Factories&)> kGroups = {};
+
+Factories build_table() {
+  Factories table;
+  for (auto add : kGroups) add(table);
+  return table;
+}
+
+void advance(ir::Attrs& attrs, const char* name, int64_t by) { std::get<int64_t>(attrs.at(name)) += by; }
+
+ir::Attrs advanced(ir::Attrs attrs, std::string_view op, const Moment& moment) {
+  if (attrs.contains("micro_batch")) {  // a random op
+    advance(attrs, "seed", moment.seed);
+    advance(attrs, "step", moment.step);
+    advance(attrs, "micro_batch", moment.micro_batch);
+  }
+  if (op == "adam") advance(attrs, "step", moment.step);
+  if (moment.learning_rate >= 0 && attrs.contains("lr")) attrs["lr"] = moment.learning_rate;
+  return attrs;
+}
+
+}  // namespace
+
+const Factories& fast_kernels() {
+  static const Factories table = build_table();
+  return table;
+}
+
+ir::Attrs attrs_at(const Call& call, const Moment& moment) {
+  ir::Attrs attrs = advanced(call.attrs, call.op, moment);
+  const auto program = attrs.find("program");
+  if (program == attrs.end()) return attrs;
+  const size_t inputs = call.inputs.size() - (call.op == "fused_grad" ? 1 : 0);
+  ir::FusedProgram steps = ir::parse_fused(std::get<std::string>(program->second), inputs);
+  for (ir::FusedStep& step : steps) step.attrs = advanced(step.attrs, step.op, moment);
+  program->second = ir::to_text(steps);
+  return attrs;
+}
+
+}  // namespace boxcar::backends::cpu

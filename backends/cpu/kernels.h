@@ -1,0 +1,132 @@
+// Fast kernels on the CPU: a table from op to a factory of kernels, one file per group.
+//
+//   template <class T>
+//   void relu(const Operands& at, int64_t count) {
+//     for (int64_t i = 0; i < count; ++i) at.out<T>(0)[i] = std::max(at.in<T>(0)[i], T(0));
+//   }
+//   std::unique_ptr<Kernel> make_relu(const Call& call) {
+//     const int64_t count = call.outputs[0].elements();
+//     return for_float(call.outputs[0].dtype, [&]<class T>() {
+//       return kernel([count](const Operands& at) { relu<T>(at, count); });
+//     });
+//   }
+//   void add_elementwise_kernels(Factories& table) { table["relu"] = make_relu; }
+//
+// A factory looks at types and attributes once; what it returns reads addresses and the moment at every act.
+// It returns null for types that it has no kernel for: then the reference kernel runs, in double, between
+// conversions (make_reference_kernel). Kernels compute and sum in Acc<T>, and round once when they store.
+// They act at once on the calling thread, may keep scratch memory between acts, and give the same bits at
+// every run.
+#pragma once
+
+#include <Eigen/Core>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "backends/device.h"
+
+namespace boxcar::backends::cpu {
+
+// How elements lie in memory. boolean is a byte, 0 or 1.
+using Half = Eigen::half;
+using Bfloat16 = Eigen::bfloat16;
+
+// The type in which kernels of T compute and sum.
+template <class T>
+using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// One act's addresses, in the op's order, null where empty.
+struct Operands {
+  std::span<const void* const> inputs;
+  std::span<void* const> outputs;
+  const Moment& moment;
+
+  template <class T>
+  const T* in(size_t i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
+  template <class T>
+  T* out(size_t i) const {
+    return static_cast<T*>(outputs[i]);
+  }
+};
+
+// A kernel whose run is `body(const Operands&)`.
+template <class Body>
+std::unique_ptr<Kernel> kernel(Body body) {
+  struct Wrapped : Kernel {
+    explicit Wrapped(Body b) : body(std::move(b)) {}
+    void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+             const Moment& moment) override {
+      body(Operands{inputs, outputs, moment});
+    }
+    Body body;
+  };
+  return std::make_unique<Wrapped>(std::move(body));
+}
+
+// make.operator()<T>() for the C++ type of a dtype: of float64, float32, bfloat16 and float16. Null for
+// others.
+template <class Make>
+std::unique_ptr<Kernel> for_float(ir::DType dtype, Make make) {
+  switch (dtype) {
+    case ir::DType::float64:
+      return make.template operator()<double>();
+    case ir::DType::float32:
+      return make.template operator()<float>();
+    case ir::DType::bfloat16:
+      return make.template operator()<Bfloat16>();
+    case ir::DType::float16:
+      return make.template operator()<Half>();
+    default:
+      return nullptr;
+  }
+}
+
+// The same for int64 and int32, which indices are.
+template <class Make>
+std::unique_ptr<Kernel> for_index(ir::DType dtype, Make make) {
+  switch (dtype) {
+    case ir::DType::int64:
+      return make.template operator()<int64_t>();
+    case ir::DType::int32:
+      return make.template operator()<int32_t>();
+    default:
+      return nullptr;
+  }
+}
+
+// For all types that have a C++ type: those two, int8 and boolean (bool).
+template <class Make>
+std::unique_ptr<Kernel> for_any(ir::DType dtype, Make make) {
+  switch (dtype) {
+    case ir::DType::int64:
+    case ir::DType::int32:
+      return for_index(dtype, std::move(make));
+    case ir::DType::int8:
+      return make.template operator()<int8_t>();
+    case ir::DType::boolean:
+      return make.template operator()<bool>();
+    default:
+      return for_float(dtype, std::move(make));
+  }
+}
+
+using Factory = std::unique_ptr<Kernel> (*)(const Call& call);
+using Factories = std::map<std::string, Factory, std::less<>>;
+
+const Factories& fast_kernels();
+
+// The reference kernel between conversions to double and back. Throws Error (fault) for an op without one and
+// for element types that have no C++ type (float8).
+std::unique_ptr<Kernel> make_reference_kernel(const Call& call);
+
+// The attributes of a call at a moment. Random ops, and dropout in fused programs, count on from their
+// attributes: the moment's seed, step and micro-batch are added. adam's step, 1 at the first, is added to as
+// well. A learning rate takes the place of the optimizers' `lr`.
+ir::Attrs attrs_at(const Call& call, const Moment& moment);
+
+}  // namespace boxcar::backends::cpu
