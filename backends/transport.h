@@ -8,9 +8,10 @@
 // The runtime listens to bus (messages), request and data (pulls), and starts the transport when all its
 // communicators are there; control is the backend's own.
 //
-// One progress thread per process calls the listeners; a listener must not wait for another message. Threads
-// may send at once. A process that has not been heard from for `silence` seconds while somebody waits, or one
-// that says that it failed, ends the run: every wait throws Error (fault) naming the process and what waited.
+// One progress thread per process calls the listeners; a listener must not wait for another message, but may
+// send. Threads may send at once. A process that has not been heard from for `silence` seconds while somebody
+// waits, or one that says that it failed, ends the run: every wait throws Error (fault) naming the process
+// and what waited.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,8 @@
 #include <memory>
 #include <span>
 #include <string>
+
+#include "backends/waiting.h"
 
 namespace boxcar::backends {
 
@@ -42,6 +45,11 @@ class Transport {
   // Waits for all processes, then stops the progress thread, after which no listener is called. After a
   // failure it does not wait.
   virtual void finish() = 0;
+  // What threads of this process wait for.
+  Waiting& waiting() { return waiting_; }
+
+ private:
+  Waiting waiting_;
 };
 
 }  // namespace boxcar::backends

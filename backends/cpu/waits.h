@@ -1,0 +1,52 @@
+// How threads of a process wait for each other and for other processes, and how all of that ends at once when
+// the run fails.
+//
+//   Waits waits(transport);                     // or null
+//   waits.until(lock, changed, [&] { return !queue.empty(); }, [] { return "process 1"; });
+//   waits.abort("device 3: out of range");      // every until(), now and from here on, throws that
+//
+// From any thread.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "backends/transport.h"
+
+namespace boxcar::backends::cpu {
+
+class Waits {
+ public:
+  explicit Waits(Transport* transport) : transport_(transport) {}
+
+  // The first reason counts. Other processes are told.
+  void abort(const std::string& why);
+
+  // Returns when ready() is true, which is asked under the lock; looks for a reason to give up now and then,
+  // and throws Error (fault) "waits for WHOM: REASON".
+  template <typename Ready, typename Whom>
+  void until(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Ready ready, Whom whom) {
+    if (changed.wait_for(lock, patience, ready)) return;
+    std::optional<Waiting::Entry> entry;
+    if (transport_) entry.emplace(transport_->waiting(), whom());
+    do {
+      lock.unlock();
+      check(whom());
+      lock.lock();
+    } while (!changed.wait_for(lock, patience, ready));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds patience{50};
+
+  void check(const std::string& whom);
+
+  Transport* transport_;
+  std::mutex mutex_;
+  std::string why_;  // empty: none yet
+};
+
+}  // namespace boxcar::backends::cpu

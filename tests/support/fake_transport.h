@@ -1,0 +1,158 @@
+// Processes that are threads of this one, joined by queues: what crosses processes is tested without MPI.
+//
+//   FakeNetwork network(2, 7);                     // two processes; 7 seeds the order of deliveries
+//   auto transport = network.transport(0);         // of process 0, once per process
+//   network.fall_silent(1);                        // process 1 is not heard from any more
+//
+// Messages of one channel between two processes keep their order; which of the waiting ones comes next is
+// drawn. Time stands still but in fall_silent(), which lets 15 seconds pass at once.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backends/peers.h"
+#include "backends/transport.h"
+#include "sbp/error.h"
+
+namespace boxcar::support {
+
+class FakeNetwork {
+  using Line = std::pair<int, backends::Channel>;  // from whom, for whom
+  struct Process {
+    Process(int id, int processes) : peers(id, processes, silence) {}
+    backends::Peers peers;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<Line, std::deque<std::vector<std::byte>>> lines;  // none of them empty
+    bool silent = false, stopping = false;
+  };
+
+ public:
+  static constexpr int silence = 15;
+
+  FakeNetwork(int processes, unsigned seed) : seed_(seed) {
+    for (int p = 0; p < processes; ++p) processes_.push_back(std::make_shared<Process>(p, processes));
+  }
+
+  std::unique_ptr<backends::Transport> transport(int process) const {
+    return std::make_unique<FakeTransport>(processes_, process, seed_ + static_cast<unsigned>(process));
+  }
+
+  // Nothing that it sends arrives from here on, and the others have waited long enough.
+  void fall_silent(int process) {
+    {
+      std::lock_guard lock(at(process).mutex);
+      at(process).silent = true;
+    }
+    for (int p = 0; p < size(); ++p) {
+      for (int second = 1; p != process && second <= silence; ++second) {
+        at(p).peers.tick(second);
+        for (int other = 0; other < size(); ++other) {
+          if (other != process) at(p).peers.heard(other);
+        }
+      }
+    }
+  }
+
+ private:
+  class FakeTransport : public backends::Transport {
+   public:
+    FakeTransport(std::vector<std::shared_ptr<Process>> processes, int process, unsigned seed)
+        : processes_(std::move(processes)), process_(process), random_(seed) {}
+    ~FakeTransport() override { stop(); }
+
+    int process() const override { return process_; }
+    int processes() const override { return static_cast<int>(processes_.size()); }
+    void listen(backends::Channel channel, Listener listener) override {
+      Listener& place = listeners_[static_cast<size_t>(channel)];
+      if (place) throw Error::fault("transport", "one listener per channel");
+      place = std::move(listener);
+    }
+    void start() override {
+      progress_ = std::thread([this] { progress(); });
+    }
+    void send(int process, backends::Channel channel, std::span<const std::byte> bytes) override {
+      {
+        std::lock_guard lock(me().mutex);
+        if (me().silent) return;
+      }
+      Process& to = at(process);
+      std::lock_guard lock(to.mutex);
+      to.lines[{process_, channel}].emplace_back(bytes.begin(), bytes.end());
+      to.changed.notify_all();
+    }
+    void fail(const std::string& why) override {
+      for (const auto& process : processes_) {
+        process->peers.failed(process_, why);
+        std::lock_guard lock(process->mutex);
+        process->changed.notify_all();
+      }
+    }
+    void check() const override { me().peers.check(); }
+    void finish() override {
+      for (const auto& process : processes_) {
+        process->peers.done(process_);
+        std::lock_guard lock(process->mutex);
+        process->changed.notify_all();
+      }
+      {
+        std::unique_lock lock(me().mutex);
+        me().changed.wait(lock, [&] { return me().peers.all_done() || me().peers.any_failed(); });
+      }
+      stop();
+    }
+
+   private:
+    Process& at(int process) const { return *processes_[static_cast<size_t>(process)]; }
+    Process& me() const { return at(process_); }
+
+    void progress() {
+      std::unique_lock lock(me().mutex);
+      for (;;) {
+        me().changed.wait(lock, [&] { return me().stopping || !me().lines.empty(); });
+        if (me().stopping) return;
+        auto line = me().lines.begin();
+        std::advance(line, std::uniform_int_distribution<size_t>(0, me().lines.size() - 1)(random_));
+        const auto [from, channel] = line->first;
+        const std::vector<std::byte> bytes = std::move(line->second.front());
+        line->second.pop_front();
+        if (line->second.empty()) me().lines.erase(line);
+        lock.unlock();
+        listeners_[static_cast<size_t>(channel)](from, bytes);
+        lock.lock();
+      }
+    }
+    void stop() {
+      {
+        std::lock_guard lock(me().mutex);
+        me().stopping = true;
+        me().changed.notify_all();
+      }
+      if (progress_.joinable()) progress_.join();
+    }
+
+    const std::vector<std::shared_ptr<Process>> processes_;
+    const int process_;
+    std::mt19937 random_;
+    std::array<Listener, backends::channels> listeners_;
+    std::thread progress_;
+  };
+
+  int size() const { return static_cast<int>(processes_.size()); }
+  Process& at(int process) const { return *processes_[static_cast<size_t>(process)]; }
+
+  std::vector<std::shared_ptr<Process>> processes_;
+  unsigned seed_;
+};
+
+}  // namespace boxcar::support
