@@ -11,8 +11,8 @@
 //
 //   Actor a1({}, {{.count = 3, .consumers = 1}});
 //   a1.ready();                    // true: out counter 3
-//   a1.begin(); a1.end(effects);   // effects: req output 0, slot 0; out counter 2, reference counter of slot
-//   0: 1 a1.receive({MessageKind::ack, 0, 0});  // out counter 3
+//   a1.begin(); a1.end(effects);   // effects: req output 0, slot 0; out counter 2, reference counter 1
+//   a1.receive({MessageKind::ack, 0, 0});  // out counter 3
 //
 // Messages between one producer and one consumer must arrive in the order in which they were sent (threads'
 // queues and MPI keep it); between different pairs any order will do. An input that an actor updates in place

@@ -2,10 +2,10 @@
 // order each thread sees messages. No threads, no sockets: a driver polls it by hand; threaded runtimes keep
 // its rules.
 //
-//   same thread               -> the thread's local queue: the receiver takes it without polling     (Figure
-//   7: 1) other thread, same node   -> the bus puts it into that thread's shared queue, which it polls (2, 3)
-//   other node                -> the bus hands it to the network; the other node's bus delivers it    (2, 5,
-//   6, 7)
+//   same thread   -> the thread's local queue: the receiver takes it without polling       (Figure 7: 1)
+//   same node     -> the bus puts it into the other thread's shared queue, which it polls  (2, 3)
+//   other node    -> the bus hands it to the network
+//                    and the other node's bus delivers it                                  (2, 5, 6, 7)
 //
 // The sender cannot tell the last two apart: it calls send(), which reads the receiver's address. Local
 // messages are taken before shared ones. Messages between two actors arrive in the order in which they were

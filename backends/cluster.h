@@ -5,9 +5,9 @@
 //   name: dgx-a100-80g
 //   device: a100-sxm-80g            # backends/presets/devices/a100-sxm-80g.yaml
 //   nodes: 1
-//   node: {gpus: 8, link: nvswitch, link_bandwidth: 300e9, link_latency: 2e-6, nics: 8, nic_bandwidth: 25e9,
-//   ...} fabric: {kind: leaf-spine, nodes_per_leaf: 20, oversubscription: 1, hop_latency: 0.6e-6} slowdown:
-//   {12: 1.1}             # device 12 is a straggler
+//   node: {gpus: 8, link: nvswitch, link_bandwidth: 300e9, nics: 8, nic_bandwidth: 25e9, ...}
+//   fabric: {kind: leaf-spine, nodes_per_leaf: 20, oversubscription: 1, hop_latency: 0.6e-6}
+//   slowdown: {12: 1.1}             # device 12 is a straggler
 //
 // Units are SI: bytes, bytes per second one way, seconds, flop per second. Every key and its bounds:
 // docs/clusters.md.

@@ -105,7 +105,7 @@ void verify(const Graph& graph);
 // Builds a graph as a program for one device. Not thread-safe; cheap to copy TensorIds around.
 //
 //   Builder b("mlp");
-//   auto x = b.input("x", {DType::float32, {4, 5}});
+//   auto x = b.input("x", {{4, 5}, DType::float32});
 //   auto y = b.op("matmul", {x, b.parameter("w", {...})})[0];
 class Builder {
  public:

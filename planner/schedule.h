@@ -1,7 +1,7 @@
 // The order in which a pipeline stage runs its micro-batches, and how many of them are under way at once.
 //
-//   1F1B, stage 1 of 3, 4 micro-batches:  F.0 F.1 B.0 F.2 B.1 F.3 B.2 B.3          at most 2 = 3 - 1 under
-//   way GPipe, the same:                      F.0 F.1 F.2 F.3 B.0 B.1 B.2 B.3          4 under way
+//   1F1B, stage 1 of 3, 4 micro-batches:  F.0 F.1 B.0 F.2 B.1 F.3 B.2 B.3   2 = 3 - 1 under way
+//   GPipe, the same:                      F.0 F.1 F.2 F.3 B.0 B.1 B.2 B.3   4 under way
 //
 // With v virtual stages a stage holds v chunks of the model; chunk c of stage s is the model's part c *
 // stages + s, and the order is Megatron's interleaved one (Narayanan et al. 2021, section 2.2). Phase c is

@@ -5,9 +5,9 @@
 // produced in, or pinned to. Who wants another one gets a boxing op, made once and shared:
 // - out of a partial value: for all readers of the step;
 // - of state (zero 1 and 2): once per step, after the update;
-// - else: once in the forward pass of a chunk and again in its backward pass, so that nothing gathered is
-// kept (as
-//   Megatron's sequence parallelism and ZeRO-3 do it).
+// - else: once in the forward pass of a chunk and again in its backward pass,
+//   so that nothing gathered is kept (as Megatron's sequence parallelism
+//   and ZeRO-3 do it).
 // A reshape is no kernel: its readers see the same register in another shape.
 #pragma once
 
@@ -90,7 +90,7 @@ class StageLowering {
   int phase(ir::OpId o) const;
   bool here(ir::OpId o) const { return site(o).stage == stage_ || site(o).stage < 0; }
 
-  // state.cpp: what lives from step to step
+  // state_lowering.cpp: what lives from step to step
   void find_state();
   bool depends_on_state_alone(ir::OpId o) const;
   void declare_state(ir::OpId o);
@@ -118,7 +118,7 @@ class StageLowering {
   static std::string unique(std::unordered_map<std::string, int>& names, const std::string& name);
   std::string actor_name(const std::string& name) { return unique(actor_names_, name); }
 
-  // boxing.cpp: collectives and local steps between layouts
+  // boxing_lowering.cpp: collectives and local steps between layouts
   Value box(const Item& item, int in_phase);
   std::vector<Value> box_all(const Bucket& bucket, int in_phase, const std::string& name);
   Value local_step(const Item& item, const sbp::MeshStep& step, const Value& from, int in_phase, int out);
@@ -129,7 +129,7 @@ class StageLowering {
                       bool split_by_size);
   bool gather_group(ir::TensorId t, int in_phase);
 
-  // gradients.cpp
+  // gradient_lowering.cpp
   void reduce_gradients();
   void sum_tied(const TiedGradient& tied);
   void flush_layer();

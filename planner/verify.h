@@ -17,9 +17,9 @@ struct MemoryUse {
 std::vector<MemoryUse> memory_use(const ir::Plan& plan);
 
 // Throws Error (cannot run):
-// - a directed cycle without a token in the step unfolded over all ranks (collectives are joint, queues in
-// order,
-//   communicators consistent with one global order), naming the acts on it;
+// - a directed cycle without a token in the step unfolded over all ranks
+//   (collectives are joint, queues in order, communicators consistent with
+//   one global order), naming the acts on it;
 // - two registers that share arena bytes while one still has readers, naming both;
 // - a class that needs more than `memory_bytes` (0: no limit), by how much.
 void verify(const ir::Plan& plan, int64_t memory_bytes = 0);

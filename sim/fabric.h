@@ -1,11 +1,11 @@
 // Networks between nodes as SimGrid has them: fat tree, torus, dragonfly, with SimGrid's parameters and its
 // routes.
 //
-//   torus        dims 4, 2, 2                      16 nodes
-//   fat-tree     dims 2;  4, 4;  1, 2;  1, 2       levels; nodes down, switches up, parallel links by level:
-//   16 nodes dragonfly    dims 3, 4;  4, 2;  3, 1;  2       groups, chassis, routers, each with its number of
-//   links; nodes of a
-//                                                  router: 72 nodes
+//   torus        dims 4, 2, 2: 16 nodes
+//   fat-tree     dims 2;  4, 4;  1, 2;  1, 2: 16 nodes
+//                levels; by level, nodes down, switches up, parallel links
+//   dragonfly    dims 3, 4;  4, 2;  3, 1;  2: 72 nodes
+//                groups, chassis, routers, each with its number of links; nodes of a router
 //
 // Written flat (2, 4, 4, 1, 2, 1, 2). Every link carries what the NICs of a node carry together, each way,
 // times the number of parallel links. Links without latency, as all of ours.

@@ -12,12 +12,12 @@
 // A *group* is a run of acts of one phase that, once all its members are ready, run back to back and tell
 // other queues nothing before the last one ends:
 // - only the last member sends a req at every act to a reader elsewhere;
-// - an ack that a member before the last gives to another queue may wait for the last one's end, because the
-// actor that
-//   it goes to cannot use the slot before: it also reads what a later act of this very queue writes;
-// - where a member sends every m-th time only (a gradient accumulated over m acts, a weight read m times),
-// that act of
-//   the group is run member by member: `moduli` lists those m.
+// - an ack that a member before the last gives to another queue may wait
+//   for the last one's end, because the actor that it goes to cannot use
+//   the slot before: it also reads what a later act of this queue writes;
+// - where a member sends every m-th time only (a gradient accumulated over
+//   m acts, a weight read m times), that act of the group is run member by
+//   member: `moduli` lists those m.
 // Whether all members are ready is asked when the group's turn comes; if they are not, that act runs member
 // by member. So merging changes no time, whatever the durations.
 #pragma once

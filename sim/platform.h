@@ -1,7 +1,7 @@
 // The links of a cluster and which of them a transfer or a collective loads.
 //
-//   dgx-a100, 2 nodes of 8: every GPU has a port (NVSwitch side) and a NIC, up and down: 16 x 2 ports, 16 x 2
-//   NICs transfer 0 -> 8: NIC of 0 up, NIC of 8 down;  transfer 0 -> 1: port of 0 up, port of 1 down
+//   dgx-a100, 2 nodes of 8: every GPU has a port (NVSwitch side) and a NIC, up and down: 2 x 16 of each
+//   transfer 0 -> 8: NIC of 0 up, NIC of 8 down;  transfer 0 -> 1: port of 0 up, port of 1 down
 //
 // Links are numbered from 0; those of ports, NICs and uplinks come in pairs: an even one carries what leaves
 // (up), the next what arrives (down), so that full-duplex hardware never contends with itself. Where a node

@@ -34,11 +34,11 @@ struct TrainOptions {
 // From a forward graph with a loss to a whole training step, in this order:
 //   fuse_patterns     bias+gelu, bias+dropout+add, scale+mask+softmax, or one attention op
 //   fuse_elementwise  chains of elementwise ops
-//   mixed_precision   compute in 16 bits, master weights and loss scale in float32 (fp16), reductions in
-//   float32 differentiate     backward ops recompute         forward ops run again before the backward ops
-//   that need them accumulate        "accumulate" ops: gradients over micro-batches, in float32 where
-//   precision is mixed clip              global norm over all gradients, one scale optimize          update
-//   ops: one per parameter; and the cast to 16 bits
+//   mixed_precision   16-bit compute, master weights, loss scale (fp16) and reductions in float32
+//   differentiate     backward ops;  recompute: forward ops run again before the backward ops that need them
+//   accumulate        "accumulate" ops: gradients over micro-batches, in float32 where precision is mixed
+//   clip              global norm over all gradients, one scale
+//   optimize          update ops: one per parameter; and the cast to 16 bits
 // Any may be switched off by name (options.off); each is followed by verify().
 //
 // What comes out, for a parameter w of layer l, in fp16 or bf16 (fp32 has neither .half nor its cast):

@@ -1,11 +1,11 @@
 // Seconds of one matrix product on a device, from its shape alone.
 //
-//   16 bits on an A100, 512 x 6144 x 6144: 96 tiles of 128 x 256 fill 0.89 of one wave over 108
-//   multiprocessors time = start + (waves^4 + memory^4)^(1/4) waves  = least over tiles and splits of k:
-//   waves x (2 rows columns k / (peak / multiprocessors x share) +
-//            wave_seconds) / matmul_efficiency(flops), where a part of a wave costs as a whole one, blended
-//            by wave_overlap
+//   time   = start + (waves^4 + memory^4)^(1/4)
+//   waves  = least over tiles and splits of k: waves x (2 rows columns k / (peak / multiprocessors x share)
+//            + wave_seconds) / matmul_efficiency(flops); a started wave costs a whole, but for wave_overlap
 //   memory = (bytes + ramp_bytes) / (bandwidth x memory_share)
+//
+//   16 bits on an A100, 512 x 6144 x 6144: 96 tiles of 128 x 256 fill 0.89 of a wave of 108 multiprocessors
 //
 // The constants are fitted to measured products (docs/profiles.md).
 #pragma once
