@@ -8,14 +8,15 @@
 // How a plan is carried out here:
 // - A thread takes the acts of an ordered queue in their fixed order and waits for the one whose turn it is;
 // on
-//   an open queue whichever is ready acts.
+//   an open queue whichever became ready first acts. No thread waits for the end of a step.
 // - A collective is one blocking call of its communicator: members meet in it. The plan's orders, proved by
 //   planner::verify, are what makes that safe.
 // - A pull copies from the slot that its peer's req named, which nobody writes until the ack. In other
-// processes
-//   it asks the owner's progress thread for the bytes. No turn is taken on the producer's queue: transfers
-//   here are one-sided.
+//   processes it asks the owner's progress thread for the bytes. No turn is taken on the producer's queue:
+//   transfers here are one-sided.
 // - Acts on a register with `every` above 1 add to its slot, the first of them writes it.
+// - A parameter or constant with one slot that is there from the start is written once, before the first
+// step.
 // - A collective, a pull or a wait that ends in an error ends the run: steps() throws the first one.
 #pragma once
 
@@ -34,8 +35,9 @@ namespace boxcar::actors {
 // What a plan leaves to its driver. Called from queue threads, at most one call per device and actor at a
 // time.
 struct Hooks {
-  // Fills a register's slot in host memory: before the first step for initial and in-place registers (moment
-  // of the first step), and for each act of op "load" or "parameter". By device and register name.
+  // Fills a register's slot in host memory: when the runtime is made for initial and in-place registers (the
+  // moment is step 0), and for each act of op "load" or "parameter". By device and register name. None:
+  // zeros.
   std::function<void(int device, const ir::Register& reg, const backends::Moment& moment,
                      std::span<std::byte> bytes)>
       fill;
@@ -62,11 +64,15 @@ struct RunOptions {
 
 class Runtime {
  public:
+  // `plan` has passed ir::check and stays where it is, and so does `backend`, which serves this runtime
+  // alone. Takes arena_bytes on every local device, and beside it what packing of collectives and sums need.
+  // Throws Error (bad input) where the plan cannot be run.
   Runtime(const ir::Plan& plan, backends::Backend& backend, Hooks hooks, RunOptions options = {});
   ~Runtime();
 
-  // Blocks. Throws Error (fault) with the first error of any thread, naming device and actor; the runtime is
-  // then of no further use.
+  // Runs `count` more steps, the first of them step `first_step`, and blocks until their last act here has
+  // ended. Throws the first error of any thread, naming device and actor (of its own kind where it is an
+  // Error, else a fault); the runtime is then of no further use.
   void steps(int64_t count, int64_t first_step);
 
   // Between calls of steps(), on local devices: the newest slot of a register. Throws Error (bad input) for a
@@ -74,6 +80,7 @@ class Runtime {
   std::vector<std::byte> read(int device, const std::string& reg) const;
   void write(int device, const std::string& reg, std::span<const std::byte> bytes);
 
+  // Since the runtime began; with options.timeline.
   const std::vector<RunAct>& timeline() const;
   // Most bytes of registers held at once, by local device (0 for others); with options.probe.
   const std::vector<int64_t>& peak_bytes() const;

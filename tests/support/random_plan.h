@@ -29,6 +29,7 @@ struct RandomPlanOptions {
   bool pulls = true;
   bool turns = true;  // some pulls take a turn on the producer's queue
   bool rates = true;  // every, repeat
+  bool real = false;  // collectives and pulls carry tensors that fit; what reads nothing is loaded
   int max_programs = 3;
   int max_devices = 3;  // of one class
   int max_actors = 8;   // of one program, beside pulls and collectives
@@ -48,6 +49,7 @@ class RandomPlan {
     connect();
     in_place();
     credits();
+    if (options_.real) load_sources();
     return std::move(plan_);
   }
 
@@ -141,7 +143,7 @@ class RandomPlan {
       int p = pick(0, size() - 1);
       int phase = pick(0, phases_ - 1);
       if (options_.collectives && chance(15)) {
-        add_collective(phase);
+        options_.real ? add_real_collective(phase) : add_collective(phase);
         continue;
       }
       int a = add(p, test_actor(p, phase), pick(0, 2));
@@ -149,8 +151,8 @@ class RandomPlan {
     }
   }
 
-  // A joint act of one program's classes, each by itself or all together, or of several programs.
-  void add_collective(int phase) {
+  // The programs of a new communicator: one program's classes, each by itself or all together, or several.
+  std::vector<int> add_comm() {
     ir::Comm comm;
     comm.name = "c" + std::to_string(plan_.comms.size());
     std::vector<int> members;
@@ -166,18 +168,76 @@ class RandomPlan {
     }
     if (!devices.empty()) comm.groups.push_back(devices);
     plan_.comms.push_back(comm);
+    return members;
+  }
+
+  ir::Actor joint_actor(int p, int phase, sbp::Collective collective) {
+    ir::Actor actor = test_actor(p, phase, true);
+    actor.kind = ir::ActorKind::collective;
+    actor.op = sbp::to_text(collective);
+    actor.collective = collective;
+    actor.comm = static_cast<int>(plan_.comms.size()) - 1;
+    actor.joint = plan_.comms.back().name;
+    actor.comm_bytes = 64;
+    return actor;
+  }
+
+  void add_collective(int phase) {
+    std::vector<int> members = add_comm();
     double seconds = pick(1, 9);
     for (int p : members) {
-      ir::Actor actor = test_actor(p, phase, true);
-      actor.kind = ir::ActorKind::collective;
-      actor.op = "all_reduce";
-      actor.collective = sbp::Collective::all_reduce;
-      actor.comm = static_cast<int>(plan_.comms.size()) - 1;
-      actor.joint = comm.name;
-      actor.comm_bytes = 64;
-      int a = add(p, actor, pick(0, 1));
-      this->actor(p, a).attrs["seconds"] = seconds;
+      ir::Actor member = joint_actor(p, phase, sbp::Collective::all_reduce);
+      int a = add(p, std::move(member), pick(0, 1));
+      actor(p, a).attrs["seconds"] = seconds;
     }
+  }
+
+  // Every member has an actor that makes what it gives, and one output for what it gets.
+  void add_real_collective(int phase) {
+    using sbp::Collective;
+    std::vector<int> members = add_comm();
+    const auto& groups = plan_.comms.back().groups;
+    Collective kinds[] = {Collective::all_reduce, Collective::broadcast, Collective::all_gather,
+                          Collective::reduce_scatter};
+    Collective kind = kinds[pick(0, groups.size() == 1 ? 3 : 1)];
+    int64_t same = pick(1, 9), all = 0;
+    std::vector<int64_t> own;  // by program
+    for (int p = 0; p < size(); ++p) own.push_back(pick(0, 5));
+    for (int d : groups[0]) all += own[static_cast<size_t>(program_of(d))];
+    bool parted = kind == Collective::all_gather || kind == Collective::reduce_scatter;
+    std::vector<int> made;
+    for (int p : members) {
+      int a = add(p, test_actor(p, phase), 1);
+      made.push_back(actor(p, a).outputs[0]);
+      int64_t mine = own[static_cast<size_t>(p)];
+      set_extent(p, made.back(), !parted ? same : kind == Collective::all_gather ? mine : all);
+      turned_.push_back({p, made.back()});
+    }
+    double seconds = pick(1, 9);
+    for (size_t m = 0; m < members.size(); ++m) {
+      int p = members[m];
+      ir::Actor actor = joint_actor(p, phase, kind);
+      actor.inputs.push_back({made[m], 1, -1, -1, {}});
+      if (parted) actor.attrs["axes"] = std::vector<int64_t>{0};
+      int a = add(p, actor, 1);
+      this->actor(p, a).attrs["seconds"] = seconds;
+      int64_t mine = own[static_cast<size_t>(p)];
+      set_extent(p, this->actor(p, a).outputs[0],
+                 !parted                          ? same
+                 : kind == Collective::all_gather ? all
+                                                  : mine);
+    }
+  }
+
+  int program_of(int device) const {
+    for (const ir::RankClass& cls : plan_.classes)
+      if (std::find(cls.devices.begin(), cls.devices.end(), device) != cls.devices.end()) return cls.program;
+    return -1;
+  }
+
+  void set_extent(int p, int r, int64_t extent) {
+    reg(p, r).type.shape = {extent};
+    reg(p, r).bytes = std::max<int64_t>(reg(p, r).type.bytes(), chance(50) ? 64 : 4);
   }
 
   // Every device of `to` pulls from some device of `from`, never from itself; -1 where there is no other.
@@ -211,7 +271,15 @@ class RandomPlan {
     pull.source_queue = source_queue;
     pull.comm_bytes = 64;
     pull.inputs.push_back({r, 1, from, peers, {}});
-    add(to, pull, 1);
+    int64_t begin = 0, end = reg(from, r).type.shape[0];
+    if (options_.real && chance(50)) {  // a part of it
+      begin = pick(0, static_cast<int>(end));
+      end = pick(static_cast<int>(begin), static_cast<int>(end));
+      pull.attrs["starts"] = std::vector<int64_t>{begin};
+      pull.attrs["ends"] = std::vector<int64_t>{end};
+    }
+    int a = add(to, pull, 1);
+    if (options_.real) set_extent(to, actor(to, a).outputs[0], end - begin);
   }
 
   // Pulls that take turns stand right behind their producer in the reference order, as their turns do in its
@@ -242,13 +310,18 @@ class RandomPlan {
         int versions = n / reg(p, r).every;
         for (int a = 0; a < static_cast<int>(program(p).actors.size()); ++a) {
           int m = acts(p, a);
-          bool fits = a != producer && actor(p, a).kind != ir::ActorKind::pull && m % versions == 0 &&
-                      (options_.rates || m == versions);
+          bool fits =
+              a != producer && takes_inputs(p, a) && m % versions == 0 && (options_.rates || m == versions);
           if (fits && chance(25)) actor(p, a).inputs.push_back({r, m / versions, -1, -1, {}});
         }
         if (options_.pulls && versions == n && chance(8)) add_pull(p, r, pick(0, size() - 1), -1);
       }
     }
+  }
+
+  bool takes_inputs(int p, int a) {
+    bool joint = actor(p, a).kind == ir::ActorKind::collective;
+    return actor(p, a).kind != ir::ActorKind::pull && !(options_.real && joint);
   }
 
   // Some actors update their register in place.
@@ -257,7 +330,8 @@ class RandomPlan {
       for (size_t r = 0; r < program.registers.size(); ++r) {
         ir::Register& reg = program.registers[r];
         ir::Actor& actor = program.actors[static_cast<size_t>(reg.producer)];
-        if (reg.every != 1 || actor.kind == ir::ActorKind::pull || !chance(15)) continue;
+        bool joint = options_.real && actor.kind == ir::ActorKind::collective;
+        if (reg.every != 1 || actor.kind == ir::ActorKind::pull || joint || !chance(15)) continue;
         actor.inputs.push_back({static_cast<int>(r), 1, -1, -1, {}});
       }
     }
@@ -336,6 +410,13 @@ class RandomPlan {
       }
       program(p).arena_bytes = offset;
     }
+  }
+
+  void load_sources() {
+    for (ir::Program& program : plan_.programs)
+      for (ir::Actor& actor : program.actors)
+        if (actor.op == "test" && actor.inputs.empty() && actor.outputs.size() == 1)
+          actor.op = "load", actor.kind = ir::ActorKind::copy;
   }
 
   void credit(int p, int r) {

@@ -1,0 +1,74 @@
+// Where the actors of a plan run and how they are wired: what every process of a run computes alike from the
+// plan.
+//
+// A process has one thread per queue of its devices that any actor is bound to, numbered by device, then
+// queue. An actor's address is (process, thread, queue, place among the actors of its queue). Its input ports
+// are its inputs less those that it updates in place.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/address.h"
+#include "ir/plan.h"
+
+namespace boxcar::actors {
+
+// A control edge: no data, whatever its type says.
+inline bool is_control(const ir::Register& reg) { return reg.bytes == 0 && reg.type.elements() > 0; }
+
+class Layout {
+ public:
+  // `plan` stays where it is; it has passed ir::check.
+  Layout(const ir::Plan& plan, const std::function<int(int device)>& process_of);
+
+  struct Thread {
+    int device = 0, queue = 0;
+    std::vector<int> actors;  // of the program, in its order
+    std::vector<int> order;   // over one step, as places in `actors`
+  };
+  struct Place {  // an actor's port
+    int device = 0, actor = 0, port = 0;
+  };
+
+  const ir::Plan& plan() const { return plan_; }
+  int program_index(int device) const { return program_[static_cast<size_t>(device)]; }
+  const ir::Program& program(int device) const {
+    return plan_.programs[static_cast<size_t>(program_index(device))];
+  }
+  std::vector<Thread> threads(int process) const;
+  Address address(int device, int actor) const;
+  // -1: updated in place.
+  int in_port(int device, int actor, size_t input) const;
+  bool in_place(int device, int reg) const;
+  // Who gets a req for a register's slots; and who gets the ack of an input.
+  std::vector<Place> readers(int device, int reg) const;
+  Place producer(int device, int actor, size_t input) const;
+  // The device whose register an input reads.
+  int source(int device, const ir::Input& input) const;
+  // The attributes of this rank; complete, where the registry has the op.
+  ir::Attrs attrs(int device, const ir::Actor& actor) const;
+  // The members of a collective in rank order: device and actor. And a name that those members' acts on the
+  // same queues share.
+  std::vector<std::pair<int, int>> members(int device, const ir::Actor& actor) const;
+  std::string communicator(int device, const ir::Actor& actor) const;
+
+ private:
+  int64_t coordinate(const std::string& dim, int device) const;
+  const std::vector<int>& group(int device, const ir::Actor& actor) const;
+
+  const ir::Plan& plan_;
+  std::function<int(int)> process_of_;
+  std::vector<int> program_, first_, rank_;                        // by device; rank in its class
+  std::vector<std::vector<int>> thread_;                           // by device and queue; -1: no actors
+  std::vector<std::vector<int>> number_;                           // by program and actor
+  std::vector<std::vector<std::vector<Place>>> local_readers_;     // by program and register
+  std::map<std::pair<int, int>, std::vector<Place>> pulls_;        // by device and register
+  std::vector<std::map<std::pair<int, std::string>, int>> joint_;  // by program: comm, joint name -> actor
+};
+
+}  // namespace boxcar::actors

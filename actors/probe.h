@@ -1,0 +1,57 @@
+// Watches one device's memory while a plan runs: which slots hold something, and that none is written over
+// another or under its readers. A slot is held from the begin of the first act that writes it until the last
+// reader has ended; what is updated in place is held always.
+//
+//   probe.write(reg, slot);    // an act begins to write it: throws Error (fault) if it may not
+//   probe.written(reg, slot);  // it is whole; as many readers as the register has may read it
+//   probe.release(reg, slot);  // one of them has ended
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ir/plan.h"
+
+namespace boxcar::actors {
+
+class Probe {
+ public:
+  // By register: how many readers every slot gets, and whether it is updated in place.
+  struct Use {
+    int readers = 0;
+    bool in_place = false;
+  };
+  // Throws Error (fault) where what is held before the first act does not fit.
+  Probe(const ir::Program& program, std::vector<Use> uses);
+
+  void write(int reg, int slot);
+  void written(int reg, int slot);
+  void release(int reg, int slot);
+  int64_t peak() const;
+
+ private:
+  struct Slot {
+    int readers = 0;
+    bool held = false;
+  };
+  struct Span {
+    int64_t end = 0;
+    int reg = 0;
+  };
+  const ir::Register& reg(int index) const { return program_.registers[static_cast<size_t>(index)]; }
+  Slot& slot(int reg, int slot) { return slots_[static_cast<size_t>(reg)][static_cast<size_t>(slot)]; }
+  void hold(int reg, int slot);
+  void drop(int reg, int slot);
+
+  const ir::Program& program_;
+  std::vector<Use> uses_;
+  mutable std::mutex mutex_;
+  std::vector<std::vector<Slot>> slots_;  // by register
+  std::map<int64_t, Span> spans_;         // held bytes of the arena, by begin
+  int64_t held_ = 0, peak_ = 0;
+};
+
+}  // namespace boxcar::actors

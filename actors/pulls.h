@@ -1,0 +1,55 @@
+// Pulls: copies of a slot of another device, or of a block of it. Within a process straight from its memory;
+// from another process by asking it, where the transport's progress thread answers: nobody writes the slot
+// until the pull has sent its ack.
+//
+//   Pulls pulls(state);                         // listens; before the transport starts
+//   pulls.fetch(device, actor, slot, to, queue);
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/moves.h"
+#include "actors/run_state.h"
+
+namespace boxcar::actors {
+
+class Pulls {
+ public:
+  explicit Pulls(RunState& state);
+
+  // What the slot that the actor's peer named holds, to `to` on `device`; from the thread of `queue`.
+  void fetch(int device, int actor, int slot, std::byte* to, backends::Queue& queue);
+
+ private:
+  struct Pull {
+    int source = 0, reg = 0;
+    std::vector<Move> moves;
+    int64_t bytes = 0;
+  };
+  struct Request {
+    int32_t device = 0, actor = 0, slot = 0, unused = 0;
+  };
+  struct Wait {
+    std::byte* to = nullptr;
+    bool done = false;
+  };
+  const Pull& pull(int device, int actor) const { return pulls_.find({device, actor})->second; }
+  void answer(int process, std::span<const std::byte> bytes);
+  void arrive(std::span<const std::byte> bytes);
+  void ask(int device, int actor, int slot, std::byte* to);
+
+  RunState& state_;
+  std::map<std::pair<int, int>, Pull> pulls_;  // by device and actor, where either side is here
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::map<std::pair<int, int>, Wait> waits_;  // by device and actor
+};
+
+}  // namespace boxcar::actors

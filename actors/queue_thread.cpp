@@ -1,0 +1,277 @@
+#include "actors/queue_thread.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "sbp/error.h"
+
+namespace boxcar::actors {
+namespace {
+
+template <typename T>
+const T& at(const std::vector<T>& items, int index) {
+  return items[static_cast<size_t>(index)];
+}
+
+}  // namespace
+
+void QueueThread::send_initial() {
+  for (int a = 0; a < table_.size(); ++a) {
+    effects_.clear();
+    table_.start(a, effects_);
+    send(a);
+  }
+}
+
+void QueueThread::run(int64_t count, int64_t first_step) {
+  first_step_ = first_step;
+  base_.clear();
+  target_.clear();
+  for (int a = 0; a < table_.size(); ++a) {
+    base_.push_back(table_.acts(a));
+    target_.push_back(table_.acts(a) + count * at(works_, a).acts_per_step);
+  }
+  try {
+    ordered_ ? run_ordered(count) : run_open(count);
+  } catch (const Stopped&) {  // another thread says why
+  } catch (const std::exception& error) {
+    const Error what = named(current_, error);
+    state_.fail(std::make_exception_ptr(what), what.what());
+  }
+}
+
+Error QueueThread::named(int actor, const std::exception& error) const {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return Error(known ? known->code() : Exit::fault,
+               fmt::format("device {}: {}", thread_.device, at(works_, actor).actor->name), error.what());
+}
+
+void QueueThread::run_ordered(int64_t count) {
+  for (int64_t step = 0; step < count; ++step)
+    for (const int a : thread_.order) {
+      current_ = a;
+      if (state_.options.chaos >= 0) take();
+      while (!table_.ready(a)) wait();
+      act(a);
+    }
+}
+
+void QueueThread::run_open(int64_t count) {
+  int64_t left = count * static_cast<int64_t>(thread_.order.size());
+  ready_.clear();
+  for (int a = 0; a < table_.size(); ++a)
+    if (table_.ready(a)) became_ready(a);
+  for (; left > 0; --left) {
+    take();
+    while (ready_.empty()) {
+      for (int a = 0; a < table_.size(); ++a)
+        if (table_.acts(a) < target_[static_cast<size_t>(a)]) current_ = a;
+      wait();
+    }
+    if (state_.options.chaos >= 0) std::swap(ready_[0], ready_[random_() % ready_.size()]);
+    current_ = ready_.front();
+    ready_.pop_front();
+    act(current_);
+  }
+}
+
+void QueueThread::became_ready(int actor) {
+  if (!ordered_ && table_.acts(actor) < target_[static_cast<size_t>(actor)]) ready_.push_back(actor);
+}
+
+// Until some message has come.
+void QueueThread::wait() {
+  while (!take()) {
+    mailbox_->wait(wake_interval);
+    state_.check();
+  }
+}
+
+// Takes the messages that are there; false where there are none.
+bool QueueThread::take() {
+  if (state_.options.chaos >= 0) return take_shuffled();
+  uint64_t word = 0;
+  bool any = false;
+  for (; mailbox_->pop(word); any = true) receive(word);
+  return any;
+}
+
+// In an order drawn at random, of which each port's messages keep theirs, and not always all of them.
+bool QueueThread::take_shuffled() {
+  for (uint64_t word = 0; mailbox_->pop(word);) held_back_.push_back(word);
+  const auto port = [](uint64_t word) {
+    const Message m = message_in(word);
+    return std::tuple{actor_in(word), m.kind, m.port};
+  };
+  bool any = false;
+  while (!held_back_.empty() && !(any && random_() % 4 == 0)) {
+    const uint64_t drawn = held_back_[random_() % held_back_.size()];
+    const auto first = std::find_if(held_back_.begin(), held_back_.end(),
+                                    [&](uint64_t word) { return port(word) == port(drawn); });
+    const uint64_t word = *first;
+    held_back_.erase(first);
+    receive(word);
+    any = true;
+  }
+  return any;
+}
+
+void QueueThread::receive(uint64_t word) {
+  const int actor = actor_in(word);
+  if (table_.receive(actor, message_in(word))) became_ready(actor);
+}
+
+void QueueThread::act(int a) {
+  Work& work = works_[static_cast<size_t>(a)];
+  const int64_t index = table_.acts(a);
+  if (state_.options.chaos >= 0) delay();
+  in_slots_.clear();
+  out_slots_.clear();
+  for (size_t i = 0; i < work.in_regs.size(); ++i)
+    in_slots_.push_back(table_.in_slot(a, static_cast<int>(i)));
+  for (size_t o = 0; o < work.out_regs.size(); ++o)
+    out_slots_.push_back(table_.out_slot(a, static_cast<int>(o)));
+  table_.begin(a);
+  const int64_t since = index - base_[static_cast<size_t>(a)];
+  backends::Moment moment;
+  moment.step = first_step_ + since / work.acts_per_step;
+  moment.micro_batch = work.micro_batches[static_cast<size_t>(since % work.acts_per_step)];
+  moment.micro_batches = state_.layout.plan().micro_batches;
+  moment.seed = state_.options.seed;
+  moment.learning_rate = learning_rate(moment.step);
+  begin_writing(work, a);
+  const double start = state_.options.timeline ? state_.seconds() : 0;
+  execute(work, moment);
+  queue_->finish();
+  if (state_.options.timeline)
+    timeline_.push_back({thread_.device, work.index, index, start, state_.seconds()});
+  if (work.watched >= 0) {
+    const ir::Register& r = reg(at(work.out_regs, work.watched));
+    std::vector<std::byte> bytes(static_cast<size_t>(r.type.bytes()));
+    state_.backend.device(thread_.device)
+        .to_host(bytes.data(),
+                 state_.slot(thread_.device, at(work.out_regs, work.watched), at(out_slots_, work.watched)),
+                 r.type.bytes());
+    state_.hooks.watched(thread_.device, moment, bytes);
+  }
+  end_writing(work, index);
+  effects_.clear();
+  table_.end(a, effects_);
+  if (table_.ready(a)) became_ready(a);
+  send(a);
+}
+
+double QueueThread::learning_rate(int64_t step) {
+  if (state_.hooks.learning_rate && step != rate_step_) {
+    rate_ = state_.hooks.learning_rate(step);
+    rate_step_ = step;
+  }
+  return rate_;
+}
+
+void QueueThread::execute(Work& work, const backends::Moment& moment) {
+  const int device = thread_.device;
+  const int64_t index = table_.acts(static_cast<int>(&work - works_.data()));
+  in_addresses_.clear();
+  out_addresses_.clear();
+  for (const Operand& in : work.inputs)
+    in_addresses_.push_back(in.base ? in.base + in.stride * (in.port < 0 ? 0 : at(in_slots_, in.port))
+                                    : nullptr);
+  // What is added to what the acts before wrote goes beside it first.
+  const auto adds = [&](const Operand& out) { return out.every > 1 && index % out.every > 0; };
+  for (const Operand& out : work.outputs) {
+    std::byte* slot = out.base ? out.base + out.stride * at(out_slots_, out.port) : nullptr;
+    out_addresses_.push_back(slot && adds(out) ? scratch_ + out.scratch : slot);
+  }
+  switch (work.does) {
+    case Does::kernel:
+      work.kernel->run(in_addresses_, out_addresses_, moment);
+      break;
+    case Does::collective: {
+      if (!work.joint) {
+        work.communicator->barrier();
+        break;
+      }
+      if (work.in_place_results)
+        for (const void* in : in_addresses_) out_addresses_.push_back(const_cast<void*>(in));
+      work.joint->run(*work.communicator, *queue_, in_addresses_, out_addresses_,
+                      scratch_ + work.joint_scratch);
+      break;
+    }
+    case Does::pull:
+      pulls_.fetch(device, work.index, in_slots_[0], static_cast<std::byte*>(out_addresses_[0]), *queue_);
+      break;
+    case Does::load:
+      if (work.keeps || work.value.empty()) break;
+      state_.hooks.fill(device, reg(work.outputs[0].reg), moment, work.value);
+      [[fallthrough]];
+    case Does::constant:
+      if (!work.keeps && !work.value.empty())
+        state_.backend.device(device).from_host(out_addresses_[0], work.value.data(), work.outputs[0].bytes);
+      break;
+    case Does::nothing:
+      break;
+  }
+  for (const Operand& out : work.outputs) {
+    if (!adds(out) || !out.base) continue;
+    void* sum = out.base + out.stride * at(out_slots_, out.port);
+    const void* terms[] = {sum, scratch_ + out.scratch};
+    out.add->run(terms, {&sum, 1}, moment);
+  }
+}
+
+void QueueThread::begin_writing(const Work& work, int actor) const {
+  Probe* probe = state_.probes[static_cast<size_t>(thread_.device)].get();
+  if (!probe) return;
+  for (size_t o = 0; o < work.out_regs.size(); ++o)
+    if (table_.acts(actor) % reg(work.out_regs[o]).every == 0) probe->write(work.out_regs[o], out_slots_[o]);
+}
+
+void QueueThread::end_writing(const Work& work, int64_t act) const {
+  Probe* probe = state_.probes[static_cast<size_t>(thread_.device)].get();
+  if (!probe) return;
+  for (size_t o = 0; o < work.out_regs.size(); ++o)
+    if ((act + 1) % reg(work.out_regs[o]).every == 0) probe->written(work.out_regs[o], out_slots_[o]);
+}
+
+// The effects of an act, to whom they concern.
+void QueueThread::send(int actor) {
+  const Work& work = at(works_, actor);
+  for (const Effect& effect : effects_) {
+    if (effect.kind == MessageKind::req) {
+      for (const Target& reader : at(work.readers, effect.port)) deliver(reader, effect.kind, effect.slot);
+      continue;
+    }
+    Probe* probe = state_.probes[static_cast<size_t>(at(work.sources, effect.port))].get();
+    if (probe) probe->release(at(work.in_regs, effect.port), effect.slot);
+    deliver(at(work.producers, effect.port), effect.kind, effect.slot);
+  }
+}
+
+void QueueThread::deliver(const Target& target, MessageKind kind, int slot) {
+  const Message message{kind, target.port, slot};
+  const int actor = target.to.actor();
+  if (target.route == Route::local) {
+    if (table_.receive(actor, message)) became_ready(actor);
+  } else if (target.route == Route::shared) {
+    target.mailbox->push(to_word(actor, message));
+  } else {
+    const Packet packet{target.to.bits, to_word(actor, message)};
+    state_.backend.transport()->send(target.to.node(), backends::Channel::bus,
+                                     std::as_bytes(std::span(&packet, 1)));
+  }
+}
+
+void QueueThread::acknowledged(int actor, const Message& message) const {
+  Probe* probe = state_.probes[static_cast<size_t>(thread_.device)].get();
+  if (probe) probe->release(at(at(works_, actor).out_regs, message.port), message.slot);
+}
+
+void QueueThread::delay() {
+  if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 50));
+}
+
+}  // namespace boxcar::actors

@@ -1,0 +1,151 @@
+// One queue of a device: its actors, what they run, and the thread that fires them. On an ordered queue it
+// waits for the actor whose turn it is; on an open one whichever became ready first acts.
+//
+// Messages to actors of the same thread are taken at once, as local messages go before shared ones; those to
+// other threads of the process go into their mailboxes, those to other processes over the transport.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "actors/actor.h"
+#include "actors/bus.h"
+#include "actors/joint.h"
+#include "actors/layout.h"
+#include "actors/mailbox.h"
+#include "actors/pulls.h"
+#include "actors/run_state.h"
+#include "backends/backend.h"
+#include "sbp/error.h"
+
+namespace boxcar::actors {
+
+// A message to an actor of another process.
+struct Packet {
+  uint64_t address = 0, word = 0;
+};
+
+class QueueThread {
+ public:
+  // Learns what its actors do; no memory is needed yet. Throws Error (bad input) where the plan cannot be
+  // run.
+  QueueThread(RunState& state, Pulls& pulls, Layout::Thread thread, int spins);
+
+  int device() const { return thread_.device; }
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+  // Kernels and communicators, once there is memory; `scratch` is this thread's own.
+  void prepare(std::byte* scratch);
+  // Where messages go, once all threads of the process are there.
+  void connect(const std::vector<std::unique_ptr<QueueThread>>& threads);
+  // Fills initial slots and registers updated in place; then sends what is readable at the start.
+  void fill_initial();
+  void send_initial();
+
+  // Until every actor has acted for `count` more steps. On the thread that this is for; an error stops the
+  // run.
+  void run(int64_t count, int64_t first_step);
+
+  Mailbox& mailbox() { return *mailbox_; }
+  const std::vector<RunAct>& timeline() const { return timeline_; }
+  int64_t acts(int actor) const { return table_.acts(actor); }  // by place in the thread
+  // An ack from another process has come: for the probe.
+  void acknowledged(int actor, const Message& message) const;
+
+ private:
+  enum class Does : uint8_t { kernel, collective, pull, load, constant, nothing };
+  struct Operand {
+    int reg = -1, port = -1;    // port -1: updated in place
+    int every = 1;              // of an output's register
+    int64_t bytes = 0;          // of its type
+    int64_t scratch = 0;        // where an act's result is before it is added
+    std::byte* base = nullptr;  // of slot 0; null where it is empty, or on another device
+    int64_t stride = 0;         // from slot to slot
+    std::unique_ptr<backends::Kernel> add;
+  };
+  struct Target {
+    Address to;
+    int port = 0;
+    Route route = Route::local;
+    Mailbox* mailbox = nullptr;
+  };
+  struct Work {
+    const ir::Actor* actor = nullptr;
+    int index = 0;  // in the program
+    int acts_per_step = 0;
+    Does does = Does::nothing;
+    bool keeps = false;                    // one slot, there from the start: its acts write nothing
+    std::vector<int> micro_batches;        // by act of a step
+    std::vector<Operand> inputs, outputs;  // without control registers
+    std::vector<int> in_regs, out_regs;    // by port
+    std::vector<std::vector<Target>> readers;
+    std::vector<Target> producers;
+    std::vector<int> sources;  // by in port: the device whose register it is
+    std::unique_ptr<backends::Kernel> kernel;
+    std::unique_ptr<Joint> joint;   // null: control registers alone
+    bool in_place_results = false;  // written over the inputs
+    int64_t joint_scratch = 0;
+    backends::Communicator* communicator = nullptr;
+    std::vector<std::byte> value;  // of a constant; host memory of a load
+    int watched = -1;              // output
+  };
+
+  Work learn(int index, std::vector<InSpec>& ins, std::vector<OutSpec>& outs);
+  void learn_joint(Work& work);
+  Does what_it_does(const ir::Actor& actor, const std::vector<Operand>& outputs) const;
+  std::vector<ir::TensorType> types(int device, const ir::Actor& actor, bool outputs) const;
+  void make_constant(Work& work, std::byte* scratch);
+  Target target(const Layout::Place& place, const std::vector<std::unique_ptr<QueueThread>>& threads) const;
+
+  void run_ordered(int64_t count);
+  void run_open(int64_t count);
+  void wait();
+  bool take();
+  bool take_shuffled();
+  void receive(uint64_t word);
+  void became_ready(int actor);
+  void act(int actor);
+  void execute(Work& work, const backends::Moment& moment);
+  void begin_writing(const Work& work, int actor) const;
+  void end_writing(const Work& work, int64_t act) const;
+  void send(int actor);
+  void deliver(const Target& target, MessageKind kind, int slot);
+  void delay();
+  double learning_rate(int64_t step);
+  Error named(int actor, const std::exception& error) const;
+  const ir::Register& reg(int index) const;
+
+  RunState& state_;
+  Pulls& pulls_;
+  Layout::Thread thread_;
+  Address address_;
+  bool ordered_ = true;
+  ActorTable table_;
+  std::vector<Work> works_;
+  std::unique_ptr<backends::Queue> queue_;
+  std::vector<std::pair<std::string, std::unique_ptr<backends::Communicator>>> communicators_;  // by name
+  std::unique_ptr<Mailbox> mailbox_;
+  int64_t scratch_bytes_ = 0;
+  std::byte* scratch_ = nullptr;
+
+  int current_ = 0;              // what acts, or is waited for
+  std::vector<int64_t> base_;    // acts when run() was called, by actor
+  std::vector<int64_t> target_;  // acts when it returns
+  int64_t first_step_ = 0;
+  int64_t rate_step_ = -1;
+  double rate_ = -1;                 // of that step
+  std::deque<int> ready_;            // of an open queue, in the order in which they became it
+  std::vector<uint64_t> held_back_;  // messages under chaos
+  std::mt19937_64 random_;
+  std::vector<Effect> effects_;
+  std::vector<int> in_slots_, out_slots_;
+  std::vector<const void*> in_addresses_;
+  std::vector<void*> out_addresses_;
+  std::vector<RunAct> timeline_;
+};
+
+}  // namespace boxcar::actors

@@ -1,0 +1,276 @@
+// What the actors of a queue do, read off the plan: operands, kernels, communicators, and where messages go.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "actors/queue_thread.h"
+#include "ir/op.h"
+#include "sbp/error.h"
+
+namespace boxcar::actors {
+namespace {
+
+template <typename T>
+const T& at(const std::vector<T>& items, int index) {
+  return items[static_cast<size_t>(index)];
+}
+
+int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+sbp::Reduction reduction_of(const ir::Attrs& attrs) {
+  if (!attrs.contains("reduction")) return sbp::Reduction::sum;
+  const std::string& name = ir::attr_text(attrs, "reduction");
+  if (name == "sum") return sbp::Reduction::sum;
+  return name == "max" ? sbp::Reduction::max : sbp::Reduction::min;
+}
+
+bool writes_in_place(const ir::Actor& actor) {
+  return actor.attrs.contains("in_place") && ir::attr_bool(actor.attrs, "in_place");
+}
+
+}  // namespace
+
+const ir::Register& QueueThread::reg(int index) const {
+  return at(state_.layout.program(thread_.device).registers, index);
+}
+
+QueueThread::QueueThread(RunState& state, Pulls& pulls, Layout::Thread thread, int spins)
+    : state_(state),
+      pulls_(pulls),
+      thread_(std::move(thread)),
+      address_(state.layout.address(thread_.device, thread_.actors[0])),
+      ordered_(at(state.layout.program(thread_.device).queues, thread_.queue).ordered) {
+  int64_t messages = 0;
+  for (const int a : thread_.actors) {
+    std::vector<InSpec> ins;
+    std::vector<OutSpec> outs;
+    works_.push_back(learn(a, ins, outs));
+    table_.add(ins, outs);
+    for (const InSpec& in : ins) messages += in.count;
+    for (const OutSpec& out : outs) messages += int64_t{out.count} * out.consumers;
+    for (const OutSpec& out : outs)
+      if (out.count >= 1 << slot_bits)
+        throw Error::input(works_.back().actor->name, fmt::format("{} slots in a register", out.count));
+    if (std::max(ins.size(), outs.size()) >= size_t{1} << port_bits)
+      throw Error::input(works_.back().actor->name, fmt::format("{} inputs", ins.size()));
+  }
+  target_.assign(works_.size(), 0);
+  mailbox_ = std::make_unique<Mailbox>(messages, spins);
+  if (state.options.chaos >= 0)
+    random_.seed(static_cast<uint64_t>(state.options.chaos) * 1'000'003 + address_.bits);
+}
+
+QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::vector<OutSpec>& outs) {
+  const Layout& layout = state_.layout;
+  const ir::Program& program = layout.program(thread_.device);
+  const auto operand = [](int r, int port, int64_t bytes) {
+    Operand result;
+    result.reg = r, result.port = port, result.bytes = bytes;
+    return result;
+  };
+  Work work;
+  work.index = index;
+  work.actor = &at(program.actors, index);
+  work.acts_per_step = program.acts_per_step(index);
+  for (const ir::PhaseRun& run : program.schedule)
+    if (run.phase == work.actor->phase) work.micro_batches.push_back(run.micro_batch);
+  for (size_t i = 0; i < work.actor->inputs.size(); ++i) {
+    const ir::Input& input = work.actor->inputs[i];
+    const int source = layout.source(thread_.device, input);
+    const ir::Register& from = at(layout.program(source).registers, input.reg);
+    const int port = layout.in_port(thread_.device, index, i);
+    if (port >= 0) {
+      ins.push_back({input.repeat, from.count});
+      work.in_regs.push_back(input.reg);
+      work.sources.push_back(source);
+    }
+    if (!is_control(from)) work.inputs.push_back(operand(input.reg, port, from.type.bytes()));
+  }
+  int64_t scratch = 0;
+  for (size_t o = 0; o < work.actor->outputs.size(); ++o) {
+    const int r = work.actor->outputs[o];
+    const auto port = static_cast<int>(o);
+    outs.push_back({reg(r).count, reg(r).initial, reg(r).every,
+                    static_cast<int>(layout.readers(thread_.device, r).size())});
+    work.out_regs.push_back(r);
+    if (reg(r).name == state_.hooks.watch && !is_control(reg(r)) && state_.hooks.watched) work.watched = port;
+    if (is_control(reg(r))) continue;
+    if (reg(r).bytes < reg(r).type.bytes() || reg(r).offset < 0 ||
+        reg(r).offset + reg(r).bytes * reg(r).count > program.arena_bytes) {
+      throw Error::input(
+          fmt::format("{}: %{}", program.name, reg(r).name),
+          fmt::format("{} slots of {} bytes at {} do not hold {} in an arena of {} bytes", reg(r).count,
+                      reg(r).bytes, reg(r).offset, ir::to_text(reg(r).type), program.arena_bytes));
+    }
+    Operand out = operand(r, port, reg(r).type.bytes());
+    out.every = reg(r).every;
+    out.scratch = scratch;
+    if (out.every > 1) scratch += aligned(out.bytes);
+    work.outputs.push_back(std::move(out));
+  }
+  work.does = what_it_does(*work.actor, work.outputs);
+  work.joint_scratch = scratch;
+  if (work.does == Does::collective) learn_joint(work);
+  if (work.does == Does::constant || work.actor->op == "parameter")
+    work.keeps = reg(work.outputs[0].reg).count == 1 && reg(work.outputs[0].reg).initial == 1;
+  if (work.does == Does::constant)
+    scratch = std::max(scratch, aligned(8 * reg(work.outputs[0].reg).type.elements()) * 2);
+  scratch_bytes_ = std::max(scratch_bytes_, scratch + (work.joint ? work.joint->scratch_bytes() : 0));
+  return work;
+}
+
+QueueThread::Does QueueThread::what_it_does(const ir::Actor& actor,
+                                            const std::vector<Operand>& outputs) const {
+  if (actor.kind == ir::ActorKind::collective) return Does::collective;
+  if (actor.kind == ir::ActorKind::pull) return outputs.empty() ? Does::nothing : Does::pull;
+  const bool source = actor.op == "load" || actor.op == "parameter" || actor.op == "constant";
+  if (!source) return Does::kernel;
+  if (outputs.size() != 1)
+    throw Error::input(actor.name, fmt::format("{} with {} outputs, 1 expected", actor.op, outputs.size()));
+  return actor.op == "constant" ? Does::constant : Does::load;
+}
+
+std::vector<ir::TensorType> QueueThread::types(int device, const ir::Actor& actor, bool outputs) const {
+  std::vector<ir::TensorType> result;
+  const ir::Program& program = state_.layout.program(device);
+  if (outputs)
+    for (const int r : actor.outputs)
+      if (!is_control(at(program.registers, r))) result.push_back(at(program.registers, r).type);
+  if (!outputs)
+    for (const ir::Input& in : actor.inputs)
+      if (!is_control(at(program.registers, in.reg)))
+        result.push_back(ir::input_type(at(program.registers, in.reg), in));
+  return result;
+}
+
+// A collective of control registers alone is a barrier.
+void QueueThread::learn_joint(Work& work) {
+  const ir::Actor& actor = *work.actor;
+  JointSpec spec;
+  spec.name = actor.name;
+  spec.collective = actor.collective;
+  spec.reduction = reduction_of(actor.attrs);
+  if (actor.attrs.contains("axes")) spec.axes = ir::attr_ints(actor.attrs, "axes");
+  if (actor.attrs.contains("axes2")) spec.axes2 = ir::attr_ints(actor.attrs, "axes2");
+  work.in_place_results = writes_in_place(actor);
+  bool tensors = false;
+  for (const auto& [member, a] : state_.layout.members(thread_.device, actor)) {
+    if (member == thread_.device) spec.rank = static_cast<int>(spec.inputs.size());
+    const ir::Actor& other = at(state_.layout.program(member).actors, a);
+    spec.inputs.push_back(types(member, other, false));
+    spec.outputs.push_back(types(member, other, !writes_in_place(other)));
+    tensors = tensors || !spec.inputs.back().empty() || !spec.outputs.back().empty();
+  }
+  if (tensors) work.joint = std::make_unique<Joint>(spec);
+}
+
+void QueueThread::prepare(std::byte* scratch) {
+  scratch_ = scratch;
+  backends::Device& device = state_.backend.device(thread_.device);
+  queue_ = device.queue(at(state_.layout.program(thread_.device).queues, thread_.queue).kind);
+  for (Work& work : works_) {
+    const ir::Actor& actor = *work.actor;
+    for (std::vector<Operand>* operands : {&work.inputs, &work.outputs})
+      for (Operand& operand : *operands) {
+        if (operand.bytes == 0 || (operands == &work.inputs && work.does == Does::pull)) continue;
+        operand.base = state_.slot(thread_.device, operand.reg, 0);
+        operand.stride = reg(operand.reg).bytes;
+      }
+    try {
+      if (work.does == Does::kernel)
+        work.kernel =
+            device.prepare({actor.op, types(thread_.device, actor, false), types(thread_.device, actor, true),
+                            state_.layout.attrs(thread_.device, actor)},
+                           *queue_);
+      for (Operand& out : work.outputs) {
+        const ir::TensorType& type = reg(out.reg).type;
+        if (out.every > 1)
+          out.add = device.prepare({"add", {type, type}, {type}, ir::complete(ir::op("add"), {})}, *queue_);
+      }
+      if (work.does == Does::constant) make_constant(work, scratch);
+      if (work.does == Does::load) work.value.resize(static_cast<size_t>(work.outputs[0].bytes));
+    } catch (const Error& error) {
+      throw named(static_cast<int>(&work - works_.data()), error);
+    }
+    if (work.does != Does::collective) continue;
+    const std::string name = state_.layout.communicator(thread_.device, actor);
+    auto known = std::find_if(communicators_.begin(), communicators_.end(),
+                              [&](const auto& c) { return c.first == name; });
+    if (known == communicators_.end()) {
+      std::vector<int> group;
+      for (const auto& [member, a] : state_.layout.members(thread_.device, actor)) group.push_back(member);
+      communicators_.emplace_back(name, state_.backend.communicator(name, group, thread_.device, *queue_));
+      known = std::prev(communicators_.end());
+    }
+    work.communicator = known->second.get();
+  }
+}
+
+// In the type of its register, by the backend's own rounding.
+void QueueThread::make_constant(Work& work, std::byte* scratch) {
+  backends::Device& device = state_.backend.device(thread_.device);
+  const ir::TensorType& type = reg(work.outputs[0].reg).type;
+  const std::vector<double> wide(static_cast<size_t>(type.elements()),
+                                 ir::attr_float(work.actor->attrs, "value"));
+  const int64_t bytes = 8 * type.elements();
+  device.from_host(scratch, wide.data(), bytes);
+  std::byte* result = scratch;
+  if (type.dtype != ir::DType::float64 && type.elements() > 0) {
+    result = scratch + aligned(bytes);
+    const ir::Attrs to{{"to", std::string(ir::to_text(type.dtype))}};
+    const void* in = scratch;
+    void* out = result;
+    device
+        .prepare({"cast", {{type.shape, ir::DType::float64}}, {type}, ir::complete(ir::op("cast"), to)},
+                 *queue_)
+        ->run({&in, 1}, {&out, 1}, {});
+    queue_->finish();
+  }
+  work.value.resize(static_cast<size_t>(type.bytes()));
+  device.to_host(work.value.data(), result, type.bytes());
+}
+
+void QueueThread::fill_initial() {
+  backends::Device& device = state_.backend.device(thread_.device);
+  for (const Work& work : works_)
+    for (const Operand& out : work.outputs) {
+      const ir::Register& r = reg(out.reg);
+      const int slots = state_.layout.in_place(thread_.device, out.reg) ? 1 : r.initial;
+      if (slots == 0 || out.bytes == 0) continue;
+      std::vector<std::byte> value = work.value;
+      if (work.does != Does::constant) {
+        value.assign(static_cast<size_t>(out.bytes), std::byte{0});
+        state_.hooks.fill(thread_.device, r,
+                          {.micro_batches = state_.layout.plan().micro_batches, .seed = state_.options.seed},
+                          value);
+      }
+      for (int s = 0; s < slots; ++s)
+        device.from_host(state_.slot(thread_.device, out.reg, s), value.data(), out.bytes);
+    }
+}
+
+QueueThread::Target QueueThread::target(const Layout::Place& place,
+                                        const std::vector<std::unique_ptr<QueueThread>>& threads) const {
+  Target result{state_.layout.address(place.device, place.actor), place.port, Route::local, nullptr};
+  result.route = route(address_, result.to);
+  if (result.route == Route::shared)
+    result.mailbox = &threads[static_cast<size_t>(result.to.thread())]->mailbox();
+  return result;
+}
+
+void QueueThread::connect(const std::vector<std::unique_ptr<QueueThread>>& threads) {
+  const Layout& layout = state_.layout;
+  for (Work& work : works_) {
+    for (const int r : work.out_regs) {
+      work.readers.emplace_back();
+      for (const Layout::Place& reader : layout.readers(thread_.device, r))
+        work.readers.back().push_back(target(reader, threads));
+    }
+    for (size_t i = 0; i < work.actor->inputs.size(); ++i)
+      if (layout.in_port(thread_.device, work.index, i) >= 0)
+        work.producers.push_back(target(layout.producer(thread_.device, work.index, i), threads));
+  }
+}
+
+}  // namespace boxcar::actors

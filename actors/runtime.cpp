@@ -1,0 +1,191 @@
+#include "actors/runtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+#include "actors/queue_thread.h"
+#include "sbp/error.h"
+
+namespace boxcar::actors {
+namespace {
+
+int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+// Between two processors a message is there sooner than a thread falls asleep and wakes; threads that share
+// one had better sleep.
+int spins_for(size_t threads) { return threads <= std::thread::hardware_concurrency() ? 4000 : 0; }
+
+}  // namespace
+
+struct Runtime::Impl {
+  Impl(const ir::Plan& plan, backends::Backend& backend, Hooks given, RunOptions options)
+      : hooks(std::move(given)),
+        options(options),
+        layout(plan, [&backend](int device) { return backend.process_of(device); }),
+        state(layout, backend, hooks, this->options),
+        transport(backend.transport()),
+        peaks(static_cast<size_t>(plan.devices)) {
+    if (plan.devices != backend.devices()) {
+      throw Error::input(
+          fmt::format("plan {}", plan.name),
+          fmt::format("is for {} devices, the backend has {}", plan.devices, backend.devices()));
+    }
+    if (!hooks.fill)
+      hooks.fill = [](int, const ir::Register&, const backends::Moment&, std::span<std::byte>) {};
+    try {
+      make_threads();
+      make_probes();
+      if (transport) {
+        transport->listen(backends::Channel::bus,
+                          [this](int, std::span<const std::byte> bytes) { deliver(bytes); });
+        transport->start();
+      }
+      for (const auto& thread : threads) thread->send_initial();
+    } catch (const std::exception& error) {
+      backend.abort(error.what());
+      finish();
+      throw;
+    }
+  }
+  ~Impl() { finish(); }
+
+  void finish() {
+    if (!transport) return;
+    try {
+      transport->finish();
+    } catch (const std::exception&) {  // the run has failed, and steps() has said why
+    }
+  }
+
+  void make_threads() {
+    backends::Backend& backend = state.backend;
+    const int process = transport ? transport->process() : 0;
+    const std::vector<Layout::Thread> list = layout.threads(process);
+    pulls = std::make_unique<Pulls>(state);
+    std::vector<int64_t> scratch(peaks.size());  // by device: where the next thread's begins
+    for (const Layout::Thread& thread : list)
+      threads.push_back(std::make_unique<QueueThread>(state, *pulls, thread, spins_for(list.size())));
+    for (size_t d = 0; d < peaks.size(); ++d) {
+      if (!backend.is_local(static_cast<int>(d))) continue;
+      const int64_t arena = aligned(layout.program(static_cast<int>(d)).arena_bytes);
+      int64_t bytes = arena;
+      for (const auto& thread : threads)
+        if (thread->device() == static_cast<int>(d)) bytes += aligned(thread->scratch_bytes());
+      backend.device(static_cast<int>(d)).reserve(bytes);
+      scratch[d] = arena;
+    }
+    for (const auto& thread : threads) {
+      int64_t& at = scratch[static_cast<size_t>(thread->device())];
+      thread->prepare(backend.device(thread->device()).arena() + at);
+      at += aligned(thread->scratch_bytes());
+    }
+    for (const auto& thread : threads) {
+      thread->connect(threads);
+      thread->fill_initial();
+    }
+    state.on_failure = [this] {
+      for (const auto& thread : threads) thread->mailbox().wake();
+    };
+  }
+
+  void make_probes() {
+    state.probes.resize(peaks.size());
+    if (!options.probe) return;
+    for (size_t d = 0; d < peaks.size(); ++d) {
+      const auto device = static_cast<int>(d);
+      if (!state.backend.is_local(device)) continue;
+      const ir::Program& program = layout.program(device);
+      std::vector<Probe::Use> uses;
+      for (size_t r = 0; r < program.registers.size(); ++r)
+        uses.push_back({static_cast<int>(layout.readers(device, static_cast<int>(r)).size()),
+                        layout.in_place(device, static_cast<int>(r))});
+      state.probes[d] = std::make_unique<Probe>(program, std::move(uses));
+    }
+  }
+
+  // A message of another process, on the progress thread.
+  void deliver(std::span<const std::byte> bytes) {
+    Packet packet;
+    std::memcpy(&packet, bytes.data(), sizeof packet);
+    QueueThread& thread = *threads.at(static_cast<size_t>(Address{packet.address}.thread()));
+    const Message message = message_in(packet.word);
+    if (message.kind == MessageKind::ack) thread.acknowledged(actor_in(packet.word), message);
+    thread.mailbox().push(packet.word);
+  }
+
+  void steps(int64_t count, int64_t first_step) {
+    if (state.began == std::chrono::steady_clock::time_point{})
+      state.began = std::chrono::steady_clock::now();
+    std::vector<std::thread> running;
+    running.reserve(threads.size());
+    try {
+      for (const auto& thread : threads)
+        running.emplace_back([&thread, count, first_step] { thread->run(count, first_step); });
+    } catch (const std::system_error& error) {  // no more threads to be had
+      state.fail(std::current_exception(), error.what());
+    }
+    for (std::thread& thread : running) thread.join();
+    if (const std::exception_ptr error = state.error()) std::rethrow_exception(error);
+    timeline.clear();
+    for (const auto& thread : threads)
+      timeline.insert(timeline.end(), thread->timeline().begin(), thread->timeline().end());
+    for (size_t d = 0; d < peaks.size(); ++d)
+      if (state.probes[d]) peaks[d] = state.probes[d]->peak();
+  }
+
+  // Where the newest slot of a register lies, and its type's bytes.
+  std::pair<std::byte*, int64_t> newest(int device, const std::string& name) const {
+    const std::string where = fmt::format("device {}: %{}", device, name);
+    if (device < 0 || device >= layout.plan().devices || !state.backend.is_local(device))
+      throw Error::input(where, "not a device of this process");
+    const ir::Program& program = layout.program(device);
+    const auto reg = std::find_if(program.registers.begin(), program.registers.end(),
+                                  [&](const ir::Register& r) { return r.name == name; });
+    if (reg == program.registers.end() || is_control(*reg)) throw Error::input(where, "no such register");
+    const Address producer = layout.address(device, reg->producer);
+    const int64_t acts = threads[static_cast<size_t>(producer.thread())]->acts(producer.actor());
+    const int64_t version = std::max<int64_t>(0, reg->initial + acts / reg->every - 1);
+    const auto index = static_cast<int>(reg - program.registers.begin());
+    return {state.slot(device, index, static_cast<int>(version % reg->count)), reg->type.bytes()};
+  }
+
+  Hooks hooks;
+  RunOptions options;
+  Layout layout;
+  RunState state;
+  backends::Transport* transport;
+  std::vector<int64_t> peaks;
+  std::vector<std::unique_ptr<QueueThread>> threads;
+  std::unique_ptr<Pulls> pulls;
+  std::vector<RunAct> timeline;
+};
+
+Runtime::Runtime(const ir::Plan& plan, backends::Backend& backend, Hooks hooks, RunOptions options)
+    : impl_(std::make_unique<Impl>(plan, backend, std::move(hooks), options)) {}
+Runtime::~Runtime() = default;
+
+void Runtime::steps(int64_t count, int64_t first_step) { impl_->steps(count, first_step); }
+
+std::vector<std::byte> Runtime::read(int device, const std::string& reg) const {
+  const auto [from, bytes] = impl_->newest(device, reg);
+  std::vector<std::byte> result(static_cast<size_t>(bytes));
+  impl_->state.backend.device(device).to_host(result.data(), from, bytes);
+  return result;
+}
+
+void Runtime::write(int device, const std::string& reg, std::span<const std::byte> bytes) {
+  const auto [to, size] = impl_->newest(device, reg);
+  if (static_cast<int64_t>(bytes.size()) != size)
+    throw Error::input(fmt::format("device {}: %{}", device, reg),
+                       fmt::format("{} bytes for a register of {}", bytes.size(), size));
+  impl_->state.backend.device(device).from_host(to, bytes.data(), size);
+}
+
+const std::vector<RunAct>& Runtime::timeline() const { return impl_->timeline; }
+const std::vector<int64_t>& Runtime::peak_bytes() const { return impl_->peaks; }
+
+}  // namespace boxcar::actors

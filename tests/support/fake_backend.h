@@ -1,0 +1,386 @@
+// A backend for tests of the runtime: memory and threads for real, kernels that write what a test can check.
+// Several processes are played in one, each with a transport that a thread of its own delivers.
+//
+//   FakeCluster cluster(4, 2);               // 4 devices on 2 processes
+//   Runtime run(plan, cluster.backend(0), hooks);
+//
+// Everything is float32 and small whole numbers, so that sums are exact in any order. Op "test" writes
+// test_value() of all that it reads; "add" adds. What does not fit throws.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/random.h"
+#include "sbp/error.h"
+
+namespace boxcar::support {
+
+using backends::mix;
+
+// Element `element` of output `output` of an act of "test": from its attributes, when it acts and what it
+// reads.
+inline uint64_t test_hash(const ir::Attrs& attrs, const backends::Moment& moment) {
+  uint64_t hash = mix(static_cast<uint64_t>(moment.step * 1000 + moment.micro_batch));
+  for (const char c : ir::to_text(attrs)) hash = mix(hash ^ static_cast<uint64_t>(c));
+  return hash;
+}
+inline uint64_t test_hash(uint64_t hash, const float* values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) hash = mix(hash ^ static_cast<uint64_t>(values[i]));
+  return mix(hash + static_cast<uint64_t>(count));
+}
+inline float test_value(uint64_t hash, size_t output, int64_t element) {
+  return static_cast<float>(mix(hash ^ mix(output * 1000 + static_cast<uint64_t>(element))) % 1001);
+}
+
+class FakeHub;  // what all processes share
+
+class FakeQueue : public backends::Queue {
+ public:
+  void copy(void* to, const void* from, const backends::Block& block) override {
+    for (int64_t row = 0; row < block.rows; ++row)
+      std::memcpy(static_cast<std::byte*>(to) + row * block.to_stride,
+                  static_cast<const std::byte*>(from) + row * block.from_stride,
+                  static_cast<size_t>(block.bytes));
+  }
+  void fill_zero(void* to, int64_t bytes) override { std::memset(to, 0, static_cast<size_t>(bytes)); }
+  void finish() override {}
+};
+
+class FakeKernel : public backends::Kernel {
+ public:
+  // `failing`: throws before it acts at this moment.
+  using Failing = std::function<bool(const backends::Call& call, const backends::Moment& moment)>;
+  FakeKernel(backends::Call call, const Failing& failing) : call_(std::move(call)), failing_(failing) {}
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+           const backends::Moment& moment) override {
+    if (failing_ && failing_(call_, moment)) throw Error::fault("test", "it is broken");
+    if (call_.op == "add") {
+      auto* sum = static_cast<float*>(outputs[0]);
+      for (int64_t i = 0; i < call_.outputs[0].elements(); ++i)
+        sum[i] += static_cast<const float*>(inputs[1])[i];
+      return;
+    }
+    uint64_t hash = test_hash(call_.attrs, moment);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      hash = test_hash(hash, static_cast<const float*>(inputs[i]), call_.inputs[i].elements());
+    for (size_t o = 0; o < outputs.size(); ++o)
+      for (int64_t e = 0; e < call_.outputs[o].elements(); ++e)
+        static_cast<float*>(outputs[o])[e] = test_value(hash, o, e);
+  }
+
+ private:
+  backends::Call call_;
+  const Failing& failing_;
+};
+
+class FakeDevice : public backends::Device {
+ public:
+  explicit FakeDevice(const FakeKernel::Failing& failing) : failing_(failing) {}
+  void reserve(int64_t bytes) override {
+    if (!memory_.empty()) throw std::logic_error("reserved twice");
+    memory_.assign(static_cast<size_t>(bytes + 8) / 8, 0);
+  }
+  std::byte* arena() override { return reinterpret_cast<std::byte*>(memory_.data()); }
+  std::unique_ptr<backends::Queue> queue(ir::QueueKind) override { return std::make_unique<FakeQueue>(); }
+  std::unique_ptr<backends::Kernel> prepare(const backends::Call& call, backends::Queue&) override {
+    if (call.op != "test" && call.op != "add") throw Error::fault(call.op, "no such kernel");
+    return std::make_unique<FakeKernel>(call, failing_);
+  }
+  void to_host(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void from_host(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+
+ private:
+  const FakeKernel::Failing& failing_;
+  std::vector<double> memory_;
+};
+
+// What the members of a group meet in. Everyone says where its part lies, waits for all, computes its own
+// result, and waits again before it writes.
+class FakeMeeting {
+ public:
+  explicit FakeMeeting(size_t size) : in_(size) {}
+  void meet() {
+    std::unique_lock lock(mutex_);
+    const int64_t round = round_;
+    if (++arrived_ == in_.size()) {
+      arrived_ = 0;
+      ++round_;
+      changed_.notify_all();
+    }
+    changed_.wait(lock, [&] { return round_ > round || !why_.empty(); });
+    if (round_ == round) throw Error::fault("communicator", why_);
+  }
+  void abort(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    why_ = why;
+    changed_.notify_all();
+  }
+  std::vector<const float*>& in() { return in_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t arrived_ = 0;
+  int64_t round_ = 0;
+  std::string why_;
+  std::vector<const float*> in_;
+};
+
+class FakeCommunicator : public backends::Communicator {
+ public:
+  FakeCommunicator(FakeMeeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(meeting_.in().size()); }
+
+  void all_reduce(const void* in, void* out, int64_t count, ir::DType, sbp::Reduction reduction) override {
+    act(in, out, [&] { return reduced(0, count, reduction); });
+  }
+  void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, ir::DType,
+                      sbp::Reduction reduction) override {
+    int64_t begin = 0;
+    for (int r = 0; r < rank_; ++r) begin += counts[static_cast<size_t>(r)];
+    act(in, out, [&] { return reduced(begin, counts[static_cast<size_t>(rank_)], reduction); });
+  }
+  void all_gather(const void* in, void* out, std::span<const int64_t> counts, ir::DType) override {
+    act(in, out, [&] {
+      std::vector<float> all;
+      for (size_t r = 0; r < counts.size(); ++r)
+        all.insert(all.end(), meeting_.in()[r], meeting_.in()[r] + counts[r]);
+      return all;
+    });
+  }
+  // All to all needs everyone's counts: tests send equal ones, as many to me as I send.
+  void all_to_all(const void* in, std::span<const int64_t> send_counts, void* out,
+                  std::span<const int64_t> receive_counts, ir::DType) override {
+    if (!std::equal(send_counts.begin(), send_counts.end(), receive_counts.begin()) ||
+        std::adjacent_find(send_counts.begin(), send_counts.end(), std::not_equal_to<>()) !=
+            send_counts.end())
+      throw std::logic_error("uneven all to all");
+    act(in, out, [&] {
+      std::vector<float> all;
+      const int64_t n = send_counts[0];
+      for (const float* from : meeting_.in()) all.insert(all.end(), from + rank_ * n, from + (rank_ + 1) * n);
+      return all;
+    });
+  }
+  void broadcast(const void* in, void* out, int64_t count, ir::DType) override {
+    act(in, out, [&] { return std::vector<float>(meeting_.in()[0], meeting_.in()[0] + count); });
+  }
+  void barrier() override { meeting_.meet(); }
+
+ private:
+  template <typename Result>
+  void act(const void* in, void* out, Result result) {
+    meeting_.in()[static_cast<size_t>(rank_)] = static_cast<const float*>(in);
+    meeting_.meet();
+    const std::vector<float> values = result();
+    meeting_.meet();
+    if (!values.empty()) std::memcpy(out, values.data(), values.size() * sizeof(float));
+  }
+  std::vector<float> reduced(int64_t begin, int64_t count, sbp::Reduction reduction) const {
+    std::vector<float> sum;
+    for (int64_t i = begin; i < begin + count; ++i) {
+      float value = meeting_.in()[0][i];
+      for (size_t r = 1; r < meeting_.in().size(); ++r) {
+        const float next = meeting_.in()[r][i];
+        value = reduction == sbp::Reduction::sum   ? value + next
+                : reduction == sbp::Reduction::max ? std::max(value, next)
+                                                   : std::min(value, next);
+      }
+      sum.push_back(value);
+    }
+    return sum;
+  }
+
+  FakeMeeting& meeting_;
+  int rank_;
+};
+
+class FakeTransport : public backends::Transport {
+ public:
+  FakeTransport(FakeHub& hub, int process) : hub_(hub), process_(process) {}
+  ~FakeTransport() override { stop(); }
+  int process() const override { return process_; }
+  int processes() const override;
+  void listen(backends::Channel channel, Listener listener) override {
+    listeners_.at(static_cast<size_t>(channel)) = std::move(listener);
+  }
+  void start() override {
+    progress_ = std::thread([this] { deliver(); });
+  }
+  void send(int process, backends::Channel channel, std::span<const std::byte> bytes) override;
+  void fail(const std::string& why) override;
+  void check() const override {
+    const std::lock_guard lock(mutex_);
+    if (!why_.empty()) throw Error::fault("transport", why_);
+  }
+  void finish() override;
+
+  void push(int from, backends::Channel channel, std::span<const std::byte> bytes) {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({from, channel, {bytes.begin(), bytes.end()}});
+    changed_.notify_one();
+  }
+  void failed(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (why_.empty()) why_ = why;
+  }
+
+ private:
+  struct Item {
+    int from = 0;
+    backends::Channel channel = backends::Channel::bus;
+    std::vector<std::byte> bytes;
+  };
+  void deliver() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return !queue_.empty() || stopping_; });
+      if (queue_.empty()) return;
+      const Item item = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      listeners_.at(static_cast<size_t>(item.channel))(item.from, item.bytes);
+      lock.lock();
+    }
+  }
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      changed_.notify_one();
+    }
+    if (progress_.joinable()) progress_.join();
+  }
+
+  FakeHub& hub_;
+  int process_;
+  std::array<Listener, backends::channels> listeners_;
+  std::thread progress_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;
+  bool stopping_ = false;
+  std::string why_;
+};
+
+class FakeBackend : public backends::Backend {
+ public:
+  FakeBackend(FakeHub& hub, int process);
+  int devices() const override;
+  int process_of(int device) const override;
+  bool is_local(int device) const override { return process_of(device) == process_; }
+  backends::Device& device(int device) override { return *devices_.at(static_cast<size_t>(device)); }
+  std::unique_ptr<backends::Communicator> communicator(const std::string& name, std::span<const int> group,
+                                                       int device, backends::Queue& queue) override;
+  backends::Transport* transport() override { return transport_.get(); }
+  void abort(const std::string& why) override;
+
+ private:
+  FakeHub& hub_;
+  int process_;
+  std::vector<std::unique_ptr<FakeDevice>> devices_;  // null for others'
+  std::unique_ptr<FakeTransport> transport_;
+};
+
+class FakeHub {
+ public:
+  int devices = 1, processes = 1;
+  FakeKernel::Failing failing;
+  std::vector<FakeTransport*> transports;
+
+  FakeMeeting& meeting(const std::string& name, size_t size) {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<FakeMeeting>& meeting = meetings_[name];
+    if (!meeting) meeting = std::make_unique<FakeMeeting>(size);
+    return *meeting;
+  }
+  void abort(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    for (auto& [name, meeting] : meetings_) meeting->abort(why);
+    failed_ = true;
+    left_.notify_all();
+  }
+  // Until all processes are here, or one has failed.
+  void leave() {
+    std::unique_lock lock(mutex_);
+    ++gone_;
+    left_.notify_all();
+    left_.wait(lock, [&] { return gone_ >= processes || failed_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<FakeMeeting>> meetings_;
+  std::condition_variable left_;
+  int gone_ = 0;
+  bool failed_ = false;
+};
+
+inline int FakeTransport::processes() const { return hub_.processes; }
+inline void FakeTransport::send(int process, backends::Channel channel, std::span<const std::byte> bytes) {
+  hub_.transports.at(static_cast<size_t>(process))->push(process_, channel, bytes);
+}
+inline void FakeTransport::fail(const std::string& why) {
+  for (FakeTransport* other : hub_.transports) other->failed(why);
+}
+inline void FakeTransport::finish() {
+  hub_.leave();
+  stop();
+}
+
+inline FakeBackend::FakeBackend(FakeHub& hub, int process) : hub_(hub), process_(process) {
+  for (int d = 0; d < hub.devices; ++d)
+    devices_.push_back(is_local(d) ? std::make_unique<FakeDevice>(hub.failing) : nullptr);
+  if (hub.processes == 1) return;
+  transport_ = std::make_unique<FakeTransport>(hub, process);
+  hub.transports.push_back(transport_.get());
+}
+inline int FakeBackend::devices() const { return hub_.devices; }
+inline int FakeBackend::process_of(int device) const { return device * hub_.processes / hub_.devices; }
+inline std::unique_ptr<backends::Communicator> FakeBackend::communicator(const std::string& name,
+                                                                         std::span<const int> group,
+                                                                         int device, backends::Queue&) {
+  const auto rank = static_cast<int>(std::find(group.begin(), group.end(), device) - group.begin());
+  return std::make_unique<FakeCommunicator>(hub_.meeting(name, group.size()), rank);
+}
+inline void FakeBackend::abort(const std::string& why) {
+  hub_.abort(why);
+  if (transport_) transport_->fail(why);
+}
+
+class FakeCluster {
+ public:
+  FakeCluster(int devices, int processes) {
+    hub_.devices = devices;
+    hub_.processes = processes;
+    for (int p = 0; p < processes; ++p) backends_.push_back(std::make_unique<FakeBackend>(hub_, p));
+  }
+  FakeBackend& backend(int process) { return *backends_.at(static_cast<size_t>(process)); }
+  int processes() const { return hub_.processes; }
+  // Kernels throw where it says so. Before anything runs.
+  void fail_where(FakeKernel::Failing failing) { hub_.failing = std::move(failing); }
+
+ private:
+  FakeHub hub_;
+  std::vector<std::unique_ptr<FakeBackend>> backends_;
+};
+
+}  // namespace boxcar::support
