@@ -5,7 +5,9 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-constexpr std::initializer_list<void (*)(Factories&)> kGroups = {};
+constexpr std::initializer_list<void (*)(Factories&)> kGroups = {
+    add_matmul_kernels,
+};
 
 Factories build_table() {
   Factories table;

@@ -118,6 +118,9 @@ std::unique_ptr<Kernel> for_any(ir::DType dtype, Make make) {
 using Factory = std::unique_ptr<Kernel> (*)(const Call& call);
 using Factories = std::map<std::string, Factory, std::less<>>;
 
+// The groups, one file each: kernels_matmul.cpp and so on.
+void add_matmul_kernels(Factories& table);
+
 const Factories& fast_kernels();
 
 // The reference kernel between conversions to double and back. Throws Error (fault) for an op without one and
