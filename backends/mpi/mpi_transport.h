@@ -1,0 +1,46 @@
+// The transport over MPI, for processes that mpirun has started.
+//
+//   if (started_processes() > 1) transport = make_mpi_transport();      // mpirun -n 4 --bind-to none boxcar
+//   ... auto backend = cpu::make_cpu_backend(8, std::move(transport)); backend->transport()->start();
+//   ...
+//   backend->transport()->finish();
+//
+// A message is one of MPI's, its channel the tag; MPI is asked for MPI_THREAD_MULTIPLE and used from many
+// threads. The progress thread looks for messages, more and more seldom while there are none, and tells the
+// others every second that this process is alive, from before start() to the end of finish().
+//
+// When a process dies, mpirun sends SIGTERM to the others. A process with this transport then says on
+// standard error what it waits for and exits with code 3:
+//
+//   process 3: ended by SIGTERM, which mpirun sends when another process dies; device 3:
+//   h0.attn.proj.all_reduce waits for device 1 of process 0
+//
+// To that end make_mpi_transport() blocks SIGTERM in the thread that calls it, and so in those that it starts
+// later.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+
+#include "backends/transport.h"
+
+namespace boxcar::backends {
+
+// Whether this build has MPI.
+bool has_mpi();
+
+// How many processes mpirun has started together with this one; 1 where there was no mpirun.
+inline int started_processes() {
+  const char* count = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return count ? std::atoi(count) : 1;
+}
+
+struct MpiOptions {
+  double silence = 15;  // seconds without a sign of life after which a process is given up
+};
+
+// Once per process, before other threads. Throws Error (cannot run) where there is no MPI, or it does not
+// allow several threads.
+std::unique_ptr<Transport> make_mpi_transport(const MpiOptions& options = {});
+
+}  // namespace boxcar::backends
