@@ -4,8 +4,12 @@
 //   out/step-000020/model.safetensors      GPT-2 or Llama names and layouts (weights in their own type)
 //   out/step-000020/config.json            as Hugging Face's transformers reads it
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
-//   out/step-000020/state.json             schema_version, step, samples seen, seed, data files and size
-//   out/latest                             the name of the last whole one; written last, beside and renamed
+//   out/step-000020/state.json             schema_version, step, samples seen, seed, data files, the model's
+//   keys out/latest                             the name of the last whole one; written last, beside and
+//   renamed
+//
+// Models that neither GPT-2 nor Llama can hold (experts, BERT, a mixture of both) are written under our own
+// names, as architecture "BoxcarTransformer".
 #pragma once
 
 #include <cstdint>
@@ -27,26 +31,45 @@ struct TrainState {
   int64_t samples = 0;  // sequences read
   int64_t seed = 0;
   std::string data;  // the data files, for refusing to resume on others
+  friend bool operator==(const TrainState&, const TrainState&) = default;
 };
 
 struct Checkpoint {
   ir::models::Transformer model;
   TrainState state;
-  GlobalTensors tensors;  // weights and moments
+  GlobalTensors tensors;  // weights and moments: every name that is no parameter of the model is a moment
 };
 
-// Our weights under Hugging Face's names and layouts, and back. `family` gpt: GPT2LMHeadModel (Conv1D weights
-// are [in, out] as ours; c_attn has q, k, v side by side, ours a q, k, v group per key head); llama:
+// What a model's weights are stored as. gpt2 needs layer norm, learned positions, GELU, biases and a key head
+// per head; llama RMS norm, rotary positions and SwiGLU; both a causal dense model.
+enum class Architecture : uint8_t { gpt2, llama, own };
+Architecture architecture_of(const ir::models::Transformer& model);
+
+// The model's parameters by our names, with their types (float32, padded vocabulary).
+std::map<std::string, ir::TensorType> parameter_types(const ir::models::Transformer& model);
+
+// Our weights under Hugging Face's names and layouts, and back. gpt2: GPT2LMHeadModel (Conv1D weights are
+// [in, out] as ours; c_attn has q, k, v side by side, ours a q.., k, v group per key head); llama:
 // LlamaForCausalLM (Linear weights are [out, in]; q, k, v and gate, up apart; rotary halves as transformers
-// has them). Throws Error (bad input) naming a tensor that is missing, superfluous or of another shape, with
-// both shapes.
+// has them). Padding of the vocabulary is left away, and zero on the way back. Throws Error (bad input)
+// naming a tensor that is missing, superfluous or of another shape, with both shapes.
+//
+// Files from elsewhere may leave out the prefixes "transformer." and "model.", have the buffers of masks and
+// rotary frequencies, a copy of a tied head, and more learned positions than the model, which takes the
+// first.
 StoredFile to_hugging_face(const ir::models::Transformer& model, const GlobalTensors& weights);
 GlobalTensors from_hugging_face(const ir::models::Transformer& model, const StoredFile& file);
-// config.json <-> model. Reading throws Error (bad input) for architectures that are not GPT-2 or Llama.
+
+// config.json <-> model. What the file does not know (`flash`, vocabulary padding) is as without: false, 1.
+// Reading throws Error (bad input) naming the file and key: for other architectures, and for what our ops do
+// not have (norms' epsilon other than 1e-5, rotary base other than 10000, ...). GELU by tanh ("gelu_new", as
+// OpenAI's GPT-2 has it) is read as the exact one that we have; they differ by less than 5e-4.
 std::string hugging_face_config(const ir::models::Transformer& model);
 ir::models::Transformer read_hugging_face_config(const std::string& path);
 
-// Writes folder/step-N wholly, then `latest`, then removes older ones than the last `keep` (0: none).
+// Writes folder/step-N wholly, then `latest`, then removes older ones than the last `keep` (0: none) and what
+// a killed writer left. Whenever it is killed, `latest` names a whole one. One writer at a time. Throws Error
+// (fault) with the system's reason; what was the last one still is.
 void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int keep = 2);
 // The last whole checkpoint in the folder; none where there is none. Throws Error (bad input) where one is
 // named and cannot be read, or is of another model than `expected`, saying which key differs.

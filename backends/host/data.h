@@ -2,45 +2,55 @@
 // them (llm.c's with its header of 256 int32: magic 20240520, version 1, number of tokens).
 //
 //   TokenData data = TokenData::open({"text.txt"}, vocab);
-//   Sampler sampler(data, seq, seed);
-//   sampler.sample(17, tokens, labels);      // the 18th sequence of the training order
+//   Sampler sampler(data.head(0.1), seq, seed);      // all but the last tenth
+//   sampler.sample(17, tokens, labels);              // the 18th sequence of the training order
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace boxcar::backends::host {
 
+// A value that shares its tokens with its copies, heads and tails; they are in memory once, two bytes each.
 class TokenData {
  public:
-  // Files are read in the order given, one after the other. Throws Error (bad input), naming the file, where
-  // one is missing, unreadable, empty, of odd length or has a token >= vocab (naming the first and where it
-  // is).
+  // Files are read in the order given, one after the other: .bin as uint16, little-endian, all others as
+  // bytes. Throws Error (bad input), naming the file, where one is missing, unreadable, empty, of odd length
+  // or has a token >= vocab (naming the first and where it is).
   static TokenData open(const std::vector<std::string>& paths, int64_t vocab);
-  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
-  std::span<const uint16_t> tokens() const { return tokens_; }
-  // The last `fraction` of the tokens, for validation, and the rest.
+  int64_t size() const { return static_cast<int64_t>(part_.size()); }
+  std::span<const uint16_t> tokens() const { return part_; }
+  // tail: the last `fraction` of the tokens, rounded down, for validation; head: the rest. Both throw Error
+  // (bad input) unless 0 <= fraction < 1.
   TokenData head(double fraction) const;
   TokenData tail(double fraction) const;
 
  private:
-  std::vector<uint16_t> tokens_;
+  explicit TokenData(std::vector<uint16_t> tokens);
+  size_t tail_size(double fraction) const;
+
+  std::shared_ptr<const std::vector<uint16_t>> all_;
+  std::span<const uint16_t> part_;
 };
 
-// The order of training sequences: windows of seq + 1 tokens, shuffled anew each epoch by the seed alone, so
-// that any position can be asked for and a resumed run sees what an uninterrupted one would.
+// The order of training sequences: windows of seq + 1 tokens at a stride of seq, shuffled anew each epoch by
+// the seed alone, so that any position can be asked for and a resumed run sees what an uninterrupted one
+// would. The order is computed, not stored. Threads may share one.
 class Sampler {
  public:
   // Throws Error (bad input) where the data has no seq + 1 tokens, saying how many it has.
-  Sampler(const TokenData& data, int64_t seq, int64_t seed);
+  Sampler(TokenData data, int64_t seq, int64_t seed);
   int64_t windows() const { return windows_; }  // per epoch
-  // Sequence number `index` since training began: labels are the tokens one further.
+  // The window that sequence number `index` since training began reads, 0 <= window < windows().
+  int64_t window(int64_t index) const;
+  // That sequence, seq tokens; labels are the tokens one further.
   void sample(int64_t index, std::span<int64_t> tokens, std::span<int64_t> labels) const;
 
  private:
-  const TokenData& data_;
+  TokenData data_;
   int64_t seq_, seed_, windows_;
 };
 

@@ -1,0 +1,208 @@
+#include "backends/host/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "backends/host/files.h"
+#include "backends/host/json_file.h"
+#include "backends/host/model_keys.h"
+#include "sbp/error.h"
+
+namespace boxcar::backends::host {
+namespace {
+
+namespace fs = std::filesystem;
+using ir::models::Transformer;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kSchemaVersion = 1;
+constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors",
+                     *kConfig = "config.json", *kState = "state.json", *kLatest = "latest";
+// Weights of which model.safetensors lacks the padding of the vocabulary stand whole beside the moments.
+constexpr std::string_view kPadded = ".padded";
+
+std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
+
+// The number of "step-000020", -1 for another name.
+int64_t step_number(std::string_view name) {
+  constexpr std::string_view prefix = "step-";
+  int64_t step = -1;
+  if (!name.starts_with(prefix)) return -1;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  return error == std::errc() && rest == end && step_name(step) == name ? step : -1;
+}
+
+bool is_vocabulary(std::string_view name) {
+  return name.starts_with("embedding.word") || name.starts_with("head.weight");
+}
+
+// --- writing
+
+// What goes into model.safetensors and what beside it.
+std::pair<GlobalTensors, GlobalTensors> weights_and_moments(const Checkpoint& checkpoint) {
+  const std::map<std::string, ir::TensorType> parameters = parameter_types(checkpoint.model);
+  GlobalTensors weights, moments;
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    const bool weight = parameters.count(name) != 0;
+    (weight ? weights : moments).emplace(name, tensor);
+    if (weight && is_vocabulary(name) && padded_vocab(checkpoint.model) != checkpoint.model.vocab)
+      moments.emplace(name + std::string(kPadded), tensor);
+  }
+  return {std::move(weights), std::move(moments)};
+}
+
+std::string state_text(const Checkpoint& checkpoint) {
+  const TrainState& state = checkpoint.state;
+  const Json json = {{"schema_version", kSchemaVersion},
+                     {"step", state.step},
+                     {"samples", state.samples},
+                     {"seed", state.seed},
+                     {"data", state.data},
+                     {"model", model_keys(ir::models::complete(checkpoint.model))}};
+  return json.dump(2) + "\n";
+}
+
+[[noreturn]] void fail(const std::string& path, const char* what, const std::error_code& error) {
+  throw Error::fault(path, fmt::format("cannot {}: {}", what, std::strerror(error.value())));
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail(path, "be created", error);
+  sync_folder(folder_of(path));
+}
+
+void remove_all(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail(path, "be removed", error);
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder, error)) names.push_back(entry.path().filename());
+  if (error) fail(folder, "be listed", error);
+  return names;
+}
+
+// Puts a whole folder in place of another, or of none, in one step.
+void put_in_place(const std::string& from, const std::string& to) {
+  if (fs::exists(to)) {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0)
+      fail(to, "be replaced", {errno, std::generic_category()});
+    remove_all(from);
+  } else if (std::rename(from.c_str(), to.c_str()) != 0) {
+    fail(to, "be created", {errno, std::generic_category()});
+  }
+}
+
+// Folders of older steps than the last `keep`, of which `step` is one.
+void remove_older(const std::string& folder, int64_t step, int keep) {
+  std::vector<int64_t> older;
+  for (const std::string& name : names_in(folder))
+    if (step_number(name) >= 0 && step_number(name) < step) older.push_back(step_number(name));
+  std::sort(older.rbegin(), older.rend());
+  for (size_t i = static_cast<size_t>(keep) - 1; i < older.size(); ++i)
+    remove_all(folder + "/" + step_name(older[i]));
+}
+
+}  // namespace
+
+void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int keep) {
+  const auto [weights, moments] = weights_and_moments(checkpoint);
+  make_folder(folder);
+  for (const std::string& name : names_in(folder))
+    if (name.starts_with("step-") && name.ends_with(".tmp")) remove_all(folder + "/" + name);
+
+  const std::string name = step_name(checkpoint.state.step), whole = folder + "/" + name,
+                    part = whole + ".tmp";
+  make_folder(part);
+  write_safetensors(part + "/" + kModel, to_hugging_face(checkpoint.model, weights));
+  write_safetensors(part + "/" + kOptimizer, {moments, {}});
+  write_whole(part + "/" + kConfig, {bytes_of(hugging_face_config(checkpoint.model))});
+  write_whole(part + "/" + kState, {bytes_of(state_text(checkpoint))});
+  put_in_place(part, whole);
+  sync_folder(folder);
+  write_whole(folder + "/" + kLatest, {bytes_of(name + "\n")});
+  if (keep > 0) remove_older(folder, checkpoint.state.step, keep);
+}
+
+// --- reading
+
+namespace {
+
+// The rows and columns that both shapes have, zero beyond.
+StoredTensor fitted(const StoredTensor& tensor, const ir::Shape& shape) {
+  StoredTensor result{{shape, tensor.type.dtype}, {}};
+  result.bytes.resize(static_cast<size_t>(result.type.bytes()));
+  const auto width = static_cast<size_t>(ir::size_of(tensor.type.dtype));
+  const size_t from = static_cast<size_t>(tensor.type.shape[1]) * width,
+               to = static_cast<size_t>(shape[1]) * width;
+  for (int64_t row = 0; row < std::min(shape[0], tensor.type.shape[0]); ++row)
+    std::memcpy(result.bytes.data() + static_cast<size_t>(row) * to,
+                tensor.bytes.data() + static_cast<size_t>(row) * from, std::min(from, to));
+  return result;
+}
+
+// Everything under our names, with the vocabulary's padding as the model has it now.
+GlobalTensors all_tensors(const Transformer& model, const StoredFile& weights, const StoredFile& optimizer) {
+  GlobalTensors tensors = from_hugging_face(model, weights);
+  for (const auto& [name, tensor] : optimizer.tensors) {
+    const bool padded = name.ends_with(kPadded);
+    tensors[padded ? name.substr(0, name.size() - kPadded.size()) : name] = tensor;
+  }
+  const std::map<std::string, ir::TensorType> parameters = parameter_types(model);
+  for (auto& [name, tensor] : tensors) {
+    if (!is_vocabulary(name) || tensor.type.shape.size() != 2) continue;
+    const ir::Shape& shape = parameters.at(name.starts_with("head") ? "head.weight" : "embedding.word").shape;
+    if (tensor.type.shape != shape) tensor = fitted(tensor, shape);
+  }
+  return tensors;
+}
+
+TrainState read_state(const JsonObject& file) {
+  const int64_t version = file.whole("schema_version", 1);
+  if (version != kSchemaVersion) file.refuse("schema_version", fmt::format("{}", kSchemaVersion));
+  return {file.whole("step", 0), file.whole("samples", 0), file.whole("seed", INT64_MIN), file.text("data")};
+}
+
+}  // namespace
+
+std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Transformer& expected) {
+  const std::string latest = folder + "/" + kLatest;
+  if (!fs::exists(latest)) return std::nullopt;
+  std::string name = read_text(latest);
+  if (name.ends_with('\n')) name.pop_back();
+  if (step_number(name) < 0)
+    throw Error::input(latest, fmt::format("names '{}', expected a checkpoint such as step-000020", name));
+
+  const std::string path = folder + "/" + name;
+  const JsonObject state = JsonObject::read(path + "/" + kState);
+  const Transformer model = ir::models::complete(expected);
+  const std::string different = different_key(read_model_keys(state.object("model")), model);
+  if (!different.empty())
+    throw Error::input(path, fmt::format("is of another model: {} (use the model's own settings, or another "
+                                         "folder)",
+                                         different));
+  Checkpoint checkpoint{model, read_state(state), {}};
+  const StoredFile weights = read_safetensors(path + "/" + kModel);
+  try {
+    checkpoint.tensors = all_tensors(model, weights, read_safetensors(path + "/" + kOptimizer));
+  } catch (const Error& error) {
+    throw error.where() == "weights" ? Error::input(path + "/" + kModel, error.what()) : error;
+  }
+  return checkpoint;
+}
+
+}  // namespace boxcar::backends::host

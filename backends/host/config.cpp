@@ -1,0 +1,233 @@
+// config.json as Hugging Face's transformers has it for GPT-2 and Llama, and the model's own keys.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "backends/host/checkpoint.h"
+#include "backends/host/json_file.h"
+#include "backends/host/model_keys.h"
+#include "sbp/error.h"
+
+namespace boxcar::backends::host {
+namespace {
+
+using ir::models::Transformer;
+using Json = nlohmann::ordered_json;
+
+struct Key {
+  const char* name;
+  std::variant<int64_t Transformer::*, std::string Transformer::*, bool Transformer::*> field;
+};
+
+const Key kKeys[] = {
+    {"family", &Transformer::family}, {"layers", &Transformer::layers},     {"hidden", &Transformer::hidden},
+    {"heads", &Transformer::heads},   {"seq", &Transformer::seq},           {"vocab", &Transformer::vocab},
+    {"ffn", &Transformer::ffn},       {"kv_heads", &Transformer::kv_heads}, {"mlp", &Transformer::mlp},
+    {"norm", &Transformer::norm},     {"position", &Transformer::position}, {"tied", &Transformer::tied},
+    {"bias", &Transformer::bias},     {"experts", &Transformer::experts},   {"top_k", &Transformer::top_k}};
+
+Json value_of(const Transformer& model, const Key& key) {
+  return std::visit([&](auto field) { return Json(model.*field); }, key.field);
+}
+
+void read_value(const JsonObject& from, const char* name, int64_t& value) { value = from.whole(name, 0); }
+void read_value(const JsonObject& from, const char* name, std::string& value) { value = from.text(name); }
+void read_value(const JsonObject& from, const char* name, bool& value) { value = from.flag(name); }
+
+// --- what our ops have
+
+constexpr double kNormEpsilon = 1e-5, kRotaryBase = 10000;
+
+void need_number(const JsonObject& config, const char* key, double only, double absent) {
+  if (config.number(key, absent) == only) return;
+  if (config.has(key)) config.refuse(key, fmt::format("{}, the only one that our ops have", only));
+  config.refuse(fmt::format("has no {}, which means {}, expected {}, the only one that our ops have", key,
+                            absent, only));
+}
+
+void need_text(const JsonObject& config, const char* key, const std::vector<std::string>& known,
+               const std::string& absent) {
+  const std::string got = config.text(key, absent);
+  if (std::find(known.begin(), known.end(), got) == known.end())
+    config.refuse(key, fmt::format("\"{}\"", fmt::join(known, "\" or \"")));
+}
+
+void need_flag(const JsonObject& config, const char* key, bool only) {
+  if (config.flag(key, only) != only) config.refuse(key, only ? "true" : "false");
+}
+
+// --- GPT-2
+
+Json gpt2_config(const Transformer& c) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"n_layer", c.layers},
+          {"n_embd", c.hidden},
+          {"n_head", c.heads},
+          {"n_positions", c.seq},
+          {"n_inner", c.ffn},
+          {"vocab_size", c.vocab},
+          {"activation_function", "gelu"},
+          {"layer_norm_epsilon", kNormEpsilon},
+          {"embd_pdrop", c.dropout},
+          {"resid_pdrop", c.dropout},
+          {"attn_pdrop", c.dropout},
+          {"tie_word_embeddings", c.tied}};
+}
+
+Transformer read_gpt2(const JsonObject& config) {
+  Transformer c = ir::models::defaults("gpt");
+  c.layers = config.whole("n_layer", 1);
+  c.hidden = config.whole("n_embd", 1);
+  c.heads = config.whole("n_head", 1);
+  c.seq = config.whole("n_positions", 1);
+  c.ffn = config.whole("n_inner", 1, 4 * c.hidden);
+  c.vocab = config.whole("vocab_size", 1);
+  c.tied = config.flag("tie_word_embeddings", true);
+  c.dropout = config.number("resid_pdrop", 0.1);
+  for (const char* key : {"embd_pdrop", "attn_pdrop"})
+    if (config.number(key, 0.1) != c.dropout)
+      config.refuse(fmt::format("{} is {} and resid_pdrop {}, expected the same", key,
+                                config.number(key, 0.1), c.dropout));
+  need_text(config, "activation_function", {"gelu", "gelu_new", "gelu_pytorch_tanh"}, "gelu_new");
+  need_number(config, "layer_norm_epsilon", kNormEpsilon, kNormEpsilon);
+  need_flag(config, "scale_attn_weights", true);
+  need_flag(config, "scale_attn_by_inverse_layer_idx", false);
+  need_flag(config, "add_cross_attention", false);
+  return c;
+}
+
+// --- Llama
+
+Json llama_config(const Transformer& c) {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"num_hidden_layers", c.layers},
+          {"hidden_size", c.hidden},
+          {"num_attention_heads", c.heads},
+          {"num_key_value_heads", c.kv_heads},
+          {"head_dim", c.hidden / c.heads},
+          {"intermediate_size", c.ffn},
+          {"max_position_embeddings", c.seq},
+          {"vocab_size", c.vocab},
+          {"hidden_act", "silu"},
+          {"rms_norm_eps", kNormEpsilon},
+          {"rope_theta", kRotaryBase},
+          {"attention_dropout", c.dropout},
+          {"attention_bias", c.bias},
+          {"mlp_bias", c.bias},
+          {"tie_word_embeddings", c.tied}};
+}
+
+void need_plain_rotary(const JsonObject& config) {
+  need_number(config, "rope_theta", kRotaryBase, kRotaryBase);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(key)) continue;
+    const JsonObject rotary = config.object(key);
+    need_text(rotary, "rope_type", {"default"}, "default");
+    need_number(rotary, "rope_theta", kRotaryBase, kRotaryBase);
+  }
+}
+
+Transformer read_llama(const JsonObject& config) {
+  Transformer c = ir::models::defaults("llama");
+  c.layers = config.whole("num_hidden_layers", 1);
+  c.hidden = config.whole("hidden_size", 1);
+  c.heads = config.whole("num_attention_heads", 1);
+  c.kv_heads = config.whole("num_key_value_heads", 1, c.heads);
+  c.ffn = config.whole("intermediate_size", 1);
+  c.seq = config.whole("max_position_embeddings", 1);
+  c.vocab = config.whole("vocab_size", 1);
+  c.tied = config.flag("tie_word_embeddings", false);
+  c.bias = config.flag("attention_bias", false);
+  c.dropout = config.number("attention_dropout", 0.0);
+  need_flag(config, "mlp_bias", c.bias);
+  need_text(config, "hidden_act", {"silu"}, "silu");
+  need_number(config, "rms_norm_eps", kNormEpsilon, 1e-6);
+  need_plain_rotary(config);
+  if (config.has("head_dim") && config.whole("head_dim", 1) * c.heads != c.hidden)
+    config.refuse("head_dim", fmt::format("hidden_size / num_attention_heads = {}", c.hidden / c.heads));
+  return c;
+}
+
+// --- our own
+
+Json own_config(const Transformer& c) {
+  Json config = {{"architectures", {"BoxcarTransformer"}}, {"model_type", "boxcar"}};
+  config.update(model_keys(c));
+  config["dropout"] = c.dropout;
+  return config;
+}
+
+Transformer read_own(const JsonObject& config) {
+  Transformer c = read_model_keys(config);
+  c.dropout = config.number("dropout");
+  return c;
+}
+
+struct Format {
+  Architecture architecture;
+  const char *name, *model_type;
+  Json (*write)(const Transformer&);
+  Transformer (*read)(const JsonObject&);
+};
+
+constexpr Format kFormats[] = {
+    {Architecture::gpt2, "GPT2LMHeadModel", "gpt2", gpt2_config, read_gpt2},
+    {Architecture::llama, "LlamaForCausalLM", "llama", llama_config, read_llama},
+    {Architecture::own, "BoxcarTransformer", "boxcar", own_config, read_own},
+};
+
+const Format& format_of(const JsonObject& config) {
+  const std::string name = config.first_text("architectures"), type = config.text("model_type", "");
+  for (const Format& format : kFormats)
+    if (name.empty() ? type == format.model_type : name == format.name) return format;
+  config.refuse(fmt::format("is of a model '{}', expected GPT2LMHeadModel or LlamaForCausalLM",
+                            name.empty() ? type : name));
+}
+
+}  // namespace
+
+Json model_keys(const Transformer& model) {
+  Json json = Json::object();
+  for (const Key& key : kKeys) json[key.name] = value_of(model, key);
+  return json;
+}
+
+Transformer read_model_keys(const JsonObject& object) {
+  Transformer model;
+  for (const Key& key : kKeys)
+    std::visit([&](auto field) { read_value(object, key.name, model.*field); }, key.field);
+  return model;
+}
+
+std::string different_key(const Transformer& got, const Transformer& expected) {
+  for (const Key& key : kKeys) {
+    const Json a = value_of(got, key), b = value_of(expected, key);
+    if (a != b) return fmt::format("{} is {}, expected {}", key.name, a.dump(), b.dump());
+  }
+  return "";
+}
+
+std::string hugging_face_config(const Transformer& model) {
+  const Transformer config = ir::models::complete(model);
+  const Architecture architecture = architecture_of(config);
+  const auto* format = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                    [&](const Format& row) { return row.architecture == architecture; });
+  return format->write(config).dump(2) + "\n";
+}
+
+Transformer read_hugging_face_config(const std::string& path) {
+  const JsonObject config = JsonObject::read(path);
+  Transformer model = format_of(config).read(config);
+  model.pad_vocab_to = 1;
+  try {
+    return ir::models::complete(model);
+  } catch (const Error& error) {
+    throw Error::input(path, error.what());
+  }
+}
+
+}  // namespace boxcar::backends::host

@@ -1,0 +1,19 @@
+// The keys of a model that its weights depend on, as JSON and compared. For this folder's own files.
+//
+//   model_keys(model)            {"family": "gpt", "layers": 2, ..., "bias": true}
+//   different_key(a, b)          "hidden is 64, expected 128"; empty where all agree
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "backends/host/json_file.h"
+#include "ir/models/transformer.h"
+
+namespace boxcar::backends::host {
+
+nlohmann::ordered_json model_keys(const ir::models::Transformer& model);
+ir::models::Transformer read_model_keys(const JsonObject& object);
+std::string different_key(const ir::models::Transformer& got, const ir::models::Transformer& expected);
+
+}  // namespace boxcar::backends::host

@@ -1,0 +1,242 @@
+#include "backends/host/checkpoint.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "backends/host/model_keys.h"
+#include "models.h"
+#include "temporary.h"
+
+namespace boxcar::tests {
+namespace {
+
+using backends::host::Architecture;
+using backends::host::Checkpoint;
+using backends::host::read_checkpoint;
+using backends::host::StoredTensor;
+using backends::host::write_checkpoint;
+using ir::models::Transformer;
+using testing::UnorderedElementsAre;
+
+Checkpoint random_checkpoint(std::mt19937_64& random, const Transformer& model, int64_t step) {
+  Checkpoint checkpoint{model, {step, step * 16, 7, "a.txt, b.bin"}, {}};
+  for (const auto& [name, type] : backends::host::parameter_types(model))
+    for (const char* part : {"", ".m", ".v"}) checkpoint.tensors[name + part] = random_stored(random, type);
+  return checkpoint;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename());
+  return names;
+}
+
+Transformer small_gpt() {
+  std::mt19937_64 random(5);
+  return random_model(random, Architecture::gpt2);
+}
+
+TEST(Checkpoint, ReadsBackWhatItWrote) {
+  std::mt19937_64 random(41);
+  for (int round = 0; round < 15; ++round) {
+    const TemporaryFolder folder;
+    Transformer model = random_model(random, static_cast<Architecture>(round % 3));
+    if (round % 2 == 0) model.pad_vocab_to = 8;  // the padding's rows are kept too
+    const Checkpoint written = random_checkpoint(random, model, round * 1000);
+    write_checkpoint(folder / "out", written);
+    const auto read = read_checkpoint(folder / "out", model);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->state, written.state);
+    EXPECT_EQ(read->tensors, written.tensors);
+    EXPECT_EQ(backends::host::different_key(read->model, model), "");
+  }
+}
+
+TEST(Checkpoint, HasTheFilesThatItsHeaderNames) {
+  std::mt19937_64 random(42);
+  const TemporaryFolder folder;
+  write_checkpoint(folder.path(), random_checkpoint(random, small_gpt(), 20));
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("step-000020", "latest"));
+  EXPECT_THAT(names_in(folder / "step-000020"), UnorderedElementsAre("model.safetensors", "config.json",
+                                                                     "optimizer.safetensors", "state.json"));
+  EXPECT_EQ(contents(folder / "latest"), "step-000020\n");
+}
+
+TEST(Checkpoint, FitsAnotherPaddingOfTheVocabulary) {
+  std::mt19937_64 random(43);
+  const TemporaryFolder folder;
+  Transformer model = small_gpt(), wide = model;
+  wide.pad_vocab_to = 32;
+  const Checkpoint written = random_checkpoint(random, model, 1);
+  write_checkpoint(folder.path(), written);
+  const auto padded = read_checkpoint(folder.path(), wide);
+  for (const char* part : {"embedding.word", "embedding.word.m", "embedding.word.v"}) {
+    const StoredTensor &narrow = written.tensors.at(part), &got = padded->tensors.at(part);
+    ASSERT_EQ(got.type.shape, (ir::Shape{32, model.hidden}));
+    EXPECT_TRUE(std::equal(narrow.bytes.begin(), narrow.bytes.end(), got.bytes.begin()));
+    EXPECT_TRUE(std::all_of(got.bytes.begin() + static_cast<std::ptrdiff_t>(narrow.bytes.size()),
+                            got.bytes.end(), [](std::byte b) { return b == std::byte{0}; }));
+  }
+  write_checkpoint(folder.path(), {wide, {2, 0, 0, ""}, padded->tensors});
+  EXPECT_EQ(read_checkpoint(folder.path(), model)->tensors, written.tensors);
+}
+
+TEST(Checkpoint, KeepsTheLastFew) {
+  std::mt19937_64 random(44);
+  const TemporaryFolder folder;
+  const auto write = [&](int64_t step, int keep) {
+    write_checkpoint(folder.path(), random_checkpoint(random, small_gpt(), step), keep);
+  };
+  for (int64_t step : {5, 10, 15}) write(step, 0);
+  EXPECT_THAT(names_in(folder.path()),
+              UnorderedElementsAre("step-000005", "step-000010", "step-000015", "latest"));
+  write(20, 3);
+  EXPECT_THAT(names_in(folder.path()),
+              UnorderedElementsAre("step-000010", "step-000015", "step-000020", "latest"));
+  write(999999, 2);
+  write(1000000, 2);
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("step-999999", "step-1000000", "latest"));
+  write(1000001, 1);
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("step-1000001", "latest"));
+}
+
+// Steps of an earlier run in the same folder: the last one written counts, not the highest number.
+TEST(Checkpoint, ReadsTheLastOneWritten) {
+  std::mt19937_64 random(45);
+  const TemporaryFolder folder;
+  write_checkpoint(folder.path(), random_checkpoint(random, small_gpt(), 30));
+  const Checkpoint written = random_checkpoint(random, small_gpt(), 10);
+  write_checkpoint(folder.path(), written);
+  EXPECT_EQ(read_checkpoint(folder.path(), small_gpt())->tensors, written.tensors);
+}
+
+TEST(Checkpoint, ReplacesTheSameStep) {
+  std::mt19937_64 random(46);
+  const TemporaryFolder folder;
+  write_checkpoint(folder.path(), random_checkpoint(random, small_gpt(), 30));
+  const Checkpoint written = random_checkpoint(random, small_gpt(), 30);
+  write_checkpoint(folder.path(), written);
+  EXPECT_EQ(read_checkpoint(folder.path(), small_gpt())->tensors, written.tensors);
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("step-000030", "latest"));
+}
+
+TEST(Checkpoint, RemovesWhatAKilledWriterLeft) {
+  std::mt19937_64 random(47);
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "step-000007.tmp");
+  folder.file("step-000007.tmp/model.safetensors.tmp", "torn");
+  folder.file("step-notes.txt", "mine");
+  write_checkpoint(folder.path(), random_checkpoint(random, small_gpt(), 10));
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("step-000010", "step-notes.txt", "latest"));
+}
+
+TEST(Checkpoint, IsNoneWhereThereIsNone) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(read_checkpoint(folder.path(), small_gpt()));
+  EXPECT_FALSE(read_checkpoint(folder / "none", small_gpt()));
+}
+
+TEST(Checkpoint, SaysWhyItCannotBeWritten) {
+  std::mt19937_64 random(48);
+  const TemporaryFolder folder;
+  const Checkpoint checkpoint = random_checkpoint(random, small_gpt(), 10);
+  const auto write = [&](const std::string& path) {
+    return message_of(folder, [&] { write_checkpoint(path, checkpoint); });
+  };
+  folder.file("file", "");
+  EXPECT_EQ(write(folder / "file"), "3: file: cannot be created: Not a directory");
+  EXPECT_EQ(write(folder / "file/out"), "3: file/out: cannot be created: Not a directory");
+  EXPECT_EQ(write("/proc/none"), "3: /proc/none: cannot be created: No such file or directory");
+  Checkpoint partial = checkpoint;
+  partial.tensors.erase("ln_f.weight");
+  EXPECT_EQ(message_of(folder, [&] { write_checkpoint(folder / "out", partial); }),
+            "2: weights: have no 'ln_f.weight'");
+  EXPECT_FALSE(read_checkpoint(folder / "out", small_gpt()));
+}
+
+class DamagedCheckpoint : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::mt19937_64 random(49);
+    model_ = random_model(random, Architecture::gpt2);
+    write_checkpoint(folder_.path(), random_checkpoint(random, model_, 20));
+  }
+  std::string read() const { return read_as(model_); }
+  std::string read_as(const Transformer& model) const {
+    return message_of(folder_, [&] { read_checkpoint(folder_.path(), model); });
+  }
+  void replace(const std::string& name, const std::string& from, const std::string& to) const {
+    std::string text = contents(folder_ / name);
+    text.replace(text.find(from), from.size(), to);
+    folder_.file(name, text);
+  }
+
+  TemporaryFolder folder_;
+  Transformer model_;
+};
+
+TEST_F(DamagedCheckpoint, OfAnotherModel) {
+  const auto other = [&](auto field, auto value) {
+    Transformer model = model_;
+    model.*field = value;
+    return read_as(model);
+  };
+  const std::string start = "2: step-000020: is of another model: ",
+                    end = " (use the model's own settings, or another folder)";
+  EXPECT_EQ(other(&Transformer::layers, model_.layers + 1),
+            start + fmt::format("layers is {}, expected {}", model_.layers, model_.layers + 1) + end);
+  EXPECT_EQ(other(&Transformer::vocab, model_.vocab + 1),
+            start + fmt::format("vocab is {}, expected {}", model_.vocab, model_.vocab + 1) + end);
+  EXPECT_EQ(other(&Transformer::ffn, model_.ffn + 1),
+            start + fmt::format("ffn is {}, expected {}", model_.ffn, model_.ffn + 1) + end);
+  EXPECT_EQ(other(&Transformer::tied, !model_.tied),
+            start + fmt::format("tied is {}, expected {}", model_.tied, !model_.tied) + end);
+  EXPECT_EQ(other(&Transformer::position, "rotary"),
+            start + R"(position is "learned", expected "rotary")" + end);
+  EXPECT_EQ(other(&Transformer::family, "bert"), start + R"(family is "gpt", expected "bert")" + end);
+  EXPECT_EQ(other(&Transformer::dropout, 0.5), "");
+}
+
+TEST_F(DamagedCheckpoint, Latest) {
+  folder_.file("latest", "step-20\n");
+  EXPECT_EQ(read(), "2: latest: names 'step-20', expected a checkpoint such as step-000020");
+  folder_.file("latest", "../elsewhere");
+  EXPECT_EQ(read(), "2: latest: names '../elsewhere', expected a checkpoint such as step-000020");
+  folder_.file("latest", "step-000021\n");
+  EXPECT_EQ(read(), "2: step-000021/state.json: cannot be read: No such file or directory");
+}
+
+TEST_F(DamagedCheckpoint, State) {
+  replace("step-000020/state.json", "\"schema_version\": 1", "\"schema_version\": 2");
+  EXPECT_EQ(read(), "2: step-000020/state.json: schema_version is 2, expected 1");
+  replace("step-000020/state.json", "\"schema_version\": 2", "\"schema_version\": 1");
+  replace("step-000020/state.json", "\"step\": 20", "\"step\": -1");
+  EXPECT_EQ(read(), "2: step-000020/state.json: step is -1, expected a whole number of at least 0");
+  replace("step-000020/state.json", "\"step\": -1", "\"steps\": 20");
+  EXPECT_EQ(read(), "2: step-000020/state.json: has no step");
+  replace("step-000020/state.json", "\"model\": {", "\"model\": [");
+  EXPECT_THAT(read(), testing::StartsWith("2: step-000020/state.json: is not JSON at byte "));
+}
+
+TEST_F(DamagedCheckpoint, Tensors) {
+  const std::string whole = contents(folder_ / "step-000020/optimizer.safetensors");
+  folder_.file("step-000020/optimizer.safetensors", whole.substr(0, 4));
+  EXPECT_EQ(read(),
+            "2: step-000020/optimizer.safetensors: is not a safetensors file: it has 4 bytes, expected at "
+            "least the "
+            "8 of the header's length");
+  std::filesystem::remove(folder_ / "step-000020/optimizer.safetensors");
+  EXPECT_EQ(read(), "2: step-000020/optimizer.safetensors: cannot be read: No such file or directory");
+  folder_.file("step-000020/optimizer.safetensors", whole);
+  backends::host::StoredFile file =
+      backends::host::read_safetensors(folder_ / "step-000020/model.safetensors");
+  file.tensors.erase("transformer.ln_f.bias");
+  backends::host::write_safetensors(folder_ / "step-000020/model.safetensors", file);
+  EXPECT_EQ(read(), "2: step-000020/model.safetensors: weights: have no 'transformer.ln_f.bias'");
+}
+
+}  // namespace
+}  // namespace boxcar::tests

@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "backends/host/checkpoint.h"
+#include "backends/host/model_keys.h"
+#include "models.h"
+#include "temporary.h"
+
+namespace boxcar::tests {
+namespace {
+
+using backends::host::Architecture;
+using backends::host::different_key;
+using backends::host::hugging_face_config;
+using backends::host::read_hugging_face_config;
+using ir::models::Transformer;
+
+class ConfigRoundTrip : public testing::TestWithParam<Architecture> {};
+
+TEST_P(ConfigRoundTrip, OfRandomModels) {
+  const TemporaryFolder folder;
+  std::mt19937_64 random(31);
+  for (int round = 0; round < 40; ++round) {
+    const Transformer model = random_model(random, GetParam());
+    const Transformer back = read_hugging_face_config(folder.file("config.json", hugging_face_config(model)));
+    EXPECT_EQ(different_key(back, model), "");
+    EXPECT_EQ(back.dropout, model.dropout);
+    EXPECT_EQ(back.pad_vocab_to, 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(HuggingFaceConfig, ConfigRoundTrip,
+                         testing::Values(Architecture::gpt2, Architecture::llama, Architecture::own));
+
+Transformer sized(const std::string& family) {
+  Transformer c = ir::models::defaults(family);
+  c.layers = 2;
+  c.hidden = 8;
+  c.heads = 4;
+  c.seq = 16;
+  c.vocab = 50;
+  return c;
+}
+
+TEST(HuggingFaceConfig, Gpt2Text) {
+  EXPECT_EQ(hugging_face_config(sized("gpt")), R"({
+  "architectures": [
+    "GPT2LMHeadModel"
+  ],
+  "model_type": "gpt2",
+  "n_layer": 2,
+  "n_embd": 8,
+  "n_head": 4,
+  "n_positions": 16,
+  "n_inner": 32,
+  "vocab_size": 50,
+  "activation_function": "gelu",
+  "layer_norm_epsilon": 1e-05,
+  "embd_pdrop": 0.1,
+  "resid_pdrop": 0.1,
+  "attn_pdrop": 0.1,
+  "tie_word_embeddings": true
+}
+)");
+}
+
+TEST(HuggingFaceConfig, LlamaText) {
+  Transformer c = sized("llama");
+  c.kv_heads = 2;
+  EXPECT_EQ(hugging_face_config(c), R"({
+  "architectures": [
+    "LlamaForCausalLM"
+  ],
+  "model_type": "llama",
+  "num_hidden_layers": 2,
+  "hidden_size": 8,
+  "num_attention_heads": 4,
+  "num_key_value_heads": 2,
+  "head_dim": 2,
+  "intermediate_size": 256,
+  "max_position_embeddings": 16,
+  "vocab_size": 50,
+  "hidden_act": "silu",
+  "rms_norm_eps": 1e-05,
+  "rope_theta": 10000.0,
+  "attention_dropout": 0.0,
+  "attention_bias": false,
+  "mlp_bias": false,
+  "tie_word_embeddings": false
+}
+)");
+}
+
+TEST(HuggingFaceConfig, GptWithLlamasPartsIsALlama) {
+  Transformer c = sized("gpt");
+  c.norm = "rms";
+  c.position = "rotary";
+  c.mlp = "swiglu";
+  EXPECT_EQ(backends::host::architecture_of(c), Architecture::llama);
+  c.position = "learned";
+  EXPECT_EQ(backends::host::architecture_of(c), Architecture::own);
+  EXPECT_EQ(backends::host::architecture_of(sized("bert")), Architecture::own);
+}
+
+// The smallest of OpenAI's, with what its file leaves to the defaults.
+TEST(HuggingFaceConfig, ReadsPublishedGpt2) {
+  const TemporaryFolder folder;
+  const Transformer c = read_hugging_face_config(folder.file("config.json", R"({
+    "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+    "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12,
+    "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": null, "n_inner": null,
+    "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257})"));
+  EXPECT_EQ(ir::models::parameters(c), 124'439'808);
+  EXPECT_TRUE(c.tied);
+  EXPECT_EQ(c.ffn, 3072);
+  EXPECT_EQ(c.dropout, 0.1);
+}
+
+TEST(HuggingFaceConfig, ReadsPublishedLlama2) {
+  const TemporaryFolder folder;
+  const Transformer c = read_hugging_face_config(folder.file("config.json", R"({
+    "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 8192, "intermediate_size": 28672,
+    "max_position_embeddings": 4096, "model_type": "llama", "num_attention_heads": 64, "num_hidden_layers": 80,
+    "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_scaling": null, "tie_word_embeddings": false,
+    "torch_dtype": "float16", "vocab_size": 32000})"));
+  EXPECT_EQ(ir::models::parameters(c), 68'976'648'192);
+  EXPECT_EQ(c.kv_heads, 8);
+}
+
+TEST(HuggingFaceConfig, ReadsAModelTypeAlone) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(read_hugging_face_config(
+                folder.file("config.json", R"({"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1,
+                                               "n_positions": 8, "vocab_size": 9})"))
+                .ffn,
+            16);
+}
+
+// A good file of one kind with one key changed, and what is said of it.
+TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const char* family, const std::string& key, const std::string& value) {
+    auto json = nlohmann::ordered_json::parse(hugging_face_config(sized(family)));
+    if (value.empty())
+      json.erase(key);
+    else
+      json[key] = nlohmann::ordered_json::parse(value);
+    const std::string path = folder.file("config.json", json.dump());
+    return message_of(folder, [&] { read_hugging_face_config(path); });
+  };
+  EXPECT_EQ(refused("gpt", "architectures", R"(["BertModel"])"),
+            "2: config.json: is of a model 'BertModel', expected GPT2LMHeadModel or LlamaForCausalLM");
+  EXPECT_EQ(refused("gpt", "architectures", "[]"),
+            "2: config.json: architectures is [], expected a list of texts");
+  EXPECT_EQ(refused("gpt", "n_layer", ""), "2: config.json: has no n_layer");
+  EXPECT_EQ(refused("gpt", "n_layer", "0"),
+            "2: config.json: n_layer is 0, expected a whole number of at least 1");
+  EXPECT_EQ(refused("gpt", "n_embd", "\"8\""),
+            "2: config.json: n_embd is \"8\", expected a whole number of at least 1");
+  EXPECT_EQ(refused("gpt", "n_head", "3"),
+            "2: config.json: heads: 3 does not divide hidden 8 (use 1, 2, 4, 8)");
+  EXPECT_EQ(refused("gpt", "activation_function", "\"relu\""),
+            "2: config.json: activation_function is \"relu\", expected \"gelu\" or \"gelu_new\" or "
+            "\"gelu_pytorch_tanh\"");
+  EXPECT_EQ(refused("gpt", "activation_function", "7"),
+            "2: config.json: activation_function is 7, expected a text");
+  EXPECT_EQ(refused("gpt", "layer_norm_epsilon", "1e-6"),
+            "2: config.json: layer_norm_epsilon is 1e-06, expected 1e-05, the only one that our ops have");
+  EXPECT_EQ(refused("gpt", "embd_pdrop", "0.2"),
+            "2: config.json: embd_pdrop is 0.2 and resid_pdrop 0.1, expected the same");
+  EXPECT_EQ(refused("gpt", "resid_pdrop", "true"), "2: config.json: resid_pdrop is true, expected a number");
+  EXPECT_EQ(refused("gpt", "tie_word_embeddings", "1"),
+            "2: config.json: tie_word_embeddings is 1, expected true or false");
+  EXPECT_EQ(refused("gpt", "scale_attn_weights", "false"),
+            "2: config.json: scale_attn_weights is false, expected true");
+  EXPECT_EQ(refused("gpt", "add_cross_attention", "true"),
+            "2: config.json: add_cross_attention is true, expected false");
+  EXPECT_EQ(refused("llama", "rms_norm_eps", ""),
+            "2: config.json: has no rms_norm_eps, which means 1e-06, expected 1e-05, the only one that our "
+            "ops have");
+  EXPECT_EQ(refused("llama", "rope_theta", "500000.0"),
+            "2: config.json: rope_theta is 500000.0, expected 10000, the only one that our ops have");
+  EXPECT_EQ(refused("llama", "rope_scaling", R"({"rope_type": "llama3", "factor": 8})"),
+            "2: config.json: rope_scaling: rope_type is \"llama3\", expected \"default\"");
+  EXPECT_EQ(refused("llama", "rope_scaling", "3"), "2: config.json: rope_scaling is 3, expected an object");
+  EXPECT_EQ(refused("llama", "rope_parameters", R"({"rope_theta": 500000})"),
+            "2: config.json: rope_parameters: rope_theta is 500000, expected 10000, the only one that our "
+            "ops have");
+  EXPECT_EQ(refused("llama", "mlp_bias", "true"), "2: config.json: mlp_bias is true, expected false");
+  EXPECT_EQ(refused("llama", "head_dim", "4"),
+            "2: config.json: head_dim is 4, expected hidden_size / num_attention_heads = 2");
+  EXPECT_EQ(refused("llama", "hidden_act", "\"gelu\""),
+            "2: config.json: hidden_act is \"gelu\", expected \"silu\"");
+}
+
+TEST(HuggingFaceConfig, RefusesWhatIsNoConfig) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& path) {
+    return message_of(folder, [&] { read_hugging_face_config(path); });
+  };
+  EXPECT_EQ(refused(folder / "none.json"), "2: none.json: cannot be read: No such file or directory");
+  EXPECT_EQ(refused(folder.file("a.json", "{\"n\": ")), "2: a.json: is not JSON at byte 7");
+  EXPECT_EQ(refused(folder.file("b.json", "[]")), "2: b.json: is no JSON object");
+  EXPECT_EQ(refused(folder.file("c.json", "{}")),
+            "2: c.json: is of a model '', expected GPT2LMHeadModel or LlamaForCausalLM");
+}
+
+}  // namespace
+}  // namespace boxcar::tests

@@ -1,0 +1,60 @@
+// A folder of a test's own, removed at its end, and files in it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+#include "sbp/error.h"
+
+namespace boxcar::tests {
+
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& where = testing::TempDir()) : path_(where + "boxcar-XXXXXX") {
+    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make " + path_);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  // Makes a file; its path.
+  std::string file(const std::string& name, const std::string& bytes) const {
+    std::ofstream(*this / name, std::ios::binary) << bytes;
+    return *this / name;
+  }
+
+ private:
+  std::string path_;
+};
+
+inline std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The message that `run` throws and its exit code, as "2: out/latest: ...", with `folder` and a slash left
+// away;
+// "" where it throws none.
+template <class Run>
+std::string message_of(const TemporaryFolder& folder, Run run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    std::string text = std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+    const std::string prefix = folder.path() + "/";
+    for (size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix))
+      text.erase(at, prefix.size());
+    return text;
+  }
+  return "";
+}
+
+}  // namespace boxcar::tests
