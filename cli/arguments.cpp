@@ -25,11 +25,12 @@ std::vector<std::string> flag_names(const CLI::App& command) {
 
 }  // namespace
 
-void JobArguments::add_to(CLI::App& command) {
+void JobArguments::add_to(CLI::App& command, bool run) {
   command_ = &command;
   command.allow_extras();
   command.footer("JOB.yaml may be given first; flags override it. See docs/jobs.md.");
   for (const Key& key : keys()) {
+    if (key.section == run_section && !run) continue;
     std::string names = key.alias.empty() ? key.flag : key.flag + "," + key.alias;
     CLI::Option* option = command.add_option(names, key.help)
                               ->type_name(key.is_switch() ? "[BOOL]" : "VALUE")

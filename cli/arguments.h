@@ -11,7 +11,8 @@ namespace boxcar::cli {
 
 class JobArguments {
  public:
-  void add_to(CLI::App& command);
+  // With `run` also the flags of section "run"; a job file may have that section for any command.
+  void add_to(CLI::App& command, bool run = false);
   // The file's keys, overridden by flags. Throws Error (bad input), for unknown flags with the nearest name.
   GivenKeys given() const;
 

@@ -183,7 +183,8 @@ Resolved resolve(const GivenKeys& given_by_user) {
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
     request.job = planner::resolve(request.job);
   });
-  for (const Key& key : keys()) resolved.labels[key.path()] = get(key, request);
+  for (const Key& key : keys())
+    if (key.section != run_section) resolved.labels[key.path()] = get(key, request);
   if (hints.fsdp_group == 0)
     resolved.labels["parallel.fsdp_group"] = get(*find_key("parallel", "dp"), request);
   if (request.job.train.recompute_layers < 0) resolved.labels["parallel.recompute_layers"] = "all";

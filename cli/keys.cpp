@@ -23,6 +23,7 @@ std::function<Field(Request&)> at(T& (*member)(Request&)) {
 #define MODEL(m) at(+[](Request & r) -> auto& { return r.job.model.m; })
 #define PARALLEL(m) at(+[](Request & r) -> auto& { return r.job.parallel.m; })
 #define TRAIN(m) at(+[](Request & r) -> auto& { return r.job.train.m; })
+#define RUN(m) at(+[](Request & r) -> auto& { return r.run.m; })
 #define JOB(m) at(+[](Request & r) -> auto& { return r.job.m; })
 
 constexpr double million = 1e6;
@@ -128,6 +129,28 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "learning_rate", TRAIN(learning_rate), 0, million, "learning rate"));
   k.push_back(
       entry("train", "off", TRAIN(off), 0, 0, "graph passes switched off: fuse_patterns,fuse_elementwise"));
+
+  k.push_back(word("run", "backend", RUN(backend), {"cpu"}, "what executes the plan"));
+  k.push_back(entry("run", "data", RUN(data), 0, 0, "text files, or .bin files of uint16 tokens: a.txt,b.txt"));
+  k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));
+  k.push_back(entry("run", "seed", RUN(seed), 0, 1000 * million, "of weights, dropout and the data's order"));
+  k.push_back(word("run", "lr_schedule", RUN(lr_schedule), {"cosine", "constant"}, "course of the learning rate"));
+  k.push_back(entry("run", "warmup_steps", RUN(warmup_steps), 0, 1000 * million, "steps of linear warm-up"));
+  k.push_back(entry("run", "min_learning_rate", RUN(min_learning_rate), 0, million, "where the cosine ends"));
+  k.push_back(entry("run", "validate_every", RUN(validate_every), 0, 1000 * million,
+                    "steps from one validation to the next (0: none)"));
+  k.push_back(entry("run", "validation_fraction", RUN(validation_fraction), 0.0001, 0.9,
+                    "share of the data, at its end, kept for validation"));
+  k.push_back(entry("run", "validation_batches", RUN(validation_batches), 1, million,
+                    "micro-batches in a validation"));
+  k.push_back(entry("run", "log_every", RUN(log_every), 1, million, "steps from one line to the next"));
+  k.push_back(entry("run", "checkpoint_dir", RUN(checkpoint_dir), 0, 0, "folder of checkpoints"));
+  k.push_back(entry("run", "checkpoint_every", RUN(checkpoint_every), 0, 1000 * million,
+                    "steps from one checkpoint to the next (0: at the end alone)"));
+  k.push_back(entry("run", "keep_checkpoints", RUN(keep_checkpoints), 0, million, "newest ones kept (0: all)"));
+  k.push_back(entry("run", "resume", RUN(resume), 0, 1, "go on from the newest checkpoint, if there is one"));
+  k.push_back(entry("run", "init_from", RUN(init_from), 0, 0,
+                    "model.safetensors of GPT-2 or Llama, config.json beside it"));
   return k;
 }
 
@@ -201,6 +224,13 @@ struct Setter {
     for (const std::string& item : split_list(text))
       p->push_back(static_cast<int>(parse_number(key, where, item, true)));
   }
+  void operator()(std::vector<std::string>* p) const {
+    p->clear();
+    for (const std::string& item : split_list(text)) {
+      if (item.empty()) refuse(where, text, "names with commas between them");
+      p->push_back(item);
+    }
+  }
   void operator()(std::set<std::string>* p) const {
     p->clear();
     std::vector<std::string> names = ir::pass_names();
@@ -228,6 +258,9 @@ struct Getter {
   }
   std::string operator()(std::string* p) const { return *p; }
   std::string operator()(std::vector<int>* p) const { return fmt::format("[{}]", fmt::join(*p, ", ")); }
+  std::string operator()(std::vector<std::string>* p) const {
+    return fmt::format("[{}]", fmt::join(*p, ", "));
+  }
   std::string operator()(std::set<std::string>* p) const { return fmt::format("[{}]", fmt::join(*p, ", ")); }
   template <typename Enum>
   std::string operator()(Enum* p) const {
@@ -247,7 +280,7 @@ const std::vector<Key>& keys() {
   return table;
 }
 
-std::vector<std::string> sections() { return {"model", "cluster", "parallel", "train"}; }
+std::vector<std::string> sections() { return {"model", "cluster", "parallel", "train", run_section}; }
 
 const Key* find_key(std::string_view section, std::string_view name) {
   for (const Key& key : keys()) {

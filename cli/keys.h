@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "cli/run_options.h"
 #include "planner/planner.h"
 
 namespace boxcar::cli {
@@ -17,9 +18,10 @@ namespace boxcar::cli {
 struct Request {
   planner::Job job;
   std::string cluster;  // preset or path
+  Run run;              // of `boxcar train` alone
 };
 
-using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, ir::Precision*,
+using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, std::vector<std::string>*, ir::Precision*,
                            ir::Recompute*, ir::Optimizer*, std::set<std::string>*>;
 
 struct Key {
@@ -38,6 +40,8 @@ struct Key {
 
 const std::vector<Key>& keys();
 std::vector<std::string> sections();  // in the file's order
+// The section whose keys are not part of a plan: what `boxcar train` does with it.
+inline constexpr const char* run_section = "run";
 const Key* find_key(std::string_view section, std::string_view name);
 
 // Parses `text` into the key's field. Throws Error (bad input) at `where`, saying what is allowed.

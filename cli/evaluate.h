@@ -1,0 +1,17 @@
+// The loss of a model on held-out text: its forward pass alone, on one device of this process.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/host/checkpoint.h"
+#include "backends/host/data.h"
+#include "ir/models/transformer.h"
+
+namespace boxcar::cli {
+
+// Mean over `batches` x `rows` sequences from the start of `data` (fewer where it has fewer), without dropout, in
+// float32. `weights` by our names; others among them are not read.
+double evaluate(const ir::models::Transformer& model, const backends::host::GlobalTensors& weights,
+                const backends::host::TokenData& data, int64_t batches, int64_t rows);
+
+}  // namespace boxcar::cli

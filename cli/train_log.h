@@ -1,0 +1,63 @@
+// What `boxcar train` tells people and programs while it runs: a line per step, or with --json one JSON document
+// per line ("event": start, step, validation, checkpoint, end).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace boxcar::cli {
+
+struct StepRecord {
+  int64_t step = 0;  // from 1: steps done
+  double loss = 0;   // mean over the global batch
+  double learning_rate = 0;
+  double seconds = 0;  // since the step before ended
+};
+
+class TrainLog {
+ public:
+  struct Setup {
+    bool json = false;
+    bool quiet = false;  // processes other than the first
+    int64_t steps = 0, log_every = 1;
+    int64_t samples_per_step = 0, tokens_per_step = 0;
+    std::map<std::string, std::string> configuration;
+    int64_t parameters = 0, devices = 0, processes = 1;
+    int64_t first_step = 0;  // steps done before this run
+    std::vector<int64_t> arena_bytes;  // by device
+  };
+  explicit TrainLog(Setup setup);
+
+  void start();
+  void step(const StepRecord& record);
+  void validation(int64_t step, double loss);
+  void checkpoint(int64_t step, const std::string& path);
+  // `resumed` tells where the run goes on from.
+  void resumed(int64_t step, const std::string& path);
+  void end(double wall_seconds);
+
+ private:
+  void line(const std::string& text);
+  void bar(const StepRecord& record);
+
+  Setup setup_;
+  bool terminal_ = false, bar_shown_ = false;
+  std::vector<std::pair<int64_t, double>> losses_;
+  double seconds_ = 0;  // of all steps seen
+};
+
+// A chart of a loss over steps, `height` lines of text; "" for fewer than two points.
+//
+//   5.53 |*
+//        | **
+//   3.10 |   ****
+//         1      100
+std::string loss_chart(const std::vector<std::pair<int64_t, double>>& losses, int width = 64, int height = 10);
+
+// "1:02:05", "2:05", "5 s"
+std::string format_duration(double seconds);
+
+}  // namespace boxcar::cli

@@ -1,0 +1,356 @@
+#include "cli/trainer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <utility>
+
+#include "actors/runtime.h"
+#include "cli/evaluate.h"
+#include "cli/loss_table.h"
+#include "cli/parts.h"
+#include "cli/report.h"
+#include "planner/verify.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+namespace {
+
+using backends::Channel;
+using backends::Moment;
+using backends::host::GlobalTensors;
+using backends::host::StoredTensor;
+using backends::host::TrainState;
+using planner::Place;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What processes tell process 0 on Channel::control, as the head of a message.
+enum class Kind : int64_t { loss, part };
+struct Head {
+  Kind kind = Kind::loss;
+  int64_t a = 0, b = 0, c = 0;  // loss: step, micro-batch, device; part: gathering, place, device
+};
+struct Part {
+  Head head;
+  std::vector<std::byte> bytes;
+};
+
+std::span<const std::byte> bytes_of(const double& value) { return std::as_bytes(std::span(&value, 1)); }
+
+bool is_input(const Place& place) { return place.reg == "tokens" || place.reg == "labels"; }
+bool is_state(const Place& place) { return !is_input(place) && place.reg != "loss" && !place.derived; }
+
+}  // namespace
+
+TrainingJob prepare_training(const planner::Job& resolved, int processes) {
+  TrainingJob result{resolved, planner::compile(resolved), planner::places_of(resolved)};
+  planner::verify(result.plan);
+  int64_t needed = 0;
+  for (const ir::RankClass& cls : result.plan.classes)
+    needed += result.plan.programs[static_cast<size_t>(cls.program)].arena_bytes *
+              static_cast<int64_t>(cls.devices.size());
+  needed /= processes;
+  const int64_t there = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  if (needed > there)
+    throw Error::cannot_run(
+        "", fmt::format("does not fit: the plan's devices need {} in each process, this machine has {} (use more "
+                        "machines, or a smaller model, micro_batch or seq)",
+                        format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(there))));
+  return result;
+}
+
+struct Trainer::Impl {
+  const TrainingJob& job;
+  const Run& run;
+  backends::Backend& backend;
+  const backends::host::TokenData* validation;
+  backends::host::Sampler sampler;
+  bool first_process;
+
+  GlobalTensors initial;  // until the runtime is filled
+  TrainState state;
+  std::unique_ptr<actors::Runtime> runtime;
+
+  std::mutex mutex;  // guards all below
+  std::condition_variable changed;
+  LossTable table;
+  std::vector<double> losses;
+  std::deque<Part> parts;  // gathered ones, not yet put in place
+  TrainLog* log = nullptr;
+  Clock::time_point step_end;
+  int64_t steps_logged = 0;
+
+  int64_t gatherings = 0;
+  std::future<void> writing;  // of a checkpoint
+  std::string last_checkpoint;
+
+  Impl(const TrainingJob& j, const Run& r, backends::Backend& b, const backends::host::TokenData& data,
+       const backends::host::TokenData* held_out)
+      : job(j),
+        run(r),
+        backend(b),
+        validation(held_out),
+        sampler(data, j.job.model.seq, r.seed),
+        first_process(!b.transport() || b.transport()->process() == 0),
+        table(loss_devices(), j.job.train.micro_batches) {
+    if (b.transport()) b.transport()->listen(Channel::control, [this](int, auto bytes) { receive(bytes); });
+  }
+
+  const Place& loss_place() const {
+    const Place* place = job.places.find("loss");
+    if (!place) throw Error::fault("loss", "the plan has no register of it");
+    return *place;
+  }
+  int loss_devices() const {
+    const Place& place = loss_place();
+    return static_cast<int>(std::count(place.first.begin(), place.first.end(), true));
+  }
+
+  // --- into registers
+
+  void fill(int device, const ir::Register& reg, const Moment& moment, std::span<std::byte> bytes) {
+    const Place* place = job.places.find(reg.name);
+    if (!place || !place->holds[static_cast<size_t>(device)])
+      throw Error::fault("%" + reg.name, fmt::format("device {} has no place for it", device));
+    const auto& ranges = place->ranges[static_cast<size_t>(device)];
+    if (is_input(*place)) return load(*place, ranges, moment, bytes);
+    take_part(initial.at(place->tensor), ranges, reg.type.dtype, bytes);
+  }
+
+  void load(const Place& place, const std::vector<sbp::Range>& ranges, const Moment& moment,
+            std::span<std::byte> bytes) {
+    const int64_t rows = place.type.shape[0], seq = place.type.shape[1];
+    const int64_t first = moment.step * job.job.global_batch + moment.micro_batch * rows;
+    std::vector<int64_t> tokens(static_cast<size_t>(seq)), labels(static_cast<size_t>(seq));
+    const std::vector<int64_t>& wanted = place.reg == "tokens" ? tokens : labels;
+    std::byte* out = bytes.data();
+    for (int64_t row = ranges[0].begin; row < ranges[0].end; ++row) {
+      sampler.sample(first + row, tokens, labels);
+      const auto size = static_cast<size_t>(ranges[1].size()) * sizeof(int64_t);
+      std::memcpy(out, wanted.data() + ranges[1].begin, size);
+      out += size;
+    }
+  }
+
+  // --- losses
+
+  void watched(int device, const Moment& moment, std::span<const std::byte> bytes) {
+    if (!loss_place().first[static_cast<size_t>(device)]) return;
+    const double value = load_element(loss_place().type.dtype, bytes.data());
+    if (!std::isfinite(value))
+      throw Error::fault(
+          fmt::format("step {}", moment.step + 1),
+          fmt::format("the loss is {} (use a lower learning_rate, warmup_steps or another precision){}", value,
+                      last_checkpoint.empty() ? "" : "; the last checkpoint is " + last_checkpoint));
+    if (first_process) return add_loss(moment.step, moment.micro_batch, device, value);
+    send({Kind::loss, moment.step, moment.micro_batch, device}, bytes_of(value));
+  }
+
+  void add_loss(int64_t step, int64_t micro_batch, int device, double value) {
+    const std::lock_guard lock(mutex);
+    const auto loss = table.add(step, micro_batch, device, value);
+    if (!loss) return;
+    losses.push_back(*loss);
+    const auto now = Clock::now();
+    if (log)
+      log->step({step + 1, *loss, learning_rate(run, job.job.train.learning_rate, step),
+                 std::chrono::duration<double>(now - step_end).count()});
+    step_end = now;
+    steps_logged = step + 1;
+    changed.notify_all();
+  }
+
+  // --- between processes
+
+  void send(const Head& head, std::span<const std::byte> bytes) {
+    std::vector<std::byte> message(sizeof(head) + bytes.size());
+    std::memcpy(message.data(), &head, sizeof(head));
+    std::copy(bytes.begin(), bytes.end(), message.begin() + sizeof(head));
+    backend.transport()->send(0, Channel::control, message);
+  }
+
+  void receive(std::span<const std::byte> bytes) {
+    Head head;
+    std::memcpy(&head, bytes.data(), sizeof(head));
+    const auto rest = bytes.subspan(sizeof(head));
+    if (head.kind == Kind::loss)
+      return add_loss(head.a, head.b, static_cast<int>(head.c), load_element(ir::DType::float64, rest.data()));
+    const std::lock_guard lock(mutex);
+    parts.push_back({head, {rest.begin(), rest.end()}});
+    changed.notify_all();
+  }
+
+  // Waits on process 0 for what other processes send, and notices when they are gone.
+  template <typename Done>
+  void wait(const Done& done) {
+    std::unique_lock lock(mutex);
+    while (!done()) {
+      changed.wait_for(lock, std::chrono::milliseconds(100));
+      if (backend.transport()) backend.transport()->check();
+    }
+  }
+
+  // --- out of registers
+
+  GlobalTensors gather() {
+    const int64_t number = gatherings++;
+    GlobalTensors whole;
+    int64_t missing = 0;
+    for (size_t p = 0; p < job.places.places.size(); ++p) {
+      const Place& place = job.places.places[p];
+      if (!is_state(place)) continue;
+      if (first_process && !whole.contains(place.tensor))
+        whole[place.tensor] = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
+      for (int device = 0; device < backend.devices(); ++device) {
+        if (!place.first[static_cast<size_t>(device)]) continue;
+        if (!backend.is_local(device)) {
+          ++missing;
+          continue;
+        }
+        const std::vector<std::byte> bytes = runtime->read(device, place.reg);
+        if (first_process)
+          put_part(whole[place.tensor], place.ranges[static_cast<size_t>(device)], bytes);
+        else
+          send({Kind::part, number, static_cast<int64_t>(p), device}, bytes);
+      }
+    }
+    if (!first_process) return {};
+    for (; missing > 0; --missing) {
+      wait([&] { return !parts.empty(); });
+      Part part;
+      {
+        const std::lock_guard lock(mutex);
+        part = std::move(parts.front());
+        parts.pop_front();
+      }
+      const Place& place = job.places.places[static_cast<size_t>(part.head.b)];
+      put_part(whole.at(place.tensor), place.ranges[static_cast<size_t>(part.head.c)], part.bytes);
+    }
+    return whole;
+  }
+
+  // --- the run
+
+  int64_t next_stop(int64_t step) const {
+    int64_t stop = run.steps;
+    for (int64_t every : {run.validate_every, run.checkpoint_every})
+      if (every > 0) stop = std::min(stop, (step / every + 1) * every);
+    return stop;
+  }
+
+  void finish_writing() {
+    if (!writing.valid()) return;
+    writing.get();
+    const std::lock_guard lock(mutex);
+    log->checkpoint(state.step, last_checkpoint);
+  }
+
+  void save(int64_t step, GlobalTensors tensors) {
+    finish_writing();
+    state.step = step;
+    state.samples = step * job.job.global_batch;
+    if (!first_process) return;
+    last_checkpoint = fmt::format("{}/step-{:06}", run.checkpoint_dir, step);
+    writing = std::async(std::launch::async, [folder = run.checkpoint_dir, keep = static_cast<int>(run.keep_checkpoints),
+                                              checkpoint = backends::host::Checkpoint{
+                                                  job.job.model, state, std::move(tensors)}] {
+      backends::host::write_checkpoint(folder, checkpoint, keep);
+    });
+  }
+
+  void stop_at(int64_t step) {
+    const bool last = step == run.steps;
+    const bool saves = !run.checkpoint_dir.empty() &&
+                       (last || (run.checkpoint_every > 0 && step % run.checkpoint_every == 0));
+    const bool validates =
+        validation && run.validate_every > 0 && (last || step % run.validate_every == 0);
+    if (!saves && !validates) return;
+    GlobalTensors tensors = gather();
+    if (validates && first_process) {
+      const double loss = evaluate(job.job.model, tensors, *validation, run.validation_batches,
+                                   job.job.parallel.micro_batch);
+      const std::lock_guard lock(mutex);
+      log->validation(step, loss);
+      step_end = Clock::now();
+    }
+    if (saves) save(step, std::move(tensors));
+  }
+
+  void train(TrainLog& lines) {
+    const auto start = Clock::now();
+    {
+      const std::lock_guard lock(mutex);
+      log = &lines;
+      step_end = start;
+    }
+    for (int64_t step = state.step; step < run.steps;) {
+      const int64_t stop = next_stop(step);
+      runtime->steps(stop - step, step);
+      if (first_process) wait([&] { return steps_logged == stop; });
+      step = stop;
+      stop_at(step);
+    }
+    finish_writing();
+    const std::lock_guard lock(mutex);
+    lines.end(seconds_since(start));
+    log = nullptr;
+  }
+};
+
+Trainer::Trainer(const TrainingJob& job, const Run& run, backends::Backend& backend,
+                 const backends::host::TokenData& training, const backends::host::TokenData* validation)
+    : impl_(std::make_unique<Impl>(job, run, backend, training, validation)) {}
+Trainer::~Trainer() = default;
+
+void Trainer::begin(GlobalTensors tensors, const TrainState& state) {
+  Impl& i = *impl_;
+  for (const Place& place : i.job.places.places) {
+    if (!is_state(place)) continue;
+    const auto found = tensors.find(place.tensor);
+    const bool moment = place.tensor.ends_with(".m") || place.tensor.ends_with(".v");
+    if (found == tensors.end() && moment) {  // weights alone: moments start at zero
+      tensors[place.tensor] = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
+    } else if (found == tensors.end()) {
+      throw Error::input("%" + place.tensor, "is missing among the weights");
+    } else if (found->second.type.shape != place.type.shape) {
+      throw Error::input("%" + place.tensor,
+                         fmt::format("is {}, the model's is {}", ir::to_text(found->second.type),
+                                     ir::to_text(place.type)));
+    }
+  }
+  i.initial = std::move(tensors);
+  i.state = state;
+  i.steps_logged = state.step;
+  actors::Hooks hooks;
+  hooks.fill = [&i](int device, const ir::Register& reg, const Moment& moment, std::span<std::byte> bytes) {
+    i.fill(device, reg, moment, bytes);
+  };
+  hooks.watch = "loss";
+  hooks.watched = [&i](int device, const Moment& moment, std::span<const std::byte> bytes) {
+    i.watched(device, moment, bytes);
+  };
+  hooks.learning_rate = [&i](int64_t step) {
+    return learning_rate(i.run, i.job.job.train.learning_rate, step);
+  };
+  i.runtime = std::make_unique<actors::Runtime>(i.job.plan, i.backend, std::move(hooks),
+                                                actors::RunOptions{.seed = i.run.seed});
+  i.initial.clear();
+}
+
+void Trainer::train(TrainLog& log) { impl_->train(log); }
+GlobalTensors Trainer::gather() { return impl_->gather(); }
+const std::vector<double>& Trainer::losses() const { return impl_->losses; }
+
+}  // namespace boxcar::cli

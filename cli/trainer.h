@@ -1,0 +1,55 @@
+// Trains a job for real: its plan on a backend, data in, losses and checkpoints out.
+//
+//   Trainer trainer(job, run, backend, data);
+//   trainer.restore(checkpoint);            // or weights drawn from run.seed
+//   trainer.train(log);
+//
+// All processes of a run make the same calls; results (lines, checkpoints) come from process 0.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+#include "backends/host/checkpoint.h"
+#include "backends/host/data.h"
+#include "cli/run_options.h"
+#include "cli/train_log.h"
+#include "ir/plan.h"
+#include "planner/places.h"
+#include "planner/planner.h"
+
+namespace boxcar::cli {
+
+// A compiled and verified job.
+struct TrainingJob {
+  planner::Job job;  // resolved
+  ir::Plan plan;
+  planner::Places places;
+};
+// Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory.
+TrainingJob prepare_training(const planner::Job& resolved, int processes);
+
+class Trainer {
+ public:
+  // `training` and `validation` outlive the trainer; the second may be null.
+  Trainer(const TrainingJob& job, const Run& run, backends::Backend& backend,
+          const backends::host::TokenData& training, const backends::host::TokenData* validation);
+  ~Trainer();
+
+  // Weights (and moments, where there are any) to begin with. Throws Error (bad input) naming a tensor that is missing
+  // or of another shape.
+  void begin(backends::host::GlobalTensors tensors, const backends::host::TrainState& state);
+  // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
+  void train(TrainLog& log);
+
+  // Weights and moments after training, whole, on process 0; empty on others. All processes call it.
+  backends::host::GlobalTensors gather();
+  // By step, on process 0.
+  const std::vector<double>& losses() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace boxcar::cli
