@@ -1,0 +1,61 @@
+#include "cli/evaluate.h"
+
+#include <algorithm>
+
+#include "actors/runtime.h"
+#include "backends/cluster.h"
+#include "backends/cpu/cpu_backend.h"
+#include "cli/parts.h"
+#include "planner/planner.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+namespace {
+
+// The forward pass of a model, all of it on device 0.
+ir::Graph forward(ir::models::Transformer model, int64_t rows) {
+  model.dropout = 0;
+  ir::Graph graph = ir::models::build(model, rows);
+  graph.placements.push_back({{1}, {0}});
+  for (ir::Op& op : graph.ops) op.placement = 0;
+  return graph;
+}
+
+std::vector<sbp::Range> all_of(const ir::Shape& shape) {
+  std::vector<sbp::Range> ranges;
+  for (int64_t extent : shape) ranges.push_back({0, extent});
+  return ranges;
+}
+
+}  // namespace
+
+double evaluate(const ir::models::Transformer& model, const backends::host::GlobalTensors& weights,
+                const backends::host::TokenData& data, int64_t batches, int64_t rows) {
+  const backends::host::Sampler sampler(data, model.seq, 0);
+  rows = std::min(rows, sampler.windows());
+  batches = std::min(batches, sampler.windows() / rows);
+  const ir::Plan plan = planner::compile(forward(model, rows), static_cast<int>(batches),
+                                         backends::load_cluster("local", 1));
+  const auto backend = backends::cpu::make_cpu_backend(1);
+  double sum = 0;
+  actors::Hooks hooks;
+  hooks.fill = [&](int, const ir::Register& reg, const backends::Moment& moment, std::span<std::byte> bytes) {
+    if (reg.name != "tokens" && reg.name != "labels")
+      return take_part(weights.at(reg.name), all_of(reg.type.shape), reg.type.dtype, bytes);
+    std::vector<int64_t> tokens(static_cast<size_t>(model.seq)), labels(tokens.size());
+    auto* out = reinterpret_cast<int64_t*>(bytes.data());
+    for (int64_t row = 0; row < rows; ++row) {
+      sampler.sample(moment.micro_batch * rows + row, tokens, labels);
+      out = std::copy_n((reg.name == "tokens" ? tokens : labels).begin(), model.seq, out);
+    }
+  };
+  hooks.watch = "loss";
+  hooks.watched = [&](int, const backends::Moment&, std::span<const std::byte> bytes) {
+    sum += load_element(ir::DType::float32, bytes.data());
+  };
+  actors::Runtime runtime(plan, *backend, std::move(hooks));
+  runtime.steps(1, 0);
+  return sum / static_cast<double>(batches);
+}
+
+}  // namespace boxcar::cli

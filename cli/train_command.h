@@ -1,0 +1,10 @@
+// `boxcar train`: compiles a job and runs it for real.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace boxcar::cli {
+
+void add_train_command(CLI::App& app, int& exit_code);
+
+}  // namespace boxcar::cli
