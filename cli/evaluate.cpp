@@ -34,8 +34,8 @@ double evaluate(const ir::models::Transformer& model, const backends::host::Glob
   const backends::host::Sampler sampler(data, model.seq, 0);
   rows = std::min(rows, sampler.windows());
   batches = std::min(batches, sampler.windows() / rows);
-  const ir::Plan plan = planner::compile(forward(model, rows), static_cast<int>(batches),
-                                         backends::load_cluster("local", 1));
+  const ir::Plan plan =
+      planner::compile(forward(model, rows), static_cast<int>(batches), backends::load_cluster("local", 1));
   const auto backend = backends::cpu::make_cpu_backend(1);
   double sum = 0;
   actors::Hooks hooks;

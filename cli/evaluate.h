@@ -9,8 +9,8 @@
 
 namespace boxcar::cli {
 
-// Mean over `batches` x `rows` sequences from the start of `data` (fewer where it has fewer), without dropout, in
-// float32. `weights` by our names; others among them are not read.
+// Mean over `batches` x `rows` sequences from the start of `data` (fewer where it has fewer), without
+// dropout, in float32. `weights` by our names; others among them are not read.
 double evaluate(const ir::models::Transformer& model, const backends::host::GlobalTensors& weights,
                 const backends::host::TokenData& data, int64_t batches, int64_t rows);
 

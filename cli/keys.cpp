@@ -131,10 +131,12 @@ std::vector<Key> make_keys() {
       entry("train", "off", TRAIN(off), 0, 0, "graph passes switched off: fuse_patterns,fuse_elementwise"));
 
   k.push_back(word("run", "backend", RUN(backend), {"cpu"}, "what executes the plan"));
-  k.push_back(entry("run", "data", RUN(data), 0, 0, "text files, or .bin files of uint16 tokens: a.txt,b.txt"));
+  k.push_back(
+      entry("run", "data", RUN(data), 0, 0, "text files, or .bin files of uint16 tokens: a.txt,b.txt"));
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));
   k.push_back(entry("run", "seed", RUN(seed), 0, 1000 * million, "of weights, dropout and the data's order"));
-  k.push_back(word("run", "lr_schedule", RUN(lr_schedule), {"cosine", "constant"}, "course of the learning rate"));
+  k.push_back(
+      word("run", "lr_schedule", RUN(lr_schedule), {"cosine", "constant"}, "course of the learning rate"));
   k.push_back(entry("run", "warmup_steps", RUN(warmup_steps), 0, 1000 * million, "steps of linear warm-up"));
   k.push_back(entry("run", "min_learning_rate", RUN(min_learning_rate), 0, million, "where the cosine ends"));
   k.push_back(entry("run", "validate_every", RUN(validate_every), 0, 1000 * million,
@@ -147,7 +149,8 @@ std::vector<Key> make_keys() {
   k.push_back(entry("run", "checkpoint_dir", RUN(checkpoint_dir), 0, 0, "folder of checkpoints"));
   k.push_back(entry("run", "checkpoint_every", RUN(checkpoint_every), 0, 1000 * million,
                     "steps from one checkpoint to the next (0: at the end alone)"));
-  k.push_back(entry("run", "keep_checkpoints", RUN(keep_checkpoints), 0, million, "newest ones kept (0: all)"));
+  k.push_back(
+      entry("run", "keep_checkpoints", RUN(keep_checkpoints), 0, million, "newest ones kept (0: all)"));
   k.push_back(entry("run", "resume", RUN(resume), 0, 1, "go on from the newest checkpoint, if there is one"));
   k.push_back(entry("run", "init_from", RUN(init_from), 0, 0,
                     "model.safetensors of GPT-2 or Llama, config.json beside it"));

@@ -18,11 +18,12 @@ namespace boxcar::cli {
 struct Request {
   planner::Job job;
   std::string cluster;  // preset or path
-  Run run;              // of `boxcar train` alone
+  TrainRun run;              // of `boxcar train` alone
 };
 
-using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, std::vector<std::string>*, ir::Precision*,
-                           ir::Recompute*, ir::Optimizer*, std::set<std::string>*>;
+using Field =
+    std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, std::vector<std::string>*,
+                 ir::Precision*, ir::Recompute*, ir::Optimizer*, std::set<std::string>*>;
 
 struct Key {
   std::string section, name;

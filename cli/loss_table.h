@@ -8,8 +8,8 @@
 
 namespace boxcar::cli {
 
-// A step's loss is the sum over devices and the mean over micro-batches, added in that order whatever the order of
-// arrival. Not thread-safe.
+// A step's loss is the sum over devices and the mean over micro-batches, added in that order whatever the
+// order of arrival. Not thread-safe.
 class LossTable {
  public:
   LossTable(int devices, int64_t micro_batches) : devices_(devices), micro_batches_(micro_batches) {}

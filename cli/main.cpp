@@ -9,6 +9,7 @@
 #include "cli/list_command.h"
 #include "cli/sbp_command.h"
 #include "cli/simulate_command.h"
+#include "cli/train_command.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -37,6 +38,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   cli::add_simulate_command(app, exit_code);
+  cli::add_train_command(app, exit_code);
   cli::add_sbp_command(app);
   cli::add_list_commands(app);
   check_command(app, argc, argv);

@@ -39,25 +39,39 @@ void check_size(std::span<const sbp::Range> ranges, ir::DType dtype, size_t byte
 
 double load_element(ir::DType dtype, const std::byte* at) {
   switch (dtype) {
-    case ir::DType::float64: return load_as<double>(at);
-    case ir::DType::float32: return load_as<float>(at);
-    case ir::DType::float16: return load_as<Eigen::half>(at);
-    case ir::DType::bfloat16: return load_as<Eigen::bfloat16>(at);
-    case ir::DType::int64: return load_as<int64_t>(at);
-    case ir::DType::int32: return load_as<int32_t>(at);
-    default: no_type(dtype);
+    case ir::DType::float64:
+      return load_as<double>(at);
+    case ir::DType::float32:
+      return load_as<float>(at);
+    case ir::DType::float16:
+      return load_as<Eigen::half>(at);
+    case ir::DType::bfloat16:
+      return load_as<Eigen::bfloat16>(at);
+    case ir::DType::int64:
+      return load_as<int64_t>(at);
+    case ir::DType::int32:
+      return load_as<int32_t>(at);
+    default:
+      no_type(dtype);
   }
 }
 
 void store_element(ir::DType dtype, std::byte* at, double value) {
   switch (dtype) {
-    case ir::DType::float64: return store_as<double>(at, value);
-    case ir::DType::float32: return store_as<float>(at, value);
-    case ir::DType::float16: return store_as<Eigen::half>(at, value);
-    case ir::DType::bfloat16: return store_as<Eigen::bfloat16>(at, value);
-    case ir::DType::int64: return store_as<int64_t>(at, value);
-    case ir::DType::int32: return store_as<int32_t>(at, value);
-    default: no_type(dtype);
+    case ir::DType::float64:
+      return store_as<double>(at, value);
+    case ir::DType::float32:
+      return store_as<float>(at, value);
+    case ir::DType::float16:
+      return store_as<Eigen::half>(at, value);
+    case ir::DType::bfloat16:
+      return store_as<Eigen::bfloat16>(at, value);
+    case ir::DType::int64:
+      return store_as<int64_t>(at, value);
+    case ir::DType::int32:
+      return store_as<int32_t>(at, value);
+    default:
+      no_type(dtype);
   }
 }
 

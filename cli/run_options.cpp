@@ -6,7 +6,7 @@
 
 namespace boxcar::cli {
 
-double learning_rate(const Run& run, double peak, int64_t step) {
+double learning_rate(const TrainRun& run, double peak, int64_t step) {
   if (step < run.warmup_steps)
     return peak * static_cast<double>(step + 1) / static_cast<double>(run.warmup_steps);
   if (run.lr_schedule == "constant") return peak;

@@ -7,26 +7,26 @@
 
 namespace boxcar::cli {
 
-struct Run {
+struct TrainRun {
   std::string backend = "cpu";
-  std::vector<std::string> data;  // text, or .bin of uint16 tokens
-  int64_t steps = 100;            // optimizer steps in all, those before a resumed checkpoint included
-  int64_t seed = 1;               // of weights, dropout and the order of the data
+  std::vector<std::string> data;       // text, or .bin of uint16 tokens
+  int64_t steps = 100;                 // optimizer steps in all, those before a resumed checkpoint included
+  int64_t seed = 1;                    // of weights, dropout and the order of the data
   std::string lr_schedule = "cosine";  // cosine: down to min_learning_rate at the last step | constant
   int64_t warmup_steps = 0;            // the rate grows linearly over these
   double min_learning_rate = 0;
-  int64_t validate_every = 0;           // steps; 0: no validation, and all data is trained on
-  double validation_fraction = 0.05;    // the data's end
-  int64_t validation_batches = 8;       // micro-batches that a validation loss is the mean of
-  int64_t log_every = 1;                // steps to a line
-  std::string checkpoint_dir;           // empty: no checkpoints
-  int64_t checkpoint_every = 0;         // steps; 0: at the end alone
-  int64_t keep_checkpoints = 2;         // newest kept; 0: all
-  bool resume = false;                  // go on from the newest checkpoint, where there is one
-  std::string init_from;                // model.safetensors with its config.json beside it
+  int64_t validate_every = 0;         // steps; 0: no validation, and all data is trained on
+  double validation_fraction = 0.05;  // the data's end
+  int64_t validation_batches = 8;     // micro-batches that a validation loss is the mean of
+  int64_t log_every = 1;              // steps to a line
+  std::string checkpoint_dir;         // empty: no checkpoints
+  int64_t checkpoint_every = 0;       // steps; 0: at the end alone
+  int64_t keep_checkpoints = 2;       // newest kept; 0: all
+  bool resume = false;                // go on from the newest checkpoint, where there is one
+  std::string init_from;              // model.safetensors with its config.json beside it
 };
 
 // Of the step that is `step`-th from 0: warm-up, then the schedule, reaching `least` at the last of `steps`.
-double learning_rate(const Run& run, double peak, int64_t step);
+double learning_rate(const TrainRun& run, double peak, int64_t step);
 
 }  // namespace boxcar::cli

@@ -37,9 +37,10 @@ std::string where(const GivenKeys& given, const std::string& path) {
   return found == given.end() ? path : found->second.where;
 }
 
-void check(const Run& run, const GivenKeys& given) {
+void check(const TrainRun& run, const GivenKeys& given) {
   if (run.data.empty())
-    throw Error::input(where(given, "run.data"), "missing; give text or .bin files in the job file or as --data");
+    throw Error::input(where(given, "run.data"),
+                       "missing; give text or .bin files in the job file or as --data");
   const auto needs_folder = [&](const char* key) {
     if (run.checkpoint_dir.empty() && given.contains(std::string("run.") + key))
       throw Error::input(where(given, std::string("run.") + key), "needs checkpoint_dir");
@@ -53,14 +54,15 @@ void check(const Run& run, const GivenKeys& given) {
 }
 
 // What the run begins with: a checkpoint, given weights, or drawn ones.
-host::Checkpoint beginning(const planner::Job& job, const Run& run, const planner::Places& places,
+host::Checkpoint beginning(const planner::Job& job, const TrainRun& run, const planner::Places& places,
                            const GivenKeys& given) {
   const std::string data = fmt::format("{}", fmt::join(run.data, ","));
   host::Checkpoint begin{job.model, {0, 0, run.seed, data}, {}};
   if (run.resume) {
     if (auto found = host::read_checkpoint(run.checkpoint_dir, job.model)) {
       if (found->state.seed != run.seed)
-        throw Error::input(where(given, "run.seed"), fmt::format("{}, the checkpoint was begun with {}", run.seed, found->state.seed));
+        throw Error::input(where(given, "run.seed"),
+                           fmt::format("{}, the checkpoint was begun with {}", run.seed, found->state.seed));
       if (found->state.samples != found->state.step * job.global_batch)
         throw Error::input(where(given, "train.global_batch"),
                            fmt::format("{}, the checkpoint was begun with {}", job.global_batch,
@@ -88,7 +90,7 @@ struct TrainArguments {
 int run(const TrainArguments& arguments) {
   const GivenKeys given = with_defaults(arguments.job.given());
   Resolved resolved = resolve(given);
-  const Run& options = resolved.request.run;
+  const TrainRun& options = resolved.request.run;
   planner::Job& job = resolved.request.job;
   check(options, given);
   const host::TokenData all = host::TokenData::open(options.data, job.model.vocab);

@@ -46,13 +46,14 @@ std::string loss_chart(const std::vector<std::pair<int64_t, double>>& losses, in
       line += std::lround((value - least) / span * (height - 1)) == row ? '*' : ' ';
     line.erase(line.find_last_not_of(' ') + 1);
     const bool labelled = row == height - 1 || row == 0;
-    text += fmt::format("{:>8} |{}\n", labelled ? fmt::format("{:.3f}", least + span * row / (height - 1)) : "",
-                        line);
+    text += fmt::format("{:>8} |{}\n",
+                        labelled ? fmt::format("{:.3f}", least + span * row / (height - 1)) : "", line);
   }
   const std::string last = fmt::format("{}", losses.back().first);
   const std::string first = fmt::format("{}", losses.front().first);
   const auto gap = static_cast<int>(first.size() + last.size());
-  return text + fmt::format("{:>8}  {}{}{}\n", "step", first, std::string(static_cast<size_t>(std::max(1, width - gap)), ' '), last);
+  return text + fmt::format("{:>8}  {}{}{}\n", "step", first,
+                            std::string(static_cast<size_t>(std::max(1, width - gap)), ' '), last);
 }
 
 TrainLog::TrainLog(Setup setup) : setup_(std::move(setup)), terminal_(isatty(STDERR_FILENO) != 0) {}
@@ -67,11 +68,13 @@ void TrainLog::line(const std::string& text) {
 
 void TrainLog::start() {
   if (!setup_.json) {
-    line(fmt::format("training {} parameters on {} device{} in {} process{}: {} samples, {} tokens a step; {} per device at most",
-                     setup_.parameters, setup_.devices, setup_.devices == 1 ? "" : "s", setup_.processes,
-                     setup_.processes == 1 ? "" : "es", setup_.samples_per_step, setup_.tokens_per_step,
-                     format_bytes(static_cast<double>(
-                         *std::max_element(setup_.arena_bytes.begin(), setup_.arena_bytes.end())))));
+    line(fmt::format(
+        "training {} parameters on {} device{} in {} process{}: {} samples, {} tokens a step; {} per device "
+        "at most",
+        setup_.parameters, setup_.devices, setup_.devices == 1 ? "" : "s", setup_.processes,
+        setup_.processes == 1 ? "" : "es", setup_.samples_per_step, setup_.tokens_per_step,
+        format_bytes(
+            static_cast<double>(*std::max_element(setup_.arena_bytes.begin(), setup_.arena_bytes.end())))));
     return;
   }
   ordered_json j;
@@ -99,13 +102,13 @@ void TrainLog::bar(const StepRecord& r) {
   const auto done = static_cast<int>(width * r.step / std::max<int64_t>(setup_.steps, 1));
   const auto steps = static_cast<double>(losses_.size());
   const double left = seconds_ / steps * static_cast<double>(setup_.steps - r.step);
-  std::fprintf(stderr, "\r\033[K%s",
-               fmt::format("[{}{}] {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left",
-                           std::string(static_cast<size_t>(done), '#'),
-                           std::string(static_cast<size_t>(width - done), '.'), r.step, setup_.steps, r.loss,
-                           rate(steps * static_cast<double>(setup_.tokens_per_step), seconds_),
-                           format_duration(left))
-                   .c_str());
+  std::fprintf(
+      stderr, "\r\033[K%s",
+      fmt::format("[{}{}] {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left",
+                  std::string(static_cast<size_t>(done), '#'),
+                  std::string(static_cast<size_t>(width - done), '.'), r.step, setup_.steps, r.loss,
+                  rate(steps * static_cast<double>(setup_.tokens_per_step), seconds_), format_duration(left))
+          .c_str());
   std::fflush(stderr);
   bar_shown_ = true;
 }
@@ -141,11 +144,12 @@ void TrainLog::checkpoint(int64_t step, const std::string& path) {
 }
 
 void TrainLog::end(double wall_seconds) {
-  const double tokens = rate(static_cast<double>(losses_.size()) * static_cast<double>(setup_.tokens_per_step),
-                             seconds_);
+  const double tokens =
+      rate(static_cast<double>(losses_.size()) * static_cast<double>(setup_.tokens_per_step), seconds_);
   const double loss = losses_.empty() ? 0 : losses_.back().second;
   if (setup_.json) {
-    ordered_json j{{"event", "end"}, {"step", setup_.steps}, {"wall_s", wall_seconds}, {"tokens_per_s", tokens}};
+    ordered_json j{
+        {"event", "end"}, {"step", setup_.steps}, {"wall_s", wall_seconds}, {"tokens_per_s", tokens}};
     if (!losses_.empty()) j["loss"] = loss;
     return line(j.dump());
   }

@@ -1,5 +1,5 @@
-// What `boxcar train` tells people and programs while it runs: a line per step, or with --json one JSON document
-// per line ("event": start, step, validation, checkpoint, end).
+// What `boxcar train` tells people and programs while it runs: a line per step, or with --json one JSON
+// document per line ("event": start, step, validation, checkpoint, end).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class TrainLog {
     int64_t samples_per_step = 0, tokens_per_step = 0;
     std::map<std::string, std::string> configuration;
     int64_t parameters = 0, devices = 0, processes = 1;
-    int64_t first_step = 0;  // steps done before this run
+    int64_t first_step = 0;            // steps done before this run
     std::vector<int64_t> arena_bytes;  // by device
   };
   explicit TrainLog(Setup setup);
@@ -55,7 +55,8 @@ class TrainLog {
 //        | **
 //   3.10 |   ****
 //         1      100
-std::string loss_chart(const std::vector<std::pair<int64_t, double>>& losses, int width = 64, int height = 10);
+std::string loss_chart(const std::vector<std::pair<int64_t, double>>& losses, int width = 64,
+                       int height = 10);
 
 // "1:02:05", "2:05", "5 s"
 std::string format_duration(double seconds);

@@ -65,15 +65,16 @@ TrainingJob prepare_training(const planner::Job& resolved, int processes) {
   const int64_t there = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
   if (needed > there)
     throw Error::cannot_run(
-        "", fmt::format("does not fit: the plan's devices need {} in each process, this machine has {} (use more "
-                        "machines, or a smaller model, micro_batch or seq)",
-                        format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(there))));
+        "",
+        fmt::format("does not fit: the plan's devices need {} in each process, this machine has {} (use more "
+                    "machines, or a smaller model, micro_batch or seq)",
+                    format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(there))));
   return result;
 }
 
 struct Trainer::Impl {
   const TrainingJob& job;
-  const Run& run;
+  const TrainRun& run;
   backends::Backend& backend;
   const backends::host::TokenData* validation;
   backends::host::Sampler sampler;
@@ -96,7 +97,7 @@ struct Trainer::Impl {
   std::future<void> writing;  // of a checkpoint
   std::string last_checkpoint;
 
-  Impl(const TrainingJob& j, const Run& r, backends::Backend& b, const backends::host::TokenData& data,
+  Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::TokenData& data,
        const backends::host::TokenData* held_out)
       : job(j),
         run(r),
@@ -152,8 +153,8 @@ struct Trainer::Impl {
     if (!std::isfinite(value))
       throw Error::fault(
           fmt::format("step {}", moment.step + 1),
-          fmt::format("the loss is {} (use a lower learning_rate, warmup_steps or another precision){}", value,
-                      last_checkpoint.empty() ? "" : "; the last checkpoint is " + last_checkpoint));
+          fmt::format("the loss is {} (use a lower learning_rate, warmup_steps or another precision){}",
+                      value, last_checkpoint.empty() ? "" : "; the last checkpoint is " + last_checkpoint));
     if (first_process) return add_loss(moment.step, moment.micro_batch, device, value);
     send({Kind::loss, moment.step, moment.micro_batch, device}, bytes_of(value));
   }
@@ -186,7 +187,8 @@ struct Trainer::Impl {
     std::memcpy(&head, bytes.data(), sizeof(head));
     const auto rest = bytes.subspan(sizeof(head));
     if (head.kind == Kind::loss)
-      return add_loss(head.a, head.b, static_cast<int>(head.c), load_element(ir::DType::float64, rest.data()));
+      return add_loss(head.a, head.b, static_cast<int>(head.c),
+                      load_element(ir::DType::float64, rest.data()));
     const std::lock_guard lock(mutex);
     parts.push_back({head, {rest.begin(), rest.end()}});
     changed.notify_all();
@@ -263,24 +265,23 @@ struct Trainer::Impl {
     state.samples = step * job.job.global_batch;
     if (!first_process) return;
     last_checkpoint = fmt::format("{}/step-{:06}", run.checkpoint_dir, step);
-    writing = std::async(std::launch::async, [folder = run.checkpoint_dir, keep = static_cast<int>(run.keep_checkpoints),
-                                              checkpoint = backends::host::Checkpoint{
-                                                  job.job.model, state, std::move(tensors)}] {
-      backends::host::write_checkpoint(folder, checkpoint, keep);
-    });
+    writing = std::async(std::launch::async,
+                         [folder = run.checkpoint_dir, keep = static_cast<int>(run.keep_checkpoints),
+                          checkpoint = backends::host::Checkpoint{job.job.model, state, std::move(tensors)}] {
+                           backends::host::write_checkpoint(folder, checkpoint, keep);
+                         });
   }
 
   void stop_at(int64_t step) {
     const bool last = step == run.steps;
     const bool saves = !run.checkpoint_dir.empty() &&
                        (last || (run.checkpoint_every > 0 && step % run.checkpoint_every == 0));
-    const bool validates =
-        validation && run.validate_every > 0 && (last || step % run.validate_every == 0);
+    const bool validates = validation && run.validate_every > 0 && (last || step % run.validate_every == 0);
     if (!saves && !validates) return;
     GlobalTensors tensors = gather();
     if (validates && first_process) {
-      const double loss = evaluate(job.job.model, tensors, *validation, run.validation_batches,
-                                   job.job.parallel.micro_batch);
+      const double loss =
+          evaluate(job.job.model, tensors, *validation, run.validation_batches, job.job.parallel.micro_batch);
       const std::lock_guard lock(mutex);
       log->validation(step, loss);
       step_end = Clock::now();
@@ -309,7 +310,7 @@ struct Trainer::Impl {
   }
 };
 
-Trainer::Trainer(const TrainingJob& job, const Run& run, backends::Backend& backend,
+Trainer::Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
                  const backends::host::TokenData& training, const backends::host::TokenData* validation)
     : impl_(std::make_unique<Impl>(job, run, backend, training, validation)) {}
 Trainer::~Trainer() = default;
@@ -325,9 +326,9 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state) {
     } else if (found == tensors.end()) {
       throw Error::input("%" + place.tensor, "is missing among the weights");
     } else if (found->second.type.shape != place.type.shape) {
-      throw Error::input("%" + place.tensor,
-                         fmt::format("is {}, the model's is {}", ir::to_text(found->second.type),
-                                     ir::to_text(place.type)));
+      throw Error::input(
+          "%" + place.tensor,
+          fmt::format("is {}, the model's is {}", ir::to_text(found->second.type), ir::to_text(place.type)));
     }
   }
   i.initial = std::move(tensors);

@@ -32,12 +32,12 @@ TrainingJob prepare_training(const planner::Job& resolved, int processes);
 class Trainer {
  public:
   // `training` and `validation` outlive the trainer; the second may be null.
-  Trainer(const TrainingJob& job, const Run& run, backends::Backend& backend,
+  Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
           const backends::host::TokenData& training, const backends::host::TokenData* validation);
   ~Trainer();
 
-  // Weights (and moments, where there are any) to begin with. Throws Error (bad input) naming a tensor that is missing
-  // or of another shape.
+  // Weights (and moments, where there are any) to begin with. Throws Error (bad input) naming a tensor that
+  // is missing or of another shape.
   void begin(backends::host::GlobalTensors tensors, const backends::host::TrainState& state);
   // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
   void train(TrainLog& log);
