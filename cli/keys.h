@@ -18,7 +18,7 @@ namespace boxcar::cli {
 struct Request {
   planner::Job job;
   std::string cluster;  // preset or path
-  TrainRun run;              // of `boxcar train` alone
+  TrainRun run;         // of `boxcar train` alone
 };
 
 using Field =

@@ -11,7 +11,7 @@
 #include "backends/host/initial.h"
 #include "cli/arguments.h"
 #include "cli/job.h"
-#include "cli/output.h"
+#include "cli/parts.h"
 #include "cli/trainer.h"
 #include "sbp/error.h"
 
@@ -53,32 +53,66 @@ void check(const TrainRun& run, const GivenKeys& given) {
                        fmt::format("{} of {} steps (leave some for training)", run.warmup_steps, run.steps));
 }
 
+// The sizes of the model whose weights are given, as Hugging Face's config.json beside them has them, where
+// nobody said otherwise.
+GivenKeys with_model(GivenKeys given) {
+  const auto from = given.find("run.init_from");
+  if (from == given.end()) return given;
+  const auto config = std::filesystem::path(from->second.text).parent_path() / "config.json";
+  Request request;
+  request.job.model = host::read_hugging_face_config(config.string());
+  for (const Key& key : keys())
+    if (key.section == "model" && key.name != "attention")
+      given.try_emplace(key.path(), Given{get(key, request), config.string() + ": " + key.name});
+  return given;
+}
+
+// Drawn by position, so that every plan begins alike.
+host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t seed) {
+  host::GlobalTensors tensors;
+  for (const planner::Place& place : places.places) {
+    if (!is_state(place) || tensors.contains(place.tensor)) continue;
+    host::StoredTensor& tensor = tensors[place.tensor];
+    tensor = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
+    const host::InitialRule rule = host::initial_rule(place.tensor, layers);
+    if (rule.mean == 0 && rule.deviation == 0) continue;
+    std::vector<double> values(static_cast<size_t>(place.type.elements()));
+    std::vector<sbp::Range> all;
+    for (int64_t extent : place.type.shape) all.push_back({0, extent});
+    host::fill_initial(place.tensor, place.type.shape, all, rule, seed, values);
+    const int64_t size = ir::size_of(place.type.dtype);
+    for (size_t i = 0; i < values.size(); ++i)
+      store_element(place.type.dtype, tensor.bytes.data() + static_cast<int64_t>(i) * size, values[i]);
+  }
+  return tensors;
+}
+
+// A checkpoint that was begun otherwise is another run's.
+void check_resumed(const host::TrainState& state, const planner::Job& job, const host::TrainState& expected,
+                   const GivenKeys& given) {
+  const auto same = [&](const char* key, const auto& ours, const auto& theirs) {
+    if (ours != theirs)
+      throw Error::input(where(given, key),
+                         fmt::format("is {}, the checkpoint was begun with {}", ours, theirs));
+  };
+  same("run.seed", expected.seed, state.seed);
+  same("run.data", expected.data, state.data);
+  if (state.step > 0) same("train.global_batch", job.global_batch, state.samples / state.step);
+}
+
 // What the run begins with: a checkpoint, given weights, or drawn ones.
 host::Checkpoint beginning(const planner::Job& job, const TrainRun& run, const planner::Places& places,
                            const GivenKeys& given) {
-  const std::string data = fmt::format("{}", fmt::join(run.data, ","));
-  host::Checkpoint begin{job.model, {0, 0, run.seed, data}, {}};
+  host::Checkpoint begin{job.model, {0, 0, run.seed, fmt::format("{}", fmt::join(run.data, ","))}, {}};
   if (run.resume) {
     if (auto found = host::read_checkpoint(run.checkpoint_dir, job.model)) {
-      if (found->state.seed != run.seed)
-        throw Error::input(where(given, "run.seed"),
-                           fmt::format("{}, the checkpoint was begun with {}", run.seed, found->state.seed));
-      if (found->state.samples != found->state.step * job.global_batch)
-        throw Error::input(where(given, "train.global_batch"),
-                           fmt::format("{}, the checkpoint was begun with {}", job.global_batch,
-                                       found->state.samples / std::max<int64_t>(found->state.step, 1)));
-      if (found->state.data != data)
-        throw Error::input(where(given, "run.data"),
-                           fmt::format("{}, the checkpoint was begun with {}", data, found->state.data));
+      check_resumed(found->state, job, begin.state, given);
       return *std::move(found);
     }
   }
-  if (!run.init_from.empty()) {
-    begin.tensors = host::from_hugging_face(job.model, host::read_safetensors(run.init_from));
-    return begin;
-  }
-  begin.tensors = host::initial_weights(job.model, run.seed);
-  (void)places;
+  begin.tensors = run.init_from.empty()
+                      ? drawn(places, job.model.layers, run.seed)
+                      : host::from_hugging_face(job.model, host::read_safetensors(run.init_from));
   return begin;
 }
 
@@ -88,7 +122,7 @@ struct TrainArguments {
 };
 
 int run(const TrainArguments& arguments) {
-  const GivenKeys given = with_defaults(arguments.job.given());
+  const GivenKeys given = with_defaults(with_model(arguments.job.given()));
   Resolved resolved = resolve(given);
   const TrainRun& options = resolved.request.run;
   planner::Job& job = resolved.request.job;

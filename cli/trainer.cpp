@@ -36,7 +36,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What processes tell process 0 on Channel::control, as the head of a message.
+// What processes tell process 0 on Channel::results, as the head of a message.
 enum class Kind : int64_t { loss, part };
 struct Head {
   Kind kind = Kind::loss;
@@ -50,9 +50,10 @@ struct Part {
 std::span<const std::byte> bytes_of(const double& value) { return std::as_bytes(std::span(&value, 1)); }
 
 bool is_input(const Place& place) { return place.reg == "tokens" || place.reg == "labels"; }
-bool is_state(const Place& place) { return !is_input(place) && place.reg != "loss" && !place.derived; }
 
 }  // namespace
+
+bool is_state(const Place& place) { return !is_input(place) && place.reg != "loss" && !place.derived; }
 
 TrainingJob prepare_training(const planner::Job& resolved, int processes) {
   TrainingJob result{resolved, planner::compile(resolved), planner::places_of(resolved)};
@@ -106,7 +107,7 @@ struct Trainer::Impl {
         sampler(data, j.job.model.seq, r.seed),
         first_process(!b.transport() || b.transport()->process() == 0),
         table(loss_devices(), j.job.train.micro_batches) {
-    if (b.transport()) b.transport()->listen(Channel::control, [this](int, auto bytes) { receive(bytes); });
+    if (b.transport()) b.transport()->listen(Channel::results, [this](int, auto bytes) { receive(bytes); });
   }
 
   const Place& loss_place() const {
@@ -179,7 +180,7 @@ struct Trainer::Impl {
     std::vector<std::byte> message(sizeof(head) + bytes.size());
     std::memcpy(message.data(), &head, sizeof(head));
     std::copy(bytes.begin(), bytes.end(), message.begin() + sizeof(head));
-    backend.transport()->send(0, Channel::control, message);
+    backend.transport()->send(0, Channel::results, message);
   }
 
   void receive(std::span<const std::byte> bytes) {

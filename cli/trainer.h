@@ -29,6 +29,9 @@ struct TrainingJob {
 // Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory.
 TrainingJob prepare_training(const planner::Job& resolved, int processes);
 
+// Weights and moments: what checkpoints hold and training begins with.
+bool is_state(const planner::Place& place);
+
 class Trainer {
  public:
   // `training` and `validation` outlive the trainer; the second may be null.
