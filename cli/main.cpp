@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <new>
 
+#include "backends/mpi/mpi_transport.h"
 #include "cli/list_command.h"
 #include "cli/sbp_command.h"
 #include "cli/simulate_command.h"
@@ -17,7 +18,9 @@ namespace {
 
 using namespace boxcar;
 
+// What all processes of a run find wrong is said by the first one.
 int fail(const std::string& message, Exit code) {
+  if (code != Exit::fault && backends::started_process() > 0) return static_cast<int>(code);
   std::fputs(("boxcar: " + message + "\n").c_str(), stderr);
   return static_cast<int>(code);
 }

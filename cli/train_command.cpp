@@ -9,6 +9,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/host/initial.h"
+#include "backends/mpi/mpi_transport.h"
 #include "cli/arguments.h"
 #include "cli/job.h"
 #include "cli/parts.h"
@@ -119,7 +120,27 @@ host::Checkpoint beginning(const planner::Job& job, const TrainRun& run, const p
 struct TrainArguments {
   JobArguments job;
   bool json = false;
+  int64_t chaos = -1;
 };
+
+TrainLog make_log(const TrainArguments& arguments, const Request& request, const TrainingJob& prepared,
+                  const backends::Backend& backend, int processes) {
+  const planner::Job& job = request.job;
+  TrainLog::Setup setup;
+  setup.json = arguments.json;
+  setup.quiet = !backend.is_local(0);
+  setup.steps = request.run.steps, setup.log_every = request.run.log_every;
+  setup.samples_per_step = job.global_batch, setup.tokens_per_step = job.global_batch * job.model.seq;
+  for (const Key& key : keys()) setup.configuration[key.path()] = get(key, request);
+  setup.parameters = ir::models::parameters(job.model);
+  setup.devices = prepared.plan.devices, setup.processes = processes;
+  setup.arena_bytes.resize(static_cast<size_t>(setup.devices));
+  for (const ir::RankClass& cls : prepared.plan.classes)
+    for (int device : cls.devices)
+      setup.arena_bytes[static_cast<size_t>(device)] =
+          prepared.plan.programs[static_cast<size_t>(cls.program)].arena_bytes;
+  return TrainLog(std::move(setup));
+}
 
 int run(const TrainArguments& arguments) {
   const GivenKeys given = with_defaults(with_model(arguments.job.given()));
@@ -132,28 +153,22 @@ int run(const TrainArguments& arguments) {
   if (options.validate_every > 0) held_out = all.tail(options.validation_fraction);
   const host::TokenData training = held_out ? all.head(options.validation_fraction) : all;
 
-  const TrainingJob prepared = prepare_training(job, 1);
-  const auto backend = backends::cpu::make_cpu_backend(prepared.plan.devices);
-  Trainer trainer(prepared, options, *backend, training, held_out ? &*held_out : nullptr);
+  const int processes = backends::started_processes();
+  const TrainingJob prepared = prepare_training(job, processes);
+  const auto backend = backends::cpu::make_cpu_backend(
+      prepared.plan.devices, processes > 1 ? backends::make_mpi_transport() : nullptr);
   host::Checkpoint begin = beginning(job, options, prepared.places, given);
-
-  TrainLog::Setup setup;
-  setup.json = arguments.json;
-  setup.steps = options.steps, setup.log_every = options.log_every;
-  setup.samples_per_step = job.global_batch, setup.tokens_per_step = job.global_batch * job.model.seq;
-  for (const Key& key : keys()) setup.configuration[key.path()] = get(key, resolved.request);
-  setup.parameters = ir::models::parameters(job.model);
-  setup.devices = prepared.plan.devices;
-  setup.arena_bytes.resize(static_cast<size_t>(setup.devices));
-  for (const ir::RankClass& cls : prepared.plan.classes)
-    for (int device : cls.devices)
-      setup.arena_bytes[static_cast<size_t>(device)] =
-          prepared.plan.programs[static_cast<size_t>(cls.program)].arena_bytes;
-  TrainLog log(setup);
-  log.start();
-  if (begin.state.step > 0) log.resumed(begin.state.step, options.checkpoint_dir);
-  trainer.begin(std::move(begin.tensors), begin.state);
-  trainer.train(log);
+  TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
+  Trainer trainer(prepared, options, *backend, training, held_out ? &*held_out : nullptr);
+  try {
+    log.start();
+    if (begin.state.step > 0) log.resumed(begin.state.step, options.checkpoint_dir);
+    trainer.begin(std::move(begin.tensors), begin.state, {.seed = options.seed, .chaos = arguments.chaos});
+    trainer.train(log);
+  } catch (const std::exception& e) {
+    backend->abort(e.what());  // before the trainer ends and waits for the others
+    throw;
+  }
   return 0;
 }
 
@@ -164,6 +179,11 @@ void add_train_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<TrainArguments>();
   arguments->job.add_to(*command, true);
   command->add_flag("--json", arguments->json, "print one JSON document per line");
+  command
+      ->add_option("--chaos", arguments->chaos,
+                   "permute messages and delay acts by this seed: no result may change")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000000}))
+      ->type_name("SEED");
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
 }
 

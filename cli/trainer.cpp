@@ -13,7 +13,6 @@
 #include <mutex>
 #include <utility>
 
-#include "actors/runtime.h"
 #include "cli/evaluate.h"
 #include "cli/loss_table.h"
 #include "cli/parts.h"
@@ -160,6 +159,14 @@ struct Trainer::Impl {
     send({Kind::loss, moment.step, moment.micro_batch, device}, bytes_of(value));
   }
 
+  [[noreturn]] void not_finite(int64_t step, double value) {
+    const std::lock_guard lock(mutex);
+    throw Error::fault(
+        fmt::format("step {}", step + 1),
+        fmt::format("the loss is {} (use a lower learning_rate, warmup_steps or another precision){}", value,
+                    last_checkpoint.empty() ? "" : "; the last checkpoint is " + last_checkpoint));
+  }
+
   void add_loss(int64_t step, int64_t micro_batch, int device, double value) {
     const std::lock_guard lock(mutex);
     const auto loss = table.add(step, micro_batch, device, value);
@@ -254,10 +261,7 @@ struct Trainer::Impl {
   }
 
   void finish_writing() {
-    if (!writing.valid()) return;
-    writing.get();
-    const std::lock_guard lock(mutex);
-    log->checkpoint(state.step, last_checkpoint);
+    if (writing.valid()) writing.get();
   }
 
   void save(int64_t step, GlobalTensors tensors) {
@@ -265,12 +269,14 @@ struct Trainer::Impl {
     state.step = step;
     state.samples = step * job.job.global_batch;
     if (!first_process) return;
-    last_checkpoint = fmt::format("{}/step-{:06}", run.checkpoint_dir, step);
-    writing = std::async(std::launch::async,
-                         [folder = run.checkpoint_dir, keep = static_cast<int>(run.keep_checkpoints),
-                          checkpoint = backends::host::Checkpoint{job.job.model, state, std::move(tensors)}] {
-                           backends::host::write_checkpoint(folder, checkpoint, keep);
-                         });
+    writing = std::async(std::launch::async, [this, checkpoint = backends::host::Checkpoint{
+                                                        job.job.model, state, std::move(tensors)}] {
+      backends::host::write_checkpoint(run.checkpoint_dir, checkpoint,
+                                       static_cast<int>(run.keep_checkpoints));
+      const std::lock_guard lock(mutex);
+      last_checkpoint = fmt::format("{}/step-{:06}", run.checkpoint_dir, checkpoint.state.step);
+      log->checkpoint(checkpoint.state.step, last_checkpoint);
+    });
   }
 
   void stop_at(int64_t step) {
@@ -316,7 +322,7 @@ Trainer::Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend&
     : impl_(std::make_unique<Impl>(job, run, backend, training, validation)) {}
 Trainer::~Trainer() = default;
 
-void Trainer::begin(GlobalTensors tensors, const TrainState& state) {
+void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors::RunOptions& options) {
   Impl& i = *impl_;
   for (const Place& place : i.job.places.places) {
     if (!is_state(place)) continue;
@@ -346,8 +352,7 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state) {
   hooks.learning_rate = [&i](int64_t step) {
     return learning_rate(i.run, i.job.job.train.learning_rate, step);
   };
-  i.runtime = std::make_unique<actors::Runtime>(i.job.plan, i.backend, std::move(hooks),
-                                                actors::RunOptions{.seed = i.run.seed});
+  i.runtime = std::make_unique<actors::Runtime>(i.job.plan, i.backend, std::move(hooks), options);
   i.initial.clear();
 }
 

@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include "actors/runtime.h"
 #include "backends/backend.h"
 #include "backends/host/checkpoint.h"
 #include "backends/host/data.h"
@@ -41,7 +42,8 @@ class Trainer {
 
   // Weights (and moments, where there are any) to begin with. Throws Error (bad input) naming a tensor that
   // is missing or of another shape.
-  void begin(backends::host::GlobalTensors tensors, const backends::host::TrainState& state);
+  void begin(backends::host::GlobalTensors tensors, const backends::host::TrainState& state,
+             const actors::RunOptions& options);
   // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
   void train(TrainLog& log);
 

@@ -35,6 +35,12 @@ inline int started_processes() {
   return count ? std::atoi(count) : 1;
 }
 
+// Which of them this one is, from 0.
+inline int started_process() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank ? std::atoi(rank) : 0;
+}
+
 struct MpiOptions {
   double silence = 15;  // seconds without a sign of life after which a process is given up
 };
