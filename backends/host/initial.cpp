@@ -1,0 +1,60 @@
+#include "backends/host/initial.h"
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "backends/random.h"
+
+namespace boxcar::backends::host {
+namespace {
+
+constexpr double deviation = 0.02;
+
+// FNV-1a.
+uint64_t hash(std::string_view text) {
+  uint64_t value = 0xcbf29ce484222325u;
+  for (char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return value;
+}
+
+// Box and Muller, two draws an element.
+double normal(RandomKey key, int64_t element) {
+  const double radius = 1 - uniform(key, 2 * element), angle = uniform(key, 2 * element + 1);
+  return std::sqrt(-2 * std::log(radius)) * std::cos(2 * std::numbers::pi * angle);
+}
+
+// "h3.ln1.weight", "ln_f.weight"
+bool is_norm(std::string_view layer) {
+  const size_t dot = layer.rfind('.');
+  return layer.substr(dot == std::string_view::npos ? 0 : dot + 1).starts_with("ln");
+}
+
+}  // namespace
+
+InitialRule initial_rule(std::string_view tensor, int64_t layers) {
+  const size_t dot = tensor.rfind('.');
+  const std::string_view kind = tensor.substr(dot + 1), layer = tensor.substr(0, dot);
+  if (kind == "bias" || kind == "m" || kind == "v") return {};
+  if (kind == "weight" && is_norm(layer)) return {1, 0};
+  const bool residual = layer.ends_with(".attn.proj") || layer.ends_with(".mlp.fc2");
+  return {0, residual ? deviation / std::sqrt(2.0 * static_cast<double>(layers)) : deviation};
+}
+
+void fill_initial(std::string_view tensor, const ir::Shape& shape, std::span<const sbp::Range> ranges,
+                  InitialRule rule, int64_t seed, std::span<double> out) {
+  const RandomKey key = random_key(seed, 0, static_cast<int64_t>(hash(tensor)));
+  std::vector<int64_t> at;
+  for (const sbp::Range& range : ranges) at.push_back(range.begin);
+  for (double& value : out) {
+    int64_t element = 0;
+    for (size_t a = 0; a < shape.size(); ++a) element = element * shape[a] + at[a];
+    value = rule.deviation == 0 ? rule.mean : rule.mean + rule.deviation * normal(key, element);
+    for (size_t a = shape.size(); a-- > 0;) {
+      if (++at[a] < ranges[a].end) break;
+      at[a] = ranges[a].begin;
+    }
+  }
+}
+
+}  // namespace boxcar::backends::host

@@ -1,0 +1,33 @@
+// The values that training begins with: GPT-2's initialisation, drawn by position, so that every plan starts
+// alike.
+//
+//   "h0.attn.qkv.weight"    normal, deviation 0.02
+//   "h0.mlp.fc2.weight"     normal, deviation 0.02 / sqrt(2 x layers): it adds to the residual stream
+//   "h0.ln1.weight"         1
+//   "h0.attn.qkv.bias", "h0.ln1.bias", moments ("embedding.word.m")     0
+//
+// (Radford et al. 2019, section 2.3.) Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "ir/types.h"
+#include "sbp/sbp.h"
+
+namespace boxcar::backends::host {
+
+// A normal distribution; a number where deviation is 0.
+struct InitialRule {
+  double mean = 0, deviation = 0;
+};
+InitialRule initial_rule(std::string_view tensor, int64_t layers);
+
+// The part of the global tensor `tensor` of this shape that lies in `ranges` (one per axis), row-major. What
+// is drawn depends on seed, name and the element's place in the global tensor alone. `out` has as many
+// elements.
+void fill_initial(std::string_view tensor, const ir::Shape& shape, std::span<const sbp::Range> ranges,
+                  InitialRule rule, int64_t seed, std::span<double> out);
+
+}  // namespace boxcar::backends::host
