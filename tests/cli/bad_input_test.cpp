@@ -60,7 +60,8 @@ const JobCase job_cases[] = {
      "",
      2,
      "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
-     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, pcie-a100-80g; or give a path to a .yaml "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, pcie-a100-80g; or give a path to a "
+     ".yaml "
      "file"},
     {{"--cluster=/no/such.yaml"}, "", 2, "--cluster: /no/such.yaml: cannot be read"},
     {{"--model=gtp"},
@@ -228,7 +229,8 @@ const CommandCase command_cases[] = {
     {{"clusters", "dgx-a1000"},
      2,
      "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
-     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, pcie-a100-80g; or give a path to a .yaml "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, pcie-a100-80g; or give a path to a "
+     ".yaml "
      "file"},
     {{"clusters", "x", "y"}, 2, "The following argument was not expected: y"},
     {{"models", "gpt"}, 2, "The following argument was not expected: gpt"},
@@ -249,7 +251,9 @@ const FileCase file_cases[] = {
      {},
      "job.yaml:1:8: model: expected keys and values, as in model: {family: ...}"},
     {std::string(""), {}, "job.yaml: is empty; it needs the sections model and cluster"},
-    {std::string("- a\n- b\n"), {}, "job.yaml:1:1: expected the sections model, cluster, parallel, train"},
+    {std::string("- a\n- b\n"),
+     {},
+     "job.yaml:1:1: expected the sections model, cluster, parallel, train, run"},
     {std::string("model: {layers: 4\n"), {}, "job.yaml:2:1: end of map flow not found"},
     {std::string("modle: {layers: 4}\n"),
      {},
