@@ -258,7 +258,7 @@ const FileCase file_cases[] = {
     {std::string("modle: {layers: 4}\n"),
      {},
      "job.yaml:1:1: unknown section \"modle\" (did you mean model?); known are model, cluster, parallel, "
-     "train"},
+     "train, run"},
     {std::string("model: {layerz: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
