@@ -10,7 +10,13 @@ void Waits::abort(const std::string& why) {
     if (!why_.empty()) return;
     why_ = why;
   }
-  if (transport_) transport_->fail(why);
+  if (!transport_) return;
+  try {
+    transport_->check();
+  } catch (const Error&) {
+    return;  // the reason is another process, of which the others know
+  }
+  transport_->fail(why);
 }
 
 void Waits::check(const std::string& whom) {

@@ -22,7 +22,7 @@ class Waits {
  public:
   explicit Waits(Transport* transport) : transport_(transport) {}
 
-  // The first reason counts. Other processes are told.
+  // The first reason counts. Other processes are told, unless the transport has failed already.
   void abort(const std::string& why);
 
   // Returns when ready() is true, which is asked under the lock; looks for a reason to give up now and then,
