@@ -6,7 +6,7 @@ namespace boxcar::backends::cpu {
 namespace {
 
 constexpr std::initializer_list<void (*)(Factories&)> kGroups = {
-    add_matmul_kernels,
+    add_matmul_kernels, add_packed_kernels, add_attention_kernels, add_conv_kernels, add_pool_kernels,
 };
 
 Factories build_table() {

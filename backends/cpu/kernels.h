@@ -120,6 +120,10 @@ using Factories = std::map<std::string, Factory, std::less<>>;
 
 // The groups, one file each: kernels_matmul.cpp and so on.
 void add_matmul_kernels(Factories& table);
+void add_packed_kernels(Factories& table);
+void add_attention_kernels(Factories& table);
+void add_conv_kernels(Factories& table);
+void add_pool_kernels(Factories& table);
 
 const Factories& fast_kernels();
 

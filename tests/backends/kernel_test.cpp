@@ -113,7 +113,7 @@ class KernelTest : public testing::TestWithParam<std::string> {
     }
   }
 
-  // Calls check for the inputs with float32 replaced by `dtype` in all operands, in one, in all but one.
+  // Checks the sample with float32 replaced by `dtype` in all operands, in one, in all but one.
   void check_types(const ir::OpDef& def, const ir::Sample& sample, DType dtype) {
     std::vector<std::vector<bool>> choices = {std::vector<bool>(sample.inputs.size(), true)};
     for (size_t i = 0; i < sample.inputs.size() && size_of(dtype) == 2; ++i) {
@@ -121,18 +121,24 @@ class KernelTest : public testing::TestWithParam<std::string> {
       choices.emplace_back(sample.inputs.size(), true)[i] = false;
     }
     for (const std::vector<bool>& choice : choices) {
-      Call call{def.name, sample.inputs, {}, ir::complete(def, sample.attrs)};
+      ir::Sample typed = sample;
       for (size_t i = 0; i < choice.size(); ++i) {
-        if (choice[i] && call.inputs[i].dtype == DType::float32) call.inputs[i].dtype = dtype;
+        if (choice[i] && sample.inputs[i].dtype == DType::float32) typed.inputs[i].dtype = dtype;
       }
-      try {
-        call.outputs = def.infer(call.inputs, call.attrs);
-      } catch (const Error&) {
-        continue;  // not these types together
-      }
-      check(call, sample.domains);
+      check_sample(def, typed);
       if (HasFatalFailure()) return;
     }
+  }
+
+  // Nothing to check where the op refuses these types together.
+  void check_sample(const ir::OpDef& def, const ir::Sample& sample) {
+    Call call{def.name, sample.inputs, {}, ir::complete(def, sample.attrs)};
+    try {
+      call.outputs = def.infer(call.inputs, call.attrs);
+    } catch (const Error&) {
+      return;
+    }
+    check(call, sample.domains);
   }
 
   // What the last of `parts` devices is left with, for every way to split.
@@ -145,7 +151,7 @@ class KernelTest : public testing::TestWithParam<std::string> {
             sbp::local_shape(sample.inputs[i].shape, {signature.inputs[i]}, {parts}, parts - 1);
       }
       part.attrs = ir::localize(def, sample.inputs, attrs, signature, parts, parts - 1);
-      check_types(def, part, DType::float32);
+      check_sample(def, part);
       if (HasFatalFailure()) return;
     }
   }
@@ -194,6 +200,56 @@ TEST_P(KernelTest, EqualsTheReferenceOnParts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, KernelTest, testing::ValuesIn(names()),
+                         [](const testing::TestParamInfo<std::string>& param) { return param.param; });
+
+// Sizes at which products and attention work in more than one block. Values are small: sums stay exact.
+struct Large {
+  std::string op;
+  std::vector<ir::Shape> inputs;
+  ir::Attrs attrs = {};
+  std::vector<ir::Domain> domains = {};
+};
+
+std::vector<Large> large_cases() {
+  const ir::Attrs causal = {{"causal", true}}, ahead = {{"causal", true}, {"offset", int64_t{40}}};
+  const ir::Attrs drop = {{"p", 0.25}, {"op", int64_t{5}}};
+  const ir::Shape q = {1, 4, 100, 5}, k = {1, 2, 130, 5}, v = {1, 2, 130, 3}, out = {1, 4, 100, 3},
+                  sums = {1, 4, 100};
+  const std::vector<ir::Domain> unit(3, {-1, 1, 0.5});
+  const std::vector<ir::Domain> grad = {{}, {-1, 1, 0.5}, {-1, 1, 0.5}, {}, {}, {4, 12, 1}};
+  std::vector<Large> cases = {
+      {"matmul", {{300, 40}, {40, 1030}}},
+      {"matmul", {{2, 150, 300}, {70, 300}}, {{"transpose_b", true}}},
+      {"matmul", {{30, 400}, {30, 20}}, {{"transpose_a", true}}},
+      {"matmul_weight_grad", {{3, 100, 50}, {3, 100, 60}}},
+  };
+  for (const ir::Attrs& attrs : {ir::Attrs{}, causal, ahead, drop}) {
+    cases.push_back({"scaled_dot_product_attention", {q, k, v}, attrs, unit});
+    cases.push_back({"scaled_dot_product_attention_grad", {out, q, k, v, out, sums}, attrs, grad});
+  }
+  return cases;
+}
+
+class LargeKernelTest : public KernelTest {};
+
+TEST_P(LargeKernelTest, EqualsTheReferenceInBlocks) {
+  const ir::OpDef& def = ir::op(GetParam());
+  for (const Large& large : large_cases()) {
+    if (large.op != def.name) continue;
+    ir::Sample sample{.attrs = large.attrs, .domains = large.domains};
+    for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16, DType::float16}) {
+      sample.inputs.clear();
+      for (const ir::Shape& shape : large.inputs) sample.inputs.push_back({shape, dtype});
+      if (large.inputs.size() == 6 && size_of(dtype) == 2) sample.inputs[5].dtype = DType::float32;  // sums
+      check_sample(def, sample);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, LargeKernelTest,
+                         testing::Values("matmul", "matmul_weight_grad", "scaled_dot_product_attention",
+                                         "scaled_dot_product_attention_grad"),
                          [](const testing::TestParamInfo<std::string>& param) { return param.param; });
 
 TEST(Kernels, HaveTheirOps) {
