@@ -118,7 +118,19 @@ std::unique_ptr<Kernel> for_any(ir::DType dtype, Make make) {
 using Factory = std::unique_ptr<Kernel> (*)(const Call& call);
 using Factories = std::map<std::string, Factory, std::less<>>;
 
-// The groups, one file each: kernels_matmul.cpp and so on.
+// The groups, one file each: kernels_elementwise.cpp and so on.
+void add_elementwise_kernels(Factories& table);
+void add_fused_kernels(Factories& table);
+void add_gated_kernels(Factories& table);
+void add_norm_kernels(Factories& table);
+void add_batch_norm_kernels(Factories& table);
+void add_softmax_kernels(Factories& table);
+void add_loss_kernels(Factories& table);
+void add_update_kernels(Factories& table);
+void add_reduce_kernels(Factories& table);
+void add_shape_kernels(Factories& table);
+void add_index_kernels(Factories& table);
+void add_moe_kernels(Factories& table);
 void add_matmul_kernels(Factories& table);
 void add_packed_kernels(Factories& table);
 void add_attention_kernels(Factories& table);

@@ -11,7 +11,7 @@ namespace boxcar::backends::cpu {
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 inline double silu(double x) { return x * sigmoid(x); }
 inline double silu_slope(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
-inline double normal_cdf(double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))); }
+inline double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 inline double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
 inline double gelu(double x) { return x * normal_cdf(x); }
 inline double gelu_slope(double x) { return normal_cdf(x) + x * normal_pdf(x); }

@@ -199,6 +199,24 @@ TEST_P(KernelTest, EqualsTheReferenceOnParts) {
   }
 }
 
+// Samples with one extent in six that is longer than kernels take at once, and no multiple of anything; but
+// for those that would take long.
+TEST_P(KernelTest, EqualsTheReferenceOnLongAxes) {
+  const ir::OpDef& def = ir::op(GetParam());
+  for (int64_t longest = 0; longest < 6; ++longest) {
+    int64_t calls = 0;
+    const auto extent = [&]() -> int64_t { return calls++ % 6 == longest ? 523 : 2 + calls % 2; };
+    for (const ir::Sample& sample : def.samples(extent)) {
+      const auto is_large = [](const ir::TensorType& type) { return type.elements() > 200'000; };
+      if (std::any_of(sample.inputs.begin(), sample.inputs.end(), is_large)) continue;
+      for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16}) {
+        check_types(def, sample, dtype);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, KernelTest, testing::ValuesIn(names()),
                          [](const testing::TestParamInfo<std::string>& param) { return param.param; });
 

@@ -1,0 +1,159 @@
+// Batch normalisation of x[n, c, ...] by channel, some whole channels at a time, so that a batch's part of
+// them stays in the cache while it is read for the mean, for the variance and for the result.
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/column_sums.h"
+#include "backends/cpu/reference.h"
+
+namespace boxcar::backends::cpu {
+namespace {
+
+// Channels first to first + count of a tensor of `batch` x `channels` x `inner` elements, as `batch` rows of
+// count x inner columns.
+struct Channels {
+  int64_t batch, channels, inner, first, count;
+
+  int64_t columns() const { return count * inner; }
+  int64_t start(int64_t row) const { return (row * channels + first) * inner; }
+  double elements() const { return static_cast<double>(std::max<int64_t>(batch * inner, 1)); }
+
+  // body(element of the tensor, column, count)
+  template <class Body>
+  void row_chunks(int64_t row, Body body) const {
+    for_chunks(columns(), [&](int64_t at, int64_t n) { body(start(row) + at, at, n); });
+  }
+
+  // Column sums added up by channel.
+  std::vector<double> by_channel(const std::vector<double>& sums) const {
+    std::vector<double> result(static_cast<size_t>(count), 0.0);
+    for (int64_t i = 0; i < columns(); ++i)
+      result[static_cast<size_t>(i / inner)] += sums[static_cast<size_t>(i)];
+    return result;
+  }
+
+  // A number for each channel, repeated over its columns; zeros up to a multiple of kLanes.
+  template <class A, class Number>
+  std::vector<A> by_column(Number number) const {
+    std::vector<A> result(static_cast<size_t>((columns() + kLanes - 1) / kLanes * kLanes), A(0));
+    for (int64_t i = 0; i < columns(); ++i)
+      result[static_cast<size_t>(i)] = static_cast<A>(number(i / inner));
+    return result;
+  }
+};
+
+// visit(channels) for groups of whole channels of about a chunk.
+template <class Visit>
+void each_group(const Around& x, Visit visit) {
+  const int64_t at_once = std::max<int64_t>(1, kChunk / std::max<int64_t>(1, x.inner));
+  for (int64_t first = 0; first < x.extent; first += at_once)
+    visit(Channels{x.outer, x.extent, x.inner, first, std::min(at_once, x.extent - first)});
+}
+
+std::unique_ptr<Kernel> make_batch_norm(const Call& call) {
+  const Around shape = around(call.inputs[0].shape, 1);
+  return for_acc(call, [&]<class A>() {
+    return kernel([shape, eps = ir::attr_float(call.attrs, "eps"), x = In<A>(call, 0), gamma = In<A>(call, 1),
+                   beta = In<A>(call, 2), y = Out<A>(call, 0), means = Out<A>(call, 1),
+                   rstds = Out<A>(call, 2)](const Operands& operands) {
+      Chunk<A> from, to;
+      each_group(shape, [&](const Channels& c) {
+        ColumnSums<A> sums(c.columns());
+        const auto sum = [&](auto f, const A* by_column) {
+          sums.clear();
+          for (int64_t row = 0; row < c.batch; ++row) {
+            c.row_chunks(row, [&](int64_t start, int64_t at, int64_t n) {
+              sums.add(at, n, f, x.load(operands, start, n, from), by_column + at);
+            });
+            sums.next_row();
+          }
+          return c.by_channel(sums.totals());
+        };
+        const auto number = [&](const In<A>& in) {
+          return c.by_column<A>([&](int64_t i) { return in.element(operands, c.first + i); });
+        };
+        const std::vector<A> scale = number(gamma), shift = number(beta);
+        std::vector<double> mean = sum([](A v, A) { return v; }, scale.data());
+        for (double& m : mean) m /= c.elements();
+        const auto of = [](std::vector<double>& values) {
+          return [&values](int64_t i) { return values[static_cast<size_t>(i)]; };
+        };
+        const std::vector<A> middle = c.by_column<A>(of(mean));
+        std::vector<double> rstd = sum([](A v, A m) { return (v - m) * (v - m); }, middle.data());
+        for (double& r : rstd) r = 1 / std::sqrt(r / c.elements() + eps);
+        const std::vector<A> inverse = c.by_column<A>(of(rstd));
+        for (int64_t row = 0; row < c.batch; ++row) {
+          c.row_chunks(row, [&](int64_t start, int64_t at, int64_t n) {
+            each(
+                n, [](A v, A m, A r, A g, A b) { return (v - m) * r * g + b; }, to.at,
+                x.load(operands, start, n, from), &middle[static_cast<size_t>(at)],
+                &inverse[static_cast<size_t>(at)], &scale[static_cast<size_t>(at)],
+                &shift[static_cast<size_t>(at)]);
+            y.store(to.at, operands, start, n);
+          });
+        }
+        for (int64_t i = 0; i < c.count; ++i) {
+          means.put(mean[static_cast<size_t>(i)], operands, c.first + i);
+          rstds.put(rstd[static_cast<size_t>(i)], operands, c.first + i);
+        }
+      });
+    });
+  });
+}
+
+// With xhat = (x - mean) rstd, over a channel: dgamma = sum(dy xhat), dbeta = sum(dy),
+// dx = gamma rstd (dy - dbeta / n - xhat dgamma / n)
+std::unique_ptr<Kernel> make_batch_norm_grad(const Call& call) {
+  const Around shape = around(call.inputs[1].shape, 1);
+  return for_acc(call, [&]<class A>() {
+    return kernel([shape, dy = In<A>(call, 0), x = In<A>(call, 1), gamma = In<A>(call, 2),
+                   means = In<A>(call, 3), rstds = In<A>(call, 4), dx = Out<A>(call, 0),
+                   dgamma = Out<A>(call, 1), dbeta = Out<A>(call, 2)](const Operands& operands) {
+      Chunk<A> from_dy, from_x, to;
+      each_group(shape, [&](const Channels& c) {
+        const auto number = [&](const In<A>& in) {
+          return c.by_column<A>([&](int64_t i) { return in.element(operands, c.first + i); });
+        };
+        const std::vector<A> mean = number(means), rstd = number(rstds), scale = number(gamma);
+        ColumnSums<A> products(c.columns()), plain(c.columns());
+        for (int64_t row = 0; row < c.batch; ++row) {
+          c.row_chunks(row, [&](int64_t start, int64_t at, int64_t n) {
+            const A* d = dy.load(operands, start, n, from_dy);
+            products.add(
+                at, n, [](A a, A v, A m, A r) { return a * ((v - m) * r); }, d,
+                x.load(operands, start, n, from_x), mean.data() + at, rstd.data() + at);
+            plain.add(
+                at, n, [](A a) { return a; }, d);
+          });
+          products.next_row();
+          plain.next_row();
+        }
+        const std::vector<double> dg = c.by_channel(products.totals()), db = c.by_channel(plain.totals());
+        const auto mean_of = [&](const std::vector<double>& sums) {
+          return c.by_column<A>([&](int64_t i) { return sums[static_cast<size_t>(i)] / c.elements(); });
+        };
+        const std::vector<A> mean_dg = mean_of(dg), mean_db = mean_of(db);
+        for (int64_t row = 0; row < c.batch; ++row) {
+          c.row_chunks(row, [&](int64_t start, int64_t at, int64_t n) {
+            each(
+                n, [](A a, A v, A m, A r, A s, A mg, A mb) { return s * r * (a - mb - (v - m) * r * mg); },
+                to.at, dy.load(operands, start, n, from_dy), x.load(operands, start, n, from_x),
+                mean.data() + at, rstd.data() + at, scale.data() + at, mean_dg.data() + at,
+                mean_db.data() + at);
+            dx.store(to.at, operands, start, n);
+          });
+        }
+        for (int64_t i = 0; i < c.count; ++i) {
+          dgamma.put(dg[static_cast<size_t>(i)], operands, c.first + i);
+          dbeta.put(db[static_cast<size_t>(i)], operands, c.first + i);
+        }
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void add_batch_norm_kernels(Factories& table) {
+  table.insert({{"batch_norm", make_batch_norm}, {"batch_norm_grad", make_batch_norm_grad}});
+}
+
+}  // namespace boxcar::backends::cpu
