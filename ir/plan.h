@@ -102,8 +102,6 @@ struct Actor {
   int64_t workspace = 0;   // scratch bytes while it acts
   int source_queue = -1;   // for a pull: the queue of the producer's program that also takes a turn, -1: none
   // A double attribute "seconds" fixes how long an act takes; tests use it with op "test".
-  // For merged acts (sim/merge.h): how many acts of the original plan one act stands for. 1 otherwise.
-  int merged = 1;
 };
 
 struct Queue {

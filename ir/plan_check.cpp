@@ -181,7 +181,6 @@ class Checker {
     require(within(x.queue, program.queues), where, "no queue {}", x.queue);
     require(within(x.phase, program.phases), where, "no phase {}", x.phase);
     require(x.comm_bytes >= 0 && x.workspace >= 0, where, "bytes are negative");
-    require(x.merged >= 1, where, "merged {}, at least 1", x.merged);
     require(x.kind != ActorKind::pull || x.inputs.size() == 1, where, "a pull has one input, not {}",
             x.inputs.size());
     for (const Input& in : x.inputs) input(p, a, in, where);

@@ -356,7 +356,6 @@ class Reader {
       pull.turn = in.name("a queue");
       if (pull.from.empty()) in.fail_at(pull.turn_at, "a turn, but no operand is of another program");
     }
-    if (in.take_word("merged")) actor.merged = in.small(1);
   }
 
   Collective read_collective(PlanLine& in) {

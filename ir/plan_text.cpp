@@ -96,7 +96,6 @@ void write_actor(const Plan& plan, const Program& program, const Actor& actor, O
     const Program& source = plan.programs[static_cast<size_t>(actor.inputs[0].program)];
     fmt::format_to(out, " turn {}", name_text(source.queues[static_cast<size_t>(actor.source_queue)].name));
   }
-  if (actor.merged != 1) fmt::format_to(out, " merged {}", actor.merged);
   *out++ = '\n';
 }
 
