@@ -28,12 +28,15 @@ std::vector<std::string> flag_names(const CLI::App& command) {
 void JobArguments::add_to(CLI::App& command, bool run) {
   command_ = &command;
   command.allow_extras();
-  command.footer("JOB.yaml may be given first; flags override it. See docs/jobs.md.");
+  command.footer(
+      "Defaults are in brackets. JOB.yaml may be given first; flags override it. See docs/jobs.md.");
   for (const Key& key : keys()) {
     if (key.section == run_section && !run) continue;
     std::string names = key.alias.empty() ? key.flag : key.flag + "," + key.alias;
-    CLI::Option* option = command.add_option(names, key.help)
-                              ->type_name(key.is_switch() ? "[BOOL]" : "VALUE")
+    std::string values = key.is_switch() ? fmt::format("[{}]", key.values()) : key.values();
+    CLI::Option* option = command.add_option(names)
+                              ->description(fmt::format("{} [{}]", key.help, key.default_text()))
+                              ->type_name(values)
                               ->group(key.section);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     if (key.is_switch()) option->expected(0, 1);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cli/catalog.h"
+#include "cli/effects.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -183,6 +184,7 @@ Resolved resolve(const GivenKeys& given_by_user) {
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
     request.job = planner::resolve(request.job);
   });
+  check_effects(given, request);
   for (const Key& key : keys())
     if (key.section != run_section) resolved.labels[key.path()] = get(key, request);
   if (hints.fsdp_group == 0)

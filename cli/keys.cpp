@@ -32,8 +32,21 @@ Key entry(std::string section, std::string name, std::function<Field(Request&)> 
           double most, std::string help) {
   std::string flag = "--" + name;
   std::replace(flag.begin(), flag.end(), '_', '-');
-  return {std::move(section), std::move(name), std::move(flag), "", std::move(field), least, most, {}, false,
-          std::move(help)};
+  return {std::move(section),
+          std::move(name),
+          std::move(flag),
+          "",
+          std::move(field),
+          least,
+          most,
+          {},
+          false,
+          std::move(help),
+          ""};
+}
+Key otherwise(std::string fallback, Key key) {
+  key.fallback = std::move(fallback);
+  return key;
 }
 Key needed(Key key) {
   key.required = true;
@@ -58,7 +71,7 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
 std::vector<Key> make_keys() {
   std::vector<Key> k;
   k.push_back(known_as(word("model", "family", MODEL(family), {"gpt", "bert", "llama"},
-                            "gpt, bert or llama, or a name that `boxcar models` lists"),
+                            "or a name that `boxcar models` lists"),
                        "--model"));
   k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 10000, "transformer blocks")));
   k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
@@ -66,9 +79,11 @@ std::vector<Key> make_keys() {
   k.push_back(needed(entry("model", "seq", MODEL(seq), 1, 100 * million, "tokens in a sequence")));
   k.push_back(needed(
       entry("model", "vocab", MODEL(vocab), 1, 100 * million, "vocabulary, padded for tensor parallelism")));
-  k.push_back(entry("model", "ffn", MODEL(ffn), 1, 10 * million,
-                    "width of the feed-forward layer (4 x hidden; llama: 8/3)"));
-  k.push_back(entry("model", "kv_heads", MODEL(kv_heads), 1, 10000, "key and value heads (heads)"));
+  k.push_back(
+      otherwise("4 x hidden; llama: 8/3 x hidden, rounded up to a multiple of 256",
+                entry("model", "ffn", MODEL(ffn), 1, 10 * million, "width of the feed-forward layer")));
+  k.push_back(
+      otherwise("heads", entry("model", "kv_heads", MODEL(kv_heads), 1, 10000, "key and value heads")));
   k.push_back(word("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
   k.push_back(word("model", "norm", MODEL(norm), {"layer", "rms"}, "normalisation"));
   k.push_back(word("model", "position", MODEL(position), {"learned", "rotary"}, "positions"));
@@ -76,27 +91,29 @@ std::vector<Key> make_keys() {
   k.push_back(entry("model", "bias", MODEL(bias), 0, 1, "linear layers have biases"));
   k.push_back(entry("model", "dropout", MODEL(dropout), 0, 0.99, "dropout probability"));
   k.push_back(
-      entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer (0: dense)"));
-  k.push_back(entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to"));
+      entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer, 0: dense"));
+  k.push_back(otherwise("2 where there are experts",
+                        entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
 
   Key cluster{
       "cluster", "preset", "--cluster", "--preset", [](Request& r) { return Field(&r.cluster); },
-      0,         0,        {},          true,       "a preset that `boxcar clusters` lists, or a YAML file"};
+      0,         0,        {},          true,       "a preset that `boxcar clusters` lists, or a YAML file",
+      ""};
   k.push_back(cluster);
-  k.push_back(
-      entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use (dp x tp x pp x context_parallel)"));
+  k.push_back(otherwise("dp x tp x pp x context_parallel",
+                        entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use")));
 
-  k.push_back(
-      entry("parallel", "dp", PARALLEL(dp), 1, million, "data parallelism (what remains of the GPUs)"));
+  k.push_back(otherwise("what remains of the GPUs",
+                        entry("parallel", "dp", PARALLEL(dp), 1, million, "data parallelism")));
   k.push_back(entry("parallel", "tp", PARALLEL(tp), 1, 10000, "tensor parallelism"));
   k.push_back(entry("parallel", "pp", PARALLEL(pp), 1, 10000, "pipeline stages"));
   k.push_back(alias(
       entry("parallel", "context_parallel", PARALLEL(cp), 1, 10000, "ranks that share a sequence"), "--cp"));
   k.push_back(entry("parallel", "ep", PARALLEL(ep), 1, 10000, "expert parallelism"));
   k.push_back(entry("parallel", "virtual_stages", PARALLEL(virtual_stages), 1, 1000,
-                    "stages on each device (interleaving)"));
-  k.push_back(
-      entry("parallel", "stage_layers", PARALLEL(stage_layers), 0, 10000, "layers of each stage: 7,8,8,7"));
+                    "stages on each device, interleaved"));
+  k.push_back(otherwise("balanced", entry("parallel", "stage_layers", PARALLEL(stage_layers), 0, 10000,
+                                          "layers of each stage: 7,8,8,7")));
   k.push_back(entry("parallel", "micro_batch", PARALLEL(micro_batch), 1, million,
                     "sequences in a micro-batch of one data-parallel rank"));
   k.push_back(word("parallel", "schedule", PARALLEL(schedule), {"1f1b", "gpipe"}, "order of the pipeline"));
@@ -106,8 +123,8 @@ std::vector<Key> make_keys() {
                     "split the residual stream by sequence over tp"));
   k.push_back(word("parallel", "recompute", TRAIN(recompute), {"none", "selective", "full"},
                    "activations computed again in the backward pass"));
-  k.push_back(entry("parallel", "recompute_layers", TRAIN(recompute_layers), 0, 10000,
-                    "with full: only this many layers of each stage"));
+  k.push_back(otherwise("all", entry("parallel", "recompute_layers", TRAIN(recompute_layers), 0, 10000,
+                                     "with full: only this many layers of each stage")));
   k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
                    {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
   k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
@@ -116,19 +133,19 @@ std::vector<Key> make_keys() {
                     "reduce gradients behind the backward pass"));
   k.push_back(entry("parallel", "overlap_param", PARALLEL(overlap_param), 0, 1,
                     "gather sharded parameters ahead of their use"));
-  k.push_back(entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
-                    "ranks that share one copy of sharded states (dp)"));
+  k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
+                                    "ranks that share one copy of sharded states")));
 
-  k.push_back(entry("train", "global_batch", JOB(global_batch), 1, 1000 * million,
-                    "sequences in an optimizer step (dp x micro_batch)"));
+  k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,
+                                                  1000 * million, "sequences in an optimizer step")));
   k.push_back(
       word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16"}, "type of the products"));
   k.push_back(word("train", "optimizer", TRAIN(optimizer), {"sgd", "momentum", "adam"}, "optimizer"));
   k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,
-                    "gradients clipped to this global norm (0: not)"));
+                    "gradients clipped to this global norm, 0: not"));
   k.push_back(entry("train", "learning_rate", TRAIN(learning_rate), 0, million, "learning rate"));
-  k.push_back(
-      entry("train", "off", TRAIN(off), 0, 0, "graph passes switched off: fuse_patterns,fuse_elementwise"));
+  k.push_back(otherwise("none", entry("train", "off", TRAIN(off), 0, 0,
+                                      "graph passes switched off: fuse_patterns,fuse_elementwise")));
 
   k.push_back(word("run", "backend", RUN(backend), {"cpu"}, "what executes the plan"));
   k.push_back(
@@ -276,6 +293,31 @@ struct Getter {
 bool Key::is_switch() const {
   Request request;
   return words.empty() && std::holds_alternative<bool*>(field(request));
+}
+
+std::string Key::values() const {
+  Request request;
+  if (!words.empty()) return fmt::format("{}", fmt::join(words, "|"));
+  if (is_switch()) return "true|false";
+  const Field set = field(request);
+  if (std::holds_alternative<std::set<std::string>*>(set)) return "PASS,...";
+  if (std::holds_alternative<std::vector<int>*>(set)) return "N,N,...";
+  return most > 0 ? fmt::format("{}..{}", number(least), number(most)) : "NAME";
+}
+
+std::string Key::default_text() const {
+  if (required) return "needed";
+  if (!fallback.empty()) return fallback;
+  const auto of = [&](const char* family) {
+    Request request;
+    ir::models::Transformer model = ir::models::defaults(family);
+    model.layers = model.heads = model.seq = model.vocab = 1;  // needed, and not asked for
+    model.hidden = 2;
+    request.job.model = ir::models::complete(model);
+    return get(*this, request);
+  };
+  const std::string text = of("gpt"), other = of("llama");
+  return text == other || name == "family" ? text : fmt::format("{}; llama: {}", text, other);
 }
 
 const std::vector<Key>& keys() {

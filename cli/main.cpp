@@ -47,6 +47,10 @@ int run(int argc, char** argv) {
   check_command(app, argc, argv);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ArgumentMismatch& e) {  // "--tp: 1 required 1..10000 missing"
+    const std::string what = e.what();
+    const bool missing = what.ends_with(" missing");
+    return fail(missing ? what.substr(0, what.find(':')) + ": needs a value" : what, Exit::bad_input);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return fail(e.what(), Exit::bad_input);

@@ -141,9 +141,9 @@ Report report(const ir::Plan& plan, const backends::Cluster& cluster,
 }
 
 std::string format_bytes(double bytes) {
-  const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   int unit = 0;
-  while (std::abs(bytes) >= 999.5 && unit < 5) bytes /= 1000, ++unit;
+  while (std::abs(bytes) >= 999.5 && unit < 6) bytes /= 1000, ++unit;
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, units[unit]);
 }
 

@@ -132,15 +132,19 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", arguments->json, "print one JSON document instead of the table");
   command->add_option("--save-plan", arguments->save_plan, "write the plan as text")->type_name("FILE");
   command->add_option("--plan", arguments->plan, "simulate a saved plan")->type_name("FILE");
-  command->add_flag("!--no-fold", arguments->options.fold, "simulate every rank");
-  command->add_flag("!--no-merge", arguments->options.merge, "every act as an activity of its own");
-  command->add_flag("!--no-periodic", arguments->options.periodic,
-                    "never repeat a periodic regime by arithmetic");
+  auto off = [&](const std::string& flag, bool sim::Options::*option, const std::string& help) {
+    command->add_flag_callback(
+        flag, [arguments, option] { arguments->options.*option = false; }, help);
+  };
+  off("--no-fold", &sim::Options::fold, "simulate every rank");
+  off("--no-merge", &sim::Options::merge, "every act as an activity of its own");
+  off("--no-periodic", &sim::Options::periodic, "never repeat a periodic regime by arithmetic");
   command->add_flag("--every-flow", arguments->options.every_flow, "collectives as all their flows");
   command
       ->add_option("--steps", arguments->options.steps,
-                   "optimizer steps to simulate (0: until two are alike)")
-      ->check(CLI::Range(0, 10000));
+                   "optimizer steps to simulate, 0: until two are alike [0]")
+      ->type_name("0..10000")
+      ->check(CLI::Range(0, 10000).description(""));
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
 }
 

@@ -22,6 +22,12 @@ int Program::acts_per_step(int actor) const {
                                         [&](const PhaseRun& run) { return run.phase == phase; }));
 }
 
+double register_bytes(const Program& program) {
+  double bytes = 0;
+  for (const Register& reg : program.registers) bytes += static_cast<double>(reg.bytes) * reg.count;
+  return bytes;
+}
+
 PlanSize size_of(const Plan& plan) {
   PlanSize size;
   for (const RankClass& cls : plan.classes) {

@@ -198,6 +198,10 @@ inline TensorType input_type(const Register& reg, const Input& input) {
   return {input.view ? *input.view : reg.type.shape, reg.type.dtype};
 }
 
+// What the registers of a program take together, in bytes; a double, for it may be more than can be counted.
+constexpr int64_t most_bytes = int64_t{1} << 60;  // of anything in a program
+double register_bytes(const Program& program);
+
 // Local consistency: indices in range, one producer per register, every device in one class, comm groups
 // disjoint. Throws Error (bad input) naming program and actor. (Deadlock and memory are planner::verify's.)
 void check(const Plan& plan);

@@ -14,7 +14,6 @@ namespace boxcar::ir {
 namespace {
 
 constexpr int max_devices = 1 << 20;
-constexpr int64_t most_bytes = int64_t{1} << 48;  // of anything: sums stay far from overflow
 
 // Names of one kind of thing, with their numbers.
 class Names {
@@ -201,7 +200,7 @@ class Reader {
     reg.type = guarded(in, at, [&] { return parse_tensor_type(type); });
     double bytes = static_cast<double>(size_of(reg.type.dtype));
     for (int64_t extent : reg.type.shape) bytes *= static_cast<double>(extent);
-    if (bytes > static_cast<double>(most_bytes)) in.fail_at(at, "a tensor of more than 256 TiB");
+    if (bytes > static_cast<double>(most_bytes)) in.fail_at(at, "a tensor of more than 1 EiB");
     reg.bytes = reg.type.bytes();
     in.done();
     at = in.at();

@@ -109,9 +109,14 @@ DType parse_dtype(std::string_view text) {
   throw Error::input(fmt::format("\"{}\"", text), fmt::format("no such element type; known are {}", known));
 }
 
+namespace {
+constexpr int64_t most_elements = int64_t{1} << 58;  // their bytes can still be counted
+}
+
 int64_t TensorType::elements() const {
   int64_t count = 1;
-  for (int64_t extent : shape) count *= extent;
+  for (int64_t extent : shape)
+    if (__builtin_mul_overflow(count, extent, &count) || count > most_elements) return most_elements;
   return count;
 }
 

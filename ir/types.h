@@ -25,7 +25,7 @@ bool is_float(DType dtype);
 struct TensorType {
   Shape shape;
   DType dtype = DType::float32;
-  int64_t elements() const;  // 1 for a scalar
+  int64_t elements() const;  // 1 for a scalar; 2^58 where there are more
   int64_t bytes() const;
   friend auto operator<=>(const TensorType&, const TensorType&) = default;
 };

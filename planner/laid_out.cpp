@@ -6,6 +6,7 @@
 
 #include "planner/arena.h"
 #include "planner/lower.h"
+#include "planner/sizes.h"
 #include "planner/training_graph.h"
 #include "sbp/error.h"
 
@@ -15,6 +16,7 @@ LaidOut lay_out(const Job& job) {
   const Hints& h = job.parallel;
   LaidOut laid;
   laid.graph = training_graph(job, laid.replicas);
+  check_sizes(laid.graph);
   laid.hints = h;
   laid.mesh = mesh_of(h);
   laid.pipeline = {parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages,
@@ -48,6 +50,7 @@ ir::Plan compile(const LaidOut& laid) {
   ir::Plan plan =
       lower({laid.graph, laid.hints, laid.mesh, laid.pipeline, laid.sites, laid.pins, laid.layouts, readers,
              tied_gradients(laid.graph, laid.replicas, laid.sites), comms, routes});
+  check_sizes(plan);
   for (ir::Program& program : plan.programs) plan_memory(program);
   ir::check(plan);
   return plan;

@@ -169,6 +169,20 @@ void check_schedule(const Job& job) {
           fmt::format("{} is out of range (use 0 to {})", job.train.recompute_layers, job.model.layers));
 }
 
+// Without these passes the graph is no training step.
+void check_passes(const Job& job) {
+  const auto refuse = [&](const char* pass, const std::string& why) {
+    require(!job.train.off.contains(pass), "train.off",
+            fmt::format("{} {} (fuse_patterns, fuse_elementwise, mixed_precision, recompute and clip may "
+                        "always be switched off)",
+                        pass, why));
+  };
+  refuse("differentiate", "makes the backward pass");
+  refuse("optimize", "makes the update");
+  if (job.train.micro_batches > 1)
+    refuse("accumulate", fmt::format("adds up the gradients of {} micro-batches", job.train.micro_batches));
+}
+
 }  // namespace
 
 Job resolve(Job job) {
@@ -181,6 +195,7 @@ Job resolve(Job job) {
   resolve_stages(job);
   resolve_batch(job);
   check_schedule(job);
+  check_passes(job);
   return job;
 }
 

@@ -39,6 +39,7 @@ class Writer {
     begin_ = steps_ > 1 ? result.step_ends[static_cast<size_t>(steps_) - 2] : 0;
     end_ = steps_ > 0 ? result.step_ends.back() : 0;
     index_acts();
+    zero_ = first_start();
   }
 
   void run() {
@@ -91,7 +92,16 @@ class Writer {
     return act.index >= (steps_ - 1) * c.per_step[static_cast<size_t>(act.actor)];
   }
 
-  double microseconds(double seconds) const { return (seconds - begin_) * 1e6; }
+  // Acts of the last step that run ahead (loads, gathers) may begin before the step before it ends.
+  double first_start() const {
+    double first = begin_;
+    for (const Act& act : result_.timeline) {
+      if (in_last_step(classes_[static_cast<size_t>(act.cls)], act)) first = std::min(first, act.start);
+    }
+    return first;
+  }
+
+  double microseconds(double seconds) const { return (seconds - zero_) * 1e6; }
 
   template <typename... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
@@ -281,7 +291,8 @@ class Writer {
   std::vector<ClassTimeline> classes_;
   std::vector<int> class_of_;
   int steps_ = 0;
-  double begin_ = 0, end_ = 0;
+  double begin_ = 0, end_ = 0;  // of the last step
+  double zero_ = 0;             // where the trace begins
   int64_t flows_ = 0;
   bool whole_ = true;          // else one class of each program, and arrows between devices alone
   std::vector<bool> written_;  // by class

@@ -147,6 +147,36 @@ const JobCase job_cases[] = {
      2,
      "--off: no pass is named \"fuse_patern\" (did you mean fuse_patterns?); the passes are fuse_patterns, "
      "fuse_elementwise, mixed_precision, differentiate, recompute, accumulate, clip, optimize"},
+    {{"--off=differentiate"},
+     "",
+     2,
+     "--off: differentiate makes the backward pass (fuse_patterns, fuse_elementwise, mixed_precision, "
+     "recompute and clip may always be switched off)"},
+    {{"--off=clip,optimize"},
+     "",
+     2,
+     "--off: optimize makes the update (fuse_patterns, fuse_elementwise, mixed_precision, recompute and clip "
+     "may always be switched off)"},
+    {{"--off=accumulate", "--global-batch=32"},
+     "",
+     2,
+     "--off: accumulate adds up the gradients of 4 micro-batches (fuse_patterns, fuse_elementwise, "
+     "mixed_precision, recompute and clip may always be switched off)"},
+    {{"--fsdp-group=4"}, "", 2, "--fsdp-group: has no effect unless zero is 1, 2 or 3"},
+    {{"--recompute-layers=2"}, "", 2, "--recompute-layers: has no effect unless recompute is full"},
+    {{"--zero=3", "--grad-bucket-mb=50"},
+     "",
+     2,
+     "--grad-bucket-mb: has no effect unless zero is 0, 1 or 2 (3 gathers and reduces by layer)"},
+    {{"--zero=2", "--overlap-grad=false"},
+     "",
+     2,
+     "--overlap-grad: has no effect unless zero is 0 or 1 (2 and 3 reduce after every micro-batch)"},
+    {{"--zero=3", "--overlap-param=false"},
+     "",
+     2,
+     "--overlap-param: has no effect unless zero is 0, 1 or 2 (3 gathers ahead, layer by layer)"},
+    {{"--tp=8", "--kv-heads=2"}, "", 2, "--tp: 8 does not divide kv_heads 2 (use 1 or 2)"},
     {{"--tied=perhaps"}, "", 2, "--tied: got \"perhaps\", expected true or false"},
     {{"--ffn=-1"}, "", 2, "--ffn: got \"-1\", expected a whole number from 1 to 10000000"},
     {{"--top-k=2"}, "", 2, "--top-k: needs experts"},
@@ -180,7 +210,7 @@ const JobCase job_cases[] = {
      2,
      "--micro-batches: unknown flag (did you mean --micro-batch?); `boxcar simulate --help` lists all"},
     {{"job1.yaml", "job2.yaml"}, "", 2, "job2.yaml: one job file at a time; job1.yaml was given too"},
-    {{"--tp"}, "", 2, "--tp: 1 required VALUE missing"},
+    {{"--tp"}, "", 2, "--tp: needs a value"},
     {{"--pp=2", "--virtual-stages=3"}, "", 2, "--pp: 6 stages for 4 layers (use at most 4)"},
     {{"--pp=2", "--virtual-stages=2", "--schedule=gpipe"},
      "",
@@ -226,6 +256,15 @@ const CommandCase command_cases[] = {
      1,
      "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; no other layout tried here fits: use "
      "more GPUs"},
+    {{"simulate", "--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=10000000", "--vocab=1000",
+      "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 16 PB of 85.1 GB, 16 PB too much; no other layout tried here fits: use more "
+     "GPUs"},
+    {{"simulate", "--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=100000000", "--vocab=1000",
+      "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: %h0.attn.core.scores has 1.28 EB, more than any cluster has"},
     {{"clusters", "dgx-a1000"},
      2,
      "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
@@ -292,6 +331,9 @@ const FileCase file_cases[] = {
      {"--gpus=48", "--heads=8"},
      "job.yaml:3:16: parallel.tp: 6 does not divide heads 8 (use 1, 2, 4 or 8)"},
     {std::string("model:\n\tlayers: 3\n"), {}, "job.yaml:2:8: illegal map value"},
+    {good + "parallel: {fsdp_group: 8}\n",
+     {},
+     "job.yaml:3:24: parallel.fsdp_group: has no effect unless zero is 1, 2 or 3"},
 };
 
 TEST(BadInput, JobFiles) {
@@ -325,6 +367,24 @@ TEST(Jobs, FlagsAndFilesAgree) {
   EXPECT_EQ(from_flags.exit_code, 0) << from_flags.err;
   EXPECT_GT(from_flags.out.size(), 500u);
   EXPECT_EQ(until_simulator(from_flags.out), until_simulator(from_file.out));
+}
+
+TEST(Jobs, AKeyAtItsDefaultAsksForNothing) {
+  Words arguments = job_flags;
+  arguments.insert(arguments.begin(), "simulate");
+  arguments.insert(arguments.end(), {"--zero=3", "--overlap-param=true", "--grad-bucket-mb=25"});
+  Output output = run_program(arguments);
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+}
+
+TEST(Jobs, HelpSaysValuesAndDefaults) {
+  const std::string help = run_program({"simulate", "--help"}).out;
+  for (const char* line :
+       {"\n  --no-fold                   simulate every rank\n",
+        "\n  --steps 0..10000            optimizer steps to simulate, 0: until two are alike [0]\n",
+        "\n  --tp 1..10000               tensor parallelism [1]\n",
+        "\n  --norm layer|rms            normalisation [layer; llama: rms]\n"})
+    EXPECT_NE(help.find(line), std::string::npos) << line << help;
 }
 
 TEST(Jobs, ASavedPlanGivesTheSameResult) {

@@ -56,6 +56,24 @@ TEST(Keys, ReadBack) {
   }
 }
 
+TEST(Keys, SayTheirValuesAndDefaults) {
+  auto said = [](const char* section, const char* name) {
+    const Key& key = *find_key(section, name);
+    return key.values() + " [" + key.default_text() + "]";
+  };
+  EXPECT_EQ(said("model", "layers"), "1..10000 [needed]");
+  EXPECT_EQ(said("model", "kv_heads"), "1..10000 [heads]");
+  EXPECT_EQ(said("model", "mlp"), "gelu|swiglu [gelu; llama: swiglu]");
+  EXPECT_EQ(said("model", "dropout"), "0..0.99 [0.1; llama: 0]");
+  EXPECT_EQ(said("cluster", "preset"), "NAME [needed]");
+  EXPECT_EQ(said("parallel", "tp"), "1..10000 [1]");
+  EXPECT_EQ(said("parallel", "stage_layers"), "N,N,... [balanced]");
+  EXPECT_EQ(said("parallel", "overlap_grad"), "true|false [true]");
+  EXPECT_EQ(said("parallel", "recompute_layers"), "0..10000 [all]");
+  EXPECT_EQ(said("train", "precision"), "fp32|tf32|fp16|bf16 [fp16]");
+  EXPECT_EQ(said("train", "off"), "PASS,... [none]");
+}
+
 TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "tp", "8"), "accepted as 8");
   EXPECT_EQ(message("parallel", "tp", "eight"),

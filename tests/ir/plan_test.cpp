@@ -150,7 +150,7 @@ TEST(PlanText, ErrorsSayLineAndColumn) {
       "plan:22:7: \"float31\": no such element type; known are float64, float32, float16, bfloat16, float8, "
       "int64, int32, int8, boolean");
   EXPECT_EQ(parse_error("%w: float32[16, 16]", "%w: float32[4000000000, 4000000000]"),
-            "plan:22:7: a tensor of more than 256 TiB");
+            "plan:22:7: a tensor of more than 1 EiB");
   EXPECT_EQ(parse_error("x1 parameters", "1 parameters"), "plan:22:23: expected a count such as x2, got 1");
   EXPECT_EQ(parse_error("matmul(%x, %w", "matmul(%x, %v"), "plan:26:18: no register v");
   EXPECT_EQ(parse_error("{transpose_b=true}", "{transpose_b=true"), "plan:26:48: expected ',', got \"->\"");
@@ -334,8 +334,8 @@ TEST(PlanCheck, RegistersAndRates) {
   };
   EXPECT_EQ(reg(0, [](Register& r) { r.count = 0; }), "first: %x: count 0, at least 1");
   EXPECT_EQ(reg(0, [](Register& r) { r.count = 1 << 30; }), "first: %x: count 1073741824, at most 1048576");
-  EXPECT_EQ(reg(0, [](Register& r) { r.bytes = int64_t{1} << 48; }),
-            "first: %x: 2 slots of 281474976710656 bytes are more than 256 TiB");
+  EXPECT_EQ(reg(0, [](Register& r) { r.bytes = int64_t{1} << 60; }),
+            "first: its registers have 2.31e+18 bytes together, more than 1 EiB");
   EXPECT_EQ(reg(0, [](Register& r) { r.initial = 3; }), "first: %x: initial 3, from 0 to the count 2");
   EXPECT_EQ(reg(0, [](Register& r) { r.every = 0; }), "first: %x: every 0, at least 1");
   EXPECT_EQ(reg(0, [](Register& r) { r.bytes = -1; }), "first: %x: -1 bytes");

@@ -8,7 +8,7 @@ namespace boxcar::sim {
 namespace {
 
 // A producer of two slots on the copy queue feeds a consumer on the compute queue; one step of two acts each.
-TEST(Trace, WritesSlicesArrowsAndCounters) {
+ir::Plan loading_plan() {
   ir::Plan plan;
   plan.devices = 1;
   ir::Program p;
@@ -33,7 +33,11 @@ TEST(Trace, WritesSlicesArrowsAndCounters) {
   p.actors = {load, use};
   plan.programs = {p};
   plan.classes = {{0, {0}}};
+  return plan;
+}
 
+TEST(Trace, WritesSlicesArrowsAndCounters) {
+  const ir::Plan plan = loading_plan();
   Result result;
   result.step_ends = {4e-6};
   result.classes.resize(1);
@@ -66,6 +70,31 @@ TEST(Trace, WritesSlicesArrowsAndCounters) {
 {"ph":"C","name":"bytes in registers","pid":0,"ts":4.000,"args":{"parameters":0,"gradients":0,"optimizer":0,"activations":100,"workspace":0}},
 {"ph":"C","name":"register slots in use","pid":0,"ts":4.000,"args":{"slots":1}}
 ]}
+)~");
+}
+
+// The second step's first load starts at 2 us, while the first step still runs until 4 us.
+TEST(Trace, BeginsWithTheFirstActOfItsStep) {
+  const ir::Plan plan = loading_plan();
+  Result result;
+  result.step_ends = {4e-6, 7e-6};
+  result.classes.resize(1);
+  result.classes[0].devices = {0};
+  result.timeline = {{0, 0, 0, 0, 1e-6},      {0, 0, 1, 1e-6, 2e-6},   {0, 1, 0, 1e-6, 2.5e-6},
+                     {0, 0, 2, 2e-6, 3e-6},   {0, 1, 1, 2.5e-6, 4e-6}, {0, 0, 3, 3e-6, 4e-6},
+                     {0, 1, 2, 4e-6, 5.5e-6}, {0, 1, 3, 5.5e-6, 7e-6}};
+  std::ostringstream out;
+  write_chrome_trace(plan, result, out);
+  std::string slices;
+  std::istringstream lines(out.str());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("{\"ph\":\"X\"")) slices += line + "\n";
+  }
+  EXPECT_EQ(slices,
+            R"~({"ph":"X","name":"load","cat":"F","pid":0,"tid":0,"ts":0.000,"dur":1.000,"args":{"act":0}},
+{"ph":"X","name":"load","cat":"F","pid":0,"tid":0,"ts":1.000,"dur":1.000,"args":{"act":1}},
+{"ph":"X","name":"use","cat":"F","pid":0,"tid":1,"ts":2.000,"dur":1.500,"args":{"act":0}},
+{"ph":"X","name":"use","cat":"F","pid":0,"tid":1,"ts":3.500,"dur":1.500,"args":{"act":1}},
 )~");
 }
 

@@ -1,0 +1,45 @@
+#include "cli/effects.h"
+
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+namespace {
+
+struct Effect {
+  const char* path;
+  bool (*has)(const planner::Job&);
+  const char* unless;
+};
+
+bool shards(const planner::Job& job) { return job.parallel.zero >= 1; }
+bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
+bool reduces_in_buckets(const planner::Job& job) { return job.parallel.zero <= 1; }
+bool gathers_in_buckets(const planner::Job& job) { return job.parallel.zero <= 2; }
+
+constexpr Effect effects[] = {
+    {"parallel.fsdp_group", shards, "zero is 1, 2 or 3"},
+    {"parallel.recompute_layers", recomputes_layers, "recompute is full"},
+    {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)"},
+    {"parallel.overlap_grad", reduces_in_buckets, "zero is 0 or 1 (2 and 3 reduce after every micro-batch)"},
+    {"parallel.overlap_param", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers ahead, layer by layer)"},
+};
+
+const Key& key_at(const std::string& path) {
+  const size_t dot = path.find('.');
+  return *find_key(path.substr(0, dot), path.substr(dot + 1));
+}
+
+}  // namespace
+
+void check_effects(const GivenKeys& given, const Request& request) {
+  const Request defaults;
+  for (const Effect& effect : effects) {
+    const auto found = given.find(effect.path);
+    if (found == given.end() || effect.has(request.job)) continue;
+    const Key& key = key_at(effect.path);
+    if (get(key, request) == get(key, defaults)) continue;
+    throw Error::input(found->second.where, std::string("has no effect unless ") + effect.unless);
+  }
+}
+
+}  // namespace boxcar::cli
