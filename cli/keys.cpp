@@ -90,6 +90,8 @@ std::vector<Key> make_keys() {
   k.push_back(entry("model", "tied", MODEL(tied), 0, 1, "output head shares the word embedding"));
   k.push_back(entry("model", "bias", MODEL(bias), 0, 1, "linear layers have biases"));
   k.push_back(entry("model", "dropout", MODEL(dropout), 0, 0.99, "dropout probability"));
+  k.push_back(entry("model", "pad_vocab", MODEL(pad_vocab_to), 1, million,
+                    "vocabulary padded to a multiple of this x tp (1: not)"));
   k.push_back(
       entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer, 0: dense"));
   k.push_back(otherwise("2 where there are experts",
@@ -138,12 +140,19 @@ std::vector<Key> make_keys() {
 
   k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,
                                                   1000 * million, "sequences in an optimizer step")));
-  k.push_back(
-      word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16"}, "type of the products"));
+  k.push_back(word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16", "fp64"},
+                   "type of the products; fp64: of everything"));
   k.push_back(word("train", "optimizer", TRAIN(optimizer), {"sgd", "momentum", "adam"}, "optimizer"));
   k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,
                     "gradients clipped to this global norm, 0: not"));
   k.push_back(entry("train", "learning_rate", TRAIN(learning_rate), 0, million, "learning rate"));
+  k.push_back(entry("train", "weight_decay", TRAIN(weight_decay), 0, million,
+                    "decay of matrices, times the learning rate"));
+  k.push_back(entry("train", "momentum", TRAIN(momentum), 0, 0.999999, "of optimizer momentum"));
+  k.push_back(
+      entry("train", "beta1", TRAIN(beta1), 0, 0.999999, "of adam: what remains of the mean gradient"));
+  k.push_back(entry("train", "beta2", TRAIN(beta2), 0, 0.999999, "of adam: what remains of the mean square"));
+  k.push_back(entry("train", "eps", TRAIN(eps), 0, million, "of adam: added to the root of the mean square"));
   k.push_back(otherwise("none", entry("train", "off", TRAIN(off), 0, 0,
                                       "graph passes switched off: fuse_patterns,fuse_elementwise")));
 

@@ -99,6 +99,7 @@ const Value& get(const Attrs& attrs, std::string_view name, const char* kind) {
 int64_t size_of(DType dtype) { return row(dtype).bytes; }
 const char* to_text(DType dtype) { return row(dtype).name; }
 bool is_float(DType dtype) { return row(dtype).is_float; }
+DType wide(DType dtype) { return dtype == DType::float64 ? dtype : DType::float32; }
 
 DType parse_dtype(std::string_view text) {
   std::string known;

@@ -5,7 +5,7 @@ namespace boxcar::planner {
 ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
   const Hints& h = job.parallel;
   ir::models::Transformer model = job.model;
-  model.pad_vocab_to *= h.tp;
+  if (model.pad_vocab_to > 1) model.pad_vocab_to *= h.tp;  // 1: the model is not to depend on tp
   ir::Graph forward = ir::models::build(model, int64_t{h.micro_batch} * h.dp);
   replicas = replicate_shared_parameters(forward, h.stage_layers, h.pp);
   ir::TrainOptions options = job.train;

@@ -20,8 +20,9 @@ struct Transformer {
   double dropout = 0.1;  // llama: 0
   int64_t experts = 0,
           top_k = 0;  // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
-  int64_t pad_vocab_to =
-      128;  // the vocabulary is padded to a multiple of this (callers with tensor parallelism: 128 x tp)
+  // The vocabulary is padded to a multiple of this (callers with tensor parallelism: of this x tp); 1: it is
+  // not.
+  int64_t pad_vocab_to = 128;
   bool flash = false;  // attention as one op, else scale+mask+softmax between two batched products
 };
 

@@ -60,7 +60,7 @@ TensorType out_of(const Operands& x) {
   return {{q[kBatch], q[kHead], q[kSequence], x.v.shape[kWidth]}, x.q.dtype};
 }
 
-TensorType lse_of(const Operands& x) { return {without_last(x.q.shape), statistic(x.q.dtype)}; }
+TensorType lse_of(const Operands& x) { return {without_last(x.q.shape), wide(x.q.dtype)}; }
 
 Types infer_forward(const Types& in, const Attrs& attrs) {
   const char* op = "scaled_dot_product_attention";

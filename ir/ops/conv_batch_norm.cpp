@@ -20,7 +20,7 @@ Types infer(const Types& in, const Attrs&) {
   need_float(op, "x", in[0]);
   need_channels(op, "gamma", in[1], in[0]);
   need_channels(op, "beta", in[2], in[0]);
-  const TensorType stat = {in[1].shape, statistic(in[0].dtype)};
+  const TensorType stat = {in[1].shape, wide(in[0].dtype)};
   return {in[0], stat, stat};
 }
 

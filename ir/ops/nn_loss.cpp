@@ -25,13 +25,13 @@ void check_labels(const char* op, const TensorType& labels, const TensorType& lo
 Types infer_cross_entropy(const Types& in, const Attrs&) {
   check_logits("cross_entropy", in[0]);
   check_labels("cross_entropy", in[1], in[0]);
-  return {{in[1].shape, statistic(in[0].dtype)}};
+  return {{in[1].shape, wide(in[0].dtype)}};
 }
 
 Types infer_sum_exp(const Types& in, const Attrs&) {
   check_logits("sum_exp", in[0]);
   need_shape("sum_exp", "m", in[1], without_last(in[0].shape), "logits", in[0]);
-  return {{in[1].shape, statistic(in[0].dtype)}};
+  return {{in[1].shape, wide(in[0].dtype)}};
 }
 
 Types infer_pick(const Types& in, const Attrs&) {

@@ -16,7 +16,7 @@ void need_width(const char* op, const char* operand, const TensorType& got, cons
   need_shape(op, operand, got, {x.shape.back()}, "x", x);
 }
 
-TensorType statistic_of(const TensorType& x) { return {without_last(x.shape), statistic(x.dtype)}; }
+TensorType statistic_of(const TensorType& x) { return {without_last(x.shape), wide(x.dtype)}; }
 
 Types infer_layer_norm(const Types& in, const Attrs&) {
   check_norm("layer_norm", in[0]);

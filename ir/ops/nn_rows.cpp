@@ -72,8 +72,6 @@ void need_shape(std::string_view op, std::string_view operand, const TensorType&
          fmt::format("shape {} to go with {} {}", to_text(Attr(shape)), other, to_text(other_type)));
 }
 
-DType statistic(DType dtype) { return size_of(dtype) < size_of(DType::float32) ? DType::float32 : dtype; }
-
 Shape without_last(Shape shape) {
   shape.pop_back();
   return shape;

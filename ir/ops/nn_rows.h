@@ -44,8 +44,6 @@ void need_indices(std::string_view op, std::string_view operand, const TensorTyp
 void need_shape(std::string_view op, std::string_view operand, const TensorType& got, const Shape& shape,
                 std::string_view other, const TensorType& other_type);
 
-// The type in which a statistic (mean, log-sum-exp, loss) of `dtype` is kept: float32 at least.
-DType statistic(DType dtype);
 Shape without_last(Shape shape);
 
 // Whether the parts of `extent`, which consists of `groups` equal groups, are whole groups, and the same ones

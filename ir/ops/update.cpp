@@ -1,7 +1,7 @@
 // What an optimizer step is made of: updates, accumulation over micro-batches, the norm that clipping needs.
 //
-//   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32, in any split;
-//   never partial
+//   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32 or
+//   float64, in any split; never partial
 //
 // `scale` is a factor on the gradient (clip_scale's: clipping, one over the loss scale); where `finite` is
 // false the state stays as it was. The update ops write their state in place on a device; here outputs are
@@ -118,9 +118,7 @@ IndexMap scalar_map(const Types& in, sbp::Reduction reduction) {
 }
 
 void add_norm(std::vector<OpDef>& out) {
-  auto scalar = [](DType dtype) {
-    return [dtype](const Types&, const Attrs&) -> Types { return {{{}, dtype}}; };
-  };
+  auto scalar = [](const Types& in, const Attrs&) -> Types { return {{{}, wide(in[0].dtype)}}; };
   auto samples = [](Domain domain) {
     return [domain](const Extent& n) -> std::vector<Sample> {
       int64_t a = n(), b = n();
@@ -131,7 +129,7 @@ void add_norm(std::vector<OpDef>& out) {
       {.name = "square_sum",
        .inputs = {"x"},
        .outputs = {"norm2"},
-       .infer = scalar(DType::float32),
+       .infer = scalar,
        .index_map = [](const Types& in, const Attrs&) { return scalar_map(in, sbp::Reduction::sum); },
        .work = per_element(2),
        .samples = samples({})});
@@ -139,7 +137,9 @@ void add_norm(std::vector<OpDef>& out) {
       {.name = "all_finite",
        .inputs = {"x"},
        .outputs = {"finite"},
-       .infer = scalar(DType::boolean),
+       .infer = [](const Types&, const Attrs&) -> Types {
+         return {{{}, DType::boolean}};
+       },
        .index_map = [](const Types& in, const Attrs&) { return scalar_map(in, sbp::Reduction::min); },
        .work = per_element(1),
        .samples = samples({.infinite = true}),
@@ -152,7 +152,7 @@ void add_norm(std::vector<OpDef>& out) {
                  .inputs = {"norm2"},
                  .outputs = {"factor"},
                  .attrs = {{"max_norm", 1.0}, {"loss_scale", 1.0}},
-                 .infer = scalar(DType::float32),
+                 .infer = scalar,
                  .index_map = fixed_map("-> ; decreasing 0"),
                  .tolerance = 1e-12,
                  .samples = scalars});

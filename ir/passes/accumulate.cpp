@@ -1,5 +1,5 @@
-// Gradients over micro-batches, in float32. A parameter that is used in several layers (a tied embedding) has
-// its contributions accumulated where they are made, and added once per step.
+// Gradients over micro-batches, in float32 at least. A parameter that is used in several layers (a tied
+// embedding) has its contributions accumulated where they are made, and added once per step.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -45,8 +45,9 @@ class Accumulator {
   }
 
   bool needed(TensorId gradient) const {
-    return step_.options.micro_batches > 1 || rewrite_.graph().tensor(gradient).type.dtype != DType::float32;
+    return step_.options.micro_batches > 1 || dtype(gradient) != wide(dtype(gradient));
   }
+  DType dtype(TensorId tensor) const { return rewrite_.graph().tensor(tensor).type.dtype; }
 
   // The addends of a gradient that adds up contributions of several layers.
   void addends(TensorId gradient, std::vector<TensorId>& out) {
@@ -82,9 +83,12 @@ class Accumulator {
     TensorId sum = made;
     if (needed(made)) {
       const std::string base = name(part.gradient);
-      sum = rewrite_.add(
-          {"accumulate", {made}, {}, part.count == 1 ? base : base + std::to_string(part.index), {}},
-          like)[0];
+      sum = rewrite_.add({"accumulate",
+                          {made},
+                          {{"to", to_text(wide(dtype(made)))}},
+                          part.count == 1 ? base : base + std::to_string(part.index),
+                          {}},
+                         like)[0];
       rewrite_.graph().tensor(sum).role = Role::gradient;
     }
     if (part.count == 1)

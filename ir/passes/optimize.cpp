@@ -23,25 +23,39 @@ Rule rule_of(Optimizer optimizer) {
   return {};
 }
 
+// Of matrices alone, as training recipes have it.
+double weight_decay(const TrainOptions& options, const Shape& weight) {
+  return weight.size() > 1 ? options.weight_decay : 0;
+}
+
+Attrs attrs_of(const TrainOptions& options, const Shape& weight) {
+  Attrs attrs = {{"lr", options.learning_rate}, {"weight_decay", weight_decay(options, weight)}};
+  if (options.optimizer == Optimizer::momentum) attrs["momentum"] = options.momentum;
+  if (options.optimizer == Optimizer::adam)
+    attrs.insert({{"beta1", options.beta1}, {"beta2", options.beta2}, {"eps", options.eps}});
+  return attrs;
+}
+
 void update(Step& step, Rewriter& rewrite, const Gradient& gradient, Op like) {
   Graph& graph = rewrite.graph();
   const Rule rule = rule_of(step.options.optimizer);
   like.phase = Phase::update;
   const TensorId weight = like.outputs[0];
+  const TensorType type = graph.tensor(weight).type;
+  const DType dtype = wide(type.dtype);
   std::vector<TensorId> state = {weight};
   std::vector<TensorId> operands = {weight, gradient.gradient};
   std::vector<std::string> names = {like.name + ".next"};
   for (const char* moment : rule.moments) {
     const std::string name = like.name + "." + moment;
-    state.push_back(rewrite.add_source("parameter", name, {graph.tensor(weight).type.shape, DType::float32},
-                                       Role::optimizer, {}, like));
+    state.push_back(rewrite.add_source("parameter", name, {type.shape, dtype}, Role::optimizer, {}, like));
     operands.push_back(state.back());
     names.push_back(name + ".next");
   }
   if (step.scale >= 0) operands.push_back(step.scale);
   if (step.finite >= 0) operands.push_back(step.finite);
-  const Attrs attrs = {{"lr", step.options.learning_rate}};
-  const auto next = rewrite.add({rule.op, operands, attrs, like.name + ".update", names}, like);
+  const auto next = rewrite.add(
+      {rule.op, operands, attrs_of(step.options, type.shape), like.name + ".update", names}, like);
   for (size_t i = 0; i < state.size(); ++i) {
     graph.tensor(next[i]).role = graph.tensor(state[i]).role;
     graph.updates.push_back({state[i], next[i]});

@@ -21,6 +21,7 @@ struct Step {
 };
 
 // One function per pass, one file each; see passes.h.
+void double_precision(Step& step);
 void fuse_patterns(Step& step);
 void fuse_elementwise(Step& step);
 void mixed_precision(Step& step);

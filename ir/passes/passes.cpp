@@ -16,7 +16,8 @@ struct Pass {
   const char* name;
   void (*run)(Step&);
 };
-constexpr Pass passes[] = {{"fuse_patterns", fuse_patterns},
+constexpr Pass passes[] = {{"double_precision", double_precision},
+                           {"fuse_patterns", fuse_patterns},
                            {"fuse_elementwise", fuse_elementwise},
                            {"mixed_precision", mixed_precision},
                            {"differentiate", differentiate_loss},

@@ -12,7 +12,7 @@
 
 namespace boxcar::ir {
 
-enum class Precision : uint8_t { fp32, tf32, fp16, bf16 };
+enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64 };
 enum class Recompute : uint8_t { none, selective, full };
 enum class Optimizer : uint8_t { sgd, momentum, adam };
 
@@ -26,12 +26,16 @@ struct TrainOptions {
   bool flash = false;      // attention as one op
   double clip_norm = 1.0;  // 0: no clipping
   double learning_rate = 1e-4;
-  int micro_batches = 1;      // gradients are accumulated over this many
+  double weight_decay = 0;  // of matrices alone: biases and the weights of norms are left as they are
+  double momentum = 0.9;    // of optimizer momentum
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  // of adam
+  int micro_batches = 1;                          // gradients are accumulated over this many
   double loss_scale = 65536;  // fp16 only; a step whose gradients overflow leaves the state as it was
   std::set<std::string> off;  // passes switched off, by name
 };
 
 // From a forward graph with a loss to a whole training step, in this order:
+//   double_precision  fp64: every float tensor in float64, states, norms and scales too
 //   fuse_patterns     bias+gelu, bias+dropout+add, scale+mask+softmax, or one attention op
 //   fuse_elementwise  chains of elementwise ops
 //   mixed_precision   16-bit compute, master weights, loss scale (fp16) and reductions in float32

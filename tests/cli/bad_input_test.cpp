@@ -112,7 +112,23 @@ const JobCase job_cases[] = {
      2,
      "--stage-layers: 2 numbers for 1 stages (give one for each of pp 1 x virtual_stages 1)"},
     {{"--stage-layers=a,b"}, "", 2, "--stage-layers: got \"a\", expected a whole number from 0 to 10000"},
-    {{"--precision=fp8"}, "", 2, "--precision: got \"fp8\", expected fp32, tf32, fp16, bf16"},
+    {{"--precision=fp8"}, "", 2, "--precision: got \"fp8\", expected fp32, tf32, fp16, bf16, fp64"},
+    {{"--precision=fp64"},
+     "",
+     2,
+     "--precision: fp64: device a100-sxm-80g has no float64 rate (add one to peak_flops in its description, "
+     "or "
+     "use fp32)"},
+    {{"--momentum=0.5"},
+     "",
+     2,
+     "--momentum: has no effect with optimizer adam (use momentum, or leave it out)"},
+    {{"--optimizer=sgd", "--beta1=0.8"},
+     "",
+     2,
+     "--beta1: has no effect with optimizer sgd (use adam, or leave it out)"},
+    {{"--beta2=1"}, "", 2, "--beta2: got \"1\", expected a number from 0 to 0.999999"},
+    {{"--pad-vocab=0"}, "", 2, "--pad-vocab: got \"0\", expected a whole number from 1 to 1000000"},
     {{"--optimizer=adamw"},
      "",
      2,
@@ -145,8 +161,9 @@ const JobCase job_cases[] = {
     {{"--off=fuse_patern"},
      "",
      2,
-     "--off: no pass is named \"fuse_patern\" (did you mean fuse_patterns?); the passes are fuse_patterns, "
-     "fuse_elementwise, mixed_precision, differentiate, recompute, accumulate, clip, optimize"},
+     "--off: no pass is named \"fuse_patern\" (did you mean fuse_patterns?); the passes are "
+     "double_precision, fuse_patterns, fuse_elementwise, mixed_precision, differentiate, recompute, "
+     "accumulate, clip, optimize"},
     {{"--off=differentiate"},
      "",
      2,

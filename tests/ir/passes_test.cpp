@@ -144,6 +144,33 @@ TEST_P(PassTest, ClippingScalesTheGlobalNorm) {
   }
 }
 
+TEST_P(PassTest, DoublePrecisionIsOfEveryFloat) {
+  for (const ir::Optimizer optimizer : {ir::Optimizer::sgd, ir::Optimizer::momentum, ir::Optimizer::adam}) {
+    TrainOptions options;
+    options.precision = ir::Precision::fp64;
+    options.optimizer = optimizer;
+    options.recompute = Recompute::selective;
+    options.micro_batches = 2;
+    const Graph step = step_of(forward, options);
+    for (const ir::Tensor& tensor : step.tensors) {
+      const bool chosen =
+          step.ops[static_cast<size_t>(tensor.producer)].type == "one_hot";  // 0 or 1, then cast
+      EXPECT_EQ(tensor.type.dtype != ir::DType::float64 && ir::is_float(tensor.type.dtype), chosen)
+          << tensor.name;
+    }
+  }
+  TrainOptions options = sgd();
+  options.precision = ir::Precision::fp64;
+  const Graph step = step_of(forward, options);
+  const Values given = backends::cpu::draw(step, 8, 11);
+  const Values wide = backends::cpu::evaluate(step, given);
+  Values narrow = backends::cpu::draw(wanted, 8, 11);
+  narrow = backends::cpu::evaluate(wanted, narrow);
+  for (const ir::Update& update : wanted.updates)
+    expect_near(wide.at(wanted.tensor(update.next).name), narrow.at(wanted.tensor(update.next).name),
+                "state");
+}
+
 // --- what the passes do
 
 Graph gpt(int64_t layers = 1) {
@@ -248,6 +275,26 @@ TEST(Passes, HalfCopiesAreMadeOfFloatMastersOncePerStep) {
   EXPECT_EQ(to_text(step.tensor(ir::find_tensor(step, "h0.ln1.mean")).type), "float32[2, 3]");
   EXPECT_EQ(to_text(step.tensor(ir::find_tensor(step, "loss")).type), "float32[]");
   EXPECT_THROW(ir::find_tensor(step, "grads_finite"), Error);
+}
+
+ir::Attrs update_of(const TrainOptions& options, const std::string& weight) {
+  const Graph step = step_of(gpt(), options);
+  for (const ir::Update& update : step.updates)
+    if (step.tensor(update.state).name == weight)
+      return step.ops[static_cast<size_t>(step.tensor(update.next).producer)].attrs;
+  return {};
+}
+
+TEST(Passes, OptimizersAreAsTheOptionsSay) {
+  TrainOptions options;
+  options.weight_decay = 0.1, options.beta1 = 0.8, options.beta2 = 0.95, options.eps = 1e-6;
+  EXPECT_EQ(ir::to_text(update_of(options, "h0.mlp.fc1.weight")),
+            "{beta1=0.8, beta2=0.95, eps=1e-06, lr=0.0001, step=1, weight_decay=0.1}");
+  EXPECT_EQ(ir::attr_float(update_of(options, "h0.ln1.weight"), "weight_decay"), 0);
+  EXPECT_EQ(ir::attr_float(update_of(options, "h0.mlp.fc1.bias"), "weight_decay"), 0);
+  options.optimizer = ir::Optimizer::momentum, options.momentum = 0.5;
+  EXPECT_EQ(ir::to_text(update_of(options, "h0.mlp.fc1.weight")),
+            "{lr=0.0001, momentum=0.5, weight_decay=0.1}");
 }
 
 TEST(Passes, ATiedEmbeddingIsAddedUpOncePerStep) {

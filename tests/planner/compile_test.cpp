@@ -9,6 +9,17 @@ namespace {
 
 ir::Plan plan_of(const Job& job) { return compile(resolve(job)); }
 
+// 10 tokens over 4 devices; the model is the same as on one.
+TEST(Compile, a_vocabulary_that_is_not_padded_splits_unevenly) {
+  Job job = small_job(1, 4, 1);
+  job.model.vocab = 10, job.model.pad_vocab_to = 1;
+  const ir::Plan plan = compile(resolve(job));
+  std::vector<int64_t> rows;
+  for (const ir::Program& program : plan.programs)
+    rows.push_back(find_register(program, "embedding.word")->type.shape[0]);
+  EXPECT_THAT(rows, testing::ElementsAre(3, 2));
+}
+
 TEST(Compile, data_parallelism_reduces_gradients_once_a_step) {
   const ir::Plan plan = plan_of(small_job(8, 1, 1, 2, 2));
   ASSERT_EQ(plan.programs.size(), 1u);

@@ -128,6 +128,11 @@ const Layout layouts[] = {
     {"full_recompute",
      [](Job& j) { j.parallel.tp = 2, j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
     {"selective_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::selective; }},
+    {"vocab_uneven", [](Job& j) { j.parallel.tp = 4, j.model.vocab = 10, j.model.pad_vocab_to = 1; }},
+    {"vocab_uneven_zero3",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.tp = 4, j.parallel.zero = 3, j.model.vocab = 9, j.model.pad_vocab_to = 1;
+     }},
     {"hybrid",
      [](Job& j) {
        j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 2;

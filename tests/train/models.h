@@ -1,0 +1,23 @@
+// Small models to train: transformers, an MLP and a convolution net.
+#pragma once
+
+#include "ir/graph.h"
+#include "planner/planner.h"
+#include "trainer.h"
+
+namespace boxcar::tests {
+
+// A job of `batch` sequences on one device in one micro-batch. Nothing of it divides evenly that need not: 31
+// tokens in the vocabulary, 22 columns in the feed-forward layer of llama.
+planner::Job transformer(const std::string& family, double dropout, int64_t batch);
+// How such a job starts: GPT-2's rules with deviations eight times as large, since widths are small; tokens
+// at random, each label a function of its token.
+Start transformer_start(const planner::Job& job);
+
+// Forward graphs of `batch` samples to the loss. The MLP: 6 -> 10 -> 9 -> 5 classes. The convolution net:
+// conv, batch norm, relu, max pool, strided conv, average pool, product; 3 x 8 x 6 pixels, 5 classes.
+ir::Graph mlp(int64_t batch);
+ir::Graph convnet(int64_t batch);
+Start graph_start();
+
+}  // namespace boxcar::tests

@@ -1,0 +1,45 @@
+// Trains laid-out graphs for real, all devices in this process, on data and from weights that depend on names
+// and positions alone: what one plan's run is compared with another's by.
+//
+//   const Outcome alone = train(lay_out(single), start, 20), split = train(lay_out(job), start, 20);
+//   expect_same(split, alone, 1e-9);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/reference.h"
+#include "backends/host/initial.h"
+#include "planner/laid_out.h"
+
+namespace boxcar::tests {
+
+using backends::cpu::HostTensor;
+
+struct Start {
+  int64_t seed = 1;
+  std::function<backends::host::InitialRule(const std::string& tensor)> rule;
+  // An element of an input's tensor for the whole batch of a step, by its row-major position.
+  std::function<double(const std::string& input, int64_t step, int64_t element)> data;
+};
+
+struct Outcome {
+  std::vector<double> losses;               // by step: the mean over its micro-batches
+  std::map<std::string, HostTensor> state;  // weights and moments, whole, by name
+};
+
+// `steps` optimizer steps on the threaded runtime and CPU devices. Expects that the plan is proved to end,
+// and that all devices that hold the same part of a state hold the same bits.
+Outcome train(const planner::LaidOut& laid, const Start& start, int steps);
+
+// Within `tolerance` of the largest number of each tensor, and of each loss.
+void expect_same(const Outcome& got, const Outcome& wanted, double tolerance);
+
+// The most that losses, or elements of a tensor, differ by.
+double loss_distance(const Outcome& a, const Outcome& b);
+double distance(const HostTensor& a, const HostTensor& b);
+
+}  // namespace boxcar::tests
