@@ -6,17 +6,15 @@
 //   run.read(device, "h0.ln1.weight", bytes)  // between calls of steps(): what a register holds
 //
 // How a plan is carried out here:
-// - A thread takes the acts of an ordered queue in their fixed order and waits for the one whose turn it is;
-// on
-//   an open queue whichever became ready first acts. No thread waits for the end of a step.
+// - A thread takes the acts of an ordered queue in their fixed order and waits for the one whose turn it is.
+//   On an open queue whichever became ready first acts. No thread waits for the end of a step.
 // - A collective is one blocking call of its communicator: members meet in it. The plan's orders, proved by
 //   planner::verify, are what makes that safe.
 // - A pull copies from the slot that its peer's req named, which nobody writes until the ack. In other
 //   processes it asks the owner's progress thread for the bytes. No turn is taken on the producer's queue:
 //   transfers here are one-sided.
 // - Acts on a register with `every` above 1 add to its slot, the first of them writes it.
-// - A parameter or constant with one slot that is there from the start is written once, before the first
-// step.
+// - A parameter or constant with one slot that is there from the start is written once, before all steps.
 // - A collective, a pull or a wait that ends in an error ends the run: steps() throws the first one.
 #pragma once
 
@@ -36,8 +34,7 @@ namespace boxcar::actors {
 // time.
 struct Hooks {
   // Fills a register's slot in host memory: when the runtime is made for initial and in-place registers (the
-  // moment is step 0), and for each act of op "load" or "parameter". By device and register name. None:
-  // zeros.
+  // moment is step 0), and for each act of op "load" or "parameter". Where it is empty, they hold zeros.
   std::function<void(int device, const ir::Register& reg, const backends::Moment& moment,
                      std::span<std::byte> bytes)>
       fill;
