@@ -71,13 +71,13 @@ TEST(Presets, all_load_and_are_whole) {
     Cluster cluster = load_cluster(name, 16);
     EXPECT_EQ(cluster.name, name);
     EXPECT_EQ(cluster.devices(), 16) << name;
-    EXPECT_EQ(cluster.nodes, 2) << name;
+    EXPECT_EQ(cluster.nodes * cluster.node.gpus, 16) << name;
     EXPECT_GT(cluster.node.pcie_bandwidth, 0) << name;
   }
   for (const std::string& name : device_presets()) {
     DeviceProfile device = load_device(name);
     EXPECT_EQ(device.name, name);
-    EXPECT_GT(device.peak_flops.at(ir::DType::float16), device.peak_flops.at(ir::DType::float32)) << name;
+    EXPECT_GE(device.peak_flops.at(ir::DType::float16), device.peak_flops.at(ir::DType::float32)) << name;
   }
 }
 
