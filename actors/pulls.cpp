@@ -70,11 +70,16 @@ void Pulls::ask(int device, int actor, int slot, std::byte* to) {
     waits_[key] = {to, false};
   }
   const Request request{device, actor, slot, 0};
-  state_.backend.transport()->send(state_.backend.process_of(pull(device, actor).source), Channel::request,
-                                   std::as_bytes(std::span(&request, 1)));
+  const int owner = state_.backend.process_of(pull(device, actor).source);
+  backends::Transport& transport = *state_.backend.transport();
+  transport.send(owner, Channel::request, std::as_bytes(std::span(&request, 1)));
   std::unique_lock lock(mutex_);
   const auto arrived = [&] { return waits_[key].done; };
-  while (!arrived_.wait_for(lock, wake_interval, arrived)) state_.check();
+  if (!arrived_.wait_for(lock, wake_interval, arrived)) {
+    const backends::Waiting::Entry entry(transport.waiting(), fmt::format("process {}", owner));
+    do state_.check();
+    while (!arrived_.wait_for(lock, wake_interval, arrived));
+  }
   waits_.erase(key);
 }
 

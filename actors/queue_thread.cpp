@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <thread>
+#include <tuple>
 
 #include "sbp/error.h"
 
@@ -45,8 +46,7 @@ void QueueThread::run(int64_t count, int64_t first_step) {
 
 Error QueueThread::named(int actor, const std::exception& error) const {
   const auto* known = dynamic_cast<const Error*>(&error);
-  return Error(known ? known->code() : Exit::fault,
-               fmt::format("device {}: {}", thread_.device, at(works_, actor).actor->name), error.what());
+  return Error(known ? known->code() : Exit::fault, at(works_, actor).name, error.what());
 }
 
 void QueueThread::run_ordered(int64_t count) {
@@ -84,10 +84,14 @@ void QueueThread::became_ready(int actor) {
 
 // Until some message has come.
 void QueueThread::wait() {
-  while (!take()) {
-    mailbox_->wait(wake_interval);
-    state_.check();
-  }
+  if (take()) return;
+  mailbox_->wait(wake_interval);
+  if (take()) return;
+  const backends::Waiting::Act name(at(works_, current_).name);
+  std::optional<backends::Waiting::Entry> entry;
+  if (backends::Transport* transport = state_.backend.transport())
+    entry.emplace(transport->waiting(), "messages");
+  for (; !take(); mailbox_->wait(wake_interval)) state_.check();
 }
 
 // Takes the messages that are there; false where there are none.
@@ -144,8 +148,11 @@ void QueueThread::act(int a) {
   moment.learning_rate = learning_rate(moment.step);
   begin_writing(work, a);
   const double start = state_.options.timeline ? state_.seconds() : 0;
-  execute(work, moment);
-  queue_->finish();
+  {
+    const backends::Waiting::Act name(work.name);
+    execute(work, moment);
+    queue_->finish();
+  }
   if (state_.options.timeline)
     timeline_.push_back({thread_.device, work.index, index, start, state_.seconds()});
   if (work.watched >= 0) {

@@ -75,6 +75,7 @@ class QueueThread {
   };
   struct Work {
     const ir::Actor* actor = nullptr;
+    std::string name;  // "device 3: h0.attn.qkv"
     int index = 0;  // in the program
     int acts_per_step = 0;
     Does does = Does::nothing;

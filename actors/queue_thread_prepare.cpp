@@ -72,6 +72,7 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
   Work work;
   work.index = index;
   work.actor = &at(program.actors, index);
+  work.name = fmt::format("device {}: {}", thread_.device, work.actor->name);
   work.acts_per_step = program.acts_per_step(index);
   for (const ir::PhaseRun& run : program.schedule)
     if (run.phase == work.actor->phase) work.micro_batches.push_back(run.micro_batch);

@@ -23,7 +23,7 @@ TEST(Mailbox, keeps_what_a_message_says) {
 
 // Senders with as much credit as there is room, which the receiver gives back; with and without spinning.
 void pass(int spins) {
-  constexpr int senders = 3, credit = 5, words = 3000;
+  constexpr int senders = 3, credit = 5, words = 400;
   Mailbox box(senders * credit, spins);
   std::array<std::atomic<int>, senders> taken{};
   std::vector<std::thread> running;

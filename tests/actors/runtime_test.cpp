@@ -36,8 +36,8 @@ program p
   queue copy_in: copy_in
   %tokens: float32[3] x2 activations bytes 64 @0
   %y: float32[3] x1 activations bytes 64 @128
-  %sum: float32[3] x1 every 2 gradients bytes 64 @192
-  %state: float32[3] x1 optimizer initial 1 bytes 64 @256
+  %sum: float32[3] x1 gradients bytes 64 every 2 @192
+  %state: float32[3] x1 optimizer bytes 64 initial 1 @256
   tokens load() -> %tokens on copy_in in F
   work test(%tokens, %state repeat 2) {id=1} -> %y on compute in F
   all all_reduce(%y) -> %sum on net in F over dp bytes 12
@@ -205,11 +205,13 @@ std::string refusal(const std::string& text, int devices = 2) {
 TEST(Runtime, refuses_what_it_cannot_run) {
   EXPECT_EQ(refusal(pair_plan, 3), "plan pair: is for 2 devices, the backend has 3");
   EXPECT_EQ(refusal(replaced(pair_plan, "work test(", "work matmul(")),
-            "device 0: work: matmul: has no attribute id; it has transpose_a, transpose_b");
+            "device 0: work: matmul: no attribute id; known are transpose_a, transpose_b");
   EXPECT_EQ(refusal(replaced(pair_plan, "work test(", "work tist(")), "device 0: work: tist: no such kernel");
   EXPECT_EQ(refusal(replaced(pair_plan, "arena 4096", "arena 300")),
             "p: %state: 1 slots of 64 bytes at 256 do not hold float32[3] in an arena of 300 bytes");
-  EXPECT_EQ(refusal(replaced(pair_plan, "tokens load() -> %tokens", "tokens load() -> ")), "");
+  const std::string two = replaced(pair_plan, "load() -> %tokens", "load() -> %tokens, %more");
+  EXPECT_EQ(refusal(replaced(two, "  %y:", "  %more: float32[3] x1 activations bytes 64 @512\n  %y:")),
+            "tokens: load with 2 outputs, 1 expected");
 }
 
 TEST(Runtime, probes_what_is_held) {
