@@ -1,0 +1,62 @@
+#include "law4.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace boxcar::tests {
+namespace {
+
+constexpr int steps = 20;
+constexpr double of_float64 = 1e-9, of_float32 = 1e-5, of_rounding = 8;
+
+ir::TrainOptions options_of(ir::Optimizer optimizer, ir::Precision precision) {
+  ir::TrainOptions options;
+  options.optimizer = optimizer;
+  options.precision = precision;
+  options.learning_rate = optimizer == ir::Optimizer::adam ? 0.01 : 0.5;
+  options.weight_decay = 0.01;
+  options.clip_norm = 0.5;
+  return options;
+}
+
+double largest(const std::vector<double>& values) {
+  double most = 0;
+  for (double value : values) most = std::max(most, std::abs(value));
+  return most;
+}
+
+void expect_rounding(const Outcome& got, const Outcome& alone, const Outcome& exact, bool weights) {
+  const auto allowed = [](double moved, const std::vector<double>& values) {
+    return of_rounding * moved + of_float32 * largest(values);
+  };
+  EXPECT_LE(loss_distance(got, exact), allowed(loss_distance(alone, exact), exact.losses)) << "losses";
+  if (!weights) return;
+  for (const auto& [name, tensor] : exact.state)
+    EXPECT_LE(distance(got.state.at(name), tensor),
+              allowed(distance(alone.state.at(name), tensor), tensor.data))
+        << name;
+}
+
+}  // namespace
+
+void expect_law_4(const Laying& plan, const Laying& alone, const Start& start) {
+  for (const ir::Optimizer optimizer : {ir::Optimizer::sgd, ir::Optimizer::adam}) {
+    const bool sgd = optimizer == ir::Optimizer::sgd;
+    SCOPED_TRACE(sgd ? "sgd" : "adam");
+    const ir::TrainOptions wide = options_of(optimizer, ir::Precision::fp64);
+    const ir::TrainOptions narrow = options_of(optimizer, ir::Precision::fp32);
+    const Outcome exact = train(alone(wide), start, steps);
+    ASSERT_LT(exact.losses.back(), exact.losses.front()) << "nothing is learned";
+    {
+      SCOPED_TRACE("float64");
+      expect_same(train(plan(wide), start, steps), exact, of_float64);
+    }
+    SCOPED_TRACE("float32");
+    expect_rounding(train(plan(narrow), start, steps), train(alone(narrow), start, steps), exact, sgd);
+  }
+}
+
+}  // namespace boxcar::tests

@@ -1,0 +1,20 @@
+// Law 4: training under any plan is training on one device.
+#pragma once
+
+#include <functional>
+
+#include "trainer.h"
+
+namespace boxcar::tests {
+
+// 20 steps under `plan` are those of `alone`, for Adam and for SGD, clipped:
+// - in float64 every loss, weight and moment within 1e-9 of the largest number of its tensor;
+// - in float32 losses (Adam) or weights and losses (SGD) within what rounding explains: eight times what
+// rounding
+//   alone moves on one device, and 1e-5 of the largest number. Adam's weights are left out, since a gradient
+//   that is mathematically zero moves them by its noise.
+// Both functions lay out a training graph with these options; the plan's may change them further.
+using Laying = std::function<planner::LaidOut(const ir::TrainOptions& options)>;
+void expect_law_4(const Laying& plan, const Laying& alone, const Start& start);
+
+}  // namespace boxcar::tests
