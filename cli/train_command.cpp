@@ -29,6 +29,7 @@ GivenKeys with_defaults(GivenKeys given) {
   otherwise("cluster.preset", "local");
   otherwise("train.precision", "fp32");
   otherwise("train.learning_rate", "0.001");
+  otherwise("model.pad_vocab", "1");
   if (!given.contains("cluster.gpus") && !given.contains("parallel.dp")) otherwise("parallel.dp", "1");
   return given;
 }
