@@ -318,7 +318,8 @@ const FileCase file_cases[] = {
     {std::string("model: {layerz: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
-     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, norm, position, tied, bias, dropout, experts, top_k"},
+     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, norm, position, tied, bias, dropout, pad_vocab, "
+     "experts, top_k"},
     {std::string("model: {tp: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},

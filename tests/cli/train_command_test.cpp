@@ -79,7 +79,7 @@ class Train : public ::testing::Test {
 };
 
 TEST_F(Train, EverySplitHasTheSingleDevicesLosses) {
-  const Words job{"--global-batch=8", "--dropout=0.1"};
+  const Words job{"--global-batch=8", "--precision=fp64", "--dropout=0.1"};
   const auto with = [&](Words more) {
     more.insert(more.end(), job.begin(), job.end());
     return train(more);
@@ -91,7 +91,7 @@ TEST_F(Train, EverySplitHasTheSingleDevicesLosses) {
                             Words{"--dp=2", "--cp=2", "--zero=1", "--recompute=full"}}) {
     const auto split = with(plan);
     for (const auto& [step, loss] : alone)
-      EXPECT_NEAR(split.at(step), loss, 1e-5 * loss) << plan[0] << " step " << step;
+      EXPECT_NEAR(split.at(step), loss, 1e-9 * loss) << plan[0] << " step " << step;
   }
 }
 
@@ -130,8 +130,8 @@ TEST_F(Train, GoesOnBitForBit) {
 
 TEST_F(Train, GoesOnUnderAnotherPlan) {
   const std::string folder = path("out");
-  const Words keep{"--checkpoint-dir=" + folder, "--checkpoint-every=3", "--global-batch=8",
-                   "--keep-checkpoints=0", "--resume"};
+  const Words keep{"--checkpoint-dir=" + folder, "--checkpoint-every=3", "--precision=fp64",
+                   "--global-batch=8",           "--keep-checkpoints=0", "--resume"};
   const auto with = [&](Words more) {
     more.insert(more.end(), keep.begin(), keep.end());
     return train(more);
@@ -141,7 +141,7 @@ TEST_F(Train, GoesOnUnderAnotherPlan) {
   std::ofstream(folder + "/latest") << "step-000003\n";
   const auto rest = with({"--tp=2", "--pp=2"});
   ASSERT_EQ(rest.size(), 3u);
-  for (const auto& [step, loss] : rest) EXPECT_NEAR(loss, first.at(step), 1e-5) << step;
+  for (const auto& [step, loss] : rest) EXPECT_NEAR(loss, first.at(step), 1e-9) << step;
 }
 
 // Starts the program and kills it after so many microseconds; returns whether it ended by itself before.
