@@ -108,7 +108,7 @@ class Ring {
 
  private:
   static constexpr size_t mask = 63;
-  std::vector<std::atomic<uint64_t>> cells_{mask + 1};
+  std::vector<std::atomic<uint64_t>> cells_ = std::vector<std::atomic<uint64_t>>(mask + 1);
   alignas(64) size_t tail_ = 0;
   alignas(64) size_t head_ = 0;
   uint64_t looks_ = 0;
