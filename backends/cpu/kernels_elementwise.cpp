@@ -7,42 +7,43 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// y = function(x) where function is called with float or double.
-template <class Function>
-std::unique_ptr<Kernel> unary(const Call& call, Function function) {
-  if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
-  return for_acc(call, [&]<class A>() {
-    return kernel([=, count = call.outputs[0].elements(), x = In<A>(call, 0),
-                   y = Out<A>(call, 0)](const Operands& operands) {
-      Chunk<A> from, to;
-      for_chunks(count, [&](int64_t at, int64_t n) {
-        each(n, function, to.at, x.load(operands, at, n, from));
-        y.store(to.at, operands, at, n);
-      });
+// Loops over a chunk. Kernels call them by address, so that the code around them is compiled once for all
+// ops.
+template <class A>
+using Loop1 = void (*)(int64_t count, A* y, const A* x);
+template <class A>
+using Loop2 = void (*)(int64_t count, A* y, const A* a, const A* b);
+
+// y = loop(x)
+template <class A>
+std::unique_ptr<Kernel> unary(const Call& call, Loop1<A> loop) {
+  return kernel([loop, count = call.outputs[0].elements(), x = In<A>(call, 0),
+                 y = Out<A>(call, 0)](const Operands& operands) {
+    Chunk<A> from, to;
+    for_chunks(count, [&](int64_t at, int64_t n) {
+      loop(n, to.at, x.load(operands, at, n, from));
+      y.store(to.at, operands, at, n);
     });
   });
 }
 
-// y = function(a, b); a and b broadcast.
-template <class Function>
-std::unique_ptr<Kernel> binary(const Call& call, Function function) {
-  if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
+// y = loop(a, b); a and b broadcast.
+template <class A>
+std::unique_ptr<Kernel> binary(const Call& call, Loop2<A> loop) {
   const BroadcastRows rows(call.outputs[0].shape, {call.inputs[0].shape, call.inputs[1].shape});
-  return for_acc(call, [&]<class A>() {
-    return kernel([=, a = In<A>(call, 0), b = In<A>(call, 1), y = Out<A>(call, 0)](const Operands& operands) {
-      Chunk<A> from_a, from_b, to;
-      rows.each([&](int64_t start, const int64_t* starts) {
-        for_chunks(rows.width(), [&](int64_t at, int64_t n) {
-          const auto load = [&](const In<A>& in, size_t i, Chunk<A>& buffer) {
-            const int64_t step = rows.step(i);
-            return in.load_step(operands, starts[i] + step * at, step, n, buffer);
-          };
-          each(n, function, to.at, load(a, 0, from_a), load(b, 1, from_b));
-          y.store(to.at, operands, start + at, n);
+  return kernel(
+      [rows, loop, a = In<A>(call, 0), b = In<A>(call, 1), y = Out<A>(call, 0)](const Operands& operands) {
+        Chunk<A> from_a, from_b, to;
+        rows.each([&](int64_t start, const int64_t* starts) {
+          for_chunks(rows.width(), [&](int64_t at, int64_t n) {
+            const auto load = [&](const In<A>& in, size_t i, Chunk<A>& buffer) {
+              return in.load_step(operands, starts[i] + rows.step(i) * at, rows.step(i), n, buffer);
+            };
+            loop(n, to.at, load(a, 0, from_a), load(b, 1, from_b));
+            y.store(to.at, operands, start + at, n);
+          });
         });
       });
-    });
-  });
 }
 
 constexpr auto kAdd = [](auto a, auto b) { return a + b; };
@@ -68,17 +69,34 @@ constexpr auto kSiluGrad = [](auto dy, auto x) { return dy * fast_silu_slope(x);
 
 template <auto& function>
 std::unique_ptr<Kernel> make_unary(const Call& call) {
-  return unary(call, function);
+  if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
+  return for_acc(call, [&]<class A>() {
+    return unary<A>(call, [](int64_t count, A* y, const A* x) { each(count, function, y, x); });
+  });
 }
 
 template <auto& function>
 std::unique_ptr<Kernel> make_binary(const Call& call) {
-  return binary(call, function);
+  if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
+  return for_acc(call, [&]<class A>() {
+    return binary<A>(call,
+                     [](int64_t count, A* y, const A* a, const A* b) { each(count, function, y, a, b); });
+  });
 }
 
 std::unique_ptr<Kernel> make_scale(const Call& call) {
-  return unary(call, [factor = ir::attr_float(call.attrs, "factor")]<class A>(A x) {
-    return static_cast<A>(factor) * x;
+  if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
+  return for_acc(call, [&]<class A>() {
+    return kernel([factor = static_cast<A>(ir::attr_float(call.attrs, "factor")),
+                   count = call.outputs[0].elements(), x = In<A>(call, 0),
+                   y = Out<A>(call, 0)](const Operands& operands) {
+      Chunk<A> from, to;
+      for_chunks(count, [&](int64_t at, int64_t n) {
+        each(
+            n, [factor](A v) { return factor * v; }, to.at, x.load(operands, at, n, from));
+        y.store(to.at, operands, at, n);
+      });
+    });
   });
 }
 
