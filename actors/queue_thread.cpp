@@ -244,17 +244,19 @@ void QueueThread::end_writing(const Work& work, int64_t act) const {
     if ((act + 1) % reg(work.out_regs[o]).every == 0) probe->written(work.out_regs[o], out_slots_[o]);
 }
 
-// The effects of an act, to whom they concern.
+// The effects of an act, to whom they concern. What it read is free before anyone hears of what it wrote.
 void QueueThread::send(int actor) {
   const Work& work = at(works_, actor);
   for (const Effect& effect : effects_) {
-    if (effect.kind == MessageKind::req) {
-      for (const Target& reader : at(work.readers, effect.port)) deliver(reader, effect.kind, effect.slot);
-      continue;
-    }
+    if (effect.kind == MessageKind::req) continue;
     Probe* probe = state_.probes[static_cast<size_t>(at(work.sources, effect.port))].get();
     if (probe) probe->release(at(work.in_regs, effect.port), effect.slot);
-    deliver(at(work.producers, effect.port), effect.kind, effect.slot);
+  }
+  for (const Effect& effect : effects_) {
+    if (effect.kind == MessageKind::req)
+      for (const Target& reader : at(work.readers, effect.port)) deliver(reader, effect.kind, effect.slot);
+    else
+      deliver(at(work.producers, effect.port), effect.kind, effect.slot);
   }
 }
 

@@ -102,10 +102,10 @@ class FakeDevice : public backends::Device {
     return std::make_unique<FakeKernel>(call, failing_);
   }
   void to_host(void* to, const void* from, int64_t bytes) override {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
+    std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
   }
   void from_host(void* to, const void* from, int64_t bytes) override {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
+    std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
   }
 
  private:
