@@ -11,6 +11,9 @@ std::vector<int64_t> reduced_axes(GradContext& g) {
   std::vector<int64_t> axes = attr_ints(g.attrs(), "axes");
   for (int64_t& axis : axes)
     if (axis < 0) axis += rank;
+  if (!axes.empty()) return axes;
+  axes.resize(static_cast<size_t>(rank));  // none given: all
+  std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
 

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 
 #include "graphs.h"
+#include "ir/grad/rules.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
@@ -148,71 +150,107 @@ TEST_P(OpGradient, EqualsFiniteDifferences) { expect_gradients(graph_of(GetParam
 
 const TensorType a23 = f32({2, 3});
 
-INSTANTIATE_TEST_SUITE_P(
-    Ops, OpGradient,
-    testing::Values(
-        Call{"matmul", {f32({2, 4, 3}), f32({3, 5})}},
-        Call{"matmul", {f32({4, 3}), f32({5, 3})}, {{"transpose_b", true}}},
-        Call{"matmul", {f32({3, 4}), f32({3, 5})}, {{"transpose_a", true}}},
-        Call{"matmul", {f32({3, 4}), f32({5, 3})}, {{"transpose_a", true}, {"transpose_b", true}}},
-        Call{"matmul_weight_grad", {f32({2, 3, 4}), f32({2, 3, 5})}},
-        Call{"batch_matmul", {f32({2, 4, 3}), f32({2, 3, 5})}},
-        Call{"batch_matmul", {f32({2, 4, 3}), f32({2, 5, 3})}, {{"transpose_b", true}}},
-        Call{"batch_matmul", {f32({2, 3, 4}), f32({2, 3, 5})}, {{"transpose_a", true}}},
-        Call{
-            "batch_matmul", {f32({2, 3, 4}), f32({2, 5, 3})}, {{"transpose_a", true}, {"transpose_b", true}}},
-        Call{"add", {a23, f32({3})}}, Call{"sub", {a23, f32({2, 1})}},
-        Call{"mul", {f32({2, 1}), f32({1, 3})}}, Call{"div", {a23, f32({3})}},
-        Call{"where", {{{2, 3}, DType::boolean}, a23, f32({3})}}, Call{"neg", {a23}}, Call{"exp", {a23}},
-        Call{"relu", {a23}}, Call{"gelu", {a23}}, Call{"silu", {a23}}, Call{"sigmoid", {a23}},
-        Call{"tanh", {a23}}, Call{"scale", {a23}, {{"factor", 2.5}}}, Call{"identity", {a23}},
-        Call{"cast", {a23}, {{"to", "float64"}}}, Call{"dropout", {a23}, {{"p", 0.5}}},
-        Call{"swiglu", {a23, a23}}, Call{"swiglu_pairs", {f32({2, 4})}}, Call{"bias_gelu", {a23, f32({3})}},
-        Call{"bias_dropout_add", {a23, f32({3}), a23}, {{"p", 0.5}}},
-        Call{"bias_dropout_add", {a23, f32({3}), a23}}, Call{"causal_mask", {f32({3, 3})}, {{"fill", -9.0}}}),
-    [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
+const Call kOps[] = {
+    Call{"matmul", {f32({2, 4, 3}), f32({3, 5})}},
+    Call{"matmul", {f32({4, 3}), f32({5, 3})}, {{"transpose_b", true}}},
+    Call{"matmul", {f32({3, 4}), f32({3, 5})}, {{"transpose_a", true}}},
+    Call{"matmul", {f32({3, 4}), f32({5, 3})}, {{"transpose_a", true}, {"transpose_b", true}}},
+    Call{"matmul_weight_grad", {f32({2, 3, 4}), f32({2, 3, 5})}},
+    Call{"batch_matmul", {f32({2, 4, 3}), f32({2, 3, 5})}},
+    Call{"batch_matmul", {f32({2, 4, 3}), f32({2, 5, 3})}, {{"transpose_b", true}}},
+    Call{"batch_matmul", {f32({2, 3, 4}), f32({2, 3, 5})}, {{"transpose_a", true}}},
+    Call{"batch_matmul", {f32({2, 3, 4}), f32({2, 5, 3})}, {{"transpose_a", true}, {"transpose_b", true}}},
+    Call{"add", {a23, f32({3})}},
+    Call{"sub", {a23, f32({2, 1})}},
+    Call{"mul", {f32({2, 1}), f32({1, 3})}},
+    Call{"div", {a23, f32({3})}},
+    Call{"where", {{{2, 3}, DType::boolean}, a23, f32({3})}},
+    Call{"neg", {a23}},
+    Call{"exp", {a23}},
+    Call{"relu", {a23}},
+    Call{"gelu", {a23}},
+    Call{"silu", {a23}},
+    Call{"sigmoid", {a23}},
+    Call{"tanh", {a23}},
+    Call{"scale", {a23}, {{"factor", 2.5}}},
+    Call{"identity", {a23}},
+    Call{"cast", {a23}, {{"to", "float64"}}},
+    Call{"dropout", {a23}, {{"p", 0.5}}},
+    Call{"swiglu", {a23, a23}},
+    Call{"swiglu_pairs", {f32({2, 4})}},
+    Call{"bias_gelu", {a23, f32({3})}},
+    Call{"bias_dropout_add", {a23, f32({3}), a23}, {{"p", 0.5}}},
+    Call{"bias_dropout_add", {a23, f32({3}), a23}},
+    Call{"causal_mask", {f32({3, 3})}, {{"fill", -9.0}}},
+    Call{"sum", {a23, a23, a23}},
+    Call{"fused", {a23, f32({3}), a23}, {{"program", "add(0, 1); gelu(3); dropout(4) {p=0.5}; mul(5, 2)"}}}};
+INSTANTIATE_TEST_SUITE_P(Ops, OpGradient, testing::ValuesIn(kOps),
+                         [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
 
-INSTANTIATE_TEST_SUITE_P(
-    Movements, OpGradient,
-    testing::Values(
-        Call{"reduce_sum", {a23}, {{"axes", Shape{0}}}},
-        Call{"reduce_mean", {a23}, {{"axes", Shape{-1}}, {"keepdims", true}}},
-        Call{"reduce_max", {a23}, {{"axes", Shape{1}}}}, Call{"reduce_min", {a23}, {{"axes", Shape{0, 1}}}},
-        Call{"broadcast_to", {f32({3})}, {{"shape", Shape{2, 3}}}},
-        Call{"reshape", {a23}, {{"shape", Shape{3, 2}}}},
-        Call{"transpose", {f32({2, 3, 4})}, {{"perm", Shape{2, 0, 1}}}},
-        Call{"slice", {f32({4, 3})}, {{"starts", Shape{1, 0}}, {"ends", Shape{3, 2}}}},
-        Call{"concat", {a23, f32({1, 3}), a23}, {{"axis", int64_t{0}}}},
-        Call{"gather", {f32({3, 4}), i64({5})}, {{"axis", int64_t{0}}}},
-        Call{"cumsum", {a23}, {{"axis", int64_t{1}}}}, Call{"top_k", {f32({2, 5})}, {{"k", int64_t{2}}}},
-        Call{"split_heads", {f32({2, 3, 16})}, {{"group", int64_t{2}}, {"head_dim", int64_t{2}}}, 3},
-        Call{"split_heads", {f32({2, 3, 16})}, {{"group", int64_t{2}}, {"head_dim", int64_t{2}}}, 1},
-        Call{"split_heads_grad", {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})}},
-        Call{"merge_heads", {f32({2, 4, 3, 2})}}, Call{"embedding", {f32({3, 4}), i64({2, 2})}}),
-    [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
+const Call kMovements[] = {
+    Call{"reduce_sum", {a23}, {{"axes", Shape{0}}}},
+    Call{"reduce_mean", {a23}},
+    Call{"reduce_mean", {a23}, {{"axes", Shape{-1}}, {"keepdims", true}}},
+    Call{"reduce_max", {a23}, {{"axes", Shape{1}}}},
+    Call{"reduce_min", {a23}, {{"axes", Shape{0, 1}}}},
+    Call{"broadcast_to", {f32({3})}, {{"shape", Shape{2, 3}}}},
+    Call{"reshape", {a23}, {{"shape", Shape{3, 2}}}},
+    Call{"transpose", {f32({2, 3, 4})}, {{"perm", Shape{2, 0, 1}}}},
+    Call{"slice", {f32({4, 3})}, {{"starts", Shape{1, 0}}, {"ends", Shape{3, 2}}}},
+    Call{"concat", {a23, f32({1, 3}), a23}, {{"axis", int64_t{0}}}},
+    Call{"gather", {f32({3, 4}), i64({5})}, {{"axis", int64_t{0}}}},
+    Call{"cumsum", {a23}, {{"axis", int64_t{1}}}},
+    Call{"top_k", {f32({2, 5})}, {{"k", int64_t{2}}}},
+    Call{"split_heads", {f32({2, 3, 16})}, {{"group", int64_t{2}}, {"head_dim", int64_t{2}}}, 3},
+    Call{"split_heads", {f32({2, 3, 16})}, {{"group", int64_t{2}}, {"head_dim", int64_t{2}}}, 1},
+    Call{"split_heads_grad", {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})}},
+    Call{"merge_heads", {f32({2, 4, 3, 2})}},
+    Call{"embedding", {f32({3, 4}), i64({2, 2})}}};
+INSTANTIATE_TEST_SUITE_P(Movements, OpGradient, testing::ValuesIn(kMovements),
+                         [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
 
-INSTANTIATE_TEST_SUITE_P(
-    Networks, OpGradient,
-    testing::Values(
-        Call{"softmax", {a23}},
-        Call{"scale_mask_softmax", {f32({2, 3, 3})}, {{"scale", 0.7}, {"causal", true}}},
-        Call{"layer_norm", {f32({2, 4}), f32({4}), f32({4})}}, Call{"rms_norm", {f32({2, 4}), f32({4})}},
-        Call{"batch_norm", {f32({4, 2, 2, 3}), f32({2}), f32({2})}}, Call{"rotary", {f32({2, 2, 3, 4})}},
-        Call{"scaled_dot_product_attention",
-             {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})},
-             {{"causal", true}}},
-        Call{"moe_dispatch", {f32({5, 2}), i64({5, 2})}, {{"experts", int64_t{3}}, {"capacity", int64_t{2}}}},
-        Call{"moe_combine", {f32({3, 2, 4}), i64({5, 2}), f32({5, 2})}},
-        Call{"cross_entropy", {f32({2, 3}), i64({2})}}, Call{"sum_exp", {f32({2, 3}), f32({2})}},
-        Call{"pick", {f32({2, 3}), i64({2})}},
-        Call{"conv2d",
-             {f32({2, 2, 5, 5}), f32({4, 2, 3, 3})},
-             {{"stride", int64_t{2}}, {"padding", int64_t{1}}}},
-        Call{"max_pool2d", {f32({2, 2, 4, 4})}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}}},
-        Call{"avg_pool2d", {f32({2, 2, 4, 4})}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}}}),
-    [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
+const Call kNetworks[] = {
+    Call{"softmax", {a23}},
+    Call{"scale_mask_softmax", {f32({2, 3, 3})}, {{"scale", 0.7}, {"causal", true}}},
+    Call{"layer_norm", {f32({2, 4}), f32({4}), f32({4})}},
+    Call{"rms_norm", {f32({2, 4}), f32({4})}},
+    Call{"batch_norm", {f32({4, 2, 2, 3}), f32({2}), f32({2})}},
+    Call{"rotary", {f32({2, 2, 3, 4})}},
+    Call{"scaled_dot_product_attention",
+         {f32({2, 4, 3, 2}), f32({2, 2, 3, 2}), f32({2, 2, 3, 2})},
+         {{"causal", true}}},
+    Call{"moe_dispatch", {f32({5, 2}), i64({5, 2})}, {{"experts", int64_t{3}}, {"capacity", int64_t{2}}}},
+    Call{"moe_combine", {f32({3, 2, 4}), i64({5, 2}), f32({5, 2})}},
+    Call{"cross_entropy", {f32({2, 3}), i64({2})}},
+    Call{"sum_exp", {f32({2, 3}), f32({2})}},
+    Call{"pick", {f32({2, 3}), i64({2})}},
+    Call{"conv2d", {f32({2, 2, 5, 5}), f32({4, 2, 3, 3})}, {{"stride", int64_t{2}}, {"padding", int64_t{1}}}},
+    Call{"max_pool2d", {f32({2, 2, 4, 4})}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}}},
+    Call{"avg_pool2d", {f32({2, 2, 4, 4})}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}}}};
+INSTANTIATE_TEST_SUITE_P(Networks, OpGradient, testing::ValuesIn(kNetworks),
+                         [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
 
 // --- the walk itself
+
+// nll of any three numbers, not the pieces of one loss.
+TEST(Autodiff, OfALossInPieces) {
+  Builder b("pieces");
+  const TensorId m = b.parameter("m", f32({4})), c = b.parameter("c", f32({4}));
+  const TensorId z = b.op1("exp", {b.parameter("x", f32({4}))});
+  b.op("reduce_sum", {b.op1("nll", {m, z, c})}, {{"axes", Shape{0}}}, "loss");
+  expect_gradients(b.finish(), 12, 2);
+}
+
+// exp, log, sqrt and nll have tests of their own; to_global changes where a tensor lies, and nothing else.
+TEST(Autodiff, EveryRuleIsHeldAgainstFiniteDifferences) {
+  std::set<std::string_view> checked = {"log", "sqrt", "nll", "to_global"};
+  for (const Call& call : kOps) checked.insert(call.op);
+  for (const Call& call : kMovements) checked.insert(call.op);
+  for (const Call& call : kNetworks) checked.insert(call.op);
+  for (const auto rules :
+       {ir::elementwise_gradients(), ir::matmul_gradients(), ir::shape_gradients(), ir::nn_gradients()})
+    for (const ir::GradRule& rule : rules) EXPECT_TRUE(checked.count(rule.op)) << rule.op;
+}
 
 // exp, log and sqrt of a positive value, and a tensor with three consumers.
 TEST(Autodiff, AddsUpSeveralUses) {
