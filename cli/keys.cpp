@@ -135,6 +135,8 @@ std::vector<Key> make_keys() {
                     "reduce gradients behind the backward pass"));
   k.push_back(entry("parallel", "overlap_param", PARALLEL(overlap_param), 0, 1,
                     "gather sharded parameters ahead of their use"));
+  k.push_back(entry("parallel", "overlap_tp", PARALLEL(overlap_tp), 0, 1,
+                    "run weight gradients beside tensor parallelism's collectives"));
   k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
                                     "ranks that share one copy of sharded states")));
 

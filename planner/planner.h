@@ -27,6 +27,7 @@ struct Hints {
   int grad_bucket_mb = 25;
   bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
   bool overlap_param = true;  // gather sharded parameters ahead of their use
+  bool overlap_tp = true;     // weight gradients run beside the collectives of tensor parallelism
   int fsdp_group = 0;         // ranks that share one copy of sharded states; 0: all of dp
 };
 

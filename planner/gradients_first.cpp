@@ -1,0 +1,74 @@
+#include "planner/gradients_first.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+namespace boxcar::planner {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+bool same_block(const ir::Op& a, const ir::Op& b) { return a.phase == b.phase && a.layer == b.layer; }
+
+// Whether an op adds up gradients of one parameter, wherever they are from.
+bool sums_gradients(const ir::Graph& graph, const std::vector<std::vector<ir::OpId>>& readers,
+                    const ir::Op& op) {
+  if (op.type == "accumulate") return true;
+  return op.type == "add" && std::all_of(readers[at(op.outputs[0])].begin(), readers[at(op.outputs[0])].end(),
+                                         [&](ir::OpId o) { return graph.ops[at(o)].type == "accumulate"; });
+}
+
+// By op: in the backward pass, and what it gives leaves the block for the update alone.
+std::vector<char> for_gradients_alone(const ir::Graph& graph) {
+  const auto readers = ir::consumers(graph);
+  std::vector<char> alone(graph.ops.size());
+  for (size_t o = graph.ops.size(); o-- > 0;) {
+    const ir::Op& op = graph.ops[o];
+    const auto stays = [&](ir::OpId reader) {
+      const ir::Op& by = graph.ops[at(reader)];
+      return by.phase == ir::Phase::update ||
+             (alone[at(reader)] && (same_block(by, op) || sums_gradients(graph, readers, by)));
+    };
+    alone[o] = op.phase == ir::Phase::backward && !op.recomputed && !ir::is_special(op.type) &&
+               std::all_of(op.outputs.begin(), op.outputs.end(), [&](ir::TensorId t) {
+                 return std::all_of(readers[at(t)].begin(), readers[at(t)].end(), stays);
+               });
+  }
+  return alone;
+}
+
+// By op: behind which op it comes. Its own number where it stays.
+std::vector<int> places(const ir::Graph& graph) {
+  const std::vector<char> alone = for_gradients_alone(graph);
+  std::vector<int> place(graph.ops.size());
+  int block = 0;
+  for (int o = 0; o < static_cast<int>(graph.ops.size()); ++o) {
+    const ir::Op& op = graph.ops[at(o)];
+    if (o > 0 && !same_block(graph.ops[at(o - 1)], op)) block = o;
+    place[at(o)] = o;
+    if (!alone[at(o)]) continue;
+    int behind = block - 1;
+    for (ir::TensorId t : op.inputs) behind = std::max(behind, place[at(graph.tensor(t).producer)]);
+    place[at(o)] = behind;
+  }
+  return place;
+}
+
+}  // namespace
+
+void gradients_first(ir::Graph& graph) {
+  const std::vector<int> place = places(graph);
+  std::vector<int> order(graph.ops.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto key = [&](int o) { return std::tuple(place[at(o)], place[at(o)] != o, o); };
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+  std::vector<ir::Op> ops;
+  for (int o : order) ops.push_back(std::move(graph.ops[at(o)]));
+  graph.ops = std::move(ops);
+  for (size_t o = 0; o < graph.ops.size(); ++o)
+    for (ir::TensorId t : graph.ops[o].outputs) graph.tensor(t).producer = static_cast<ir::OpId>(o);
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,17 @@
+// The order of a backward pass in which the collectives of tensor parallelism are exposed.
+//
+//   as differentiated:   proj.grad_x  proj.grad_w  qkv.grad_x  qkv.grad_w  norm.grad
+//                                                   all_reduce -------->|           grad_w runs beside it
+//   gradients first:     proj.grad_w  proj.grad_x  qkv.grad_w  qkv.grad_x           norm.grad
+//                                                               all_reduce -------->|   the device waits
+#pragma once
+
+#include "ir/graph.h"
+
+namespace boxcar::planner {
+
+// Moves ops of the backward pass whose results only gradients of parameters need to where their operands are
+// there, within their layer. `graph` is a training graph; ops stay in topological order.
+void gradients_first(ir::Graph& graph);
+
+}  // namespace boxcar::planner
