@@ -112,21 +112,6 @@ std::string message_of(const Error& e) {
   return std::string(e.what()).substr(e.where().empty() ? 0 : e.where().size() + 2);
 }
 
-// Keys that only one optimizer reads.
-void check_optimizer_keys(const GivenKeys& given, ir::Optimizer optimizer) {
-  constexpr std::pair<const char*, ir::Optimizer> rows[] = {{"momentum", ir::Optimizer::momentum},
-                                                            {"beta1", ir::Optimizer::adam},
-                                                            {"beta2", ir::Optimizer::adam},
-                                                            {"eps", ir::Optimizer::adam}};
-  const std::vector<std::string>& names = find_key("train", "optimizer")->words;
-  for (const auto& [name, reader] : rows)
-    if (auto found = given.find(std::string("train.") + name); found != given.end() && optimizer != reader)
-      throw Error::input(
-          found->second.where,
-          fmt::format("has no effect with optimizer {} (use {}, or leave it out)",
-                      names[static_cast<size_t>(optimizer)], names[static_cast<size_t>(reader)]));
-}
-
 // Runs `work`; an error whose place is a key ("parallel.tp") gets the place where that key was written.
 template <typename Work>
 void locate(const GivenKeys& given, const Work& work) {
@@ -182,7 +167,6 @@ Resolved resolve(const GivenKeys& given_by_user) {
     size_t dot = path.find('.');
     set(*find_key(path.substr(0, dot), path.substr(dot + 1)), request, value.where, value.text);
   }
-  check_optimizer_keys(given, request.job.train.optimizer);
   planner::Hints& hints = request.job.parallel;
   request.job.train.flash = request.job.model.flash;
   if (request.job.gpus == 0 && hints.dp > 0) request.job.gpus = hints.dp * hints.tp * hints.pp * hints.cp;

@@ -60,13 +60,15 @@ struct Chooser {
   const ir::Types& local_outputs;
 
   // A split of a split keeps its order through an op; a new split of an axis that a later mesh dimension
-  // splits already lies inside of it, so that nothing is gathered first.
+  // splits already lies inside of it, so that nothing is gathered first. An operand that is read as it is
+  // decides for all.
   int8_t inner(const Signature& signature) const {
     int8_t result = 0;
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
       const NdSbp& now = call.current[i];
       const Sbp want = signature.inputs[i];
       if (!want.is_split()) continue;
+      if (call.held[i] && same_kind(now[d], want)) return now[d].inner;
       if (same_kind(now[d], want)) {
         result = std::max(result, now[d].inner);
         continue;

@@ -37,14 +37,19 @@ class Finder {
         add_copy(op);
     }
     for (size_t t = 0; t < graph.tensors.size(); ++t)
-      if (graph.tensors[t].name == "loss")
-        add(static_cast<TensorId>(t), "", stored(static_cast<TensorId>(t)), static_cast<TensorId>(t), false);
+      if (graph.tensors[t].name == "loss") {
+        const auto loss = static_cast<TensorId>(t);
+        add(loss, "", made(loss), loss, false);  // as it is made, reduced or not
+      }
     return std::move(places_);
   }
 
  private:
   const ir::Tensor& tensor(TensorId t) const { return laid_.graph.tensor(t); }
   const NdSbp& stored(TensorId t) const { return laid_.layouts.stored[static_cast<size_t>(t)]; }
+  const NdSbp& made(TensorId t) const {
+    return laid_.layouts.ops[static_cast<size_t>(tensor(t).producer)].outputs[0];
+  }
   const ir::Op& producer(TensorId t) const {
     return laid_.graph.ops[static_cast<size_t>(tensor(t).producer)];
   }
@@ -67,9 +72,8 @@ class Finder {
 
   void add_copy(const ir::Op& op) {
     const TensorId t = op.outputs[0];
-    const NdSbp& made = laid_.layouts.ops[static_cast<size_t>(tensor(t).producer)].outputs[0];
     add(t, "", stored(t), source(t), true);
-    if (made != stored(t)) add(t, ".shard", made, source(t), true);
+    if (made(t) != stored(t)) add(t, ".shard", made(t), source(t), true);
   }
 
   void add(TensorId t, const std::string& suffix, const NdSbp& layout, TensorId of, bool derived) {

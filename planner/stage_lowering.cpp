@@ -193,8 +193,13 @@ StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_ph
   if (in_.mesh.devices() == 1) return values(t).back();  // every layout is the whole tensor
   const Value* base = nullptr;
   const auto& used = in_.pins.used[static_cast<size_t>(t)];
+  const bool gathered = builder.phases.per_micro_batch(in_phase) && used && *used != stored(t) &&
+                        std::any_of(values(t).begin(), values(t).end(), [&](const Value& value) {
+                          return value.scope < 0 && value.layout == *used;
+                        });  // what it was gathered from may be newer
   for (const Value& value : values(t)) {
     if (value.scope >= 0 && value.scope != in_phase) continue;
+    if (gathered && value.layout == stored(t)) continue;
     if (value.layout == want) return value;
     if (value.layout == stored(t) && (!base || base->layout != used)) base = &value;
     if (value.layout == used) base = &value;  // of state: gathered already

@@ -52,6 +52,19 @@ TEST(Places, the_loss_is_a_share_of_each_dp_rank_on_the_last_stage) {
   EXPECT_TRUE(at(places, "labels").holds[4]);
 }
 
+// Its register holds the shares, whoever reads a sum of them.
+TEST(Places, a_loss_that_is_reduced_is_watched_as_it_is_made) {
+  const Job job = resolve(small_job(2, 1, 1));
+  LaidOut laid = lay_out(job);
+  const auto loss = static_cast<size_t>(ir::find_tensor(laid.graph, "loss"));
+  laid.pins.stored[loss] = {sbp::Sbp::B()};
+  laid = lay_out(laid.graph, laid.mesh, laid.pins, 1);
+  EXPECT_EQ(sbp::to_text(laid.layouts.stored[loss]), "B");
+  const Places places = places_of(laid);
+  EXPECT_TRUE(at(places, "loss").partial);
+  EXPECT_THAT(at(places, "loss").first, ElementsAre(true, true));
+}
+
 TEST(Places, a_replica_is_its_tensor) {
   const Places places = places_of(resolve(small_job(1, 1, 2, 2)));
   const Place& replica = at(places, "embedding.word.replica1.m");

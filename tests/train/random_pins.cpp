@@ -1,0 +1,99 @@
+#include "random_pins.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace boxcar::tests {
+namespace {
+
+using planner::Mesh;
+using planner::Pins;
+using sbp::NdSbp;
+using sbp::Sbp;
+
+int64_t below(std::mt19937& random, size_t limit) {
+  return std::uniform_int_distribution<int64_t>(0, static_cast<int64_t>(limit) - 1)(random);
+}
+
+// A split of any axis or a copy.
+Sbp any_of(size_t rank, std::mt19937& random) {
+  const int64_t choice = below(random, rank + 1);
+  return choice == 0 ? Sbp::B() : Sbp::S(static_cast<int>(choice) - 1);
+}
+
+class Drawer {
+ public:
+  Drawer(const ir::Graph& graph, const Mesh& mesh, std::mt19937& random)
+      : graph_(graph), mesh_(mesh), random_(random) {
+    pins_.stored.assign(graph.tensors.size(), planner::PartialSbp(mesh.dims()));
+    pins_.used.resize(graph.tensors.size());
+  }
+
+  Pins run() {
+    for (const ir::Update& update : graph_.updates) {
+      const ir::Op& op = graph_.ops[static_cast<size_t>(graph_.tensor(update.next).producer)];
+      if (update.state == op.inputs[0]) pin_state(op);
+    }
+    for (const ir::Op& op : graph_.ops)
+      for (ir::TensorId t : op.outputs)
+        if (op.phase != ir::Phase::update && op.type != "parameter" && op.type != "constant" &&
+            graph_.tensor(t).role != ir::Role::gradient && below(random_, 3) > 0)
+          pin(t, layout(t));
+    return std::move(pins_);
+  }
+
+ private:
+  NdSbp layout(ir::TensorId t) {
+    NdSbp result;
+    for (size_t d = 0; d < mesh_.dims(); ++d)
+      result.push_back(any_of(graph_.tensor(t).type.shape.size(), random_));
+    return result;
+  }
+
+  void pin(ir::TensorId t, const NdSbp& layout) {
+    pins_.stored[static_cast<size_t>(t)].assign(layout.begin(), layout.end());
+  }
+
+  // Whether every op of the forward and backward passes has a signature that reads it so.
+  bool readable(ir::TensorId t, Sbp layout, int64_t parts) const {
+    for (const ir::Op& op : graph_.ops) {
+      if (op.phase == ir::Phase::update) continue;
+      for (size_t i = 0; i < op.inputs.size(); ++i)
+        if (op.inputs[i] == t && !reads(op, i, layout, parts)) return false;
+    }
+    return true;
+  }
+
+  bool reads(const ir::Op& op, size_t input, Sbp layout, int64_t parts) const {
+    ir::Types types;
+    for (ir::TensorId t : op.inputs) types.push_back(graph_.tensor(t).type);
+    const auto all = ir::signatures(ir::op(op.type), types, op.attrs, parts);
+    return std::any_of(all.begin(), all.end(),
+                       [&](const sbp::Signature& s) { return s.inputs[input] == layout; });
+  }
+
+  // adam(w, g, m, v, ...) -> w, m, v
+  void pin_state(const ir::Op& op) {
+    const NdSbp kept = layout(op.inputs[0]);
+    NdSbp read = kept;
+    for (size_t d = 0; d < read.size(); ++d)
+      if (below(random_, 2) == 0 || !readable(op.inputs[0], read[d], mesh_.extents[d])) read[d] = Sbp::B();
+    for (size_t i = 0; i < op.outputs.size() + 1; ++i) pin(op.inputs[i], kept);
+    for (ir::TensorId t : op.outputs) pin(t, kept);
+    pins_.used[static_cast<size_t>(op.inputs[0])] = read;
+  }
+
+  const ir::Graph& graph_;
+  const Mesh& mesh_;
+  std::mt19937& random_;
+  Pins pins_;
+};
+
+}  // namespace
+
+Pins random_pins(const ir::Graph& training_graph, const Mesh& mesh, std::mt19937& random) {
+  return Drawer(training_graph, mesh, random).run();
+}
+
+}  // namespace boxcar::tests
