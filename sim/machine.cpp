@@ -1,7 +1,6 @@
 #include "sim/machine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "sbp/error.h"
@@ -135,72 +134,6 @@ std::span<const int> Machine::members(const int& lead) const {
 int Machine::queue_of(int item) const {
   auto actors = static_cast<int>(wiring_.actors.size());
   return item < actors ? wiring_.actors[at(item)].queue : wiring_.turns[at(item - actors)].queue;
-}
-
-void Machine::finish(int lead) {
-  acts_[at(lead)].due = -1;
-  if (queues_[at(queue_of(lead))].group >= 0) return finish_group(queue_of(lead));
-  for (int item : members(lead)) finish_member(item);
-}
-
-void Machine::finish_member(int item) {
-  int queue_index = queue_of(item);
-  QueueState& queue = queues_[at(queue_index)];
-  int unit = wiring_.queues[at(queue_index)].unit;
-  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
-  const WiredActor& wired = wiring_.actors[at(actor)];
-  if (wired.communication) slow(unit, -1);
-  queue.busy = false;
-  queue.idle_since = now_;
-  queue.last = actor;
-  wake(queue_index);
-  if (is_turn(item)) return;
-  if (elastic_[at(unit)].actor == actor) elastic_[at(unit)].actor = -1;
-  Ticks start = acts_[at(wiring_.lead_of(actor))].start;
-  int64_t act = acts_[at(actor)].index, step = act / wired.per_step;
-  meter_.act(actor, static_cast<int>(step), start, now_);
-  end_act(actor, act, start, now_);
-  if (!wiring_.queues[at(queue_index)].ordered && table_.ready(actor)) offer(actor);
-  if (wired.queue == wiring_.units[at(unit)].compute_queue) meter_.settle(unit, now_);
-  count_step(step, 1);
-}
-
-// Ends an act that took [start, end] for the state machine, and sends its messages now.
-void Machine::end_act(int actor, int64_t act, Ticks start, Ticks end) {
-  const WiredActor& wired = wiring_.actors[at(actor)];
-  if (keep_timeline_) {
-    timeline_.push_back({wired.unit, wired.local, static_cast<int>(act), to_seconds(start), to_seconds(end)});
-  }
-  table_.end(actor, effects_);
-  account_end(actor, act, end);
-  stamp_ = end;
-  deliver(actor);
-  stamp_ = now_;
-}
-
-// The slots that an act takes when it begins, and those that it gives back when it ends without a message.
-void Machine::account_begin(int actor, int64_t act, Ticks when) {
-  int unit = wiring_.actors[at(actor)].unit;
-  for (int h = wiring_.hold_begin[at(actor)]; h < wiring_.hold_begin[at(actor) + 1]; ++h) {
-    const Hold& hold = wiring_.holds[at(h)];
-    if (hold.take && act % hold.every == 0) meter_.change(unit, hold.bytes, when);
-  }
-  for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
-    if (act % wiring_.out_every[at(o)] == 0) meter_.change(unit, wiring_.out_bytes[at(o)], when);
-  }
-}
-
-void Machine::account_end(int actor, int64_t act, Ticks when) {
-  int unit = wiring_.actors[at(actor)].unit;
-  for (int h = wiring_.hold_begin[at(actor)]; h < wiring_.hold_begin[at(actor) + 1]; ++h) {
-    const Hold& hold = wiring_.holds[at(h)];
-    if (!hold.take && (act + 1) % hold.every == 0) meter_.change(unit, -hold.bytes, when);
-  }
-  for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
-    bool unread = wiring_.reader_begin[at(o)] == wiring_.reader_begin[at(o) + 1];
-    if (unread && (act + 1) % wiring_.out_every[at(o)] == 0)
-      meter_.change(unit, -wiring_.out_bytes[at(o)], when);
-  }
 }
 
 void Machine::deliver(int actor) {
@@ -352,96 +285,6 @@ void Machine::arrive(int queue_index, int item) {
   if (++acts_[at(lead)].arrived < static_cast<int>(all.size())) return;
   acts_[at(lead)].arrived = 0;
   begin(lead);
-}
-
-void Machine::begin(int lead) {
-  ActState& act = acts_[at(lead)];
-  auto all = members(lead);
-  act.start = now_;
-  if (wiring_.actors[at(lead)].communication) {
-    Ticks since = now_;
-    for (int item : all) since = std::min(since, chain_start(item));
-    act.since = since;
-  }
-  for (int item : all) begin_member(item);
-  begin_wait(lead);
-}
-
-// From when an unbroken chain of communications led to the beginning of `item` now.
-Ticks Machine::chain_start(int item) const {
-  const QueueState& queue = queues_[at(queue_of(item))];
-  Ticks since = now_;
-  auto follow = [&](int before) {
-    if (before < 0 || !wiring_.actors[at(before)].communication) return;
-    since = std::min(since, acts_[at(wiring_.lead_of(before))].since);
-  };
-  if (queue.idle_since == now_) follow(queue.last);
-  if (!is_turn(item) && acts_[at(item)].caused == now_) follow(acts_[at(item)].cause);
-  return since;
-}
-
-void Machine::begin_member(int item) {
-  int unit = wiring_.queues[at(queue_of(item))].unit;
-  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
-  const WiredActor& wired = wiring_.actors[at(actor)];
-  if (wired.communication) slow(unit, 1);
-  if (is_turn(item)) return;
-  note_wait(actor);
-  table_.begin(actor);
-  account_begin(actor, acts_[at(actor)].index, now_);
-}
-
-// A compute queue that stood idle until a communication ended waited for it.
-void Machine::note_wait(int actor) {
-  const WiredActor& wired = wiring_.actors[at(actor)];
-  if (wired.queue != wiring_.units[at(wired.unit)].compute_queue) return;
-  const ActState& act = acts_[at(actor)];
-  Ticks idle = now_ - queues_[at(wired.queue)].idle_since;
-  if (idle <= 0 || act.caused != now_ || !wiring_.actors[at(act.cause)].communication) return;
-  Ticks since = acts_[at(wiring_.lead_of(act.cause))].since;
-  meter_.exposed(wired.unit, static_cast<int>(act.index / wired.per_step), std::min(idle, now_ - since));
-}
-
-void Machine::begin_wait(int lead) {
-  const WiredActor& wired = wiring_.actors[at(lead)];
-  start_wait(lead, flows(wired) ? wired.wait : wired.alone);
-}
-
-// A wait that ends with an event of `lead`, longer where communication slows it.
-void Machine::start_wait(int lead, Ticks ticks) {
-  const WiredActor& wired = wiring_.actors[at(lead)];
-  ActState& act = acts_[at(lead)];
-  act.due = now_ + ticks;
-  if (slowdown_ > 0 && wired.queue == wiring_.units[at(wired.unit)].compute_queue && !wired.communication) {
-    Elastic& elastic = elastic_[at(wired.unit)];
-    elastic.actor = lead;
-    elastic.updated = now_;
-    elastic.work = static_cast<double>(ticks);
-    elastic.done.assign(1, {now_, 0.0});
-    if (elastic.communications > 0) return retime(elastic);
-  }
-  time_.wait(act.due, lead);
-}
-
-void Machine::slow(int unit, int change) {
-  if (slowdown_ <= 0) return;
-  Elastic& elastic = elastic_[at(unit)];
-  bool before = elastic.communications > 0;
-  bool after = elastic.communications + change > 0;
-  if (before != after && elastic.actor >= 0) {
-    double done = static_cast<double>(now_ - elastic.updated) * (before ? 1 - slowdown_ : 1);
-    elastic.work -= done;
-    elastic.updated = now_;
-    elastic.done.emplace_back(now_, elastic.done.back().second + done);
-  }
-  elastic.communications += change;
-  if (before != after && elastic.actor >= 0) retime(elastic);
-}
-
-void Machine::retime(Elastic& elastic) {
-  double rate = elastic.communications > 0 ? 1 - slowdown_ : 1;
-  acts_[at(elastic.actor)].due = now_ + std::max<Ticks>(0, std::llround(elastic.work / rate));
-  time_.wait(acts_[at(elastic.actor)].due, elastic.actor);
 }
 
 void Machine::count_step(int64_t step, int acts) {

@@ -61,13 +61,16 @@ class Machine {
     bool flowing = false;  // the flow has started
     int arrived = 0;       // lead of a joint act: members that have come to it
   };
-  // A unit's compute act while communication beside it may slow it.
+  // A unit's compute act while communication beside it may slow it, or a group, member by member: both round
+  // to ticks alike.
   struct Elastic {
-    int communications = 0;  // under way on the unit
-    int actor = -1;
-    Ticks updated = 0;
-    double work = 0;                             // ticks left at full speed
-    std::vector<std::pair<Ticks, double>> done;  // since its start: ticks of work done by then
+    int communications = 0;      // under way on the unit
+    int actor = -1;              // whose event is the end
+    std::vector<Ticks> lengths;  // of the members at full speed
+    std::vector<Ticks> ends;     // of the members, if communication goes on as now
+    size_t member = 0;           // the one under way at `updated`
+    Ticks updated = 0;           // when the speed changed last
+    Ticks left = 0;              // of its length, then
   };
 
   // What the future depends on, relative to now, in 128 bits; and what it says of the past.
@@ -98,7 +101,6 @@ class Machine {
   void account_end(int actor, int64_t act, Ticks when);
   void end_act(int actor, int64_t act, Ticks start, Ticks end);
   void member_times(int queue);
-  Ticks when_done(const Elastic& elastic, double work, Ticks total) const;
   void account_unfinished();
   void account_unfinished(int queue);
   void deliver(int actor);
@@ -117,12 +119,14 @@ class Machine {
   void begin(int lead);
   void begin_member(int item);
   void begin_wait(int lead);
-  void start_wait(int lead, Ticks ticks);
+  bool is_elastic(const WiredActor& actor) const;
+  void start_elastic(int lead);
   void note_wait(int actor);
   Ticks chain_start(int item) const;
   bool flows(const WiredActor& actor) const;
   void slow(int unit, int change);
-  void retime(Elastic& elastic);
+  Ticks stretched(const Elastic& elastic, Ticks length) const;
+  void plan_ends(Elastic& elastic);
   void count_step(int64_t step, int acts);
   void step_over();
   bool enough();

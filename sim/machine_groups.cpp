@@ -1,6 +1,5 @@
 // Groups of neighbouring acts that run as one (merge.h).
 #include <algorithm>
-#include <cmath>
 
 #include "sim/machine.h"
 
@@ -34,7 +33,15 @@ void Machine::begin_group(int queue_index, int group_index, int64_t act) {
   note_wait(first);
   for (int actor : group.ported) table_.begin(actor);
   acts_[at(last)].start = now_;
-  start_wait(last, group.total);
+  if (slowdown_ > 0) {
+    std::vector<Ticks>& lengths = elastic_[at(wiring_.queues[at(queue_index)].unit)].lengths;
+    lengths.clear();
+    for (int m = 0; m < group.size; ++m)
+      lengths.push_back(wiring_.actors[at(wiring_.items[at(group.first_item + m)])].alone);
+    return start_elastic(last);
+  }
+  acts_[at(last)].due = now_ + group.total;
+  time_.wait(acts_[at(last)].due, last);
 }
 
 void Machine::finish_group(int queue_index) {
@@ -69,27 +76,14 @@ void Machine::finish_group(int queue_index) {
 void Machine::member_times(int queue_index) {
   const QueueState& queue = queues_[at(queue_index)];
   const WiredGroup& group = wiring_.groups[at(queue.group)];
-  const Elastic& elastic = elastic_[at(wiring_.queues[at(queue_index)].unit)];
-  Ticks start = acts_[at(queue.item)].start, work = 0;
-  bool steady = slowdown_ <= 0 || (elastic.done.size() < 2 && now_ - start <= group.total);
-  times_.assign(1, start);
-  for (int m = 0; m + 1 < group.size; ++m) {
-    work += wiring_.actors[at(wiring_.items[at(group.first_item + m)])].alone;
-    times_.push_back(steady ? start + work : when_done(elastic, static_cast<double>(work), group.total));
+  times_.assign(1, acts_[at(queue.item)].start);
+  if (slowdown_ > 0) {
+    const std::vector<Ticks>& ends = elastic_[at(wiring_.queues[at(queue_index)].unit)].ends;
+    times_.insert(times_.end(), ends.begin(), ends.end());
+    return;
   }
-  times_.push_back(now_);
-}
-
-// When a slowed act had done `work` of `total` ticks, all of it by now.
-Ticks Machine::when_done(const Elastic& elastic, double work, Ticks total) const {
-  auto after = std::find_if(elastic.done.begin(), elastic.done.end(),
-                            [&](const auto& mark) { return mark.second >= work; });
-  if (after == elastic.done.begin()) return elastic.done.front().first;
-  auto before = std::prev(after);
-  Ticks end = after == elastic.done.end() ? now_ : after->first;
-  double done = after == elastic.done.end() ? static_cast<double>(total) : after->second;
-  double share = (work - before->second) / (done - before->second);
-  return before->first + std::llround(share * static_cast<double>(end - before->first));
+  for (int m = 0; m < group.size; ++m)
+    times_.push_back(times_.back() + wiring_.actors[at(wiring_.items[at(group.first_item + m)])].alone);
 }
 
 // What groups that still run when the last step ends have taken and given back by then.
@@ -105,22 +99,12 @@ void Machine::account_unfinished() {
 void Machine::account_unfinished(int queue_index) {
   const QueueState& queue = queues_[at(queue_index)];
   const WiredGroup& group = wiring_.groups[at(queue.group)];
-  Elastic& elastic = elastic_[at(wiring_.queues[at(queue_index)].unit)];
-  Ticks start = acts_[at(queue.item)].start, work = 0;
-  auto done = static_cast<double>(now_ - start);
-  if (slowdown_ > 0) {
-    double rate = elastic.communications > 0 ? 1 - slowdown_ : 1;
-    done = elastic.done.back().second + static_cast<double>(now_ - elastic.updated) * rate;
-    elastic.done.emplace_back(now_, done);
-  }
-  auto when = [&] {
-    return slowdown_ > 0 ? when_done(elastic, static_cast<double>(work), group.total) : start + work;
-  };
-  for (int m = 0; m < group.size && static_cast<double>(work) <= done; ++m) {
-    int actor = wiring_.items[at(group.first_item + m)];
-    account_begin(actor, acts_[at(queue.item)].index, when());
-    work += wiring_.actors[at(actor)].alone;
-    if (static_cast<double>(work) <= done) account_end(actor, acts_[at(queue.item)].index, when());
+  const int64_t act = acts_[at(queue.item)].index;
+  member_times(queue_index);
+  for (int m = 0; m < group.size && times_[at(m)] <= now_; ++m) {
+    const int actor = wiring_.items[at(group.first_item + m)];
+    account_begin(actor, act, times_[at(m)]);
+    if (times_[at(m + 1)] <= now_) account_end(actor, act, times_[at(m + 1)]);
   }
 }
 

@@ -109,10 +109,10 @@ Machine::Fingerprint Machine::fingerprint(bool with_rates) const {
     if (slowdown_ <= 0) break;
     hash.add(elastic.communications);
     if (elastic.actor < 0) continue;
-    for (const auto& [when, done] : elastic.done) {
-      hash.add(now_ - when);
-      hash.add(std::llround(done));
-    }
+    hash.add(static_cast<int64_t>(elastic.member));
+    hash.add(now_ - elastic.updated);
+    hash.add(elastic.left);
+    for (Ticks end : elastic.ends) hash.add(end - now_);
   }
   for (int actor : ahead_) hash.add(actor);
   for (int64_t number : rings_.state()) hash.add(number);
@@ -250,7 +250,7 @@ void Machine::repeat(const Sample& before, const Sample& now, int64_t times) {
   }
   for (Elastic& elastic : elastic_) {
     elastic.updated += shift;
-    for (auto& mark : elastic.done) mark.first += shift;
+    for (Ticks& end : elastic.ends) end += shift;
   }
   for (size_t turn = 0; turn < turns_.size(); ++turn)
     turns_[turn] += times * (now.turns[turn] - before.turns[turn]);

@@ -10,9 +10,12 @@
 #include <numeric>
 
 #include "sbp/error.h"
+#include "support/error_of.h"
 
 namespace boxcar::backends {
 namespace {
+
+using support::error_of;
 
 const char* const device_yaml = R"(name: toy
 memory_bytes: 1000000000
@@ -28,23 +31,13 @@ nodes: 2
 node: {gpus: 4, link: nvswitch, link_bandwidth: 300e9, nics: 1, nic_bandwidth: 25e9}
 )";
 
-std::string message(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Exit::bad_input);
-    return error.what();
-  }
-  return "no error";
-}
-
 // What parse_cluster says of cluster_yaml with `from` replaced by `to`.
 std::string cluster_message(const std::string& from, const std::string& to, int gpus = 0) {
   std::string text = cluster_yaml;
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   text.replace(at, from.size(), to);
-  return message([&] { parse_cluster(text, "c.yaml", gpus); });
+  return error_of([&] { parse_cluster(text, "c.yaml", gpus); });
 }
 
 std::string device_message(const std::string& from, const std::string& to) {
@@ -52,7 +45,7 @@ std::string device_message(const std::string& from, const std::string& to) {
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   text.replace(at, from.size(), to);
-  return message([&] { parse_device(text, "d.yaml"); });
+  return error_of([&] { parse_device(text, "d.yaml"); });
 }
 
 TEST(Curve, interpolates_in_log_x_and_clamps) {
@@ -88,10 +81,10 @@ TEST(Presets, every_v100_has_six_links) {
 }
 
 TEST(Presets, unknown_name_suggests) {
-  EXPECT_THAT(message([] { load_cluster("dgx-a100-80"); }),
+  EXPECT_THAT(error_of([] { load_cluster("dgx-a100-80"); }),
               testing::StartsWith(
                   "cluster: no preset dgx-a100-80 (did you mean dgx-a100-80g?); known: dgx-1-v100-16g, "));
-  EXPECT_THAT(message([] { load_device("h100-sxn"); }), testing::HasSubstr("(did you mean h100-sxm?)"));
+  EXPECT_THAT(error_of([] { load_device("h100-sxn"); }), testing::HasSubstr("(did you mean h100-sxm?)"));
 }
 
 TEST(LoadCluster, fewer_gpus_than_a_node_shrink_it) {
@@ -104,10 +97,10 @@ TEST(LoadCluster, fewer_gpus_than_a_node_shrink_it) {
 
 TEST(LoadCluster, gpus_fill_nodes) {
   EXPECT_EQ(load_cluster("dgx-a100-80g", 1024).nodes, 128);
-  EXPECT_EQ(message([] { load_cluster("dgx-a100-80g", 12); }),
+  EXPECT_EQ(error_of([] { load_cluster("dgx-a100-80g", 12); }),
             "gpus: 12 is not a multiple of the 8 GPUs of a node of dgx-a100-80g (use 8 or 16)");
-  EXPECT_EQ(message([] { load_cluster("dgx-a100-80g", -8); }), "gpus: -8 is outside 1 to 1048576");
-  EXPECT_EQ(message([] { load_cluster("dgx-a100-80g", 2000000000); }),
+  EXPECT_EQ(error_of([] { load_cluster("dgx-a100-80g", -8); }), "gpus: -8 is outside 1 to 1048576");
+  EXPECT_EQ(error_of([] { load_cluster("dgx-a100-80g", 2000000000); }),
             "gpus: 2000000000 is outside 1 to 1048576");
 }
 
@@ -117,9 +110,9 @@ TEST(LoadCluster, files_name_devices_beside_them) {
   std::ofstream(folder / "toy.yaml") << device_yaml;
   std::ofstream(folder / "c.yaml") << "name: mine\ndevice: toy.yaml\nnode: {gpus: 1}\n";
   EXPECT_EQ(load_cluster((folder / "c.yaml").string()).device.name, "toy");
-  EXPECT_EQ(message([&] { load_cluster((folder / "none.yaml").string()); }),
+  EXPECT_EQ(error_of([&] { load_cluster((folder / "none.yaml").string()); }),
             (folder / "none.yaml").string() + ": cannot be read");
-  EXPECT_EQ(message([&] { load_cluster(folder.string()); }),
+  EXPECT_EQ(error_of([&] { load_cluster(folder.string()); }),
             folder.string() + ": is a directory, not a file");
   std::filesystem::remove_all(folder);
 }
@@ -170,10 +163,10 @@ TEST(ParseCluster, refuses) {
 }
 
 TEST(ParseCluster, refuses_what_is_not_yaml_or_no_mapping) {
-  EXPECT_EQ(message([] { parse_cluster("", "c.yaml"); }), "c.yaml: the file is empty");
-  EXPECT_EQ(message([] { parse_cluster("- 1\n", "c.yaml"); }),
+  EXPECT_EQ(error_of([] { parse_cluster("", "c.yaml"); }), "c.yaml: the file is empty");
+  EXPECT_EQ(error_of([] { parse_cluster("- 1\n", "c.yaml"); }),
             "c.yaml:1:1: a list where a mapping is expected");
-  EXPECT_EQ(message([] { parse_cluster("name: [1\n", "c.yaml"); }),
+  EXPECT_EQ(error_of([] { parse_cluster("name: [1\n", "c.yaml"); }),
             "c.yaml:2:1: end of sequence flow not found");
 }
 
@@ -181,7 +174,7 @@ TEST(ParseCluster, refuses_uneven_meshes) {
   std::string head =
       "name: m\ndevice: a100-sxm-80g\nnode: {gpus: 2, link: nvlink-mesh, link_bandwidth: 1e9, mesh_links: ";
   auto says = [&](const std::string& links) {
-    return message([&] { parse_cluster(head + links + "}\n", "c.yaml"); });
+    return error_of([&] { parse_cluster(head + links + "}\n", "c.yaml"); });
   };
   EXPECT_EQ(says("[[0, 1], [1, 0]]"), "no error");
   EXPECT_THAT(says("[[0, 1]]"), testing::EndsWith("node.mesh_links: 1 rows for 2 gpus"));

@@ -1,5 +1,6 @@
 // Prints the rows of the performance budget (docs/design.md, section 6) that exist: whole commands as a user
-// runs them, with wall time, the simulator's own time and resident memory. Nothing here fails on a time.
+// runs them, with wall time, the simulator's own time and resident memory; then the simulator's events per
+// second against bare SimGrid's. Nothing here fails on a time.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -41,16 +42,17 @@ std::vector<Row> rows() {
   };
 }
 
-// Runs the program with its output thrown away; returns its exit code and what it used.
-int run(const std::vector<std::string>& arguments, double& seconds, double& megabytes) {
+// Runs a program, quietly or not; returns its exit code and what it used.
+int run(const char* program, const std::vector<std::string>& arguments, bool quiet, double& seconds,
+        double& megabytes) {
   auto start = std::chrono::steady_clock::now();
   pid_t child = fork();
   if (child == 0) {
-    std::vector<char*> argv{const_cast<char*>(BOXCAR_PROGRAM)};
+    std::vector<char*> argv{const_cast<char*>(program)};
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
-    if (!std::freopen("/dev/null", "w", stdout)) _exit(126);
-    execv(BOXCAR_PROGRAM, argv.data());
+    if (quiet && !std::freopen("/dev/null", "w", stdout)) _exit(126);
+    execv(program, argv.data());
     _exit(127);
   }
   int status = 0;
@@ -63,15 +65,20 @@ int run(const std::vector<std::string>& arguments, double& seconds, double& mega
 
 }  // namespace
 
-// budget_bench [--short]: --short leaves out the row that simulates every rank.
+// budget_bench [--short]: --short leaves out what simulates every rank.
 int main(int argc, char** argv) {
   bool brief = argc > 1 && std::strcmp(argv[1], "--short") == 0;
   fmt::print("{:<40} {:>14} {:>10} {:>12}\n", "what", "target", "measured", "resident");
   for (const Row& row : rows()) {
     if (brief && row.arguments.back() == "--no-fold") continue;
     double seconds = 0, megabytes = 0;
-    int code = run(row.arguments, seconds, megabytes);
+    int code = run(BOXCAR_PROGRAM, row.arguments, true, seconds, megabytes);
     fmt::print("{:<40} {:>14} {:>8.2f} s {:>8.0f} MiB{}\n", row.what, row.target, seconds, megabytes,
                code == 0 ? "" : fmt::format("  exit {}", code));
   }
+  if (brief) return 0;
+  double seconds = 0, megabytes = 0;
+  fmt::print("\n");
+  std::fflush(stdout);
+  return run(SIMGRID_BENCH, {}, false, seconds, megabytes);
 }

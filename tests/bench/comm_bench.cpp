@@ -31,7 +31,7 @@ void all_reduce(benchmark::State& state) {
   for (auto _ : state) {
     all->all_reduce(in.data(), out.data(), count, ir::DType::float32, sbp::Reduction::sum);
   }
-  state.SetBytesProcessed(state.iterations() * state.range(0) / state.threads());
+  state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
 void one_member_alone(benchmark::State& state) {

@@ -7,10 +7,13 @@
 
 #include "ir/plan_notation.h"
 #include "sbp/error.h"
+#include "support/error_of.h"
 #include "support/random_plan.h"
 
 namespace boxcar::ir {
 namespace {
+
+using support::error_of;
 
 constexpr const char* pair_text = R"(plan pair
 devices 4
@@ -99,16 +102,6 @@ TEST(PlanText, RandomPlansReadBack) {
     check(again);
     ASSERT_EQ(again.programs[0].schedule, plan.programs[0].schedule);
   }
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), Exit::bad_input);
-    return e.what();
-  }
-  return "no error";
 }
 
 // pair_text with one piece of text replaced.

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <sstream>
+
+#include "support/samples.h"
 
 namespace boxcar::sim {
 namespace {
@@ -44,20 +44,6 @@ backends::Cluster round_cluster(int nodes, int gpus) {
   return cluster;
 }
 
-std::vector<std::vector<std::string>> sample(const std::string& name) {
-  std::ifstream in(std::string(BOXCAR_SOURCE_DIR) + "/experiments/fit/samples/" + name);
-  EXPECT_TRUE(in) << name;
-  std::vector<std::vector<std::string>> rows;
-  std::string line, cell;
-  for (int number = 0; std::getline(in, line); ++number) {
-    if (number < 2) continue;  // source, column names
-    std::istringstream cells(line);
-    rows.emplace_back();
-    while (std::getline(cells, cell, ',')) rows.back().push_back(cell);
-  }
-  return rows;
-}
-
 std::string errors_text(const std::vector<double>& errors) {
   double sum = 0, worst = 0;
   for (double error : errors) {
@@ -75,7 +61,7 @@ std::string node_errors(const std::string& preset, const std::string& table) {
                                                  {"reduce_scatter", Collective::reduce_scatter},
                                                  {"alltoall", Collective::all_to_all}};
   std::vector<double> errors;
-  for (const auto& row : sample(table)) {
+  for (const auto& row : support::samples(table)) {
     int ranks = std::stoi(row[1]);
     double got = collective_time(cluster, ops.at(row[0]), std::stoll(row[2]), {ranks, 1, ranks, 1}).seconds();
     errors.push_back(std::fabs(got / (std::stod(row[3]) * 1e-6) - 1));
@@ -94,7 +80,7 @@ TEST(CollectiveProfiles, in_a_node) {
 // largest sizes.
 TEST(CollectiveProfiles, between_nodes) {
   std::vector<double> errors;
-  for (const auto& row : sample("nccl_nodes_a100.csv")) {
+  for (const auto& row : support::samples("nccl_nodes_a100.csv")) {
     int nodes = std::stoi(row[0]);
     backends::Cluster cluster = dgx(nodes * 8);
     cluster.node.nic_bandwidth = (nodes == 4 ? 115e9 : 45e9) / 8 / cluster.collective.nic_share;

@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "sim/models/matmul_time.h"
+#include "support/samples.h"
 
 namespace boxcar::sim {
 namespace {
@@ -42,20 +41,6 @@ double seconds(const backends::DeviceProfile& device, const ir::OpDef& def, ir::
   return kernel_seconds(device, def, inputs, outputs, attrs);
 }
 
-std::vector<std::vector<std::string>> sample(const std::string& name) {
-  std::ifstream in(std::string(BOXCAR_SOURCE_DIR) + "/experiments/fit/samples/" + name);
-  EXPECT_TRUE(in) << name;
-  std::vector<std::vector<std::string>> rows;
-  std::string line, cell;
-  for (int number = 0; std::getline(in, line); ++number) {
-    if (number < 2) continue;  // source, column names
-    std::istringstream cells(line);
-    rows.emplace_back();
-    while (std::getline(cells, cell, ',')) rows.back().push_back(cell);
-  }
-  return rows;
-}
-
 struct Errors {
   double mean = 0, worst = 0;
   int count = 0;
@@ -73,7 +58,7 @@ struct Errors {
 Errors matmul_errors(const std::string& device_name, const std::string& table) {
   backends::DeviceProfile device = backends::load_device(device_name);
   Errors errors;
-  for (const auto& row : sample(table)) {
+  for (const auto& row : support::samples(table)) {
     MatmulShape shape{1, std::stoll(row[0]), std::stoll(row[1]), std::stoll(row[2])};
     double bytes = 2.0 * static_cast<double>(shape.m * shape.k + shape.k * shape.n + shape.m * shape.n);
     double predicted = device.launch_latency + matmul_seconds(device, shape, DType::bfloat16, bytes);

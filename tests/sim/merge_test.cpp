@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/plans.h"
 #include "sim/queue_order.h"
 #include "sim/same.h"
 #include "sim/simulate.h"
-#include "support/random_plan.h"
 
 namespace boxcar::sim {
 namespace {
@@ -114,29 +112,9 @@ TEST(Merge, rates_make_some_acts_special) {
   }
 }
 
-void expect_same(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options,
-                 const std::string& what, double tolerance = 0) {
-  Options plain = options;
-  plain.merge = false;
-  test::expect_same(simulate(plan, cluster, options), simulate(plan, cluster, plain), what, tolerance);
-}
-
 void expect_same_on_random_plans(unsigned first, unsigned last) {
-  for (unsigned seed = first; seed <= last; ++seed) {
-    bool open = seed % 5 == 0;
-    ir::Plan plan = support::random_plan({.seed = seed,
-                                          .ordered = !open,
-                                          .collectives = !open,
-                                          .turns = !open,
-                                          .max_programs = 2,
-                                          .max_devices = 1,
-                                          .max_actors = 12});
-    backends::Cluster cluster = make_cluster(plan.devices, 1, 1);
-    if (seed % 3 == 0) cluster.device.overlap_slowdown = 0.3;  // rounds a tick here or there
-    expect_same(plan, cluster, {.steps = 4, .timeline = seed % 2 == 0}, "seed " + std::to_string(seed),
-                seed % 3 == 0 ? 1e-10 : 0);
-    if (::testing::Test::HasFailure()) return;
-  }
+  test::expect_same_without(&Options::merge, first, last,
+                            {.max_programs = 2, .max_devices = 1, .max_actors = 12}, {.steps = 4});
 }
 
 TEST(Merge, changes_nothing_on_random_plans) { expect_same_on_random_plans(1, 300); }
@@ -145,8 +123,9 @@ TEST(Merge, LongChangesNothingOnRandomPlans) { expect_same_on_random_plans(301, 
 TEST(Merge, changes_nothing_on_a_pipeline) {
   ir::Plan plan =
       test::gpt_like({.stages = 4, .dp = 2, .tp = 2, .layers = 2, .kernels = 12, .micro_batches = 6});
-  expect_same(plan, make_cluster(4, 4, 4), {.steps = 2, .timeline = true}, "own NICs");
-  expect_same(plan, make_cluster(4, 4, 1), {.steps = 2, .timeline = true}, "one NIC");
+  const Options options{.steps = 2, .timeline = true};
+  test::expect_same_without(&Options::merge, plan, make_cluster(4, 4, 4), options, "own NICs");
+  test::expect_same_without(&Options::merge, plan, make_cluster(4, 4, 1), options, "one NIC");
   Result merged = simulate(plan, make_cluster(4, 4, 4), {.steps = 2});
   Result apart = simulate(plan, make_cluster(4, 4, 4), {.merge = false, .steps = 2});
   EXPECT_LT(merged.events * 3, apart.events * 2);

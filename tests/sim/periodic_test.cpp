@@ -1,10 +1,8 @@
 // A periodic regime repeated by arithmetic changes no result.
 #include <gtest/gtest.h>
 
-#include "sim/plans.h"
 #include "sim/same.h"
 #include "sim/simulate.h"
-#include "support/random_plan.h"
 
 namespace boxcar::sim {
 namespace {
@@ -12,13 +10,6 @@ namespace {
 using test::make_cluster;
 using test::make_plan;
 using test::ProgramBuilder;
-
-void expect_same(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options,
-                 const std::string& what, double tolerance) {
-  Options plain = options;
-  plain.periodic = false;
-  test::expect_same(simulate(plan, cluster, options), simulate(plan, cluster, plain), what, tolerance);
-}
 
 TEST(Periodic, steps_go_on_by_arithmetic) {
   ProgramBuilder p("p", {"F"}, 2);
@@ -30,7 +21,8 @@ TEST(Periodic, steps_go_on_by_arithmetic) {
   EXPECT_EQ(result.step_ends.back(), 1 + 3.0 * 2000);
   EXPECT_EQ(result.step_seconds, 6);
   EXPECT_LT(result.events, 200);
-  expect_same(plan, make_cluster(1, 1, 0), {.steps = 50, .timeline = true}, "two queues", 0);
+  test::expect_same_without(&Options::periodic, plan, make_cluster(1, 1, 0), {.steps = 50, .timeline = true},
+                            "two queues");
 }
 
 TEST(Periodic, micro_batches_of_a_pipeline_repeat) {
@@ -38,8 +30,9 @@ TEST(Periodic, micro_batches_of_a_pipeline_repeat) {
     for (int micro_batches : {8, 40}) {
       ir::Plan plan = test::gpt_like(
           {.stages = 4, .dp = 2, .tp = 2, .layers = 2, .kernels = 4, .micro_batches = micro_batches});
-      expect_same(plan, make_cluster(4, 4, nics), {.steps = 2, .timeline = true},
-                  "nics " + std::to_string(nics) + " micro-batches " + std::to_string(micro_batches), 1e-7);
+      test::expect_same_without(
+          &Options::periodic, plan, make_cluster(4, 4, nics), {.steps = 2, .timeline = true},
+          "nics " + std::to_string(nics) + " micro-batches " + std::to_string(micro_batches), 1e-7);
     }
   }
   ir::Plan plan =
@@ -54,25 +47,13 @@ TEST(Periodic, slowed_compute_repeats) {
   cluster.device.overlap_slowdown = 0.25;
   ir::Plan plan =
       test::gpt_like({.stages = 4, .dp = 2, .tp = 2, .layers = 2, .kernels = 4, .micro_batches = 40});
-  expect_same(plan, cluster, {.steps = 2, .timeline = true}, "slowed", 1e-7);
+  test::expect_same_without(&Options::periodic, plan, cluster, {.steps = 2, .timeline = true}, "slowed",
+                            1e-7);
 }
 
 void expect_same_on_random_plans(unsigned first, unsigned last) {
-  for (unsigned seed = first; seed <= last; ++seed) {
-    bool open = seed % 5 == 0;
-    ir::Plan plan = support::random_plan({.seed = seed,
-                                          .ordered = !open,
-                                          .collectives = !open,
-                                          .turns = !open,
-                                          .max_programs = 2,
-                                          .max_devices = 2,
-                                          .max_micro_batches = 12});
-    backends::Cluster cluster = make_cluster(plan.devices, 1, 1);
-    if (seed % 3 == 0) cluster.device.overlap_slowdown = 0.3;  // rounds a tick here or there
-    expect_same(plan, cluster, {.merge = seed % 7 != 0, .steps = 6, .timeline = seed % 2 == 0},
-                "seed " + std::to_string(seed), seed % 3 == 0 ? 1e-9 : 0);
-    if (::testing::Test::HasFailure()) return;
-  }
+  test::expect_same_without(&Options::periodic, first, last,
+                            {.max_programs = 2, .max_devices = 2, .max_micro_batches = 12}, {.steps = 6});
 }
 
 TEST(Periodic, changes_nothing_on_random_plans) { expect_same_on_random_plans(1, 300); }

@@ -7,7 +7,9 @@
 #include <string>
 #include <tuple>
 
+#include "sim/plans.h"
 #include "sim/simulate.h"
+#include "support/random_plan.h"
 
 namespace boxcar::sim::test {
 
@@ -48,6 +50,32 @@ inline void expect_same(const Result& one, const Result& other, const std::strin
     }
   }
   expect_same_timeline(one, other, what, tolerance);
+}
+
+// The same whether or not the run takes a shortcut that changes nothing.
+inline void expect_same_without(bool Options::*shortcut, const ir::Plan& plan,
+                                const backends::Cluster& cluster, const Options& options,
+                                const std::string& what, double tolerance = 0) {
+  Options plain = options;
+  plain.*shortcut = false;
+  expect_same(simulate(plan, cluster, options), simulate(plan, cluster, plain), what, tolerance);
+}
+
+// On plans drawn from these seeds: some with open queues, some whose compute is slowed beside communication.
+inline void expect_same_without(bool Options::*shortcut, unsigned first, unsigned last,
+                                support::RandomPlanOptions drawn, const Options& options) {
+  for (unsigned seed = first; seed <= last; ++seed) {
+    drawn.seed = seed;
+    drawn.ordered = drawn.collectives = drawn.turns = seed % 5 != 0;
+    const ir::Plan plan = support::random_plan(drawn);
+    backends::Cluster cluster = make_cluster(plan.devices, 1, 1);
+    if (seed % 3 == 0) cluster.device.overlap_slowdown = 0.3;
+    Options with = options;
+    with.timeline = seed % 2 == 0;
+    if (shortcut != &Options::merge) with.merge = seed % 7 != 0;
+    expect_same_without(shortcut, plan, cluster, with, "seed " + std::to_string(seed));
+    if (::testing::Test::HasFailure()) return;
+  }
 }
 
 }  // namespace boxcar::sim::test

@@ -1,0 +1,24 @@
+// What a call says when it is refused, for tests that assert whole messages.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "sbp/error.h"
+
+namespace boxcar::support {
+
+// "no error" where nothing is thrown; the error must be of this kind.
+inline std::string error_of(const std::function<void()>& call, Exit code = Exit::bad_input) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace boxcar::support
