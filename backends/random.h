@@ -32,9 +32,14 @@ inline RandomKey random_key(int64_t seed, int64_t step, int64_t op) {
   return {mix(key ^ static_cast<uint64_t>(op))};
 }
 
-// In [0, 1), 24 bits: exact in float32.
+// 24 bits.
+inline int64_t draw_bits(RandomKey key, int64_t element) {
+  return static_cast<int64_t>(mix(key.value ^ static_cast<uint64_t>(element)) >> 40);
+}
+
+// In [0, 1), exact in float32.
 inline double uniform(RandomKey key, int64_t element) {
-  return static_cast<double>(mix(key.value ^ static_cast<uint64_t>(element)) >> 40) * 0x1p-24;
+  return static_cast<double>(draw_bits(key, element)) * 0x1p-24;
 }
 
 }  // namespace boxcar::backends

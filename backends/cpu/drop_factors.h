@@ -13,9 +13,10 @@ namespace boxcar::backends::cpu {
 template <class A>
 void drop_factors(const Dropout& drop, const ir::Shape& shape, int64_t at, int64_t count, Chunk<A>& factors) {
   const int64_t width = shape.empty() ? 1 : shape.back();
+  const A kept = static_cast<A>(drop.kept());
   for (int64_t i = 0; i < count;) {
     const int64_t begin = drop.position(at + i), here = std::min(count - i, width - (at + i) % width);
-    for (int64_t j = 0; j < here; ++j) factors.at[i + j] = static_cast<A>(drop.factor_at(begin + j));
+    for (int64_t j = 0; j < here; ++j) factors.at[i + j] = drop.keeps(begin + j) ? kept : A(0);
     i += here;
   }
   std::fill(factors.at + count, factors.at + (count + kLanes - 1) / kLanes * kLanes, A(0));

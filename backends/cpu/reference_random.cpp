@@ -1,5 +1,7 @@
 #include "backends/cpu/reference_random.h"
 
+#include <cmath>
+
 namespace boxcar::backends::cpu {
 namespace {
 
@@ -14,6 +16,7 @@ int64_t count(const ir::Shape& shape) {
 Dropout::Dropout(const ir::Attrs& attrs, const ir::Shape& local)
     : p_(ir::attr_float(attrs, "p")),
       kept_(1 / (1 - p_)),
+      least_(static_cast<int64_t>(std::ceil(p_ * 0x1p24))),
       op_(ir::attr_int(attrs, "op")),
       local_(local),
       starts_(ir::attr_ints(attrs, "starts")),

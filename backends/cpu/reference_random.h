@@ -27,12 +27,15 @@ class Dropout {
   double factor(int64_t flat) const { return drops() ? factor_at(position(flat)) : 1; }
 
   int64_t position(int64_t flat) const;
-  double factor_at(int64_t position) const { return uniform(key_, position) >= p_ ? kept_ : 0; }
+  double factor_at(int64_t position) const { return keeps(position) ? kept_ : 0; }
+  bool keeps(int64_t position) const { return draw_bits(key_, position) >= least_; }
+  double kept() const { return kept_; }
 
  private:
   void count_from(int64_t seed, int64_t step, int64_t micro_batch);
 
   double p_, kept_;
+  int64_t least_;  // of the draws that keep: uniform at least p
   int64_t seed_, step_, micro_batch_, op_;
   RandomKey key_;
   int64_t first_ = 0;  // position of the micro-batch's first element

@@ -6,7 +6,7 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-constexpr int64_t kTile = 32;  // two tiles fit into the first-level cache
+constexpr int64_t kTile = 32;
 
 template <class T>
 void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t count) {
@@ -19,17 +19,29 @@ void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t 
   }
 }
 
+// Source and destination are contiguous along one of two axes each: tile by tile, through one that is read
+// and written in whole lines of the cache.
 template <class T>
-void copy_plane(const T* from, T* to, const Inner& column, const Inner& row) {
-  const bool rows = row.steps[0] <= 1 && row.steps[1] == 1;  // whole rows move at once
-  const int64_t high = rows ? 1 : kTile, wide = rows ? row.extent : kTile;
-  for (int64_t j = 0; j < column.extent; j += high) {
-    for (int64_t i = 0; i < row.extent; i += wide) {
-      for (int64_t k = j; k < std::min(j + high, column.extent); ++k) {
-        copy_row(from + k * column.steps[0] + i * row.steps[0], row.steps[0],
-                 to + k * column.steps[1] + i * row.steps[1], row.steps[1], std::min(wide, row.extent - i));
+void transpose_plane(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t columns,
+                     int64_t rows) {
+  T tile[kTile][kTile];
+  for (int64_t j = 0; j < columns; j += kTile) {
+    for (int64_t i = 0; i < rows; i += kTile) {
+      const int64_t wide = std::min(kTile, columns - j), high = std::min(kTile, rows - i);
+      for (int64_t k = 0; k < high; ++k) std::copy_n(from + (i + k) * from_step + j, wide, tile[k]);
+      for (int64_t l = 0; l < wide; ++l) {
+        for (int64_t k = 0; k < high; ++k) to[(j + l) * to_step + i + k] = tile[k][l];
       }
     }
+  }
+}
+
+template <class T>
+void copy_plane(const T* from, T* to, const Inner& column, const Inner& row) {
+  if (column.steps[0] == 1 && row.steps[0] > 1 && row.steps[1] == 1)
+    return transpose_plane(from, row.steps[0], to, column.steps[1], column.extent, row.extent);
+  for (int64_t j = 0; j < column.extent; ++j) {
+    copy_row(from + j * column.steps[0], row.steps[0], to + j * column.steps[1], row.steps[1], row.extent);
   }
 }
 

@@ -127,6 +127,7 @@ class MpiTransport : public Transport {
   void check() const override { peers_.check(); }
 
   void finish() override {
+    if (stopping_) return;
     if (!peers_.any_failed()) {
       peers_.done(process());
       tell(Sign::done, "");

@@ -114,13 +114,12 @@ class Memory {
   std::byte* in_;
 };
 
-// How `size` elements per member, more or less, may be dealt: evenly, and with holes.
+// How `size` elements, more or less, may be dealt to members: in balanced parts, and unevenly with holes.
 std::vector<std::vector<int64_t>> deals(int64_t size, int members) {
-  std::vector<std::vector<int64_t>> result(3);
+  std::vector<std::vector<int64_t>> result(2);
   for (int r = 0; r < members; ++r) {
-    result[0].push_back(size);
-    result[1].push_back(sbp::part_range(size, members, r).size());
-    result[2].push_back(r % 3 == 1 ? 0 : size / (1 + r % 2));
+    result[0].push_back(sbp::part_range(size, members, r).size());
+    result[1].push_back(r % 3 == 1 ? 0 : 2 * size / (members + r));
   }
   return result;
 }

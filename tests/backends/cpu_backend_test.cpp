@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -121,6 +122,30 @@ TEST(CpuBackend, AbortEndsWaitsAndNamesTheFirstReason) {
   for (size_t d : {0u, 1u}) {
     EXPECT_EQ(errors[d].substr(0, 32), "barrier in all: waits for device");
     EXPECT_EQ(errors[d].substr(34), ": device 2: out of range");
+  }
+}
+
+// Fractions, whose sum depends on the order of its terms, and not on where the members are.
+TEST(CpuBackend, SumsAreTakenInTheOrderOfRanks) {
+  constexpr int members = 6;
+  constexpr int64_t count = 1000;
+  std::vector<std::vector<float>> in(members, std::vector<float>(count));
+  std::mt19937 random(3);
+  for (auto& part : in) {
+    for (float& x : part) x = std::uniform_real_distribution<float>(-1, 1)(random);
+  }
+  std::vector<float> expected = in[0];
+  for (size_t r = 1; r < members; ++r) {
+    for (size_t i = 0; i < count; ++i) expected[i] += in[r][i];
+  }
+  for (int processes : {1, 2, 3}) {
+    const support::FakeNetwork network(processes, 5);
+    const auto errors = meet(over(network, processes, members), [&](Communicator& all, Backend&) {
+      std::vector<float> data = in[static_cast<size_t>(all.rank())];
+      all.all_reduce(data.data(), data.data(), count, ir::DType::float32, sbp::Reduction::sum);
+      EXPECT_EQ(data, expected);
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(members));
   }
 }
 

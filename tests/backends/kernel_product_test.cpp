@@ -59,6 +59,7 @@ std::vector<Case> cases() {
   all.push_back({400, 40, 3, false, false, false});  // more than one block of rows, of columns, of depth
   all.push_back({5, 600, 3, false, false, true});
   all.push_back({13, 20, 600, true, false, false});
+  all.push_back({290, 40, 20, true, false, false});  // neighbours in a row of a far apart
   all.push_back({390, 300, 260, false, true, true});
   return all;
 }
