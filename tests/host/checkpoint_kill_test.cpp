@@ -22,12 +22,6 @@ using backends::host::Checkpoint;
 using backends::host::read_checkpoint;
 using backends::host::write_checkpoint;
 
-// Files in memory where there are such, as syncing a disk takes most of a write's time and no kill loses what
-// was written.
-std::string fast_folder() {
-  return std::filesystem::is_directory("/dev/shm") ? "/dev/shm/" : testing::TempDir();
-}
-
 class KilledWriter : public testing::Test {
  protected:
   KilledWriter() {
@@ -57,7 +51,7 @@ class KilledWriter : public testing::Test {
     return read->state.step;
   }
 
-  TemporaryFolder folder_{fast_folder()};
+  TemporaryFolder folder_;
   std::vector<Checkpoint> steps_;
 };
 

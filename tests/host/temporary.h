@@ -1,4 +1,5 @@
-// A folder of a test's own, removed at its end, and files in it.
+// A folder of a test's own, removed at its end, and files in it. In memory where there is such a place:
+// syncing a disk would take most of the time, and no test needs it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +17,9 @@ namespace boxcar::tests {
 
 class TemporaryFolder {
  public:
-  explicit TemporaryFolder(const std::string& where = testing::TempDir()) : path_(where + "boxcar-XXXXXX") {
+  TemporaryFolder()
+      : path_((std::filesystem::is_directory("/dev/shm") ? "/dev/shm/" : testing::TempDir()) +
+              "boxcar-XXXXXX") {
     if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make " + path_);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
