@@ -48,7 +48,7 @@ HostTensor draw(std::mt19937_64& random, const ir::TensorType& type, const ir::D
 
 Json to_json(const ir::Attrs& attrs) {
   Json json = Json::object();
-  for (const auto& [name, value] : attrs) std::visit([&](const auto& v) { json[name] = v; }, value);
+  for (const auto& attr : attrs) std::visit([&](const auto& v) { json[attr.first] = v; }, attr.second);
   return json;
 }
 
