@@ -37,7 +37,8 @@ class Machine {
   Meter& meter() { return meter_; }
   // How much of the timeline there was when `step` ended.
   size_t timeline_mark(int step) const { return marks_[static_cast<size_t>(step)]; }
-  const std::vector<Act>& timeline() const { return timeline_; }  // cls and actor by the wiring's plan
+  // cls and actor by the wiring's plan; those of an actor in order.
+  std::vector<Act> take_timeline() { return std::move(timeline_); }
   int64_t events() const { return time_.events(); }
 
  private:

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <tuple>
+#include <numeric>
 
 #include "sbp/error.h"
 #include "sim/durations.h"
@@ -92,33 +92,38 @@ class Continuation {
     return to_seconds(end(last) - end(last - over)) / over;
   }
 
-  // All acts of the steps asked for, by start. What ended in the last period ends again a period later.
+  // All acts of the steps asked for, by actor and index. What ended in the last period ends again a period
+  // later.
   std::vector<Act> timeline(std::vector<Act> acts) const {
     double period = steps_ > known_ ? to_seconds(length()) : 0;
     for (int times = 1; known_ + (times - 1) * period_ < steps_; ++times) {
       for (size_t i = machine_.timeline_mark(known_ - 1 - period_); i < machine_.timeline_mark(known_ - 1);
            ++i) {
         Act act = acts[i];
-        act.index += times * period_ * per_step(act);
+        act.index += times * period_ * wired(act).per_step;
         act.start += times * period;
         act.end += times * period;
         acts.push_back(act);
       }
     }
-    std::erase_if(acts, [&](const Act& act) { return act.index >= steps_ * per_step(act); });
-    std::sort(acts.begin(), acts.end(), [](const Act& a, const Act& b) {
-      return std::tie(a.start, a.cls, a.actor, a.index) < std::tie(b.start, b.cls, b.actor, b.index);
-    });
-    return acts;
+    std::vector<size_t> starts(wiring_.actors.size() + 1);  // by actor
+    for (const Act& act : acts)
+      if (asked(act)) ++starts[number(act) + 1];
+    std::partial_sum(starts.begin(), starts.end(), starts.begin());
+    std::vector<Act> sorted(starts.back());
+    for (const Act& act : acts)  // those of one actor are in order
+      if (asked(act)) sorted[starts[number(act)]++] = act;
+    return sorted;
   }
 
  private:
   Ticks end(int step) const { return ends_[static_cast<size_t>(step)]; }
   Ticks length() const { return end(known_ - 1) - end(known_ - 1 - period_); }
-  int per_step(const Act& act) const {
-    const Unit& unit = wiring_.units[static_cast<size_t>(act.cls)];
-    return wiring_.actors[static_cast<size_t>(unit.first_actor + act.actor)].per_step;
+  size_t number(const Act& act) const {
+    return static_cast<size_t>(wiring_.units[static_cast<size_t>(act.cls)].first_actor + act.actor);
   }
+  const WiredActor& wired(const Act& act) const { return wiring_.actors[number(act)]; }
+  bool asked(const Act& act) const { return act.index < steps_ * wired(act).per_step; }
 
   const Wiring& wiring_;
   const Machine& machine_;
@@ -151,7 +156,7 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
     result.classes.push_back(measure(wiring, machine.meter(), unit, std::max(steps.last_like(), 0)));
     check_memory(plan, cluster, result.classes.back());
   }
-  result.timeline = steps.timeline(machine.timeline());
+  result.timeline = steps.timeline(machine.take_timeline());
   result.folded = folded.devices > static_cast<int>(folded.classes.size());
   result.events = machine.events();
   result.wall_seconds = wall_now() - wall;

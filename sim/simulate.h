@@ -48,7 +48,7 @@ struct Result {
   double first_step_seconds = 0;
   std::vector<double> step_ends;
   std::vector<ClassResult> classes;
-  std::vector<Act> timeline;  // by start time, empty unless asked for
+  std::vector<Act> timeline;  // by class, actor and index; empty unless asked for
   bool folded = false;
   int64_t events = 0;  // activities of the engine
   double wall_seconds = 0;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,12 @@ constexpr int windows = 2000;         // samples of a counter
 constexpr size_t flush_at = 1 << 20;  // bytes
 constexpr int64_t most_acts_of_whole_traces = 200'000;
 
-// Every act of one class by (actor, index), and what a step is made of.
+// Every act of one class, and what a step is made of.
 struct ClassTimeline {
   const ir::Program* program = nullptr;
-  std::vector<std::vector<const Act*>> acts;  // by actor, in order of index
-  std::vector<int> per_step;                  // acts of each actor in one step
+  std::vector<std::span<const Act>> acts;  // by actor and index
+  std::vector<std::span<const Act>> last;  // of the last step
+  std::vector<int> per_step;               // acts of each actor in one step
 };
 
 // A slot of a register: held from the start of the act that first writes it to the end of the last act that
@@ -64,6 +66,7 @@ class Writer {
       ClassTimeline& c = classes_[cls];
       c.program = &plan_.programs[static_cast<size_t>(result_.classes[cls].program)];
       c.acts.resize(c.program->actors.size());
+      c.last.resize(c.program->actors.size());
       std::vector<int> runs(c.program->phases.size(), 0);
       for (const ir::PhaseRun& run : c.program->schedule) ++runs[static_cast<size_t>(run.phase)];
       for (const ir::Actor& actor : c.program->actors)
@@ -71,10 +74,15 @@ class Writer {
       for (int device : result_.classes[cls].devices)
         class_of_[static_cast<size_t>(device)] = static_cast<int>(cls);
     }
-    for (const Act& act : result_.timeline) {
-      auto& acts = classes_[static_cast<size_t>(act.cls)].acts[static_cast<size_t>(act.actor)];
-      if (acts.size() <= static_cast<size_t>(act.index)) acts.resize(static_cast<size_t>(act.index) + 1);
-      acts[static_cast<size_t>(act.index)] = &act;
+    for (auto act = result_.timeline.begin(); act != result_.timeline.end();) {
+      const auto next = std::find_if(act, result_.timeline.end(), [&](const Act& other) {
+        return other.cls != act->cls || other.actor != act->actor;
+      });
+      ClassTimeline& c = classes_[static_cast<size_t>(act->cls)];
+      const auto actor = static_cast<size_t>(act->actor);
+      c.acts[actor] = {act, next};
+      c.last[actor] = c.acts[actor].subspan(static_cast<size_t>((steps_ - 1) * c.per_step[actor]));
+      act = next;
     }
     int64_t acts = 0;
     for (const ClassTimeline& c : classes_)
@@ -95,9 +103,9 @@ class Writer {
   // Acts of the last step that run ahead (loads, gathers) may begin before the step before it ends.
   double first_start() const {
     double first = begin_;
-    for (const Act& act : result_.timeline) {
-      if (in_last_step(classes_[static_cast<size_t>(act.cls)], act)) first = std::min(first, act.start);
-    }
+    for (const ClassTimeline& c : classes_)
+      for (const std::span<const Act> acts : c.last)
+        if (!acts.empty()) first = std::min(first, acts.front().start);
     return first;
   }
 
@@ -132,12 +140,11 @@ class Writer {
     const ClassTimeline& c = classes_[cls];
     for (size_t a = 0; a < c.acts.size(); ++a) {
       const ir::Actor& actor = c.program->actors[a];
-      for (const Act* act : c.acts[a]) {
-        if (!act || !in_last_step(c, *act)) continue;
+      for (const Act& act : c.last[a]) {
         line(
             R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"act":{}}}}})",
             actor.name, c.program->phases[static_cast<size_t>(actor.phase)], cls, actor.queue,
-            microseconds(act->start), (act->end - act->start) * 1e6, act->index % c.per_step[a]);
+            microseconds(act.start), (act.end - act.start) * 1e6, act.index % c.per_step[a]);
       }
     }
   }
@@ -166,7 +173,7 @@ class Writer {
     if (slot < 0 || source.reg->producer < 0) return nullptr;
     const auto& acts = classes_[source.cls].acts[static_cast<size_t>(source.reg->producer)];
     auto at = static_cast<size_t>((slot + 1) * source.reg->every - 1);
-    return at < acts.size() ? acts[at] : nullptr;
+    return at < acts.size() ? &acts[at] : nullptr;
   }
 
   void write_flows(size_t cls) {
@@ -180,14 +187,14 @@ class Writer {
         int queue = classes_[source.cls].program->actors[static_cast<size_t>(source.reg->producer)].queue;
         if (source.cls == cls && (queue == actor.queue || !whole_)) continue;
         if (!written_[source.cls]) continue;
-        for (const Act* act : c.acts[a]) {
-          if (!act || !in_last_step(c, *act) || act->index % input.repeat != 0) continue;
-          const Act* from = writer_of(source, input, act->index);
+        for (const Act& act : c.last[a]) {
+          if (act.index % input.repeat != 0) continue;
+          const Act* from = writer_of(source, input, act.index);
           if (!from || !in_last_step(classes_[source.cls], *from)) continue;
           line(R"({{"ph":"s","name":"req","cat":"req","id":{},"pid":{},"tid":{},"ts":{:.3f}}})", ++flows_,
                source.cls, queue, microseconds(from->end));
           line(R"({{"ph":"f","bp":"e","name":"req","cat":"req","id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
-               flows_, cls, actor.queue, microseconds(act->start));
+               flows_, cls, actor.queue, microseconds(act.start));
         }
       }
     }
@@ -208,9 +215,8 @@ class Writer {
         for (const ir::Input& input : r.program->actors[a].inputs) {
           if (is_own(r.program->actors[a], input) || (input.peers < 0 && reader != cls)) continue;
           if (input.peers >= 0 && source_of(reader, input).cls != cls) continue;
-          for (const Act* act : r.acts[a]) {
-            if (act) read(static_cast<size_t>(input.reg), act->index / input.repeat, act->end);
-          }
+          for (const Act& act : r.acts[a])
+            read(static_cast<size_t>(input.reg), act.index / input.repeat, act.end);
         }
       }
     }
@@ -226,9 +232,8 @@ class Writer {
       for (size_t first = 0; first < acts.size(); first += static_cast<size_t>(r.every)) {
         size_t last = std::min(acts.size(), first + static_cast<size_t>(r.every)) - 1;
         size_t slot = first / static_cast<size_t>(r.every) + static_cast<size_t>(r.initial);
-        if (!acts[first] || !acts[last]) continue;
-        double until = slot < ends[reg].size() ? std::max(ends[reg][slot], acts[last]->end) : acts[last]->end;
-        list.push_back({acts[first]->start, until, &r});
+        double until = slot < ends[reg].size() ? std::max(ends[reg][slot], acts[last].end) : acts[last].end;
+        list.push_back({acts[first].start, until, &r});
       }
     }
     return list;
@@ -241,34 +246,37 @@ class Writer {
       int slots;
       size_t kind;
     };
-    std::vector<Change> changes;
+    const auto window_of = [&](double time) {
+      const double share = (time - begin_) / std::max(end_ - begin_, 1e-300);
+      return time < begin_ ? -1 : std::min(static_cast<int>(share * windows), windows);
+    };
+    std::vector<std::vector<Change>> changes(windows + 2);  // by window, from -1
+    const auto change = [&](double time, int64_t bytes, int slots, size_t kind) {
+      changes[static_cast<size_t>(window_of(time) + 1)].push_back({time, bytes, slots, kind});
+    };
     for (const Holding& h : holdings(cls)) {
-      auto kind = static_cast<size_t>(h.reg->memory);
-      changes.push_back({h.from, h.reg->bytes, 1, kind});
-      changes.push_back({h.to, -h.reg->bytes, -1, kind});
+      const auto kind = static_cast<size_t>(h.reg->memory);
+      change(h.from, h.reg->bytes, 1, kind);
+      change(h.to, -h.reg->bytes, -1, kind);
     }
-    std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
-      return a.time != b.time ? a.time < b.time : a.bytes < b.bytes;
-    });
     std::array<int64_t, ir::memory_kinds> bytes{}, most{};
     int64_t slots = 0, most_slots = 0;
-    int window = -1;
-    auto flush = [&] {
-      if (window >= 0) write_sample(cls, begin_ + window * (end_ - begin_) / windows, most, most_slots);
+    for (int window = -1; window <= windows; ++window) {
+      std::vector<Change>& here = changes[static_cast<size_t>(window + 1)];
+      if (here.empty()) continue;
+      std::sort(here.begin(), here.end(), [](const Change& a, const Change& b) {
+        return a.time != b.time ? a.time < b.time : a.bytes < b.bytes;
+      });
       most = bytes;
       most_slots = slots;
-    };
-    for (const Change& change : changes) {
-      int now = change.time < begin_
-                    ? -1
-                    : static_cast<int>((change.time - begin_) / std::max(end_ - begin_, 1e-300) * windows);
-      if (now > window) flush(), window = std::min(now, windows);
-      bytes[change.kind] += change.bytes;
-      slots += change.slots;
-      most[change.kind] = std::max(most[change.kind], bytes[change.kind]);
-      most_slots = std::max(most_slots, slots);
+      for (const Change& change : here) {
+        bytes[change.kind] += change.bytes;
+        slots += change.slots;
+        most[change.kind] = std::max(most[change.kind], bytes[change.kind]);
+        most_slots = std::max(most_slots, slots);
+      }
+      if (window >= 0) write_sample(cls, begin_ + window * (end_ - begin_) / windows, most, most_slots);
     }
-    flush();
   }
 
   void write_sample(size_t cls, double time, const std::array<int64_t, ir::memory_kinds>& bytes,

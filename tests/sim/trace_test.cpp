@@ -80,8 +80,8 @@ TEST(Trace, BeginsWithTheFirstActOfItsStep) {
   result.step_ends = {4e-6, 7e-6};
   result.classes.resize(1);
   result.classes[0].devices = {0};
-  result.timeline = {{0, 0, 0, 0, 1e-6},      {0, 0, 1, 1e-6, 2e-6},   {0, 1, 0, 1e-6, 2.5e-6},
-                     {0, 0, 2, 2e-6, 3e-6},   {0, 1, 1, 2.5e-6, 4e-6}, {0, 0, 3, 3e-6, 4e-6},
+  result.timeline = {{0, 0, 0, 0, 1e-6},      {0, 0, 1, 1e-6, 2e-6},   {0, 0, 2, 2e-6, 3e-6},
+                     {0, 0, 3, 3e-6, 4e-6},   {0, 1, 0, 1e-6, 2.5e-6}, {0, 1, 1, 2.5e-6, 4e-6},
                      {0, 1, 2, 4e-6, 5.5e-6}, {0, 1, 3, 5.5e-6, 7e-6}};
   std::ostringstream out;
   write_chrome_trace(plan, result, out);
