@@ -17,10 +17,10 @@ size_t at(int index) { return static_cast<size_t>(index); }
 
 }  // namespace
 
-Machine::Machine(const Wiring& wiring, double slowdown, bool timeline, bool periodic)
+Machine::Machine(const Wiring& wiring, double slowdown, std::vector<char> timeline, bool periodic)
     : wiring_(wiring),
       slowdown_(slowdown),
-      keep_timeline_(timeline),
+      keep_timeline_(std::move(timeline)),
       rings_(time_, static_cast<int>(wiring.actors.size())),
       meter_(wiring),
       queues_(wiring.queues.size()),

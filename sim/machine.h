@@ -25,7 +25,8 @@ class Machine {
  public:
   // `slowdown`: share of the compute queue's speed lost while a communication of the unit runs.
   // `periodic`: a period of micro-batches inside a step that is proved to repeat is repeated by arithmetic.
-  Machine(const Wiring& wiring, double slowdown, bool timeline, bool periodic);
+  // timeline: by unit, whether its acts are kept.
+  Machine(const Wiring& wiring, double slowdown, std::vector<char> timeline, bool periodic);
 
   // Until `steps` steps are over; 0: until the state at the end of a step is one that was there before.
   // Throws Error (cannot run) naming what waits for what if nothing can go on before.
@@ -154,7 +155,7 @@ class Machine {
 
   const Wiring& wiring_;
   double slowdown_;
-  bool keep_timeline_;
+  std::vector<char> keep_timeline_;  // by unit
   VirtualTime time_;
   RingFlows rings_;
   actors::ActorTable table_;

@@ -149,7 +149,7 @@ void Machine::finish_member(int item) {
 // Ends an act that took [start, end] for the state machine, and sends its messages now.
 void Machine::end_act(int actor, int64_t act, Ticks start, Ticks end) {
   const WiredActor& wired = wiring_.actors[at(actor)];
-  if (keep_timeline_) {
+  if (keep_timeline_[at(wired.unit)]) {
     timeline_.push_back({wired.unit, wired.local, static_cast<int>(act), to_seconds(start), to_seconds(end)});
   }
   table_.end(actor, effects_);

@@ -61,7 +61,7 @@ void Machine::finish_group(int queue_index) {
     int actor = wiring_.items[at(group.first_item + m)];
     account_begin(actor, act, times_[at(m)]);
     bool ported = table_.acting(actor);
-    if (ported || keep_timeline_) {
+    if (ported || keep_timeline_[at(unit)]) {
       if (!ported) table_.begin(actor);
       end_act(actor, act, times_[at(m)], times_[at(m + 1)]);
     } else {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <set>
 
 #include "sbp/error.h"
 #include "sim/durations.h"
@@ -57,6 +58,20 @@ ClassResult measure(const Wiring& wiring, Meter& meter, int unit_index, int step
     result.exposed_comm = to_seconds(measured.exposed);
   }
   result.peak_bytes = meter.peak(unit_index);
+  return result;
+}
+
+// By unit: whether its acts are kept.
+std::vector<char> kept(const Wiring& wiring, const Options& options) {
+  if (!options.timeline) return std::vector<char>(wiring.units.size(), 0);
+  int64_t acts = 0;
+  for (const WiredActor& actor : wiring.actors) acts += actor.per_step;
+  std::vector<char> result;
+  std::set<int> seen;
+  for (const Unit& unit : wiring.units) {
+    const bool first = seen.insert(unit.program).second;
+    result.push_back(first || acts <= options.timeline_acts);
+  }
   return result;
 }
 
@@ -144,7 +159,7 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
     costs.push_back(costing.of(cls.program, cls.devices.front()));
   std::vector<Merging> mergings = options.merge ? merge(folded) : no_merging(folded);
   Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow);
-  Machine machine(wiring, cluster.device.overlap_slowdown, options.timeline, options.periodic);
+  Machine machine(wiring, cluster.device.overlap_slowdown, kept(wiring, options), options.periodic);
   machine.run(options.steps);
 
   Result result;

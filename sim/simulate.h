@@ -23,6 +23,8 @@ struct Options {
       false;  // collectives as all their flows, unfolded (ring_flows.h), else one each per bottleneck link
   int steps = 0;          // 0: until the state at a step's end was there before (at most 32)
   bool timeline = false;  // keep every act of every step
+  int64_t timeline_acts =
+      200'000;  // in a step; where there are more, of the first class of each program alone
 };
 
 struct Act {

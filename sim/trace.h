@@ -4,8 +4,8 @@
 // from the act that filled a register to the acts on other queues and devices that read it; counters of the
 // bytes and the number of register slots in use, sampled as the maximum over a few thousand windows. Of a run
 // of several steps the last one is written. Time 0 is where its first act starts, which may be before the
-// step before it ends: loads and gathers run ahead. Of a step of more than 200,000 acts one device of each
-// program is written, with the arrows between devices alone.
+// step before it ends: loads and gathers run ahead. Where the timeline has not all devices, those it has are
+// written, with the arrows between devices alone.
 #pragma once
 
 #include <ostream>

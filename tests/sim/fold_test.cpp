@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "sim/plans.h"
 #include "sim/simulate.h"
@@ -160,6 +161,20 @@ TEST(Fold, folded_and_unfolded_runs_agree) {
   expect_agreement(pipeline(4, 4, 4, 4), make_cluster(16, 4, 2), 4);  // two GPUs to a NIC
   expect_agreement(pipeline(4, 4, 2, 4), make_cluster(4, 8, 1), 4);   // stages inside a node share one NIC
   expect_agreement(pipeline(4, 4, 2, 4, false), make_cluster(4, 8, 1), 4);
+}
+
+TEST(Fold, a_large_timeline_is_of_one_class_of_each_program) {
+  const ir::Plan plan = unfold(test::gpt_like({.stages = 2, .dp = 2, .tp = 2}));
+  const auto classes = [&](int64_t acts) {
+    std::set<int> seen;
+    for (const Act& act : simulate(plan, make_cluster(4, 2, 2),
+                                   {.fold = false, .steps = 2, .timeline = true, .timeline_acts = acts})
+                              .timeline)
+      seen.insert(act.cls);
+    return seen;
+  };
+  EXPECT_EQ(classes(1'000'000).size(), 8u);
+  EXPECT_EQ(classes(10), (std::set<int>{0, 4}));
 }
 
 TEST(Fold, oversubscribed_leaves_agree) {
