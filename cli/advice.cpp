@@ -15,32 +15,39 @@
 namespace boxcar::cli {
 namespace {
 
-struct Change {
-  std::string text;
-  std::function<void(planner::Job&)> apply;
-};
+using Change = std::function<void(planner::Job&)>;
 
 std::vector<Change> changes(const planner::Job& job) {
   std::vector<Change> list;
-  auto add = [&](std::string text, std::function<void(planner::Job&)> apply) {
-    list.push_back({std::move(text), std::move(apply)});
-  };
   const planner::Hints& h = job.parallel;
   if (job.train.recompute != ir::Recompute::full)
-    add("--recompute full",
+    list.push_back(
         [](planner::Job& j) { j.train.recompute = ir::Recompute::full, j.train.recompute_layers = -1; });
-  if (h.zero < 1 && h.dp > 1) add("--zero 1", [](planner::Job& j) { j.parallel.zero = 1; });
-  if (h.zero < 3 && h.dp > 1 && h.pp == 1) add("--zero 3", [](planner::Job& j) { j.parallel.zero = 3; });
-  if (h.micro_batch > 1) add("--micro-batch 1", [](planner::Job& j) { j.parallel.micro_batch = 1; });
-  if (h.dp % 2 == 0 && h.tp * 2 <= job.cluster.node.gpus) {
-    add(fmt::format("--tp {} --dp {}", h.tp * 2, h.dp / 2),
-        [](planner::Job& j) { j.parallel.tp *= 2, j.parallel.dp /= 2; });
-  }
-  if (h.dp % 2 == 0 && job.model.layers >= 2 * h.pp) {
-    add(fmt::format("--pp {} --dp {}", h.pp * 2, h.dp / 2),
+  if (h.zero < 1 && h.dp > 1) list.push_back([](planner::Job& j) { j.parallel.zero = 1; });
+  if (h.zero < 3 && h.dp > 1 && h.pp == 1) list.push_back([](planner::Job& j) { j.parallel.zero = 3; });
+  if (h.micro_batch > 1) list.push_back([](planner::Job& j) { j.parallel.micro_batch = 1; });
+  if (h.dp % 2 == 0 && h.tp * 2 <= job.cluster.node.gpus)
+    list.push_back([](planner::Job& j) { j.parallel.tp *= 2, j.parallel.dp /= 2; });
+  if (h.dp % 2 == 0 && job.model.layers >= 2 * h.pp)
+    list.push_back(
         [](planner::Job& j) { j.parallel.pp *= 2, j.parallel.dp /= 2, j.parallel.stage_layers.clear(); });
-  }
   return list;
+}
+
+// As flags: "--recompute full --zero 1".
+std::string difference(const planner::Job& from, const planner::Job& to) {
+  std::string flags;
+  const auto add = [&](const char* flag, int was, int is) {
+    if (was != is) flags += fmt::format("{}--{} {}", flags.empty() ? "" : " ", flag, is);
+  };
+  if (from.train.recompute != to.train.recompute) flags = "--recompute full";
+  const planner::Hints &a = from.parallel, &b = to.parallel;
+  add("zero", a.zero, b.zero);
+  add("micro-batch", a.micro_batch, b.micro_batch);
+  add("tp", a.tp, b.tp);
+  add("pp", a.pp, b.pp);
+  add("dp", a.dp, b.dp);
+  return flags;
 }
 
 // The most any class needs, or nothing where the changed job is not a legal one.
@@ -58,30 +65,28 @@ std::optional<int64_t> peak(planner::Job job) {
 }  // namespace
 
 std::string advise(const planner::Job& job) {
-  int64_t limit = job.cluster.device.memory_bytes;
+  const int64_t limit = job.cluster.device.memory_bytes;
+  const auto text = [&](const planner::Job& changed, int64_t bytes) {
+    return fmt::format("{} ({})", difference(job, changed), format_bytes(static_cast<double>(bytes)));
+  };
   std::vector<std::string> found;
-  std::vector<Change> all = changes(job);
+  const std::vector<Change> all = changes(job);
   for (const Change& change : all) {
     planner::Job changed = job;
-    change.apply(changed);
-    std::optional<int64_t> bytes = peak(changed);
-    if (bytes && *bytes <= limit)
-      found.push_back(fmt::format("{} ({})", change.text, format_bytes(static_cast<double>(*bytes))));
+    change(changed);
+    const std::optional<int64_t> bytes = peak(changed);
+    if (bytes && *bytes <= limit) found.push_back(text(changed, *bytes));
     if (found.size() == 2) break;
   }
   if (!found.empty()) return fmt::format("; it would fit with {}", fmt::join(found, " or with "));
-  planner::Job changed = job;
-  std::vector<std::string> names;
+  planner::Job together = job;
   for (const Change& change : all) {
-    planner::Job next = changed;
-    change.apply(next);
-    std::optional<int64_t> bytes = peak(next);
+    planner::Job next = together;
+    change(next);
+    const std::optional<int64_t> bytes = peak(next);
     if (!bytes) continue;
-    changed = next;
-    names.push_back(change.text);
-    if (*bytes <= limit)
-      return fmt::format("; it would fit with {} ({})", fmt::join(names, " "),
-                         format_bytes(static_cast<double>(*bytes)));
+    together = next;
+    if (*bytes <= limit) return "; it would fit with " + text(together, *bytes);
   }
   return "; no other layout tried here fits: use more GPUs";
 }

@@ -267,6 +267,16 @@ const CommandCase command_cases[] = {
      1,
      "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; no other layout tried here fits: use "
      "more GPUs"},
+    {{"simulate", "--model=gpt", "--layers=12", "--hidden=4096", "--heads=32", "--seq=2048", "--vocab=51200",
+      "--cluster=dgx-a100-80g", "--gpus=8", "--tp=1", "--micro-batch=4"},
+     1,
+     "does not fit: stage0 needs 90.7 GB of 85.1 GB, 5.63 GB too much; it would fit with --recompute full "
+     "(54.3 GB) or with --zero 1 (65 GB)"},
+    {{"simulate", "--model=gpt", "--layers=4", "--hidden=8192", "--heads=64", "--seq=2048", "--vocab=51200",
+      "--cluster=dgx-a100-40g", "--gpus=8", "--tp=1", "--micro-batch=8"},
+     1,
+     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --recompute full "
+     "--zero 3 (36.4 GB)"},
     {{"simulate", "--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=10000000", "--vocab=1000",
       "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
