@@ -1,0 +1,33 @@
+// Branch and bound over the tables of an elimination: nodes are chosen in the reverse of its order, cheapest
+// choice first, and given up where the lower bound reaches the best value so far.
+//
+//   nothing was cut: the bound is exact, so the first descent finds the optimum and nothing else is opened
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "planner/search/tables.h"
+
+namespace boxcar::search {
+
+struct Branches {
+  const Tables* bound = nullptr;  // of the value, less `offset`
+  double offset = 0;
+  const Tables* row = nullptr;  // may be null: what must stay at or below `row_limit`
+  double row_limit = infinity;
+  std::function<double(const std::vector<int>&)> value;  // of a whole choice; infinity: not allowed
+  int64_t most = 0;                                      // choices that may be opened
+};
+
+struct Branched {
+  std::vector<int> choice;  // empty: nothing below `best` was found
+  double value = infinity;
+  double lower = 0;  // of all allowed choices; infinity where there is none
+};
+
+// `best`: a value that is known to be attained; only what is below it is looked for.
+Branched branch_and_bound(const Assignment& problem, const Order& order, const Branches& branches,
+                          double best = infinity);
+
+}  // namespace boxcar::search

@@ -1,0 +1,64 @@
+// What a choice costs, as several numbers that are kept apart, and fronts of costs.
+//
+//   Space{.sums = 2, .maxima = 1}: seconds, bytes that stay, bytes of workspace at one time
+//   {3, 10, 4} and {1, 5, 6} together: {4, 15, 6}
+//   front of {4, 15, 6}, {5, 10, 6}, {5, 15, 9}: the first two; the third is covered by the first
+//
+// The first `sums` coordinates of a cost add up, the next `maxima` are peaks; the rest is 0. Coordinates are
+// at least 0, and infinity in any of them forbids the choice. Both ways to combine are monotone: what is
+// covered by another (nowhere less) stays so whatever is combined with both, so dropping it loses nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace boxcar::search {
+
+inline constexpr int max_coordinates = 6;
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+using Cost = std::array<double, max_coordinates>;
+
+// No limit on any coordinate.
+Cost unlimited();
+
+struct Space {
+  int sums = 1;
+  int maxima = 0;
+
+  int size() const { return sums + maxima; }
+  Cost add(const Cost& a, const Cost& b) const {
+    Cost c{};
+    for (int k = 0; k < sums; ++k)
+      c[static_cast<size_t>(k)] = a[static_cast<size_t>(k)] + b[static_cast<size_t>(k)];
+    for (int k = sums; k < size(); ++k) {
+      c[static_cast<size_t>(k)] = a[static_cast<size_t>(k)] < b[static_cast<size_t>(k)]
+                                      ? b[static_cast<size_t>(k)]
+                                      : a[static_cast<size_t>(k)];
+    }
+    return c;
+  }
+  // a <= b in every coordinate.
+  bool covers(const Cost& a, const Cost& b) const {
+    for (int k = 0; k < size(); ++k) {
+      if (a[static_cast<size_t>(k)] > b[static_cast<size_t>(k)]) return false;
+    }
+    return true;
+  }
+};
+
+bool is_forbidden(const Space& space, const Cost& cost);
+
+// Costs of which none covers another, in lexicographic order.
+using Front = std::vector<Cost>;
+
+// Sorts, and drops what is covered; of equals one stays.
+void prune(const Space& space, Front& points);
+
+// Drops points of a front until `most` are left, and returns the slack: for every dropped point there is one
+// left that is no larger in the other coordinates and larger by at most the slack in the first. With two
+// coordinates any `most` > 0 is reached; with more, no further than the front of the others.
+double thin(const Space& space, Front& points, size_t most);
+
+}  // namespace boxcar::search

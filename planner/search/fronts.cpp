@@ -1,0 +1,186 @@
+#include "planner/search/fronts.h"
+
+#include <algorithm>
+
+#include "sbp/error.h"
+
+namespace boxcar::search {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// The next choice of the nodes in `scope`, the last one fastest; false after the last.
+bool next(const Assignment& problem, const std::vector<int>& scope, std::vector<int>& choice) {
+  for (size_t k = scope.size(); k-- > 0;) {
+    if (++choice[at(scope[k])] < problem.choices(scope[k])) return true;
+    choice[at(scope[k])] = 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+size_t Fronts::Function::index(const std::vector<int>& choice) const {
+  size_t index = 0;
+  for (size_t i = 0; i < scope.size(); ++i) index += stride[i] * at(choice[at(scope[i])]);
+  return index;
+}
+
+Fronts::Fronts(const Assignment& problem, const Order& order, const Cost& limits, const Most& most)
+    : problem_(problem),
+      order_(order),
+      limits_(limits),
+      most_(at(most.points)),
+      left_(most.sums),
+      buckets_(order.nodes.size()) {
+  const Space& space = problem.space;
+  for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
+    Function own = empty({node});
+    for (const Cost& cost : problem.nodes[at(node)]) {
+      if (!is_forbidden(space, cost)) own.points.push_back(cost);
+      own.begin.push_back(own.points.size());
+    }
+    place(std::move(own));
+  }
+  for (const auto& edge : problem.edges) {
+    bool forward = order.position[at(edge.a)] < order.position[at(edge.b)];
+    int first = forward ? edge.a : edge.b, second = forward ? edge.b : edge.a;
+    Function pair = empty({first, second});
+    size_t columns = at(problem.choices(edge.b));
+    for (int i = 0; i < problem.choices(first); ++i) {
+      for (int j = 0; j < problem.choices(second); ++j) {
+        const Cost& cost =
+            forward ? edge.costs[at(i) * columns + at(j)] : edge.costs[at(j) * columns + at(i)];
+        if (!is_forbidden(space, cost)) pair.points.push_back(cost);
+        pair.begin.push_back(pair.points.size());
+      }
+    }
+    place(std::move(pair));
+  }
+  for (int position = 0; position < static_cast<int>(order.nodes.size()) && ended(); ++position) {
+    eliminate(position);
+  }
+}
+
+Fronts::Function Fronts::empty(std::vector<int> scope) const {
+  Function function;
+  function.stride.assign(scope.size(), 1);
+  for (size_t i = scope.size(); i-- > 1;) {
+    function.stride[i - 1] = function.stride[i] * at(problem_.choices(scope[i]));
+  }
+  function.scope = std::move(scope);
+  function.begin = {0};
+  return function;
+}
+
+void Fronts::place(Function function) {
+  int first = function.scope.empty() ? -1 : order_.position[at(function.scope[0])];
+  bool last = first < 0 || at(first) >= buckets_.size();
+  (last ? last_ : buckets_[at(first)].holds).push_back(static_cast<int>(functions_.size()));
+  functions_.push_back(std::move(function));
+}
+
+// The front of all functions together at a choice, as steps: {0}, the first function, with the second, ...
+Fronts::Spent Fronts::combine(const std::vector<int>& functions, const std::vector<int>& choice,
+                              std::vector<Front>& steps) const {
+  const Space& space = problem_.space;
+  steps.resize(functions.size() + 1);
+  steps[0] = {Cost{}};
+  Spent spent;
+  for (size_t f = 0; f < functions.size(); ++f) {
+    const Function& function = functions_[at(functions[f])];
+    size_t i = function.index(choice);
+    Front& sum = steps[f + 1];
+    sum.clear();
+    for (size_t q = function.begin[i]; q < function.begin[i + 1]; ++q) {
+      for (const Cost& p : steps[f]) {
+        Cost cost = space.add(p, function.points[q]);
+        if (space.covers(cost, limits_)) sum.push_back(cost);
+      }
+    }
+    size_t added = function.begin[i + 1] - function.begin[i];
+    spent.sums += static_cast<int64_t>(steps[f].size() * added);
+    if ((steps[f].size() > 1 && added > 1) || space.maxima > 0) prune(space, sum);
+    spent.slack += thin(space, sum, most_);
+  }
+  return spent;
+}
+
+void Fronts::eliminate(int position) {
+  int node = order_.nodes[at(position)];
+  const std::vector<int> holds = buckets_[at(position)].holds;
+  Function given = empty(order_.scope[at(position)]);
+  std::vector<int> choice(problem_.nodes.size());
+  std::vector<Front> steps;
+  double worst = 0;
+  size_t entries = 1;
+  for (int n : given.scope) entries *= at(problem_.choices(n));
+  for (size_t entry = 0; entry < entries && ended(); ++entry, next(problem_, given.scope, choice)) {
+    Front all;
+    double slack = 0;
+    for (int c = 0; c < problem_.choices(node); ++c) {
+      choice[at(node)] = c;
+      Spent spent = combine(holds, choice, steps);
+      slack = std::max(slack, spent.slack);
+      left_ -= spent.sums;
+      all.insert(all.end(), steps.back().begin(), steps.back().end());
+    }
+    prune(problem_.space, all);
+    slack += thin(problem_.space, all, most_);
+    worst = std::max(worst, slack);
+    given.points.insert(given.points.end(), all.begin(), all.end());
+    given.begin.push_back(given.points.size());
+  }
+  slack_ += worst;
+  buckets_[at(position)].gives = static_cast<int>(functions_.size());
+  place(std::move(given));
+}
+
+Fronts::Points Fronts::front(const std::vector<int>& choice) const {
+  std::vector<Front> steps;
+  Spent spent = combine(last_, choice, steps);
+  return {steps.back(), slack_ + spent.slack};
+}
+
+// target[f]: the point of function f that went into `point`, a point of all `functions` together.
+void Fronts::follow(const std::vector<int>& functions, const std::vector<int>& choice, const Cost& point,
+                    std::vector<Cost>& target) const {
+  std::vector<Front> steps;
+  combine(functions, choice, steps);
+  Cost want = point;
+  for (size_t f = functions.size(); f-- > 0;) {
+    const Function& function = functions_[at(functions[f])];
+    size_t i = function.index(choice);
+    bool found = false;
+    for (size_t q = function.begin[i]; q < function.begin[i + 1] && !found; ++q) {
+      for (const Cost& p : steps[f]) {
+        if (problem_.space.add(p, function.points[q]) != want) continue;
+        target[at(functions[f])] = function.points[q];
+        want = p;
+        found = true;
+        break;
+      }
+    }
+    if (!found) throw Error::fault("search", "a point of a front cannot be traced back");
+  }
+}
+
+void Fronts::trace(std::vector<int>& choice, const Cost& point) const {
+  std::vector<Cost> target(functions_.size());
+  follow(last_, choice, point, target);
+  std::vector<Front> steps;
+  for (size_t position = buckets_.size(); position-- > 0;) {
+    const Bucket& bucket = buckets_[position];
+    int node = order_.nodes[position];
+    const Cost& want = target[at(bucket.gives)];
+    for (int& c = choice[at(node)] = 0; c < problem_.choices(node); ++c) {
+      combine(bucket.holds, choice, steps);
+      const Front& points = steps.back();
+      if (std::find(points.begin(), points.end(), want) == points.end()) continue;
+      follow(bucket.holds, choice, want, target);
+      break;
+    }
+  }
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,26 @@
+// In which order to eliminate the nodes of a graph, so that the functions that arise have few variables.
+//
+//   chain a - b - c - d: a, b, c, d; each function has one variable
+//   cycle a - b - c - d - a: a, then b, c, d; two
+//
+// Eliminating a node joins its neighbours to one another. Next is the node that joins fewest that were apart
+// (min-fill), or the one with the smallest function (min-size); of the two orders the one with the smaller
+// largest function is taken.
+#pragma once
+
+#include <vector>
+
+#include "planner/search/assignment.h"
+
+namespace boxcar::search {
+
+struct Order {
+  std::vector<int> nodes;               // in order; without the kept ones
+  std::vector<int> position;            // by node; kept ones come after all others
+  std::vector<std::vector<int>> scope;  // by position: the neighbours at that time, in order of position
+  double largest = 1;                   // entries of the largest function, over scopes
+};
+
+Order order_of(const Assignment& problem, const std::vector<int>& kept = {});
+
+}  // namespace boxcar::search

@@ -1,0 +1,209 @@
+#include "planner/search/tables.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace boxcar::search {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+double weigh(const Space& space, const Cost& weights, const Cost& cost) {
+  if (is_forbidden(space, cost)) return infinity;
+  double value = 0;
+  for (int k = 0; k < space.sums; ++k) value += weights[at(k)] * cost[at(k)];
+  return value;
+}
+
+}  // namespace
+
+size_t Tables::Function::index(const std::vector<int>& choice) const {
+  size_t index = 0;
+  for (size_t i = 0; i < scope.size(); ++i) index += stride[i] * at(choice[at(scope[i])]);
+  return index;
+}
+
+size_t Tables::Function::stride_of(int node) const {
+  for (size_t i = 0; i < scope.size(); ++i) {
+    if (scope[i] == node) return stride[i];
+  }
+  return 0;
+}
+
+Tables::Tables(const Assignment& problem, const Order& order, const Cost& weights, int64_t most_entries)
+    : problem_(problem),
+      order_(order),
+      most_(static_cast<double>(most_entries)),
+      buckets_(problem.nodes.size()) {
+  const Space& space = problem.space;
+  for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
+    Function own = empty({node});
+    for (size_t c = 0; c < own.values.size(); ++c)
+      own.values[c] = weigh(space, weights, problem.nodes[at(node)][c]);
+    add(std::move(own));
+  }
+  for (const auto& edge : problem.edges) {
+    bool forward = order.position[at(edge.a)] < order.position[at(edge.b)];
+    Function pair = empty(forward ? std::vector{edge.a, edge.b} : std::vector{edge.b, edge.a});
+    size_t of_a = pair.stride_of(edge.a), of_b = pair.stride_of(edge.b), i = 0;
+    for (int a = 0; a < problem.choices(edge.a); ++a) {
+      for (int b = 0; b < problem.choices(edge.b); ++b) {
+        pair.values[at(a) * of_a + at(b) * of_b] = weigh(space, weights, edge.costs[i++]);
+      }
+    }
+    add(std::move(pair));
+  }
+  for (int position = 0; position < static_cast<int>(order.nodes.size()); ++position) eliminate(position);
+}
+
+Tables::Function Tables::empty(std::vector<int> scope) const {
+  Function function;
+  function.stride.assign(scope.size(), 1);
+  size_t entries = 1;
+  for (size_t i = scope.size(); i-- > 0;) {
+    function.stride[i] = entries;
+    entries *= at(problem_.choices(scope[i]));
+  }
+  function.scope = std::move(scope);
+  function.values.assign(entries, 0);
+  return function;
+}
+
+void Tables::add(Function function) {
+  buckets_[at(order_.position[at(function.scope[0])])].holds.push_back(static_cast<int>(functions_.size()));
+  functions_.push_back(std::move(function));
+}
+
+std::vector<int> Tables::scope_of(const std::vector<int>& part, int node) const {
+  std::vector<int> scope;
+  for (int f : part) {
+    for (int n : functions_[at(f)].scope) {
+      if (n != node && std::find(scope.begin(), scope.end(), n) == scope.end()) scope.push_back(n);
+    }
+  }
+  std::sort(scope.begin(), scope.end(),
+            [&](int a, int b) { return order_.position[at(a)] < order_.position[at(b)]; });
+  return scope;
+}
+
+// All of the bucket, or parts whose functions are small enough: the widest functions first, each into the
+// first part that has room. A function that is too large by itself was there before.
+std::vector<std::vector<int>> Tables::parts(const Bucket& bucket, int node) const {
+  auto entries = [&](const std::vector<int>& part) {
+    double n = 1;
+    for (int other : scope_of(part, node)) n *= problem_.choices(other);
+    return n;
+  };
+  if (entries(bucket.holds) <= most_) return {bucket.holds};
+  std::vector<int> wide = bucket.holds;
+  std::stable_sort(wide.begin(), wide.end(), [&](int a, int b) {
+    return functions_[at(a)].values.size() > functions_[at(b)].values.size();
+  });
+  std::vector<std::vector<int>> parts;
+  for (int f : wide) {
+    auto room = std::find_if(parts.begin(), parts.end(), [&](std::vector<int> part) {
+      part.push_back(f);
+      return entries(part) <= most_;
+    });
+    if (room == parts.end()) {
+      parts.push_back({f});
+    } else {
+      room->push_back(f);
+    }
+  }
+  return parts;
+}
+
+// Calls take(i, sum) for every entry i of a table over `scope`: sum is by choice of the node.
+template <typename Take>
+void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const {
+  struct Walk {
+    const double* values;
+    size_t step;
+    std::vector<size_t> strides;  // over the scope
+  };
+  std::vector<Walk> walks;
+  for (int f : part) {
+    const Function& function = functions_[at(f)];
+    walks.push_back({function.values.data(), function.stride_of(node), {}});
+    for (int n : scope) walks.back().strides.push_back(function.stride_of(n));
+  }
+  std::vector<double> sum(at(problem_.choices(node)));
+  std::vector<size_t> digit(scope.size());
+  size_t entries = 1;
+  for (int n : scope) entries *= at(problem_.choices(n));
+  for (size_t i = 0; i < entries; ++i) {
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (const Walk& walk : walks) {
+      for (size_t c = 0; c < sum.size(); ++c) sum[c] += walk.values[c * walk.step];
+    }
+    take(i, sum);
+    for (size_t k = scope.size(); k-- > 0;) {
+      size_t choices = at(problem_.choices(scope[k]));
+      bool wraps = ++digit[k] == choices;
+      for (Walk& walk : walks) {
+        walk.values += walk.strides[k];
+        if (wraps) walk.values -= walk.strides[k] * choices;
+      }
+      if (!wraps) break;
+      digit[k] = 0;
+    }
+  }
+}
+
+// By part and choice: brings the least that each part says of a choice to the mean over parts.
+std::vector<std::vector<double>> Tables::shifts(const std::vector<std::vector<int>>& parts, int node) const {
+  std::vector<std::vector<double>> least;
+  size_t choices = at(problem_.choices(node));
+  for (const std::vector<int>& part : parts) {
+    least.emplace_back(choices, parts.size() == 1 ? 0 : infinity);
+    if (parts.size() == 1) return least;
+    sums(part, node, scope_of(part, node), [&](size_t, const std::vector<double>& sum) {
+      for (size_t c = 0; c < choices; ++c) least.back()[c] = std::min(least.back()[c], sum[c]);
+    });
+  }
+  for (size_t c = 0; c < choices; ++c) {
+    double mean = 0;
+    for (const auto& of : least) mean += of[c] / static_cast<double>(parts.size());
+    for (auto& of : least) of[c] = std::isfinite(mean) ? mean - of[c] : 0;
+  }
+  return least;
+}
+
+void Tables::eliminate(int position) {
+  int node = order_.nodes[at(position)];
+  const auto parts = this->parts(buckets_[at(position)], node);
+  cut_ |= parts.size() > 1;
+  const auto shifts = this->shifts(parts, node);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    Function given = empty(scope_of(parts[p], node));
+    sums(parts[p], node, given.scope, [&](size_t i, const std::vector<double>& sum) {
+      double least = infinity;
+      for (size_t c = 0; c < sum.size(); ++c) least = std::min(least, sum[c] + shifts[p][c]);
+      given.values[i] = least;
+    });
+    if (given.scope.empty()) {
+      buckets_[at(position)].constant += given.values[0];
+      root_ += given.values[0];
+    } else {
+      buckets_[at(position)].gives.push_back(static_cast<int>(functions_.size()));
+      add(std::move(given));
+    }
+  }
+}
+
+void Tables::lifts(int position, const std::vector<int>& choice, std::vector<double>& out) const {
+  int node = order_.nodes[at(position)];
+  const Bucket& bucket = buckets_[at(position)];
+  double known = bucket.constant;
+  for (int f : bucket.gives) known += functions_[at(f)].values[functions_[at(f)].index(choice)];
+  out.assign(at(problem_.choices(node)), -known);
+  for (int f : bucket.holds) {
+    const Function& function = functions_[at(f)];
+    size_t step = function.stride_of(node);
+    size_t base = function.index(choice) - step * at(choice[at(node)]);
+    for (size_t c = 0; c < out.size(); ++c) out[c] += function.values[base + c * step];
+  }
+}
+
+}  // namespace boxcar::search
