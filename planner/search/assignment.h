@@ -2,8 +2,7 @@
 // signature each op takes, where an edge is the boxing between two.
 //
 //   nodes a {0, 5}, b {0, 1}; edge a-b {{9, 2}, {0, 1}}   one coordinate
-//   solve: a = 1, b = 0: 5 + 0 + 0 = 5 (a = 0, b = 1: 0 + 1 + 2 = 3 is better): choice {0, 1}, value 3,
-//   optimal
+//   solve: a = 0, b = 1: 0 + 1 + 2 = 3, optimal (a = 1, b = 0 costs 5 + 0 + 0)
 //
 // Exact as long as costs add up (or are peaks) over nodes and edges. How:
 //   1. choices that another of the node covers whatever the neighbours take are dropped (reduce.h);

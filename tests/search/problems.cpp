@@ -113,8 +113,9 @@ Shape skip_shape(int depth) {
   return shape;
 }
 
-Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn) {
-  std::uniform_int_distribution<int> choices(drawn.least_choices, drawn.most_choices), percent(0, 99),
+Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn,
+                const std::vector<int>& choices) {
+  std::uniform_int_distribution<int> any(drawn.least_choices, drawn.most_choices), percent(0, 99),
       small(0, 6);
   std::uniform_real_distribution<double> real(0, 10);
   auto cost = [&](bool may_forbid) {
@@ -127,7 +128,8 @@ Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn) {
   problem.space = drawn.space;
   for (int n = 0; n < shape.nodes; ++n) {
     problem.nodes.emplace_back();
-    for (int c = choices(random); c > 0; --c) problem.nodes.back().push_back(cost(false));
+    for (int c = choices.empty() ? any(random) : choices[at(n)]; c > 0; --c)
+      problem.nodes.back().push_back(cost(false));
   }
   for (auto [a, b] : shape.edges) {
     problem.edges.push_back({a, b, {}});

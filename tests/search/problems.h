@@ -30,7 +30,9 @@ struct Drawn {
   int forbidden = 10;  // percent of edge entries
   bool whole = false;  // small whole numbers, so that there are ties
 };
-Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn);
+// `choices`: how many each node has; drawn where it is empty.
+Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn,
+                const std::vector<int>& choices = {});
 
 // Calls see(choice) for every choice of all nodes.
 template <typename See>

@@ -1,0 +1,182 @@
+#include "planner/search/blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/search/fronts.h"
+#include "planner/search/order.h"
+#include "planner/search/reduce.h"
+#include "sbp/error.h"
+
+namespace boxcar::search {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+std::vector<int> boundary(const Block& block) {
+  std::vector<int> nodes = block.in;
+  nodes.insert(nodes.end(), block.out.begin(), block.out.end());
+  return nodes;
+}
+
+void check_boundary(const Block& block) {
+  std::vector<int> nodes = boundary(block);
+  int count = static_cast<int>(block.problem.nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    bool known = nodes[i] >= 0 && nodes[i] < count;
+    bool twice = std::count(nodes.begin(), nodes.end(), nodes[i]) > 1;
+    if (!known || twice) {
+      throw Error::input("search",
+                         fmt::format("boundary node {} {}", nodes[i],
+                                     twice ? "is named twice" : fmt::format("is none of {}", count)));
+    }
+  }
+}
+
+double joint_choices(const Assignment& problem, const std::vector<int>& nodes) {
+  double joint = 1;
+  for (int node : nodes) joint *= problem.choices(node);
+  return joint;
+}
+
+Assignment without_cost_of_in(const Block& block) {
+  Assignment problem = block.problem;
+  for (int node : block.in) std::fill(problem.nodes[at(node)].begin(), problem.nodes[at(node)].end(), Cost{});
+  return problem;
+}
+
+}  // namespace
+
+// A block with its inner nodes eliminated.
+struct Chains::Solved {
+  Solved(const Block& block, const Cost& limits, const Effort& effort)
+      : in(block.in),
+        out(block.out),
+        reduced(reduce(without_cost_of_in(block), boundary(block))),
+        order(order_of(reduced.problem, boundary(block))) {
+    double largest = std::max(order.largest, joint_choices(block.problem, boundary(block)));
+    if (largest > static_cast<double>(effort.table)) {
+      throw Error::cannot_run("search", fmt::format("a block needs a table of {:.3g} entries, {} are allowed",
+                                                    largest, effort.table));
+    }
+    fronts = std::make_unique<Fronts>(reduced.problem, order, limits,
+                                      Fronts::Most{effort.points, std::numeric_limits<int64_t>::max()});
+  }
+
+  std::vector<int> choice(int row, int column) const {
+    std::vector<int> choice(reduced.problem.nodes.size());
+    set(in, row, choice);
+    set(out, column, choice);
+    return choice;
+  }
+  void set(const std::vector<int>& nodes, int joint, std::vector<int>& choice) const {
+    for (size_t i = nodes.size(); i-- > 0;) {
+      choice[at(nodes[i])] = joint % reduced.problem.choices(nodes[i]);
+      joint /= reduced.problem.choices(nodes[i]);
+    }
+  }
+
+  std::vector<int> in, out;
+  Reduced reduced;
+  Order order;
+  std::unique_ptr<Fronts> fronts;
+};
+
+Chains::Chains(const Space& space, const Cost& limits, const Effort& effort)
+    : space_(space), limits_(limits), effort_(effort) {}
+Chains::~Chains() = default;
+
+int Chains::keep(Made made) {
+  tables_.push_back(std::make_unique<Made>(std::move(made)));
+  return tables() - 1;
+}
+
+int Chains::add(const Block& block) {
+  check(block.problem);
+  check_boundary(block);
+  Made made;
+  made.solved = std::make_unique<Solved>(block, limits_, effort_);
+  BoundaryTable& table = made.table;
+  table.rows = static_cast<int>(joint_choices(block.problem, block.in));
+  table.columns = static_cast<int>(joint_choices(block.problem, block.out));
+  for (int row = 0; row < table.rows; ++row) {
+    for (int column = 0; column < table.columns; ++column) {
+      auto [points, slack] = made.solved->fronts->front(made.solved->choice(row, column));
+      table.slack = std::max(table.slack, slack);
+      table.fronts.push_back(std::move(points));
+    }
+  }
+  return keep(std::move(made));
+}
+
+int Chains::then(int first, int second) {
+  auto found = products_.find({first, second});
+  if (found != products_.end()) return found->second;
+  const BoundaryTable &a = table(first), &b = table(second);
+  if (a.columns != b.rows) {
+    throw Error::input("search",
+                       fmt::format("a boundary of {} choices does not fit one of {}", a.columns, b.rows));
+  }
+  Made made;
+  made.first = first, made.second = second;
+  BoundaryTable& product = made.table;
+  product.rows = a.rows, product.columns = b.columns;
+  for (int row = 0; row < a.rows; ++row) {
+    for (int column = 0; column < b.columns; ++column) {
+      Front points;
+      for (int middle = 0; middle < a.columns; ++middle) {
+        for (const Cost& p : a.at(row, middle)) {
+          for (const Cost& q : b.at(middle, column)) {
+            Cost sum = space_.add(p, q);
+            if (space_.covers(sum, limits_)) points.push_back(sum);
+          }
+        }
+      }
+      prune(space_, points);
+      product.slack = std::max(product.slack, thin(space_, points, at(effort_.points)));
+      product.fronts.push_back(std::move(points));
+    }
+  }
+  product.slack += a.slack + b.slack;
+  return products_[{first, second}] = keep(std::move(made));
+}
+
+int Chains::power(int table, int n) {
+  if (n < 1) throw Error::input("search", fmt::format("{} copies of a block", n));
+  if (n == 1) return table;
+  auto found = powers_.find({table, n});
+  if (found != powers_.end()) return found->second;
+  int made = then(power(table, (n + 1) / 2), power(table, n / 2));
+  return powers_[{table, n}] = made;
+}
+
+std::vector<Chains::Copy> Chains::trace(int number, int row, int column, const Cost& point) const {
+  std::vector<Copy> copies;
+  trace(number, row, column, point, copies);
+  return copies;
+}
+
+void Chains::trace(int number, int row, int column, const Cost& point, std::vector<Copy>& copies) const {
+  const Made& made = *tables_[at(number)];
+  if (made.solved) {
+    std::vector<int> choice = made.solved->choice(row, column);
+    made.solved->fronts->trace(choice, point);
+    copies.push_back({number, made.solved->reduced.restore(choice)});
+    return;
+  }
+  const BoundaryTable &a = table(made.first), &b = table(made.second);
+  for (int middle = 0; middle < a.columns; ++middle) {
+    for (const Cost& p : a.at(row, middle)) {
+      for (const Cost& q : b.at(middle, column)) {
+        if (space_.add(p, q) != point) continue;
+        trace(made.first, row, middle, p, copies);
+        trace(made.second, middle, column, q, copies);
+        return;
+      }
+    }
+  }
+  throw Error::fault("search", "a point of a chain cannot be traced back");
+}
+
+}  // namespace boxcar::search
