@@ -76,8 +76,9 @@ void Pulls::ask(int device, int actor, int slot, std::byte* to) {
   std::unique_lock lock(mutex_);
   const auto arrived = [&] { return waits_[key].done; };
   if (!arrived_.wait_for(lock, wake_interval, arrived)) {
-    const backends::Waiting::Entry entry(transport.waiting(), fmt::format("process {}", owner));
-    do state_.check();
+    const std::string whom = fmt::format("process {}", owner);
+    const backends::Waiting::Entry entry(transport.waiting(), whom);
+    do state_.check(whom);
     while (!arrived_.wait_for(lock, wake_interval, arrived));
   }
   waits_.erase(key);

@@ -67,8 +67,11 @@ void QueueThread::run_open(int64_t count) {
   for (; left > 0; --left) {
     take();
     while (ready_.empty()) {
-      for (int a = 0; a < table_.size(); ++a)
-        if (table_.acts(a) < target_[static_cast<size_t>(a)]) current_ = a;
+      for (int a = 0; a < table_.size(); ++a) {
+        if (table_.acts(a) >= target_[static_cast<size_t>(a)]) continue;
+        current_ = a;
+        if (awaited_process(a) >= 0) break;
+      }
       wait();
     }
     if (state_.options.chaos >= 0) std::swap(ready_[0], ready_[random_() % ready_.size()]);
@@ -82,16 +85,36 @@ void QueueThread::became_ready(int actor) {
   if (!ordered_ && table_.acts(actor) < target_[static_cast<size_t>(actor)]) ready_.push_back(actor);
 }
 
-// Until some message has come.
+// Until some message has come. What waits for another process looks whether it is still there, and says so
+// where it is not; what waits for a thread of this one waits for it through that thread.
 void QueueThread::wait() {
   if (take()) return;
   mailbox_->wait(wake_interval);
   if (take()) return;
+  const int process = awaited_process(current_);
+  const std::string whom = fmt::format("process {}", process);
   const backends::Waiting::Act name(at(works_, current_).name);
   std::optional<backends::Waiting::Entry> entry;
-  if (backends::Transport* transport = state_.backend.transport())
-    entry.emplace(transport->waiting(), "messages");
-  for (; !take(); mailbox_->wait(wake_interval)) state_.check();
+  if (process >= 0) entry.emplace(state_.backend.transport()->waiting(), whom);
+  for (; !take(); mailbox_->wait(wake_interval)) {
+    if (process >= 0)
+      state_.check(whom);
+    else if (state_.stopped())
+      throw Stopped{};
+  }
+}
+
+// Another process whose message an actor needs before it can act; -1 where there is none.
+int QueueThread::awaited_process(int actor) const {
+  const Work& work = at(works_, actor);
+  for (size_t i = 0; i < work.producers.size(); ++i)
+    if (work.producers[i].route == Route::network && table_.in_counter(actor, static_cast<int>(i)) == 0)
+      return work.producers[i].to.node();
+  for (size_t o = 0; o < work.readers.size(); ++o)
+    if (table_.out_counter(actor, static_cast<int>(o)) == 0)
+      for (const Target& reader : work.readers[o])
+        if (reader.route == Route::network) return reader.to.node();
+  return -1;
 }
 
 // Takes the messages that are there; false where there are none.

@@ -105,6 +105,7 @@ class QueueThread {
   void run_ordered(int64_t count);
   void run_open(int64_t count);
   void wait();
+  int awaited_process(int actor) const;
   bool take();
   bool take_shuffled();
   void receive(uint64_t word);

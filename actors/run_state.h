@@ -16,6 +16,7 @@
 #include "actors/probe.h"
 #include "actors/runtime.h"
 #include "backends/backend.h"
+#include "sbp/error.h"
 
 namespace boxcar::actors {
 
@@ -55,10 +56,14 @@ class RunState {
     if (on_failure) on_failure();
   }
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
-  // What a wait calls now and then.
-  void check() const {
+  // What a wait for another process calls now and then.
+  void check(const std::string& whom) const {
     if (stopped()) throw Stopped{};
-    if (const backends::Transport* transport = backend.transport()) transport->check();
+    try {
+      backend.transport()->check();
+    } catch (const Error& error) {
+      throw Error::fault("waits for " + whom, error.what());
+    }
   }
   std::exception_ptr error() const {
     const std::lock_guard lock(mutex_);

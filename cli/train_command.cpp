@@ -11,6 +11,7 @@
 #include "backends/host/initial.h"
 #include "backends/mpi/mpi_transport.h"
 #include "cli/arguments.h"
+#include "cli/collector.h"
 #include "cli/job.h"
 #include "cli/parts.h"
 #include "cli/trainer.h"

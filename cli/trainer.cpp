@@ -8,11 +8,11 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <future>
 #include <mutex>
 #include <utility>
 
+#include "cli/collector.h"
 #include "cli/evaluate.h"
 #include "cli/loss_table.h"
 #include "cli/parts.h"
@@ -35,24 +35,31 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What processes tell process 0 on Channel::results, as the head of a message.
-enum class Kind : int64_t { loss, part };
-struct Head {
-  Kind kind = Kind::loss;
-  int64_t a = 0, b = 0, c = 0;  // loss: step, micro-batch, device; part: gathering, place, device
-};
-struct Part {
-  Head head;
-  std::vector<std::byte> bytes;
+// What other processes tell process 0 on Channel::results.
+struct LossMessage {
+  ResultKind kind = ResultKind::loss;
+  int64_t step = 0, micro_batch = 0, device = 0;
+  double value = 0;
 };
 
-std::span<const std::byte> bytes_of(const double& value) { return std::as_bytes(std::span(&value, 1)); }
+constexpr const char* mend = "(use a lower learning_rate, warmup_steps or another precision)";
+
+// Throws Error (fault) where a weight or moment after `step` steps is no number: nobody could go on from
+// there.
+void check_finite(int64_t step, const GlobalTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    const int64_t size = ir::size_of(tensor.type.dtype);
+    for (int64_t i = 0; i < tensor.type.elements(); ++i) {
+      const double value = load_element(tensor.type.dtype, tensor.bytes.data() + i * size);
+      if (!std::isfinite(value))
+        throw Error::fault(fmt::format("step {}", step), fmt::format("{} has a {} {}", name, value, mend));
+    }
+  }
+}
 
 bool is_input(const Place& place) { return place.reg == "tokens" || place.reg == "labels"; }
 
 }  // namespace
-
-bool is_state(const Place& place) { return !is_input(place) && place.reg != "loss" && !place.derived; }
 
 TrainingJob prepare_training(const planner::Job& resolved, int processes) {
   TrainingJob result{resolved, planner::compile(resolved), planner::places_of(resolved)};
@@ -79,6 +86,7 @@ struct Trainer::Impl {
   const backends::host::TokenData* validation;
   backends::host::Sampler sampler;
   bool first_process;
+  Collector collector;
 
   GlobalTensors initial;  // until the runtime is filled
   TrainState state;
@@ -87,15 +95,12 @@ struct Trainer::Impl {
   std::mutex mutex;  // guards all below
   std::condition_variable changed;
   LossTable table;
-  std::vector<double> losses;
-  std::deque<Part> parts;  // gathered ones, not yet put in place
   TrainLog* log = nullptr;
   Clock::time_point step_end;
   int64_t steps_logged = 0;
-
-  int64_t gatherings = 0;
-  std::future<void> writing;  // of a checkpoint
   std::string last_checkpoint;
+
+  std::future<void> writing;  // the checkpoint that is on its way
 
   Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::TokenData& data,
        const backends::host::TokenData* held_out)
@@ -105,6 +110,7 @@ struct Trainer::Impl {
         validation(held_out),
         sampler(data, j.job.model.seq, r.seed),
         first_process(!b.transport() || b.transport()->process() == 0),
+        collector(j.places, b),
         table(loss_devices(), j.job.train.micro_batches) {
     if (b.transport()) b.transport()->listen(Channel::results, [this](int, auto bytes) { receive(bytes); });
   }
@@ -151,27 +157,17 @@ struct Trainer::Impl {
     if (!loss_place().first[static_cast<size_t>(device)]) return;
     const double value = load_element(loss_place().type.dtype, bytes.data());
     if (!std::isfinite(value))
-      throw Error::fault(
-          fmt::format("step {}", moment.step + 1),
-          fmt::format("the loss is {} (use a lower learning_rate, warmup_steps or another precision){}",
-                      value, last_checkpoint.empty() ? "" : "; the last checkpoint is " + last_checkpoint));
+      throw Error::fault(fmt::format("step {}", moment.step + 1),
+                         fmt::format("the loss is {} {}", value, mend));
     if (first_process) return add_loss(moment.step, moment.micro_batch, device, value);
-    send({Kind::loss, moment.step, moment.micro_batch, device}, bytes_of(value));
-  }
-
-  [[noreturn]] void not_finite(int64_t step, double value) {
-    const std::lock_guard lock(mutex);
-    throw Error::fault(
-        fmt::format("step {}", step + 1),
-        fmt::format("the loss is {} (use a lower learning_rate, warmup_steps or another precision){}", value,
-                    last_checkpoint.empty() ? "" : "; the last checkpoint is " + last_checkpoint));
+    const LossMessage message{ResultKind::loss, moment.step, moment.micro_batch, device, value};
+    backend.transport()->send(0, Channel::results, std::as_bytes(std::span(&message, 1)));
   }
 
   void add_loss(int64_t step, int64_t micro_batch, int device, double value) {
     const std::lock_guard lock(mutex);
     const auto loss = table.add(step, micro_batch, device, value);
     if (!loss) return;
-    losses.push_back(*loss);
     const auto now = Clock::now();
     if (log)
       log->step({step + 1, *loss, learning_rate(run, job.job.train.learning_rate, step),
@@ -183,72 +179,29 @@ struct Trainer::Impl {
 
   // --- between processes
 
-  void send(const Head& head, std::span<const std::byte> bytes) {
-    std::vector<std::byte> message(sizeof(head) + bytes.size());
-    std::memcpy(message.data(), &head, sizeof(head));
-    std::copy(bytes.begin(), bytes.end(), message.begin() + sizeof(head));
-    backend.transport()->send(0, Channel::results, message);
-  }
-
   void receive(std::span<const std::byte> bytes) {
-    Head head;
-    std::memcpy(&head, bytes.data(), sizeof(head));
-    const auto rest = bytes.subspan(sizeof(head));
-    if (head.kind == Kind::loss)
-      return add_loss(head.a, head.b, static_cast<int>(head.c),
-                      load_element(ir::DType::float64, rest.data()));
-    const std::lock_guard lock(mutex);
-    parts.push_back({head, {rest.begin(), rest.end()}});
-    changed.notify_all();
+    LossMessage message;
+    std::memcpy(&message.kind, bytes.data(), sizeof message.kind);
+    if (message.kind == ResultKind::part) return collector.receive(bytes);
+    std::memcpy(&message, bytes.data(), sizeof message);
+    add_loss(message.step, message.micro_batch, static_cast<int>(message.device), message.value);
   }
 
-  // Waits on process 0 for what other processes send, and notices when they are gone.
-  template <typename Done>
-  void wait(const Done& done) {
+  // On process 0, for the losses of other processes.
+  void wait_for_losses(int64_t step) {
+    const auto there = [&] { return steps_logged == step; };
+    const backends::Waiting::Act name("loss");
     std::unique_lock lock(mutex);
-    while (!done()) {
-      changed.wait_for(lock, std::chrono::milliseconds(100));
-      if (backend.transport()) backend.transport()->check();
-    }
-  }
-
-  // --- out of registers
-
-  GlobalTensors gather() {
-    const int64_t number = gatherings++;
-    GlobalTensors whole;
-    int64_t missing = 0;
-    for (size_t p = 0; p < job.places.places.size(); ++p) {
-      const Place& place = job.places.places[p];
-      if (!is_state(place)) continue;
-      if (first_process && !whole.contains(place.tensor))
-        whole[place.tensor] = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
-      for (int device = 0; device < backend.devices(); ++device) {
-        if (!place.first[static_cast<size_t>(device)]) continue;
-        if (!backend.is_local(device)) {
-          ++missing;
-          continue;
-        }
-        const std::vector<std::byte> bytes = runtime->read(device, place.reg);
-        if (first_process)
-          put_part(whole[place.tensor], place.ranges[static_cast<size_t>(device)], bytes);
-        else
-          send({Kind::part, number, static_cast<int64_t>(p), device}, bytes);
+    while (!there()) {
+      const std::string whom = "the other processes";
+      const backends::Waiting::Entry entry(backend.transport()->waiting(), whom);
+      try {
+        backend.transport()->check();
+      } catch (const Error& error) {
+        throw Error::fault("loss: waits for " + whom, error.what());
       }
+      changed.wait_for(lock, std::chrono::milliseconds(50), there);
     }
-    if (!first_process) return {};
-    for (; missing > 0; --missing) {
-      wait([&] { return !parts.empty(); });
-      Part part;
-      {
-        const std::lock_guard lock(mutex);
-        part = std::move(parts.front());
-        parts.pop_front();
-      }
-      const Place& place = job.places.places[static_cast<size_t>(part.head.b)];
-      put_part(whole.at(place.tensor), place.ranges[static_cast<size_t>(part.head.c)], part.bytes);
-    }
-    return whole;
   }
 
   // --- the run
@@ -260,23 +213,32 @@ struct Trainer::Impl {
     return stop;
   }
 
+  std::string checkpoint_path(int64_t step) const {
+    return fmt::format("{}/step-{:06}", run.checkpoint_dir, step);
+  }
+
+  // Returns when the last checkpoint is written; throws what it failed with.
   void finish_writing() {
     if (writing.valid()) writing.get();
   }
 
-  void save(int64_t step, GlobalTensors tensors) {
-    finish_writing();
-    state.step = step;
-    state.samples = step * job.job.global_batch;
-    if (!first_process) return;
-    writing = std::async(std::launch::async, [this, checkpoint = backends::host::Checkpoint{
-                                                        job.job.model, state, std::move(tensors)}] {
-      backends::host::write_checkpoint(run.checkpoint_dir, checkpoint,
-                                       static_cast<int>(run.keep_checkpoints));
-      const std::lock_guard lock(mutex);
-      last_checkpoint = fmt::format("{}/step-{:06}", run.checkpoint_dir, checkpoint.state.step);
-      log->checkpoint(checkpoint.state.step, last_checkpoint);
-    });
+  // On process 0; in the thread that writes.
+  void write(int64_t step, GlobalTensors tensors) {
+    check_finite(step, tensors);
+    TrainState reached = state;
+    reached.step = step, reached.samples = step * job.job.global_batch;
+    backends::host::write_checkpoint(run.checkpoint_dir, {job.job.model, reached, std::move(tensors)},
+                                     static_cast<int>(run.keep_checkpoints));
+    const std::lock_guard lock(mutex);
+    last_checkpoint = checkpoint_path(step);
+    log->checkpoint(step, last_checkpoint);
+  }
+
+  void validate(int64_t step, const GlobalTensors& tensors) {
+    const double loss =
+        evaluate(job.job.model, tensors, *validation, run.validation_batches, job.job.parallel.micro_batch);
+    const std::lock_guard lock(mutex);
+    log->validation(step, loss);
   }
 
   void stop_at(int64_t step) {
@@ -284,16 +246,29 @@ struct Trainer::Impl {
     const bool saves = !run.checkpoint_dir.empty() &&
                        (last || (run.checkpoint_every > 0 && step % run.checkpoint_every == 0));
     const bool validates = validation && run.validate_every > 0 && (last || step % run.validate_every == 0);
-    if (!saves && !validates) return;
-    GlobalTensors tensors = gather();
-    if (validates && first_process) {
-      const double loss =
-          evaluate(job.job.model, tensors, *validation, run.validation_batches, job.job.parallel.micro_batch);
-      const std::lock_guard lock(mutex);
-      log->validation(step, loss);
-      step_end = Clock::now();
+    if (saves) finish_writing();
+    if (validates) {
+      GlobalTensors tensors = collector.put_together(collector.copy(*runtime));
+      if (first_process) validate(step, tensors);
     }
-    if (saves) save(step, std::move(tensors));
+    if (saves)
+      writing = std::async(std::launch::async, [this, step, parts = collector.copy(*runtime)]() mutable {
+        GlobalTensors tensors = collector.put_together(std::move(parts));
+        if (first_process) write(step, std::move(tensors));
+      });
+    const std::lock_guard lock(mutex);
+    step_end = Clock::now();
+  }
+
+  // What ended the run, and what it leaves.
+  Error with_last_checkpoint(const Error& error) {
+    try {
+      finish_writing();
+    } catch (const std::exception&) {  // came second
+    }
+    const std::lock_guard lock(mutex);
+    if (last_checkpoint.empty()) return error;
+    return {error.code(), "", fmt::format("{}; the last checkpoint is {}", error.what(), last_checkpoint)};
   }
 
   void train(TrainLog& lines) {
@@ -303,14 +278,18 @@ struct Trainer::Impl {
       log = &lines;
       step_end = start;
     }
-    for (int64_t step = state.step; step < run.steps;) {
-      const int64_t stop = next_stop(step);
-      runtime->steps(stop - step, step);
-      if (first_process) wait([&] { return steps_logged == stop; });
-      step = stop;
-      stop_at(step);
+    try {
+      for (int64_t step = state.step; step < run.steps;) {
+        const int64_t stop = next_stop(step);
+        runtime->steps(stop - step, step);
+        if (first_process) wait_for_losses(stop);
+        step = stop;
+        stop_at(step);
+      }
+      finish_writing();
+    } catch (const Error& error) {
+      throw with_last_checkpoint(error);
     }
-    finish_writing();
     const std::lock_guard lock(mutex);
     lines.end(seconds_since(start));
     log = nullptr;
@@ -341,6 +320,7 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   i.initial = std::move(tensors);
   i.state = state;
   i.steps_logged = state.step;
+  if (state.step > 0 && i.first_process) i.last_checkpoint = i.checkpoint_path(state.step);
   actors::Hooks hooks;
   hooks.fill = [&i](int device, const ir::Register& reg, const Moment& moment, std::span<std::byte> bytes) {
     i.fill(device, reg, moment, bytes);
@@ -357,7 +337,5 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
 }
 
 void Trainer::train(TrainLog& log) { impl_->train(log); }
-GlobalTensors Trainer::gather() { return impl_->gather(); }
-const std::vector<double>& Trainer::losses() const { return impl_->losses; }
 
 }  // namespace boxcar::cli

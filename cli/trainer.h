@@ -1,10 +1,12 @@
 // Trains a job for real: its plan on a backend, data in, losses and checkpoints out.
 //
-//   Trainer trainer(job, run, backend, data);
-//   trainer.restore(checkpoint);            // or weights drawn from run.seed
+//   Trainer trainer(job, run, backend, data, nullptr);
+//   trainer.begin(std::move(checkpoint.tensors), checkpoint.state, options);
 //   trainer.train(log);
 //
-// All processes of a run make the same calls; results (lines, checkpoints) come from process 0.
+// All processes of a run make the same calls; results (lines, checkpoints) come from process 0. A checkpoint
+// stops the steps for a copy in memory; an actor beside them collects what other processes have, names it and
+// writes it. It takes one at a time: the next waits until the last is written.
 #pragma once
 
 #include <memory>
@@ -30,9 +32,6 @@ struct TrainingJob {
 // Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory.
 TrainingJob prepare_training(const planner::Job& resolved, int processes);
 
-// Weights and moments: what checkpoints hold and training begins with.
-bool is_state(const planner::Place& place);
-
 class Trainer {
  public:
   // `training` and `validation` outlive the trainer; the second may be null.
@@ -46,11 +45,6 @@ class Trainer {
              const actors::RunOptions& options);
   // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
   void train(TrainLog& log);
-
-  // Weights and moments after training, whole, on process 0; empty on others. All processes call it.
-  backends::host::GlobalTensors gather();
-  // By step, on process 0.
-  const std::vector<double>& losses() const;
 
  private:
   struct Impl;

@@ -1,5 +1,7 @@
 // `boxcar train` as a user runs it: losses that fall, runs that go on where they stopped, whole messages.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +20,19 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::ContainsRegex;
+using ::testing::MatchesRegex;
 using Words = std::vector<std::string>;
+
+// In a child process: becomes the program; what it prints is not kept.
+[[noreturn]] void run(const Words& words) {
+  std::vector<char*> argv{const_cast<char*>(BOXCAR_PROGRAM)};
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  if (!freopen("/dev/null", "w", stdout)) _exit(126);
+  execv(BOXCAR_PROGRAM, argv.data());
+  _exit(127);
+}
 
 // A folder with a text to train on.
 class Train : public ::testing::Test {
@@ -41,13 +55,13 @@ class Train : public ::testing::Test {
     return words;
   }
 
-  // The losses by step.
-  static std::map<int, double> losses(const std::string& out) {
+  // The losses by step, of training or validation.
+  static std::map<int, double> losses(const std::string& out, const std::string& event = "step") {
     std::map<int, double> result;
     std::istringstream lines(out);
     for (std::string line; std::getline(lines, line);) {
       const json j = json::parse(line);
-      if (j.at("event") == "step") result[j.at("step")] = j.at("loss");
+      if (j.at("event") == event) result[j.at("step")] = j.at("loss");
     }
     return result;
   }
@@ -112,6 +126,67 @@ TEST_F(Train, SaysHowItGoesOnInJson) {
   EXPECT_EQ(last.at("step"), 6);
 }
 
+TEST_F(Train, ValidatesAlikeUnderEveryPlan) {
+  const auto validation = [&](Words more) {
+    more.insert(more.end(), {"--validate-every=2", "--validation-fraction=0.2", "--precision=fp64",
+                             "--global-batch=8", "--dropout=0.1"});
+    const Output output = run_program(arguments(more));
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return losses(output.out, "validation");
+  };
+  const auto alone = validation({});
+  ASSERT_EQ(alone.size(), 3u);
+  EXPECT_LT(alone.at(6), alone.at(2));
+  for (const auto& [step, loss] : validation({"--dp=2", "--tp=2", "--pp=2", "--zero=1"}))
+    EXPECT_NEAR(loss, alone.at(step), 1e-9 * loss) << step;
+}
+
+TEST_F(Train, ReadsTokensAsItReadsText) {
+  std::ofstream tokens(path("text.bin"), std::ios::binary);
+  for (const char c : bytes_of(data())) tokens << c << '\0';
+  tokens.close();
+  const auto text = train({});
+  EXPECT_EQ(text.size(), 6u);
+  EXPECT_EQ(train({"--data=" + path("text.bin")}), text);
+}
+
+// Weights that a run without learning wrote are those that it began with.
+TEST_F(Train, BeginsWithGivenWeights) {
+  for (const std::string family : {"gpt", "llama"}) {
+    const std::string folder = path(family);
+    train({"--model=" + family, "--learning-rate=0", "--steps=1", "--checkpoint-dir=" + folder});
+    const auto drawn = train({"--model=" + family});
+    const Output output =
+        run_program({"train", "--init-from=" + folder + "/step-000001/model.safetensors", "--data=" + data(),
+                     "--seq=16", "--steps=6", "--micro-batch=2", "--json"});
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    EXPECT_EQ(losses(output.out), drawn) << family;
+  }
+}
+
+TEST_F(Train, ShowsABarOnATerminal) {
+  int terminal = -1, end = -1;
+  ASSERT_EQ(openpty(&terminal, &end, nullptr, nullptr, nullptr), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(end, STDERR_FILENO);
+    close(terminal);
+    Words words = arguments({});
+    std::erase(words, "--json");
+    run(words);
+  }
+  close(end);
+  std::string text;
+  char part[256];
+  for (ssize_t bytes = 0; (bytes = read(terminal, part, sizeof part)) > 0;)
+    text.append(part, static_cast<size_t>(bytes));
+  close(terminal);
+  waitpid(child, nullptr, 0);
+  const std::string bar = "\r.\\[K\\[####\\.{20}\\] 1/6  loss 5\\.[0-9]{4}  [0-9]+ tokens/s  [0-9]+ s left";
+  EXPECT_THAT(text, ContainsRegex(bar));
+  EXPECT_THAT(text, ContainsRegex("\\[#{24}\\] 6/6  loss"));
+}
+
 TEST_F(Train, GoesOnBitForBit) {
   const std::string whole = path("whole"), halves = path("halves");
   const auto straight = train({"--checkpoint-dir=" + whole, "--dp=2", "--zero=1"});
@@ -144,40 +219,44 @@ TEST_F(Train, GoesOnUnderAnotherPlan) {
   for (const auto& [step, loss] : rest) EXPECT_NEAR(loss, first.at(step), 1e-9) << step;
 }
 
-// Starts the program and kills it after so many microseconds; returns whether it ended by itself before.
-bool run_and_kill(const Words& words, int microseconds) {
+// Starts the program and kills it after so many microseconds.
+void run_and_kill(const Words& words, int microseconds) {
   const pid_t child = fork();
-  if (child == 0) {
-    std::vector<char*> argv{const_cast<char*>(BOXCAR_PROGRAM)};
-    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    if (!freopen("/dev/null", "w", stdout)) _exit(126);
-    execv(BOXCAR_PROGRAM, argv.data());
-    _exit(127);
-  }
+  if (child == 0) run(words);
   std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
   kill(child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  EXPECT_TRUE(WIFSIGNALED(status)) << "ended by itself with " << WEXITSTATUS(status);
 }
 
+// 50 times at a random moment, many of them while a checkpoint is written.
 TEST_F(Train, LosesNothingWhenKilled) {
   const std::string folder = path("killed"), whole = path("whole");
-  const Words more{"--steps=40", "--checkpoint-every=1", "--keep-checkpoints=2", "--resume", "--dp=2"};
-  Words straight = more;
-  straight.push_back("--checkpoint-dir=" + whole);
-  train(straight);
-  Words words = arguments(more);
-  words.push_back("--checkpoint-dir=" + folder);
+  const Words job{"--lr-schedule=constant", "--dp=2", "--dropout=0.1"};
+  const auto with = [&](const std::string& into, const Words& more) {
+    Words words = job;
+    words.push_back("--checkpoint-dir=" + into);
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Words endless = arguments(with(folder, {"--resume", "--checkpoint-every=1", "--steps=1000000"}));
   std::mt19937 random(11);
-  int kills = 0;
-  for (; kills < 50; ++kills)
-    if (run_and_kill(words, std::uniform_int_distribution<int>(1000, 150000)(random))) break;
-  EXPECT_GT(kills, 0);
-  Words last = more;
-  last.push_back("--checkpoint-dir=" + folder);
-  train(last);
+  int while_writing = 0, reached = 0;
+  fs::create_directory(folder);
+  for (int i = 0; i < 50; ++i) {
+    run_and_kill(endless, std::uniform_int_distribution<int>(1000, 150000)(random));
+    for (const auto& entry : fs::directory_iterator(folder))
+      while_writing += entry.path().extension() == ".tmp";
+    const std::string latest = fs::exists(folder + "/latest") ? bytes_of(folder + "/latest") : "step-0";
+    const int step = std::stoi(latest.substr(5));
+    EXPECT_GE(step, reached) << "lost";
+    reached = step;
+  }
+  EXPECT_GT(while_writing, 0);
+  const std::string steps = "--steps=" + std::to_string(reached + 1);
+  train(with(folder, {"--resume", steps}));
+  train(with(whole, {steps}));
   EXPECT_EQ(checkpoint(folder), checkpoint(whole));
 }
 
@@ -191,6 +270,7 @@ TEST_F(Train, RefusesWhatCannotBe) {
   std::ofstream(path("empty.txt")).close();
   std::ofstream(path("short.txt")) << "too short";
   std::ofstream(path("odd.bin")) << "odd";
+  std::ofstream(path("large.bin"), std::ios::binary) << std::string(100, '\0') << std::string("\0\1", 2);
   const Refusal cases[] = {
       {{"--data=FOLDER/none.txt"}, 2, "FOLDER/none.txt: cannot be read: No such file or directory"},
       {{"--data=FOLDER/empty.txt"}, 2, "FOLDER/empty.txt: is empty, expected tokens"},
@@ -204,6 +284,9 @@ TEST_F(Train, RefusesWhatCannotBe) {
        2,
        "FOLDER/text.txt: byte 0 is 116, expected less than vocab 100 (use a larger vocab, 256 takes any "
        "text)"},
+      {{"--data=FOLDER/large.bin"},
+       2,
+       "FOLDER/large.bin: token 50 is 256, expected less than vocab 256 (use a larger vocab)"},
       {{"--steps=0"}, 2, "--steps: got \"0\", expected a whole number from 1 to 1000000000"},
       {{"--warmup-steps=6"}, 2, "--warmup-steps: 6 of 6 steps (leave some for training)"},
       {{"--checkpoint-every=2"}, 2, "--checkpoint-every: needs checkpoint_dir"},
@@ -225,14 +308,76 @@ TEST_F(Train, RefusesWhatCannotBe) {
   }
 }
 
+// At which step and to what the loss goes depends on the processor's rounding.
 TEST_F(Train, EndsWhereTheLossIsNoNumber) {
-  const Output output =
-      run_program(arguments({"--learning-rate=1000000", "--optimizer=sgd", "--clip-norm=0", "--steps=60"}));
+  const std::string folder = path("out");
+  const Words job{"--checkpoint-dir=" + folder, "--optimizer=sgd", "--lr-schedule=constant"};
+  const auto with = [&](const Words& more) {
+    Words words = job;
+    words.insert(words.end(), more.begin(), more.end());
+    return arguments(words);
+  };
+  ASSERT_EQ(run_program(with({"--steps=2"})).exit_code, 0);
+  const auto good = checkpoint(folder);
+  const Output output = run_program(with({"--resume", "--learning-rate=1e6", "--clip-norm=0", "--steps=60"}));
   EXPECT_EQ(output.exit_code, 3);
-  EXPECT_NE(output.err.find("the loss is "), std::string::npos) << output.err;
-  EXPECT_NE(output.err.find("(use a lower learning_rate, warmup_steps or another precision)"),
-            std::string::npos)
-      << output.err;
+  EXPECT_THAT(output.err,
+              MatchesRegex("boxcar: device 0: loss: step [0-9]+: the loss is -?(nan|inf) "
+                           "\\(use a lower learning_rate, warmup_steps or another precision\\); the last "
+                           "checkpoint is " +
+                           folder + "/step-000002\n"));
+  EXPECT_EQ(checkpoint(folder), good);
+}
+
+// A moment that is no number spoils the weights, and the loss only in the step after.
+TEST_F(Train, WritesNoCheckpointThatIsNoNumber) {
+  const std::string folder = path("out");
+  train({"--checkpoint-dir=" + folder, "--steps=2"});
+  const std::string moments = folder + "/step-000002/optimizer.safetensors";
+  std::string bytes = bytes_of(moments);
+  bytes.replace(bytes.size() - 4, 4, "\xff\xff\xff\x7f");
+  std::ofstream(moments, std::ios::binary) << bytes;
+  const auto before = checkpoint(folder);
+  const Output output = run_program(arguments({"--checkpoint-dir=" + folder, "--resume", "--steps=3"}));
+  EXPECT_EQ(output.exit_code, 3);
+  EXPECT_EQ(replace_all(output.err, folder_.string(), "FOLDER"),
+            "boxcar: step 3: ln_f.weight has a nan (use a lower learning_rate, warmup_steps or another "
+            "precision); the last checkpoint is FOLDER/out/step-000002\n");
+  EXPECT_EQ(checkpoint(folder), before);
+}
+
+// What stands in a folder of checkpoints and cannot be gone on from.
+TEST_F(Train, RefusesABadCheckpointAndLeavesIt) {
+  const std::string folder = path("out");
+  const Words resume{"--checkpoint-dir=" + folder, "--resume", "--steps=3"};
+  const auto refusal = [&](const Words& more) {
+    Words words = resume;
+    words.insert(words.end(), more.begin(), more.end());
+    const auto before = checkpoint(folder);
+    const Output output = run_program(arguments(words));
+    EXPECT_EQ(output.exit_code, 2);
+    EXPECT_EQ(output.out, "");
+    EXPECT_EQ(checkpoint(folder), before);
+    return replace_all(output.err, folder_.string(), "FOLDER");
+  };
+  train({"--checkpoint-dir=" + folder, "--steps=2"});
+  EXPECT_EQ(refusal({"--hidden=32"}),
+            "boxcar: FOLDER/out/step-000002: is of another model: hidden is 16, expected 32 (use the model's "
+            "own settings, or another folder)\n");
+  EXPECT_EQ(refusal({"--seed=9"}), "boxcar: --seed: is 9, the checkpoint was begun with 1\n");
+  EXPECT_EQ(refusal({"--global-batch=4"}), "boxcar: --global-batch: is 4, the checkpoint was begun with 2\n");
+  std::ofstream(path("other.txt")) << bytes_of(data());
+  EXPECT_EQ(refusal({"--data=" + path("other.txt")}),
+            "boxcar: --data: is FOLDER/other.txt, the checkpoint was begun with FOLDER/text.txt\n");
+  const fs::path weights = fs::path(folder) / "step-000002" / "model.safetensors";
+  fs::resize_file(weights, fs::file_size(weights) - 1);
+  EXPECT_EQ(refusal({}),
+            "boxcar: FOLDER/out/step-000002/model.safetensors: is not a safetensors file: tensor "
+            "'transformer.wte.weight' ends at byte 43776 of the data, which has 43775\n");
+  std::ofstream(folder + "/latest") << "step-000007\n";
+  fs::create_directory(fs::path(folder) / "step-000007");
+  EXPECT_EQ(refusal({}),
+            "boxcar: FOLDER/out/step-000007/state.json: cannot be read: No such file or directory\n");
 }
 
 }  // namespace

@@ -1,0 +1,193 @@
+// `boxcar train` over several processes as a user runs it: the losses of one process, under chaos too, and
+// what is said where a process dies or stops.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+namespace boxcar::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds too_long{100};  // a run that hangs is ended then, and the test fails
+
+std::string content_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class MpiTrain : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "boxcar-mpi-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    std::ofstream text(folder_ / "text.txt");
+    for (int i = 0; i < 60; ++i) text << "the trains run on time, line " << i << ", and so do the boxcars\n";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // 0: without mpirun.
+  Words command(int processes, const Words& more) const {
+    Words words;
+    if (processes > 0)
+      words = {BOXCAR_MPIRUN, "--allow-run-as-root",    "--oversubscribe", "--bind-to", "none",
+               "-n",          std::to_string(processes)};
+    const Words job{BOXCAR_PROGRAM,
+                    "train",
+                    "--model=gpt",
+                    "--layers=2",
+                    "--hidden=16",
+                    "--heads=4",
+                    "--seq=16",
+                    "--vocab=256",
+                    "--dropout=0.1",
+                    "--data=" + (folder_ / "text.txt").string(),
+                    "--micro-batch=2",
+                    "--global-batch=16",
+                    "--lr-schedule=constant",
+                    "--json"};
+    words.insert(words.end(), job.begin(), job.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  pid_t start(const Words& words) const {
+    fs::remove(folder_ / "out");
+    fs::remove(folder_ / "err");
+    const pid_t child = fork();
+    if (child != 0) return child;
+    std::vector<char*> argv;
+    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    const auto redirect = [&](const char* name, int target) {
+      dup2(open((folder_ / name).c_str(), O_WRONLY | O_CREAT, 0600), target);
+    };
+    redirect("out", STDOUT_FILENO);
+    redirect("err", STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  // The exit code; -1 where it had to be ended.
+  static int end_of(pid_t child) {
+    int status = 0;
+    for (const auto end = Clock::now() + too_long; waitpid(child, &status, WNOHANG) == 0;) {
+      if (Clock::now() > end) {
+        kill(child, SIGTERM);
+        waitpid(child, &status, 0);
+        return -1;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string out() const { return content_of(folder_ / "out"); }
+  std::string err() const { return content_of(folder_ / "err"); }
+
+  std::map<int, double> train(int processes, const Words& more) const {
+    EXPECT_EQ(end_of(start(command(processes, more))), 0) << err();
+    std::map<int, double> losses;
+    std::istringstream lines(out());
+    for (std::string line; std::getline(lines, line);) {
+      const auto event = nlohmann::json::parse(line);
+      if (event.at("event") == "step") losses[event.at("step")] = event.at("loss");
+    }
+    return losses;
+  }
+
+  // The process of a rank, by what mpirun told it.
+  static pid_t process_of(pid_t mpirun, int rank) {
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string id = entry.path().filename();
+      if (id.find_first_not_of("0123456789") != std::string::npos) continue;
+      const std::string status = content_of(entry.path() / "status");
+      if (status.find("\nPPid:\t" + std::to_string(mpirun) + "\n") == std::string::npos) continue;
+      const std::string variable = "OMPI_COMM_WORLD_RANK=" + std::to_string(rank);
+      const std::string environment = content_of(entry.path() / "environ");
+      if (environment.find(variable + '\0') != std::string::npos) return std::stoi(id);
+    }
+    return -1;
+  }
+
+  // A run without end whose process of this rank gets the signal once `sign` is in its output.
+  int run_and_signal(int rank, int signal, const std::string& sign, Words more) const {
+    more.push_back("--steps=1000000");
+    const pid_t mpirun = start(command(4, more));
+    for (const auto end = Clock::now() + too_long; out().find(sign) == std::string::npos;) {
+      if (Clock::now() > end) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    const pid_t process = process_of(mpirun, rank);
+    EXPECT_GT(process, 0) << err();
+    if (process > 0) kill(process, signal);
+    return end_of(mpirun);
+  }
+
+  fs::path folder_;
+};
+
+const Words plans[] = {{"--dp=4"},
+                       {"--dp=2", "--tp=2", "--pp=2", "--zero=1"},
+                       {"--dp=2", "--pp=2", "--zero=3"},
+                       {"--tp=2", "--pp=2", "--schedule=gpipe"}};
+
+TEST_F(MpiTrain, LossesAreThoseOfOneProcessUnderChaosToo) {
+  for (const Words& plan : plans) {
+    SCOPED_TRACE(::testing::PrintToString(plan));
+    Words words = plan;
+    words.push_back("--steps=4");
+    const auto alone = train(0, words);
+    ASSERT_EQ(alone.size(), 4u);
+    EXPECT_EQ(train(4, words), alone);
+    words.push_back("--chaos=7");
+    EXPECT_EQ(train(0, words), alone);
+    EXPECT_EQ(train(4, words), alone);
+  }
+}
+
+TEST_F(MpiTrain, AProcessThatDiesEndsTheRunAndTheLastCheckpointGoesOn) {
+  const std::string folder = folder_ / "checkpoints";
+  Words words{"--dp=2", "--pp=2", "--zero=1", "--checkpoint-dir=" + folder, "--checkpoint-every=1"};
+  for (const int rank : {2, 0}) {
+    // mpirun's exit code is that of the signal.
+    EXPECT_EQ(run_and_signal(rank, SIGKILL, "\"checkpoint\"", words), 137) << err();
+    const std::string other = std::to_string(rank == 0 ? 1 : 3);
+    EXPECT_THAT(err(), ContainsRegex("process " + other +
+                                     ": ended by SIGTERM, which mpirun sends when another process dies; "
+                                     ".*device " +
+                                     other + ": [a-z0-9_.]+.* waits for .*process [0-9]"));
+    const int step = std::stoi(content_of(folder + "/latest").substr(5));  // "step-000020"
+    Words rest = words;
+    rest.insert(rest.end(), {"--resume", "--steps=" + std::to_string(step + 2)});
+    const auto losses = train(4, rest);
+    EXPECT_EQ(losses.size(), 2u);
+    EXPECT_EQ(losses.begin()->first, step + 1);
+  }
+}
+
+TEST_F(MpiTrain, AProcessThatStopsEndsTheRun) {
+  for (const int rank : {2, 0}) {
+    EXPECT_EQ(run_and_signal(rank, SIGSTOP, "\"step\":2", {"--dp=2", "--tp=2", "--pp=2"}), 3) << err();
+    EXPECT_THAT(err(), ContainsRegex("boxcar: device [0-7]: [a-z0-9_.]+: .*waits for .*process [0-9]" +
+                                     (".*: process " + std::to_string(rank)) +
+                                     " has not been heard from for 15 s\n"));
+  }
+}
+
+}  // namespace
+}  // namespace boxcar::testing
