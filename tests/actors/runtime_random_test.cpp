@@ -77,7 +77,7 @@ void try_plans(unsigned first, unsigned last) {
   }
 }
 
-TEST(RuntimeRandom, registers_hold_what_their_versions_say) { try_plans(0, 120); }
+TEST(RuntimeRandom, registers_hold_what_their_versions_say) { try_plans(0, 400); }
 TEST(RuntimeRandom, LongRegistersHoldWhatTheirVersionsSay) { try_plans(1000, 4000); }
 
 }  // namespace

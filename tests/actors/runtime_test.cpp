@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <thread>
@@ -123,6 +124,39 @@ TEST(Runtime, keeps_the_order_of_a_queue_in_its_timeline) {
   }
   EXPECT_EQ(compute, (std::vector<std::string>{"work 0", "work 1", "grow 0", "work 2", "work 3", "grow 1"}));
   EXPECT_EQ(run.timeline().size(), 28U);  // 7 acts a step on each device
+}
+
+// The act that computes on a micro-batch does not end before the next one is loaded. With two registers that
+// is no dead end, and the one after that is not loaded yet.
+TEST(Runtime, loads_the_next_while_it_computes) {
+  const ir::Plan plan = plan_of(pair_plan);
+  FakeCluster cluster(2, 1);
+  constexpr int64_t steps = 4;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t loaded[2] = {}, computed[2] = {};  // by device
+  bool in_time = true, ahead = false;
+  Hooks hooks = device_hooks();
+  const auto fill = hooks.fill;
+  hooks.fill = [&](int device, const ir::Register& reg, const Moment& moment, std::span<std::byte> bytes) {
+    fill(device, reg, moment, bytes);
+    if (reg.name != "tokens") return;
+    const std::lock_guard lock(mutex);
+    ++loaded[device];
+    ahead |= loaded[device] > computed[device] + 2;
+    changed.notify_all();
+  };
+  hooks.watch = "y";
+  hooks.watched = [&](int device, const Moment&, std::span<const std::byte>) {
+    std::unique_lock lock(mutex);
+    const int64_t next = std::min(computed[device] + 2, 2 * steps);
+    in_time &= changed.wait_for(lock, std::chrono::seconds(60), [&] { return loaded[device] == next; });
+    ++computed[device];
+  };
+  Runtime run(plan, cluster.backend(0), hooks);
+  run.steps(steps, 0);
+  EXPECT_TRUE(in_time) << "the loader waited for the act";
+  EXPECT_FALSE(ahead) << "more than two registers were filled";
 }
 
 TEST(Runtime, reads_and_writes_the_newest_slot) {

@@ -31,6 +31,22 @@ TEST(Compile, data_parallelism_reduces_gradients_once_a_step) {
   EXPECT_EQ(communication(plan, 0, "U"), "");
 }
 
+// One slot is read while the next one is filled; a pipeline's first stage has a micro-batch more under way.
+TEST(Compile, data_are_loaded_beside_computing_into_two_registers) {
+  for (const auto& [pp, micro_batches] : {std::pair{1, 1}, std::pair{1, 4}, std::pair{2, 4}}) {
+    const ir::Plan plan = plan_of(small_job(2, 1, pp, 2, micro_batches));
+    for (const char* input : {"tokens", "labels"}) {
+      const ir::Program& p = *input == 't' ? plan.programs.front() : plan.programs.back();
+      const ir::Register* reg = find_register(p, input);
+      ASSERT_NE(reg, nullptr);
+      EXPECT_EQ(reg->count, *input == 't' && pp == 2 ? 3 : 2) << input << " on " << pp << " stages";
+      const ir::Actor& loader = p.actors[static_cast<size_t>(reg->producer)];
+      EXPECT_EQ(loader.op, "load");
+      for (const ir::Actor& actor : p.actors) EXPECT_EQ(actor.queue == loader.queue, actor.op == "load");
+    }
+  }
+}
+
 TEST(Compile, gradients_are_reduced_in_place_and_kept_once) {
   const ir::Plan plan = plan_of(small_job(8, 1, 1, 2, 2));
   const ir::Program& p = plan.programs[0];

@@ -70,10 +70,10 @@ void check_overlaps(unsigned first, unsigned rounds) {
     ++(fine ? safe : refused);
     shown += !overlap.empty();
   }
-  // The proof looks at orders of queues only, so it may refuse what happens to be safe; most of what it
-  // refuses is not.
+  // The proof looks at orders of queues only, so it may refuse what happens to be safe; nine in ten of what
+  // it refuses are not.
   EXPECT_GT(safe, 0);
-  EXPECT_GT(shown * 2, refused);
+  EXPECT_GT(shown * 20, refused * 17);
 }
 
 TEST(Law3, NoRunWritesWhatIsStillRead) { check_overlaps(1, 400); }
