@@ -37,6 +37,7 @@ void Probe::hold(int index, int number) {
   spans_[begin] = {end, index};
   held_ += r.bytes;
   peak_ = std::max(peak_, held_);
+  reach_ = std::max(reach_, end);
   if (end > program_.arena_bytes || held_ > program_.arena_bytes) {
     throw Error::fault(
         "%" + r.name, fmt::format("slot {} ends at byte {} and {} bytes are held, of {} planned", number, end,
@@ -80,6 +81,11 @@ void Probe::release(int index, int number) {
 int64_t Probe::peak() const {
   const std::lock_guard lock(mutex_);
   return peak_;
+}
+
+int64_t Probe::reach() const {
+  const std::lock_guard lock(mutex_);
+  return reach_;
 }
 
 }  // namespace boxcar::actors

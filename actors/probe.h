@@ -30,7 +30,8 @@ class Probe {
   void write(int reg, int slot);
   void written(int reg, int slot);
   void release(int reg, int slot);
-  int64_t peak() const;
+  int64_t peak() const;   // most bytes held at once
+  int64_t reach() const;  // the end of the highest one that was ever held
 
  private:
   struct Slot {
@@ -51,7 +52,7 @@ class Probe {
   mutable std::mutex mutex_;
   std::vector<std::vector<Slot>> slots_;  // by register
   std::map<int64_t, Span> spans_;         // held bytes of the arena, by begin
-  int64_t held_ = 0, peak_ = 0;
+  int64_t held_ = 0, peak_ = 0, reach_ = 0;
 };
 
 }  // namespace boxcar::actors

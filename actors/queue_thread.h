@@ -76,7 +76,7 @@ class QueueThread {
   struct Work {
     const ir::Actor* actor = nullptr;
     std::string name;  // "device 3: h0.attn.qkv"
-    int index = 0;  // in the program
+    int index = 0;     // in the program
     int acts_per_step = 0;
     Does does = Does::nothing;
     bool keeps = false;                    // one slot, there from the start: its acts write nothing

@@ -28,7 +28,7 @@ struct Runtime::Impl {
         layout(plan, [&backend](int device) { return backend.process_of(device); }),
         state(layout, backend, hooks, this->options),
         transport(backend.transport()),
-        peaks(static_cast<size_t>(plan.devices)) {
+        memory(static_cast<size_t>(plan.devices)) {
     if (plan.devices != backend.devices()) {
       throw Error::input(
           fmt::format("plan {}", plan.name),
@@ -66,10 +66,10 @@ struct Runtime::Impl {
     const int process = transport ? transport->process() : 0;
     const std::vector<Layout::Thread> list = layout.threads(process);
     pulls = std::make_unique<Pulls>(state);
-    std::vector<int64_t> scratch(peaks.size());  // by device: where the next thread's begins
+    std::vector<int64_t> scratch(memory.size());  // by device: where the next thread's begins
     for (const Layout::Thread& thread : list)
       threads.push_back(std::make_unique<QueueThread>(state, *pulls, thread, spins_for(list.size())));
-    for (size_t d = 0; d < peaks.size(); ++d) {
+    for (size_t d = 0; d < memory.size(); ++d) {
       if (!backend.is_local(static_cast<int>(d))) continue;
       const int64_t arena = aligned(layout.program(static_cast<int>(d)).arena_bytes);
       int64_t bytes = arena;
@@ -93,9 +93,9 @@ struct Runtime::Impl {
   }
 
   void make_probes() {
-    state.probes.resize(peaks.size());
+    state.probes.resize(memory.size());
     if (!options.probe) return;
-    for (size_t d = 0; d < peaks.size(); ++d) {
+    for (size_t d = 0; d < memory.size(); ++d) {
       const auto device = static_cast<int>(d);
       if (!state.backend.is_local(device)) continue;
       const ir::Program& program = layout.program(device);
@@ -133,8 +133,8 @@ struct Runtime::Impl {
     timeline.clear();
     for (const auto& thread : threads)
       timeline.insert(timeline.end(), thread->timeline().begin(), thread->timeline().end());
-    for (size_t d = 0; d < peaks.size(); ++d)
-      if (state.probes[d]) peaks[d] = state.probes[d]->peak();
+    for (size_t d = 0; d < memory.size(); ++d)
+      if (state.probes[d]) memory[d] = {state.probes[d]->peak(), state.probes[d]->reach()};
   }
 
   // Where the newest slot of a register lies, and its type's bytes.
@@ -158,7 +158,7 @@ struct Runtime::Impl {
   Layout layout;
   RunState state;
   backends::Transport* transport;
-  std::vector<int64_t> peaks;
+  std::vector<Memory> memory;
   std::vector<std::unique_ptr<QueueThread>> threads;
   std::unique_ptr<Pulls> pulls;
   std::vector<RunAct> timeline;
@@ -186,6 +186,6 @@ void Runtime::write(int device, const std::string& reg, std::span<const std::byt
 }
 
 const std::vector<RunAct>& Runtime::timeline() const { return impl_->timeline; }
-const std::vector<int64_t>& Runtime::peak_bytes() const { return impl_->peaks; }
+const std::vector<Runtime::Memory>& Runtime::memory() const { return impl_->memory; }
 
 }  // namespace boxcar::actors

@@ -79,8 +79,13 @@ class Runtime {
 
   // Since the runtime began; with options.timeline.
   const std::vector<RunAct>& timeline() const;
-  // Most bytes of registers held at once, by local device (0 for others); with options.probe.
-  const std::vector<int64_t>& peak_bytes() const;
+  // What registers came to, by local device (0 for others); with options.probe. Held: the most bytes at once,
+  // which hangs on how queues happened to overlap. Peak: the end of the highest one in the arena, which does
+  // not, and is all of it where no byte was planned for nothing.
+  struct Memory {
+    int64_t held = 0, peak = 0;
+  };
+  const std::vector<Memory>& memory() const;
 
  private:
   struct Impl;

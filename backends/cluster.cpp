@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "backends/presets.h"
 #include "sbp/error.h"
@@ -72,6 +73,15 @@ DeviceProfile load_device(const std::string& preset_or_path) {
 
 std::vector<std::string> cluster_presets() { return names_of("clusters"); }
 std::vector<std::string> device_presets() { return names_of("devices"); }
+
+void put_device(Cluster& cluster, DeviceProfile device) {
+  if (device.host) {
+    cluster.node.cores = device.host->cores;
+    cluster.node.link_bandwidth = cluster.node.pcie_bandwidth = device.host->link_bandwidth;
+    cluster.collective = device.host->collective;
+  }
+  cluster.device = std::move(device);
+}
 
 void use_tf32(DeviceProfile& device) {
   if (device.tf32_flops <= 0) return;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ namespace boxcar::backends {
 struct Curve {
   std::vector<double> x, y;
   double at(double x) const;  // 1 where the table is empty
+  friend bool operator==(const Curve&, const Curve&) = default;
 };
 
 // How matrix products run: tiles of the output in waves over the multiprocessors, the operands' bytes beside
@@ -37,6 +39,7 @@ struct MatmulModel {
   struct Tile {
     int rows = 0, columns = 0;  // tried both ways round
     double share = 1;           // of a multiprocessor's peak
+    friend bool operator==(const Tile&, const Tile&) = default;
   };
   std::vector<Tile> tiles;   // empty: no quantisation, matmul_efficiency alone
   double wave_overlap = 0;   // 0: a wave is whole; 1: a part of a wave costs that part
@@ -47,6 +50,43 @@ struct MatmulModel {
   double ramp_bytes = 0;     // added to the bytes
   std::map<ir::DType, double>
       type_share;  // further factor on the compute rate by operand type, 1 where absent
+  friend bool operator==(const MatmulModel&, const MatmulModel&) = default;
+};
+
+// Constants of the collectives (sim/models/collective_time.h has the formulas), in seconds and shares of a
+// link. Defaults: an A100 on NVSwitch and InfiniBand (docs/clusters.md); clusters give what was measured on
+// them.
+struct CollectiveModel {
+  struct Line {        // inside a node
+    double base = 0;   // s
+    double hop = 0;    // s per step
+    double share = 1;  // of the bandwidth of a GPU's links
+    friend bool operator==(const Line&, const Line&) = default;
+  };
+  struct NetLine {  // between nodes
+    double base = 0;
+    double hop = 0;      // s per step inside a node
+    double net_hop = 0;  // s per step between nodes, beside the NIC's latency
+    double share = 1;    // of nic_share
+    friend bool operator==(const NetLine&, const NetLine&) = default;
+  };
+  // NCCL's protocols, in this order everywhere.
+  static constexpr const char* protocols[] = {"ll", "ll128", "simple"};
+  Line node[3] = {{7.99e-6, 0.94e-6, 0.029}, {11.1e-6, 1.0e-6, 0.439}, {32.8e-6, 4.29e-6, 0.786}};
+  Line nvls = {0, 0, 0};                                          // reductions in the switch; share 0: none
+  int nvls_ranks = 5;                                             // from this many on
+  Line exchange[2] = {{12.7e-6, 0, 0.250}, {30.6e-6, 0, 0.693}};  // all_to_all: the least of both
+  Line transfer[2] = {{12.7e-6, 0, 0.198}, {30.6e-6, 0, 0.547}};  // point to point: the least of both
+  double all_reduce_loss = 0.37, gather_loss = 0.74,
+         exchange_loss = 0.42;  // n ranks lose loss / n of the rate
+  NetLine ring[3] = {
+      {12.3e-6, 1.03e-6, 2.45e-6, 0.475}, {14e-6, 2.24e-6, 3.3e-6, 0.92}, {8.4e-6, 4.23e-6, 17.3e-6, 1}};
+  NetLine tree[3] = {{18.2e-6, 1.51e-6, 2.32e-6, 0.037},
+                     {34.6e-6, 2.22e-6, 5.13e-6, 0.442},
+                     {8.4e-6, 3.57e-6, 15.2e-6, 0.838}};
+  NetLine net_exchange = {20e-6, 0, 0, 0.9};
+  double nic_share = 0.96;  // of the NICs' bandwidth, reached by the best protocol
+  friend bool operator==(const CollectiveModel&, const CollectiveModel&) = default;
 };
 
 struct DeviceProfile {
@@ -67,6 +107,15 @@ struct DeviceProfile {
   // it by the size of a head.
   Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
   double overlap_slowdown = 0;  // share of compute speed lost while a communication kernel runs beside
+  // What devices that are threads of one machine say of it, in place of the cluster's node.
+  struct Host {
+    double cores = 0;           // Node::cores
+    double link_bandwidth = 0;  // bytes/s of one thread that copies
+    CollectiveModel collective;
+    friend bool operator==(const Host&, const Host&) = default;
+  };
+  std::optional<Host> host;
+  friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
 
 enum class LinkKind : uint8_t { nvswitch, nvlink_mesh, pcie, none };
@@ -82,6 +131,10 @@ struct Node {
   int nics = 0;
   double nic_bandwidth = 0;  // per NIC, one way
   double nic_latency = 0;    // s, end to end between two nodes under one switch
+  // Devices are threads on so many cores of the node, which acts of all kinds share fairly: n threads at once
+  // run at min(1, cores / n) of their speed. What was measured, so it need not be whole. 0: every device is
+  // hardware of its own.
+  double cores = 0;
   // s in which an eager framework's host launches one op: forward and backward passes of smaller kernels wait
   // for it. 0: graphs, or a runtime without such cost.
   double host_per_op = 0;
@@ -93,39 +146,6 @@ struct Fabric {
   double oversubscription = 1;  // leaf_spine: down over up
   double hop_latency = 0;       // s added per further switch hop
   std::vector<int> dims;        // torus, fat_tree, dragonfly: SimGrid's own parameters
-};
-
-// Constants of the collectives (sim/models/collective_time.h has the formulas), in seconds and shares of a
-// link. Defaults: an A100 on NVSwitch and InfiniBand (docs/clusters.md); clusters give what was measured on
-// them.
-struct CollectiveModel {
-  struct Line {        // inside a node
-    double base = 0;   // s
-    double hop = 0;    // s per step
-    double share = 1;  // of the bandwidth of a GPU's links
-  };
-  struct NetLine {  // between nodes
-    double base = 0;
-    double hop = 0;      // s per step inside a node
-    double net_hop = 0;  // s per step between nodes, beside the NIC's latency
-    double share = 1;    // of nic_share
-  };
-  // NCCL's protocols, in this order everywhere.
-  static constexpr const char* protocols[] = {"ll", "ll128", "simple"};
-  Line node[3] = {{7.99e-6, 0.94e-6, 0.029}, {11.1e-6, 1.0e-6, 0.439}, {32.8e-6, 4.29e-6, 0.786}};
-  Line nvls = {0, 0, 0};                                          // reductions in the switch; share 0: none
-  int nvls_ranks = 5;                                             // from this many on
-  Line exchange[2] = {{12.7e-6, 0, 0.250}, {30.6e-6, 0, 0.693}};  // all_to_all: the least of both
-  Line transfer[2] = {{12.7e-6, 0, 0.198}, {30.6e-6, 0, 0.547}};  // point to point: the least of both
-  double all_reduce_loss = 0.37, gather_loss = 0.74,
-         exchange_loss = 0.42;  // n ranks lose loss / n of the rate
-  NetLine ring[3] = {
-      {12.3e-6, 1.03e-6, 2.45e-6, 0.475}, {14e-6, 2.24e-6, 3.3e-6, 0.92}, {8.4e-6, 4.23e-6, 17.3e-6, 1}};
-  NetLine tree[3] = {{18.2e-6, 1.51e-6, 2.32e-6, 0.037},
-                     {34.6e-6, 2.22e-6, 5.13e-6, 0.442},
-                     {8.4e-6, 3.57e-6, 15.2e-6, 0.838}};
-  NetLine net_exchange = {20e-6, 0, 0, 0.9};
-  double nic_share = 0.96;  // of the NICs' bandwidth, reached by the best protocol
 };
 
 struct Cluster {
@@ -151,8 +171,13 @@ DeviceProfile load_device(const std::string& preset_or_path);
 // `file`.
 Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus = 0);
 DeviceProfile parse_device(const std::string& yaml, const std::string& file);
+// What parse_device reads back as the same device.
+std::string to_yaml(const DeviceProfile& device);
 std::vector<std::string> cluster_presets();  // names, sorted
 std::vector<std::string> device_presets();
+
+// Another device in the cluster's nodes, with what it says of its host.
+void put_device(Cluster& cluster, DeviceProfile device);
 
 // float32 products on the tensor cores (19 bits) instead of in full float32, as precision tf32 asks. Leaves
 // devices without them as they are.

@@ -14,6 +14,7 @@ namespace {
 
 constexpr double least_rate = 1e6, most_rate = 1e15;  // bytes/s
 constexpr double most_flops = 1e18, most_latency = 1;
+constexpr double least_cores = 0.1, most_cores = 4096;
 constexpr int64_t most_memory = int64_t{1} << 50;
 constexpr int most_gpus = 1 << 20, most_node_gpus = 1024;
 
@@ -138,6 +139,7 @@ Node read_node(Fields& fields) {
   fields.integer("nics", 0, most_node_gpus, &node.nics);
   fields.number("nic_bandwidth", least_rate, most_rate, &node.nic_bandwidth);
   fields.number("nic_latency", 0, most_latency, &node.nic_latency);
+  fields.number("cores", least_cores, most_cores, &node.cores);
   fields.number("host_per_op", 0, most_latency, &node.host_per_op);
   fields.has("mesh_links");
   fields.done();
@@ -214,6 +216,14 @@ void read_collective(Fields& fields, CollectiveModel* to) {
   fields.done();
 }
 
+void read_host(Fields& fields, DeviceProfile::Host* to) {
+  for (const char* key : {"cores", "link_bandwidth", "collective"}) fields.require(key);
+  fields.number("cores", least_cores, most_cores, &to->cores);
+  fields.number("link_bandwidth", least_rate, most_rate, &to->link_bandwidth);
+  if (auto collective = fields.map("collective")) read_collective(*collective, &to->collective);
+  fields.done();
+}
+
 // A device named by path lies beside the file that names it.
 std::string device_path(const std::string& name, const std::string& file) {
   if (name.find('/') == std::string::npos && !name.ends_with(".yaml") && !name.ends_with(".yml")) return name;
@@ -223,11 +233,11 @@ std::string device_path(const std::string& name, const std::string& file) {
   return beside.find('/') == std::string::npos ? "./" + beside : beside;
 }
 
-void read_device(Fields& fields, const std::string& file, DeviceProfile* to) {
+void read_device(Fields& fields, const std::string& file, Cluster* to) {
   std::string name;
   fields.text("device", &name);
   try {
-    *to = load_device(device_path(name, file));
+    put_device(*to, load_device(device_path(name, file)));
   } catch (const Error& error) {
     if (error.where() != "device") throw;
     fields.fail("device", std::string(error.what()).substr(std::string("device: ").size()));
@@ -300,6 +310,7 @@ DeviceProfile parse_device(const std::string& yaml, const std::string& file) {
   read_curve(*fields, "attention_backward_efficiency", &device.attention_backward_efficiency);
   read_curve(*fields, "attention_head_share", &device.attention_head_share);
   fields->number("overlap_slowdown", 0, 0.99, &device.overlap_slowdown);
+  if (auto host = fields->map("host")) read_host(*host, &device.host.emplace());
   fields->done();
   for (const char* key : {"name", "memory_bytes", "memory_bandwidth", "peak_flops", "multiprocessors"}) {
     fields->require(key);
@@ -320,7 +331,7 @@ Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus
   fields->has("device");
   fields->done();
   for (const char* key : {"name", "device", "node"}) fields->require(key);
-  read_device(*fields, file, &cluster.device);
+  read_device(*fields, file, &cluster);
   resize(&cluster, gpus);
   read_slowdown(*fields, &cluster);
   if (cluster.nodes > 1 && cluster.node.nics == 0) {

@@ -63,6 +63,7 @@ std::string describe(const Cluster& cluster) {
   if (node.pcie_bandwidth > 0) {
     row(&out, "to the host", fmt::format("{:g} GB/s per GPU one way", node.pcie_bandwidth / 1e9));
   }
+  if (node.cores > 0) row(&out, "cores", fmt::format("{:g}, shared by the devices of a node", node.cores));
   if (node.host_per_op > 0) {
     row(&out, "host", fmt::format("{:g} us to launch an op", node.host_per_op * 1e6));
   }

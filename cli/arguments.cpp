@@ -23,7 +23,26 @@ std::vector<std::string> flag_names(const CLI::App& command) {
   return names;
 }
 
+// "sbp ops"
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  const bool nested = parent != nullptr && parent->get_parent() != nullptr;
+  return (nested ? full_name(*parent) + " " : "") + command.get_name();
+}
+
+[[noreturn]] void refuse_flag(const CLI::App& command, const std::string& flag) {
+  throw Error::input(flag, fmt::format("unknown flag{}; `boxcar {} --help` lists all",
+                                       did_you_mean(flag, flag_names(command)), full_name(command)));
+}
+
 }  // namespace
+
+void refuse_extras(const CLI::App& command) {
+  for (const std::string& extra : command.remaining()) {
+    if (extra.starts_with("-")) refuse_flag(command, extra.substr(0, extra.find('=')));
+    throw Error::input(extra, "one argument too many");
+  }
+}
 
 void JobArguments::add_to(CLI::App& command, bool run) {
   command_ = &command;
@@ -48,9 +67,7 @@ GivenKeys JobArguments::given() const {
   std::vector<std::string> files;
   for (const std::string& extra : command_->remaining()) {
     if (extra.starts_with("-")) {
-      std::string flag = extra.substr(0, extra.find('='));
-      throw Error::input(flag, fmt::format("unknown flag{}; `boxcar {} --help` lists all",
-                                           did_you_mean(flag, flag_names(*command_)), command_->get_name()));
+      refuse_flag(*command_, extra.substr(0, extra.find('=')));
     }
     files.push_back(extra);
   }

@@ -25,4 +25,7 @@ class JobArguments {
   CLI::App* command_ = nullptr;
 };
 
+// Refuses flags that `command`, which allows extras, does not know, with the nearest; and further arguments.
+void refuse_extras(const CLI::App& command);
+
 }  // namespace boxcar::cli

@@ -153,6 +153,12 @@ GivenKeys read_job_file(const std::string& path) {
   return given;
 }
 
+backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus) {
+  backends::Cluster cluster = backends::load_cluster(name, gpus);
+  if (!device.empty()) backends::put_device(cluster, backends::load_device(device));
+  return cluster;
+}
+
 Resolved resolve(const GivenKeys& given_by_user) {
   GivenKeys given = given_by_user;
   expand_model(given);
@@ -175,10 +181,12 @@ Resolved resolve(const GivenKeys& given_by_user) {
   }
   locate(given, [&] {
     try {
-      request.job.cluster = backends::load_cluster(request.cluster, request.job.gpus);
+      request.job.cluster = load_cluster(request.cluster, request.device, request.job.gpus);
     } catch (const Error& e) {
       if (e.where() == "cluster") throw Error(e.code(), "cluster.preset", message_of(e));
+      if (e.where() == "device") throw Error(e.code(), "cluster.device", message_of(e));
       if (e.where() == request.cluster) throw Error(e.code(), "cluster.preset", e.what());
+      if (e.where() == request.device) throw Error(e.code(), "cluster.device", e.what());
       throw;
     }
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
@@ -187,6 +195,7 @@ Resolved resolve(const GivenKeys& given_by_user) {
   check_effects(given, request);
   for (const Key& key : keys())
     if (key.section != run_section) resolved.labels[key.path()] = get(key, request);
+  if (request.device.empty()) resolved.labels.erase("cluster.device");
   if (hints.fsdp_group == 0)
     resolved.labels["parallel.fsdp_group"] = get(*find_key("parallel", "dp"), request);
   if (request.job.train.recompute_layers < 0) resolved.labels["parallel.recompute_layers"] = "all";

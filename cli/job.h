@@ -32,4 +32,7 @@ struct Resolved {
 };
 Resolved resolve(const GivenKeys& given);
 
+// A cluster by preset or path, with `device` (empty: its own) in its nodes.
+backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus);
+
 }  // namespace boxcar::cli

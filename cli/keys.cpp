@@ -102,6 +102,11 @@ std::vector<Key> make_keys() {
       0,         0,        {},          true,       "a preset that `boxcar clusters` lists, or a YAML file",
       ""};
   k.push_back(cluster);
+  k.push_back(
+      otherwise("the cluster's own",
+                entry(
+                    "cluster", "device", [](Request& r) { return Field(&r.device); }, 0, 0,
+                    "other devices in its nodes: a preset, or a YAML file as `boxcar profile` writes")));
   k.push_back(otherwise("dp x tp x pp x context_parallel",
                         entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use")));
 

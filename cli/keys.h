@@ -18,6 +18,7 @@ namespace boxcar::cli {
 struct Request {
   planner::Job job;
   std::string cluster;  // preset or path
+  std::string device;   // the same; empty: the cluster's own
   TrainRun run;         // of `boxcar train` alone
 };
 

@@ -8,6 +8,7 @@
 
 #include "backends/mpi/mpi_transport.h"
 #include "cli/list_command.h"
+#include "cli/profile_command.h"
 #include "cli/sbp_command.h"
 #include "cli/simulate_command.h"
 #include "cli/train_command.h"
@@ -42,6 +43,7 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   cli::add_simulate_command(app, exit_code);
   cli::add_train_command(app, exit_code);
+  cli::add_profile_command(app);
   cli::add_sbp_command(app);
   cli::add_list_commands(app);
   check_command(app, argc, argv);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -13,10 +14,29 @@
 
 namespace boxcar::cli {
 
-void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  std::string beside = fmt::format("{}.{}.part", path, getpid());
-  std::ofstream out(beside, std::ios::binary);
+namespace {
+
+std::string name_beside(const std::string& path) { return fmt::format("{}.{}.part", path, getpid()); }
+
+std::ofstream open_beside(const std::string& path) {
+  std::ofstream out(name_beside(path), std::ios::binary);
   if (!out) throw Error::input(path, fmt::format("cannot be written: {}", std::strerror(errno)));
+  return out;
+}
+
+}  // namespace
+
+void check_writable(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error::input(path, fmt::format("cannot be written: {}", std::strerror(EISDIR)));
+  open_beside(path);
+  std::remove(name_beside(path).c_str());
+}
+
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  const std::string beside = name_beside(path);
+  std::ofstream out = open_beside(path);
   write(out);
   out.close();
   if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {

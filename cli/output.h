@@ -10,6 +10,8 @@ namespace boxcar::cli {
 // Writes beside `path` and renames; on failure nothing is left behind. Throws Error (bad input) naming path
 // and reason.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+// Throws what write_file would, before the work is done whose result is written.
+void check_writable(const std::string& path);
 std::string read_file(const std::string& path);
 
 // One line on stderr, overwritten by the next and cleared at the end; only on a terminal.

@@ -60,6 +60,7 @@ void add_stage_times(Report& r, const sim::Result& result) {
   std::vector<double> weight(r.stages.size(), 0);
   for (const sim::ClassResult& cls : result.classes) {
     StageReport& stage = r.stages[static_cast<size_t>(cls.program)];
+    stage.held_bytes = std::max(stage.held_bytes, cls.peak_bytes);
     double n = static_cast<double>(cls.devices.size());
     double idle = cls.span > 0 ? 1 - cls.busy / cls.span : 0;
     stage.busy_seconds += n * cls.busy;
@@ -106,7 +107,7 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
   r.programs = static_cast<int>(plan.programs.size());
   r.classes = static_cast<int>(plan.classes.size());
   r.comm_bytes = comm_bytes(plan);
-  for (const ir::Program& program : plan.programs) r.stages.push_back({program.name, 0, 0, {}, 0, 0, 0});
+  for (const ir::Program& program : plan.programs) r.stages.emplace_back().name = program.name;
   for (const planner::MemoryUse& use : memory) {
     const ir::RankClass& cls = plan.classes[static_cast<size_t>(use.cls)];
     StageReport& stage = r.stages[static_cast<size_t>(cls.program)];

@@ -19,6 +19,7 @@ struct StageReport {
   int64_t peak_bytes = 0;
   std::array<int64_t, ir::memory_kinds> by_kind{};
   double busy_seconds = 0, bubble_fraction = 0, exposed_comm_seconds = 0;
+  int64_t held_bytes = 0;  // most bytes that registers held at once when it was simulated
 };
 
 struct Report {

@@ -96,9 +96,10 @@ void add_times(ordered_json& doc, const Report& r) {
 
 void add_memory(ordered_json& doc, const Report& r) {
   ordered_json peaks = ordered_json::array(), limits = ordered_json::array(),
-               breakdown = ordered_json::array();
+               breakdown = ordered_json::array(), held = ordered_json::array();
   for (const StageReport& stage : r.stages) {
     peaks.push_back(stage.peak_bytes);
+    held.push_back(stage.held_bytes);
     limits.push_back(r.memory_limit_bytes);
     ordered_json kinds;
     for (size_t kind = 0; kind < stage.by_kind.size(); ++kind) {
@@ -107,6 +108,7 @@ void add_memory(ordered_json& doc, const Report& r) {
     breakdown.push_back(kinds);
   }
   doc["peak_memory_bytes"] = peaks;
+  if (r.simulated) doc["held_memory_bytes"] = held;
   doc["memory_limit_bytes"] = limits;
   doc["memory_breakdown_bytes"] = breakdown;
 }

@@ -42,17 +42,6 @@ sbp::Shape squarest_mesh(int64_t devices, size_t dims) {
 
 }  // namespace
 
-void refuse_extras(const CLI::App& command) {
-  std::vector<std::string> known;
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  for (const std::string& extra : command.remaining()) {
-    if (!extra.starts_with("-")) throw Error::input(extra, "one argument too many");
-    throw Error::input(extra, fmt::format("unknown flag{}; `boxcar sbp {} --help` lists all",
-                                          did_you_mean(extra, known), command.get_name()));
-  }
-}
-
 sbp::Shape read_shape(const std::string& place, const std::string& text) {
   if (text == "scalar") return {};
   const auto wrong = [&](const std::string& problem) {

@@ -2,7 +2,6 @@
 // argument.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,9 +10,6 @@
 #include "sbp/boxing.h"
 
 namespace boxcar::cli {
-
-// Refuses flags that `command`, which allows extras, does not know, with the nearest; and further arguments.
-void refuse_extras(const CLI::App& command);
 
 // "4x6"; "scalar" has no extents. Extents are 1 or more, and there are at most 2^48 elements.
 sbp::Shape read_shape(const std::string& place, const std::string& text);

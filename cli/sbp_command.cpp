@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/arguments.h"
 #include "cli/sbp_arguments.h"
 #include "ir/op.h"
 #include "sbp/boxing.h"

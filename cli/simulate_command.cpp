@@ -34,7 +34,7 @@ struct Loaded {
   std::unique_ptr<planner::Job> job;  // null for a saved plan
 };
 
-// A saved plan brings its configuration; --cluster may put it on another one of the same size.
+// A saved plan brings its configuration; --cluster and --device may put it on others of the same size.
 Loaded load_plan(const SimulateArguments& arguments) {
   Loaded loaded;
   ir::Plan& plan = loaded.plan;
@@ -49,15 +49,17 @@ Loaded load_plan(const SimulateArguments& arguments) {
   }
   GivenKeys given = arguments.job.given();
   for (const auto& [path, value] : given) {
-    if (path != "cluster.preset")
-      throw Error::input(value.where,
-                         "has no effect on a saved plan; only --cluster may be given with --plan");
+    if (path != "cluster.preset" && path != "cluster.device")
+      throw Error::input(
+          value.where, "has no effect on a saved plan; only --cluster and --device may be given with --plan");
+    plan.labels[path] = value.text;
   }
-  auto preset = given.find("cluster.preset");
-  std::string name = preset != given.end() ? preset->second.text : plan.labels["cluster.preset"];
+  if (given.contains("cluster.preset") && !given.contains("cluster.device"))
+    plan.labels.erase("cluster.device");
+  const std::string name = plan.labels["cluster.preset"];
   if (name.empty()) throw Error::input(arguments.plan, "names no cluster; give one with --cluster");
-  loaded.cluster = backends::load_cluster(name, plan.devices);
-  plan.labels["cluster.preset"] = name;
+  const auto device = plan.labels.find("cluster.device");
+  loaded.cluster = load_cluster(name, device == plan.labels.end() ? "" : device->second, plan.devices);
   if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
   return loaded;
 }

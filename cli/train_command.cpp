@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/host/initial.h"
@@ -13,9 +15,11 @@
 #include "cli/arguments.h"
 #include "cli/collector.h"
 #include "cli/job.h"
+#include "cli/output.h"
 #include "cli/parts.h"
 #include "cli/trainer.h"
 #include "sbp/error.h"
+#include "sim/trace.h"
 
 namespace boxcar::cli {
 namespace {
@@ -121,7 +125,8 @@ host::Checkpoint beginning(const planner::Job& job, const TrainRun& run, const p
 
 struct TrainArguments {
   JobArguments job;
-  bool json = false;
+  std::string trace;
+  bool json = false, probe = false;
   int64_t chaos = -1;
 };
 
@@ -144,6 +149,36 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request, const
   return TrainLog(std::move(setup));
 }
 
+// What ran, as the simulator has it: every device by itself, every act of all steps.
+sim::Result result_of(const ir::Plan& plan, const std::vector<actors::RunAct>& acts) {
+  sim::Result result;
+  std::vector<std::vector<int>> per_step;  // by device, actor
+  result.classes.resize(static_cast<size_t>(plan.devices));
+  for (const ir::RankClass& cls : plan.classes)
+    for (int device : cls.devices) {
+      result.classes[static_cast<size_t>(device)].program = cls.program;
+      result.classes[static_cast<size_t>(device)].devices = {device};
+    }
+  for (const sim::ClassResult& cls : result.classes) {
+    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    std::vector<int> runs(program.phases.size());
+    for (const ir::PhaseRun& run : program.schedule) ++runs[static_cast<size_t>(run.phase)];
+    auto& counts = per_step.emplace_back();
+    for (const ir::Actor& actor : program.actors) counts.push_back(runs[static_cast<size_t>(actor.phase)]);
+  }
+  for (const actors::RunAct& act : acts) {
+    const int count = per_step[static_cast<size_t>(act.device)][static_cast<size_t>(act.actor)];
+    const auto step = static_cast<size_t>(act.index / count);
+    if (result.step_ends.size() <= step) result.step_ends.resize(step + 1);
+    result.step_ends[step] = std::max(result.step_ends[step], act.end);
+    result.timeline.push_back({act.device, act.actor, static_cast<int>(act.index), act.start, act.end});
+  }
+  std::sort(result.timeline.begin(), result.timeline.end(), [](const sim::Act& a, const sim::Act& b) {
+    return std::tie(a.cls, a.actor, a.index) < std::tie(b.cls, b.actor, b.index);
+  });
+  return result;
+}
+
 int run(const TrainArguments& arguments) {
   const GivenKeys given = with_defaults(with_model(arguments.job.given()));
   Resolved resolved = resolve(given);
@@ -156,6 +191,8 @@ int run(const TrainArguments& arguments) {
   const host::TokenData training = held_out ? all.head(options.validation_fraction) : all;
 
   const int processes = backends::started_processes();
+  if (processes > 1 && !arguments.trace.empty())
+    throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
   const TrainingJob prepared = prepare_training(job, processes);
   const auto backend = backends::cpu::make_cpu_backend(
       prepared.plan.devices, processes > 1 ? backends::make_mpi_transport() : nullptr);
@@ -165,12 +202,20 @@ int run(const TrainArguments& arguments) {
   try {
     log.start();
     if (begin.state.step > 0) log.resumed(begin.state.step, options.checkpoint_dir);
-    trainer.begin(std::move(begin.tensors), begin.state, {.seed = options.seed, .chaos = arguments.chaos});
+    trainer.begin(std::move(begin.tensors), begin.state,
+                  {.seed = options.seed,
+                   .timeline = !arguments.trace.empty(),
+                   .chaos = arguments.chaos,
+                   .probe = arguments.probe});
     trainer.train(log);
   } catch (const std::exception& e) {
     backend->abort(e.what());  // before the trainer ends and waits for the others
     throw;
   }
+  if (arguments.trace.empty()) return 0;
+  const sim::Result result = result_of(prepared.plan, trainer.timeline());
+  write_file(arguments.trace,
+             [&](std::ostream& out) { sim::write_chrome_trace(prepared.plan, result, out); });
   return 0;
 }
 
@@ -181,6 +226,12 @@ void add_train_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<TrainArguments>();
   arguments->job.add_to(*command, true);
   command->add_flag("--json", arguments->json, "print one JSON document per line");
+  command
+      ->add_option("--trace", arguments->trace,
+                   "write the last step as a Chrome trace (opens in Perfetto), as simulate does")
+      ->type_name("FILE");
+  command->add_flag("--probe", arguments->probe,
+                    "watch every register: stop where the plan's memory is overstepped, tell the peak");
   command
       ->add_option("--chaos", arguments->chaos,
                    "permute messages and delay acts by this seed: no result may change")

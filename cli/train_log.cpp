@@ -143,7 +143,7 @@ void TrainLog::checkpoint(int64_t step, const std::string& path) {
   line(ordered_json{{"event", "checkpoint"}, {"step", step}, {"path", path}}.dump());
 }
 
-void TrainLog::end(double wall_seconds) {
+void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memory>& memory) {
   const double tokens =
       rate(static_cast<double>(losses_.size()) * static_cast<double>(setup_.tokens_per_step), seconds_);
   const double loss = losses_.empty() ? 0 : losses_.back().second;
@@ -151,6 +151,11 @@ void TrainLog::end(double wall_seconds) {
     ordered_json j{
         {"event", "end"}, {"step", setup_.steps}, {"wall_s", wall_seconds}, {"tokens_per_s", tokens}};
     if (!losses_.empty()) j["loss"] = loss;
+    for (const auto& [held, peak] : memory) {
+      if (peak == 0) continue;
+      j["peak_memory_bytes"].push_back(peak);
+      j["held_memory_bytes"].push_back(held);
+    }
     return line(j.dump());
   }
   if (losses_.empty()) return line("nothing left to do: all steps were done before");

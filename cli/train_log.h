@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "actors/runtime.h"
+
 namespace boxcar::cli {
 
 struct StepRecord {
@@ -37,7 +39,8 @@ class TrainLog {
   void checkpoint(int64_t step, const std::string& path);
   // `resumed` tells where the run goes on from.
   void resumed(int64_t step, const std::string& path);
-  void end(double wall_seconds);
+  // `memory`: by device, as the runtime was told to watch it; zeros where nobody looked.
+  void end(double wall_seconds, const std::vector<actors::Runtime::Memory>& memory);
 
  private:
   void line(const std::string& text);

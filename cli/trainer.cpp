@@ -291,7 +291,7 @@ struct Trainer::Impl {
       throw with_last_checkpoint(error);
     }
     const std::lock_guard lock(mutex);
-    lines.end(seconds_since(start));
+    lines.end(seconds_since(start), runtime->memory());
     log = nullptr;
   }
 };
@@ -337,5 +337,6 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
 }
 
 void Trainer::train(TrainLog& log) { impl_->train(log); }
+const std::vector<actors::RunAct>& Trainer::timeline() const { return impl_->runtime->timeline(); }
 
 }  // namespace boxcar::cli

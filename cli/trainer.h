@@ -46,6 +46,9 @@ class Trainer {
   // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
   void train(TrainLog& log);
 
+  // Acts of the devices of this process; with the option for it.
+  const std::vector<actors::RunAct>& timeline() const;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

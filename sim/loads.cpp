@@ -7,6 +7,8 @@
 namespace boxcar::sim {
 namespace {
 
+constexpr double core_rate = 1e9;  // nanoseconds of work in a second
+
 size_t at(int index) { return static_cast<size_t>(index); }
 
 std::vector<int> units_in(const std::vector<int>& devices, const std::vector<int>& unit_of) {
@@ -21,9 +23,12 @@ std::vector<int> units_in(const std::vector<int>& devices, const std::vector<int
 
 void LoadBuilder::build(bool every_flow) {
   find_alike_links();
+  if (platform_.cores() > 0) add_cores();
   for (int actor = 0; actor < static_cast<int>(w_.actors.size()); ++actor) {
     WiredActor& wired = w_.actors[at(actor)];
-    const CommTime& comm = costs_[at(wired.unit)][at(wired.local)].comm;
+    const ActCost& cost = costs_[at(wired.unit)][at(wired.local)];
+    if (load_cores(actor, cost)) continue;
+    const CommTime& comm = cost.comm;
     if (comm.bytes_on_link <= 0 || w_.lead_of(actor) != actor) continue;
     int path = path_of(actor, comm);
     double bandwidth = std::min(comm.link_bandwidth, w_.paths[at(path)].bandwidth);
@@ -34,6 +39,38 @@ void LoadBuilder::build(bool every_flow) {
   }
   mark_shared();
   reduce_weights();
+}
+
+void LoadBuilder::add_cores() {
+  first_core_ = static_cast<int>(w_.link_capacity.size());
+  w_.link_capacity.insert(w_.link_capacity.end(), at(platform_.nodes()), core_rate * platform_.cores());
+  w_.link_capacity.insert(w_.link_capacity.end(), w_.queues.size(), core_rate);
+}
+
+// False where the act does not run on cores that are shared.
+bool LoadBuilder::load_cores(int actor, const ActCost& cost) {
+  if (platform_.cores() <= 0 || cost.comm.between_nodes) return false;
+  WiredActor& wired = w_.actors[at(actor)];
+  const double work = cost.total() - cost.comm.latency;
+  if (work <= 0 || w_.lead_of(actor) != actor) return true;
+  wired.wait = to_ticks(cost.comm.latency);
+  wired.load = static_cast<int>(w_.loads.size());
+  Path path{{}, core_rate, false};
+  std::map<int, int> crowd;  // threads by node
+  std::vector<int> threads{actor};
+  if (wired.joint >= 0) threads = w_.joints[at(wired.joint)];
+  for (int thread : threads) {
+    if (thread >= static_cast<int>(w_.actors.size())) continue;  // a turn: nobody works there
+    const WiredActor& member = w_.actors[at(thread)];
+    const int node = platform_.node_of(w_.plan->classes[at(member.unit)].devices.front());
+    path.bandwidth = std::min(path.bandwidth, core_rate * platform_.cores() / ++crowd[node]);
+    path.links.push_back(first_core_ + node);
+    path.links.push_back(first_core_ + platform_.nodes() + member.queue);
+  }
+  wired.alone = wired.wait + to_ticks(work * core_rate / path.bandwidth);
+  w_.loads.push_back({static_cast<int>(w_.paths.size()), work * core_rate});
+  w_.paths.push_back(std::move(path));
+  return true;
 }
 
 // Links at the same place of devices of the same classes are one link.

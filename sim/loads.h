@@ -8,6 +8,10 @@
 // its kind cross that link in reality. Where the model of the collective gives a member more of a link than
 // an even share of the NIC it sits at, the weight is lowered accordingly, so that an act alone takes what
 // collective_time says.
+//
+// Where devices are threads on shared cores, an act inside a node is a flow too: it carries the nanoseconds
+// of work of its threads over their queues' own links, 1e9 a second each, and over the node's cores, once for
+// every thread.
 #pragma once
 
 #include <map>
@@ -30,6 +34,8 @@ class LoadBuilder {
 
  private:
   void find_alike_links();
+  void add_cores();
+  bool load_cores(int actor, const ActCost& cost);
   int path_of(int actor, const CommTime& comm);
   int collective_path(int unit, int comm_index, const CommTime& comm);
   int pull_path(int unit, int peers, const CommTime& comm);
@@ -42,6 +48,7 @@ class LoadBuilder {
   const Platform& platform_;
   const std::vector<int>& unit_of_;  // by device
   const std::vector<std::vector<ActCost>>& costs_;
+  int first_core_ = 0;                              // links: the cores of every node, then one of every queue
   std::map<std::tuple<int, int, int>, int> rings_;  // comm, unit, rounds -> ring
   std::vector<int> alike_;  // by link of the platform: the first link with the same classes on it
   std::map<std::tuple<int, int, int, bool, double>, int>

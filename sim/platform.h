@@ -22,6 +22,9 @@ class Platform {
  public:
   explicit Platform(const backends::Cluster& cluster);
 
+  // What Node::cores says: above 0, acts inside a node run on the cores of the node.
+  double cores() const { return cluster_.node.cores; }
+  int nodes() const { return cluster_.nodes; }
   int links() const { return static_cast<int>(capacity_.size()); }
   double capacity(int link) const { return capacity_[static_cast<size_t>(link)]; }
 

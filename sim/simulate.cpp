@@ -152,14 +152,16 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   double wall = wall_now();
   check_fits(plan, cluster);
   Platform platform(cluster);
-  ir::Plan folded = options.fold && !options.every_flow ? refine(plan, cluster) : unfold(plan);
+  const bool cores = cluster.node.cores > 0;  // every act waits for its share of them by itself
+  ir::Plan folded = options.fold && !options.every_flow && !cores ? refine(plan, cluster) : unfold(plan);
   Costing costing(folded, cluster);
   std::vector<std::vector<ActCost>> costs;
   for (const ir::RankClass& cls : folded.classes)
     costs.push_back(costing.of(cls.program, cls.devices.front()));
-  std::vector<Merging> mergings = options.merge ? merge(folded) : no_merging(folded);
+  std::vector<Merging> mergings = options.merge && !cores ? merge(folded) : no_merging(folded);
   Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow);
-  Machine machine(wiring, cluster.device.overlap_slowdown, kept(wiring, options), options.periodic);
+  const double slowdown = cores ? 0 : cluster.device.overlap_slowdown;
+  Machine machine(wiring, slowdown, kept(wiring, options), options.periodic);
   machine.run(options.steps);
 
   Result result;

@@ -45,7 +45,7 @@ void run_process(const ir::Plan& plan, backends::Backend& backend, RunOptions op
       ASSERT_EQ(got, after.newest(d, static_cast<int>(r)))
           << "device " << d << " %" << program.registers[r].name;
     }
-    ASSERT_LE(run.peak_bytes()[static_cast<size_t>(d)], program.arena_bytes);
+    ASSERT_LE(run.memory()[static_cast<size_t>(d)].held, program.arena_bytes);
   }
 }
 

@@ -253,9 +253,10 @@ TEST(Runtime, probes_what_is_held) {
   FakeCluster cluster(2, 1);
   Runtime run(plan, cluster.backend(0), device_hooks(), {.probe = true});
   run.steps(5, 0);
-  for (const int64_t peak : run.peak_bytes()) {
-    EXPECT_GE(peak, 4 * 64);  // state always; y and what is around it
-    EXPECT_LE(peak, 5 * 64);
+  for (const Runtime::Memory& memory : run.memory()) {
+    EXPECT_GE(memory.held, 4 * 64);  // state always; y and what is around it
+    EXPECT_LE(memory.held, 5 * 64);
+    EXPECT_EQ(memory.peak, 256 + 64);  // where state ends
   }
 }
 

@@ -218,5 +218,48 @@ TEST(Describe, table) {
 )");
 }
 
+const char* const host_yaml = R"(host:
+  cores: 1.5
+  link_bandwidth: 8e9
+  collective:
+    simple: {base: 2e-5, hop: 1e-6, share: 1}
+    few_ranks_loss: {all_reduce: 0.5, gather: 0.25, exchange: 0}
+)";
+
+TEST(Device, reads_back_what_is_written) {
+  for (const std::string& name : device_presets()) {
+    const DeviceProfile device = load_device(name);
+    EXPECT_EQ(parse_device(to_yaml(device), name), device) << to_yaml(device);
+  }
+  const DeviceProfile device = parse_device(std::string(device_yaml) + host_yaml, "d.yaml");
+  EXPECT_EQ(parse_device(to_yaml(device), "d.yaml"), device);
+}
+
+TEST(Device, says_what_its_host_is) {
+  Cluster cluster = load_cluster("dgx-a100-80g");
+  put_device(cluster, parse_device(device_yaml, "d.yaml"));
+  EXPECT_EQ(cluster.device.name, "toy");
+  EXPECT_EQ(cluster.node.cores, 0);
+  EXPECT_EQ(cluster.node.link_bandwidth, load_cluster("dgx-a100-80g").node.link_bandwidth);
+  put_device(cluster, parse_device(std::string(device_yaml) + host_yaml, "d.yaml"));
+  EXPECT_EQ(cluster.node.cores, 1.5);
+  EXPECT_EQ(cluster.node.link_bandwidth, 8e9);
+  EXPECT_EQ(cluster.collective.node[2].base, 2e-5);
+  EXPECT_EQ(cluster.collective.gather_loss, 0.25);
+}
+
+TEST(Device, host_errors_say_where) {
+  const auto message = [](const std::string& from, const std::string& to) {
+    std::string text = std::string(device_yaml) + host_yaml;
+    text.replace(text.find(from), from.size(), to);
+    return error_of([&] { parse_device(text, "d.yaml"); });
+  };
+  EXPECT_EQ(message("  cores: 1.5\n", ""), "d.yaml:8:3: host: missing key cores");
+  EXPECT_EQ(message("cores: 1.5", "cores: 0"), "d.yaml:8:10: host.cores: 0 is outside 0.1 to 4096");
+  EXPECT_EQ(message("cores", "core"), "d.yaml:8:3: host: missing key cores");
+  EXPECT_EQ(cluster_message("gpus: 4", "gpus: 4, cores: 5000"),
+            "c.yaml:4:24: node.cores: 5000 is outside 0.1 to 4096");
+}
+
 }  // namespace
 }  // namespace boxcar::backends

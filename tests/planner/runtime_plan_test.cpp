@@ -117,7 +117,7 @@ void expect_same(const Job& given, int64_t chaos) {
   int compared = 0;
   for (int d = 0; d < plan.devices; ++d) {
     const ir::Program& program = plan.programs[static_cast<size_t>(expected.program_of(d))];
-    EXPECT_LE(run.peak_bytes()[static_cast<size_t>(d)], program.arena_bytes);
+    EXPECT_LE(run.memory()[static_cast<size_t>(d)].held, program.arena_bytes);
     for (size_t r = 0; r < program.registers.size(); ++r) {
       const ir::Register& reg = program.registers[r];
       const bool stays = reg.initial > 0 || updated_in_place(program, static_cast<int>(r));

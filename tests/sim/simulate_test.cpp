@@ -292,5 +292,52 @@ TEST(Simulate, what_does_not_fit_together_is_refused) {
   EXPECT_EQ(error_of(plan, one_gpu), "test: the plan needs 2 devices, test has 1");
 }
 
+// Two devices whose kernels take a second by themselves, at once, on so many cores of one machine.
+double seconds_on(double cores) {
+  backends::Cluster cluster = make_cluster(1, 2, 1e9);
+  cluster.node.cores = cores;
+  ProgramBuilder p("p");
+  p.actor("a", 1.0);
+  return simulate(make_plan({{p, {0, 1}}}), cluster, {.steps = 1}).step_seconds;
+}
+
+TEST(Simulate, devices_share_cores) {
+  EXPECT_EQ(seconds_on(0), 1);  // each its own hardware
+  EXPECT_NEAR(seconds_on(1), 2, 1e-6);
+  EXPECT_NEAR(seconds_on(1.25), 1.6, 1e-6);
+  EXPECT_NEAR(seconds_on(2), 1, 1e-6);
+  EXPECT_NEAR(seconds_on(3), 1, 1e-6);  // no thread runs on more than one
+}
+
+// Three threads on two cores run at 2/3 until the short acts end at 1.5 s, when the long one has 1 s left.
+TEST(Simulate, queues_share_cores_fairly) {
+  backends::Cluster cluster = make_cluster(1, 1, 0);
+  cluster.node.cores = 2;
+  ProgramBuilder p("p");
+  const int a = p.actor("a", 1.0), b = p.actor("b", 1.0, p.queue("disk", ir::QueueKind::disk));
+  const int c = p.actor("c", 2.0, p.queue("host", ir::QueueKind::host));
+  for (int next : {a, b}) p.reg(p.link(c, next, 2)).initial = 1;  // none before all of a step are over
+  Result result = simulate(make_plan({{p, {0}}}), cluster, {.steps = 1, .timeline = true});
+  std::vector<double> ends(3);
+  for (const Act& act : result.timeline) ends[static_cast<size_t>(act.actor)] = act.end;
+  EXPECT_NEAR(ends[0], 1.5, 1e-6);
+  EXPECT_NEAR(ends[1], 1.5, 1e-6);
+  EXPECT_NEAR(ends[2], 2.5, 1e-6);
+}
+
+// A collective is work of all its members, after a wait that is nobody's.
+TEST(Simulate, collectives_work_on_cores) {
+  backends::Cluster cluster = make_cluster(1, 2, 1e9);
+  ProgramBuilder p("p");
+  p.collective("all", 0, 1 << 30, p.queue("net", ir::QueueKind::network));
+  ir::Plan plan = make_plan({{p, {0, 1}}});
+  plan.comms.push_back({"all", {{0, 1}}});
+  const CommTime time = collective_time(cluster, sbp::Collective::all_reduce, 1 << 30, {2, 1, 2, 1});
+  cluster.node.cores = 2;
+  EXPECT_NEAR(simulate(plan, cluster, {.steps = 1}).step_seconds, time.seconds(), 1e-6);
+  cluster.node.cores = 1;
+  EXPECT_NEAR(simulate(plan, cluster, {.steps = 1}).step_seconds, 2 * time.seconds() - time.latency, 1e-6);
+}
+
 }  // namespace
 }  // namespace boxcar::sim

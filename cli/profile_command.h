@@ -1,0 +1,10 @@
+// `boxcar profile`: measures this machine and writes a device that simulate and train take as --device.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace boxcar::cli {
+
+void add_profile_command(CLI::App& app);
+
+}  // namespace boxcar::cli
