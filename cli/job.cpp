@@ -159,12 +159,12 @@ backends::Cluster load_cluster(const std::string& name, const std::string& devic
   return cluster;
 }
 
-Resolved resolve(const GivenKeys& given_by_user) {
-  GivenKeys given = given_by_user;
-  expand_model(given);
+namespace {
+
+// Sets what is given, and loads the cluster.
+Request request_of(const GivenKeys& given) {
   check_required(given);
-  Resolved resolved;
-  Request& request = resolved.request;
+  Request request;
   if (auto family = given.find("model.family"); family != given.end()) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
     request.job.model = ir::models::defaults(family->second.text);
@@ -190,16 +190,38 @@ Resolved resolve(const GivenKeys& given_by_user) {
       throw;
     }
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
-    request.job = planner::resolve(request.job);
   });
-  check_effects(given, request);
-  for (const Key& key : keys())
-    if (key.section != run_section) resolved.labels[key.path()] = get(key, request);
-  if (request.device.empty()) resolved.labels.erase("cluster.device");
-  if (hints.fsdp_group == 0)
-    resolved.labels["parallel.fsdp_group"] = get(*find_key("parallel", "dp"), request);
-  if (request.job.train.recompute_layers < 0) resolved.labels["parallel.recompute_layers"] = "all";
+  return request;
+}
+
+}  // namespace
+
+Request open_request(const GivenKeys& given_by_user) {
+  GivenKeys given = given_by_user;
+  expand_model(given);
+  Request request = request_of(given);
+  locate(given, [&] { request.job.model = ir::models::complete(request.job.model); });
+  return request;
+}
+
+Resolved resolve(const GivenKeys& given_by_user) {
+  GivenKeys given = given_by_user;
+  expand_model(given);
+  Resolved resolved{request_of(given), {}};
+  locate(given, [&] { resolved.request.job = planner::resolve(resolved.request.job); });
+  check_effects(given, resolved.request);
+  resolved.labels = labels_of(resolved.request);
   return resolved;
+}
+
+std::map<std::string, std::string> labels_of(const Request& request) {
+  std::map<std::string, std::string> labels;
+  for (const Key& key : keys())
+    if (key.section != run_section) labels[key.path()] = get(key, request);
+  if (request.device.empty()) labels.erase("cluster.device");
+  if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
+  if (request.job.train.recompute_layers < 0) labels["parallel.recompute_layers"] = "all";
+  return labels;
 }
 
 }  // namespace boxcar::cli

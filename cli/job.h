@@ -35,4 +35,10 @@ Resolved resolve(const GivenKeys& given);
 // A cluster by preset or path, with `device` (empty: its own) in its nodes.
 backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus);
 
+// As far as it is given: what is left open stays so, and no degrees are checked. For a search to decide.
+Request open_request(const GivenKeys& given);
+
+// Every key's value by path, of a request whose job is resolved.
+std::map<std::string, std::string> labels_of(const Request& resolved);
+
 }  // namespace boxcar::cli

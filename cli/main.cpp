@@ -10,6 +10,7 @@
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
 #include "cli/sbp_command.h"
+#include "cli/search_command.h"
 #include "cli/simulate_command.h"
 #include "cli/train_command.h"
 #include "sbp/error.h"
@@ -42,6 +43,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   cli::add_simulate_command(app, exit_code);
+  cli::add_search_command(app, exit_code);
   cli::add_train_command(app, exit_code);
   cli::add_profile_command(app);
   cli::add_sbp_command(app);

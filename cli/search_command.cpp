@@ -1,0 +1,154 @@
+#include "cli/search_command.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "cli/arguments.h"
+#include "cli/job.h"
+#include "cli/output.h"
+#include "cli/search_report.h"
+#include "planner/verify.h"
+#include "sbp/error.h"
+#include "sim/durations.h"
+
+namespace boxcar::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct SearchArguments {
+  JobArguments job;
+  std::string out, memory, budget;
+  bool json = false;
+  int simulate = 12;
+};
+
+// "72GB", "80GiB", "5s": a number and one of the units.
+double with_unit(const std::string& flag, const char* what, const std::string& text,
+                 const std::vector<std::pair<std::string, double>>& units, const char* example) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  for (const auto& [name, factor] : units)
+    if (error == std::errc() && value > 0 && unit == name) return value * factor;
+  throw Error::input(flag, fmt::format("got \"{}\", expected a {} such as {}", text, what, example));
+}
+
+int64_t memory_of(const std::string& text) {
+  if (text.empty()) return 0;
+  return static_cast<int64_t>(
+      with_unit("--memory", "size", text,
+                {{"GB", 1e9}, {"MB", 1e6}, {"TB", 1e12}, {"GiB", 0x1p30}, {"MiB", 0x1p20}}, "72GB or 80GiB"));
+}
+
+double seconds_of(const std::string& text) {
+  if (text.empty()) return std::numeric_limits<double>::infinity();
+  return with_unit("--budget", "time", text, {{"s", 1}, {"ms", 1e-3}, {"m", 60}, {"", 1}}, "5s or 2m");
+}
+
+// What a user gave is not searched.
+std::set<std::string> pinned(const GivenKeys& given) {
+  std::set<std::string> keys;
+  for (const auto& [path, value] : given)
+    if (path.starts_with("parallel."))
+      keys.insert(path == "parallel.context_parallel" ? "cp" : path.substr(9));
+  return keys;
+}
+
+search::Oracle oracle() {
+  return {[](const ir::Plan& plan, const backends::Cluster& cluster) {
+            sim::Costing costing(plan, cluster);
+            std::vector<std::vector<double>> seconds;
+            for (const ir::RankClass& cls : plan.classes) {
+              std::vector<double>& row = seconds.emplace_back();
+              for (const sim::ActCost& cost : costing.of(cls.program, cls.devices.front()))
+                row.push_back(cost.total());
+            }
+            return seconds;
+          },
+          [](const ir::Plan& plan, const backends::Cluster& cluster) {
+            planner::verify(plan);
+            return sim::simulate(plan, cluster).step_seconds;
+          }};
+}
+
+volatile std::sig_atomic_t interrupted = 0;
+// The first Ctrl-C ends the search with what there is, the second one the program.
+void interrupt(int) {
+  interrupted = 1;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+[[noreturn]] void nothing_fits(const search::Outcome& outcome, int64_t limit) {
+  if (!outcome.ended)
+    throw Error::cannot_run("", "ended before a plan was found that fits; give it more time with --budget");
+  const search::Candidate& least = outcome.smallest;
+  throw Error::cannot_run(
+      "", fmt::format(
+              "nothing fits: the smallest of {} points needs about {} of {} on a device ({}); use more GPUs",
+              outcome.points, format_bytes(least.estimated_bytes), format_bytes(static_cast<double>(limit)),
+              flags_of(least.job)));
+}
+
+int run(const SearchArguments& arguments) {
+  const Clock::time_point start = Clock::now();
+  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const GivenKeys given = arguments.job.given();
+  Request request = open_request(given);
+  if (request.job.global_batch == 0)
+    throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
+  const double budget = seconds_of(arguments.budget);
+  Progress progress;
+  search::SearchOptions options;
+  options.pinned = pinned(given);
+  options.memory_bytes = memory_of(arguments.memory);
+  options.simulate = arguments.simulate;
+  options.go_on = [&](const search::Progress& p) {
+    progress.step(fmt::format("{} points, {} simulated{}", p.points, p.simulated,
+                              p.best_seconds > 0 ? ", best " + format_seconds(p.best_seconds) : ""));
+    return interrupted == 0 && passed() < budget;
+  };
+  std::signal(SIGINT, interrupt);
+  SearchReport r;
+  r.memory_limit_bytes =
+      options.memory_bytes > 0 ? options.memory_bytes : request.job.cluster.device.memory_bytes;
+  r.outcome = search::search(request.job, options, oracle());
+  std::signal(SIGINT, SIG_DFL);
+  if (r.outcome.best.empty()) nothing_fits(r.outcome, r.memory_limit_bytes);
+
+  request.job = r.outcome.best.front().job;
+  ir::Plan plan = planner::compile(request.job);
+  plan.labels = labels_of(request);
+  if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
+  const sim::Result result = sim::simulate(plan, request.job.cluster);
+  r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);
+  r.best.wall_seconds = r.wall_seconds = passed();
+  const std::string text = arguments.json ? to_json(r) : to_table(r);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_search_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("search", "find the fastest plan for a model on a cluster");
+  auto arguments = std::make_shared<SearchArguments>();
+  arguments->job.add_to(*command);
+  command->add_option("-o,--out", arguments->out, "write the plan found as text")->type_name("FILE");
+  command->add_flag("--json", arguments->json, "print one JSON document instead of the tables");
+  command->add_option("--memory", arguments->memory, "use no more on a device [what it has]")
+      ->type_name("72GB");
+  command->add_option("--budget", arguments->budget, "end after this time with the best so far [none]")
+      ->type_name("5s");
+  command->add_option("--simulate", arguments->simulate, "candidates to simulate [12]")
+      ->type_name("1..1000")
+      ->check(CLI::Range(1, 1000).description(""));
+  command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+}
+
+}  // namespace boxcar::cli

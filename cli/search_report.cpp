@@ -1,0 +1,113 @@
+#include "cli/search_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/keys.h"
+
+namespace boxcar::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using planner::Hints;
+using search::Candidate;
+
+// What a search decides, by key, in the order of a job file.
+std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job) {
+  constexpr const char* names[] = {"dp",
+                                   "tp",
+                                   "pp",
+                                   "context_parallel",
+                                   "virtual_stages",
+                                   "stage_layers",
+                                   "micro_batch",
+                                   "zero",
+                                   "sequence_parallel",
+                                   "recompute",
+                                   "recompute_layers"};
+  Request request;
+  request.job = job;
+  std::vector<std::pair<const Key*, std::string>> result;
+  for (const char* name : names) {
+    const Key* key = find_key("parallel", name);
+    if (key->name == "recompute_layers" && job.train.recompute_layers < 0) continue;
+    result.emplace_back(key, get(*key, request));
+  }
+  return result;
+}
+
+std::string layers_text(const Hints& h) {
+  const auto [least, most] = std::minmax_element(h.stage_layers.begin(), h.stage_layers.end());
+  return *least == *most ? fmt::format("{}", *least) : fmt::format("{}-{}", *least, *most);
+}
+
+std::string recompute_text(const planner::Job& job) {
+  Request request;
+  request.job = job;
+  std::string text = get(*find_key("parallel", "recompute"), request);
+  if (job.train.recompute == ir::Recompute::full && job.train.recompute_layers >= 0)
+    text += fmt::format(" {}", job.train.recompute_layers);
+  return text;
+}
+
+ordered_json candidate_json(const Candidate& c) {
+  ordered_json doc;
+  for (const auto& [key, text] : decided(c.job)) doc[key->name] = text;
+  doc["step_time_s"] = c.seconds;
+  doc["estimated_step_time_s"] = c.estimated_seconds;
+  doc["peak_memory_bytes"] = c.peak_bytes;
+  return doc;
+}
+
+}  // namespace
+
+std::string flags_of(const planner::Job& job) {
+  std::string text;
+  for (const auto& [key, value] : decided(job)) {
+    std::string plain = value;
+    std::erase_if(plain, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", key->flag, plain);
+  }
+  return text;
+}
+
+std::string to_table(const SearchReport& r) {
+  const search::Outcome& o = r.outcome;
+  std::string text = fmt::format(
+      "searched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, {}{}\n\n",
+      o.points, o.over_memory, format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
+      o.best.size(), format_seconds(r.wall_seconds), o.ended ? "" : "; ended early");
+  text += fmt::format("  {:>9} {:>9} {:>6} {:>4} {:>4} {:>4} {:>7} {:>7} {:>11} {:>5} {:>8} {:<14} {:>9}\n",
+                      "step", "estimate", "dp", "tp", "pp", "cp", "virtual", "layers", "micro_batch", "zero",
+                      "sequence", "recompute", "peak");
+  for (const Candidate& c : o.best) {
+    const Hints& h = c.job.parallel;
+    text += fmt::format("  {:>9} {:>9} {:>6} {:>4} {:>4} {:>4} {:>7} {:>7} {:>11} {:>5} {:>8} {:<14} {:>9}\n",
+                        format_seconds(c.seconds), format_seconds(c.estimated_seconds), h.dp, h.tp, h.pp,
+                        h.cp, h.virtual_stages, layers_text(h), h.micro_batch, h.zero,
+                        h.sequence_parallel ? "split" : "-", recompute_text(c.job),
+                        format_bytes(static_cast<double>(c.peak_bytes)));
+  }
+  text += fmt::format("\nbest\n  {}\n\n", flags_of(o.best.front().job));
+  return text + to_table(r.best);
+}
+
+std::string to_json(const SearchReport& r) {
+  ordered_json doc;
+  doc["schema_version"] = 1;
+  doc["search"] = {{"points", r.outcome.points},     {"over_memory", r.outcome.over_memory},
+                   {"compiled", r.outcome.compiled}, {"simulated", r.outcome.best.size()},
+                   {"ended", r.outcome.ended},       {"memory_limit_bytes", r.memory_limit_bytes},
+                   {"wall_s", r.wall_seconds}};
+  doc["flags"] = flags_of(r.outcome.best.front().job);
+  doc["step_time_s"] = r.outcome.best.front().seconds;
+  ordered_json candidates = ordered_json::array();
+  for (const Candidate& c : r.outcome.best) candidates.push_back(candidate_json(c));
+  doc["candidates"] = candidates;
+  doc["best"] = ordered_json::parse(to_json(r.best));
+  return doc.dump(2) + "\n";
+}
+
+}  // namespace boxcar::cli

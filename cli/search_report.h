@@ -1,0 +1,24 @@
+// What a search found, as a table for people and a document for programs.
+#pragma once
+
+#include <string>
+
+#include "cli/report.h"
+#include "planner/search/search.h"
+
+namespace boxcar::cli {
+
+struct SearchReport {
+  search::Outcome outcome;  // has a best
+  Report best;              // of its best
+  int64_t memory_limit_bytes = 0;
+  double wall_seconds = 0;
+};
+
+std::string to_table(const SearchReport& report);
+std::string to_json(const SearchReport& report);
+
+// The keys that a search decides, as flags: "--dp 16 --tp 8 ... --recompute full".
+std::string flags_of(const planner::Job& job);
+
+}  // namespace boxcar::cli

@@ -1,0 +1,193 @@
+// The search against simulating every point, on jobs small enough for that.
+#include "planner/search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "planner/resolve.h"
+#include "planner/search/points.h"
+#include "planner/verify.h"
+#include "sim/durations.h"
+#include "sim/simulate.h"
+#include "support/error_of.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+Oracle oracle() {
+  return {[](const ir::Plan& plan, const backends::Cluster& cluster) {
+            sim::Costing costing(plan, cluster);
+            std::vector<std::vector<double>> seconds;
+            for (const ir::RankClass& cls : plan.classes) {
+              seconds.emplace_back();
+              for (const sim::ActCost& cost : costing.of(cls.program, cls.devices.front()))
+                seconds.back().push_back(cost.total());
+            }
+            return seconds;
+          },
+          [](const ir::Plan& plan, const backends::Cluster& cluster) {
+            return sim::simulate(plan, cluster).step_seconds;
+          }};
+}
+
+Job small_gpt(int gpus) {
+  Job job;
+  job.model = ir::models::defaults("gpt");
+  job.model.layers = 4, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
+  job.model.vocab = 8192;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("dgx-a100-80g", gpus);
+  job.gpus = gpus;
+  job.global_batch = 16;
+  return job;
+}
+
+int64_t peak_of(const ir::Plan& plan) {
+  int64_t peak = 0;
+  for (const planner::MemoryUse& use : planner::memory_use(plan)) peak = std::max(peak, use.total);
+  return peak;
+}
+
+// Visits every legal point with its plan.
+template <typename Visit>
+void each_plan(const Job& job, const std::set<std::string>& pinned, const Visit& visit) {
+  each_point(job, pinned, [&](const Job& point) {
+    const Job resolved = planner::resolve(point);
+    visit(resolved, planner::compile(resolved));
+    return false;  // so that no recomputation is left out
+  });
+}
+
+// Memory for all, and for few: the answer is within what an estimate may be off of the fastest that fits.
+TEST(Search, finds_what_simulating_every_point_finds) {
+  const Job job = small_gpt(4);
+  const std::set<std::string> pinned{"micro_batch"};
+  for (const int64_t memory : {int64_t{0}, int64_t{1'500'000'000}}) {
+    double fastest = std::numeric_limits<double>::infinity();
+    int points = 0;
+    each_plan(job, pinned, [&](const Job& point, const ir::Plan& plan) {
+      if (memory > 0 && peak_of(plan) > memory) return;
+      ++points;
+      fastest = std::min(fastest, sim::simulate(plan, point.cluster).step_seconds);
+    });
+    ASSERT_GT(points, 10);
+    const Outcome found = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
+    ASSERT_FALSE(found.best.empty());
+    EXPECT_LE(found.best.front().seconds, 1.03 * fastest) << memory;
+    if (memory > 0) {
+      EXPECT_LE(found.best.front().peak_bytes, memory);
+    }
+  }
+}
+
+TEST(Search, estimates_are_near_the_simulation) {
+  const Job job = small_gpt(8);
+  double sum = 0, worst_memory = 1;
+  int points = 0;
+  each_plan(job, {"micro_batch", "virtual_stages"}, [&](const Job& point, const ir::Plan& plan) {
+    const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+    sum += std::abs(e.seconds / sim::simulate(plan, point.cluster).step_seconds - 1);
+    const double memory = e.bytes / static_cast<double>(peak_of(plan));
+    worst_memory = std::max({worst_memory, memory, 1 / memory});
+    ++points;
+  });
+  EXPECT_GT(points, 50);
+  EXPECT_LT(sum / points, 0.05);
+  EXPECT_LT(worst_memory, 1.5);
+}
+
+TEST(Search, what_is_pinned_stays) {
+  Job job = small_gpt(8);
+  job.parallel.tp = 2;
+  job.parallel.zero = 1;
+  job.train.recompute = ir::Recompute::full;
+  const Outcome found = search(job, {.pinned = {"tp", "zero", "recompute"}, .simulate = 3}, oracle());
+  EXPECT_GE(found.best.size(), 3u);  // and with fewer layers computed again
+  for (const Candidate& c : found.best) {
+    EXPECT_EQ(c.job.parallel.tp, 2);
+    EXPECT_EQ(c.job.parallel.zero, 1);
+    EXPECT_EQ(c.job.train.recompute, ir::Recompute::full);
+  }
+  EXPECT_TRUE(std::is_sorted(found.best.begin(), found.best.end(),
+                             [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; }));
+}
+
+TEST(Search, the_same_every_time) {
+  const Job job = small_gpt(4);
+  const Outcome one = search(job, {.simulate = 4}, oracle()), two = search(job, {.simulate = 4}, oracle());
+  ASSERT_EQ(one.best.size(), two.best.size());
+  for (size_t i = 0; i < one.best.size(); ++i) {
+    EXPECT_EQ(one.best[i].seconds, two.best[i].seconds);
+    EXPECT_EQ(one.best[i].job.parallel.stage_layers, two.best[i].job.parallel.stage_layers);
+  }
+}
+
+TEST(Search, says_what_comes_nearest_where_nothing_fits) {
+  const Outcome found = search(small_gpt(4), {.memory_bytes = 1'000'000}, oracle());
+  EXPECT_TRUE(found.best.empty());
+  EXPECT_TRUE(found.ended);
+  EXPECT_GT(found.points, 10);
+  EXPECT_EQ(found.over_memory, found.points);
+  EXPECT_GT(found.smallest.estimated_bytes, 1'000'000);
+}
+
+TEST(Search, ends_when_it_is_told_to) {
+  int asked = 0;
+  SearchOptions options;
+  options.go_on = [&](const Progress&) { return ++asked < 3; };
+  const Outcome found = search(small_gpt(4), options, oracle());
+  EXPECT_FALSE(found.ended);
+  EXPECT_EQ(asked, 3);
+}
+
+TEST(Search, refuses_where_nothing_is_legal) {
+  Job job = small_gpt(4);
+  job.parallel.dp = 3;
+  EXPECT_EQ(support::error_of([&] { search(job, {.pinned = {"dp"}}, oracle()); }),
+            "parallel: no combination of degrees is legal for this model, batch and number of GPUs");
+}
+
+// The ends of a model take a layer's place.
+TEST(Points, stages_are_level) {
+  ModelCost cost;
+  cost.layer.forward = 1;
+  cost.first.forward = 0.5;
+  cost.last.backward = 2;
+  EXPECT_EQ(level_layers(10, 3, cost), (std::vector{4, 4, 2}));
+  EXPECT_EQ(level_layers(3, 3, cost), (std::vector{1, 1, 1}));
+}
+
+// a (2 s) -> b on another queue (3 s) -> c (1 s); d (4 s) beside b.
+TEST(Estimate, a_phase_takes_what_its_queues_in_order_take) {
+  ir::Program p;
+  p.phases = {"F0"};
+  p.queues = {{"compute", ir::QueueKind::compute, true}, {"net", ir::QueueKind::network, true}};
+  p.registers.resize(4);
+  const auto act = [&](int queue, std::vector<int> reads, int writes) {
+    ir::Actor actor;
+    actor.queue = queue;
+    for (int reg : reads) {
+      ir::Input input;
+      input.reg = reg;
+      actor.inputs.push_back(input);
+    }
+    actor.outputs = {writes};
+    p.actors.push_back(actor);
+  };
+  act(0, {}, 0);
+  act(1, {0}, 1);
+  act(0, {0}, 3);
+  act(0, {1}, 2);
+  EXPECT_EQ(phase_seconds(p, 0, {2, 3, 4, 1}), 7);
+  EXPECT_EQ(phase_seconds(p, 0, {2, 6, 4, 1}), 9);
+  p.actors[1].kind = ir::ActorKind::pull;
+  EXPECT_EQ(phase_seconds(p, 0, {2, 6, 4, 1}), 7);
+}
+
+}  // namespace
+}  // namespace boxcar::search
