@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/keys.h"
+#include "planner/resolve.h"
 
 namespace boxcar::cli {
 namespace {
@@ -64,8 +65,13 @@ ordered_json candidate_json(const Candidate& c) {
 }  // namespace
 
 std::string flags_of(const planner::Job& job) {
+  const Hints& h = job.parallel;
+  const bool balanced = h.stage_layers == planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
   std::string text;
   for (const auto& [key, value] : decided(job)) {
+    const bool degree = key->name == "dp" || key->name == "tp" || key->name == "pp";
+    if (!degree && value == get(*key, Request{})) continue;  // the default
+    if (key->name == "stage_layers" && balanced) continue;
     std::string plain = value;
     std::erase_if(plain, [](char c) { return c == '[' || c == ']' || c == ' '; });
     text += fmt::format("{}{} {}", text.empty() ? "" : " ", key->flag, plain);

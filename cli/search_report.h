@@ -18,7 +18,8 @@ struct SearchReport {
 std::string to_table(const SearchReport& report);
 std::string to_json(const SearchReport& report);
 
-// The keys that a search decides, as flags: "--dp 16 --tp 8 ... --recompute full".
+// The keys that a search decides, as flags, where they differ from their defaults:
+// "--dp 16 --tp 8 --pp 8 --zero 1 --recompute full".
 std::string flags_of(const planner::Job& job);
 
 }  // namespace boxcar::cli
