@@ -1,0 +1,31 @@
+// How many micro-batches each pipeline stage has to have under way so that the pipeline keeps a period.
+//
+//   3 stages, forward 1 s, backward 2 s, period 3: {3, 2, 1}, as in 1F1B; each transfer taking 1 s: {5, 3, 1}
+//
+// In the steady state a stage with k under way takes turns: backward of micro-batch i, forward of i + k. With
+// a the start of a micro-batch's forward act and b that of its backward act, b - a lies between (k - 1) x
+// period + forward and k x period - backward, and is no smaller than that of the stage behind plus what lies
+// between: forward, transfer, backward of the stage behind, transfer. The smallest such b - a, taken from the
+// last stage on, is smallest for every stage at once. So these k are the least in this order, for each stage.
+// A step's ends, where the pipeline fills and empties, are not in this: see the plan's period (registers.h)
+// or simulate.
+#pragma once
+
+#include <vector>
+
+namespace boxcar::search {
+
+// Seconds of one micro-batch.
+struct PipelineStage {
+  double forward = 0, backward = 0;
+  double send = 0;       // what it made, to the stage behind
+  double send_back = 0;  // gradients, to the stage before
+};
+
+// The least period of these stages, with any number under way: each transfer has a queue of its own.
+double least_period(const std::vector<PipelineStage>& stages);
+
+// By stage; errors: input (a period below the least).
+std::vector<int> under_way(const std::vector<PipelineStage>& stages, double period);
+
+}  // namespace boxcar::search

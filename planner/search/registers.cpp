@@ -1,0 +1,303 @@
+#include "planner/search/registers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <queue>
+#include <set>
+#include <tuple>
+
+#include "sbp/error.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::MarkedGraph;
+
+constexpr int any_number = -1;
+constexpr double rounding = 1e-9;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// Of the graph with counts: which register gave each edge, -1 for none.
+struct Counted {
+  MarkedGraph graph;
+  std::vector<int> owner;
+};
+
+Counted counted(const CountProblem& problem, const std::vector<int>& counts) {
+  Counted made{problem.graph, std::vector<int>(problem.graph.edges.size(), -1)};
+  for (size_t r = 0; r < counts.size(); ++r) {
+    if (counts[r] == any_number) continue;
+    for (const SlotUse& use : problem.registers[r].uses) {
+      int versions = static_cast<int>(use.acquire.size());
+      for (int v = 0; v < versions; ++v) {
+        int written = v + counts[r] - use.initial;
+        made.graph.edges.push_back(
+            {use.release[at(v)], use.acquire[at(written % versions)], written / versions});
+        made.owner.push_back(static_cast<int>(r));
+      }
+    }
+  }
+  return made;
+}
+
+// The nodes of a cycle without a token.
+std::vector<int> stuck_cycle(const CountProblem& problem, Counted made) {
+  made.graph.edges.insert(made.graph.edges.end(), problem.starts.begin(), problem.starts.end());
+  return planner::cycle_without_token(made.graph);
+}
+
+// A cycle that takes longer than the period lets it, as the registers on it that have the fewest tokens
+// between two nodes; `kept` where there is none.
+struct Slow {
+  bool kept = true;
+  std::vector<int> registers;
+};
+
+Slow slow_cycle(const CountProblem& problem, const std::vector<int>& counts, double period) {
+  Counted made = counted(problem, counts);
+  std::vector<int> cycle = stuck_cycle(problem, made);
+  bool stuck = !cycle.empty();
+  if (!stuck) {
+    planner::CycleRatio ratio = planner::max_cycle_ratio(made.graph);
+    if (ratio.seconds <= period * (1 + rounding)) return {};
+    cycle = ratio.cycle;
+  }
+  std::map<std::pair<int, int>, std::pair<int, int>> tightest;  // nodes: tokens, register
+  for (size_t i = 0; i < cycle.size(); ++i) {
+    tightest[{cycle[i], cycle[(i + 1) % cycle.size()]}] = {std::numeric_limits<int>::max(), -1};
+  }
+  auto tighten = [&](const MarkedGraph::Edge& edge, int owner) {
+    auto found = tightest.find({edge.from, edge.to});
+    if (found != tightest.end()) found->second = std::min(found->second, {edge.tokens, owner});
+  };
+  for (size_t e = 0; e < made.owner.size(); ++e) tighten(made.graph.edges[e], made.owner[e]);
+  for (size_t e = 0; stuck && e < problem.starts.size(); ++e) tighten(problem.starts[e], -1);
+  Slow slow{false, {}};
+  for (const auto& [nodes, tight] : tightest) {
+    if (tight.second >= 0) slow.registers.push_back(tight.second);
+  }
+  std::sort(slow.registers.begin(), slow.registers.end());
+  slow.registers.erase(std::unique(slow.registers.begin(), slow.registers.end()), slow.registers.end());
+  return slow;
+}
+
+class CountSearch {
+ public:
+  CountSearch(const CountProblem& problem, double period, int64_t most)
+      : problem_(problem), period_(period), left_(most) {}
+
+  Counts run() {
+    std::vector<int> free(problem_.registers.size(), any_number);
+    if (!slow_cycle(problem_, free, period_).kept) return {};
+    std::vector<int> root = free;
+    for (size_t r = 0; r < root.size(); ++r) root[r] = least_alone(static_cast<int>(r));
+    push(root);
+    while (!open_.empty()) {
+      State state = open_.top();
+      if (state.registers.empty()) return {true, state.counts, weight(state.counts), weight(state.counts)};
+      if (left_ <= 0) return enough(root, state.bound);
+      open_.pop();
+      for (int r : state.registers) {
+        std::vector<int> counts = state.counts;
+        ++counts[at(r)];
+        if (seen_.insert(counts).second) push(counts);
+      }
+    }
+    throw Error::fault("search", "register counts have no end");
+  }
+
+ private:
+  struct State {
+    double bound = 0;
+    std::vector<int> registers;  // of a cycle that is too slow; none: the period is kept
+    std::vector<int> counts;
+    // Cheapest first; of equals the one with more slots, which is nearer to the end.
+    bool operator<(const State& other) const {
+      if (bound != other.bound) return bound > other.bound;
+      return counts < other.counts;
+    }
+  };
+
+  double weight(const std::vector<int>& counts) const {
+    double sum = 0;
+    for (size_t r = 0; r < counts.size(); ++r) sum += problem_.registers[r].weight * counts[r];
+    return sum;
+  }
+
+  // What a register needs where all others have any number.
+  int least_alone(int r) const {
+    std::vector<int> counts(problem_.registers.size(), any_number);
+    auto kept = [&](int count) {
+      counts[at(r)] = count;
+      return slow_cycle(problem_, counts, period_).kept;
+    };
+    int low = problem_.registers[at(r)].least;
+    if (kept(low)) return low;
+    int step = 1, high = low + 1;
+    for (; !kept(high); high += step *= 2) low = high;
+    while (high - low > 1) {
+      int middle = low + (high - low) / 2;
+      (kept(middle) ? high : low) = middle;
+    }
+    return high;
+  }
+
+  // Cycles that are too slow and have no register in common: each needs a slot more.
+  void push(const std::vector<int>& counts) {
+    --left_;
+    State state;
+    state.counts = counts;
+    state.bound = weight(counts);
+    std::vector<int> rest = counts;
+    for (;;) {
+      Slow slow = slow_cycle(problem_, rest, period_);
+      if (slow.kept) break;
+      if (slow.registers.empty())
+        throw Error::fault("search", "a cycle without registers is too slow only with them");
+      if (state.registers.empty()) state.registers = slow.registers;
+      double least = infinity_;
+      for (int r : slow.registers) {
+        least = std::min(least, problem_.registers[at(r)].weight);
+        rest[at(r)] = any_number;
+      }
+      state.bound += least;
+    }
+    open_.push(std::move(state));
+  }
+
+  // Counts that keep the period: one slot more for the lightest register of each slow cycle, then one less
+  // where that changes nothing, heavy ones first.
+  Counts enough(std::vector<int> counts, double lower) const {
+    auto lighter = [&](int a, int b) {
+      return problem_.registers[at(a)].weight < problem_.registers[at(b)].weight;
+    };
+    for (Slow slow; !(slow = slow_cycle(problem_, counts, period_)).kept;) {
+      ++counts[at(*std::min_element(slow.registers.begin(), slow.registers.end(), lighter))];
+    }
+    std::vector<int> order;
+    for (size_t r = 0; r < counts.size(); ++r) order.push_back(static_cast<int>(r));
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return lighter(b, a); });
+    for (int r : order) {
+      for (bool kept = true; kept && counts[at(r)] > problem_.registers[at(r)].least;) {
+        --counts[at(r)];
+        kept = slow_cycle(problem_, counts, period_).kept;
+        if (!kept) ++counts[at(r)];
+      }
+    }
+    return {true, counts, weight(counts), std::min(lower, weight(counts))};
+  }
+
+  static constexpr double infinity_ = std::numeric_limits<double>::infinity();
+  const CountProblem& problem_;
+  double period_;
+  int64_t left_;
+  std::priority_queue<State> open_;
+  std::set<std::vector<int>> seen_;
+};
+
+void check(const CountProblem& problem) {
+  for (size_t r = 0; r < problem.registers.size(); ++r) {
+    const CountedRegister& reg = problem.registers[r];
+    bool fine = reg.weight > 0 && reg.least >= 1;
+    for (const SlotUse& use : reg.uses) {
+      fine &= use.initial >= 0 && use.initial <= reg.least && !use.acquire.empty();
+      fine &= use.acquire.size() == use.release.size();
+    }
+    if (!fine) {
+      throw Error::input("search",
+                         fmt::format("register {} is none: its weight is above 0, its count from 1 and from "
+                                     "its initial slots on, its uses have as many releases as acquires",
+                                     r));
+    }
+  }
+}
+
+// Takes the waits for slots out of a view.
+std::vector<std::pair<int, planner::Need>> take_slot_needs(planner::StepView& view) {
+  std::vector<std::pair<int, planner::Need>> taken;  // node that waits
+  std::vector<planner::Need> left;
+  for (size_t n = 0; n < view.nodes.size(); ++n) {
+    planner::StepNode& node = view.nodes[n];
+    int begin = static_cast<int>(left.size());
+    for (int i = node.needs_begin; i < node.needs_end; ++i) {
+      const planner::Need& need = view.needs[at(i)];
+      const auto& inputs = view.actor_of(static_cast<int>(n)).inputs;
+      bool in_place = std::any_of(inputs.begin(), inputs.end(),
+                                  [&](const ir::Input& in) { return in.program < 0 && in.reg == need.reg; });
+      if (need.data || in_place) {
+        left.push_back(need);
+      } else {
+        taken.push_back({static_cast<int>(n), need});
+      }
+    }
+    node.needs_begin = begin;
+    node.needs_end = static_cast<int>(left.size());
+  }
+  view.needs = std::move(left);
+  return taken;
+}
+
+}  // namespace
+
+double period_of(const CountProblem& problem, const std::vector<int>& counts) {
+  Counted made = counted(problem, counts);
+  bool stuck = !stuck_cycle(problem, made).empty();
+  return stuck ? std::numeric_limits<double>::infinity() : planner::max_cycle_ratio(made.graph).seconds;
+}
+
+double least_period(const CountProblem& problem) {
+  return period_of(problem, std::vector<int>(problem.registers.size(), any_number));
+}
+
+Counts least_counts(const CountProblem& problem, double period, int64_t most) {
+  check(problem);
+  return CountSearch(problem, period, most).run();
+}
+
+PlanCounts counts_of_plan(const planner::StepView& view, const std::vector<double>& seconds) {
+  planner::StepView bare = view, starts = view;
+  const auto waits = take_slot_needs(bare);
+  std::erase_if(bare.stations,
+                [](const auto& station) { return station.kind == planner::StationKind::issue; });
+  planner::StepGraph step = planner::step_graph(bare, seconds);
+  for (planner::StepNode& node : starts.nodes) node.needs_begin = node.needs_end = 0;
+  std::erase_if(starts.stations,
+                [](const auto& station) { return station.kind != planner::StationKind::issue; });
+  PlanCounts plan;
+  plan.problem.graph = std::move(step.graph);
+  plan.problem.starts = planner::step_graph(starts).graph.edges;
+  std::map<std::pair<int, int>, CountedRegister> registers;
+  for (const auto& [n, need] : waits) {
+    const planner::StepNode& node = view.nodes[at(n)];
+    int program = view.program[at(node.instance)];
+    const ir::Register& reg = view.program_of(node.instance).registers[at(need.reg)];
+    CountedRegister& counted = registers[{program, need.reg}];
+    SlotUse use;
+    use.initial = reg.initial;
+    int written = step.first_act[at(node.unit)], read = step.first_act[at(view.nodes[at(need.on)].unit)];
+    for (int v = 0; v < node.acts / reg.every; ++v) {
+      use.acquire.push_back(written + v * reg.every);
+      use.release.push_back(read + (v + 1) * need.mul - 1);
+    }
+    counted.uses.push_back(std::move(use));
+  }
+  for (auto& [place, counted] : registers) {
+    const ir::Program& program = view.plan->programs[at(place.first)];
+    const ir::Register& reg = program.registers[at(place.second)];
+    int64_t devices = 0;
+    for (const ir::RankClass& cls : view.plan->classes) {
+      if (cls.program == place.first) devices += static_cast<int64_t>(cls.devices.size());
+    }
+    counted.least = std::max(1, reg.initial);
+    counted.weight = std::max(1e-6, static_cast<double>(reg.bytes * devices));
+    plan.registers.push_back(place);
+    plan.problem.registers.push_back(std::move(counted));
+  }
+  return plan;
+}
+
+}  // namespace boxcar::search

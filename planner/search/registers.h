@@ -1,0 +1,67 @@
+// How many slots registers need so that a plan keeps a period, at the least weight (bytes) together.
+//
+//   a (3 s) -> %x -> b (5 s), each once a step: edge a -> b, and one from b back to a with as many tokens as
+//   %x has slots. Period 5: cycle a b takes 8 s, so 2 tokens: 2 slots. Period 8: 1 slot.
+//
+// The plan is a marked graph (planner/marked_graph.h): its period is the largest time / tokens of a cycle.
+// More slots never make it slower. So a cycle that is too slow says: one of the registers on it has to have
+// more. Best first: each register starts with what it needs if all others had any number; a cycle that is
+// still too slow branches into its registers, one slot more for each; cycles without a register in common
+// bound what is still to come. The first counts without such a cycle are the cheapest. The problem is hard in
+// general, so the search may end before: then counts that keep the period come with a proved bound.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "planner/marked_graph.h"
+
+namespace boxcar::search {
+
+// A register and one of its readers. Version v of a step is free again after act release[v]; with `count`
+// slots the one that is written count - initial versions later, at act acquire[v + count - initial], waits
+// for that, in the next step where it is past the end. Acts are nodes; acquire acts come after one another in
+// any case.
+struct SlotUse {
+  std::vector<int> acquire, release;  // as long as each other, not empty
+  int initial = 0;                    // slots that are readable before the first step
+};
+
+struct CountedRegister {
+  double weight = 1;  // of a slot, above 0
+  int least = 1;      // no fewer; at least the `initial` of its uses
+  std::vector<SlotUse> uses;
+};
+
+struct CountProblem {
+  planner::MarkedGraph graph;                      // without the edges that registers give
+  std::vector<planner::MarkedGraph::Edge> starts;  // order starts, not ends: count for tokens, not for time
+  std::vector<CountedRegister> registers;
+};
+
+// The period with these counts; infinity where the graph cannot go on at all.
+double period_of(const CountProblem& problem, const std::vector<int>& counts);
+// The period with any number of slots: no counts have a smaller one.
+double least_period(const CountProblem& problem);
+
+struct Counts {
+  bool found = false;       // false: the period is below the least one
+  std::vector<int> counts;  // by register
+  double weight = 0;
+  double lower = 0;  // no counts that keep the period weigh less
+  bool optimal() const { return found && weight <= lower * (1 + 1e-9); }
+};
+// `most`: counts that may be looked at. Errors: input (a register that is none, as above).
+Counts least_counts(const CountProblem& problem, double period, int64_t most = 5000);
+
+// The registers of a plan whose queues are all ordered, by a view of it with the issue order, and seconds by
+// node of the view. Registers that are updated in place keep their count and stand in `graph`. A slot weighs
+// its bytes on all devices, at least 1e-6.
+struct PlanCounts {
+  CountProblem problem;
+  std::vector<std::pair<int, int>> registers;  // program, register
+};
+PlanCounts counts_of_plan(const planner::StepView& view, const std::vector<double>& seconds);
+
+}  // namespace boxcar::search
