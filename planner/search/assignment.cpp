@@ -168,6 +168,7 @@ class Solver {
     double multiplier = 0;
     for (int round = 0; round < 40 && under.row < over.row && !answer_.optimal(); ++round) {
       double next = (under.value - over.value) / (over.row - under.row);
+      if (next <= 0) break;  // where branch and bound ended early, both need not be the least
       Tables tables(problem_, order_, weights(next), effort_.table);
       double before = answer_.lower;
       Seen seen = branch(tables, next, nullptr);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <queue>
 #include <utility>
 
 namespace boxcar::search {
@@ -15,75 +17,98 @@ constexpr double rounding = 1e-12;
 class Brancher {
  public:
   Brancher(const Assignment& problem, const Order& order, const Branches& branches, double best)
-      : problem_(problem),
-        order_(order),
+      : order_(order),
         branches_(branches),
         left_(branches.most),
-        choice_(problem.nodes.size()) {
+        choice_(problem.nodes.size()),
+        last_(static_cast<int>(order.nodes.size())) {
     found_.value = best;
   }
 
   Branched run() {
-    descend(static_cast<int>(order_.nodes.size()) - 1, branches_.bound->root() + branches_.offset,
-            branches_.row ? branches_.row->root() : 0);
-    found_.lower = std::min(open_, found_.value);
+    Node root{branches_.bound->root() + branches_.offset, branches_.row ? branches_.row->root() : 0, -1,
+              last_, 0};
+    nodes_.push_back(root);
+    if (!hopeless(root)) open_.push({root.bound, last_, 0});
+    while (!open_.empty() && left_ > 0) {
+      int node = open_.top().node;
+      open_.pop();
+      if (!hopeless(nodes_[at(node)])) dive(node);
+    }
+    found_.lower = open_.empty() ? found_.value : std::min(open_.top().bound, found_.value);
     return std::move(found_);
   }
 
  private:
-  struct Child {
+  // A choice at `position`, on top of those of its parents.
+  struct Node {
     double bound = 0, row = 0;
-    int choice = 0;
-    auto operator<=>(const Child&) const = default;
+    int parent = -1;
+    int position = 0, choice = 0;
+  };
+  // Least bound first; of equals the one that is nearer to a whole choice, then the older one.
+  struct Open {
+    double bound = 0;
+    int position = 0, node = 0;
+    auto operator<=>(const Open&) const = default;
   };
 
   // Not below the best, or over the limit.
-  bool hopeless(double bound, double row) const {
-    double best = found_.value;
-    bool over = row > branches_.row_limit + std::abs(branches_.row_limit) * 1e3 * rounding;
-    return over || !(bound < (best == infinity ? best : best - std::abs(best) * rounding));
+  bool hopeless(const Node& node) const {
+    double best = found_.value == infinity ? infinity : found_.value - std::abs(found_.value) * rounding;
+    bool over = node.row > branches_.row_limit + std::abs(branches_.row_limit) * 1e3 * rounding;
+    return over || !(node.bound < best);
   }
 
-  void descend(int position, double bound, double row) {
-    if (hopeless(bound, row)) return;
-    if (position < 0) {
-      double value = branches_.value(choice_);
-      if (value < found_.value) found_.value = value, found_.choice = choice_;
-      return;
+  // Goes down from a node along the least bounds to a whole choice; what lies beside stays open.
+  void dive(int from) {
+    std::fill(choice_.begin(), choice_.end(), 0);
+    for (int n = from; nodes_[at(n)].parent >= 0; n = nodes_[at(n)].parent) {
+      choice_[at(order_.nodes[at(nodes_[at(n)].position)])] = nodes_[at(n)].choice;
     }
-    std::vector<Child> children = this->children(position, bound, row);
-    for (size_t i = 0; i < children.size(); ++i) {
-      if (hopeless(children[i].bound, children[i].row)) continue;
-      if (left_ <= 0) {
-        open_ = std::min(open_, children[i].bound);
-        continue;
-      }
+    for (int node = from;;) {
+      if (nodes_[at(node)].position == 0) return take();
       --left_;
-      choice_[at(order_.nodes[at(position)])] = children[i].choice;
-      descend(position - 1, children[i].bound, children[i].row);
+      node = open(node);
+      if (node < 0) return;
+      choice_[at(order_.nodes[at(nodes_[at(node)].position)])] = nodes_[at(node)].choice;
     }
-    choice_[at(order_.nodes[at(position)])] = 0;
   }
 
-  std::vector<Child> children(int position, double bound, double row) {
-    std::vector<double> lifts, rows(at(problem_.choices(order_.nodes[at(position)])));
-    branches_.bound->lifts(position, choice_, lifts);
-    if (branches_.row) branches_.row->lifts(position, choice_, rows);
-    std::vector<Child> children;
-    for (size_t c = 0; c < lifts.size(); ++c) {
-      children.push_back({bound + lifts[c], row + rows[c], static_cast<int>(c)});
-    }
-    std::sort(children.begin(), children.end());
-    return children;
+  void take() {
+    double value = branches_.value(choice_);
+    if (value < found_.value) found_.value = value, found_.choice = choice_;
   }
 
-  const Assignment& problem_;
+  // Opens a node's children but the one with the least bound, which is returned; -1: none is worth it.
+  int open(int parent) {
+    int position = nodes_[at(parent)].position - 1;
+    branches_.bound->lifts(position, choice_, lifts_);
+    rows_.assign(lifts_.size(), 0);
+    if (branches_.row) branches_.row->lifts(position, choice_, rows_);
+    int best = -1;
+    for (size_t c = 0; c < lifts_.size(); ++c) {
+      Node child{nodes_[at(parent)].bound + lifts_[c], nodes_[at(parent)].row + rows_[c], parent, position,
+                 static_cast<int>(c)};
+      if (hopeless(child)) continue;
+      int node = static_cast<int>(nodes_.size());
+      nodes_.push_back(child);
+      bool better = best < 0 || child.bound < nodes_[at(best)].bound;
+      int beside = better ? std::exchange(best, node) : node;
+      if (beside >= 0) open_.push({nodes_[at(beside)].bound, position, beside});
+    }
+    return best;
+  }
+
   const Order& order_;
   const Branches& branches_;
   int64_t left_;
   std::vector<int> choice_;
+  int last_;
   Branched found_;
-  double open_ = infinity;  // the least bound that was not followed
+  std::vector<Node> nodes_;
+  std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
+  std::vector<double> lifts_, rows_;
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Branch and bound over the tables of an elimination: nodes are chosen in the reverse of its order, cheapest
-// choice first, and given up where the lower bound reaches the best value so far.
+// Branch and bound over the tables of an elimination: nodes are chosen in the reverse of its order. The open
+// branch with the least bound is followed down to a whole choice, always along the least bound; what lies
+// beside stays open, until no open bound is below the best value.
 //
-//   nothing was cut: the bound is exact, so the first descent finds the optimum and nothing else is opened
+//   nothing was cut: the bound is exact, so the first way down ends at the optimum
 #pragma once
 
 #include <functional>
