@@ -89,6 +89,14 @@ struct CollectiveModel {
   friend bool operator==(const CollectiveModel&, const CollectiveModel&) = default;
 };
 
+// What devices that are threads of one machine say of it, in place of the cluster's node.
+struct HostProfile {
+  double cores = 0;           // Node::cores
+  double link_bandwidth = 0;  // bytes/s of one thread that copies
+  CollectiveModel collective;
+  friend bool operator==(const HostProfile&, const HostProfile&) = default;
+};
+
 struct DeviceProfile {
   std::string name;
   int64_t memory_bytes = 0;
@@ -107,14 +115,7 @@ struct DeviceProfile {
   // it by the size of a head.
   Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
   double overlap_slowdown = 0;  // share of compute speed lost while a communication kernel runs beside
-  // What devices that are threads of one machine say of it, in place of the cluster's node.
-  struct Host {
-    double cores = 0;           // Node::cores
-    double link_bandwidth = 0;  // bytes/s of one thread that copies
-    CollectiveModel collective;
-    friend bool operator==(const Host&, const Host&) = default;
-  };
-  std::optional<Host> host;
+  std::optional<HostProfile> host;
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
 

@@ -216,7 +216,7 @@ void read_collective(Fields& fields, CollectiveModel* to) {
   fields.done();
 }
 
-void read_host(Fields& fields, DeviceProfile::Host* to) {
+void read_host(Fields& fields, HostProfile* to) {
   for (const char* key : {"cores", "link_bandwidth", "collective"}) fields.require(key);
   fields.number("cores", least_cores, most_cores, &to->cores);
   fields.number("link_bandwidth", least_rate, most_rate, &to->link_bandwidth);

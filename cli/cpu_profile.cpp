@@ -13,6 +13,7 @@ namespace {
 
 using backends::CollectiveModel;
 using backends::DeviceProfile;
+using backends::HostProfile;
 using sbp::Collective;
 
 // Four digits: more were not measured.
@@ -109,6 +110,8 @@ void fit_attention(const Samples& samples, DeviceProfile& device) {
 // What is left between the model and the samples, by op.
 void fit_shares(const Samples& samples, DeviceProfile& device) {
   std::map<std::string, std::vector<double>> shares;
+  for (const KernelSample& sample : samples.kernels)  // views that are copies here
+    if (ir::op(sample.call.op).family == ir::Family::none) device.op_share[sample.call.op] = 1;
   for (const KernelSample& sample : samples.kernels) {
     const ir::OpDef& def = ir::op(sample.call.op);
     if (def.family == ir::Family::attention || is_plain_sum(sample) || !is_float32(sample)) continue;
@@ -146,7 +149,7 @@ double bus_rate(const Samples& samples, Collective collective, int ranks) {
 }
 
 // Rates of n ranks are bandwidth x (1 - loss / n); an all-reduce of 2 and of 4 gives both.
-void fit_host(const Samples& samples, DeviceProfile::Host& host) {
+void fit_host(const Samples& samples, HostProfile& host) {
   const double two = bus_rate(samples, Collective::all_reduce, 2),
                four = bus_rate(samples, Collective::all_reduce, 4);
   CollectiveModel& model = host.collective;

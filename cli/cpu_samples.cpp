@@ -194,7 +194,7 @@ void add_calls(const planner::Job& job, std::set<std::string>& known, std::vecto
   };
   for (const ir::Actor& actor : program.actors) {
     if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) continue;
-    if (ir::op(actor.op).family == ir::Family::none || actor.inputs.empty()) continue;
+    if (actor.inputs.empty()) continue;
     Sampled sampled{{actor.op, {}, {}, layout.attrs(0, actor)}, {}};
     for (const ir::Input& input : actor.inputs)
       if (!actors::is_control(reg(input.reg)))

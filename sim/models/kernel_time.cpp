@@ -83,7 +83,8 @@ bool empty(const ir::Types& types) {
 
 double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs) {
-  if (def.family == ir::Family::none || empty(outputs)) return 0;
+  const bool view = def.family == ir::Family::none && !device.op_share.contains(def.name);
+  if (view || empty(outputs)) return 0;
   ir::Work work = ir::work(def, inputs, outputs, attrs);
   ir::Family family = inputs.empty() ? ir::Family::memory : def.family;
   double seconds = 0;

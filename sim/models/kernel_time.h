@@ -6,7 +6,8 @@
 //   all other kernels                          bytes / (bandwidth x share by bytes x op_share)
 //
 // To which comes the launch, and the shortest kernel's time where the family does not have its own. Views
-// (family none) take nothing. The constants come from measured tables (docs/profiles.md). Pure; any thread.
+// (family none) take nothing, but where op_share names them: there they are copies. The constants come from
+// measured tables (docs/profiles.md). Pure; any thread.
 #pragma once
 
 #include "backends/cluster.h"
