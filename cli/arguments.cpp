@@ -63,7 +63,7 @@ void JobArguments::add_to(CLI::App& command, bool run) {
   }
 }
 
-GivenKeys JobArguments::given() const {
+JobArguments::Parsed JobArguments::parse() const {
   std::vector<std::string> files;
   for (const std::string& extra : command_->remaining()) {
     if (extra.starts_with("-")) {
@@ -86,8 +86,15 @@ GivenKeys JobArguments::given() const {
   }
   if (files.size() > 1)
     throw Error::input(files[1], fmt::format("one job file at a time; {} was given too", files[0]));
-  GivenKeys given = files.empty() ? GivenKeys{} : read_job_file(files[0]);
-  for (const auto& [path, value] : flags) given[path] = value;
+  return {std::move(flags), files.empty() ? "" : files[0]};
+}
+
+std::string JobArguments::file() const { return parse().file; }
+
+GivenKeys JobArguments::given() const {
+  const Parsed parsed = parse();
+  GivenKeys given = parsed.file.empty() ? GivenKeys{} : read_job_file(parsed.file);
+  for (const auto& [path, value] : parsed.flags) given[path] = value;
   return given;
 }
 

@@ -15,12 +15,18 @@ class JobArguments {
   void add_to(CLI::App& command, bool run = false);
   // The file's keys, overridden by flags. Throws Error (bad input), for unknown flags with the nearest name.
   GivenKeys given() const;
+  std::string file() const;  // the job file, or empty
 
  private:
   struct Flag {
     const Key* key;
     CLI::Option* option;
   };
+  struct Parsed {
+    GivenKeys flags;
+    std::string file;
+  };
+  Parsed parse() const;
   std::vector<Flag> flags_;
   CLI::App* command_ = nullptr;
 };

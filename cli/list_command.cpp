@@ -7,12 +7,11 @@
 
 #include "backends/cluster.h"
 #include "cli/catalog.h"
+#include "cli/output.h"
 #include "cli/report.h"
 
 namespace boxcar::cli {
 namespace {
-
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 const char* name_of(backends::LinkKind kind) {
   const char* names[] = {"nvswitch", "nvlink mesh", "pcie", "none"};

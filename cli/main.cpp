@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
 #include <new>
 
 #include "backends/mpi/mpi_transport.h"
@@ -20,10 +21,22 @@ namespace {
 
 using namespace boxcar;
 
+// Input that a message quotes may be anything: what would steer a terminal is shown as its number.
+std::string printable(const std::string& message) {
+  std::string text;
+  for (const char c : message) {
+    if ((c >= 0 && c < ' ' && c != '\n') || c == 0x7f)
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    else
+      text += c;
+  }
+  return text;
+}
+
 // What all processes of a run find wrong is said by the first one.
 int fail(const std::string& message, Exit code) {
   if (code != Exit::fault && backends::started_process() > 0) return static_cast<int>(code);
-  std::fputs(("boxcar: " + message + "\n").c_str(), stderr);
+  std::fputs(("boxcar: " + printable(message) + "\n").c_str(), stderr);
   return static_cast<int>(code);
 }
 
@@ -59,6 +72,7 @@ int run(int argc, char** argv) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return fail(e.what(), Exit::bad_input);
   }
+  if (!std::cout.flush()) throw Error::fault("standard output", "cannot be written");
   return exit_code;
 }
 

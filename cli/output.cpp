@@ -16,42 +16,84 @@ namespace boxcar::cli {
 
 namespace {
 
-std::string name_beside(const std::string& path) { return fmt::format("{}.{}.part", path, getpid()); }
+namespace fs = std::filesystem;
 
-std::ofstream open_beside(const std::string& path) {
-  std::ofstream out(name_beside(path), std::ios::binary);
-  if (!out) throw Error::input(path, fmt::format("cannot be written: {}", std::strerror(errno)));
-  return out;
-}
+// A file is written beside and renamed; a link stays one, what it names is replaced; a device or a pipe takes
+// what is written itself.
+class Destination {
+ public:
+  explicit Destination(const std::string& path) : path_(path) {
+    std::error_code none;
+    if (fs::is_symlink(path, none))
+      path_ = (fs::path(path).parent_path() / fs::read_symlink(path, none)).string();
+    const fs::file_type type = fs::status(path_, none).type();
+    if (type == fs::file_type::directory) refuse(path, EISDIR);
+    aside_ = type == fs::file_type::not_found || type == fs::file_type::regular;
+    written_ = aside_ ? fmt::format("{}.{}.part", path_, getpid()) : path_;
+    out_.open(written_, std::ios::binary);
+    if (!out_) refuse(path, errno);
+    errno = 0;  // what writing leaves there says why it failed
+  }
+  Destination(const Destination&) = delete;
+  ~Destination() {
+    if (aside_ && !done_) std::remove(written_.c_str());
+  }
+
+  std::ostream& out() { return out_; }
+  void finish(const std::string& path) {
+    out_.close();
+    if (!out_ || (aside_ && std::rename(written_.c_str(), path_.c_str()) != 0)) refuse(path, errno);
+    done_ = true;
+  }
+
+ private:
+  [[noreturn]] static void refuse(const std::string& path, int error) {
+    throw Error::input(path, fmt::format("cannot be written: {}", std::strerror(error)));
+  }
+
+  std::string path_, written_;
+  bool aside_ = false, done_ = false;
+  std::ofstream out_;
+};
 
 }  // namespace
 
 void check_writable(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    throw Error::input(path, fmt::format("cannot be written: {}", std::strerror(EISDIR)));
-  open_beside(path);
-  std::remove(name_beside(path).c_str());
+  std::error_code none;
+  const fs::file_type type = fs::status(path, none).type();
+  if (type != fs::file_type::fifo && type != fs::file_type::character) Destination ignored(path);
 }
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  const std::string beside = name_beside(path);
-  std::ofstream out = open_beside(path);
-  write(out);
-  out.close();
-  if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {
-    std::string reason = std::strerror(errno);
-    std::remove(beside.c_str());
-    throw Error::input(path, fmt::format("cannot be written: {}", reason));
+  Destination destination(path);
+  write(destination.out());
+  destination.finish(path);
+}
+
+void print(const std::string& text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw Error::fault("standard output", fmt::format("cannot be written: {}", std::strerror(errno)));
+}
+
+void check_apart(const std::vector<std::pair<std::string, std::string>>& files) {
+  for (size_t a = 0; a < files.size(); ++a) {
+    for (size_t b = 0; b < a; ++b) {
+      std::error_code none;
+      const std::string &one = files[a].second, &other = files[b].second;
+      if (one.empty() || other.empty()) continue;
+      const bool same = one == other || fs::equivalent(one, other, none);
+      if (same && (fs::is_regular_file(one, none) || !fs::exists(one, none)))
+        throw Error::input(files[a].first, fmt::format("{} is the same file as {}", one, files[b].first));
+    }
   }
 }
 
 std::string read_file(const std::string& path) {
+  std::error_code none;
   std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || !text) throw Error::input(path, "cannot be read; check the path");
-  return text.str();
+  if (!in || fs::is_directory(path, none)) throw Error::input(path, "cannot be read; check the path");
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 Progress::Progress() : shown_(isatty(STDERR_FILENO) != 0) {}

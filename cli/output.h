@@ -4,14 +4,21 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace boxcar::cli {
 
-// Writes beside `path` and renames; on failure nothing is left behind. Throws Error (bad input) naming path
-// and reason.
+// Writes beside `path` and renames; on failure nothing is left behind. Devices and pipes are written to.
+// Throws Error (bad input) naming path and reason.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 // Throws what write_file would, before the work is done whose result is written.
 void check_writable(const std::string& path);
+// Results, on stdout. Throws Error (fault) where they cannot be written, a full disk.
+void print(const std::string& text);
+// By flag, in order: {{"JOB.yaml", "a.yaml"}, {"--trace", "t.json"}}. Throws Error (bad input) where two name
+// one file, at the later flag.
+void check_apart(const std::vector<std::pair<std::string, std::string>>& files);
 std::string read_file(const std::string& path);
 
 // One line on stderr, overwritten by the next and cleared at the end; only on a terminal.

@@ -113,6 +113,8 @@ int run(const SearchArguments& arguments) {
                               p.best_seconds > 0 ? ", best " + format_seconds(p.best_seconds) : ""));
     return interrupted == 0 && passed() < budget;
   };
+  check_apart({{"JOB.yaml", arguments.job.file()}, {"--out", arguments.out}});
+  if (!arguments.out.empty()) check_writable(arguments.out);
   std::signal(SIGINT, interrupt);
   SearchReport r;
   r.memory_limit_bytes =
@@ -128,8 +130,7 @@ int run(const SearchArguments& arguments) {
   const sim::Result result = sim::simulate(plan, request.job.cluster);
   r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);
   r.best.wall_seconds = r.wall_seconds = passed();
-  const std::string text = arguments.json ? to_json(r) : to_table(r);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print(arguments.json ? to_json(r) : to_table(r));
   return 0;
 }
 

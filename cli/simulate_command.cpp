@@ -12,8 +12,10 @@
 #include "cli/job.h"
 #include "cli/output.h"
 #include "cli/report.h"
+#include "ir/graph.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
+#include "sbp/suggest.h"
 #include "sim/trace.h"
 
 namespace boxcar::cli {
@@ -34,6 +36,20 @@ struct Loaded {
   std::unique_ptr<planner::Job> job;  // null for a saved plan
 };
 
+// Nobody knows how long an op takes that is not in the registry, unless the plan says so.
+void check_ops(const ir::Plan& plan, const std::string& path) {
+  for (const ir::Program& program : plan.programs) {
+    for (const ir::Actor& actor : program.actors) {
+      if (actor.kind != ir::ActorKind::kernel || actor.attrs.contains("seconds")) continue;
+      if (ir::has_op(actor.op) || ir::is_special(actor.op)) continue;
+      std::vector<std::string> names;
+      for (const ir::OpDef& op : ir::all_ops()) names.push_back(op.name);
+      throw Error::input(path, fmt::format("{}: {}: no op is named \"{}\"{}", program.name, actor.name,
+                                           actor.op, did_you_mean(actor.op, names)));
+    }
+  }
+}
+
 // A saved plan brings its configuration; --cluster and --device may put it on others of the same size.
 Loaded load_plan(const SimulateArguments& arguments) {
   Loaded loaded;
@@ -47,6 +63,7 @@ Loaded load_plan(const SimulateArguments& arguments) {
     throw Error(e.code(), "",
                 message.starts_with(arguments.plan) ? message : arguments.plan + ": " + message);
   }
+  check_ops(plan, arguments.plan);
   GivenKeys given = arguments.job.given();
   for (const auto& [path, value] : given) {
     if (path != "cluster.preset" && path != "cluster.device")
@@ -103,14 +120,13 @@ std::string why_not(const Report& r, const Loaded& loaded) {
   return text;
 }
 
-void print(const Report& r, bool json) {
-  std::string text = json ? to_json(r) : to_table(r);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-}
-
 int run(const SimulateArguments& arguments) {
   Clock::time_point start = Clock::now();
   Progress progress;
+  check_apart({{"JOB.yaml", arguments.job.file()},
+               {"--plan", arguments.plan},
+               {"--trace", arguments.trace},
+               {"--save-plan", arguments.save_plan}});
   Loaded loaded = arguments.plan.empty() ? compile_job(arguments, progress) : load_plan(arguments);
   check_rates(loaded, arguments);
   const ir::Plan& plan = loaded.plan;
@@ -121,7 +137,7 @@ int run(const SimulateArguments& arguments) {
   std::vector<planner::MemoryUse> memory = planner::memory_use(plan);
   Report r = memory_report(plan, loaded.cluster, memory);
   if (!r.fits) {
-    if (arguments.json) print(r, true);
+    if (arguments.json) print(to_json(r));
     throw Error::cannot_run("", why_not(r, loaded));
   }
   planner::verify(plan, loaded.cluster.device.memory_bytes);
@@ -134,7 +150,7 @@ int run(const SimulateArguments& arguments) {
     write_file(arguments.trace, [&](std::ostream& out) { sim::write_chrome_trace(plan, result, out); });
   r = report(plan, loaded.cluster, memory, result);
   r.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  print(r, arguments.json);
+  print(arguments.json ? to_json(r) : to_table(r));
   return 0;
 }
 

@@ -2,6 +2,7 @@
 // later (class lines, pulls) is looked up at the end.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <iterator>
 #include <unordered_map>
 
@@ -205,9 +206,9 @@ class Reader {
     in.done();
     at = in.at();
     std::string count = in.name("a count such as x2");
-    if (count.size() < 2 || count[0] != 'x')
-      in.fail_at(at, fmt::format("expected a count such as x2, got {}", count));
-    reg.count = guarded(in, at, [&] { return PlanLine(std::string_view(count).substr(1), 0).small(1); });
+    const char *digits = count.data() + 1, *end = count.data() + count.size();
+    const bool number = count[0] == 'x' && std::from_chars(digits, end, reg.count).ptr == end;
+    if (!number || reg.count < 1) in.fail_at(at, fmt::format("expected a count such as x2, got {}", count));
     reg.memory = parse_kind(in, memory_kinds_known, "a kind of memory");
     if (in.take_word("bytes")) reg.bytes = in.number(0, most_bytes);
     if (in.take_word("initial")) reg.initial = in.small(0);

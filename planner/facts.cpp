@@ -5,9 +5,9 @@
 namespace boxcar::planner {
 namespace {
 
-// Model flops are counted as publications do: attention over the whole square, masked or not, and its
-// backward pass twice its forward pass, whatever a fused kernel skips or computes again.
-double model_work(const ir::Op& op, const ir::Types& inputs, double work) {
+// Flops are counted as publications do: attention over the whole square, masked or not, and its backward pass
+// twice its forward pass, whatever a fused kernel skips or computes again.
+double conventional(const ir::Op& op, const ir::Types& inputs, double work) {
   const bool backward = op.type == "scaled_dot_product_attention_grad";
   if (!backward && op.type != "scaled_dot_product_attention") return work;
   const ir::TensorType &q = inputs[backward ? 1 : 0], &k = inputs[backward ? 2 : 1];
@@ -27,8 +27,9 @@ Flops count_flops(const ir::Graph& graph) {
     for (ir::TensorId t : op.inputs) inputs.push_back(graph.tensor(t).type);
     for (ir::TensorId t : op.outputs) outputs.push_back(graph.tensor(t).type);
     const double work = ir::work(def, inputs, outputs, op.attrs).flops;
-    flops.hardware += work;
-    if (!op.recomputed) flops.model += model_work(op, inputs, work);
+    const double counted = conventional(op, inputs, work);
+    flops.hardware += counted;
+    if (!op.recomputed) flops.model += counted;
   }
   return flops;
 }

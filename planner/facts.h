@@ -10,7 +10,8 @@
 namespace boxcar::planner {
 
 // Flops of matrix products, attention and convolutions in the forward and backward ops of one micro-batch,
-// over all devices: as the model needs them, and with what is computed again.
+// over all devices: as the model needs them, and with what is computed again. Counted as publications do:
+// attention over the whole square, masked or not.
 struct Flops {
   double model = 0, hardware = 0;
 };

@@ -286,7 +286,7 @@ Types infer_concat(const Types& in, const Attrs& attrs) {
 
 IndexMap concat_map(const Types& in, const Attrs& attrs) {
   Indices names = indices("i", in[0].shape.size());
-  names[concat_axis(in, attrs)] = "_";
+  if (in.size() > 1) names[concat_axis(in, attrs)] = "_";
   IndexMap map;
   map.inputs.assign(in.size(), names);
   map.outputs = {names};
@@ -309,7 +309,8 @@ std::vector<Signature> concat_extra(const Types& in, const Attrs&, int64_t) {
 std::vector<Sample> concat_samples(const Extent& n) {
   int64_t a = n(), b = n(), c = n();
   return {{.inputs = {f32({a, b}), f32({a, c})}, .attrs = {{"axis", int64_t{1}}}},
-          {.inputs = {f32({a, b}), f32({c, b}), f32({2, b})}, .attrs = {{"axis", int64_t{0}}}}};
+          {.inputs = {f32({a, b}), f32({c, b}), f32({2, b})}, .attrs = {{"axis", int64_t{0}}}},
+          {.inputs = {f32({a, b})}, .attrs = {{"axis", int64_t{0}}}}};
 }
 
 // --- broadcast_to

@@ -2,6 +2,10 @@
 // program is run as a user runs it: one line on stderr, nothing on stdout, exit 1 or 2, and nothing written.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "support/run_program.h"
 
 namespace boxcar::testing {
@@ -22,6 +26,11 @@ void expect_refused(const Words& arguments, int exit_code, const std::string& me
   EXPECT_EQ(shown, "boxcar: " + message + "\n") << ::testing::PrintToString(arguments);
   EXPECT_EQ(output.out, "");
   EXPECT_EQ(output.exit_code, exit_code);
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::string name_of(const std::string& flag) { return flag.substr(0, flag.find('=')); }
@@ -292,15 +301,13 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--memory=12"},
      2,
      "--memory: got \"12\", expected a size such as 72GB or 80GiB"},
-    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8",
-      "--budget=-1s"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--budget=-1s"},
      2,
      "--budget: got \"-1s\", expected a time such as 5s or 2m"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tp=7"},
      2,
      "parallel: no combination of degrees is legal for this model, batch and number of GPUs"},
-    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
-      "--memory=100MB"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
      "nothing fits: the smallest of 3 points needs about 3.48 GB of 100 MB on a device (--dp 1 --tp 1 --pp 1 "
      "--recompute full); use more GPUs"},
@@ -386,6 +393,51 @@ TEST(BadInput, JobFiles) {
     arguments.insert(arguments.end(), c.flags.begin(), c.flags.end());
     expect_refused(arguments, 2, c.message, "job.yaml", file.path());
   }
+}
+
+// What is no plan, what is one of another program, and what would be written over.
+TEST(BadInput, PlanFilesAndOutputs) {
+  TemporaryFile plan("plan.txt", "");
+  Words save = job_flags;
+  save.insert(save.begin(), "simulate");
+  save.insert(save.end(), {"--save-plan", plan.path()});
+  ASSERT_EQ(run_program(save).exit_code, 0);
+  std::string text = read_text(plan.path());
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    for (size_t at = other.find(from); at != std::string::npos; at = other.find(from, at + to.size()))
+      other.replace(at, from.size(), to);
+    return other;
+  };
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "plan.txt:1:1: expected \"plan NAME\", then \"devices N\""},
+      {"\x7f\x01", "plan.txt:1:1: expected \"plan\", got \"\\x7f\\x01\""},
+      {changed(" layer_norm(", " layer_nrm("),
+       "plan.txt: stage0: h0.ln1: no op is named \"layer_nrm\" (did you mean layer_norm?)"},
+  };
+  for (const auto& [content, message] : cases) {
+    TemporaryFile file("plan.txt", content);
+    expect_refused({"simulate", "--plan", file.path()}, 2, message, "plan.txt", file.path());
+  }
+  expect_refused({"simulate", "--plan", plan.path(), "--trace", plan.path()}, 2,
+                 "--trace: plan.txt is the same file as --plan", "plan.txt", plan.path());
+  EXPECT_EQ(read_text(plan.path()), text);
+}
+
+// Devices are written to, and stay devices.
+TEST(BadInput, OutputsThatAreNoFiles) {
+  Words arguments = job_flags;
+  arguments.insert(arguments.begin(), "simulate");
+  Words null = arguments, full = arguments;
+  null.insert(null.end(), {"--trace", "/dev/null"});
+  EXPECT_EQ(run_program(null).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  full.insert(full.end(), {"--trace", "/dev/full"});
+  expect_refused(full, 2, "/dev/full: cannot be written: No space left on device");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+  expect_refused(
+      {"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--out=/"}, 2,
+      "/: cannot be written: Is a directory");
 }
 
 TEST(BadInput, JsonOfWhatDoesNotFitHasTheMemory) {
