@@ -29,8 +29,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t footprint = 8 << 20;  // bytes that a kernel's calls go through before operands come again
 constexpr int64_t most_bytes = 96 << 20;
-constexpr double sample_seconds = 3e-3;  // of one of the turns whose median counts
-constexpr int turns = 5;
+constexpr double turn_seconds = 0.6e-3;  // at least, of each of the turns
+constexpr int turns = 8;
 
 double wall_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
@@ -41,9 +41,11 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
+// A quarter of the turns are faster: what disturbs a turn only makes it slower.
+double typical(std::vector<double> seconds) {
+  const auto quarter = static_cast<int64_t>(seconds.size() / 4);
+  std::nth_element(seconds.begin(), seconds.begin() + quarter, seconds.end());
+  return seconds[static_cast<size_t>(quarter)];
 }
 
 // Seconds of one of many calls, by `clock`.
@@ -59,10 +61,10 @@ double seconds_of(Clock clock, Work work) {
       work();
       ++calls;
       spent = clock() - start;
-    } while (spent * turns < sample_seconds);
+    } while (spent < turn_seconds);
     results.push_back(spent / static_cast<double>(calls));
   }
-  return median(results);
+  return typical(results);
 }
 
 int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
@@ -234,7 +236,7 @@ std::vector<Sampled> kernel_calls() {
 // --- acts and messages, as the runtime has them
 
 // Seconds of one of the acts of a plan, of which each takes its turn: `queues` of them on as many threads.
-double turn_seconds(int queues) {
+double act_seconds(int queues) {
   std::string text = fmt::format(
       "plan ring\ndevices 1\nmicro_batches 1\nclass 0: p\n\nprogram p\n  arena {}\n  phases F\n  schedule "
       "F\n",
@@ -294,7 +296,8 @@ double measure_cores() {
     const double one = calls_on(1);
     ratios.push_back(calls_on(cores_there()) / one);
   }
-  return std::clamp(median(ratios), 0.1, static_cast<double>(cores_there()));
+  std::nth_element(ratios.begin(), ratios.begin() + turns / 2, ratios.end());
+  return std::clamp(ratios[turns / 2], 0.1, static_cast<double>(cores_there()));
 }
 
 // One call of every member, over and over.
@@ -331,7 +334,7 @@ double collective_seconds(sbp::Collective collective, int ranks, int64_t bytes) 
     });
     results.push_back(seconds);
   }
-  return median(results);
+  return typical(results);
 }
 
 std::vector<GroupSample> measure_groups() {
@@ -370,8 +373,8 @@ Samples measure_cpu(const std::function<void(const std::string&)>& progress) {
     if (seconds > 0) samples.kernels.push_back({calls[i].call, seconds});
   }
   progress("measuring acts and messages");
-  samples.act_seconds = turn_seconds(1);
-  samples.message_seconds = std::max(turn_seconds(cores_there() + 2) - samples.act_seconds, 0.0);
+  samples.act_seconds = act_seconds(1);
+  samples.message_seconds = std::max(act_seconds(cores_there() + 2) - samples.act_seconds, 0.0);
   progress("measuring copies and collectives");
   samples.copy_bandwidth = measure_copy(bench);
   samples.groups = measure_groups();
