@@ -27,7 +27,7 @@ using backends::Call;
 using backends::Device;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t footprint = 8 << 20;  // bytes that a kernel's calls go through before operands come again
+constexpr int64_t footprint = 32 << 20;  // bytes that a kernel's calls go through before operands come again
 constexpr int64_t most_bytes = 96 << 20;
 constexpr double turn_seconds = 0.6e-3;  // at least, of each of the turns
 constexpr int turns = 8;
@@ -94,7 +94,7 @@ class Bench {
     for (const ir::Types* types : {&call.inputs, &call.outputs})
       for (const ir::TensorType& type : *types) bytes += aligned(type.bytes());
     if (2 * bytes > most_bytes) return -1;
-    const int64_t sets = std::clamp<int64_t>(footprint / std::max<int64_t>(bytes, 1), 1, 256);
+    const int64_t sets = std::clamp<int64_t>(footprint / std::max<int64_t>(bytes, 1), 1, 1024);
     std::vector<std::vector<const void*>> inputs;
     std::vector<std::vector<void*>> outputs;
     std::byte* next = device().arena();
@@ -102,15 +102,20 @@ class Bench {
       inputs.emplace_back();
       outputs.emplace_back();
       for (const ir::TensorType& type : call.inputs) inputs.back().push_back(place(type, next));
-      for (const ir::TensorType& type : call.outputs) outputs.back().push_back(place(type, next));
+      for (const ir::TensorType& type : call.outputs) {
+        outputs.back().push_back(next);
+        next += aligned(type.bytes());
+      }
     }
     const auto kernel = device().prepare(call, *queue_);
     std::map<size_t, std::unique_ptr<backends::Kernel>> sums;  // by output
     for (size_t o = 0; o < call.outputs.size(); ++o)
       if (sampled.adds[o]) sums[o] = sum_of(call.outputs[o]);
     size_t set = 0;
+    backends::Moment moment;  // a step of its own for every call: other elements are dropped
     return seconds_of(thread_seconds, [&] {
-      kernel->run(inputs[set], outputs[set], {.step = 1});
+      kernel->run(inputs[set], outputs[set], moment);
+      ++moment.step;
       for (const auto& [o, sum] : sums) {
         void* output = outputs[set][o];
         const void* terms[] = {output, output};
