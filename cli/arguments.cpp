@@ -44,7 +44,7 @@ void refuse_extras(const CLI::App& command) {
   }
 }
 
-void JobArguments::add_to(CLI::App& command, bool run) {
+void JobArguments::add_to(CLI::App& command, bool run, const std::map<std::string, std::string>& defaults) {
   command_ = &command;
   command.allow_extras();
   command.footer(
@@ -53,8 +53,10 @@ void JobArguments::add_to(CLI::App& command, bool run) {
     if (key.section == run_section && !run) continue;
     std::string names = key.alias.empty() ? key.flag : key.flag + "," + key.alias;
     std::string values = key.is_switch() ? fmt::format("[{}]", key.values()) : key.values();
+    const auto otherwise = defaults.find(key.path());
+    const std::string fallback = otherwise == defaults.end() ? key.default_text() : otherwise->second;
     CLI::Option* option = command.add_option(names)
-                              ->description(fmt::format("{} [{}]", key.help, key.default_text()))
+                              ->description(fmt::format("{} [{}]", key.help, fallback))
                               ->type_name(values)
                               ->group(key.section);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <list>
+#include <map>
 #include <string>
 
 #include "cli/job.h"
@@ -11,8 +12,9 @@ namespace boxcar::cli {
 
 class JobArguments {
  public:
-  // With `run` also the flags of section "run"; a job file may have that section for any command.
-  void add_to(CLI::App& command, bool run = false);
+  // With `run` also the flags of section "run"; a job file may have that section for any command. `defaults`
+  // by path, where the command has others than the table.
+  void add_to(CLI::App& command, bool run = false, const std::map<std::string, std::string>& defaults = {});
   // The file's keys, overridden by flags. Throws Error (bad input), for unknown flags with the nearest name.
   GivenKeys given() const;
   std::string file() const;  // the job file, or empty

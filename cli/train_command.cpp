@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -27,15 +28,14 @@ namespace {
 namespace host = backends::host;
 
 // What training sets where nobody said: this machine, numbers as they are.
+const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
+                                                  {"train.precision", "fp32"},
+                                                  {"train.learning_rate", "0.001"},
+                                                  {"model.pad_vocab", "1"}};
+
 GivenKeys with_defaults(GivenKeys given) {
-  const auto otherwise = [&](const char* path, const char* text) {
-    given.try_emplace(path, Given{text, path});
-  };
-  otherwise("cluster.preset", "local");
-  otherwise("train.precision", "fp32");
-  otherwise("train.learning_rate", "0.001");
-  otherwise("model.pad_vocab", "1");
-  if (!given.contains("cluster.gpus") && !given.contains("parallel.dp")) otherwise("parallel.dp", "1");
+  for (const auto& [path, text] : defaults) given.try_emplace(path, Given{text, path});
+  if (!given.contains("cluster.gpus")) given.try_emplace("parallel.dp", Given{"1", "parallel.dp"});
   return given;
 }
 
@@ -224,7 +224,7 @@ int run(const TrainArguments& arguments) {
 void add_train_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("train", "train a model for real");
   auto arguments = std::make_shared<TrainArguments>();
-  arguments->job.add_to(*command, true);
+  arguments->job.add_to(*command, true, defaults);
   command->add_flag("--json", arguments->json, "print one JSON document per line");
   command
       ->add_option("--trace", arguments->trace,

@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using Words = std::vector<std::string>;
 
@@ -162,6 +163,13 @@ TEST_F(Train, BeginsWithGivenWeights) {
     EXPECT_EQ(output.exit_code, 0) << output.err;
     EXPECT_EQ(losses(output.out), drawn) << family;
   }
+}
+
+TEST_F(Train, TellsItsOwnDefaults) {
+  const std::string help = run_program({"train", "--help"}).out;
+  EXPECT_THAT(help, HasSubstr("type of the products; fp64: of everything [fp32]\n"));
+  EXPECT_THAT(help, HasSubstr("learning rate [0.001]\n"));
+  EXPECT_THAT(help, HasSubstr("or a YAML file [local]\n"));
 }
 
 TEST_F(Train, ShowsABarOnATerminal) {
