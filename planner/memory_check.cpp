@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/lifetimes.h"
+#include "planner/uses.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -17,7 +18,7 @@ size_t at(int64_t index) { return static_cast<size_t>(index); }
 class Checker {
  public:
   Checker(const ir::Plan& plan, int program)
-      : program_(plan.programs[at(program)]), lifetimes_(plan, program) {
+      : plan_(plan), index_(program), program_(plan.programs[at(program)]), lifetimes_(plan, program) {
     for (size_t r = 0; r < program_.registers.size(); ++r) {
       const ir::Register& reg = program_.registers[r];
       if (reg.offset >= 0 && reg.bytes > 0) placed_.push_back(static_cast<int>(r));
@@ -28,8 +29,7 @@ class Checker {
   void run() {
     bounds();
     workspace();
-    in_runs();
-    across_runs();
+    if (!in_runs() || !across_runs()) pairs();
   }
 
  private:
@@ -79,8 +79,9 @@ class Checker {
     }
   }
 
-  // Registers that live inside runs of one phase: through the run in time, with those alive by address.
-  void in_runs() const {
+  // Registers that live inside runs of one phase: through the run in time, with those alive by address. False
+  // where two meet.
+  bool in_runs() const {
     struct Event {
       int64_t time;
       bool starts;
@@ -104,32 +105,44 @@ class Checker {
           continue;
         }
         auto next = alive.lower_bound(begin(event.reg));
-        if (next != alive.end() && begin(next->second) < end(event.reg)) refuse(next->second, event.reg);
-        if (next != alive.begin() && end(std::prev(next)->second) > begin(event.reg)) {
-          refuse(std::prev(next)->second, event.reg);
-        }
+        if (next != alive.end() && begin(next->second) < end(event.reg)) return false;
+        if (next != alive.begin() && end(std::prev(next)->second) > begin(event.reg)) return false;
         alive[begin(event.reg)] = event.reg;
       }
     }
+    return true;
   }
 
-  // Pairs of which one lives across runs: by address, with those that reach this far.
-  void across_runs() const {
+  // Pairs of which one lives across runs: by address, with those that reach this far. False where two may
+  // meet.
+  bool across_runs() const {
     std::vector<int> across, inside;
-    auto compare = [&](std::vector<int>& open, int r) {
+    auto apart = [&](std::vector<int>& open, int r) {
       std::erase_if(open, [&](int other) { return end(other) <= begin(r); });
-      for (int other : open) {
-        if (!lifetimes_.apart(other, r)) refuse(other, r);
-      }
+      return std::all_of(open.begin(), open.end(), [&](int other) { return lifetimes_.apart(other, r); });
     };
     for (int r : placed_) {
       bool local = lifetimes_.in_run(r).phase >= 0;
-      compare(across, r);
-      if (!local) compare(inside, r);
+      if (!apart(across, r) || (!local && !apart(inside, r))) return false;
       (local ? inside : across).push_back(r);
+    }
+    return true;
+  }
+
+  // All pairs that share bytes, by all that orders acts.
+  void pairs() const {
+    Uses uses(plan_);
+    std::vector<int> open;
+    for (int r : placed_) {
+      std::erase_if(open, [&](int other) { return end(other) <= begin(r); });
+      for (int other : open)
+        if (!lifetimes_.apart(other, r) && !uses.apart(index_, other, r)) refuse(other, r);
+      open.push_back(r);
     }
   }
 
+  const ir::Plan& plan_;
+  int index_;
   const ir::Program& program_;
   Lifetimes lifetimes_;
   std::vector<int> placed_;  // registers in the arena, by offset

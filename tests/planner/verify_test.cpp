@@ -63,10 +63,16 @@ TEST(Figure2, MemoryOfItsOwnForEachIsAcceptedIfItFits) {
 }
 
 // With 400 bytes O1's output must lie where M2's was, which O2 reads. Nothing holds M2 back until O1's
-// readers are done, so this would go wrong as the paper says.
+// reader is done, so this would go wrong as the paper says.
 std::string tight() {
   return replaced(replaced(replaced(figure2, "arena 500", "arena 400"), "@400", "@300"),
-                  "x1 activations @200", "x1 activations @100");
+                  "x1 activations @200", "x1 activations @100") +
+         "  R host test(%o1) on compute in F\n";
+}
+
+// Where O1's output has no reader, M2 comes after O1: it waits for M1's next act, which waits for O1.
+TEST(Figure2, WhatAllQueuesTogetherKeepApartIsAccepted) {
+  EXPECT_EQ(refusal(replaced(tight(), "  R host test(%o1) on compute in F\n", ""), 400), "");
 }
 TEST(Figure2, SharedMemoryWithoutAnOrderIsRefused) {
   EXPECT_EQ(refusal(tight(), 400),

@@ -222,6 +222,9 @@ class Chaos {
   }
 
   void start() {
+    for (int a = 0; a < total_; ++a)
+      for (int o = 0; o < static_cast<int>(actor(a).outputs.size()); ++o)
+        if (in_place(a, o)) hold(a, o, 0, 1);  // there for good
     std::vector<actors::Effect> effects;
     for (int a = 0; a < total_; ++a) {
       effects.clear();
@@ -254,6 +257,13 @@ class Chaos {
     auto& held = held_[size(device_of(a))];
     auto [found, added] = held.try_emplace({a, out, slot}, Held{0, span_of(a, reg, slot)});
     if ((found->second.readers += more) == 0) held.erase(found);
+  }
+
+  bool in_place(int a, int out) const {
+    const auto& inputs = actor(a).inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](const ir::Input& in) {
+      return in.program < 0 && in.reg == actor(a).outputs[size(out)];
+    });
   }
 
   bool can_begin(int index) const {
@@ -365,7 +375,8 @@ class Chaos {
       };
       for (const auto& [output, span] : writing_[size(mine.device)]) compare(span);
       for (const auto& [slot, held] : held_[size(mine.device)]) {
-        if (held.span.begin >= 0) compare(held.span);
+        const bool own = in_place(a, o) && held.span.reg == &reg;
+        if (held.span.begin >= 0 && !own) compare(held.span);
       }
       writing_[size(mine.device)][{a, o}] = mine;
     }

@@ -1,0 +1,136 @@
+#include "planner/uses.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <queue>
+#include <tuple>
+
+namespace boxcar::planner {
+namespace {
+
+constexpr int never = std::numeric_limits<int>::max();
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+std::vector<std::tuple<int, int, int>> sorted_edges(const MarkedGraph& graph) {
+  std::vector<std::tuple<int, int, int>> edges;
+  for (const MarkedGraph::Edge& e : graph.edges) edges.emplace_back(e.from, e.to, e.tokens);
+  std::sort(edges.begin(), edges.end());
+  return edges;
+}
+
+bool updated_in_place(const ir::Program& program, int reg) {
+  const int producer = program.registers[at(reg)].producer;
+  const auto& inputs = program.actors[at(producer)].inputs;
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [&](const ir::Input& in) { return in.program < 0 && in.reg == reg; });
+}
+
+}  // namespace
+
+Uses::Uses(const ir::Plan& plan) : plan_(plan), view_(view_of_devices(plan)) {
+  const StepGraph all = step_graph(view_), without_issues = step_graph(view_of_devices(plan, false));
+  first_act_ = all.first_act;
+  next_.resize(2 * all.graph.seconds.size());
+  for (size_t start = 0; start < next_.size(); start += 2)
+    next_[start].push_back({static_cast<int>(start) + 1, 0});
+  const auto ordered = sorted_edges(without_issues.graph);
+  for (const auto& edge : sorted_edges(all.graph)) {
+    const auto [from, to, tokens] = edge;
+    // A collective is issued when the one before it has started, all else waits for the end.
+    const bool issue = !std::binary_search(ordered.begin(), ordered.end(), edge);
+    next_[at(2 * from + (issue ? 0 : 1))].push_back({2 * to, tokens});
+  }
+}
+
+Uses::Act Uses::act(int node, int64_t index) const {
+  const StepNode& n = view_.nodes[at(node)];
+  const auto steps = static_cast<int>(index / n.acts);
+  return {first_act_[at(n.unit)] + static_cast<int>(index % n.acts), steps};
+}
+
+Uses::Use Uses::use(int device, int r, int version) const {
+  const ir::Program& program = view_.program_of(device);
+  const ir::Register& reg = program.registers[at(r)];
+  const int producer = view_.first_node[at(device)] + reg.producer;
+  const int64_t first = int64_t{version} * reg.every;
+  Use use{act(producer, first), {act(producer, first + reg.every - 1)}};
+  const auto read_by = [&](int node, int repeat) {
+    use.ends.push_back(act(node, int64_t{version + reg.initial + 1} * repeat - 1));
+  };
+  for (int n = 0; n < static_cast<int>(view_.nodes.size()); ++n) {
+    const StepNode& node = view_.nodes[at(n)];
+    for (const ir::Input& in : view_.actor_of(n).inputs) {
+      if (in.reg != r || n == producer) continue;
+      const bool local = in.program < 0;
+      const int source = local ? node.instance : plan_.peers[at(in.peers)].source[at(node.instance)];
+      if (source == device && (local || in.program == view_.program[at(device)])) read_by(n, in.repeat);
+    }
+  }
+  return use;
+}
+
+// The fewest tokens on a path from the end of an act, to each act's start.
+const std::vector<int>& Uses::tokens_from(int node) {
+  auto [found, added] = tokens_.try_emplace(node);
+  if (!added) return found->second;
+  std::vector<int>& tokens = found->second;
+  tokens.assign(next_.size(), never);
+  using Reached = std::pair<int, int>;  // tokens, place
+  std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open;
+  open.push({tokens[at(2 * node + 1)] = 0, 2 * node + 1});
+  while (!open.empty()) {
+    const auto [so_far, place] = open.top();
+    open.pop();
+    if (so_far > tokens[at(place)]) continue;
+    for (const Edge& edge : next_[at(place)]) {
+      int& best = tokens[at(edge.to)];
+      if (so_far + edge.tokens < best) open.push({best = so_far + edge.tokens, edge.to});
+    }
+  }
+  return tokens;
+}
+
+int Uses::behind(const Use& first, const Use& second) {
+  int steps = 0;
+  for (const Act& end : first.ends) {
+    const int tokens = tokens_from(end.node)[at(2 * second.start.node)];
+    if (tokens == never) return never;
+    steps = std::max(steps, tokens + end.step);
+  }
+  return steps;
+}
+
+bool Uses::apart(int program, int r, int other) {
+  const ir::Program& p = plan_.programs[at(program)];
+  if (updated_in_place(p, r) || updated_in_place(p, other)) return false;
+  const ir::Register &a = p.registers[at(r)], &b = p.registers[at(other)];
+  const auto versions = [&](const ir::Register& reg) { return p.acts_per_step(reg.producer) / reg.every; };
+  const auto shares = [&](int64_t version, int64_t with) {  // counted over all steps
+    const int64_t begin = a.offset + a.bytes * (version % a.count),
+                  from = b.offset + b.bytes * (with % b.count);
+    return begin < from + b.bytes && from < begin + a.bytes;
+  };
+  const int round = std::lcm(a.count, b.count);  // steps after which slots are the same again
+  for (int d = 0; d < plan_.devices; ++d) {
+    if (view_.program[at(d)] != program) continue;
+    for (int v = 0; v < versions(a); ++v)
+      for (int w = 0; w < versions(b); ++w) {
+        const Use mine = use(d, r, v), theirs = use(d, other, w);
+        const int after = behind(mine, theirs), before = behind(theirs, mine);
+        // Theirs comes t steps later; neither is behind the other for t between these.
+        const int from = before == never ? (after == never ? 0 : after - round) : 1 - before;
+        const int until = after == never ? from + round : after;
+        for (int t = from; t < until; ++t)
+          for (int s = 0; s < round; ++s) {
+            const int64_t step = s + int64_t{round} * (std::abs(t) + 1);
+            if (shares(a.initial + v + step * versions(a), b.initial + w + (step + t) * versions(b)))
+              return false;
+          }
+      }
+  }
+  return true;
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,57 @@
+// Whether registers of one device ever hold something at one time, by all that orders acts of the plan, on
+// every rank: the exact answer where lifetimes.h, which looks at one queue, has none.
+//
+// Act x of a step comes before act y of the step `tokens` later exactly if a path leads from the end of x to
+// the start of y in the plan's marked graph, with at most that many tokens on it. A version is in use from
+// the start of the first act that writes it to the end of the last that writes or reads it. Two registers are
+// apart if of any two versions that share bytes, in steps t apart, one's uses end before the other's start:
+//
+//   a -> %x -> b -> %y -> c, all on queues of their own: %x and %y share bytes
+//   %x of step s is in use from a to b, %y from b to c: while b acts, both are
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "planner/marked_graph.h"
+#include "planner/step_view.h"
+
+namespace boxcar::planner {
+
+class Uses {
+ public:
+  // `plan` has passed ir::check and outlives this.
+  explicit Uses(const ir::Plan& plan);
+
+  // Registers of `program`, both with a place in its arena; on all its devices.
+  bool apart(int program, int reg, int other);
+
+ private:
+  struct Act {
+    int node = 0;  // of the graph
+    int step = 0;  // after the version's own
+  };
+  struct Use {
+    Act start;
+    std::vector<Act> ends;
+  };
+  struct Edge {
+    int to = 0, tokens = 0;
+  };
+
+  // A unit's act at the place of a global index: 0 is the first act of step 0.
+  Act act(int node, int64_t index) const;
+  Use use(int device, int reg, int version) const;
+  // The steps by which a use must come after another one to be behind it in any case; `never` where no number
+  // is enough.
+  int behind(const Use& first, const Use& second);
+  const std::vector<int>& tokens_from(int node);
+
+  const ir::Plan& plan_;
+  StepView view_;
+  std::vector<int> first_act_;           // by unit
+  std::vector<std::vector<Edge>> next_;  // by 2 x act, its start; the end follows it
+  std::map<int, std::vector<int>> tokens_;
+};
+
+}  // namespace boxcar::planner
