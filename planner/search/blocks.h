@@ -29,6 +29,11 @@ struct Block {
   std::vector<int> in, out;  // different nodes
 };
 
+// The block with one coordinate, weights x cost over the coordinates that add up. Its tables are exact
+// without thinning, so they bound what thinned ones leave open: with weights {1, w}, least entry of the chain
+// - w x limit is a lower bound of the first coordinate under a limit of the second, for any w >= 0.
+Block weighed(const Block& block, const Cost& weights);
+
 // By joint choice at either boundary, the last node's choice fastest: {2, 1} of nodes with 4 and 3 choices
 // is 7.
 struct BoundaryTable {

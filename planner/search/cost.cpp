@@ -1,6 +1,7 @@
 #include "planner/search/cost.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace boxcar::search {
 namespace {
@@ -62,6 +63,35 @@ double thin(const Space& space, Front& points, size_t most) {
   }
   points = std::move(left);
   return slack;
+}
+
+bool Sums::covered(const Cost& cost) const {
+  // In order of the first coordinate; with two, the second falls, so the last point that is early enough
+  // decides.
+  auto end = std::upper_bound(front_.begin(), front_.end(), cost[0],
+                              [](double first, const Cost& point) { return first < point[0]; });
+  if (space_.size() <= 2) return end != front_.begin() && space_.covers(*std::prev(end), cost);
+  return std::any_of(front_.begin(), end, [&](const Cost& point) { return space_.covers(point, cost); });
+}
+
+void Sums::add(const Front& a, const Cost* b, size_t b_size) {
+  Cost least = unlimited();  // of b, each coordinate for itself
+  for (size_t q = 0; q < b_size; ++q) {
+    for (size_t k = 0; k < least.size(); ++k) least[k] = std::min(least[k], b[q][k]);
+  }
+  fresh_.clear();
+  for (const Cost& p : a) {
+    ++made_;
+    if (covered(space_.add(p, least))) continue;
+    made_ += static_cast<int64_t>(b_size);
+    for (size_t q = 0; q < b_size; ++q) {
+      Cost sum = space_.add(p, b[q]);
+      if (space_.covers(sum, limits_) && !covered(sum)) fresh_.push_back(sum);
+    }
+  }
+  if (fresh_.empty()) return;
+  front_.insert(front_.end(), fresh_.begin(), fresh_.end());
+  prune(space_, front_);
 }
 
 }  // namespace boxcar::search

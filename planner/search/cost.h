@@ -11,7 +11,9 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace boxcar::search {
@@ -60,5 +62,23 @@ void prune(const Space& space, Front& points);
 // left that is no larger in the other coordinates and larger by at most the slack in the first. With two
 // coordinates any `most` > 0 is reached; with more, no further than the front of the others.
 double thin(const Space& space, Front& points, size_t most);
+
+// The front of the sums of several pairs of fronts, less what exceeds `limits`. Whatever is covered already
+// is left out early.
+class Sums {
+ public:
+  Sums(const Space& space, const Cost& limits) : space_(space), limits_(limits) {}
+  void add(const Front& a, const Cost* b, size_t b_size);
+  Front take() { return std::move(front_); }
+  int64_t made() const { return made_; }  // sums, those that were left out early not among them
+
+ private:
+  bool covered(const Cost& cost) const;
+
+  const Space& space_;
+  const Cost& limits_;
+  Front front_, fresh_;
+  int64_t made_ = 0;
+};
 
 }  // namespace boxcar::search

@@ -80,35 +80,41 @@ void Fronts::place(Function function) {
   functions_.push_back(std::move(function));
 }
 
-// The front of all functions together at a choice, as steps: {0}, the first function, with the second, ...
+// The fronts of the first functions together at a choice: {0}, the first, the first two, ..., all but the
+// last.
 Fronts::Spent Fronts::combine(const std::vector<int>& functions, const std::vector<int>& choice,
                               std::vector<Front>& steps) const {
-  const Space& space = problem_.space;
-  steps.resize(functions.size() + 1);
+  steps.resize(std::max<size_t>(1, functions.size()));
   steps[0] = {Cost{}};
   Spent spent;
-  for (size_t f = 0; f < functions.size(); ++f) {
+  for (size_t f = 0; f + 1 < functions.size(); ++f) {
     const Function& function = functions_[at(functions[f])];
-    size_t i = function.index(choice);
-    Front& sum = steps[f + 1];
-    sum.clear();
-    for (size_t q = function.begin[i]; q < function.begin[i + 1]; ++q) {
-      for (const Cost& p : steps[f]) {
-        Cost cost = space.add(p, function.points[q]);
-        if (space.covers(cost, limits_)) sum.push_back(cost);
-      }
-    }
-    size_t added = function.begin[i + 1] - function.begin[i];
-    spent.sums += static_cast<int64_t>(steps[f].size() * added);
-    if ((steps[f].size() > 1 && added > 1) || space.maxima > 0) prune(space, sum);
-    spent.slack += thin(space, sum, most_);
+    size_t i = function.index(choice), size = function.begin[i + 1] - function.begin[i];
+    Sums sums(problem_.space, limits_);
+    sums.add(steps[f], function.points.data() + function.begin[i], size);
+    steps[f + 1] = sums.take();
+    spent.sums += sums.made();
+    spent.slack += thin(problem_.space, steps[f + 1], most_);
   }
   return spent;
 }
 
+// Adds the fronts of all functions together.
+void Fronts::add_last(const std::vector<int>& functions, const std::vector<int>& choice,
+                      const std::vector<Front>& steps, Sums& sums) const {
+  static const Cost nothing{};
+  if (functions.empty()) return sums.add(steps.back(), &nothing, 1);
+  const Function& last = functions_[at(functions.back())];
+  size_t i = last.index(choice);
+  sums.add(steps.back(), last.points.data() + last.begin[i], last.begin[i + 1] - last.begin[i]);
+}
+
 void Fronts::eliminate(int position) {
   int node = order_.nodes[at(position)];
-  const std::vector<int> holds = buckets_[at(position)].holds;
+  std::vector<int>& holds = buckets_[at(position)].holds;
+  std::stable_sort(holds.begin(), holds.end(), [&](int a, int b) {
+    return functions_[at(a)].points.size() < functions_[at(b)].points.size();
+  });
   Function given = empty(order_.scope[at(position)]);
   std::vector<int> choice(problem_.nodes.size());
   std::vector<Front> steps;
@@ -116,16 +122,17 @@ void Fronts::eliminate(int position) {
   size_t entries = 1;
   for (int n : given.scope) entries *= at(problem_.choices(n));
   for (size_t entry = 0; entry < entries && ended(); ++entry, next(problem_, given.scope, choice)) {
-    Front all;
+    Sums sums(problem_.space, limits_);
     double slack = 0;
     for (int c = 0; c < problem_.choices(node); ++c) {
       choice[at(node)] = c;
       Spent spent = combine(holds, choice, steps);
       slack = std::max(slack, spent.slack);
+      add_last(holds, choice, steps, sums);
       left_ -= spent.sums;
-      all.insert(all.end(), steps.back().begin(), steps.back().end());
     }
-    prune(problem_.space, all);
+    left_ -= sums.made();
+    Front all = sums.take();
     slack += thin(problem_.space, all, most_);
     worst = std::max(worst, slack);
     given.points.insert(given.points.end(), all.begin(), all.end());
@@ -139,11 +146,16 @@ void Fronts::eliminate(int position) {
 Fronts::Points Fronts::front(const std::vector<int>& choice) const {
   std::vector<Front> steps;
   Spent spent = combine(last_, choice, steps);
-  return {steps.back(), slack_ + spent.slack};
+  Sums sums(problem_.space, limits_);
+  add_last(last_, choice, steps, sums);
+  Points front{sums.take(), slack_ + spent.slack};
+  front.slack += thin(problem_.space, front.points, most_);
+  return front;
 }
 
-// target[f]: the point of function f that went into `point`, a point of all `functions` together.
-void Fronts::follow(const std::vector<int>& functions, const std::vector<int>& choice, const Cost& point,
+// target[f]: the point of function f that went into `point`; false where it is not of all `functions`
+// together.
+bool Fronts::follow(const std::vector<int>& functions, const std::vector<int>& choice, const Cost& point,
                     std::vector<Cost>& target) const {
   std::vector<Front> steps;
   combine(functions, choice, steps);
@@ -161,26 +173,26 @@ void Fronts::follow(const std::vector<int>& functions, const std::vector<int>& c
         break;
       }
     }
-    if (!found) throw Error::fault("search", "a point of a front cannot be traced back");
+    if (!found) return false;
   }
+  return true;
 }
 
 void Fronts::trace(std::vector<int>& choice, const Cost& point) const {
   std::vector<Cost> target(functions_.size());
-  follow(last_, choice, point, target);
-  std::vector<Front> steps;
+  bool found = follow(last_, choice, point, target);
   for (size_t position = buckets_.size(); position-- > 0;) {
     const Bucket& bucket = buckets_[position];
     int node = order_.nodes[position];
     const Cost& want = target[at(bucket.gives)];
-    for (int& c = choice[at(node)] = 0; c < problem_.choices(node); ++c) {
-      combine(bucket.holds, choice, steps);
-      const Front& points = steps.back();
-      if (std::find(points.begin(), points.end(), want) == points.end()) continue;
-      follow(bucket.holds, choice, want, target);
-      break;
+    int choices = problem_.choices(node);
+    for (int c = 0; c < choices; ++c) {
+      choice[at(node)] = c;
+      if ((found = follow(bucket.holds, choice, want, target))) break;
     }
+    if (!found) break;
   }
+  if (!found) throw Error::fault("search", "a point of a front cannot be traced back");
 }
 
 }  // namespace boxcar::search

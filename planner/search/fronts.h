@@ -58,7 +58,9 @@ class Fronts {
   };
   Spent combine(const std::vector<int>& functions, const std::vector<int>& choice,
                 std::vector<Front>& steps) const;
-  void follow(const std::vector<int>& functions, const std::vector<int>& choice, const Cost& point,
+  void add_last(const std::vector<int>& functions, const std::vector<int>& choice,
+                const std::vector<Front>& steps, Sums& sums) const;
+  bool follow(const std::vector<int>& functions, const std::vector<int>& choice, const Cost& point,
               std::vector<Cost>& target) const;
 
   const Assignment& problem_;

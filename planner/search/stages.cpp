@@ -114,12 +114,13 @@ class Cutter {
 
   // The best plan of those that take `most` at most.
   StagePlan search(double most) {
-    layers_.assign(1, {std::vector<std::vector<Point>>(index(blocks_, units_) + 1)});
+    layers_.assign(1, std::vector<std::vector<Point>>(index(blocks_, units_) + 1));
     layers_[0][index(blocks_, 0)] = {Point{}};
     double best = most;
     int best_stages = 0, best_units = 0;
     for (int q = 1; q <= stages_; ++q) {
       layers_.emplace_back(index(blocks_, units_) + 1);
+      if (!list_units(layers_[at(q - 1)])) break;
       for (int first = 0; first < blocks_; ++first) extend(q, first, best);
       for (int units = 0; units <= units_; ++units) {
         for (const Point& point : layers_[at(q)][index(0, units)]) {
@@ -132,6 +133,20 @@ class Cutter {
     return best_stages == 0 ? StagePlan{} : plan(best_stages, best_units, best);
   }
 
+  // By block: the units of states that have a point; false where none has.
+  bool list_units(const std::vector<std::vector<Point>>& layer) {
+    bool any = false;
+    reached_.assign(at(blocks_ + 1), {});
+    for (int block = 0; block <= blocks_; ++block) {
+      for (int units = 0; units <= units_; ++units) {
+        if (layer[index(block, units)].empty()) continue;
+        reached_[at(block)].push_back(units);
+        any = true;
+      }
+    }
+    return any;
+  }
+
   void extend(int q, int first, double most) {
     const auto& behind = layers_[at(q - 1)];
     for (size_t c = 0; c < cuts_[at(first)].size(); ++c) {
@@ -139,7 +154,8 @@ class Cutter {
       const StageOption& option = cut.stage.option;
       if (!fits(option, in_flight(q - 1))) continue;
       if (step(option.seconds, option.seconds + option.once) > most) continue;
-      for (int units = 0; units + cut.devices <= units_; ++units) {
+      for (int units : reached_[at(cut.stage.last)]) {
+        if (units + cut.devices > units_) break;
         const std::vector<Point>& points = behind[index(cut.stage.last, units)];
         for (size_t p = 0; p < points.size(); ++p) {
           Point point{std::max(points[p].slowest, option.seconds),
@@ -174,6 +190,7 @@ class Cutter {
   std::vector<std::vector<Cut>> cuts_;                   // by first block
   std::vector<double> slowest_, sum_;                    // bounds of what is before
   std::vector<std::vector<std::vector<Point>>> layers_;  // stages, state
+  std::vector<std::vector<int>> reached_;                // of the layer behind
 };
 
 void check(const StageProblem& problem) {

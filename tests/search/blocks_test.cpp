@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "search/problems.h"
@@ -139,6 +140,28 @@ TEST(Blocks, ThinnedFrontsAreWithinTheirSlack) {
     }
   }
   EXPECT_GT(thinned, 20);
+}
+
+// A multiplier's bound holds for every point of every entry, and is attained by some.
+TEST(Blocks, WeighedChainsBound) {
+  int attained = 0;
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    Block block = random_block(random, {2, 1}, {2}, {2});
+    Chains both({2, 1}, unlimited(), {.points = 100'000}), one({1, 0});
+    const BoundaryTable& points = both.table(both.power(both.add(block), 5));
+    const BoundaryTable& bound = one.table(one.power(one.add(weighed(block, {1, 2})), 5));
+    for (size_t i = 0; i < points.fronts.size(); ++i) {
+      ASSERT_EQ(points.fronts[i].empty(), bound.fronts[i].empty());
+      double least = infinity;
+      for (const Cost& point : points.fronts[i]) least = std::min(least, point[0] + 2 * point[1]);
+      if (least == infinity) continue;
+      ASSERT_EQ(bound.fronts[i], Front{{least}});
+      ++attained;
+    }
+  }
+  EXPECT_GT(attained, 100);
 }
 
 TEST(Blocks, WorkGrowsWithTheLogarithm) {
