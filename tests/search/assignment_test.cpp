@@ -9,6 +9,7 @@
 
 #include "planner/search/order.h"
 #include "planner/search/reduce.h"
+#include "planner/search/tables.h"
 #include "sbp/error.h"
 #include "search/problems.h"
 #include "support/error_of.h"
@@ -218,6 +219,20 @@ TEST(Assignment, ReducedProblemHasTheSameFront) {
     }
   }
   EXPECT_GT(dropped, 300u);
+}
+
+// x is 0 for a and 1 for b, at 1 s for the other: a bucket that is cut would say 0 s if its parts did not
+// agree on x.
+TEST(Assignment, PartsOfACutBucketAgree) {
+  std::vector<Cost> none(2);
+  Assignment problem{
+      {1, 0}, {none, none, none}, {{0, 1, {{0}, {0}, {1}, {1}}}, {0, 2, {{1}, {1}, {0}, {0}}}}};
+  Order order{{0, 1, 2}, {0, 1, 2}, {{1, 2}, {2}, {}}, 4};
+  Tables whole(problem, order, {1}, 4), cut(problem, order, {1}, 2);
+  EXPECT_FALSE(whole.cut());
+  EXPECT_EQ(whole.root(), 1);
+  EXPECT_TRUE(cut.cut());
+  EXPECT_EQ(cut.root(), 1);
 }
 
 TEST(Assignment, SameInputSameAnswer) {
