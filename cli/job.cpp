@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cli/catalog.h"
+#include "cli/config_file.h"
 #include "cli/effects.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -81,11 +82,13 @@ YAML::Node load(const std::string& path) {
   }
 }
 
-// A model by name from the catalog sets the sizes that are not given themselves.
+// A model by name from the catalog, or by a config.json, sets the sizes that are not given themselves.
 void expand_model(GivenKeys& given) {
   auto family = given.find("model.family");
   if (family == given.end()) return;
-  const CatalogModel* model = find_model(family->second.text);
+  const bool file = family->second.text.ends_with(".json");
+  const CatalogModel read = file ? read_model_config(family->second.text) : CatalogModel{};
+  const CatalogModel* model = file ? &read : find_model(family->second.text);
   if (!model) {
     const Key* key = find_key("model", "family");
     if (std::count(key->words.begin(), key->words.end(), family->second.text)) return;

@@ -71,7 +71,7 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
 std::vector<Key> make_keys() {
   std::vector<Key> k;
   k.push_back(known_as(word("model", "family", MODEL(family), {"gpt", "bert", "llama"},
-                            "or a name that `boxcar models` lists"),
+                            "or a name that `boxcar models` lists, or a config.json"),
                        "--model"));
   k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 10000, "transformer blocks")));
   k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));

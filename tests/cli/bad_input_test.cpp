@@ -424,6 +424,40 @@ TEST(BadInput, PlanFilesAndOutputs) {
   EXPECT_EQ(read_text(plan.path()), text);
 }
 
+TEST(BadInput, ModelsFromFiles) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{", "config.json: is not JSON at byte 2"},
+      {R"({"architectures": ["T5ForConditionalGeneration"]})",
+       "config.json: architectures has \"T5ForConditionalGeneration\", expected one of GPT2LMHeadModel, "
+       "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM, BertForMaskedLM, "
+       "BertForPreTraining"},
+      {R"({"architectures": ["GPT2LMHeadModel"], "n_layer": -1})",
+       "config.json: n_layer is -1, expected a whole number of at least 1"},
+  };
+  for (const auto& [text, message] : cases) {
+    TemporaryFile file("config.json", text);
+    expect_refused({"simulate", "--model", file.path(), "--cluster=dgx-a100-80g", "--gpus=8"}, 2, message,
+                   "config.json", file.path());
+  }
+}
+
+// A file has the sizes that the catalog has, and flags win.
+TEST(Jobs, AModelFromAFile) {
+  TemporaryFile file("config.json", R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32,
+    "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 11008,
+    "max_position_embeddings": 131072, "vocab_size": 32000, "head_dim": 128, "rms_norm_eps": 1e-6})");
+  const Words rest{"--cluster=dgx-a100-80g", "--gpus=8", "--tp=8", "--json"};
+  Words by_file{"simulate", "--model", file.path(), "--seq=4096"}, by_name{"simulate", "--model=llama2-7b"};
+  by_file.insert(by_file.end(), rest.begin(), rest.end());
+  by_name.insert(by_name.end(), rest.begin(), rest.end());
+  const auto until_simulator = [](const std::string& text) {
+    return text.substr(0, text.find("\"simulator\""));
+  };
+  const Output from_file = run_program(by_file);
+  EXPECT_EQ(from_file.exit_code, 0) << from_file.err;
+  EXPECT_EQ(until_simulator(from_file.out), until_simulator(run_program(by_name).out));
+}
+
 // Devices are written to, and stay devices.
 TEST(BadInput, OutputsThatAreNoFiles) {
   Words arguments = job_flags;
