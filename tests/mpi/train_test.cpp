@@ -160,6 +160,14 @@ TEST_F(MpiTrain, LossesAreThoseOfOneProcessUnderChaosToo) {
   }
 }
 
+TEST_F(MpiTrain, TracesAreOfOneProcess) {
+  const std::string trace = (folder_ / "trace.json").string();
+  EXPECT_EQ(end_of(start(command(2, {"--dp=2", "--trace=" + trace}))), 2);
+  EXPECT_THAT(err(),
+              HasSubstr("boxcar: --trace: shows the acts of one process; train in one, without mpirun\n"));
+  EXPECT_FALSE(fs::exists(trace));
+}
+
 TEST_F(MpiTrain, AProcessThatDiesEndsTheRunAndTheLastCheckpointGoesOn) {
   const std::string folder = folder_ / "checkpoints";
   Words words{"--dp=2", "--pp=2", "--zero=1", "--checkpoint-dir=" + folder, "--checkpoint-every=1"};
