@@ -102,9 +102,11 @@ TEST_F(Train, EverySplitHasTheSingleDevicesLosses) {
   const auto alone = with({});
   ASSERT_EQ(alone.size(), 6u);
   EXPECT_LT(alone.at(6), alone.at(1));
-  for (const Words& plan : {Words{"--dp=4"}, Words{"--tp=2", "--pp=2"}, Words{"--dp=2", "--tp=2", "--zero=3"},
-                            Words{"--dp=2", "--cp=2", "--zero=1", "--recompute=full"}}) {
+  for (Words plan : {Words{"--dp=4"}, Words{"--tp=2", "--pp=2"}, Words{"--dp=2", "--tp=2", "--zero=3"},
+                     Words{"--dp=2", "--cp=2", "--zero=1", "--recompute=full"}}) {
     const auto split = with(plan);
+    plan.push_back("--chaos=5");
+    EXPECT_EQ(with(plan), split) << plan[0];
     for (const auto& [step, loss] : alone)
       EXPECT_NEAR(split.at(step), loss, 1e-9 * loss) << plan[0] << " step " << step;
   }
