@@ -8,6 +8,7 @@
 #include <new>
 
 #include "backends/mpi/mpi_transport.h"
+#include "cli/explain_command.h"
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
 #include "cli/sbp_command.h"
@@ -57,6 +58,7 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   cli::add_simulate_command(app, exit_code);
   cli::add_search_command(app, exit_code);
+  cli::add_explain_command(app);
   cli::add_train_command(app, exit_code);
   cli::add_profile_command(app);
   cli::add_sbp_command(app);

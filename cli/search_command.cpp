@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/arguments.h"
+#include "cli/explain.h"
 #include "cli/job.h"
 #include "cli/output.h"
 #include "cli/search_report.h"
@@ -126,6 +127,12 @@ int run(const SearchArguments& arguments) {
   request.job = r.outcome.best.front().job;
   ir::Plan plan = planner::compile(request.job);
   plan.labels = labels_of(request);
+  for (size_t i = 1; i < std::min<size_t>(r.outcome.best.size(), 4); ++i) {
+    const search::Candidate &c = r.outcome.best[i], &best = r.outcome.best[0];
+    plan.labels[fmt::format("{}{}", runner_up, i)] =
+        fmt::format("{}, {:.1f} % slower: {}", format_seconds(c.seconds),
+                    100 * (c.seconds / best.seconds - 1), flags_of(c.job));
+  }
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const sim::Result result = sim::simulate(plan, request.job.cluster);
   r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);

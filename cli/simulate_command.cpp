@@ -11,11 +11,10 @@
 #include "cli/arguments.h"
 #include "cli/job.h"
 #include "cli/output.h"
+#include "cli/plan_file.h"
 #include "cli/report.h"
-#include "ir/graph.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
-#include "sbp/suggest.h"
 #include "sim/trace.h"
 
 namespace boxcar::cli {
@@ -35,51 +34,6 @@ struct Loaded {
   backends::Cluster cluster;
   std::unique_ptr<planner::Job> job;  // null for a saved plan
 };
-
-// Nobody knows how long an op takes that is not in the registry, unless the plan says so.
-void check_ops(const ir::Plan& plan, const std::string& path) {
-  for (const ir::Program& program : plan.programs) {
-    for (const ir::Actor& actor : program.actors) {
-      if (actor.kind != ir::ActorKind::kernel || actor.attrs.contains("seconds")) continue;
-      if (ir::has_op(actor.op) || ir::is_special(actor.op)) continue;
-      std::vector<std::string> names;
-      for (const ir::OpDef& op : ir::all_ops()) names.push_back(op.name);
-      throw Error::input(path, fmt::format("{}: {}: no op is named \"{}\"{}", program.name, actor.name,
-                                           actor.op, did_you_mean(actor.op, names)));
-    }
-  }
-}
-
-// A saved plan brings its configuration; --cluster and --device may put it on others of the same size.
-Loaded load_plan(const SimulateArguments& arguments) {
-  Loaded loaded;
-  ir::Plan& plan = loaded.plan;
-  try {
-    plan = ir::parse_plan(read_file(arguments.plan));
-    ir::check(plan);
-  } catch (const Error& e) {
-    std::string message = e.what();
-    if (message.starts_with("plan:")) message = arguments.plan + message.substr(4);  // plan:LINE:COLUMN
-    throw Error(e.code(), "",
-                message.starts_with(arguments.plan) ? message : arguments.plan + ": " + message);
-  }
-  check_ops(plan, arguments.plan);
-  GivenKeys given = arguments.job.given();
-  for (const auto& [path, value] : given) {
-    if (path != "cluster.preset" && path != "cluster.device")
-      throw Error::input(
-          value.where, "has no effect on a saved plan; only --cluster and --device may be given with --plan");
-    plan.labels[path] = value.text;
-  }
-  if (given.contains("cluster.preset") && !given.contains("cluster.device"))
-    plan.labels.erase("cluster.device");
-  const std::string name = plan.labels["cluster.preset"];
-  if (name.empty()) throw Error::input(arguments.plan, "names no cluster; give one with --cluster");
-  const auto device = plan.labels.find("cluster.device");
-  loaded.cluster = load_cluster(name, device == plan.labels.end() ? "" : device->second, plan.devices);
-  if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
-  return loaded;
-}
 
 Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
   Resolved resolved = resolve(arguments.job.given());
@@ -127,7 +81,13 @@ int run(const SimulateArguments& arguments) {
                {"--plan", arguments.plan},
                {"--trace", arguments.trace},
                {"--save-plan", arguments.save_plan}});
-  Loaded loaded = arguments.plan.empty() ? compile_job(arguments, progress) : load_plan(arguments);
+  Loaded loaded;
+  if (arguments.plan.empty()) {
+    loaded = compile_job(arguments, progress);
+  } else {
+    SavedPlan saved = load_plan(arguments.plan, arguments.job.given());
+    loaded = {std::move(saved.plan), std::move(saved.cluster), nullptr};
+  }
   check_rates(loaded, arguments);
   const ir::Plan& plan = loaded.plan;
   if (!arguments.save_plan.empty())
