@@ -44,7 +44,7 @@ std::string speed_text(const Report& r) {
       fmt::format("{:.4g} samples/s, {:.4g} tokens/s", r.samples_per_second, r.tokens_per_second));
   row("model compute", fmt::format("{:.1f} TFLOP/s per GPU, MFU {:.1f} %", r.model_tflops, 100 * r.mfu));
   row("hardware compute", fmt::format("{:.1f} TFLOP/s per GPU, recomputation included", r.hardware_tflops));
-  row("pipeline bubble",
+  row("idle",
       fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
   row("exposed communication", format_seconds(r.exposed_comm_seconds) + " on the worst stage");
   return text;

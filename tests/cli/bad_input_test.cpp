@@ -69,7 +69,8 @@ const JobCase job_cases[] = {
      "",
      2,
      "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
-     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, pcie-a100-80g; or give a path to a "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, p3-16xlarge, pcie-a100-80g; or give a "
+     "path to a "
      ".yaml "
      "file"},
     {{"--cluster=/no/such.yaml"}, "", 2, "--cluster: /no/such.yaml: cannot be read"},
@@ -317,7 +318,8 @@ const CommandCase command_cases[] = {
     {{"clusters", "dgx-a1000"},
      2,
      "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
-     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, pcie-a100-80g; or give a path to a "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, p3-16xlarge, pcie-a100-80g; or give a "
+     "path to a "
      ".yaml "
      "file"},
     {{"clusters", "x", "y"}, 2, "The following argument was not expected: y"},

@@ -48,7 +48,7 @@ result
   throughput             146.3 samples/s, 2.996e+05 tokens/s
   model compute          103.2 TFLOP/s per GPU, MFU 33.1 %
   hardware compute       137.5 TFLOP/s per GPU, recomputation included
-  pipeline bubble        6.2 % of the compute queue's time, mean over stages
+  idle                   6.2 % of the compute queue's time, mean over stages
   exposed communication  42.1 ms on the worst stage
 
 communication
