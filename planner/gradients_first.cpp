@@ -58,7 +58,7 @@ std::vector<int> places(const ir::Graph& graph) {
 
 }  // namespace
 
-void gradients_first(ir::Graph& graph) {
+std::vector<int> gradients_first(ir::Graph& graph) {
   const std::vector<int> place = places(graph);
   std::vector<int> order(graph.ops.size());
   std::iota(order.begin(), order.end(), 0);
@@ -69,6 +69,7 @@ void gradients_first(ir::Graph& graph) {
   graph.ops = std::move(ops);
   for (size_t o = 0; o < graph.ops.size(); ++o)
     for (ir::TensorId t : graph.ops[o].outputs) graph.tensor(t).producer = static_cast<ir::OpId>(o);
+  return order;
 }
 
 }  // namespace boxcar::planner

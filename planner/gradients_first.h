@@ -6,12 +6,15 @@
 //                                                               all_reduce -------->|   the device waits
 #pragma once
 
+#include <vector>
+
 #include "ir/graph.h"
 
 namespace boxcar::planner {
 
 // Moves ops of the backward pass whose results only gradients of parameters need to where their operands are
-// there, within their layer. `graph` is a training graph; ops stay in topological order.
-void gradients_first(ir::Graph& graph);
+// there, within their layer. `graph` is a training graph; ops stay in topological order. Returns, by op, where it
+// was before.
+std::vector<int> gradients_first(ir::Graph& graph);
 
 }  // namespace boxcar::planner

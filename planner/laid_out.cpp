@@ -5,12 +5,25 @@
 #include <utility>
 
 #include "planner/arena.h"
+#include "planner/gradients_first.h"
 #include "planner/lower.h"
 #include "planner/sizes.h"
 #include "planner/training_graph.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
+
+namespace {
+
+// Layouts follow from the order in which the graph was differentiated, whatever the order of its plan.
+void order_gradients_first(LaidOut& laid) {
+  std::vector<OpLayout> layouts;
+  for (int o : gradients_first(laid.graph))
+    layouts.push_back(std::move(laid.layouts.ops[static_cast<size_t>(o)]));
+  laid.layouts.ops = std::move(layouts);
+}
+
+}  // namespace
 
 LaidOut lay_out(const Job& job) {
   const Hints& h = job.parallel;
@@ -21,9 +34,10 @@ LaidOut lay_out(const Job& job) {
   laid.mesh = mesh_of(h);
   laid.pipeline = {parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages,
                    job.train.micro_batches};
-  laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp);
   laid.pins = pins_of(laid.graph, h, laid.mesh);
   laid.layouts = deduce(laid.graph, laid.pins, laid.mesh);
+  if (!h.overlap_tp) order_gradients_first(laid);
+  laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp);
   return laid;
 }
 

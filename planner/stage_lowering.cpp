@@ -79,16 +79,46 @@ void StageLowering::emit_passes() {
     else if (site(o).run == Run::update && depends_on_state_alone(o))
       declare_copies(o);
   }
-  for (OpId o = 0; o < count; ++o) {
-    const ir::Op& op = op_of(o);
-    if (!here(o) || site(o).run == Run::update || is_source(op)) continue;
-    const std::pair now{phase(o), op.layer};
+  std::vector<OpId> mine;
+  for (OpId o = 0; o < count; ++o)
+    if (here(o) && site(o).run != Run::update && !is_source(op_of(o))) mine.push_back(o);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const std::pair now{phase(mine[i]), op_of(mine[i]).layer};
     if (now != at_layer_) flush_layer();
     at_layer_ = now;
-    emit(o);
+    const auto next = std::find_if_not(mine.begin() + static_cast<std::ptrdiff_t>(i) + 1, mine.end(),
+                                       [&](OpId o) { return is_alias(op_of(o)); });
+    if (in_.hints.overlap_tp && next != mine.end() && !is_alias(op_of(mine[i]))) gather_ahead(*next, now.first);
+    emit(mine[i]);
   }
   flush_layer();
   flush_layer();
+}
+
+// Asks for what `next` reads again of the forward pass before the kernel in front of it begins.
+void StageLowering::gather_ahead(OpId next, int in_phase) {
+  if (phase(next) != in_phase) return;
+  for (size_t i = 0; i < op_of(next).inputs.size(); ++i) {
+    const TensorId t = op_of(next).inputs[i];
+    if (read_again(t, in_phase)) get(t, layout(next).inputs[i], in_phase);
+  }
+}
+
+// Whether a backward pass reads what the forward pass of this stage has made.
+bool StageLowering::read_again(TensorId t, int in_phase) const {
+  const OpId producer = tensor(t).producer;
+  return builder.phases.per_micro_batch(in_phase) && !builder.phases.is_forward(in_phase) &&
+         site(producer).run == Run::forward && site(producer).stage == stage_ && !is_source(op_of(producer));
+}
+
+// What is there from the start of a phase is not moved before the kernel in front of its first reader begins:
+// else that of all layers would be.
+void StageLowering::hold_back(size_t actor) {
+  const auto& actors = builder.program.actors;
+  if (actors[actor].kind != ActorKind::collective) return;
+  for (size_t a = actor; a-- > 0;)
+    if (actors[a].kind == ActorKind::kernel && actors[a].phase == actors[actor].phase)
+      return builder.control(static_cast<int>(a), static_cast<int>(actor));
 }
 
 void StageLowering::emit(OpId o) {
@@ -209,7 +239,9 @@ StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_ph
   if (gather_group(t, in_phase)) return get(t, want, in_phase);
   bool partial = false;
   for (sbp::Sbp s : base->layout) partial = partial || s.is_partial();
+  const size_t first = builder.program.actors.size();
   Value boxed = box({t, *base, want, -1}, in_phase);
+  if (read_again(t, in_phase)) hold_back(first);
   boxed.scope = partial ? -1 : in_phase;
   values(t).push_back(boxed);
   return boxed;

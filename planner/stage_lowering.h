@@ -7,7 +7,11 @@
 // - of state (zero 1 and 2): once per step, after the update;
 // - else: once in the forward pass of a chunk and again in its backward pass,
 //   so that nothing gathered is kept (as Megatron's sequence parallelism
-//   and ZeRO-3 do it).
+//   and ZeRO-3 do it); the second time one kernel ahead of its reader.
+//
+//   compute:  gelu.grad | fc1.grad_x         | fc1.grad_w          | ln2.grad
+//   net.tp:               ln2.all_gather.2     ln2.grad.reduce_scatter
+//
 // A reshape is no kernel: its readers see the same register in another shape.
 #pragma once
 
@@ -102,6 +106,9 @@ class StageLowering {
 
   // stage_lowering.cpp: kernels and values
   void emit_passes();
+  void gather_ahead(ir::OpId next, int in_phase);
+  bool read_again(ir::TensorId t, int in_phase) const;
+  void hold_back(size_t actor);
   void emit(ir::OpId o);
   void emit_alias(ir::OpId o);
   int emit_kernel(ir::OpId o, int in_phase);

@@ -1,7 +1,5 @@
 #include "planner/training_graph.h"
 
-#include "planner/gradients_first.h"
-
 namespace boxcar::planner {
 
 ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
@@ -16,7 +14,6 @@ ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
   ir::Graph graph = ir::training_step(std::move(forward), loss, options);
   merge_uses(graph);
   drop_replica_norms(graph, replicas);
-  if (!h.overlap_tp) gradients_first(graph);
   return graph;
 }
 
