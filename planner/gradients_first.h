@@ -13,8 +13,8 @@
 namespace boxcar::planner {
 
 // Moves ops of the backward pass whose results only gradients of parameters need to where their operands are
-// there, within their layer. `graph` is a training graph; ops stay in topological order. Returns, by op, where it
-// was before.
+// there, within their layer. `graph` is a training graph; ops stay in topological order. Returns, by op,
+// where it was before.
 std::vector<int> gradients_first(ir::Graph& graph);
 
 }  // namespace boxcar::planner

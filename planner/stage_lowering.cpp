@@ -88,7 +88,8 @@ void StageLowering::emit_passes() {
     at_layer_ = now;
     const auto next = std::find_if_not(mine.begin() + static_cast<std::ptrdiff_t>(i) + 1, mine.end(),
                                        [&](OpId o) { return is_alias(op_of(o)); });
-    if (in_.hints.overlap_tp && next != mine.end() && !is_alias(op_of(mine[i]))) gather_ahead(*next, now.first);
+    if (in_.hints.overlap_tp && next != mine.end() && !is_alias(op_of(mine[i])))
+      gather_ahead(*next, now.first);
     emit(mine[i]);
   }
   flush_layer();

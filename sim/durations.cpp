@@ -44,6 +44,10 @@ double copy_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   return bytes / cluster.node.pcie_bandwidth;
 }
 
+bool is_modelled_collective(const ir::Actor& actor) {
+  return actor.kind == ir::ActorKind::collective && actor.comm >= 0 && !actor.attrs.contains("seconds");
+}
+
 bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == 'B'; }
 
 }  // namespace
@@ -61,11 +65,7 @@ std::vector<ActCost> Costing::of(int program_index, int device) {
     costs[a].seconds = known[a].seconds * (known[a].kernel ? slow : 1);
     if (known[a].seconds > 0 || actor.attrs.contains("seconds")) continue;
     if (actor.kind == ir::ActorKind::pull) costs[a].comm = pull(actor, device);
-    if (actor.kind != ir::ActorKind::collective || actor.comm < 0) continue;
-    auto [span, made] = spans.try_emplace(actor.comm);
-    if (made)
-      span->second = span_of(cluster_, group_of(plan_.comms[static_cast<size_t>(actor.comm)], device));
-    costs[a].comm = collective(actor, span->second);
+    if (is_modelled_collective(actor)) costs[a].comm = collective(actor, span(spans, actor.comm, device));
   }
   return costs;
 }
@@ -78,35 +78,60 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
     bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
     known->second.push_back({fixed_seconds(program, actor), kernel});
   }
-  wait_for_host(program, known->second);
+  wait_for_host(program_index, known->second);
   return known->second;
 }
 
-// An eager host runs ahead of the device as long as kernels are long; where the launches of a pass,
-// collectives among them, take longer than its kernels, each kernel ends later by its share of the
-// difference.
-void Costing::wait_for_host(const ir::Program& program, std::vector<Fixed>& known) const {
+// How long the device itself takes for each phase where nothing outside of it is waited for: acts in the
+// order of their queues, each after what it reads of the phase.
+std::vector<double> Costing::pass_seconds(int program_index, const std::vector<Fixed>& known) {
+  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  int device = 0;  // the first that runs the program stands for all
+  for (auto cls = plan_.classes.rbegin(); cls != plan_.classes.rend(); ++cls)
+    if (cls->program == program_index) device = cls->devices.front();
+  std::map<int, Span> spans;                    // by comm
+  std::map<std::pair<int, int>, double> queue;  // by phase, queue: the end of its last act
+  std::vector<double> end(program.actors.size()), pass(program.phases.size());
+  for (size_t a = 0; a < end.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    double& last = queue[{actor.phase, actor.queue}];
+    for (const ir::Input& input : actor.inputs) {
+      if (input.program >= 0) continue;
+      const auto from = static_cast<size_t>(program.registers[static_cast<size_t>(input.reg)].producer);
+      if (from < a && program.actors[from].phase == actor.phase) last = std::max(last, end[from]);
+    }
+    last += known[a].seconds;
+    if (is_modelled_collective(actor)) last += collective(actor, span(spans, actor.comm, device)).seconds();
+    end[a] = last;
+    double& whole = pass[static_cast<size_t>(actor.phase)];
+    whole = std::max(whole, last);
+  }
+  return pass;
+}
+
+// An eager host runs ahead of the device as long as the device has work or waits for its links; where the
+// launches of a pass, collectives among them, take longer than that, each kernel ends later by its share of
+// the difference.
+void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   if (cluster_.node.host_per_op <= 0) return;
+  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
   struct Pass {
-    double busy = 0;
     int kernels = 0, launches = 0;
   };
+  const std::vector<double> busy = pass_seconds(program_index, known);
   std::vector<Pass> passes(program.phases.size());
   auto waits = [&](size_t a) { return known[a].kernel && known[a].seconds > 0; };
   for (size_t a = 0; a < known.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     Pass& pass = passes[static_cast<size_t>(actor.phase)];
-    if (waits(a)) {
-      pass.busy += known[a].seconds;
-      ++pass.kernels;
-    }
+    if (waits(a)) ++pass.kernels;
     if (waits(a) || actor.kind == ir::ActorKind::collective) ++pass.launches;
   }
   for (size_t a = 0; a < known.size(); ++a) {
     auto phase = static_cast<size_t>(program.actors[a].phase);
     if (!waits(a) || !is_pass(program.phases[phase])) continue;
     const Pass& pass = passes[phase];
-    known[a].seconds += std::max(0.0, pass.launches * cluster_.node.host_per_op - pass.busy) / pass.kernels;
+    known[a].seconds += std::max(0.0, pass.launches * cluster_.node.host_per_op - busy[phase]) / pass.kernels;
   }
 }
 
@@ -116,6 +141,12 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
   return kernel_seconds(cluster_.device, ir::op(actor.op), input_types(program, actor),
                         output_types(program, actor), actor.attrs);
+}
+
+const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) const {
+  auto [span, made] = spans.try_emplace(comm);
+  if (made) span->second = span_of(cluster_, group_of(plan_.comms[static_cast<size_t>(comm)], device));
+  return span->second;
 }
 
 const CommTime& Costing::collective(const ir::Actor& actor, const Span& span) {

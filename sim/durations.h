@@ -34,8 +34,10 @@ class Costing {
     bool kernel = false;  // slowed on a slow device
   };
   const std::vector<Fixed>& fixed(int program);
-  void wait_for_host(const ir::Program& program, std::vector<Fixed>& known) const;
+  std::vector<double> pass_seconds(int program, const std::vector<Fixed>& known);
+  void wait_for_host(int program, std::vector<Fixed>& known);
   double fixed_seconds(const ir::Program& program, const ir::Actor& actor) const;
+  const Span& span(std::map<int, Span>& spans, int comm, int device) const;
   const CommTime& collective(const ir::Actor& actor, const Span& span);
   CommTime pull(const ir::Actor& actor, int device) const;
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "planner/laid_out.h"
 #include "planner/training_graph.h"
 #include "planner/verify.h"
 #include "small_jobs.h"
@@ -45,6 +48,88 @@ TEST(GradientsFirst, nothing_runs_beside_the_collectives_of_the_backward_pass) {
     EXPECT_GE(acts_beside_collectives(true, recompute),
               4);  // a product for each of two collectives of two layers
     EXPECT_EQ(acts_beside_collectives(false, recompute), 0);
+  }
+}
+
+Job sequence_parallel_job(bool overlap_tp) {
+  Job job = small_job(1, 2, 1, 1, 1);
+  job.parallel.sequence_parallel = true;
+  job.parallel.overlap_tp = overlap_tp;
+  return resolve(job);
+}
+
+// The acts about the products of fc1 and qkv, in program order; before a gather, the kernel that it waits
+// for.
+std::string acts_of_products(const ir::Plan& plan) {
+  const ir::Program& p = plan.programs[0];
+  std::string text;
+  for (const ir::Actor& actor : p.actors) {
+    const bool gather = actor.name.ends_with(".all_gather.2");
+    const bool product = actor.name.ends_with("fc1.grad_x") || actor.name.ends_with("fc1.grad_w") ||
+                         actor.name.ends_with("qkv.grad_x") || actor.name.ends_with("qkv.grad_w");
+    if (!actor.name.starts_with("h0.") ||
+        (!gather && !product && !actor.name.ends_with("grad.reduce_scatter")))
+      continue;
+    if (gather) {
+      const int waits_for = p.registers[static_cast<size_t>(actor.inputs.back().reg)].producer;
+      text += p.actors[static_cast<size_t>(waits_for)].name + " > ";
+    }
+    text += actor.name + "\n";
+  }
+  return text;
+}
+
+// The gather runs beside grad_x, not earlier, and the reduce-scatter beside grad_w.
+TEST(GradientsFirst, sequence_parallelism_communicates_beside_products) {
+  const ir::Plan plan = compile(sequence_parallel_job(true));
+  verify(plan);
+  EXPECT_EQ(acts_of_products(plan),
+            "h0.mlp.fc1.bias.grad.sum > h0.ln2.all_gather.2\n"
+            "h0.mlp.fc1.grad_x\n"
+            "h0.ln2.grad.reduce_scatter\n"
+            "h0.mlp.fc1.grad_w\n"
+            "h0.attn.qkv.bias.grad.sum > h0.ln1.all_gather.2\n"
+            "h0.attn.qkv.grad_x\n"
+            "h0.ln1.grad.reduce_scatter\n"
+            "h0.attn.qkv.grad_w\n");
+}
+
+TEST(GradientsFirst, without_overlap_the_gather_waits_for_the_kernel_before_its_reader) {
+  const ir::Plan plan = compile(sequence_parallel_job(false));
+  verify(plan);
+  EXPECT_EQ(acts_of_products(plan),
+            "h0.mlp.fc1.bias.grad.sum > h0.ln2.all_gather.2\n"
+            "h0.mlp.fc1.grad_w\n"
+            "h0.mlp.fc1.grad_x\n"
+            "h0.ln2.grad.reduce_scatter\n"
+            "h0.attn.qkv.bias.grad.sum > h0.ln1.all_gather.2\n"
+            "h0.attn.qkv.grad_w\n"
+            "h0.attn.qkv.grad_x\n"
+            "h0.ln1.grad.reduce_scatter\n");
+}
+
+// A flag of the order in time decides no layout.
+TEST(GradientsFirst, layouts_do_not_change) {
+  std::vector<Job> jobs(6, small_job(2, 2, 1, 2, 2));
+  jobs[1].parallel.sequence_parallel = true;
+  jobs[2].parallel.sequence_parallel = true, jobs[2].train.recompute = ir::Recompute::full;
+  jobs[3].parallel.sequence_parallel = true, jobs[3].parallel.zero = 3;
+  jobs[4].gpus = 8, jobs[4].parallel.cp = 2;
+  jobs[5] = small_job(1, 4, 1, 2, 1);  // activations that outweigh parameters
+  jobs[5].parallel.sequence_parallel = true, jobs[5].model.seq = 256, jobs[5].train.flash = true;
+  for (Job& job : jobs) {
+    std::map<std::string, std::pair<std::vector<sbp::NdSbp>, std::vector<sbp::NdSbp>>> layouts[2];
+    std::map<std::string, sbp::NdSbp> stored[2];
+    for (bool overlap : {false, true}) {
+      job.parallel.overlap_tp = overlap;
+      const LaidOut laid = lay_out(resolve(job));
+      for (size_t o = 0; o < laid.graph.ops.size(); ++o)
+        layouts[overlap][laid.graph.ops[o].name] = {laid.layouts.ops[o].inputs, laid.layouts.ops[o].outputs};
+      for (size_t t = 0; t < laid.graph.tensors.size(); ++t)
+        stored[overlap][laid.graph.tensors[t].name] = laid.layouts.stored[t];
+    }
+    EXPECT_EQ(layouts[0], layouts[1]);
+    EXPECT_EQ(stored[0], stored[1]);
   }
 }
 

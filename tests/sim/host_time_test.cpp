@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sim/simulate.h"
 
 namespace boxcar::sim {
@@ -56,6 +58,51 @@ TEST(HostTime, long_kernels_do_not_wait) {
   std::vector<double> alone = act_seconds(three_kernels(), cluster, 0);
   cluster.node.host_per_op = alone[0] / 2;
   EXPECT_EQ(act_seconds(three_kernels(), cluster, 0), alone);
+}
+
+// k0, an all-reduce of what it writes over two devices, k1 that reads the sum.
+ir::Plan with_collective(int64_t bytes) {
+  ir::Plan plan = three_kernels();
+  plan.devices = 2;
+  plan.classes = {{0, {0, 1}}};
+  plan.comms = {{"dp", {{0, 1}}}};
+  ir::Program& program = plan.programs[0];
+  program.queues.push_back({"net", ir::QueueKind::network, true});
+  ir::Register sum = program.registers[0];
+  sum.name = "sum";
+  sum.producer = 1;
+  ir::Actor collective;
+  collective.name = "sum";
+  collective.kind = ir::ActorKind::collective;
+  collective.op = "all_reduce";
+  collective.collective = sbp::Collective::all_reduce;
+  collective.comm = 0;
+  collective.comm_bytes = bytes;
+  collective.queue = 1;
+  collective.inputs = {ir::Input{}};
+  collective.inputs[0].reg = 0;
+  collective.outputs = {3};
+  program.registers.push_back(sum);
+  program.actors.insert(program.actors.begin() + 1, collective);
+  program.registers[1].producer = 2;
+  program.registers[2].producer = 3;
+  program.actors[2].inputs[0].reg = 3;
+  return plan;
+}
+
+// The host goes on launching while the device waits for a collective.
+TEST(HostTime, waiting_for_a_collective_covers_launches) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
+  for (int64_t bytes : {int64_t{1} << 10, int64_t{1} << 24, int64_t{1} << 30}) {
+    const ir::Plan plan = with_collective(bytes);
+    cluster.node.host_per_op = 0;
+    const std::vector<double> alone = act_seconds(plan, cluster, 0);
+    cluster.node.host_per_op = 1e-4;
+    const std::vector<double> eager = act_seconds(plan, cluster, 0);
+    const double device = alone[0] + alone[1] + alone[2];
+    EXPECT_NEAR(eager[0] + eager[1] + eager[2], std::max(device, 3e-4), 1e-12);
+    EXPECT_DOUBLE_EQ(eager[1], alone[1]);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+// Activations that a plan keeps per layer, against the formula of published work: of s x b x h, in bytes,
+// 10 + 24 / t with tensor parallelism alone and 34 / t with sequence parallelism (Korthikanti et al. 2022,
+// arXiv:2205.05198), less the two masks of dropouts, one byte each, which are drawn again instead.
+#include <gtest/gtest.h>
+
+#include "planner/verify.h"
+#include "small_jobs.h"
+
+namespace boxcar::planner {
+namespace {
+
+constexpr double hidden = 2048, heads = 16, seq = 512;
+
+int64_t activations(Job job, int layers) {
+  job.model.layers = layers;
+  const ir::Plan plan = compile(resolve(job));
+  verify(plan);
+  return memory_use(plan)[0].by_kind[static_cast<size_t>(ir::MemoryKind::activations)];
+}
+
+// In units of s x b x h bytes.
+double per_layer(const Job& job) {
+  const double unit = seq * job.parallel.micro_batch * hidden;
+  return static_cast<double>(activations(job, 4) - activations(job, 2)) / 2 / unit;
+}
+
+Job wide_job(int tp, bool sequence_parallel) {
+  Job job = small_job(1, tp, 1);
+  job.model.hidden = static_cast<int64_t>(hidden), job.model.heads = static_cast<int64_t>(heads);
+  job.model.seq = static_cast<int64_t>(seq), job.model.vocab = 1024;
+  job.parallel.micro_batch = 4;
+  job.global_batch = 4;
+  job.parallel.sequence_parallel = sequence_parallel;
+  return job;
+}
+
+TEST(Activations, a_layer_keeps_what_the_formula_says) {
+  for (int tp : {2, 4, 8})
+    for (bool sequence_parallel : {false, true})
+      for (bool overlap : {false, true}) {
+        Job job = wide_job(tp, sequence_parallel);
+        job.parallel.overlap_tp = overlap;
+        const double linear = sequence_parallel ? 32.0 / tp : 8 + 24.0 / tp;
+        job.train.recompute = ir::Recompute::selective;
+        EXPECT_NEAR(per_layer(job), linear, linear * 0.02) << tp << sequence_parallel << overlap;
+        // Scores' probabilities before and after dropout, two bytes each.
+        job.train.recompute = ir::Recompute::none;
+        const double whole = linear + 4 * heads * seq / hidden / tp;
+        EXPECT_NEAR(per_layer(job), whole, whole * 0.02) << tp << sequence_parallel << overlap;
+      }
+}
+
+// Between layers, one tensor of 2 bytes.
+TEST(Activations, full_recomputation_keeps_a_layers_input) {
+  for (int tp : {2, 8})
+    for (bool sequence_parallel : {false, true}) {
+      Job job = wide_job(tp, sequence_parallel);
+      job.train.recompute = ir::Recompute::full;
+      const double input = sequence_parallel ? 2.0 / tp : 2;
+      EXPECT_NEAR(per_layer(job), input, input * 0.02);
+    }
+}
+
+// All of it is split along the sequence, but what the attention moves is not kept moved.
+TEST(Activations, context_parallelism_keeps_its_part) {
+  for (int cp : {2, 4}) {
+    Job job = wide_job(1, false);
+    job.gpus = job.parallel.cp = cp;
+    job.train.flash = true;
+    EXPECT_NEAR(per_layer(job), 34.0 / cp, 34.0 / cp * 0.02);
+  }
+}
+
+}  // namespace
+}  // namespace boxcar::planner
