@@ -116,7 +116,7 @@ bool StageLowering::read_again(TensorId t, int in_phase) const {
 // else that of all layers would be.
 void StageLowering::hold_back(size_t actor) {
   const auto& actors = builder.program.actors;
-  if (actors[actor].kind != ActorKind::collective) return;
+  if (actor == actors.size() || actors[actor].kind != ActorKind::collective) return;  // nothing has to move
   for (size_t a = actor; a-- > 0;)
     if (actors[a].kind == ActorKind::kernel && actors[a].phase == actors[actor].phase)
       return builder.control(static_cast<int>(a), static_cast<int>(actor));
