@@ -60,7 +60,7 @@ std::string traffic_text(const Report& r) {
 
 std::string stages_text(const Report& r) {
   std::string text =
-      fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "bubble", "peak");
+      fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "idle", "peak");
   for (int kind = 0; kind < ir::memory_kinds; ++kind)
     text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
   text += "\n";

@@ -56,7 +56,7 @@ communication
   pull                   2 GB per step over all devices
 
 memory, limit 80 GB per GPU
-  stage         GPUs      busy   bubble      peak  parameters   gradients   optimizer activations   workspace
+  stage         GPUs      busy     idle      peak  parameters   gradients   optimizer activations   workspace
   stage0          32     3.2 s    6.2 %     62 GB        10 B       20 GB        3 GB       999 B        1 kB
 
 plan: 100 actors, 200 registers, 300 queues, 40 groups, 5000 acts a step; 1 programs, 1 classes
