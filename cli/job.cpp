@@ -174,7 +174,10 @@ Request request_of(const GivenKeys& given) {
   }
   for (const auto& [path, value] : given) {
     size_t dot = path.find('.');
-    set(*find_key(path.substr(0, dot), path.substr(dot + 1)), request, value.where, value.text);
+    // Decay here is always apart from the gradient, as AdamW's is.
+    const bool adamw = path == "train.optimizer" && value.text == "adamw";
+    set(*find_key(path.substr(0, dot), path.substr(dot + 1)), request, value.where,
+        adamw ? "adam" : value.text);
   }
   planner::Hints& hints = request.job.parallel;
   request.job.train.flash = request.job.model.flash;

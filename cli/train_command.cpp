@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -55,6 +56,16 @@ void check(const TrainRun& run, const GivenKeys& given) {
   needs_folder("checkpoint_every");
   needs_folder("keep_checkpoints");
   needs_folder("resume");
+  if (!run.checkpoint_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(run.checkpoint_dir, error);
+    if (!error && !std::filesystem::is_directory(run.checkpoint_dir))
+      error = std::make_error_code(std::errc::not_a_directory);
+    if (error)
+      throw Error::input(
+          where(given, "run.checkpoint_dir"),
+          fmt::format("{} cannot be created: {}", run.checkpoint_dir, std::strerror(error.value())));
+  }
   if (run.warmup_steps >= run.steps && run.warmup_steps > 0)
     throw Error::input(where(given, "run.warmup_steps"),
                        fmt::format("{} of {} steps (leave some for training)", run.warmup_steps, run.steps));
@@ -68,6 +79,11 @@ GivenKeys with_model(GivenKeys given) {
   const auto config = std::filesystem::path(from->second.text).parent_path() / "config.json";
   Request request;
   request.job.model = host::read_hugging_face_config(config.string());
+  const auto family = given.find("model.family");
+  if (family != given.end() && family->second.text != request.job.model.family)
+    throw Error::input(family->second.where,
+                       fmt::format("is {}, {} has {} (leave it out)", family->second.text, config.string(),
+                                   request.job.model.family));
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "attention")
       given.try_emplace(key.path(), Given{get(key, request), config.string() + ": " + key.name});
@@ -104,13 +120,23 @@ void check_resumed(const host::TrainState& state, const planner::Job& job, const
   };
   same("run.seed", expected.seed, state.seed);
   same("run.data", expected.data, state.data);
+  same("run.resume", expected.settings, state.settings);
   if (state.step > 0) same("train.global_batch", job.global_batch, state.samples / state.step);
 }
 
+// What changes the numbers of every step, beside the data and the plan.
+std::string settings(const Request& request) {
+  return fmt::format("optimizer {}, precision {}, dropout {}", get(*find_key("train", "optimizer"), request),
+                     get(*find_key("train", "precision"), request),
+                     get(*find_key("model", "dropout"), request));
+}
+
 // What the run begins with: a checkpoint, given weights, or drawn ones.
-host::Checkpoint beginning(const planner::Job& job, const TrainRun& run, const planner::Places& places,
-                           const GivenKeys& given) {
-  host::Checkpoint begin{job.model, {0, 0, run.seed, fmt::format("{}", fmt::join(run.data, ","))}, {}};
+host::Checkpoint beginning(const Request& request, const host::TokenData& training,
+                           const planner::Places& places, const GivenKeys& given) {
+  const planner::Job& job = request.job;
+  const TrainRun& run = request.run;
+  host::Checkpoint begin{job.model, {0, 0, run.seed, training.identity(), settings(request)}, {}};
   if (run.resume) {
     if (auto found = host::read_checkpoint(run.checkpoint_dir, job.model)) {
       check_resumed(found->state, job, begin.state, given);
@@ -196,7 +222,7 @@ int run(const TrainArguments& arguments) {
   const TrainingJob prepared = prepare_training(job, processes);
   const auto backend = backends::cpu::make_cpu_backend(
       prepared.plan.devices, processes > 1 ? backends::make_mpi_transport() : nullptr);
-  host::Checkpoint begin = beginning(job, options, prepared.places, given);
+  host::Checkpoint begin = beginning(resolved.request, training, prepared.places, given);
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
   Trainer trainer(prepared, options, *backend, training, held_out ? &*held_out : nullptr);
   try {

@@ -67,6 +67,7 @@ std::string state_text(const Checkpoint& checkpoint) {
                      {"samples", state.samples},
                      {"seed", state.seed},
                      {"data", state.data},
+                     {"settings", state.settings},
                      {"model", model_keys(ir::models::complete(checkpoint.model))}};
   return json.dump(2) + "\n";
 }
@@ -174,7 +175,8 @@ GlobalTensors all_tensors(const Transformer& model, const StoredFile& weights, c
 TrainState read_state(const JsonObject& file) {
   const int64_t version = file.whole("schema_version", 1);
   if (version != kSchemaVersion) file.refuse("schema_version", fmt::format("{}", kSchemaVersion));
-  return {file.whole("step", 0), file.whole("samples", 0), file.whole("seed", INT64_MIN), file.text("data")};
+  return {file.whole("step", 0), file.whole("samples", 0), file.whole("seed", INT64_MIN), file.text("data"),
+          file.text("settings")};
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 //   out/step-000020/model.safetensors      GPT-2 or Llama names and layouts (weights in their own type)
 //   out/step-000020/config.json            as Hugging Face's transformers reads it
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
-//   out/step-000020/state.json             schema_version, step, samples seen, seed, data files, the model's
-//   keys out/latest                             the name of the last whole one; written last, beside and
-//   renamed
+//   out/step-000020/state.json             schema_version, step, samples seen, seed, data, settings, the
+//   model's keys out/latest                             the name of the last whole one; written last, beside
+//   and renamed
 //
 // Models that neither GPT-2 nor Llama can hold (experts, BERT, a mixture of both) are written under our own
 // names, as architecture "BoxcarTransformer".
@@ -30,7 +30,8 @@ struct TrainState {
   int64_t step = 0;     // optimizer steps done
   int64_t samples = 0;  // sequences read
   int64_t seed = 0;
-  std::string data;  // the data files, for refusing to resume on others
+  std::string data = {};      // what it trains on, and
+  std::string settings = {};  // how, as its caller puts them: for refusing to resume on others
   friend bool operator==(const TrainState&, const TrainState&) = default;
 };
 

@@ -108,6 +108,12 @@ size_t TokenData::tail_size(double fraction) const {
   return static_cast<size_t>(std::floor(fraction * static_cast<double>(part_.size())));
 }
 
+std::string TokenData::identity() const {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const uint16_t token : part_) hash = (hash ^ token) * 0x100000001b3;
+  return fmt::format("{} tokens of fingerprint {:016x}", part_.size(), hash);
+}
+
 TokenData TokenData::head(double fraction) const {
   TokenData head = *this;
   head.part_ = part_.first(part_.size() - tail_size(fraction));

@@ -23,6 +23,8 @@ class TokenData {
   static TokenData open(const std::vector<std::string>& paths, int64_t vocab);
   int64_t size() const { return static_cast<int64_t>(part_.size()); }
   std::span<const uint16_t> tokens() const { return part_; }
+  // "35149 tokens of fingerprint 91a3...": the same for the same tokens, whatever their files are called.
+  std::string identity() const;
   // tail: the last `fraction` of the tokens, rounded down, for validation; head: the rest. Both throw Error
   // (bad input) unless 0 <= fraction < 1.
   TokenData head(double fraction) const;

@@ -376,9 +376,20 @@ TEST_F(Train, RefusesABadCheckpointAndLeavesIt) {
             "own settings, or another folder)\n");
   EXPECT_EQ(refusal({"--seed=9"}), "boxcar: --seed: is 9, the checkpoint was begun with 1\n");
   EXPECT_EQ(refusal({"--global-batch=4"}), "boxcar: --global-batch: is 4, the checkpoint was begun with 2\n");
-  std::ofstream(path("other.txt")) << bytes_of(data());
-  EXPECT_EQ(refusal({"--data=" + path("other.txt")}),
-            "boxcar: --data: is FOLDER/other.txt, the checkpoint was begun with FOLDER/text.txt\n");
+  EXPECT_EQ(refusal({"--optimizer=sgd"}),
+            "boxcar: --resume: is optimizer sgd, precision fp32, dropout 0.1, the checkpoint was begun with "
+            "optimizer "
+            "adam, precision fp32, dropout 0.1\n");
+  std::ofstream(path("other.txt")) << bytes_of(data()) << "and more";
+  const std::string other = refusal({"--data=" + path("other.txt")});
+  EXPECT_TRUE(other.starts_with("boxcar: --data: is ")) << other;
+  EXPECT_NE(other.find(" tokens of fingerprint "), std::string::npos) << other;
+  EXPECT_NE(other.find(", the checkpoint was begun with "), std::string::npos) << other;
+  std::ofstream(path("same.txt")) << bytes_of(data());
+  EXPECT_EQ(run_program(arguments({"--checkpoint-dir=" + folder, "--resume", "--steps=2",
+                                   "--data=" + path("same.txt")}))
+                .exit_code,
+            0);
   const fs::path weights = fs::path(folder) / "step-000002" / "model.safetensors";
   fs::resize_file(weights, fs::file_size(weights) - 1);
   EXPECT_EQ(refusal({}),
