@@ -50,13 +50,59 @@ std::string difference(const planner::Job& from, const planner::Job& to) {
   return flags;
 }
 
-// The most any class needs, or nothing where the changed job is not a legal one.
-std::optional<int64_t> peak(planner::Job job) {
+// By class: the bytes that a device needs.
+std::vector<int64_t> totals(const planner::Job& resolved) {
+  std::vector<int64_t> bytes;
+  for (const planner::MemoryUse& use : planner::memory_use(planner::compile(resolved)))
+    bytes.push_back(use.total);
+  return bytes;
+}
+
+// What the pipeline holds does not grow once this many micro-batches are under way.
+void bound_micro_batches(planner::Job& resolved) {
+  const planner::Hints& h = resolved.parallel;
+  if (h.schedule != "gpipe")
+    resolved.train.micro_batches = std::min(resolved.train.micro_batches, 4 * h.pp * h.virtual_stages);
+}
+
+planner::Job with_layers(planner::Job resolved, int layers) {
+  std::vector<int>& stages = resolved.parallel.stage_layers;
+  std::fill(stages.begin(), stages.end(), layers);
+  resolved.model.layers = layers * static_cast<int>(stages.size());
+  return resolved;
+}
+
+// Every layer of a stage needs as much as the one before: what 4 and 6 need says what all of them do.
+int64_t extrapolated_peak(const planner::Job& resolved) {
+  const planner::Hints& h = resolved.parallel;
+  const std::vector<int64_t> four = totals(with_layers(resolved, 4)), six = totals(with_layers(resolved, 6));
+  int64_t most = 0;
+  for (size_t c = 0; c < four.size(); ++c) {
+    const size_t stage = c * static_cast<size_t>(h.pp) / four.size();
+    int64_t layers = 0;
+    for (size_t v = stage; v < h.stage_layers.size(); v += static_cast<size_t>(h.pp))
+      layers += h.stage_layers[v];
+    const double chunks = static_cast<double>(layers) / h.virtual_stages;
+    const double bytes =
+        static_cast<double>(four[c]) + (chunks - 4) * static_cast<double>(six[c] - four[c]) / 2;
+    most = std::max(most, static_cast<int64_t>(bytes));
+  }
+  return most;
+}
+
+// The most that a device needs, extrapolated where that is well above `limit`; nothing where the changed job
+// is not a legal one.
+std::optional<int64_t> peak(planner::Job job, int64_t limit) {
   try {
-    ir::Plan plan = planner::compile(planner::resolve(std::move(job)));
-    int64_t most = 0;
-    for (const planner::MemoryUse& use : planner::memory_use(plan)) most = std::max(most, use.total);
-    return most;
+    job = planner::resolve(std::move(job));
+    bound_micro_batches(job);
+    const std::vector<int>& stages = job.parallel.stage_layers;
+    const bool alike = job.train.recompute_layers < 0 && *std::max_element(stages.begin(), stages.end()) > 8;
+    if (alike) {
+      if (const int64_t guess = extrapolated_peak(job); guess > limit + limit / 50) return guess;
+    }
+    const std::vector<int64_t> bytes = totals(job);
+    return *std::max_element(bytes.begin(), bytes.end());
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -74,7 +120,7 @@ std::string advise(const planner::Job& job) {
   for (const Change& change : all) {
     planner::Job changed = job;
     change(changed);
-    const std::optional<int64_t> bytes = peak(changed);
+    const std::optional<int64_t> bytes = peak(changed, limit);
     if (bytes && *bytes <= limit) found.push_back(text(changed, *bytes));
     if (found.size() == 2) break;
   }
@@ -83,7 +129,7 @@ std::string advise(const planner::Job& job) {
   for (const Change& change : all) {
     planner::Job next = together;
     change(next);
-    const std::optional<int64_t> bytes = peak(next);
+    const std::optional<int64_t> bytes = peak(next, limit);
     if (!bytes) continue;
     together = next;
     if (*bytes <= limit) return "; it would fit with " + text(together, *bytes);

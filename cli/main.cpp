@@ -1,6 +1,9 @@
 // boxcar: simulate distributed training before paying for GPUs. Exit codes: 0 done, 1 the job cannot run, 2
 // the input is wrong, 3 a fault while running.
 #include <fmt/format.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -81,6 +84,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  mallopt(M_MXFAST,
+          0);  // plans are many small things: else each large one that is freed goes through all of them
+#endif
   try {
     return run(argc, argv);
   } catch (const boxcar::Error& e) {

@@ -1,7 +1,13 @@
 #include "planner/arena.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
 
 namespace boxcar::planner {
 
@@ -101,32 +107,67 @@ bool transient(const ir::Program& program, Timing& timing, int index, Lifetime& 
   return true;
 }
 
-// First fit in order of birth: a place that no register alive has.
+// What lies between the places taken, and behind the last one.
+class Holes {
+ public:
+  // The smallest hole that holds as much, the first of equal ones.
+  int64_t take(int64_t bytes) {
+    const auto hole = by_room_.lower_bound({bytes, 0});
+    if (hole == by_room_.end()) return std::exchange(tail_, tail_ + bytes);
+    const auto [room, begin] = *hole;
+    remove(begin, begin + room);
+    if (room > bytes) add(begin + bytes, begin + room);
+    return begin;
+  }
+
+  void give_back(int64_t begin, int64_t end) {
+    auto next = by_begin_.lower_bound(begin);
+    if (next != by_begin_.begin() && std::prev(next)->second == begin) {
+      const auto before = std::prev(next);
+      begin = before->first;
+      remove(before->first, before->second);
+    }
+    if (next != by_begin_.end() && next->first == end) {
+      end = next->second;
+      remove(next->first, next->second);
+    }
+    if (end == tail_)
+      tail_ = begin;
+    else
+      add(begin, end);
+  }
+
+ private:
+  void add(int64_t begin, int64_t end) {
+    by_begin_[begin] = end;
+    by_room_.insert({end - begin, begin});
+  }
+  void remove(int64_t begin, int64_t end) {
+    by_room_.erase({end - begin, begin});
+    by_begin_.erase(begin);
+  }
+
+  std::map<int64_t, int64_t> by_begin_;
+  std::set<std::pair<int64_t, int64_t>> by_room_;  // room, begin
+  int64_t tail_ = 0;
+};
+
+// Best fit in order of birth.
 int64_t pack(ir::Program& program, std::vector<Lifetime>& lives, int64_t base) {
   std::stable_sort(lives.begin(), lives.end(),
                    [](const Lifetime& a, const Lifetime& b) { return a.begin < b.begin; });
-  struct Block {
-    int64_t begin, end;
-    int until;
-  };
-  std::vector<Block> alive;  // by place
+  using Alive = std::tuple<int, int64_t, int64_t>;  // until, begin, end
+  std::priority_queue<Alive, std::vector<Alive>, std::greater<>> alive;
+  Holes holes;
   int64_t top = 0;
   for (const Lifetime& life : lives) {
-    std::erase_if(alive, [&](const Block& block) { return block.until < life.begin; });
+    for (; !alive.empty() && std::get<0>(alive.top()) < life.begin; alive.pop())
+      holes.give_back(std::get<1>(alive.top()), std::get<2>(alive.top()));
     ir::Register& reg = program.registers[static_cast<size_t>(life.reg)];
-    int64_t best = -1, best_room = std::numeric_limits<int64_t>::max(), at = 0;
-    for (const Block& block : alive) {
-      const int64_t room = block.begin - at;
-      if (room >= reg.bytes && room < best_room) best = at, best_room = room;
-      at = std::max(at, block.end);
-    }
-    if (best < 0) best = at;
-    reg.offset = base + best;
-    const Block own{best, best + reg.bytes, life.end};
-    alive.insert(std::upper_bound(alive.begin(), alive.end(), own,
-                                  [](const Block& a, const Block& b) { return a.begin < b.begin; }),
-                 own);
-    top = std::max(top, own.end);
+    const int64_t begin = holes.take(reg.bytes), end = begin + reg.bytes;
+    reg.offset = base + begin;
+    alive.push({life.end, begin, end});
+    top = std::max(top, end);
   }
   return top;
 }

@@ -70,15 +70,16 @@ class Merger {
   // is none.
   int last_reader(int index) {
     const std::vector<Reader>& readers = readers_[at(index)];
-    for (const Reader& last : readers) {
-      bool after_all = std::all_of(readers.begin(), readers.end(), [&](const Reader& other) {
-        return other.actor == last.actor ||
-               order_.always_before({other.actor, other.repeat, other.repeat - 1},
-                                    {last.actor, last.repeat, last.repeat - 1});
-      });
-      if (after_all) return last.actor;
-    }
-    return -1;
+    auto before = [&](const Reader& a, const Reader& b) {
+      return order_.always_before({a.actor, a.repeat, a.repeat - 1}, {b.actor, b.repeat, b.repeat - 1});
+    };
+    Reader last = readers[0];  // if there is one, it comes after any other that was taken for it
+    for (const Reader& reader : readers)
+      if (before(last, reader)) last = reader;
+    bool after_all = std::all_of(readers.begin(), readers.end(), [&](const Reader& other) {
+      return other.actor == last.actor || before(other, last);
+    });
+    return after_all ? last.actor : -1;
   }
 
   void group(int queue) {
