@@ -28,6 +28,7 @@ void Peers::heard(int process) {
 void Peers::failed(int process, const std::string& why) {
   std::lock_guard lock(mutex_);
   if (!failure_.empty()) return;
+  failed_ = process;
   failure_ = process == process_ ? why : fmt::format("process {} failed: {}", process, why);
 }
 
@@ -44,6 +45,11 @@ bool Peers::all_done() const {
 bool Peers::any_failed() const {
   std::lock_guard lock(mutex_);
   return !failure_.empty();
+}
+
+bool Peers::another_failed() const {
+  std::lock_guard lock(mutex_);
+  return failed_ >= 0 && failed_ != process_;
 }
 
 void Peers::check() const {

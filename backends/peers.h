@@ -29,6 +29,8 @@ class Peers {
   void done(int process);
   bool all_done() const;
   bool any_failed() const;
+  // Whether another process was the first to fail.
+  bool another_failed() const;
   // Throws Error (fault): "process 1 failed: WHY", "process 2 has not been heard from for 15 s", or this
   // process's own WHY.
   void check() const;
@@ -44,6 +46,7 @@ class Peers {
   double now_ = 0;
   std::vector<Peer> peers_;
   std::string failure_;
+  int failed_ = -1;  // whose failure that is
 };
 
 }  // namespace boxcar::backends

@@ -22,6 +22,7 @@
 #include <string>
 
 #include "backends/waiting.h"
+#include "sbp/error.h"
 
 namespace boxcar::backends {
 
@@ -42,9 +43,12 @@ class Transport {
   virtual void fail(const std::string& why) = 0;
   // Throws Error (fault) once a process is gone, silent or has failed; waits call it now and then.
   virtual void check() const = 0;
-  // Waits for all processes, then stops the progress thread, after which no listener is called. After a
-  // failure it does not wait.
+  // Waits for all processes; no listener is called afterwards. Throws Error (fault), as check() does, where
+  // the run has failed.
   virtual void finish() = 0;
+  // Ends this process's part in a run that fails with `error`, and tells the others. Returns, in one process,
+  // what is to be said of the run; that process then exits. Where there is nobody to agree with: `error`.
+  virtual Error agree(const Error& error) { return error; }
   // What threads of this process wait for.
   Waiting& waiting() { return waiting_; }
 

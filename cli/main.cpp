@@ -6,11 +6,13 @@
 #endif
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
-#include <new>
+#include <thread>
 
 #include "backends/mpi/mpi_transport.h"
+#include "cli/as_error.h"
 #include "cli/explain_command.h"
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
@@ -37,10 +39,15 @@ std::string printable(const std::string& message) {
   return text;
 }
 
-// What all processes of a run find wrong is said by the first one.
+// Processes that have begun MPI have agreed who speaks. What is wrong before that is so in all: the first one
+// says it, and mpirun ends the others while they wait.
 int fail(const std::string& message, Exit code) {
-  if (code != Exit::fault && backends::started_process() > 0) return static_cast<int>(code);
-  std::fputs(("boxcar: " + printable(message) + "\n").c_str(), stderr);
+  std::string whose;
+  if (backends::started_process() > 0 && !backends::mpi_has_begun()) {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    whose = fmt::format("process {}: ", backends::started_process());
+  }
+  std::fputs(("boxcar: " + whose + printable(message) + "\n").c_str(), stderr);
   return static_cast<int>(code);
 }
 
@@ -62,7 +69,7 @@ int run(int argc, char** argv) {
   cli::add_simulate_command(app, exit_code);
   cli::add_search_command(app, exit_code);
   cli::add_explain_command(app);
-  cli::add_train_command(app, exit_code);
+  cli::add_train_command(app);
   cli::add_profile_command(app);
   cli::add_sbp_command(app);
   cli::add_list_commands(app);
@@ -90,11 +97,8 @@ int main(int argc, char** argv) {
 #endif
   try {
     return run(argc, argv);
-  } catch (const boxcar::Error& e) {
-    return fail(e.what(), e.code());
-  } catch (const std::bad_alloc&) {
-    return fail("out of memory", boxcar::Exit::fault);
   } catch (const std::exception& e) {
-    return fail(std::string("internal fault: ") + e.what(), boxcar::Exit::fault);
+    const boxcar::Error error = boxcar::cli::as_error(e);
+    return fail(error.what(), error.code());
   }
 }

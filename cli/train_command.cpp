@@ -15,6 +15,7 @@
 #include "backends/host/initial.h"
 #include "backends/mpi/mpi_transport.h"
 #include "cli/arguments.h"
+#include "cli/as_error.h"
 #include "cli/collector.h"
 #include "cli/job.h"
 #include "cli/output.h"
@@ -205,7 +206,14 @@ sim::Result result_of(const ir::Plan& plan, const std::vector<actors::RunAct>& a
   return result;
 }
 
-int run(const TrainArguments& arguments) {
+// What is there until processes have agreed how a run ends.
+struct Shared {
+  std::unique_ptr<backends::Transport> transport;  // null in one process; the backend's once that is there
+  std::unique_ptr<backends::Backend> backend;
+  std::string last_checkpoint;  // what a run that failed leaves; empty: none
+};
+
+void train(const TrainArguments& arguments, Shared& shared) {
   const GivenKeys given = with_defaults(with_model(arguments.job.given()));
   Resolved resolved = resolve(given);
   const TrainRun& options = resolved.request.run;
@@ -220,8 +228,8 @@ int run(const TrainArguments& arguments) {
   if (processes > 1 && !arguments.trace.empty())
     throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
   const TrainingJob prepared = prepare_training(job, processes);
-  const auto backend = backends::cpu::make_cpu_backend(
-      prepared.plan.devices, processes > 1 ? backends::make_mpi_transport() : nullptr);
+  shared.backend = backends::cpu::make_cpu_backend(prepared.plan.devices, std::move(shared.transport));
+  backends::Backend* const backend = shared.backend.get();
   host::Checkpoint begin = beginning(resolved.request, training, prepared.places, given);
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
   Trainer trainer(prepared, options, *backend, training, held_out ? &*held_out : nullptr);
@@ -234,20 +242,35 @@ int run(const TrainArguments& arguments) {
                    .chaos = arguments.chaos,
                    .probe = arguments.probe});
     trainer.train(log);
+    if (backend->transport()) backend->transport()->finish();
   } catch (const std::exception& e) {
+    shared.last_checkpoint = trainer.last_checkpoint();
     backend->abort(e.what());  // before the trainer ends and waits for the others
     throw;
   }
-  if (arguments.trace.empty()) return 0;
+  if (arguments.trace.empty()) return;
   const sim::Result result = result_of(prepared.plan, trainer.timeline());
   write_file(arguments.trace,
              [&](std::ostream& out) { sim::write_chrome_trace(prepared.plan, result, out); });
-  return 0;
+}
+
+void run(const TrainArguments& arguments) {
+  Shared shared;
+  if (backends::started_processes() > 1) shared.transport = backends::make_mpi_transport();
+  backends::Transport* const transport = shared.transport.get();
+  try {
+    train(arguments, shared);
+  } catch (const std::exception& e) {
+    const Error error = transport ? transport->agree(as_error(e)) : as_error(e);
+    if (shared.last_checkpoint.empty()) throw error;
+    throw Error(error.code(), "",
+                fmt::format("{}; the last checkpoint is {}", error.what(), shared.last_checkpoint));
+  }
 }
 
 }  // namespace
 
-void add_train_command(CLI::App& app, int& exit_code) {
+void add_train_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "train a model for real");
   auto arguments = std::make_shared<TrainArguments>();
   arguments->job.add_to(*command, true, defaults);
@@ -263,7 +286,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
                    "permute messages and delay acts by this seed: no result may change")
       ->check(CLI::Range(int64_t{0}, int64_t{1000000000}))
       ->type_name("SEED");
-  command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+  command->callback([arguments] { run(*arguments); });
 }
 
 }  // namespace boxcar::cli

@@ -5,6 +5,6 @@
 
 namespace boxcar::cli {
 
-void add_train_command(CLI::App& app, int& exit_code);
+void add_train_command(CLI::App& app);
 
 }  // namespace boxcar::cli

@@ -260,15 +260,14 @@ struct Trainer::Impl {
     step_end = Clock::now();
   }
 
-  // What ended the run, and what it leaves.
-  Error with_last_checkpoint(const Error& error) {
+  // After a failure.
+  std::string last_checkpoint_of_all() {
     try {
       finish_writing();
     } catch (const std::exception&) {  // came second
     }
     const std::lock_guard lock(mutex);
-    if (last_checkpoint.empty()) return error;
-    return {error.code(), "", fmt::format("{}; the last checkpoint is {}", error.what(), last_checkpoint)};
+    return last_checkpoint;
   }
 
   void train(TrainLog& lines) {
@@ -278,18 +277,14 @@ struct Trainer::Impl {
       log = &lines;
       step_end = start;
     }
-    try {
-      for (int64_t step = state.step; step < run.steps;) {
-        const int64_t stop = next_stop(step);
-        runtime->steps(stop - step, step);
-        if (first_process) wait_for_losses(stop);
-        step = stop;
-        stop_at(step);
-      }
-      finish_writing();
-    } catch (const Error& error) {
-      throw with_last_checkpoint(error);
+    for (int64_t step = state.step; step < run.steps;) {
+      const int64_t stop = next_stop(step);
+      runtime->steps(stop - step, step);
+      if (first_process) wait_for_losses(stop);
+      step = stop;
+      stop_at(step);
     }
+    finish_writing();
     const std::lock_guard lock(mutex);
     lines.end(seconds_since(start), runtime->memory());
     log = nullptr;
@@ -337,6 +332,7 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
 }
 
 void Trainer::train(TrainLog& log) { impl_->train(log); }
+std::string Trainer::last_checkpoint() { return impl_->last_checkpoint_of_all(); }
 const std::vector<actors::RunAct>& Trainer::timeline() const { return impl_->runtime->timeline(); }
 
 }  // namespace boxcar::cli

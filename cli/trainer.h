@@ -45,6 +45,9 @@ class Trainer {
              const actors::RunOptions& options);
   // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
   void train(TrainLog& log);
+  // The last checkpoint that this run wrote or began with, once none is on its way; empty: none, or this is
+  // not the first process.
+  std::string last_checkpoint();
 
   // Acts of the devices of this process; with the option for it.
   const std::vector<actors::RunAct>& timeline() const;

@@ -73,7 +73,7 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(int devices, std::unique_ptr<Transport> transport) {
+std::unique_ptr<Backend> make_cpu_backend(int devices, std::unique_ptr<Transport>&& transport) {
   if (devices < 1) throw Error::input("devices", fmt::format("{} is less than 1", devices));
   if (transport && transport->processes() > devices) {
     throw Error::input("devices", fmt::format("{} for {} processes; start at most {}", devices,

@@ -17,6 +17,6 @@ namespace boxcar::backends::cpu {
 
 // `transport` has not been started; collectives listen to its Channel::control. Throws Error (bad input)
 // where there are fewer devices than one, or than processes.
-std::unique_ptr<Backend> make_cpu_backend(int devices, std::unique_ptr<Transport> transport = nullptr);
+std::unique_ptr<Backend> make_cpu_backend(int devices, std::unique_ptr<Transport>&& transport = nullptr);
 
 }  // namespace boxcar::backends::cpu

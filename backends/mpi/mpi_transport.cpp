@@ -8,6 +8,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <initializer_list>
 #include <limits>
 #include <list>
 #include <mutex>
@@ -15,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/mpi/endings.h"
 #include "backends/mpi/termination.h"
 #include "backends/peers.h"
 #include "sbp/error.h"
@@ -25,9 +29,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Message = std::span<const std::byte>;
 
-// Tags: the channels, and one for what transports tell each other: a Sign, then perhaps text.
+// Tags: the channels, and one for what transports tell each other: a Sign, then perhaps text. `ended` has two
+// bytes before it: whether the process is a cause, and its exit code.
 constexpr int sign_tag = channels;
-enum class Sign : uint8_t { alive, failed, done };
+enum class Sign : uint8_t { alive, failed, done, ended, speaks };
 constexpr std::chrono::seconds beat_period{1};
 constexpr std::chrono::seconds longest_drain{1};
 
@@ -57,15 +62,55 @@ class Pause {
   int looks_ = 0;
 };
 
+std::atomic<bool> begun = false;
+
+// MPI_Init waits for all processes and has no limit of its own. The first process speaks first, and mpirun
+// ends the others then.
+class StartWatch {
+ public:
+  explicit StartWatch(double seconds)
+      : thread_([this, seconds] { watch(seconds + std::min(started_process(), 8) * 0.5); }) {}
+  ~StartWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  StartWatch(const StartWatch&) = delete;
+  StartWatch& operator=(const StartWatch&) = delete;
+
+ private:
+  void watch(double seconds) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return done_; })) return;
+    fmt::print(
+        stderr,
+        "boxcar: process {}: MPI_Init has waited {} s for all {} processes to start (one is stopped, or "
+        "its machine cannot be reached)\n",
+        started_process(), seconds, started_processes());
+    std::fflush(stderr);
+    std::_Exit(static_cast<int>(Exit::fault));
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;  // last: uses the others
+};
+
 // One MPI for a process: begun and ended once. After a failure it is not ended, which would wait for all.
 class Mpi {
  public:
-  Mpi() {
-    int begun = 0;
-    MPI_Initialized(&begun);
+  explicit Mpi(double start) {
     if (begun) throw Error::fault("mpi", "one transport per process, and there has been one");
     int provided = 0;
-    ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+    {
+      const StartWatch watch(start);
+      ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+    }
+    begun = true;
     if (provided != MPI_THREAD_MULTIPLE) {
       throw Error::cannot_run("mpi",
                               "it does not allow several threads; use one built with "
@@ -87,8 +132,12 @@ class MpiTransport : public Transport {
  public:
   explicit MpiTransport(const MpiOptions& options)
       : termination_([this] { return last_words(); }),
+        mpi_(options.start),
         peers_(mpi_.process(), mpi_.processes(), options.silence),
-        progress_([this] { progress(); }) {}
+        endings_(mpi_.processes()),
+        progress_([this] { progress(); }) {
+    ready_ = true;
+  }
 
   ~MpiTransport() override { stop(); }
 
@@ -122,20 +171,38 @@ class MpiTransport : public Transport {
 
   void fail(const std::string& why) override {
     peers_.failed(process(), why);
-    tell(Sign::failed, why);
+    tell(Sign::failed, {}, why);
   }
   void check() const override { peers_.check(); }
 
   void finish() override {
     if (stopping_) return;
-    if (!peers_.any_failed()) {
+    try {
+      const std::string whom = "the other processes to finish";
+      check_wait(whom);
       peers_.done(process());
-      tell(Sign::done, "");
-      Pause pause;
-      for (; !peers_.all_done(); pause.wait()) check_wait("the other processes to finish");
+      tell(Sign::done);
+      for (Pause pause; !peers_.all_done(); pause.wait()) check_wait(whom);
+    } catch (const Error&) {  // signs go on, for agree()
+      const std::lock_guard lock(delivery_);
+      started_ = false;
+      throw;
     }
     stop();
-    if (!peers_.any_failed()) mpi_.end();
+    mpi_.end();
+  }
+
+  Error agree(const Error& error) override {
+    if (stopping_) return error;
+    const bool is_cause = error.code() != Exit::fault || !peers_.another_failed();
+    if (is_cause) fail(error.what());
+    endings_.ended(process(), {is_cause, error.code(), error.what()});
+    tell(Sign::ended, {static_cast<char>(is_cause), static_cast<char>(error.code())}, error.what());
+    const auto end = Clock::now();
+    const auto waited = [&] { return std::chrono::duration<double>(Clock::now() - end).count(); };
+    for (Pause pause; !endings_.is_speaker(process(), waited());) pause.wait();
+    tell(Sign::speaks);
+    return endings_.agreed(process());
   }
 
  private:
@@ -173,12 +240,20 @@ class MpiTransport : public Transport {
     }
   }
 
-  // May be asked for before MPI has begun.
+  // May be asked for before all processes have begun MPI, when there is nothing to tell. Where one failed,
+  // another process speaks, or the first one should have.
   std::string last_words() {
-    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (!ready_ || another_speaks_) return "";
+    if (peers_.any_failed() && process() > 0) return "";
     const std::string waits = waiting().text();
-    return fmt::format("process {}: ended by SIGTERM, which mpirun sends when another process dies{}{}",
-                       rank ? rank : "0", waits.empty() ? "" : "; ", waits);
+    std::string words =
+        fmt::format("process {}: ended by SIGTERM, which mpirun sends when another process dies", process());
+    try {
+      peers_.check();
+    } catch (const Error& error) {
+      return fmt::format("{}; {}", words, error.what());
+    }
+    return waits.empty() ? words : fmt::format("{}; {}", words, waits);
   }
 
   void post(int process, int tag, std::vector<std::byte> bytes) {
@@ -186,8 +261,9 @@ class MpiTransport : public Transport {
     posted_.push_back({MPI_REQUEST_NULL, std::move(bytes)});
     posted_.back().request = begin_send(process, tag, posted_.back().bytes);
   }
-  void tell(Sign sign, const std::string& text) {
+  void tell(Sign sign, std::initializer_list<char> more = {}, const std::string& text = "") {
     std::vector<std::byte> bytes{static_cast<std::byte>(sign)};
+    for (char c : more) bytes.push_back(static_cast<std::byte>(c));
     for (char c : text) bytes.push_back(static_cast<std::byte>(c));
     for (int p = 0; p < processes(); ++p) {
       if (p != process()) post(p, sign_tag, bytes);
@@ -221,7 +297,7 @@ class MpiTransport : public Transport {
     const auto now = Clock::now();
     peers_.tick(std::chrono::duration<double>(now - begin_).count());
     if (now >= next_beat_) {
-      tell(Sign::alive, "");
+      tell(Sign::alive);
       next_beat_ = now + beat_period;
     }
     all_sent();
@@ -258,6 +334,8 @@ class MpiTransport : public Transport {
 
   void deliver(int from, int tag, Message bytes) {
     if (tag == sign_tag) return read_sign(from, bytes);
+    const std::lock_guard lock(delivery_);
+    if (!started_) return;
     const Listener& listener = listeners_[static_cast<size_t>(tag)];
     if (!listener) throw Error::fault("transport", fmt::format("nobody listens to channel {}", tag));
     listener(from, bytes);
@@ -265,9 +343,14 @@ class MpiTransport : public Transport {
 
   void read_sign(int from, Message bytes) {
     const auto sign = static_cast<Sign>(bytes[0]);
+    const auto text = [bytes](size_t begin) {
+      return std::string(reinterpret_cast<const char*>(bytes.data()) + begin, bytes.size() - begin);
+    };
     if (sign == Sign::done) peers_.done(from);
-    if (sign != Sign::failed) return;
-    peers_.failed(from, std::string(reinterpret_cast<const char*>(bytes.data()) + 1, bytes.size() - 1));
+    if (sign == Sign::failed) peers_.failed(from, text(1));
+    if (sign == Sign::ended)
+      endings_.ended(from, {bytes[1] != std::byte{}, Exit{std::to_integer<int>(bytes[2])}, text(3)});
+    if (sign == Sign::speaks) another_speaks_ = true;
   }
 
   void stop() {
@@ -275,11 +358,14 @@ class MpiTransport : public Transport {
     if (progress_.joinable()) progress_.join();
   }
 
+  std::atomic<bool> ready_ = false, another_speaks_ = false;
   Termination termination_;  // before MPI starts threads, which then leave the signal alone too
   Mpi mpi_;
   Peers peers_;
+  Endings endings_;
   std::array<Listener, channels> listeners_;
   std::atomic<bool> started_ = false, stopping_ = false;
+  std::mutex delivery_;  // held while a listener is called
   const Clock::time_point begin_ = Clock::now();
   Clock::time_point next_beat_ = begin_;
   std::mutex mutex_;
@@ -291,6 +377,7 @@ class MpiTransport : public Transport {
 }  // namespace
 
 bool has_mpi() { return true; }
+bool mpi_has_begun() { return begun; }
 
 std::unique_ptr<Transport> make_mpi_transport(const MpiOptions& options) {
   return std::make_unique<MpiTransport>(options);

@@ -15,8 +15,8 @@
 //   process 3: ended by SIGTERM, which mpirun sends when another process dies; device 3:
 //   h0.attn.proj.all_reduce waits for device 1 of process 0
 //
-// To that end make_mpi_transport() blocks SIGTERM in the thread that calls it, and so in those that it starts
-// later.
+// unless another process says why the run ends. To that end make_mpi_transport() blocks SIGTERM in the thread
+// that calls it, and so in those that it starts later.
 #pragma once
 
 #include <cstdlib>
@@ -35,6 +35,9 @@ inline int started_processes() {
   return count ? std::atoi(count) : 1;
 }
 
+// Whether make_mpi_transport() has begun MPI.
+bool mpi_has_begun();
+
 // Which of them this one is, from 0.
 inline int started_process() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -43,6 +46,7 @@ inline int started_process() {
 
 struct MpiOptions {
   double silence = 15;  // seconds without a sign of life after which a process is given up
+  double start = 20;    // seconds for all processes to begin MPI; then one says so and the run ends (exit 3)
 };
 
 // Once per process, before other threads. Throws Error (cannot run) where there is no MPI, or it does not

@@ -5,6 +5,7 @@
 namespace boxcar::backends {
 
 bool has_mpi() { return false; }
+bool mpi_has_begun() { return false; }
 
 std::unique_ptr<Transport> make_mpi_transport(const MpiOptions&) {
   throw Error::cannot_run("mpi",

@@ -37,7 +37,7 @@ void Termination::watch() {
   while (!stopping_) {
     if (sigtimedwait(&signals_, nullptr, &moment) != SIGTERM) continue;
     std::this_thread::sleep_for(settle);
-    fmt::print(stderr, "{}\n", words_());
+    if (const std::string words = words_(); !words.empty()) fmt::print(stderr, "{}\n", words);
     std::fflush(stderr);
     std::_Exit(static_cast<int>(Exit::fault));
   }

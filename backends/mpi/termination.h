@@ -1,4 +1,5 @@
-// Last words: on SIGTERM, says what a process waits for and ends it with exit code 3.
+// Last words: on SIGTERM, says what a process waits for (nothing, where that is empty) and ends it with exit
+// code 3.
 //
 //   Termination termination([&] { return "process 3: ..."; });
 //

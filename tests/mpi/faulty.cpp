@@ -45,8 +45,9 @@ int main(int, char** argv) {
     run(*backend, argv[1]);
   } catch (const Error& error) {
     backend->abort(error.what());
-    fmt::print(stderr, "process {}: {}\n", me, error.what());
-    return static_cast<int>(error.code());
+    const Error agreed = backend->transport()->agree(error);
+    fmt::print(stderr, "boxcar: {}\n", agreed.what());
+    return static_cast<int>(agreed.code());
   }
   fmt::print(stderr, "process {}: done\n", me);
   return 0;

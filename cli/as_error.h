@@ -1,0 +1,18 @@
+// Any exception as one of ours, with the words and exit code that it ends the program with.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+
+inline Error as_error(const std::exception& e) {
+  if (const auto* known = dynamic_cast<const Error*>(&e)) return *known;
+  if (dynamic_cast<const std::bad_alloc*>(&e)) return Error::fault("", "out of memory");
+  return Error::fault("", std::string("internal fault: ") + e.what());
+}
+
+}  // namespace boxcar::cli
