@@ -69,7 +69,7 @@ std::atomic<bool> begun = false;
 class StartWatch {
  public:
   explicit StartWatch(double seconds)
-      : thread_([this, seconds] { watch(seconds + std::min(started_process(), 8) * 0.5); }) {}
+      : thread_([this, seconds] { watch(seconds + std::min(started_process(), 4) * 2); }) {}
   ~StartWatch() {
     {
       const std::lock_guard lock(mutex_);

@@ -188,7 +188,7 @@ TEST(CpuBackend, FinishWaitsForAllButNotAfterAFailure) {
     if (all.rank() == 1) return backend.abort("device 1: no");
     backend.transport()->finish();
   });
-  EXPECT_EQ(errors, std::vector<std::string>(2));
+  EXPECT_EQ(errors, (std::vector<std::string>{"process 1 failed: device 1: no", ""}));
 }
 
 TEST(CpuBackend, SaysWhatItWaitsForWhileItWaits) {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
@@ -42,12 +43,14 @@ class MpiTrain : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // 0: without mpirun.
-  Words command(int processes, const Words& more) const {
+  // 0: without mpirun. `shell` is what each process does first, in sh, with $rank.
+  Words command(int processes, const Words& more, const std::string& shell = "") const {
     Words words;
     if (processes > 0)
       words = {BOXCAR_MPIRUN, "--allow-run-as-root",    "--oversubscribe", "--bind-to", "none",
                "-n",          std::to_string(processes)};
+    const Words before{"/bin/sh", "-c", "rank=$OMPI_COMM_WORLD_RANK; " + shell + "; exec \"$@\"", "sh"};
+    if (!shell.empty()) words.insert(words.end(), before.begin(), before.end());
     const Words job{BOXCAR_PROGRAM,
                     "train",
                     "--model=gpt",
@@ -98,6 +101,22 @@ class MpiTrain : public ::testing::Test {
   }
   std::string out() const { return content_of(folder_ / "out"); }
   std::string err() const { return content_of(folder_ / "err"); }
+  // What boxcar said of it, without mpirun's words.
+  std::string said() const {
+    std::istringstream lines(err());
+    std::string text;
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("boxcar: ") || line.starts_with("process ")) text += line + "\n";
+    return text;
+  }
+  // Runs that end alike though their processes race.
+  void expect_end(int times, const Words& words, int exit_code,
+                  const ::testing::Matcher<std::string>& message) const {
+    for (int i = 0; i < times; ++i) {
+      EXPECT_EQ(end_of(start(words)), exit_code) << err();
+      EXPECT_THAT(said(), message) << err();
+    }
+  }
 
   std::map<int, double> train(int processes, const Words& more) const {
     EXPECT_EQ(end_of(start(command(processes, more))), 0) << err();
@@ -163,8 +182,7 @@ TEST_F(MpiTrain, LossesAreThoseOfOneProcessUnderChaosToo) {
 TEST_F(MpiTrain, TracesAreOfOneProcess) {
   const std::string trace = (folder_ / "trace.json").string();
   EXPECT_EQ(end_of(start(command(2, {"--dp=2", "--trace=" + trace}))), 2);
-  EXPECT_THAT(err(),
-              HasSubstr("boxcar: --trace: shows the acts of one process; train in one, without mpirun\n"));
+  EXPECT_EQ(said(), "boxcar: --trace: shows the acts of one process; train in one, without mpirun\n");
   EXPECT_FALSE(fs::exists(trace));
 }
 
@@ -191,10 +209,77 @@ TEST_F(MpiTrain, AProcessThatDiesEndsTheRunAndTheLastCheckpointGoesOn) {
 TEST_F(MpiTrain, AProcessThatStopsEndsTheRun) {
   for (const int rank : {2, 0}) {
     EXPECT_EQ(run_and_signal(rank, SIGSTOP, "\"step\":2", {"--dp=2", "--tp=2", "--pp=2"}), 3) << err();
-    EXPECT_THAT(err(), ContainsRegex("boxcar: device [0-7]: [a-z0-9_.]+: .*waits for .*process [0-9]" +
-                                     (".*: process " + std::to_string(rank)) +
-                                     " has not been heard from for 15 s\n"));
+    EXPECT_THAT(said(), MatchesRegex("boxcar: process [0-3]: device [0-7]: [a-z0-9_.]+: [^\n]*waits for "
+                                     "[^\n]*process [0-9][^\n]*: process " +
+                                     std::to_string(rank) + " has not been heard from for 15 s\n"));
   }
+}
+
+TEST_F(MpiTrain, AProcessThatStopsBeforeMpiBeginsEndsTheRun) {
+  for (const int rank : {1, 0}) {
+    const std::string shell = "[ $rank = " + std::to_string(rank) + " ] && kill -STOP $$";
+    expect_end(1, command(3, {"--dp=4"}, shell), 3,
+               rank == 1 ? "boxcar: process 0: MPI_Init has waited 20 s for all 3 processes to start (one is "
+                           "stopped, or its machine cannot be reached)\n"
+                         : "boxcar: process 1: MPI_Init has waited 22 s for all 3 processes to start (one is "
+                           "stopped, or its machine cannot be reached)\n");
+  }
+}
+
+TEST_F(MpiTrain, BadInputIsSaidOnce) {
+  const std::string data = "--data=" + (folder_ / "nix.txt").string();
+  const std::string missing =
+      (folder_ / "nix.txt").string() + ": cannot be read: No such file or directory\n";
+  expect_end(5, command(4, {"--dp=4", data}), 2, "boxcar: " + missing);
+  expect_end(5, command(3, {"--dp=2"}), 2, "boxcar: devices: 2 for 3 processes; start at most 2\n");
+  expect_end(5, command(4, {"--dq=2"}), 2,
+             "boxcar: --dq: unknown flag (did you mean --dp?); `boxcar train --help` lists all\n");
+}
+
+TEST_F(MpiTrain, BadInputOfOneProcessNamesIt) {
+  const std::string data = (folder_ / "nix.txt").string();
+  for (const int rank : {0, 1, 3}) {
+    const std::string shell = "[ $rank = " + std::to_string(rank) + " ] && set -- \"$@\" --data=" + data;
+    expect_end(2, command(4, {"--dp=4", "--steps=2"}, shell), 2,
+               "boxcar: process " + std::to_string(rank) + ": " + data +
+                   ": cannot be read: No such file or directory\n");
+  }
+}
+
+TEST_F(MpiTrain, ACheckpointThatCannotBeReadIsSaidOnce) {
+  const std::string folder = folder_ / "checkpoints";
+  const Words words{"--dp=4", "--checkpoint-dir=" + folder, "--steps=2"};
+  train(4, words);
+  Words other = words;
+  other.insert(other.end(), {"--resume", "--seed=5"});
+  expect_end(3, command(4, other), 2, "boxcar: --seed: is 5, the checkpoint was begun with 1\n");
+  const std::string optimizer = folder + "/step-000002/optimizer.safetensors";
+  fs::resize_file(optimizer, 1000);
+  other.back() = "--steps=4";
+  expect_end(3, command(4, other), 2, ::testing::StartsWith("boxcar: " + optimizer + ": "));
+  EXPECT_EQ(std::count(said().begin(), said().end(), '\n'), 1);
+}
+
+TEST_F(MpiTrain, ALastCheckpointThatCannotBeWrittenIsAFault) {
+  const std::string folder = folder_ / "notdir";
+  std::ofstream(folder).put('x');
+  expect_end(8, command(4, {"--dp=4", "--steps=2", "--checkpoint-dir=" + folder}), 3,
+             "boxcar: process 0: " + folder + ": cannot be created: Not a directory\n");
+}
+
+TEST_F(MpiTrain, ALossThatIsNoNumberIsSaidOnceByItsCause) {
+  const std::string folder = folder_ / "checkpoints";
+  const Words words{"--dp=2",
+                    "--pp=2",
+                    "--learning-rate=1000000",
+                    "--steps=200",
+                    "--checkpoint-dir=" + folder,
+                    "--checkpoint-every=1"};
+  expect_end(5, command(4, words), 3,
+             MatchesRegex(
+                 "boxcar: process [0-3]: (device [0-3]: [a-z0-9_.]+: )?step [0-9]+: (the loss is -?(nan|inf)|"
+                 "[a-z0-9_.]+ has a -?(nan|inf)) .use a lower learning_rate, warmup_steps or another "
+                 "precision.(; the last checkpoint is [^\n]*/step-[0-9]+)?\n"));
 }
 
 }  // namespace

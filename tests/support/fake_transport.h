@@ -110,6 +110,7 @@ class FakeNetwork {
         me().changed.wait(lock, [&] { return me().peers.all_done() || me().peers.any_failed(); });
       }
       stop();
+      check();
     }
 
    private:
