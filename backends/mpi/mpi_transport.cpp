@@ -240,20 +240,13 @@ class MpiTransport : public Transport {
     }
   }
 
-  // May be asked for before all processes have begun MPI, when there is nothing to tell. Where one failed,
-  // another process speaks, or the first one should have.
+  // May be asked for before all processes have begun MPI, when there is nothing to tell. Of a failure that is
+  // known another process speaks.
   std::string last_words() {
-    if (!ready_ || another_speaks_) return "";
-    if (peers_.any_failed() && process() > 0) return "";
+    if (!ready_ || another_speaks_ || peers_.any_failed()) return "";
     const std::string waits = waiting().text();
-    std::string words =
-        fmt::format("process {}: ended by SIGTERM, which mpirun sends when another process dies", process());
-    try {
-      peers_.check();
-    } catch (const Error& error) {
-      return fmt::format("{}; {}", words, error.what());
-    }
-    return waits.empty() ? words : fmt::format("{}; {}", words, waits);
+    return fmt::format("process {}: ended by SIGTERM, which mpirun sends when another process dies{}{}",
+                       process(), waits.empty() ? "" : "; ", waits);
   }
 
   void post(int process, int tag, std::vector<std::byte> bytes) {

@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -256,8 +255,9 @@ TEST_F(MpiTrain, ACheckpointThatCannotBeReadIsSaidOnce) {
   const std::string optimizer = folder + "/step-000002/optimizer.safetensors";
   fs::resize_file(optimizer, 1000);
   other.back() = "--steps=4";
-  expect_end(3, command(4, other), 2, ::testing::StartsWith("boxcar: " + optimizer + ": "));
-  EXPECT_EQ(std::count(said().begin(), said().end(), '\n'), 1);
+  expect_end(3, command(4, other), 2,
+             "boxcar: " + optimizer +
+                 ": is not a safetensors file: its header is said to have 4416 bytes, and 992 follow\n");
 }
 
 TEST_F(MpiTrain, ALastCheckpointThatCannotBeWrittenIsAFault) {
