@@ -261,10 +261,10 @@ TEST_F(MpiTrain, ACheckpointThatCannotBeReadIsSaidOnce) {
 }
 
 TEST_F(MpiTrain, ALastCheckpointThatCannotBeWrittenIsAFault) {
-  const std::string folder = folder_ / "notdir";
-  std::ofstream(folder).put('x');
+  const std::string folder = folder_ / "checkpoints";
+  fs::create_directories(folder + "/latest");  // in the place of a file
   expect_end(8, command(4, {"--dp=4", "--steps=2", "--checkpoint-dir=" + folder}), 3,
-             "boxcar: process 0: " + folder + ": cannot be created: Not a directory\n");
+             "boxcar: process 0: " + folder + "/latest: cannot be replaced: Is a directory\n");
 }
 
 TEST_F(MpiTrain, ALossThatIsNoNumberIsSaidOnceByItsCause) {
