@@ -214,7 +214,7 @@ TEST_F(MpiTrain, AProcessThatStopsEndsTheRun) {
   }
 }
 
-TEST_F(MpiTrain, AProcessThatStopsBeforeMpiBeginsEndsTheRun) {
+TEST_F(MpiTrain, LongAProcessThatStopsBeforeMpiBeginsEndsTheRun) {
   for (const int rank : {1, 0}) {
     const std::string shell = "[ $rank = " + std::to_string(rank) + " ] && kill -STOP $$";
     expect_end(1, command(3, {"--dp=4"}, shell), 3,
