@@ -92,8 +92,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
 #ifdef __GLIBC__
-  mallopt(M_MXFAST,
-          0);  // plans are many small things: else each large one that is freed goes through all of them
+  mallopt(M_MXFAST, 0);  // of many small pieces, else every large one that is freed walks over all
 #endif
   try {
     return run(argc, argv);

@@ -3,9 +3,8 @@
 //   Endings endings(4);
 //   endings.ended(2, {true, Exit::fault, "device 2: out of luck"});   // the cause
 //   endings.ended(0, {false, Exit::fault, "waits for ..."});          // was told of it
-//   endings.is_speaker(0, 5);                                         // true: has waited for the rest long
-//   enough endings.agreed(0).what();                                         // process 2: device 2: out of
-//   luck
+//   endings.is_speaker(0, 5);      // true: it has waited long enough for the rest
+//   endings.agreed(0).what();      // "process 2: device 2: out of luck"
 //
 // Process 0 speaks; where it has not ended, the first that is a cause. The others wait for mpirun to end
 // them, which it does when the speaker exits. From any thread.
