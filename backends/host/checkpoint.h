@@ -4,9 +4,8 @@
 //   out/step-000020/model.safetensors      GPT-2 or Llama names and layouts (weights in their own type)
 //   out/step-000020/config.json            as Hugging Face's transformers reads it
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
-//   out/step-000020/state.json             schema_version, step, samples seen, seed, data, settings, the
-//   model's keys out/latest                             the name of the last whole one; written last, beside
-//   and renamed
+//   out/step-000020/state.json             step, samples seen, seed, data, settings, the model's keys
+//   out/latest                             the name of the last whole one; beside and renamed, at last
 //
 // Models that neither GPT-2 nor Llama can hold (experts, BERT, a mixture of both) are written under our own
 // names, as architecture "BoxcarTransformer".
