@@ -44,8 +44,7 @@ std::string speed_text(const Report& r) {
       fmt::format("{:.4g} samples/s, {:.4g} tokens/s", r.samples_per_second, r.tokens_per_second));
   row("model compute", fmt::format("{:.1f} TFLOP/s per GPU, MFU {:.1f} %", r.model_tflops, 100 * r.mfu));
   row("hardware compute", fmt::format("{:.1f} TFLOP/s per GPU, recomputation included", r.hardware_tflops));
-  row("idle",
-      fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
+  row("idle", fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
   row("exposed communication", format_seconds(r.exposed_comm_seconds) + " on the worst stage");
   return text;
 }
@@ -59,8 +58,7 @@ std::string traffic_text(const Report& r) {
 }
 
 std::string stages_text(const Report& r) {
-  std::string text =
-      fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "idle", "peak");
+  std::string text = fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "idle", "peak");
   for (int kind = 0; kind < ir::memory_kinds; ++kind)
     text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
   text += "\n";

@@ -15,7 +15,7 @@
 #include "cli/search_report.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
-#include "sim/durations.h"
+#include "sim/simulate.h"
 
 namespace boxcar::cli {
 namespace {
@@ -62,17 +62,7 @@ std::set<std::string> pinned(const GivenKeys& given) {
 }
 
 search::Oracle oracle() {
-  return {[](const ir::Plan& plan, const backends::Cluster& cluster) {
-            sim::Costing costing(plan, cluster);
-            std::vector<std::vector<double>> seconds;
-            for (const ir::RankClass& cls : plan.classes) {
-              std::vector<double>& row = seconds.emplace_back();
-              for (const sim::ActCost& cost : costing.of(cls.program, cls.devices.front()))
-                row.push_back(cost.total());
-            }
-            return seconds;
-          },
-          [](const ir::Plan& plan, const backends::Cluster& cluster) {
+  return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
             planner::verify(plan);
             return sim::simulate(plan, cluster).step_seconds;
           }};

@@ -78,11 +78,11 @@ struct Probe {
 Probe probe(const Job& job, int layers, const ActSeconds& seconds) {
   const Job small = probe_job(job, layers);
   const ir::Plan plan = planner::compile(small);
-  const auto times = seconds(plan, small.cluster);
   Probe result;
   for (int cls = 0; cls < static_cast<int>(plan.classes.size()); ++cls) {
     const std::string& name = plan.programs[at(plan.classes[at(cls)].program)].name;
-    (name == "stage0" ? result.first : result.last) = stage_cost(plan, cls, times[at(cls)]);
+    (name == "stage0" ? result.first : result.last) =
+        stage_cost(plan, cls, seconds(plan, small.cluster, cls));
   }
   for (const ir::Program& program : plan.programs)
     for (const ir::Actor& actor : program.actors)

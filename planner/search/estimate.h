@@ -18,10 +18,9 @@
 
 namespace boxcar::search {
 
-// How long every act of a plan takes on a cluster when nothing contends: by class, by actor of its program,
-// s.
+// How long every act of a class's program takes on a cluster when nothing contends, in s: sim::act_seconds.
 using ActSeconds =
-    std::function<std::vector<std::vector<double>>(const ir::Plan& plan, const backends::Cluster& cluster)>;
+    std::function<std::vector<double>(const ir::Plan& plan, const backends::Cluster& cluster, int cls)>;
 
 struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, the collectives inside of the stage included

@@ -11,6 +11,7 @@
 #include "sbp/error.h"
 #include "sim/simulate.h"
 #include "support/chaos.h"
+#include "support/mean_step.h"
 #include "support/random_plan.h"
 
 namespace boxcar::planner {
@@ -92,20 +93,6 @@ std::vector<double> seconds_of(const StepView& view) {
   return seconds;
 }
 
-// The mean over the longest run of whole periods at the end; negative where no period shows.
-double mean_step(const std::vector<double>& ends) {
-  size_t n = ends.size();
-  for (size_t period = 1; period <= n / 4; ++period) {
-    bool repeats = true;
-    for (size_t i = n - 2 * period; i < n; ++i) {
-      double now = ends[i] - ends[i - 1], before = ends[i - period] - ends[i - period - 1];
-      repeats &= std::abs(now - before) < 1e-6;
-    }
-    if (repeats) return (ends[n - 1] - ends[n - 1 - period]) / static_cast<double>(period);
-  }
-  return -1;
-}
-
 void check_periods(unsigned first, unsigned rounds, int steps) {
   int periodic = 0, all = 0;
   for (unsigned seed = first; seed < first + rounds; ++seed) {
@@ -118,7 +105,7 @@ void check_periods(unsigned first, unsigned rounds, int steps) {
     options.fold = seed % 2 == 0;
     options.steps = steps;
     sim::Result result = sim::simulate(plan, cluster_of(plan.devices), options);
-    double mean = mean_step(result.step_ends);
+    double mean = support::mean_step(result.step_ends);
     ++all;
     periodic += mean >= 0;
     if (mean < 0) continue;

@@ -7,6 +7,7 @@
 
 #include "planner/step_view.h"
 #include "sim/simulate.h"
+#include "support/mean_step.h"
 
 namespace boxcar::search {
 namespace {
@@ -164,17 +165,7 @@ double simulated_period(const ir::Plan& plan, int steps) {
   cluster.node.gpus = plan.devices;
   sim::Options options;
   options.steps = steps;
-  const std::vector<double> ends = sim::simulate(plan, cluster, options).step_ends;
-  size_t n = ends.size();
-  for (size_t period = 1; period <= n / 4; ++period) {
-    bool repeats = true;
-    for (size_t i = n - 2 * period; i < n; ++i) {
-      double now = ends[i] - ends[i - 1], before = ends[i - period] - ends[i - period - 1];
-      repeats &= std::abs(now - before) < 1e-6;
-    }
-    if (repeats) return (ends[n - 1] - ends[n - 1 - period]) / static_cast<double>(period);
-  }
-  return -1;
+  return support::mean_step(sim::simulate(plan, cluster, options).step_ends);
 }
 
 }  // namespace boxcar::search

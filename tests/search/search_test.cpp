@@ -10,7 +10,6 @@
 #include "planner/resolve.h"
 #include "planner/search/points.h"
 #include "planner/verify.h"
-#include "sim/durations.h"
 #include "sim/simulate.h"
 #include "support/error_of.h"
 
@@ -20,17 +19,7 @@ namespace {
 using planner::Job;
 
 Oracle oracle() {
-  return {[](const ir::Plan& plan, const backends::Cluster& cluster) {
-            sim::Costing costing(plan, cluster);
-            std::vector<std::vector<double>> seconds;
-            for (const ir::RankClass& cls : plan.classes) {
-              seconds.emplace_back();
-              for (const sim::ActCost& cost : costing.of(cls.program, cls.devices.front()))
-                seconds.back().push_back(cost.total());
-            }
-            return seconds;
-          },
-          [](const ir::Plan& plan, const backends::Cluster& cluster) {
+  return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
             return sim::simulate(plan, cluster).step_seconds;
           }};
 }
