@@ -130,7 +130,6 @@ void Joint::run(backends::Communicator& communicator, backends::Queue& queue,
   if (!in_.direct)
     for (const Move& move : in_.moves)
       pack(queue, move, scratch, byte(inputs[static_cast<size_t>(move.operand)]));
-  queue.finish();
   switch (spec_.collective) {
     case sbp::Collective::all_reduce:
       communicator.all_reduce(in, out, own_counts_[0], dtype_, spec_.reduction);

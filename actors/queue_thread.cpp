@@ -37,6 +37,7 @@ void QueueThread::run(int64_t count, int64_t first_step) {
   }
   try {
     ordered_ ? run_ordered(count) : run_open(count);
+    queue_->finish();
   } catch (const Stopped&) {  // another thread says why
   } catch (const std::exception& error) {
     const Error what = named(current_, error);
@@ -173,8 +174,10 @@ void QueueThread::act(int a) {
   const double start = state_.options.timeline ? state_.seconds() : 0;
   {
     const backends::Waiting::Act name(work.name);
+    wait_for_marks(work);
     execute(work, moment);
-    queue_->finish();
+    if (work.finishes) queue_->finish();
+    set_marks(work);
   }
   if (state_.options.timeline)
     timeline_.push_back({thread_.device, work.index, index, start, state_.seconds()});
@@ -251,6 +254,34 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
     const void* terms[] = {sum, scratch_ + out.scratch};
     out.add->run(terms, {&sum, 1}, moment);
   }
+}
+
+// Inputs have been written, and outputs have been read, before what this act puts on its queue begins.
+void QueueThread::wait_for_marks(const Work& work) {
+  const auto wait = [this](const SlotMarks::Mark& mark) {
+    if (mark) queue_->wait(*mark);
+  };
+  for (size_t i = 0; i < work.in_marks.size(); ++i)
+    if (work.in_marks[i].slots) wait(at(*work.in_marks[i].slots, in_slots_[i]).written);
+  for (size_t o = 0; o < work.out_marks.size(); ++o)
+    if (work.out_marks[o].slots)
+      for (const SlotMarks::Mark& mark : at(*work.out_marks[o].slots, out_slots_[o]).read) wait(mark);
+  if (work.on_host) queue_->finish();
+}
+
+void QueueThread::set_marks(const Work& work) {
+  const auto marked = [](const Work::Marked& port) { return port.slots != nullptr; };
+  if (std::none_of(work.in_marks.begin(), work.in_marks.end(), marked) &&
+      std::none_of(work.out_marks.begin(), work.out_marks.end(), marked))
+    return;
+  const SlotMarks::Mark mark = queue_->mark();
+  if (!mark) return;
+  for (size_t i = 0; i < work.in_marks.size(); ++i)
+    if (work.in_marks[i].slots)
+      (*work.in_marks[i].slots)[static_cast<size_t>(in_slots_[i])].read[work.in_marks[i].reader] = mark;
+  for (size_t o = 0; o < work.out_marks.size(); ++o)
+    if (work.out_marks[o].slots)
+      (*work.out_marks[o].slots)[static_cast<size_t>(out_slots_[o])].written = mark;
 }
 
 void QueueThread::begin_writing(const Work& work, int actor) const {

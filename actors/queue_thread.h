@@ -86,6 +86,15 @@ class QueueThread {
     std::vector<std::vector<Target>> readers;
     std::vector<Target> producers;
     std::vector<int> sources;  // by in port: the device whose register it is
+    // Slots of which other queues of this process must know when an act has passed, by in and out port; null
+    // where none must. `reader`: which of an input's readers this is.
+    struct Marked {
+      std::vector<SlotMarks>* slots = nullptr;
+      size_t reader = 0;
+    };
+    std::vector<Marked> in_marks, out_marks;
+    bool finishes = false;  // its acts hand over when they are done, not when they are launched
+    bool on_host = false;   // ... and this thread itself touches the memory
     std::unique_ptr<backends::Kernel> kernel;
     std::unique_ptr<Joint> joint;   // null: control registers alone
     bool in_place_results = false;  // written over the inputs
@@ -112,6 +121,9 @@ class QueueThread {
   void became_ready(int actor);
   void act(int actor);
   void execute(Work& work, const backends::Moment& moment);
+  void wait_for_marks(const Work& work);
+  void set_marks(const Work& work);
+  void connect_marks(Work& work);
   void begin_writing(const Work& work, int actor) const;
   void end_writing(const Work& work, int64_t act) const;
   void send(int actor);

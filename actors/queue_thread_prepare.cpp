@@ -271,7 +271,39 @@ void QueueThread::connect(const std::vector<std::unique_ptr<QueueThread>>& threa
     for (size_t i = 0; i < work.actor->inputs.size(); ++i)
       if (layout.in_port(thread_.device, work.index, i) >= 0)
         work.producers.push_back(target(layout.producer(thread_.device, work.index, i), threads));
+    connect_marks(work);
   }
+}
+
+// Between queues of this process marks say when. Other processes hear of an act when it is done, and so does
+// who reads memory as the host.
+void QueueThread::connect_marks(Work& work) {
+  const Layout& layout = state_.layout;
+  const auto is = [](Route route) { return [route](const Target& target) { return target.route == route; }; };
+  const auto marks = [&](int device, int reg) {
+    return &state_.marks[static_cast<size_t>(device)][static_cast<size_t>(reg)];
+  };
+  bool abroad = std::any_of(work.producers.begin(), work.producers.end(), is(Route::network));
+  work.on_host = work.does == Does::pull && abroad;
+  work.on_host |= (work.does == Does::load || work.does == Does::constant) && !work.keeps;
+  for (size_t i = 0; i < work.producers.size(); ++i) {
+    work.in_marks.emplace_back();
+    if (work.producers[i].route != Route::shared) continue;
+    const int source = at(work.sources, static_cast<int>(i)), reg = at(work.in_regs, static_cast<int>(i));
+    const std::vector<Layout::Place> readers = layout.readers(source, reg);
+    const auto mine = std::find_if(readers.begin(), readers.end(), [&](const Layout::Place& place) {
+      return place.device == thread_.device && place.actor == work.index && place.port == static_cast<int>(i);
+    });
+    work.in_marks.back() = {marks(source, reg), static_cast<size_t>(mine - readers.begin())};
+  }
+  for (size_t o = 0; o < work.readers.size(); ++o) {
+    const std::vector<Target>& readers = work.readers[o];
+    work.out_marks.emplace_back();
+    abroad |= std::any_of(readers.begin(), readers.end(), is(Route::network));
+    if (std::any_of(readers.begin(), readers.end(), is(Route::shared)))
+      work.out_marks.back().slots = marks(thread_.device, at(work.out_regs, static_cast<int>(o)));
+  }
+  work.finishes = !state_.ordered || abroad || work.watched >= 0 || state_.options.timeline;
 }
 
 }  // namespace boxcar::actors

@@ -20,20 +20,30 @@
 
 namespace boxcar::actors {
 
+// Behind which acts a slot may be read, and behind which it may be written again. Whoever sends a message
+// about a slot has set its own mark before, and whoever takes the message reads it: so no lock is needed.
+struct SlotMarks {
+  using Mark = std::shared_ptr<const backends::Mark>;
+  Mark written;
+  std::vector<Mark> read;  // by reader, as Layout::readers has them
+};
+
 // Thrown where a thread stops because another one has failed; never seen outside.
 struct Stopped {};
 
 class RunState {
  public:
   RunState(const Layout& layout, backends::Backend& backend, const Hooks& hooks, const RunOptions& options)
-      : layout(layout), backend(backend), hooks(hooks), options(options) {}
+      : layout(layout), backend(backend), hooks(hooks), options(options), ordered(all_ordered(layout)) {}
 
   const Layout& layout;
   backends::Backend& backend;
   const Hooks& hooks;
   const RunOptions& options;
+  const bool ordered;                          // all queues of the plan
   std::vector<std::unique_ptr<Probe>> probes;  // by device; null for others' devices, or without the option
-  std::function<void()> on_failure;            // wakes the threads that sleep
+  std::vector<std::vector<std::vector<SlotMarks>>> marks;  // by local device, register, slot
+  std::function<void()> on_failure;                        // wakes the threads that sleep
   std::chrono::steady_clock::time_point began;
 
   std::byte* slot(int device, int reg, int slot) const {
@@ -71,6 +81,13 @@ class RunState {
   }
 
  private:
+  static bool all_ordered(const Layout& layout) {
+    for (const ir::Program& program : layout.plan().programs)
+      for (const ir::Queue& queue : program.queues)
+        if (!queue.ordered) return false;
+    return true;
+  }
+
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::atomic<bool> stopped_{false};

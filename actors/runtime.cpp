@@ -83,6 +83,7 @@ struct Runtime::Impl {
       thread->prepare(backend.device(thread->device()).arena() + at);
       at += aligned(thread->scratch_bytes());
     }
+    make_marks();
     for (const auto& thread : threads) {
       thread->connect(threads);
       thread->fill_initial();
@@ -90,6 +91,20 @@ struct Runtime::Impl {
     state.on_failure = [this] {
       for (const auto& thread : threads) thread->mailbox().wake();
     };
+  }
+
+  void make_marks() {
+    state.marks.resize(memory.size());
+    for (size_t d = 0; d < memory.size(); ++d) {
+      const auto device = static_cast<int>(d);
+      if (!state.backend.is_local(device)) continue;
+      const std::vector<ir::Register>& registers = layout.program(device).registers;
+      for (size_t r = 0; r < registers.size(); ++r) {
+        const SlotMarks slot{
+            nullptr, std::vector<SlotMarks::Mark>(layout.readers(device, static_cast<int>(r)).size())};
+        state.marks[d].emplace_back(static_cast<size_t>(registers[r].count), slot);
+      }
+    }
   }
 
   void make_probes() {

@@ -15,6 +15,11 @@
 //   transfers here are one-sided.
 // - Acts on a register with `every` above 1 add to its slot, the first of them writes it.
 // - A parameter or constant with one slot that is there from the start is written once, before all steps.
+// - On a backend whose queues have marks an act hands over when it is launched: whoever acts next on a slot,
+//   on another queue of the process, waits behind its mark on the device, and the thread goes on. What
+//   another process or the host reads (a watched register, an act of the timeline) hands over when it is
+//   done. So do all acts of a plan with open queues: a pull that was launched before its device's part of a
+//   collective, only because its input had been launched, could wait for that very collective.
 // - A collective, a pull or a wait that ends in an error ends the run: steps() throws the first one.
 #pragma once
 

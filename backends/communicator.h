@@ -1,7 +1,8 @@
 // A group of devices that act together, as in gloo and NCCL: every member calls the same functions in the
-// same order, each from the thread of its own queue, and a call returns when the member's part is done (or on
-// its queue, on backends with streams). Counts are elements; buffers are contiguous; parts may be uneven and
-// empty. Sums are taken in rank order in float32 or wider, so that a result does not depend on timing.
+// same order, each from the thread of its own queue, and a call returns when the member's part is done, or on
+// its queue, behind what was put there (on backends whose queues have marks). Counts are elements; buffers
+// are contiguous; parts may be uneven and empty. Sums are taken in rank order in float32 or wider, so that a
+// result does not depend on timing.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,19 @@ struct Block {
   int64_t rows = 1, bytes = 0, from_stride = 0, to_stride = 0;
 };
 
-// A FIFO of acts.
+// A point in a queue: behind all that had been put there when it was made.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+};
+
+// A FIFO of acts. Where acts are only launched by the calls that put them there, marks order them between
+// queues, and the host runs ahead:
+//
+//   kernel->run(...);                     // on `compute`
+//   const auto mark = compute.mark();
+//   if (mark) network.wait(*mark);        // by another thread; neither call waits for the kernel
+//   network.copy(...);
 class Queue {
  public:
   virtual ~Queue() = default;
@@ -68,6 +80,10 @@ class Queue {
   virtual void fill_zero(void* to, int64_t bytes) = 0;
   // Waits until all that was put on it is done.
   virtual void finish() = 0;
+  // Null where acts are done when the call that puts them there returns.
+  virtual std::shared_ptr<const Mark> mark() { return nullptr; }
+  // What is put here from now on begins behind `mark`, of any queue of the same backend.
+  virtual void wait(const Mark& /*mark*/) {}
 };
 
 class Device {
@@ -80,7 +96,7 @@ class Device {
   virtual std::unique_ptr<Queue> queue(ir::QueueKind kind) = 0;
   // Throws Error (fault) for an op or types without a kernel, naming both.
   virtual std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) = 0;
-  // Between host memory and this device's, at once.
+  // Between host memory and this device's, at once: what queues still do with that memory is not waited for.
   virtual void to_host(void* to, const void* from, int64_t bytes) = 0;
   virtual void from_host(void* to, const void* from, int64_t bytes) = 0;
 };

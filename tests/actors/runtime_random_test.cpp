@@ -49,13 +49,14 @@ void run_process(const ir::Plan& plan, backends::Backend& backend, RunOptions op
   }
 }
 
-void expect_values(const support::RandomPlanOptions& drawn, RunOptions options, int processes) {
+void expect_values(const support::RandomPlanOptions& drawn, RunOptions options, int processes, int64_t late) {
   const ir::Plan plan = support::random_plan(drawn);
   ASSERT_NO_THROW(ir::check(plan));
   PlanValues after(plan);
   ASSERT_TRUE(after.run(2, 0));
   ASSERT_TRUE(after.run(1, 5));
   FakeCluster cluster(plan.devices, std::min(processes, plan.devices));
+  cluster.act_late(late);
   std::vector<std::thread> running;
   for (int p = 0; p < cluster.processes(); ++p)
     running.emplace_back([&, p] {
@@ -64,7 +65,7 @@ void expect_values(const support::RandomPlanOptions& drawn, RunOptions options, 
   for (std::thread& thread : running) thread.join();
 }
 
-void try_plans(unsigned first, unsigned last) {
+void try_plans(unsigned first, unsigned last, bool late) {
   for (unsigned seed = first; seed < last; ++seed) {
     const support::RandomPlanOptions drawn{.seed = seed, .ordered = seed % 3 != 0, .real = true};
     RunOptions options;
@@ -72,13 +73,17 @@ void try_plans(unsigned first, unsigned last) {
     options.probe = seed % 2 == 0;
     const int processes = 1 + static_cast<int>(seed / 2 % 3);
     SCOPED_TRACE(fmt::format("seed {} on {} processes", seed, processes));
-    expect_values(drawn, options, processes);
+    expect_values(drawn, options, processes, late ? seed : -1);
     if (testing::Test::HasFailure()) return;
   }
 }
 
-TEST(RuntimeRandom, registers_hold_what_their_versions_say) { try_plans(0, 400); }
-TEST(RuntimeRandom, LongRegistersHoldWhatTheirVersionsSay) { try_plans(1000, 4000); }
+TEST(RuntimeRandom, registers_hold_what_their_versions_say) { try_plans(0, 400, false); }
+TEST(RuntimeRandom, registers_hold_it_where_acts_hand_over_at_launch) { try_plans(400, 520, true); }
+TEST(RuntimeRandom, LongRegistersHoldWhatTheirVersionsSay) {
+  try_plans(1000, 4000, false);
+  try_plans(4000, 6000, true);
+}
 
 }  // namespace
 }  // namespace boxcar::actors

@@ -2,6 +2,7 @@
 // Several processes are played in one, each with a transport that a thread of its own delivers.
 //
 //   FakeCluster cluster(4, 2);               // 4 devices on 2 processes
+//   cluster.act_late(7);                     // queues with marks (late_queue.h); 7 seeds how late
 //   Runtime run(plan, cluster.backend(0), hooks);
 //
 // Everything is float32 and small whole numbers, so that sums are exact in any order. Op "test" writes
@@ -24,6 +25,7 @@
 #include "backends/backend.h"
 #include "backends/random.h"
 #include "sbp/error.h"
+#include "support/late_queue.h"
 
 namespace boxcar::support {
 
@@ -87,19 +89,42 @@ class FakeKernel : public backends::Kernel {
   const Failing& failing_;
 };
 
+// Another kernel, on a queue that acts late.
+class LateKernel : public backends::Kernel {
+ public:
+  LateKernel(std::unique_ptr<Kernel> kernel, LateQueue& queue) : kernel_(std::move(kernel)), queue_(queue) {}
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+           const backends::Moment& moment) override {
+    queue_.put([this, in = std::vector<const void*>(inputs.begin(), inputs.end()),
+                out = std::vector<void*>(outputs.begin(), outputs.end()),
+                moment] { kernel_->run(in, out, moment); });
+  }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+  LateQueue& queue_;
+};
+
 class FakeDevice : public backends::Device {
  public:
-  explicit FakeDevice(const FakeKernel::Failing& failing) : failing_(failing) {}
+  // `late`: queues act late, in a way that this seeds; -1: they act at once.
+  FakeDevice(const FakeKernel::Failing& failing, const int64_t& late) : failing_(failing), late_(late) {}
   void reserve(int64_t bytes) override {
     if (!memory_.empty()) throw std::logic_error("reserved twice");
     memory_.assign(static_cast<size_t>(bytes + 8) / 8, 0);
   }
   std::byte* arena() override { return reinterpret_cast<std::byte*>(memory_.data()); }
-  std::unique_ptr<backends::Queue> queue(ir::QueueKind) override { return std::make_unique<FakeQueue>(); }
-  std::unique_ptr<backends::Kernel> prepare(const backends::Call& call, backends::Queue&) override {
+  std::unique_ptr<backends::Queue> queue(ir::QueueKind kind) override {
+    if (late_ < 0) return std::make_unique<FakeQueue>();
+    return std::make_unique<LateQueue>(static_cast<unsigned>(late_ * 10 + static_cast<int64_t>(kind)));
+  }
+  std::unique_ptr<backends::Kernel> prepare(const backends::Call& call, backends::Queue& queue) override {
     if (call.op != "test" && call.op != "add" && call.op != "nothing")
       throw Error::fault(call.op, "no such kernel");
-    return std::make_unique<FakeKernel>(call, failing_);
+    auto kernel = std::make_unique<FakeKernel>(call, failing_);
+    auto* const late = dynamic_cast<LateQueue*>(&queue);
+    if (!late) return kernel;
+    return std::make_unique<LateKernel>(std::move(kernel), *late);
   }
   void to_host(void* to, const void* from, int64_t bytes) override {
     std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
@@ -110,6 +135,7 @@ class FakeDevice : public backends::Device {
 
  private:
   const FakeKernel::Failing& failing_;
+  const int64_t& late_;
   std::vector<double> memory_;
 };
 
@@ -219,6 +245,46 @@ class FakeCommunicator : public backends::Communicator {
   int rank_;
 };
 
+// Another communicator, whose calls are acts of a queue that acts late.
+class LateCommunicator : public backends::Communicator {
+ public:
+  LateCommunicator(std::unique_ptr<Communicator> communicator, LateQueue& queue)
+      : communicator_(std::move(communicator)), queue_(queue) {}
+  int rank() const override { return communicator_->rank(); }
+  int size() const override { return communicator_->size(); }
+  void all_reduce(const void* in, void* out, int64_t count, ir::DType dtype,
+                  sbp::Reduction reduction) override {
+    queue_.put([=, this] { communicator_->all_reduce(in, out, count, dtype, reduction); });
+  }
+  void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, ir::DType dtype,
+                      sbp::Reduction reduction) override {
+    queue_.put([=, this, counts = kept(counts)] {
+      communicator_->reduce_scatter(in, out, counts, dtype, reduction);
+    });
+  }
+  void all_gather(const void* in, void* out, std::span<const int64_t> counts, ir::DType dtype) override {
+    queue_.put([=, this, counts = kept(counts)] { communicator_->all_gather(in, out, counts, dtype); });
+  }
+  void all_to_all(const void* in, std::span<const int64_t> send_counts, void* out,
+                  std::span<const int64_t> receive_counts, ir::DType dtype) override {
+    queue_.put([=, this, send = kept(send_counts), receive = kept(receive_counts)] {
+      communicator_->all_to_all(in, send, out, receive, dtype);
+    });
+  }
+  void broadcast(const void* in, void* out, int64_t count, ir::DType dtype) override {
+    queue_.put([=, this] { communicator_->broadcast(in, out, count, dtype); });
+  }
+  void barrier() override {
+    queue_.put([this] { communicator_->barrier(); });
+  }
+
+ private:
+  static std::vector<int64_t> kept(std::span<const int64_t> counts) { return {counts.begin(), counts.end()}; }
+
+  std::unique_ptr<Communicator> communicator_;
+  LateQueue& queue_;
+};
+
 class FakeTransport : public backends::Transport {
  public:
   FakeTransport(FakeHub& hub, int process) : hub_(hub), process_(process) {}
@@ -310,6 +376,7 @@ class FakeHub {
  public:
   int devices = 1, processes = 1;
   FakeKernel::Failing failing;
+  int64_t late = -1;
   std::vector<FakeTransport*> transports;
 
   FakeMeeting& meeting(const std::string& name, size_t size) {
@@ -354,7 +421,7 @@ inline void FakeTransport::finish() {
 
 inline FakeBackend::FakeBackend(FakeHub& hub, int process) : hub_(hub), process_(process) {
   for (int d = 0; d < hub.devices; ++d)
-    devices_.push_back(is_local(d) ? std::make_unique<FakeDevice>(hub.failing) : nullptr);
+    devices_.push_back(is_local(d) ? std::make_unique<FakeDevice>(hub.failing, hub.late) : nullptr);
   if (hub.processes == 1) return;
   transport_ = std::make_unique<FakeTransport>(hub, process);
   hub.transports.push_back(transport_.get());
@@ -363,9 +430,12 @@ inline int FakeBackend::devices() const { return hub_.devices; }
 inline int FakeBackend::process_of(int device) const { return device * hub_.processes / hub_.devices; }
 inline std::unique_ptr<backends::Communicator> FakeBackend::communicator(const std::string& name,
                                                                          std::span<const int> group,
-                                                                         int device, backends::Queue&) {
+                                                                         int device, backends::Queue& queue) {
   const auto rank = static_cast<int>(std::find(group.begin(), group.end(), device) - group.begin());
-  return std::make_unique<FakeCommunicator>(hub_.meeting(name, group.size()), rank);
+  auto communicator = std::make_unique<FakeCommunicator>(hub_.meeting(name, group.size()), rank);
+  auto* const late = dynamic_cast<LateQueue*>(&queue);
+  if (!late) return communicator;
+  return std::make_unique<LateCommunicator>(std::move(communicator), *late);
 }
 inline void FakeBackend::abort(const std::string& why) {
   hub_.abort(why);
@@ -383,6 +453,7 @@ class FakeCluster {
   int processes() const { return hub_.processes; }
   // Kernels throw where it says so. Before anything runs.
   void fail_where(FakeKernel::Failing failing) { hub_.failing = std::move(failing); }
+  void act_late(int64_t seed) { hub_.late = seed; }
 
  private:
   FakeHub hub_;
