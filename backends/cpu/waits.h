@@ -25,6 +25,9 @@ class Waits {
   // The first reason counts. Other processes are told, unless the transport has failed already.
   void abort(const std::string& why);
 
+  // Throws Error (fault) "waits for WHOM: REASON" where there is one to give up.
+  void check(const std::string& whom);
+
   // Returns when ready() is true, which is asked under the lock; looks for a reason to give up now and then,
   // and throws Error (fault) "waits for WHOM: REASON".
   template <typename Ready, typename Whom>
@@ -41,8 +44,6 @@ class Waits {
 
  private:
   static constexpr std::chrono::milliseconds patience{50};
-
-  void check(const std::string& whom);
 
   Transport* transport_;
   std::mutex mutex_;

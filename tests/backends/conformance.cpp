@@ -124,6 +124,30 @@ std::vector<std::vector<int64_t>> deals(int64_t size, int members) {
   return result;
 }
 
+// A device whose memory the host sees when a queue has finished.
+class SeenBehind : public Device {
+ public:
+  SeenBehind(Device& device, Queue& queue) : device_(device), queue_(queue) {}
+  void reserve(int64_t bytes) override { device_.reserve(bytes); }
+  std::byte* arena() override { return device_.arena(); }
+  std::unique_ptr<Queue> queue(ir::QueueKind kind) override { return device_.queue(kind); }
+  std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) override {
+    return device_.prepare(call, queue);
+  }
+  void to_host(void* to, const void* from, int64_t bytes) override {
+    queue_.finish();
+    device_.to_host(to, from, bytes);
+  }
+  void from_host(void* to, const void* from, int64_t bytes) override {
+    queue_.finish();
+    device_.from_host(to, from, bytes);
+  }
+
+ private:
+  Device& device_;
+  Queue& queue_;
+};
+
 std::string name_of(ir::DType type, int64_t size, int members) {
   return std::string(ir::to_text(type)) + "[" + std::to_string(size) + "] of " + std::to_string(members);
 }
@@ -176,7 +200,9 @@ void Conformance::meet(const std::string& name, std::span<const int> group, cons
         try {
           const auto queue = backend->device(d).queue(ir::QueueKind::network);
           const auto communicator = backend->communicator(name, group, d, *queue);
-          body(*communicator, backend->device(d));
+          SeenBehind device(backend->device(d), *queue);
+          body(*communicator, device);
+          queue->finish();
         } catch (const std::exception& error) {
           ADD_FAILURE() << error.what();
           backend->abort(error.what());
@@ -342,10 +368,11 @@ TEST_P(Conformance, NobodyLeavesABarrierBeforeAllHaveCome) {
       here += std::count_if(group.begin(), group.end(), [&](int d) { return backend->is_local(d); });
     }
     std::atomic<int64_t> came = 0;
-    meet(fresh_name(), group, [&](Communicator& c, Device&) {
+    meet(fresh_name(), group, [&](Communicator& c, Device& device) {
       for (int64_t round = 1; round <= 20; ++round) {
         ++came;
         c.barrier();
+        device.to_host(nullptr, device.arena(), 0);  // until it is done
         EXPECT_GE(came, here * round);
         EXPECT_LE(came, here * (round + 1));
       }

@@ -1,0 +1,355 @@
+#include "backends/cuda/nccl_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "backends/cpu/cpu_reduce.h"
+#include "sbp/error.h"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+constexpr std::chrono::milliseconds watching{20};  // between two looks at what was launched
+constexpr std::chrono::microseconds asking{100};   // ... and of a call that waits for NCCL to take it
+
+// For reductions.
+NcclType type_of(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::float64:
+      return nccl_float64;
+    case ir::DType::float32:
+      return nccl_float32;
+    case ir::DType::float16:
+      return nccl_float16;
+    case ir::DType::bfloat16:
+      return nccl_bfloat16;
+    case ir::DType::int64:
+      return nccl_int64;
+    case ir::DType::int32:
+      return nccl_int32;
+    case ir::DType::int8:
+      return nccl_int8;
+    default:
+      return nccl_uint8;
+  }
+}
+
+NcclReduction reduction_of(sbp::Reduction reduction) {
+  if (reduction == sbp::Reduction::sum) return nccl_sum;
+  return reduction == sbp::Reduction::max ? nccl_max : nccl_min;
+}
+
+bool even(std::span<const int64_t> counts) {
+  return std::all_of(counts.begin(), counts.end(), [&](int64_t count) { return count == counts[0]; });
+}
+
+int64_t non_empty(std::span<const int64_t> counts) {
+  return std::count_if(counts.begin(), counts.end(), [](int64_t count) { return count > 0; });
+}
+
+const std::byte* bytes(const void* address) { return static_cast<const std::byte*>(address); }
+std::byte* bytes(void* address) { return static_cast<std::byte*>(address); }
+
+}  // namespace
+
+NcclGroups::NcclGroups(const NcclApi& api, cpu::Waits& waits, cpu::Mailboxes& mailboxes, Transport* transport,
+                       double seconds)
+    : api_(api),
+      waits_(waits),
+      mailboxes_(mailboxes),
+      transport_(transport),
+      patience_(seconds),
+      thread_([this] { watch(); }) {}
+
+NcclGroups::~NcclGroups() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+std::unique_ptr<Communicator> NcclGroups::communicator(const std::string& name, std::span<const int> devices,
+                                                       int device, std::unique_ptr<NcclStream> stream,
+                                                       const std::function<int(int)>& process_of) {
+  const auto member = std::find(devices.begin(), devices.end(), device);
+  if (member == devices.end()) throw Error::fault(name, fmt::format("device {} is no member", device));
+  auto communicator = std::make_unique<NcclCommunicator>(
+      *this, name, devices, static_cast<int>(member - devices.begin()), std::move(stream), process_of);
+  const std::lock_guard lock(mutex_);
+  communicators_.push_back(communicator.get());
+  return communicator;
+}
+
+void NcclGroups::remove(NcclCommunicator* communicator) {
+  const std::lock_guard lock(mutex_);
+  std::erase(communicators_, communicator);
+}
+
+void NcclGroups::watch() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, watching, [this] { return ending_; })) look();
+}
+
+void NcclGroups::check() {
+  const std::lock_guard lock(mutex_);
+  look();
+  waits_.check("NCCL");
+}
+
+void NcclGroups::look() {
+  try {
+    waits_.check("NCCL");
+    for (NcclCommunicator* communicator : communicators_) communicator->check();
+  } catch (const Error& error) {
+    waits_.abort(error.what());
+    for (NcclCommunicator* communicator : communicators_) communicator->abort();
+  }
+}
+
+NcclCommunicator::NcclCommunicator(NcclGroups& groups, std::string name, std::span<const int> devices,
+                                   int rank, std::unique_ptr<NcclStream> stream,
+                                   const std::function<int(int)>& process_of)
+    : groups_(groups),
+      name_(std::move(name)),
+      devices_(devices.begin(), devices.end()),
+      rank_(rank),
+      stream_(std::move(stream)) {
+  for (const int device : devices_) processes_.push_back(process_of(device));
+}
+
+// Aborted rather than finalized, which would wait for the other members: by now no act is under way.
+NcclCommunicator::~NcclCommunicator() {
+  groups_.remove(this);
+  abort();
+}
+
+void NcclCommunicator::all_reduce(const void* in, void* out, int64_t count, ir::DType dtype,
+                                  sbp::Reduction reduction) {
+  cpu::check_reduction(dtype, reduction);
+  act("all_reduce", count > 0 ? 1 : 0, [&](void* stream) {
+    call(groups_.api_.ncclAllReduce(in, out, static_cast<size_t>(count), type_of(dtype),
+                                    reduction_of(reduction), comm_, stream));
+  });
+}
+
+void NcclCommunicator::reduce_scatter(const void* in, void* out, std::span<const int64_t> counts,
+                                      ir::DType dtype, sbp::Reduction reduction) {
+  cpu::check_reduction(dtype, reduction);
+  check_counts(counts);
+  const bool one = even(counts);
+  act("reduce_scatter", one ? std::min<int64_t>(counts[0], 1) : non_empty(counts), [&](void* stream) {
+    if (one)
+      return call(groups_.api_.ncclReduceScatter(in, out, static_cast<size_t>(counts[0]), type_of(dtype),
+                                                 reduction_of(reduction), comm_, stream));
+    const std::byte* from = bytes(in);
+    for (int r = 0; r < size(); ++r) {
+      const int64_t count = counts[static_cast<size_t>(r)];
+      if (count == 0) continue;
+      call(groups_.api_.ncclReduce(from, out, static_cast<size_t>(count), type_of(dtype),
+                                   reduction_of(reduction), r, comm_, stream));
+      from += count * ir::size_of(dtype);
+    }
+  });
+}
+
+void NcclCommunicator::all_gather(const void* in, void* out, std::span<const int64_t> counts,
+                                  ir::DType dtype) {
+  check_counts(counts);
+  const int64_t size_of = ir::size_of(dtype);
+  const bool one = even(counts);
+  act("all_gather", one ? std::min<int64_t>(counts[0], 1) : non_empty(counts), [&](void* stream) {
+    if (one)
+      return call(groups_.api_.ncclAllGather(in, out, static_cast<size_t>(counts[0] * size_of), nccl_uint8,
+                                             comm_, stream));
+    std::byte* to = bytes(out);
+    for (int r = 0; r < size(); ++r) {
+      const int64_t part = counts[static_cast<size_t>(r)] * size_of;
+      if (part == 0) continue;
+      call(groups_.api_.ncclBroadcast(r == rank_ ? in : to, to, static_cast<size_t>(part), nccl_uint8, r,
+                                      comm_, stream));
+      to += part;
+    }
+  });
+}
+
+void NcclCommunicator::all_to_all(const void* in, std::span<const int64_t> send_counts, void* out,
+                                  std::span<const int64_t> receive_counts, ir::DType dtype) {
+  check_counts(send_counts);
+  check_counts(receive_counts);
+  const int64_t size_of = ir::size_of(dtype);
+  act("all_to_all", non_empty(send_counts) + non_empty(receive_counts), [&](void* stream) {
+    const std::byte* from = bytes(in);
+    std::byte* to = bytes(out);
+    for (int r = 0; r < size(); ++r) {
+      const int64_t sent = send_counts[static_cast<size_t>(r)] * size_of;
+      const int64_t received = receive_counts[static_cast<size_t>(r)] * size_of;
+      if (sent > 0)
+        call(groups_.api_.ncclSend(from, static_cast<size_t>(sent), nccl_uint8, r, comm_, stream));
+      if (received > 0)
+        call(groups_.api_.ncclRecv(to, static_cast<size_t>(received), nccl_uint8, r, comm_, stream));
+      from += sent > 0 ? sent : 0;
+      to += received > 0 ? received : 0;
+    }
+  });
+}
+
+void NcclCommunicator::broadcast(const void* in, void* out, int64_t count, ir::DType dtype) {
+  act("broadcast", count > 0 ? 1 : 0, [&](void* stream) {
+    call(groups_.api_.ncclBroadcast(rank_ == 0 ? in : out, out,
+                                    static_cast<size_t>(count * ir::size_of(dtype)), nccl_uint8, 0, comm_,
+                                    stream));
+  });
+}
+
+void NcclCommunicator::barrier() {
+  act("barrier", 1, [&](void* stream) {
+    void* const token = stream_->token();
+    call(groups_.api_.ncclAllReduce(token, token, 1, nccl_int32, nccl_max, comm_, stream));
+  });
+}
+
+void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
+  const std::string named = fmt::format("{} in {}: rank {} of {}, device {}", what, name_, rank_, size(),
+                                        devices_[static_cast<size_t>(rank_)]);
+  const std::string outer = Waiting::here();
+  try {
+    const Waiting::Act waiting(named);
+    void* const stream = stream_->handle();
+    set_up();
+    if (calls == 0) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) groups_.waits_.check("NCCL");
+      if (calls > 1) call(groups_.api_.ncclGroupStart());
+      body(stream);
+      if (calls > 1) call(groups_.api_.ncclGroupEnd());
+    }
+    until_taken(named);
+    const std::lock_guard lock(mutex_);
+    forget_done();
+    last_ = outer.empty() ? named : outer + ": " + named;
+    launched_.push_back({last_, NcclGroups::Clock::now(), stream_->probe()});
+  } catch (const Error& error) {
+    groups_.waits_.abort(outer.empty() ? error.what() : outer + ": " + error.what());
+    throw;
+  }
+}
+
+void NcclCommunicator::set_up() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (comm_ || aborted_) return;
+  }
+  const NcclId id = draw_id();
+  const std::string act = fmt::format("set-up of {}: rank {} of {}, device {}", name_, rank_, size(),
+                                      devices_[static_cast<size_t>(rank_)]);
+  {
+    const std::lock_guard lock(mutex_);
+    NcclConfig config;
+    call(groups_.api_.ncclCommInitRankConfig(&comm_, size(), id, rank_, &config));
+  }
+  until_taken(act);
+}
+
+// Rank 0's, which the others get as a message: those of this process too.
+NcclId NcclCommunicator::draw_id() {
+  NcclId id{};
+  const std::string box = "nccl " + name_;
+  if (rank_ > 0) {
+    const cpu::Bytes message = groups_.mailboxes_.box(box, 0, rank_).take(groups_.waits_, [&] {
+      return fmt::format("device {}, which begins the set-up of {}", devices_[0], name_);
+    });
+    if (message->size() != sizeof id) throw Error::fault(name_, "the message is no NCCL id");
+    std::memcpy(&id, message->data(), sizeof id);
+    return id;
+  }
+  call(groups_.api_.ncclGetUniqueId(&id));
+  std::map<int, std::vector<int>> ranks;  // by process
+  for (int r = 1; r < size(); ++r) ranks[processes_[static_cast<size_t>(r)]].push_back(r);
+  for (const auto& [process, there] : ranks) {
+    const std::vector<std::byte> message = cpu::to_message(box, 0, there, std::as_bytes(std::span(&id, 1)));
+    if (process == processes_[0])
+      groups_.mailboxes_.put(message);
+    else
+      groups_.transport_->send(process, Channel::control, message);
+  }
+  return id;
+}
+
+// Until NCCL has taken what it was last called for.
+void NcclCommunicator::until_taken(const std::string& act) {
+  const auto begin = NcclGroups::Clock::now();
+  for (;;) {
+    NcclResult result = nccl_success;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!aborted_) call(groups_.api_.ncclCommGetAsyncError(comm_, &result));
+    }
+    if (result == nccl_success) break;
+    if (result != nccl_in_progress) throw broken(act, result);
+    groups_.waits_.check("the other members");
+    if (NcclGroups::Clock::now() - begin > groups_.patience_) throw late(act);
+    std::this_thread::sleep_for(asking);
+  }
+  groups_.waits_.check("NCCL");
+}
+
+void NcclCommunicator::call(NcclResult result) const {
+  if (result != nccl_success && result != nccl_in_progress)
+    throw broken(fmt::format("{}: rank {} of {}, device {}", name_, rank_, size(),
+                             devices_[static_cast<size_t>(rank_)]),
+                 result);
+}
+
+Error NcclCommunicator::broken(const std::string& act, NcclResult result) const {
+  const char* const last = groups_.api_.ncclGetLastError(nullptr);
+  std::string why = groups_.api_.ncclGetErrorString(result);
+  if (last && *last) why += fmt::format(" ({})", last);
+  return Error::fault(act, fmt::format("NCCL: {}", why));
+}
+
+Error NcclCommunicator::late(const std::string& act) const {
+  return Error::fault(act,
+                      fmt::format("not done after {:g} s: another member has stopped, or was given another "
+                                  "order of collectives",
+                                  groups_.patience_.count()));
+}
+
+void NcclCommunicator::check_counts(std::span<const int64_t> counts) const {
+  if (counts.size() != devices_.size())
+    throw Error::fault(name_, fmt::format("{} counts for {} members", counts.size(), devices_.size()));
+}
+
+void NcclCommunicator::check() {
+  const std::lock_guard lock(mutex_);
+  if (!comm_ || last_.empty()) return;  // set-up is its own thread's to watch
+  NcclResult result = nccl_success;
+  call(groups_.api_.ncclCommGetAsyncError(comm_, &result));
+  if (result != nccl_success && result != nccl_in_progress)
+    throw broken(launched_.empty() ? last_ : launched_.front().act, result);
+  forget_done();
+  if (!launched_.empty() && NcclGroups::Clock::now() - launched_.front().at > groups_.patience_)
+    throw late(launched_.front().act);
+}
+
+// Time runs for the oldest act that is not done, from when it became that.
+void NcclCommunicator::forget_done() {
+  while (!launched_.empty() && launched_.front().done()) {
+    launched_.pop_front();
+    if (!launched_.empty()) launched_.front().at = NcclGroups::Clock::now();
+  }
+}
+
+void NcclCommunicator::abort() {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  if (comm_) groups_.api_.ncclCommAbort(comm_);
+  comm_ = nullptr;
+}
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,148 @@
+// One member's end of a group of devices that communicate by NCCL.
+//
+//   NcclGroups groups(api, waits, mailboxes, transport, 600);          // of a backend
+//   groups.communicator("dp.0", {0, 4}, 4, stream, process_of)->all_reduce(in, out, 1024, float32, sum);
+//
+// The call discipline, which is what tests/backends/nccl_test.cpp holds it to:
+// - A group has an NCCL communicator of its own, set up by its members' first call: rank 0 draws the id and
+//   sends it to the others over the transport. So members are set up from the threads of their queues and in
+//   the plan's one order of collectives, which is what keeps set-up from waiting in a circle.
+// - Communicators do not block: a call that NCCL has not taken yet is asked for until it is, and every such
+//   wait ends when the run fails or time is up.
+// - Parts of one length are one call of NCCL; uneven ones, and all_to_all, are one group of calls: a reduce
+// or
+//   a broadcast for each rank, or sends and receives. Calls of no elements are left out.
+// - What was put on the stream is watched by one thread: an error that NCCL finds later, and an act that has
+//   not ended `seconds` after it was its stream's next, end the run with rank and act named, and all
+//   communicators of the process are aborted, so that nothing on their streams waits for ever.
+//
+// NCCL adds in the tensors' own type, in an order of its own: sums of 16-bit types are rounded more than
+// once, and differ from the CPU backend's in the last places.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/communicator.h"
+#include "backends/cpu/mailboxes.h"
+#include "backends/cpu/waits.h"
+#include "backends/cuda/nccl_api.h"
+#include "backends/transport.h"
+
+namespace boxcar::backends::cuda {
+
+// The stream that a communicator acts on.
+class NcclStream {
+ public:
+  virtual ~NcclStream() = default;
+  // cudaStream_t, with its device made the calling thread's.
+  virtual void* handle() = 0;
+  // Tells, from any thread, whether all that has been put on the stream so far is done.
+  virtual std::function<bool()> probe() = 0;
+  // 8 bytes of the device's memory that nobody reads.
+  virtual void* token() = 0;
+};
+
+class NcclCommunicator;
+
+// What all communicators of a process share, and the thread that watches them.
+class NcclGroups {
+ public:
+  // `transport` may be null; its listener of Channel::control puts messages into `mailboxes`. An act may take
+  // `seconds`.
+  NcclGroups(const NcclApi& api, cpu::Waits& waits, cpu::Mailboxes& mailboxes, Transport* transport,
+             double seconds);
+  ~NcclGroups();  // after the last communicator
+
+  std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> devices,
+                                             int device, std::unique_ptr<NcclStream> stream,
+                                             const std::function<int(int)>& process_of);
+  // Throws Error (fault) where an act has failed. For who has waited for a stream: what failed on it is done
+  // as well.
+  void check();
+
+ private:
+  friend class NcclCommunicator;
+  using Clock = std::chrono::steady_clock;
+
+  void watch();
+  void look();
+  void remove(NcclCommunicator* communicator);
+
+  const NcclApi api_;
+  cpu::Waits& waits_;
+  cpu::Mailboxes& mailboxes_;
+  Transport* const transport_;
+  const std::chrono::duration<double> patience_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<NcclCommunicator*> communicators_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+class NcclCommunicator : public Communicator {
+ public:
+  NcclCommunicator(NcclGroups& groups, std::string name, std::span<const int> devices, int rank,
+                   std::unique_ptr<NcclStream> stream, const std::function<int(int)>& process_of);
+  ~NcclCommunicator() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(devices_.size()); }
+  void all_reduce(const void* in, void* out, int64_t count, ir::DType dtype,
+                  sbp::Reduction reduction) override;
+  void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, ir::DType dtype,
+                      sbp::Reduction reduction) override;
+  void all_gather(const void* in, void* out, std::span<const int64_t> counts, ir::DType dtype) override;
+  void all_to_all(const void* in, std::span<const int64_t> send_counts, void* out,
+                  std::span<const int64_t> receive_counts, ir::DType dtype) override;
+  void broadcast(const void* in, void* out, int64_t count, ir::DType dtype) override;
+  void barrier() override;
+
+ private:
+  friend class NcclGroups;
+  struct Launched {
+    std::string act;
+    NcclGroups::Clock::time_point at;
+    std::function<bool()> done;
+  };
+  using Body = std::function<void(void* stream)>;
+
+  // One collective: `calls` calls of NCCL in `body`. Where there are none the member takes part in the set-up
+  // alone.
+  void act(const char* what, int64_t calls, const Body& body);
+  void set_up();
+  NcclId draw_id();
+  void until_taken(const std::string& act);
+  void call(NcclResult result) const;
+  Error broken(const std::string& act, NcclResult result) const;
+  Error late(const std::string& act) const;
+  void check_counts(std::span<const int64_t> counts) const;
+  // The watching thread's: throws what has gone wrong.
+  void check();
+  void abort();
+  void forget_done();
+
+  NcclGroups& groups_;
+  const std::string name_;
+  const std::vector<int> devices_;
+  const int rank_;
+  std::vector<int> processes_;  // by rank
+  const std::unique_ptr<NcclStream> stream_;
+
+  std::mutex mutex_;  // of what follows; held over a call of NCCL, never over a wait
+  ncclComm* comm_ = nullptr;
+  bool aborted_ = false;
+  std::deque<Launched> launched_;  // and not known to be done
+  std::string last_;               // act that was launched
+};
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,84 @@
+// A backend whose groups communicate by NcclCommunicator over the fake NCCL library: memory of this process,
+// queues that act late in place of streams.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/cpu/cpu_device.h"
+#include "backends/cuda/nccl_communicator.h"
+#include "support/late_queue.h"
+
+namespace boxcar::tests {
+
+inline const backends::cuda::NcclApi& fake_nccl() {
+  static const backends::cuda::NcclApi api = backends::cuda::load_nccl(BOXCAR_FAKE_NCCL);
+  return api;
+}
+
+class LateStream : public backends::cuda::NcclStream {
+ public:
+  explicit LateStream(support::LateQueue& queue) : queue_(queue) {}
+  void* handle() override { return static_cast<backends::Queue*>(&queue_); }
+  std::function<bool()> probe() override {
+    const auto done = std::make_shared<std::atomic<bool>>(false);
+    queue_.put([done] { *done = true; });
+    return [done] { return done->load(); };
+  }
+  void* token() override { return &token_; }
+
+ private:
+  support::LateQueue& queue_;
+  int64_t token_ = 0;
+};
+
+class LateDevice : public backends::cpu::CpuDevice {
+ public:
+  std::unique_ptr<backends::Queue> queue(ir::QueueKind) override {
+    return std::make_unique<support::LateQueue>(3);
+  }
+};
+
+class NcclBackend : public backends::Backend {
+ public:
+  NcclBackend(int devices, std::unique_ptr<backends::Transport> transport, double seconds = 60)
+      : devices_(static_cast<size_t>(devices)),
+        waits_(transport.get()),
+        groups_(fake_nccl(), waits_, mailboxes_, transport.get(), seconds),
+        transport_(std::move(transport)) {
+    if (transport_)
+      transport_->listen(backends::Channel::control,
+                         [this](int, std::span<const std::byte> bytes) { mailboxes_.put(bytes); });
+  }
+  int devices() const override { return static_cast<int>(devices_.size()); }
+  int process_of(int device) const override {
+    return transport_ ? device * transport_->processes() / devices() : 0;
+  }
+  bool is_local(int device) const override {
+    return process_of(device) == (transport_ ? transport_->process() : 0);
+  }
+  backends::Device& device(int device) override { return devices_.at(static_cast<size_t>(device)); }
+  std::unique_ptr<backends::Communicator> communicator(const std::string& name, std::span<const int> group,
+                                                       int device, backends::Queue& queue) override {
+    return groups_.communicator(name, group, device,
+                                std::make_unique<LateStream>(dynamic_cast<support::LateQueue&>(queue)),
+                                [this](int d) { return process_of(d); });
+  }
+  backends::Transport* transport() override { return transport_.get(); }
+  void abort(const std::string& why) override { waits_.abort(why); }
+  backends::cpu::Waits& waits() { return waits_; }
+  backends::cuda::NcclGroups& groups() { return groups_; }
+
+ private:
+  std::vector<LateDevice> devices_;
+  backends::cpu::Waits waits_;
+  backends::cpu::Mailboxes mailboxes_;
+  backends::cuda::NcclGroups groups_;
+  std::unique_ptr<backends::Transport> transport_;  // ends first: its listener uses the others
+};
+
+}  // namespace boxcar::tests

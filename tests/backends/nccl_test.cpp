@@ -1,0 +1,233 @@
+// How NCCL is called, without a GPU: over a library of its C interface that is stricter than it is. That
+// results are right is in conformance_test.cpp.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "backends/nccl_backend.h"
+#include "fake_nccl/fake_nccl.h"
+#include "support/error_of.h"
+
+namespace boxcar::tests {
+namespace {
+
+using backends::Communicator;
+using ir::DType;
+using sbp::Reduction;
+using support::error_of;
+using testing::Each;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+template <typename Function>
+Function* control(const char* name) {
+  void* const library = dlopen(BOXCAR_FAKE_NCCL, RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+#define CONTROL(name) control<decltype(name)>(#name)
+
+class Nccl : public testing::Test {
+ protected:
+  void SetUp() override { CONTROL(fakeNcclReset)(); }
+  void TearDown() override { EXPECT_EQ(CONTROL(fakeNcclLive)(), 0); }
+
+  using Body = std::function<void(Communicator& communicator, backends::Queue& queue)>;
+  // Each member's body on a thread of its own; what it, its acts or the run ends with.
+  static std::vector<std::string> run(NcclBackend& backend, int members, const Body& body) {
+    std::vector<std::string> errors(static_cast<size_t>(members));
+    std::vector<int> group;
+    for (int d = 0; d < members; ++d) group.push_back(d);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < members; ++rank)
+      threads.emplace_back([&, rank] {
+        const auto queue = backend.device(rank).queue(ir::QueueKind::network);
+        const auto communicator = backend.communicator("dp.0", group, rank, *queue);
+        const std::string name = "device " + std::to_string(rank) + ": h0.grads";
+        const backends::Waiting::Act act(name);
+        const auto call = [&] {
+          body(*communicator, *queue);
+          queue->finish();
+          backend.groups().check();
+        };
+        errors[static_cast<size_t>(rank)] = error_of(call, Exit::fault);
+      });
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+};
+
+TEST_F(Nccl, a_group_is_set_up_by_its_first_call) {
+  NcclBackend backend(3, nullptr);
+  std::atomic<int> there = 0, seen = 0;
+  const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue&) {
+    ++there;
+    while (there < 3) std::this_thread::yield();
+    seen += CONTROL(fakeNcclLive)();
+    ++there;
+    while (there < 6) std::this_thread::yield();
+    communicator.barrier();
+    EXPECT_GE(CONTROL(fakeNcclLive)(), 1);
+  });
+  EXPECT_THAT(errors, Each("no error"));
+  EXPECT_EQ(seen, 0);
+}
+
+// Parts of one length are one call, others a group of calls; what has no elements is no call.
+TEST_F(Nccl, parts_are_one_call_or_one_group) {
+  struct Case {
+    std::vector<int64_t> counts;
+    int calls, groups;  // of one member
+  };
+  for (const Case& c :
+       {Case{{4, 4, 4}, 1, 0}, Case{{4, 0, 2}, 2, 1}, Case{{0, 5, 0}, 1, 0}, Case{{0, 0, 0}, 0, 0}}) {
+    for (const bool gather : {false, true}) {
+      SCOPED_TRACE(testing::PrintToString(c.counts) + (gather ? " gathered" : " scattered"));
+      CONTROL(fakeNcclReset)();
+      NcclBackend backend(3, nullptr);
+      const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue& queue) {
+        std::vector<float> in(12), out(12);
+        if (gather)
+          communicator.all_gather(in.data(), out.data(), c.counts, DType::float32);
+        else
+          communicator.reduce_scatter(in.data(), out.data(), c.counts, DType::float32, Reduction::sum);
+        queue.finish();
+      });
+      EXPECT_THAT(errors, Each("no error"));
+      EXPECT_EQ(CONTROL(fakeNcclCalls)(), 3 * c.calls);
+      EXPECT_EQ(CONTROL(fakeNcclGroups)(), 3 * c.groups);
+    }
+  }
+}
+
+// One that has nothing to send or receive takes part in the set-up all the same.
+TEST_F(Nccl, all_to_all_is_one_group) {
+  NcclBackend backend(3, nullptr);
+  const std::vector<std::vector<int64_t>> sent = {{1, 2, 0}, {2, 0, 0}, {0, 0, 0}};
+  const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue& queue) {
+    const auto rank = static_cast<size_t>(communicator.rank());
+    std::vector<int64_t> received;
+    for (const auto& row : sent) received.push_back(row[rank]);
+    std::vector<float> in(3), out(3);
+    communicator.all_to_all(in.data(), sent[rank], out.data(), received, DType::float32);
+    queue.finish();
+  });
+  EXPECT_THAT(errors, Each("no error"));
+  EXPECT_EQ(CONTROL(fakeNcclCalls)(), 2 * (1 + 2));
+  EXPECT_EQ(CONTROL(fakeNcclGroups)(), 2);
+}
+
+// Nobody waits for what was launched but the stream.
+TEST_F(Nccl, calls_return_before_their_acts_end) {
+  NcclBackend backend(2, nullptr);
+  std::atomic<bool> returned = false;
+  const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue& queue) {
+    communicator.barrier();
+    queue.finish();
+    std::atomic<bool> held = communicator.rank() == 1;
+    auto& stream = dynamic_cast<support::LateQueue&>(queue);
+    stream.put([&] {
+      while (held) std::this_thread::yield();
+    });
+    communicator.barrier();
+    communicator.barrier();
+    if (communicator.rank() == 0) returned = true;
+    while (!returned) std::this_thread::yield();
+    held = false;
+    queue.finish();
+  });
+  EXPECT_THAT(errors, Each("no error"));
+}
+
+constexpr const char* act = "device 1: h0.grads: barrier in dp.0: rank 1 of 3, device 1: ";
+
+// NCCL finds it when the call has long returned; nobody's stream waits for ever.
+TEST_F(Nccl, an_error_found_later_ends_the_run_with_rank_and_act_named) {
+  CONTROL(fakeNcclStop)(1, 2, 6);
+  NcclBackend backend(3, nullptr);
+  const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue&) {
+    for (int i = 0; i < 5; ++i) communicator.barrier();
+  });
+  const std::string why = "NCCL: remote process exited or there was a network error";
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(why));
+  EXPECT_EQ(error_of([&] { backend.waits().check("a test"); }, Exit::fault),
+            "waits for a test: " + (act + why));
+}
+
+// A member that does not come: each of the others is late, and the first to be is named.
+TEST_F(Nccl, an_act_that_does_not_end_is_late) {
+  CONTROL(fakeNcclStop)(1, 2, 0);
+  NcclBackend backend(3, nullptr, 0.5);
+  const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue&) {
+    for (int i = 0; i < 3; ++i) communicator.barrier();
+  });
+  EXPECT_THAT(errors, Each(MatchesRegex("waits for NCCL: device .: h0.grads: barrier in dp.0: rank . of 3, "
+                                        "device .: not done after 0.5 s: another member has stopped, or was "
+                                        "given another order of collectives")));
+}
+
+TEST_F(Nccl, a_set_up_that_does_not_end_is_late) {
+  CONTROL(fakeNcclStopSetUp)(0);
+  NcclBackend backend(1, nullptr, 0.5);
+  const auto errors =
+      run(backend, 1, [&](Communicator& communicator, backends::Queue&) { communicator.barrier(); });
+  EXPECT_EQ(
+      errors[0],
+      "set-up of dp.0: rank 0 of 1, device 0: not done after 0.5 s: another member has stopped, or was given "
+      "another order of collectives");
+}
+
+// Rank 2 calls another function than the others.
+TEST_F(Nccl, members_that_call_differently_are_told) {
+  NcclBackend backend(3, nullptr);
+  const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue& queue) {
+    std::vector<int32_t> in(4), out(12);
+    const std::vector<int64_t> counts(3, communicator.rank() == 2 ? 1 : 4);
+    communicator.all_gather(in.data(), out.data(), counts, DType::int32);
+    queue.finish();
+  });
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("NCCL: invalid usage (rank"));
+}
+
+// A run that fails elsewhere frees the streams of all communicators.
+TEST_F(Nccl, a_run_that_fails_frees_its_streams) {
+  CONTROL(fakeNcclStop)(0, 0, 0);
+  NcclBackend backend(2, nullptr);
+  const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue&) {
+    communicator.barrier();
+    if (communicator.rank() == 1) backend.abort("device 5: out of range");
+  });
+  EXPECT_THAT(errors, Each(MatchesRegex("waits for (the other members|NCCL): device 5: out of range")));
+}
+
+// The member that would draw the id never comes.
+TEST_F(Nccl, set_up_ends_with_the_run) {
+  NcclBackend backend(2, nullptr);
+  const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue&) {
+    if (communicator.rank() == 1) return communicator.barrier();
+    backend.abort("device 0: out of range");
+  });
+  EXPECT_EQ(errors[1], "waits for device 0, which begins the set-up of dp.0: device 0: out of range");
+}
+
+TEST_F(Nccl, refuses_what_it_cannot_reduce) {
+  NcclBackend backend(1, nullptr);
+  const auto errors = run(backend, 1, [&](Communicator& communicator, backends::Queue&) {
+    int8_t byte = 0;
+    communicator.all_reduce(&byte, &byte, 1, DType::float8, Reduction::sum);
+  });
+  EXPECT_EQ(errors[0], "there is no sum of float8");
+}
+
+TEST(NcclLibrary, is_looked_for_when_it_is_needed) {
+  const std::string needed =
+      "collectives between GPUs need NCCL 2.18 or later; install it, or name its folder in LD_LIBRARY_PATH";
+  EXPECT_EQ(error_of([] { backends::cuda::load_nccl("libno_nccl.so.2"); }, Exit::cannot_run),
+            "libno_nccl.so.2: is not found; " + needed);
+  EXPECT_EQ(error_of([] { backends::cuda::load_nccl("libm.so.6"); }, Exit::cannot_run),
+            "libm.so.6: has no ncclGetVersion; " + needed);
+}
+
+}  // namespace
+}  // namespace boxcar::tests

@@ -1,0 +1,467 @@
+// A library with the part of NCCL's C interface that Boxcar uses, between the threads of one process; streams
+// are support::LateQueue. It is strict where NCCL hangs or leaves the outcome open:
+//
+// - a communicator that is used before its set-up has ended, or while a call is in progress: invalid usage;
+// - two threads in one communicator at once: invalid usage;
+// - members that do not make the same calls in the same order: an error that they find asynchronously.
+#include "fake_nccl/fake_nccl.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "support/late_queue.h"
+
+namespace {
+
+using boxcar::support::LateQueue;
+
+enum Result { success = 0, invalid_argument = 4, invalid_usage = 5, in_progress = 7 };
+struct Id {
+  char bytes[128];
+};
+struct Config {
+  size_t size;
+  unsigned magic, version;
+  int blocking;
+};
+using Bytes = std::vector<char>;
+
+enum class Kind { all_reduce, reduce_scatter, reduce, all_gather, broadcast, send, receive };
+constexpr const char* names[] = {"all_reduce", "reduce_scatter", "reduce", "all_gather",
+                                 "broadcast",  "send",           "receive"};
+
+struct Primitive {
+  Kind kind = Kind::send;
+  const void* in = nullptr;
+  void* out = nullptr;
+  size_t count = 0;
+  int type = 0, reduction = 0, peer = 0;
+
+  bool joint() const { return kind != Kind::send && kind != Kind::receive; }
+  std::string text() const {
+    return std::string(names[static_cast<int>(kind)]) + " of " + std::to_string(count) + " of type " +
+           std::to_string(type) + ", reduction " + std::to_string(reduction) + ", root " +
+           std::to_string(peer);
+  }
+};
+
+size_t size_of(int type) {
+  constexpr size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+  return sizes[type];
+}
+
+// One joint call: what each member brings.
+struct Round {
+  std::vector<Primitive> members;
+  size_t here = 0, read = 0;
+};
+
+struct Group {
+  explicit Group(int size) : size(size) {}
+  const int size;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int joined = 0;
+  bool broken = false;
+  std::map<int64_t, Round> rounds;
+  std::map<std::tuple<int, int>, std::deque<Bytes>> sent;  // by from, to
+};
+
+struct World {
+  std::mutex mutex;
+  int ids = 0;
+  std::map<int, std::shared_ptr<Group>> groups;
+  std::atomic<int> live = 0, calls = 0, batches = 0;
+  int stopped_rank = -1, stopped_act = -1, stopped_with = 0, stopped_set_up = -1;
+  std::string last_error;
+
+  void complain(const std::string& what) {
+    const std::lock_guard lock(mutex);
+    last_error = what;
+  }
+};
+
+World& world() {
+  static World world;
+  return world;
+}
+
+}  // namespace
+
+// NCCL's own name, which its interface shows.
+struct ncclComm {
+  std::shared_ptr<Group> group;
+  int rank = 0;
+  std::atomic<int> error = success;
+  std::atomic<int> busy = 2;  // polls until what was called is taken
+  std::atomic<bool> aborted = false, inside = false;
+  int acts = 0;
+  int64_t rounds = 0;
+};
+
+namespace {
+
+using Shared = std::shared_ptr<ncclComm>;
+
+// Those that are there; acts under way keep theirs.
+std::map<ncclComm*, Shared>& communicators() {
+  static std::map<ncclComm*, Shared> all;
+  return all;
+}
+Shared find(ncclComm* comm) {
+  const std::lock_guard lock(world().mutex);
+  const auto found = communicators().find(comm);
+  return found == communicators().end() ? nullptr : found->second;
+}
+
+bool ready(const ncclComm& comm) {
+  const std::lock_guard lock(comm.group->mutex);
+  return comm.group->joined == comm.group->size && world().stopped_set_up != comm.rank;
+}
+
+// Waits for others until `there`, or until this communicator is aborted or broken: then false.
+template <typename There>
+bool wait(ncclComm& comm, std::unique_lock<std::mutex>& lock, There there) {
+  while (!there()) {
+    if (comm.aborted || comm.group->broken) return false;
+    comm.group->changed.wait_for(lock, std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+template <typename T, typename Wide>
+void reduce_as(const std::vector<const char*>& parts, size_t count, int reduction, char* out) {
+  for (size_t i = 0; i < count; ++i) {
+    T element;
+    std::memcpy(&element, parts[0] + i * sizeof(T), sizeof(T));
+    Wide value = static_cast<Wide>(element);
+    for (size_t p = 1; p < parts.size(); ++p) {
+      std::memcpy(&element, parts[p] + i * sizeof(T), sizeof(T));
+      const Wide other = static_cast<Wide>(element);
+      value = reduction == 0   ? static_cast<Wide>(value + other)
+              : reduction == 2 ? std::max(value, other)
+                               : std::min(value, other);
+    }
+    element = static_cast<T>(value);
+    std::memcpy(out + i * sizeof(T), &element, sizeof(T));
+  }
+}
+
+// `count` elements from element `first` of every member's input.
+Bytes reduced(const Round& round, size_t first, size_t count) {
+  const Primitive& one = round.members[0];
+  std::vector<const char*> parts;
+  for (const Primitive& member : round.members)
+    parts.push_back(static_cast<const char*>(member.in) + first * size_of(one.type));
+  Bytes out(count * size_of(one.type));
+  const auto as = [&]<typename T, typename Wide>() {
+    reduce_as<T, Wide>(parts, count, one.reduction, out.data());
+  };
+  switch (one.type) {
+    case 0:
+      as.operator()<int8_t, int64_t>();
+      break;
+    case 1:
+      as.operator()<uint8_t, int64_t>();
+      break;
+    case 2:
+      as.operator()<int32_t, int64_t>();
+      break;
+    case 4:
+      as.operator()<int64_t, int64_t>();
+      break;
+    case 6:
+      as.operator()<Eigen::half, float>();
+      break;
+    case 7:
+      as.operator()<float, float>();
+      break;
+    case 8:
+      as.operator()<double, double>();
+      break;
+    case 9:
+      as.operator()<Eigen::bfloat16, float>();
+      break;
+    default:
+      world().complain("type " + std::to_string(one.type));
+  }
+  return out;
+}
+
+Bytes result(const Round& round, int rank) {
+  const Primitive& mine = round.members[static_cast<size_t>(rank)];
+  const size_t bytes = mine.count * size_of(mine.type);
+  const auto copy = [&](int from) {
+    const char* in = static_cast<const char*>(round.members[static_cast<size_t>(from)].in);
+    return Bytes(in, in + bytes);
+  };
+  switch (mine.kind) {
+    case Kind::all_reduce:
+      return reduced(round, 0, mine.count);
+    case Kind::reduce_scatter:
+      return reduced(round, mine.count * static_cast<size_t>(rank), mine.count);
+    case Kind::reduce:
+      return rank == mine.peer ? reduced(round, 0, mine.count) : Bytes{};
+    case Kind::broadcast:
+      return copy(mine.peer);
+    default: {
+      Bytes all;
+      for (size_t r = 0; r < round.members.size(); ++r) {
+        const Bytes part = copy(static_cast<int>(r));
+        all.insert(all.end(), part.begin(), part.end());
+      }
+      return all;
+    }
+  }
+}
+
+// All members meet, read, and write when all have read. False where that ended early.
+bool meet(ncclComm& comm, const Primitive& mine, int64_t number) {
+  Group& group = *comm.group;
+  const auto members = static_cast<size_t>(group.size);
+  std::unique_lock lock(group.mutex);
+  Round& round = group.rounds[number];
+  round.members.resize(members);
+  round.members[static_cast<size_t>(comm.rank)] = mine;
+  ++round.here;
+  group.changed.notify_all();
+  if (!wait(comm, lock, [&] { return round.here == members; })) return false;
+  for (const Primitive& other : round.members)
+    if (other.text() != mine.text()) {
+      world().complain("rank " + std::to_string(comm.rank) + " calls " + mine.text() + "; another one " +
+                       other.text());
+      comm.error = invalid_usage;
+      group.broken = true;
+    }
+  if (group.broken) return false;
+  const Bytes bytes = result(round, comm.rank);
+  ++round.read;
+  group.changed.notify_all();
+  if (!wait(comm, lock, [&] { return round.read == members; })) return false;
+  if (!bytes.empty()) std::memcpy(mine.out, bytes.data(), bytes.size());
+  return true;
+}
+
+void send(ncclComm& comm, const Primitive& mine) {
+  const std::lock_guard lock(comm.group->mutex);
+  const char* in = static_cast<const char*>(mine.in);
+  comm.group->sent[{comm.rank, mine.peer}].emplace_back(in, in + mine.count * size_of(mine.type));
+  comm.group->changed.notify_all();
+}
+
+bool receive(ncclComm& comm, const Primitive& mine) {
+  std::unique_lock lock(comm.group->mutex);
+  auto& line = comm.group->sent[{mine.peer, comm.rank}];
+  if (!wait(comm, lock, [&] { return !line.empty(); })) return false;
+  if (line.front().size() != mine.count * size_of(mine.type)) {
+    world().complain("rank " + std::to_string(comm.rank) + " receives another size than was sent");
+    comm.error = invalid_usage;
+    return false;
+  }
+  std::memcpy(mine.out, line.front().data(), line.front().size());
+  line.pop_front();
+  return true;
+}
+
+// One group of calls, or one call, put on a stream.
+void launch(const Shared& comm, std::vector<Primitive> batch, LateQueue* stream) {
+  World& w = world();
+  w.calls += static_cast<int>(batch.size());
+  if (batch.size() > 1) ++w.batches;
+  comm->busy = 2;
+  const bool stops = w.stopped_rank == comm->rank && w.stopped_act == comm->acts++;
+  const int64_t first = comm->rounds;
+  comm->rounds += std::count_if(batch.begin(), batch.end(), [](const Primitive& p) { return p.joint(); });
+  stream->put([comm, batch = std::move(batch), stops, first] {
+    if (stops) {
+      if (world().stopped_with != 0) comm->error = world().stopped_with;
+      std::unique_lock lock(comm->group->mutex);
+      wait(*comm, lock, [] { return false; });
+      return;
+    }
+    int64_t number = first;
+    for (const Primitive& p : batch)
+      if (p.kind == Kind::send) send(*comm, p);
+    for (const Primitive& p : batch)
+      if (p.joint() && !meet(*comm, p, number++)) return;
+    for (const Primitive& p : batch)
+      if (p.kind == Kind::receive && !receive(*comm, p)) return;
+  });
+}
+
+// What a thread has called since ncclGroupStart.
+struct Pending {
+  int depth = 0;
+  Shared comm;
+  LateQueue* stream = nullptr;
+  std::vector<Primitive> batch;
+};
+thread_local Pending pending;
+
+int refuse(const std::string& why) {
+  world().complain(why);
+  return invalid_usage;
+}
+
+int call(ncclComm* handle, void* stream, const Primitive& primitive) {
+  const Shared comm = find(handle);
+  if (!comm || comm->aborted) return refuse("a communicator that is not there");
+  if (comm->inside.exchange(true)) return refuse("two threads in one communicator");
+  const struct Leave {
+    ncclComm& comm;
+    ~Leave() { comm.inside = false; }
+  } leave{*comm};
+  if (!ready(*comm)) return refuse("a call before the set-up has ended");
+  if (comm->busy > 0) return refuse("a call while another is in progress");
+  if (primitive.count == 0) return refuse("a call of no elements");
+  auto* const queue = static_cast<LateQueue*>(static_cast<boxcar::backends::Queue*>(stream));
+  if (pending.depth == 0) {
+    launch(comm, {primitive}, queue);
+    return in_progress;
+  }
+  if (pending.comm && (pending.comm != comm || pending.stream != queue))
+    return refuse("a group over two communicators or streams");
+  pending.comm = comm;
+  pending.stream = queue;
+  pending.batch.push_back(primitive);
+  return success;
+}
+
+}  // namespace
+
+extern "C" {
+
+int ncclGetVersion(int* version) {
+  *version = 22809;
+  return success;
+}
+const char* ncclGetErrorString(int result) {
+  switch (result) {
+    case success:
+      return "no error";
+    case invalid_usage:
+      return "invalid usage";
+    case 6:
+      return "remote process exited or there was a network error";
+    default:
+      return "unhandled error";
+  }
+}
+const char* ncclGetLastError(ncclComm*) {
+  static thread_local std::string text;
+  const std::lock_guard lock(world().mutex);
+  text = world().last_error;
+  return text.c_str();
+}
+int ncclGetUniqueId(Id* id) {
+  const std::lock_guard lock(world().mutex);
+  *id = {};
+  const int number = ++world().ids;
+  std::memcpy(id->bytes, &number, sizeof number);
+  return success;
+}
+int ncclCommInitRankConfig(ncclComm** comm, int ranks, Id id, int rank, Config* config) {
+  if (config->magic != 0xcafebeef || config->blocking != 0) return refuse("a configuration that blocks");
+  if (rank < 0 || rank >= ranks) return invalid_argument;
+  int number = 0;
+  std::memcpy(&number, id.bytes, sizeof number);
+  const std::lock_guard lock(world().mutex);
+  if (number < 1 || number > world().ids) return invalid_argument;
+  std::shared_ptr<Group>& group = world().groups[number];
+  if (!group) group = std::make_shared<Group>(ranks);
+  const auto made = std::make_shared<ncclComm>();
+  made->group = group;
+  made->rank = rank;
+  communicators()[made.get()] = made;
+  *comm = made.get();
+  ++world().live;
+  const std::lock_guard guard(group->mutex);
+  ++group->joined;
+  return in_progress;
+}
+int ncclCommGetAsyncError(ncclComm* handle, int* result) {
+  const Shared comm = find(handle);
+  if (!comm) return refuse("a communicator that is not there");
+  *result = comm->error;
+  if (*result != success) return success;
+  if (!ready(*comm)) {
+    *result = in_progress;
+  } else if (comm->busy > 0) {
+    --comm->busy;
+    *result = in_progress;
+  }
+  return success;
+}
+int ncclCommAbort(ncclComm* handle) {
+  const Shared comm = find(handle);
+  if (!comm) return refuse("a communicator that is not there");
+  comm->aborted = true;
+  comm->group->changed.notify_all();
+  --world().live;
+  const std::lock_guard lock(world().mutex);
+  communicators().erase(handle);
+  return success;
+}
+int ncclGroupStart() {
+  ++pending.depth;
+  return success;
+}
+int ncclGroupEnd() {
+  if (--pending.depth > 0) return success;
+  Pending done = std::exchange(pending, {});
+  if (!done.comm) return success;
+  launch(done.comm, std::move(done.batch), done.stream);
+  return in_progress;
+}
+int ncclAllReduce(const void* in, void* out, size_t count, int type, int reduction, ncclComm* comm,
+                  void* stream) {
+  return call(comm, stream, {Kind::all_reduce, in, out, count, type, reduction});
+}
+int ncclReduceScatter(const void* in, void* out, size_t count, int type, int reduction, ncclComm* comm,
+                      void* stream) {
+  return call(comm, stream, {Kind::reduce_scatter, in, out, count, type, reduction});
+}
+int ncclReduce(const void* in, void* out, size_t count, int type, int reduction, int root, ncclComm* comm,
+               void* stream) {
+  return call(comm, stream, {Kind::reduce, in, out, count, type, reduction, root});
+}
+int ncclAllGather(const void* in, void* out, size_t count, int type, ncclComm* comm, void* stream) {
+  return call(comm, stream, {Kind::all_gather, in, out, count, type});
+}
+int ncclBroadcast(const void* in, void* out, size_t count, int type, int root, ncclComm* comm, void* stream) {
+  return call(comm, stream, {Kind::broadcast, in, out, count, type, 0, root});
+}
+int ncclSend(const void* from, size_t count, int type, int peer, ncclComm* comm, void* stream) {
+  return call(comm, stream, {Kind::send, from, nullptr, count, type, 0, peer});
+}
+int ncclRecv(void* to, size_t count, int type, int peer, ncclComm* comm, void* stream) {
+  return call(comm, stream, {Kind::receive, nullptr, to, count, type, 0, peer});
+}
+
+void fakeNcclReset() {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  w.groups.clear();
+  w.calls = w.batches = 0;
+  w.stopped_rank = w.stopped_act = w.stopped_set_up = -1;
+  w.stopped_with = 0;
+  w.last_error.clear();
+}
+int fakeNcclLive() { return world().live; }
+int fakeNcclCalls() { return world().calls; }
+int fakeNcclGroups() { return world().batches; }
+void fakeNcclStop(int rank, int act, int result) {
+  world().stopped_rank = rank, world().stopped_act = act, world().stopped_with = result;
+}
+void fakeNcclStopSetUp(int rank) { world().stopped_set_up = rank; }
+}
