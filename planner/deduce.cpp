@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "ir/op.h"
+#include "planner/key_writer.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -157,53 +158,11 @@ OpLayout decide(const Call& call, const Mesh& mesh) {
   return result;
 }
 
-// A key that is equal exactly for calls that are decided alike. Names of ops are no part of it.
-class KeyWriter {
- public:
-  template <typename T>
-  void raw(const T& value) {
-    key_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  void text(std::string_view value) {
-    raw(value.size());
-    key_.append(value);
-  }
-  void layout(const NdSbp& layout) {
-    for (const Sbp& s : layout) raw(s);
-  }
-  void type(const ir::TensorType& type) {
-    raw(type.dtype);
-    raw(type.shape.size());
-    for (int64_t extent : type.shape) raw(extent);
-  }
-  void attr(const ir::Attr& attr) {
-    raw(attr.index());
-    if (const auto* s = std::get_if<std::string>(&attr))
-      text(*s);
-    else if (const auto* v = std::get_if<std::vector<int64_t>>(&attr)) {
-      raw(v->size());
-      for (int64_t x : *v) raw(x);
-    } else if (const auto* i = std::get_if<int64_t>(&attr))
-      raw(*i);
-    else if (const auto* f = std::get_if<double>(&attr))
-      raw(*f);
-    else
-      raw(std::get<bool>(attr));
-  }
-  std::string take() { return std::move(key_); }
-
- private:
-  std::string key_;
-};
-
+// Equal exactly for calls that are decided alike. Names of ops are no part of it.
 std::string key_of(const Call& call) {
   KeyWriter key;
   key.text(call.op->type);
-  for (const auto& [name, attr] : call.op->attrs) {
-    if (name == "op") continue;  // which dropout it is
-    key.text(name);
-    key.attr(attr);
-  }
+  key.attrs(call.op->attrs);
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     key.type(call.inputs[i]);
     key.layout(call.current[i]);
@@ -263,11 +222,27 @@ void note_made(const ir::Op& op, const Call& call, const OpLayout& layout, Made&
 
 }  // namespace
 
+namespace {
+Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<const Mesh*>& meshes,
+                 const Layouts* chosen);
+}  // namespace
+
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh) {
   return deduce(graph, pins, std::vector<const Mesh*>(graph.ops.size(), &mesh));
 }
 
+Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh, const Layouts& layouts) {
+  return deduce(graph, pins, std::vector<const Mesh*>(graph.ops.size(), &mesh), &layouts);
+}
+
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<const Mesh*>& meshes) {
+  return deduce(graph, pins, meshes, nullptr);
+}
+
+namespace {
+
+Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<const Mesh*>& meshes,
+                 const Layouts* chosen) {
   Deduction result;
   Made made(graph.tensors.size());
   result.ops.resize(graph.ops.size());
@@ -282,6 +257,8 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<con
     } else if (!ir::has_op(op.type)) {  // a source
       for (ir::TensorId t : op.outputs)
         layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(*meshes[o])));
+    } else if (chosen && !chosen->ops[o].signatures.empty()) {
+      layout = chosen->ops[o];
     } else {
       const Call call = call_of(graph, op, pins, result.stored, made, *meshes[o]);
       const auto [at, fresh] = decided[meshes[o]].try_emplace(key_of(call));
@@ -296,5 +273,7 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<con
   }
   return result;
 }
+
+}  // namespace
 
 }  // namespace boxcar::planner

@@ -33,8 +33,16 @@ struct Deduction {
 // it cannot.
 double transition_bytes(sbp::Sbp from, sbp::Sbp to, double bytes, int64_t parts);
 
+// Layouts that someone has chosen; what is left open is deduced.
+struct Layouts {
+  std::vector<OpLayout> ops;  // by op; those without signatures are open
+  Chosen tensors;
+};
+
 // Throws Error (fault) naming an op for which no signature fits. Types are global; all ops are on one mesh.
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh);
+// `pins` are those of layouts.tensors.
+Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh, const Layouts& layouts);
 // The same with a mesh per op. What an op reads is on its own mesh, but for to_global, whose output is as it
 // says.
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<const Mesh*>& meshes);

@@ -25,7 +25,9 @@ void order_gradients_first(LaidOut& laid) {
 
 }  // namespace
 
-LaidOut lay_out(const Job& job) {
+LaidOut lay_out(const Job& job) { return lay_out(job, nullptr); }
+
+LaidOut lay_out(const Job& job, const Choose& choose) {
   const Hints& h = job.parallel;
   LaidOut laid;
   laid.graph = training_graph(job, laid.replicas);
@@ -34,8 +36,14 @@ LaidOut lay_out(const Job& job) {
   laid.mesh = mesh_of(h);
   laid.pipeline = {parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages,
                    job.train.micro_batches};
-  laid.pins = pins_of(laid.graph, h, laid.mesh);
-  laid.layouts = deduce(laid.graph, laid.pins, laid.mesh);
+  if (choose) {
+    const Layouts layouts = choose(laid.graph, h, laid.mesh);
+    laid.pins = pins_of(laid.graph, h, laid.mesh, layouts.tensors);
+    laid.layouts = deduce(laid.graph, laid.pins, laid.mesh, layouts);
+  } else {
+    laid.pins = pins_of(laid.graph, h, laid.mesh);
+    laid.layouts = deduce(laid.graph, laid.pins, laid.mesh);
+  }
   if (!h.overlap_tp) order_gradients_first(laid);
   laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp);
   return laid;

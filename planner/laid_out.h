@@ -6,6 +6,7 @@
 //   const Places places = places_of(laid);
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "ir/graph.h"
@@ -33,6 +34,9 @@ struct LaidOut {
 
 // `job` is resolved.
 LaidOut lay_out(const Job& job);
+// The same with the layouts that `choose` gives for the job's training graph, and what follows from them.
+using Choose = std::function<Layouts(const ir::Graph& graph, const Hints& hints, const Mesh& mesh)>;
+LaidOut lay_out(const Job& job, const Choose& choose);
 // Any training graph (ir::training_step's) on one stage, `pins` by tensor of the graph; what they leave open
 // is deduced. Throws Error (bad input) where pins and graph do not match or micro_batches is below 1.
 LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches);

@@ -45,6 +45,25 @@ Sbp shard_axis(const sbp::Shape& shape, Sbp tp, int64_t tp_parts, int64_t shards
   return split >= 0 ? Sbp::S(split, 1) : Sbp::S(0);
 }
 
+sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh) {
+  std::vector<size_t> dims;
+  int64_t shards = 1;
+  for (const char* name : {"dp", "ep"})
+    if (const int d = mesh.dim(name); d >= 0 && whole[static_cast<size_t>(d)].is_broadcast()) {
+      dims.push_back(static_cast<size_t>(d));
+      shards *= mesh.extents[dims.back()];
+    }
+  if (shards == 1) return whole;
+  const int tp = mesh.dim("tp");
+  const Sbp split = tp >= 0 ? whole[static_cast<size_t>(tp)] : Sbp::B();
+  Sbp shard = shard_axis(shape, split, tp >= 0 ? mesh.extents[static_cast<size_t>(tp)] : 1, shards);
+  for (const Sbp s : whole)
+    if (s.is_split() && shard.is_split() && s.axis == shard.axis) shard.inner = 1;
+  sbp::NdSbp result = whole;
+  for (size_t d : dims) result[d] = shard;
+  return result;
+}
+
 namespace {
 
 // Parameters: split by columns, by rows, along their only axis. Activations: between the parallel parts;
@@ -119,6 +138,7 @@ struct Context {
   const Mesh& mesh;
   bool experts;
   Pins pins;
+  const Chosen* chosen = nullptr;
 
   void set(ir::TensorId t, const char* dim, Sbp sbp) {
     if (const int d = mesh.dim(dim); d >= 0)
@@ -136,25 +156,23 @@ bool is_expert(const Context& c, ir::TensorId t) {
   return c.experts && c.graph.tensor(t).type.shape.size() == 3;
 }
 
-StateLayout state_layout(const Context& c, ir::TensorId weight) {
+// By the table, or as chosen.
+sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
+  if (c.chosen && !(*c.chosen)[static_cast<size_t>(weight)].empty())
+    return (*c.chosen)[static_cast<size_t>(weight)];
   const sbp::Shape& shape = c.graph.tensor(weight).type.shape;
+  sbp::NdSbp whole = broadcast(c.mesh);
+  if (c.chosen) return whole;
   const PinRule* rule = find_rule(base_name(c.graph.tensor(weight).name));
-  const int tp = c.mesh.dim("tp"), ep = c.mesh.dim("ep"), dp = c.mesh.dim("dp");
-  StateLayout layout{broadcast(c.mesh), {}};
-  const auto at = [](sbp::NdSbp& dims, int d) -> Sbp& { return dims[static_cast<size_t>(d)]; };
-  if (tp >= 0 && rule) at(layout.whole, tp) = tensor_parallel(rule->where, shape.size());
-  const bool split_experts = ep >= 0 && is_expert(c, weight);
-  if (split_experts) at(layout.whole, ep) = Sbp::S(0);
-  layout.sharded = layout.whole;
-  int64_t shards = 1;
-  for (int d : {dp, split_experts ? -1 : ep})
-    if (d >= 0) shards *= c.mesh.extents[static_cast<size_t>(d)];
-  const Sbp split = tp >= 0 ? at(layout.whole, tp) : Sbp::B();
-  Sbp shard = shard_axis(shape, split, tp >= 0 ? c.mesh.extents[static_cast<size_t>(tp)] : 1, shards);
-  if (split_experts && shard == Sbp::S(0)) shard.inner = 1;  // inside the part of the experts
-  for (int d : {dp, split_experts ? -1 : ep})
-    if (d >= 0 && shards > 1) at(layout.sharded, d) = shard;
-  return layout;
+  const int tp = c.mesh.dim("tp"), ep = c.mesh.dim("ep");
+  if (tp >= 0 && rule) whole[static_cast<size_t>(tp)] = tensor_parallel(rule->where, shape.size());
+  if (ep >= 0 && is_expert(c, weight)) whole[static_cast<size_t>(ep)] = Sbp::S(0);
+  return whole;
+}
+
+StateLayout state_layout(const Context& c, ir::TensorId weight) {
+  const sbp::NdSbp whole = whole_layout(c, weight);
+  return {whole, sharded(c.graph.tensor(weight).type.shape, whole, c.mesh)};
 }
 
 // What a rule says of an activation: [batch, sequence, ...] is split along the sequence by context
@@ -239,22 +257,30 @@ bool has_experts(const ir::Graph& graph) {
 
 }  // namespace
 
-Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh) {
+namespace {
+
+Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen* chosen) {
   const size_t count = graph.tensors.size();
   Context c{graph,
             hints,
             mesh,
             has_experts(graph),
             {std::vector<PartialSbp>(count, PartialSbp(mesh.dims())),
-             std::vector<std::optional<sbp::NdSbp>>(count)}};
+             std::vector<std::optional<sbp::NdSbp>>(count)},
+            chosen};
   pin_updates(c);
   for (const ir::Op& op : graph.ops) {
     const ir::TensorId out = op.outputs[0];
     const bool known = c.pins.used[static_cast<size_t>(out)].has_value();
-    if (op.type == "input") pin_input(c, out);
+    if (op.type == "input" && !chosen) pin_input(c, out);
     if (op.type == "parameter" && !known) pin_state(c, out, state_layout(c, out), 4);  // nothing updates it
     if (op.phase != ir::Phase::update) {
-      for (ir::TensorId t : op.outputs) pin_activation(c, t);
+      for (ir::TensorId t : op.outputs) {
+        if (!chosen)
+          pin_activation(c, t);
+        else if (const sbp::NdSbp& layout = (*chosen)[static_cast<size_t>(t)]; !layout.empty() && !known)
+          c.set(t, layout);
+      }
     } else if (op.type == "cast" && c.pins.used[static_cast<size_t>(op.inputs[0])]) {
       pin_state(c, out, state_layout(c, op.inputs[0]), 3);
     }
@@ -263,6 +289,16 @@ Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh) {
     if (graph.tensors[t].sbp && graph.tensors[t].sbp->size() == mesh.dims())
       c.set(static_cast<int>(t), *graph.tensors[t].sbp);
   return std::move(c.pins);
+}
+
+}  // namespace
+
+Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh) {
+  return find_pins(graph, hints, mesh, nullptr);
+}
+
+Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen& chosen) {
+  return find_pins(graph, hints, mesh, &chosen);
 }
 
 }  // namespace boxcar::planner

@@ -32,6 +32,17 @@ std::string_view base_name(std::string_view tensor);
 
 Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh);
 
+// What someone has chosen, by tensor: a state as forward and backward ops read it, any other as it is kept.
+// Empty: left open.
+using Chosen = std::vector<sbp::NdSbp>;
+// The same with these layouts in place of the table's; states are kept sharded as the hints say.
+Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen& chosen);
+
+// How a state of this shape that is read in layout `whole` is kept where it is sharded: split over dp, and
+// over ep where that does not split it yet, inside of what splits the same axis already.
+//   [1024, 3072] (B, S(1)) on {dp 2, tp 4} -> (S(0), S(1))
+sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh);
+
 // The axis of a state tensor that the sharding dimension splits, given its split by tp: an axis that tp
 // leaves whole where one divides, else one inside the tp part.
 //   [12288, 36864] S(1) on tp 8, shards 16 -> S(0);  [36864] S(0) on tp 8, shards 16 -> S(0,inner)

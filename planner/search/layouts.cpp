@@ -1,0 +1,180 @@
+#include "planner/search/layouts.h"
+
+#include <algorithm>
+
+#include "planner/search/blocks.h"
+
+namespace boxcar::search {
+namespace {
+
+using Item = LayoutPart::Item;
+using Kind = LayoutPart::Item::Kind;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+Cost cost_weights(const LayoutWeights& weights) {
+  Cost cost{};
+  cost[kernels] = cost[collectives] = 1;
+  cost[states] = weights.states;
+  cost[memory] = weights.memory;
+  return cost;
+}
+
+// Layers in a row with equal problems.
+struct Run {
+  size_t first = 0, count = 0;
+};
+
+// A run's table over what goes in below its first layer and out above its last.
+struct Bridge {
+  Run run;
+  LayoutPart layer;          // of the first
+  std::vector<int> in, out;  // its nodes
+  int table = -1;
+};
+
+class Composed {
+ public:
+  Composed(const LayoutGraph& graph, const LayoutWeights& weights)
+      : graph_(graph), weights_(cost_weights(weights)), chains_({1, 0}) {}
+
+  FoundLayouts run() {
+    std::vector<ir::OpId> rest;
+    const auto& layers = graph_.layers();
+    for (size_t l = 0; l < layers.size();) {
+      const size_t count = equal_layers(l);
+      if (count > 2 && bridge({l, count})) {
+        l += count;
+        continue;
+      }
+      rest.insert(rest.end(), layers[l].begin(), layers[l].end());
+      ++l;
+    }
+    std::sort(rest.begin(), rest.end());
+    return solve_rest(rest);
+  }
+
+ private:
+  size_t equal_layers(size_t first) const {
+    const std::string key = graph_.key(first);
+    if (key.empty() || first == 0) return 1;
+    size_t count = 1;
+    while (first + count < graph_.layers().size() && graph_.key(first + count) == key) ++count;
+    return count;
+  }
+
+  bool bridge(const Run& run) {
+    const auto &below = graph_.between(run.first - 1), &above = graph_.between(run.first);
+    Bridge b;
+    b.run = run;
+    if (below.size() != above.size()) return false;
+    for (size_t i = 0; i < below.size(); ++i)
+      if (graph_.layouts(below[i]) != graph_.layouts(above[i])) return false;
+    b.layer = graph_.part(graph_.layers()[run.first]);
+    for (ir::TensorId t : below) b.in.push_back(b.layer.node.at({Kind::kept, t, -1, 0}));
+    for (ir::TensorId t : above) b.out.push_back(b.layer.node.at({Kind::kept, t, -1, 0}));
+    solved_ += static_cast<int>(b.layer.items.size());
+    const Block block{b.layer.problem, b.in, b.out};
+    b.table = chains_.power(chains_.add(weighed(block, weights_)), static_cast<int>(run.count));
+    bridges_.push_back(std::move(b));
+    return true;
+  }
+
+  // The layers that are left, and an edge for each run, between two nodes that have the joint choices.
+  FoundLayouts solve_rest(const std::vector<ir::OpId>& rest) {
+    LayoutPart part = graph_.part(rest);
+    Assignment problem = weighed({part.problem, {}, {}}, weights_).problem;
+    std::vector<std::pair<int, int>> ends;  // of each bridge
+    for (const Bridge& b : bridges_) {
+      const BoundaryTable& table = chains_.table(b.table);
+      const int in = add_joint(part, problem, graph_.between(b.run.first - 1));
+      const int out = add_joint(part, problem, graph_.between(b.run.first + b.run.count - 1));
+      Assignment::Edge edge{in, out, {}};
+      for (const Front& front : table.fronts) {
+        Cost cost{};
+        cost[0] = front.empty() ? infinity : front[0][0];
+        edge.costs.push_back(cost);
+      }
+      problem.edges.push_back(std::move(edge));
+      ends.emplace_back(in, out);
+    }
+    solved_ += static_cast<int>(problem.nodes.size());
+    const Answer answer = solve(problem);
+    FoundLayouts found;
+    found.found = answer.found;
+    found.value = answer.value;
+    found.lower = answer.lower;
+    found.solved = solved_;
+    if (!answer.found) return found;
+    found.layouts = graph_.none();
+    std::vector<int> choice(answer.choice.begin(),
+                            answer.choice.begin() + static_cast<std::ptrdiff_t>(part.items.size()));
+    graph_.take(part, choice, found.layouts);
+    found.cost = cost_of(part.problem, choice);
+    for (size_t b = 0; b < bridges_.size(); ++b)
+      cross(bridges_[b], answer.choice[at(ends[b].first)], answer.choice[at(ends[b].second)], found);
+    return found;
+  }
+
+  // A node whose choices are those of several tensors together, the last fastest.
+  int add_joint(const LayoutPart& part, Assignment& problem, const std::vector<ir::TensorId>& tensors) const {
+    int64_t count = 1;
+    for (ir::TensorId t : tensors) count *= static_cast<int64_t>(graph_.layouts(t).size());
+    const int node = static_cast<int>(problem.nodes.size());
+    problem.nodes.emplace_back(static_cast<size_t>(count));
+    int64_t stride = count;
+    for (ir::TensorId t : tensors) {
+      const auto own = static_cast<int64_t>(graph_.layouts(t).size());
+      stride /= own;
+      Assignment::Edge edge{part.node.at({Kind::kept, t, -1, 0}), node, {}};
+      for (int64_t c = 0; c < own; ++c)
+        for (int64_t joint = 0; joint < count; ++joint) {
+          Cost cost{};
+          cost[0] = joint / stride % own == c ? 0 : infinity;
+          edge.costs.push_back(cost);
+        }
+      problem.edges.push_back(std::move(edge));
+    }
+    return node;
+  }
+
+  // What the layers of a run chose.
+  void cross(const Bridge& b, int in, int out, FoundLayouts& found) const {
+    const Front& front = chains_.table(b.table).at(in, out);
+    size_t layer = b.run.first;
+    for (const Chains::Copy& copy : chains_.trace(b.table, in, out, front[0])) {
+      const LayoutPart part = layer == b.run.first ? b.layer : graph_.items(graph_.layers()[layer]);
+      graph_.take(part, copy.choice, found.layouts);
+      Assignment own = b.layer.problem;
+      for (int node : b.in)
+        for (Cost& cost : own.nodes[at(node)]) cost = {};
+      found.cost = own.space.add(found.cost, cost_of(own, copy.choice));
+      ++layer;
+    }
+  }
+
+  const LayoutGraph& graph_;
+  Cost weights_;
+  Chains chains_;
+  std::vector<Bridge> bridges_;
+  int solved_ = 0;
+};
+
+}  // namespace
+
+FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights) {
+  return Composed(graph, weights).run();
+}
+
+FoundLayouts find_layouts_at_once(const LayoutGraph& graph, const LayoutWeights& weights) {
+  const LayoutPart part = graph.part(graph.all_ops());
+  const Answer answer = solve(part.problem, {.weights = cost_weights(weights)});
+  FoundLayouts found{answer.found, {},           answer.cost,
+                     answer.value, answer.lower, static_cast<int>(part.items.size())};
+  if (!answer.found) return found;
+  found.layouts = graph.none();
+  graph.take(part, answer.choice, found.layouts);
+  return found;
+}
+
+}  // namespace boxcar::search

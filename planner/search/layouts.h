@@ -1,0 +1,38 @@
+// The layout of every op of a training graph, chosen exactly: least seconds of a step by the time models.
+//
+//   LayoutCosts costs(cluster, mesh);
+//   const LayoutGraph layouts(graph, hints, mesh, micro_batches, {}, costs);
+//   const FoundLayouts found = find_layouts(layouts, {});
+//   planner::lay_out(job, [&](...) { return found.layouts; })
+//
+// Layers with equal problems are solved once: a table over the layouts of what goes in and out (blocks.h),
+// whose power for n layers is one edge of the problem that is left. So the work grows with the number of
+// different layers.
+#pragma once
+
+#include "planner/search/layout_graph.h"
+
+namespace boxcar::search {
+
+// What a second of each queue is worth, and a byte: collectives of gradients and parameters may run beside
+// the kernels of a pass.
+struct LayoutWeights {
+  double states = 1;
+  double memory = 0;  // s per byte
+};
+
+struct FoundLayouts {
+  bool found = false;  // false: pins contradict each other
+  planner::Layouts layouts;
+  Cost cost{};       // by LayoutCoordinate
+  double value = 0;  // of the objective
+  double lower = 0;  // no layouts of the space have less
+  int solved = 0;    // nodes of the problems that were solved
+  bool optimal() const { return found && value <= lower + 1e-9 * value; }
+};
+
+FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights);
+// The same as one problem, however many layers are equal: for tests, and graphs without layers.
+FoundLayouts find_layouts_at_once(const LayoutGraph& graph, const LayoutWeights& weights);
+
+}  // namespace boxcar::search
