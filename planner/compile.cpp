@@ -10,8 +10,10 @@
 
 namespace boxcar::planner {
 
-ir::Plan compile(const Job& job) {
-  const LaidOut laid = lay_out(job);
+ir::Plan compile(const Job& job) { return compile(job, nullptr); }
+
+ir::Plan compile(const Job& job, const Choose& choose) {
+  const LaidOut laid = lay_out(job, choose);
   ir::Plan plan = compile(laid);
   plan.facts = facts_of(laid.graph, job);
   return plan;

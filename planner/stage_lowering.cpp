@@ -180,7 +180,7 @@ void StageLowering::add_outputs(OpId o, ir::Actor& actor) {
     int reg = -1;
     if (state >= 0) reg = stored_register(state);
     for (const Value& value : values(t))  // declared beforehand
-      if (value.layout == produced) reg = value.reg;
+      if (value.layout == produced && value.scope < 0) reg = value.reg;
     if (reg < 0) reg = make_register(t, produced, "");
     actor.outputs.push_back(reg);
     if (values(t).empty() || state >= 0)
@@ -224,13 +224,13 @@ StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_ph
   if (in_.mesh.devices() == 1) return values(t).back();  // every layout is the whole tensor
   const Value* base = nullptr;
   const auto& used = in_.pins.used[static_cast<size_t>(t)];
-  const bool gathered = builder.phases.per_micro_batch(in_phase) && used && *used != stored(t) &&
+  const bool gathered = builder.phases.per_micro_batch(in_phase) && used &&
                         std::any_of(values(t).begin(), values(t).end(), [&](const Value& value) {
                           return value.scope < 0 && value.layout == *used;
                         });  // what it was gathered from may be newer
   for (const Value& value : values(t)) {
     if (value.scope >= 0 && value.scope != in_phase) continue;
-    if (gathered && value.layout == stored(t)) continue;
+    if (gathered && value.scope < 0 && value.layout != *used) continue;
     if (value.layout == want) return value;
     if (value.layout == stored(t) && (!base || base->layout != used)) base = &value;
     if (value.layout == used) base = &value;  // of state: gathered already

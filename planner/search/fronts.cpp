@@ -109,6 +109,24 @@ void Fronts::add_last(const std::vector<int>& functions, const std::vector<int>&
   sums.add(steps.back(), last.points.data() + last.begin[i], last.begin[i + 1] - last.begin[i]);
 }
 
+// The least sum of the functions over the choices of `node`, where each has one coordinate.
+double Fronts::least_of(const std::vector<int>& functions, int node, std::vector<int>& choice) const {
+  double least = infinity;
+  for (int c = 0; c < problem_.choices(node); ++c) {
+    choice[at(node)] = c;
+    double sum = 0;
+    for (int f : functions) {
+      const Function& function = functions_[at(f)];
+      const size_t i = function.index(choice);
+      sum =
+          function.begin[i] < function.begin[i + 1] ? sum + function.points[function.begin[i]][0] : infinity;
+      if (sum >= least) break;
+    }
+    least = std::min(least, sum);
+  }
+  return least <= limits_[0] ? least : infinity;
+}
+
 void Fronts::eliminate(int position) {
   int node = order_.nodes[at(position)];
   std::vector<int>& holds = buckets_[at(position)].holds;
@@ -121,7 +139,14 @@ void Fronts::eliminate(int position) {
   double worst = 0;
   size_t entries = 1;
   for (int n : given.scope) entries *= at(problem_.choices(n));
-  for (size_t entry = 0; entry < entries && ended(); ++entry, next(problem_, given.scope, choice)) {
+  const bool numbers = problem_.space.size() == 1;  // then a front is a number
+  for (size_t entry = 0; entry < entries && numbers; ++entry, next(problem_, given.scope, choice)) {
+    const double least = least_of(holds, node, choice);
+    if (least < infinity) given.points.push_back({least});
+    given.begin.push_back(given.points.size());
+  }
+  for (size_t entry = numbers ? entries : 0; entry < entries && ended();
+       ++entry, next(problem_, given.scope, choice)) {
     Sums sums(problem_.space, limits_);
     double slack = 0;
     for (int c = 0; c < problem_.choices(node); ++c) {

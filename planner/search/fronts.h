@@ -60,6 +60,7 @@ class Fronts {
                 std::vector<Front>& steps) const;
   void add_last(const std::vector<int>& functions, const std::vector<int>& choice,
                 const std::vector<Front>& steps, Sums& sums) const;
+  double least_of(const std::vector<int>& functions, int node, std::vector<int>& choice) const;
   bool follow(const std::vector<int>& functions, const std::vector<int>& choice, const Cost& point,
               std::vector<Cost>& target) const;
 

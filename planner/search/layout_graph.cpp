@@ -121,12 +121,23 @@ void LayoutGraph::find_states() {
 
 void LayoutGraph::find_choices() {
   choices_.resize(graph_.ops.size());
+  space_.hinted.resize(mesh_.dims());
+  planner::Deduction hinted;
+  if (std::count(space_.hinted.begin(), space_.hinted.end(), true) > 0)
+    hinted = planner::deduce(graph_, planner::pins_of(graph_, hints_, mesh_), mesh_);
   for (const auto& ops : layers_)
     for (OpId o : ops)
       for (const OpChoice& choice : costs_.choices(graph_, op(o))) {
-        const auto& inputs = choice.layout.inputs;
-        if (space_.partial || std::none_of(inputs.begin(), inputs.end(), is_partial))
-          choices_[at(o)].push_back(&choice);
+        const planner::OpLayout& layout = choice.layout;
+        bool may = true;
+        for (size_t d = 0; d < mesh_.dims(); ++d) {
+          const sbp::Signature& signature = layout.signatures[d];
+          if (space_.hinted[d])
+            may = may && signature == hinted.ops[at(o)].signatures[d];
+          else
+            may = may && (space_.partial || !is_partial(signature.inputs));
+        }
+        if (may) choices_[at(o)].push_back(&choice);
       }
 }
 
@@ -159,6 +170,17 @@ void LayoutGraph::find_crossings() {
     else
       for (int layer : touched) far_[at(layer)] = true;
   }
+  for (const State& state : all_states_) {
+    const std::string& name = tensor(state.master).name;
+    const size_t end = name.find(".replica");
+    for (const State& original : all_states_)
+      if (end != std::string::npos && tensor(original.master).name == name.substr(0, end))
+        replicas_.emplace_back(original.master, state.master);
+  }
+  for (const auto& [state, replica] : replicas_)
+    for (TensorId t : {state, replica})
+      for (TensorId kept : all_states_[at(state_of_[at(t)])].kept)
+        for (OpId o : readers_[at(kept)]) far_[at(layer_of(o))] = true;
   for (const State& state : all_states_) {  // a gradient is to end where its state is read
     std::set<int> touched;
     for (TensorId t : state.kept)
@@ -167,6 +189,13 @@ void LayoutGraph::find_crossings() {
     if (touched.size() > 1)
       for (int layer : touched) far_[at(layer)] = true;
   }
+}
+
+// Where partial values are off, what is kept is none on the dimensions that are open.
+bool LayoutGraph::may_keep(const NdSbp& layout) const {
+  for (size_t d = 0; d < layout.size(); ++d)
+    if (!space_.partial && !space_.hinted[d] && layout[d].is_partial()) return false;
+  return true;
 }
 
 void LayoutGraph::find_layouts() {
@@ -210,8 +239,8 @@ void LayoutGraph::find_layouts() {
       if (source) add_once(all, whole);
       if (made)
         for (const OpChoice* choice : choices_[at(producer)])
-          if (space_.partial || !is_partial(choice->layout.outputs[at(tensor(t).output)]))
-            add_once(all, choice->layout.outputs[at(tensor(t).output)]);
+          if (const NdSbp& layout = choice->layout.outputs[at(tensor(t).output)]; may_keep(layout))
+            add_once(all, layout);
       for (const NdSbp& layout : wanted(t)) add_once(all, layout);
     }
   }
@@ -248,7 +277,7 @@ bool LayoutGraph::has_copy(TensorId t, OpId reader) const {
 }
 
 // Gradients and parameters travel in buckets.
-double LayoutGraph::bucket(int) const {
+double LayoutGraph::bucket() const {
   double bytes = 0;
   for (const State& state : all_states_)
     for (TensorId t : state.gradients) bytes += static_cast<double>(tensor(t).type.bytes());
@@ -347,8 +376,7 @@ Cost LayoutGraph::state_cost(const State& state, size_t choice) const {
     const bool read = !readers_[at(t)].empty();
     const double gathers = !read || used == stored ? 0 : hints_.zero >= 3 ? 2 * micro_batches_ : 1;
     if (gathers > 0)
-      cost[states] +=
-          gathers * costs_.boxing_in_bucket(tensor(t).type, stored, used, bucket(0)).communication;
+      cost[states] += gathers * costs_.boxing_in_bucket(tensor(t).type, stored, used, bucket()).communication;
     cost[memory] += static_cast<double>(costs_.bytes(tensor(t).type, stored));
     if (gathers == 1) cost[memory] += static_cast<double>(costs_.bytes(tensor(t).type, used));
   }
@@ -385,6 +413,16 @@ LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
   for (OpId o : ops) {
     add_op_edges(part, o);
     add_gradient_edges(part, o);
+  }
+  for (const auto& [state, replica] : replicas_) {  // they lie alike: their gradients are added up
+    const auto a = part.node.find({Kind::state, state, -1, 0}),
+               b = part.node.find({Kind::state, replica, -1, 0});
+    if (a == part.node.end() || b == part.node.end()) continue;
+    Assignment::Edge edge{a->second, b->second, {}};
+    for (const NdSbp& one : layouts_[at(state)])
+      for (const NdSbp& other : layouts_[at(replica)])
+        edge.costs.push_back(one == other ? Cost{} : forbidden());
+    part.problem.edges.push_back(std::move(edge));
   }
   return part;
 }
@@ -447,7 +485,7 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
         if (reduced) {
           cost[collectives] = 0;
           cost[states] =
-              micro_batches_ * costs_.boxing_in_bucket(tensor(t).type, from, to, bucket(0)).communication;
+              micro_batches_ * costs_.boxing_in_bucket(tensor(t).type, from, to, bucket()).communication;
         }
         edge.costs.push_back(cost);
       }
@@ -466,7 +504,7 @@ void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
     for (const OpChoice* choice : choices_[at(o)])
       for (const NdSbp& stored : state.stored) {
         const Boxing boxing =
-            costs_.boxing_in_bucket(tensor(t).type, choice->layout.outputs[i], stored, bucket(0));
+            costs_.boxing_in_bucket(tensor(t).type, choice->layout.outputs[i], stored, bucket());
         Cost cost{};
         cost[kernels] = boxing.compute;
         cost[states] = boxing.communication;
@@ -510,6 +548,7 @@ std::string LayoutGraph::key(size_t layer) const {
     key.text(op(o).type);
     key.attrs(op(o).attrs);
     key.raw(op(o).phase);
+    for (const OpChoice* choice : choices_[at(o)]) key.raw(choice);
     for (TensorId t : op(o).inputs) {
       key.type(tensor(t).type);
       add_crossing(t);

@@ -36,6 +36,8 @@ enum LayoutCoordinate : size_t { kernels, collectives, states, memory, layout_co
 struct LayoutSpace {
   bool partial = true;                           // ops may read partial values
   std::map<ir::TensorId, sbp::NdSbp> pins = {};  // a state as it is read, any other tensor as it is kept
+  // By mesh dimension: whether every op takes the signature there that the hints lead to.
+  std::vector<bool> hinted = {};
 };
 
 // A set of ops of the graph as a problem; `items` says what its nodes are.
@@ -102,12 +104,12 @@ class LayoutGraph {
   void find_choices();
   void find_layouts();
   void find_crossings();
-  void check_pins() const;
   std::vector<sbp::NdSbp> wanted(ir::TensorId t) const;
   std::vector<sbp::NdSbp> shared(ir::TensorId t, int phase, int layer) const;
+  bool may_keep(const sbp::NdSbp& layout) const;
   bool is_kept(ir::TensorId t) const;
   bool has_copy(ir::TensorId t, ir::OpId reader) const;
-  double bucket(int layer) const;
+  double bucket() const;
 
   std::vector<Cost> node_costs(const Item& item) const;
   Cost state_cost(const State& state, size_t choice) const;
@@ -125,10 +127,11 @@ class LayoutGraph {
   std::vector<std::vector<ir::TensorId>> between_;     // by layer + 1: with the next one
   std::vector<std::vector<const OpChoice*>> choices_;  // by op
   std::vector<State> all_states_;
-  std::vector<int> state_of_;                     // by tensor: what it is or follows from; -1
-  std::vector<int> gradient_of_;                  // by tensor: whose summed gradient it is; -1
-  std::vector<std::vector<sbp::NdSbp>> layouts_;  // by tensor with a node
-  std::vector<bool> far_;                         // by layer + 1
+  std::vector<std::pair<ir::TensorId, ir::TensorId>> replicas_;  // states, and those of another stage
+  std::vector<int> state_of_;                                    // by tensor: what it is or follows from; -1
+  std::vector<int> gradient_of_;                                 // by tensor: whose summed gradient it is; -1
+  std::vector<std::vector<sbp::NdSbp>> layouts_;                 // by tensor with a node
+  std::vector<bool> far_;                                        // by layer + 1
 };
 
 }  // namespace boxcar::search

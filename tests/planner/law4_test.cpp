@@ -1,75 +1,17 @@
 // Law 4 on the reference kernels: a step under any plan leaves the weights and moments of the single-device
 // step.
+#include "law4.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <ostream>
 #include <random>
 
-#include "backends/cpu/evaluate.h"
-#include "plan_runner.h"
-#include "planner/laid_out.h"
-#include "planner/training_graph.h"
-#include "sbp/error.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
 namespace {
-
-using backends::cpu::Values;
-
-// The plan's graph and where its tensors lie, and the same step on one device.
-struct Comparison {
-  Job job;
-  LaidOut laid;
-  Places places;
-  Values before, after;
-
-  explicit Comparison(const Job& given) : job(resolve(given)), laid(lay_out(job)), places(places_of(laid)) {
-    Job alone = job;
-    alone.parallel.pp = alone.parallel.virtual_stages = 1;
-    alone.parallel.stage_layers = {static_cast<int>(job.model.layers)};
-    alone.train.micro_batches = 1;
-    std::vector<Replica> none;
-    const ir::Graph single = training_graph(alone, none);
-    before = backends::cpu::draw(single, 7, job.model.vocab);
-    after = backends::cpu::evaluate(single, before);
-  }
-
-  // What a device's part of a register should be: of its tensor, or what that becomes (suffix ".next"). Every
-  // micro-batch is alike.
-  HostTensor local(const Values& values, const std::string& reg, int device, const char* suffix = "") const {
-    const Place* place = places.find(reg);
-    if (!place) throw Error::fault(reg, "has no place");
-    HostTensor value = values.at(place->tensor + suffix);
-    value.type.dtype = place->type.dtype;
-    return backends::cpu::take(value, place->ranges[static_cast<size_t>(device)]);
-  }
-};
-
-void expect_near(const HostTensor& got, const HostTensor& want, const std::string& what) {
-  ASSERT_EQ(got.type.shape, want.type.shape) << what;
-  for (size_t i = 0; i < got.data.size(); ++i)
-    ASSERT_NEAR(got.data[i], want.data[i], 1e-9 * std::max(1.0, std::abs(want.data[i])))
-        << what << " element " << i;
-}
-
-void expect_law_4(const Job& job) {
-  const Comparison c(job);
-  const ir::Plan plan = compile(c.laid);
-  PlanRunner runner(
-      plan, [&](const ir::Register& reg, int, int device) { return c.local(c.before, reg.name, device); });
-  runner.run();
-  for (const ir::Update& update : c.laid.graph.updates) {
-    const std::string& state = c.laid.graph.tensor(update.state).name;
-    for (int device = 0; device < plan.devices; ++device) {
-      const ir::Program& program = plan.programs[static_cast<size_t>(runner.program_of(device))];
-      if (find_register(program, state))
-        expect_near(runner.value(state, device), c.local(c.after, state, device, ".next"),
-                    fmt::format("{} on device {}", state, device));
-    }
-  }
-}
 
 struct Layout {
   const char* name;

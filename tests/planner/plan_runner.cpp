@@ -245,8 +245,8 @@ void PlanRunner::collective(int device, int a) {
     if (!ready(member, b)) return;
   const ir::Actor& actor = item(program(device).actors, a);
   sbp::Reduction reduction = sbp::Reduction::sum;
-  if (actor.attrs.contains("reduction") && ir::attr_text(actor.attrs, "reduction") == "max")
-    reduction = sbp::Reduction::max;
+  if (actor.attrs.contains("reduction"))
+    reduction = ir::attr_text(actor.attrs, "reduction") == "max" ? sbp::Reduction::max : sbp::Reduction::min;
   std::vector<std::vector<HostTensor>> inputs, outputs(group.size());
   for (const auto& [member, b] : group) inputs.push_back(operands(member, b));
   const auto axis = [&](const char* name, size_t i) {

@@ -1,0 +1,140 @@
+#include "planner/search/layout_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "planner/pins.h"
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+
+namespace boxcar::search {
+namespace {
+
+using ir::TensorId;
+using planner::Mesh;
+using sbp::NdSbp;
+
+std::string flag(const LayoutPin& pin) { return "--pin " + to_text(pin); }
+
+// A state stands for what forward and backward ops read of it.
+bool can_be_pinned(const ir::Graph& graph, TensorId t) {
+  const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+  return producer.phase != ir::Phase::update;
+}
+
+// Those of the table whose name fits; throws where none does.
+std::vector<TensorId> pinned_tensors(const ir::Graph& graph, const LayoutPin& pin) {
+  std::vector<TensorId> tensors;
+  std::vector<std::string> names;
+  for (TensorId t = 0; t < static_cast<TensorId>(graph.tensors.size()); ++t) {
+    if (!can_be_pinned(graph, t)) continue;
+    names.push_back(graph.tensor(t).name);
+    if (planner::matches(pin.pattern, names.back())) tensors.push_back(t);
+  }
+  if (tensors.empty())
+    throw Error::input(
+        flag(pin), fmt::format("no tensor is called {}{}", pin.pattern, did_you_mean(pin.pattern, names)));
+  return tensors;
+}
+
+void check_pin(const LayoutPin& pin, const ir::Tensor& tensor, const Mesh& mesh, bool state) {
+  const bool fits = pin.layout.size() == mesh.dims();
+  if (!fits)
+    throw Error::input(flag(pin), fmt::format("has {} entries for a mesh of {} dimensions ({})",
+                                              pin.layout.size(), mesh.dims(), fmt::join(mesh.names, ", ")));
+  for (size_t d = 0; d < mesh.dims(); ++d) {
+    const sbp::Sbp s = pin.layout[d];
+    if (s.is_partial() && state)
+      throw Error::input(flag(pin), fmt::format("{} is a state and cannot be partial", tensor.name));
+    const auto& shape = tensor.type.shape;
+    const bool splits = s.is_split() && static_cast<size_t>(s.axis) < shape.size() &&
+                        shape[static_cast<size_t>(s.axis)] >= mesh.extents[d];
+    if (s.is_split() && !splits)
+      throw Error::input(flag(pin), fmt::format("{} of {} cannot be split over {} devices like this",
+                                                tensor.name, ir::to_text(tensor.type), mesh.extents[d]));
+  }
+}
+
+// By tensor: the pin that it has.
+std::map<TensorId, const LayoutPin*> look_up(const ir::Graph& graph, const Mesh& mesh,
+                                             const std::vector<LayoutPin>& pins) {
+  std::map<TensorId, const LayoutPin*> found;
+  for (const LayoutPin& pin : pins)
+    for (TensorId t : pinned_tensors(graph, pin)) {
+      const bool state = graph.ops[static_cast<size_t>(graph.tensor(t).producer)].type == "parameter";
+      check_pin(pin, graph.tensor(t), mesh, state);
+      const auto [at, fresh] = found.try_emplace(t, &pin);
+      if (!fresh && at->second->layout != pin.layout)
+        throw Error::input(
+            flag(pin), fmt::format("contradicts {}: both name {}", flag(*at->second), graph.tensor(t).name));
+    }
+  return found;
+}
+
+struct Finder {
+  const planner::Job& job;
+  const ir::Graph& graph;
+  const planner::Hints& hints;
+  const Mesh& mesh;
+  const LayoutRequest& request;
+  LayoutCosts costs{job.cluster, mesh};
+
+  FoundLayouts find(const std::map<TensorId, NdSbp>& pins) {
+    LayoutSpace space{request.partial, pins, {}};
+    for (const std::string& name : mesh.names) space.hinted.push_back(mesh.dims() > 1 && name != "tp");
+    const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
+    return find_layouts(layouts, request.weights);
+  }
+
+  // The fewest pins, two at most, without which there would be layouts.
+  [[noreturn]] void contradiction(const std::map<TensorId, const LayoutPin*>& pins) {
+    const auto& all = request.pins;
+    const auto possible = [&](const LayoutPin& a, const LayoutPin& b) {
+      std::map<TensorId, NdSbp> some;
+      for (const auto& [t, pin] : pins)
+        if (pin == &a || pin == &b) some[t] = pin->layout;
+      return find(some).found;
+    };
+    for (const LayoutPin& pin : all)
+      if (!possible(pin, pin)) throw Error::input(flag(pin), "no op can make or read it like this");
+    for (size_t a = 0; a < all.size(); ++a)
+      for (size_t b = 0; b < a; ++b)
+        if (!possible(all[a], all[b]))
+          throw Error::input(flag(all[a]), fmt::format("contradicts {}: no ops go with both", flag(all[b])));
+    throw Error::input("--pin", all.empty() ? "no layouts are possible"
+                                            : "no layouts are possible with all of these; leave some out");
+  }
+};
+
+}  // namespace
+
+LayoutPin parse_pin(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0)
+    throw Error::input("--pin", fmt::format("got \"{}\", expected a tensor and its layout such as "
+                                            "\"h*.mlp.fc1.weight=(B, S(1))\"",
+                                            text));
+  return {text.substr(0, equals), sbp::parse_nd_sbp(text.substr(equals + 1))};
+}
+
+std::string to_text(const LayoutPin& pin) { return pin.pattern + "=" + sbp::to_text(pin.layout); }
+
+bool has_free_dimension(const Mesh& mesh) { return mesh.dims() == 1 || mesh.dim("tp") >= 0; }
+
+planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found) {
+  return [job, request, found](const ir::Graph& graph, const planner::Hints& hints, const Mesh& mesh) {
+    const auto pins = look_up(graph, mesh, request.pins);
+    Finder finder{job, graph, hints, mesh, request};
+    std::map<TensorId, NdSbp> layouts;
+    for (const auto& [t, pin] : pins) layouts[t] = pin->layout;
+    FoundLayouts result = finder.find(layouts);
+    if (!result.found) finder.contradiction(pins);
+    if (found) *found = result;
+    return result.layouts;
+  };
+}
+
+}  // namespace boxcar::search

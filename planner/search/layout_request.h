@@ -1,0 +1,41 @@
+// Layouts found for a job, as planner::lay_out takes them: what a user pins is looked up in the job's graph.
+//
+//   LayoutRequest request;
+//   request.pins = {parse_pin("h*.mlp.fc1.weight=(B,S(1))")};
+//   FoundLayouts found;
+//   const ir::Plan plan = planner::compile(job, chooser(job, request, &found));
+//
+// On a mesh of one dimension every op is free. On a mesh of several, ops are free on the tensor dimension; on
+// the others (samples, tokens, experts) they take the signatures that the hints lead to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/laid_out.h"
+#include "planner/search/layouts.h"
+
+namespace boxcar::search {
+
+// Tensors by name, `*` standing for any text, in a layout on the mesh of a stage, outermost dimension first.
+struct LayoutPin {
+  std::string pattern;
+  sbp::NdSbp layout;
+};
+LayoutPin parse_pin(const std::string& text);  // throws Error (bad input) saying what is expected
+std::string to_text(const LayoutPin& pin);     // "h*.mlp.fc1.weight=(B, S(1))"
+
+struct LayoutRequest {
+  bool partial = true;
+  std::vector<LayoutPin> pins = {};
+  LayoutWeights weights = {};
+};
+
+// Whether ops have a choice on this mesh at all.
+bool has_free_dimension(const planner::Mesh& mesh);
+
+// `job` is resolved; what was found is written to `found`, which may be null. What it gives throws Error (bad
+// input) naming a pin that fits no tensor or not the mesh, and two pins that contradict each other.
+planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found);
+
+}  // namespace boxcar::search

@@ -1,0 +1,11 @@
+// Law 4 on the reference kernels: after one step of a plan, states are those of the single-device step.
+#pragma once
+
+#include "planner/laid_out.h"
+
+namespace boxcar::planner {
+
+// `choose`: the layouts; null: those that the hints lead to.
+void expect_law_4(const Job& job, const Choose& choose = nullptr);
+
+}  // namespace boxcar::planner

@@ -1,0 +1,376 @@
+// Layouts of real training graphs: the problem against everything tried, blocks against the whole, the plans
+// that follow.
+#include "planner/search/layouts.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <ostream>
+#include <random>
+
+#include "ir/passes/passes.h"
+#include "planner/law4.h"
+#include "planner/planner.h"
+#include "planner/resolve.h"
+#include "planner/search/layout_request.h"
+#include "planner/small_jobs.h"
+#include "planner/verify.h"
+#include "search/problems.h"
+#include "sim/simulate.h"
+#include "support/error_of.h"
+
+namespace boxcar::search {
+namespace {
+
+using ir::DType;
+using planner::Job;
+using planner::Mesh;
+
+const backends::Cluster& cluster() {
+  static const backends::Cluster eight = backends::load_cluster("dgx-a100-80g", 8);
+  return eight;
+}
+
+// A step of a graph with a loss, in half precision, on one mesh.
+struct Step {
+  ir::Graph graph;
+  Mesh mesh;
+  planner::Hints hints = {};
+  LayoutSpace space = {};
+  LayoutCosts costs{cluster(), mesh};
+
+  LayoutGraph layouts() { return LayoutGraph(graph, hints, mesh, 1, space, costs); }
+};
+
+ir::Graph training(ir::Builder& b, ir::TensorId y) {
+  b.op1("reduce_mean", {y}, {{"axes", std::vector<int64_t>{0, 1}}}, "loss");
+  ir::Graph forward = b.finish();
+  const ir::TensorId loss = ir::find_tensor(forward, "loss");
+  ir::TrainOptions options;
+  options.precision = ir::Precision::fp32;
+  options.optimizer = ir::Optimizer::sgd;
+  options.clip_norm = 0;
+  return ir::training_step(std::move(forward), loss, options);
+}
+
+ir::Graph products(int64_t batch, std::vector<int64_t> widths) {
+  ir::Builder b("products");
+  ir::TensorId x = b.input("x", {{batch, widths[0]}, DType::float32});
+  for (size_t i = 1; i < widths.size(); ++i)
+    x = b.op1("matmul",
+              {x, b.parameter(fmt::format("w{}", i), {{widths[i - 1], widths[i]}, DType::float32})});
+  return training(b, x);
+}
+
+ir::Graph mlp(int64_t batch, int64_t hidden) {
+  ir::Builder b("mlp");
+  const ir::TensorId x = b.input("x", {{batch, hidden}, DType::float32});
+  const ir::TensorId up = b.op1("matmul", {x, b.parameter("up", {{hidden, 4 * hidden}, DType::float32})});
+  const ir::TensorId act = b.op1("gelu", {up});
+  const ir::TensorId down =
+      b.op1("matmul", {act, b.parameter("down", {{4 * hidden, hidden}, DType::float32})});
+  return training(b, b.op1("add", {down, x}));
+}
+
+// What a step costs on a line of devices, by definition: signatures of all ops are given, and whatever they
+// leave open is the least of all.
+class ByDefinition {
+ public:
+  explicit ByDefinition(Step& step) : step_(step), graph_(step.graph), choice_(graph_.ops.size(), nullptr) {
+    for (ir::OpId o = 0; o < static_cast<ir::OpId>(graph_.ops.size()); ++o) {
+      const ir::Op& op = graph_.ops[static_cast<size_t>(o)];
+      if (!ir::has_op(op.type)) continue;
+      if (op.phase == ir::Phase::update) {
+        updates_.push_back(o);
+        continue;
+      }
+      ops_.push_back(o);
+      for (ir::TensorId t : op.inputs) last_[t] = ops_.size() - 1;
+      for (ir::TensorId t : op.outputs) last_[t] = ops_.size() - 1;
+    }
+    for (ir::OpId o : updates_)  // a gradient is where it ends once its state is known
+      last_[graph_.ops[static_cast<size_t>(o)].inputs[0]] = ops_.size() - 1;
+  }
+
+  // With the signatures that were found.
+  double of(const planner::Layouts& layouts) {
+    double sum = 0;
+    for (size_t n = 0; n < ops_.size(); ++n) {
+      for (const OpChoice& choice : choices(n))
+        if (choice.layout.signatures == layouts.ops[static_cast<size_t>(ops_[n])].signatures)
+          choice_[static_cast<size_t>(ops_[n])] = &choice;
+      sum += choice_[static_cast<size_t>(ops_[n])]->seconds + ended(n);
+    }
+    return sum;
+  }
+
+  // The least of all signatures that is below `bound`; `bound` where there is none.
+  double below(double bound) {
+    best_ = bound;
+    follow(0, 0);
+    return best_;
+  }
+
+ private:
+  const std::vector<OpChoice>& choices(size_t n) {
+    return step_.costs.choices(graph_, graph_.ops[static_cast<size_t>(ops_[n])]);
+  }
+
+  void follow(size_t n, double sum) {
+    if (sum >= best_) return;
+    if (n == ops_.size()) {
+      best_ = sum;
+      return;
+    }
+    for (const OpChoice& choice : choices(n)) {
+      choice_[static_cast<size_t>(ops_[n])] = &choice;
+      follow(n + 1, sum + choice.seconds + ended(n));
+    }
+  }
+
+  // Of the tensors whose readers all have their signature once op n has.
+  double ended(size_t n) {
+    double sum = 0;
+    for (const auto& [t, last] : last_)
+      if (last == n && sum < infinity) sum += tensor_cost(t);
+    return sum;
+  }
+
+  double boxed(ir::TensorId t, const sbp::NdSbp& from, const sbp::NdSbp& to) {
+    const Boxing boxing = step_.costs.boxing(graph_.tensor(t).type, from, to);
+    return boxing.compute + boxing.communication;
+  }
+
+  std::vector<sbp::NdSbp> whole_layouts(ir::TensorId t) const {
+    std::vector<sbp::NdSbp> all{{sbp::Sbp::B()}};
+    const sbp::Shape& shape = graph_.tensor(t).type.shape;
+    for (size_t a = 0; a < shape.size(); ++a)
+      if (shape[a] >= step_.mesh.extents[0]) all.push_back({sbp::Sbp::S(static_cast<int>(a))});
+    return all;
+  }
+
+  // By phase: the layouts in which operands are read.
+  std::map<ir::Phase, std::vector<sbp::NdSbp>> reads(ir::TensorId t) const {
+    std::map<ir::Phase, std::vector<sbp::NdSbp>> all;
+    for (ir::OpId o : ops_) {
+      const ir::Op& op = graph_.ops[static_cast<size_t>(o)];
+      for (size_t i = 0; i < op.inputs.size(); ++i)
+        if (op.inputs[i] == t) all[op.phase].push_back(choice_[static_cast<size_t>(o)]->layout.inputs[i]);
+    }
+    return all;
+  }
+
+  // The readers of a phase, from what is kept and one copy.
+  double phase_cost(ir::TensorId t, const sbp::NdSbp& kept, const std::vector<sbp::NdSbp>& wanted) {
+    double least = infinity;
+    std::vector<sbp::NdSbp> copies = whole_layouts(t);
+    copies.push_back(kept);
+    for (const sbp::NdSbp& copy : copies) {
+      double sum = boxed(t, kept, copy);
+      for (const sbp::NdSbp& want : wanted)
+        if (want != copy) sum += boxed(t, kept, want);
+      least = std::min(least, sum);
+    }
+    return least;
+  }
+
+  double tensor_cost(ir::TensorId t) {
+    const auto wanted = reads(t);
+    size_t readers = 0;
+    for (const auto& [phase, layouts] : wanted) readers += layouts.size();
+    const ir::Op& producer = graph_.ops[static_cast<size_t>(graph_.tensor(t).producer)];
+    if (producer.type == "parameter") return state_cost(t, wanted);
+    std::vector<sbp::NdSbp> kept = whole_layouts(t);
+    const sbp::NdSbp* made = nullptr;
+    if (ir::has_op(producer.type)) {
+      made = &choice_[static_cast<size_t>(graph_.tensor(t).producer)]
+                  ->layout.outputs[static_cast<size_t>(graph_.tensor(t).output)];
+      if (readers < 2) kept.clear();
+      kept.push_back(*made);
+    }
+    double least = infinity;
+    for (const sbp::NdSbp& layout : kept) {
+      double sum = made ? boxed(t, *made, layout) : 0;
+      for (const auto& [phase, layouts] : wanted) sum += phase_cost(t, layout, layouts);
+      least = std::min(least, sum);
+    }
+    return least;
+  }
+
+  // Read as it lies, or slices of it where it is whole; its gradient ends there, and it is updated.
+  double state_cost(ir::TensorId t, const std::map<ir::Phase, std::vector<sbp::NdSbp>>& wanted) {
+    const ir::Op& update = graph_.ops[static_cast<size_t>(update_of(t))];
+    const ir::TensorId gradient = update.inputs[1];
+    const sbp::NdSbp& made = choice_[static_cast<size_t>(graph_.tensor(gradient).producer)]
+                                 ->layout.outputs[static_cast<size_t>(graph_.tensor(gradient).output)];
+    double least = infinity;
+    for (const sbp::NdSbp& layout : whole_layouts(t)) {
+      const ir::TensorType local = step_.costs.local(graph_.tensor(t).type, layout);
+      double sum = step_.costs.kernel(update.type, {local, local}, {local});
+      const double bytes = std::min(25.0 * 0x1p20, gradient_bytes());
+      const Boxing boxing = step_.costs.boxing_in_bucket(graph_.tensor(gradient).type, made, layout, bytes);
+      sum += boxing.compute + boxing.communication;
+      for (const auto& [phase, layouts] : wanted)
+        for (const sbp::NdSbp& want : layouts)
+          sum += layout == want || (layout[0].is_broadcast() && want[0].is_split()) ? boxed(t, layout, want)
+                                                                                    : infinity;
+      least = std::min(least, sum);
+    }
+    return least;
+  }
+
+  ir::OpId update_of(ir::TensorId t) const {
+    for (ir::OpId o : updates_)
+      if (graph_.ops[static_cast<size_t>(o)].inputs[0] == t) return o;
+    return -1;
+  }
+  double gradient_bytes() const {
+    double bytes = 0;
+    for (ir::OpId o : updates_)
+      bytes += static_cast<double>(graph_.tensor(graph_.ops[static_cast<size_t>(o)].inputs[1]).type.bytes());
+    return bytes;
+  }
+
+  Step& step_;
+  const ir::Graph& graph_;
+  std::vector<ir::OpId> ops_, updates_;
+  std::map<ir::TensorId, size_t> last_;  // by tensor: the op of ops_ after which it is settled
+  std::vector<const OpChoice*> choice_;  // by op
+  double best_ = 0;
+};
+
+void expect_the_least_of_all(Step step) {
+  const LayoutGraph graph = step.layouts();
+  const FoundLayouts found = find_layouts_at_once(graph, {});
+  ASSERT_TRUE(found.optimal());
+  ByDefinition definition(step);
+  EXPECT_NEAR(definition.of(found.layouts), found.value, 1e-9 * found.value);
+  const double bound = found.value * (1 - 1e-9);
+  EXPECT_EQ(definition.below(bound), bound);
+}
+
+TEST(Layouts, of_a_product_are_the_least_of_all) {
+  for (const int64_t batch : {8, 512, 65536})
+    for (const int64_t wide : {64, 4096}) {
+      SCOPED_TRACE(fmt::format("{} x 1024 x {}", batch, wide));
+      expect_the_least_of_all({products(batch, {1024, wide}), {{"tp"}, {4}}});
+    }
+}
+
+TEST(Layouts, of_two_products_are_the_least_of_all) {
+  expect_the_least_of_all({products(65536, {512, 512, 512}), {{"tp"}, {2}}});
+  expect_the_least_of_all({products(64, {8192, 8192, 8192}), {{"tp"}, {8}}});
+  expect_the_least_of_all({products(4096, {4096, 16384, 4096}), {{"tp"}, {8}}});
+}
+
+TEST(Layouts, LongOfAFeedForwardBlockAreTheLeastOfAll) {
+  expect_the_least_of_all({mlp(4096, 4096), {{"tp"}, {8}}});
+  expect_the_least_of_all({mlp(32, 4096), {{"tp"}, {4}}});
+}
+
+struct Point {
+  const char* name;
+  std::function<void(Job&)> change;
+};
+std::ostream& operator<<(std::ostream& out, const Point& point) { return out << point.name; }
+
+Job small(const Point& point) {
+  Job job = planner::small_job(1, 1, 1, 2, 1);
+  job.gpus = job.parallel.dp = 0;
+  job.global_batch = 0;
+  point.change(job);
+  planner::Hints& h = job.parallel;
+  job.gpus = std::max(h.dp, 1) * h.tp * h.pp * h.cp;
+  if (job.global_batch > 1) job.model.dropout = 0;  // else micro-batches differ
+  job.global_batch = std::max<int64_t>(job.global_batch, 1) * std::max(h.dp, 1) * h.micro_batch;
+  job.cluster = backends::load_cluster("dgx-a100-80g", job.gpus);
+  return planner::resolve(job);
+}
+
+void llama(Job& j) {
+  j.model.family = "llama", j.model.bias = j.model.tied = false, j.model.dropout = 0, j.model.kv_heads = 2,
+  j.model.ffn = 24;
+}
+
+const Point points[] = {
+    {"tp", [](Job& j) { j.parallel.tp = 4; }},
+    {"tp_many_samples", [](Job& j) { j.parallel.tp = 2, j.parallel.micro_batch = 4; }},
+    {"dp", [](Job& j) { j.parallel.dp = 4; }},
+    {"dp_micro_batches", [](Job& j) { j.parallel.dp = 2, j.global_batch = 3; }},
+    {"dp_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2; }},
+    {"pp_tp", [](Job& j) { j.parallel.pp = 2, j.parallel.tp = 2, j.global_batch = 2; }},
+    {"zero1", [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 1; }},
+    {"zero1_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 1; }},
+    {"zero2", [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 2, j.global_batch = 2; }},
+    {"zero2_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 2; }},
+    {"zero3", [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3; }},
+    {"zero3_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 3; }},
+    {"fp32", [](Job& j) { j.parallel.tp = 2, j.train.precision = ir::Precision::fp32; }},
+    {"full_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::full; }},
+    {"llama", [](Job& j) { llama(j), j.parallel.tp = 2, j.train.flash = true; }},
+    {"llama_pp", [](Job& j) { llama(j), j.parallel.tp = 2, j.parallel.pp = 2; }},
+};
+
+class FoundLayoutsOf : public testing::TestWithParam<Point> {};
+
+TEST_P(FoundLayoutsOf, a_step_is_the_single_devices) {
+  const Job job = small(GetParam());
+  FoundLayouts found;
+  planner::expect_law_4(job, chooser(job, {}, &found));
+  EXPECT_TRUE(found.optimal());
+  planner::expect_law_4(job, chooser(job, {.partial = false}, nullptr));
+}
+
+// Other layouts of the space: the least under costs that are drawn.
+TEST_P(FoundLayoutsOf, so_is_it_in_layouts_that_are_drawn) {
+  const Job job = small(GetParam());
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    planner::expect_law_4(job, [&](const ir::Graph& graph, const planner::Hints& hints, const Mesh& mesh) {
+      LayoutCosts costs(job.cluster, mesh);
+      LayoutSpace space;
+      for (const std::string& name : mesh.names) space.hinted.push_back(mesh.dims() > 1 && name != "tp");
+      const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
+      LayoutPart part = layouts.part(layouts.all_ops());
+      std::mt19937 random(seed);
+      for (auto& node : part.problem.nodes)
+        for (Cost& cost : node) cost[kernels] += std::uniform_real_distribution(0.0, 1.0)(random);
+      planner::Layouts drawn = layouts.none();
+      layouts.take(part, solve(part.problem, {.weights = {1, 1, 1}}).choice, drawn);
+      return drawn;
+    });
+  }
+}
+
+// Layers that are alike are solved once: the same optimum, and no more nodes for more layers.
+TEST_P(FoundLayoutsOf, many_layers_cost_what_one_problem_says) {
+  std::vector<int> solved;
+  for (const int layers : {5, 9}) {
+    const Job job = small({"", [&](Job& j) {
+                             GetParam().change(j);
+                             j.model.layers = layers;
+                           }});
+    const planner::LaidOut laid = planner::lay_out(job);
+    LayoutCosts costs(job.cluster, laid.mesh);
+    LayoutSpace space;
+    for (const std::string& name : laid.mesh.names)
+      space.hinted.push_back(laid.mesh.dims() > 1 && name != "tp");
+    const LayoutGraph graph(laid.graph, job.parallel, laid.mesh, job.train.micro_batches, space, costs);
+    const FoundLayouts blocks = find_layouts(graph, {.memory = 1e-12});
+    const FoundLayouts whole = find_layouts_at_once(graph, {.memory = 1e-12});
+    ASSERT_TRUE(blocks.optimal() && whole.optimal());
+    EXPECT_NEAR(blocks.value, whole.value, 1e-9 * whole.value);
+    EXPECT_NEAR(
+        blocks.cost[kernels] + blocks.cost[collectives] + blocks.cost[states] + 1e-12 * blocks.cost[memory],
+        blocks.value, 1e-9 * blocks.value);
+    solved.push_back(blocks.solved);
+  }
+  EXPECT_EQ(solved[0], solved[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, FoundLayoutsOf, testing::ValuesIn(points),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace boxcar::search
