@@ -149,6 +149,19 @@ struct Fabric {
   std::vector<int> dims;        // torus, fat_tree, dragonfly: SimGrid's own parameters
 };
 
+// What a training framework adds to a plan's kernels and collectives: backends/presets/stacks/*.yaml, each
+// number with its source. Keys and meanings: docs/stacks.md. The default, boxcar's own, adds nothing.
+struct Stack {
+  std::string name = "boxcar";
+  std::optional<double> host_per_op;  // s, in place of Node::host_per_op
+  bool update_in_one = false;         // the optimizer takes all tensors of a device in a few kernels
+  double piece_seconds = 0;           // s per rank, where gathers and scatters copy every rank's piece apart
+  int64_t apart_elements = 0;         // tensors from this size on are gathered and scattered one by one
+  std::map<std::string, double> op_bytes;       // by op: times the bytes that boxcar's own kernel moves
+  std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
+  friend bool operator==(const Stack&, const Stack&) = default;
+};
+
 struct Cluster {
   std::string name;
   DeviceProfile device;
@@ -157,6 +170,7 @@ struct Cluster {
   int nodes = 1;
   std::map<int, double> slowdown;  // device -> factor >= 1 on its kernel times (stragglers)
   CollectiveModel collective;
+  Stack stack;                    // put_stack
   double price_per_gpu_hour = 0;  // 0: not known
 
   int devices() const { return nodes * node.gpus; }
@@ -177,12 +191,24 @@ std::string to_yaml(const DeviceProfile& device);
 std::vector<std::string> cluster_presets();  // names, sorted
 std::vector<std::string> device_presets();
 
+// By name. Throws Error (bad input, place "stack") naming the nearest.
+Stack load_stack(const std::string& name);
+// Reads back what backends/presets/stacks/ holds; `file` stands in messages.
+Stack parse_stack(const std::string& yaml, const std::string& file);
+std::vector<std::string> stack_names();  // sorted
+// The cluster under a framework: its own host time, and op_bytes in the device's op_share.
+void put_stack(Cluster& cluster, const Stack& stack);
+
 // Another device in the cluster's nodes, with what it says of its host.
 void put_device(Cluster& cluster, DeviceProfile device);
 
 // float32 products on the tensor cores (19 bits) instead of in full float32, as precision tf32 asks. Leaves
 // devices without them as they are.
 void use_tf32(DeviceProfile& device);
+
+// Fused attention by FlashAttention 1, or Triton's kernel of its time, instead of 2, which profiles hold.
+// REQUIRES version 1 or 2.
+void use_flash_version(DeviceProfile& device, int version);
 
 const char* to_text(LinkKind kind);    // "nvlink-mesh"
 const char* to_text(FabricKind kind);  // "leaf-spine"

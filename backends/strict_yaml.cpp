@@ -195,6 +195,22 @@ bool Fields::numbers(const char* key, double low, double high,
   return true;
 }
 
+bool Fields::flag(const char* key, bool* to) {
+  std::string word;
+  if (!text(key, &word)) return false;
+  if (word != "true" && word != "false") state_->fail(key, state_->ask(key), word + " is not true or false");
+  *to = word == "true";
+  return true;
+}
+
+bool Fields::texts(const char* key, std::map<std::string, std::string>* to) {
+  std::unique_ptr<Fields> fields = map(key);
+  if (!fields) return false;
+  for (const auto& entry : fields->state_->node)
+    fields->text(entry.first.Scalar().c_str(), &(*to)[entry.first.Scalar()]);
+  return true;
+}
+
 std::unique_ptr<Fields> Fields::map(const char* key) {
   YAML::Node at = state_->ask(key);
   if (!at.IsDefined()) return nullptr;

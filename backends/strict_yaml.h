@@ -6,6 +6,7 @@
 //   node.done();   // c.yaml:3:9: node: unknown key nic_bandwith (did you mean nic_bandwidth?)
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,6 +41,9 @@ class Fields {
   bool points(const char* key, double low, double high, std::vector<double>* x, std::vector<double>* y);
   // A mapping from whole numbers, or names, to numbers.
   bool numbers(const char* key, double low, double high, std::vector<std::pair<std::string, double>>* to);
+  bool flag(const char* key, bool* to);  // true or false
+  // A mapping from names to plain values.
+  bool texts(const char* key, std::map<std::string, std::string>* to);
   std::unique_ptr<Fields> map(const char* key);  // null where absent
 
   void require(const char* key);  // throws where it is absent

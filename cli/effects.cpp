@@ -13,8 +13,8 @@ struct Effect {
 
 bool shards(const planner::Job& job) { return job.parallel.zero >= 1; }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
-bool reduces_in_buckets(const planner::Job& job) { return job.parallel.zero <= 1; }
 bool gathers_in_buckets(const planner::Job& job) { return job.parallel.zero <= 2; }
+bool runs_flash(const planner::Job& job) { return job.model.flash; }
 bool uses_momentum(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::momentum; }
 bool uses_adam(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::adam; }
 
@@ -22,8 +22,7 @@ constexpr Effect effects[] = {
     {"parallel.fsdp_group", shards, "zero is 1, 2 or 3"},
     {"parallel.recompute_layers", recomputes_layers, "recompute is full"},
     {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)"},
-    {"parallel.overlap_grad", reduces_in_buckets, "zero is 0 or 1 (2 and 3 reduce after every micro-batch)"},
-    {"parallel.overlap_param", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers ahead, layer by layer)"},
+    {"parallel.flash_version", runs_flash, "attention is flash"},
     {"train.momentum", uses_momentum, "optimizer is momentum"},
     {"train.beta1", uses_adam, "optimizer is adam"},
     {"train.beta2", uses_adam, "optimizer is adam"},

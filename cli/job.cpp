@@ -164,6 +164,27 @@ backends::Cluster load_cluster(const std::string& name, const std::string& devic
 
 namespace {
 
+const Key& key_at(const std::string& path) {
+  const size_t dot = path.find('.');
+  return *find_key(path.substr(0, dot), path.substr(dot + 1));
+}
+
+// The stack's own defaults, before what is given.
+backends::Stack load_stack(const GivenKeys& given, Request& request) {
+  const auto named = given.find("train.stack");
+  backends::Stack stack;
+  if (named == given.end()) return stack;
+  locate(given, [&] {
+    try {
+      stack = backends::load_stack(named->second.text);
+    } catch (const Error& e) {
+      throw Error(e.code(), "train.stack", message_of(e));
+    }
+  });
+  for (const auto& [path, text] : stack.defaults) set(key_at(path), request, "stack " + stack.name, text);
+  return stack;
+}
+
 // Sets what is given, and loads the cluster.
 Request request_of(const GivenKeys& given) {
   check_required(given);
@@ -172,12 +193,11 @@ Request request_of(const GivenKeys& given) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
     request.job.model = ir::models::defaults(family->second.text);
   }
+  const backends::Stack stack = load_stack(given, request);
   for (const auto& [path, value] : given) {
-    size_t dot = path.find('.');
     // Decay here is always apart from the gradient, as AdamW's is.
     const bool adamw = path == "train.optimizer" && value.text == "adamw";
-    set(*find_key(path.substr(0, dot), path.substr(dot + 1)), request, value.where,
-        adamw ? "adam" : value.text);
+    set(key_at(path), request, value.where, adamw ? "adam" : value.text);
   }
   planner::Hints& hints = request.job.parallel;
   request.job.train.flash = request.job.model.flash;
@@ -196,6 +216,8 @@ Request request_of(const GivenKeys& given) {
       throw;
     }
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
+    backends::use_flash_version(request.job.cluster.device, request.flash_version);
+    backends::put_stack(request.job.cluster, stack);
   });
   return request;
 }

@@ -134,6 +134,8 @@ std::vector<Key> make_keys() {
                                      "with full: only this many layers of each stage")));
   k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
                    {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
+  k.push_back(entry("parallel", "flash_version", at(+[](Request & r) -> auto& { return r.flash_version; }), 1,
+                    2, "with attention flash: the FlashAttention that is simulated"));
   k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
                     "gradients reduced together, in MB"));
   k.push_back(entry("parallel", "overlap_grad", PARALLEL(overlap_grad), 0, 1,
@@ -162,6 +164,9 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "eps", TRAIN(eps), 0, million, "of adam: added to the root of the mean square"));
   k.push_back(otherwise("none", entry("train", "off", TRAIN(off), 0, 0,
                                       "graph passes switched off: fuse_patterns,fuse_elementwise")));
+
+  k.push_back(entry("train", "stack", at(+[](Request & r) -> auto& { return r.stack; }), 0, 0,
+                    "the framework that is simulated: its kernels, launches, buckets, memory"));
 
   k.push_back(word("run", "backend", RUN(backend), {"cpu"}, "what executes the plan"));
   k.push_back(

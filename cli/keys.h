@@ -19,7 +19,9 @@ struct Request {
   planner::Job job;
   std::string cluster;  // preset or path
   std::string device;   // the same; empty: the cluster's own
-  TrainRun run;         // of `boxcar train` alone
+  int flash_version = 2;
+  std::string stack = "boxcar";  // the training framework that is simulated
+  TrainRun run;                  // of `boxcar train` alone
 };
 
 using Field =

@@ -53,6 +53,9 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   const auto device = plan.labels.find("cluster.device");
   loaded.cluster = load_cluster(name, device == plan.labels.end() ? "" : device->second, plan.devices);
   if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
+  if (plan.labels["parallel.flash_version"] == "1") backends::use_flash_version(loaded.cluster.device, 1);
+  if (const auto stack = plan.labels.find("train.stack"); stack != plan.labels.end())
+    backends::put_stack(loaded.cluster, backends::load_stack(stack->second));
   return loaded;
 }
 

@@ -168,7 +168,7 @@ void StageLowering::box_in_buckets(const std::vector<Item>& items, int in_phase,
 }
 
 // All parameters of a layer in one collective, asked for when the kernel that first reads the group before
-// begins its own work: one group ahead.
+// begins its own work: one group ahead. Or, without overlap, when the kernel before has ended.
 bool StageLowering::gather_group(TensorId t, int in_phase) {
   if (in_.hints.zero < 3 || !from_state_[static_cast<size_t>(t)] || !builder.phases.per_micro_batch(in_phase))
     return false;
@@ -189,10 +189,14 @@ bool StageLowering::gather_group(TensorId t, int in_phase) {
                  false);
   const size_t after = builder.program.actors.size();
   for (const Item& item : items) values(item.t).back().scope = in_phase;
-  if (const auto reader = first_reader_.find(in_phase); reader != first_reader_.end())
-    for (size_t a = before; a < after; ++a)
-      if (builder.program.actors[a].kind == ir::ActorKind::collective)
-        builder.control(reader->second, static_cast<int>(a));
+  const auto reader = first_reader_.find(in_phase);
+  for (size_t a = before; a < after; ++a) {
+    if (builder.program.actors[a].kind != ir::ActorKind::collective) continue;
+    if (!in_.hints.overlap_param)
+      hold_back(a);
+    else if (reader != first_reader_.end())
+      builder.control(reader->second, static_cast<int>(a));
+  }
   waiting_for_reader_[in_phase] = true;
   return true;
 }

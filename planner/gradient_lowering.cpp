@@ -36,7 +36,7 @@ void StageLowering::sum_tied(const TiedGradient& tied) {
 }
 
 // Zero 2 and 3: a layer's gradients are reduced when its backward pass is done, and added up after the next
-// layer's, so that compute does not wait.
+// layer's, so that compute does not wait. Or, without overlap, at once.
 void StageLowering::flush_layer() {
   const int now = at_layer_.first;
   for (ir::OpId o : late_sums_) emit_kernel(o, phase(o));
@@ -46,6 +46,8 @@ void StageLowering::flush_layer() {
   const std::vector<Item> items = std::move(layer_reductions_);
   layer_reductions_.clear();
   box_in_buckets(items, now, "gradients", false);
+  if (in_.hints.overlap_grad) return;
+  for (ir::OpId o : std::exchange(late_sums_, {})) emit_kernel(o, phase(o));
 }
 
 // The first reduction on each queue waits for the last backward pass.

@@ -49,6 +49,23 @@ bool is_modelled_collective(const ir::Actor& actor) {
 }
 
 bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == 'B'; }
+bool is_update(const std::string& phase) { return phase[0] == 'U'; }
+
+// How many tensors a gather or scatter moves one by one, where the stack does: those of `least` elements on.
+int tensors_apart(const ir::Program& program, const ir::Actor& actor, int64_t least) {
+  const bool gather = actor.collective == sbp::Collective::all_gather;
+  if (least == 0 || (!gather && actor.collective != sbp::Collective::reduce_scatter)) return 0;
+  int64_t count = 0;
+  const auto large = [&](int reg) {
+    return program.registers[static_cast<size_t>(reg)].type.elements() >= least;
+  };
+  if (gather)
+    count = std::count_if(actor.outputs.begin(), actor.outputs.end(), large);
+  else
+    count = std::count_if(actor.inputs.begin(), actor.inputs.end(),
+                          [&](const ir::Input& input) { return large(input.reg); });
+  return static_cast<int>(std::max<int64_t>(1, count));
+}
 
 }  // namespace
 
@@ -65,7 +82,8 @@ std::vector<ActCost> Costing::of(int program_index, int device) {
     costs[a].seconds = known[a].seconds * (known[a].kernel ? slow : 1);
     if (known[a].seconds > 0 || actor.attrs.contains("seconds")) continue;
     if (actor.kind == ir::ActorKind::pull) costs[a].comm = pull(actor, device);
-    if (is_modelled_collective(actor)) costs[a].comm = collective(actor, span(spans, actor.comm, device));
+    if (is_modelled_collective(actor))
+      costs[a].comm = collective(program, actor, span(spans, actor.comm, device));
   }
   return costs;
 }
@@ -101,7 +119,8 @@ std::vector<double> Costing::pass_seconds(int program_index, const std::vector<F
       if (from < a && program.actors[from].phase == actor.phase) last = std::max(last, end[from]);
     }
     last += known[a].seconds;
-    if (is_modelled_collective(actor)) last += collective(actor, span(spans, actor.comm, device)).seconds();
+    if (is_modelled_collective(actor))
+      last += collective(program, actor, span(spans, actor.comm, device)).seconds();
     end[a] = last;
     double& whole = pass[static_cast<size_t>(actor.phase)];
     whole = std::max(whole, last);
@@ -139,8 +158,12 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
   if (actor.attrs.contains("seconds")) return ir::attr_float(actor.attrs, "seconds");
   if (actor.kind == ir::ActorKind::copy) return copy_seconds(program, actor, cluster_);
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
-  return kernel_seconds(cluster_.device, ir::op(actor.op), input_types(program, actor),
-                        output_types(program, actor), actor.attrs);
+  const double seconds = kernel_seconds(cluster_.device, ir::op(actor.op), input_types(program, actor),
+                                        output_types(program, actor), actor.attrs);
+  const bool in_one =
+      cluster_.stack.update_in_one && is_update(program.phases[static_cast<size_t>(actor.phase)]);
+  const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
+  return in_one ? std::max(0.0, seconds - launch) : seconds;
 }
 
 const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) const {
@@ -149,9 +172,15 @@ const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) cons
   return span->second;
 }
 
-const CommTime& Costing::collective(const ir::Actor& actor, const Span& span) {
-  auto [time, made] = collectives_.try_emplace({static_cast<int>(actor.collective), actor.comm_bytes, span});
-  if (made) time->second = collective_time(cluster_, actor.collective, actor.comm_bytes, span);
+// Where tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
+const CommTime& Costing::collective(const ir::Program& program, const ir::Actor& actor, const Span& span) {
+  const int apart = tensors_apart(program, actor, cluster_.stack.apart_elements);
+  auto [time, made] =
+      collectives_.try_emplace({static_cast<int>(actor.collective), actor.comm_bytes, span, apart});
+  if (!made) return time->second;
+  time->second = collective_time(cluster_, actor.collective, actor.comm_bytes, span);
+  if (apart > 0)
+    time->second.latency = apart * (time->second.latency + span.ranks * cluster_.stack.piece_seconds);
   return time->second;
 }
 

@@ -38,13 +38,14 @@ class Costing {
   void wait_for_host(int program, std::vector<Fixed>& known);
   double fixed_seconds(const ir::Program& program, const ir::Actor& actor) const;
   const Span& span(std::map<int, Span>& spans, int comm, int device) const;
-  const CommTime& collective(const ir::Actor& actor, const Span& span);
+  const CommTime& collective(const ir::Program& program, const ir::Actor& actor, const Span& span);
   CommTime pull(const ir::Actor& actor, int device) const;
 
   const ir::Plan& plan_;
   const backends::Cluster& cluster_;
-  std::map<int, std::vector<Fixed>> fixed_;                         // by program
-  std::map<std::tuple<int, int64_t, Span>, CommTime> collectives_;  // by collective, bytes, span
+  std::map<int, std::vector<Fixed>> fixed_;  // by program
+  std::map<std::tuple<int, int64_t, Span, int>, CommTime>
+      collectives_;  // by collective, bytes, span, tensors apart
 };
 
 // The devices that act with `device` in a group of `comm`; {device} where it is in none.

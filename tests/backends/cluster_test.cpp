@@ -82,8 +82,8 @@ TEST(Presets, every_v100_has_six_links) {
 
 TEST(Presets, unknown_name_suggests) {
   EXPECT_THAT(error_of([] { load_cluster("dgx-a100-80"); }),
-              testing::StartsWith(
-                  "cluster: no preset dgx-a100-80 (did you mean dgx-a100-80g?); known: dgx-1-v100-16g, "));
+              testing::StartsWith("cluster: no preset dgx-a100-80 (did you mean dgx-a100-80g?); known: "
+                                  "a100-80g-400g, a100-80g-800g, "));
   EXPECT_THAT(error_of([] { load_device("h100-sxn"); }), testing::HasSubstr("(did you mean h100-sxm?)"));
 }
 

@@ -68,7 +68,8 @@ const JobCase job_cases[] = {
     {{"--cluster=dgx-a100"},
      "",
      2,
-     "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
+     "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); known: a100-80g-400g, a100-80g-800g, "
+     "dgx-1-v100-16g, dgx-1-v100-32g, "
      "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, p3-16xlarge, pcie-a100-80g; or give a "
      "path to a "
      ".yaml "
@@ -189,14 +190,13 @@ const JobCase job_cases[] = {
      "",
      2,
      "--grad-bucket-mb: has no effect unless zero is 0, 1 or 2 (3 gathers and reduces by layer)"},
-    {{"--zero=2", "--overlap-grad=false"},
+    {{"--flash-version=1"}, "", 2, "--flash-version: has no effect unless attention is flash"},
+    {{"--stack=megaton"},
      "",
      2,
-     "--overlap-grad: has no effect unless zero is 0 or 1 (2 and 3 reduce after every micro-batch)"},
-    {{"--zero=3", "--overlap-param=false"},
-     "",
-     2,
-     "--overlap-param: has no effect unless zero is 0, 1 or 2 (3 gathers ahead, layer by layer)"},
+     "--stack: no stack is named \"megaton\" (did you mean megatron?); known are boxcar, deepspeed, fsdp, "
+     "megatron, "
+     "nemo, ngc, oneflow, pytorch, pytorch-compiled"},
     {{"--tp=8", "--kv-heads=2"}, "", 2, "--tp: 8 does not divide kv_heads 2 (use 1 or 2)"},
     {{"--tied=perhaps"}, "", 2, "--tied: got \"perhaps\", expected true or false"},
     {{"--ffn=-1"}, "", 2, "--ffn: got \"-1\", expected a whole number from 1 to 10000000"},
@@ -317,7 +317,8 @@ const CommandCase command_cases[] = {
      "--tpp: unknown flag (did you mean --tp?); `boxcar search --help` lists all"},
     {{"clusters", "dgx-a1000"},
      2,
-     "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: dgx-1-v100-16g, dgx-1-v100-32g, "
+     "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: a100-80g-400g, a100-80g-800g, "
+     "dgx-1-v100-16g, dgx-1-v100-32g, "
      "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, p3-16xlarge, pcie-a100-80g; or give a "
      "path to a "
      ".yaml "
@@ -503,7 +504,7 @@ TEST(Jobs, FlagsAndFilesAgree) {
 TEST(Jobs, AKeyAtItsDefaultAsksForNothing) {
   Words arguments = job_flags;
   arguments.insert(arguments.begin(), "simulate");
-  arguments.insert(arguments.end(), {"--zero=3", "--overlap-param=true", "--grad-bucket-mb=25"});
+  arguments.insert(arguments.end(), {"--zero=3", "--flash-version=2", "--grad-bucket-mb=25"});
   Output output = run_program(arguments);
   EXPECT_EQ(output.exit_code, 0) << output.err;
 }

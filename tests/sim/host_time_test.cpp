@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/models/collective_time.h"
 #include "sim/simulate.h"
 
 namespace boxcar::sim {
@@ -103,6 +104,38 @@ TEST(HostTime, waiting_for_a_collective_covers_launches) {
     EXPECT_NEAR(eager[0] + eager[1] + eager[2], std::max(device, 3e-4), 1e-12);
     EXPECT_DOUBLE_EQ(eager[1], alone[1]);
   }
+}
+
+TEST(Stack, an_update_in_one_launches_nothing_for_each_tensor) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  cluster.node.host_per_op = 0;
+  const std::vector<double> each = act_seconds(three_kernels(), cluster, 0);
+  cluster.stack.update_in_one = true;
+  const std::vector<double> in_one = act_seconds(three_kernels(), cluster, 0);
+  EXPECT_EQ(in_one[0], each[0]);
+  EXPECT_NEAR(each[2] - in_one[2], cluster.device.launch_latency + cluster.device.kernel_floor, 1e-15);
+}
+
+// Two tensors of four in a bucket are large enough to go apart: twice the latency, and a piece of each rank.
+TEST(Stack, large_tensors_are_gathered_apart_rank_by_rank) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
+  cluster.node.host_per_op = 0;
+  ir::Plan plan = with_collective(1 << 20);
+  ir::Actor& gather = plan.programs[0].actors[1];
+  gather.op = "all_gather";
+  gather.collective = sbp::Collective::all_gather;
+  for (int64_t rows : {1000, 10, 10}) {
+    ir::Register reg = plan.programs[0].registers[3];
+    reg.name = "more" + std::to_string(plan.programs[0].registers.size());
+    reg.type.shape = {rows, 1000};
+    gather.outputs.push_back(static_cast<int>(plan.programs[0].registers.size()));
+    plan.programs[0].registers.push_back(reg);
+  }
+  const CommTime flat = collective_time(cluster, sbp::Collective::all_gather, 1 << 20, {2, 1, 2, 1});
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds(), 1e-15);
+  cluster.stack.apart_elements = 100000;
+  cluster.stack.piece_seconds = 1e-4;
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds() + flat.latency + 2 * 2 * 1e-4, 1e-12);
 }
 
 }  // namespace

@@ -1,0 +1,29 @@
+// Reading stacks from YAML.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cluster.h"
+#include "backends/strict_yaml.h"
+
+namespace boxcar::backends {
+
+Stack parse_stack(const std::string& yaml, const std::string& file) {
+  auto fields = parse_fields(yaml, file, "");
+  Stack stack;
+  fields->require("name");
+  fields->text("name", &stack.name);
+  double host = 0;
+  if (fields->number("host_per_op", 0, 1, &host)) stack.host_per_op = host;
+  fields->flag("update_in_one", &stack.update_in_one);
+  fields->number("piece_seconds", 0, 1, &stack.piece_seconds);
+  fields->integer("apart_elements", 0, int64_t{1} << 40, &stack.apart_elements);
+  std::vector<std::pair<std::string, double>> factors;
+  fields->numbers("op_bytes", 0.1, 100, &factors);
+  stack.op_bytes.insert(factors.begin(), factors.end());
+  fields->texts("defaults", &stack.defaults);
+  fields->done();
+  return stack;
+}
+
+}  // namespace boxcar::backends

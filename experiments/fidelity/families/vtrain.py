@@ -1,0 +1,25 @@
+"""Megatron-DeepSpeed on A100s, every way to divide 2 to 8 GPUs, and 64 to 512 GPUs of a cluster.
+
+Full recomputation. The vocabulary is not stated: GPT-2's, padded. Nodes of the cluster have 800 Gb/s. Megatron-DeepSpeed of that
+time waits for the backward pass's all-reduces of tensor parallelism.
+"""
+from ..family import Case, Family
+from .flags import flags
+
+
+def case(row, cluster):
+    plan = dict(gpus=row["n_gpus"], dp=row["dp"], tp=row["tp"], pp=row["pp"], micro_batch=row["micro_batch"])
+    model = dict(layers=row["layers"], hidden=row["hidden"], heads=row["heads"], seq=row["seq_len"], vocab=51200)
+    name = " ".join(f"{key}{row[column]}" for key, column in
+                    [("l", "layers"), ("h", "hidden"), ("b", "global_batch"), ("dp", "dp"), ("tp", "tp"), ("pp", "pp"),
+                     ("mb", "micro_batch")])
+    group = f"l{row['layers']} h{row['hidden']} b{row['global_batch']} on {row['n_gpus']}"
+    return Case(name, flags(model="gpt", cluster=cluster, stack="deepspeed", **model, **plan, global_batch=row["global_batch"],
+                            precision="fp16", recompute="full", attention="unfused", overlap_tp=False),
+                "step_s", float(row["iter_time_ms"]) / 1000, group)
+
+
+SINGLE = Family("vtrain_single_node", "Megatron-DeepSpeed on 2 to 8 A100s of one node, 12 to 24 layers of 1,024",
+                lambda row: [case(row, "dgx-a100-80g")], "vtrain_single_node_a100")
+MULTI = Family("vtrain_multi_node", "Megatron-DeepSpeed on 64 to 512 A100s, 3.6B to 175B",
+               lambda row: [case(row, "a100-80g-800g")], "vtrain_multi_node_a100")

@@ -1,0 +1,34 @@
+"""Pipelines of 8 to 32 A100s, no other parallelism; one layer less on the first and the last stage."""
+from ..family import Case, Family, LeftOut
+from .flags import flags
+
+
+def stage_layers(layers, stages, chunks):
+    """Layers of each virtual stage, the first and the last with one less."""
+    parts = stages * chunks
+    each = (layers + 2) // parts
+    counts = [each] * parts
+    counts[0] -= 1
+    counts[-1] -= 1
+    return ",".join(map(str, counts))
+
+
+def cases(row):
+    if row["schedule"].startswith("ZB"):
+        raise LeftOut("zero-bubble schedules are not modelled")
+    layers, stages = int(row["layers"]), int(row["PP"])
+    chunks = (layers + 2) // stages if row["schedule"] == "1F1B-I" else 1
+    if chunks > 1 and int(row["num_microbatches"]) % stages:
+        raise LeftOut("interleaving needs micro-batches in multiples of the stages")
+    plan = flags(model="gpt", cluster="a100-80g-800g", stack="megatron", precision="fp16", attention="unfused", layers=layers,
+                 hidden=row["hidden"], heads=row["heads"], seq=row["seq_len"], vocab=51200, gpus=row["num_gpus"], pp=stages,
+                 virtual_stages=chunks, stage_layers=stage_layers(layers, stages, chunks), micro_batch=row["MBS"],
+                 global_batch=row["GBS"])
+    name = f"{row['model']} {row['schedule']} {row['num_microbatches']} micro-batches"
+    found = [Case(name, plan, "step_s", float(row["iter_time_s"]))]
+    if row["memory_GB"]:
+        found.append(Case(name, plan, "peak_bytes", float(row["memory_GB"]) * 2**30))
+    return found
+
+
+FAMILY = Family("zero_bubble", "1F1B and interleaved pipelines of 8 to 32 A100s, 1.5B to 28B", cases, "zero_bubble_pp_a100")

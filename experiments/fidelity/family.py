@@ -1,0 +1,59 @@
+"""What a family of published rows is: a file of them, and a function that makes cases of a row.
+
+  def cases(row):                       # one row of the published file, by column
+      if row["suspect"]: raise LeftOut("marked suspect by its source")
+      return [Case("1.7B", ["--model=gpt", ...], "step_s", 3.515, group="")]
+
+A case is one run of the simulator and one published number to compare with. Several cases may share their flags: they
+are simulated once. `group` names what is ranked with each other: plans of one model for one batch on one machine.
+"""
+import csv
+import pathlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DATA = ROOT / "experiments" / "data"
+
+
+class LeftOut(Exception):
+    """A rule, in words, by which a row is not compared. Never its error."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    flags: tuple[str, ...]
+    quantity: str  # a key of QUANTITIES
+    published: float
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Family:
+    name: str
+    title: str
+    cases: Callable[[dict], list[Case]]  # of one row
+    file: str = ""  # in experiments/data/, without its ending; the family's name where empty
+
+    def rows(self):
+        text = (DATA / f"{self.file or self.name}.csv").read_text()
+        return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+
+
+def gib(value):
+    return value * 2**30
+
+
+def largest(document, *kinds):
+    return max(sum(stage.get(kind, 0) for kind in kinds) for stage in document["memory_breakdown_bytes"])
+
+
+# What is compared: of the simulator's document, where it has it. `fits` is 1 or 0.
+QUANTITIES = {
+    "step_s": lambda d: d.get("step_time_s"),
+    "peak_bytes": lambda d: max(d["peak_memory_bytes"]),
+    "state_bytes": lambda d: largest(d, "parameters", "gradients", "optimizer"),
+    "activation_bytes": lambda d: largest(d, "activations"),
+    "fits": lambda d: float(d["fits"]),
+}

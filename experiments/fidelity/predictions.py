@@ -1,0 +1,42 @@
+"""Every prediction, pinned: experiments/predictions/FAMILY.csv, so that a change of a model shows as a diff.
+
+A line is row,quantity,simulated with four significant digits, or the reason why there is no number. Rows stand in the order of the
+published file.
+"""
+import csv
+import io
+
+from .family import ROOT
+
+FOLDER = ROOT / "experiments" / "predictions"
+
+
+def cell(result):
+    return result.why_not.replace("\n", " ")[:120] if result.simulated is None else f"{result.simulated:.4g}"
+
+
+def lines(comparison):
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["row", "quantity", "simulated"])
+    writer.writerows([r.case.name, r.case.quantity, cell(r)] for r in comparison.results)
+    return out.getvalue().splitlines()
+
+
+def pin(comparison):
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{comparison.family.name}.csv").write_text("\n".join(lines(comparison)) + "\n")
+
+
+def differences(comparison):
+    """What is simulated now and not what is pinned, as a diff. A part of the family's rows is compared with its lines."""
+    path = FOLDER / f"{comparison.family.name}.csv"
+    pinned = path.read_text().splitlines() if path.exists() else []
+    found = []
+    known = set(pinned)
+    for line in lines(comparison)[1:]:
+        if line in known:
+            continue
+        key = next(csv.reader([line]))[:2]
+        found += [f"- {old}" for old in pinned if next(csv.reader([old]))[:2] == key] + [f"+ {line}"]
+    return found

@@ -1,0 +1,25 @@
+"""Runs build/boxcar, or what BOXCAR names: one small process a case, as many at once as there are processors."""
+import json
+import os
+import pathlib
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+from .family import ROOT
+
+BOXCAR = pathlib.Path(os.environ.get("BOXCAR", ROOT / "build" / "boxcar"))
+
+
+def simulate(flags):
+    """The document of `boxcar simulate --json`; {"error": text} where it printed none."""
+    done = subprocess.run([BOXCAR, "simulate", "--json", *flags], capture_output=True, text=True)
+    if done.stdout.startswith("{"):
+        return json.loads(done.stdout)
+    return {"error": done.stderr.strip()}
+
+
+def simulate_all(all_flags):
+    """Documents by flags, each simulated once."""
+    distinct = list(dict.fromkeys(all_flags))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(distinct, pool.map(simulate, distinct)))

@@ -1,0 +1,81 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/cluster.h"
+#include "sbp/error.h"
+
+namespace boxcar::backends {
+namespace {
+
+TEST(Stacks, AreThose) {
+  EXPECT_THAT(stack_names(), testing::ElementsAre("boxcar", "deepspeed", "fsdp", "megatron", "nemo", "ngc",
+                                                  "oneflow", "pytorch", "pytorch-compiled"));
+  for (const std::string& name : stack_names()) EXPECT_EQ(load_stack(name).name, name);
+}
+
+TEST(Stacks, BoxcarsOwnAddsNothing) {
+  EXPECT_EQ(load_stack("boxcar"), Stack());
+  Cluster cluster = load_cluster("dgx-a100-80g", 8);
+  const Cluster before = cluster;
+  put_stack(cluster, Stack());
+  EXPECT_EQ(cluster.device, before.device);
+  EXPECT_EQ(cluster.node.host_per_op, before.node.host_per_op);
+}
+
+TEST(Stacks, GiveAClusterTheirHostTimeAndBytes) {
+  Cluster cluster = load_cluster("dgx-a100-80g", 8);
+  cluster.device.op_share = {{"gelu", 0.5}};
+  Stack stack;
+  stack.host_per_op = 7e-6;
+  stack.op_bytes = {{"gelu", 2.0}, {"adam", 4.0}};
+  put_stack(cluster, stack);
+  EXPECT_EQ(cluster.node.host_per_op, 7e-6);
+  EXPECT_EQ(cluster.device.op_share.at("gelu"), 0.25);
+  EXPECT_EQ(cluster.device.op_share.at("adam"), 0.25);
+}
+
+TEST(Stacks, AreReadFromText) {
+  const Stack stack = parse_stack(
+      "name: mine\nhost_per_op: 5e-6\nupdate_in_one: true\npiece_seconds: 1e-6\napart_elements: 10\n"
+      "op_bytes: {adam: 2}\ndefaults: {parallel.zero: 3}\n",
+      "mine.yaml");
+  EXPECT_EQ(stack.host_per_op, 5e-6);
+  EXPECT_TRUE(stack.update_in_one);
+  EXPECT_EQ(stack.piece_seconds, 1e-6);
+  EXPECT_EQ(stack.apart_elements, 10);
+  EXPECT_EQ(stack.op_bytes.at("adam"), 2);
+  EXPECT_EQ(stack.defaults.at("parallel.zero"), "3");
+}
+
+TEST(Stacks, RefuseWhatTheyDoNotKnow) {
+  const auto said = [](const std::string& yaml) {
+    try {
+      parse_stack(yaml, "s.yaml");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(said("name: s\nupdate_in_one: maybe\n"),
+            "s.yaml:2:16: update_in_one: maybe is not true or false");
+  EXPECT_THAT(said("name: s\nhost_per_ops: 1\n"),
+              testing::StartsWith("s.yaml:2:1: unknown key host_per_ops"));
+  EXPECT_EQ(said("host_per_op: 1\n"), "s.yaml:1:1: missing key name");
+  EXPECT_EQ(said("name: s\nhost_per_op: 2\n"), "s.yaml:2:14: host_per_op: 2 is outside 0 to 1");
+}
+
+TEST(FlashVersion, TheFirstIsSlowerByHeadSize) {
+  DeviceProfile device = load_device("a100-sxm-80g");
+  const DeviceProfile second = device;
+  use_flash_version(device, 2);
+  EXPECT_EQ(device, second);
+  use_flash_version(device, 1);
+  EXPECT_DOUBLE_EQ(device.attention_head_share.at(64), 0.60 * second.attention_head_share.at(64));
+  EXPECT_DOUBLE_EQ(device.attention_head_share.at(128), 0.45 * second.attention_head_share.at(128));
+  DeviceProfile plain;
+  use_flash_version(plain, 1);
+  EXPECT_DOUBLE_EQ(plain.attention_head_share.at(128), 0.45);
+}
+
+}  // namespace
+}  // namespace boxcar::backends

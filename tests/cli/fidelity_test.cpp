@@ -1,0 +1,55 @@
+// Predictions of published training runs are as pinned in experiments/predictions/. Where a model changed on
+// purpose, `experiments/validate --pin` writes them anew.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "backends/cluster.h"
+#include "cli/keys.h"
+
+namespace boxcar::cli {
+namespace {
+
+std::string validate(const std::string& arguments) {
+  const std::string command = fmt::format("BOXCAR='{}' '{}' '{}/experiments/validate' {} 2>&1",
+                                          BOXCAR_PROGRAM, BOXCAR_PYTHON, BOXCAR_SOURCE_DIR, arguments);
+  FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) return "cannot be started";
+  std::string text;
+  char buffer[4096];
+  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  pclose(pipe);
+  return text;
+}
+
+TEST(Fidelity, ASampleOfPredictionsIsAsPinned) {
+  EXPECT_EQ(validate("--check --every 60"), "all predictions are as pinned\n");
+}
+
+TEST(Fidelity, LongAllPredictionsAreAsPinned) {
+  EXPECT_EQ(validate("--check"), "all predictions are as pinned\n");
+}
+
+TEST(Fidelity, FamiliesHaveNames) {
+  const std::string said = validate("megatron");
+  EXPECT_NE(said.find("validate: error: no family is named megatron; known are vtrain_single_node, "),
+            std::string::npos)
+      << said;
+}
+
+TEST(Fidelity, StacksSetKeysThatThereAre) {
+  for (const std::string& name : backends::stack_names()) {
+    Request request;
+    for (const auto& [path, text] : backends::load_stack(name).defaults) {
+      const size_t dot = path.find('.');
+      const Key* key = find_key(path.substr(0, dot), path.substr(dot + 1));
+      ASSERT_NE(key, nullptr) << name << ": " << path;
+      set(*key, request, name, text);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace boxcar::cli
