@@ -28,14 +28,20 @@ void order_gradients_first(LaidOut& laid) {
 LaidOut lay_out(const Job& job) { return lay_out(job, nullptr); }
 
 LaidOut lay_out(const Job& job, const Choose& choose) {
-  const Hints& h = job.parallel;
+  std::vector<Replica> replicas;
+  ir::Graph graph = training_graph(job, replicas);
+  LaidOut laid = lay_out(std::move(graph), job.parallel, job.train.micro_batches, choose);
+  laid.replicas = std::move(replicas);
+  return laid;
+}
+
+LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose& choose) {
+  check_sizes(graph);
   LaidOut laid;
-  laid.graph = training_graph(job, laid.replicas);
-  check_sizes(laid.graph);
+  laid.graph = std::move(graph);
   laid.hints = h;
   laid.mesh = mesh_of(h);
-  laid.pipeline = {parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages,
-                   job.train.micro_batches};
+  laid.pipeline = {parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages, micro_batches};
   if (choose) {
     const Layouts layouts = choose(laid.graph, h, laid.mesh);
     laid.pins = pins_of(laid.graph, h, laid.mesh, layouts.tensors);

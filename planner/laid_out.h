@@ -37,7 +37,10 @@ LaidOut lay_out(const Job& job);
 // The same with the layouts that `choose` gives for the job's training graph, and what follows from them.
 using Choose = std::function<Layouts(const ir::Graph& graph, const Hints& hints, const Mesh& mesh)>;
 LaidOut lay_out(const Job& job, const Choose& choose);
-// Any training graph (ir::training_step's) on one stage, `pins` by tensor of the graph; what they leave open
+// Any training graph (ir::training_step's) under complete hints: a stage has the ops of its layers
+// (Builder::set_layer), parameters are read on one stage each.
+LaidOut lay_out(ir::Graph graph, const Hints& hints, int micro_batches, const Choose& choose = nullptr);
+// Any training graph on one stage, `pins` by tensor of the graph; what they leave open
 // is deduced. Throws Error (bad input) where pins and graph do not match or micro_batches is below 1.
 LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches);
 

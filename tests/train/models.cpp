@@ -80,25 +80,31 @@ Start transformer_start(const planner::Job& job) {
 
 ir::Graph mlp(int64_t batch) {
   Builder b("mlp");
+  b.set_layer(0, "");
   TensorId x = b.input("x", f32({batch, 6}));
-  const TensorId labels = b.input("labels", {{batch}, DType::int64});
   x = b.op1("gelu", {linear(b, x, "fc1", 6, 10)});
+  b.set_layer(1, "");
   x = b.op1("relu", {linear(b, x, "fc2", 10, 9)});
-  loss(b, linear(b, x, "fc3", 9, classes), labels);
+  b.set_layer(2, "");
+  x = linear(b, x, "fc3", 9, classes);
+  loss(b, x, b.input("labels", {{batch}, DType::int64}));
   return b.finish();
 }
 
 ir::Graph convnet(int64_t batch) {
   Builder b("convnet");
+  b.set_layer(0, "");
   TensorId x = b.input("x", f32({batch, 3, 8, 6}));
-  const TensorId labels = b.input("labels", {{batch}, DType::int64});
   x = convolution(b, x, "conv1", {6, 3, 3, 3}, {{"padding", int64_t{1}}});
   x = b.op1("relu", {batch_norm(b, x, "ln1", 6)});
+  b.set_layer(1, "");
   x = b.op1("max_pool2d", {x}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}});
   x = convolution(b, x, "conv2", {7, 6, 3, 3}, {{"padding", int64_t{1}}});
   x = b.op1("avg_pool2d", {b.op1("relu", {x})}, {{"kernel", int64_t{2}}, {"stride", int64_t{1}}});
+  b.set_layer(2, "");
   x = b.op1("reshape", {x}, {{"shape", Shape{batch, 7 * 3 * 2}}});
-  loss(b, linear(b, x, "head", 7 * 3 * 2, classes), labels);
+  x = linear(b, x, "head", 7 * 3 * 2, classes);
+  loss(b, x, b.input("labels", {{batch}, DType::int64}));
   return b.finish();
 }
 
