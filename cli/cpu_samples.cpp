@@ -41,11 +41,11 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// A quarter of the turns are faster: what disturbs a turn only makes it slower.
+// Half of the turns are faster. What disturbs a turn disturbs training too.
 double typical(std::vector<double> seconds) {
-  const auto quarter = static_cast<int64_t>(seconds.size() / 4);
-  std::nth_element(seconds.begin(), seconds.begin() + quarter, seconds.end());
-  return seconds[static_cast<size_t>(quarter)];
+  const auto half = static_cast<int64_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), seconds.begin() + half, seconds.end());
+  return seconds[static_cast<size_t>(half)];
 }
 
 // Seconds of one of many calls, by `clock`.

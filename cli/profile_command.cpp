@@ -2,7 +2,10 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <memory>
@@ -31,12 +34,42 @@ std::string processor() {
   return "a processor";
 }
 
+// Processor seconds that the system has been busy and has been idle since it began, of all processors
+// together.
+struct Spent {
+  double busy = 0, idle = 0;
+};
+Spent spent() {
+  std::ifstream file("/proc/stat");
+  std::string cpu;
+  Spent result;
+  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0, stolen = 0;
+  file >> cpu >> user >> nice >> system >> idle >> waiting >> interrupts >> soft >> stolen;
+  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  if (file) result = {(user + nice + system + interrupts + soft + stolen) / ticks, (idle + waiting) / ticks};
+  return result;
+}
+
+// How many processors other programs keep busy while this one sleeps; 0 where the system does not say.
+double busy_processors() {
+  const Spent before = spent();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const Spent after = spent();
+  const double busy = after.busy - before.busy, all = busy + after.idle - before.idle;
+  return all > 0 ? busy / all * std::thread::hardware_concurrency() : 0;
+}
+
 void run(const ProfileArguments& arguments) {
   if (arguments.backend != "cpu")
     throw Error::input("--backend", fmt::format("got \"{}\", expected cpu{}", arguments.backend,
                                                 did_you_mean(arguments.backend, {"cpu"})));
   if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
   check_writable(arguments.output);
+  const double busy = busy_processors();
+  const std::string beside =
+      busy < 0.25 ? "" : fmt::format("other programs kept {:.1f} of the processors busy", busy);
+  if (!beside.empty())
+    std::fprintf(stderr, "boxcar: %s when this began: what is measured may be too slow\n", beside.c_str());
   Samples samples;
   {
     Progress progress;
@@ -46,8 +79,8 @@ void run(const ProfileArguments& arguments) {
   std::tm date{};
   gmtime_r(&now, &date);
   const std::string comment =
-      fmt::format("# One core of {}, of {}, measured by `boxcar profile` on {:%Y-%m-%d}\n", processor(),
-                  std::thread::hardware_concurrency(), date);
+      fmt::format("# One core of {}, of {}, measured by `boxcar profile` on {:%Y-%m-%d}{}\n", processor(),
+                  std::thread::hardware_concurrency(), date, beside.empty() ? "" : ", while " + beside);
   write_file(arguments.output, [&](std::ostream& out) { out << comment << backends::to_yaml(fit(samples)); });
 }
 
@@ -60,7 +93,7 @@ void add_profile_command(CLI::App& app) {
   command->add_option("--backend", arguments->backend, "what to measure [cpu]")->type_name("cpu");
   command->add_option("-o,--output", arguments->output, "the device file to write [needed]")
       ->type_name("FILE");
-  command->footer("Takes about ten seconds; leave the machine alone meanwhile. See docs/local.md.");
+  command->footer("Takes about fifteen seconds; leave the machine alone meanwhile. See docs/local.md.");
   command->callback([command, arguments] {
     refuse_extras(*command);
     run(*arguments);

@@ -235,7 +235,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   Trainer trainer(prepared, options, *backend, training, held_out ? &*held_out : nullptr);
   try {
     log.start();
-    if (begin.state.step > 0) log.resumed(begin.state.step, options.checkpoint_dir);
+    if (options.resume || begin.state.step > 0) log.resumed(begin.state.step, options.checkpoint_dir);
     trainer.begin(std::move(begin.tensors), begin.state,
                   {.seed = options.seed,
                    .timeline = !arguments.trace.empty(),

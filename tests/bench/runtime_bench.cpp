@@ -5,8 +5,7 @@
 //   of
 //            function nodes
 //   thread   two actors on two threads in turn; two threads that pass a number to and fro through ring
-//   buffers;
-//            two nodes
+//            buffers; two nodes of flow graphs in two arenas
 //   act      an actor by itself: what an act costs beside its kernel
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -23,6 +22,7 @@
 #if BOXCAR_HAS_TBB
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
 #endif
 
 namespace boxcar::actors {
@@ -141,29 +141,60 @@ void thread_rings(benchmark::State& state) {
 
 namespace flow = oneapi::tbb::flow;
 
-// A token that goes round `nodes` nodes until `hops` are over.
-void run_flow(benchmark::State& state, int nodes, size_t threads) {
-  oneapi::tbb::global_control control(oneapi::tbb::global_control::max_allowed_parallelism, threads);
-  constexpr int64_t hops = 100000;
+using Node = flow::multifunction_node<int64_t, std::tuple<int64_t>>;
+constexpr int64_t hops = 100000;
+
+std::unique_ptr<Node> hop_on(flow::graph& graph) {
+  return std::make_unique<Node>(graph, flow::serial, [](const int64_t& left, Node::output_ports_type& to) {
+    if (left > 0) std::get<0>(to).try_put(left - 1);
+  });
+}
+
+// A token that goes round `nodes` nodes until the hops are over, on one thread.
+void local_tbb(benchmark::State& state) {
+  oneapi::tbb::global_control control(oneapi::tbb::global_control::max_allowed_parallelism, 1);
+  constexpr size_t nodes = 16;
   for (auto _ : state) {
     flow::graph graph;
-    using Node = flow::multifunction_node<int64_t, std::tuple<int64_t>>;
     std::vector<std::unique_ptr<Node>> ring;
-    for (int n = 0; n < nodes; ++n)
-      ring.push_back(
-          std::make_unique<Node>(graph, flow::serial, [](const int64_t& left, Node::output_ports_type& to) {
-            if (left > 0) std::get<0>(to).try_put(left - 1);
-          }));
-    for (int n = 0; n < nodes; ++n)
-      flow::make_edge(flow::output_port<0>(*ring[static_cast<size_t>(n)]),
-                      *ring[static_cast<size_t>((n + 1) % nodes)]);
+    for (size_t n = 0; n < nodes; ++n) ring.push_back(hop_on(graph));
+    for (size_t n = 0; n < nodes; ++n)
+      flow::make_edge(flow::output_port<0>(*ring[n]), *ring[(n + 1) % nodes]);
     ring[0]->try_put(hops);
     graph.wait_for_all();
   }
   state.SetItemsProcessed(state.iterations() * hops);
 }
-void local_tbb(benchmark::State& state) { run_flow(state, 16, 1); }
-void thread_tbb(benchmark::State& state) { run_flow(state, 2, 2); }
+
+// Between two graphs, each in an arena of its own with one thread that waits in it: within one graph oneTBB
+// hands a token from node to node on the thread that has it.
+void thread_tbb(benchmark::State& state) {
+  using Last = flow::function_node<int64_t>;
+  for (auto _ : state) {
+    oneapi::tbb::task_arena arenas[2] = {oneapi::tbb::task_arena{1, 1}, oneapi::tbb::task_arena{1, 1}};
+    std::unique_ptr<flow::graph> graphs[2];
+    std::unique_ptr<Last> nodes[2];
+    std::thread::id seen[2];
+    for (int n : {0, 1})
+      arenas[n].execute([&] {
+        graphs[n] = std::make_unique<flow::graph>();
+        graphs[n]->reserve_wait();
+        nodes[n] = std::make_unique<Last>(*graphs[n], flow::serial, [&, n](int64_t left) {
+          seen[n] = std::this_thread::get_id();
+          if (left > 0) nodes[1 - n]->try_put(left - 1);
+          if (left <= 1) graphs[n]->release_wait();
+        });
+      });
+    std::thread other([&] { arenas[1].execute([&] { graphs[1]->wait_for_all(); }); });
+    arenas[0].execute([&] {
+      nodes[0]->try_put(hops);
+      graphs[0]->wait_for_all();
+    });
+    other.join();
+    if (seen[0] == seen[1]) state.SkipWithError("both nodes ran on one thread");
+  }
+  state.SetItemsProcessed(state.iterations() * hops);
+}
 #endif
 
 BENCHMARK(local_runtime)->UseRealTime();

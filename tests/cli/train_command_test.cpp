@@ -213,6 +213,17 @@ TEST_F(Train, GoesOnBitForBit) {
   EXPECT_EQ(checkpoint(halves), checkpoint(whole));
 }
 
+TEST_F(Train, SaysWhereItBegins) {
+  const std::string folder = path("out");
+  const auto begin = [&](const std::string& steps) {
+    Words words = arguments({"--checkpoint-dir=" + folder, "--resume", steps});
+    std::erase(words, "--json");
+    return run_program(words).out;
+  };
+  EXPECT_THAT(begin("--steps=2"), HasSubstr("\nno checkpoint in " + folder + " yet: from the beginning\n"));
+  EXPECT_THAT(begin("--steps=3"), HasSubstr("\ngoing on from " + folder + ", step 2\n"));
+}
+
 TEST_F(Train, GoesOnUnderAnotherPlan) {
   const std::string folder = path("out");
   const Words keep{"--checkpoint-dir=" + folder, "--checkpoint-every=3", "--precision=fp64",
