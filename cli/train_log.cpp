@@ -92,7 +92,8 @@ void TrainLog::start() {
 
 void TrainLog::resumed(int64_t step, const std::string& path) {
   setup_.first_step = step;
-  if (!setup_.json && step == 0) return line(fmt::format("no checkpoint in {} yet: from the beginning", path));
+  if (!setup_.json && step == 0)
+    return line(fmt::format("no checkpoint in {} yet: from the beginning", path));
   if (!setup_.json) return line(fmt::format("going on from {}, step {}", path, step));
   line(ordered_json{{"event", "resumed"}, {"step", step}, {"path", path}}.dump());
 }
