@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "sbp/error.h"
 
@@ -245,6 +246,12 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
       if (!work.keeps && !work.value.empty())
         state_.backend.device(device).from_host(out_addresses_[0], work.value.data(), work.outputs[0].bytes);
       break;
+    case Does::save:
+      save(work, moment.step + work.behind);
+      break;
+    case Does::write:
+      write(moment.step);
+      break;
     case Does::nothing:
       break;
   }
@@ -282,6 +289,20 @@ void QueueThread::set_marks(const Work& work) {
   for (size_t o = 0; o < work.out_marks.size(); ++o)
     if (work.out_marks[o].slots)
       (*work.out_marks[o].slots)[static_cast<size_t>(out_slots_[o])].written = mark;
+}
+
+void QueueThread::save(const Work& work, int64_t steps) {
+  const Checkpoints& checkpoints = state_.hooks.checkpoints;
+  if (!checkpoints.due || !checkpoints.due(steps)) return;
+  std::vector<std::byte> bytes(static_cast<size_t>(work.inputs[0].bytes));
+  state_.backend.device(thread_.device).to_host(bytes.data(), in_addresses_[0], work.inputs[0].bytes);
+  checkpoints.save(thread_.device, reg(work.inputs[0].reg), steps, std::move(bytes));
+}
+
+void QueueThread::write(int64_t steps) {
+  const Checkpoints& checkpoints = state_.hooks.checkpoints;
+  if (checkpoints.due && checkpoints.due(steps))
+    checkpoints.write(thread_.device, steps, [this](const std::string& whom) { state_.check(whom); });
 }
 
 void QueueThread::begin_writing(const Work& work, int actor) const {

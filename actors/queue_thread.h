@@ -57,7 +57,7 @@ class QueueThread {
   void acknowledged(int actor, const Message& message) const;
 
  private:
-  enum class Does : uint8_t { kernel, collective, pull, load, constant, nothing };
+  enum class Does : uint8_t { kernel, collective, pull, load, constant, save, write, nothing };
   struct Operand {
     int reg = -1, port = -1;    // port -1: updated in place
     int every = 1;              // of an output's register
@@ -79,6 +79,7 @@ class QueueThread {
     int index = 0;     // in the program
     int acts_per_step = 0;
     Does does = Does::nothing;
+    int64_t behind = 0;                    // of a save: steps between its moment and what it reads
     bool keeps = false;                    // one slot, there from the start: its acts write nothing
     std::vector<int> micro_batches;        // by act of a step
     std::vector<Operand> inputs, outputs;  // without control registers
@@ -124,6 +125,8 @@ class QueueThread {
   void wait_for_marks(const Work& work);
   void set_marks(const Work& work);
   void connect_marks(Work& work);
+  void save(const Work& work, int64_t steps);
+  void write(int64_t steps);
   void begin_writing(const Work& work, int actor) const;
   void end_writing(const Work& work, int64_t act) const;
   void send(int actor);

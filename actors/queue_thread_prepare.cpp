@@ -111,6 +111,11 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     work.outputs.push_back(std::move(out));
   }
   work.does = what_it_does(*work.actor, work.outputs);
+  if (work.does == Does::save) {
+    if (work.inputs.size() != 1)
+      throw Error::input(work.actor->name, fmt::format("save with {} inputs, 1 expected", work.inputs.size()));
+    work.behind = ir::attr_int(work.actor->attrs, "behind");
+  }
   work.joint_scratch = scratch;
   if (work.does == Does::collective) learn_joint(work);
   if (work.does == Does::constant || work.actor->op == "parameter")
@@ -125,6 +130,8 @@ QueueThread::Does QueueThread::what_it_does(const ir::Actor& actor,
                                             const std::vector<Operand>& outputs) const {
   if (actor.kind == ir::ActorKind::collective) return Does::collective;
   if (actor.kind == ir::ActorKind::pull) return outputs.empty() ? Does::nothing : Does::pull;
+  if (actor.op == "save") return Does::save;
+  if (actor.op == "write") return Does::write;
   const bool source = actor.op == "load" || actor.op == "parameter" || actor.op == "constant";
   if (!source) return Does::kernel;
   if (outputs.size() != 1)
@@ -285,6 +292,7 @@ void QueueThread::connect_marks(Work& work) {
   };
   bool abroad = std::any_of(work.producers.begin(), work.producers.end(), is(Route::network));
   work.on_host = work.does == Does::pull && abroad;
+  work.on_host |= work.does == Does::save;
   work.on_host |= (work.does == Does::load || work.does == Does::constant) && !work.keeps;
   for (size_t i = 0; i < work.producers.size(); ++i) {
     work.in_marks.emplace_back();

@@ -66,11 +66,11 @@ class RunState {
     if (on_failure) on_failure();
   }
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
-  // What a wait for another process calls now and then.
+  // What a wait for another process or the driver calls now and then.
   void check(const std::string& whom) const {
     if (stopped()) throw Stopped{};
     try {
-      backend.transport()->check();
+      if (backend.transport()) backend.transport()->check();
     } catch (const Error& error) {
       throw Error::fault("waits for " + whom, error.what());
     }

@@ -35,6 +35,16 @@
 
 namespace boxcar::actors {
 
+// What acts of op "save" and "write" do. `steps`: how many steps had been made when a register held this.
+struct Checkpoints {
+  std::function<bool(int64_t steps)> due;  // nothing else is called where it says no; empty: never
+  // A register's bytes, for "save".
+  std::function<void(int device, const ir::Register& reg, int64_t steps, std::vector<std::byte> bytes)> save;
+  // For "write". Whoever waits in it calls `check`, which throws where the run has ended.
+  std::function<void(int device, int64_t steps, const std::function<void(const std::string& whom)>& check)>
+      write;
+};
+
 // What a plan leaves to its driver. Called from queue threads, at most one call per device and actor at a
 // time.
 struct Hooks {
@@ -48,6 +58,7 @@ struct Hooks {
   std::function<void(int device, const backends::Moment& moment, std::span<const std::byte> bytes)> watched;
   // The learning rate of a step.
   std::function<double(int64_t step)> learning_rate;
+  Checkpoints checkpoints;
 };
 
 // One act as it happened; in queue order per device and queue.

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <set>
+#include <optional>
 
 #include "cli/parts.h"
-#include "sbp/error.h"
 
 namespace boxcar::cli {
 namespace {
@@ -25,30 +24,34 @@ struct Head {
 
 }  // namespace
 
-bool is_state(const Place& place) {
-  return place.reg != "tokens" && place.reg != "labels" && place.reg != "loss" && !place.derived;
+Collector::Collector(const planner::Places& places, backends::Backend& backend)
+    : places_(places), backend_(backend) {
+  for (size_t p = 0; p < places.places.size(); ++p)
+    for (int device = 0; is_state(places.places[p]) && device < backend.devices(); ++device)
+      if (places.places[p].first[static_cast<size_t>(device)]) expected_.emplace(p, device);
 }
 
-Collector::Parts Collector::copy(const actors::Runtime& runtime) {
-  Parts own{collections_++, {}};
-  for (size_t p = 0; p < places_.places.size(); ++p) {
-    const Place& place = places_.places[p];
-    if (!is_state(place)) continue;
-    for (int device = 0; device < backend_.devices(); ++device)
-      if (place.first[static_cast<size_t>(device)] && backend_.is_local(device))
-        own.bytes[{static_cast<int64_t>(p), device}] = runtime.read(device, place.reg);
-  }
-  return own;
+void Collector::add(int64_t collection, int device, const std::string& reg, Bytes bytes) {
+  const Place* place = places_.find(reg);
+  if (!place || !is_state(*place) || !place->first[static_cast<size_t>(device)]) return;
+  const PlaceAndDevice at{place - places_.places.data(), device};
+  if (backend_.transport() && backend_.transport()->process() > 0)
+    send(collection, at, bytes);
+  else
+    keep(collection, at, std::move(bytes));
 }
 
-GlobalTensors Collector::put_together(Parts own) {
-  if (backend_.transport() && backend_.transport()->process() > 0) {
-    send(own);
-    return {};
+void Collector::add(int64_t collection, const actors::Runtime& runtime) {
+  for (const auto& [p, device] : expected_) {
+    const std::string& reg = places_.places[static_cast<size_t>(p)].reg;
+    if (backend_.is_local(static_cast<int>(device)))
+      add(collection, static_cast<int>(device), reg, runtime.read(static_cast<int>(device), reg));
   }
-  own.bytes.merge(others(own.collection));
+}
+
+GlobalTensors Collector::take(int64_t collection, const Check& check) {
   GlobalTensors whole;
-  for (const auto& [at, bytes] : own.bytes) {
+  for (const auto& [at, bytes] : wait_for(collection, check)) {
     const Place& place = places_.places[static_cast<size_t>(at.first)];
     auto [tensor, is_new] = whole.try_emplace(place.tensor);
     if (is_new)
@@ -58,39 +61,33 @@ GlobalTensors Collector::put_together(Parts own) {
   return whole;
 }
 
-void Collector::send(const Parts& own) {
-  const backends::Waiting::Act name("checkpoint");
-  for (const auto& [at, bytes] : own.bytes) {
-    const Head head{ResultKind::part, own.collection, at.first, at.second};
-    std::vector<std::byte> message(sizeof head + bytes.size());
-    std::memcpy(message.data(), &head, sizeof head);
-    std::copy(bytes.begin(), bytes.end(), message.begin() + sizeof head);
-    backend_.transport()->send(0, backends::Channel::results, message);
-  }
+void Collector::keep(int64_t collection, const PlaceAndDevice& at, Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  arrivals_[collection][at] = std::move(bytes);
+  arrived_.notify_all();
 }
 
-// What the other processes have, once all of it is there.
-std::map<Collector::PlaceAndDevice, Collector::Bytes> Collector::others(int64_t collection) {
-  std::set<PlaceAndDevice> expected;
-  for (size_t p = 0; p < places_.places.size(); ++p)
-    for (int device = 0; is_state(places_.places[p]) && device < backend_.devices(); ++device)
-      if (places_.places[p].first[static_cast<size_t>(device)] && !backend_.is_local(device))
-        expected.emplace(p, device);
+void Collector::send(int64_t collection, const PlaceAndDevice& at, const Bytes& bytes) {
+  const Head head{ResultKind::part, collection, at.first, at.second};
+  std::vector<std::byte> message(sizeof head + bytes.size());
+  std::memcpy(message.data(), &head, sizeof head);
+  std::copy(bytes.begin(), bytes.end(), message.begin() + sizeof head);
+  backend_.transport()->send(0, backends::Channel::results, message);
+}
+
+std::map<Collector::PlaceAndDevice, Collector::Bytes> Collector::wait_for(int64_t collection,
+                                                                          const Check& check) {
   std::unique_lock lock(mutex_);
-  const auto all_there = [&] { return arrivals_[collection].size() == expected.size(); };
-  const backends::Waiting::Act name("checkpoint");
+  const auto all_there = [&] { return arrivals_[collection].size() == expected_.size(); };
   while (!all_there()) {
-    const auto missing = std::find_if(expected.begin(), expected.end(), [&](const PlaceAndDevice& at) {
+    const auto missing = std::find_if(expected_.begin(), expected_.end(), [&](const PlaceAndDevice& at) {
       return !arrivals_[collection].contains(at);
     });
     const std::string whom =
         fmt::format("process {}", backend_.process_of(static_cast<int>(missing->second)));
-    const backends::Waiting::Entry entry(backend_.transport()->waiting(), whom);
-    try {
-      backend_.transport()->check();
-    } catch (const Error& error) {
-      throw Error::fault("checkpoint: waits for " + whom, error.what());
-    }
+    std::optional<backends::Waiting::Entry> entry;
+    if (backend_.transport()) entry.emplace(backend_.transport()->waiting(), whom);
+    check(whom);
     arrived_.wait_for(lock, patience, all_there);
   }
   return std::move(arrivals_.extract(collection).mapped());
@@ -100,9 +97,7 @@ void Collector::receive(std::span<const std::byte> message) {
   Head head;
   std::memcpy(&head, message.data(), sizeof head);
   const auto bytes = message.subspan(sizeof head);
-  const std::lock_guard lock(mutex_);
-  arrivals_[head.collection][{head.place, head.device}] = {bytes.begin(), bytes.end()};
-  arrived_.notify_all();
+  keep(head.collection, {head.place, head.device}, {bytes.begin(), bytes.end()});
 }
 
 }  // namespace boxcar::cli

@@ -1,18 +1,20 @@
 // Weights and moments of a run, out of its devices' registers and whole on process 0.
 //
 //   Collector collector(places, backend);
-//   Collector::Parts parts = collector.copy(runtime);              // between steps: copies in memory, no
-//   more GlobalTensors whole = collector.put_together(std::move(parts));  // from any thread, beside the next
-//   steps
+//   collector.add(collection, device, reg, bytes);              // from any thread of any process
+//   GlobalTensors whole = collector.take(collection, check);    // on process 0: waits until all is there
 //
-// All processes make the same calls; several collections may be on their way at once.
+// A collection is what all registers held after so many steps; several may be on their way at once.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,38 +25,36 @@
 
 namespace boxcar::cli {
 
-// Weights and moments: what checkpoints hold and training begins with.
-bool is_state(const planner::Place& place);
-
 // What a message on Channel::results begins with.
 enum class ResultKind : int64_t { loss, part };
 
 class Collector {
  public:
   using Bytes = std::vector<std::byte>;
-  // By place and device, what this process has of them.
-  struct Parts {
-    int64_t collection = 0;
-    std::map<std::pair<int64_t, int64_t>, Bytes> bytes;
-  };
+  using Check = std::function<void(const std::string& whom)>;
 
-  Collector(const planner::Places& places, backends::Backend& backend) : places_(places), backend_(backend) {}
+  Collector(const planner::Places& places, backends::Backend& backend);
 
-  Parts copy(const actors::Runtime& runtime);
-  // Whole tensors on process 0, none on others. Throws Error (fault) where a process is gone.
-  backends::host::GlobalTensors put_together(Parts own);
+  // What a local device's register holds; dropped where another one's counts.
+  void add(int64_t collection, int device, const std::string& reg, Bytes bytes);
+  // Between steps: that of all local devices.
+  void add(int64_t collection, const actors::Runtime& runtime);
+  // Whole tensors, on process 0. While parts are missing it calls `check` now and then, with the process that
+  // has one; what that throws ends the wait.
+  backends::host::GlobalTensors take(int64_t collection, const Check& check);
   // A message of kind part, on process 0.
   void receive(std::span<const std::byte> message);
 
  private:
   using PlaceAndDevice = std::pair<int64_t, int64_t>;
 
-  void send(const Parts& own);
-  std::map<PlaceAndDevice, Bytes> others(int64_t collection);
+  void keep(int64_t collection, const PlaceAndDevice& at, Bytes bytes);
+  void send(int64_t collection, const PlaceAndDevice& at, const Bytes& bytes);
+  std::map<PlaceAndDevice, Bytes> wait_for(int64_t collection, const Check& check);
 
   const planner::Places& places_;
   backends::Backend& backend_;
-  int64_t collections_ = 0;
+  std::set<PlaceAndDevice> expected_;
 
   std::mutex mutex_;
   std::condition_variable arrived_;

@@ -227,7 +227,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   const int processes = backends::started_processes();
   if (processes > 1 && !arguments.trace.empty())
     throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
-  const TrainingJob prepared = prepare_training(job, processes);
+  const TrainingJob prepared = prepare_training(job, options, processes);
   shared.backend = backends::cpu::make_cpu_backend(prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
   host::Checkpoint begin = beginning(resolved.request, training, prepared.places, given);

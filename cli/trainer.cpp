@@ -8,7 +8,6 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
-#include <future>
 #include <mutex>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include "cli/loss_table.h"
 #include "cli/parts.h"
 #include "cli/report.h"
+#include "planner/checkpoints.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 
@@ -61,8 +61,12 @@ bool is_input(const Place& place) { return place.reg == "tokens" || place.reg ==
 
 }  // namespace
 
-TrainingJob prepare_training(const planner::Job& resolved, int processes) {
+TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, int processes) {
   TrainingJob result{resolved, planner::compile(resolved), planner::places_of(resolved)};
+  constexpr int64_t most_slots = 1000;
+  if (run.checkpoint_every > 0)
+    planner::add_checkpoints(result.plan, result.places,
+                             static_cast<int>(std::min(run.checkpoint_every + 1, most_slots)));
   planner::verify(result.plan);
   int64_t needed = 0;
   for (const ir::RankClass& cls : result.plan.classes)
@@ -99,8 +103,6 @@ struct Trainer::Impl {
   Clock::time_point step_end;
   int64_t steps_logged = 0;
   std::string last_checkpoint;
-
-  std::future<void> writing;  // the checkpoint that is on its way
 
   Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::TokenData& data,
        const backends::host::TokenData* held_out)
@@ -208,8 +210,7 @@ struct Trainer::Impl {
 
   int64_t next_stop(int64_t step) const {
     int64_t stop = run.steps;
-    for (int64_t every : {run.validate_every, run.checkpoint_every})
-      if (every > 0) stop = std::min(stop, (step / every + 1) * every);
+    if (run.validate_every > 0) stop = std::min(stop, (step / run.validate_every + 1) * run.validate_every);
     return stop;
   }
 
@@ -217,12 +218,28 @@ struct Trainer::Impl {
     return fmt::format("{}/step-{:06}", run.checkpoint_dir, step);
   }
 
-  // Returns when the last checkpoint is written; throws what it failed with.
-  void finish_writing() {
-    if (writing.valid()) writing.get();
+  // Collections of the acts that save, and of the driver between steps.
+  static int64_t beside(int64_t steps) { return 2 * steps; }
+  static int64_t between(int64_t steps) { return 2 * steps + 1; }
+
+  // The last one is the driver's, when all steps are over.
+  bool is_due(int64_t steps) const {
+    return steps > state.step && steps < run.steps && steps % run.checkpoint_every == 0;
+  }
+  actors::Checkpoints checkpoints() {
+    actors::Checkpoints acts;
+    if (run.checkpoint_every == 0) return acts;
+    acts.due = [this](int64_t steps) { return is_due(steps); };
+    acts.save = [this](int device, const ir::Register& reg, int64_t steps, std::vector<std::byte> bytes) {
+      collector.add(beside(steps), device, reg.name, std::move(bytes));
+    };
+    acts.write = [this](int device, int64_t steps, const Collector::Check& check) {
+      if (device == 0) write(steps, collector.take(beside(steps), check));
+    };
+    return acts;
   }
 
-  // On process 0; in the thread that writes.
+  // On process 0.
   void write(int64_t step, GlobalTensors tensors) {
     check_finite(step, tensors);
     TrainState reached = state;
@@ -243,31 +260,27 @@ struct Trainer::Impl {
 
   void stop_at(int64_t step) {
     const bool last = step == run.steps;
-    const bool saves = !run.checkpoint_dir.empty() &&
-                       (last || (run.checkpoint_every > 0 && step % run.checkpoint_every == 0));
-    const bool validates = validation && run.validate_every > 0 && (last || step % run.validate_every == 0);
-    if (saves) finish_writing();
-    if (validates) {
-      GlobalTensors tensors = collector.put_together(collector.copy(*runtime));
-      if (first_process) validate(step, tensors);
+    const bool saves = last && !run.checkpoint_dir.empty();
+    const bool validates = validation && run.validate_every > 0;
+    if (saves || validates) collector.add(between(step), *runtime);
+    if ((saves || validates) && first_process) {
+      GlobalTensors tensors = take(step);
+      if (validates) validate(step, tensors);
+      if (saves) write(step, std::move(tensors));
     }
-    if (saves)
-      writing = std::async(std::launch::async, [this, step, parts = collector.copy(*runtime)]() mutable {
-        GlobalTensors tensors = collector.put_together(std::move(parts));
-        if (first_process) write(step, std::move(tensors));
-      });
     const std::lock_guard lock(mutex);
     step_end = Clock::now();
   }
 
-  // After a failure.
-  std::string last_checkpoint_of_all() {
-    try {
-      finish_writing();
-    } catch (const std::exception&) {  // came second
-    }
-    const std::lock_guard lock(mutex);
-    return last_checkpoint;
+  GlobalTensors take(int64_t step) {
+    const backends::Waiting::Act name("checkpoint");
+    return collector.take(between(step), [this](const std::string& whom) {
+      try {
+        if (backend.transport()) backend.transport()->check();
+      } catch (const Error& error) {
+        throw Error::fault("checkpoint: waits for " + whom, error.what());
+      }
+    });
   }
 
   void train(TrainLog& lines) {
@@ -284,7 +297,6 @@ struct Trainer::Impl {
       step = stop;
       stop_at(step);
     }
-    finish_writing();
     const std::lock_guard lock(mutex);
     lines.end(seconds_since(start), runtime->memory());
     log = nullptr;
@@ -327,12 +339,16 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   hooks.learning_rate = [&i](int64_t step) {
     return learning_rate(i.run, i.job.job.train.learning_rate, step);
   };
+  hooks.checkpoints = i.checkpoints();
   i.runtime = std::make_unique<actors::Runtime>(i.job.plan, i.backend, std::move(hooks), options);
   i.initial.clear();
 }
 
 void Trainer::train(TrainLog& log) { impl_->train(log); }
-std::string Trainer::last_checkpoint() { return impl_->last_checkpoint_of_all(); }
+std::string Trainer::last_checkpoint() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->last_checkpoint;
+}
 const std::vector<actors::RunAct>& Trainer::timeline() const { return impl_->runtime->timeline(); }
 
 }  // namespace boxcar::cli

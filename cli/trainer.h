@@ -4,9 +4,8 @@
 //   trainer.begin(std::move(checkpoint.tensors), checkpoint.state, options);
 //   trainer.train(log);
 //
-// All processes of a run make the same calls; results (lines, checkpoints) come from process 0. A checkpoint
-// stops the steps for a copy in memory; an actor beside them collects what other processes have, names it and
-// writes it. It takes one at a time: the next waits until the last is written.
+// All processes of a run make the same calls; results (lines, checkpoints) come from process 0. Checkpoints
+// are written by actors of the plan (planner/checkpoints.h), the last one when all steps are over.
 #pragma once
 
 #include <memory>
@@ -30,7 +29,7 @@ struct TrainingJob {
   planner::Places places;
 };
 // Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory.
-TrainingJob prepare_training(const planner::Job& resolved, int processes);
+TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, int processes);
 
 class Trainer {
  public:
@@ -45,7 +44,7 @@ class Trainer {
              const actors::RunOptions& options);
   // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
   void train(TrainLog& log);
-  // The last checkpoint that this run wrote or began with, once none is on its way; empty: none, or this is
+  // The last checkpoint that this run wrote or began with; empty: none, or this is
   // not the first process.
   std::string last_checkpoint();
 

@@ -117,6 +117,10 @@ class Finder {
 
 }  // namespace
 
+bool is_state(const Place& place) {
+  return place.reg != "tokens" && place.reg != "labels" && place.reg != "loss" && !place.derived;
+}
+
 const Place* Places::find(const std::string& reg) const {
   for (const Place& place : places)
     if (place.reg == reg) return &place;

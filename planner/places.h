@@ -32,6 +32,9 @@ struct Place {
   std::vector<bool> first;
 };
 
+// Weights and moments: what checkpoints hold and training begins with.
+bool is_state(const Place& place);
+
 struct Places {
   std::vector<Place> places;
   const Place* find(const std::string& reg) const;  // null where there is none

@@ -4,6 +4,7 @@
 //   local    a ring of 16 actors on one thread, of which one can act; a ring of functions in a queue; a ring
 //   of
 //            function nodes
+//   message  the same of 2 actors with 16 registers between them: 17 messages for each act
 //   thread   two actors on two threads in turn; two threads that pass a number to and fro through ring
 //            buffers; two nodes of flow graphs in two arenas
 //   act      an actor by itself: what an act costs beside its kernel
@@ -54,7 +55,22 @@ std::string ring(int actors, int queues) {
   return text;
 }
 
+// Two actors in turn on one thread, `registers` of them from the first to the second and one back: 2 acts a
+// step.
+std::string pair(int registers) {
+  std::string text =
+      "plan pair\ndevices 1\nmicro_batches 1\nclass 0: p\n\nprogram p\n  phases F\n  schedule F\n"
+      "  queue q: host\n  %y: int8[] x1 workspace bytes 0 initial 1\n";
+  std::string between;
+  for (int r = 0; r < registers; ++r) {
+    text += fmt::format("  %x{}: int8[] x1 workspace bytes 0\n", r);
+    between += fmt::format("{}%x{}", r > 0 ? ", " : "", r);
+  }
+  return text + fmt::format("  a nothing(%y) -> {0} on q in F\n  b nothing({0}) -> %y on q in F\n", between);
+}
+
 void local_runtime(benchmark::State& state) { run_plan(state, ring(16, 1), 32); }
+void message_runtime(benchmark::State& state) { run_plan(state, pair(16), 34); }
 void thread_runtime(benchmark::State& state) { run_plan(state, ring(2, 2), 4); }
 void act_runtime(benchmark::State& state) {
   run_plan(state,
@@ -198,6 +214,7 @@ void thread_tbb(benchmark::State& state) {
 #endif
 
 BENCHMARK(local_runtime)->UseRealTime();
+BENCHMARK(message_runtime)->UseRealTime();
 BENCHMARK(local_functions)->UseRealTime();
 #if BOXCAR_HAS_TBB
 BENCHMARK(local_tbb)->UseRealTime();
