@@ -113,7 +113,8 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
   work.does = what_it_does(*work.actor, work.outputs);
   if (work.does == Does::save) {
     if (work.inputs.size() != 1)
-      throw Error::input(work.actor->name, fmt::format("save with {} inputs, 1 expected", work.inputs.size()));
+      throw Error::input(work.actor->name,
+                         fmt::format("save with {} inputs, 1 expected", work.inputs.size()));
     work.behind = ir::attr_int(work.actor->attrs, "behind");
   }
   work.joint_scratch = scratch;

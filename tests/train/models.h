@@ -16,7 +16,8 @@ Start transformer_start(const planner::Job& job);
 
 // Forward graphs of `batch` samples to the loss. The MLP: 6 -> 10 -> 9 -> 5 classes. The convolution net:
 // conv, batch norm, relu, max pool, strided conv, average pool, product; 3 x 8 x 6 pixels, 5 classes.
-// Three layers each, for stages. A sample's numbers are normal around a mean that its class moves; `elements` of them in a sample.
+// Three layers each, for stages. A sample's numbers are normal around a mean that its class moves; `elements`
+// of them in a sample.
 ir::Graph mlp(int64_t batch);
 ir::Graph convnet(int64_t batch);
 Start graph_start(int64_t elements);
