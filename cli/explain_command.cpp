@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/explain.h"
+#include "cli/layout_labels.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "sim/simulate.h"
@@ -22,7 +23,10 @@ void run(const ExplainArguments& arguments) {
     r.wall_seconds = result.wall_seconds;
     return print(explain_plan(saved.plan, saved.cluster, r));
   }
-  const planner::LaidOut laid = planner::lay_out(job_of(saved.plan, arguments.plan).request.job);
+  const planner::Job job = job_of(saved.plan, arguments.plan).request.job;
+  planner::Choose choose;
+  if (const auto layouts = layouts_of(saved.plan.labels)) choose = search::chooser(job, *layouts, nullptr);
+  const planner::LaidOut laid = planner::lay_out(job, choose);
   std::string text;
   if (!arguments.op.empty()) text += explain_op(laid, saved.cluster, arguments.op);
   if (!arguments.tensor.empty()) text += (text.empty() ? "" : "\n") + explain_tensor(laid, arguments.tensor);

@@ -1,6 +1,7 @@
 #include "cli/search_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <chrono>
@@ -11,8 +12,10 @@
 #include "cli/arguments.h"
 #include "cli/explain.h"
 #include "cli/job.h"
+#include "cli/layout_labels.h"
 #include "cli/output.h"
 #include "cli/search_report.h"
+#include "planner/laid_out.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/simulate.h"
@@ -25,7 +28,8 @@ using Clock = std::chrono::steady_clock;
 struct SearchArguments {
   JobArguments job;
   std::string out, memory, budget;
-  bool json = false;
+  std::vector<std::string> pins;
+  bool json = false, no_partial = false;
   int simulate = 12;
 };
 
@@ -61,6 +65,32 @@ std::set<std::string> pinned(const GivenKeys& given) {
   return keys;
 }
 
+// Takes keys of section parallel that are given as a range, "1..4", out of `given`.
+std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
+  const std::set<std::string> searched{"dp", "tp", "pp", "cp", "micro_batch", "zero", "virtual_stages"};
+  std::map<std::string, std::pair<int, int>> ranges;
+  std::erase_if(given, [&](const auto& entry) {
+    const auto& [path, value] = entry;
+    const size_t dots = value.text.find("..");
+    if (!path.starts_with("parallel.") || dots == std::string::npos) return false;
+    const std::string key = path == "parallel.context_parallel" ? "cp" : path.substr(9);
+    const auto number = [&](const std::string& text) {
+      int n = -1;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+      return error == std::errc() && end == text.data() + text.size() ? n : -1;
+    };
+    const int first = number(value.text.substr(0, dots)), last = number(value.text.substr(dots + 2));
+    if (!searched.contains(key))
+      throw Error::input(value.where, fmt::format("got \"{}\", but only {} take a range", value.text,
+                                                  fmt::join(searched, ", ")));
+    if (first < 0 || last < first)
+      throw Error::input(value.where, fmt::format("got \"{}\", expected a range such as 1..4", value.text));
+    ranges[key] = {first, last};
+    return true;
+  });
+  return ranges;
+}
+
 search::Oracle oracle() {
   return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
             planner::verify(plan);
@@ -86,16 +116,32 @@ void interrupt(int) {
               flags_of(least.job)));
 }
 
+// The step of the best candidate where ops may read partial values; 0 where that does not fit.
+double with_partial(const search::Candidate& best) {
+  search::LayoutRequest request = *best.layouts;
+  request.partial = true;
+  try {
+    const ir::Plan plan =
+        planner::compile(planner::lay_out(best.job, search::chooser(best.job, request, nullptr)), best.job);
+    return sim::simulate(plan, best.job.cluster).step_seconds;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 int run(const SearchArguments& arguments) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  const GivenKeys given = arguments.job.given();
+  GivenKeys given = arguments.job.given();
+  search::SearchOptions options;
+  options.ranges = take_ranges(given);
+  options.partial = !arguments.no_partial;
+  for (const std::string& pin : arguments.pins) options.pins.push_back(search::parse_pin(pin));
   Request request = open_request(given);
   if (request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
   const double budget = seconds_of(arguments.budget);
   Progress progress;
-  search::SearchOptions options;
   options.pinned = pinned(given);
   options.memory_bytes = memory_of(arguments.memory);
   options.simulate = arguments.simulate;
@@ -114,14 +160,17 @@ int run(const SearchArguments& arguments) {
   std::signal(SIGINT, SIG_DFL);
   if (r.outcome.best.empty()) nothing_fits(r.outcome, r.memory_limit_bytes);
 
-  request.job = r.outcome.best.front().job;
-  ir::Plan plan = planner::compile(request.job);
+  const search::Candidate& best = r.outcome.best.front();
+  request.job = best.job;
+  ir::Plan plan = planner::compile(planner::lay_out(best.job, best.choose()), best.job);
   plan.labels = labels_of(request);
+  if (best.layouts) add_labels(*best.layouts, plan.labels);
+  if (arguments.no_partial) r.partial_seconds = with_partial(best);
   for (size_t i = 1; i < std::min<size_t>(r.outcome.best.size(), 4); ++i) {
-    const search::Candidate &c = r.outcome.best[i], &best = r.outcome.best[0];
-    plan.labels[fmt::format("{}{}", runner_up, i)] =
-        fmt::format("{}, {:.1f} % slower: {}", format_seconds(c.seconds),
-                    100 * (c.seconds / best.seconds - 1), flags_of(c.job));
+    const search::Candidate& c = r.outcome.best[i];
+    plan.labels[fmt::format("{}{}", runner_up, i)] = fmt::format(
+        "{}, {:.1f} % slower: {}", format_seconds(c.seconds), 100 * (c.seconds / best.seconds - 1),
+        flags_of(c.job) + (c.layouts ? ", layouts found" : ""));
   }
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const sim::Result result = sim::simulate(plan, request.job.cluster);
@@ -143,6 +192,12 @@ void add_search_command(CLI::App& app, int& exit_code) {
       ->type_name("72GB");
   command->add_option("--budget", arguments->budget, "end after this time with the best so far [none]")
       ->type_name("5s");
+  command
+      ->add_option("--pin", arguments->pins, "keep tensors in a layout, \"NAME=(B, S(1))\"; may be repeated")
+      ->type_name("NAME=LAYOUT")
+      ->take_all();
+  command->add_flag("--no-partial", arguments->no_partial,
+                    "no op reads partial values: what sharding in two kinds would give");
   command->add_option("--simulate", arguments->simulate, "candidates to simulate [12]")
       ->type_name("1..1000")
       ->check(CLI::Range(1, 1000).description(""));

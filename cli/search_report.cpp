@@ -53,12 +53,32 @@ std::string recompute_text(const planner::Job& job) {
   return text;
 }
 
+// What was chosen for every op, and what is proved of it.
+std::string layouts_text(const SearchReport& r) {
+  const Candidate& best = r.outcome.best.front();
+  if (!best.layouts) return "";
+  const search::FoundLayouts& f = best.found;
+  std::string text = fmt::format(
+      "  layout of every op: {}; kernels {}, collectives {}, of states {}\n",
+      f.optimal() ? "optimal within this space by the time models"
+                  : fmt::format("at most {:.2g} % over the optimum of this space by the time models",
+                                100 * (f.value / f.lower - 1)),
+      format_seconds(f.cost[search::kernels]), format_seconds(f.cost[search::collectives]),
+      format_seconds(f.cost[search::states]));
+  if (r.partial_seconds > 0)
+    text += fmt::format("  no partial values: with them the step takes {}, {:.1f} % less\n",
+                        format_seconds(r.partial_seconds), 100 * (1 - r.partial_seconds / best.seconds));
+  return text;
+}
+
 ordered_json candidate_json(const Candidate& c) {
   ordered_json doc;
   for (const auto& [key, text] : decided(c.job)) doc[key->name] = text;
   doc["step_time_s"] = c.seconds;
   doc["estimated_step_time_s"] = c.estimated_seconds;
   doc["peak_memory_bytes"] = c.peak_bytes;
+  doc["layouts"] = c.layouts ? "found" : "hints";
+  if (c.layouts) doc["layouts_optimal"] = c.found.optimal();
   return doc;
 }
 
@@ -85,18 +105,20 @@ std::string to_table(const SearchReport& r) {
       "searched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, {}{}\n\n",
       o.points, o.over_memory, format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
       o.best.size(), format_seconds(r.wall_seconds), o.ended ? "" : "; ended early");
-  text += fmt::format("  {:>9} {:>9} {:>6} {:>4} {:>4} {:>4} {:>7} {:>7} {:>11} {:>5} {:>8} {:<14} {:>9}\n",
-                      "step", "estimate", "dp", "tp", "pp", "cp", "virtual", "layers", "micro_batch", "zero",
-                      "sequence", "recompute", "peak");
+  text +=
+      fmt::format("  {:>9} {:>9} {:>6} {:>4} {:>4} {:>4} {:>7} {:>7} {:>11} {:>5} {:>8} {:<14} {:>9}  {}\n",
+                  "step", "estimate", "dp", "tp", "pp", "cp", "virtual", "layers", "micro_batch", "zero",
+                  "sequence", "recompute", "peak", "layouts");
   for (const Candidate& c : o.best) {
     const Hints& h = c.job.parallel;
-    text += fmt::format("  {:>9} {:>9} {:>6} {:>4} {:>4} {:>4} {:>7} {:>7} {:>11} {:>5} {:>8} {:<14} {:>9}\n",
-                        format_seconds(c.seconds), format_seconds(c.estimated_seconds), h.dp, h.tp, h.pp,
-                        h.cp, h.virtual_stages, layers_text(h), h.micro_batch, h.zero,
-                        h.sequence_parallel ? "split" : "-", recompute_text(c.job),
-                        format_bytes(static_cast<double>(c.peak_bytes)));
+    text +=
+        fmt::format("  {:>9} {:>9} {:>6} {:>4} {:>4} {:>4} {:>7} {:>7} {:>11} {:>5} {:>8} {:<14} {:>9}  {}\n",
+                    format_seconds(c.seconds), format_seconds(c.estimated_seconds), h.dp, h.tp, h.pp, h.cp,
+                    h.virtual_stages, layers_text(h), h.micro_batch, h.zero,
+                    h.sequence_parallel ? "split" : "-", recompute_text(c.job),
+                    format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints");
   }
-  text += fmt::format("\nbest\n  {}\n\n", flags_of(o.best.front().job));
+  text += fmt::format("\nbest\n  {}\n{}\n", flags_of(o.best.front().job), layouts_text(r));
   return text + to_table(r.best);
 }
 
@@ -109,6 +131,7 @@ std::string to_json(const SearchReport& r) {
                    {"wall_s", r.wall_seconds}};
   doc["flags"] = flags_of(r.outcome.best.front().job);
   doc["step_time_s"] = r.outcome.best.front().seconds;
+  if (r.partial_seconds > 0) doc["step_time_with_partial_s"] = r.partial_seconds;
   ordered_json candidates = ordered_json::array();
   for (const Candidate& c : r.outcome.best) candidates.push_back(candidate_json(c));
   doc["candidates"] = candidates;

@@ -13,6 +13,7 @@ struct SearchReport {
   Report best;              // of its best
   int64_t memory_limit_bytes = 0;
   double wall_seconds = 0;
+  double partial_seconds = 0;  // of the best plan's job with partial values, where they are switched off
 };
 
 std::string to_table(const SearchReport& report);

@@ -10,10 +10,9 @@
 
 namespace boxcar::planner {
 
-ir::Plan compile(const Job& job) { return compile(job, nullptr); }
+ir::Plan compile(const Job& job) { return compile(lay_out(job), job); }
 
-ir::Plan compile(const Job& job, const Choose& choose) {
-  const LaidOut laid = lay_out(job, choose);
+ir::Plan compile(const LaidOut& laid, const Job& job) {
   ir::Plan plan = compile(laid);
   plan.facts = facts_of(laid.graph, job);
   return plan;

@@ -47,8 +47,8 @@ LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches)
 // Lowering, registers, memory. The plan is checked but has no facts and is not yet verified.
 ir::Plan compile(const LaidOut& laid);
 
-// compile(lay_out(job, choose)) with the job's facts.
-ir::Plan compile(const Job& resolved, const Choose& choose);
+// The same with the facts of the job that was laid out.
+ir::Plan compile(const LaidOut& laid, const Job& job);
 
 Places places_of(const LaidOut& laid);
 

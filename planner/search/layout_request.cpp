@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "ir/op.h"
 #include "planner/pins.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -40,15 +41,16 @@ std::vector<TensorId> pinned_tensors(const ir::Graph& graph, const LayoutPin& pi
   return tensors;
 }
 
-void check_pin(const LayoutPin& pin, const ir::Tensor& tensor, const Mesh& mesh, bool state) {
+void check_pin(const LayoutPin& pin, const ir::Tensor& tensor, const Mesh& mesh, bool source) {
   const bool fits = pin.layout.size() == mesh.dims();
   if (!fits)
     throw Error::input(flag(pin), fmt::format("has {} entries for a mesh of {} dimensions ({})",
                                               pin.layout.size(), mesh.dims(), fmt::join(mesh.names, ", ")));
   for (size_t d = 0; d < mesh.dims(); ++d) {
     const sbp::Sbp s = pin.layout[d];
-    if (s.is_partial() && state)
-      throw Error::input(flag(pin), fmt::format("{} is a state and cannot be partial", tensor.name));
+    if (s.is_partial() && source)
+      throw Error::input(flag(pin),
+                         fmt::format("{} is there from the start and cannot be partial", tensor.name));
     const auto& shape = tensor.type.shape;
     const bool splits = s.is_split() && static_cast<size_t>(s.axis) < shape.size() &&
                         shape[static_cast<size_t>(s.axis)] >= mesh.extents[d];
@@ -64,8 +66,8 @@ std::map<TensorId, const LayoutPin*> look_up(const ir::Graph& graph, const Mesh&
   std::map<TensorId, const LayoutPin*> found;
   for (const LayoutPin& pin : pins)
     for (TensorId t : pinned_tensors(graph, pin)) {
-      const bool state = graph.ops[static_cast<size_t>(graph.tensor(t).producer)].type == "parameter";
-      check_pin(pin, graph.tensor(t), mesh, state);
+      const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+      check_pin(pin, graph.tensor(t), mesh, !ir::has_op(producer.type));
       const auto [at, fresh] = found.try_emplace(t, &pin);
       if (!fresh && at->second->layout != pin.layout)
         throw Error::input(

@@ -3,7 +3,7 @@
 //   LayoutRequest request;
 //   request.pins = {parse_pin("h*.mlp.fc1.weight=(B,S(1))")};
 //   FoundLayouts found;
-//   const ir::Plan plan = planner::compile(job, chooser(job, request, &found));
+//   const ir::Plan plan = planner::compile(planner::lay_out(job, chooser(job, request, &found)), job);
 //
 // On a mesh of one dimension every op is free. On a mesh of several, ops are free on the tensor dimension; on
 // the others (samples, tokens, experts) they take the signatures that the hints lead to.

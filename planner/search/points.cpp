@@ -16,8 +16,8 @@ constexpr int64_t long_sequence = 16384;  // from here on it may be shared
 
 class Points {
  public:
-  Points(const Job& job, const std::set<std::string>& pinned, const std::function<bool(const Job&)>& visit)
-      : job_(job), pinned_(pinned), visit_(visit), point_(job) {
+  Points(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit)
+      : job_(job), fixed_(fixed), visit_(visit), point_(job) {
     if (!is_pinned("stage_layers")) point_.parallel.stage_layers.clear();
   }
 
@@ -40,7 +40,12 @@ class Points {
   }
 
  private:
-  bool is_pinned(const char* key) const { return pinned_.count(key) > 0; }
+  bool is_pinned(const char* key) const { return fixed_.pinned.count(key) > 0; }
+
+  bool in_range(const char* key, int value) const {
+    const auto range = fixed_.ranges.find(key);
+    return range == fixed_.ranges.end() || (range->second.first <= value && value <= range->second.second);
+  }
 
   static std::vector<int> divisors(int64_t number, int64_t most) {
     std::vector<int> result;
@@ -53,6 +58,7 @@ class Points {
   void choose(const char* key, int& value, const std::vector<int>& values, const Then& then) {
     if (is_pinned(key)) return then();
     for (const int v : values) {
+      if (!in_range(key, v)) continue;
       value = v;
       then();
     }
@@ -90,7 +96,7 @@ class Points {
     choose("pp", h.pp, divisors(outside, job_.model.layers), [&] {
       if (outside % h.pp != 0) return;
       const auto dp = static_cast<int>(outside / h.pp);
-      if (is_pinned("dp") && dp != job_.parallel.dp) return;
+      if ((is_pinned("dp") && dp != job_.parallel.dp) || !in_range("dp", dp)) return;
       if (dp % h.ep != 0 || job_.global_batch % (int64_t{dp} * h.micro_batch) != 0) return;
       h.dp = dp;
       choose("zero", h.zero, shardings(), [&] {
@@ -116,7 +122,7 @@ class Points {
   }
 
   const Job& job_;
-  const std::set<std::string>& pinned_;
+  const Fixed& fixed_;
   const std::function<bool(const Job&)>& visit_;
   Job point_;
   int seen_ = 0, fitting_ = 0;  // points of a micro-batch
@@ -192,9 +198,8 @@ double state_seconds(const Job& job, const StageCost& stage) {
 
 }  // namespace
 
-void each_point(const Job& job, const std::set<std::string>& pinned,
-                const std::function<bool(const Job&)>& visit) {
-  Points(job, pinned, visit).run();
+void each_point(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit) {
+  Points(job, fixed, visit).run();
 }
 
 bool same_cost(const Job& a, const Job& b) {

@@ -7,9 +7,15 @@
 
 namespace boxcar::search {
 
+// What stays: keys as they are, or between two values.
+struct Fixed {
+  std::set<std::string> pinned = {};
+  std::map<std::string, std::pair<int, int>> ranges = {};
+};
+
 // Calls `visit` with each point; hints only, not resolved. Points come in an order in which those that share
 // their ModelCost follow each other.
-void each_point(const planner::Job& job, const std::set<std::string>& pinned,
+void each_point(const planner::Job& job, const Fixed& fixed,
                 const std::function<bool(const planner::Job&)>& visit);
 
 // Whether two points have the same ModelCost.

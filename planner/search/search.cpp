@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
 
+#include "planner/laid_out.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
 #include "planner/verify.h"
@@ -31,7 +33,7 @@ class Search {
   }
 
   Outcome run() {
-    each_point(job_, options_.pinned, [&](const Job& point) { return add(point); });
+    each_point(job_, {options_.pinned, options_.ranges}, [&](const Job& point) { return add(point); });
     if (outcome_.points == 0)
       throw Error::input("parallel",
                          "no combination of degrees is legal for this model, batch and number of GPUs");
@@ -50,6 +52,8 @@ class Search {
     }
     for (int round = 0; round < 2 && outcome_.ended && !outcome_.best.empty(); ++round)
       recompute_less(outcome_.best.front());
+    if (!layouts_asked()) lay_out_fastest();
+    if (outcome_.best.empty() && refused_) throw *refused_;
     return std::move(outcome_);
   }
 
@@ -107,12 +111,20 @@ class Search {
     ++outcome_.compiled;
     try {
       candidate.job = planner::resolve(std::move(candidate.job));
-      const ir::Plan plan = planner::compile(candidate.job);
+      if (layouts_asked()) candidate.layouts = {options_.partial, options_.pins, {}};
+      planner::Choose choose;
+      if (candidate.layouts) choose = chooser(candidate.job, *candidate.layouts, &candidate.found);
+      const planner::LaidOut laid = planner::lay_out(candidate.job, choose);
+      if (candidate.layouts && candidate.found.cost == last_) return true;  // the same again
+      last_ = candidate.found.cost;
+      const ir::Plan plan = planner::compile(laid, candidate.job);
+      candidate.found.layouts = {};
       for (const planner::MemoryUse& use : planner::memory_use(plan))
         candidate.peak_bytes = std::max(candidate.peak_bytes, use.total);
       if (candidate.peak_bytes > limit_) return false;
       candidate.seconds = oracle_.step_seconds(plan, candidate.job.cluster);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (layouts_asked() && error.where().starts_with("--pin")) refused_ = error;
       return false;
     }
     const auto place =
@@ -142,6 +154,26 @@ class Search {
     }
   }
 
+  bool layouts_asked() const { return !options_.partial || !options_.pins.empty(); }
+
+  // The fastest again, with the layout of every op chosen: for collectives of states that count in full, and
+  // for such that run beside other work. Where they need too much memory, bytes are given a price.
+  void lay_out_fastest() {
+    std::vector<Candidate> fastest = outcome_.best;
+    if (fastest.size() > static_cast<size_t>(options_.lay_out))
+      fastest.resize(static_cast<size_t>(options_.lay_out));
+    for (Candidate& candidate : fastest) {
+      if (!has_free_dimension(planner::mesh_of(candidate.job.parallel))) continue;
+      candidate.peak_bytes = 0;
+      for (const double states : {1.0, 0.1}) {
+        candidate.layouts = {true, {}, {states, 0}};
+        const double price = 0.02 * candidate.seconds / static_cast<double>(limit_);
+        for (int step = 0; step < 4 && !simulate(candidate) && outcome_.ended; ++step)
+          candidate.layouts->weights.memory = price * std::pow(4, step);
+      }
+    }
+  }
+
   Job job_;
   const SearchOptions& options_;
   const Oracle& oracle_;
@@ -149,6 +181,8 @@ class Search {
   std::optional<Job> measured_;  // what cost_ is of
   std::optional<ModelCost> cost_;
   std::vector<Candidate> candidates_;
+  std::optional<Error> refused_;  // for a pin
+  Cost last_{};                   // of the layouts that were chosen last
   Outcome outcome_;
 };
 

@@ -6,15 +6,19 @@
 //   taken.
 //
 // Estimates only choose what is simulated; the answer is by simulation. What a user gives is pinned and
-// stays.
+// stays. The fastest are then laid out again, with the layout of every op chosen exactly (layouts.h), and
+// simulated too; where layouts are pinned or partial values switched off, every candidate is laid out so.
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "planner/search/estimate.h"
+#include "planner/search/layout_request.h"
 
 namespace boxcar::search {
 
@@ -29,6 +33,11 @@ struct Candidate {
   double estimated_seconds = 0, estimated_bytes = 0;
   double seconds = 0;      // simulated
   int64_t peak_bytes = 0;  // of the plan, on its fullest device
+  // Where the layout of every op was chosen; else the hints decide.
+  std::optional<LayoutRequest> layouts = {};
+  FoundLayouts found = {};  // its layouts left out
+
+  planner::Choose choose() const { return layouts ? chooser(job, *layouts, nullptr) : nullptr; }
 };
 
 struct Progress {
@@ -41,8 +50,13 @@ struct SearchOptions {
   // Keys that stay as the job has them: "tp", "pp", "dp", "cp", "micro_batch", "zero", "sequence_parallel",
   // "recompute", "recompute_layers", "virtual_stages", "stage_layers".
   std::set<std::string> pinned = {};
-  int64_t memory_bytes = 0;  // on a device; 0: what it has
-  int simulate = 12;         // candidates that fit, at most
+  // Keys of those (not stage_layers) that stay between two values.
+  std::map<std::string, std::pair<int, int>> ranges = {};
+  bool partial = true;               // ops may read partial values
+  std::vector<LayoutPin> pins = {};  // layouts that stay
+  int lay_out = 1;                   // of the fastest, with the layout of every op chosen
+  int64_t memory_bytes = 0;          // on a device; 0: what it has
+  int simulate = 12;                 // candidates that fit, at most
   // Asked now and then; false ends the search with what there is.
   std::function<bool(const Progress&)> go_on = {};
 };
@@ -57,7 +71,7 @@ struct Outcome {
 };
 
 // `job`: a model, a cluster, gpus, a global batch; hints that are not pinned do not matter. Throws Error (bad
-// input) where no legal point exists.
+// input) where no legal point exists, or where pinned layouts leave none.
 Outcome search(const planner::Job& job, const SearchOptions& options, const Oracle& oracle);
 
 }  // namespace boxcar::search

@@ -101,5 +101,26 @@ TEST(ExplainSearch, tells_the_runners_up) {
   EXPECT_NE(out.find(" % slower: --dp ", at), std::string::npos) << out;
 }
 
+TEST(ExplainSearch, finds_the_layouts_of_a_plan_again) {
+  TemporaryFile plan("plan.txt", "");
+  const Output found =
+      run_program({"search", "--model=gpt", "--layers=2", "--hidden=64", "--heads=4", "--seq=32",
+                   "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--micro-batch=1..2",
+                   "--global-batch=4", "--pin=h*.mlp.fc1.weight=S(0)", "--no-partial", "--out", plan.path()});
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_NE(found.out.find("\n  layout of every op: optimal within this space by the time models; kernels "),
+            std::string::npos)
+      << found.out;
+  EXPECT_NE(found.out.find("\n  no partial values: with them the step takes "), std::string::npos)
+      << found.out;
+  const std::string out = run_program({"explain", plan.path(), "--tensor", "h1.mlp.fc1.weight"}).out;
+  EXPECT_EQ(out,
+            "%h1.mlp.fc1.weight: float32[64, 256] on stage 0, devices 0-1\n"
+            "tp 2: S(0)\n\n"
+            "                 0:256\n"
+            "  0:32           0\n"
+            "  32:64          1\n");
+}
+
 }  // namespace
 }  // namespace boxcar::testing

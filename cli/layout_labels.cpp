@@ -1,0 +1,47 @@
+#include "cli/layout_labels.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+namespace {
+
+constexpr const char* section = "search.layouts.";
+
+double number(const std::string& key, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0))
+    throw Error::input("label " + key, fmt::format("got \"{}\", expected a number from 0 on", text));
+  return value;
+}
+
+}  // namespace
+
+void add_labels(const search::LayoutRequest& request, std::map<std::string, std::string>& labels) {
+  const std::string prefix = section;
+  labels[prefix + "partial"] = request.partial ? "true" : "false";
+  labels[prefix + "states"] = fmt::format("{}", request.weights.states);
+  labels[prefix + "memory"] = fmt::format("{}", request.weights.memory);
+  for (size_t i = 0; i < request.pins.size(); ++i)
+    labels[fmt::format("{}pin.{}", section, i + 1)] = search::to_text(request.pins[i]);
+}
+
+std::optional<search::LayoutRequest> layouts_of(const std::map<std::string, std::string>& labels) {
+  std::optional<search::LayoutRequest> request;
+  for (const auto& [key, text] : labels) {
+    if (!key.starts_with(section)) continue;
+    if (!request) request.emplace();
+    const std::string name = key.substr(std::string(section).size());
+    if (name == "partial") request->partial = text == "true";
+    if (name == "states") request->weights.states = number(key, text);
+    if (name == "memory") request->weights.memory = number(key, text);
+    if (name.starts_with("pin.")) request->pins.push_back(search::parse_pin(text));
+  }
+  return request;
+}
+
+}  // namespace boxcar::cli
