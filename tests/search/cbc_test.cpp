@@ -1,97 +1,21 @@
 // The solver against an integer program that CBC solves, on graphs shaped like training steps. Skipped where
 // cbc is not installed (scripts/setup --clang installs it).
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
+#include "planner/laid_out.h"
+#include "planner/planner.h"
+#include "planner/search/layout_graph.h"
+#include "planner/search/layouts.h"
+#include "search/integer_program.h"
 #include "search/problems.h"
 
 namespace boxcar::search {
 namespace {
 
-bool has_cbc() { return std::system("command -v cbc >/dev/null 2>&1") == 0; }
-
-// x = one choice of a node; y = one pair of choices of an edge: sums of y over either end are that end's x.
-class IntegerProgram {
- public:
-  IntegerProgram(const Assignment& problem, double limit) {
-    for (size_t n = 0; n < problem.nodes.size(); ++n) {
-      std::string one;
-      for (size_t c = 0; c < problem.nodes[n].size(); ++c) {
-        cost(problem.nodes[n][c], fmt::format("x{}_{}", n, c));
-        one += fmt::format(" + x{}_{}", n, c);
-        binaries_ += fmt::format(" x{}_{}\n", n, c);
-      }
-      rows_ += one + " = 1\n";
-    }
-    for (size_t e = 0; e < problem.edges.size(); ++e) pairs(problem, e);
-    text_ = "Minimize\n" + value_ + "\nSubject To\n" + rows_;
-    if (limit < infinity) text_ += memory_ + fmt::format(" <= {}\n", limit);
-    text_ += "Binary\n" + binaries_ + "End\n";
-  }
-
-  // The least value; infinity where nothing is possible.
-  double solve() const {
-    auto folder = std::filesystem::temp_directory_path() / fmt::format("boxcar_cbc_{}", getpid());
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "problem.lp") << text_;
-    std::string command =
-        fmt::format("cbc {0}/problem.lp ratio 0 allow 0 solve solution {0}/solution.txt >{0}/log.txt 2>&1",
-                    folder.string());
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    std::string first;
-    std::getline(std::ifstream(folder / "solution.txt") >> std::ws, first);
-    std::filesystem::remove_all(folder);
-    size_t value = first.find("objective value");
-    EXPECT_NE(value, std::string::npos) << first;
-    bool optimal = first.starts_with("Optimal");
-    return optimal && value != std::string::npos ? std::stod(first.substr(value + 15)) : infinity;
-  }
-
- private:
-  void cost(const Cost& cost, const std::string& variable) {
-    value_ += fmt::format(" + {} {}\n", cost[0], variable);
-    memory_ += fmt::format(" + {} {}\n", cost[1], variable);
-  }
-
-  void pairs(const Assignment& problem, size_t e) {
-    const auto& edge = problem.edges[e];
-    int rows = problem.choices(edge.a), columns = problem.choices(edge.b);
-    std::vector<std::string> by_a(static_cast<size_t>(rows)), by_b(static_cast<size_t>(columns));
-    for (int i = 0; i < rows; ++i) {
-      for (int j = 0; j < columns; ++j) {
-        const Cost& c = edge.costs[static_cast<size_t>(i * columns + j)];
-        if (is_forbidden(problem.space, c)) continue;
-        std::string y = fmt::format("y{}_{}_{}", e, i, j);
-        cost(c, y);
-        by_a[static_cast<size_t>(i)] += " + " + y;
-        by_b[static_cast<size_t>(j)] += " + " + y;
-      }
-    }
-    for (int i = 0; i < rows; ++i)
-      rows_ += by_a[static_cast<size_t>(i)] + fmt::format(" - x{}_{} = 0\n", edge.a, i);
-    for (int j = 0; j < columns; ++j) {
-      rows_ += by_b[static_cast<size_t>(j)] + fmt::format(" - x{}_{} = 0\n", edge.b, j);
-    }
-  }
-
-  std::string value_, memory_, rows_, binaries_, text_;
-};
-
-void compare(const Shape& shape, unsigned seed, bool whole) {
-  if (!has_cbc()) GTEST_SKIP() << "cbc is not installed: scripts/setup --clang installs it (coinor-cbc)";
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
-  Assignment problem =
-      draw(random, shape, {.space = {2, 0}, .least_choices = 2, .forbidden = 5, .whole = whole});
+void compare(const Assignment& problem) {
   Answer free = solve(problem);
   ASSERT_TRUE(free.optimal());
   EXPECT_NEAR(free.value, IntegerProgram(problem, infinity).solve(), 1e-5 * free.value);
@@ -108,6 +32,46 @@ void compare(const Shape& shape, unsigned seed, bool whole) {
   Answer hasty = solve(problem, limited, {.table = 16, .points = 4, .sums = 1000, .branches = 300});
   EXPECT_LE(hasty.lower, optimum * (1 + 1e-5));
   EXPECT_GE(hasty.value, optimum * (1 - 1e-5));
+}
+
+void compare(const Shape& shape, unsigned seed, bool whole) {
+  if (!has_cbc()) GTEST_SKIP() << "cbc is not installed: scripts/setup --clang installs it (coinor-cbc)";
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  compare(draw(random, shape, {.space = {2, 0}, .least_choices = 2, .forbidden = 5, .whole = whole}));
+}
+
+// The layouts of a GPT of one layer: microseconds, and mebibytes that stay.
+Assignment gpt_layouts(int samples) {
+  planner::Job job;
+  job.model = ir::models::defaults("gpt");
+  job.model.layers = 1, job.model.hidden = 2048, job.model.heads = 16, job.model.seq = 1024;
+  job.model.vocab = 8192;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("dgx-a100-80g", 8);
+  job.gpus = job.parallel.tp = 8;
+  job.parallel.micro_batch = samples;
+  job.global_batch = samples;
+  job = planner::resolve(job);
+  const planner::LaidOut laid = planner::lay_out(job);
+  LayoutCosts costs(job.cluster, laid.mesh);
+  const LayoutGraph graph(laid.graph, job.parallel, laid.mesh, 1, {}, costs);
+  Assignment problem = graph.part(graph.all_ops()).problem;
+  problem.space = {2, 0};
+  const auto fold = [](std::vector<Cost>& all) {
+    for (Cost& c : all) c = {1e6 * (c[kernels] + c[collectives] + c[states]), c[memory] / 0x1p20};
+  };
+  for (auto& node : problem.nodes) fold(node);
+  for (auto& edge : problem.edges) fold(edge.costs);
+  return problem;
+}
+
+TEST(Cbc, LayoutsOfGpt) {
+  if (!has_cbc()) GTEST_SKIP() << "cbc is not installed: scripts/setup --clang installs it (coinor-cbc)";
+  for (const int samples : {1, 16}) {
+    SCOPED_TRACE(samples);
+    compare(gpt_layouts(samples));
+  }
 }
 
 TEST(Cbc, Transformer) { compare(transformer_shape(3), 1, false); }

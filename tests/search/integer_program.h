@@ -1,0 +1,28 @@
+// A problem of choices as an integer program that CBC solves: another way to the same optimum.
+#pragma once
+
+#include <string>
+
+#include "planner/search/assignment.h"
+
+namespace boxcar::search {
+
+bool has_cbc();  // scripts/setup --clang installs it (coinor-cbc)
+
+// x = one choice of a node; y = one pair of choices of an edge: sums of y over either end are that end's x.
+// The first coordinate is least, the second at most `limit`.
+class IntegerProgram {
+ public:
+  IntegerProgram(const Assignment& problem, double limit);
+
+  // The least value; infinity where nothing is possible.
+  double solve() const;
+
+ private:
+  void cost(const Cost& cost, const std::string& variable);
+  void pairs(const Assignment& problem, size_t e);
+
+  std::string value_, memory_, rows_, binaries_, text_;
+};
+
+}  // namespace boxcar::search
