@@ -149,12 +149,13 @@ int64_t stride(const planner::Mesh& mesh, size_t dim) {
 
 class OpTable {
  public:
-  OpTable(const planner::LaidOut& laid, const backends::Cluster& cluster, size_t op)
+  OpTable(const planner::LaidOut& laid, const backends::Cluster& cluster, size_t op, const StepWith& step)
       : laid_(laid),
         cluster_(cluster),
         op_(laid.graph.ops[op]),
         layout_(laid.layouts.ops[op]),
-        def_(ir::op(op_.type)) {
+        def_(ir::op(op_.type)),
+        step_(step) {
     for (ir::TensorId t : op_.inputs) inputs_.push_back(laid.graph.tensor(t).type);
     for (ir::TensorId t : op_.outputs) outputs_.push_back(laid.graph.tensor(t).type);
     attrs_ = op_.attrs;
@@ -168,6 +169,11 @@ class OpTable {
       text += dimension(d);
       step_into(d);
     }
+    if (step_)
+      text +=
+          "\nstep: by how much it would grow by the time models with this signature and the best layouts of "
+          "all "
+          "other ops\n";
     return text;
   }
 
@@ -176,6 +182,7 @@ class OpTable {
     const sbp::Signature* signature;
     double kernel = 0, boxing = 0;
     std::string moved;
+    double step = 0;
   };
 
   double boxing_seconds(Sbp from, Sbp to, int64_t bytes, const sim::Span& span) const {
@@ -191,7 +198,7 @@ class OpTable {
 
   Row row(const sbp::Signature& signature, size_t d, const sim::Span& span) const {
     const int64_t parts = laid_.mesh.extents[d];
-    Row row{&signature, 0, 0, ""};
+    Row row{&signature, 0, 0, "", 0};
     const auto box = [&](const std::string& name, Sbp from, Sbp to, int64_t bytes) {
       if (from.is_split() && to.is_split() && from.axis == to.axis) return;
       const double seconds = boxing_seconds(from, to, bytes, span);
@@ -222,20 +229,36 @@ class OpTable {
     const std::vector<sbp::Signature> legal = ir::signatures(def_, inputs_, attrs_, parts);
     std::vector<Row> rows;
     for (const sbp::Signature& signature : legal) rows.push_back(row(signature, d, span));
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const Row& a, const Row& b) { return a.kernel + a.boxing < b.kernel + b.boxing; });
-    std::string text = fmt::format("\n{}, {} devices\n  {:<44} {:>9} {:>9}  {}\n", laid_.mesh.names[d], parts,
-                                   "  signature", "kernel", "boxing", "what moves");
+    const double now = step_ ? step_(layout_.signatures) : 0;
+    for (Row& r : rows) r.step = step_ ? with(*r.signature, d) - now : 0;
+    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+      return std::pair(a.step, a.kernel + a.boxing) < std::pair(b.step, b.kernel + b.boxing);
+    });
+    std::string text =
+        fmt::format("\n{}, {} devices\n  {:<44} {}{:>9} {:>9}  {}\n", laid_.mesh.names[d], parts,
+                    "  signature", step_ ? "     step " : "", "kernel", "boxing", "what moves");
     for (const Row& r : rows) {
       if (!std::isfinite(r.boxing)) continue;  // nothing makes a whole tensor partial
       std::vector<std::string> in, out;
       for (Sbp s : r.signature->inputs) in.push_back(to_text(s));
       for (Sbp s : r.signature->outputs) out.push_back(to_text(s));
-      text += fmt::format("  {} {:<42} {:>9} {:>9}  {}\n", is_chosen(*r.signature, d) ? '*' : ' ',
-                          fmt::format("{} -> {}", fmt::join(in, ", "), fmt::join(out, ", ")),
+      text += fmt::format("  {} {:<42} {}{:>9} {:>9}  {}\n", is_chosen(*r.signature, d) ? '*' : ' ',
+                          fmt::format("{} -> {}", fmt::join(in, ", "), fmt::join(out, ", ")), step_text(r),
                           format_seconds(r.kernel), r.boxing > 0 ? format_seconds(r.boxing) : "-", r.moved);
     }
     return text;
+  }
+
+  double with(const sbp::Signature& signature, size_t d) const {
+    std::vector<sbp::Signature> signatures = layout_.signatures;
+    signatures[d] = signature;
+    return step_(signatures);
+  }
+
+  std::string step_text(const Row& row) const {
+    if (!step_) return "";
+    if (!std::isfinite(row.step)) return fmt::format("{:>9} ", "never");
+    return fmt::format("{:>9} ", row.step < 1e-9 ? "-" : "+" + format_seconds(row.step));
   }
 
   bool is_chosen(const sbp::Signature& signature, size_t d) const {
@@ -268,6 +291,7 @@ class OpTable {
   const ir::Op& op_;
   const planner::OpLayout& layout_;
   const ir::OpDef& def_;
+  StepWith step_;               // may be null
   ir::Types inputs_, outputs_;  // on the dimensions before
   ir::Attrs attrs_;
 };
@@ -339,10 +363,11 @@ std::string explain_plan(const ir::Plan& plan, const backends::Cluster& cluster,
 }
 
 std::string explain_op(const planner::LaidOut& laid, const backends::Cluster& cluster,
-                       const std::string& name) {
+                       const std::string& name, const StepWith& step) {
   for (size_t o = 0; o < laid.graph.ops.size(); ++o) {
     const ir::Op& op = laid.graph.ops[o];
-    if (op.name == name && ir::has_op(op.type)) return OpTable(laid, cluster, o).text();
+    if (op.name == name && ir::has_op(op.type))
+      return OpTable(laid, cluster, o, op.phase == ir::Phase::update ? StepWith{} : step).text();
   }
   std::vector<std::string> names;
   for (const ir::Op& op : laid.graph.ops) names.push_back(op.name);

@@ -24,11 +24,21 @@ void run(const ExplainArguments& arguments) {
     return print(explain_plan(saved.plan, saved.cluster, r));
   }
   const planner::Job job = job_of(saved.plan, arguments.plan).request.job;
+  const auto layouts = layouts_of(saved.plan.labels);
   planner::Choose choose;
-  if (const auto layouts = layouts_of(saved.plan.labels)) choose = search::chooser(job, *layouts, nullptr);
+  if (layouts) choose = search::chooser(job, *layouts, nullptr);
   const planner::LaidOut laid = planner::lay_out(job, choose);
+  StepWith step;
+  if (layouts)
+    step = [&](const std::vector<sbp::Signature>& signatures) {
+      search::LayoutRequest request = *layouts;
+      request.ops[arguments.op] = signatures;
+      search::FoundLayouts found;
+      search::chooser(job, request, &found)(laid.graph, job.parallel, laid.mesh);
+      return found.value;
+    };
   std::string text;
-  if (!arguments.op.empty()) text += explain_op(laid, saved.cluster, arguments.op);
+  if (!arguments.op.empty()) text += explain_op(laid, saved.cluster, arguments.op, step);
   if (!arguments.tensor.empty()) text += (text.empty() ? "" : "\n") + explain_tensor(laid, arguments.tensor);
   print(text);
 }

@@ -129,7 +129,8 @@ void LayoutGraph::find_choices() {
     for (OpId o : ops)
       for (const OpChoice& choice : costs_.choices(graph_, op(o))) {
         const planner::OpLayout& layout = choice.layout;
-        bool may = true;
+        const auto given = space_.ops.find(o);
+        bool may = given == space_.ops.end() || layout.signatures == given->second;
         for (size_t d = 0; d < mesh_.dims(); ++d) {
           const sbp::Signature& signature = layout.signatures[d];
           if (space_.hinted[d])

@@ -36,6 +36,7 @@ enum LayoutCoordinate : size_t { kernels, collectives, states, memory, layout_co
 struct LayoutSpace {
   bool partial = true;                           // ops may read partial values
   std::map<ir::TensorId, sbp::NdSbp> pins = {};  // a state as it is read, any other tensor as it is kept
+  std::map<ir::OpId, std::vector<sbp::Signature>> ops = {};  // ops that stay, by mesh dimension
   // By mesh dimension: whether every op takes the signature there that the hints lead to.
   std::vector<bool> hinted = {};
 };

@@ -85,7 +85,10 @@ struct Finder {
   LayoutCosts costs{job.cluster, mesh};
 
   FoundLayouts find(const std::map<TensorId, NdSbp>& pins) {
-    LayoutSpace space{request.partial, pins, {}};
+    LayoutSpace space{request.partial, pins, {}, {}};
+    for (size_t o = 0; o < graph.ops.size() && !request.ops.empty(); ++o)
+      if (const auto op = request.ops.find(graph.ops[o].name); op != request.ops.end())
+        space.ops[static_cast<ir::OpId>(o)] = op->second;
     for (const std::string& name : mesh.names) space.hinted.push_back(mesh.dims() > 1 && name != "tp");
     const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
     return find_layouts(layouts, request.weights);
@@ -133,7 +136,7 @@ planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, F
     std::map<TensorId, NdSbp> layouts;
     for (const auto& [t, pin] : pins) layouts[t] = pin->layout;
     FoundLayouts result = finder.find(layouts);
-    if (!result.found) finder.contradiction(pins);
+    if (!result.found && request.ops.empty()) finder.contradiction(pins);
     if (found) *found = result;
     return result.layouts;
   };

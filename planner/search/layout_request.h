@@ -9,6 +9,7 @@
 // the others (samples, tokens, experts) they take the signatures that the hints lead to.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct LayoutRequest {
   bool partial = true;
   std::vector<LayoutPin> pins = {};
   LayoutWeights weights = {};
+  std::map<std::string, std::vector<sbp::Signature>> ops = {};  // ops that stay, by name, by mesh dimension
 };
 
 // Whether ops have a choice on this mesh at all.

@@ -111,7 +111,7 @@ class Search {
     ++outcome_.compiled;
     try {
       candidate.job = planner::resolve(std::move(candidate.job));
-      if (layouts_asked()) candidate.layouts = {options_.partial, options_.pins, {}};
+      if (layouts_asked()) candidate.layouts = {options_.partial, options_.pins};
       planner::Choose choose;
       if (candidate.layouts) choose = chooser(candidate.job, *candidate.layouts, &candidate.found);
       const planner::LaidOut laid = planner::lay_out(candidate.job, choose);
@@ -166,7 +166,7 @@ class Search {
       if (!has_free_dimension(planner::mesh_of(candidate.job.parallel))) continue;
       candidate.peak_bytes = 0;
       for (const double states : {1.0, 0.1}) {
-        candidate.layouts = {true, {}, {states, 0}};
+        candidate.layouts = {true, {}, {states, 0}, {}};
         const double price = 0.02 * candidate.seconds / static_cast<double>(limit_);
         for (int step = 0; step < 4 && !simulate(candidate) && outcome_.ended; ++step)
           candidate.layouts->weights.memory = price * std::pow(4, step);

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 
+#include "planner/laid_out.h"
+#include "planner/planner.h"
 #include "planner/search/blocks.h"
+#include "planner/search/layout_request.h"
 #include "planner/search/order.h"
 #include "planner/search/registers.h"
 #include "planner/search/stages.h"
@@ -42,6 +45,26 @@ void choose_within_memory(benchmark::State& state) {
   Answer answer;
   for (auto _ : state) answer = solve(problem, objective);
   report(state, problem, answer);
+}
+
+// The layouts of a GPT on 8 GPUs, 8192 wide, its training graph given.
+void layouts(benchmark::State& state) {
+  planner::Job job;
+  job.model = ir::models::defaults("gpt");
+  job.model.layers = state.range(0), job.model.hidden = 8192, job.model.heads = 64, job.model.seq = 2048;
+  job.model.vocab = 51200;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("dgx-a100-80g", 8);
+  job.gpus = 8;
+  job.parallel.tp = static_cast<int>(state.range(1));
+  job.global_batch = 8;
+  job = planner::resolve(job);
+  const planner::LaidOut laid = planner::lay_out(job);
+  FoundLayouts found;
+  const planner::Choose choose = chooser(job, {}, &found);
+  for (auto _ : state) choose(laid.graph, job.parallel, laid.mesh);
+  state.counters["solved"] = found.solved;
+  if (!found.optimal()) state.SkipWithError("not optimal");
 }
 
 // A layer whose boundaries have 9 choices, n of them in a row, with fronts of seconds and bytes.
@@ -105,6 +128,7 @@ void count_registers(benchmark::State& state) {
 
 BENCHMARK(choose)->Args({5, 8})->Args({5, 20})->Args({24, 8})->Unit(benchmark::kMillisecond);
 BENCHMARK(choose_within_memory)->Args({5, 8})->Args({5, 20})->Unit(benchmark::kMillisecond);
+BENCHMARK(layouts)->Args({4, 8})->Args({24, 8})->Args({96, 8})->Args({96, 4})->Unit(benchmark::kMillisecond);
 BENCHMARK(repeat_block)->Arg(12)->Arg(96)->Arg(1024)->Unit(benchmark::kMillisecond);
 BENCHMARK(cut_stages)->Args({48, 32})->Args({128, 64})->Args({128, 128})->Unit(benchmark::kMillisecond);
 BENCHMARK(count_registers)->Arg(4)->Arg(8)->Unit(benchmark::kMillisecond);

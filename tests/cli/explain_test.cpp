@@ -120,6 +120,13 @@ TEST(ExplainSearch, finds_the_layouts_of_a_plan_again) {
             "                 0:256\n"
             "  0:32           0\n"
             "  32:64          1\n");
+  const std::string op = run_program({"explain", plan.path(), "--op", "h1.mlp.gelu"}).out;
+  EXPECT_EQ(op.substr(0, 151),
+            "h1.mlp.gelu = bias_gelu(%h1.mlp.fc1, %h1.mlp.fc1.bias.half)\n\n"
+            "tp, 2 devices\n"
+            "    signature                                       step    kernel    boxing");
+  EXPECT_NE(op.find("\n  * "), std::string::npos) << op;
+  EXPECT_NE(op.find("\nstep: by how much it would grow by the time models"), std::string::npos) << op;
 }
 
 }  // namespace
