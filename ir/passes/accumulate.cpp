@@ -1,5 +1,6 @@
-// Gradients over micro-batches, in float32 at least. A parameter that is used in several layers (a tied
-// embedding) has its contributions accumulated where they are made, and added once per step.
+// Gradients over micro-batches, in float32 at least unless the job wants them in 16 bits. A parameter that is
+// used in several layers (a tied embedding) has its contributions accumulated where they are made, and added
+// once per step.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -47,6 +48,9 @@ class Accumulator {
   bool needed(TensorId gradient) const {
     return step_.options.micro_batches > 1 || dtype(gradient) != wide(dtype(gradient));
   }
+  DType summed(TensorId gradient) const {
+    return step_.options.half_gradients ? dtype(gradient) : wide(dtype(gradient));
+  }
   DType dtype(TensorId tensor) const { return rewrite_.graph().tensor(tensor).type.dtype; }
 
   // The addends of a gradient that adds up contributions of several layers.
@@ -85,7 +89,7 @@ class Accumulator {
       const std::string base = name(part.gradient);
       sum = rewrite_.add({"accumulate",
                           {made},
-                          {{"to", to_text(wide(dtype(made)))}},
+                          {{"to", to_text(summed(made))}},
                           part.count == 1 ? base : base + std::to_string(part.index),
                           {}},
                          like)[0];

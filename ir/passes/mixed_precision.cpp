@@ -1,5 +1,6 @@
 // Compute in 16 bits: parameters are read as half copies of float32 master weights, products and activations
-// are half, losses and sums float32.
+// are half, losses and sums float32. With half_logits the loss's kernels read the logits as they are and turn
+// each into float32 by themselves.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -13,14 +14,19 @@ namespace {
 constexpr const char* float_ops[] = {"reduce_max", "reduce_min", "reduce_mean",   "reduce_sum", "sum_exp",
                                      "pick",       "nll",        "cross_entropy", "exp",        "log"};
 
-bool runs_in_float(const std::string& type) {
-  return std::any_of(std::begin(float_ops), std::end(float_ops),
-                     [&](const char* name) { return type == name; });
+// Those of them that a loss reads logits with, or what came of them.
+constexpr const char* logit_ops[] = {"reduce_max", "sum_exp", "pick", "nll", "cross_entropy"};
+
+template <size_t n>
+bool is_one_of(const char* const (&names)[n], const std::string& type) {
+  return std::any_of(std::begin(names), std::end(names), [&](const char* name) { return type == name; });
 }
+
+bool runs_in_float(const std::string& type) { return is_one_of(float_ops, type); }
 
 class Mixer {
  public:
-  Mixer(Step& step, DType half) : half_(half), rewrite_(step.graph) {}
+  Mixer(Step& step, DType half) : options_(step.options), half_(half), rewrite_(step.graph) {}
 
   Rewriter& run() {
     for (Op& op : rewrite_.old_ops()) {
@@ -52,7 +58,8 @@ class Mixer {
   }
 
   void compute(Op op) {
-    if (op.type != "cast" && op.type != "to_global") {
+    const bool as_is = options_.half_logits && is_one_of(logit_ops, op.type);
+    if (op.type != "cast" && op.type != "to_global" && !as_is) {
       const bool in_float = runs_in_float(op.type);
       const bool any_half = std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
         return tensor(rewrite_.current(input)).type.dtype == half_;
@@ -76,6 +83,7 @@ class Mixer {
     return rewrite_.add({"cast", {input}, {{"to", to_text(to)}}, name, {}}, like)[0];
   }
 
+  const TrainOptions& options_;
   DType half_;
   Rewriter rewrite_;
   std::unordered_map<TensorId, TensorId> casts_;  // a tensor in the other type

@@ -22,9 +22,11 @@ struct TrainOptions {
   Recompute recompute = Recompute::none;
   int recompute_layers = -1;  // full: only the first this many layers of each stage; -1: all
   std::vector<int>
-      stage_starts;        // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
-  bool flash = false;      // attention as one op
-  double clip_norm = 1.0;  // 0: no clipping
+      stage_starts;    // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
+  bool flash = false;  // attention as one op
+  bool half_gradients = false;  // with mixed precision: summed over micro-batches in 16 bits, not float32
+  bool half_logits = false;     // with mixed precision: the loss reads logits in 16 bits
+  double clip_norm = 1.0;       // 0: no clipping
   double learning_rate = 1e-4;
   double weight_decay = 0;  // of matrices alone: biases and the weights of norms are left as they are
   double momentum = 0.9;    // of optimizer momentum
@@ -41,6 +43,8 @@ struct TrainOptions {
 //   mixed_precision   16-bit compute, master weights, loss scale (fp16) and reductions in float32
 //   differentiate     backward ops;  recompute: forward ops run again before the backward ops that need them
 //   accumulate        "accumulate" ops: gradients over micro-batches, in float32 where precision is mixed
+//   (but
+//                     half_gradients)
 //   clip              global norm over all gradients, one scale
 //   optimize          update ops: one per parameter; and the cast to 16 bits
 // Any may be switched off by name (options.off); each is followed by verify().

@@ -109,6 +109,8 @@ TEST_P(PassTest, MixedPrecisionComputesTheSame) {
     options.precision = precision;
     options.recompute = Recompute::full;
     expect_same(step_of(forward, options), wanted, 4);
+    options.half_gradients = options.half_logits = true;
+    expect_same(step_of(forward, options), wanted, 4);
   }
 }
 
@@ -189,6 +191,35 @@ TEST(Passes, OverflowLeavesTheStateAsItWas) {
   EXPECT_EQ(after.at("grads_finite").data[0], 0);
   for (const ir::Update& update : step.updates)
     EXPECT_EQ(after.at(step.tensor(update.next).name).data, given.at(step.tensor(update.state).name).data);
+}
+
+TEST(Passes, HalfGradientsAreKeptInSixteenBits) {
+  TrainOptions options = sgd();
+  options.precision = ir::Precision::bf16;
+  const auto types = [&] {
+    const Graph step = step_of(gpt(), options);
+    std::set<ir::DType> found;
+    for (const Op& op : step.ops)
+      if (op.type == "accumulate") found.insert(step.tensor(op.outputs[0]).type.dtype);
+    return found;
+  };
+  EXPECT_EQ(types(), std::set{ir::DType::float32});
+  options.half_gradients = true;
+  EXPECT_EQ(types(), std::set{ir::DType::bfloat16});
+}
+
+TEST(Passes, HalfLogitsAreNotCast) {
+  TrainOptions options = sgd();
+  options.precision = ir::Precision::bf16;
+  const auto type_read = [&] {
+    const Graph step = step_of(gpt(), options);
+    for (const Op& op : step.ops)
+      if (op.type == "sum_exp") return step.tensor(op.inputs[0]).type.dtype;
+    return ir::DType::int8;
+  };
+  EXPECT_EQ(type_read(), ir::DType::float32);
+  options.half_logits = true;
+  EXPECT_EQ(type_read(), ir::DType::bfloat16);
 }
 
 TEST(Passes, PatternsOfALayer) {

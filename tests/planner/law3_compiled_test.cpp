@@ -29,6 +29,8 @@ const Case cases[] = {
     {"interleaved", [](Hints& h) { h.pp = 2, h.virtual_stages = 2; }, true},
     {"hybrid_zero2", [](Hints& h) { h.dp = 2, h.tp = 2, h.pp = 2, h.zero = 2; }},
     {"zero3", [](Hints& h) { h.dp = 2, h.zero = 3; }, true},
+    {"zero3_no_overlap", [](Hints& h) { h.dp = 2, h.zero = 3, h.overlap_grad = h.overlap_param = false; },
+     true},
     {"context_parallel", [](Hints& h) { h.cp = 2, h.tp = 2; }},
 };
 

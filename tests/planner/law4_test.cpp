@@ -60,6 +60,16 @@ const Layout layouts[] = {
     {"zero1_uneven", [](Job& j) { j.parallel.dp = 3, j.parallel.zero = 1; }},
     {"zero2", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 2, j.global_batch = 2; }},
     {"zero3", [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3; }},
+    {"zero3_no_overlap",
+     [](Job& j) {
+       j.parallel.dp = 4, j.parallel.zero = 3;
+       j.parallel.overlap_grad = j.parallel.overlap_param = false;
+     }},
+    {"half_gradients_and_logits",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 2, j.global_batch = 4;
+       j.train.half_gradients = j.train.half_logits = true;
+     }},
     {"hybrid_shards", [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 3; }},
     {"fp32_zero1",
      [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1, j.train.precision = ir::Precision::fp32; }},

@@ -9,17 +9,18 @@ def weak_scaling(row):
     """Micro-batch, interleaving and overlap of gradients are those of the authors' script of the release.
 
     It waits for the backward all-reduces of tensor parallelism after the weight gradients: its megatron/mpu/mappings.py calls
-    torch.distributed.all_reduce without async_op. Later releases do not.
+    torch.distributed.all_reduce without async_op. Later releases do not. Gradients are fp16 unless
+    --accumulate-allreduce-grads-in-fp32 is given, which later releases want for all of fp16's fused kernels.
     """
     same = {key: row[key] for key in ["layers", "hidden", "heads", "seq", "vocab", "gpus", "tp", "pp", "dp", "micro_batch",
                                       "virtual_stages", "global_batch", "overlap_grad"]}
-    return [Case(row["model"], flags(**SELENE, stack="megatron", recompute="full", overlap_tp=False, **same), "step_s", float(row["published_step_s"]))]
+    return [Case(row["model"], flags(**SELENE, stack="megatron", recompute="full", overlap_tp=False, gradients="half", **same), "step_s", float(row["published_step_s"]))]
 
 
 def zero3_or_ptdp(row):
     """The paper gives the size of model parallelism: within a node by tensors, between nodes by stages."""
     zero3 = row["scheme"].startswith("ZeRO-3")
-    plan = dict(stack="deepspeed", zero=3) if zero3 else dict(stack="megatron", tp=row["TP"], pp=row["PP"], overlap_tp=False)
+    plan = dict(stack="deepspeed", zero=3) if zero3 else dict(stack="megatron", tp=row["TP"], pp=row["PP"], overlap_tp=False, gradients="half")
     case = flags(**SELENE, recompute="full", layers=row["layers"], hidden=row["hidden"], heads=row["heads"],
                  seq=row["seq_len"], vocab=row["vocab"], gpus=row["num_gpus"], dp=row["DP"], micro_batch=row["MBS"],
                  global_batch=row["GBS"], **plan)
