@@ -6,8 +6,9 @@
 //
 // c is computed in tiles of BOXCAR_ROWS x 2 vectors that stay in registers while the tile walks down a block
 // of kDepth rows of b. That block is copied before, in panels as wide as a tile, one row after the other: 8
-// panels of 32 columns and 256 rows, 256 KiB, stay in the second cache while kRowBlock rows of a, 384 KiB
-// there, walk past. a is read where it lies, an element at a time, unless it is transposed and large.
+// panels of 32 columns and 256 rows, 256 KiB, stay in the second cache while kRowBlock rows of a, 448 KiB
+// there, walk past. a is read where it lies, an element at a time, unless it is transposed and large. What
+// the tile adds to is asked for before it is summed up.
 #pragma once
 
 #include "backends/cpu/product.h"
@@ -15,7 +16,7 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-constexpr int64_t kDepth = 256, kPanels = 8, kRowBlock = 1024;
+constexpr int64_t kDepth = 256, kPanels = 8, kRowBlock = 448;
 constexpr int64_t kFar = 1024;  // bytes between neighbours in a row, of transposed matrices that are large
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -36,7 +37,10 @@ struct Tiles {
                    int64_t depth, T* c, int64_t c_step, bool add) {
     Vector sums[Rows][Vectors];
     for (int r = 0; r < Rows; ++r)
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = Vector{};
+      for (int v = 0; v < Vectors; ++v) {
+        sums[r][v] = Vector{};
+        __builtin_prefetch(c + r * c_step + v * kWidth, 1);
+      }
     for (int64_t k = 0; k < depth; ++k, panel += panel_step, a += column_step) {
       Vector b[Vectors];
       for (int v = 0; v < Vectors; ++v) b[v] = load(panel + v * kWidth);
