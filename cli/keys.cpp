@@ -172,7 +172,9 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "stack", at(+[](Request & r) -> auto& { return r.stack; }), 0, 0,
                     "the framework that is simulated: its kernels, launches, buckets, memory"));
 
-  k.push_back(word("run", "backend", RUN(backend), {"cpu"}, "what executes the plan"));
+  k.push_back(word("run", "backend", RUN(backend), {"cpu", "cuda"}, "what executes the plan"));
+  k.push_back(entry("run", "share_gpus", RUN(share_gpus), 0, 1,
+                    "of backend cuda: more devices than GPUs, several on one"));
   k.push_back(
       entry("run", "data", RUN(data), 0, 0, "text files, or .bin files of uint16 tokens: a.txt,b.txt"));
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));

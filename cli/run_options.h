@@ -9,6 +9,7 @@ namespace boxcar::cli {
 
 struct TrainRun {
   std::string backend = "cpu";
+  bool share_gpus = false;             // several devices on one GPU, in one process
   std::vector<std::string> data;       // text, or .bin of uint16 tokens
   int64_t steps = 100;                 // optimizer steps in all, those before a resumed checkpoint included
   int64_t seed = 1;                    // of weights, dropout and the order of the data

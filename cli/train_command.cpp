@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "backends/host/initial.h"
 #include "backends/mpi/mpi_transport.h"
 #include "cli/arguments.h"
@@ -213,6 +214,12 @@ struct Shared {
   std::string last_checkpoint;  // what a run that failed leaves; empty: none
 };
 
+std::unique_ptr<backends::Backend> make_backend(const TrainRun& options, int devices,
+                                                std::unique_ptr<backends::Transport>&& transport) {
+  if (options.backend == "cpu") return backends::cpu::make_cpu_backend(devices, std::move(transport));
+  return backends::cuda::make_cuda_backend(devices, {.share_gpus = options.share_gpus}, std::move(transport));
+}
+
 void train(const TrainArguments& arguments, Shared& shared) {
   const GivenKeys given = with_defaults(with_model(arguments.job.given()));
   Resolved resolved = resolve(given);
@@ -228,7 +235,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   if (processes > 1 && !arguments.trace.empty())
     throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
   const TrainingJob prepared = prepare_training(job, options, processes);
-  shared.backend = backends::cpu::make_cpu_backend(prepared.plan.devices, std::move(shared.transport));
+  shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
   host::Checkpoint begin = beginning(resolved.request, training, prepared.places, given);
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);

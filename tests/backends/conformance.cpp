@@ -176,7 +176,11 @@ void any_collective(Communicator& c, Memory& memory, int64_t call) {
 }  // namespace
 
 void Conformance::SetUp() {
-  world_ = GetParam().make();
+  try {
+    world_ = GetParam().make();
+  } catch (const Unavailable& unavailable) {
+    GTEST_SKIP() << unavailable.why;
+  }
   for (Backend* backend : world_->backends()) {
     ASSERT_EQ(backend->devices(), world_devices);
     for (int d = 0; d < world_devices; ++d) {

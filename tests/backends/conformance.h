@@ -29,6 +29,11 @@ class World {
   virtual std::vector<Backend*> backends() = 0;
 };
 
+// Thrown by a maker where this machine has no such world: the tests are skipped.
+struct Unavailable {
+  std::string why;
+};
+
 struct WorldMaker {
   std::string name;
   std::function<std::shared_ptr<World>()> make;  // a new world, or the one that there can be

@@ -315,7 +315,7 @@ TEST_F(Train, RefusesWhatCannotBe) {
       {{"--init-from=FOLDER/none.safetensors"},
        2,
        "FOLDER/config.json: cannot be read: No such file or directory"},
-      {{"--backend=cuda"}, 2, "--backend: got \"cuda\", expected cpu"},
+      {{"--backend=tpu"}, 2, "--backend: got \"tpu\", expected cpu, cuda (did you mean cpu?)"},
       {{"--tp=3"}, 2, "--tp: 3 does not divide heads 4 (use 1, 2 or 4)"},
   };
   for (const Refusal& refusal : cases) {
@@ -327,6 +327,21 @@ TEST_F(Train, RefusesWhatCannotBe) {
     EXPECT_EQ(replace_all(output.err, folder_.string(), "FOLDER"), "boxcar: " + refusal.message + "\n");
     EXPECT_EQ(output.out, "") << flags[0];
   }
+}
+
+// What is missing depends on the machine: CUDA when this was built, a driver, a GPU; or nothing.
+TEST_F(Train, SaysWhyItCannotTrainOnGpus) {
+  const Output output = run_program(arguments({"--backend=cuda"}));
+  if (output.exit_code == 0) GTEST_SKIP() << "there is a GPU";
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_THAT(output.err,
+              MatchesRegex(
+                  "boxcar: cuda: (this program was built without CUDA; build it where nvcc is found, with "
+                  "-DBOXCAR_CUDA=ON, or train with --backend cpu|"
+                  "no NVIDIA driver answers on this machine; install one for CUDA [0-9]+.[0-9]+ or later, or "
+                  "train with --backend cpu|"
+                  "no GPU is visible to this process .look at CUDA_VISIBLE_DEVICES, or train with --backend "
+                  "cpu.)\n"));
 }
 
 // At which step and to what the loss goes depends on the processor's rounding.

@@ -47,12 +47,12 @@ HostTensor state_part(const Place& place, int device, const Start& start) {
 
 class Trainer {
  public:
-  Trainer(const planner::LaidOut& laid, const Start& start)
+  Trainer(const planner::LaidOut& laid, const Start& start, const MakeBackend& make_backend)
       : laid_(laid),
         plan_(planner::compile(laid)),
         places_(planner::places_of(laid)),
         start_(start),
-        backend_(backends::cpu::make_cpu_backend(plan_.devices)) {
+        backend_(make_backend(plan_.devices)) {
     planner::verify(plan_);
     actors::Hooks hooks;
     hooks.fill = [this](int device, const ir::Register& reg, const Moment& moment,
@@ -148,8 +148,12 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-Outcome train(const planner::LaidOut& laid, const Start& start, int steps) {
-  return Trainer(laid, start).run(steps);
+std::unique_ptr<backends::Backend> cpu_devices(int devices) {
+  return backends::cpu::make_cpu_backend(devices);
+}
+
+Outcome train(const planner::LaidOut& laid, const Start& start, int steps, const MakeBackend& make_backend) {
+  return Trainer(laid, start, make_backend).run(steps);
 }
 
 double distance(const HostTensor& a, const HostTensor& b) { return distance(a.data, b.data); }

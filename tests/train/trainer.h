@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "backends/backend.h"
 #include "backends/cpu/reference.h"
 #include "backends/host/initial.h"
 #include "planner/laid_out.h"
@@ -31,9 +33,13 @@ struct Outcome {
   std::map<std::string, HostTensor> state;  // weights and moments, whole, by name
 };
 
-// `steps` optimizer steps on the threaded runtime and CPU devices. Expects that the plan is proved to end,
+using MakeBackend = std::function<std::unique_ptr<backends::Backend>(int devices)>;
+std::unique_ptr<backends::Backend> cpu_devices(int devices);
+
+// `steps` optimizer steps on the threaded runtime. Expects that the plan is proved to end,
 // and that all devices that hold the same part of a state hold the same bits.
-Outcome train(const planner::LaidOut& laid, const Start& start, int steps);
+Outcome train(const planner::LaidOut& laid, const Start& start, int steps,
+              const MakeBackend& make_backend = cpu_devices);
 
 // Within `tolerance` of the largest number of each tensor, and of each loss.
 void expect_same(const Outcome& got, const Outcome& wanted, double tolerance);

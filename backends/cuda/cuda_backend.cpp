@@ -1,0 +1,154 @@
+#include "backends/cuda/cuda_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/nccl_communicator.h"
+#include "backends/cuda/placement.h"
+#include "backends/cuda/shared_communicator.h"
+#include "sbp/error.h"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+Gpus gpus_here() {
+  Gpus gpus;
+  if (cudaRuntimeGetVersion(&gpus.runtime) != cudaSuccess) gpus.runtime = CUDART_VERSION;
+  if (cudaDriverGetVersion(&gpus.driver) != cudaSuccess) gpus.driver = 0;
+  int count = 0;
+  if (gpus.driver == 0 || cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  cudaGetLastError();
+  for (int gpu = 0; gpu < count; ++gpu) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, gpu), "a GPU is asked");
+    gpus.names.emplace_back(properties.name);
+  }
+  return gpus;
+}
+
+// Copies between GPUs go straight from one to the other where they can.
+void connect(const std::vector<int>& gpus) {
+  for (const int gpu : gpus)
+    for (const int other : gpus) {
+      int can = 0;
+      if (gpu == other || cudaDeviceCanAccessPeer(&can, gpu, other) != cudaSuccess || can == 0) continue;
+      check(cudaSetDevice(gpu), "a device is chosen");
+      const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
+      if (error == cudaErrorPeerAccessAlreadyEnabled)
+        cudaGetLastError();
+      else
+        check(error, "access between GPUs");
+    }
+}
+
+class QueueStream : public NcclStream {
+ public:
+  explicit QueueStream(CudaQueue& queue) : queue_(queue) {
+    queue_.use();
+    check(cudaMalloc(&token_, 8), "memory for barriers");
+  }
+  ~QueueStream() override { cudaFree(token_); }
+  void* handle() override {
+    queue_.use();
+    return queue_.stream();
+  }
+  std::function<bool()> probe() override {
+    return [mark = queue_.cuda_mark()] { return mark->passed(); };
+  }
+  void* token() override { return token_; }
+
+ private:
+  CudaQueue& queue_;
+  void* token_ = nullptr;
+};
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(int devices, const CudaOptions& options, std::unique_ptr<Transport> transport)
+      : devices_(static_cast<size_t>(devices)), waits_(transport.get()), transport_(std::move(transport)) {
+    std::vector<int> mine;
+    for (int d = 0; d < devices; ++d)
+      if (is_local(d)) mine.push_back(d);
+    Wanted wanted = processes_here(static_cast<int>(mine.size()));
+    wanted.share = options.share_gpus;
+    const std::vector<int> gpus = place(gpus_here(), wanted);
+    shares_ = wanted.share && std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
+    if (shares_ && transport_)
+      throw Error::cannot_run("cuda", "devices that share a GPU are of one process; run without mpirun");
+    for (size_t i = 0; i < mine.size(); ++i)
+      devices_[static_cast<size_t>(mine[i])] = std::make_unique<CudaDevice>(gpus[i], waits_, [this] {
+        if (nccl_) nccl_->check();
+      });
+    std::vector<int> distinct = gpus;
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    connect(distinct);
+    if (!shares_ && devices > 1)
+      nccl_.emplace(load_nccl(), waits_, mailboxes_, transport_.get(), options.collective_seconds);
+    if (transport_)
+      transport_->listen(Channel::control,
+                         [this](int, std::span<const std::byte> bytes) { mailboxes_.put(bytes); });
+  }
+
+  int devices() const override { return static_cast<int>(devices_.size()); }
+  int process_of(int device) const override {
+    const int64_t processes = transport_ ? transport_->processes() : 1;
+    return static_cast<int>(device * processes / devices());
+  }
+  bool is_local(int device) const override {
+    return process_of(device) == (transport_ ? transport_->process() : 0);
+  }
+  Device& device(int device) override { return *devices_.at(static_cast<size_t>(device)); }
+
+  std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> group, int device,
+                                             Queue& queue) override {
+    const auto member = std::find(group.begin(), group.end(), device);
+    if (member == group.end() || !is_local(device))
+      throw Error::fault(name, fmt::format("device {} is no member in this process", device));
+    auto& stream = dynamic_cast<CudaQueue&>(queue);
+    if (nccl_)
+      return nccl_->communicator(name, group, device, std::make_unique<QueueStream>(stream),
+                                 [this](int d) { return process_of(d); });
+    return std::make_unique<SharedCommunicator>(name, table(name, group),
+                                                static_cast<int>(member - group.begin()), stream, waits_);
+  }
+  Transport* transport() override { return transport_.get(); }
+  void abort(const std::string& why) override { waits_.abort(why); }
+
+ private:
+  // The one of this name that members have, or a new one.
+  std::shared_ptr<Table> table(const std::string& name, std::span<const int> group) {
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<Table>& entry = tables_[name];
+    std::shared_ptr<Table> found = entry.lock();
+    if (!found) entry = found = std::make_shared<Table>(group);
+    if (!std::equal(group.begin(), group.end(), found->devices.begin(), found->devices.end()))
+      throw Error::fault(name, "two groups of this name are in use at once");
+    return found;
+  }
+
+  std::vector<std::unique_ptr<CudaDevice>> devices_;  // null for others'
+  cpu::Waits waits_;
+  cpu::Mailboxes mailboxes_;
+  bool shares_ = false;
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<Table>> tables_;
+  std::optional<NcclGroups> nccl_;
+  std::unique_ptr<Transport> transport_;  // ends first: its listener uses the others
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& options,
+                                           std::unique_ptr<Transport>&& transport) {
+  if (devices < 1) throw Error::input("devices", fmt::format("{} is less than 1", devices));
+  if (transport && transport->processes() > devices)
+    throw Error::input("devices", fmt::format("{} for {} processes; start at most {}", devices,
+                                              transport->processes(), devices));
+  return std::make_unique<CudaBackend>(devices, options, std::move(transport));
+}
+
+}  // namespace boxcar::backends::cuda

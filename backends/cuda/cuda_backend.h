@@ -1,0 +1,34 @@
+// GPUs of this machine, each device one of them or a share of one; over processes, joined by a transport.
+//
+//   auto backend = make_cuda_backend(8, {});                                  // 8 GPUs here
+//   auto backend = make_cuda_backend(8, {.share_gpus = true});                // 8 devices on however many
+//   there are auto backend = make_cuda_backend(8, {}, make_mpi_transport());            // under mpirun -n 8:
+//   one of 8 here
+//
+// Groups communicate by NCCL, or, where devices share GPUs of one process, by copies and kernels in rank
+// order, with the CPU backend's results. Devices, communicators and abort() may be used from any thread; all
+// communicators end before the backend does.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+
+namespace boxcar::backends::cuda {
+
+struct CudaOptions {
+  bool share_gpus = false;
+  double collective_seconds = 600;  // after which a collective that has not ended ends the run
+};
+
+// Throws Error (cannot run) where this program was built without CUDA, or this machine cannot: see
+// placement.h.
+std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& options,
+                                           std::unique_ptr<Transport>&& transport = nullptr);
+
+// Ops of the registry without a kernel here, in name order; all of them in a program without CUDA.
+std::vector<std::string> ops_without_kernel();
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,188 @@
+#include "backends/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "backends/cuda/kernel_table.h"
+#include "backends/cuda/placement.h"
+#include "sbp/error.h"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+constexpr std::chrono::milliseconds looking{20};  // a wait looks whether the run has failed
+constexpr std::chrono::microseconds resting{20};  // ... and lets others run
+
+void on(int gpu) { check(cudaSetDevice(gpu), "a device is chosen"); }
+
+}  // namespace
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  throw Error::fault("cuda",
+                     fmt::format("{}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error)));
+}
+
+Events::~Events() {
+  cudaSetDevice(gpu_);
+  for (cudaEvent_t event : free_) cudaEventDestroy(event);
+}
+
+cudaEvent_t Events::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      cudaEvent_t event = free_.back();
+      free_.pop_back();
+      return event;
+    }
+  }
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event is made");
+  return event;
+}
+
+void Events::give(cudaEvent_t event) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(event);
+}
+
+CudaMark::CudaMark(std::shared_ptr<Events> events, cudaStream_t stream)
+    : events_(std::move(events)), event_(events_->take()) {
+  check(cudaEventRecord(event_, stream), "a mark is set");
+}
+
+CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits,
+                     std::function<void()> after_waiting)
+    : gpu_(gpu), events_(std::move(events)), waits_(waits), after_waiting_(std::move(after_waiting)) {
+  use();
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
+}
+
+CudaQueue::~CudaQueue() {
+  cudaSetDevice(gpu_);
+  cudaStreamDestroy(stream_);
+  cudaFree(scratch_);
+}
+
+void CudaQueue::use() const { on(gpu_); }
+
+void CudaQueue::copy(void* to, const void* from, const Block& block) {
+  const auto size = [](int64_t n) { return static_cast<size_t>(n); };
+  if (block.rows * block.bytes == 0) return;
+  use();
+  const bool dense = block.rows == 1 || (block.from_stride == block.bytes && block.to_stride == block.bytes);
+  if (dense)
+    check(cudaMemcpyAsync(to, from, size(block.rows * block.bytes), cudaMemcpyDefault, stream_), "a copy");
+  else
+    check(cudaMemcpy2DAsync(to, size(block.to_stride), from, size(block.from_stride), size(block.bytes),
+                            size(block.rows), cudaMemcpyDefault, stream_),
+          "a copy of rows");
+}
+
+void CudaQueue::fill_zero(void* to, int64_t bytes) {
+  if (bytes == 0) return;
+  use();
+  check(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_), "zeros are written");
+}
+
+// By asking, so that the wait ends where a collective on the stream never will.
+void CudaQueue::finish() {
+  use();
+  auto look = std::chrono::steady_clock::now() + looking;
+  for (int64_t asked = 0;; ++asked) {
+    const cudaError_t error = cudaStreamQuery(stream_);
+    if (error == cudaSuccess) break;
+    if (error != cudaErrorNotReady) check(error, "acts of a queue");
+    if (asked < 100) continue;
+    std::this_thread::sleep_for(resting);
+    if (std::chrono::steady_clock::now() < look) continue;
+    waits_.check("its GPU");
+    look = std::chrono::steady_clock::now() + looking;
+  }
+  if (after_waiting_) after_waiting_();
+}
+
+std::shared_ptr<CudaMark> CudaQueue::cuda_mark() {
+  use();
+  return std::make_shared<CudaMark>(events_, stream_);
+}
+std::shared_ptr<const Mark> CudaQueue::mark() { return cuda_mark(); }
+
+void CudaQueue::wait(const Mark& mark) {
+  use();
+  check(cudaStreamWaitEvent(stream_, dynamic_cast<const CudaMark&>(mark).event(), 0), "a mark is waited for");
+}
+
+void CudaQueue::need_scratch(int64_t bytes) {
+  if (bytes <= scratch_bytes_) return;
+  use();
+  finish();
+  check(cudaFree(scratch_), "scratch memory is freed");
+  scratch_ = nullptr;
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "memory is counted");
+  check_memory(gpu_, bytes, static_cast<int64_t>(free), static_cast<int64_t>(total));
+  check(cudaMalloc(&scratch_, static_cast<size_t>(bytes)), "scratch memory");
+  scratch_bytes_ = bytes;
+}
+
+CudaDevice::CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting)
+    : gpu_(gpu),
+      waits_(waits),
+      after_waiting_(std::move(after_waiting)),
+      events_(std::make_shared<Events>(gpu)) {
+  on(gpu_);
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
+}
+
+CudaDevice::~CudaDevice() {
+  cudaSetDevice(gpu_);
+  cudaStreamDestroy(stream_);
+  cudaFree(arena_);
+}
+
+void CudaDevice::reserve(int64_t bytes) {
+  if (arena_) throw Error::fault("cuda", "memory is reserved once, and has been");
+  on(gpu_);
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "memory is counted");
+  check_memory(gpu_, bytes, static_cast<int64_t>(free), static_cast<int64_t>(total));
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, size);
+  if (error == cudaErrorMemoryAllocation) {  // free, but not in one piece
+    cudaGetLastError();
+    check_memory(gpu_, bytes, 0, static_cast<int64_t>(total));
+  }
+  check(error, "memory for a plan");
+  arena_ = static_cast<std::byte*>(memory);
+  check(cudaMemsetAsync(arena_, 0, size, stream_), "zeros are written");
+  check(cudaStreamSynchronize(stream_), "zeros are written");
+}
+
+std::unique_ptr<Queue> CudaDevice::queue(ir::QueueKind) {
+  return std::make_unique<CudaQueue>(gpu_, events_, waits_, after_waiting_);
+}
+
+std::unique_ptr<Kernel> CudaDevice::prepare(const Call& call, Queue& queue) {
+  auto& stream = dynamic_cast<CudaQueue&>(queue);
+  stream.use();
+  if (!blas_ && is_product(call.op)) blas_ = std::make_unique<Blas>();
+  return make_kernel(call, stream, blas_.get());
+}
+
+void CudaDevice::copy(void* to, const void* from, int64_t bytes) {
+  if (bytes == 0) return;
+  const std::lock_guard lock(mutex_);
+  on(gpu_);
+  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_),
+        "a copy with the host");
+  check(cudaStreamSynchronize(stream_), "a copy with the host");
+}
+void CudaDevice::to_host(void* to, const void* from, int64_t bytes) { copy(to, from, bytes); }
+void CudaDevice::from_host(void* to, const void* from, int64_t bytes) { copy(to, from, bytes); }
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,111 @@
+// A GPU, or a share of one: an arena of its own, and a stream for each queue.
+//
+//   CudaDevice device(0, waits);
+//   device.reserve(1 << 30);
+//   auto queue = device.queue(ir::QueueKind::compute);
+//
+// Acts are launched; finish() waits, and ends with an error where the run has failed. Scratch memory of
+// kernels is their queue's, as large as the largest needs: acts of one queue follow each other.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/waits.h"
+#include "backends/cuda/blas.h"
+#include "backends/device.h"
+
+namespace boxcar::backends::cuda {
+
+// Throws Error (fault) naming what was done and what CUDA says of it.
+void check(cudaError_t error, const char* what);
+
+// Events that nobody waits for any more are used again.
+class Events {
+ public:
+  explicit Events(int gpu) : gpu_(gpu) {}
+  ~Events();
+  cudaEvent_t take();
+  void give(cudaEvent_t event);
+
+ private:
+  const int gpu_;
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> free_;
+};
+
+class CudaMark : public Mark {
+ public:
+  CudaMark(std::shared_ptr<Events> events, cudaStream_t stream);
+  ~CudaMark() override { events_->give(event_); }
+  CudaMark(const CudaMark&) = delete;
+  CudaMark& operator=(const CudaMark&) = delete;
+  cudaEvent_t event() const { return event_; }
+  bool passed() const { return cudaEventQuery(event_) != cudaErrorNotReady; }
+
+ private:
+  const std::shared_ptr<Events> events_;
+  cudaEvent_t event_;
+};
+
+class CudaQueue : public Queue {
+ public:
+  CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits, std::function<void()> after_waiting);
+  ~CudaQueue() override;
+  void copy(void* to, const void* from, const Block& block) override;
+  void fill_zero(void* to, int64_t bytes) override;
+  void finish() override;
+  std::shared_ptr<const Mark> mark() override;
+  void wait(const Mark& mark) override;
+
+  // Of the calling thread from here on.
+  void use() const;
+  cudaStream_t stream() const { return stream_; }
+  std::shared_ptr<CudaMark> cuda_mark();
+  // Before anything runs: so many bytes at scratch().
+  void need_scratch(int64_t bytes);
+  void* scratch() const { return scratch_; }
+  int gpu() const { return gpu_; }
+
+ private:
+  const int gpu_;
+  const std::shared_ptr<Events> events_;
+  cpu::Waits& waits_;
+  const std::function<void()> after_waiting_;
+  cudaStream_t stream_ = nullptr;
+  void* scratch_ = nullptr;
+  int64_t scratch_bytes_ = 0;
+};
+
+class CudaDevice : public Device {
+ public:
+  // `after_waiting` is called when a queue has waited for its stream: it looks for what failed there.
+  CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting);
+  ~CudaDevice() override;
+  void reserve(int64_t bytes) override;
+  std::byte* arena() override { return arena_; }
+  std::unique_ptr<Queue> queue(ir::QueueKind kind) override;
+  std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) override;
+  void to_host(void* to, const void* from, int64_t bytes) override;
+  void from_host(void* to, const void* from, int64_t bytes) override;
+  int gpu() const { return gpu_; }
+
+ private:
+  void copy(void* to, const void* from, int64_t bytes);
+
+  const int gpu_;
+  cpu::Waits& waits_;
+  const std::function<void()> after_waiting_;
+  const std::shared_ptr<Events> events_;
+  std::byte* arena_ = nullptr;
+  std::mutex mutex_;  // of the stream of copies
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<Blas> blas_;  // made by the first product
+};
+
+}  // namespace boxcar::backends::cuda

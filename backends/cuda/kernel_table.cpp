@@ -1,0 +1,164 @@
+#include "backends/cuda/kernel_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/random.h"
+#include "sbp/error.h"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+constexpr std::initializer_list<void (*)(Factories&)> groups = {
+    add_map_kernels,    add_move_kernels,    add_reduce_kernels,   add_row_kernels,
+    add_update_kernels, add_product_kernels, add_attention_kernels};
+
+// Types, each once, as in the call.
+std::string types_of(const Call& call) {
+  std::vector<std::string> names;
+  for (const ir::Types* types : {&call.inputs, &call.outputs})
+    for (const ir::TensorType& type : *types)
+      if (std::find(names.begin(), names.end(), ir::to_text(type.dtype)) == names.end())
+        names.emplace_back(ir::to_text(type.dtype));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+static_assert(static_cast<int>(Type::float64) == static_cast<int>(ir::DType::float64) &&
+              static_cast<int>(Type::bfloat16) == static_cast<int>(ir::DType::bfloat16) &&
+              static_cast<int>(Type::int64) == static_cast<int>(ir::DType::int64) &&
+              static_cast<int>(Type::boolean) == static_cast<int>(ir::DType::boolean));
+
+std::pair<Stream, void*> enter(CudaQueue& queue) {
+  queue.use();
+  return {queue.stream(), queue.scratch()};
+}
+void leave(const std::string& op) { check(cudaGetLastError(), op.c_str()); }
+void zero(const Act& act, Array out, int64_t bytes) {
+  if (bytes > 0)
+    check(cudaMemsetAsync(out.data, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(act.stream)),
+          "zeros");
+}
+void need_scratch(CudaQueue& queue, int64_t bytes) { queue.need_scratch(bytes); }
+
+const Factories& kernels() {
+  static const Factories table = [] {
+    Factories all;
+    for (auto add : groups) add(all);
+    return all;
+  }();
+  return table;
+}
+
+bool is_product(const std::string& op) {
+  return op == "matmul" || op == "matmul_weight_grad" || op == "batch_matmul";
+}
+
+std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Blas* blas) {
+  const auto found = kernels().find(call.op);
+  if (found == kernels().end())
+    throw Error::fault(call.op, "has no kernel on the CUDA backend; docs/gpu.md lists those that have none");
+  std::unique_ptr<Kernel> kernel = any_float8(call) ? nullptr : found->second(call, {queue, blas});
+  if (!kernel)
+    throw Error::fault(call.op, fmt::format("has no kernel on the CUDA backend for {}", types_of(call)));
+  return kernel;
+}
+
+std::vector<std::string> ops_without_kernel() {
+  std::vector<std::string> names;
+  for (const ir::OpDef& def : ir::all_ops())
+    if (!kernels().contains(def.name)) names.push_back(def.name);
+  return names;
+}
+
+namespace {
+
+template <class Is>
+bool any(const Call& call, Is is) {
+  for (const ir::Types* types : {&call.inputs, &call.outputs})
+    for (const ir::TensorType& type : *types)
+      if (is(type.dtype)) return true;
+  return false;
+}
+
+}  // namespace
+
+bool any_float64(const Call& call) {
+  return any(call, [](ir::DType t) { return t == ir::DType::float64; });
+}
+bool any_wide(const Call& call) {
+  return any(call, [](ir::DType t) {
+    return t == ir::DType::float64 || t == ir::DType::int64 || t == ir::DType::int32;
+  });
+}
+bool any_float8(const Call& call) {
+  return any(call, [](ir::DType t) { return t == ir::DType::float8; });
+}
+
+int64_t elements(const ir::Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+std::vector<int64_t> strides(const ir::Shape& shape) {
+  std::vector<int64_t> result(shape.size(), 1);
+  for (size_t i = shape.size(); i-- > 1;) result[i - 1] = result[i] * shape[i];
+  return result;
+}
+
+Around around(const ir::Shape& shape, int64_t axis) {
+  Around result;
+  const auto rank = static_cast<int64_t>(shape.size());
+  if (axis < 0) axis += rank;
+  for (int64_t a = 0; a < rank; ++a) {
+    int64_t& part = a < axis ? result.outer : a == axis ? result.extent : result.inner;
+    part *= shape[static_cast<size_t>(a)];
+  }
+  return result;
+}
+
+Drop drop_at(const ir::Attrs& attrs, const ir::Shape& local, const Moment& moment) {
+  Drop drop;
+  const double p = ir::attr_float(attrs, "p");
+  if (p == 0) return drop;
+  drop.least = static_cast<int64_t>(std::ceil(p * 0x1p24));
+  drop.kept = 1 / (1 - p);
+  drop.key = random_key(ir::attr_int(attrs, "seed") + moment.seed, ir::attr_int(attrs, "step") + moment.step,
+                        ir::attr_int(attrs, "op"))
+                 .value;
+  const std::vector<int64_t>&starts = ir::attr_ints(attrs, "starts"), &whole = ir::attr_ints(attrs, "shape");
+  drop.first = (ir::attr_int(attrs, "micro_batch") + moment.micro_batch) *
+               elements(starts.empty() ? local : ir::Shape(whole));
+  if (starts.empty()) return drop;
+  drop.dims = static_cast<int>(starts.size());
+  const std::vector<int64_t> steps = strides(whole);
+  for (size_t i = 0; i < starts.size(); ++i) {
+    drop.local[i] = local[i];
+    drop.start[i] = starts[i];
+    drop.stride[i] = steps[i];
+  }
+  return drop;
+}
+
+Reduce reduce_to(const ir::TensorType& in, const ir::TensorType& out) {
+  Reduce reduce;
+  const std::vector<int64_t> steps = strides(in.shape);
+  const size_t missing = in.shape.size() - out.shape.size();
+  for (size_t d = 0; d < in.shape.size(); ++d) {
+    const bool kept = d >= missing && out.shape[d - missing] == in.shape[d];
+    int& dims = kept ? reduce.keep_dims : reduce.reduce_dims;
+    (kept ? reduce.keep_extent : reduce.reduce_extent)[dims] = in.shape[d];
+    (kept ? reduce.keep_stride : reduce.reduce_stride)[dims++] = steps[d];
+    (kept ? reduce.kept : reduce.reduced) *= in.shape[d];
+  }
+  return reduce;
+}
+
+}  // namespace boxcar::backends::cuda

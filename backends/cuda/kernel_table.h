@@ -1,0 +1,111 @@
+// The device's kernels: a table from op to a factory, one file per group.
+//
+//   std::unique_ptr<Kernel> make_softmax(const Call& call, const Place& place) {
+//     const Rows rows = ...;                                 // types and attributes, read once
+//     return kernel(place, [=](const Act& act) {             // addresses and the moment, at every act
+//       launch_softmax({act.in(0), act.out(0), ...}, wide, act.stream);
+//     });
+//   }
+//
+// A factory returns null for types that it has no kernel for; the call is then refused by name.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/blas.h"
+#include "backends/cuda/kernels/launch.h"
+#include "backends/device.h"
+
+namespace boxcar::backends::cuda {
+
+class CudaQueue;
+
+// Where a kernel will run.
+struct Place {
+  CudaQueue& queue;
+  Blas* blas;  // null but for products
+};
+
+// One act: operands with their types, and where they are launched.
+struct Act {
+  const Call& call;
+  std::span<const void* const> inputs;
+  std::span<void* const> outputs;
+  const Moment& moment;
+  Stream stream;
+  void* scratch;
+
+  Array in(size_t i) const { return {const_cast<void*>(inputs[i]), static_cast<Type>(call.inputs[i].dtype)}; }
+  Array out(size_t i) const { return {outputs[i], static_cast<Type>(call.outputs[i].dtype)}; }
+};
+
+// Makes its device the calling thread's; returns what the act's stream and scratch memory are.
+std::pair<Stream, void*> enter(CudaQueue& queue);
+// Throws Error (fault) where the launches before were refused.
+void leave(const std::string& op);
+
+// Writes zeros.
+void zero(const Act& act, Array out, int64_t bytes);
+
+// A kernel whose run is `body(const Act&)`, with so many bytes at act.scratch.
+void need_scratch(CudaQueue& queue, int64_t bytes);
+template <class Body>
+std::unique_ptr<Kernel> kernel(const Call& call, const Place& place, int64_t scratch, Body body) {
+  struct Wrapped : Kernel {
+    Wrapped(Call c, CudaQueue& q, Body b) : call(std::move(c)), queue(q), body(std::move(b)) {}
+    void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+             const Moment& moment) override {
+      const auto [stream, memory] = enter(queue);
+      body(Act{call, inputs, outputs, moment, stream, memory});
+      leave(call.op);
+    }
+    Call call;
+    CudaQueue& queue;
+    Body body;
+  };
+  need_scratch(place.queue, scratch);
+  return std::make_unique<Wrapped>(call, place.queue, std::move(body));
+}
+
+using Factory = std::unique_ptr<Kernel> (*)(const Call& call, const Place& place);
+using Factories = std::map<std::string, Factory, std::less<>>;
+
+// The groups, one file each: kernels_map.cpp and so on.
+void add_map_kernels(Factories& table);
+void add_move_kernels(Factories& table);
+void add_reduce_kernels(Factories& table);
+void add_row_kernels(Factories& table);
+void add_update_kernels(Factories& table);
+void add_product_kernels(Factories& table);
+void add_attention_kernels(Factories& table);
+
+const Factories& kernels();
+bool is_product(const std::string& op);
+// Throws Error (fault) for an op or types without a kernel, naming both.
+std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Blas* blas);
+
+// --- for factories
+// -------------------------------------------------------------------------------------------------
+
+bool any_float64(const Call& call);
+// Where whole numbers are computed with, too: double holds more of them.
+bool any_wide(const Call& call);
+bool any_float8(const Call& call);
+// A shape as rows of its last axis, and as outer x extent x inner around one.
+struct Around {
+  int64_t outer = 1, extent = 1, inner = 1;
+};
+Around around(const ir::Shape& shape, int64_t axis);
+int64_t elements(const ir::Shape& shape);
+std::vector<int64_t> strides(const ir::Shape& shape);
+// Of a random op on a part of this shape, at a moment.
+Drop drop_at(const ir::Attrs& attrs, const ir::Shape& local, const Moment& moment);
+// Sums of all of `in` over the axes that `shape`, broadcast to its shape, does not have.
+Reduce reduce_to(const ir::TensorType& in, const ir::TensorType& out);
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,135 @@
+// What all kernels share: elements of any type as float or double, sums over a block, launches.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "backends/cuda/kernels/launch.h"
+
+namespace boxcar::backends::cuda {
+
+constexpr int threads = 256;
+
+inline cudaStream_t of(Stream stream) { return static_cast<cudaStream_t>(stream); }
+inline unsigned blocks_for(int64_t count, int64_t per_block = threads, int64_t most = 1 << 16) {
+  const int64_t blocks = (count + per_block - 1) / per_block;
+  return static_cast<unsigned>(blocks < most ? blocks : most);
+}
+
+template <class A>
+__device__ A load(const Array& array, int64_t i) {
+  switch (array.type) {
+    case Type::float64:
+      return static_cast<A>(static_cast<const double*>(array.data)[i]);
+    case Type::float32:
+      return static_cast<A>(static_cast<const float*>(array.data)[i]);
+    case Type::float16:
+      return static_cast<A>(__half2float(static_cast<const __half*>(array.data)[i]));
+    case Type::bfloat16:
+      return static_cast<A>(__bfloat162float(static_cast<const __nv_bfloat16*>(array.data)[i]));
+    case Type::int64:
+      return static_cast<A>(static_cast<const long long*>(array.data)[i]);
+    case Type::int32:
+      return static_cast<A>(static_cast<const int*>(array.data)[i]);
+    case Type::int8:
+      return static_cast<A>(static_cast<const signed char*>(array.data)[i]);
+    default:
+      return static_cast<A>(static_cast<const unsigned char*>(array.data)[i]);
+  }
+}
+
+// Whole numbers are truncated, 16-bit floats rounded to nearest even.
+template <class A>
+__device__ void store(const Array& array, int64_t i, A value) {
+  switch (array.type) {
+    case Type::float64:
+      static_cast<double*>(array.data)[i] = static_cast<double>(value);
+      break;
+    case Type::float32:
+      static_cast<float*>(array.data)[i] = static_cast<float>(value);
+      break;
+    case Type::float16:
+      static_cast<__half*>(array.data)[i] = sizeof(A) == 8 ? __double2half(static_cast<double>(value))
+                                                           : __float2half_rn(static_cast<float>(value));
+      break;
+    case Type::bfloat16:
+      static_cast<__nv_bfloat16*>(array.data)[i] = sizeof(A) == 8
+                                                       ? __double2bfloat16(static_cast<double>(value))
+                                                       : __float2bfloat16_rn(static_cast<float>(value));
+      break;
+    case Type::int64:
+      static_cast<long long*>(array.data)[i] = static_cast<long long>(value);
+      break;
+    case Type::int32:
+      static_cast<int*>(array.data)[i] = static_cast<int>(value);
+      break;
+    case Type::int8:
+      static_cast<signed char*>(array.data)[i] = static_cast<signed char>(value);
+      break;
+    default:
+      static_cast<unsigned char*>(array.data)[i] = value != A(0) ? 1 : 0;
+  }
+}
+
+__device__ inline int64_t load_index(const Array& array, int64_t i) {
+  return array.type == Type::int64 ? static_cast<const long long*>(array.data)[i]
+                                   : static_cast<const int*>(array.data)[i];
+}
+
+// backends/random.h, on the device.
+__device__ inline uint64_t mixed(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// What element `flat` of the part is multiplied by.
+template <class A>
+__device__ A drop_factor(const Drop& drop, int64_t flat) {
+  if (drop.least == 0) return A(1);
+  int64_t element = drop.first + (drop.dims == 0 ? flat : 0);
+  for (int i = drop.dims; i-- > 0;) {
+    element += (drop.start[i] + flat % drop.local[i]) * drop.stride[i];
+    flat /= drop.local[i];
+  }
+  const auto draw = static_cast<int64_t>(mixed(drop.key ^ static_cast<uint64_t>(element)) >> 40);
+  return draw >= drop.least ? static_cast<A>(drop.kept) : A(0);
+}
+
+// The block's combination of every thread's value, in every thread; the order follows from the block's size.
+template <class A, class Combine2>
+__device__ A over_block(A value, Combine2 combine) {
+  __shared__ A shared[32];
+  for (int apart = 16; apart > 0; apart /= 2)
+    value = combine(value, __shfl_xor_sync(0xffffffffu, value, apart));
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane == 0) shared[warp] = value;
+  __syncthreads();
+  value = shared[0];
+  for (int w = 1; w < static_cast<int>(blockDim.x) / 32; ++w) value = combine(value, shared[w]);
+  __syncthreads();
+  return value;
+}
+template <class A>
+__device__ A block_sum(A value) {
+  return over_block(value, [](A a, A b) { return a + b; });
+}
+template <class A>
+__device__ A block_max(A value) {
+  return over_block(value, [](A a, A b) { return b > a || b != b ? b : a; });
+}
+
+__device__ inline float exp_of(float x) { return expf(x); }
+__device__ inline double exp_of(double x) { return exp(x); }
+__device__ inline float log_of(float x) { return logf(x); }
+__device__ inline double log_of(double x) { return log(x); }
+__device__ inline float sqrt_of(float x) { return sqrtf(x); }
+__device__ inline double sqrt_of(double x) { return sqrt(x); }
+__device__ inline float tanh_of(float x) { return tanhf(x); }
+__device__ inline double tanh_of(double x) { return tanh(x); }
+__device__ inline float erfc_of(float x) { return erfcf(x); }
+__device__ inline double erfc_of(double x) { return erfc(x); }
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,228 @@
+// Launchers of the device's kernels: what .cu files define and the rest of this folder calls. Plain C++17,
+// and nothing of Boxcar's, so that nvcc compiles it whatever standard it knows.
+//
+// Arrays are of any element type; kernels compute in float, or in double where `wide`, and round once when
+// they store. Launchers return at once; counts of 0 launch nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace boxcar::backends::cuda {
+
+using Stream = void*;  // cudaStream_t
+
+// In the order of ir::DType.
+enum class Type : int { float64, float32, float16, bfloat16, float8, int64, int32, int8, boolean };
+
+struct Array {
+  void* data = nullptr;
+  Type type = Type::float32;
+};
+
+constexpr int max_dims = 8;
+
+// --- elementwise: a program over values, inputs first, then one result per step; the last is the result
+// ---------
+
+enum class Step : int {
+  identity,
+  neg,
+  exp,
+  log,
+  sqrt,
+  relu,
+  sigmoid,
+  tanh,
+  gelu,
+  silu,
+  scale,
+  to_boolean,
+  truncate,
+  dropout,
+  causal_mask,
+  add,
+  sub,
+  mul,
+  div,
+  relu_grad,
+  sigmoid_grad,
+  tanh_grad,
+  gelu_grad,
+  silu_grad,
+  sqrt_grad,
+  where
+};
+
+// What drops element `flat`: draws by its position in the step's global batch (backends/random.h).
+struct Drop {
+  uint64_t key = 0;
+  int64_t least = 0;  // of the draws that keep; 0 keeps all
+  double kept = 1;
+  int64_t first = 0;  // position of the micro-batch's first element
+  int dims = 0;       // 0: the part is the whole
+  int64_t local[max_dims] = {}, start[max_dims] = {}, stride[max_dims] = {};
+};
+
+struct MapStep {
+  Step op = Step::identity;
+  int a = 0, b = 0, c = 0;                   // values
+  double x = 0;                              // scale's factor, causal_mask's fill
+  int64_t rows = 1, columns = 1, ahead = 0;  // causal_mask
+  int drop = 0;
+};
+
+struct MapInput {
+  Array array;
+  enum Mode : int { same, scalar, row, strided } mode = same;
+  int64_t period = 1;             // row: element i is i % period
+  int64_t stride[max_dims] = {};  // strided
+};
+
+struct Map {
+  static constexpr int max_inputs = 8, max_steps = 32, max_drops = 2;
+  int64_t count = 0;
+  int inputs = 0, steps = 0, dims = 0;
+  int64_t extent[max_dims] = {};  // of the result, where an input is strided
+  int result = 0;                 // which value
+  MapInput input[max_inputs];
+  MapStep step[max_steps];
+  Drop drop[max_drops];
+  Array out;
+  int64_t out_stride = 1;  // elements from one result to the next
+};
+void launch_map(const Map& map, bool wide, Stream stream);
+
+// --- moves
+// -------------------------------------------------------------------------------------------------------
+
+// out[sum of index x to] = in[sum of index x from], for elements of `bytes` bytes each.
+struct Move {
+  int dims = 0, bytes = 4;
+  int64_t count = 0;
+  int64_t extent[max_dims] = {}, from[max_dims] = {}, to[max_dims] = {};
+  const void* in = nullptr;
+  void* out = nullptr;
+};
+void launch_move(const Move& move, Stream stream);
+
+// out[o, j, i] = table[o, index[j] - offset, i]; 0 where that is outside.
+struct Gather {
+  Array table, index, out;
+  int64_t outer = 1, extent = 1, inner = 1, indices = 0, offset = 0;
+};
+void launch_gather(const Gather& gather, bool wide, Stream stream);
+// table[o, r, i] = sum of out[o, j, i] over the j whose index is r, in their order.
+void launch_gather_grad(const Gather& gather, bool wide, Stream stream);
+// out[j, c] = index[j] - offset == c, `extent` classes.
+void launch_one_hot(const Gather& one_hot, Stream stream);
+// Along the middle of [outer, extent, inner].
+void launch_cumsum(Array in, Array out, int64_t outer, int64_t extent, int64_t inner, bool wide,
+                   Stream stream);
+
+// --- reductions
+// ----------------------------------------------------------------------------------------------------
+
+enum class Combine : int { sum, max, min, square_sum, all_finite };
+// out[k] = factor x what combines in[k x keep + r x reduce], over all r, in an order that follows from
+// shapes.
+struct Reduce {
+  Array in, out;
+  Combine combine = Combine::sum;
+  double factor = 1;
+  int keep_dims = 0, reduce_dims = 0;
+  int64_t kept = 1, reduced = 1;  // how many
+  int64_t keep_extent[max_dims] = {}, keep_stride[max_dims] = {};
+  int64_t reduce_extent[max_dims] = {}, reduce_stride[max_dims] = {};
+};
+// Bytes of scratch memory that the launch needs.
+int64_t scratch_of(const Reduce& reduce);
+void launch_reduce(const Reduce& reduce, void* scratch, bool wide, Stream stream);
+
+// Members' elements become one, in rank order; 16-bit floats in float, whole numbers in 64 bits. `out` may be
+// one of the parts.
+struct Parts {
+  static constexpr int most = 64;
+  int parts = 0;
+  const void* part[most] = {};
+};
+void launch_reduce_parts(const Parts& parts, void* out, int64_t count, Type type, Combine combine,
+                         Stream stream);
+
+// --- rows of the last axis
+// -----------------------------------------------------------------------------------------
+
+struct Norm {
+  Array x, gamma, beta, y, mean, rstd;  // beta and mean are null for RMS
+  int64_t rows = 0, width = 0;
+  double eps = 0;
+};
+void launch_norm(const Norm& norm, bool wide, Stream stream);
+struct NormGrad {
+  Array dy, x, gamma, mean, rstd, dx, dgamma, dbeta;  // mean and dbeta are null for RMS
+  int64_t rows = 0, width = 0;
+};
+int64_t scratch_of(const NormGrad& grad);
+void launch_norm_grad(const NormGrad& grad, void* scratch, bool wide, Stream stream);
+
+// y = softmax(scale x) of the first min(row % queries + offset + 1, width) elements where causal, 0 beyond.
+struct Softmax {
+  Array x, y;
+  int64_t rows = 0, width = 0, queries = 1, offset = 0;
+  bool causal = false;
+  double scale = 1;
+};
+void launch_softmax(const Softmax& softmax, bool wide, Stream stream);
+void launch_softmax_grad(Array dy, Array y, Array dx, int64_t rows, int64_t width, double scale, bool wide,
+                         Stream stream);
+
+struct Loss {
+  Array logits, labels, m, z, dloss, out;
+  int64_t rows = 0, width = 0, offset = 0;
+};
+void launch_cross_entropy(const Loss& loss, bool wide, Stream stream);  // log sum exp - picked
+void launch_sum_exp(const Loss& loss, bool wide, Stream stream);        // sum exp(logits - m)
+void launch_pick(const Loss& loss, bool wide, Stream stream);           // the label's logit, or 0
+void launch_cross_entropy_grad(const Loss& loss, bool wide,
+                               Stream stream);  // dloss (exp(logits - m) / z - hit)
+
+struct Rotary {
+  Array x, y;
+  int64_t rows = 0, width = 0, sequence = 1, offset = 0;
+  double base = 10000;
+  bool inverse = false;
+};
+void launch_rotary(const Rotary& rotary, bool wide, Stream stream);
+
+// --- updates
+// -------------------------------------------------------------------------------------------------------
+
+struct Update {
+  enum Rule : int { sgd, momentum, adam } rule = sgd;
+  Array w, g, m, v;           // before
+  Array scale, finite;        // one element each, or null
+  Array new_w, new_m, new_v;  // may be the former
+  int64_t count = 0;
+  double lr = 0, weight_decay = 0, mu = 0, beta1 = 0, beta2 = 0, eps = 0, correct1 = 1, correct2 = 1;
+};
+void launch_update(const Update& update, bool wide, Stream stream);
+void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream);
+
+// --- attention
+// -----------------------------------------------------------------------------------------------------
+
+// q [batch, heads, queries, width], k [batch, key_heads, keys, width], v [.., value_width]; head h uses key
+// head (h + head_offset) / group.
+struct Attention {
+  Array q, k, v, out, lse;
+  Array dy, dq, dk, dv;  // of the gradient
+  int64_t batch = 0, heads = 0, queries = 0, width = 0, key_heads = 0, keys = 0, value_width = 0;
+  int64_t group = 1, head_offset = 0, offset = 0;
+  bool causal = false;
+  double scale = 1;
+  Drop drop;
+};
+void launch_attention(const Attention& attention, bool wide, Stream stream);
+void launch_attention_grad(const Attention& attention, bool wide, Stream stream);
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,133 @@
+// Elementwise programs: one step in registers, longer ones over an array of values.
+#include "backends/cuda/kernels/common.cuh"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+template <class A>
+__device__ A sigmoid(A x) {
+  return A(1) / (A(1) + exp_of(-x));
+}
+template <class A>
+__device__ A normal_cdf(A x) {
+  return A(0.5) * erfc_of(-x * A(0.70710678118654752440));
+}
+
+template <class A>
+__device__ A apply(const Map& map, const MapStep& step, int64_t i, A a, A b, A c) {
+  switch (step.op) {
+    case Step::identity:
+      return a;
+    case Step::neg:
+      return -a;
+    case Step::exp:
+      return exp_of(a);
+    case Step::log:
+      return log_of(a);
+    case Step::sqrt:
+      return sqrt_of(a);
+    case Step::relu:
+      return a > A(0) ? a : A(0);
+    case Step::sigmoid:
+      return sigmoid(a);
+    case Step::tanh:
+      return tanh_of(a);
+    case Step::gelu:
+      return a * normal_cdf(a);
+    case Step::silu:
+      return a * sigmoid(a);
+    case Step::scale:
+      return static_cast<A>(step.x) * a;
+    case Step::to_boolean:
+      return a != A(0) ? A(1) : A(0);
+    case Step::truncate:
+      return static_cast<A>(trunc(static_cast<double>(a)));
+    case Step::dropout:
+      return a * drop_factor<A>(map.drop[step.drop], i);
+    case Step::causal_mask:
+      return i % step.columns <= i / step.columns % step.rows + step.ahead ? a : static_cast<A>(step.x);
+    case Step::add:
+      return a + b;
+    case Step::sub:
+      return a - b;
+    case Step::mul:
+      return a * b;
+    case Step::div:
+      return a / b;
+    case Step::relu_grad:
+      return b > A(0) ? a : A(0);
+    case Step::sigmoid_grad:
+      return a * b * (A(1) - b);
+    case Step::tanh_grad:
+      return a * (A(1) - b * b);
+    case Step::gelu_grad:
+      return a * (normal_cdf(b) + b * exp_of(A(-0.5) * b * b) * A(0.39894228040143267794));
+    case Step::silu_grad: {
+      const A s = sigmoid(b);
+      return a * s * (A(1) + b * (A(1) - s));
+    }
+    case Step::sqrt_grad:
+      return a / (A(2) * b);
+    default:
+      return a != A(0) ? b : c;
+  }
+}
+
+template <class A>
+__device__ A operand(const Map& map, int which, int64_t i) {
+  const MapInput& input = map.input[which];
+  int64_t at = i;
+  if (input.mode == MapInput::scalar) at = 0;
+  if (input.mode == MapInput::row) at = i % input.period;
+  if (input.mode == MapInput::strided) {
+    at = 0;
+    for (int d = map.dims; d-- > 0; i /= map.extent[d]) at += i % map.extent[d] * input.stride[d];
+  }
+  return load<A>(input.array, at);
+}
+
+template <class A>
+__global__ void one_step(const __grid_constant__ Map map) {
+  const int64_t all = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const MapStep& step = map.step[0];
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < map.count; i += all) {
+    const A a = operand<A>(map, step.a, i);
+    const A b = map.inputs > 1 ? operand<A>(map, step.b, i) : A(0);
+    const A c = map.inputs > 2 ? operand<A>(map, step.c, i) : A(0);
+    store(map.out, i * map.out_stride, apply(map, step, i, a, b, c));
+  }
+}
+
+template <class A>
+__global__ void program(const __grid_constant__ Map map) {
+  const int64_t all = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  A values[Map::max_inputs + Map::max_steps];
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < map.count; i += all) {
+    for (int n = 0; n < map.inputs; ++n) values[n] = operand<A>(map, n, i);
+    for (int s = 0; s < map.steps; ++s) {
+      const MapStep& step = map.step[s];
+      values[map.inputs + s] = apply(map, step, i, values[step.a], values[step.b], values[step.c]);
+    }
+    store(map.out, i * map.out_stride, values[map.result]);
+  }
+}
+
+}  // namespace
+
+void launch_map(const Map& map, bool wide, Stream stream) {
+  if (map.count == 0) return;
+  const unsigned blocks = blocks_for(map.count);
+  if (map.steps == 1 && map.result == map.inputs) {
+    if (wide)
+      one_step<double><<<blocks, threads, 0, of(stream)>>>(map);
+    else
+      one_step<float><<<blocks, threads, 0, of(stream)>>>(map);
+    return;
+  }
+  if (wide)
+    program<double><<<blocks, threads, 0, of(stream)>>>(map);
+  else
+    program<float><<<blocks, threads, 0, of(stream)>>>(map);
+}
+
+}  // namespace boxcar::backends::cuda

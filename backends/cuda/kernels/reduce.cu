@@ -1,0 +1,151 @@
+// Reductions over axes, and over the members of a group. A block to each result, or to each stretch of one
+// where there are few of them: stretches are then combined in their order.
+#include "backends/cuda/kernels/common.cuh"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+constexpr int64_t stretch = 1 << 15;  // elements that a block combines
+constexpr int64_t few = 1 << 10;      // results
+
+template <class A>
+__device__ A nothing(Combine combine) {
+  switch (combine) {
+    case Combine::max:
+      return static_cast<A>(-INFINITY);
+    case Combine::min:
+      return static_cast<A>(INFINITY);
+    case Combine::all_finite:
+      return A(1);
+    default:
+      return A(0);
+  }
+}
+template <class A>
+__device__ A prepared(Combine combine, A x) {
+  if (combine == Combine::square_sum) return x * x;
+  if (combine == Combine::all_finite) return isfinite(x) ? A(1) : A(0);
+  return x;
+}
+// A NaN among the elements is the result.
+template <class A>
+__device__ A combined(Combine combine, A a, A b) {
+  if (combine == Combine::max) return b > a || b != b ? b : a;
+  if (combine == Combine::min || combine == Combine::all_finite) return b < a || b != b ? b : a;
+  return a + b;
+}
+
+__device__ int64_t place(int dims, const int64_t* extent, const int64_t* stride, int64_t i) {
+  int64_t at = 0;
+  for (int d = dims; d-- > 0; i /= extent[d]) at += i % extent[d] * stride[d];
+  return at;
+}
+
+// Block (k, s): stretch s of result k. `partial` is null where there is one stretch.
+template <class A>
+__global__ void over_axes(const __grid_constant__ Reduce r, A* partial, int64_t length, int64_t stretches) {
+  for (int64_t block = blockIdx.x; block < r.kept * stretches; block += gridDim.x) {
+    const int64_t k = block / stretches, s = block % stretches;
+    const int64_t base = place(r.keep_dims, r.keep_extent, r.keep_stride, k);
+    const int64_t end = (s + 1) * length < r.reduced ? (s + 1) * length : r.reduced;
+    A sum = nothing<A>(r.combine);
+    for (int64_t i = s * length + threadIdx.x; i < end; i += blockDim.x) {
+      const int64_t at = base + place(r.reduce_dims, r.reduce_extent, r.reduce_stride, i);
+      sum = combined(r.combine, sum, prepared(r.combine, load<A>(r.in, at)));
+    }
+    sum = over_block(sum, [&r](A a, A b) { return combined(r.combine, a, b); });
+    if (threadIdx.x != 0) continue;
+    if (partial)
+      partial[block] = sum;
+    else
+      store(r.out, k, static_cast<A>(r.factor) * sum);
+  }
+}
+
+template <class A>
+__global__ void over_stretches(const __grid_constant__ Reduce r, const A* partial, int64_t stretches) {
+  const int64_t k = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (k >= r.kept) return;
+  A sum = nothing<A>(r.combine);
+  for (int64_t s = 0; s < stretches; ++s) sum = combined(r.combine, sum, partial[k * stretches + s]);
+  store(r.out, k, static_cast<A>(r.factor) * sum);
+}
+
+int64_t stretches_of(const Reduce& r) {
+  return r.kept <= few && r.reduced > stretch ? (r.reduced + stretch - 1) / stretch : 1;
+}
+
+template <class A>
+void run(const Reduce& r, void* scratch, cudaStream_t stream) {
+  const int64_t stretches = stretches_of(r), length = stretches > 1 ? stretch : r.reduced;
+  A* const partial = stretches > 1 ? static_cast<A*>(scratch) : nullptr;
+  over_axes<A><<<blocks_for(r.kept * stretches, 1), threads, 0, stream>>>(r, partial, length, stretches);
+  if (partial) over_stretches<A><<<blocks_for(r.kept), threads, 0, stream>>>(r, partial, stretches);
+}
+
+template <class Stored, class Wide>
+struct As {
+  __device__ static Wide get(const void* from, int64_t i) {
+    return static_cast<Wide>(static_cast<const Stored*>(from)[i]);
+  }
+  __device__ static void put(void* to, int64_t i, Wide x) {
+    static_cast<Stored*>(to)[i] = static_cast<Stored>(x);
+  }
+};
+
+template <class Stored, class Wide>
+__global__ void over_parts(const __grid_constant__ Parts parts, void* out, int64_t count, Combine combine) {
+  const int64_t all = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += all) {
+    Wide sum = As<Stored, Wide>::get(parts.part[0], i);
+    for (int p = 1; p < parts.parts; ++p)
+      sum = combined(combine, sum, As<Stored, Wide>::get(parts.part[p], i));
+    As<Stored, Wide>::put(out, i, sum);
+  }
+}
+
+}  // namespace
+
+int64_t scratch_of(const Reduce& r) { return stretches_of(r) > 1 ? r.kept * stretches_of(r) * 8 : 0; }
+
+void launch_reduce(const Reduce& r, void* scratch, bool wide, Stream stream) {
+  if (r.kept == 0) return;
+  if (wide)
+    run<double>(r, scratch, of(stream));
+  else
+    run<float>(r, scratch, of(stream));
+}
+
+void launch_reduce_parts(const Parts& parts, void* out, int64_t count, Type type, Combine combine,
+                         Stream stream) {
+  if (count == 0) return;
+  const unsigned blocks = blocks_for(count);
+  const cudaStream_t s = of(stream);
+  switch (type) {
+    case Type::float64:
+      over_parts<double, double><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      break;
+    case Type::float32:
+      over_parts<float, float><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      break;
+    case Type::float16:
+      over_parts<__half, float><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      break;
+    case Type::bfloat16:
+      over_parts<__nv_bfloat16, float><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      break;
+    case Type::int64:
+      over_parts<long long, long long><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      break;
+    case Type::int32:
+      over_parts<int, long long><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      break;
+    case Type::int8:
+      over_parts<signed char, long long><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      break;
+    default:
+      over_parts<unsigned char, int><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+  }
+}
+
+}  // namespace boxcar::backends::cuda

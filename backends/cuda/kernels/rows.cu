@@ -1,0 +1,268 @@
+// Rows of the last axis: norms, softmax, cross entropy, rotary positions. A block to each row, which reads it
+// again from the cache; gradients of gamma and beta are sums over columns, a stretch of rows to each block
+// and stretches combined in their order.
+#include "backends/cuda/kernels/common.cuh"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+template <class A>
+__global__ void norm_rows(const __grid_constant__ Norm n) {
+  const A width = static_cast<A>(n.width > 0 ? n.width : 1);
+  for (int64_t row = blockIdx.x; row < n.rows; row += gridDim.x) {
+    const int64_t start = row * n.width;
+    A mean = A(0), squares = A(0);
+    if (n.beta.data) {
+      for (int64_t i = threadIdx.x; i < n.width; i += blockDim.x) mean += load<A>(n.x, start + i);
+      mean = block_sum(mean) / width;
+    }
+    for (int64_t i = threadIdx.x; i < n.width; i += blockDim.x) {
+      const A centred = load<A>(n.x, start + i) - mean;
+      squares += centred * centred;
+    }
+    const A rstd = A(1) / sqrt_of(block_sum(squares) / width + static_cast<A>(n.eps));
+    for (int64_t i = threadIdx.x; i < n.width; i += blockDim.x) {
+      const A scaled = (load<A>(n.x, start + i) - mean) * rstd * load<A>(n.gamma, i);
+      store(n.y, start + i, n.beta.data ? scaled + load<A>(n.beta, i) : scaled);
+    }
+    if (threadIdx.x == 0) {
+      if (n.mean.data) store(n.mean, row, mean);
+      store(n.rstd, row, rstd);
+    }
+  }
+}
+
+// With xhat = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - xhat mean(g xhat)); RMS leaves out
+// mean(g).
+template <class A>
+__global__ void norm_rows_grad(const __grid_constant__ NormGrad n) {
+  const A width = static_cast<A>(n.width > 0 ? n.width : 1);
+  const bool centres = n.mean.data != nullptr;
+  for (int64_t row = blockIdx.x; row < n.rows; row += gridDim.x) {
+    const int64_t start = row * n.width;
+    const A mean = centres ? load<A>(n.mean, row) : A(0), rstd = load<A>(n.rstd, row);
+    A sum = A(0), dot = A(0);
+    for (int64_t i = threadIdx.x; i < n.width; i += blockDim.x) {
+      const A g = load<A>(n.dy, start + i) * load<A>(n.gamma, i);
+      sum += g;
+      dot += g * (load<A>(n.x, start + i) - mean) * rstd;
+    }
+    sum = centres ? block_sum(sum) / width : A(0);
+    dot = block_sum(dot) / width;
+    for (int64_t i = threadIdx.x; i < n.width; i += blockDim.x) {
+      const A g = load<A>(n.dy, start + i) * load<A>(n.gamma, i);
+      const A normal = (load<A>(n.x, start + i) - mean) * rstd;
+      store(n.dx, start + i, rstd * (g - sum - normal * dot));
+    }
+  }
+}
+
+constexpr int64_t rows_per_block = 64;
+
+int64_t stretches_of(const NormGrad& n) { return (n.rows + rows_per_block - 1) / rows_per_block; }
+
+// Block (x, y): 256 columns, one stretch of rows. partial: [stretch, gamma or beta, column].
+template <class A>
+__global__ void column_sums(const __grid_constant__ NormGrad n, A* partial) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (column >= n.width) return;
+  const bool centres = n.mean.data != nullptr;
+  const int64_t begin = blockIdx.y * rows_per_block;
+  const int64_t end = begin + rows_per_block < n.rows ? begin + rows_per_block : n.rows;
+  A gamma = A(0), beta = A(0);
+  for (int64_t row = begin; row < end; ++row) {
+    const A dy = load<A>(n.dy, row * n.width + column);
+    const A mean = centres ? load<A>(n.mean, row) : A(0);
+    gamma += dy * (load<A>(n.x, row * n.width + column) - mean) * load<A>(n.rstd, row);
+    beta += dy;
+  }
+  A* const mine = partial + 2 * blockIdx.y * n.width + column;
+  mine[0] = gamma;
+  mine[n.width] = beta;
+}
+template <class A>
+__global__ void columns_of_stretches(const __grid_constant__ NormGrad n, const A* partial,
+                                     int64_t stretches) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (column >= n.width) return;
+  A gamma = A(0), beta = A(0);
+  for (int64_t s = 0; s < stretches; ++s) {
+    gamma += partial[2 * s * n.width + column];
+    beta += partial[(2 * s + 1) * n.width + column];
+  }
+  store(n.dgamma, column, gamma);
+  if (n.dbeta.data) store(n.dbeta, column, beta);
+}
+
+template <class A>
+__global__ void softmax_rows(const __grid_constant__ Softmax s) {
+  const A scale = static_cast<A>(s.scale);
+  for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
+    const int64_t start = row * s.width, last = row % s.queries + s.offset + 1;
+    const int64_t visible = s.causal && last < s.width ? (last > 0 ? last : 0) : s.width;
+    A most = static_cast<A>(-INFINITY), sum = A(0);
+    for (int64_t i = threadIdx.x; i < visible; i += blockDim.x) {
+      const A x = scale * load<A>(s.x, start + i);
+      most = x > most || x != x ? x : most;
+    }
+    most = block_max(most);
+    for (int64_t i = threadIdx.x; i < visible; i += blockDim.x)
+      sum += exp_of(scale * load<A>(s.x, start + i) - most);
+    sum = block_sum(sum);
+    for (int64_t i = threadIdx.x; i < s.width; i += blockDim.x)
+      store(s.y, start + i, i < visible ? exp_of(scale * load<A>(s.x, start + i) - most) / sum : A(0));
+  }
+}
+
+template <class A>
+__global__ void softmax_rows_grad(Array dy, Array y, Array dx, int64_t rows, int64_t width, double factor) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int64_t start = row * width;
+    A dot = A(0);
+    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
+      dot += load<A>(dy, start + i) * load<A>(y, start + i);
+    dot = block_sum(dot);
+    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
+      store(dx, start + i, static_cast<A>(factor) * load<A>(y, start + i) * (load<A>(dy, start + i) - dot));
+  }
+}
+
+template <class A>
+__device__ A picked(const Loss& l, int64_t row) {
+  const int64_t at = load_index(l.labels, row) - l.offset;
+  return at >= 0 && at < l.width ? load<A>(l.logits, row * l.width + at) : A(0);
+}
+
+// 0: cross entropy; 1: sum_exp, whose maximum is given.
+template <class A>
+__global__ void exp_sums(const __grid_constant__ Loss l, int what) {
+  for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
+    const int64_t start = row * l.width;
+    A most = static_cast<A>(-INFINITY), sum = A(0);
+    if (what == 0) {
+      for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x) {
+        const A x = load<A>(l.logits, start + i);
+        most = x > most || x != x ? x : most;
+      }
+      most = block_max(most);
+    } else {
+      most = load<A>(l.m, row);
+    }
+    for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x)
+      sum += exp_of(load<A>(l.logits, start + i) - most);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) store(l.out, row, what == 0 ? log_of(sum) + most - picked<A>(l, row) : sum);
+  }
+}
+
+template <class A>
+__global__ void picks(const __grid_constant__ Loss l) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row < l.rows) store(l.out, row, picked<A>(l, row));
+}
+
+template <class A>
+__global__ void cross_entropy_rows_grad(const __grid_constant__ Loss l) {
+  for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
+    const int64_t start = row * l.width, label = load_index(l.labels, row) - l.offset;
+    const A dloss = load<A>(l.dloss, row), m = load<A>(l.m, row), z = load<A>(l.z, row);
+    for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x)
+      store(l.out, start + i,
+            dloss * (exp_of(load<A>(l.logits, start + i) - m) / z - (i == label ? A(1) : A(0))));
+  }
+}
+
+// Angles in double: positions are large.
+template <class A>
+__global__ void rotate(const __grid_constant__ Rotary r) {
+  const int64_t half = r.width / 2, all = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < r.rows * half; i += all) {
+    const int64_t row = i / half, pair = i % half, at = row * r.width + pair;
+    const double share = static_cast<double>(2 * pair) / static_cast<double>(r.width);
+    const double angle =
+        (r.inverse ? -1.0 : 1.0) * static_cast<double>(row % r.sequence + r.offset) * pow(r.base, -share);
+    const A c = static_cast<A>(cos(angle)), s = static_cast<A>(sin(angle));
+    const A a = load<A>(r.x, at), b = load<A>(r.x, at + half);
+    store(r.y, at, a * c - b * s);
+    store(r.y, at + half, a * s + b * c);
+  }
+}
+
+}  // namespace
+
+void launch_norm(const Norm& n, bool wide, Stream stream) {
+  if (n.rows == 0) return;
+  if (wide)
+    norm_rows<double><<<blocks_for(n.rows, 1), threads, 0, of(stream)>>>(n);
+  else
+    norm_rows<float><<<blocks_for(n.rows, 1), threads, 0, of(stream)>>>(n);
+}
+
+int64_t scratch_of(const NormGrad& n) { return stretches_of(n) * 2 * n.width * 8; }
+
+template <class A>
+static void run_norm_grad(const NormGrad& n, A* partial, cudaStream_t stream) {
+  if (n.rows > 0) norm_rows_grad<A><<<blocks_for(n.rows, 1), threads, 0, stream>>>(n);
+  if (n.width == 0) return;
+  const int64_t stretches = stretches_of(n);
+  const unsigned columns = blocks_for(n.width);
+  if (stretches > 0)
+    column_sums<A><<<dim3(columns, static_cast<unsigned>(stretches)), threads, 0, stream>>>(n, partial);
+  columns_of_stretches<A><<<columns, threads, 0, stream>>>(n, partial, stretches);
+}
+void launch_norm_grad(const NormGrad& n, void* scratch, bool wide, Stream stream) {
+  if (wide)
+    run_norm_grad(n, static_cast<double*>(scratch), of(stream));
+  else
+    run_norm_grad(n, static_cast<float*>(scratch), of(stream));
+}
+
+void launch_softmax(const Softmax& s, bool wide, Stream stream) {
+  if (s.rows * s.width == 0) return;
+  if (wide)
+    softmax_rows<double><<<blocks_for(s.rows, 1), threads, 0, of(stream)>>>(s);
+  else
+    softmax_rows<float><<<blocks_for(s.rows, 1), threads, 0, of(stream)>>>(s);
+}
+void launch_softmax_grad(Array dy, Array y, Array dx, int64_t rows, int64_t width, double scale, bool wide,
+                         Stream stream) {
+  if (rows * width == 0) return;
+  if (wide)
+    softmax_rows_grad<double><<<blocks_for(rows, 1), threads, 0, of(stream)>>>(dy, y, dx, rows, width, scale);
+  else
+    softmax_rows_grad<float><<<blocks_for(rows, 1), threads, 0, of(stream)>>>(dy, y, dx, rows, width, scale);
+}
+
+static void run_exp_sums(const Loss& l, int what, bool wide, Stream stream) {
+  if (l.rows == 0) return;
+  if (wide)
+    exp_sums<double><<<blocks_for(l.rows, 1), threads, 0, of(stream)>>>(l, what);
+  else
+    exp_sums<float><<<blocks_for(l.rows, 1), threads, 0, of(stream)>>>(l, what);
+}
+void launch_cross_entropy(const Loss& l, bool wide, Stream stream) { run_exp_sums(l, 0, wide, stream); }
+void launch_sum_exp(const Loss& l, bool wide, Stream stream) { run_exp_sums(l, 1, wide, stream); }
+void launch_pick(const Loss& l, bool wide, Stream stream) {
+  if (l.rows == 0) return;
+  const auto blocks = static_cast<unsigned>((l.rows + threads - 1) / threads);
+  if (wide)
+    picks<double><<<blocks, threads, 0, of(stream)>>>(l);
+  else
+    picks<float><<<blocks, threads, 0, of(stream)>>>(l);
+}
+void launch_cross_entropy_grad(const Loss& l, bool wide, Stream stream) {
+  if (l.rows * l.width == 0) return;
+  if (wide)
+    cross_entropy_rows_grad<double><<<blocks_for(l.rows, 1), threads, 0, of(stream)>>>(l);
+  else
+    cross_entropy_rows_grad<float><<<blocks_for(l.rows, 1), threads, 0, of(stream)>>>(l);
+}
+void launch_rotary(const Rotary& r, bool wide, Stream stream) {
+  if (r.rows * r.width == 0) return;
+  if (wide)
+    rotate<double><<<blocks_for(r.rows * r.width / 2), threads, 0, of(stream)>>>(r);
+  else
+    rotate<float><<<blocks_for(r.rows * r.width / 2), threads, 0, of(stream)>>>(r);
+}
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,80 @@
+// Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first.
+#include <algorithm>
+
+#include "backends/cuda/kernel_table.h"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+using ir::DType;
+
+int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+void convert(Array from, Array to, int64_t count, bool wide, Stream stream) {
+  Map map;
+  map.count = count;
+  map.inputs = map.steps = map.result = 1;
+  map.input[0].array = from;
+  map.out = to;
+  launch_map(map, wide, stream);
+}
+
+ProductShape shape_of(const Call& call) {
+  const auto from_end = [](const ir::TensorType& t, size_t i) { return t.shape[t.shape.size() - i]; };
+  const auto leading = [](const ir::TensorType& t, size_t without) {
+    int64_t count = 1;
+    for (size_t i = 0; i + without < t.shape.size(); ++i) count *= t.shape[i];
+    return count;
+  };
+  const ir::TensorType &a = call.inputs[0], &b = call.inputs[1];
+  ProductShape s;
+  if (call.op == "matmul_weight_grad") {
+    s.transpose_a = true;
+    s.m = from_end(a, 1), s.n = from_end(b, 1), s.k = leading(a, 1);
+    return s;
+  }
+  s.transpose_a = ir::attr_bool(call.attrs, "transpose_a");
+  s.transpose_b = ir::attr_bool(call.attrs, "transpose_b");
+  const bool batched = call.op == "batch_matmul";
+  if (batched) s.batch = leading(a, 2);
+  const int64_t rows = batched || s.transpose_a ? from_end(a, 2) : leading(a, 1), columns = from_end(a, 1);
+  s.m = s.transpose_a ? columns : rows;
+  s.k = s.transpose_a ? rows : columns;
+  s.n = s.transpose_b ? from_end(b, 2) : from_end(b, 1);
+  return s;
+}
+
+std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
+  const ir::TensorType &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
+  for (const ir::TensorType* t : {&a, &b, &c})
+    if (!ir::is_float(t->dtype)) return nullptr;
+  ProductShape shape = shape_of(call);
+  if (c.elements() == 0 || shape.k == 0)
+    return kernel(call, place, 0, [bytes = c.bytes()](const Act& act) { zero(act, act.out(0), bytes); });
+  const bool wide = any_float64(call);
+  const DType middle = wide ? DType::float64 : DType::float32;
+  const bool direct = a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == middle);
+  shape.in = static_cast<Type>(direct ? a.dtype : middle);
+  shape.out = static_cast<Type>(direct ? c.dtype : middle);
+  const int64_t size = ir::size_of(middle);
+  const int64_t at_a = aligned(Blas::workspace), at_b = at_a + (direct ? 0 : aligned(a.elements() * size)),
+                at_c = at_b + (direct ? 0 : aligned(b.elements() * size)),
+                end = at_c + (direct ? 0 : aligned(c.elements() * size));
+  std::shared_ptr<const Product> product = place.blas->product(shape);
+  return kernel(call, place, end, [=, type = static_cast<Type>(middle)](const Act& act) {
+    if (direct) return product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream);
+    auto* const memory = static_cast<std::byte*>(act.scratch);
+    convert(act.in(0), {memory + at_a, type}, act.call.inputs[0].elements(), wide, act.stream);
+    convert(act.in(1), {memory + at_b, type}, act.call.inputs[1].elements(), wide, act.stream);
+    product->run(memory + at_a, memory + at_b, memory + at_c, memory, act.stream);
+    convert({memory + at_c, type}, act.out(0), act.call.outputs[0].elements(), wide, act.stream);
+  });
+}
+
+}  // namespace
+
+void add_product_kernels(Factories& table) {
+  for (const char* op : {"matmul", "matmul_weight_grad", "batch_matmul"}) table[op] = make_product;
+}
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,36 @@
+// Which GPU each of a process's devices gets, and what is said where that cannot be. Needs no CUDA.
+//
+//   place({.driver = 13000, .runtime = 13000, .names = {"H200", "H200"}}, {.devices = 2}) == {0, 1}
+//   place(... one H200, {.devices = 2})     "cuda: 2 devices for 1 GPU (...); --share-gpus puts several on
+//   one" place(... one H200, {.devices = 2, .share = true}) == {0, 0}
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace boxcar::backends::cuda {
+
+// What the driver says of this machine. Versions as CUDA writes them: 13.1 is 13010; 0: there is none.
+struct Gpus {
+  int driver = 0, runtime = 0;
+  std::vector<std::string> names = {};
+};
+struct Wanted {
+  int devices = 1;     // of this process
+  int processes = 1;   // on this machine
+  int process = 0;     // which of them
+  bool share = false;  // several devices may share a GPU
+};
+// The GPU of each device. GPUs are dealt to the machine's processes in even blocks, in order. Throws Error
+// (cannot run) where there is no GPU, the driver is older than the runtime, GPUs differ, or there are too
+// few.
+std::vector<int> place(const Gpus& gpus, const Wanted& wanted);
+
+// What mpirun or Slurm say of the processes on this machine; one where nobody says.
+Wanted processes_here(int devices);
+
+// Throws Error (cannot run) where a device's arena does not fit into what is free.
+void check_memory(int gpu, int64_t needed, int64_t free, int64_t total);
+
+}  // namespace boxcar::backends::cuda

@@ -1,0 +1,271 @@
+#include "backends/kernel_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "backends/cpu/convert.h"
+#include "backends/cpu/kernels.h"
+#include "law1.h"
+#include "sbp/error.h"
+
+namespace boxcar::tests {
+
+using backends::Call;
+using backends::cpu::attrs_at;
+using backends::cpu::HostTensor;
+using backends::cpu::run_reference;
+using backends::cpu::Tensors;
+using backends::cpu::zeros;
+using ir::DType;
+
+// A tensor's bytes on the device; null where it has none. New memory is not zero.
+class KernelCases::Buffer {
+ public:
+  Buffer(KernelCases& cases, const ir::TensorType& type)
+      : device_(cases.device()), type_(type), data_(type.bytes() > 0 ? cases.memory(type.bytes()) : nullptr) {
+    write(std::vector<std::byte>(static_cast<size_t>(type.bytes()), std::byte{0x5a}));
+  }
+  Buffer(KernelCases& cases, const HostTensor& tensor) : Buffer(cases, tensor.type) {
+    std::vector<std::byte> bytes(static_cast<size_t>(type_.bytes()));
+    backends::cpu::store(tensor, bytes.data());
+    write(bytes);
+  }
+  void* data() { return data_; }
+  HostTensor tensor() {
+    std::vector<std::byte> bytes(static_cast<size_t>(type_.bytes()));
+    device_.to_host(bytes.data(), data_, type_.bytes());
+    return backends::cpu::load(type_, bytes.data());
+  }
+
+ private:
+  void write(const std::vector<std::byte>& bytes) {
+    device_.from_host(data_, bytes.data(), static_cast<int64_t>(bytes.size()));
+  }
+
+  backends::Device& device_;
+  ir::TensorType type_;
+  void* data_;
+};
+
+namespace {
+
+// As its type can hold it.
+HostTensor rounded(const HostTensor& tensor) {
+  std::vector<std::byte> bytes(static_cast<size_t>(tensor.type.bytes()));
+  backends::cpu::store(tensor, bytes.data());
+  return backends::cpu::load(tensor.type, bytes.data());
+}
+
+std::string describe(const Call& call) {
+  std::vector<std::string> types;
+  for (const ir::TensorType& type : call.inputs) types.push_back(to_text(type));
+  return fmt::format("{}({}) {}", call.op, fmt::join(types, ", "), ir::to_text(call.attrs));
+}
+
+std::vector<HostTensor> draw_inputs(const Call& call, const std::vector<ir::Domain>& domains, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<HostTensor> inputs;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const ir::Domain domain = i < domains.size() ? domains[i] : ir::Domain{};
+    const auto steps = static_cast<uint64_t>((domain.high - domain.low) / domain.step) + 1;
+    inputs.push_back(zeros(call.inputs[i]));
+    for (double& x : inputs.back().data)
+      x = domain.low + domain.step * static_cast<double>(random() % std::max<uint64_t>(steps, 1));
+    inputs.back() = rounded(inputs.back());
+  }
+  return inputs;
+}
+
+int state_operand(const Call& call, size_t output) {
+  const ir::OpDef& def = ir::op(call.op);
+  const auto found = std::find(def.inputs.begin(), def.inputs.end(),
+                               def.outputs.at(std::min(output, def.outputs.size() - 1)));
+  return found == def.inputs.end() ? -1 : static_cast<int>(found - def.inputs.begin());
+}
+
+// Sizes at which products and attention work in more than one block. Values are small: sums stay exact.
+struct Large {
+  std::string op;
+  std::vector<ir::Shape> inputs;
+  ir::Attrs attrs = {};
+  std::vector<ir::Domain> domains = {};
+};
+
+std::vector<Large> large_cases() {
+  const ir::Attrs causal = {{"causal", true}}, ahead = {{"causal", true}, {"offset", int64_t{40}}};
+  const ir::Attrs drop = {{"p", 0.25}, {"op", int64_t{5}}};
+  const ir::Shape q = {1, 4, 100, 5}, k = {1, 2, 130, 5}, v = {1, 2, 130, 3}, out = {1, 4, 100, 3},
+                  sums = {1, 4, 100};
+  const std::vector<ir::Domain> unit(3, {-1, 1, 0.5});
+  const std::vector<ir::Domain> grad = {{}, {-1, 1, 0.5}, {-1, 1, 0.5}, {}, {}, {4, 12, 1}};
+  std::vector<Large> cases = {
+      {"matmul", {{300, 40}, {40, 1030}}},
+      {"matmul", {{2, 150, 300}, {70, 300}}, {{"transpose_b", true}}},
+      {"matmul", {{30, 400}, {30, 20}}, {{"transpose_a", true}}},
+      {"matmul_weight_grad", {{3, 100, 50}, {3, 100, 60}}},
+  };
+  for (const ir::Attrs& attrs : {ir::Attrs{}, causal, ahead, drop}) {
+    cases.push_back({"scaled_dot_product_attention", {q, k, v}, attrs, unit});
+    cases.push_back({"scaled_dot_product_attention_grad", {out, q, k, v, out, sums}, attrs, grad});
+  }
+  return cases;
+}
+
+}  // namespace
+
+bool KernelCases::near(double got, double want, DType dtype) const {
+  if (got == want || (std::isnan(got) && std::isnan(want))) return true;
+  return std::abs(got - want) <= tolerance(dtype) * std::max(1.0, std::abs(want));
+}
+
+// The first element that is not near, in words.
+std::string KernelCases::difference(const HostTensor& got, const HostTensor& want) const {
+  for (size_t i = 0; i < want.data.size(); ++i) {
+    if (!near(got.data[i], want.data[i], want.type.dtype))
+      return fmt::format("element {} is {}, expected {}", i, got.data[i], want.data[i]);
+  }
+  return {};
+}
+
+// Runs the device's kernel twice, with outputs of their own and, where the op updates state, in place.
+void KernelCases::check(const Call& call, const std::vector<ir::Domain>& domains) {
+  const Tensors inputs = draw_inputs(call, domains, 1);
+  const Tensors want = run_reference(call.op, inputs, attrs_at(call, moment_));
+  if (leaves_out(call)) return;
+  const auto queue = device().queue(ir::QueueKind::compute);
+  const auto kernel = device().prepare(call, *queue);
+  for (const bool in_place : {false, true}) {
+    forget();
+    std::vector<Buffer> in, out;
+    for (const HostTensor& tensor : inputs) in.emplace_back(*this, tensor);
+    for (const ir::TensorType& type : call.outputs) out.emplace_back(*this, type);
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    for (Buffer& buffer : in) from.push_back(buffer.data());
+    std::vector<Buffer*> written;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int state = in_place ? state_operand(call, i) : -1;
+      written.push_back(state < 0 ? &out[i] : &in[static_cast<size_t>(state)]);
+      to.push_back(written.back()->data());
+    }
+    kernel->run(from, to, moment_);
+    queue->finish();
+    for (size_t i = 0; i < out.size(); ++i) {
+      const std::string found = difference(written[i]->tensor(), want[i]);
+      ASSERT_TRUE(found.empty()) << describe(call) << (in_place ? " in place" : "") << ": output " << i
+                                 << ": " << found;
+    }
+  }
+}
+
+// Checks the sample with float32 replaced by `dtype` in all operands, in one, in all but one.
+void KernelCases::check_types(const ir::OpDef& def, const ir::Sample& sample, DType dtype) {
+  std::vector<std::vector<bool>> choices = {std::vector<bool>(sample.inputs.size(), true)};
+  for (size_t i = 0; i < sample.inputs.size() && size_of(dtype) == 2; ++i) {
+    choices.emplace_back(sample.inputs.size(), false)[i] = true;
+    choices.emplace_back(sample.inputs.size(), true)[i] = false;
+  }
+  for (const std::vector<bool>& choice : choices) {
+    ir::Sample typed = sample;
+    for (size_t i = 0; i < choice.size(); ++i) {
+      if (choice[i] && sample.inputs[i].dtype == DType::float32) typed.inputs[i].dtype = dtype;
+    }
+    check_sample(def, typed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Nothing to check where the op refuses these types together.
+void KernelCases::check_sample(const ir::OpDef& def, const ir::Sample& sample) {
+  Call call{def.name, sample.inputs, {}, ir::complete(def, sample.attrs)};
+  try {
+    call.outputs = def.infer(call.inputs, call.attrs);
+  } catch (const Error&) {
+    return;
+  }
+  check(call, sample.domains);
+}
+
+// What the last of `parts` devices is left with, for every way to split.
+void KernelCases::check_parts(const ir::OpDef& def, const ir::Sample& sample, int64_t parts) {
+  const ir::Attrs attrs = ir::complete(def, sample.attrs);
+  for (const sbp::Signature& signature : ir::signatures(def, sample.inputs, attrs, parts)) {
+    ir::Sample part = sample;
+    for (size_t i = 0; i < part.inputs.size(); ++i) {
+      part.inputs[i].shape =
+          sbp::local_shape(sample.inputs[i].shape, {signature.inputs[i]}, {parts}, parts - 1);
+    }
+    part.attrs = ir::localize(def, sample.inputs, attrs, signature, parts, parts - 1);
+    check_sample(def, part);
+    if (HasFatalFailure()) return;
+  }
+}
+
+void KernelCases::every_type(const std::string& op) {
+  const ir::OpDef& def = ir::op(op);
+  for (const uint64_t seed : {1, 2, 3}) {
+    for (const ir::Sample& sample : draw_samples(def, seed)) {
+      for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16, DType::float16}) {
+        check_types(def, sample, dtype);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+void KernelCases::parts(const std::string& op) {
+  const ir::OpDef& def = ir::op(op);
+  for (const ir::Sample& sample : draw_samples(def, 4)) {
+    check_parts(def, sample, 2);
+    check_parts(def, sample, 16);  // the last part of most axes is empty
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Samples with one extent in six that is longer than kernels take at once, and no multiple of anything; but
+// for those that would take long.
+void KernelCases::long_axes(const std::string& op) {
+  const ir::OpDef& def = ir::op(op);
+  for (int64_t longest = 0; longest < 6; ++longest) {
+    int64_t calls = 0;
+    const auto extent = [&]() -> int64_t { return calls++ % 6 == longest ? 523 : 2 + calls % 2; };
+    for (const ir::Sample& sample : def.samples(extent)) {
+      const auto is_large = [](const ir::TensorType& type) { return type.elements() > 200'000; };
+      if (std::any_of(sample.inputs.begin(), sample.inputs.end(), is_large)) continue;
+      for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16}) {
+        check_types(def, sample, dtype);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+void KernelCases::blocks(const std::string& op) {
+  const ir::OpDef& def = ir::op(op);
+  for (const Large& large : large_cases()) {
+    if (large.op != def.name) continue;
+    ir::Sample sample{.attrs = large.attrs, .domains = large.domains};
+    for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16, DType::float16}) {
+      sample.inputs.clear();
+      for (const ir::Shape& shape : large.inputs) sample.inputs.push_back({shape, dtype});
+      if (large.inputs.size() == 6 && size_of(dtype) == 2) sample.inputs[5].dtype = DType::float32;  // sums
+      check_sample(def, sample);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+std::vector<std::string> KernelCases::ops() {
+  std::vector<std::string> all;
+  for (const ir::OpDef& def : ir::all_ops()) all.push_back(def.name);
+  return all;
+}
+std::vector<std::string> KernelCases::ops_in_blocks() {
+  return {"matmul", "matmul_weight_grad", "scaled_dot_product_attention",
+          "scaled_dot_product_attention_grad"};
+}
+
+}  // namespace boxcar::tests

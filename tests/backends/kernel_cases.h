@@ -1,0 +1,56 @@
+// The one list of cases that kernels of every backend are held to: the registry's samples, in every float
+// type and mixtures of two, on the parts that layouts leave to a device, empty ones too, on long axes, in
+// blocks, and at some moment of training; against the reference kernels. A new op is covered by its row.
+//
+//   class KernelTest : public tests::KernelCases { ... Device& device() override ... };
+//   TEST_P(KernelTest, EqualsTheReferenceInEveryType) { every_type(GetParam()); }
+//
+// Outputs begin as bytes that are no zeros. Kernels run twice, in place too where the op updates state.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/reference.h"
+#include "backends/device.h"
+
+namespace boxcar::tests {
+
+class KernelCases : public testing::TestWithParam<std::string> {
+ protected:
+  virtual backends::Device& device() = 0;
+  // Memory of the device until the next forget().
+  virtual void* memory(int64_t bytes) = 0;
+  virtual void forget() = 0;
+  // Relative to the result, or to 1 where that is less.
+  virtual double tolerance(ir::DType dtype) const = 0;
+  // Whether a call is left out.
+  virtual bool leaves_out(const backends::Call&) const { return false; }
+
+  void every_type(const std::string& op);
+  void parts(const std::string& op);
+  void long_axes(const std::string& op);
+  void blocks(const std::string& op);
+
+ public:
+  static std::vector<std::string> ops();
+  static std::vector<std::string> ops_in_blocks();
+
+ private:
+  class Buffer;
+  void check(const backends::Call& call, const std::vector<ir::Domain>& domains);
+  void check_types(const ir::OpDef& def, const ir::Sample& sample, ir::DType dtype);
+  void check_sample(const ir::OpDef& def, const ir::Sample& sample);
+  void check_parts(const ir::OpDef& def, const ir::Sample& sample, int64_t parts);
+  bool near(double got, double want, ir::DType dtype) const;
+  std::string difference(const backends::cpu::HostTensor& got, const backends::cpu::HostTensor& want) const;
+
+  const backends::Moment moment_{
+      .step = 3, .micro_batch = 2, .micro_batches = 4, .seed = 11, .learning_rate = 0.25};
+};
+
+}  // namespace boxcar::tests
