@@ -157,6 +157,7 @@ struct Stack {
   bool update_in_one = false;         // the optimizer takes all tensors of a device in a few kernels
   double piece_seconds = 0;           // s per rank, where gathers and scatters copy every rank's piece apart
   int64_t apart_elements = 0;         // tensors from this size on are gathered and scattered one by one
+  bool gather_by_broadcast = false;   // after an update the rank that owns a tensor broadcasts it
   std::map<std::string, double> op_bytes;       // by op: times the bytes that boxcar's own kernel moves
   std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
   friend bool operator==(const Stack&, const Stack&) = default;

@@ -16,6 +16,7 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   double host = 0;
   if (fields->number("host_per_op", 0, 1, &host)) stack.host_per_op = host;
   fields->flag("update_in_one", &stack.update_in_one);
+  fields->flag("gather_by_broadcast", &stack.gather_by_broadcast);
   fields->number("piece_seconds", 0, 1, &stack.piece_seconds);
   fields->integer("apart_elements", 0, int64_t{1} << 40, &stack.apart_elements);
   std::vector<std::pair<std::string, double>> factors;

@@ -174,13 +174,17 @@ const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) cons
 
 // Where tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
 const CommTime& Costing::collective(const ir::Program& program, const ir::Actor& actor, const Span& span) {
-  const int apart = tensors_apart(program, actor, cluster_.stack.apart_elements);
-  auto [time, made] =
-      collectives_.try_emplace({static_cast<int>(actor.collective), actor.comm_bytes, span, apart});
+  const bool broadcast = cluster_.stack.gather_by_broadcast &&
+                         actor.collective == sbp::Collective::all_gather &&
+                         is_update(program.phases[static_cast<size_t>(actor.phase)]);
+  const sbp::Collective kind = broadcast ? sbp::Collective::broadcast : actor.collective;
+  const int apart = broadcast ? static_cast<int>(actor.outputs.size())
+                              : tensors_apart(program, actor, cluster_.stack.apart_elements);
+  auto [time, made] = collectives_.try_emplace({static_cast<int>(kind), actor.comm_bytes, span, apart});
   if (!made) return time->second;
-  time->second = collective_time(cluster_, actor.collective, actor.comm_bytes, span);
-  if (apart > 0)
-    time->second.latency = apart * (time->second.latency + span.ranks * cluster_.stack.piece_seconds);
+  time->second = collective_time(cluster_, kind, actor.comm_bytes, span);
+  const double pieces = broadcast ? 0 : span.ranks * cluster_.stack.piece_seconds;
+  if (apart > 0) time->second.latency = apart * (time->second.latency + pieces);
   return time->second;
 }
 

@@ -138,5 +138,27 @@ TEST(Stack, large_tensors_are_gathered_apart_rank_by_rank) {
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds() + flat.latency + 2 * 2 * 1e-4, 1e-12);
 }
 
+// After an update, four tensors that their owners broadcast.
+TEST(Stack, updated_tensors_are_broadcast_one_by_one) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
+  cluster.node.host_per_op = 0;
+  ir::Plan plan = with_collective(1 << 20);
+  ir::Actor& gather = plan.programs[0].actors[1];
+  gather.op = "all_gather";
+  gather.collective = sbp::Collective::all_gather;
+  cluster.stack.gather_by_broadcast = true;
+  const Span span{2, 1, 2, 1};
+  const CommTime flat = collective_time(cluster, sbp::Collective::all_gather, 1 << 20, span);
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds(), 1e-15);  // of a forward pass
+  plan.programs[0].phases = {"U0", "U"};
+  const ir::Register reg = plan.programs[0].registers[3];
+  for (int i = 0; i < 3; ++i) {
+    gather.outputs.push_back(static_cast<int>(plan.programs[0].registers.size()));
+    plan.programs[0].registers.push_back(reg);
+  }
+  const CommTime one = collective_time(cluster, sbp::Collective::broadcast, 1 << 20, span);
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], one.seconds() + 3 * one.latency, 1e-12);
+}
+
 }  // namespace
 }  // namespace boxcar::sim
