@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -20,12 +21,16 @@ using Change = std::function<void(planner::Job&)>;
 std::vector<Change> changes(const planner::Job& job) {
   std::vector<Change> list;
   const planner::Hints& h = job.parallel;
+  if (!job.model.flash) list.push_back([](planner::Job& j) { j.model.flash = j.train.flash = true; });
+  if (h.tp > 1 && !h.sequence_parallel)
+    list.push_back([](planner::Job& j) { j.parallel.sequence_parallel = true; });
   if (job.train.recompute != ir::Recompute::full)
     list.push_back(
         [](planner::Job& j) { j.train.recompute = ir::Recompute::full, j.train.recompute_layers = -1; });
   if (h.zero < 1 && h.dp > 1) list.push_back([](planner::Job& j) { j.parallel.zero = 1; });
   if (h.zero < 3 && h.dp > 1 && h.pp == 1) list.push_back([](planner::Job& j) { j.parallel.zero = 3; });
   if (h.micro_batch > 1) list.push_back([](planner::Job& j) { j.parallel.micro_batch = 1; });
+  if (h.dp % 2 == 0) list.push_back([](planner::Job& j) { j.parallel.cp *= 2, j.parallel.dp /= 2; });
   if (h.dp % 2 == 0 && h.tp * 2 <= job.cluster.node.gpus)
     list.push_back([](planner::Job& j) { j.parallel.tp *= 2, j.parallel.dp /= 2; });
   if (h.dp % 2 == 0 && job.model.layers >= 2 * h.pp)
@@ -34,20 +39,23 @@ std::vector<Change> changes(const planner::Job& job) {
   return list;
 }
 
-// As flags: "--recompute full --zero 1".
+// As flags: "--recompute full --zero 1". Changes that cost nothing come first, in changes() too.
 std::string difference(const planner::Job& from, const planner::Job& to) {
-  std::string flags;
+  std::vector<std::string> flags;
   const auto add = [&](const char* flag, int was, int is) {
-    if (was != is) flags += fmt::format("{}--{} {}", flags.empty() ? "" : " ", flag, is);
+    if (was != is) flags.push_back(fmt::format("--{} {}", flag, is));
   };
-  if (from.train.recompute != to.train.recompute) flags = "--recompute full";
   const planner::Hints &a = from.parallel, &b = to.parallel;
+  if (from.model.flash != to.model.flash) flags.push_back("--attention flash");
+  if (a.sequence_parallel != b.sequence_parallel) flags.push_back("--sequence-parallel");
+  if (from.train.recompute != to.train.recompute) flags.push_back("--recompute full");
   add("zero", a.zero, b.zero);
   add("micro-batch", a.micro_batch, b.micro_batch);
+  add("context-parallel", a.cp, b.cp);
   add("tp", a.tp, b.tp);
   add("pp", a.pp, b.pp);
   add("dp", a.dp, b.dp);
-  return flags;
+  return fmt::format("{}", fmt::join(flags, " "));
 }
 
 // By class: the bytes that a device needs.
@@ -103,6 +111,8 @@ std::optional<int64_t> peak(planner::Job job, int64_t limit) {
     }
     const std::vector<int64_t> bytes = totals(job);
     return *std::max_element(bytes.begin(), bytes.end());
+  } catch (const planner::TooLarge&) {
+    return std::numeric_limits<int64_t>::max();
   } catch (const Error&) {
     return std::nullopt;
   }

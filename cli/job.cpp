@@ -202,9 +202,6 @@ Request request_of(const GivenKeys& given) {
   planner::Hints& hints = request.job.parallel;
   request.job.train.flash = request.job.model.flash;
   if (request.job.gpus == 0 && hints.dp > 0) request.job.gpus = hints.dp * hints.tp * hints.pp * hints.cp;
-  if (request.job.gpus == 0) {
-    throw Error::input("cluster.gpus", "missing; give it in the job file or as --gpus, or give dp");
-  }
   locate(given, [&] {
     try {
       request.job.cluster = load_cluster(request.cluster, request.device, request.job.gpus);
@@ -215,6 +212,8 @@ Request request_of(const GivenKeys& given) {
       if (e.where() == request.device) throw Error(e.code(), "cluster.device", e.what());
       throw;
     }
+    if (request.job.gpus == 0)
+      throw Error::input("cluster.gpus", "missing; give it in the job file or as --gpus, or give dp");
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
     backends::use_flash_version(request.job.cluster.device, request.flash_version);
     backends::put_stack(request.job.cluster, stack);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "cli/output.h"
@@ -52,6 +53,11 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   if (name.empty()) throw Error::input(file, "names no cluster; give one with --cluster");
   const auto device = plan.labels.find("cluster.device");
   loaded.cluster = load_cluster(name, device == plan.labels.end() ? "" : device->second, plan.devices);
+  const auto limit = plan.facts.find("memory_limit_bytes");  // of the devices that it was made for
+  const bool elsewhere = given.contains("cluster.preset") || given.contains("cluster.device");
+  if (limit != plan.facts.end() && limit->second > 0 && !elsewhere)
+    loaded.cluster.device.memory_bytes =
+        static_cast<int64_t>(std::min(limit->second, static_cast<double>(ir::most_bytes)));
   if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
   if (plan.labels["parallel.flash_version"] == "1") backends::use_flash_version(loaded.cluster.device, 1);
   if (const auto stack = plan.labels.find("train.stack"); stack != plan.labels.end())

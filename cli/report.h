@@ -8,6 +8,7 @@
 
 #include "backends/cluster.h"
 #include "ir/plan.h"
+#include "planner/sizes.h"
 #include "planner/verify.h"
 #include "sim/simulate.h"
 
@@ -55,6 +56,10 @@ Report report(const ir::Plan& plan, const backends::Cluster& cluster,
 
 std::string to_table(const Report& report);
 std::string to_json(const Report& report);  // one document, schema_version 1, SI units in key names
+// The same of a job with something too large to be counted: its stage's peak is what one device has at least,
+// and what is not known is null or not there.
+std::string to_json(const std::map<std::string, std::string>& configuration, const planner::Job& job,
+                    const planner::TooLarge& error);
 
 std::string format_bytes(double bytes);      // "79.2 GB": powers of ten, three digits
 std::string format_seconds(double seconds);  // "18.4 s", "3.21 ms"

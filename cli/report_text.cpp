@@ -149,4 +149,19 @@ std::string to_json(const Report& r) {
   return doc.dump(2) + "\n";
 }
 
+std::string to_json(const std::map<std::string, std::string>& configuration, const planner::Job& job,
+                    const planner::TooLarge& error) {
+  const auto stages = static_cast<size_t>(job.parallel.pp);
+  ordered_json doc;
+  doc["schema_version"] = 1;
+  doc["fits"] = false;
+  doc["peak_memory_bytes"] = ordered_json::array_t(stages);
+  doc["peak_memory_bytes"][static_cast<size_t>(error.stage)] = error.device_bytes;
+  doc["memory_limit_bytes"] = std::vector<int64_t>(stages, job.cluster.device.memory_bytes);
+  doc["too_large"] = {
+      {"name", error.name}, {"stage", fmt::format("stage{}", error.stage)}, {"bytes", error.bytes}};
+  doc["configuration"] = configuration;
+  return doc.dump(2) + "\n";
+}
+
 }  // namespace boxcar::cli

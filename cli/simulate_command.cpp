@@ -40,7 +40,12 @@ Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
   Loaded loaded;
   loaded.job = std::make_unique<planner::Job>(resolved.request.job);
   progress.step("compiling");
-  loaded.plan = planner::compile(*loaded.job);
+  try {
+    loaded.plan = planner::compile(*loaded.job);
+  } catch (const planner::TooLarge& error) {
+    if (arguments.json) print(to_json(resolved.labels, *loaded.job, error));
+    throw Error::cannot_run("", error.what() + advise(*loaded.job));
+  }
   loaded.plan.labels = resolved.labels;
   loaded.cluster = loaded.job->cluster;
   return loaded;
@@ -81,6 +86,8 @@ int run(const SimulateArguments& arguments) {
                {"--plan", arguments.plan},
                {"--trace", arguments.trace},
                {"--save-plan", arguments.save_plan}});
+  for (const std::string& output : {arguments.trace, arguments.save_plan})
+    if (!output.empty()) check_writable(output);
   Loaded loaded;
   if (arguments.plan.empty()) {
     loaded = compile_job(arguments, progress);

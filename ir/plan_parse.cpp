@@ -2,12 +2,15 @@
 // later (class lines, pulls) is looked up at the end.
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <unordered_map>
 
 #include "ir/plan.h"
 #include "ir/plan_notation.h"
+#include "ir/read_number.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -15,6 +18,7 @@ namespace boxcar::ir {
 namespace {
 
 constexpr int max_devices = 1 << 20;
+constexpr int most_count = std::numeric_limits<int>::max();
 
 // Names of one kind of thing, with their numbers.
 class Names {
@@ -37,13 +41,17 @@ class Names {
 };
 
 template <typename Kind>
-Kind parse_kind(PlanLine& in, std::initializer_list<Kind> kinds, const char* what) {
+std::string known_kinds(std::initializer_list<Kind> kinds) {
   std::string known;
-  for (Kind kind : kinds) {
+  for (Kind kind : kinds) known += (known.empty() ? "" : ", ") + std::string(to_text(kind));
+  return known;
+}
+
+template <typename Kind>
+Kind parse_kind(PlanLine& in, std::initializer_list<Kind> kinds, const char* what) {
+  for (Kind kind : kinds)
     if (in.take_word(to_text(kind))) return kind;
-    known += (known.empty() ? "" : ", ") + std::string(to_text(kind));
-  }
-  in.fail(fmt::format("expected {}: {}", what, known));
+  in.fail(fmt::format("expected {}: {}", what, known_kinds(kinds)));
 }
 
 constexpr auto queue_kinds = {QueueKind::compute, QueueKind::copy_in, QueueKind::copy_out,
@@ -130,7 +138,12 @@ class Reader {
     } else if (in.take_word("fact")) {
       std::string key = in.name("a fact");
       in.expect('=');
-      plan_.facts[key] = in.real();
+      in.done();
+      const size_t at = in.at();
+      const double value = in.real();
+      if (!std::isfinite(value) || value < 0)
+        in.fail_at(at, fmt::format("{} is {}, expected a number from 0 on", key, value));
+      plan_.facts[key] = value;
     } else if (in.take_word("label")) {
       std::string key = in.name("a label");
       in.expect('=');
@@ -206,9 +219,9 @@ class Reader {
     in.done();
     at = in.at();
     std::string count = in.name("a count such as x2");
-    const char *digits = count.data() + 1, *end = count.data() + count.size();
-    const bool number = count[0] == 'x' && std::from_chars(digits, end, reg.count).ptr == end;
-    if (!number || reg.count < 1) in.fail_at(at, fmt::format("expected a count such as x2, got {}", count));
+    reg.count = count.starts_with('x') ? read_number<int>(std::string_view(count).substr(1)).value_or(0) : 0;
+    if (reg.count < 1)
+      in.fail_at(at, fmt::format("expected a count from x1 to x{}, got {}", most_count, count));
     reg.memory = parse_kind(in, memory_kinds_known, "a kind of memory");
     if (in.take_word("bytes")) reg.bytes = in.number(0, most_bytes);
     if (in.take_word("initial")) reg.initial = in.small(0);
@@ -256,11 +269,17 @@ class Reader {
 
   // "[KIND] OP"
   void read_op(PlanLine& in, Actor& actor) {
+    in.done();
+    const size_t at = in.at();
     actor.op = in.name("an op");
     bool kind_said = !in.peek('(');
     if (kind_said) {
-      PlanLine word(actor.op, in.number());
-      actor.kind = guarded(in, in.at(), [&] { return parse_kind(word, actor_kinds, "a kind of actor"); });
+      const auto* kind = std::find_if(actor_kinds.begin(), actor_kinds.end(),
+                                      [&](ActorKind known) { return actor.op == to_text(known); });
+      if (kind == actor_kinds.end())
+        in.fail_at(at,
+                   fmt::format("expected a kind of actor: {}, got {}", known_kinds(actor_kinds), actor.op));
+      actor.kind = *kind;
       actor.op = in.name("an op");
     } else if (actor.op == "pull") {
       actor.kind = ActorKind::pull;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cmath>
 
+#include "ir/read_number.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -38,22 +38,15 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-template <class Number>
-bool read(std::string_view text, Number& value) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 std::vector<int64_t> parse_ints(std::string_view text, std::string_view whole) {
   std::vector<int64_t> values;
   text = trim(text);
   while (!text.empty()) {
     size_t comma = text.find(',');
-    int64_t value = 0;
-    if (!read(trim(text.substr(0, comma)), value)) {
+    const auto value = read_number<int64_t>(trim(text.substr(0, comma)));
+    if (!value)
       throw Error::input(fmt::format("\"{}\"", whole), "expected integers between [ and ], such as [4, 6]");
-    }
-    values.push_back(value);
+    values.push_back(*value);
     if (comma == std::string_view::npos) break;
     text = trim(text.substr(comma + 1));
   }
@@ -163,10 +156,10 @@ Attr parse_attr(std::string_view text) {
   if (body.size() >= 2 && body.front() == '[' && body.back() == ']') {
     return parse_ints(body.substr(1, body.size() - 2), text);
   }
-  int64_t integer = 0;
-  if (read(body, integer)) return integer;
-  double real = 0;
-  if (read(body, real)) return real;
+  if (const auto integer = read_number<int64_t>(body)) return *integer;
+  if (is_number<int64_t>(body)) throw Error::input(fmt::format("\"{}\"", text), "is beyond 64 bits");
+  if (const auto real = read_number<double>(body)) return *real;
+  if (is_number<double>(body)) throw Error::input(fmt::format("\"{}\"", text), "is beyond a float64");
   bool word = !body.empty() && body.find_first_of(" ,=[]{}\"") == std::string_view::npos;
   if (word) return std::string(body);
   throw Error::input(fmt::format("\"{}\"", text), "expected an attribute: 4, 0.5, true, \"text\" or [1, 2]");

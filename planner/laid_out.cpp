@@ -36,7 +36,7 @@ LaidOut lay_out(const Job& job, const Choose& choose) {
 }
 
 LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose& choose) {
-  check_sizes(graph);
+  check_sizes(graph, h);
   LaidOut laid;
   laid.graph = std::move(graph);
   laid.hints = h;
@@ -78,7 +78,7 @@ ir::Plan compile(const LaidOut& laid) {
   ir::Plan plan =
       lower({laid.graph, laid.hints, laid.mesh, laid.pipeline, laid.sites, laid.pins, laid.layouts, readers,
              tied_gradients(laid.graph, laid.replicas, laid.sites), comms, routes});
-  check_sizes(plan);
+  check_sizes(plan, laid.pipeline.stages);
   for (ir::Program& program : plan.programs) plan_memory(program);
   ir::check(plan);
   return plan;

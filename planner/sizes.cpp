@@ -2,30 +2,54 @@
 
 #include <fmt/format.h>
 
-#include "sbp/error.h"
+#include <algorithm>
+#include <utility>
+
+#include "planner/mesh.h"
+#include "planner/stages.h"
 
 namespace boxcar::planner {
 namespace {
 
-void require_countable(double bytes, const std::string& what) {
-  if (bytes <= static_cast<double>(ir::most_bytes)) return;
-  throw Error::cannot_run(
-      "", fmt::format("does not fit: {} {:.3g} EB, more than any cluster has", what, bytes / 1e18));
+bool countable(double bytes) { return bytes <= static_cast<double>(ir::most_bytes); }
+
+double bytes_of(const ir::TensorType& type) {
+  auto bytes = static_cast<double>(ir::size_of(type.dtype));
+  for (int64_t extent : type.shape) bytes *= static_cast<double>(extent);
+  return bytes;
 }
 
 }  // namespace
 
-void check_sizes(const ir::Graph& graph) {
+TooLarge::TooLarge(std::string what, int on, double all, double device)
+    : Error(cannot_run("", fmt::format("does not fit: {} of stage{} {} {:.3g} EB, more than any cluster has",
+                                       what, on, what.starts_with('%') ? "has" : "have", all / 1e18))),
+      name(std::move(what)),
+      stage(on),
+      bytes(all),
+      device_bytes(device) {}
+
+void check_sizes(const ir::Graph& graph, const Hints& h) {
   for (const ir::Tensor& tensor : graph.tensors) {
-    auto bytes = static_cast<double>(ir::size_of(tensor.type.dtype));
-    for (int64_t extent : tensor.type.shape) bytes *= static_cast<double>(extent);
-    require_countable(bytes, fmt::format("%{} has", tensor.name));
+    const double bytes = bytes_of(tensor.type);
+    if (countable(bytes)) continue;
+    const std::vector<OpSite> sites = assign_stages(graph, h.stage_layers, h.pp);
+    const int stage =
+        tensor.producer < 0 ? 0 : std::max(0, sites[static_cast<size_t>(tensor.producer)].stage);
+    throw TooLarge("%" + tensor.name, stage, bytes, bytes / (h.dp * h.tp * h.cp));
   }
 }
 
-void check_sizes(const ir::Plan& plan) {
-  for (const ir::Program& program : plan.programs)
-    require_countable(ir::register_bytes(program), fmt::format("the registers of {} have", program.name));
+void check_sizes(const ir::Plan& plan, int stages) {
+  for (const ir::RankClass& cls : plan.classes) {
+    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    const double bytes = ir::register_bytes(program);
+    if (countable(bytes)) continue;
+    double largest = 0;
+    for (const ir::Register& reg : program.registers)
+      largest = std::max(largest, static_cast<double>(reg.bytes) * reg.count);
+    throw TooLarge("the registers", cls.devices.front() * stages / plan.devices, bytes, largest);
+  }
 }
 
 }  // namespace boxcar::planner

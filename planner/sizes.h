@@ -1,18 +1,33 @@
 // Sizes that nothing could hold are refused before they are added up:
 //
-//   does not fit: %h0.attn.core.scores has 1.28 EB, more than any cluster has
+//   does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has
 //
 // Beyond these checks 64 bits count every byte.
 #pragma once
 
+#include <string>
+
 #include "ir/graph.h"
 #include "ir/plan.h"
+#include "planner/planner.h"
+#include "sbp/error.h"
 
 namespace boxcar::planner {
 
-// Both throw Error (cannot run): a tensor, or the registers of a program together, of more than
-// ir::most_bytes.
-void check_sizes(const ir::Graph& graph);
-void check_sizes(const ir::Plan& plan);
+// Something of more than ir::most_bytes, and what is known of it.
+class TooLarge : public Error {
+ public:
+  TooLarge(std::string name, int stage, double bytes, double device_bytes);
+
+  std::string name;     // "%h0.attn.core.scores"
+  int stage;            // of the pipeline
+  double bytes;         // of all of it
+  double device_bytes;  // at least this much is on one device of the stage
+};
+
+// Both throw TooLarge: a tensor, or the registers of a program together. `hints` are complete, `stages` are
+// the pipeline's.
+void check_sizes(const ir::Graph& graph, const Hints& hints);
+void check_sizes(const ir::Plan& plan, int stages);
 
 }  // namespace boxcar::planner

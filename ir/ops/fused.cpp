@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "ir/ops/ops.h"
+#include "ir/read_number.h"
 
 namespace boxcar::ir {
 namespace {
@@ -60,8 +60,7 @@ FusedStep parse_step(std::string_view text, int values) {
   if (!is_fusable(step.op))
     refuse_step(text, fmt::format("{} is not one of {}", step.op, fmt::join(fusable, ", ")));
   for (const std::string_view operand : split(bracketed(text, at, '(', ')'), ',')) {
-    int value = -1;
-    std::from_chars(operand.data(), operand.data() + operand.size(), value);
+    const int value = read_number<int>(operand).value_or(-1);
     if (value < 0 || value >= values)
       refuse_step(text, fmt::format("operand {} is no value before it (0 to {})", operand, values - 1));
     step.operands.push_back(value);

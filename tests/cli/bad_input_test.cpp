@@ -2,9 +2,12 @@
 // program is run as a user runs it: one line on stderr, nothing on stdout, exit 1 or 2, and nothing written.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "support/run_program.h"
 
@@ -288,13 +291,25 @@ const CommandCase command_cases[] = {
     {{"simulate", "--model=gpt", "--layers=12", "--hidden=4096", "--heads=32", "--seq=2048", "--vocab=51200",
       "--cluster=dgx-a100-80g", "--gpus=8", "--tp=1", "--micro-batch=4"},
      1,
-     "does not fit: stage0 needs 90.7 GB of 85.1 GB, 5.63 GB too much; it would fit with --recompute full "
-     "(54.3 GB) or with --zero 1 (65 GB)"},
+     "does not fit: stage0 needs 90.7 GB of 85.1 GB, 5.63 GB too much; it would fit with --attention "
+     "flash (65.5 GB) or with --recompute full (54.3 GB)"},
     {{"simulate", "--model=gpt", "--layers=4", "--hidden=8192", "--heads=64", "--seq=2048", "--vocab=51200",
       "--cluster=dgx-a100-40g", "--gpus=8", "--tp=1", "--micro-batch=8"},
      1,
-     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --recompute full "
-     "--zero 3 (36.4 GB)"},
+     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --attention flash "
+     "--recompute full --zero 3 (27.3 GB)"},
+    {{"simulate", "--model=gpt2", "--seq=100000", "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 6.29 TB of 85.1 GB, 6.21 TB too much; it would fit with --attention flash "
+     "--recompute full (56.2 GB)"},
+    {{"simulate", "--model=gpt2", "--cluster=dgx-a100-8g"},
+     2,
+     "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); known: a100-80g-400g, a100-80g-800g, "
+     "dgx-1-v100-16g, dgx-1-v100-32g, dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, "
+     "p3-16xlarge, pcie-a100-80g; or give a path to a .yaml file"},
+    {{"simulate", "--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--trace=/no/such/t.json"},
+     2,
+     "/no/such/t.json: cannot be written: No such file or directory"},
     {{"simulate", "--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=10000000", "--vocab=1000",
       "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
@@ -303,7 +318,8 @@ const CommandCase command_cases[] = {
     {{"simulate", "--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=100000000", "--vocab=1000",
       "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
-     "does not fit: %h0.attn.core.scores has 1.28 EB, more than any cluster has"},
+     "does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has; no other "
+     "layout tried here fits: use more GPUs"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8"},
      2,
      "train.global_batch: missing; give it in the job file or as --global-batch"},
@@ -461,16 +477,44 @@ TEST(BadInput, PlanFilesAndOutputs) {
       other.replace(at, from.size(), to);
     return other;
   };
+  const auto line_of = [&](size_t at) {
+    return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  };
+  const auto fmt_place = [](auto line, size_t column) {
+    return "plan.txt:" + std::to_string(line) + ":" + std::to_string(column) + ": ";
+  };
+  const auto fact_at = [&](const std::string& name) {
+    const std::string begin = "fact " + name + " = ";
+    return fmt_place(line_of(text.find(begin)), begin.size() + 1);
+  };
+  const auto with_fact = [&](const std::string& name, const std::string& value) {
+    const size_t at = text.find("fact " + name + " = ");
+    std::string other = text;
+    return other.replace(at, text.find('\n', at) - at, "fact " + name + " = " + value);
+  };
   const std::pair<std::string, std::string> cases[] = {
       {"", "plan.txt:1:1: expected \"plan NAME\", then \"devices N\""},
       {"\x7f\x01", "plan.txt:1:1: expected \"plan\", got \"\\x7f\\x01\""},
       {changed(" layer_norm(", " layer_nrm("),
        "plan.txt: stage0: h0.ln1: no op is named \"layer_nrm\" (did you mean layer_norm?)"},
+      {with_fact("model_flops", "-1"),
+       fact_at("model_flops") + "model_flops is -1, expected a number from 0 on"},
+      {with_fact("memory_limit_bytes", "-5"),
+       fact_at("memory_limit_bytes") + "memory_limit_bytes is -5, expected a number from 0 on"},
+      {with_fact("tokens", "inf"), fact_at("tokens") + "tokens is inf, expected a number from 0 on"},
+      {text + "some junk here\n",
+       fmt_place(line_of(text.size()), 6) +
+           "expected a kind of actor: kernel, collective, pull, copy, host, got junk"},
   };
   for (const auto& [content, message] : cases) {
     TemporaryFile file("plan.txt", content);
     expect_refused({"simulate", "--plan", file.path()}, 2, message, "plan.txt", file.path());
   }
+  TemporaryFile small("plan.txt", with_fact("memory_limit_bytes", "1000"));
+  const Output refused = run_program({"simulate", "--plan", small.path()});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.err.find(" of 1 kB, "), std::string::npos) << refused.err;
+  EXPECT_EQ(run_program({"simulate", "--plan", small.path(), "--cluster=dgx-a100-40g"}).exit_code, 0);
   expect_refused({"simulate", "--plan", plan.path(), "--trace", plan.path()}, 2,
                  "--trace: plan.txt is the same file as --plan", "plan.txt", plan.path());
   EXPECT_EQ(read_text(plan.path()), text);
@@ -534,6 +578,28 @@ TEST(BadInput, JsonOfWhatDoesNotFitHasTheMemory) {
   EXPECT_NE(output.out.find("\"peak_memory_bytes\""), std::string::npos);
   EXPECT_EQ(output.out.find("\"step_time_s\""), std::string::npos);
   EXPECT_TRUE(output.err.starts_with("boxcar: does not fit: stage0 needs ")) << output.err;
+}
+
+TEST(BadInput, JsonOfWhatIsTooLargeToCountHasWhatIsKnown) {
+  Words arguments{"simulate", "--json", "--pp=2"};
+  for (const std::string& flag : job_flags)
+    arguments.push_back(flag.starts_with("--seq") ? "--seq=100000000" : flag);
+  const Output output = run_program(arguments);
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_TRUE(
+      output.err.starts_with("boxcar: does not fit: the registers of stage0 have 1.92 EB, more than any "
+                             "cluster has; "))
+      << output.err;
+  const nlohmann::json doc = nlohmann::json::parse(output.out);
+  EXPECT_EQ(doc["schema_version"], 1);
+  EXPECT_EQ(doc["fits"], false);
+  EXPECT_EQ(doc["peak_memory_bytes"].size(), 2u);
+  EXPECT_GT(doc["peak_memory_bytes"][0].get<double>(), 1e15);
+  EXPECT_TRUE(doc["peak_memory_bytes"][1].is_null());
+  EXPECT_EQ(doc["memory_limit_bytes"], nlohmann::json({85094039552, 85094039552}));
+  EXPECT_EQ(doc["too_large"]["stage"], "stage0");
+  EXPECT_GT(doc["too_large"]["bytes"].get<double>(), 0x1p60);
+  EXPECT_EQ(doc["configuration"]["model.seq"], "100000000");
 }
 
 // The same job from flags, from a file, and from a file that flags override.

@@ -144,7 +144,24 @@ TEST(PlanText, ErrorsSayLineAndColumn) {
       "int64, int32, int8, boolean");
   EXPECT_EQ(parse_error("%w: float32[16, 16]", "%w: float32[4000000000, 4000000000]"),
             "plan:22:7: a tensor of more than 1 EiB");
-  EXPECT_EQ(parse_error("x1 parameters", "1 parameters"), "plan:22:23: expected a count such as x2, got 1");
+  EXPECT_EQ(parse_error("x1 parameters", "1 parameters"),
+            "plan:22:23: expected a count from x1 to x2147483647, got 1");
+  for (const std::string count : {"x0", "x-1", "x2147483648", "x99999999999", "x99999999999999999999", "x2y"})
+    EXPECT_EQ(parse_error("x1 parameters", count + " parameters"),
+              "plan:22:23: expected a count from x1 to x2147483647, got " + count);
+  EXPECT_EQ(parse_error("x1 parameters", "x parameters"),
+            "plan:22:23: expected a count from x1 to x2147483647, got x");
+  EXPECT_EQ(parse_error("as [256]", "as [99999999999999999999]"),
+            "plan:28:21: \"int8[99999999999999999999]\": expected integers between [ and ], such as [4, 6]");
+  EXPECT_EQ(parse_error("lr=0.1", "lr=1e999"), "plan:28:32: \"1e999\": is beyond a float64");
+  EXPECT_EQ(parse_error("lr=0.1", "lr=9223372036854775808"),
+            "plan:28:32: \"9223372036854775808\": is beyond 64 bits");
+  EXPECT_EQ(parse_error("= 1.5", "= -1.5"), "plan:5:15: tokens is -1.5, expected a number from 0 on");
+  EXPECT_EQ(parse_error("= 1.5", "= nan"), "plan:5:15: tokens is nan, expected a number from 0 on");
+  EXPECT_EQ(parse_error("= 1.5", "= inf"), "plan:5:15: tokens is inf, expected a number from 0 on");
+  EXPECT_EQ(parse_error("= 1.5", "= 1e999"), "plan:5:15: expected a number, got \"1e999\"");
+  EXPECT_EQ(parse_error("odd kernel pull", "odd kernl pull"),
+            "plan:38:7: expected a kind of actor: kernel, collective, pull, copy, host, got kernl");
   EXPECT_EQ(parse_error("matmul(%x, %w", "matmul(%x, %v"), "plan:26:18: no register v");
   EXPECT_EQ(parse_error("{transpose_b=true}", "{transpose_b=true"), "plan:26:48: expected ',', got \"->\"");
   EXPECT_EQ(parse_error("-> %g on", "-> %y on"), "plan:27:39: another output is written to this register");
