@@ -302,6 +302,10 @@ const CommandCase command_cases[] = {
      1,
      "does not fit: stage0 needs 6.29 TB of 85.1 GB, 6.21 TB too much; it would fit with --attention flash "
      "--recompute full (56.2 GB)"},
+    {{"simulate", "--model=gpt2", "--seq=300000", "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 56.3 TB of 85.1 GB, 56.2 TB too much; it would fit with --attention flash "
+     "--recompute full --zero 3 --context-parallel 2 --dp 4 (81.2 GB)"},
     {{"simulate", "--model=gpt2", "--cluster=dgx-a100-8g"},
      2,
      "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); known: a100-80g-400g, a100-80g-800g, "
