@@ -1,6 +1,7 @@
 #include "backends/strict_yaml.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -248,7 +249,13 @@ std::unique_ptr<Fields> parse_fields(const std::string& text, const std::string&
                                      const std::string& path) {
   YAML::Node root;
   try {
-    root = YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1)
+      throw Error::input(place(file, documents[1].Mark()),
+                         "a second document; one is expected (drop the ---)");
+    if (!documents.empty()) root = documents[0];
+  } catch (const YAML::DeepRecursion& error) {
+    throw Error::input(place(file, error.mark), "nested too deep");
   } catch (const YAML::Exception& error) {
     throw Error::input(place(file, error.mark), error.msg);
   }

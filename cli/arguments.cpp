@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
+#include "ir/read_number.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -30,12 +33,57 @@ std::string full_name(const CLI::App& command) {
   return (nested ? full_name(*parent) + " " : "") + command.get_name();
 }
 
+// "--learning-rate" -> "--lr"
+std::string initials(const std::string& flag) {
+  std::string text = "--";
+  for (size_t i = 2; i < flag.size(); ++i)
+    if (i == 2 || flag[i - 1] == '-') text += flag[i];
+  return text;
+}
+
 [[noreturn]] void refuse_flag(const CLI::App& command, const std::string& flag) {
-  throw Error::input(flag, fmt::format("unknown flag{}; `boxcar {} --help` lists all",
-                                       did_you_mean(flag, flag_names(command)), full_name(command)));
+  const std::vector<std::string> known = flag_names(command);
+  const auto same = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
+    return name.find('-', 2) != std::string::npos && initials(name) == flag;
+  });
+  const std::string meant =
+      same == known.end() ? did_you_mean(flag, known) : fmt::format(" (did you mean {}?)", *same);
+  throw Error::input(flag,
+                     fmt::format("unknown flag{}; `boxcar {} --help` lists all", meant, full_name(command)));
+}
+
+// What CLI11 says of the option's name comes first: "--steps: ".
+CLI::Validator validator(std::function<std::string(std::string&)> check) {
+  return CLI::Validator(std::move(check), "", "");
+}
+
+// --model and --family are one flag: a family after a named model would take that model's sizes away.
+void check_one_model(const std::vector<std::string>& given) {
+  const std::vector<std::string>& families = find_key("model", "family")->words;
+  const auto is_family = [&](const std::string& text) {
+    return std::find(families.begin(), families.end(), text) != families.end();
+  };
+  if (given.empty() || !is_family(given.back())) return;
+  for (const std::string& other : given)
+    if (!is_family(other))
+      throw Error::input("--model", fmt::format("got \"{}\" and then \"{}\", which has no sizes of its own; "
+                                                "--family is another name of --model: give one of them",
+                                                other, given.back()));
 }
 
 }  // namespace
+
+CLI::Validator whole_number(int64_t least, int64_t most) {
+  return validator([=](std::string& text) {
+    const auto value = ir::read_number<int64_t>(text);
+    if (value && *value >= least && *value <= most) return std::string();
+    return fmt::format("got \"{}\", expected a whole number from {} to {}", text, least, most);
+  });
+}
+
+CLI::Validator not_empty() {
+  return validator([](std::string& text) { return std::string(text.empty() ? "needs a value" : ""); });
+}
 
 void refuse_extras(const CLI::App& command) {
   for (const std::string& extra : command.remaining()) {
@@ -71,6 +119,9 @@ JobArguments::Parsed JobArguments::parse() const {
     if (extra.starts_with("-")) {
       refuse_flag(*command_, extra.substr(0, extra.find('=')));
     }
+    if (is_boolean(extra))
+      throw Error::input(extra,
+                         "is no job file; a flag such as --json stands alone, or is given as --json=false");
     files.push_back(extra);
   }
   GivenKeys flags;
@@ -84,6 +135,7 @@ JobArguments::Parsed JobArguments::parse() const {
     }
     if (text == "{}") text.clear();  // how CLI11 writes an option without its optional value
     if (text.empty() && !flag.key->is_switch()) throw Error::input(flag.key->flag, "needs a value");
+    if (flag.key->path() == "model.family") check_one_model(results);
     flags[flag.key->path()] = {text, flag.key->flag};
   }
   if (files.size() > 1)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <string>
@@ -32,6 +33,10 @@ class JobArguments {
   std::vector<Flag> flags_;
   CLI::App* command_ = nullptr;
 };
+
+// For options that are no keys: a whole number of [least, most], and a name that is not empty.
+CLI::Validator whole_number(int64_t least, int64_t most);
+CLI::Validator not_empty();
 
 // Refuses flags that `command`, which allows extras, does not know, with the nearest; and further arguments.
 void refuse_extras(const CLI::App& command);

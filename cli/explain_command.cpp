@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cli/arguments.h"
 #include "cli/explain.h"
 #include "cli/layout_labels.h"
 #include "cli/output.h"
@@ -55,7 +56,11 @@ void add_explain_command(CLI::App& app) {
       ->type_name("NAME");
   command->add_option("--tensor", arguments->tensor, "which device holds which block of a tensor")
       ->type_name("NAME");
-  command->callback([arguments] { run(*arguments); });
+  command->allow_extras();
+  command->callback([command, arguments] {
+    refuse_extras(*command);
+    run(*arguments);
+  });
 }
 
 }  // namespace boxcar::cli

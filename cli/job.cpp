@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -72,11 +73,19 @@ void read_section(const std::string& path, const std::string& section, const YAM
 
 YAML::Node load(const std::string& path) {
   try {
-    return YAML::LoadFile(path);
+    const std::vector<YAML::Node> documents = YAML::LoadAllFromFile(path);
+    if (documents.size() > 1)
+      throw Error::input(place(path, documents[1].Mark()),
+                         "a second document; a job file is one (drop the ---)");
+    return documents.empty() ? YAML::Node() : documents[0];
   } catch (const YAML::BadFile&) {
     throw Error::input(path, "cannot be read; check the path");
+  } catch (const YAML::DeepRecursion& e) {
+    throw Error::input(place(path, e.mark), "nested too deep");
   } catch (const YAML::Exception& e) {
     throw Error::input(place(path, e.mark), e.msg);
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception&) {  // a folder
     throw Error::input(path, "cannot be read; it is no file");
   }

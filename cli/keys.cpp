@@ -119,7 +119,7 @@ std::vector<Key> make_keys() {
   k.push_back(entry("parallel", "ep", PARALLEL(ep), 1, 10000, "expert parallelism"));
   k.push_back(entry("parallel", "virtual_stages", PARALLEL(virtual_stages), 1, 1000,
                     "stages on each device, interleaved"));
-  k.push_back(otherwise("balanced", entry("parallel", "stage_layers", PARALLEL(stage_layers), 0, 10000,
+  k.push_back(otherwise("balanced", entry("parallel", "stage_layers", PARALLEL(stage_layers), 1, 10000,
                                           "layers of each stage: 7,8,8,7")));
   k.push_back(entry("parallel", "micro_batch", PARALLEL(micro_batch), 1, million,
                     "sequences in a micro-batch of one data-parallel rank"));

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
 
 #include "backends/cluster.h"
+#include "cli/arguments.h"
 #include "cli/catalog.h"
 #include "cli/output.h"
 #include "cli/report.h"
@@ -13,9 +15,33 @@
 namespace boxcar::cli {
 namespace {
 
+using nlohmann::ordered_json;
+
 const char* name_of(backends::LinkKind kind) {
   const char* names[] = {"nvswitch", "nvlink mesh", "pcie", "none"};
   return names[static_cast<size_t>(kind)];
+}
+
+ordered_json cluster_json(const std::string& name, const backends::Cluster& c) {
+  return {{"name", name},
+          {"device", c.device.name},
+          {"memory_bytes", c.device.memory_bytes},
+          {"gpus_per_node", c.node.gpus},
+          {"link", name_of(c.node.link)},
+          {"link_bytes_per_s", c.node.link_bandwidth},
+          {"nics_per_node", c.node.nics},
+          {"nic_bytes_per_s", c.node.nic_bandwidth}};
+}
+
+void print_document(const char* what, const ordered_json& rows) {
+  print(ordered_json{{"schema_version", 1}, {what, rows}}.dump(2) + "\n");
+}
+
+void list_clusters_json(const std::string& only) {
+  ordered_json rows = ordered_json::array();
+  for (const std::string& name : only.empty() ? backends::cluster_presets() : std::vector{only})
+    rows.push_back(cluster_json(name, backends::load_cluster(name)));
+  print_document("clusters", rows);
 }
 
 void list_clusters() {
@@ -31,6 +57,20 @@ void list_clusters() {
   print(text +
         "\nGPUs are those of one node; --gpus N takes as many nodes as are needed. `boxcar clusters NAME` "
         "tells more.\n");
+}
+
+// A size that is not there is its family's default.
+void list_models_json() {
+  ordered_json rows = ordered_json::array();
+  for (const CatalogModel& model : catalog()) {
+    ordered_json row{{"name", model.name}, {"family", model.family}};
+    for (const char* key : {"layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab"})
+      if (const auto found = model.values.find(std::string("model.") + key); found != model.values.end())
+        row[key] = std::stoll(found->second);
+    row["source"] = model.source;
+    rows.push_back(row);
+  }
+  print_document("models", rows);
 }
 
 void list_models() {
@@ -54,16 +94,31 @@ void list_models() {
 }  // namespace
 
 void add_list_commands(CLI::App& app) {
-  auto name = std::make_shared<std::string>();
+  struct Arguments {
+    std::string name;
+    bool json = false;
+  };
+  auto arguments = std::make_shared<Arguments>();
   CLI::App* clusters = app.add_subcommand("clusters", "list cluster presets, or describe one");
-  clusters->add_option("name", *name, "a preset or a YAML file");
-  clusters->callback([name] {
-    if (name->empty())
+  clusters->allow_extras();
+  clusters->add_option("name", arguments->name, "a preset or a YAML file");
+  clusters->add_flag("--json", arguments->json, "print one JSON document");
+  clusters->callback([clusters, arguments] {
+    refuse_extras(*clusters);
+    if (arguments->json)
+      list_clusters_json(arguments->name);
+    else if (arguments->name.empty())
       list_clusters();
     else
-      print(backends::describe(backends::load_cluster(*name)));
+      print(backends::describe(backends::load_cluster(arguments->name)));
   });
-  app.add_subcommand("models", "list named models and families")->callback(list_models);
+  CLI::App* models = app.add_subcommand("models", "list named models and families");
+  models->allow_extras();
+  models->add_flag("--json", arguments->json, "print one JSON document");
+  models->callback([models, arguments] {
+    refuse_extras(*models);
+    arguments->json ? list_models_json() : list_models();
+  });
 }
 
 }  // namespace boxcar::cli

@@ -61,6 +61,14 @@ void check_command(const CLI::App& app, int argc, char** argv) {
       argv[1], fmt::format("no such command{}; `boxcar --help` lists them", did_you_mean(argv[1], names)));
 }
 
+// "sbp rules "
+std::string given_commands(const CLI::App& app) {
+  std::string text;
+  for (const CLI::App* command : app.get_subcommands())
+    text += command->get_name() + " " + given_commands(*command);
+  return text;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("boxcar: plan, simulate and run distributed deep learning", "boxcar");
   app.set_version_flag("--version", "boxcar 0.1.0");
@@ -76,6 +84,11 @@ int run(int argc, char** argv) {
   check_command(app, argc, argv);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& e) {  // "op is required"
+    const std::string what = e.what();
+    return fail(fmt::format("{}: missing; `boxcar {}--help` says more",
+                            what.substr(0, what.find(" is required")), given_commands(app)),
+                Exit::bad_input);
   } catch (const CLI::ArgumentMismatch& e) {  // "--tp: 1 required 1..10000 missing"
     const std::string what = e.what();
     const bool missing = what.ends_with(" missing");

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -96,14 +97,27 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-Progress::Progress() : shown_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress() : shown_(isatty(STDERR_FILENO) != 0) {
+  const char* no_color = std::getenv("NO_COLOR");
+  plain_ = no_color != nullptr && *no_color != 0;
+}
 
 Progress::~Progress() {
-  if (shown_) std::fputs("\r\033[K", stderr);
+  if (shown_) clear();
+}
+
+void Progress::clear() {
+  const std::string blank = plain_ ? std::string(width_, ' ') + "\r" : "\033[K";
+  std::fputs(("\r" + blank).c_str(), stderr);
 }
 
 void Progress::step(const std::string& what) {
-  if (shown_) std::fprintf(stderr, "\r\033[K%s...", what.c_str()), std::fflush(stderr);
+  if (!shown_) return;
+  clear();
+  const std::string line = what + "...";
+  width_ = line.size();
+  std::fputs(line.c_str(), stderr);
+  std::fflush(stderr);
 }
 
 }  // namespace boxcar::cli

@@ -29,7 +29,10 @@ class Progress {
   void step(const std::string& what);
 
  private:
-  bool shown_;
+  void clear();
+
+  bool shown_, plain_;  // plain: NO_COLOR is set, so a carriage return and spaces alone
+  size_t width_ = 0;    // of what stands there
 };
 
 }  // namespace boxcar::cli

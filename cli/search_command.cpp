@@ -186,12 +186,16 @@ void add_search_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("search", "find the fastest plan for a model on a cluster");
   auto arguments = std::make_shared<SearchArguments>();
   arguments->job.add_to(*command);
-  command->add_option("-o,--out", arguments->out, "write the plan found as text")->type_name("FILE");
+  command->add_option("-o,--out", arguments->out, "write the plan found as text")
+      ->type_name("FILE")
+      ->check(not_empty());
   command->add_flag("--json", arguments->json, "print one JSON document instead of the tables");
   command->add_option("--memory", arguments->memory, "use no more on a device [what it has]")
-      ->type_name("72GB");
+      ->type_name("72GB")
+      ->check(not_empty());
   command->add_option("--budget", arguments->budget, "end after this time with the best so far [none]")
-      ->type_name("5s");
+      ->type_name("5s")
+      ->check(not_empty());
   command
       ->add_option("--pin", arguments->pins, "keep tensors in a layout, \"NAME=(B, S(1))\"; may be repeated")
       ->type_name("NAME=LAYOUT")
@@ -200,7 +204,7 @@ void add_search_command(CLI::App& app, int& exit_code) {
                     "no op reads partial values: what sharding in two kinds would give");
   command->add_option("--simulate", arguments->simulate, "candidates to simulate [12]")
       ->type_name("1..1000")
-      ->check(CLI::Range(1, 1000).description(""));
+      ->check(whole_number(1, 1000));
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
 }
 

@@ -128,10 +128,15 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<SimulateArguments>();
   arguments->job.add_to(*command);
   command->add_option("--trace", arguments->trace, "write a Chrome trace (opens in Perfetto)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   command->add_flag("--json", arguments->json, "print one JSON document instead of the table");
-  command->add_option("--save-plan", arguments->save_plan, "write the plan as text")->type_name("FILE");
-  command->add_option("--plan", arguments->plan, "simulate a saved plan")->type_name("FILE");
+  command->add_option("--save-plan", arguments->save_plan, "write the plan as text")
+      ->type_name("FILE")
+      ->check(not_empty());
+  command->add_option("--plan", arguments->plan, "simulate a saved plan")
+      ->type_name("FILE")
+      ->check(not_empty());
   auto off = [&](const std::string& flag, bool sim::Options::*option, const std::string& help) {
     command->add_flag_callback(
         flag, [arguments, option] { arguments->options.*option = false; }, help);
@@ -144,7 +149,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->add_option("--steps", arguments->options.steps,
                    "optimizer steps to simulate, 0: until two are alike [0]")
       ->type_name("0..10000")
-      ->check(CLI::Range(0, 10000).description(""));
+      ->check(whole_number(0, 10000));
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
 }
 

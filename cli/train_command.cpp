@@ -285,13 +285,14 @@ void add_train_command(CLI::App& app) {
   command
       ->add_option("--trace", arguments->trace,
                    "write the last step as a Chrome trace (opens in Perfetto), as simulate does")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   command->add_flag("--probe", arguments->probe,
                     "watch every register: stop where the plan's memory is overstepped, tell the peak");
   command
       ->add_option("--chaos", arguments->chaos,
                    "permute messages and delay acts by this seed: no result may change")
-      ->check(CLI::Range(int64_t{0}, int64_t{1000000000}))
+      ->check(whole_number(0, 1000000000))
       ->type_name("SEED");
   command->callback([arguments] { run(*arguments); });
 }

@@ -1,6 +1,7 @@
 #include "sbp/suggest.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace boxcar {
 namespace {
@@ -21,15 +22,23 @@ size_t distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
 }  // namespace
 
-std::string nearest(std::string_view name, const std::vector<std::string>& known) {
-  if (name.size() > 100) return {};
+std::string nearest(std::string_view given, const std::vector<std::string>& known) {
+  if (given.size() > 100) return {};
+  const std::string name = lower(given);
   std::string best;
   size_t least = name.size() / 2 + 1;
   for (const std::string& candidate : known) {
-    bool begins = name.size() >= 3 && candidate.starts_with(name);
-    size_t d = begins ? 1 : distance(name, candidate);
+    const std::string other = lower(candidate);
+    bool begins = name.size() >= 3 && other.starts_with(name);
+    size_t d = begins ? 1 : distance(name, other);
     if (d < least) {
       least = d;
       best = candidate;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/host/files.h"
@@ -20,7 +21,11 @@ JsonObject JsonObject::read(const std::string& path) {
     if (!json.is_object()) throw Error::input(path, "is no JSON object");
     return {path, std::move(json)};
   } catch (const Json::parse_error& error) {
-    throw Error::input(path, fmt::format("is not JSON at byte {}", error.byte));
+    const size_t at = std::clamp<size_t>(error.byte, 1, text.size() + 1) - 1;  // counted from 1
+    const auto begin = text.begin(), end = begin + static_cast<std::ptrdiff_t>(at);
+    const auto line = std::count(begin, end, '\n') + 1;
+    const size_t column = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;  // none before: npos + 1 is 0
+    throw Error::input(fmt::format("{}:{}:{}", path, line, at - column + 1), "is not JSON");
   }
 }
 
