@@ -91,8 +91,9 @@ int run(int argc, char** argv) {
                 Exit::bad_input);
   } catch (const CLI::ArgumentMismatch& e) {  // "--tp: 1 required 1..10000 missing"
     const std::string what = e.what();
-    const bool missing = what.ends_with(" missing");
-    return fail(missing ? what.substr(0, what.find(':')) + ": needs a value" : what, Exit::bad_input);
+    const std::string option = what.substr(0, what.find(':'));
+    if (what.ends_with(" missing")) return fail(option + ": needs a value", Exit::bad_input);
+    return fail(what.find("At Most") == std::string::npos ? what : option + ": given twice", Exit::bad_input);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return fail(e.what(), Exit::bad_input);

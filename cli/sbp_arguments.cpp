@@ -74,7 +74,7 @@ int64_t read_count(const std::string& place, const std::string& text, int64_t mo
 }
 
 ir::DType read_dtype(const std::string& place, const std::string& text) {
-  return at(place, [&] { return ir::parse_dtype(text); });
+  return at(place, [&] { return ir::parse_dtype(text == "bool" ? "boolean" : text); });
 }
 
 ir::Attrs read_attrs(const std::vector<std::string>& texts) {

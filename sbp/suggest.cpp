@@ -37,7 +37,7 @@ std::string nearest(std::string_view given, const std::vector<std::string>& know
   size_t least = name.size() / 2 + 1;
   for (const std::string& candidate : known) {
     const std::string other = lower(candidate);
-    bool begins = name.size() >= 3 && other.starts_with(name);
+    bool begins = name.size() >= 3 && other != name && other.starts_with(name);
     size_t d = begins ? 1 : distance(name, other);
     if (d < least) {
       least = d;

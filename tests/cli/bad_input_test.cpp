@@ -1,6 +1,9 @@
 // What a person can get wrong on the command line or in a job file, each with the whole message it gets. The
 // program is run as a user runs it: one line on stderr, nothing on stdout, exit 1 or 2, and nothing written.
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -125,7 +128,7 @@ const JobCase job_cases[] = {
      "",
      2,
      "--stage-layers: 2 numbers for 1 stages (give one for each of pp 1 x virtual_stages 1)"},
-    {{"--stage-layers=a,b"}, "", 2, "--stage-layers: got \"a\", expected a whole number from 0 to 10000"},
+    {{"--stage-layers=a,b"}, "", 2, "--stage-layers: got \"a\", expected a whole number from 1 to 10000"},
     {{"--precision=fp8"}, "", 2, "--precision: got \"fp8\", expected fp32, tf32, fp16, bf16, fp64"},
     {{"--precision=fp64"},
      "",
@@ -213,7 +216,26 @@ const JobCase job_cases[] = {
     {{"--ffn=-1"}, "", 2, "--ffn: got \"-1\", expected a whole number from 1 to 10000000"},
     {{"--top-k=2"}, "", 2, "--top-k: needs experts"},
     {{"--grad-bucket-mb=0"}, "", 2, "--grad-bucket-mb: got \"0\", expected a whole number from 1 to 1000000"},
-    {{"--steps=-1"}, "", 2, "--steps: Value -1 not in range 0 to 10000"},
+    {{"--steps=-1"}, "", 2, "--steps: got \"-1\", expected a whole number from 0 to 10000"},
+    {{"--steps=x"}, "", 2, "--steps: got \"x\", expected a whole number from 0 to 10000"},
+    {{"--steps=2", "--steps=3"}, "", 2, "--steps: given twice"},
+    {{"--trace", ""}, "", 2, "--trace: needs a value"},
+    {{"--save-plan", ""}, "", 2, "--save-plan: needs a value"},
+    {{"--plan", ""}, "", 2, "--plan: needs a value"},
+    {{"--json", "false"},
+     "",
+     2,
+     "false: is no job file; a flag such as --json stands alone, or is given as --json=false"},
+    {{"--lr=3"},
+     "",
+     2,
+     "--lr: unknown flag (did you mean --learning-rate?); `boxcar simulate --help` lists all"},
+    {{"--TP=2"}, "", 2, "--TP: unknown flag (did you mean --tp?); `boxcar simulate --help` lists all"},
+    {{"--model=gpt2", "--family=bert"},
+     "",
+     2,
+     "--model: got \"gpt2\" and then \"bert\", which has no sizes of its own; --family is another name of "
+     "--model: give one of them"},
     {{"--trace=/no/such/dir/t.json"},
      "",
      2,
@@ -249,7 +271,10 @@ const JobCase job_cases[] = {
      2,
      "--schedule: gpipe does not interleave virtual stages (use 1f1b)"},
     {{"--pp=2", "--stage-layers=3,3"}, "", 2, "--stage-layers: 6 layers in all, the model has 4"},
-    {{"--pp=2", "--stage-layers=0,4"}, "", 2, "--stage-layers: 0 layers in a stage (use 1 or more)"},
+    {{"--pp=2", "--stage-layers=0,4"},
+     "",
+     2,
+     "--stage-layers: got \"0\", expected a whole number from 1 to 10000"},
     {{"--seq=100", "--tp=8", "--sequence-parallel=true"},
      "",
      2,
@@ -392,8 +417,15 @@ const CommandCase command_cases[] = {
      "path to a "
      ".yaml "
      "file"},
-    {{"clusters", "x", "y"}, 2, "The following argument was not expected: y"},
-    {{"models", "gpt"}, 2, "The following argument was not expected: gpt"},
+    {{"clusters", "x", "y"}, 2, "y: one argument too many"},
+    {{"models", "gpt"}, 2, "gpt: one argument too many"},
+    {{"clusters", "--jsn"},
+     2,
+     "--jsn: unknown flag (did you mean --json?); `boxcar clusters --help` lists all"},
+    {{"explain", "a", "b"}, 2, "b: one argument too many"},
+    {{"explain"}, 2, "plan: missing; `boxcar explain --help` says more"},
+    {{"sbp", "rules"}, 2, "op: missing; `boxcar sbp rules --help` says more"},
+    {{"sbp", "box"}, 2, "--shape: missing; `boxcar sbp box --help` says more"},
 };
 
 TEST(BadInput, CommandsAndJobsThatDoNotFit) {
@@ -453,6 +485,10 @@ const FileCase file_cases[] = {
      {"--gpus=48", "--heads=8"},
      "job.yaml:3:16: parallel.tp: 6 does not divide heads 8 (use 1, 2, 4 or 8)"},
     {std::string("model:\n\tlayers: 3\n"), {}, "job.yaml:2:8: illegal map value"},
+    {good + "---\nparallel: {tp: 2}\n",
+     {},
+     "job.yaml:4:1: a second document; a job file is one (drop the ---)"},
+    {std::string(100000, '['), {}, "job.yaml:1:1: nested too deep"},
     {good + "parallel: {fsdp_group: 8}\n",
      {},
      "job.yaml:3:24: parallel.fsdp_group: has no effect unless zero is 1, 2 or 3"},
@@ -526,7 +562,9 @@ TEST(BadInput, PlanFilesAndOutputs) {
 
 TEST(BadInput, ModelsFromFiles) {
   const std::pair<const char*, const char*> cases[] = {
-      {"{", "config.json: is not JSON at byte 2"},
+      {"{", "config.json:1:2: is not JSON"},
+      {"{\n \"a\": 1,\n b}", "config.json:3:2: is not JSON"},
+      {"", "config.json:1:1: is not JSON"},
       {R"({"architectures": ["T5ForConditionalGeneration"]})",
        "config.json: architectures has \"T5ForConditionalGeneration\", expected one of GPT2LMHeadModel, "
        "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM, BertForMaskedLM, "
@@ -606,6 +644,28 @@ TEST(BadInput, JsonOfWhatIsTooLargeToCountHasWhatIsKnown) {
   EXPECT_EQ(doc["configuration"]["model.seq"], "100000000");
 }
 
+TEST(Jobs, PresetsAsJson) {
+  const auto document = [](const Words& arguments) {
+    const Output output = run_program(arguments);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return nlohmann::json::parse(output.out);
+  };
+  const nlohmann::json all = document({"clusters", "--json"}),
+                       one = document({"clusters", "dgx-h100", "--json"});
+  EXPECT_EQ(all["schema_version"], 1);
+  EXPECT_GE(all["clusters"].size(), 10u);
+  ASSERT_EQ(one["clusters"].size(), 1u);
+  EXPECT_NE(std::find(all["clusters"].begin(), all["clusters"].end(), one["clusters"][0]),
+            all["clusters"].end());
+  EXPECT_EQ(one["clusters"][0]["gpus_per_node"], 8);
+  const nlohmann::json models = document({"models", "--json"});
+  const auto gpt2 = std::find_if(models["models"].begin(), models["models"].end(),
+                                 [](const nlohmann::json& row) { return row["name"] == "gpt2"; });
+  ASSERT_NE(gpt2, models["models"].end());
+  EXPECT_EQ((*gpt2)["hidden"], 768);
+  EXPECT_FALSE(gpt2->contains("ffn"));
+}
+
 // The same job from flags, from a file, and from a file that flags override.
 TEST(Jobs, FlagsAndFilesAgree) {
   Words flags = job_flags;
@@ -618,6 +678,32 @@ TEST(Jobs, FlagsAndFilesAgree) {
   EXPECT_EQ(from_flags.exit_code, 0) << from_flags.err;
   EXPECT_GT(from_flags.out.size(), 500u);
   EXPECT_EQ(until_simulator(from_flags.out), until_simulator(from_file.out));
+}
+
+// On a terminal, with and without NO_COLOR.
+std::string shown_on_a_terminal(bool no_color) {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    no_color ? setenv("NO_COLOR", "1", 1) : unsetenv("NO_COLOR");
+    execl(BOXCAR_PROGRAM, "boxcar", "simulate", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1",
+          nullptr);
+    _exit(127);
+  }
+  std::string text;
+  char part[4096];
+  for (ssize_t n = 0; (n = read(terminal, part, sizeof part)) > 0;) text.append(part, static_cast<size_t>(n));
+  close(terminal);
+  waitpid(child, nullptr, 0);
+  return text;
+}
+
+TEST(Output, ProgressKeepsToNoColor) {
+  const std::string plain = shown_on_a_terminal(true), colored = shown_on_a_terminal(false);
+  EXPECT_EQ(plain.find('\033'), std::string::npos);
+  EXPECT_TRUE(plain.starts_with("\r\rcompiling...\r            \rverifying...\r            \rsimulating..."))
+      << plain;
+  EXPECT_TRUE(colored.starts_with("\r\033[Kcompiling...\r\033[Kverifying...")) << colored;
 }
 
 TEST(Jobs, AKeyAtItsDefaultAsksForNothing) {

@@ -36,6 +36,15 @@ TEST(Keys, EveryOneIsDocumented) {
   }
 }
 
+TEST(Keys, DocumentedPassesAreThoseThatAre) {
+  std::ifstream in(BOXCAR_SOURCE_DIR "/docs/jobs.md");
+  std::stringstream text;
+  text << in.rdbuf();
+  std::string names;
+  for (const std::string& name : ir::pass_names()) names += (names.empty() ? "" : ", ") + name;
+  EXPECT_NE(text.str().find("switched off by name, of " + names + ";"), std::string::npos) << names;
+}
+
 TEST(Keys, FlagsAreUnique) {
   std::set<std::string> seen;
   for (const Key& key : keys()) {
@@ -88,7 +97,7 @@ TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "sequence_parallel", "maybe"), "here: got \"maybe\", expected true or false");
   EXPECT_EQ(message("parallel", "stage_layers", "[7, 8,8]"), "accepted as [7, 8, 8]");
   EXPECT_EQ(message("parallel", "stage_layers", "7,,8"),
-            "here: got \"\", expected a whole number from 0 to 10000");
+            "here: got \"\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "attention", "flash"), "accepted as flash");
   EXPECT_EQ(message("train", "precision", "fp8"), "here: got \"fp8\", expected fp32, tf32, fp16, bf16, fp64");
   EXPECT_EQ(message("parallel", "recompute", "ful"),

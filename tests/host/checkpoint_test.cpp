@@ -218,7 +218,7 @@ TEST_F(DamagedCheckpoint, State) {
   replace("step-000020/state.json", "\"step\": -1", "\"steps\": 20");
   EXPECT_EQ(read(), "2: step-000020/state.json: has no step");
   replace("step-000020/state.json", "\"model\": {", "\"model\": [");
-  EXPECT_THAT(read(), testing::StartsWith("2: step-000020/state.json: is not JSON at byte "));
+  EXPECT_THAT(read(), testing::MatchesRegex("2: step-000020/state.json:[0-9]+:[0-9]+: is not JSON"));
 }
 
 TEST_F(DamagedCheckpoint, Tensors) {

@@ -200,7 +200,7 @@ TEST(HuggingFaceConfig, RefusesWhatIsNoConfig) {
     return message_of(folder, [&] { read_hugging_face_config(path); });
   };
   EXPECT_EQ(refused(folder / "none.json"), "2: none.json: cannot be read: No such file or directory");
-  EXPECT_EQ(refused(folder.file("a.json", "{\"n\": ")), "2: a.json: is not JSON at byte 7");
+  EXPECT_EQ(refused(folder.file("a.json", "{\"n\": ")), "2: a.json:1:7: is not JSON");
   EXPECT_EQ(refused(folder.file("b.json", "[]")), "2: b.json: is no JSON object");
   EXPECT_EQ(refused(folder.file("c.json", "{}")),
             "2: c.json: is of a model '', expected GPT2LMHeadModel or LlamaForCausalLM");
