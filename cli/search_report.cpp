@@ -60,7 +60,8 @@ std::string layouts_text(const SearchReport& r) {
   const search::FoundLayouts& f = best.found;
   std::string text = fmt::format(
       "  layout of every op: {}; kernels {}, collectives {}, of states {}\n",
-      f.optimal() ? "optimal within this space by the time models"
+      f.optimal() ? std::string("optimal within this space by the time models") +
+                        (f.weights.memory > 0 ? ", with no more memory" : "")
                   : fmt::format("at most {:.2g} % over the optimum of this space by the time models",
                                 100 * (f.value / f.lower - 1)),
       format_seconds(f.cost[search::kernels]), format_seconds(f.cost[search::collectives]),

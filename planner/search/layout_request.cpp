@@ -91,7 +91,7 @@ struct Finder {
         space.ops[static_cast<ir::OpId>(o)] = op->second;
     for (const std::string& name : mesh.names) space.hinted.push_back(mesh.dims() > 1 && name != "tp");
     const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
-    return find_layouts(layouts, request.weights);
+    return find_layouts_within(layouts, request.weights, request.memory);
   }
 
   // The fewest pins, two at most, without which there would be layouts.

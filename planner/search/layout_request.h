@@ -30,6 +30,7 @@ struct LayoutRequest {
   bool partial = true;
   std::vector<LayoutPin> pins = {};
   LayoutWeights weights = {};
+  double memory = infinity;  // bytes that stay, see layout_graph.h, over all stages
   std::map<std::string, std::vector<sbp::Signature>> ops = {};  // ops that stay, by name, by mesh dimension
 };
 

@@ -163,7 +163,20 @@ class Composed {
 }  // namespace
 
 FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights) {
-  return Composed(graph, weights).run();
+  FoundLayouts found = Composed(graph, weights).run();
+  found.weights = weights;
+  return found;
+}
+
+FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes) {
+  FoundLayouts found = find_layouts(graph, weights);
+  const double seconds = found.cost[kernels] + found.cost[collectives] + found.cost[states];
+  double price = 0.05 * seconds / std::max(1.0, found.cost[memory]);  // all bytes together: of the step
+  for (int step = 0; step < 6 && found.found && found.cost[memory] > bytes; ++step, price *= 2) {
+    weights.memory = price;
+    found = find_layouts(graph, weights);
+  }
+  return found;
 }
 
 FoundLayouts find_layouts_at_once(const LayoutGraph& graph, const LayoutWeights& weights) {

@@ -28,10 +28,14 @@ struct FoundLayouts {
   double value = 0;  // of the objective
   double lower = 0;  // no layouts of the space have less
   int solved = 0;    // nodes of the problems that were solved
+  LayoutWeights weights = {};
   bool optimal() const { return found && value <= lower + 1e-9 * value; }
 };
 
 FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights);
+// The same with at most so many bytes, by a price of a byte that is doubled until they keep that: then no
+// layouts with as few bytes take less. Where the highest price is not enough, those of the highest.
+FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes);
 // The same as one problem, however many layers are equal: for tests, and graphs without layers.
 FoundLayouts find_layouts_at_once(const LayoutGraph& graph, const LayoutWeights& weights);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -115,18 +114,26 @@ class Search {
       planner::Choose choose;
       if (candidate.layouts) choose = chooser(candidate.job, *candidate.layouts, &candidate.found);
       const planner::LaidOut laid = planner::lay_out(candidate.job, choose);
-      if (candidate.layouts && candidate.found.cost == last_) return true;  // the same again
-      last_ = candidate.found.cost;
       const ir::Plan plan = planner::compile(laid, candidate.job);
       candidate.found.layouts = {};
+      if (candidate.layouts)
+        candidate.layouts->weights = candidate.found.weights, candidate.layouts->memory = infinity;
       for (const planner::MemoryUse& use : planner::memory_use(plan))
         candidate.peak_bytes = std::max(candidate.peak_bytes, use.total);
-      if (candidate.peak_bytes > limit_) return false;
+      if (candidate.peak_bytes > limit_) {
+        excess_ = candidate.peak_bytes - limit_;
+        layouts_bytes_ = candidate.found.cost[memory];
+        return false;
+      }
       candidate.seconds = oracle_.step_seconds(plan, candidate.job.cluster);
     } catch (const Error& error) {
       if (layouts_asked() && error.where().starts_with("--pin")) refused_ = error;
       return false;
     }
+    for (const Candidate& known : outcome_.best)  // the same layouts at other weights
+      if (candidate.layouts && known.found.cost == candidate.found.cost &&
+          known.seconds == candidate.seconds && known.peak_bytes == candidate.peak_bytes)
+        return true;
     const auto place =
         std::upper_bound(outcome_.best.begin(), outcome_.best.end(), candidate,
                          [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
@@ -157,19 +164,24 @@ class Search {
   bool layouts_asked() const { return !options_.partial || !options_.pins.empty(); }
 
   // The fastest again, with the layout of every op chosen: for collectives of states that count in full, and
-  // for such that run beside other work. Where they need too much memory, bytes are given a price.
+  // for such that run beside other work; where other dimensions hold the samples these hardly differ. Where
+  // they need too much memory, once more with as much less on every stage.
   void lay_out_fastest() {
     std::vector<Candidate> fastest = outcome_.best;
     if (fastest.size() > static_cast<size_t>(options_.lay_out))
       fastest.resize(static_cast<size_t>(options_.lay_out));
     for (Candidate& candidate : fastest) {
-      if (!has_free_dimension(planner::mesh_of(candidate.job.parallel))) continue;
+      const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
+      if (!has_free_dimension(mesh)) continue;
       candidate.peak_bytes = 0;
-      for (const double states : {1.0, 0.1}) {
-        candidate.layouts = {true, {}, {states, 0}, {}};
-        const double price = 0.02 * candidate.seconds / static_cast<double>(limit_);
-        for (int step = 0; step < 4 && !simulate(candidate) && outcome_.ended; ++step)
-          candidate.layouts->weights.memory = price * std::pow(4, step);
+      for (const double states : mesh.dims() == 1 ? std::vector{1.0, 0.1} : std::vector{1.0}) {
+        candidate.layouts = {true, {}, {states, 0}, infinity, {}};
+        for (int tries = 0; tries < 3 && outcome_.ended; ++tries) {
+          excess_ = 0;
+          if (simulate(candidate) || excess_ == 0) break;
+          candidate.layouts->memory =
+              layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(excess_);
+        }
       }
     }
   }
@@ -182,7 +194,8 @@ class Search {
   std::optional<ModelCost> cost_;
   std::vector<Candidate> candidates_;
   std::optional<Error> refused_;  // for a pin
-  Cost last_{};                   // of the layouts that were chosen last
+  int64_t excess_ = 0;            // bytes by which the last one that was compiled did not fit
+  double layouts_bytes_ = 0;      // by the costs of its layouts
   Outcome outcome_;
 };
 

@@ -294,6 +294,27 @@ TEST(Layouts, of_a_product_on_a_grid_are_the_least_of_all) {
   expect_the_least_of_all({products(64, {1024, 8192}), {{"dp", "tp"}, {2, 4}}});
 }
 
+// With a price for bytes: fewer of them, and nothing that has as few is faster.
+TEST(Layouts, within_a_limit_of_memory_are_the_fastest_of_theirs) {
+  Step step{mlp(65536, 2048), {{"tp"}, {8}}};
+  const LayoutGraph graph = step.layouts();
+  const Assignment problem = graph.part(graph.all_ops()).problem;
+  const FoundLayouts fastest = find_layouts(graph, {});
+  const double least = solve(problem, {.weights = {0, 0, 0, 1}}).value;
+  ASSERT_LT(least, 0.99 * fastest.cost[memory]);
+  const double limit = (least + fastest.cost[memory]) / 2;
+  const FoundLayouts found = find_layouts_within(graph, {}, limit);
+  ASSERT_TRUE(found.found);
+  EXPECT_LE(found.cost[memory], limit);
+  EXPECT_GT(found.weights.memory, 0);
+  const auto seconds = [](const Cost& cost) { return cost[kernels] + cost[collectives] + cost[states]; };
+  Objective objective{.weights = {1, 1, 1}};
+  objective.limits[memory] = found.cost[memory] * (1 + 1e-12);
+  const Answer limited = solve(problem, objective);
+  EXPECT_GE(seconds(limited.cost), seconds(found.cost) * (1 - 1e-9));
+  EXPECT_GT(seconds(found.cost), seconds(fastest.cost));
+}
+
 TEST(Layouts, LongOfAFeedForwardBlockAreTheLeastOfAll) {
   expect_the_least_of_all({mlp(4096, 4096), {{"tp"}, {8}}});
   expect_the_least_of_all({mlp(32, 4096), {{"tp"}, {4}}});
