@@ -122,7 +122,10 @@ class LtProduct : public Product {
 
 Blas::Blas() : library_(std::make_unique<Library>()) {
   const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Where this was built with it, too.
+  if (!library)
+    library = dlopen((std::string(BOXCAR_CUDA_LIBRARIES "/") + name).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
     throw Error::cannot_run(
         name,

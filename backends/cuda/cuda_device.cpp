@@ -54,6 +54,14 @@ CudaMark::CudaMark(std::shared_ptr<Events> events, cudaStream_t stream)
   check(cudaEventRecord(event_, stream), "a mark is set");
 }
 
+// "Not ready" is kept as the thread's last error, where the next launch would find it.
+bool CudaMark::passed() const {
+  const cudaError_t error = cudaEventQuery(event_);
+  if (error != cudaErrorNotReady) return true;
+  cudaGetLastError();
+  return false;
+}
+
 CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits,
                      std::function<void()> after_waiting)
     : gpu_(gpu), events_(std::move(events)), waits_(waits), after_waiting_(std::move(after_waiting)) {
@@ -96,6 +104,7 @@ void CudaQueue::finish() {
     const cudaError_t error = cudaStreamQuery(stream_);
     if (error == cudaSuccess) break;
     if (error != cudaErrorNotReady) check(error, "acts of a queue");
+    cudaGetLastError();  // that
     if (asked < 100) continue;
     std::this_thread::sleep_for(resting);
     if (std::chrono::steady_clock::now() < look) continue;

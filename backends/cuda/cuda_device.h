@@ -46,7 +46,7 @@ class CudaMark : public Mark {
   CudaMark(const CudaMark&) = delete;
   CudaMark& operator=(const CudaMark&) = delete;
   cudaEvent_t event() const { return event_; }
-  bool passed() const { return cudaEventQuery(event_) != cudaErrorNotReady; }
+  bool passed() const;
 
  private:
   const std::shared_ptr<Events> events_;
