@@ -3,7 +3,7 @@
 
     experiments/gpu/pytorch_gpt.py --layers 12 --hidden 768 --heads 12 --seq 1024 --micro-batch 16 --micro-batches 2
 
-The same work as `boxcar train --model gpt2 --precision bf16 --dropout 0 --attention flash`: weights, gradients and Adam's
+The same work as `boxcar train --model gpt2 --precision bf16 --dropout 0`, with flash attention: weights, gradients and Adam's
 moments in float32, products in bf16, tied embedding, gradients of all micro-batches summed, norm clipped to 1, fused
 AdamW. Prints the median of 20 steps after 5, tokens per second and the peak of memory.
 """
