@@ -40,13 +40,17 @@ void StageLowering::sum_tied(const TiedGradient& tied) {
 void StageLowering::flush_layer() {
   const int now = at_layer_.first;
   for (ir::OpId o : late_sums_) emit_kernel(o, phase(o));
-  late_sums_ = std::move(layer_sums_);
-  layer_sums_.clear();
+  late_sums_ = std::exchange(layer_sums_, {});
+  awaited_ = std::exchange(layer_reduced_, {});
   if (layer_reductions_.empty()) return;
-  const std::vector<Item> items = std::move(layer_reductions_);
-  layer_reductions_.clear();
-  box_in_buckets(items, now, "gradients", false);
+  const bool summed = !late_sums_.empty();
+  const size_t before = builder.program.actors.size();
+  box_in_buckets(std::exchange(layer_reductions_, {}), now, "gradients", false);
+  for (size_t a = before; a < builder.program.actors.size() && !summed; ++a)
+    if (builder.program.actors[a].kind == ir::ActorKind::collective)
+      layer_reduced_.push_back(static_cast<int>(a));
   if (in_.hints.overlap_grad) return;
+  awaited_ = std::exchange(layer_reduced_, {});
   for (ir::OpId o : std::exchange(late_sums_, {})) emit_kernel(o, phase(o));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/op.h"
 #include "sbp/error.h"
@@ -159,6 +160,7 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   actor.name = actor_name(op.name);
   add_outputs(o, actor);
   const int index = builder.add_actor(std::move(actor));
+  for (int reduction : std::exchange(awaited_, {})) builder.control(reduction, index);
   if (op.type == "accumulate")
     for (int reg : builder.program.actors.back().outputs) builder.set_every(reg, in_.pipeline.micro_batches);
   if (auto waiting = waiting_for_reader_.find(in_phase);
@@ -201,13 +203,13 @@ void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_pha
   const bool read_at_once = any_reader(
       [&](OpId reader) { return site(reader).run == Run::backward && op_of(reader).type != "accumulate"; });
   const bool gradient = tensor(t).role == ir::Role::gradient && !read_at_once;
-  if (once || (gradient && !summed)) {
-    reductions_.push_back(item);
-    return;
-  }
-  if (gradient && in_.hints.zero >= 2) {
+  if (gradient && !once && in_.hints.zero >= 2) {
     values(t).clear();
     layer_reductions_.push_back(item);
+    return;
+  }
+  if (once || (gradient && !summed)) {
+    reductions_.push_back(item);
     return;
   }
   values(t).push_back(box(item, in_phase));
@@ -218,6 +220,18 @@ int StageLowering::stored_register(TensorId t) const {
     if (value.scope < 0 && value.layout == stored(t)) return value.reg;
   throw Error::fault(builder.program.name, fmt::format("no register holds {}", tensor(t).name));
 }
+
+namespace {
+
+// Into how many parts a layout cuts a tensor: the same on every rank, however uneven they are.
+int64_t parts(const NdSbp& layout, const Mesh& mesh) {
+  int64_t result = 1;
+  for (size_t d = 0; d < layout.size(); ++d)
+    if (layout[d].is_split()) result *= mesh.extents[d];
+  return result;
+}
+
+}  // namespace
 
 StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_phase) {
   if (values(t).empty()) bring(t, in_phase);
@@ -238,12 +252,15 @@ StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_ph
   if (!base)
     throw Error::fault(builder.program.name, fmt::format("{} is read before it is there", tensor(t).name));
   if (gather_group(t, in_phase)) return get(t, want, in_phase);
-  bool partial = false;
-  for (sbp::Sbp s : base->layout) partial = partial || s.is_partial();
+  const NdSbp base_layout = base->layout;
+  const bool partial =
+      std::any_of(base_layout.begin(), base_layout.end(), [](sbp::Sbp s) { return s.is_partial(); });
   const size_t first = builder.program.actors.size();
   Value boxed = box({t, *base, want, -1}, in_phase);
   if (read_again(t, in_phase)) hold_back(first);
-  boxed.scope = partial ? -1 : in_phase;
+  const bool no_larger =
+      !from_state_[static_cast<size_t>(t)] && parts(want, in_.mesh) >= parts(base_layout, in_.mesh);
+  boxed.scope = partial || no_larger ? -1 : in_phase;
   values(t).push_back(boxed);
   return boxed;
 }

@@ -3,7 +3,8 @@
 //
 // A tensor has values on a rank: registers that hold it in one layout. Its *stored* layout is the one it is
 // produced in, or pinned to. Who wants another one gets a boxing op, made once and shared:
-// - out of a partial value: for all readers of the step;
+// - out of a partial value, or as small as what it is made of (as context parallelism exchanges heads for
+//   sequence): for all readers of the step;
 // - of state (zero 1 and 2): once per step, after the update;
 // - else: once in the forward pass of a chunk and again in its backward pass,
 //   so that nothing gathered is kept (as Megatron's sequence parallelism
@@ -156,6 +157,9 @@ class StageLowering {
   // zero 2 and 3: reduced every micro-batch, a layer at a time, and added up a layer later
   std::vector<Item> layer_reductions_;
   std::vector<ir::OpId> layer_sums_, late_sums_;
+  // ... or, where one micro-batch leaves nothing to add up, waited for a layer later: collectives of the last
+  // layer, and those that the next kernel waits for, so that their gradients' memory is free
+  std::vector<int> layer_reduced_, awaited_;
   std::pair<int, int> at_layer_{-1, -1};  // phase and layer of the op before
   // zero 3: parameters gathered together, by (phase, layer); by phase: the kernel that first read the last
   // group
