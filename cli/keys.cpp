@@ -73,7 +73,7 @@ std::vector<Key> make_keys() {
   k.push_back(known_as(word("model", "family", MODEL(family), {"gpt", "bert", "llama"},
                             "or a name that `boxcar models` lists, or a config.json"),
                        "--model"));
-  k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 10000, "transformer blocks")));
+  k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 2000, "transformer blocks")));
   k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
   k.push_back(needed(entry("model", "heads", MODEL(heads), 1, 10000, "attention heads")));
   k.push_back(needed(entry("model", "seq", MODEL(seq), 1, 100 * million, "tokens in a sequence")));

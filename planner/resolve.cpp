@@ -35,6 +35,7 @@ int micro_batches(const Job& job) {
 namespace {
 
 constexpr int64_t largest_degree = 1 << 20;
+constexpr int most_micro_batches = 100'000;
 
 void require(bool ok, const std::string& where, const std::string& message) {
   if (!ok) throw Error::input(where, message);
@@ -150,7 +151,13 @@ void resolve_batch(Job& job) {
           fmt::format("{} is not a multiple of dp {} x micro_batch {} (use {})", job.global_batch, h.dp,
                       h.micro_batch,
                       below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above)));
-  job.train.micro_batches = micro_batches(job);
+  const int64_t micro_batches_a_step = job.global_batch / unit;
+  require(micro_batches_a_step <= most_micro_batches, "train.global_batch",
+          fmt::format(
+              "{} makes {} micro-batches of {} on dp {}, more than {} (use a larger micro_batch or dp, or "
+              "a smaller batch)",
+              job.global_batch, micro_batches_a_step, h.micro_batch, h.dp, most_micro_batches));
+  job.train.micro_batches = static_cast<int>(micro_batches_a_step);
 }
 
 void check_schedule(const Job& job) {

@@ -50,11 +50,11 @@ struct JobCase {
 };
 
 const JobCase job_cases[] = {
-    {{"--layers=0"}, "", 2, "--layers: got \"0\", expected a whole number from 1 to 10000"},
-    {{"--layers=-4"}, "", 2, "--layers: got \"-4\", expected a whole number from 1 to 10000"},
-    {{"--layers=many"}, "", 2, "--layers: got \"many\", expected a whole number from 1 to 10000"},
-    {{"--layers=1e99"}, "", 2, "--layers: got \"1e99\", expected a whole number from 1 to 10000"},
-    {{"--layers=20000"}, "", 2, "--layers: got \"20000\", expected a whole number from 1 to 10000"},
+    {{"--layers=0"}, "", 2, "--layers: got \"0\", expected a whole number from 1 to 2000"},
+    {{"--layers=-4"}, "", 2, "--layers: got \"-4\", expected a whole number from 1 to 2000"},
+    {{"--layers=many"}, "", 2, "--layers: got \"many\", expected a whole number from 1 to 2000"},
+    {{"--layers=1e99"}, "", 2, "--layers: got \"1e99\", expected a whole number from 1 to 2000"},
+    {{"--layers=20000"}, "", 2, "--layers: got \"20000\", expected a whole number from 1 to 2000"},
     {{"--hidden=0"}, "", 2, "--hidden: got \"0\", expected a whole number from 1 to 1000000"},
     {{"--hidden=255"}, "", 2, "--heads: 8 does not divide hidden 255 (use 1, 3, 5, 15, 17, 51, 85, 255)"},
     {{"--heads=7"}, "", 2, "--heads: 7 does not divide hidden 256 (use 1, 2, 4, 8, 16, 32, 64, 128, 256)"},
@@ -63,6 +63,11 @@ const JobCase job_cases[] = {
      2,
      "--heads: 512 does not divide hidden 256 (use 1, 2, 4, 8, 16, 32, 64, 128, 256)"},
     {{"--seq=-1"}, "", 2, "--seq: got \"-1\", expected a whole number from 1 to 100000000"},
+    {{"--global-batch=1000000000"},
+     "",
+     2,
+     "--global-batch: 1000000000 makes 125000000 micro-batches of 1 on dp 8, more than 100000 (use a larger "
+     "micro_batch or dp, or a smaller batch)"},
     {{"--vocab=0"}, "", 2, "--vocab: got \"0\", expected a whole number from 1 to 100000000"},
     {{"--gpus=0"}, "", 2, "--gpus: got \"0\", expected a whole number from 1 to 1000000"},
     {{"--gpus=-8"}, "", 2, "--gpus: got \"-8\", expected a whole number from 1 to 1000000"},

@@ -70,7 +70,7 @@ TEST(Keys, SayTheirValuesAndDefaults) {
     const Key& key = *find_key(section, name);
     return key.values() + " [" + key.default_text() + "]";
   };
-  EXPECT_EQ(said("model", "layers"), "1..10000 [needed]");
+  EXPECT_EQ(said("model", "layers"), "1..2000 [needed]");
   EXPECT_EQ(said("model", "kv_heads"), "1..10000 [heads]");
   EXPECT_EQ(said("model", "mlp"), "gelu|swiglu [gelu; llama: swiglu]");
   EXPECT_EQ(said("model", "dropout"), "0..0.99 [0.1; llama: 0]");

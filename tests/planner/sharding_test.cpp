@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/verify.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -46,6 +47,28 @@ TEST(Sharding, zero_2_reduces_every_micro_batch_by_layer) {
             "gradients.reduce_scatter.2 dp 6560\n"    // the layer
             "gradients.reduce_scatter.3 dp 2304\n");  // embeddings
   EXPECT_EQ(communication(plan, 0, "G"), "");
+}
+
+// Nothing is added up then: a layer's gradients are parted as they come, and two layers' are whole at once.
+TEST(Sharding, zero_2_of_one_micro_batch_in_float32_keeps_no_whole_gradients) {
+  const auto gradients = [](int zero, int layers, bool overlap) {
+    Job job = small_job(4, 1, 1, layers);
+    job.model.hidden = 256;
+    job.train.precision = ir::Precision::fp32;
+    job.parallel.zero = zero, job.parallel.overlap_grad = overlap;
+    const ir::Plan plan = compile(resolve(job));
+    verify(plan);
+    return memory_use(plan)[0].by_kind[static_cast<size_t>(ir::MemoryKind::gradients)];
+  };
+  const int64_t layer = 12 * 256 * 256 * 4;  // bytes, biases and norms aside
+  for (bool overlap : {true, false}) {
+    EXPECT_GT(gradients(1, 8, overlap), 8 * layer);
+    for (int zero : {2, 3}) {
+      EXPECT_LT(gradients(zero, 8, overlap), 8 * layer / 4 + 4 * layer);
+      EXPECT_NEAR(static_cast<double>(gradients(zero, 16, overlap) - gradients(zero, 8, overlap)),
+                  8 * layer / 4.0, 0.02 * 8 * layer);
+    }
+  }
 }
 
 TEST(Sharding, zero_3_gathers_each_layer_before_use_one_layer_ahead) {
