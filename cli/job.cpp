@@ -247,7 +247,25 @@ Resolved resolve(const GivenKeys& given_by_user) {
   locate(given, [&] { resolved.request.job = planner::resolve(resolved.request.job); });
   check_effects(given, resolved.request);
   resolved.labels = labels_of(resolved.request);
+  const auto precision = given.find("train.precision");
+  check_rate(resolved.request.job.cluster.device, resolved.labels["train.precision"],
+             precision == given.end() ? "" : precision->second.where);
   return resolved;
+}
+
+void check_rate(const backends::DeviceProfile& device, const std::string& precision,
+                const std::string& where) {
+  const auto has = [&](ir::DType type) { return device.peak_flops.contains(type); };
+  const bool bf16 = has(ir::DType::bfloat16), fp16 = has(ir::DType::float16);
+  const auto refuse = [&](const char* type, const char* other) {
+    throw Error::input(where, fmt::format("{}: device {} has no {} rate (add one to peak_flops in its "
+                                          "description, or use {})",
+                                          precision, device.name, type, other));
+  };
+  if (precision == "fp64" && !has(ir::DType::float64)) refuse("float64", "fp32");
+  if (precision == "tf32" && device.tf32_flops <= 0) refuse("tf32", "fp32");
+  if (precision == "bf16" && !bf16) refuse("bfloat16", fp16 ? "fp16" : "fp32");
+  if (precision == "fp16" && !fp16) refuse("float16", bf16 ? "bf16" : "fp32");
 }
 
 std::map<std::string, std::string> labels_of(const Request& request) {

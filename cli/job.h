@@ -32,6 +32,11 @@ struct Resolved {
 };
 Resolved resolve(const GivenKeys& given);
 
+// Throws Error (input) at `where` where the device has no rate for the type that products are in: no other
+// one stands in for it.
+void check_rate(const backends::DeviceProfile& device, const std::string& precision,
+                const std::string& where);
+
 // A cluster by preset or path, with `device` (empty: its own) in its nodes.
 backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus);
 

@@ -51,20 +51,6 @@ Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
   return loaded;
 }
 
-// Float64 is slower than any other type and most descriptions leave it out: no other rate stands in for it.
-void check_rates(Loaded& loaded, const SimulateArguments& arguments) {
-  if (loaded.plan.labels["train.precision"] != "fp64" ||
-      loaded.cluster.device.peak_flops.contains(ir::DType::float64))
-    return;
-  GivenKeys given = arguments.job.given();
-  auto precision = given.find("train.precision");
-  throw Error::input(
-      precision != given.end() ? precision->second.where : arguments.plan,
-      fmt::format("fp64: device {} has no float64 rate (add one to peak_flops in its description, "
-                  "or use fp32)",
-                  loaded.cluster.device.name));
-}
-
 // The refusal of a job that does not fit: where, by how much, and what would help.
 std::string why_not(const Report& r, const Loaded& loaded) {
   const StageReport* worst = &r.stages.front();
@@ -94,8 +80,8 @@ int run(const SimulateArguments& arguments) {
   } else {
     SavedPlan saved = load_plan(arguments.plan, arguments.job.given());
     loaded = {std::move(saved.plan), std::move(saved.cluster), nullptr};
+    check_rate(loaded.cluster.device, loaded.plan.labels["train.precision"], arguments.plan);
   }
-  check_rates(loaded, arguments);
   const ir::Plan& plan = loaded.plan;
   if (!arguments.save_plan.empty())
     write_file(arguments.save_plan, [&](std::ostream& out) { out << ir::to_text(plan); });

@@ -135,6 +135,17 @@ const JobCase job_cases[] = {
      "--stage-layers: 2 numbers for 1 stages (give one for each of pp 1 x virtual_stages 1)"},
     {{"--stage-layers=a,b"}, "", 2, "--stage-layers: got \"a\", expected a whole number from 1 to 10000"},
     {{"--precision=fp8"}, "", 2, "--precision: got \"fp8\", expected fp32, tf32, fp16, bf16, fp64"},
+    {{"--cluster=dgx-1-v100-16g", "--precision=bf16"},
+     "",
+     2,
+     "--precision: bf16: device v100-sxm2-16g has no bfloat16 rate (add one to peak_flops in its "
+     "description, "
+     "or use fp16)"},
+    {{"--cluster=dgx-1-v100-16g", "--precision=tf32"},
+     "",
+     2,
+     "--precision: tf32: device v100-sxm2-16g has no tf32 rate (add one to peak_flops in its description, or "
+     "use fp32)"},
     {{"--precision=fp64"},
      "",
      2,
