@@ -14,11 +14,12 @@
 #include <set>
 #include <thread>
 
-#include "actors/layout.h"
 #include "actors/runtime.h"
 #include "backends/cpu/cpu_backend.h"
+#include "cli/cpu_steps.h"
 #include "cli/parts.h"
-#include "planner/planner.h"
+#include "ir/op.h"
+#include "ir/plan.h"
 
 namespace boxcar::cli {
 namespace {
@@ -70,12 +71,6 @@ double seconds_of(Clock clock, Work work) {
 int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 // --- kernels
-
-// A call and which of its results are added up over micro-batches.
-struct Sampled {
-  Call call;
-  std::vector<bool> adds;  // by output
-};
 
 // Runs calls on one device, whose memory is filled with small positive numbers.
 class Bench {
@@ -153,83 +148,14 @@ class Bench {
   std::unique_ptr<backends::Queue> queue_;
 };
 
-planner::Job small_job(const std::string& family, int64_t hidden, int64_t seq, ir::Precision precision) {
-  planner::Job job;
-  job.model = ir::models::defaults(family);
-  job.model.layers = 1, job.model.hidden = hidden, job.model.seq = seq, job.model.heads = 4;
-  job.model.vocab = 256, job.model.pad_vocab_to = 1;
-  job.train.precision = precision;
-  job.parallel.micro_batch = 2;
-  return job;
-}
-
-// Models of the sizes that one trains on a processor, whole and in parts, in all ways to write them.
-std::vector<planner::Job> jobs() {
-  using ir::Precision;
-  std::vector<planner::Job> jobs;
-  for (int64_t hidden : {64, 128, 256}) jobs.push_back(small_job("gpt", hidden, hidden, Precision::fp32));
-  const auto varied = [&](const char* family, auto change) {
-    jobs.push_back(small_job(family, 128, 128, Precision::fp32));
-    change(jobs.back());
-  };
-  for (int64_t seq : {64, 256, 1024})
-    varied("gpt", [&](planner::Job& job) { job.model.flash = true, job.model.seq = seq; });
-  varied("gpt", [](planner::Job& job) { job.model.dropout = 0, job.train.optimizer = ir::Optimizer::sgd; });
-  varied("gpt", [](planner::Job& job) { job.parallel.tp = 2; });
-  varied("gpt", [](planner::Job& job) { job.parallel.tp = 2, job.parallel.sequence_parallel = true; });
-  varied("gpt", [](planner::Job& job) { job.train.optimizer = ir::Optimizer::momentum; });
-  varied("bert", [](planner::Job&) {});
-  varied("llama", [](planner::Job&) {});
-  for (Precision precision : {Precision::fp64, Precision::bf16, Precision::fp16})
-    jobs.push_back(small_job("gpt", 128, 128, precision));
-  for (planner::Job& job : jobs) {
-    job.gpus = job.parallel.tp;
-    job.train.flash = job.model.flash;
-    job.global_batch = 4 * job.parallel.micro_batch;
-    job.cluster = backends::load_cluster("local", job.gpus);
-  }
-  return jobs;
-}
-
-// The first device's kernels that are not among `known` yet, by op, types and what changes their way of work.
-void add_calls(const planner::Job& job, std::set<std::string>& known, std::vector<Sampled>& list) {
-  const ir::Plan plan = planner::compile(planner::resolve(job));
-  const actors::Layout layout(plan, [](int) { return 0; });
-  const ir::Program& program = layout.program(0);
-  const auto reg = [&](int index) -> const ir::Register& {
-    return program.registers[static_cast<size_t>(index)];
-  };
-  for (const ir::Actor& actor : program.actors) {
-    if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) continue;
-    if (actor.inputs.empty()) continue;
-    Sampled sampled{{actor.op, {}, {}, layout.attrs(0, actor)}, {}};
-    for (const ir::Input& input : actor.inputs)
-      if (!actors::is_control(reg(input.reg)))
-        sampled.call.inputs.push_back(ir::input_type(reg(input.reg), input));
-    for (int output : actor.outputs) {
-      if (actors::is_control(reg(output))) continue;
-      sampled.call.outputs.push_back(reg(output).type);
-      sampled.adds.push_back(reg(output).every > 1);
-    }
-    std::string key = actor.op;
-    for (const ir::Types* types : {&sampled.call.inputs, &sampled.call.outputs})
-      for (const ir::TensorType& type : *types) key += " " + ir::to_text(type);
-    for (const char* name : {"program", "transpose_a", "transpose_b", "causal"})
-      if (auto attr = actor.attrs.find(name); attr != actor.attrs.end()) key += ir::to_text(ir::Attrs{*attr});
-    if (known.insert(key).second) list.push_back(std::move(sampled));
-  }
-}
-
 Sampled call_of(const char* op, ir::Types inputs) {
   const ir::Attrs attrs = ir::complete(ir::op(op), {});
   const ir::Types outputs = ir::op(op).infer(inputs, attrs);
   return {{op, std::move(inputs), outputs, attrs}, std::vector<bool>(outputs.size())};
 }
 
-std::vector<Sampled> kernel_calls() {
-  std::set<std::string> known;
-  std::vector<Sampled> list;
-  for (const planner::Job& job : jobs()) add_calls(job, known, list);
+std::vector<Sampled> lone_calls(std::set<std::string>& known) {
+  std::vector<Sampled> list = part_calls(known);
   for (int64_t elements = 64; elements <= 4 << 20; elements *= 4)  // bandwidth by bytes
     list.push_back(call_of("add", {{{elements}, ir::DType::float32}, {{elements}, ir::DType::float32}}));
   for (ir::DType type : {ir::DType::float32, ir::DType::float64, ir::DType::bfloat16, ir::DType::float16})
@@ -369,8 +295,9 @@ double measure_copy(Bench& bench) {
 Samples measure_cpu(const std::function<void(const std::string&)>& progress) {
   Samples samples;
   samples.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-  progress("planning what to measure");
-  const std::vector<Sampled> calls = kernel_calls();
+  std::set<std::string> known;
+  samples.kernels = measure_steps(known, progress);
+  const std::vector<Sampled> calls = lone_calls(known);
   Bench bench;
   for (size_t i = 0; i < calls.size(); ++i) {
     progress(fmt::format("measuring kernels, {} of {}: {}", i + 1, calls.size(), calls[i].call.op));

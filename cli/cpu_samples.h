@@ -2,7 +2,7 @@
 // and a message cost, how fast threads exchange data, how much of a core is left to each when all of them
 // work.
 //
-//   Samples samples = measure_cpu([](const std::string& what) { ... });   // about ten seconds
+//   Samples samples = measure_cpu([](const std::string& what) { ... });   // about half a minute
 //   fit(samples)                                                          // cpu_profile.h: a device
 #pragma once
 
@@ -16,7 +16,8 @@
 
 namespace boxcar::cli {
 
-// A kernel by itself on one thread, its operands no longer in the first-level caches.
+// A kernel on one thread: where it stands in a step of training, or by itself with operands that are no
+// longer in the first-level caches.
 struct KernelSample {
   backends::Call call;
   double seconds = 0;

@@ -93,7 +93,7 @@ void add_profile_command(CLI::App& app) {
   command->add_option("--backend", arguments->backend, "what to measure [cpu]")->type_name("cpu");
   command->add_option("-o,--output", arguments->output, "the device file to write [needed]")
       ->type_name("FILE");
-  command->footer("Takes about fifteen seconds; leave the machine alone meanwhile. See docs/local.md.");
+  command->footer("Takes about half a minute; leave the machine alone meanwhile. See docs/local.md.");
   command->callback([command, arguments] {
     refuse_extras(*command);
     run(*arguments);

@@ -205,7 +205,7 @@ TEST_F(MpiTrain, AProcessThatDiesEndsTheRunAndTheLastCheckpointGoesOn) {
   }
 }
 
-TEST_F(MpiTrain, AProcessThatStopsEndsTheRun) {
+TEST_F(MpiTrain, LongAProcessThatStopsEndsTheRun) {
   for (const int rank : {2, 0}) {
     EXPECT_EQ(run_and_signal(rank, SIGSTOP, "\"step\":2", {"--dp=2", "--tp=2", "--pp=2"}), 3) << err();
     EXPECT_THAT(said(), MatchesRegex("boxcar: process [0-3]: device [0-7]: [a-z0-9_.]+: [^\n]*waits for "

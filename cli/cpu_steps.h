@@ -1,0 +1,31 @@
+// Kernels as training runs them: steps of small models, and what each of their acts took.
+//
+//   std::set<std::string> known;                                  // kernels that there are samples of
+//   std::vector<KernelSample> samples = measure_steps(known, progress);
+//   for (const Sampled& lone : part_calls(known)) ...             // of plans of several devices: not run
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/cpu_samples.h"
+
+namespace boxcar::cli {
+
+// A call and which of its results are added up over micro-batches.
+struct Sampled {
+  backends::Call call;
+  std::vector<bool> adds;  // by output
+};
+
+// Of one device alone: medians over all acts of the same op, types and way of work. An act finds in the
+// caches what the acts before it have left.
+std::vector<KernelSample> measure_steps(std::set<std::string>& known,
+                                        const std::function<void(const std::string&)>& progress);
+
+// Kernels that tensor parallelism brings and that are not known yet.
+std::vector<Sampled> part_calls(std::set<std::string>& known);
+
+}  // namespace boxcar::cli
