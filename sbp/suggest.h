@@ -9,8 +9,8 @@
 
 namespace boxcar {
 
-// By edit distance (a swap of neighbours counts one, capitals are small letters); empty where nothing is nearer than half of the name's
-// length. Ties go to the first.
+// By edit distance (a swap of neighbours counts one, capitals are small letters); empty where nothing is
+// nearer than half of the name's length. Ties go to the first.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
 
 // " (did you mean X?)", or "" where nothing is near.
