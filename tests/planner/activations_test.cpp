@@ -71,5 +71,22 @@ TEST(Activations, context_parallelism_keeps_its_part) {
   }
 }
 
+// Queries, keys, values and the result change between heads and sequence once on the way forward, their
+// gradients once on the way back: what was exchanged is kept, for it is no larger.
+TEST(Activations, context_parallelism_exchanges_a_tensor_once) {
+  const auto exchanged = [](int layers) {  // bytes, of a device
+    Job job = small_job(1, 1, 1, layers);
+    job.gpus = job.parallel.cp = 4;
+    job.train.flash = true;
+    int64_t bytes = 0;
+    const ir::Plan plan = compile(resolve(job));
+    for (const ir::Actor& actor : plan.programs[0].actors)
+      if (actor.collective == sbp::Collective::all_to_all) bytes += actor.comm_bytes;
+    return bytes;
+  };
+  const int64_t tensor = 8 / 4 * 16 * 2;  // sequence, hidden, float16
+  EXPECT_EQ(exchanged(3) - exchanged(2), 8 * tensor);
+}
+
 }  // namespace
 }  // namespace boxcar::planner
