@@ -17,6 +17,7 @@
 
 namespace boxcar::planner {
 
+// Of a plan that planner::compile made, where each class has a program of its own; `slots` is at least 1.
 void add_checkpoints(ir::Plan& plan, const Places& places, int slots);
 
 }  // namespace boxcar::planner
