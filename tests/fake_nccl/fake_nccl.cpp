@@ -4,6 +4,8 @@
 // - a communicator that is used before its set-up has ended, or while a call is in progress: invalid usage;
 // - two threads in one communicator at once: invalid usage;
 // - members that do not make the same calls in the same order: an error that they find asynchronously.
+//
+// After ncclCommAbort has returned, no act of that member reads or writes its memory.
 #include "fake_nccl/fake_nccl.h"
 
 #include <Eigen/Core>
@@ -48,6 +50,11 @@ struct Primitive {
   int type = 0, reduction = 0, peer = 0;
 
   bool joint() const { return kind != Kind::send && kind != Kind::receive; }
+  // How many elements a member of rank `rank` among `members` reads at `in`.
+  size_t reads(int rank, int members) const {
+    if (kind == Kind::receive || (kind == Kind::broadcast && rank != peer)) return 0;
+    return kind == Kind::reduce_scatter ? count * static_cast<size_t>(members) : count;
+  }
   std::string text() const {
     return std::string(names[static_cast<int>(kind)]) + " of " + std::to_string(count) + " of type " +
            std::to_string(type) + ", reduction " + std::to_string(reduction) + ", root " +
@@ -60,10 +67,12 @@ size_t size_of(int type) {
   return sizes[type];
 }
 
-// One joint call: what each member brings.
+// One joint call: what each member brings. Its input is read when it comes: it may be aborted, and its memory
+// freed, while others still meet.
 struct Round {
   std::vector<Primitive> members;
-  size_t here = 0, read = 0;
+  std::vector<Bytes> inputs;
+  size_t here = 0, done = 0;
 };
 
 struct Group {
@@ -129,14 +138,22 @@ bool ready(const ncclComm& comm) {
   return comm.group->joined == comm.group->size && world().stopped_set_up != comm.rank;
 }
 
-// Waits for others until `there`, or until this communicator is aborted or broken: then false.
+// Waits for others until `there`, or until this communicator is aborted or broken: then false. Who holds the
+// lock and has seen true here may touch the member's memory.
 template <typename There>
 bool wait(ncclComm& comm, std::unique_lock<std::mutex>& lock, There there) {
-  while (!there()) {
-    if (comm.aborted || comm.group->broken) return false;
+  for (;;) {
+    if (comm.aborted) return false;
+    if (there()) return true;
+    if (comm.group->broken) return false;
     comm.group->changed.wait_for(lock, std::chrono::milliseconds(5));
   }
-  return true;
+}
+
+// Under the group's lock.
+Bytes read(const ncclComm& comm, const Primitive& mine) {
+  const char* const in = static_cast<const char*>(mine.in);
+  return Bytes(in, in + mine.reads(comm.rank, comm.group->size) * size_of(mine.type));
 }
 
 template <typename T, typename Wide>
@@ -161,8 +178,7 @@ void reduce_as(const std::vector<const char*>& parts, size_t count, int reductio
 Bytes reduced(const Round& round, size_t first, size_t count) {
   const Primitive& one = round.members[0];
   std::vector<const char*> parts;
-  for (const Primitive& member : round.members)
-    parts.push_back(static_cast<const char*>(member.in) + first * size_of(one.type));
+  for (const Bytes& input : round.inputs) parts.push_back(input.data() + first * size_of(one.type));
   Bytes out(count * size_of(one.type));
   const auto as = [&]<typename T, typename Wide>() {
     reduce_as<T, Wide>(parts, count, one.reduction, out.data());
@@ -200,11 +216,6 @@ Bytes reduced(const Round& round, size_t first, size_t count) {
 
 Bytes result(const Round& round, int rank) {
   const Primitive& mine = round.members[static_cast<size_t>(rank)];
-  const size_t bytes = mine.count * size_of(mine.type);
-  const auto copy = [&](int from) {
-    const char* in = static_cast<const char*>(round.members[static_cast<size_t>(from)].in);
-    return Bytes(in, in + bytes);
-  };
   switch (mine.kind) {
     case Kind::all_reduce:
       return reduced(round, 0, mine.count);
@@ -213,26 +224,26 @@ Bytes result(const Round& round, int rank) {
     case Kind::reduce:
       return rank == mine.peer ? reduced(round, 0, mine.count) : Bytes{};
     case Kind::broadcast:
-      return copy(mine.peer);
+      return round.inputs[static_cast<size_t>(mine.peer)];
     default: {
       Bytes all;
-      for (size_t r = 0; r < round.members.size(); ++r) {
-        const Bytes part = copy(static_cast<int>(r));
-        all.insert(all.end(), part.begin(), part.end());
-      }
+      for (const Bytes& part : round.inputs) all.insert(all.end(), part.begin(), part.end());
       return all;
     }
   }
 }
 
-// All members meet, read, and write when all have read. False where that ended early.
+// All members meet, and each writes when all are here. False where that ended early.
 bool meet(ncclComm& comm, const Primitive& mine, int64_t number) {
   Group& group = *comm.group;
   const auto members = static_cast<size_t>(group.size);
   std::unique_lock lock(group.mutex);
+  if (comm.aborted) return false;
   Round& round = group.rounds[number];
   round.members.resize(members);
+  round.inputs.resize(members);
   round.members[static_cast<size_t>(comm.rank)] = mine;
+  round.inputs[static_cast<size_t>(comm.rank)] = read(comm, mine);
   ++round.here;
   group.changed.notify_all();
   if (!wait(comm, lock, [&] { return round.here == members; })) return false;
@@ -245,17 +256,15 @@ bool meet(ncclComm& comm, const Primitive& mine, int64_t number) {
     }
   if (group.broken) return false;
   const Bytes bytes = result(round, comm.rank);
-  ++round.read;
-  group.changed.notify_all();
-  if (!wait(comm, lock, [&] { return round.read == members; })) return false;
   if (!bytes.empty()) std::memcpy(mine.out, bytes.data(), bytes.size());
+  if (++round.done == members) group.rounds.erase(number);
   return true;
 }
 
 void send(ncclComm& comm, const Primitive& mine) {
   const std::lock_guard lock(comm.group->mutex);
-  const char* in = static_cast<const char*>(mine.in);
-  comm.group->sent[{comm.rank, mine.peer}].emplace_back(in, in + mine.count * size_of(mine.type));
+  if (comm.aborted) return;
+  comm.group->sent[{comm.rank, mine.peer}].push_back(read(comm, mine));
   comm.group->changed.notify_all();
 }
 
@@ -405,8 +414,11 @@ int ncclCommGetAsyncError(ncclComm* handle, int* result) {
 int ncclCommAbort(ncclComm* handle) {
   const Shared comm = find(handle);
   if (!comm) return refuse("a communicator that is not there");
-  comm->aborted = true;
-  comm->group->changed.notify_all();
+  {
+    const std::lock_guard lock(comm->group->mutex);
+    comm->aborted = true;
+    comm->group->changed.notify_all();
+  }
   --world().live;
   const std::lock_guard lock(world().mutex);
   communicators().erase(handle);
