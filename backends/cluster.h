@@ -182,6 +182,8 @@ struct Cluster {
 // Where gpus is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the
 // nearest preset.
 Cluster load_cluster(const std::string& preset_or_path, int gpus = 0);
+// The same of a cluster that is there; 0 leaves it as it is.
+void resize(Cluster& cluster, int gpus);
 DeviceProfile load_device(const std::string& preset_or_path);
 // The same from YAML text; `file` stands in messages. A device that is named by path is looked for beside
 // `file`.

@@ -244,30 +244,6 @@ void read_device(Fields& fields, const std::string& file, Cluster* to) {
   }
 }
 
-void resize(Cluster* cluster, int gpus) {
-  if (gpus == 0) return;
-  Node& node = cluster->node;
-  if (gpus < 0 || gpus > most_gpus) {
-    throw Error::input("gpus", fmt::format("{} is outside 1 to {}", gpus, most_gpus));
-  }
-  if (gpus < node.gpus) {
-    node.gpus = gpus;
-    cluster->nodes = 1;
-    if (node.link == LinkKind::nvlink_mesh) {
-      node.mesh_links.resize(gpus);
-      for (auto& row : node.mesh_links) row.resize(gpus);
-    }
-    return;
-  }
-  if (gpus % node.gpus != 0) {
-    int below = gpus / node.gpus * node.gpus;
-    throw Error::input("gpus",
-                       fmt::format("{} is not a multiple of the {} GPUs of a node of {} (use {} or {})", gpus,
-                                   node.gpus, cluster->name, below, below + node.gpus));
-  }
-  cluster->nodes = gpus / node.gpus;
-}
-
 void read_slowdown(Fields& fields, Cluster* cluster) {
   std::vector<std::pair<std::string, double>> entries;
   fields.numbers("slowdown", 1, 1000, &entries);
@@ -318,6 +294,31 @@ DeviceProfile parse_device(const std::string& yaml, const std::string& file) {
   return device;
 }
 
+void resize(Cluster& cluster, int gpus) {
+  if (gpus == 0) return;
+  Node& node = cluster.node;
+  if (gpus < 0 || gpus > most_gpus) {
+    throw Error::input("gpus", fmt::format("{} is outside 1 to {}", gpus, most_gpus));
+  }
+  if (gpus < node.gpus) {
+    node.gpus = gpus;
+    cluster.nodes = 1;
+    if (node.link == LinkKind::nvlink_mesh) {
+      node.mesh_links.resize(gpus);
+      for (auto& row : node.mesh_links) row.resize(gpus);
+    }
+    return;
+  }
+  if (gpus % node.gpus != 0) {
+    int below = gpus / node.gpus * node.gpus;
+    throw Error::input("gpus",
+                       fmt::format("{} is not a multiple of the {} GPUs of a node of {} (use {} or {})", gpus,
+                                   node.gpus, cluster.name, below, below + node.gpus));
+  }
+  cluster.nodes = gpus / node.gpus;
+  std::erase_if(cluster.slowdown, [&](const auto& slow) { return slow.first >= gpus; });
+}
+
 Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus) {
   auto fields = parse_fields(yaml, file, "");
   Cluster cluster;
@@ -332,7 +333,7 @@ Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus
   fields->done();
   for (const char* key : {"name", "device", "node"}) fields->require(key);
   read_device(*fields, file, &cluster);
-  resize(&cluster, gpus);
+  resize(cluster, gpus);
   read_slowdown(*fields, &cluster);
   if (cluster.nodes > 1 && cluster.node.nics == 0) {
     fields->fail("node", fmt::format("{} nodes without nics cannot talk", cluster.nodes));

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 struct SearchArguments {
   JobArguments job;
-  std::string out, memory, budget;
+  std::string out, memory, budget, objective = "time", max_step_time;
   std::vector<std::string> pins;
   bool json = false, no_partial = false;
   int simulate = 12;
@@ -51,9 +51,18 @@ int64_t memory_of(const std::string& text) {
                 {{"GB", 1e9}, {"MB", 1e6}, {"TB", 1e12}, {"GiB", 0x1p30}, {"MiB", 0x1p20}}, "72GB or 80GiB"));
 }
 
-double seconds_of(const std::string& text) {
+double seconds_of(const std::string& flag, const std::string& text) {
   if (text.empty()) return std::numeric_limits<double>::infinity();
-  return with_unit("--budget", "time", text, {{"s", 1}, {"ms", 1e-3}, {"m", 60}, {"", 1}}, "5s or 2m");
+  return with_unit(flag, "time", text, {{"s", 1}, {"ms", 1e-3}, {"m", 60}, {"", 1}}, "5s or 2m");
+}
+
+search::Goal objective_of(const std::string& text) {
+  const std::pair<const char*, search::Goal> known[] = {{"time", search::Goal::time},
+                                                             {"memory", search::Goal::memory},
+                                                             {"cost", search::Goal::cost}};
+  for (const auto& [name, goal] : known)
+    if (text == name) return goal;
+  throw Error::input("--objective", fmt::format("got \"{}\", expected time, memory or cost", text));
 }
 
 // What a user gave is not searched.
@@ -105,15 +114,37 @@ void interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-[[noreturn]] void nothing_fits(const search::Outcome& outcome, int64_t limit) {
+// What would be enough by estimate, as the end of a message.
+std::string more_gpus(const search::Outcome& outcome) {
+  if (outcome.enough_gpus > 0) return fmt::format("{} GPUs would do, by estimate", outcome.enough_gpus);
+  return "more GPUs alone do not mend it";
+}
+
+[[noreturn]] void too_slow(const search::Outcome& outcome, double limit) {
+  const search::Candidate& fastest = *outcome.fastest;
+  const bool simulated = fastest.seconds > 0;
+  const double seconds = simulated ? fastest.seconds : fastest.estimated_seconds;
+  throw Error::cannot_run(
+      "--max-step-time",
+      fmt::format("no plan that fits takes {} or less: the fastest of {} takes {}{}, {} too long ({}); {}",
+                  format_seconds(limit), outcome.points - outcome.over_memory, simulated ? "" : "about ",
+                  format_seconds(seconds), format_seconds(seconds - limit), flags_of(fastest.job),
+                  more_gpus(outcome)));
+}
+
+[[noreturn]] void nothing_fits(const search::Outcome& outcome, int64_t limit, double max_seconds) {
   if (!outcome.ended)
     throw Error::cannot_run("", "ended before a plan was found that fits; give it more time with --budget");
+  if (outcome.fastest && (outcome.fastest->seconds > 0 || outcome.over_time > 0))
+    too_slow(outcome, max_seconds);
   const search::Candidate& least = outcome.smallest;
+  const double bytes = least.estimated_bytes, most = static_cast<double>(limit);
   throw Error::cannot_run(
-      "", fmt::format(
-              "nothing fits: the smallest of {} points needs about {} of {} on a device ({}); use more GPUs",
-              outcome.points, format_bytes(least.estimated_bytes), format_bytes(static_cast<double>(limit)),
-              flags_of(least.job)));
+      "",
+      fmt::format("nothing fits: the smallest of {} points needs about {} of {} on each device of stage {}, "
+                  "{} too much ({}); {}",
+                  outcome.points, format_bytes(bytes), format_bytes(most), least.fullest_stage,
+                  format_bytes(std::max(0.0, bytes - most)), flags_of(least.job), more_gpus(outcome)));
 }
 
 // The step of the best candidate where ops may read partial values; 0 where that does not fit.
@@ -140,7 +171,9 @@ int run(const SearchArguments& arguments) {
   Request request = open_request(given);
   if (request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
-  const double budget = seconds_of(arguments.budget);
+  const double budget = seconds_of("--budget", arguments.budget);
+  options.goal = objective_of(arguments.objective);
+  options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   Progress progress;
   options.pinned = pinned(given);
   options.memory_bytes = memory_of(arguments.memory);
@@ -156,9 +189,11 @@ int run(const SearchArguments& arguments) {
   SearchReport r;
   r.memory_limit_bytes =
       options.memory_bytes > 0 ? options.memory_bytes : request.job.cluster.device.memory_bytes;
+  r.goal = options.goal;
+  r.max_step_seconds = options.max_step_seconds;
   r.outcome = search::search(request.job, options, oracle());
   std::signal(SIGINT, SIG_DFL);
-  if (r.outcome.best.empty()) nothing_fits(r.outcome, r.memory_limit_bytes);
+  if (r.outcome.best.empty()) nothing_fits(r.outcome, r.memory_limit_bytes, options.max_step_seconds);
 
   const search::Candidate& best = r.outcome.best.front();
   request.job = best.job;
@@ -169,8 +204,7 @@ int run(const SearchArguments& arguments) {
   for (size_t i = 1; i < std::min<size_t>(r.outcome.best.size(), 4); ++i) {
     const search::Candidate& c = r.outcome.best[i];
     plan.labels[fmt::format("{}{}", runner_up, i)] = fmt::format(
-        "{}, {:.1f} % slower: {}", format_seconds(c.seconds), 100 * (c.seconds / best.seconds - 1),
-        flags_of(c.job) + (c.layouts ? ", layouts found" : ""));
+        "{}: {}", against(r.goal, c, best), flags_of(c.job) + (c.layouts ? ", layouts found" : ""));
   }
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const sim::Result result = sim::simulate(plan, request.job.cluster);
@@ -192,6 +226,13 @@ void add_search_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", arguments->json, "print one JSON document instead of the tables");
   command->add_option("--memory", arguments->memory, "use no more on a device [what it has]")
       ->type_name("72GB")
+      ->check(not_empty());
+  command
+      ->add_option("--objective", arguments->objective,
+                   "what is least: time of a step, memory of a device, or cost of a step [time]")
+      ->type_name("time|memory|cost");
+  command->add_option("--max-step-time", arguments->max_step_time, "no step takes longer [any time]")
+      ->type_name("2s")
       ->check(not_empty());
   command->add_option("--budget", arguments->budget, "end after this time with the best so far [none]")
       ->type_name("5s")

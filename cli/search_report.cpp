@@ -14,6 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 using planner::Hints;
 using search::Candidate;
+using search::price_of;
 
 // What a search decides, by key, in the order of a job file.
 std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job) {
@@ -78,12 +79,65 @@ ordered_json candidate_json(const Candidate& c) {
   doc["step_time_s"] = c.seconds;
   doc["estimated_step_time_s"] = c.estimated_seconds;
   doc["peak_memory_bytes"] = c.peak_bytes;
+  if (c.job.cluster.price_per_gpu_hour > 0) {
+    doc["gpus"] = c.job.gpus;
+    doc["price_per_step"] = price_of(c.job, c.seconds);
+  }
   doc["layouts"] = c.layouts ? "found" : "hints";
   if (c.layouts) doc["layouts_optimal"] = c.found.optimal();
   return doc;
 }
 
+const char* name_of(search::Goal goal) {
+  switch (goal) {
+    case search::Goal::memory:
+      return "memory";
+    case search::Goal::cost:
+      return "cost";
+    case search::Goal::time:
+      break;
+  }
+  return "time";
+}
+
+// Where more is asked than the least time: what, and what the best comes to.
+std::string objective_text(const SearchReport& r) {
+  const Candidate& best = r.outcome.best.front();
+  const std::string limit = r.max_step_seconds < search::infinity
+                                ? fmt::format(", of steps of at most {}", format_seconds(r.max_step_seconds))
+                                : "";
+  switch (r.goal) {
+    case search::Goal::memory:
+      return fmt::format("  least memory of a device{}: {}\n", limit,
+                         format_bytes(static_cast<double>(best.peak_bytes)));
+    case search::Goal::cost:
+      return fmt::format("  least cost{}: {:.4g} a step, on {} GPUs at {:g} an hour\n", limit,
+                         price_of(best.job, best.seconds), best.job.gpus,
+                         best.job.cluster.price_per_gpu_hour);
+    case search::Goal::time:
+      break;
+  }
+  return "";
+}
+
 }  // namespace
+
+std::string against(search::Goal goal, const Candidate& other, const Candidate& best) {
+  switch (goal) {
+    case search::Goal::memory: {
+      const auto bytes = static_cast<double>(other.peak_bytes), least = static_cast<double>(best.peak_bytes);
+      return fmt::format("{}, {:.1f} % more memory", format_bytes(bytes), 100 * (bytes / least - 1));
+    }
+    case search::Goal::cost: {
+      const double price = price_of(other.job, other.seconds), least = price_of(best.job, best.seconds);
+      return fmt::format("{:.4g} a step, {:.1f} % dearer", price, 100 * (price / least - 1));
+    }
+    case search::Goal::time:
+      break;
+  }
+  return fmt::format("{}, {:.1f} % slower", format_seconds(other.seconds),
+                     100 * (other.seconds / best.seconds - 1));
+}
 
 std::string flags_of(const planner::Job& job) {
   const Hints& h = job.parallel;
@@ -119,7 +173,8 @@ std::string to_table(const SearchReport& r) {
                     h.sequence_parallel ? "split" : "-", recompute_text(c.job),
                     format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints");
   }
-  text += fmt::format("\nbest\n  {}\n{}\n", flags_of(o.best.front().job), layouts_text(r));
+  text +=
+      fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job), objective_text(r), layouts_text(r));
   return text + to_table(r.best);
 }
 
@@ -130,6 +185,8 @@ std::string to_json(const SearchReport& r) {
                    {"compiled", r.outcome.compiled}, {"simulated", r.outcome.best.size()},
                    {"ended", r.outcome.ended},       {"memory_limit_bytes", r.memory_limit_bytes},
                    {"wall_s", r.wall_seconds}};
+  doc["objective"] = name_of(r.goal);
+  if (r.max_step_seconds < search::infinity) doc["max_step_time_s"] = r.max_step_seconds;
   doc["flags"] = flags_of(r.outcome.best.front().job);
   doc["step_time_s"] = r.outcome.best.front().seconds;
   if (r.partial_seconds > 0) doc["step_time_with_partial_s"] = r.partial_seconds;

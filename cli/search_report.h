@@ -12,6 +12,8 @@ struct SearchReport {
   search::Outcome outcome;  // has a best
   Report best;              // of its best
   int64_t memory_limit_bytes = 0;
+  search::Goal goal = search::Goal::time;
+  double max_step_seconds = search::infinity;
   double wall_seconds = 0;
   double partial_seconds = 0;  // of the best plan's job with partial values, where they are switched off
 };
@@ -22,5 +24,10 @@ std::string to_json(const SearchReport& report);
 // The keys that a search decides, as flags, where they differ from their defaults:
 // "--dp 16 --tp 8 --pp 8 --zero 1 --recompute full".
 std::string flags_of(const planner::Job& job);
+
+// What another candidate loses: "1.23 s, 4.0 % slower", "42 GB, 3.1 % more memory", "0.31 a step, 2.0 %
+// dearer".
+std::string against(search::Goal goal, const search::Candidate& other,
+                    const search::Candidate& best);
 
 }  // namespace boxcar::cli

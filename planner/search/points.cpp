@@ -83,7 +83,7 @@ class Points {
         seen_ = fitting_ = 0;
         pipelines();
         if (seen_ > 0 && fitting_ == 0) kind.fits = false;
-        if (seen_ == fitting_) break;  // computing more again would be slower
+        if (seen_ == fitting_ && !fixed_.more_recompute) break;  // computing more again would be slower
       }
     });
   }
@@ -202,10 +202,15 @@ void each_point(const Job& job, const Fixed& fixed, const std::function<bool(con
   Points(job, fixed, visit).run();
 }
 
-bool same_cost(const Job& a, const Job& b) {
-  const Hints &x = a.parallel, &y = b.parallel;
-  return x.tp == y.tp && x.cp == y.cp && x.sequence_parallel == y.sequence_parallel && x.ep == y.ep &&
-         x.micro_batch == y.micro_batch && a.train.recompute == b.train.recompute;
+CostKey cost_key(const Job& job) {
+  const Hints& h = job.parallel;
+  return {h.tp,
+          h.cp,
+          h.ep,
+          h.sequence_parallel ? 1 : 0,
+          h.micro_batch,
+          static_cast<int>(job.train.recompute),
+          job.cluster.node.gpus};
 }
 
 Estimate estimate(const Job& job, const ModelCost& cost) {
@@ -222,7 +227,8 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
     times[static_cast<size_t>(s)] = stage.forward + stage.backward;
     slowest = std::max(slowest, stage.forward + stage.backward);
     state = std::max(state, state_seconds(job, stage));
-    result.bytes = std::max(result.bytes, stage_bytes(job, cost, stage, here, s));
+    const double bytes = stage_bytes(job, cost, stage, here, s);
+    if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
   double fill = -slowest;
   for (const double time : times) fill += time;

@@ -1,6 +1,7 @@
 // The points of the search: every legal combination of what is not pinned.
 #pragma once
 
+#include <array>
 #include <functional>
 
 #include "planner/search/search.h"
@@ -11,19 +12,22 @@ namespace boxcar::search {
 struct Fixed {
   std::set<std::string> pinned = {};
   std::map<std::string, std::pair<int, int>> ranges = {};
+  bool more_recompute = false;  // also where less of it fits
 };
 
-// Calls `visit` with each point; hints only, not resolved. Points come in an order in which those that share
-// their ModelCost follow each other.
+// Calls `visit` with each point; hints only, not resolved. It says whether the point fits in memory: where
+// all of a micro-batch do, more recomputation is left out, and where none does, so are larger micro-batches.
 void each_point(const planner::Job& job, const Fixed& fixed,
                 const std::function<bool(const planner::Job&)>& visit);
 
-// Whether two points have the same ModelCost.
-bool same_cost(const planner::Job& a, const planner::Job& b);
+// Equal for points that have the same ModelCost, on one cluster of any number of nodes.
+using CostKey = std::array<int, 7>;
+CostKey cost_key(const planner::Job& job);
 
 struct Estimate {
   double seconds = 0;  // of a step
-  double bytes = 0;    // on the fullest stage
+  double bytes = 0;    // on a device of the fullest stage
+  int fullest_stage = 0;
 };
 // `job` has dp, stage_layers and micro_batches filled in.
 Estimate estimate(const planner::Job& job, const ModelCost& cost);

@@ -1,8 +1,9 @@
 #include "planner/search/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <optional>
 
@@ -17,9 +18,12 @@ namespace {
 
 using planner::Job;
 
-// Of an estimate, at most: what is estimated to be slower than the best by more is not simulated.
-constexpr double estimate_error = 0.03;
-constexpr int alike = 3;  // of the same degrees that are simulated
+// Of an estimate, at most: what is estimated to be worse than the best by more is not looked at.
+constexpr double time_error = 0.03, memory_error = 0.25;
+constexpr int alike = 3;                                    // of the same degrees that are simulated
+constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // that are tried for a message
+
+bool fewest_bytes(Goal goal) { return goal == Goal::memory; }
 
 class Search {
  public:
@@ -27,36 +31,72 @@ class Search {
       : job_(job), options_(options), oracle_(oracle) {
     job_.model = ir::models::complete(job_.model);
     if (job_.gpus == 0) job_.gpus = job_.cluster.devices();
+    if (options.goal == Goal::cost && job_.cluster.price_per_gpu_hour <= 0)
+      throw Error::input("cluster", fmt::format("{} has no price; give price_per_gpu_hour in a cluster file",
+                                                job_.cluster.name));
     limit_ = options.memory_bytes > 0 ? options.memory_bytes : job_.cluster.device.memory_bytes;
-    outcome_.smallest.estimated_bytes = std::numeric_limits<double>::infinity();
+    outcome_.smallest.estimated_bytes = infinity;
   }
 
   Outcome run() {
-    each_point(job_, {options_.pinned, options_.ranges}, [&](const Job& point) { return add(point); });
+    for (const int gpus : gpu_counts())
+      each_point(on(gpus), fixed(), [&](const Job& point) { return add(point); });
     if (outcome_.points == 0)
       throw Error::input("parallel",
                          "no combination of degrees is legal for this model, batch and number of GPUs");
-    std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-      return a.estimated_seconds < b.estimated_seconds;
+    std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
+      return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
     });
-    std::map<std::array<int, 4>, int> simulated;
-    for (const Candidate& candidate : candidates_) {
-      if (static_cast<int>(outcome_.best.size()) >= options_.simulate || !outcome_.ended) break;
-      if (!outcome_.best.empty() &&
-          candidate.estimated_seconds > (1 + estimate_error) * outcome_.best.front().seconds)
-        break;
-      const planner::Hints& h = candidate.job.parallel;
-      int& of_these = simulated[{h.dp, h.tp, h.pp, h.cp}];
-      if (of_these < alike && simulate(candidate)) ++of_these;
+    try_candidates();
+    for (int round = 0; round < 2 && outcome_.ended && !outcome_.best.empty(); ++round) {
+      if (fewest_bytes(options_.goal))
+        recompute_more(outcome_.best.front());
+      else
+        recompute_less(outcome_.best.front());
     }
-    for (int round = 0; round < 2 && outcome_.ended && !outcome_.best.empty(); ++round)
-      recompute_less(outcome_.best.front());
-    if (!layouts_asked()) lay_out_fastest();
+    if (!layouts_asked()) lay_out_best();
     if (outcome_.best.empty() && refused_) throw *refused_;
+    if (outcome_.best.empty() && outcome_.ended) outcome_.enough_gpus = enough_gpus();
     return std::move(outcome_);
   }
 
  private:
+  // Of a step, by the objective.
+  double value(const Job& job, double seconds, double bytes) const {
+    switch (options_.goal) {
+      case Goal::memory:
+        return bytes;
+      case Goal::cost:
+        return price_of(job, seconds);
+      case Goal::time:
+        break;
+    }
+    return seconds;
+  }
+  double estimated(const Candidate& c) const { return value(c.job, c.estimated_seconds, c.estimated_bytes); }
+  double simulated(const Candidate& c) const {
+    return value(c.job, c.seconds, static_cast<double>(c.peak_bytes));
+  }
+
+  Fixed fixed() const { return {options_.pinned, options_.ranges, fewest_bytes(options_.goal)}; }
+
+  Job on(int gpus) const {
+    Job job = job_;
+    job.gpus = gpus;
+    backends::resize(job.cluster, gpus);
+    return job;
+  }
+
+  // The least price may need fewer than there are: parts of a node, and whole nodes, that divide them.
+  std::vector<int> gpu_counts() const {
+    if (options_.goal != Goal::cost) return {job_.gpus};
+    std::vector<int> counts;
+    const int node = job_.cluster.node.gpus;
+    for (int n = 1; n <= job_.gpus; ++n)
+      if (job_.gpus % n == 0 && (n < node || n % node == 0)) counts.push_back(n);
+    return counts;
+  }
+
   bool asked_to_stop() {
     const double best = outcome_.best.empty() ? 0 : outcome_.best.front().seconds;
     if (options_.go_on && !options_.go_on({outcome_.points, static_cast<int>(outcome_.best.size()), best}))
@@ -64,50 +104,102 @@ class Search {
     return !outcome_.ended;
   }
 
+  // Nothing where no plan of two stages can be made, or where the search is to end.
+  const ModelCost* cost_of_point(const Job& point) {
+    const CostKey key = cost_key(point);
+    if (const auto known = costs_.find(key); known != costs_.end())
+      return known->second ? &*known->second : nullptr;
+    if (asked_to_stop()) return nullptr;
+    std::optional<ModelCost>& cost = costs_[key];
+    try {
+      cost = measure(point, oracle_.act_seconds);
+    } catch (const Error&) {
+    }
+    return cost ? &*cost : nullptr;
+  }
+
+  // The point with its layers cut into stages, in one way or two, each with its estimate.
+  std::vector<Candidate> estimates(const Job& point) {
+    const ModelCost* cost = cost_of_point(point);
+    if (!cost) return {};
+    std::vector<Job> jobs{point};
+    Job& job = jobs.front();
+    job.train.micro_batches = planner::micro_batches(job);
+    const planner::Hints& h = job.parallel;
+    if (h.stage_layers.empty()) {
+      const auto layers = job.model.layers;
+      job.parallel.stage_layers = planner::balanced_layers(layers, h.pp * h.virtual_stages);
+      Job level = job;
+      if (h.virtual_stages == 1 && h.pp > 1) level.parallel.stage_layers = level_layers(layers, h.pp, *cost);
+      if (level.parallel.stage_layers != h.stage_layers) jobs.push_back(std::move(level));
+    }
+    std::vector<Candidate> result;
+    for (Job& cut : jobs) {
+      const Estimate e = estimate(cut, *cost);
+      result.push_back({std::move(cut), e.seconds, e.bytes, e.fullest_stage, 0, 0});
+    }
+    return result;
+  }
+
+  bool fits(const Candidate& c) const { return c.estimated_bytes <= static_cast<double>(limit_); }
+  bool in_time(const Candidate& c) const {
+    return c.estimated_seconds <= (1 + time_error) * options_.max_step_seconds;
+  }
+
   // Whether it fits in memory, by estimate.
   bool add(const Job& point) {
     if (!outcome_.ended) return false;
-    if (!measured_ || !same_cost(*measured_, point)) {
-      if (asked_to_stop()) return false;
-      measured_ = point;
-      try {
-        cost_ = measure(point, oracle_.act_seconds);
-      } catch (const Error&) {
-        cost_.reset();
+    bool any = false;
+    for (Candidate& c : estimates(point)) {
+      ++outcome_.points;
+      if (c.estimated_bytes < outcome_.smallest.estimated_bytes) outcome_.smallest = c;
+      if (!fits(c)) {
+        ++outcome_.over_memory;
+        continue;
       }
+      any = true;
+      note_fastest(c);
+      if (in_time(c))
+        candidates_.push_back(std::move(c));
+      else
+        ++outcome_.over_time;
     }
-    if (!cost_) return false;
-    Job job = point;
-    planner::Hints& h = job.parallel;
-    job.train.micro_batches = planner::micro_batches(job);
-    if (!h.stage_layers.empty()) return weigh(std::move(job));
-    const auto layers = job.model.layers;
-    h.stage_layers = planner::balanced_layers(layers, h.pp * h.virtual_stages);
-    Job level = job;
-    if (h.virtual_stages == 1 && h.pp > 1) level.parallel.stage_layers = level_layers(layers, h.pp, *cost_);
-    const bool differs = level.parallel.stage_layers != h.stage_layers;
-    const bool fits = weigh(std::move(job));
-    return (differs && weigh(std::move(level))) || fits;
+    return any;
   }
 
-  bool weigh(Job job) {
-    ++outcome_.points;
-    const Estimate e = estimate(job, *cost_);
-    Candidate candidate{std::move(job), e.seconds, e.bytes, 0, 0};
-    if (e.bytes < outcome_.smallest.estimated_bytes) outcome_.smallest = candidate;
-    if (e.bytes > static_cast<double>(limit_)) {
-      ++outcome_.over_memory;
-      return false;
-    }
-    candidates_.push_back(std::move(candidate));
-    return true;
+  // What was simulated counts more than what was not.
+  void note_fastest(const Candidate& c) {
+    const auto key = [](const Candidate& x) {
+      return std::pair(x.seconds == 0, x.seconds == 0 ? x.estimated_seconds : x.seconds);
+    };
+    if (!outcome_.fastest || key(c) < key(*outcome_.fastest)) outcome_.fastest = c;
   }
 
-  // Into the list, if it is legal and fits. Where the memory of one that was estimated to fit is over,
-  // nothing is lost: the next one is taken.
-  bool simulate(Candidate candidate) {
+  void try_candidates() {
+    const bool bytes = fewest_bytes(options_.goal);
+    const double error = bytes ? memory_error : time_error;
+    std::map<std::array<int, 4>, int> done;
+    int tried = 0;
+    for (const Candidate& candidate : candidates_) {
+      if (!outcome_.ended || tried >= options_.simulate) break;
+      if (!outcome_.best.empty() && estimated(candidate) > (1 + error) * simulated(outcome_.best.front()))
+        break;
+      const planner::Hints& h = candidate.job.parallel;
+      int& of_these = done[{h.dp, h.tp, h.pp, h.cp}];
+      if (of_these >= alike) continue;
+      if (attempt(candidate))
+        ++of_these, ++tried;
+      else if (too_slow_)
+        ++tried;
+    }
+  }
+
+  // Into the list, if it is legal, fits and keeps the time. Where the memory of one that was estimated to fit
+  // is over, nothing is lost: the next one is taken. False where it does not do.
+  bool attempt(Candidate candidate) {
     if (asked_to_stop()) return false;
     ++outcome_.compiled;
+    too_slow_ = false;
     try {
       candidate.job = planner::resolve(std::move(candidate.job));
       if (layouts_asked()) candidate.layouts = {options_.partial, options_.pins};
@@ -130,55 +222,94 @@ class Search {
       if (layouts_asked() && error.where().starts_with("--pin")) refused_ = error;
       return false;
     }
+    note_fastest(candidate);
+    too_slow_ = candidate.seconds > options_.max_step_seconds;
+    if (too_slow_) return false;
+    insert(std::move(candidate));
+    return true;
+  }
+
+  void insert(Candidate candidate) {
     for (const Candidate& known : outcome_.best)  // the same layouts at other weights
       if (candidate.layouts && known.found.cost == candidate.found.cost &&
           known.seconds == candidate.seconds && known.peak_bytes == candidate.peak_bytes)
-        return true;
-    const auto place =
-        std::upper_bound(outcome_.best.begin(), outcome_.best.end(), candidate,
-                         [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+        return;
+    const auto place = std::upper_bound(
+        outcome_.best.begin(), outcome_.best.end(), candidate, [&](const Candidate& a, const Candidate& b) {
+          return std::pair(simulated(a), a.seconds) < std::pair(simulated(b), b.seconds);
+        });
     outcome_.best.insert(place, std::move(candidate));
-    return true;
   }
 
   // Of what computes whole layers again: only as many of each stage's as memory asks for.
   void recompute_less(const Candidate& whole) {
     if (options_.pinned.count("recompute_layers") || whole.job.train.recompute != ir::Recompute::full) return;
     if (whole.job.train.recompute_layers >= 0) return;
-    const auto& stages = whole.job.parallel.stage_layers;
-    int least = 0, most = *std::max_element(stages.begin(), stages.end());
     const Candidate start = whole;
-    while (least < most) {  // the fewest that fit
+    int least = 0, most = most_layers(start.job);
+    while (least < most && outcome_.ended) {  // the fewest that fit
       const int middle = (least + most) / 2;
-      Candidate fewer = start;
-      fewer.job.train.recompute_layers = middle;
-      fewer.peak_bytes = 0;
-      if (asked_to_stop()) return;
-      if (simulate(std::move(fewer)))
+      if (attempt(with_recompute(start, middle)))
         most = middle;
       else
         least = middle + 1;
     }
   }
 
+  // For the least memory: as many layers as the time lets be computed again.
+  void recompute_more(const Candidate& some) {
+    if (options_.pinned.count("recompute") || options_.pinned.count("recompute_layers")) return;
+    if (some.job.train.recompute == ir::Recompute::full) return;
+    const Candidate start = some;
+    int least = 0, most = most_layers(start.job);
+    while (least < most && outcome_.ended) {
+      const int middle = (least + most + 1) / 2;
+      attempt(with_recompute(start, middle));
+      if (too_slow_)
+        most = middle - 1;
+      else
+        least = middle;
+    }
+  }
+
+  static int most_layers(const Job& job) {
+    const std::vector<int>& stages = job.parallel.stage_layers;
+    return *std::max_element(stages.begin(), stages.end());
+  }
+
+  static Candidate with_recompute(Candidate candidate, int layers) {
+    candidate.job.train.recompute = ir::Recompute::full;
+    candidate.job.train.recompute_layers = layers;
+    candidate.peak_bytes = 0;
+    return candidate;
+  }
+
   bool layouts_asked() const { return !options_.partial || !options_.pins.empty(); }
 
-  // The fastest again, with the layout of every op chosen: for collectives of states that count in full, and
-  // for such that run beside other work; where other dimensions hold the samples these hardly differ. Where
-  // they need too much memory, once more with as much less on every stage.
-  void lay_out_fastest() {
-    std::vector<Candidate> fastest = outcome_.best;
-    if (fastest.size() > static_cast<size_t>(options_.lay_out))
-      fastest.resize(static_cast<size_t>(options_.lay_out));
-    for (Candidate& candidate : fastest) {
+  // For the least time, collectives of states count in full, or as such that run beside other work; where
+  // other dimensions hold the samples these hardly differ. For the least memory bytes come first.
+  std::vector<LayoutWeights> weights(const planner::Mesh& mesh) const {
+    std::vector<LayoutWeights> all{{1, 0}};
+    if (mesh.dims() == 1) all.push_back({0.1, 0});
+    if (fewest_bytes(options_.goal)) all.push_back({1, seconds_per_byte});
+    return all;
+  }
+
+  // The best again, with the layout of every op chosen. Where they need too much memory, once more with as
+  // much less on every stage.
+  void lay_out_best() {
+    std::vector<Candidate> best = outcome_.best;
+    if (best.size() > static_cast<size_t>(options_.lay_out))
+      best.resize(static_cast<size_t>(options_.lay_out));
+    for (Candidate& candidate : best) {
       const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
-      if (!has_free_dimension(mesh)) continue;
+      if (!has_free_dimension(mesh) || mesh.devices() == 1) continue;
       candidate.peak_bytes = 0;
-      for (const double states : mesh.dims() == 1 ? std::vector{1.0, 0.1} : std::vector{1.0}) {
-        candidate.layouts = {true, {}, {states, 0}, infinity, {}};
+      for (const LayoutWeights& weights : weights(mesh)) {
+        candidate.layouts = {true, {}, weights, infinity, {}};
         for (int tries = 0; tries < 3 && outcome_.ended; ++tries) {
           excess_ = 0;
-          if (simulate(candidate) || excess_ == 0) break;
+          if (attempt(candidate) || excess_ == 0) break;
           candidate.layouts->memory =
               layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(excess_);
         }
@@ -186,15 +317,36 @@ class Search {
     }
   }
 
+  // The fewest times the job's GPUs, by doubling, with which a point fits and keeps the time by estimate; 0
+  // where none does.
+  int enough_gpus() {
+    for (int times = 2; times <= most_times_larger && times <= most_gpus / job_.gpus; times *= 2) {
+      bool enough = false;
+      each_point(on(times * job_.gpus), fixed(), [&](const Job& point) {
+        bool any = false;
+        for (const Candidate& c : enough ? std::vector<Candidate>{} : estimates(point)) {
+          any |= fits(c);
+          enough |= fits(c) && c.estimated_seconds <= options_.max_step_seconds;
+        }
+        return any;
+      });
+      if (enough) return times * job_.gpus;
+    }
+    return 0;
+  }
+
+  // Worth more than any time that layouts take.
+  static constexpr double seconds_per_byte = 1e-6;
+
   Job job_;
   const SearchOptions& options_;
   const Oracle& oracle_;
   int64_t limit_ = 0;
-  std::optional<Job> measured_;  // what cost_ is of
-  std::optional<ModelCost> cost_;
+  std::map<CostKey, std::optional<ModelCost>> costs_;
   std::vector<Candidate> candidates_;
   std::optional<Error> refused_;  // for a pin
   int64_t excess_ = 0;            // bytes by which the last one that was compiled did not fit
+  bool too_slow_ = false;         // the last one that was simulated
   double layouts_bytes_ = 0;      // by the costs of its layouts
   Outcome outcome_;
 };

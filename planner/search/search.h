@@ -5,8 +5,11 @@
 //   in memory are sorted by step time, the best dozen are compiled and simulated, and the fastest of them is
 //   taken.
 //
+// Least may be the time of a step, the memory of the fullest device, or the price of a step, for which the
+// search also chooses how many of the GPUs to use; and a step may be given a time that it may not exceed.
+//
 // Estimates only choose what is simulated; the answer is by simulation. What a user gives is pinned and
-// stays. The fastest are then laid out again, with the layout of every op chosen exactly (layouts.h), and
+// stays. The best are then laid out again, with the layout of every op chosen exactly (layouts.h), and
 // simulated too; where layouts are pinned or partial values switched off, every candidate is laid out so.
 #pragma once
 
@@ -28,9 +31,12 @@ struct Oracle {
   std::function<double(const ir::Plan& plan, const backends::Cluster& cluster)> step_seconds;
 };
 
+enum class Goal : uint8_t { time, memory, cost };
+
 struct Candidate {
-  planner::Job job;  // resolved
+  planner::Job job;  // resolved; its gpus and cluster are what it uses
   double estimated_seconds = 0, estimated_bytes = 0;
+  int fullest_stage = 0;   // by estimate
   double seconds = 0;      // simulated
   int64_t peak_bytes = 0;  // of the plan, on its fullest device
   // Where the layout of every op was chosen; else the hints decide.
@@ -40,6 +46,11 @@ struct Candidate {
   planner::Choose choose() const { return layouts ? chooser(job, *layouts, nullptr) : nullptr; }
 };
 
+// Of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
+inline double price_of(const planner::Job& job, double step_seconds) {
+  return job.gpus * job.cluster.price_per_gpu_hour * step_seconds / 3600;
+}
+
 struct Progress {
   int64_t points = 0;  // estimated
   int simulated = 0;
@@ -47,6 +58,8 @@ struct Progress {
 };
 
 struct SearchOptions {
+  Goal goal = Goal::time;  // what is least; cost needs a price
+  double max_step_seconds = infinity;
   // Keys that stay as the job has them: "tp", "pp", "dp", "cp", "micro_batch", "zero", "sequence_parallel",
   // "recompute", "recompute_layers", "virtual_stages", "stage_layers".
   std::set<std::string> pinned = {};
@@ -62,16 +75,20 @@ struct SearchOptions {
 };
 
 struct Outcome {
-  std::vector<Candidate> best;  // simulated, fastest first
+  std::vector<Candidate> best;  // simulated, least by the objective first
   int64_t points = 0;           // legal ones
   int64_t over_memory = 0;      // of them, by estimate
+  int64_t over_time = 0;        // of those that fit, by estimate
   int compiled = 0;             // did or did not fit by plan
   bool ended = true;            // false: go_on said no
-  Candidate smallest;           // by estimated memory, for messages where nothing fits
+  // For messages where best is empty:
+  Candidate smallest;                // by estimated memory
+  std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)
+  int enough_gpus = 0;               // a multiple of the job's with which something would do, by estimate
 };
 
 // `job`: a model, a cluster, gpus, a global batch; hints that are not pinned do not matter. Throws Error (bad
-// input) where no legal point exists, or where pinned layouts leave none.
+// input) where no legal point exists, or where pinned layouts leave none, or cost is asked without a price.
 Outcome search(const planner::Job& job, const SearchOptions& options, const Oracle& oracle);
 
 }  // namespace boxcar::search

@@ -379,8 +379,26 @@ const CommandCase command_cases[] = {
      "parallel: no combination of degrees is legal for this model, batch and number of GPUs"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
-     "nothing fits: the smallest of 3 points needs about 3.48 GB of 100 MB on a device (--dp 1 --tp 1 --pp 1 "
-     "--recompute full); use more GPUs"},
+     "nothing fits: the smallest of 3 points needs about 3.48 GB of 100 MB on each device of stage 0, 3.38 "
+     "GB too "
+     "much (--dp 1 --tp 1 --pp 1 --recompute full); more GPUs alone do not mend it"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
+      "--objective=money"},
+     2,
+     "--objective: got \"money\", expected time, memory or cost"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8", "--objective=cost"},
+     2,
+     "cluster: dgx-a100-80g has no price; give price_per_gpu_hour in a cluster file"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
+      "--max-step-time=fast"},
+     2,
+     "--max-step-time: got \"fast\", expected a time such as 5s or 2m"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
+      "--max-step-time=1ms"},
+     1,
+     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 78.39 ms, 77.39 ms "
+     "too "
+     "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); more GPUs alone do not mend it"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--pin=h0.ln1"},
      2,

@@ -75,6 +75,89 @@ TEST(Search, finds_what_simulating_every_point_finds) {
   }
 }
 
+// Steps of any time, and of such that the least memory of all is too slow.
+TEST(Search, finds_the_memory_that_compiling_every_point_finds) {
+  const Job job = small_gpt(4);
+  const std::set<std::string> pinned{"micro_batch"};
+  struct Seen {
+    double seconds = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<Seen> all;
+  each_plan(job, pinned, [&](const Job& point, const ir::Plan& plan) {
+    all.push_back({sim::simulate(plan, point.cluster).step_seconds, peak_of(plan)});
+  });
+  const auto least = [&](double seconds) {
+    Seen best{infinity, std::numeric_limits<int64_t>::max()};
+    for (const Seen& seen : all)
+      if (seen.seconds <= seconds && seen.bytes < best.bytes) best = seen;
+    return best;
+  };
+  const Seen any = least(infinity);
+  for (const double limit : {infinity, 0.8 * any.seconds}) {
+    const Outcome found =
+        search(job, {.goal = Goal::memory, .max_step_seconds = limit, .pinned = pinned}, oracle());
+    ASSERT_FALSE(found.best.empty());
+    EXPECT_LE(static_cast<double>(found.best.front().peak_bytes),
+              1.02 * static_cast<double>(least(limit).bytes));
+    for (const Candidate& c : found.best) EXPECT_LE(c.seconds, limit);
+    EXPECT_TRUE(
+        std::is_sorted(found.best.begin(), found.best.end(),
+                       [](const Candidate& a, const Candidate& b) { return a.peak_bytes < b.peak_bytes; }));
+  }
+  EXPECT_GT(least(0.8 * any.seconds).bytes, any.bytes);
+}
+
+// The least price is that of one of the numbers of GPUs, each searched by itself; a limit of time asks for
+// more of them.
+TEST(Search, finds_the_least_price_and_how_many_gpus_it_takes) {
+  Job job = small_gpt(8);
+  job.cluster.price_per_gpu_hour = 3.6;
+  std::map<int, double> seconds;  // by GPUs
+  for (const int gpus : {1, 2, 4, 8}) {
+    Job some = job;
+    some.gpus = gpus;
+    backends::resize(some.cluster, gpus);
+    seconds[gpus] = search(some, {}, oracle()).best.front().seconds;
+  }
+  for (const double limit : {infinity, 1.1 * seconds[2], 1.1 * seconds[4]}) {
+    int cheapest = 0;
+    for (const auto& [gpus, time] : seconds)
+      if (time <= limit && (cheapest == 0 || gpus * time < cheapest * seconds[cheapest])) cheapest = gpus;
+    const Outcome found = search(job, {.goal = Goal::cost, .max_step_seconds = limit}, oracle());
+    ASSERT_FALSE(found.best.empty());
+    const Candidate& best = found.best.front();
+    EXPECT_EQ(best.job.gpus, cheapest);
+    EXPECT_EQ(best.job.cluster.devices(), cheapest);
+    EXPECT_LE(price_of(best.job, best.seconds), 1.03 * cheapest * seconds[cheapest] / 1000);
+    EXPECT_LE(best.seconds, limit);
+  }
+  EXPECT_GT(seconds[1], 1.1 * seconds[2]);
+  EXPECT_GT(seconds[2], 1.1 * seconds[4]);
+}
+
+TEST(Search, cost_needs_a_price) {
+  EXPECT_EQ(support::error_of([] { search(small_gpt(4), {.goal = Goal::cost}, oracle()); }),
+            "cluster: dgx-a100-80g has no price; give price_per_gpu_hour in a cluster file");
+}
+
+// By how much the fastest is too slow, and a number of GPUs with which a step is as fast indeed.
+TEST(Search, says_what_comes_nearest_where_nothing_is_as_fast) {
+  Job job = small_gpt(2);
+  job.global_batch = 128;
+  const double fastest = search(job, {}, oracle()).best.front().seconds;
+  const double limit = 0.7 * fastest;
+  const Outcome found = search(job, {.max_step_seconds = limit}, oracle());
+  EXPECT_TRUE(found.best.empty());
+  ASSERT_TRUE(found.fastest);
+  EXPECT_NEAR(found.fastest->estimated_seconds, fastest, 0.1 * fastest);
+  EXPECT_EQ(found.over_time, found.points);
+  ASSERT_EQ(found.enough_gpus, 4);
+  job.gpus = 4;
+  backends::resize(job.cluster, 4);
+  EXPECT_LE(search(job, {}, oracle()).best.front().seconds, limit);
+}
+
 TEST(Search, estimates_are_near_the_simulation) {
   const Job job = small_gpt(8);
   double sum = 0, worst_memory = 1;
