@@ -136,8 +136,8 @@ class CudaBackend : public Backend {
   bool shares_ = false;
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<Table>> tables_;
-  std::optional<NcclGroups> nccl_;
-  std::unique_ptr<Transport> transport_;  // ends first: its listener uses the others
+  std::unique_ptr<Transport> transport_;  // ends before what its listener uses
+  std::optional<NcclGroups> nccl_;        // ends first: it watches the transport
 };
 
 }  // namespace

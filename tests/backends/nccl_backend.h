@@ -48,8 +48,8 @@ class NcclBackend : public backends::Backend {
   NcclBackend(int devices, std::unique_ptr<backends::Transport> transport, double seconds = 60)
       : devices_(static_cast<size_t>(devices)),
         waits_(transport.get()),
-        groups_(fake_nccl(), waits_, mailboxes_, transport.get(), seconds),
-        transport_(std::move(transport)) {
+        transport_(std::move(transport)),
+        groups_(fake_nccl(), waits_, mailboxes_, transport_.get(), seconds) {
     if (transport_)
       transport_->listen(backends::Channel::control,
                          [this](int, std::span<const std::byte> bytes) { mailboxes_.put(bytes); });
@@ -77,8 +77,8 @@ class NcclBackend : public backends::Backend {
   std::vector<LateDevice> devices_;
   backends::cpu::Waits waits_;
   backends::cpu::Mailboxes mailboxes_;
-  backends::cuda::NcclGroups groups_;
-  std::unique_ptr<backends::Transport> transport_;  // ends first: its listener uses the others
+  std::unique_ptr<backends::Transport> transport_;  // ends before what its listener uses
+  backends::cuda::NcclGroups groups_;               // ends first: it watches the transport
 };
 
 }  // namespace boxcar::tests

@@ -384,18 +384,20 @@ int ncclCommInitRankConfig(ncclComm** comm, int ranks, Id id, int rank, Config* 
   if (rank < 0 || rank >= ranks) return invalid_argument;
   int number = 0;
   std::memcpy(&number, id.bytes, sizeof number);
-  const std::lock_guard lock(world().mutex);
-  if (number < 1 || number > world().ids) return invalid_argument;
-  std::shared_ptr<Group>& group = world().groups[number];
-  if (!group) group = std::make_shared<Group>(ranks);
   const auto made = std::make_shared<ncclComm>();
-  made->group = group;
   made->rank = rank;
-  communicators()[made.get()] = made;
-  *comm = made.get();
+  {
+    const std::lock_guard lock(world().mutex);
+    if (number < 1 || number > world().ids) return invalid_argument;
+    std::shared_ptr<Group>& group = world().groups[number];
+    if (!group) group = std::make_shared<Group>(ranks);
+    made->group = group;
+    communicators()[made.get()] = made;
+    *comm = made.get();
+  }
   ++world().live;
-  const std::lock_guard guard(group->mutex);
-  ++group->joined;
+  const std::lock_guard lock(made->group->mutex);
+  ++made->group->joined;
   return in_progress;
 }
 int ncclCommGetAsyncError(ncclComm* handle, int* result) {
