@@ -69,7 +69,7 @@ std::vector<int64_t> totals(const planner::Job& resolved) {
 // What the pipeline holds does not grow once this many micro-batches are under way.
 void bound_micro_batches(planner::Job& resolved) {
   const planner::Hints& h = resolved.parallel;
-  if (h.schedule != "gpipe")
+  if (h.schedule == "1f1b")
     resolved.train.micro_batches = std::min(resolved.train.micro_batches, 4 * h.pp * h.virtual_stages);
 }
 

@@ -57,9 +57,8 @@ double seconds_of(const std::string& flag, const std::string& text) {
 }
 
 search::Goal objective_of(const std::string& text) {
-  const std::pair<const char*, search::Goal> known[] = {{"time", search::Goal::time},
-                                                             {"memory", search::Goal::memory},
-                                                             {"cost", search::Goal::cost}};
+  const std::pair<const char*, search::Goal> known[] = {
+      {"time", search::Goal::time}, {"memory", search::Goal::memory}, {"cost", search::Goal::cost}};
   for (const auto& [name, goal] : known)
     if (text == name) return goal;
   throw Error::input("--objective", fmt::format("got \"{}\", expected time, memory or cost", text));
@@ -197,7 +196,7 @@ int run(const SearchArguments& arguments) {
 
   const search::Candidate& best = r.outcome.best.front();
   request.job = best.job;
-  ir::Plan plan = planner::compile(planner::lay_out(best.job, best.choose()), best.job);
+  ir::Plan plan = search::plan_of(best);
   plan.labels = labels_of(request);
   if (best.layouts) add_labels(*best.layouts, plan.labels);
   if (arguments.no_partial) r.partial_seconds = with_partial(best);

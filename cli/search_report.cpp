@@ -18,17 +18,9 @@ using search::price_of;
 
 // What a search decides, by key, in the order of a job file.
 std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job) {
-  constexpr const char* names[] = {"dp",
-                                   "tp",
-                                   "pp",
-                                   "context_parallel",
-                                   "virtual_stages",
-                                   "stage_layers",
-                                   "micro_batch",
-                                   "zero",
-                                   "sequence_parallel",
-                                   "recompute",
-                                   "recompute_layers"};
+  constexpr const char* names[] = {
+      "dp",       "tp",          "pp",   "context_parallel",  "virtual_stages", "stage_layers",
+      "schedule", "micro_batch", "zero", "sequence_parallel", "recompute",      "recompute_layers"};
   Request request;
   request.job = job;
   std::vector<std::pair<const Key*, std::string>> result;
@@ -98,6 +90,15 @@ const char* name_of(search::Goal goal) {
       break;
   }
   return "time";
+}
+
+// What the fewest slots that keep the period save.
+std::string slots_text(const SearchReport& r) {
+  const search::PlanSlots& s = r.outcome.best.front().slots;
+  if (s.changes.empty()) return "";
+  return fmt::format("  {} registers with fewer slots: {} less on all devices, {} of the period {}\n",
+                     s.changes.size(), format_bytes(s.saved_bytes),
+                     s.optimal ? "the least" : "not proved the least", format_seconds(s.period));
 }
 
 // Where more is asked than the least time: what, and what the best comes to.
@@ -173,8 +174,8 @@ std::string to_table(const SearchReport& r) {
                     h.sequence_parallel ? "split" : "-", recompute_text(c.job),
                     format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints");
   }
-  text +=
-      fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job), objective_text(r), layouts_text(r));
+  text += fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job), objective_text(r),
+                      layouts_text(r) + slots_text(r));
   return text + to_table(r.best);
 }
 

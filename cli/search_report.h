@@ -27,7 +27,6 @@ std::string flags_of(const planner::Job& job);
 
 // What another candidate loses: "1.23 s, 4.0 % slower", "42 GB, 3.1 % more memory", "0.31 a step, 2.0 %
 // dearer".
-std::string against(search::Goal goal, const search::Candidate& other,
-                    const search::Candidate& best);
+std::string against(search::Goal goal, const search::Candidate& other, const search::Candidate& best);
 
 }  // namespace boxcar::cli

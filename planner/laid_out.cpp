@@ -41,7 +41,7 @@ LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose
   laid.graph = std::move(graph);
   laid.hints = h;
   laid.mesh = mesh_of(h);
-  laid.pipeline = {parse_schedule(h.schedule, h.virtual_stages), h.pp, h.virtual_stages, micro_batches};
+  laid.pipeline = pipeline_of(h, micro_batches);
   if (choose) {
     const Layouts layouts = choose(laid.graph, h, laid.mesh);
     laid.pins = pins_of(laid.graph, h, laid.mesh, layouts.tensors);

@@ -10,20 +10,6 @@ namespace {
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
-// The nodes in the order in which a station runs them over one step.
-std::vector<int> order_of(const StepView& view, const Station& station, const std::vector<int>& first_act) {
-  const auto& schedule = view.program_of(station.instance).schedule;
-  std::vector<int> runs(station.phases.size()), order;
-  for (const ir::PhaseRun& run : schedule) {
-    int k = runs[at(run.phase)]++;
-    for (const StationEntry& entry : station.phases[at(run.phase)]) {
-      int every = std::max(1, entry.turn_every);
-      if ((k + 1) % every == 0) order.push_back(first_act[at(entry.unit)] + k / every);
-    }
-  }
-  return order;
-}
-
 void add_needs(const StepView& view, StepGraph& step) {
   for (const StepNode& node : view.nodes) {
     for (int i = node.needs_begin; i < node.needs_end; ++i) {
@@ -236,6 +222,20 @@ class Howard {
 
 }  // namespace
 
+std::vector<int> station_order(const StepView& view, const Station& station,
+                               const std::vector<int>& first_act) {
+  const auto& schedule = view.program_of(station.instance).schedule;
+  std::vector<int> runs(station.phases.size()), order;
+  for (const ir::PhaseRun& run : schedule) {
+    int k = runs[at(run.phase)]++;
+    for (const StationEntry& entry : station.phases[at(run.phase)]) {
+      int every = std::max(1, entry.turn_every);
+      if ((k + 1) % every == 0) order.push_back(first_act[at(entry.unit)] + k / every);
+    }
+  }
+  return order;
+}
+
 StepGraph step_graph(const StepView& view, const std::vector<double>& seconds) {
   StepGraph step;
   int acts = 0;
@@ -251,7 +251,7 @@ StepGraph step_graph(const StepView& view, const std::vector<double>& seconds) {
     std::fill(first, first + view.units[u].acts, longest);
   }
   for (const Station& station : view.stations) {
-    std::vector<int> order = order_of(view, station, step.first_act);
+    std::vector<int> order = station_order(view, station, step.first_act);
     for (size_t i = 0; i < order.size(); ++i) {
       bool last = i + 1 == order.size();
       step.graph.edges.push_back({order[i], order[last ? 0 : i + 1], last ? 1 : 0});

@@ -28,6 +28,9 @@ struct StepGraph {
   MarkedGraph graph;
   std::vector<int> first_act;
 };
+// The nodes of a station, as it runs them over one step.
+std::vector<int> station_order(const StepView& view, const Station& station,
+                               const std::vector<int>& first_act);
 // For times, make the view without the issue order: those edges order starts, not ends.
 StepGraph step_graph(const StepView& view, const std::vector<double>& seconds = {});
 

@@ -23,7 +23,9 @@ struct Hints {
   int micro_batch = 1;            // sequences per data-parallel rank
   int zero = 0;                   // 0..3
   bool sequence_parallel = false;
-  std::string schedule = "1f1b";  // 1f1b | gpipe; interleaved follows from virtual_stages > 1
+  // 1f1b | gpipe | micro-batches under way on each stage, "7,5,3,1"; interleaved follows from virtual_stages
+  // > 1
+  std::string schedule = "1f1b";
   int grad_bucket_mb = 25;
   bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
   bool overlap_param = true;  // gather sharded parameters ahead of their use

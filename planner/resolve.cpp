@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "planner/schedule.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -162,9 +163,19 @@ void resolve_batch(Job& job) {
 
 void check_schedule(const Job& job) {
   const Hints& h = job.parallel;
-  require(h.schedule == "1f1b" || h.schedule == "gpipe", "parallel.schedule",
-          fmt::format("unknown schedule '{}' (use 1f1b or gpipe; virtual_stages > 1 interleaves 1f1b)",
-                      h.schedule));
+  const std::vector<int> under_way = under_way_of(h.schedule);
+  require(
+      h.schedule == "1f1b" || h.schedule == "gpipe" || !under_way.empty(), "parallel.schedule",
+      fmt::format("unknown schedule '{}' (use 1f1b, gpipe or the micro-batches under way on each stage, as "
+                  "4,3,2,1; virtual_stages > 1 interleaves 1f1b)",
+                  h.schedule));
+  require(under_way.empty() || under_way.size() == static_cast<size_t>(h.pp), "parallel.schedule",
+          fmt::format("{} numbers for {} stages (give one for each of pp {})", under_way.size(), h.pp, h.pp));
+  require(
+      std::is_sorted(under_way.rbegin(), under_way.rend()), "parallel.schedule",
+      fmt::format("{}: a stage has fewer micro-batches under way than the one behind it, which would wait "
+                  "forever (let the numbers fall)",
+                  h.schedule));
   require(h.virtual_stages == 1 || h.schedule == "1f1b", "parallel.schedule",
           fmt::format("{} does not interleave virtual stages (use 1f1b)", h.schedule));
   require(h.virtual_stages == 1 || job.train.micro_batches % h.pp == 0, "parallel.virtual_stages",

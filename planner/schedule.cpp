@@ -1,12 +1,28 @@
 #include "planner/schedule.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace boxcar::planner {
 
-Schedule parse_schedule(const std::string& name, int virtual_stages) {
-  if (virtual_stages > 1) return Schedule::interleaved;
-  return name == "gpipe" ? Schedule::gpipe : Schedule::one_f_one_b;
+std::vector<int> under_way_of(const std::string& schedule) {
+  std::vector<int> counts;
+  const char* end = schedule.data() + schedule.size();
+  for (const char* at = schedule.data();;) {
+    int count = 0;
+    const auto [next, error] = std::from_chars(at, end, count);
+    if (error != std::errc() || count < 1 || (next != end && *next != ',')) return {};
+    counts.push_back(count);
+    if (next == end) return counts;
+    at = next + 1;
+  }
+}
+
+Pipeline pipeline_of(const Hints& h, int micro_batches) {
+  Pipeline p{Schedule::one_f_one_b, h.pp, h.virtual_stages, micro_batches, under_way_of(h.schedule)};
+  if (h.virtual_stages > 1) p.kind = Schedule::interleaved;
+  if (h.schedule == "gpipe") p.kind = Schedule::gpipe;
+  return p;
 }
 
 namespace {
@@ -28,7 +44,8 @@ int warm_up(const Pipeline& p, int stage) {
     case Schedule::gpipe:
       return all - 1;
     case Schedule::one_f_one_b:
-      return std::min(p.stages - stage - 1, all - 1);
+      return std::min((p.under_way.empty() ? p.stages - stage : p.under_way[static_cast<size_t>(stage)]) - 1,
+                      all - 1);
     case Schedule::interleaved:
       return std::min((p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages, all - 1);
   }

@@ -65,6 +65,7 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.backward, b.backward),
               f(a.update, b.update),
               f(a.elements, b.elements),
+              0,
               {}};
   for (size_t kind = 0; kind < c.bytes.size(); ++kind) c.bytes[kind] = f(a.bytes[kind], b.bytes[kind]);
   return c;

@@ -26,6 +26,7 @@ struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, the collectives inside of the stage included
   double update = 0;                 // s, of a step, with nothing sharded
   double elements = 0;               // of parameters, on one device
+  int layers = 0;                    // of a stage
   // Bytes on a device with nothing sharded; activations: of one micro-batch in flight.
   std::array<double, ir::memory_kinds> bytes{};
 };

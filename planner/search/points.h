@@ -24,15 +24,4 @@ void each_point(const planner::Job& job, const Fixed& fixed,
 using CostKey = std::array<int, 7>;
 CostKey cost_key(const planner::Job& job);
 
-struct Estimate {
-  double seconds = 0;  // of a step
-  double bytes = 0;    // on a device of the fullest stage
-  int fullest_stage = 0;
-};
-// `job` has dp, stage_layers and micro_batches filled in.
-Estimate estimate(const planner::Job& job, const ModelCost& cost);
-
-// Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer.
-std::vector<int> level_layers(int64_t layers, int stages, const ModelCost& cost);
-
 }  // namespace boxcar::search

@@ -6,10 +6,12 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "planner/laid_out.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
+#include "planner/search/step_estimate.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 
@@ -21,6 +23,7 @@ using planner::Job;
 // Of an estimate, at most: what is estimated to be worse than the best by more is not looked at.
 constexpr double time_error = 0.03, memory_error = 0.25;
 constexpr int alike = 3;                                    // of the same degrees that are simulated
+constexpr int most_acts = 4000;                             // in the graph that slots are looked for in
 constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // that are tried for a message
 
 bool fewest_bytes(Goal goal) { return goal == Goal::memory; }
@@ -55,6 +58,7 @@ class Search {
         recompute_less(outcome_.best.front());
     }
     if (!layouts_asked()) lay_out_best();
+    if (outcome_.ended && !outcome_.best.empty()) take_fewest_slots(outcome_.best.front());
     if (outcome_.best.empty() && refused_) throw *refused_;
     if (outcome_.best.empty() && outcome_.ended) outcome_.enough_gpus = enough_gpus();
     return std::move(outcome_);
@@ -135,10 +139,31 @@ class Search {
     }
     std::vector<Candidate> result;
     for (Job& cut : jobs) {
-      const Estimate e = estimate(cut, *cost);
-      result.push_back({std::move(cut), e.seconds, e.bytes, e.fullest_stage, 0, 0});
+      result.push_back(with_estimate(std::move(cut), *cost));
+      if (std::optional<Candidate> more = with_more_under_way(result.back(), *cost))
+        result.push_back(std::move(*more));
     }
     return result;
+  }
+
+  static Candidate with_estimate(Job job, const ModelCost& cost) {
+    const Estimate e = estimate(job, cost);
+    return {std::move(job), e.seconds, e.bytes, e.fullest_stage, 0, 0};
+  }
+
+  // The same with as many micro-batches under way as hide transfers, or, where those do not fit, as hide some
+  // of them.
+  std::optional<Candidate> with_more_under_way(const Candidate& plain, const ModelCost& cost) const {
+    if (options_.pinned.count("schedule")) return std::nullopt;
+    for (const double slack : {0.02, 0.1, 0.3}) {
+      Job job = plain.job;
+      job.parallel.schedule = schedule_for(job, cost, slack);
+      if (job.parallel.schedule.empty()) break;
+      Candidate more = with_estimate(std::move(job), cost);
+      if (more.estimated_seconds >= (1 - time_error / 3) * plain.estimated_seconds) break;
+      if (fits(more)) return more;
+    }
+    return std::nullopt;
   }
 
   bool fits(const Candidate& c) const { return c.estimated_bytes <= static_cast<double>(limit_); }
@@ -203,10 +228,7 @@ class Search {
     try {
       candidate.job = planner::resolve(std::move(candidate.job));
       if (layouts_asked()) candidate.layouts = {options_.partial, options_.pins};
-      planner::Choose choose;
-      if (candidate.layouts) choose = chooser(candidate.job, *candidate.layouts, &candidate.found);
-      const planner::LaidOut laid = planner::lay_out(candidate.job, choose);
-      const ir::Plan plan = planner::compile(laid, candidate.job);
+      const ir::Plan plan = plan_of(candidate, &candidate.found);
       candidate.found.layouts = {};
       if (candidate.layouts)
         candidate.layouts->weights = candidate.found.weights, candidate.layouts->memory = infinity;
@@ -234,10 +256,11 @@ class Search {
       if (candidate.layouts && known.found.cost == candidate.found.cost &&
           known.seconds == candidate.seconds && known.peak_bytes == candidate.peak_bytes)
         return;
-    const auto place = std::upper_bound(
-        outcome_.best.begin(), outcome_.best.end(), candidate, [&](const Candidate& a, const Candidate& b) {
-          return std::pair(simulated(a), a.seconds) < std::pair(simulated(b), b.seconds);
-        });
+    const auto place = std::upper_bound(outcome_.best.begin(), outcome_.best.end(), candidate,
+                                        [&](const Candidate& a, const Candidate& b) {
+                                          return std::tuple(simulated(a), a.seconds, a.peak_bytes) <
+                                                 std::tuple(simulated(b), b.seconds, b.peak_bytes);
+                                        });
     outcome_.best.insert(place, std::move(candidate));
   }
 
@@ -317,6 +340,13 @@ class Search {
     }
   }
 
+  // As good, with fewer slots of what moves between queues and devices.
+  void take_fewest_slots(Candidate candidate) {
+    candidate.slots = fewest_slots(plan_of(candidate), candidate.job.cluster, oracle_.act_seconds, most_acts);
+    candidate.peak_bytes = 0;
+    if (!candidate.slots.changes.empty()) attempt(std::move(candidate));
+  }
+
   // The fewest times the job's GPUs, by doubling, with which a point fits and keeps the time by estimate; 0
   // where none does.
   int enough_gpus() {
@@ -352,6 +382,14 @@ class Search {
 };
 
 }  // namespace
+
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found) {
+  planner::Choose choose;
+  if (candidate.layouts) choose = chooser(candidate.job, *candidate.layouts, found);
+  ir::Plan plan = planner::compile(planner::lay_out(candidate.job, choose), candidate.job);
+  if (!candidate.slots.changes.empty()) set_slots(plan, candidate.slots.changes);
+  return plan;
+}
 
 Outcome search(const Job& job, const SearchOptions& options, const Oracle& oracle) {
   return Search(job, options, oracle).run();

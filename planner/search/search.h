@@ -22,6 +22,7 @@
 
 #include "planner/search/estimate.h"
 #include "planner/search/layout_request.h"
+#include "planner/search/plan_slots.h"
 
 namespace boxcar::search {
 
@@ -42,9 +43,14 @@ struct Candidate {
   // Where the layout of every op was chosen; else the hints decide.
   std::optional<LayoutRequest> layouts = {};
   FoundLayouts found = {};  // its layouts left out
+  // Where the slots of transfers were chosen: those that differ from the schedule's.
+  PlanSlots slots = {};
 
   planner::Choose choose() const { return layouts ? chooser(job, *layouts, nullptr) : nullptr; }
 };
+
+// What a candidate stands for. `found`, which may be null, gets what is known of its layouts.
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
 
 // Of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
 inline double price_of(const planner::Job& job, double step_seconds) {
@@ -61,9 +67,9 @@ struct SearchOptions {
   Goal goal = Goal::time;  // what is least; cost needs a price
   double max_step_seconds = infinity;
   // Keys that stay as the job has them: "tp", "pp", "dp", "cp", "micro_batch", "zero", "sequence_parallel",
-  // "recompute", "recompute_layers", "virtual_stages", "stage_layers".
+  // "recompute", "recompute_layers", "virtual_stages", "stage_layers", "schedule".
   std::set<std::string> pinned = {};
-  // Keys of those (not stage_layers) that stay between two values.
+  // Keys of those (not stage_layers, not schedule) that stay between two values.
   std::map<std::string, std::pair<int, int>> ranges = {};
   bool partial = true;               // ops may read partial values
   std::vector<LayoutPin> pins = {};  // layouts that stay

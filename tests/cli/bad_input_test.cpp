@@ -179,7 +179,23 @@ const JobCase job_cases[] = {
     {{"--norm=batch"}, "", 2, "--norm: got \"batch\", expected layer, rms"},
     {{"--position=absolute"}, "", 2, "--position: got \"absolute\", expected learned, rotary"},
     {{"--dropout=1.5"}, "", 2, "--dropout: got \"1.5\", expected a number from 0 to 0.99"},
-    {{"--schedule=zb"}, "", 2, "--schedule: got \"zb\", expected 1f1b, gpipe"},
+    {{"--schedule=zb"},
+     "",
+     2,
+     "--schedule: unknown schedule 'zb' (use 1f1b, gpipe or the micro-batches under way on each stage, as "
+     "4,3,2,1; "
+     "virtual_stages > 1 interleaves 1f1b)"},
+    {{"--pp=4", "--schedule=3,2,1"}, "", 2, "--schedule: 3 numbers for 4 stages (give one for each of pp 4)"},
+    {{"--pp=4", "--schedule=3,2,3,1"},
+     "",
+     2,
+     "--schedule: 3,2,3,1: a stage has fewer micro-batches under way than the one behind it, which would "
+     "wait "
+     "forever (let the numbers fall)"},
+    {{"--pp=2", "--virtual-stages=2", "--schedule=2,1"},
+     "",
+     2,
+     "--schedule: 2,1 does not interleave virtual stages (use 1f1b)"},
     {{"--fsdp-group=3"}, "", 2, "--fsdp-group: 3 does not divide dp 8 (use 1, 2, 4 or 8)"},
     {{"--recompute-layers=-1"},
      "",

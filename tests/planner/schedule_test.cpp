@@ -28,6 +28,16 @@ TEST(Schedule, one_f_one_b_runs_backward_as_soon_as_it_can) {
   for (int s = 0; s < 3; ++s) EXPECT_THAT(in_flight(p, stage_order(p, s)), testing::ElementsAre(3 - s));
 }
 
+TEST(Schedule, takes_micro_batches_under_way_by_stage) {
+  const Pipeline p{Schedule::one_f_one_b, 3, 1, 4, {5, 3, 1}};
+  EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 F0.3 B0.0 B0.1 B0.2 B0.3");
+  EXPECT_EQ(text(p, 1), "F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3");
+  EXPECT_EQ(text(p, 2), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3");
+  EXPECT_THAT(in_flight(p, stage_order(p, 1)), testing::ElementsAre(3));
+  EXPECT_EQ(under_way_of("5,3,1"), (std::vector{5, 3, 1}));
+  for (const char* no : {"", "1f1b", "5,", ",5", "5,0", "5;3"}) EXPECT_TRUE(under_way_of(no).empty()) << no;
+}
+
 TEST(Schedule, gpipe_runs_all_forward_first) {
   const Pipeline p{Schedule::gpipe, 2, 1, 3};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2");

@@ -10,6 +10,7 @@
 #include "planner/laid_out.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
+#include "planner/search/step_estimate.h"
 #include "planner/verify.h"
 #include "sim/simulate.h"
 #include "support/error_of.h"
@@ -156,6 +157,49 @@ TEST(Search, says_what_comes_nearest_where_nothing_is_as_fast) {
   job.gpus = 4;
   backends::resize(job.cluster, 4);
   EXPECT_LE(search(job, {}, oracle()).best.front().seconds, limit);
+}
+
+// Stages on nodes of their own, with 25 Gb/s between them: 1F1B waits for transfers, GPipe keeps all
+// micro-batches. Counts in between are faster than the one and hold far less than the other.
+TEST(Search, has_more_micro_batches_under_way_where_transfers_take_long) {
+  Job job = small_gpt(32);
+  job.model.layers = 8, job.model.hidden = 2048, job.model.seq = 1024;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("p3-16xlarge", 32);
+  job.train.precision = ir::Precision::fp16;
+  job.parallel.tp = 8;
+  job.parallel.pp = 4;
+  job.global_batch = 32;
+  const Outcome found = search(job, {.pinned = {"tp", "pp", "micro_batch", "virtual_stages"}}, oracle());
+  ASSERT_FALSE(found.best.empty());
+  const Candidate& best = found.best.front();
+  EXPECT_EQ(best.job.parallel.schedule, "7,5,3,1");
+  const auto under = [&](const char* schedule) {
+    Candidate other = best;
+    other.job.parallel.schedule = schedule;
+    const ir::Plan plan = plan_of(other);
+    return std::pair(sim::simulate(plan, job.cluster).step_seconds, peak_of(plan));
+  };
+  EXPECT_EQ(under("7,5,3,1"), std::pair(best.seconds, best.peak_bytes));
+  EXPECT_LT(best.seconds, 0.87 * under("1f1b").first);
+  EXPECT_LT(best.seconds, 1.01 * under("gpipe").first);
+  EXPECT_LT(best.peak_bytes, under("gpipe").second / 2);
+}
+
+// For the least memory, slots that the period does not need go as well.
+TEST(Search, takes_the_fewest_slots_for_the_least_memory) {
+  Job job = small_gpt(4);
+  job.parallel.pp = 4;
+  const Outcome found =
+      search(job, {.goal = Goal::memory, .pinned = {"pp", "micro_batch", "recompute", "recompute_layers"}},
+             oracle());
+  ASSERT_FALSE(found.best.empty());
+  Candidate best = found.best.front();
+  ASSERT_FALSE(best.slots.changes.empty());
+  EXPECT_TRUE(best.slots.optimal);
+  EXPECT_EQ(peak_of(plan_of(best)), best.peak_bytes);
+  best.slots = {};
+  EXPECT_GT(peak_of(plan_of(best)), best.peak_bytes);
 }
 
 TEST(Search, estimates_are_near_the_simulation) {

@@ -1,0 +1,33 @@
+// A point's time and memory, from what its layers cost: what candidates are ranked by.
+//
+//   micro-batches x the period of the pipeline, + the stages beside the slowest once, + what of the states'
+//   communication shows, + the update
+//
+// The period is the slowest stage's time, or longer where transfers take so long that the micro-batches under
+// way do not hide them (pipeline.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/search/estimate.h"
+#include "planner/search/pipeline.h"
+
+namespace boxcar::search {
+
+struct Estimate {
+  double seconds = 0;  // of a step
+  double bytes = 0;    // on a device of the fullest stage
+  int fullest_stage = 0;
+};
+// `job` has dp, stage_layers and micro_batches filled in.
+Estimate estimate(const planner::Job& job, const ModelCost& cost);
+
+// Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer.
+std::vector<int> level_layers(int64_t layers, int stages, const ModelCost& cost);
+
+// The schedule "7,5,3,1" that keeps the pipeline within `slack` of its least period; empty where that is what
+// 1F1B has under way, or where there are virtual stages.
+std::string schedule_for(const planner::Job& job, const ModelCost& cost, double slack);
+
+}  // namespace boxcar::search
