@@ -21,6 +21,7 @@
 #include "cli/job.h"
 #include "cli/output.h"
 #include "cli/parts.h"
+#include "cli/same_run.h"
 #include "cli/trainer.h"
 #include "sbp/error.h"
 #include "sim/trace.h"
@@ -151,6 +152,30 @@ host::Checkpoint beginning(const Request& request, const host::TokenData& traini
   return begin;
 }
 
+// Every key's value by path.
+std::map<std::string, std::string> configuration(const Request& request) {
+  std::map<std::string, std::string> values;
+  for (const Key& key : keys()) values[key.path()] = get(key, request);
+  return values;
+}
+
+// What all processes must have alike. Of paths it is what lies there.
+std::map<std::string, std::string> facts(const Request& request, const TrainingJob& prepared,
+                                         const host::TokenData& data, const host::Checkpoint& begin) {
+  const TrainRun& run = request.run;
+  std::map<std::string, std::string> facts = configuration(request);
+  const std::string plan = ir::to_text(prepared.plan);
+  facts["plan"] = fmt::format("of fingerprint {:016x}", fingerprint(std::as_bytes(std::span(plan))));
+  facts["run.data"] = data.identity();
+  facts.erase("run.checkpoint_dir");
+  if (!run.resume && run.init_from.empty()) return facts;
+  const std::string weights =
+      fmt::format("step {}, weights of fingerprint {:016x}", begin.state.step, fingerprint(begin.tensors));
+  facts["run.init_from"] = run.resume ? "" : weights;
+  if (run.resume) facts["run.resume"] = weights;
+  return facts;
+}
+
 struct TrainArguments {
   JobArguments job;
   std::string trace;
@@ -166,7 +191,7 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request, const
   setup.quiet = !backend.is_local(0);
   setup.steps = request.run.steps, setup.log_every = request.run.log_every;
   setup.samples_per_step = job.global_batch, setup.tokens_per_step = job.global_batch * job.model.seq;
-  for (const Key& key : keys()) setup.configuration[key.path()] = get(key, request);
+  setup.configuration = configuration(request);
   setup.parameters = ir::models::parameters(job.model);
   setup.devices = prepared.plan.devices, setup.processes = processes;
   setup.arena_bytes.resize(static_cast<size_t>(setup.devices));
@@ -238,6 +263,8 @@ void train(const TrainArguments& arguments, Shared& shared) {
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
   host::Checkpoint begin = beginning(resolved.request, training, prepared.places, given);
+  if (backend->transport())
+    expect_same_run(*backend->transport(), facts(resolved.request, prepared, all, begin));
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
   Trainer trainer(prepared, options, *backend, training, held_out ? &*held_out : nullptr);
   try {

@@ -32,7 +32,7 @@ using Message = std::span<const std::byte>;
 // Tags: the channels, and one for what transports tell each other: a Sign, then perhaps text. `ended` has two
 // bytes before it: whether the process is a cause, and its exit code.
 constexpr int sign_tag = channels;
-enum class Sign : uint8_t { alive, failed, done, ended, speaks };
+enum class Sign : uint8_t { alive, says, failed, done, ended, speaks };
 constexpr std::chrono::seconds beat_period{1};
 constexpr std::chrono::seconds longest_drain{1};
 
@@ -135,6 +135,7 @@ class MpiTransport : public Transport {
         mpi_(options.start),
         peers_(mpi_.process(), mpi_.processes(), options.silence),
         endings_(mpi_.processes()),
+        said_(static_cast<size_t>(mpi_.processes())),
         progress_([this] { progress(); }) {
     ready_ = true;
   }
@@ -143,6 +144,21 @@ class MpiTransport : public Transport {
 
   int process() const override { return mpi_.process(); }
   int processes() const override { return mpi_.processes(); }
+
+  std::vector<std::string> exchange(const std::string& text) override {
+    says(process(), text);
+    tell(Sign::says, {}, text);
+    const std::string whom = "the other processes to begin";
+    const Waiting::Act name("start");
+    std::optional<Waiting::Entry> entry;
+    for (Pause pause; !all_said(); pause.wait()) {
+      if (!entry) entry.emplace(waiting(), whom);
+      check_wait(whom);
+    }
+    std::vector<std::string> texts;
+    for (const auto& said : said_) texts.push_back(*said);
+    return texts;
+  }
 
   void listen(Channel channel, Listener listener) override {
     Listener& place = listeners_[static_cast<size_t>(channel)];
@@ -238,6 +254,15 @@ class MpiTransport : public Transport {
     } catch (const Error& error) {
       throw Error::fault("waits for " + whom, error.what());
     }
+  }
+
+  void says(int process, std::string text) {
+    const std::lock_guard lock(mutex_);
+    said_[static_cast<size_t>(process)] = std::move(text);
+  }
+  bool all_said() {
+    const std::lock_guard lock(mutex_);
+    return std::all_of(said_.begin(), said_.end(), [](const auto& said) { return said.has_value(); });
   }
 
   // May be asked for before all processes have begun MPI, when there is nothing to tell. Of a failure that is
@@ -339,6 +364,7 @@ class MpiTransport : public Transport {
     const auto text = [bytes](size_t begin) {
       return std::string(reinterpret_cast<const char*>(bytes.data()) + begin, bytes.size() - begin);
     };
+    if (sign == Sign::says) says(from, text(1));
     if (sign == Sign::done) peers_.done(from);
     if (sign == Sign::failed) peers_.failed(from, text(1));
     if (sign == Sign::ended)
@@ -363,8 +389,9 @@ class MpiTransport : public Transport {
   Clock::time_point next_beat_ = begin_;
   std::mutex mutex_;
   std::list<Posted> posted_;
-  std::vector<std::byte> received_;  // only grows
-  std::thread progress_;             // last: uses the others
+  std::vector<std::optional<std::string>> said_;  // by process
+  std::vector<std::byte> received_;               // only grows
+  std::thread progress_;                          // last: uses the others
 };
 
 }  // namespace

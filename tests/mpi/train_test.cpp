@@ -247,6 +247,42 @@ TEST_F(MpiTrain, BadInputOfOneProcessNamesIt) {
   }
 }
 
+// They would wait for each other's steps, or train on what nobody asked for.
+TEST_F(MpiTrain, ProcessesWithOtherFlagsOrFilesDoNotBegin) {
+  const auto differ = [&](const std::string& shell, const Words& more, const std::string& message) {
+    Words words{"--dp=3", "--global-batch=6"};
+    words.insert(words.end(), more.begin(), more.end());
+    expect_end(
+        1, command(3, words, shell), 2,
+        MatchesRegex("boxcar: process 1: " + message + " .processes need the same flags and files.\n"));
+  };
+  const auto flag = [](const std::string& flag) { return "[ $rank = 1 ] && set -- \"$@\" " + flag; };
+  differ(flag("--steps=4"), {"--steps=2"}, "run.steps: is 4, process 0 has 2");
+  differ(flag("--layers=3"), {"--steps=2"}, "model.layers: is 3, process 0 has 2");
+
+  const std::string other = folder_ / "other";
+  fs::create_directories(other);
+  std::ofstream(other + "/text.txt") << content_of(folder_ / "text.txt") << "!";
+  differ("cd " + folder_.string() + "; [ $rank = 1 ] && cd other", {"--steps=2", "--data=text.txt"},
+         "run.data: is [0-9]+ tokens of fingerprint [0-9a-f]+, process 0 has [0-9]+ tokens of fingerprint "
+         "[0-9a-f]+");
+
+  // Machines that share no folder: the first process wrote the checkpoint, and only its machine has it.
+  const Words before{"--dp=3", "--global-batch=6", "--steps=2",
+                     "--checkpoint-dir=" + (folder_ / "run").string()};
+  EXPECT_EQ(train(0, before).size(), 2U);
+  const Words resume{"--steps=4", "--checkpoint-dir=run", "--resume"};
+  const std::string weights = "step [02], weights of fingerprint [0-9a-f]+";
+  differ("cd " + folder_.string() + "; [ $rank = 1 ] && cd other", resume,
+         "run.resume: is " + weights + ", process 0 has " + weights);
+  fs::copy(folder_ / "run", folder_ / "other" / "run", fs::copy_options::recursive);
+  EXPECT_EQ(
+      end_of(start(command(3, {"--dp=3", "--global-batch=6", "--steps=4", "--checkpoint-dir=run", "--resume"},
+                           "cd " + folder_.string() + "; [ $rank = 1 ] && cd other"))),
+      0)
+      << err();
+}
+
 TEST_F(MpiTrain, ACheckpointThatCannotBeReadIsSaidOnce) {
   const std::string folder = folder_ / "checkpoints";
   const Words words{"--dp=4", "--checkpoint-dir=" + folder, "--steps=2"};

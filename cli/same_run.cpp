@@ -1,0 +1,51 @@
+#include "cli/same_run.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "backends/random.h"
+#include "sbp/error.h"
+
+namespace boxcar::cli {
+
+using nlohmann::json;
+
+void expect_same_run(backends::Transport& transport, const std::map<std::string, std::string>& facts) {
+  const std::string text = json(facts).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::vector<std::string> texts = transport.exchange(text);
+  const json wanted = json::parse(texts.front());
+  for (size_t p = 1; p < texts.size(); ++p) {
+    const json got = json::parse(texts[p]);
+    for (const auto& [name, value] : wanted.items())
+      if (got.value(name, "") != value)
+        throw Error::input(
+            fmt::format("process {}", p),
+            fmt::format("{}: is {}, process 0 has {} (processes need the same flags and files)", name,
+                        got.value(name, ""), value.get<std::string>()));
+  }
+}
+
+uint64_t fingerprint(std::span<const std::byte> bytes) {
+  uint64_t hash = bytes.size(), word = 0;
+  for (; bytes.size() >= sizeof word; bytes = bytes.subspan(sizeof word)) {
+    std::memcpy(&word, bytes.data(), sizeof word);
+    hash = backends::mix(hash ^ word);
+  }
+  word = 0;
+  if (!bytes.empty()) std::memcpy(&word, bytes.data(), bytes.size());
+  return backends::mix(hash ^ word);
+}
+
+uint64_t fingerprint(const backends::host::GlobalTensors& tensors) {
+  uint64_t hash = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const std::string head = name + ": " + ir::to_text(tensor.type);
+    hash = backends::mix(hash ^ fingerprint(std::as_bytes(std::span(head))));
+    hash = backends::mix(hash ^ fingerprint(tensor.bytes));
+  }
+  return hash;
+}
+
+}  // namespace boxcar::cli

@@ -1,0 +1,27 @@
+// What the processes of a run must have alike, compared before anything of it runs: flags, the plan, data and
+// weights. Otherwise they would wait for each other forever, or train something that nobody asked for.
+//
+//   expect_same_run(transport, {{"run.steps", "9"}, {"run.resume", "step 0"}}, given);
+//   // in process 1 throws: "--resume: is step 0, process 0 has step 6 (processes need the same flags and
+//   files)"
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "backends/host/checkpoint.h"
+#include "backends/transport.h"
+
+namespace boxcar::cli {
+
+// `facts`: by the path of a key, or by another name where no key decides it. All processes call it once,
+// before the transport starts; where they differ it throws the same Error (input) in all.
+void expect_same_run(backends::Transport& transport, const std::map<std::string, std::string>& facts);
+
+// Of names, types and values.
+uint64_t fingerprint(const backends::host::GlobalTensors& tensors);
+uint64_t fingerprint(std::span<const std::byte> bytes);
+
+}  // namespace boxcar::cli
