@@ -59,19 +59,30 @@ void check(const TrainRun& run, const GivenKeys& given) {
   needs_folder("checkpoint_every");
   needs_folder("keep_checkpoints");
   needs_folder("resume");
-  if (!run.checkpoint_dir.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(run.checkpoint_dir, error);
-    if (!error && !std::filesystem::is_directory(run.checkpoint_dir))
-      error = std::make_error_code(std::errc::not_a_directory);
-    if (error)
-      throw Error::input(
-          where(given, "run.checkpoint_dir"),
-          fmt::format("{} cannot be created: {}", run.checkpoint_dir, std::strerror(error.value())));
-  }
   if (run.warmup_steps >= run.steps && run.warmup_steps > 0)
     throw Error::input(where(given, "run.warmup_steps"),
                        fmt::format("{} of {} steps (leave some for training)", run.warmup_steps, run.steps));
+}
+
+// The folder that the first process writes checkpoints to, made where it is not; null for the others.
+std::unique_ptr<host::HeldFolder> hold_folder(const TrainRun& run, const GivenKeys& given) {
+  const std::string& folder = run.checkpoint_dir;
+  if (folder.empty()) return nullptr;
+  const std::string key = where(given, "run.checkpoint_dir");
+  std::unique_ptr<host::HeldFolder> held;
+  if (backends::started_process() == 0) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (!error && !std::filesystem::is_directory(folder))
+      error = std::make_error_code(std::errc::not_a_directory);
+    if (error)
+      throw Error::input(key, fmt::format("{} cannot be created: {}", folder, std::strerror(error.value())));
+    held = std::make_unique<host::HeldFolder>(folder);
+  }
+  if (!run.resume && host::has_checkpoint(folder))
+    throw Error::input(
+        key, fmt::format("{} has checkpoints already (go on with --resume, or use another folder)", folder));
+  return held;
 }
 
 // The sizes of the model whose weights are given, as Hugging Face's config.json beside them has them, where
@@ -256,6 +267,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   if (options.validate_every > 0) held_out = all.tail(options.validation_fraction);
   const host::TokenData training = held_out ? all.head(options.validation_fraction) : all;
 
+  const std::unique_ptr<host::HeldFolder> held = hold_folder(options, given);
   const int processes = backends::started_processes();
   if (processes > 1 && !arguments.trace.empty())
     throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");

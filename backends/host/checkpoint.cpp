@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,7 +27,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kSchemaVersion = 1;
 constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors",
-                     *kConfig = "config.json", *kState = "state.json", *kLatest = "latest";
+                     *kConfig = "config.json", *kState = "state.json", *kLatest = "latest", *kLock = "lock";
 // Weights of which model.safetensors lacks the padding of the vocabulary stand whole beside the moments.
 constexpr std::string_view kPadded = ".padded";
 
@@ -120,6 +122,23 @@ void remove_older(const std::string& folder, int64_t step, int keep) {
 
 }  // namespace
 
+HeldFolder::HeldFolder(const std::string& folder)
+    : descriptor_(open((folder + "/" + kLock).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) throw Error::input(folder, fmt::format("cannot be written: {}", std::strerror(errno)));
+  // Where the file system has no locks, nobody is kept out.
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  close(descriptor_);
+  throw Error::input(folder,
+                     "another run writes its checkpoints there (wait until it ends, or use another folder)");
+}
+
+HeldFolder::~HeldFolder() { close(descriptor_); }
+
+bool has_checkpoint(const std::string& folder) {
+  std::error_code none;
+  return fs::exists(folder + "/" + kLatest, none);
+}
+
 void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int keep) {
   const auto [weights, moments] = weights_and_moments(checkpoint);
   make_folder(folder);
@@ -182,8 +201,8 @@ TrainState read_state(const JsonObject& file) {
 }  // namespace
 
 std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Transformer& expected) {
+  if (!has_checkpoint(folder)) return std::nullopt;
   const std::string latest = folder + "/" + kLatest;
-  if (!fs::exists(latest)) return std::nullopt;
   std::string name = read_text(latest);
   if (name.ends_with('\n')) name.pop_back();
   if (step_number(name) < 0)

@@ -5,6 +5,7 @@
 //   out/step-000020/config.json            as Hugging Face's transformers reads it
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
 //   out/step-000020/state.json             step, samples seen, seed, data, settings, the model's keys
+//   out/lock                               held by the run that writes there
 //   out/latest                             the name of the last whole one; beside and renamed, at last
 //
 // Models that neither GPT-2 nor Llama can hold (experts, BERT, a mixture of both) are written under our own
@@ -67,6 +68,22 @@ GlobalTensors from_hugging_face(const ir::models::Transformer& model, const Stor
 std::string hugging_face_config(const ir::models::Transformer& model);
 ir::models::Transformer read_hugging_face_config(const std::string& path);
 
+// A run's hold on a folder, which is there: while it lives, no other run can have one. Ends with the process,
+// however that ends. By a file "lock" in it, which stays. Throws Error (bad input) where another run has it,
+// or where nothing can be written there.
+class HeldFolder {
+ public:
+  explicit HeldFolder(const std::string& folder);
+  ~HeldFolder();
+  HeldFolder(const HeldFolder&) = delete;
+  HeldFolder& operator=(const HeldFolder&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+// Whether there is one to go on from.
+bool has_checkpoint(const std::string& folder);
 // Writes folder/step-N wholly, then `latest`, then removes older ones than the last `keep` (0: none) and what
 // a killed writer left. Whenever it is killed, `latest` names a whole one. One writer at a time. Throws Error
 // (fault) with the system's reason; what was the last one still is.

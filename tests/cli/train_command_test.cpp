@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "backends/host/checkpoint.h"
 #include "support/run_program.h"
 
 namespace boxcar::testing {
@@ -379,6 +380,31 @@ TEST_F(Train, WritesNoCheckpointThatIsNoNumber) {
   EXPECT_EQ(replace_all(output.err, folder_.string(), "FOLDER"),
             "boxcar: step 3: ln_f.weight has a nan (use a lower learning_rate, warmup_steps or another "
             "precision); the last checkpoint is FOLDER/out/step-000002\n");
+  EXPECT_EQ(checkpoint(folder), before);
+}
+
+// Another run's checkpoints are neither replaced nor removed.
+TEST_F(Train, BeginsInAFolderOfItsOwn) {
+  const std::string folder = path("out");
+  const Words words = arguments({"--checkpoint-dir=" + folder});
+  const auto refusal = [&] {
+    const Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 2);
+    EXPECT_EQ(output.out, "");
+    return replace_all(output.err, folder_.string(), "FOLDER");
+  };
+  fs::create_directories(folder);
+  {
+    const backends::host::HeldFolder another(folder);
+    EXPECT_EQ(refusal(),
+              "boxcar: FOLDER/out: another run writes its checkpoints there (wait until it ends, or use "
+              "another folder)\n");
+  }
+  EXPECT_EQ(run_program(words).exit_code, 0);
+  const auto before = checkpoint(folder);
+  EXPECT_EQ(refusal(),
+            "boxcar: --checkpoint-dir: FOLDER/out has checkpoints already (go on with --resume, or use "
+            "another folder)\n");
   EXPECT_EQ(checkpoint(folder), before);
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 using backends::host::Architecture;
 using backends::host::Checkpoint;
+using backends::host::HeldFolder;
 using backends::host::read_checkpoint;
 using backends::host::StoredTensor;
 using backends::host::write_checkpoint;
@@ -137,6 +138,23 @@ TEST(Checkpoint, IsNoneWhereThereIsNone) {
   const TemporaryFolder folder;
   EXPECT_FALSE(read_checkpoint(folder.path(), small_gpt()));
   EXPECT_FALSE(read_checkpoint(folder / "none", small_gpt()));
+}
+
+TEST(HeldFolder, IsHeldByOneAtATime) {
+  const TemporaryFolder folder;
+  {
+    const HeldFolder held(folder.path());
+    EXPECT_EQ(message_of(folder, [&] { const HeldFolder another(folder.path()); }),
+              "2: " + folder.path() +
+                  ": another run writes its checkpoints there (wait until it ends, or use another folder)");
+  }
+  const HeldFolder next(folder.path());
+}
+
+TEST(HeldFolder, SaysWhyNothingCanBeWritten) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(message_of(folder, [&] { const HeldFolder held(folder / "none"); }),
+            "2: none: cannot be written: No such file or directory");
 }
 
 TEST(Checkpoint, SaysWhyItCannotBeWritten) {

@@ -300,9 +300,9 @@ TEST_F(MpiTrain, ACheckpointThatCannotBeReadIsSaidOnce) {
 
 TEST_F(MpiTrain, ALastCheckpointThatCannotBeWrittenIsAFault) {
   const std::string folder = folder_ / "checkpoints";
-  fs::create_directories(folder + "/latest");  // in the place of a file
-  expect_end(8, command(4, {"--dp=4", "--steps=2", "--checkpoint-dir=" + folder}), 3,
-             "boxcar: process 0: " + folder + "/latest: cannot be replaced: Is a directory\n");
+  fs::create_directories(folder + "/latest.tmp");  // in the place of a file
+  expect_end(8, command(4, {"--dp=4", "--steps=2", "--checkpoint-dir=" + folder, "--resume"}), 3,
+             "boxcar: process 0: " + folder + "/latest.tmp: cannot be created: Is a directory\n");
 }
 
 TEST_F(MpiTrain, ALossThatIsNoNumberIsSaidOnceByItsCause) {
