@@ -147,19 +147,19 @@ std::string settings(const Request& request) {
 
 // What the run begins with: a checkpoint, given weights, or drawn ones.
 host::Checkpoint beginning(const Request& request, const host::TokenData& training,
-                           const planner::Places& places, const GivenKeys& given) {
+                           const TrainingJob& prepared, const GivenKeys& given) {
   const planner::Job& job = request.job;
   const TrainRun& run = request.run;
-  host::Checkpoint begin{job.model, {0, 0, run.seed, training.identity(), settings(request)}, {}};
+  host::Checkpoint begin{prepared.model, {0, 0, run.seed, training.identity(), settings(request)}, {}};
   if (run.resume) {
-    if (auto found = host::read_checkpoint(run.checkpoint_dir, job.model)) {
+    if (auto found = host::read_checkpoint(run.checkpoint_dir, prepared.model)) {
       check_resumed(found->state, job, begin.state, given);
       return *std::move(found);
     }
   }
   begin.tensors = run.init_from.empty()
-                      ? drawn(places, job.model.layers, run.seed)
-                      : host::from_hugging_face(job.model, host::read_safetensors(run.init_from));
+                      ? drawn(prepared.places, job.model.layers, run.seed)
+                      : host::from_hugging_face(prepared.model, host::read_safetensors(run.init_from));
   return begin;
 }
 
@@ -274,7 +274,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   const TrainingJob prepared = prepare_training(job, options, processes);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
-  host::Checkpoint begin = beginning(resolved.request, training, prepared.places, given);
+  host::Checkpoint begin = beginning(resolved.request, training, prepared, given);
   if (backend->transport())
     expect_same_run(*backend->transport(), facts(resolved.request, prepared, all, begin));
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);

@@ -17,6 +17,7 @@
 #include "cli/parts.h"
 #include "cli/report.h"
 #include "planner/checkpoints.h"
+#include "planner/training_graph.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 
@@ -62,7 +63,8 @@ bool is_input(const Place& place) { return place.reg == "tokens" || place.reg ==
 }  // namespace
 
 TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, int processes) {
-  TrainingJob result{resolved, planner::compile(resolved), planner::places_of(resolved)};
+  TrainingJob result{resolved, planner::padded_model(resolved), planner::compile(resolved),
+                     planner::places_of(resolved)};
   constexpr int64_t most_slots = 1000;
   if (run.checkpoint_every > 0)
     planner::add_checkpoints(result.plan, result.places,
@@ -244,7 +246,7 @@ struct Trainer::Impl {
     check_finite(step, tensors);
     TrainState reached = state;
     reached.step = step, reached.samples = step * job.job.global_batch;
-    backends::host::write_checkpoint(run.checkpoint_dir, {job.job.model, reached, std::move(tensors)},
+    backends::host::write_checkpoint(run.checkpoint_dir, {job.model, reached, std::move(tensors)},
                                      static_cast<int>(run.keep_checkpoints));
     const std::lock_guard lock(mutex);
     last_checkpoint = checkpoint_path(step);
@@ -253,7 +255,7 @@ struct Trainer::Impl {
 
   void validate(int64_t step, const GlobalTensors& tensors) {
     const double loss =
-        evaluate(job.job.model, tensors, *validation, run.validation_batches, job.job.parallel.micro_batch);
+        evaluate(job.model, tensors, *validation, run.validation_batches, job.job.parallel.micro_batch);
     const std::lock_guard lock(mutex);
     log->validation(step, loss);
   }

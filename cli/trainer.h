@@ -24,7 +24,8 @@ namespace boxcar::cli {
 
 // A compiled and verified job.
 struct TrainingJob {
-  planner::Job job;  // resolved
+  planner::Job job;               // resolved
+  ir::models::Transformer model;  // as the plan has it
   ir::Plan plan;
   planner::Places places;
 };

@@ -2,11 +2,15 @@
 
 namespace boxcar::planner {
 
+ir::models::Transformer padded_model(const Job& job) {
+  ir::models::Transformer model = job.model;
+  if (model.pad_vocab_to > 1) model.pad_vocab_to *= job.parallel.tp;  // 1: the model is not to depend on tp
+  return model;
+}
+
 ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
   const Hints& h = job.parallel;
-  ir::models::Transformer model = job.model;
-  if (model.pad_vocab_to > 1) model.pad_vocab_to *= h.tp;  // 1: the model is not to depend on tp
-  ir::Graph forward = ir::models::build(model, int64_t{h.micro_batch} * h.dp);
+  ir::Graph forward = ir::models::build(padded_model(job), int64_t{h.micro_batch} * h.dp);
   replicas = replicate_shared_parameters(forward, h.stage_layers, h.pp);
   ir::TrainOptions options = job.train;
   options.stage_starts = stage_starts(h.stage_layers);

@@ -10,6 +10,9 @@
 
 namespace boxcar::planner {
 
+// The model as a plan of the job has it: its vocabulary padded for the tensor parallelism of the hints.
+ir::models::Transformer padded_model(const Job& job);
+
 // `job` is resolved; `replicas` gets the pairs of replicated parameters.
 ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas);
 

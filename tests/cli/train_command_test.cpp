@@ -241,6 +241,34 @@ TEST_F(Train, GoesOnUnderAnotherPlan) {
   for (const auto& [step, loss] : rest) EXPECT_NEAR(loss, first.at(step), 1e-9) << step;
 }
 
+// 257 tokens are padded to 280 by both: to a multiple of 20 for each of two devices, and of 40.
+TEST_F(Train, PadsTheVocabularyForThePlan) {
+  const std::string folder = path("out");
+  const auto with = [&](Words more) {
+    more.insert(more.end(), {"--vocab=257", "--tied=false", "--precision=fp64", "--global-batch=4",
+                             "--validate-every=2", "--validation-fraction=0.2"});
+    const Output output = run_program(arguments(more));
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    auto all = losses(output.out);
+    for (const auto& [step, loss] : losses(output.out, "validation")) all[-step] = loss;
+    return all;
+  };
+  const auto expect_same = [](const std::map<int, double>& got, const std::map<int, double>& wanted,
+                              size_t count) {
+    EXPECT_EQ(got.size(), count);
+    for (const auto& [step, loss] : got) EXPECT_NEAR(loss, wanted.at(step), 1e-7) << step;
+  };
+  const auto alone = with({"--pad-vocab=40"});
+  expect_same(with({"--tp=2", "--pad-vocab=20", "--checkpoint-dir=" + folder, "--checkpoint-every=3",
+                    "--keep-checkpoints=0"}),
+              alone, 9);
+  fs::remove_all(fs::path(folder) / "step-000006");
+  std::ofstream(folder + "/latest") << "step-000003\n";
+  expect_same(with({"--pad-vocab=40", "--checkpoint-dir=" + folder, "--resume"}), alone, 5);
+  const std::string weights = "--init-from=" + folder + "/step-000003/model.safetensors";
+  expect_same(with({"--tp=2", "--pad-vocab=20", weights}), with({"--pad-vocab=40", weights}), 9);
+}
+
 // Starts the program and kills it after so many microseconds.
 void run_and_kill(const Words& words, int microseconds) {
   const pid_t child = fork();
