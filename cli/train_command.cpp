@@ -56,12 +56,32 @@ void check(const TrainRun& run, const GivenKeys& given) {
     if (run.checkpoint_dir.empty() && given.contains(std::string("run.") + key))
       throw Error::input(where(given, std::string("run.") + key), "needs checkpoint_dir");
   };
+  for (const char* key : {"run.validation_fraction", "run.validation_batches"})
+    if (run.validate_every == 0 && given.contains(key))
+      throw Error::input(where(given, key), "needs validate_every");
   needs_folder("checkpoint_every");
   needs_folder("keep_checkpoints");
   needs_folder("resume");
   if (run.warmup_steps >= run.steps && run.warmup_steps > 0)
     throw Error::input(where(given, "run.warmup_steps"),
                        fmt::format("{} of {} steps (leave some for training)", run.warmup_steps, run.steps));
+}
+
+// Both parts of the data, or all of it where nothing is held out, are a sequence or more.
+void check_lengths(const host::TokenData& all, const std::optional<host::TokenData>& held_out, int64_t seq,
+                   const GivenKeys& given) {
+  const host::Sampler long_enough(all, seq, 0);
+  if (!held_out) return;
+  const auto check = [&](const char* does, int64_t tokens, const char* larger) {
+    if (tokens <= seq)
+      throw Error::input(
+          where(given, "run.validation_fraction"),
+          fmt::format("{} {} of {} tokens, expected at least seq + 1 = {} (use a {} one, more text or "
+                      "a shorter seq)",
+                      does, tokens, all.size(), seq + 1, larger));
+  };
+  check("holds back", held_out->size(), "larger");
+  check("leaves", all.size() - held_out->size(), "smaller");
 }
 
 // The folder that the first process writes checkpoints to, made where it is not; null for the others.
@@ -127,13 +147,14 @@ host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t
 // A checkpoint that was begun otherwise is another run's.
 void check_resumed(const host::TrainState& state, const planner::Job& job, const host::TrainState& expected,
                    const GivenKeys& given) {
-  const auto same = [&](const char* key, const auto& ours, const auto& theirs) {
+  const auto same = [&](const char* key, const auto& ours, const auto& theirs, const char* mend = "") {
     if (ours != theirs)
       throw Error::input(where(given, key),
-                         fmt::format("is {}, the checkpoint was begun with {}", ours, theirs));
+                         fmt::format("is {}, the checkpoint was begun with {}{}", ours, theirs, mend));
   };
   same("run.seed", expected.seed, state.seed);
-  same("run.data", expected.data, state.data);
+  same("run.data", expected.data, state.data,
+       " (give the same files, validate_every and validation_fraction)");
   same("run.resume", expected.settings, state.settings);
   if (state.step > 0) same("train.global_batch", job.global_batch, state.samples / state.step);
 }
@@ -157,9 +178,8 @@ host::Checkpoint beginning(const Request& request, const host::TokenData& traini
       return *std::move(found);
     }
   }
-  begin.tensors = run.init_from.empty()
-                      ? drawn(prepared.places, job.model.layers, run.seed)
-                      : host::from_hugging_face(prepared.model, host::read_safetensors(run.init_from));
+  begin.tensors = run.init_from.empty() ? drawn(prepared.places, job.model.layers, run.seed)
+                                        : host::read_weights(run.init_from, prepared.model);
   return begin;
 }
 
@@ -265,12 +285,14 @@ void train(const TrainArguments& arguments, Shared& shared) {
   const host::TokenData all = host::TokenData::open(options.data, job.model.vocab);
   std::optional<host::TokenData> held_out;
   if (options.validate_every > 0) held_out = all.tail(options.validation_fraction);
+  check_lengths(all, held_out, job.model.seq, given);
   const host::TokenData training = held_out ? all.head(options.validation_fraction) : all;
 
   const std::unique_ptr<host::HeldFolder> held = hold_folder(options, given);
   const int processes = backends::started_processes();
   if (processes > 1 && !arguments.trace.empty())
     throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
+  if (!arguments.trace.empty()) check_writable(arguments.trace);
   const TrainingJob prepared = prepare_training(job, options, processes);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/output.h"
 #include "cli/report.h"
 
 namespace boxcar::cli {
@@ -62,8 +63,7 @@ void TrainLog::line(const std::string& text) {
   if (setup_.quiet) return;
   if (bar_shown_) std::fputs("\r\033[K", stderr);
   bar_shown_ = false;
-  std::fputs((text + "\n").c_str(), stdout);
-  std::fflush(stdout);
+  print(text + "\n");
 }
 
 void TrainLog::start() {

@@ -1,5 +1,6 @@
 // What `boxcar train` tells people and programs while it runs: a line per step, or with --json one JSON
-// document per line ("event": start, step, validation, checkpoint, end).
+// document per line ("event": start, step, validation, checkpoint, end). Throws Error (fault) where standard
+// output takes no more.
 #pragma once
 
 #include <cstdint>

@@ -175,9 +175,8 @@ StoredTensor fitted(const StoredTensor& tensor, const ir::Shape& shape) {
   return result;
 }
 
-// Everything under our names, with the vocabulary's padding as the model has it now.
-GlobalTensors all_tensors(const Transformer& model, const StoredFile& weights, const StoredFile& optimizer) {
-  GlobalTensors tensors = from_hugging_face(model, weights);
+// Moments too, with the vocabulary's padding as the model has it now.
+GlobalTensors with_moments(const Transformer& model, GlobalTensors tensors, const StoredFile& optimizer) {
   for (const auto& [name, tensor] : optimizer.tensors) {
     const bool padded = name.ends_with(kPadded);
     tensors[padded ? name.substr(0, name.size() - kPadded.size()) : name] = tensor;
@@ -200,6 +199,15 @@ TrainState read_state(const JsonObject& file) {
 
 }  // namespace
 
+GlobalTensors read_weights(const std::string& path, const Transformer& model) {
+  const StoredFile file = read_safetensors(path);
+  try {
+    return from_hugging_face(model, file);
+  } catch (const Error& error) {
+    throw Error::input(path, error.what());
+  }
+}
+
 std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Transformer& expected) {
   if (!has_checkpoint(folder)) return std::nullopt;
   const std::string latest = folder + "/" + kLatest;
@@ -217,12 +225,8 @@ std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Trans
                                          "folder)",
                                          different));
   Checkpoint checkpoint{model, read_state(state), {}};
-  const StoredFile weights = read_safetensors(path + "/" + kModel);
-  try {
-    checkpoint.tensors = all_tensors(model, weights, read_safetensors(path + "/" + kOptimizer));
-  } catch (const Error& error) {
-    throw error.where() == "weights" ? Error::input(path + "/" + kModel, error.what()) : error;
-  }
+  checkpoint.tensors = with_moments(model, read_weights(path + "/" + kModel, model),
+                                    read_safetensors(path + "/" + kOptimizer));
   return checkpoint;
 }
 

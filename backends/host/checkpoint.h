@@ -60,6 +60,8 @@ std::map<std::string, ir::TensorType> parameter_types(const ir::models::Transfor
 // first.
 StoredFile to_hugging_face(const ir::models::Transformer& model, const GlobalTensors& weights);
 GlobalTensors from_hugging_face(const ir::models::Transformer& model, const StoredFile& file);
+// From a safetensors file, which its errors name.
+GlobalTensors read_weights(const std::string& path, const ir::models::Transformer& model);
 
 // config.json <-> model. What the file does not know (`flash`, vocabulary padding) is as without: false, 1.
 // Reading throws Error (bad input) naming the file and key: for other architectures, and for what our ops do

@@ -79,7 +79,7 @@ void write_whole(const std::string& path, const std::vector<Bytes>& parts) {
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   struct stat about {};
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   const bool known = descriptor_ >= 0 && fstat(descriptor_, &about) == 0;
   const std::string reason = !known                   ? std::strerror(errno)
                              : S_ISREG(about.st_mode) ? ""

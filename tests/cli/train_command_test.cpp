@@ -26,12 +26,12 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using Words = std::vector<std::string>;
 
-// In a child process: becomes the program; what it prints is not kept.
-[[noreturn]] void run(const Words& words) {
+// In a child process: becomes the program; what it prints goes to `out`.
+[[noreturn]] void run(const Words& words, const char* out = "/dev/null") {
   std::vector<char*> argv{const_cast<char*>(BOXCAR_PROGRAM)};
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  if (!freopen("/dev/null", "w", stdout)) _exit(126);
+  if (!freopen(out, "w", stdout)) _exit(126);
   execv(BOXCAR_PROGRAM, argv.data());
   _exit(127);
 }
@@ -166,6 +166,13 @@ TEST_F(Train, BeginsWithGivenWeights) {
     EXPECT_EQ(output.exit_code, 0) << output.err;
     EXPECT_EQ(losses(output.out), drawn) << family;
   }
+  const std::string weights = path("gpt") + "/step-000001/model.safetensors";
+  const Output other =
+      run_program({"train", "--init-from=" + weights, "--data=" + data(), "--seq=16", "--vocab=300"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_EQ(other.err,
+            "boxcar: " + weights +
+                ": weights: 'transformer.wte.weight' is float32[256, 16], expected float32[300, 16]\n");
 }
 
 TEST_F(Train, TellsItsOwnDefaults) {
@@ -339,6 +346,20 @@ TEST_F(Train, RefusesWhatCannotBe) {
        "FOLDER/large.bin: token 50 is 256, expected less than vocab 256 (use a larger vocab)"},
       {{"--steps=0"}, 2, "--steps: got \"0\", expected a whole number from 1 to 1000000000"},
       {{"--warmup-steps=6"}, 2, "--warmup-steps: 6 of 6 steps (leave some for training)"},
+      {{"--validation-batches=2"}, 2, "--validation-batches: needs validate_every"},
+      {{"--validate-every=2", "--validation-fraction=0.001"},
+       2,
+       "--validation-fraction: holds back 3 of 3290 tokens, expected at least seq + 1 = 17 (use a larger "
+       "one, "
+       "more text or a shorter seq)"},
+      {{"--validate-every=2", "--validation-fraction=0.9", "--seq=400"},
+       2,
+       "--validation-fraction: leaves 329 of 3290 tokens, expected at least seq + 1 = 401 (use a smaller "
+       "one, "
+       "more text or a shorter seq)"},
+      {{"--trace=FOLDER/none/trace.json"},
+       2,
+       "FOLDER/none/trace.json: cannot be written: No such file or directory"},
       {{"--checkpoint-every=2"}, 2, "--checkpoint-every: needs checkpoint_dir"},
       {{"--resume"}, 2, "--resume: needs checkpoint_dir"},
       {{"--init-from=FOLDER/none.safetensors"},
@@ -356,6 +377,15 @@ TEST_F(Train, RefusesWhatCannotBe) {
     EXPECT_EQ(replace_all(output.err, folder_.string(), "FOLDER"), "boxcar: " + refusal.message + "\n");
     EXPECT_EQ(output.out, "") << flags[0];
   }
+}
+
+TEST_F(Train, EndsWhereNobodyCanReadIt) {
+  const pid_t child = fork();
+  if (child == 0) run(arguments({}), "/dev/full");
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
 }
 
 // What is missing depends on the machine: CUDA when this was built, a driver, a GPU; or nothing.
@@ -465,6 +495,7 @@ TEST_F(Train, RefusesABadCheckpointAndLeavesIt) {
   EXPECT_TRUE(other.starts_with("boxcar: --data: is ")) << other;
   EXPECT_NE(other.find(" tokens of fingerprint "), std::string::npos) << other;
   EXPECT_NE(other.find(", the checkpoint was begun with "), std::string::npos) << other;
+  EXPECT_TRUE(other.ends_with(" (give the same files, validate_every and validation_fraction)\n")) << other;
   std::ofstream(path("same.txt")) << bytes_of(data());
   EXPECT_EQ(run_program(arguments({"--checkpoint-dir=" + folder, "--resume", "--steps=2",
                                    "--data=" + path("same.txt")}))

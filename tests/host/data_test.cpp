@@ -112,6 +112,13 @@ TEST(TokenData, RefusesBadFiles) {
   EXPECT_EQ(message_of(folder, [] { TokenData::open({}, 256); }), "2: data: names no file");
 }
 
+TEST(TokenData, WaitsForNoPipe) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(message_of(folder, [&] { TokenData::open({folder / "pipe"}, 256); }),
+            "2: pipe: cannot be read: it is not a file");
+}
+
 TEST(TokenData, NamesTheSecondOfTwoFiles) {
   const TemporaryFolder folder;
   const std::string good = folder.file("good.txt", "abc"), bad = folder.file("bad.txt", "\x90");
