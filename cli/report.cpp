@@ -98,6 +98,16 @@ std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
   return total;
 }
 
+// The most that devices of one node need together.
+int64_t node_peak(const ir::Plan& plan, int gpus, const std::vector<planner::MemoryUse>& memory) {
+  std::map<int, int64_t> nodes;
+  for (const planner::MemoryUse& use : memory)
+    for (int device : plan.classes[static_cast<size_t>(use.cls)].devices) nodes[device / gpus] += use.total;
+  int64_t most = 0;
+  for (const auto& [node, bytes] : nodes) most = std::max(most, bytes);
+  return most;
+}
+
 Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
                      const std::vector<planner::MemoryUse>& memory) {
   Report r;
@@ -117,6 +127,8 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
     std::copy(use.by_kind.begin(), use.by_kind.end(), stage.by_kind.begin());
   }
   for (const StageReport& stage : r.stages) r.fits = r.fits && stage.peak_bytes <= r.memory_limit_bytes;
+  if (cluster.node.cores > 0) r.node_peak_bytes = node_peak(plan, cluster.node.gpus, memory);
+  r.fits = r.fits && r.node_peak_bytes <= r.memory_limit_bytes;
   r.peak_rss_bytes = peak_rss();
   return r;
 }

@@ -35,6 +35,9 @@ struct Report {
   std::map<std::string, double> comm_bytes;  // per step, by collective, over all devices
   std::vector<StageReport> stages;
   int64_t memory_limit_bytes = 0;
+  // Where the devices of a node share its memory, which is then the limit: the most that those of one node
+  // need together. 0: every device has its own.
+  int64_t node_peak_bytes = 0;
   bool fits = true;
   ir::PlanSize plan;
   int programs = 0, classes = 0;

@@ -108,6 +108,7 @@ void add_memory(ordered_json& doc, const Report& r) {
   doc["peak_memory_bytes"] = peaks;
   if (r.simulated) doc["held_memory_bytes"] = held;
   doc["memory_limit_bytes"] = limits;
+  if (r.node_peak_bytes > 0) doc["node_peak_memory_bytes"] = r.node_peak_bytes;
   doc["memory_breakdown_bytes"] = breakdown;
 }
 
@@ -117,9 +118,11 @@ std::string to_table(const Report& r) {
   std::string text = "configuration\n" + configuration_text(r.configuration);
   if (r.simulated) text += "\nresult\n" + speed_text(r);
   text += "\ncommunication\n" + traffic_text(r);
-  text +=
-      fmt::format("\nmemory, limit {} per GPU{}\n", format_bytes(static_cast<double>(r.memory_limit_bytes)),
-                  r.fits ? "" : ": does not fit");
+  const std::string limit = format_bytes(static_cast<double>(r.memory_limit_bytes));
+  text += r.node_peak_bytes > 0 ? fmt::format("\nmemory, {} of {} in a node, which its GPUs share",
+                                              format_bytes(static_cast<double>(r.node_peak_bytes)), limit)
+                                : fmt::format("\nmemory, limit {} per GPU", limit);
+  text += r.fits ? "\n" : ": does not fit\n";
   text += stages_text(r);
   text += fmt::format(
       "\nplan: {} actors, {} registers, {} queues, {} groups, {} acts a step; {} programs, {} classes\n",

@@ -53,6 +53,12 @@ Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
 
 // The refusal of a job that does not fit: where, by how much, and what would help.
 std::string why_not(const Report& r, const Loaded& loaded) {
+  if (r.node_peak_bytes > r.memory_limit_bytes)
+    return fmt::format(
+        "does not fit: the devices of a node need {} together, it has {} (use more nodes, or a "
+        "smaller model, micro_batch or seq)",
+        format_bytes(static_cast<double>(r.node_peak_bytes)),
+        format_bytes(static_cast<double>(r.memory_limit_bytes)));
   const StageReport* worst = &r.stages.front();
   for (const StageReport& stage : r.stages) {
     if (stage.peak_bytes > worst->peak_bytes) worst = &stage;

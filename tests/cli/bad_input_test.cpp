@@ -672,6 +672,30 @@ TEST(BadInput, JsonOfWhatDoesNotFitHasTheMemory) {
   EXPECT_TRUE(output.err.starts_with("boxcar: does not fit: stage0 needs ")) << output.err;
 }
 
+// Devices that are threads on a node's cores share its memory: two fit, 64 do not.
+TEST(BadInput, DevicesThatShareTheMemoryOfTheirNodeFitTogether) {
+  const TemporaryFile cluster("cores.yaml",
+                              "name: cores\ndevice: cpu\nnodes: 1\nnode: {gpus: 64, cores: 2, link: pcie, "
+                              "link_bandwidth: 5e9, link_latency: 1e-6, pcie_bandwidth: 5e9, nics: 1, "
+                              "nic_bandwidth: 1.25e9, nic_latency: 20e-6}\nfabric: {kind: single-switch, "
+                              "hop_latency: 1e-6}\n");
+  const auto simulate = [&](const std::string& dp) {
+    return run_program({"simulate", "--json", "--model=gpt", "--layers=4", "--hidden=2048", "--heads=16",
+                        "--seq=2048", "--vocab=256", "--micro-batch=4", "--precision=fp32",
+                        "--cluster=" + cluster.path(), dp});
+  };
+  const nlohmann::json two = nlohmann::json::parse(simulate("--dp=2").out);
+  EXPECT_EQ(two["fits"], true);
+  EXPECT_EQ(two["node_peak_memory_bytes"], 2 * two["peak_memory_bytes"][0].get<int64_t>());
+  const Output output = simulate("--dp=64");
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_EQ(nlohmann::json::parse(output.out)["fits"], false);
+  EXPECT_EQ(
+      output.err,
+      "boxcar: does not fit: the devices of a node need 1.2 TB together, it has 1.1 TB (use more nodes, or a "
+      "smaller model, micro_batch or seq)\n");
+}
+
 TEST(BadInput, JsonOfWhatIsTooLargeToCountHasWhatIsKnown) {
   Words arguments{"simulate", "--json", "--pp=2"};
   for (const std::string& flag : job_flags)
