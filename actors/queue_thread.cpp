@@ -172,7 +172,8 @@ void QueueThread::act(int a) {
   moment.seed = state_.options.seed;
   moment.learning_rate = learning_rate(moment.step);
   begin_writing(work, a);
-  const double start = state_.options.timeline ? state_.seconds() : 0;
+  const bool kept = state_.options.timeline && moment.step >= state_.options.timeline_from;
+  const double start = kept ? state_.seconds() : 0;
   {
     const backends::Waiting::Act name(work.name);
     wait_for_marks(work);
@@ -180,8 +181,7 @@ void QueueThread::act(int a) {
     if (work.finishes) queue_->finish();
     set_marks(work);
   }
-  if (state_.options.timeline)
-    timeline_.push_back({thread_.device, work.index, index, start, state_.seconds()});
+  if (kept) timeline_.push_back({thread_.device, work.index, index, start, state_.seconds()});
   if (work.watched >= 0) {
     const ir::Register& r = reg(at(work.out_regs, work.watched));
     std::vector<std::byte> bytes(static_cast<size_t>(r.type.bytes()));

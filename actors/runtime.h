@@ -71,8 +71,9 @@ struct RunAct {
 struct RunOptions {
   int64_t seed = 0;
   bool timeline = false;
-  int64_t chaos = -1;  // 0 and up: a seed that permutes the delivery of messages and delays acts
-  bool probe = false;  // count held bytes at each act and refuse to exceed the plan's (Error, fault)
+  int64_t timeline_from = 0;  // the first step whose acts are kept
+  int64_t chaos = -1;         // 0 and up: a seed that permutes the delivery of messages and delays acts
+  bool probe = false;         // count held bytes at each act and refuse to exceed the plan's (Error, fault)
 };
 
 class Runtime {
@@ -93,7 +94,7 @@ class Runtime {
   std::vector<std::byte> read(int device, const std::string& reg) const;
   void write(int device, const std::string& reg, std::span<const std::byte> bytes);
 
-  // Since the runtime began; with options.timeline.
+  // Of the steps from options.timeline_from on; with options.timeline.
   const std::vector<RunAct>& timeline() const;
   // What registers came to, by local device (0 for others); with options.probe. Held: the most bytes at once,
   // which hangs on how queues happened to overlap. Peak: the end of the highest one in the arena, which does

@@ -233,7 +233,11 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request, const
   return TrainLog(std::move(setup));
 }
 
-// What ran, as the simulator has it: every device by itself, every act of all steps.
+// A trace shows the last step, and needs what its acts read of steps before.
+constexpr int64_t traced_steps = 3;
+
+// What ran, as the simulator has it: every device by itself, every act, as if it had begun with the first
+// step that is there.
 sim::Result result_of(const ir::Plan& plan, const std::vector<actors::RunAct>& acts) {
   sim::Result result;
   std::vector<std::vector<int>> per_step;  // by device, actor
@@ -250,12 +254,17 @@ sim::Result result_of(const ir::Plan& plan, const std::vector<actors::RunAct>& a
     auto& counts = per_step.emplace_back();
     for (const ir::Actor& actor : program.actors) counts.push_back(runs[static_cast<size_t>(actor.phase)]);
   }
+  const auto count_of = [&](const actors::RunAct& act) {
+    return per_step[static_cast<size_t>(act.device)][static_cast<size_t>(act.actor)];
+  };
+  int64_t first = acts.empty() ? 0 : acts.front().index / count_of(acts.front());
+  for (const actors::RunAct& act : acts) first = std::min(first, act.index / count_of(act));
   for (const actors::RunAct& act : acts) {
-    const int count = per_step[static_cast<size_t>(act.device)][static_cast<size_t>(act.actor)];
-    const auto step = static_cast<size_t>(act.index / count);
+    const int64_t index = act.index - first * count_of(act);
+    const auto step = static_cast<size_t>(index / count_of(act));
     if (result.step_ends.size() <= step) result.step_ends.resize(step + 1);
     result.step_ends[step] = std::max(result.step_ends[step], act.end);
-    result.timeline.push_back({act.device, act.actor, static_cast<int>(act.index), act.start, act.end});
+    result.timeline.push_back({act.device, act.actor, static_cast<int>(index), act.start, act.end});
   }
   std::sort(result.timeline.begin(), result.timeline.end(), [](const sim::Act& a, const sim::Act& b) {
     return std::tie(a.cls, a.actor, a.index) < std::tie(b.cls, b.actor, b.index);
@@ -307,6 +316,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
     trainer.begin(std::move(begin.tensors), begin.state,
                   {.seed = options.seed,
                    .timeline = !arguments.trace.empty(),
+                   .timeline_from = options.steps - traced_steps,
                    .chaos = arguments.chaos,
                    .probe = arguments.probe});
     trainer.train(log);

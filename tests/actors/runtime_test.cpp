@@ -126,6 +126,15 @@ TEST(Runtime, keeps_the_order_of_a_queue_in_its_timeline) {
   EXPECT_EQ(run.timeline().size(), 28U);  // 7 acts a step on each device
 }
 
+TEST(Runtime, keeps_a_timeline_of_the_steps_asked_for) {
+  const ir::Plan plan = plan_of(pair_plan);
+  FakeCluster cluster(2, 1);
+  Runtime run(plan, cluster.backend(0), device_hooks(), {.timeline = true, .timeline_from = 6});
+  run.steps(3, 5);
+  EXPECT_EQ(run.timeline().size(), 28U);  // steps 6 and 7
+  for (const RunAct& act : run.timeline()) EXPECT_GE(act.index, 1);
+}
+
 // The act that computes on a micro-batch does not end before the next one is loaded. With two registers that
 // is no dead end, and the one after that is not loaded yet.
 TEST(Runtime, loads_the_next_while_it_computes) {

@@ -66,7 +66,7 @@ TEST_P(SimulatedRun, HasTheOrderAndTheMemoryOfTheRealOne) {
             "--vocab=256", "--cluster=local", "--precision=fp32", "--global-batch=8", "--pad-vocab=1"};
   job.insert(job.end(), GetParam().begin(), GetParam().end());
   Words simulate{"simulate", "--json", "--no-fold", "--trace=" + simulated};
-  Words train{"train", "--json", "--probe", "--steps=3", "--data=" + text.path(), "--trace=" + trained};
+  Words train{"train", "--json", "--probe", "--steps=5", "--data=" + text.path(), "--trace=" + trained};
   simulate.insert(simulate.end(), job.begin(), job.end());
   train.insert(train.end(), job.begin(), job.end());
   const Output prediction = run_program(simulate), run = run_program(train);
