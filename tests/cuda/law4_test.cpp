@@ -2,8 +2,6 @@
 // there is no GPU.
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include "gpu.h"
 #include "models.h"
 #include "trainer.h"
@@ -16,16 +14,7 @@ using planner::Job;
 constexpr int64_t batch = 12;
 constexpr int steps = 10;
 
-struct Row {
-  const char* name;
-  const char* family;
-  double dropout;
-  int micro_batches;
-  std::function<void(Job&)> change;
-};
-std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.name; }
-
-const Row rows[] = {
+const TransformerRow rows[] = {
     {"alone", "gpt", 0.1, 2, [](Job&) {}},
     {"llama", "llama", 0, 1, [](Job&) {}},
     {"dp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2; }},
@@ -41,28 +30,24 @@ const Row rows[] = {
     {"cp2_tp2_llama", "llama", 0, 2, [](Job& j) { j.parallel.cp = j.parallel.tp = 2, j.train.flash = true; }},
 };
 
-Job job_of(const Row& row, ir::Precision precision) {
-  Job job = transformer(row.family, row.dropout, batch);
-  job.train.optimizer = ir::Optimizer::adam;
-  job.train.learning_rate = 0.01;
-  job.train.weight_decay = 0.01;
-  job.train.clip_norm = 0.5;
-  job.train.precision = precision;
-  row.change(job);
-  planner::Hints& h = job.parallel;
-  h.micro_batch = static_cast<int>(batch) / (h.dp * row.micro_batches);
-  job.gpus = h.dp * h.tp * h.pp * h.cp;
-  return planner::resolve(job);
+ir::TrainOptions options_of(ir::Precision precision) {
+  ir::TrainOptions options;
+  options.optimizer = ir::Optimizer::adam;
+  options.learning_rate = 0.01;
+  options.weight_decay = 0.01;
+  options.clip_norm = 0.5;
+  options.precision = precision;
+  return options;
 }
 
-class GpuLaw4 : public testing::TestWithParam<Row> {};
+class GpuLaw4 : public testing::TestWithParam<TransformerRow> {};
 
 TEST_P(GpuLaw4, TrainsAsOnTheCpu) {
   std::string why;
   if (!gpus(1, why)) GTEST_SKIP() << why;
   const auto on_gpus = [&](int devices) { return gpus(devices, why); };
   for (const ir::Precision precision : {ir::Precision::fp64, ir::Precision::fp32}) {
-    const Job job = job_of(GetParam(), precision);
+    const Job job = job_of(GetParam(), batch, options_of(precision));
     const planner::LaidOut laid = planner::lay_out(job);
     const Start start = transformer_start(job);
     const Outcome here = train(laid, start, steps), there = train(laid, start, steps, on_gpus);

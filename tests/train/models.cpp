@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <ostream>
 
 #include "backends/random.h"
 
@@ -61,6 +62,18 @@ planner::Job transformer(const std::string& family, double dropout, int64_t batc
   job.parallel.micro_batch = static_cast<int>(batch);
   job.global_batch = batch;
   return job;
+}
+
+std::ostream& operator<<(std::ostream& out, const TransformerRow& row) { return out << row.name; }
+
+planner::Job job_of(const TransformerRow& row, int64_t batch, const ir::TrainOptions& options) {
+  planner::Job job = transformer(row.family, row.dropout, batch);
+  job.train = options;
+  row.change(job);
+  planner::Hints& h = job.parallel;
+  h.micro_batch = static_cast<int>(batch) / (h.dp * row.micro_batches);
+  job.gpus = h.dp * h.tp * h.pp * h.cp;
+  return planner::resolve(job);
 }
 
 Start transformer_start(const planner::Job& job) {

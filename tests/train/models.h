@@ -1,6 +1,10 @@
 // Small models to train: transformers, an MLP and a convolution net.
 #pragma once
 
+#include <functional>
+#include <iosfwd>
+#include <string>
+
 #include "ir/graph.h"
 #include "planner/planner.h"
 #include "trainer.h"
@@ -13,6 +17,18 @@ planner::Job transformer(const std::string& family, double dropout, int64_t batc
 // How such a job starts: GPT-2's rules with deviations eight times as large, since widths are small; tokens
 // at random, each label a function of its token.
 Start transformer_start(const planner::Job& job);
+
+// A line of a test's table: a model, and the plan that hints decide for it.
+struct TransformerRow {
+  const char* name;
+  const char* family;
+  double dropout;
+  int micro_batches;
+  std::function<void(planner::Job&)> change;
+};
+std::ostream& operator<<(std::ostream& out, const TransformerRow& row);
+// Its job of `batch` sequences, resolved, on as many devices as the hints ask for.
+planner::Job job_of(const TransformerRow& row, int64_t batch, const ir::TrainOptions& options);
 
 // Forward graphs of `batch` samples to the loss. The MLP: 6 -> 10 -> 9 -> 5 classes. The convolution net:
 // conv, batch norm, relu, max pool, strided conv, average pool, product; 3 x 8 x 6 pixels, 5 classes.

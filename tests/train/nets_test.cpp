@@ -84,48 +84,35 @@ INSTANTIATE_TEST_SUITE_P(Plans, NetsLaw4, testing::ValuesIn(rows),
 // --- 16 bits
 
 struct Narrow {
-  const char* name;
-  const char* family;
   ir::Precision precision;
-  int micro_batches;
-  std::function<void(Job&)> change;
+  TransformerRow row;
 };
-std::ostream& operator<<(std::ostream& out, const Narrow& row) { return out << row.name; }
+std::ostream& operator<<(std::ostream& out, const Narrow& narrow) { return out << narrow.row; }
 
 const Narrow narrow[] = {
-    {"bf16_dp2_zero1", "gpt", ir::Precision::bf16, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},
-    {"bf16_sp2", "llama", ir::Precision::bf16, 2,
-     [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
-    {"bf16_zero3", "llama", ir::Precision::bf16, 2, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 3; }},
-    {"fp16_tp2_pp2", "gpt", ir::Precision::fp16, 3, [](Job& j) { j.parallel.tp = j.parallel.pp = 2; }},
-    {"fp16_dp2_zero2", "gpt", ir::Precision::fp16, 3, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 2; }},
+    {ir::Precision::bf16,
+     {"bf16_dp2_zero1", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }}},
+    {ir::Precision::bf16,
+     {"bf16_sp2", "llama", 0.1, 2, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }}},
+    {ir::Precision::bf16,
+     {"bf16_zero3", "llama", 0.1, 2, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 3; }}},
+    {ir::Precision::fp16, {"fp16_tp2_pp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.tp = j.parallel.pp = 2; }}},
+    {ir::Precision::fp16,
+     {"fp16_dp2_zero2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 2; }}},
 };
 
 class NarrowLaw4 : public testing::TestWithParam<Narrow> {};
 
 TEST_P(NarrowLaw4, losses_are_one_devices_within_rounding) {
-  const Narrow& row = GetParam();
-  const Job alone = transformer(row.family, 0.1, batch);
-  const auto job_of = [&](const ir::TrainOptions& options) {
-    Job job = alone;
-    job.train = options;
-    row.change(job);
-    job.parallel.micro_batch = static_cast<int>(batch) / (job.parallel.dp * row.micro_batches);
-    job.gpus = job.parallel.dp * job.parallel.tp * job.parallel.pp;
-    return planner::resolve(job);
+  const auto& [precision, row] = GetParam();
+  const TransformerRow alone{row.name, row.family, row.dropout, 1, [](Job&) {}};
+  const auto laying = [](const TransformerRow& row) {
+    return [&row](const ir::TrainOptions& options) { return planner::lay_out(job_of(row, batch, options)); };
   };
-  const auto alone_of = [&](const ir::TrainOptions& options) {
-    Job job = alone;
-    job.train = options;
-    return planner::resolve(job);
-  };
-  expect_law_4_in_16_bits(
-      row.precision, [&](const ir::TrainOptions& options) { return planner::lay_out(job_of(options)); },
-      [&](const ir::TrainOptions& options) { return planner::lay_out(alone_of(options)); },
-      transformer_start(alone));
+  expect_law_4_in_16_bits(precision, laying(row), laying(alone), transformer_start(job_of(alone, batch, {})));
 }
 INSTANTIATE_TEST_SUITE_P(Plans, NarrowLaw4, testing::ValuesIn(narrow),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& info) { return std::string(info.param.row.name); });
 
 }  // namespace
 }  // namespace boxcar::tests

@@ -1,9 +1,6 @@
 // Law 4 for transformers under plans that hints decide.
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <ostream>
-
 #include "law4.h"
 #include "models.h"
 
@@ -14,16 +11,7 @@ using planner::Job;
 
 constexpr int64_t batch = 12;
 
-struct Row {
-  const char* name;
-  const char* family;
-  double dropout;
-  int micro_batches;
-  std::function<void(Job&)> change;
-};
-std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.name; }
-
-const Row rows[] = {
+const TransformerRow rows[] = {
     {"dp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2; }},
     {"dp3", "gpt", 0, 1, [](Job& j) { j.parallel.dp = 3; }},
     {"dp4", "llama", 0, 1, [](Job& j) { j.parallel.dp = 4; }},
@@ -96,7 +84,7 @@ const Row rows[] = {
 };
 
 // The row's model on one device in one micro-batch, op by op as it is written.
-Job alone_of(const Row& row, const ir::TrainOptions& options) {
+Job alone_of(const TransformerRow& row, const ir::TrainOptions& options) {
   Job job = transformer(row.family, row.dropout, batch);
   row.change(job);
   job.parallel = transformer(row.family, row.dropout, batch).parallel;
@@ -105,22 +93,12 @@ Job alone_of(const Row& row, const ir::TrainOptions& options) {
   return planner::resolve(job);
 }
 
-Job job_of(const Row& row, const ir::TrainOptions& options) {
-  Job job = transformer(row.family, row.dropout, batch);
-  job.train = options;
-  row.change(job);
-  planner::Hints& h = job.parallel;
-  h.micro_batch = static_cast<int>(batch) / (h.dp * row.micro_batches);
-  job.gpus = h.dp * h.tp * h.pp * h.cp;
-  return planner::resolve(job);
-}
-
-class TransformerLaw4 : public testing::TestWithParam<Row> {};
+class TransformerLaw4 : public testing::TestWithParam<TransformerRow> {};
 
 TEST_P(TransformerLaw4, trains_as_one_device_does) {
-  const Row& row = GetParam();
-  ASSERT_EQ(job_of(row, {}).train.micro_batches, row.micro_batches);
-  expect_law_4([&](const ir::TrainOptions& options) { return planner::lay_out(job_of(row, options)); },
+  const TransformerRow& row = GetParam();
+  ASSERT_EQ(job_of(row, batch, {}).train.micro_batches, row.micro_batches);
+  expect_law_4([&](const ir::TrainOptions& options) { return planner::lay_out(job_of(row, batch, options)); },
                [&](const ir::TrainOptions& options) { return planner::lay_out(alone_of(row, options)); },
                transformer_start(alone_of(row, {})));
 }
