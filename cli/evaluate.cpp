@@ -1,6 +1,7 @@
 #include "cli/evaluate.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "actors/runtime.h"
 #include "backends/cluster.h"
@@ -30,10 +31,11 @@ std::vector<sbp::Range> all_of(const ir::Shape& shape) {
 }  // namespace
 
 double evaluate(const ir::models::Transformer& model, const backends::host::GlobalTensors& weights,
-                const backends::host::TokenData& data, int64_t batches, int64_t rows) {
+                const backends::host::TokenData& data, int64_t sequences, int64_t rows) {
   const backends::host::Sampler sampler(data, model.seq, 0);
-  rows = std::min(rows, sampler.windows());
-  batches = std::min(batches, sampler.windows() / rows);
+  sequences = std::min(sequences, sampler.windows());
+  rows = std::gcd(sequences, rows);
+  const int64_t batches = sequences / rows;
   const ir::Plan plan =
       planner::compile(forward(model, rows), static_cast<int>(batches), backends::load_cluster("local", 1));
   const auto backend = backends::cpu::make_cpu_backend(1);

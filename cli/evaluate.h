@@ -9,9 +9,10 @@
 
 namespace boxcar::cli {
 
-// Mean over `batches` x `rows` sequences from the start of `data` (fewer where it has fewer), without
-// dropout, in float32. `weights` by our names; others among them are not read.
+// Mean over `sequences` drawn from `data`, always the same ones (all of them where it has fewer), without
+// dropout, in float32; as many as divide them, and at most `rows`, at once. `weights` by our names; others
+// among them are not read.
 double evaluate(const ir::models::Transformer& model, const backends::host::GlobalTensors& weights,
-                const backends::host::TokenData& data, int64_t batches, int64_t rows);
+                const backends::host::TokenData& data, int64_t sequences, int64_t rows);
 
 }  // namespace boxcar::cli

@@ -189,7 +189,7 @@ std::vector<Key> make_keys() {
   k.push_back(entry("run", "validation_fraction", RUN(validation_fraction), 0.0001, 0.9,
                     "share of the data, at its end, kept for validation"));
   k.push_back(entry("run", "validation_batches", RUN(validation_batches), 1, million,
-                    "micro-batches in a validation"));
+                    "global batches in a validation"));
   k.push_back(entry("run", "log_every", RUN(log_every), 1, million, "steps from one line to the next"));
   k.push_back(entry("run", "checkpoint_dir", RUN(checkpoint_dir), 0, 0, "folder of checkpoints"));
   k.push_back(entry("run", "checkpoint_every", RUN(checkpoint_every), 0, 1000 * million,

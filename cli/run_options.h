@@ -18,7 +18,7 @@ struct TrainRun {
   double min_learning_rate = 0;
   int64_t validate_every = 0;         // steps; 0: no validation, and all data is trained on
   double validation_fraction = 0.05;  // the data's end
-  int64_t validation_batches = 8;     // micro-batches that a validation loss is the mean of
+  int64_t validation_batches = 2;     // global batches that a validation loss is the mean of
   int64_t log_every = 1;              // steps to a line
   std::string checkpoint_dir;         // empty: no checkpoints
   int64_t checkpoint_every = 0;       // steps; 0: at the end alone

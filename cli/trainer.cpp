@@ -254,8 +254,8 @@ struct Trainer::Impl {
   }
 
   void validate(int64_t step, const GlobalTensors& tensors) {
-    const double loss =
-        evaluate(job.model, tensors, *validation, run.validation_batches, job.job.parallel.micro_batch);
+    const double loss = evaluate(job.model, tensors, *validation,
+                                 run.validation_batches * job.job.global_batch, job.job.parallel.micro_batch);
     const std::lock_guard lock(mutex);
     log->validation(step, loss);
   }
