@@ -27,6 +27,20 @@ constexpr Row rows[] = {
     {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
 };
 
+// Images of 224 pixels in 1,000 classes.
+struct ResNetRow {
+  const char* name;
+  int depth, width;
+  const char* source;
+};
+constexpr ResNetRow resnet_rows[] = {
+    {"resnet50", 50, 1, "He et al. 2016, arXiv:1512.03385; v1.5: strides in the 3x3 convolutions"},
+    {"resnet101", 101, 1, "the same"},
+    {"resnet152", 152, 1, "the same"},
+    {"wide-resnet50-2", 50, 2, "Zagoruyko and Komodakis 2016, arXiv:1605.07146"},
+    {"wide-resnet101-2", 101, 2, "the same"},
+};
+
 std::vector<CatalogModel> make_catalog() {
   std::vector<CatalogModel> models;
   for (const Row& row : rows) {
@@ -43,6 +57,12 @@ std::vector<CatalogModel> make_catalog() {
     put("vocab", row.vocab);
     models.push_back(std::move(model));
   }
+  for (const ResNetRow& row : resnet_rows)
+    models.push_back(
+        {row.name,
+         "resnet",
+         {{"model.depth", fmt::format("{}", row.depth)}, {"model.width", fmt::format("{}", row.width)}},
+         row.source});
   return models;
 }
 
@@ -58,6 +78,11 @@ const CatalogModel* find_model(std::string_view name) {
     if (model.name == name) return &model;
   }
   return nullptr;
+}
+
+std::string family_named(const std::string& name) {
+  const CatalogModel* model = find_model(name);
+  return model ? model->family : name;
 }
 
 }  // namespace boxcar::cli

@@ -15,5 +15,6 @@ struct CatalogModel {
 };
 const std::vector<CatalogModel>& catalog();
 const CatalogModel* find_model(std::string_view name);  // nullptr where there is none
+std::string family_named(const std::string& name);      // of a model of the catalog; else the name itself
 
 }  // namespace boxcar::cli

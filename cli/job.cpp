@@ -112,9 +112,25 @@ void expand_model(GivenKeys& given) {
   for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where});
 }
 
-void check_required(const GivenKeys& given) {
+std::string family_of(const GivenKeys& given) {
+  const auto family = given.find("model.family");
+  return family == given.end() ? Request().job.model.family : family->second.text;
+}
+
+void check_families(const GivenKeys& given) {
+  const std::string family = family_of(given);
   for (const Key& key : keys()) {
-    if (key.required && !given.count(key.path())) {
+    const auto found = given.find(key.path());
+    if (found == given.end() || key.is_of(family)) continue;
+    throw Error::input(found->second.where, fmt::format("a model of family {} has none; it is of {}", family,
+                                                        fmt::join(key.families, ", ")));
+  }
+}
+
+void check_required(const GivenKeys& given) {
+  const std::string family = family_of(given);
+  for (const Key& key : keys()) {
+    if (key.required && key.is_of(family) && !given.count(key.path())) {
       throw Error::input(key.path(), fmt::format("missing; give it in the job file or as {}", key.flag));
     }
   }
@@ -196,11 +212,12 @@ backends::Stack load_stack(const GivenKeys& given, Request& request) {
 
 // Sets what is given, and loads the cluster.
 Request request_of(const GivenKeys& given) {
+  check_families(given);
   check_required(given);
   Request request;
   if (auto family = given.find("model.family"); family != given.end()) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
-    request.job.model = ir::models::defaults(family->second.text);
+    if (!planner::is_resnet(request.job)) request.job.model = ir::models::defaults(family->second.text);
   }
   const backends::Stack stack = load_stack(given, request);
   for (const auto& [path, value] : given) {
@@ -236,7 +253,7 @@ Request open_request(const GivenKeys& given_by_user) {
   GivenKeys given = given_by_user;
   expand_model(given);
   Request request = request_of(given);
-  locate(given, [&] { request.job.model = ir::models::complete(request.job.model); });
+  locate(given, [&] { planner::complete_model(request.job); });
   return request;
 }
 
@@ -271,7 +288,8 @@ void check_rate(const backends::DeviceProfile& device, const std::string& precis
 std::map<std::string, std::string> labels_of(const Request& request) {
   std::map<std::string, std::string> labels;
   for (const Key& key : keys())
-    if (key.section != run_section) labels[key.path()] = get(key, request);
+    if (key.section != run_section && key.is_of(request.job.model.family))
+      labels[key.path()] = get(key, request);
   if (request.device.empty()) labels.erase("cluster.device");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
   if (request.job.train.recompute_layers < 0) labels["parallel.recompute_layers"] = "all";

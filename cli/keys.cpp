@@ -21,6 +21,7 @@ std::function<Field(Request&)> at(T& (*member)(Request&)) {
 }
 
 #define MODEL(m) at(+[](Request & r) -> auto& { return r.job.model.m; })
+#define RESNET(m) at(+[](Request & r) -> auto& { return r.job.resnet.m; })
 #define PARALLEL(m) at(+[](Request & r) -> auto& { return r.job.parallel.m; })
 #define TRAIN(m) at(+[](Request & r) -> auto& { return r.job.train.m; })
 #define RUN(m) at(+[](Request & r) -> auto& { return r.run.m; })
@@ -42,7 +43,12 @@ Key entry(std::string section, std::string name, std::function<Field(Request&)> 
           {},
           false,
           std::move(help),
+          {},
           ""};
+}
+Key of_families(std::vector<std::string> families, Key key) {
+  key.families = std::move(families);
+  return key;
 }
 Key otherwise(std::string fallback, Key key) {
   key.fallback = std::move(fallback);
@@ -70,7 +76,7 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
 // Bounds are those of any machine that could exist, to catch slips; what a job allows is planner::resolve's.
 std::vector<Key> make_keys() {
   std::vector<Key> k;
-  k.push_back(known_as(word("model", "family", MODEL(family), {"gpt", "bert", "llama"},
+  k.push_back(known_as(word("model", "family", MODEL(family), {"gpt", "bert", "llama", "resnet"},
                             "or a name that `boxcar models` lists, or a config.json"),
                        "--model"));
   k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 2000, "transformer blocks")));
@@ -96,11 +102,24 @@ std::vector<Key> make_keys() {
       entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer, 0: dense"));
   k.push_back(otherwise("2 where there are experts",
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
+  for (size_t i = 1; i < k.size(); ++i) k[i].families = {"gpt", "bert", "llama"};
+  k.push_back(of_families({"bert"},
+                          entry("model", "masked", MODEL(masked), 0, 100 * million,
+                                "pre-training heads over so many tokens of a sequence, 0: a loss over all")));
+  const auto of_resnet = [&](const char* name, std::function<Field(Request&)> field, double least,
+                             double most, const char* help) {
+    k.push_back(of_families({"resnet"}, entry("model", name, std::move(field), least, most, help)));
+  };
+  of_resnet("depth", RESNET(depth), 50, 152, "layers with weights: 50, 101 or 152");
+  of_resnet("channels", RESNET(channels), 1, 100000, "of the first convolution");
+  of_resnet("width", RESNET(width), 1, 1000, "how many times as wide blocks are inside");
+  of_resnet("image", RESNET(image), 1, 100000, "rows and columns of an image");
+  of_resnet("classes", RESNET(classes), 1, 10 * million, "of images");
 
   Key cluster{
       "cluster", "preset", "--cluster", "--preset", [](Request& r) { return Field(&r.cluster); },
       0,         0,        {},          true,       "a preset that `boxcar clusters` lists, or a YAML file",
-      ""};
+      {},        ""};
   k.push_back(cluster);
   k.push_back(
       otherwise("the cluster's own",
@@ -317,6 +336,10 @@ struct Getter {
 };
 
 }  // namespace
+
+bool Key::is_of(const std::string& model_family) const {
+  return families.empty() || std::find(families.begin(), families.end(), model_family) != families.end();
+}
 
 bool Key::is_switch() const {
   Request request;

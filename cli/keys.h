@@ -37,9 +37,11 @@ struct Key {
   std::vector<std::string> words;  // for words: the only ones allowed; enum values in order
   bool required = false;
   std::string help;
-  std::string fallback;  // the default in words, where it follows from other keys
+  std::vector<std::string> families;  // of models that have it; empty: all
+  std::string fallback;               // the default in words, where it follows from other keys
 
   std::string path() const { return section + "." + name; }
+  bool is_of(const std::string& model_family) const;
   bool is_switch() const;            // a flag that may stand without a value
   std::string values() const;        // "1..10000", "gelu|swiglu", "true|false", "NAME"
   std::string default_text() const;  // "1", "gelu; llama: swiglu", "what remains of the GPUs", "needed"

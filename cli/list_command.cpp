@@ -64,7 +64,7 @@ void list_models_json() {
   ordered_json rows = ordered_json::array();
   for (const CatalogModel& model : catalog()) {
     ordered_json row{{"name", model.name}, {"family", model.family}};
-    for (const char* key : {"layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab"})
+    for (const char* key : {"layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "depth", "width"})
       if (const auto found = model.values.find(std::string("model.") + key); found != model.values.end())
         row[key] = std::stoll(found->second);
     row["source"] = model.source;
@@ -74,20 +74,21 @@ void list_models_json() {
 }
 
 void list_models() {
-  std::string text = fmt::format("{:<12} {:<6} {:>6} {:>7} {:>6} {:>8} {:>6} {:>7}  {}\n", "model", "family",
+  std::string text = fmt::format("{:<16} {:<6} {:>6} {:>7} {:>6} {:>8} {:>6} {:>7}  {}\n", "model", "family",
                                  "layers", "hidden", "heads", "kv_heads", "seq", "vocab", "source");
   for (const CatalogModel& model : catalog()) {
     auto value = [&](const char* key) {
       auto found = model.values.find(std::string("model.") + key);
       return found == model.values.end() ? std::string("-") : found->second;
     };
-    text += fmt::format("{:<12} {:<6} {:>6} {:>7} {:>6} {:>8} {:>6} {:>7}  {}\n", model.name, model.family,
+    text += fmt::format("{:<16} {:<6} {:>6} {:>7} {:>6} {:>8} {:>6} {:>7}  {}\n", model.name, model.family,
                         value("layers"), value("hidden"), value("heads"), value("kv_heads"), value("seq"),
                         value("vocab"), model.source);
   }
   print(text +
         "\nFamilies gpt, bert and llama take sizes of your own: --model gpt --layers 24 --hidden 2048 "
         "--heads 16 --seq 2048 --vocab 51200.\n"
+        "Family resnet takes --depth 50, 101 or 152, --channels, --width, --image and --classes.\n"
         "A named model's sizes can be overridden the same way.\n");
 }
 

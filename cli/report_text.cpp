@@ -41,7 +41,8 @@ std::string speed_text(const Report& r) {
   row("step time",
       format_seconds(r.step_seconds) + "   (first step " + format_seconds(r.first_step_seconds) + ")");
   row("throughput",
-      fmt::format("{:.4g} samples/s, {:.4g} tokens/s", r.samples_per_second, r.tokens_per_second));
+      fmt::format("{:.4g} samples/s", r.samples_per_second) +
+          (r.tokens_per_second > 0 ? fmt::format(", {:.4g} tokens/s", r.tokens_per_second) : ""));
   row("model compute", fmt::format("{:.1f} TFLOP/s per GPU, MFU {:.1f} %", r.model_tflops, 100 * r.mfu));
   row("hardware compute", fmt::format("{:.1f} TFLOP/s per GPU, recomputation included", r.hardware_tflops));
   row("idle", fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));

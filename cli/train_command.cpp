@@ -17,6 +17,7 @@
 #include "backends/mpi/mpi_transport.h"
 #include "cli/arguments.h"
 #include "cli/as_error.h"
+#include "cli/catalog.h"
 #include "cli/collector.h"
 #include "cli/job.h"
 #include "cli/output.h"
@@ -36,6 +37,15 @@ const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
                                                   {"train.precision", "fp32"},
                                                   {"train.learning_rate", "0.001"},
                                                   {"model.pad_vocab", "1"}};
+
+// Data here is text.
+void refuse_other_data(const GivenKeys& given) {
+  if (const auto family = given.find("model.family");
+      family != given.end() && family_named(family->second.text) == "resnet")
+    throw Error::input(family->second.where, "a model of images is simulated, not trained (data is text)");
+  if (const auto masked = given.find("model.masked"); masked != given.end() && masked->second.text != "0")
+    throw Error::input(masked->second.where, "pre-training heads are simulated, not trained (leave it out)");
+}
 
 GivenKeys with_defaults(GivenKeys given) {
   for (const auto& [path, text] : defaults) given.try_emplace(path, Given{text, path});
@@ -119,7 +129,7 @@ GivenKeys with_model(GivenKeys given) {
                        fmt::format("is {}, {} has {} (leave it out)", family->second.text, config.string(),
                                    request.job.model.family));
   for (const Key& key : keys())
-    if (key.section == "model" && key.name != "attention")
+    if (key.section == "model" && key.is_of(request.job.model.family))
       given.try_emplace(key.path(), Given{get(key, request), config.string() + ": " + key.name});
   return given;
 }
@@ -186,7 +196,8 @@ host::Checkpoint beginning(const Request& request, const host::TokenData& traini
 // Every key's value by path.
 std::map<std::string, std::string> configuration(const Request& request) {
   std::map<std::string, std::string> values;
-  for (const Key& key : keys()) values[key.path()] = get(key, request);
+  for (const Key& key : keys())
+    if (key.is_of(request.job.model.family)) values[key.path()] = get(key, request);
   return values;
 }
 
@@ -286,6 +297,7 @@ std::unique_ptr<backends::Backend> make_backend(const TrainRun& options, int dev
 }
 
 void train(const TrainArguments& arguments, Shared& shared) {
+  refuse_other_data(arguments.job.given());
   const GivenKeys given = with_defaults(with_model(arguments.job.given()));
   Resolved resolved = resolve(given);
   const TrainRun& options = resolved.request.run;

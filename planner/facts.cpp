@@ -37,13 +37,15 @@ Flops count_flops(const ir::Graph& graph) {
 std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
   const Flops flops = count_flops(graph);
   const double micro_batches = job.train.micro_batches;
+  const int64_t parameters =
+      is_resnet(job) ? ir::models::parameters(job.resnet) : ir::models::parameters(job.model);
   return {
       {"samples", static_cast<double>(job.global_batch)},
       {"tokens", static_cast<double>(job.global_batch * job.model.seq)},
       {"model_flops", flops.model * micro_batches},
       {"hardware_flops", flops.hardware * micro_batches},
       {"micro_batches", micro_batches},
-      {"parameters", static_cast<double>(ir::models::parameters(job.model))},
+      {"parameters", static_cast<double>(parameters)},
       {"memory_limit_bytes", static_cast<double>(job.cluster.device.memory_bytes)},
   };
 }

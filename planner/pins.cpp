@@ -93,6 +93,7 @@ constexpr PinRule rules[] = {
     {"*.mlp.fc2.weight", Where::row},
     {"embedding.word", Where::row},
     {"head.weight", Where::column},
+    {"head.bias", Where::vector},
     {"*.residual1", Where::stream},
     {"*.residual2", Where::stream},
     {"*.ln1", Where::stream},

@@ -8,9 +8,18 @@ ir::models::Transformer padded_model(const Job& job) {
   return model;
 }
 
+namespace {
+
+ir::Graph forward_graph(const Job& job) {
+  const int64_t batch = int64_t{job.parallel.micro_batch} * job.parallel.dp;
+  return is_resnet(job) ? ir::models::build(job.resnet, batch) : ir::models::build(padded_model(job), batch);
+}
+
+}  // namespace
+
 ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
   const Hints& h = job.parallel;
-  ir::Graph forward = ir::models::build(padded_model(job), int64_t{h.micro_batch} * h.dp);
+  ir::Graph forward = forward_graph(job);
   replicas = replicate_shared_parameters(forward, h.stage_layers, h.pp);
   ir::TrainOptions options = job.train;
   options.stage_starts = stage_starts(h.stage_layers);

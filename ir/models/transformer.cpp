@@ -46,6 +46,11 @@ void check_sizes(const Transformer& c) {
                    c.hidden / c.heads));
   need(c.dropout >= 0 && c.dropout < 1, "dropout",
        fmt::format("is {}, expected at least 0 and below 1", c.dropout));
+  need(c.masked >= 0 && c.masked < c.seq, "masked",
+       fmt::format("is {}, expected at least 0 and below seq {}", c.masked, c.seq));
+  need(c.masked == 0 ||
+           (c.family == "bert" && c.position == "learned" && c.tied && c.bias && c.norm == "layer"),
+       "masked", "is of family bert with learned positions, layer norms, biases and a tied head");
   need(c.experts >= 0, "experts", fmt::format("is {}, expected 0 (dense) or more", c.experts));
   need(c.experts > 0 || c.top_k == 0, "top_k", "needs experts");
   need(c.experts == 0 || (c.top_k >= 1 && c.top_k <= c.experts), "top_k",
@@ -59,13 +64,16 @@ class Writer {
 
   Graph run() {
     const TensorId labels = inputs();
-    TensorId x = embedding();
+    TensorId x = pretraining() ? published_embedding() : embedding();
     for (int64_t layer = 0; layer < c_.layers; ++layer) {
       b_.set_layer(static_cast<int>(layer), fmt::format("h{}", layer));
       x = feed_forward(attention(x));
     }
     b_.set_layer(static_cast<int>(c_.layers), "");
-    loss(logits(norm(x, "ln_f")), labels);
+    if (pretraining())
+      pretraining_loss(x, labels);
+    else
+      loss(logits(norm(x, "ln_f")), labels, "loss");
     Graph graph = b_.finish();
     graph.layers = static_cast<int>(c_.layers);
     return graph;
@@ -77,9 +85,47 @@ class Writer {
   TensorId inputs() {
     tokens_ = b_.input("tokens", {{batch_, c_.seq}, DType::int64});
     b_.set_layer(static_cast<int>(c_.layers), "");
-    const TensorId labels = b_.input("labels", {{batch_, c_.seq}, DType::int64});
+    const TensorId labels = b_.input("labels", {{batch_, pretraining() ? c_.masked : c_.seq}, DType::int64});
     b_.set_layer(-1, "");
     return labels;
+  }
+
+  bool pretraining() const { return c_.masked > 0; }
+
+  TensorId table(const char* name, int64_t rows) {
+    return b_.parameter(fmt::format("embedding.{}", name), f32({rows, c_.hidden}));
+  }
+  TensorId looked_up(TensorId table, TensorId indices, const char* name) {
+    return b_.op1("embedding", {table, indices}, {}, fmt::format("embedding.{}.lookup", name));
+  }
+
+  TensorId published_embedding() {
+    const TensorId segments = b_.input("segments", {{batch_, c_.seq}, DType::int64});
+    const TensorId positions = b_.input("positions", {{batch_, c_.seq}, DType::int64});
+    word_ = table("word", padded_vocab(c_));
+    TensorId x = looked_up(word_, tokens_, "word");
+    x = b_.op1("add", {x, looked_up(table("position", c_.seq), positions, "position")}, {}, "embedding.at");
+    x = b_.op1("add", {x, looked_up(table("segment", 2), segments, "segment")}, {}, "embedding.add");
+    return dropout(norm(x, "embedding.norm"), "embedding.out");
+  }
+
+  // Rows `from` to `to` of every sequence.
+  TensorId rows(TensorId x, int64_t from, int64_t to, const char* name) {
+    return b_.op1("slice", {x}, {{"starts", Shape{0, from, 0}}, {"ends", Shape{batch_, to, c_.hidden}}},
+                  name);
+  }
+
+  void pretraining_loss(TensorId x, TensorId labels) {
+    const int64_t h = c_.hidden, vocab = padded_vocab(c_);
+    TensorId y = linear(rows(x, 1, 1 + c_.masked, "mlm.rows"), "mlm.transform", h, h);
+    y = norm(b_.op1("gelu", {y}, {}, "mlm.gelu"), "mlm.norm");
+    y = b_.op1("matmul", {y, word_}, {{"transpose_b", true}}, "head");
+    y = b_.op1("add", {y, b_.parameter("head.bias", f32({vocab}))}, {}, "head.bias_add");
+    const TensorId masked = loss(y, labels, "mlm.loss");
+    TensorId z = b_.op1("tanh", {linear(rows(x, 0, 1, "nsp.rows"), "nsp.pooler", h, h)}, {}, "nsp.tanh");
+    z = linear(z, "nsp.classes", h, 2);
+    const TensorId next = loss(z, b_.input("next", {{batch_, 1}, DType::int64}), "nsp.loss");
+    b_.op1("add", {masked, next}, {}, "loss");
   }
 
   TensorId embedding() {
@@ -115,7 +161,7 @@ class Writer {
 
   TensorId attention(TensorId x) {
     const int64_t d = c_.hidden / c_.heads, group = c_.heads / c_.kv_heads;
-    const TensorId qkv = linear(norm(x, "ln1"), "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
+    const TensorId qkv = linear(before(x, "ln1"), "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
     std::vector<TensorId> heads =
         b_.op("split_heads", {qkv}, {{"group", group}, {"head_dim", d}}, "attn.heads");
     if (c_.position == "rotary") {
@@ -125,8 +171,12 @@ class Writer {
     const TensorId context = c_.flash ? flash_core(heads) : core(heads, group, d);
     const TensorId merged = b_.op1("merge_heads", {context}, {}, "attn.merge");
     const TensorId y = linear(merged, "attn.proj", c_.hidden, c_.hidden);
-    return b_.op1("add", {dropout(y, "attn.dropout"), x}, {}, "residual1");
+    return after(b_.op1("add", {dropout(y, "attn.dropout"), x}, {}, "residual1"), "ln1");
   }
+
+  // A norm stands before a layer's halves or, as BERT was published, after them.
+  TensorId before(TensorId x, const char* name) { return pretraining() ? x : norm(x, name); }
+  TensorId after(TensorId x, const char* name) { return pretraining() ? norm(x, name) : x; }
 
   bool causal() const { return c_.family != "bert"; }
 
@@ -163,9 +213,9 @@ class Writer {
   }
 
   TensorId feed_forward(TensorId x) {
-    const TensorId y = norm(x, "ln2");
+    const TensorId y = before(x, "ln2");
     const TensorId result = c_.experts > 0 ? mixture(y) : dense(y);
-    return b_.op1("add", {dropout(result, "mlp.dropout"), x}, {}, "residual2");
+    return after(b_.op1("add", {dropout(result, "mlp.dropout"), x}, {}, "residual2"), "ln2");
   }
 
   TensorId dense(TensorId x) {
@@ -203,13 +253,13 @@ class Writer {
     return b_.op1("matmul", {x, b_.parameter("head.weight", f32({c_.hidden, padded_vocab(c_)}))}, {}, "head");
   }
 
-  void loss(TensorId logits, TensorId labels) {
+  TensorId loss(TensorId logits, TensorId labels, const std::string& name) {
     const Shape last{-1};
-    const TensorId max = b_.op1("reduce_max", {logits}, {{"axes", last}}, "loss.max");
-    const TensorId sum = b_.op1("sum_exp", {logits, max}, {}, "loss.sum_exp");
-    const TensorId pick = b_.op1("pick", {logits, labels}, {}, "loss.pick");
-    const TensorId nll = b_.op1("nll", {max, sum, pick}, {}, "loss.nll");
-    b_.op1("reduce_mean", {nll}, {{"axes", Shape{0, 1}}}, "loss");
+    const TensorId max = b_.op1("reduce_max", {logits}, {{"axes", last}}, name + ".max");
+    const TensorId sum = b_.op1("sum_exp", {logits, max}, {}, name + ".sum_exp");
+    const TensorId pick = b_.op1("pick", {logits, labels}, {}, name + ".pick");
+    const TensorId nll = b_.op1("nll", {max, sum, pick}, {}, name + ".nll");
+    return b_.op1("reduce_mean", {nll}, {{"axes", Shape{0, 1}}}, name);
   }
 
   Transformer c_;
@@ -281,7 +331,10 @@ int64_t parameters(const Transformer& config) {
       c.bias ? (c.heads + 2 * c.kv_heads) * d + c.hidden + experts * (width * c.ffn + c.hidden) : 0;
   const int64_t embeddings =
       (c.tied ? 1 : 2) * c.vocab * c.hidden + (c.position == "learned" ? c.seq * c.hidden : 0);
-  return c.layers * (product_weights(c) + biases + 2 * norm) + norm + embeddings;
+  const int64_t h = c.hidden,
+                heads = h * h + h + norm + c.vocab + h * h + h + 2 * h + 2;  // predictions, next
+  return c.layers * (product_weights(c) + biases + 2 * norm) + norm + embeddings +
+         (c.masked > 0 ? 2 * h + heads : 0);
 }
 
 double model_flops(const Transformer& config, int64_t batch) {
@@ -301,7 +354,9 @@ double model_flops(const Transformer& config, int64_t batch) {
   // Two operations a weight and token, three products (forward, two backward); scores and context over all of
   // s.
   const double layer = 6 * b * s * weights + 3 * (4 * b * s * s * h);
-  return static_cast<double>(c.layers) * layer + 6 * b * s * h * static_cast<double>(padded_vocab(c));
+  const auto vocab = static_cast<double>(padded_vocab(c)), masked = static_cast<double>(c.masked);
+  const double head = c.masked > 0 ? masked * h * (h + vocab) + h * (h + 2) : s * h * vocab;
+  return static_cast<double>(c.layers) * layer + 6 * b * head;
 }
 
 }  // namespace boxcar::ir::models

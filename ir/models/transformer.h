@@ -23,6 +23,8 @@ struct Transformer {
   // The vocabulary is padded to a multiple of this (callers with tensor parallelism: of this x tp); 1: it is
   // not.
   int64_t pad_vocab_to = 128;
+  int64_t masked =
+      0;  // bert: its pre-training heads, over so many tokens of a sequence; 0: one loss over all
   bool flash = false;  // attention as one op, else scale+mask+softmax between two batched products
 };
 
@@ -37,6 +39,12 @@ Transformer complete(Transformer config);
 // fc1 and fc2 are [experts, from, to]. Residual-stream tensors are "h0.residual1", "h0.residual2"; the
 // embedding's output is "embedding.out". `Op::layer` is the block, -1 for embeddings, `layers` for final
 // norm, head and loss. Output: "loss", a scalar mean.
+//
+// With `masked` it is BERT as it was published: segments ("embedding.segment"), a norm after each residual
+// sum and after the embeddings ("embedding.norm") in place of "ln_f", "mlm.*" over the predicted tokens and
+// "nsp.*" over the first. Attention knows of places by their embeddings alone, so the predicted tokens stand
+// first, in rows 1 to `masked`, and an input "positions" says where each belongs. Inputs: tokens, segments
+// and positions, int64[batch, seq]; labels, int64[batch, masked]; next, int64[batch, 1].
 Graph build(const Transformer& config, int64_t batch);
 
 int64_t padded_vocab(const Transformer& config);

@@ -94,6 +94,10 @@ const JobCase job_cases[] = {
      "",
      2,
      "--model: no model is named \"gpt4\" (did you mean gpt?); `boxcar models` lists them"},
+    {{"--width=2"}, "", 2, "--width: a model of family gpt has none; it is of resnet"},
+    {{"--masked=20"}, "", 2, "--masked: a model of family gpt has none; it is of bert"},
+    {{"--model=bert", "--masked=128"}, "", 2, "--masked: is 128, expected at least 0 and below seq 128"},
+    {{"--model=resnet50"}, "", 2, "--layers: a model of family resnet has none; it is of gpt, bert, llama"},
     {{"--tp=3"},
      "",
      2,
@@ -459,6 +463,13 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tpp=7"},
      2,
      "--tpp: unknown flag (did you mean --tp?); `boxcar search --help` lists all"},
+    {{"train", "--model=resnet50"}, 2, "--model: a model of images is simulated, not trained (data is text)"},
+    {{"train", "--model=bert-base", "--masked=20"},
+     2,
+     "--masked: pre-training heads are simulated, not trained (leave it out)"},
+    {{"search", "--model=resnet50", "--cluster=dgx-a100-80g", "--gpus=4", "--global-batch=8"},
+     2,
+     "model.family: resnet is simulated, not searched for (give its degrees)"},
     {{"clusters", "dgx-a1000"},
      2,
      "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: a100-80g-400g, a100-80g-800g, "
@@ -505,7 +516,7 @@ const FileCase file_cases[] = {
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
      "hidden, heads, seq, vocab, ffn, kv_heads, mlp, norm, position, tied, bias, dropout, pad_vocab, "
-     "experts, top_k"},
+     "experts, top_k, masked, depth, channels, width, image, classes"},
     {std::string("model: {tp: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},

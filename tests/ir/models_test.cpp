@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "graphs.h"
+#include "ir/models/resnet.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
@@ -46,13 +47,13 @@ int64_t counted(const ir::Graph& graph) {
   return n;
 }
 
-// Flops of matrix products and attention in all ops of a graph, without those run again.
+// Flops of matrix products, convolutions and attention in all ops of a graph, without those run again.
 double counted_flops(const ir::Graph& graph) {
   double flops = 0;
   for (const ir::Op& op : graph.ops) {
     if (op.recomputed || !ir::has_op(op.type)) continue;
     const ir::OpDef& def = ir::op(op.type);
-    if (def.family != ir::Family::matmul && def.family != ir::Family::attention) continue;
+    if (def.family == ir::Family::memory || def.family == ir::Family::none) continue;
     ir::Types inputs, outputs;
     for (const ir::TensorId id : op.inputs) inputs.push_back(graph.tensor(id).type);
     for (const ir::TensorId id : op.outputs) outputs.push_back(graph.tensor(id).type);
@@ -75,7 +76,69 @@ TEST(Models, ParametersOfPublishedModels) {
   EXPECT_NEAR(static_cast<double>(ir::models::parameters(gpt3())), 174.6e9, 0.05e9);  // "174,600 M"
 }
 
+Transformer bert_base() {
+  Transformer config = model("bert", 12, 768, 12, 512, 30522);
+  config.masked = 80;
+  return config;
+}
+
+TEST(Models, ParametersOfBertWithItsHeads) {
+  EXPECT_EQ(ir::models::parameters(bert_base()),
+            110106428);  // transformers' BertForPreTraining, bert-base-uncased
+}
+
+// torchvision's models, whose ResNets are v1.5.
+TEST(Models, ParametersOfResNets) {
+  using ir::models::ResNet;
+  EXPECT_EQ(ir::models::parameters(ResNet{}), 25557032);
+  EXPECT_EQ(ir::models::parameters(ResNet{.depth = 101}), 44549160);
+  EXPECT_EQ(ir::models::parameters(ResNet{.depth = 152}), 60192808);
+  EXPECT_EQ(ir::models::parameters(ResNet{.depth = 50, .width = 2}), 68883240);
+  EXPECT_EQ(ir::models::parameters(ResNet{.depth = 101, .width = 2}), 126886696);
+}
+
+TEST(Models, GraphsOfResNetsHaveTheParametersOfTheFormula) {
+  using ir::models::ResNet;
+  for (const ResNet& config :
+       {ResNet{}, ResNet{.depth = 101, .channels = 16, .width = 4, .image = 64, .classes = 7}})
+    EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config));
+}
+
+// fvcore's count of torchvision's models, multiply-adds of an image of 224 x 224. The backward pass has twice
+// as much, less the gradient of the images.
+TEST(Models, FlopsOfResNetsArePublished) {
+  using ir::models::ResNet;
+  EXPECT_EQ(counted_flops(ir::models::build(ResNet{}, 1)), 2 * 4089184256.0);
+  EXPECT_NEAR(counted_flops(ir::models::build(ResNet{.depth = 101}, 1)) / 2e9, 7.80, 0.005);
+  EXPECT_NEAR(counted_flops(ir::models::build(ResNet{.depth = 152}, 1)) / 2e9, 11.51, 0.005);
+  EXPECT_NEAR(counted_flops(ir::models::build(ResNet{.depth = 50, .width = 2}, 1)) / 2e9, 11.40, 0.005);
+  const double first = 2.0 * 112 * 112 * 64 * 3 * 49;
+  EXPECT_EQ(counted_flops(step_of(ir::models::build(ResNet{}, 1), {})), 3 * 2 * 4089184256.0 - first);
+}
+
+TEST(Models, ResNetsRefuseSizesThatCannotBe) {
+  using ir::models::ResNet;
+  const auto refused = [](const ResNet& config, int64_t batch = 1) -> std::string {
+    try {
+      ir::models::build(config, batch);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refused({.depth = 18}), "depth: is 18, expected 50, 101 or 152");
+  EXPECT_EQ(refused({.channels = 0}), "channels: is 0, expected at least 1");
+  EXPECT_EQ(refused({.width = -1}), "width: is -1, expected at least 1");
+  EXPECT_EQ(refused({.image = 230}), "image: is 230, expected a multiple of 32");
+  EXPECT_EQ(refused({.classes = 0}), "classes: is 0, expected at least 1");
+  EXPECT_EQ(refused({}, 0), "batch: is 0, expected at least 1");
+}
+
 TEST(Models, GraphsHaveTheParametersOfTheFormula) {
+  Transformer heads = bert_base();
+  heads.layers = 1;
+  heads.pad_vocab_to = 1;
+  EXPECT_EQ(counted(ir::models::build(heads, 2)), ir::models::parameters(heads));
   for (Transformer config : {tiny("gpt"), tiny("bert"), tiny("llama")}) {
     config.pad_vocab_to = 1;
     config.layers = 3;
@@ -107,7 +170,9 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   Transformer mixtral = llama;
   mixtral.experts = 8;
   mixtral.top_k = 2;
-  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral})
+  Transformer heads = bert_base();
+  heads.layers = 1;
+  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral, heads})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
                 1, 1e-12)
         << config.family;
@@ -177,6 +242,9 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.layers = 0; }), "layers: is 0, expected at least 1");
   EXPECT_EQ(with([](auto& c) { c.vocab = -5; }), "vocab: is -5, expected at least 1");
   EXPECT_EQ(with([](auto& c) { c.mlp = "relu"; }), "mlp: unknown 'relu' (use gelu or swiglu)");
+  EXPECT_EQ(with([](auto& c) { c.masked = 3; }), "masked: is 3, expected at least 0 and below seq 3");
+  EXPECT_EQ(with([](auto& c) { c.masked = 2; }),
+            "masked: is of family bert with learned positions, layer norms, biases and a tied head");
   EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }), "family: unknown 'gtp' (use gpt or bert or llama)");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");

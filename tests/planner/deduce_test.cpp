@@ -75,6 +75,17 @@ loss: (S(0), B) -> (P(sum), B)
 )");
 }
 
+// Nothing is exchanged between replicas but gradients, of which none is here.
+TEST(Deduce, residual_networks_split_the_batch_alone) {
+  const ir::Graph graph = ir::models::build(ir::models::ResNet{.image = 32}, 4);
+  Hints hints;
+  hints.dp = 4;
+  const std::string found = text(graph, deduced(graph, hints));
+  EXPECT_NE(found.find("h3.shortcut.bn: S(0), B, B -> S(0), B, B\n"), std::string::npos) << found;
+  EXPECT_NE(found.find("\nloss: S(0) -> P(sum)\n"), std::string::npos) << found;
+  EXPECT_EQ(found.find("=>"), std::string::npos) << found;
+}
+
 // Korthikanti et al. 2022: reduce-scatter into the parts between the blocks, all-gather out of them.
 TEST(Deduce, sequence_parallelism_splits_what_lies_between_the_products) {
   const ir::Graph graph = ir::models::build(small_model(1), 4);
