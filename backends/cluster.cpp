@@ -92,10 +92,11 @@ Stack load_stack(const std::string& name) {
 void put_stack(Cluster& cluster, const Stack& stack) {
   cluster.stack = stack;
   if (stack.host_per_op) cluster.node.host_per_op = *stack.host_per_op;
-  for (const auto& [op, factor] : stack.op_bytes) {
-    double& share = cluster.device.op_share.try_emplace(op, 1.0).first->second;
-    share /= factor;
-  }
+  if (stack.pads_channels) cluster.device.pads_channels = true;
+  for (const auto& [op, factor] : stack.op_bytes)
+    cluster.device.op_share.try_emplace(op, 1.0).first->second /= factor;
+  for (const auto& [op, factor] : stack.half_op_bytes)
+    cluster.device.half_op_share.try_emplace(op, 1.0).first->second /= factor;
 }
 
 void put_device(Cluster& cluster, DeviceProfile device) {

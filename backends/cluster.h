@@ -97,6 +97,17 @@ struct HostProfile {
   friend bool operator==(const HostProfile&, const HostProfile&) = default;
 };
 
+// Convolutions of one type (sim/models/convolution_time.h). No tiles: not known.
+struct ConvolutionModel {
+  MatmulModel waves;      // tiles, wave_overlap, wave_seconds, split_seconds, start_seconds, memory_share
+  double input_grad = 1;  // rate of the pass over that of the forward one
+  double weight_grad = 1;
+  double strided_input_grad = 1;
+  double winograd = 0;        // share of the peak that its products reach; 0: none
+  double winograd_fused = 0;  // the same in one kernel of 2 x 2 outputs
+  friend bool operator==(const ConvolutionModel&, const ConvolutionModel&) = default;
+};
+
 struct DeviceProfile {
   std::string name;
   int64_t memory_bytes = 0;
@@ -108,9 +119,12 @@ struct DeviceProfile {
   double kernel_floor = 0;                 // s, the shortest kernel
   Curve matmul_efficiency;  // share of peak by flops of the product; with tiles, a factor on their shares
   MatmulModel matmul;
-  Curve convolution_efficiency;                         // share of peak by flops
-  Curve memory_efficiency;                              // share of peak bandwidth by bytes
-  std::map<std::string, double, std::less<>> op_share;  // further factor on it by op, 1 where absent
+  std::map<ir::DType, ConvolutionModel> convolution;  // by type of the operands
+  Curve convolution_efficiency;                       // where that has no tiles: share of peak by flops
+  Curve memory_efficiency;                            // share of peak bandwidth by bytes
+  // A further factor on it by op, 1 where absent; and one more where operands have 16 bits.
+  std::map<std::string, double, std::less<>> op_share, half_op_share;
+  bool pads_channels = false;  // to multiples of 8 in 16 bits, without which convolutions use no tensor cores
   // Fused attention, share of peak by sequence length; causal kernels at a quarter of theirs; and a factor on
   // it by the size of a head.
   Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
@@ -158,7 +172,9 @@ struct Stack {
   double piece_seconds = 0;           // s per rank, where gathers and scatters copy every rank's piece apart
   int64_t apart_elements = 0;         // tensors from this size on are gathered and scattered one by one
   bool gather_by_broadcast = false;   // after an update the rank that owns a tensor broadcasts it
-  std::map<std::string, double> op_bytes;       // by op: times the bytes that boxcar's own kernel moves
+  bool pads_channels = false;         // DeviceProfile::pads_channels
+  // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
+  std::map<std::string, double> op_bytes, half_op_bytes;
   std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
   friend bool operator==(const Stack&, const Stack&) = default;
 };

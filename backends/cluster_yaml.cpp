@@ -73,22 +73,45 @@ void read_types(Fields& fields, const char* key, double low, double high, std::m
   values->done();
 }
 
-void read_matmul(Fields& fields, MatmulModel* to) {
-  auto matmul = fields.map("matmul");
-  if (!matmul) return;
+void read_waves(Fields& fields, MatmulModel* to) {
   std::vector<std::vector<double>> tiles;
-  matmul->rows("tiles", 3, 1e-3, 1e4, &tiles);
+  fields.rows("tiles", 3, 1e-3, 1e4, &tiles);
   for (const auto& tile : tiles) {
     to->tiles.push_back({static_cast<int>(tile[0]), static_cast<int>(tile[1]), tile[2]});
     if (tile[0] < 1 || tile[1] < 1 || tile[2] > 1.5) {
-      matmul->fail("tiles", "a tile is [rows, columns, share of peak]");
+      fields.fail("tiles", "a tile is [rows, columns, share of peak]");
     }
   }
-  matmul->number("wave_overlap", 0, 1, &to->wave_overlap);
-  matmul->number("wave_seconds", 0, most_latency, &to->wave_seconds);
-  matmul->number("split_seconds", 0, most_latency, &to->split_seconds);
-  matmul->number("start_seconds", 0, most_latency, &to->start_seconds);
-  matmul->number("memory_share", 1e-3, 1, &to->memory_share);
+  fields.number("wave_overlap", 0, 1, &to->wave_overlap);
+  fields.number("wave_seconds", 0, most_latency, &to->wave_seconds);
+  fields.number("split_seconds", 0, most_latency, &to->split_seconds);
+  fields.number("start_seconds", 0, most_latency, &to->start_seconds);
+  fields.number("memory_share", 1e-3, 1, &to->memory_share);
+}
+
+void read_convolutions(Fields& fields, DeviceProfile* device) {
+  auto types = fields.map("convolution");
+  if (!types) return;
+  for (const auto& [type, name] : peak_types) {
+    auto model = types->map(name);
+    if (!model) continue;
+    ConvolutionModel& to = device->convolution[type];
+    model->require("tiles");
+    read_waves(*model, &to.waves);
+    model->number("input_grad", 1e-3, 10, &to.input_grad);
+    model->number("weight_grad", 1e-3, 10, &to.weight_grad);
+    model->number("strided_input_grad", 1e-3, 10, &to.strided_input_grad);
+    model->number("winograd", 0, 1.5, &to.winograd);
+    model->number("winograd_fused", 0, 1.5, &to.winograd_fused);
+    model->done();
+  }
+  types->done();
+}
+
+void read_matmul(Fields& fields, MatmulModel* to) {
+  auto matmul = fields.map("matmul");
+  if (!matmul) return;
+  read_waves(*matmul, to);
   matmul->number("ramp_bytes", 0, 1e12, &to->ramp_bytes);
   read_types(*matmul, "type_share", 1e-3, 1.5, &to->type_share);
   matmul->done();
@@ -277,6 +300,7 @@ DeviceProfile parse_device(const std::string& yaml, const std::string& file) {
   fields->number("kernel_floor", 0, most_latency, &device.kernel_floor);
   read_curve(*fields, "matmul_efficiency", &device.matmul_efficiency);
   read_matmul(*fields, &device.matmul);
+  read_convolutions(*fields, &device);
   read_curve(*fields, "convolution_efficiency", &device.convolution_efficiency);
   read_curve(*fields, "memory_efficiency", &device.memory_efficiency);
   std::vector<std::pair<std::string, double>> shares;

@@ -39,9 +39,7 @@ class Writer {
   int depth_ = 0;
 };
 
-void write_matmul(const MatmulModel& matmul, Writer& w) {
-  const MatmulModel plain;
-  w.open("matmul");
+void write_waves(const MatmulModel& matmul, Writer& w) {
   std::vector<std::string> tiles;
   for (const auto& tile : matmul.tiles)
     tiles.push_back(fmt::format("[{}, {}, {}]", tile.rows, tile.columns, tile.share));
@@ -51,6 +49,20 @@ void write_matmul(const MatmulModel& matmul, Writer& w) {
   w.number("split_seconds", matmul.split_seconds);
   w.number("start_seconds", matmul.start_seconds);
   w.number("memory_share", matmul.memory_share);
+}
+
+void write_convolution(const ConvolutionModel& model, Writer& w) {
+  write_waves(model.waves, w);
+  w.number("input_grad", model.input_grad);
+  w.number("weight_grad", model.weight_grad);
+  w.number("strided_input_grad", model.strided_input_grad);
+  w.number("winograd", model.winograd);
+  w.number("winograd_fused", model.winograd_fused);
+}
+
+void write_matmul(const MatmulModel& matmul, Writer& w) {
+  w.open("matmul");
+  write_waves(matmul, w);
   w.number("ramp_bytes", matmul.ramp_bytes);
   w.shares("type_share", matmul.type_share);
   w.close();
@@ -104,6 +116,13 @@ std::string to_yaml(const DeviceProfile& device) {
   w.number("kernel_floor", device.kernel_floor);
   w.curve("matmul_efficiency", device.matmul_efficiency);
   write_matmul(device.matmul, w);
+  if (!device.convolution.empty()) w.open("convolution");
+  for (const auto& [type, model] : device.convolution) {
+    w.open(ir::to_text(type));
+    write_convolution(model, w);
+    w.close();
+  }
+  if (!device.convolution.empty()) w.close();
   w.curve("convolution_efficiency", device.convolution_efficiency);
   w.curve("memory_efficiency", device.memory_efficiency);
   w.shares("op_share", device.op_share);

@@ -22,6 +22,10 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   std::vector<std::pair<std::string, double>> factors;
   fields->numbers("op_bytes", 0.1, 100, &factors);
   stack.op_bytes.insert(factors.begin(), factors.end());
+  factors.clear();
+  fields->numbers("half_op_bytes", 0.01, 100, &factors);
+  stack.half_op_bytes.insert(factors.begin(), factors.end());
+  fields->flag("pads_channels", &stack.pads_channels);
   fields->texts("defaults", &stack.defaults);
   fields->done();
   return stack;

@@ -42,6 +42,12 @@ def main():
             if r["gpu"] == "A100-PCIe 80GB" and r["op"] == "matmul" and r["b"] == "1"]
     write("gemm_a100_pcie.csv", "github.com/MooreThreads/SimuMax configs/system/a100_pcie.json; never fitted but for one "
           "factor", ["m", "n", "k", "layout", "derived_time_us"], fit.sample(rows, ROWS))
+    for name, precision in (("conv_v100_float", "Float"), ("conv_v100_half", "16 bit")):
+        rows = [r for r in fit.read(os.path.join(folder, "deepbench_conv.csv"))
+                if r["gpu"].startswith("V100") and r["precision"].startswith(precision) and int(r["c"]) % 8 == 0]
+        write(name + ".csv", "github.com/baidu-research/DeepBench results/train/DeepBench_NV_V100.xlsx, " + precision,
+              ["n", "c", "k", "h", "w", "filter_h", "filter_w", "pad_h", "pad_w", "stride_h", "fwd_ms", "bwd_input_ms",
+               "bwd_weight_ms"], fit.sample(rows, ROWS))
     rows = [r for r in fit.read(os.path.join(folder, "nccl_busbw_published.csv"))
             if r["source"] == "github.com/coreweave/nccl-tests" and r["gpu"].startswith("A100") and
             int(r["size_bytes"]) >= 512]

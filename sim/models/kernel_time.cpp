@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/models/convolution_time.h"
 #include "sim/models/matmul_time.h"
 
 namespace boxcar::sim {
@@ -9,10 +10,37 @@ namespace {
 
 using backends::DeviceProfile;
 
+double share_in(const std::map<std::string, double, std::less<>>& shares, std::string_view name) {
+  if (shares.empty()) return 1;
+  auto found = shares.find(name);
+  return found == shares.end() ? 1 : found->second;
+}
+
 double op_share(const DeviceProfile& device, std::string_view name) {
-  if (device.op_share.empty()) return 1;
-  auto found = device.op_share.find(name);
-  return found == device.op_share.end() ? 1 : found->second;
+  return share_in(device.op_share, name);
+}
+
+bool is_half(ir::DType type) { return type == ir::DType::float16 || type == ir::DType::bfloat16; }
+
+// "add_relu" of a fused op whose program is "add(0, 1); relu(2)".
+std::string steps_of(const ir::Attrs& attrs) {
+  const auto found = attrs.find("program");
+  if (found == attrs.end()) return {};
+  const auto& program = std::get<std::string>(found->second);
+  std::string names;
+  bool inside = false;
+  for (const char c : program) {
+    if (c == '(') inside = true;
+    if (c == ';') names += '_', inside = false;
+    if (!inside && c != ';' && c != ' ') names += c;
+  }
+  return names;
+}
+
+double half_share(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
+                  const ir::Attrs& attrs) {
+  if (device.half_op_share.empty() || inputs.empty() || !is_half(inputs[0].dtype)) return 1;
+  return share_in(device.half_op_share, def.name == "fused" ? steps_of(attrs) : def.name);
 }
 
 // The products of a training step differ by layout: forward, by the input's gradient (a transposed weight)
@@ -66,8 +94,32 @@ double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, cons
   return device.kernel_floor + std::max(work.flops / rate, memory_seconds(device, def, work.bytes));
 }
 
+ConvolutionPass pass_of(const ir::OpDef& def) {
+  if (def.name == "conv2d_weight_grad") return ConvolutionPass::weight_grad;
+  return def.name == "conv2d_input_grad" ? ConvolutionPass::input_grad : ConvolutionPass::forward;
+}
+
+// Tensor cores take channels by eights.
+double modelled_convolution(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
+                            const ir::Types& outputs, const ir::Attrs& attrs) {
+  constexpr int64_t step = 8;
+  ConvolutionShape shape = convolution_shape(pass_of(def), inputs, outputs, attrs);
+  ir::DType type = inputs[0].dtype;
+  if (is_half(type) && (shape.from % step != 0 || shape.to % step != 0)) {
+    if (device.pads_channels) {
+      shape.from = (shape.from + step - 1) / step * step;
+      shape.to = (shape.to + step - 1) / step * step;
+    } else if (device.convolution.contains(ir::DType::float32)) {
+      type = ir::DType::float32;
+    }
+  }
+  return convolution_seconds(device, device.convolution.at(type), shape, pass_of(def), type);
+}
+
 double convolution_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
-                           const ir::Work& work) {
+                           const ir::Types& outputs, const ir::Attrs& attrs, const ir::Work& work) {
+  if (device.convolution.contains(inputs[0].dtype))
+    return modelled_convolution(device, def, inputs, outputs, attrs);
   double share = device.convolution_efficiency.at(work.flops) * op_share(device, def.name);
   double compute = work.flops / (peak_flops(device, inputs[0].dtype) * share);
   double memory = work.bytes / (device.memory_bandwidth * device.memory_efficiency.at(work.bytes));
@@ -96,10 +148,11 @@ double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const i
       seconds = attention_seconds(device, def, inputs, work, attrs);
       break;
     case ir::Family::convolution:
-      seconds = convolution_seconds(device, def, inputs, work);
+      seconds = convolution_seconds(device, def, inputs, outputs, attrs, work);
       break;
     default:
-      seconds = device.kernel_floor + memory_seconds(device, def, work.bytes);
+      seconds = device.kernel_floor +
+                memory_seconds(device, def, work.bytes) / half_share(device, def, inputs, attrs);
   }
   return device.launch_latency + seconds;
 }

@@ -2,8 +2,12 @@
 //
 //   matmul, batch_matmul, matmul_weight_grad   tiles in waves, from the shape (matmul_time.h)
 //   fused attention                            flops / (peak x share by sequence length)
-//   convolution                                flops / (peak x share by flops x op_share), or bytes
-//   all other kernels                          bytes / (bandwidth x share by bytes x op_share)
+//   convolution                                product or winograd, from the shape (convolution_time.h);
+//   where the
+//                                              device has no such model, flops / (peak x share by flops x
+//                                              op_share)
+//   all other kernels                          bytes / (bandwidth x share by bytes x op_share x
+//   half_op_share)
 //
 // To which comes the launch, and the shortest kernel's time where the family does not have its own. Views
 // (family none) take nothing, but where op_share names them: there they are copies. The constants come from

@@ -7,7 +7,7 @@
 namespace boxcar::sim {
 namespace {
 
-constexpr int split_ways[] = {1, 2, 4, 8};
+constexpr int most_split = 8;
 constexpr int64_t least_k_of_split = 256;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -16,13 +16,14 @@ struct Waves {
   const backends::MatmulModel& model;
   const MatmulShape& shape;
   double multiprocessors, peak_of_one, bandwidth;
+  int most_split;
 
   // With tiles of rows x columns, the best split of k.
   double seconds(int rows, int columns, double share) const {
     double tiles = static_cast<double>(shape.batch * ceil_div(shape.m, rows) * ceil_div(shape.n, columns));
     double of_tile = 2.0 * rows * columns * static_cast<double>(shape.k) / (peak_of_one * share);
     double best = std::numeric_limits<double>::infinity();
-    for (int split : split_ways) {
+    for (int split = 1; split <= most_split; split *= 2) {
       double parts = tiles * split;
       if (split > 1 && (parts > 2 * multiprocessors || shape.k < least_k_of_split * split)) break;
       best = std::min(best, waves(parts) * (of_tile / split + model.wave_seconds) + split_cost(split));
@@ -45,13 +46,26 @@ struct Waves {
   }
 };
 
+}  // namespace
+
 double fourth_power_sum(double a, double b) {
   a *= a;
   b *= b;
   return std::sqrt(std::sqrt(a * a + b * b));
 }
 
-}  // namespace
+double waves_seconds(const backends::DeviceProfile& device, const backends::MatmulModel& model,
+                     const MatmulShape& shape, double peak, int most_split) {
+  const double count = device.multiprocessors;
+  const Waves waves{model, shape, count, peak / count, device.memory_bandwidth, most_split};
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& tile : model.tiles) {
+    least = std::min(least, waves.seconds(tile.rows, tile.columns, tile.share));
+    if (tile.rows != tile.columns)
+      least = std::min(least, waves.seconds(tile.columns, tile.rows, tile.share));
+  }
+  return least;
+}
 
 double peak_flops(const backends::DeviceProfile& device, ir::DType type) {
   auto found = device.peak_flops.find(type);
@@ -68,16 +82,8 @@ double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& 
                  static_cast<double>(shape.n) * static_cast<double>(shape.k);
   double memory = (bytes + model.ramp_bytes) / (device.memory_bandwidth * model.memory_share);
   double compute = flops / peak;
-  if (!model.tiles.empty() && device.multiprocessors > 0) {
-    double count = device.multiprocessors;
-    Waves waves{model, shape, count, peak / count, device.memory_bandwidth};
-    compute = std::numeric_limits<double>::infinity();
-    for (const auto& tile : model.tiles) {
-      compute = std::min(compute, waves.seconds(tile.rows, tile.columns, tile.share));
-      if (tile.rows != tile.columns)
-        compute = std::min(compute, waves.seconds(tile.columns, tile.rows, tile.share));
-    }
-  }
+  if (!model.tiles.empty() && device.multiprocessors > 0)
+    compute = waves_seconds(device, model, shape, peak, most_split);
   return model.start_seconds + fourth_power_sum(compute / device.matmul_efficiency.at(flops), memory);
 }
 

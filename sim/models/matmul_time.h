@@ -24,6 +24,11 @@ struct MatmulShape {
 double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& shape, ir::DType type,
                       double bytes);
 
+// The product's waves alone, in `model`'s tiles, at `peak`: k is split in up to `most_split` parts.
+double waves_seconds(const backends::DeviceProfile& device, const backends::MatmulModel& model,
+                     const MatmulShape& shape, double peak, int most_split);
+double fourth_power_sum(double a, double b);  // (a^4 + b^4)^(1/4)
+
 // Peak by the operands' type; of float32 where the type has none.
 double peak_flops(const backends::DeviceProfile& device, ir::DType type);
 

@@ -28,22 +28,28 @@ TEST(Stacks, GiveAClusterTheirHostTimeAndBytes) {
   Stack stack;
   stack.host_per_op = 7e-6;
   stack.op_bytes = {{"gelu", 2.0}, {"adam", 4.0}};
+  stack.half_op_bytes = {{"relu", 0.25}};
+  stack.pads_channels = true;
   put_stack(cluster, stack);
   EXPECT_EQ(cluster.node.host_per_op, 7e-6);
   EXPECT_EQ(cluster.device.op_share.at("gelu"), 0.25);
   EXPECT_EQ(cluster.device.op_share.at("adam"), 0.25);
+  EXPECT_EQ(cluster.device.half_op_share.at("relu"), 4);
+  EXPECT_TRUE(cluster.device.pads_channels);
 }
 
 TEST(Stacks, AreReadFromText) {
   const Stack stack = parse_stack(
       "name: mine\nhost_per_op: 5e-6\nupdate_in_one: true\npiece_seconds: 1e-6\napart_elements: 10\n"
-      "op_bytes: {adam: 2}\ndefaults: {parallel.zero: 3}\n",
+      "op_bytes: {adam: 2}\nhalf_op_bytes: {add_relu: 0.5}\npads_channels: true\ndefaults: {parallel.zero: 3}\n",
       "mine.yaml");
   EXPECT_EQ(stack.host_per_op, 5e-6);
   EXPECT_TRUE(stack.update_in_one);
   EXPECT_EQ(stack.piece_seconds, 1e-6);
   EXPECT_EQ(stack.apart_elements, 10);
   EXPECT_EQ(stack.op_bytes.at("adam"), 2);
+  EXPECT_EQ(stack.half_op_bytes.at("add_relu"), 0.5);
+  EXPECT_TRUE(stack.pads_channels);
   EXPECT_EQ(stack.defaults.at("parallel.zero"), "3");
 }
 

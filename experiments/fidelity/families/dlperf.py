@@ -1,0 +1,91 @@
+"""DLPerf's runs on 4 nodes of 8 V100s: ResNet-50 v1.5, BERT-base and GPT-2, CUDA 10.2, autumn of 2020 and later.
+
+Of ResNet-50 and BERT the frameworks with a stack here: OneFlow, and NVIDIA's containers with PyTorch. Throughput is that of all GPUs.
+"""
+from ..family import Case, Family, LeftOut
+from .flags import flags
+
+CLUSTER = "dgx-1-v100-16g"
+STACKS = {"OneFlow": "oneflow", "NGC PyTorch": "ngc"}
+
+
+def stack_of(framework):
+    for name, stack in STACKS.items():
+        if framework.startswith(name):
+            return stack
+    raise LeftOut("no stack of that framework")
+
+
+def common(row):
+    """What a row says whatever its model: flags, and its name."""
+    if "RAW repeat" in row["context_note"]:
+        raise LeftOut("one of seven repeats, whose median is a row of its own")
+    half = "AMP" in row["precision"] or "FP16" in row["precision"]
+    plan = dict(cluster=CLUSTER, stack=stack_of(row["framework"]), precision="fp16" if half else "fp32", gpus=row["n_gpus"],
+                micro_batch=row["batch_per_gpu"])
+    return plan, f"{row['framework']} {plan['precision']} b{row['batch_per_gpu']} on {row['n_gpus']}"
+
+
+def seconds(row):
+    return int(row["n_gpus"]) * int(row["batch_per_gpu"]) / float(row["throughput_samples_per_s"])
+
+
+def resnet50(row):
+    """Momentum, no clipping: Classification/cnns of OneFlow-Benchmark, ConvNets of DeepLearningExamples.
+
+    PyTorch's images are decoded by eight threads of the host's processor for each GPU (--data-backend dali-cpu -j8 of DLPerf's
+    scripts/single_node_train.sh), which no model here knows: in half, where the GPU is three times as fast, they are what it waits for.
+    """
+    if row["model"] != "ResNet50-v1.5":
+        raise LeftOut("another model than ResNet-50 v1.5")
+    plan, name = common(row)
+    if plan["stack"] == "ngc" and plan["precision"] == "fp16":
+        raise LeftOut("half precision with images decoded by the host's processor: the loading of data is not modelled")
+    return [Case(name, flags(model="resnet50", optimizer="momentum", clip_norm=0, **plan), "step_s", seconds(row))]
+
+
+def bert(row):
+    """Sequences of 128 with 20 predicted tokens. Clipped to a norm of 1 but where a row says not.
+
+    OneFlow's model is written op by op: LanguageModeling/BERT/bert.py of OneFlow-Benchmark. NVIDIA's gives every token to the predictions'
+    head, not the masked ones alone (BertPreTrainingHeads in modeling.py of DeepLearningExamples then); its run_pretraining.py pads the
+    vocabulary to a multiple of 8, reduces gradients in one bucket (message_size 250,000,000), and keeps them in half (Apex's O2).
+    """
+    if row["model"] != "BERT-base":
+        raise LeftOut("another model than BERT-base")
+    plan, name = common(row)
+    note = (row["framework"] + row["context_note"]).lower()
+    clip = not ("w/o clip" in note or "without clip" in note)
+    if plan["stack"] == "ngc":
+        half = "half" if plan["precision"] == "fp16" else None
+        model = dict(masked=127, pad_vocab=8, grad_bucket_mb=1000, gradients=half)
+    else:
+        model = dict(masked=20, pad_vocab=1, off="fuse_patterns,fuse_elementwise")
+    return [Case(name + ("" if clip else " unclipped"),
+                 flags(model="bert-base", seq=128, clip_norm=1 if clip else 0, **model, **plan), "step_s", seconds(row))]
+
+
+def gpt(row):
+    """A case is DP x MP x PP, global batch, hidden x layers.
+
+    Megatron-LM at 8aa4619f, early in 2021: fp16 gradients, tensor parallelism that waits (as families/megatron.py has it). OneFlow's GPT
+    puts all collectives on the stream of the kernels where there is tensor parallelism: nccl_use_compute_stream in
+    LanguageModeling/GPT/oneflow_gpt/training.py of OneFlow-Benchmark.
+    """
+    megatron = row["framework"] == "Megatron-LM"
+    waits = dict(overlap_tp=False) if megatron else dict(overlap_tp=False, overlap_grad=False) if int(row["tp"]) > 1 else {}
+    gradients = "half" if megatron else None
+    plan = flags(model="gpt", cluster=CLUSTER, stack="megatron" if megatron else "oneflow", gradients=gradients, **waits, precision="fp16", attention="unfused", recompute="full",
+                 layers=row["layers"], hidden=row["hidden"], heads=row["heads"], seq=row["seq_len"], vocab=50257,
+                 gpus=int(row["nodes"]) * int(row["gpus_per_node"]), dp=row["dp"], tp=row["tp"], pp=row["pp"],
+                 micro_batch=row["micro_batch"], global_batch=row["global_batch"])
+    name = f"{row['framework']} {row['case']}"
+    found = [Case(name, plan, "step_s", float(row["iter_time_ms"]) / 1000)]
+    if row["peak_gpu_mem_MiB"]:
+        found.append(Case(name, plan, "peak_bytes", float(row["peak_gpu_mem_MiB"]) * 2**20))
+    return found
+
+
+RESNET50 = Family("dlperf_resnet50", "ResNet-50 on 1 to 32 V100s, OneFlow and PyTorch, fp32 and half", resnet50, "dlperf_resnet50_bert_v100")
+BERT = Family("dlperf_bert", "BERT-base on 1 to 32 V100s, OneFlow and PyTorch, fp32 and half", bert, "dlperf_resnet50_bert_v100")
+GPT = Family("dlperf_gpt", "GPT-2 on 1 to 32 V100s by data, tensors and stages, OneFlow and Megatron-LM", gpt, "dlperf_gpt_v100")

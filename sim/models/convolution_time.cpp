@@ -1,0 +1,103 @@
+#include "sim/models/convolution_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sim/models/matmul_time.h"
+
+namespace boxcar::sim {
+namespace {
+
+constexpr int most_split = 128;
+// Winograd's tiles of 4 x 4 outputs from 6 x 6 elements, with transforms in kernels of their own; or of 2 x 2
+// from 4 x 4 in one kernel, whose blocks take 32 tiles and 64 channels.
+constexpr int64_t tile_outputs = 4, tile_elements = 36, winograd_kernels = 3;
+constexpr int64_t fused_outputs = 2, fused_elements = 16, block_tiles = 32, block_channels = 64;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// m x n over k, of each group.
+MatmulShape product_of(const ConvolutionShape& s, ConvolutionPass pass) {
+  const int64_t window = s.kernel_rows * s.kernel_columns, out = s.batch * s.out_rows * s.out_columns;
+  if (pass == ConvolutionPass::forward) return {s.groups, out, s.to, s.from * window};
+  if (pass == ConvolutionPass::weight_grad) return {s.groups, s.to, s.from * window, out};
+  return {s.groups, s.batch * s.rows * s.columns, s.from,
+          std::max<int64_t>(1, s.to * window / (s.stride * s.stride))};
+}
+
+double share_of(const backends::ConvolutionModel& model, const ConvolutionShape& s, ConvolutionPass pass) {
+  if (pass == ConvolutionPass::forward) return 1;
+  if (pass == ConvolutionPass::weight_grad) return model.weight_grad;
+  return s.stride > 1 ? model.strided_input_grad : model.input_grad;
+}
+
+double elements(const ConvolutionShape& s) {
+  const int64_t x = s.batch * s.from * s.rows * s.columns, y = s.batch * s.to * s.out_rows * s.out_columns;
+  return static_cast<double>(s.groups * (x + y + s.to * s.from * s.kernel_rows * s.kernel_columns));
+}
+
+double tiles_of(const ConvolutionShape& s, int64_t outputs) {
+  return static_cast<double>(s.batch * ceil_div(s.out_rows, outputs) * ceil_div(s.out_columns, outputs));
+}
+
+// Products of 36 places at once; their operands and results pass through memory twice.
+double winograd_apart(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
+                      const ConvolutionShape& s, double peak, double element_bytes) {
+  const double tiles = tiles_of(s, tile_outputs);
+  const auto from = static_cast<double>(s.from), to = static_cast<double>(s.to);
+  const double products = tile_elements * 2.0 * tiles * from * to / (peak * model.winograd);
+  const double moved = elements(s) + 2.0 * tile_elements * (tiles * (from + to) + from * to);
+  return winograd_kernels * model.waves.start_seconds + products +
+         moved * element_bytes / (device.memory_bandwidth * model.waves.memory_share);
+}
+
+double winograd_in_one(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
+                       const ConvolutionShape& s, ConvolutionPass pass, double peak) {
+  const bool forward = pass == ConvolutionPass::forward;
+  const auto over = static_cast<double>(forward ? s.from : s.to);
+  const double blocks = std::ceil(tiles_of(s, fused_outputs) / block_tiles) *
+                        static_cast<double>(ceil_div(forward ? s.to : s.from, block_channels));
+  const double flops = std::max<double>(blocks, device.multiprocessors) * block_tiles * block_channels *
+                       fused_elements * 2.0 * over;
+  return model.waves.start_seconds + flops / (peak * model.winograd_fused);
+}
+
+double winograd_seconds(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
+                        const ConvolutionShape& s, ConvolutionPass pass, ir::DType type) {
+  const double peak = peak_flops(device, type), bytes = static_cast<double>(ir::size_of(type));
+  const bool whole = s.groups == 1 && s.stride == 1 && s.kernel_rows == 3 && s.kernel_columns == 3;
+  double least = std::numeric_limits<double>::infinity();
+  if (whole && model.winograd > 0) least = winograd_apart(device, model, s, peak, bytes);
+  if (whole && model.winograd_fused > 0 && pass != ConvolutionPass::weight_grad)
+    least = std::min(least, winograd_in_one(device, model, s, pass, peak));
+  return least;
+}
+
+}  // namespace
+
+ConvolutionShape convolution_shape(ConvolutionPass pass, const ir::Types& inputs, const ir::Types& outputs,
+                                   const ir::Attrs& attrs) {
+  // By pass: conv2d(x, weight) -> y, conv2d_input_grad(dy, weight) -> dx, conv2d_weight_grad(dy, x) ->
+  // dweight.
+  const bool forward = pass == ConvolutionPass::forward, weight_grad = pass == ConvolutionPass::weight_grad;
+  const ir::Shape& x = forward ? inputs[0].shape : weight_grad ? inputs[1].shape : outputs[0].shape;
+  const ir::Shape& y = forward ? outputs[0].shape : inputs[0].shape;
+  const ir::Shape& weight = weight_grad ? outputs[0].shape : inputs[1].shape;
+  const int64_t groups = std::max<int64_t>(1, ir::attr_int(attrs, "groups"));
+  return {x[0], groups,    weight[1], weight[0] / groups,           x[2], x[3], y[2],
+          y[3], weight[2], weight[3], ir::attr_int(attrs, "stride")};
+}
+
+double convolution_seconds(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
+                           const ConvolutionShape& s, ConvolutionPass pass, ir::DType type) {
+  const double bytes = elements(s) * static_cast<double>(ir::size_of(type));
+  const double compute =
+      waves_seconds(device, model.waves, product_of(s, pass), peak_flops(device, type), most_split) /
+      share_of(model, s, pass);
+  const double memory = bytes / (device.memory_bandwidth * model.waves.memory_share);
+  const double product = model.waves.start_seconds + fourth_power_sum(compute, memory);
+  return std::min(product, winograd_seconds(device, model, s, pass, type));
+}
+
+}  // namespace boxcar::sim
