@@ -203,6 +203,15 @@ TEST(ParseDevice, refuses) {
   EXPECT_EQ(device_message("[1e8, 0.7]", "[1e8, 7]"),
             "d.yaml:6:39: matmul_efficiency: 7 is outside 1e-06 to 1.5");
   EXPECT_EQ(device_message("multiprocessors: 10\n", ""), "d.yaml:1:1: missing key multiprocessors");
+  const auto with_convolutions = [](const std::string& types) {
+    return device_message("multiprocessors: 10\n", "multiprocessors: 10\nconvolution: " + types + "\n");
+  };
+  EXPECT_EQ(with_convolutions("{float16: {winograd: 1}}"),
+            "d.yaml:6:24: convolution.float16: missing key tiles");
+  EXPECT_EQ(with_convolutions("{float16: {tiles: [[64, 64, 2]]}}"),
+            "d.yaml:6:32: convolution.float16.tiles: a tile is [rows, columns, share of peak]");
+  EXPECT_EQ(with_convolutions("{float61: {}}"),
+            "d.yaml:6:15: convolution: unknown key float61 (did you mean float64?)");
 }
 
 TEST(Describe, table) {

@@ -56,8 +56,8 @@ std::string errors(const char* table, DType type) {
 }
 
 TEST(Profiles, convolutions_of_a_v100) {
-  EXPECT_EQ(errors("conv_v100_float.csv", DType::float32), "");
-  EXPECT_EQ(errors("conv_v100_half.csv", DType::float16), "");
+  EXPECT_EQ(errors("conv_v100_float.csv", DType::float32), "84 passes, median 13 %, 80 % within 36 %");
+  EXPECT_EQ(errors("conv_v100_half.csv", DType::float16), "84 passes, median 9 %, 80 % within 35 %");
 }
 
 // 100 Tflop/s in 16 bits, 10 in 32, 1 TB/s; one tile of 100 x 100, no overheads.
@@ -80,6 +80,7 @@ double seconds(const backends::DeviceProfile& device, const ConvolutionShape& sh
 // 400 images of 50 x 50, 5 x 5 windows without padding: a million outputs of 100 channels over 100 x 25.
 TEST(Convolution, products_by_hand) {
   backends::DeviceProfile device = round_device();
+  device.memory_bandwidth = 1e15;
   const ConvolutionShape shape{400, 1, 100, 100, 54, 54, 50, 50, 5, 5, 1};
   const double forward = 2.0 * 1e6 * 100 * 2500 / 100e12;  // 10,000 tiles: 100 waves
   EXPECT_NEAR(seconds(device, shape, Pass::forward), forward, 1e-6 * forward);
@@ -95,15 +96,17 @@ TEST(Convolution, products_by_hand) {
 
 TEST(Convolution, few_tiles_split_the_sum) {
   backends::DeviceProfile device = round_device();
+  device.memory_bandwidth = 1e13;
   device.convolution[DType::float16].waves.split_seconds = 0;
   const ConvolutionShape shape{400, 1, 100, 100, 54, 54, 50, 50, 5, 5, 1};
-  // 25 tiles in 8 parts are two waves of an eighth; partial sums of 8 x 8 x 100 x 2500 bytes.
+  // 25 tiles in 4 parts are a whole wave of quarters; partial sums of 4 x 8 x 100 x 2500 bytes.
   EXPECT_NEAR(seconds(device, shape, Pass::weight_grad),
-              2.0 / 8 * 2 * 100 * 100 * 1e6 / 1e12 + 8 * 8 * 250000 / 1e12, 1e-7);
+              2.0 * 100 * 100 * 1e6 / 4 / 1e12 + 4 * 8 * 250000 / 1e13, 1e-8);
 }
 
 TEST(Convolution, strides_skip_the_zeros_of_the_input_gradient) {
   backends::DeviceProfile device = round_device();
+  device.memory_bandwidth = 1e15;
   const ConvolutionShape strided{400, 1, 100, 100, 100, 100, 50, 50, 2, 2, 2};
   // 4,000,000 positions, each of which one of the four places of a window reaches.
   const double plain = 2.0 * 4e6 * 100 * 100 / 100e12;
