@@ -28,7 +28,4 @@ struct CudaOptions {
 std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& options,
                                            std::unique_ptr<Transport>&& transport = nullptr);
 
-// Ops of the registry without a kernel here, in name order; all of them in a program without CUDA.
-std::vector<std::string> ops_without_kernel();
-
 }  // namespace boxcar::backends::cuda

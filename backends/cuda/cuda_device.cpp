@@ -179,8 +179,7 @@ std::unique_ptr<Queue> CudaDevice::queue(ir::QueueKind) {
 std::unique_ptr<Kernel> CudaDevice::prepare(const Call& call, Queue& queue) {
   auto& stream = dynamic_cast<CudaQueue&>(queue);
   stream.use();
-  if (!blas_ && is_product(call.op)) blas_ = std::make_unique<Blas>();
-  return make_kernel(call, stream, blas_.get());
+  return make_kernel(call, stream, libraries_);
 }
 
 void CudaDevice::copy(void* to, const void* from, int64_t bytes) {

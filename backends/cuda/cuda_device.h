@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "backends/cpu/waits.h"
-#include "backends/cuda/blas.h"
+#include "backends/cuda/kernel_table.h"
 #include "backends/device.h"
 
 namespace boxcar::backends::cuda {
@@ -105,7 +105,7 @@ class CudaDevice : public Device {
   std::byte* arena_ = nullptr;
   std::mutex mutex_;  // of the stream of copies
   cudaStream_t stream_ = nullptr;
-  std::unique_ptr<Blas> blas_;  // made by the first product
+  Libraries libraries_;
 };
 
 }  // namespace boxcar::backends::cuda

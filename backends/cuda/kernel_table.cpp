@@ -15,8 +15,9 @@ namespace boxcar::backends::cuda {
 namespace {
 
 constexpr std::initializer_list<void (*)(Factories&)> groups = {
-    add_map_kernels,    add_move_kernels,    add_reduce_kernels,   add_row_kernels,
-    add_update_kernels, add_product_kernels, add_attention_kernels};
+    add_map_kernels,    add_move_kernels,    add_reduce_kernels,    add_row_kernels,
+    add_update_kernels, add_product_kernels, add_attention_kernels, add_convolution_kernels,
+    add_image_kernels,  add_expert_kernels};
 
 // Types, each once, as in the call.
 std::string types_of(const Call& call) {
@@ -56,25 +57,22 @@ const Factories& kernels() {
   return table;
 }
 
-bool is_product(const std::string& op) {
-  return op == "matmul" || op == "matmul_weight_grad" || op == "batch_matmul";
+Blas& Libraries::blas() {
+  if (!blas_) blas_ = std::make_unique<Blas>();
+  return *blas_;
+}
+Dnn& Libraries::dnn() {
+  if (!dnn_) dnn_ = std::make_unique<Dnn>();
+  return *dnn_;
 }
 
-std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Blas* blas) {
+std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Libraries& libraries) {
   const auto found = kernels().find(call.op);
-  if (found == kernels().end())
-    throw Error::fault(call.op, "has no kernel on the CUDA backend; docs/gpu.md lists those that have none");
-  std::unique_ptr<Kernel> kernel = any_float8(call) ? nullptr : found->second(call, {queue, blas});
+  if (found == kernels().end()) throw Error::fault(call.op, "has no kernel on the CUDA backend");
+  std::unique_ptr<Kernel> kernel = any_float8(call) ? nullptr : found->second(call, {queue, libraries});
   if (!kernel)
     throw Error::fault(call.op, fmt::format("has no kernel on the CUDA backend for {}", types_of(call)));
   return kernel;
-}
-
-std::vector<std::string> ops_without_kernel() {
-  std::vector<std::string> names;
-  for (const ir::OpDef& def : ir::all_ops())
-    if (!kernels().contains(def.name)) names.push_back(def.name);
-  return names;
 }
 
 namespace {
@@ -99,6 +97,40 @@ bool any_wide(const Call& call) {
 }
 bool any_float8(const Call& call) {
   return any(call, [](ir::DType t) { return t == ir::DType::float8; });
+}
+
+namespace {
+
+int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+void convert(Array from, Array to, int64_t count, bool wide, Stream stream) {
+  Map map;
+  map.count = count;
+  map.inputs = map.steps = map.result = 1;
+  map.input[0].array = from;
+  map.out = to;
+  launch_map(map, wide, stream);
+}
+
+}  // namespace
+
+Widened::Widened(const ir::Types& types, ir::DType to, int64_t workspace)
+    : type_(static_cast<Type>(to)), wide_(to == ir::DType::float64), end_(aligned(workspace)) {
+  for (const ir::TensorType& type : types) {
+    counts_.push_back(type.elements());
+    starts_.push_back(end_);
+    end_ += aligned(type.elements() * ir::size_of(to));
+  }
+}
+Array Widened::place(const Act& act, size_t i) const {
+  return {static_cast<std::byte*>(act.scratch) + starts_[i], type_};
+}
+Array Widened::in(const Act& act, size_t i) const {
+  convert(act.in(i), place(act, i), counts_[i], wide_, act.stream);
+  return place(act, i);
+}
+void Widened::out(const Act& act, size_t i) const {
+  convert(place(act, i), act.out(0), counts_[i], wide_, act.stream);
 }
 
 int64_t elements(const ir::Shape& shape) {

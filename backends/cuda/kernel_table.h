@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backends/cuda/blas.h"
+#include "backends/cuda/dnn.h"
 #include "backends/cuda/kernels/launch.h"
 #include "backends/device.h"
 
@@ -25,10 +26,21 @@ namespace boxcar::backends::cuda {
 
 class CudaQueue;
 
+// NVIDIA's libraries, each found when the first kernel needs it. Of one device; for the thread that prepares.
+class Libraries {
+ public:
+  Blas& blas();
+  Dnn& dnn();
+
+ private:
+  std::unique_ptr<Blas> blas_;
+  std::unique_ptr<Dnn> dnn_;
+};
+
 // Where a kernel will run.
 struct Place {
   CudaQueue& queue;
-  Blas* blas;  // null but for products
+  Libraries& libraries;
 };
 
 // One act: operands with their types, and where they are launched.
@@ -83,11 +95,13 @@ void add_row_kernels(Factories& table);
 void add_update_kernels(Factories& table);
 void add_product_kernels(Factories& table);
 void add_attention_kernels(Factories& table);
+void add_convolution_kernels(Factories& table);
+void add_image_kernels(Factories& table);
+void add_expert_kernels(Factories& table);
 
 const Factories& kernels();
-bool is_product(const std::string& op);
 // Throws Error (fault) for an op or types without a kernel, naming both.
-std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Blas* blas);
+std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Libraries& libraries);
 
 // --- for factories
 // -------------------------------------------------------------------------------------------------
@@ -96,6 +110,24 @@ bool any_float64(const Call& call);
 // Where whole numbers are computed with, too: double holds more of them.
 bool any_wide(const Call& call);
 bool any_float8(const Call& call);
+// Two operands and a result in one type, in scratch memory behind what a library uses there.
+//
+//   const Widened widened({a, b, c}, DType::float32, workspace);   // the kernel needs widened.end() bytes
+//   library(widened.in(act, 0), widened.in(act, 1), widened.place(act, 2)), widened.out(act, 2);
+class Widened {
+ public:
+  Widened(const ir::Types& types, ir::DType to, int64_t workspace);
+  int64_t end() const { return end_; }
+  Array place(const Act& act, size_t i) const;
+  Array in(const Act& act, size_t i) const;  // with input i, widened
+  void out(const Act& act, size_t i) const;  // rounds it to output 0
+
+ private:
+  Type type_;
+  bool wide_;
+  std::vector<int64_t> counts_, starts_;
+  int64_t end_;
+};
 // A shape as rows of its last axis, and as outer x extent x inner around one.
 struct Around {
   int64_t outer = 1, extent = 1, inner = 1;

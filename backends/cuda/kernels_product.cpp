@@ -1,23 +1,10 @@
 // Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first.
-#include <algorithm>
-
 #include "backends/cuda/kernel_table.h"
 
 namespace boxcar::backends::cuda {
 namespace {
 
 using ir::DType;
-
-int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
-
-void convert(Array from, Array to, int64_t count, bool wide, Stream stream) {
-  Map map;
-  map.count = count;
-  map.inputs = map.steps = map.result = 1;
-  map.input[0].array = from;
-  map.out = to;
-  launch_map(map, wide, stream);
-}
 
 ProductShape shape_of(const Call& call) {
   const auto from_end = [](const ir::TensorType& t, size_t i) { return t.shape[t.shape.size() - i]; };
@@ -56,18 +43,13 @@ std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
   const bool direct = a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == middle);
   shape.in = static_cast<Type>(direct ? a.dtype : middle);
   shape.out = static_cast<Type>(direct ? c.dtype : middle);
-  const int64_t size = ir::size_of(middle);
-  const int64_t at_a = aligned(Blas::workspace), at_b = at_a + (direct ? 0 : aligned(a.elements() * size)),
-                at_c = at_b + (direct ? 0 : aligned(b.elements() * size)),
-                end = at_c + (direct ? 0 : aligned(c.elements() * size));
-  std::shared_ptr<const Product> product = place.blas->product(shape);
-  return kernel(call, place, end, [=, type = static_cast<Type>(middle)](const Act& act) {
+  std::shared_ptr<const Product> product = place.libraries.blas().product(shape);
+  const Widened widened(direct ? ir::Types{} : ir::Types{a, b, c}, middle, Blas::workspace);
+  return kernel(call, place, widened.end(), [=](const Act& act) {
     if (direct) return product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream);
-    auto* const memory = static_cast<std::byte*>(act.scratch);
-    convert(act.in(0), {memory + at_a, type}, act.call.inputs[0].elements(), wide, act.stream);
-    convert(act.in(1), {memory + at_b, type}, act.call.inputs[1].elements(), wide, act.stream);
-    product->run(memory + at_a, memory + at_b, memory + at_c, memory, act.stream);
-    convert({memory + at_c, type}, act.out(0), act.call.outputs[0].elements(), wide, act.stream);
+    const Array first = widened.in(act, 0), second = widened.in(act, 1), result = widened.place(act, 2);
+    product->run(first.data, second.data, result.data, act.scratch, act.stream);
+    widened.out(act, 2);
   });
 }
 

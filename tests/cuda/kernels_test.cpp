@@ -1,12 +1,8 @@
 // Every kernel of the CUDA device against the reference kernels, on the list of cases of the CPU's. Skipped
 // where there is no GPU.
-#include <algorithm>
-#include <fstream>
-#include <iterator>
-#include <set>
-#include <sstream>
 #include <utility>
 
+#include "backends/cuda/kernel_table.h"
 #include "backends/kernel_cases.h"
 #include "gpu.h"
 
@@ -26,9 +22,6 @@ class GpuKernels : public KernelCases {
   static void TearDownTestSuite() { delete std::exchange(backend_, nullptr); }
   void SetUp() override {
     if (!backend_) GTEST_SKIP() << why_;
-    const std::vector<std::string> without = backends::cuda::ops_without_kernel();
-    if (std::count(without.begin(), without.end(), GetParam()) > 0)
-      GTEST_SKIP() << GetParam() << " has no kernel on the CUDA backend";
   }
 
   backends::Device& device() override { return backend_->device(0); }
@@ -68,21 +61,9 @@ TEST_P(GpuKernels, EqualTheReferenceInBlocks) { blocks(GetParam()); }
 std::string name_of(const testing::TestParamInfo<std::string>& param) { return param.param; }
 INSTANTIATE_TEST_SUITE_P(Registry, GpuKernels, testing::ValuesIn(KernelCases::ops()), name_of);
 
-// docs/gpu.md names exactly the ops that have none.
-TEST(GpuOps, those_without_a_kernel_are_written_down) {
-  std::ifstream file(BOXCAR_SOURCE_DIR "/docs/gpu.md");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::string begin = "No kernel yet: ";
-  const size_t at = text.find(begin);
-  ASSERT_NE(at, std::string::npos);
-  std::istringstream words(text.substr(at + begin.size(), text.find('.', at) - at - begin.size()));
-  std::set<std::string> written;
-  for (std::string word; words >> word;) {
-    std::erase_if(word, [](char c) { return c == '`' || c == ','; });
-    written.insert(word);
-  }
-  const std::vector<std::string> without = backends::cuda::ops_without_kernel();
-  EXPECT_EQ(written, std::set<std::string>(without.begin(), without.end()));
+TEST(GpuOps, each_has_a_kernel) {
+  for (const ir::OpDef& def : ir::all_ops())
+    EXPECT_TRUE(backends::cuda::kernels().contains(def.name)) << def.name;
 }
 
 }  // namespace

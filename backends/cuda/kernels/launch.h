@@ -194,6 +194,54 @@ struct Rotary {
 };
 void launch_rotary(const Rotary& rotary, bool wide, Stream stream);
 
+// For each row of [rows, width] the largest `k`, NaN before all, of equal ones the earlier; and where they
+// are.
+struct TopK {
+  Array x, values, index;
+  int64_t rows = 0, width = 0, k = 0;
+};
+void launch_top_k(const TopK& top_k, Stream stream);
+
+// --- images [planes of an image and channel, height, width]
+// -------------------------------------------------------------------------------------------------------
+
+struct Pool {
+  Array x, y;        // the gradients' x is null where it is not read
+  Array dy, dx;      // of the gradient
+  bool max = false;  // else the mean of kernel x kernel, padding being 0
+  int64_t planes = 0, height = 0, width = 0, out_height = 0, out_width = 0;
+  int64_t kernel = 1, stride = 1, padding = 0;
+};
+void launch_pool(const Pool& pool, bool wide, Stream stream);
+void launch_pool_grad(const Pool& pool, bool wide, Stream stream);
+
+// x [batch, channels, inner], normalised by channel.
+struct BatchNorm {
+  Array x, gamma, beta, y, mean, rstd;
+  Array dy, dx, dgamma, dbeta;  // of the gradient
+  int64_t batch = 0, channels = 0, inner = 0;
+  double eps = 0;
+};
+void launch_batch_norm(const BatchNorm& norm, bool wide, Stream stream);
+void launch_batch_norm_grad(const BatchNorm& norm, bool wide, Stream stream);
+
+// --- mixture of experts
+// -------------------------------------------------------------------------------------------------------
+
+// x [groups, tokens, width] and y [groups, experts, capacity, width], as a device has them; index [groups,
+// all_tokens, choices] over all tokens. A choice takes its expert's next slot, in the order of tokens.
+struct Experts {
+  Array index, x, y, weight;  // weight [groups, tokens, choices]; null: all 1
+  Array dy, dweight;          // of combine's gradient, where x is the result's gradient
+  int64_t groups = 0, tokens = 0, all_tokens = 0, choices = 0, experts = 0, capacity = 0, width = 0;
+  int64_t first_expert = 0, first_token = 0;
+};
+// Bytes of scratch memory that the launches need: the slot of each choice.
+inline int64_t scratch_of(const Experts& e) { return e.groups * e.tokens * e.choices * 8; }
+void launch_dispatch(const Experts& experts, void* scratch, Stream stream);            // y = x, by slot
+void launch_combine(const Experts& experts, void* scratch, bool wide, Stream stream);  // x = sum weight y
+void launch_combine_grad(const Experts& experts, void* scratch, bool wide, Stream stream);
+
 // --- updates
 // -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,163 @@
+// Mixture of experts, and the choice of experts. Slots are counted by one thread per group and expert, in the
+// order of tokens: who is dropped does not depend on timing.
+#include "backends/cuda/kernels/common.cuh"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+// slots[token of x, choice] = the row of y that the choice takes; it was -1, and stays so where there is
+// none.
+__global__ void count_slots(const __grid_constant__ Experts e, int64_t* slots) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= e.groups * e.experts) return;
+  const int64_t group = i / e.experts, expert = i % e.experts, choices = e.all_tokens * e.choices;
+  int64_t taken = 0;
+  for (int64_t at = 0; at < choices && taken < e.capacity; ++at) {
+    if (load_index(e.index, group * choices + at) - e.first_expert != expert) continue;
+    const int64_t slot = taken++, token = at / e.choices - e.first_token;
+    if (token < 0 || token >= e.tokens) continue;
+    slots[(group * e.tokens + token) * e.choices + at % e.choices] = i * e.capacity + slot;
+  }
+}
+
+void find_slots(const Experts& e, void* scratch, cudaStream_t stream) {
+  if (scratch_of(e) == 0) return;
+  cudaMemsetAsync(scratch, 0xff, static_cast<size_t>(scratch_of(e)), stream);
+  const int64_t count = e.groups * e.experts;
+  if (count == 0) return;
+  count_slots<<<static_cast<unsigned>((count + threads - 1) / threads), threads, 0, stream>>>(
+      e, static_cast<int64_t*>(scratch));
+}
+
+// A block to each choice.
+template <class T>
+__global__ void dispatch(const __grid_constant__ Experts e, const int64_t* slots) {
+  const T* const x = static_cast<const T*>(e.x.data);
+  T* const y = static_cast<T*>(e.y.data);
+  for (int64_t i = blockIdx.x; i < e.groups * e.tokens * e.choices; i += gridDim.x) {
+    const int64_t slot = slots[i];
+    if (slot < 0) continue;
+    for (int64_t w = threadIdx.x; w < e.width; w += blockDim.x)
+      y[slot * e.width + w] = x[i / e.choices * e.width + w];
+  }
+}
+
+// A block to each token.
+template <class A>
+__global__ void combine(const __grid_constant__ Experts e, const int64_t* slots) {
+  for (int64_t token = blockIdx.x; token < e.groups * e.tokens; token += gridDim.x) {
+    for (int64_t w = threadIdx.x; w < e.width; w += blockDim.x) {
+      A sum = A(0);
+      for (int64_t i = token * e.choices; i < (token + 1) * e.choices; ++i) {
+        if (slots[i] < 0) continue;
+        const A by = e.weight.data ? load<A>(e.weight, i) : A(1);
+        sum += by * load<A>(e.y, slots[i] * e.width + w);
+      }
+      store(e.x, token * e.width + w, sum);
+    }
+  }
+}
+
+// dy[slot] = weight dx, dweight = sum(dx y[slot]). A block to each choice.
+template <class A>
+__global__ void combine_grads(const __grid_constant__ Experts e, const int64_t* slots) {
+  for (int64_t i = blockIdx.x; i < e.groups * e.tokens * e.choices; i += gridDim.x) {
+    const int64_t slot = slots[i], token = i / e.choices;
+    A sum = A(0);
+    if (slot >= 0) {
+      const A by = load<A>(e.weight, i);
+      for (int64_t w = threadIdx.x; w < e.width; w += blockDim.x) {
+        const A dx = load<A>(e.x, token * e.width + w);
+        sum += dx * load<A>(e.y, slot * e.width + w);
+        store(e.dy, slot * e.width + w, by * dx);
+      }
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) store(e.dweight, i, sum);
+  }
+}
+
+__device__ inline bool before(double x, int64_t i, double y, int64_t j) {
+  const bool nan_x = isnan(x), nan_y = isnan(y);
+  if (nan_x || nan_y) return nan_x != nan_y ? nan_x : i < j;
+  return x != y ? x > y : i < j;
+}
+
+// A thread to each row, which looks for the next one k times.
+__global__ void top_k(const __grid_constant__ TopK t) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row >= t.rows) return;
+  double last = 0;
+  int64_t last_at = -1;
+  for (int64_t n = 0; n < t.k; ++n) {
+    double best = 0;
+    int64_t best_at = -1;
+    for (int64_t i = 0; i < t.width; ++i) {
+      const double x = load<double>(t.x, row * t.width + i);
+      if (last_at >= 0 && !before(last, last_at, x, i)) continue;
+      if (best_at >= 0 && !before(x, i, best, best_at)) continue;
+      best = x;
+      best_at = i;
+    }
+    store(t.values, row * t.k + n, best);
+    static_cast<int64_t*>(t.index.data)[row * t.k + n] = best_at;
+    last = best;
+    last_at = best_at;
+  }
+}
+
+}  // namespace
+
+void launch_dispatch(const Experts& e, void* scratch, Stream stream) {
+  const int64_t choices = e.groups * e.tokens * e.choices;
+  if (choices == 0 || e.width == 0) return;
+  find_slots(e, scratch, of(stream));
+  const auto* const slots = static_cast<const int64_t*>(scratch);
+  const unsigned blocks = blocks_for(choices, 1);
+  const cudaStream_t s = of(stream);
+  switch (e.x.type) {
+    case Type::float64:
+    case Type::int64:
+      dispatch<unsigned long long><<<blocks, threads, 0, s>>>(e, slots);
+      break;
+    case Type::float32:
+    case Type::int32:
+      dispatch<unsigned><<<blocks, threads, 0, s>>>(e, slots);
+      break;
+    case Type::float16:
+    case Type::bfloat16:
+      dispatch<unsigned short><<<blocks, threads, 0, s>>>(e, slots);
+      break;
+    default:
+      dispatch<unsigned char><<<blocks, threads, 0, s>>>(e, slots);
+  }
+}
+
+void launch_combine(const Experts& e, void* scratch, bool wide, Stream stream) {
+  const int64_t tokens = e.groups * e.tokens;
+  if (tokens == 0 || e.width == 0) return;
+  find_slots(e, scratch, of(stream));
+  const auto* const slots = static_cast<const int64_t*>(scratch);
+  if (wide)
+    combine<double><<<blocks_for(tokens, 1), threads, 0, of(stream)>>>(e, slots);
+  else
+    combine<float><<<blocks_for(tokens, 1), threads, 0, of(stream)>>>(e, slots);
+}
+
+void launch_combine_grad(const Experts& e, void* scratch, bool wide, Stream stream) {
+  const int64_t choices = e.groups * e.tokens * e.choices;
+  if (choices == 0) return;
+  find_slots(e, scratch, of(stream));
+  const auto* const slots = static_cast<const int64_t*>(scratch);
+  if (wide)
+    combine_grads<double><<<blocks_for(choices, 1), threads, 0, of(stream)>>>(e, slots);
+  else
+    combine_grads<float><<<blocks_for(choices, 1), threads, 0, of(stream)>>>(e, slots);
+}
+
+void launch_top_k(const TopK& t, Stream stream) {
+  if (t.rows == 0 || t.k == 0) return;
+  top_k<<<static_cast<unsigned>((t.rows + threads - 1) / threads), threads, 0, of(stream)>>>(t);
+}
+
+}  // namespace boxcar::backends::cuda
