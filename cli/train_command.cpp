@@ -314,7 +314,8 @@ void train(const TrainArguments& arguments, Shared& shared) {
   if (processes > 1 && !arguments.trace.empty())
     throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
   if (!arguments.trace.empty()) check_writable(arguments.trace);
-  const TrainingJob prepared = prepare_training(job, options, processes);
+  const TrainingJob prepared =
+      prepare_training(job, options, static_cast<double>(backends::started_processes_here()) / processes);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
   host::Checkpoint begin = beginning(resolved.request, training, prepared, given);

@@ -62,7 +62,7 @@ bool is_input(const Place& place) { return place.reg == "tokens" || place.reg ==
 
 }  // namespace
 
-TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, int processes) {
+TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, double share) {
   TrainingJob result{resolved, planner::padded_model(resolved), planner::compile(resolved),
                      planner::places_of(resolved)};
   constexpr int64_t most_slots = 1000;
@@ -70,18 +70,20 @@ TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, 
     planner::add_checkpoints(result.plan, result.places,
                              static_cast<int>(std::min(run.checkpoint_every + 1, most_slots)));
   planner::verify(result.plan);
-  int64_t needed = 0;
+  if (run.backend != "cpu") return result;
+  double needed = 0;
   for (const ir::RankClass& cls : result.plan.classes)
-    needed += result.plan.programs[static_cast<size_t>(cls.program)].arena_bytes *
-              static_cast<int64_t>(cls.devices.size());
-  needed /= processes;
-  const int64_t there = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+    needed += share *
+              static_cast<double>(result.plan.programs[static_cast<size_t>(cls.program)].arena_bytes) *
+              static_cast<double>(cls.devices.size());
+  const double there =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   if (needed > there)
     throw Error::cannot_run(
-        "",
-        fmt::format("does not fit: the plan's devices need {} in each process, this machine has {} (use more "
-                    "machines, or a smaller model, micro_batch or seq)",
-                    format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(there))));
+        "", fmt::format(
+                "does not fit: devices of the plan need {} on this machine, which has {} (use more machines, "
+                "or a smaller model, micro_batch or seq)",
+                format_bytes(needed), format_bytes(there)));
   return result;
 }
 

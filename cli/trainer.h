@@ -29,8 +29,9 @@ struct TrainingJob {
   ir::Plan plan;
   planner::Places places;
 };
-// Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory.
-TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, int processes);
+// Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory where
+// devices share it: `share` of them are here.
+TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, double share);
 
 class Trainer {
  public:

@@ -270,8 +270,9 @@ class MpiTransport : public Transport {
   std::string last_words() {
     if (!ready_ || another_speaks_ || peers_.any_failed()) return "";
     const std::string waits = waiting().text();
-    return fmt::format("process {}: ended by SIGTERM, which mpirun sends when another process dies{}{}",
-                       process(), waits.empty() ? "" : "; ", waits);
+    return fmt::format(
+        "process {}: ended by SIGTERM, which mpirun sends when another process dies or it is interrupted{}{}",
+        process(), waits.empty() ? "" : "; ", waits);
   }
 
   void post(int process, int tag, std::vector<std::byte> bytes) {

@@ -12,8 +12,8 @@
 // When a process dies, mpirun sends SIGTERM to the others. A process with this transport then says on
 // standard error what it waits for and exits with code 3:
 //
-//   process 3: ended by SIGTERM, which mpirun sends when another process dies; device 3:
-//   h0.attn.proj.all_reduce waits for device 1 of process 0
+//   process 3: ended by SIGTERM, which mpirun sends when another process dies or it is
+//   interrupted; device 3: h0.attn.proj.all_reduce waits for device 1 of process 0
 //
 // unless another process says why the run ends. To that end make_mpi_transport() blocks SIGTERM in the thread
 // that calls it, and so in those that it starts later.
@@ -33,6 +33,12 @@ bool has_mpi();
 inline int started_processes() {
   const char* count = std::getenv("OMPI_COMM_WORLD_SIZE");
   return count ? std::atoi(count) : 1;
+}
+
+// How many of them run on this machine.
+inline int started_processes_here() {
+  const char* count = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return count ? std::atoi(count) : started_processes();
 }
 
 // Whether make_mpi_transport() has begun MPI.

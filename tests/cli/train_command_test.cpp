@@ -384,6 +384,15 @@ TEST_F(Train, RefusesWhatCannotBe) {
   }
 }
 
+TEST_F(Train, NeedsMemoryForAllDevices) {
+  const Output output = run_program(arguments({"--dp=64", "--hidden=16384", "--micro-batch=1"}));
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_THAT(
+      output.err,
+      MatchesRegex("boxcar: does not fit: devices of the plan need [0-9.]+ TB on this machine, which has "
+                   "[0-9.]+ [MGT]B .use more machines, or a smaller model, micro_batch or seq.\n"));
+}
+
 TEST_F(Train, EndsWhereNobodyCanReadIt) {
   const pid_t child = fork();
   if (child == 0) run(arguments({}), "/dev/full");
