@@ -140,8 +140,12 @@ struct Runtime::Impl {
     try {
       for (const auto& thread : threads)
         running.emplace_back([&thread, count, first_step] { thread->run(count, first_step); });
-    } catch (const std::system_error& error) {  // no more threads to be had
-      state.fail(std::current_exception(), error.what());
+    } catch (const std::system_error& error) {
+      const Error none = Error::cannot_run(
+          "threads",
+          fmt::format("{} of {} could be had: {} (use fewer devices in a process, or raise `ulimit -u`)",
+                      running.size(), threads.size(), error.code().message()));
+      state.fail(std::make_exception_ptr(none), none.what());
     }
     for (std::thread& thread : running) thread.join();
     if (const std::exception_ptr error = state.error()) std::rethrow_exception(error);

@@ -16,6 +16,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// A path may be any bytes.
+std::string text_of(const ordered_json& document) {
+  return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
 double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 }  // namespace
@@ -87,7 +92,7 @@ void TrainLog::start() {
   j["samples_per_step"] = setup_.samples_per_step;
   j["tokens_per_step"] = setup_.tokens_per_step;
   j["peak_memory_bytes"] = setup_.arena_bytes;
-  line(j.dump());
+  line(text_of(j));
 }
 
 void TrainLog::resumed(int64_t step, const std::string& path) {
@@ -95,7 +100,7 @@ void TrainLog::resumed(int64_t step, const std::string& path) {
   if (!setup_.json && step == 0)
     return line(fmt::format("no checkpoint in {} yet: from the beginning", path));
   if (!setup_.json) return line(fmt::format("going on from {}, step {}", path, step));
-  line(ordered_json{{"event", "resumed"}, {"step", step}, {"path", path}}.dump());
+  line(text_of({{"event", "resumed"}, {"step", step}, {"path", path}}));
 }
 
 void TrainLog::bar(const StepRecord& r) {
@@ -120,14 +125,13 @@ void TrainLog::step(const StepRecord& r) {
   seconds_ += r.seconds;
   const double tokens = rate(static_cast<double>(setup_.tokens_per_step), r.seconds);
   if (setup_.json) {
-    line(ordered_json{{"event", "step"},
-                      {"step", r.step},
-                      {"loss", r.loss},
-                      {"learning_rate", r.learning_rate},
-                      {"step_time_s", r.seconds},
-                      {"samples", r.step * setup_.samples_per_step},
-                      {"tokens_per_s", tokens}}
-             .dump());
+    line(text_of({{"event", "step"},
+                  {"step", r.step},
+                  {"loss", r.loss},
+                  {"learning_rate", r.learning_rate},
+                  {"step_time_s", r.seconds},
+                  {"samples", r.step * setup_.samples_per_step},
+                  {"tokens_per_s", tokens}}));
   } else if (r.step % setup_.log_every == 0 || r.step == setup_.steps) {
     line(fmt::format("step {:>{}}/{}  loss {:.4f}  learning rate {:.3g}  {:.0f} tokens/s", r.step,
                      std::to_string(setup_.steps).size(), setup_.steps, r.loss, r.learning_rate, tokens));
@@ -137,12 +141,12 @@ void TrainLog::step(const StepRecord& r) {
 
 void TrainLog::validation(int64_t step, double loss) {
   if (!setup_.json) return line(fmt::format("validation after step {}: loss {:.4f}", step, loss));
-  line(ordered_json{{"event", "validation"}, {"step", step}, {"loss", loss}}.dump());
+  line(text_of({{"event", "validation"}, {"step", step}, {"loss", loss}}));
 }
 
 void TrainLog::checkpoint(int64_t step, const std::string& path) {
   if (!setup_.json) return line(fmt::format("checkpoint {}", path));
-  line(ordered_json{{"event", "checkpoint"}, {"step", step}, {"path", path}}.dump());
+  line(text_of({{"event", "checkpoint"}, {"step", step}, {"path", path}}));
 }
 
 void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memory>& memory) {
@@ -158,7 +162,7 @@ void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memor
       j["peak_memory_bytes"].push_back(peak);
       j["held_memory_bytes"].push_back(held);
     }
-    return line(j.dump());
+    return line(text_of(j));
   }
   if (losses_.empty()) return line("nothing left to do: all steps were done before");
   const std::string chart = loss_chart(losses_);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -382,6 +383,35 @@ TEST_F(Train, RefusesWhatCannotBe) {
     EXPECT_EQ(replace_all(output.err, folder_.string(), "FOLDER"), "boxcar: " + refusal.message + "\n");
     EXPECT_EQ(output.out, "") << flags[0];
   }
+}
+
+// Names of files are bytes; JSON is text.
+TEST_F(Train, TakesAnyNameOfAFolder) {
+  const Output output = run_program(arguments({"--checkpoint-dir=" + path("\xff"), "--steps=1"}));
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("/\xef\xbf\xbd/step-000001\""));
+  EXPECT_TRUE(fs::exists(path("\xff") + "/step-000001"));
+}
+
+// A process needs a thread for each queue of its devices. No limit holds for root, so that somebody else runs
+// it.
+TEST_F(Train, SaysHowManyThreadsItGot) {
+  const Words words = arguments({"--dp=64", "--global-batch=128"});
+  const std::string err = path("err");
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit few{20, 20};
+    if (!freopen(err.c_str(), "w", stderr) || setrlimit(RLIMIT_NPROC, &few) != 0) _exit(126);
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(126);
+    run(words);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) >= 126) GTEST_SKIP() << "nobody else may run the program";
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(bytes_of(err),
+              MatchesRegex("boxcar: threads: [0-9]+ of [0-9]+ could be had: Resource temporarily unavailable "
+                           ".use fewer devices in a process, or raise `ulimit -u`.\n"));
 }
 
 TEST_F(Train, NeedsMemoryForAllDevices) {
