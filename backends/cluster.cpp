@@ -80,7 +80,8 @@ std::vector<std::string> stack_names() {
   return names;
 }
 
-Stack load_stack(const std::string& name) {
+Stack load_stack(const std::string& name) {  // or a path
+  if (is_path(name)) return parse_stack(read(name), name);
   for (const Preset& preset : presets())
     if (std::string_view(preset.kind) == "stacks" && preset.name == name)
       return parse_stack(preset.yaml, preset_file(preset));
@@ -91,6 +92,11 @@ Stack load_stack(const std::string& name) {
 
 void put_stack(Cluster& cluster, const Stack& stack) {
   cluster.stack = stack;
+  if (cluster.device.memory_bytes > 0) {
+    const double usable =
+        (static_cast<double>(cluster.device.memory_bytes) - stack.outside_bytes) * (1 - stack.fragmentation);
+    cluster.device.memory_bytes = std::max<int64_t>(1, static_cast<int64_t>(usable));
+  }
   if (stack.host_per_op) cluster.node.host_per_op = *stack.host_per_op;
   if (stack.pads_channels) cluster.device.pads_channels = true;
   for (const auto& [op, factor] : stack.op_bytes)
@@ -116,12 +122,25 @@ void use_tf32(DeviceProfile& device) {
 
 // FlashAttention 1 over 2 by head size, forward and backward together, alike on an A100 and an H100 (0.58 to
 // 0.64, 0.43 to 0.46): github.com/Dao-AILab/flash-attention's plots. Triton's kernel on an A100: 0.58, 0.46.
+namespace {
+
+void scale(Curve& curve, double factor) {
+  if (curve.x.empty()) curve = {{1}, {1}};
+  for (double& y : curve.y) y *= factor;
+}
+
+}  // namespace
+
 void use_flash_version(DeviceProfile& device, int version) {
   if (version == 2) return;
   const Curve first = {{64, 128}, {0.60, 0.45}};
   Curve& share = device.attention_head_share;
   if (share.x.empty()) share = {{64, 128}, {1, 1}};
   for (size_t i = 0; i < share.x.size(); ++i) share.y[i] *= first.at(share.x[i]);
+  // Both passes together, 3.5 times the forward pass's flops, take as long; but the backward pass runs at
+  // 0.75 of the forward pass's speed, not at 0.84 as the second's.
+  scale(device.attention_forward_efficiency, (1 + 2.5 / 0.75) / (1 + 2.5 / 0.84));
+  scale(device.attention_backward_efficiency, (0.75 + 2.5) / (0.84 + 2.5));
 }
 
 }  // namespace boxcar::backends

@@ -128,6 +128,7 @@ struct DeviceProfile {
   // Fused attention, share of peak by sequence length; causal kernels at a quarter of theirs; and a factor on
   // it by the size of a head.
   Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
+  double under_load = 1;  // share of the measured rate that 16-bit products keep up in a step: clocks, power
   double overlap_slowdown = 0;  // share of compute speed lost while a communication kernel runs beside
   std::optional<HostProfile> host;
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
@@ -163,6 +164,17 @@ struct Fabric {
   std::vector<int> dims;        // torus, fat_tree, dragonfly: SimGrid's own parameters
 };
 
+// Which softmaxes of attention a framework's one kernel takes, and what the single kernels take that run
+// where it does not: Megatron's wants a multiple of 4 squares (heads x sequences of a device) of at most
+// 2,048 keys.
+struct FusedSoftmax {
+  int64_t multiple = 0;              // of squares; 0: takes all
+  int64_t longest = 0;               // keys
+  double forward = 1, backward = 1;  // times its bytes
+  int kernels = 1;                   // in its place, either way
+  friend bool operator==(const FusedSoftmax&, const FusedSoftmax&) = default;
+};
+
 // What a training framework adds to a plan's kernels and collectives: backends/presets/stacks/*.yaml, each
 // number with its source. Keys and meanings: docs/stacks.md. The default, boxcar's own, adds nothing.
 struct Stack {
@@ -175,6 +187,12 @@ struct Stack {
   bool pads_channels = false;         // DeviceProfile::pads_channels
   // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
+  bool reduce_whole = false;  // gradients of sharded states are all-reduced, in float32
+  double outside_bytes = 0;   // of a device's memory that no tensor has: context, libraries, NCCL
+  double fragmentation = 0;   // share of the rest that the allocator cannot give
+  FusedSoftmax fused_softmax;
+  std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it
+  std::map<std::string, double> op_kept;      // by op: times the bytes of its output that stay with it
   std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
   friend bool operator==(const Stack&, const Stack&) = default;
 };
@@ -210,7 +228,8 @@ std::string to_yaml(const DeviceProfile& device);
 std::vector<std::string> cluster_presets();  // names, sorted
 std::vector<std::string> device_presets();
 
-// By name. Throws Error (bad input, place "stack") naming the nearest.
+// By name, or a YAML file by path. Throws Error (bad input, place "stack") naming the nearest, or of the
+// file.
 Stack load_stack(const std::string& name);
 // Reads back what backends/presets/stacks/ holds; `file` stands in messages.
 Stack parse_stack(const std::string& yaml, const std::string& file);

@@ -309,6 +309,7 @@ DeviceProfile parse_device(const std::string& yaml, const std::string& file) {
   read_curve(*fields, "attention_forward_efficiency", &device.attention_forward_efficiency);
   read_curve(*fields, "attention_backward_efficiency", &device.attention_backward_efficiency);
   read_curve(*fields, "attention_head_share", &device.attention_head_share);
+  fields->number("under_load", 0.1, 1, &device.under_load);
   fields->number("overlap_slowdown", 0, 0.99, &device.overlap_slowdown);
   if (auto host = fields->map("host")) read_host(*host, &device.host.emplace());
   fields->done();

@@ -129,6 +129,7 @@ std::string to_yaml(const DeviceProfile& device) {
   w.curve("attention_forward_efficiency", device.attention_forward_efficiency);
   w.curve("attention_backward_efficiency", device.attention_backward_efficiency);
   w.curve("attention_head_share", device.attention_head_share);
+  w.number("under_load", device.under_load);
   w.number("overlap_slowdown", device.overlap_slowdown);
   if (!device.host) return w.text;
   w.open("host");

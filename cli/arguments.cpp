@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <utility>
 
@@ -78,6 +79,16 @@ CLI::Validator whole_number(int64_t least, int64_t most) {
     const auto value = ir::read_number<int64_t>(text);
     if (value && *value >= least && *value <= most) return std::string();
     return fmt::format("got \"{}\", expected a whole number from {} to {}", text, least, most);
+  });
+}
+
+CLI::Validator number(double least, double most) {
+  return validator([=](std::string& text) {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && rest == end && value >= least && value <= most) return std::string();
+    return fmt::format("got \"{}\", expected a number from {:g} to {:g}", text, least, most);
   });
 }
 

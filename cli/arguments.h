@@ -34,8 +34,9 @@ class JobArguments {
   CLI::App* command_ = nullptr;
 };
 
-// For options that are no keys: a whole number of [least, most], and a name that is not empty.
+// For options that are no keys: a number of [least, most], whole or not, and a name that is not empty.
 CLI::Validator whole_number(int64_t least, int64_t most);
+CLI::Validator number(double least, double most);
 CLI::Validator not_empty();
 
 // Refuses flags that `command`, which allows extras, does not know, with the nearest; and further arguments.

@@ -23,6 +23,7 @@ bool uses_adam(const planner::Job& job) { return job.train.optimizer == ir::Opti
 
 constexpr Effect effects[] = {
     {"parallel.fsdp_group", shards, "zero is 1, 2 or 3"},
+    {"parallel.recompute_stop", recomputes_layers, "recompute is full"},
     {"parallel.recompute_layers", recomputes_layers, "recompute is full"},
     {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)"},
     {"parallel.flash_version", runs_flash, "attention is flash"},

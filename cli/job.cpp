@@ -203,10 +203,16 @@ backends::Stack load_stack(const GivenKeys& given, Request& request) {
     try {
       stack = backends::load_stack(named->second.text);
     } catch (const Error& e) {
-      throw Error(e.code(), "train.stack", message_of(e));
+      throw Error(e.code(), "train.stack", e.where() == "stack" ? message_of(e) : e.what());
     }
   });
-  for (const auto& [path, text] : stack.defaults) set(key_at(path), request, "stack " + stack.name, text);
+  for (const auto& [path, text] : stack.defaults) {
+    const size_t dot = path.find('.');
+    const Key* key = dot == std::string::npos ? nullptr : find_key(path.substr(0, dot), path.substr(dot + 1));
+    if (!key || key->section == run_section)
+      throw Error::input("stack " + stack.name, "defaults: no key of a job is named " + path);
+    set(*key, request, "stack " + stack.name, text);
+  }
   return stack;
 }
 
@@ -243,6 +249,7 @@ Request request_of(const GivenKeys& given) {
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
     backends::use_flash_version(request.job.cluster.device, request.flash_version);
     backends::put_stack(request.job.cluster, stack);
+    hints.op_kept = stack.op_kept;
   });
   return request;
 }

@@ -150,6 +150,8 @@ std::vector<Key> make_keys() {
                     "split the residual stream by sequence over tp"));
   k.push_back(word("parallel", "recompute", TRAIN(recompute), {"none", "selective", "full"},
                    "activations computed again in the backward pass"));
+  k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
+                    "with full: a layer runs again only as far as its backward pass needs"));
   k.push_back(otherwise("all", entry("parallel", "recompute_layers", TRAIN(recompute_layers), 0, 10000,
                                      "with full: only this many layers of each stage")));
   k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
@@ -164,6 +166,8 @@ std::vector<Key> make_keys() {
                     "gather sharded parameters ahead of their use"));
   k.push_back(entry("parallel", "overlap_tp", PARALLEL(overlap_tp), 0, 1,
                     "run weight gradients beside tensor parallelism's collectives"));
+  k.push_back(entry("parallel", "gather_logits", PARALLEL(gather_logits), 0, 1,
+                    "gather logits over tp: each rank computes the loss on the whole vocabulary"));
   k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
                                     "ranks that share one copy of sharded states")));
 
@@ -189,8 +193,9 @@ std::vector<Key> make_keys() {
   k.push_back(otherwise("none", entry("train", "off", TRAIN(off), 0, 0,
                                       "graph passes switched off: fuse_patterns,fuse_elementwise")));
 
-  k.push_back(entry("train", "stack", at(+[](Request & r) -> auto& { return r.stack; }), 0, 0,
-                    "the framework that is simulated: its kernels, launches, buckets, memory"));
+  k.push_back(entry(
+      "train", "stack", at(+[](Request & r) -> auto& { return r.stack; }), 0, 0,
+      "the framework that is simulated: its kernels, launches, buckets, memory; a name, or a YAML file"));
 
   k.push_back(word("run", "backend", RUN(backend), {"cpu", "cuda"}, "what executes the plan"));
   k.push_back(entry("run", "share_gpus", RUN(share_gpus), 0, 1,

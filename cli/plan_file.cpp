@@ -53,6 +53,8 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   if (name.empty()) throw Error::input(file, "names no cluster; give one with --cluster");
   const auto device = plan.labels.find("cluster.device");
   loaded.cluster = load_cluster(name, device == plan.labels.end() ? "" : device->second, plan.devices);
+  if (const auto stack = plan.labels.find("train.stack"); stack != plan.labels.end())
+    backends::put_stack(loaded.cluster, backends::load_stack(stack->second));
   const auto limit = plan.facts.find("memory_limit_bytes");  // of the devices that it was made for
   const bool elsewhere = given.contains("cluster.preset") || given.contains("cluster.device");
   if (limit != plan.facts.end() && limit->second > 0 && !elsewhere)
@@ -60,8 +62,6 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
         static_cast<int64_t>(std::min(limit->second, static_cast<double>(ir::most_bytes)));
   if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
   if (plan.labels["parallel.flash_version"] == "1") backends::use_flash_version(loaded.cluster.device, 1);
-  if (const auto stack = plan.labels.find("train.stack"); stack != plan.labels.end())
-    backends::put_stack(loaded.cluster, backends::load_stack(stack->second));
   return loaded;
 }
 

@@ -124,6 +124,7 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
     stage.devices += static_cast<int>(cls.devices.size());
     if (use.total < stage.peak_bytes) continue;
     stage.peak_bytes = use.total;
+    stage.kept_bytes = use.kept_activations;
     std::copy(use.by_kind.begin(), use.by_kind.end(), stage.by_kind.begin());
   }
   for (const StageReport& stage : r.stages) r.fits = r.fits && stage.peak_bytes <= r.memory_limit_bytes;

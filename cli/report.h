@@ -21,6 +21,7 @@ struct StageReport {
   std::array<int64_t, ir::memory_kinds> by_kind{};
   double busy_seconds = 0, bubble_fraction = 0, exposed_comm_seconds = 0;
   int64_t held_bytes = 0;  // most bytes that registers held at once when it was simulated
+  int64_t kept_bytes = 0;  // the most activations that forward passes leave to backward passes
 };
 
 struct Report {
@@ -46,6 +47,12 @@ struct Report {
   double wall_seconds = 0;  // of the whole command so far
   int64_t peak_rss_bytes = 0;
   bool folded = false;
+  // Where something was asked to be otherwise than described, and the step time as described; 0: not known.
+  std::vector<std::string> changes;
+  double described_step_seconds = 0;
+  // Where devices do not all run alike.
+  int jitter_runs = 0;  // 0: not asked for
+  double jitter_mean_seconds = 0, jitter_p95_seconds = 0;
 };
 
 // Bytes that one step moves between devices, by collective: what Table 2 of the paper counts.

@@ -40,6 +40,14 @@ std::string speed_text(const Report& r) {
   };
   row("step time",
       format_seconds(r.step_seconds) + "   (first step " + format_seconds(r.first_step_seconds) + ")");
+  for (const std::string& changed : r.changes) row("what if", changed);
+  if (r.described_step_seconds > 0)
+    row("as described", fmt::format("{}   ({:+.1f} %)", format_seconds(r.described_step_seconds),
+                                    100 * (r.step_seconds / r.described_step_seconds - 1)));
+  if (r.jitter_runs > 0)
+    row("with jitter",
+        fmt::format("mean {}, 95th percentile {} of {} runs", format_seconds(r.jitter_mean_seconds),
+                    format_seconds(r.jitter_p95_seconds), r.jitter_runs));
   row("throughput",
       fmt::format("{:.4g} samples/s", r.samples_per_second) +
           (r.tokens_per_second > 0 ? fmt::format(", {:.4g} tokens/s", r.tokens_per_second) : ""));
@@ -95,10 +103,11 @@ void add_times(ordered_json& doc, const Report& r) {
 
 void add_memory(ordered_json& doc, const Report& r) {
   ordered_json peaks = ordered_json::array(), limits = ordered_json::array(),
-               breakdown = ordered_json::array(), held = ordered_json::array();
+               breakdown = ordered_json::array(), held = ordered_json::array(), kept = ordered_json::array();
   for (const StageReport& stage : r.stages) {
     peaks.push_back(stage.peak_bytes);
     held.push_back(stage.held_bytes);
+    kept.push_back(stage.kept_bytes);
     limits.push_back(r.memory_limit_bytes);
     ordered_json kinds;
     for (size_t kind = 0; kind < stage.by_kind.size(); ++kind) {
@@ -111,6 +120,7 @@ void add_memory(ordered_json& doc, const Report& r) {
   doc["memory_limit_bytes"] = limits;
   if (r.node_peak_bytes > 0) doc["node_peak_memory_bytes"] = r.node_peak_bytes;
   doc["memory_breakdown_bytes"] = breakdown;
+  doc["kept_activation_bytes"] = kept;
 }
 
 }  // namespace
@@ -142,6 +152,13 @@ std::string to_json(const Report& r) {
   doc["schema_version"] = 1;
   doc["fits"] = r.fits;
   if (r.simulated) add_times(doc, r);
+  if (!r.changes.empty()) {
+    doc["what_if"] = {{"changes", r.changes}};
+    if (r.described_step_seconds > 0) doc["what_if"]["described_step_time_s"] = r.described_step_seconds;
+  }
+  if (r.simulated && r.jitter_runs > 0)
+    doc["jitter"] = {
+        {"runs", r.jitter_runs}, {"mean_s", r.jitter_mean_seconds}, {"p95_s", r.jitter_p95_seconds}};
   doc["comm_bytes"] = r.comm_bytes;
   add_memory(doc, r);
   doc["plan"] = plan_json(r);

@@ -9,10 +9,12 @@
 
 #include "cli/advice.h"
 #include "cli/arguments.h"
+#include "cli/jitter.h"
 #include "cli/job.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/report.h"
+#include "cli/what_if.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/trace.h"
@@ -27,18 +29,28 @@ struct SimulateArguments {
   std::string trace, save_plan, plan;
   bool json = false;
   sim::Options options;
+  std::vector<std::string> changes, stragglers;
+  Jitter jitter;
 };
 
 struct Loaded {
   ir::Plan plan;
   backends::Cluster cluster;
   std::unique_ptr<planner::Job> job;  // null for a saved plan
+  backends::Cluster described;        // before what is asked to be otherwise
 };
+
+void make_changes(const SimulateArguments& arguments, backends::Cluster& cluster) {
+  for (const std::string& text : arguments.changes) change(cluster, text);
+  for (const std::string& text : arguments.stragglers) slow_down(cluster, text);
+}
 
 Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
   Resolved resolved = resolve(arguments.job.given());
   Loaded loaded;
   loaded.job = std::make_unique<planner::Job>(resolved.request.job);
+  loaded.described = loaded.job->cluster;
+  make_changes(arguments, loaded.job->cluster);
   progress.step("compiling");
   try {
     loaded.plan = planner::compile(*loaded.job);
@@ -71,6 +83,27 @@ std::string why_not(const Report& r, const Loaded& loaded) {
   return text;
 }
 
+std::vector<std::string> changes_of(const SimulateArguments& arguments) {
+  std::vector<std::string> all = arguments.changes;
+  for (const std::string& text : arguments.stragglers) all.push_back("straggler " + text);
+  return all;
+}
+
+// The step as described beside the one that was asked for, where it fits; and the spread under jitter.
+void add_comparisons(const SimulateArguments& arguments, const Loaded& loaded,
+                     const std::vector<planner::MemoryUse>& memory, Report& r) {
+  r.changes = changes_of(arguments);
+  sim::Options options = arguments.options;
+  options.timeline = false;
+  if (!r.changes.empty() && memory_report(loaded.plan, loaded.described, memory).fits)
+    r.described_step_seconds = sim::simulate(loaded.plan, loaded.described, options).step_seconds;
+  if (arguments.jitter.deviation == 0) return;
+  const Spread times = spread(loaded.plan, loaded.cluster, options, arguments.jitter);
+  r.jitter_runs = arguments.jitter.runs;
+  r.jitter_mean_seconds = times.mean_seconds;
+  r.jitter_p95_seconds = times.p95_seconds;
+}
+
 int run(const SimulateArguments& arguments) {
   Clock::time_point start = Clock::now();
   Progress progress;
@@ -85,7 +118,8 @@ int run(const SimulateArguments& arguments) {
     loaded = compile_job(arguments, progress);
   } else {
     SavedPlan saved = load_plan(arguments.plan, arguments.job.given());
-    loaded = {std::move(saved.plan), std::move(saved.cluster), nullptr};
+    loaded = {std::move(saved.plan), saved.cluster, nullptr, saved.cluster};
+    make_changes(arguments, loaded.cluster);
     check_rate(loaded.cluster.device, loaded.plan.labels["train.precision"], arguments.plan);
   }
   const ir::Plan& plan = loaded.plan;
@@ -95,6 +129,7 @@ int run(const SimulateArguments& arguments) {
   progress.step("verifying");
   std::vector<planner::MemoryUse> memory = planner::memory_use(plan);
   Report r = memory_report(plan, loaded.cluster, memory);
+  r.changes = changes_of(arguments);
   if (!r.fits) {
     if (arguments.json) print(to_json(r));
     throw Error::cannot_run("", why_not(r, loaded));
@@ -108,6 +143,7 @@ int run(const SimulateArguments& arguments) {
   if (!arguments.trace.empty())
     write_file(arguments.trace, [&](std::ostream& out) { sim::write_chrome_trace(plan, result, out); });
   r = report(plan, loaded.cluster, memory, result);
+  add_comparisons(arguments, loaded, memory, r);
   r.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(arguments.json ? to_json(r) : to_table(r));
   return 0;
@@ -142,6 +178,29 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
                    "optimizer steps to simulate, 0: until two are alike [0]")
       ->type_name("0..10000")
       ->check(whole_number(0, 10000));
+  command
+      ->add_option("--what-if", arguments->changes,
+                   "a constant of the cluster otherwise than described; may be repeated")
+      ->type_name("NAME=NUMBER|NAME=FACTORx")
+      ->take_all();
+  command->add_option("--straggler", arguments->stragglers, "a slow device; may be repeated")
+      ->type_name("rank=NUMBER,slowdown=FACTOR")
+      ->take_all();
+  CLI::Option* jitter = command
+                            ->add_option("--jitter", arguments->jitter.deviation,
+                                         "devices differ by this standard deviation of their kernel times")
+                            ->type_name("0..1")
+                            ->check(number(0, 1));
+  command->add_option("--seed", arguments->jitter.seed, "of the jitter [1]")
+      ->type_name("0..1000000000")
+      ->check(whole_number(0, 1000000000))
+      ->needs(jitter);
+  command
+      ->add_option("--runs", arguments->jitter.runs,
+                   "of the jitter: mean and 95th percentile are over these [20]")
+      ->type_name("1..1000")
+      ->check(whole_number(1, 1000))
+      ->needs(jitter);
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
 }
 

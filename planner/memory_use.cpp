@@ -62,6 +62,40 @@ class Peak {
   Kinds always_;
 };
 
+// Bytes of one micro-batch by forward phase: "F1" leaves them to "B1".
+std::vector<int64_t> left_behind(const ir::Program& program) {
+  const auto pass = [&](int actor) {
+    return program.phases[static_cast<size_t>(program.actors[static_cast<size_t>(actor)].phase)][0];
+  };
+  std::vector<bool> read_back(program.registers.size(), false);
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    for (const ir::Input& input : program.actors[a].inputs)
+      if (input.program < 0 && pass(static_cast<int>(a)) == 'B')
+        read_back[static_cast<size_t>(input.reg)] = true;
+  std::vector<int64_t> bytes(program.phases.size(), 0);
+  for (size_t r = 0; r < program.registers.size(); ++r) {
+    const ir::Register& reg = program.registers[r];
+    if (reg.memory != ir::MemoryKind::activations || !read_back[r] || reg.producer < 0) continue;
+    if (pass(reg.producer) != 'F') continue;
+    bytes[static_cast<size_t>(program.actors[static_cast<size_t>(reg.producer)].phase)] += reg.bytes;
+  }
+  return bytes;
+}
+
+int64_t kept_activations(const ir::Program& program) {
+  const std::vector<int64_t> left = left_behind(program);
+  int64_t now = 0, most = 0;
+  for (const ir::PhaseRun& run : program.schedule) {
+    const std::string& phase = program.phases[static_cast<size_t>(run.phase)];
+    now += left[static_cast<size_t>(run.phase)];
+    most = std::max(most, now);
+    if (phase[0] != 'B') continue;
+    for (size_t f = 0; f < program.phases.size(); ++f)
+      if (program.phases[f][0] == 'F' && program.phases[f].substr(1) == phase.substr(1)) now -= left[f];
+  }
+  return most;
+}
+
 int64_t largest_workspace(const ir::Program& program) {
   int64_t most = program.workspace_bytes;
   for (const ir::Actor& actor : program.actors) most = std::max(most, actor.workspace);
@@ -74,6 +108,7 @@ MemoryUse use_of(const ir::Plan& plan, int program) {
   const ir::Program& p = plan.programs[static_cast<size_t>(program)];
   MemoryUse use;
   use.by_kind = Peak(plan, program).find();
+  use.kept_activations = kept_activations(p);
   int64_t held = sum(use.by_kind), workspace = largest_workspace(p), unplaced = 0;
   for (const ir::Register& reg : p.registers) {
     if (reg.offset < 0) unplaced += reg.bytes * reg.count;

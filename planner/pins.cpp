@@ -67,8 +67,8 @@ sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh&
 namespace {
 
 // Parameters: split by columns, by rows, along their only axis. Activations: between the parallel parts;
-// inside of them; gathered for the experts on the way forward; of the loss.
-enum class Where : uint8_t { column, row, vector, stream, inside, gathered, whole };
+// inside of them; gathered for the experts on the way forward; of the loss; logits, where they are gathered.
+enum class Where : uint8_t { column, row, vector, stream, inside, gathered, whole, logits };
 struct PinRule {
   std::string_view pattern;
   Where where;
@@ -106,6 +106,8 @@ constexpr PinRule rules[] = {
     {"embedding.lookup", Where::stream},
     {"embedding.add", Where::stream},
     {"embedding.out", Where::stream},
+    {"head", Where::logits},
+    {"head.float", Where::logits},
     {"loss.max", Where::whole},
     {"loss.sum_exp", Where::whole},
     {"loss.pick", Where::whole},
@@ -183,7 +185,8 @@ void pin_activation(Context& c, ir::TensorId t) {
   const PinRule* rule = find_rule(name);
   if (!rule) return;
   const bool stream = rule->where == Where::stream, inside = rule->where == Where::inside;
-  if (rule->where == Where::whole) c.set(t, "tp", Sbp::B());
+  if (rule->where == Where::whole || (rule->where == Where::logits && c.hints.gather_logits))
+    c.set(t, "tp", Sbp::B());
   const bool by_expert = c.experts && (matches("*.mlp.fc1", name) || matches("*.mlp.fc2", name));
   if (by_expert) c.set(t, "ep", Sbp::S(0));
   if (by_expert && c.graph.tensor(t).name.find("fc2.bias_add") != std::string::npos) c.set(t, "tp", Sbp::B());

@@ -1,6 +1,7 @@
 // From a training graph and hints to a plan.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,10 @@ struct Hints {
   bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
   bool overlap_param = true;  // gather sharded parameters ahead of their use
   bool overlap_tp = true;     // weight gradients run beside the collectives of tensor parallelism
-  int fsdp_group = 0;         // ranks that share one copy of sharded states; 0: all of dp
+  std::map<std::string, double> op_kept;  // by op: times the bytes of its output, with what a framework keeps
+                                          // beside it for the backward pass (its stack's)
+  bool gather_logits = false;             // the loss reads the whole vocabulary on each rank of tp
+  int fsdp_group = 0;                     // ranks that share one copy of sharded states; 0: all of dp
 };
 
 struct Job {

@@ -43,7 +43,11 @@ StageLowering::StageLowering(const LoweringInput& input, int stage, std::vector<
       place_(places_[0]),
       values_(input.graph.tensors.size()),
       state_of_next_(input.graph.tensors.size(), -1),
-      from_state_(input.graph.tensors.size(), false) {}
+      from_state_(input.graph.tensors.size(), false) {
+  for (const ir::Op& op : input.graph.ops)
+    if (op.recomputed)
+      run_again_.insert(op.name.substr(0, op.name.size() - std::string_view(".again").size()));
+}
 
 void StageLowering::run() {
   find_state();
@@ -336,10 +340,21 @@ ir::TensorType StageLowering::local_type(TensorId t, const NdSbp& layout) const 
   return {sbp::local_shape(type.shape, layout, in_.mesh.extents, place_), type.dtype};
 }
 
+// Times its bytes that a result of a kernel takes with what the framework keeps beside it; the first of two
+// runs keeps nothing.
+double StageLowering::kept_beside(TensorId t, const std::string& suffix) const {
+  if (in_.hints.op_kept.empty() || !suffix.empty() || tensor(t).producer < 0) return 1;
+  const ir::Op& op = op_of(tensor(t).producer);
+  const auto found = in_.hints.op_kept.find(op.type);
+  if (found == in_.hints.op_kept.end() || op.outputs[0] != t || run_again_.contains(op.name)) return 1;
+  return found->second;
+}
+
 int StageLowering::make_register(TensorId t, const NdSbp& layout, const std::string& suffix) {
   const ir::TensorType type = local_type(t, layout);
+  const auto bytes = static_cast<int64_t>(kept_beside(t, suffix) * static_cast<double>(type.bytes()));
   return builder.add_register(unique(register_names_, tensor(t).name + suffix), type,
-                              memory_of(tensor(t).role), type.bytes());
+                              memory_of(tensor(t).role), bytes);
 }
 
 std::string StageLowering::unique(std::unordered_map<std::string, int>& names, const std::string& name) {

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -122,6 +123,7 @@ class StageLowering {
   void add_inputs(ir::Actor& actor, const std::vector<Value>& values) const;
   int control_register(const std::string& actor);
   ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout) const;
+  double kept_beside(ir::TensorId t, const std::string& suffix) const;
   int make_register(ir::TensorId t, const sbp::NdSbp& layout, const std::string& suffix);
   static std::string unique(std::unordered_map<std::string, int>& names, const std::string& name);
   std::string actor_name(const std::string& name) { return unique(actor_names_, name); }
@@ -145,6 +147,7 @@ class StageLowering {
   void order_forward_after_gathers(size_t first_actor);
 
   const LoweringInput& in_;
+  std::set<std::string> run_again_;  // ops of which a recomputation follows
   int stage_;
   std::vector<int> places_;
   int64_t place_;

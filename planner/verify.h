@@ -13,6 +13,9 @@ struct MemoryUse {
   int cls = 0;
   int64_t total = 0;
   std::vector<int64_t> by_kind;  // size ir::memory_kinds; what each kind holds at the moment of the peak
+  // The most that forward passes leave to backward passes at once. Registers are there for good, so a
+  // device's arena has more where several stages share it: each stage's most.
+  int64_t kept_activations = 0;
 };
 std::vector<MemoryUse> memory_use(const ir::Plan& plan);
 

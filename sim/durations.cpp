@@ -1,6 +1,8 @@
 #include "sim/durations.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <map>
 
 #include "sim/models/kernel_time.h"
@@ -67,6 +69,49 @@ int tensors_apart(const ir::Program& program, const ir::Actor& actor, int64_t le
   return static_cast<int>(std::max<int64_t>(1, count));
 }
 
+// Of a name "h3.attn.qkv": 3; -1 outside of layers.
+int layer_of(const std::string& name) {
+  if (name[0] != 'h' || name.size() < 2 || !std::isdigit(static_cast<unsigned char>(name[1]))) return -1;
+  return std::atoi(name.c_str() + 1);
+}
+
+// Whether the stack's one kernel for the softmax of attention does not take this one.
+bool falls_back(const ir::Program& program, const ir::Actor& actor, const backends::Stack& stack) {
+  const backends::FusedSoftmax& fused = stack.fused_softmax;
+  if (fused.multiple == 0 || !actor.op.starts_with("scale_mask_softmax")) return false;
+  const ir::TensorType scores = output_types(program, actor).at(0);  // [sequences, heads, queries, keys]
+  const size_t rank = scores.shape.size();
+  const int64_t squares = scores.elements() / (scores.shape[rank - 1] * scores.shape[rank - 2]);
+  return squares % fused.multiple != 0 || scores.shape[rank - 1] > fused.longest;
+}
+
+int launches_of(const ir::Program& program, const ir::Actor& actor, const backends::Stack& stack) {
+  return falls_back(program, actor, stack) ? stack.fused_softmax.kernels : 1;
+}
+
+// Gradients of sharded states that the stack reduces whole.
+bool reduces_whole(const ir::Program& program, const ir::Actor& actor, const backends::Stack& stack) {
+  return stack.reduce_whole && actor.collective == sbp::Collective::reduce_scatter &&
+         program.phases[static_cast<size_t>(actor.phase)][0] == 'G';
+}
+
+// What an actor reads, in float32.
+int64_t float_bytes(const ir::Program& program, const ir::Actor& actor) {
+  int64_t elements = 0;
+  for (const ir::TensorType& type : input_types(program, actor)) elements += type.elements();
+  return elements * ir::size_of(ir::DType::float32);
+}
+
+// "h3.ln2.grad.all_reduce" is looked up as ln2.grad.
+double times_reduced(const ir::Actor& actor, const backends::Stack& stack) {
+  if (stack.all_reduces.empty() || actor.collective != sbp::Collective::all_reduce ||
+      layer_of(actor.name) < 0)
+    return 1;
+  const size_t from = actor.name.find('.') + 1, to = actor.name.rfind('.');
+  const auto found = stack.all_reduces.find(actor.name.substr(from, to - from));
+  return found == stack.all_reduces.end() ? 1 : found->second;
+}
+
 }  // namespace
 
 Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster) : plan_(plan), cluster_(cluster) {}
@@ -100,16 +145,16 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
   return known->second;
 }
 
-// How long the device itself takes for each phase where nothing outside of it is waited for: acts in the
-// order of their queues, each after what it reads of the phase.
-std::vector<double> Costing::pass_seconds(int program_index, const std::vector<Fixed>& known) {
+// By how much each act makes the device's own time for its phase longer, where nothing outside of it is
+// waited for: acts in the order of their queues, each after what it reads of the phase.
+std::vector<double> Costing::advances(int program_index, const std::vector<Fixed>& known) {
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
   int device = 0;  // the first that runs the program stands for all
   for (auto cls = plan_.classes.rbegin(); cls != plan_.classes.rend(); ++cls)
     if (cls->program == program_index) device = cls->devices.front();
   std::map<int, Span> spans;                    // by comm
   std::map<std::pair<int, int>, double> queue;  // by phase, queue: the end of its last act
-  std::vector<double> end(program.actors.size()), pass(program.phases.size());
+  std::vector<double> end(program.actors.size()), pass(program.phases.size()), by(program.actors.size());
   for (size_t a = 0; a < end.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     double& last = queue[{actor.phase, actor.queue}];
@@ -123,34 +168,40 @@ std::vector<double> Costing::pass_seconds(int program_index, const std::vector<F
       last += collective(program, actor, span(spans, actor.comm, device)).seconds();
     end[a] = last;
     double& whole = pass[static_cast<size_t>(actor.phase)];
+    by[a] = std::max(0.0, last - whole);
     whole = std::max(whole, last);
   }
-  return pass;
+  return by;
 }
 
 // An eager host runs ahead of the device as long as the device has work or waits for its links; where the
-// launches of a pass, collectives among them, take longer than that, each kernel ends later by its share of
-// the difference.
+// launches of a layer's pass, collectives among them, take longer than that, each kernel ends later by its
+// share of the difference. A lead that the host won before, in the head say, is not counted on: published
+// layers that are launch-bound take as long behind long kernels as behind short ones.
 void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   if (cluster_.node.host_per_op <= 0) return;
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
-  struct Pass {
+  struct Part {
     int kernels = 0, launches = 0;
+    double busy = 0;
   };
-  const std::vector<double> busy = pass_seconds(program_index, known);
-  std::vector<Pass> passes(program.phases.size());
+  const std::vector<double> by = advances(program_index, known);
+  std::map<std::pair<int, int>, Part> parts;  // by phase, layer
   auto waits = [&](size_t a) { return known[a].kernel && known[a].seconds > 0; };
+  auto part = [&](size_t a) -> Part& {
+    return parts[{program.actors[a].phase, layer_of(program.actors[a].name)}];
+  };
   for (size_t a = 0; a < known.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
-    Pass& pass = passes[static_cast<size_t>(actor.phase)];
-    if (waits(a)) ++pass.kernels;
-    if (waits(a) || actor.kind == ir::ActorKind::collective) ++pass.launches;
+    part(a).busy += by[a];
+    if (waits(a)) ++part(a).kernels;
+    if (waits(a)) part(a).launches += launches_of(program, actor, cluster_.stack);
+    if (actor.kind == ir::ActorKind::collective) ++part(a).launches;
   }
   for (size_t a = 0; a < known.size(); ++a) {
-    auto phase = static_cast<size_t>(program.actors[a].phase);
-    if (!waits(a) || !is_pass(program.phases[phase])) continue;
-    const Pass& pass = passes[phase];
-    known[a].seconds += std::max(0.0, pass.launches * cluster_.node.host_per_op - busy[phase]) / pass.kernels;
+    if (!waits(a) || !is_pass(program.phases[static_cast<size_t>(program.actors[a].phase)])) continue;
+    const Part& mine = part(a);
+    known[a].seconds += std::max(0.0, mine.launches * cluster_.node.host_per_op - mine.busy) / mine.kernels;
   }
 }
 
@@ -160,6 +211,10 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
   const double seconds = kernel_seconds(cluster_.device, ir::op(actor.op), input_types(program, actor),
                                         output_types(program, actor), actor.attrs);
+  if (falls_back(program, actor, cluster_.stack)) {
+    const backends::FusedSoftmax& fused = cluster_.stack.fused_softmax;
+    return seconds * (actor.op.ends_with("_grad") ? fused.backward : fused.forward);
+  }
   const bool in_one =
       cluster_.stack.update_in_one && is_update(program.phases[static_cast<size_t>(actor.phase)]);
   const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
@@ -177,12 +232,19 @@ const CommTime& Costing::collective(const ir::Program& program, const ir::Actor&
   const bool broadcast = cluster_.stack.gather_by_broadcast &&
                          actor.collective == sbp::Collective::all_gather &&
                          is_update(program.phases[static_cast<size_t>(actor.phase)]);
-  const sbp::Collective kind = broadcast ? sbp::Collective::broadcast : actor.collective;
+  const bool whole = reduces_whole(program, actor, cluster_.stack);
+  const sbp::Collective kind = broadcast ? sbp::Collective::broadcast
+                               : whole   ? sbp::Collective::all_reduce
+                                         : actor.collective;
+  const int64_t bytes = whole ? float_bytes(program, actor) : actor.comm_bytes;
   const int apart = broadcast ? static_cast<int>(actor.outputs.size())
                               : tensors_apart(program, actor, cluster_.stack.apart_elements);
-  auto [time, made] = collectives_.try_emplace({static_cast<int>(kind), actor.comm_bytes, span, apart});
+  const double times = times_reduced(actor, cluster_.stack);
+  auto [time, made] = collectives_.try_emplace({static_cast<int>(kind), bytes, span, apart, times});
   if (!made) return time->second;
-  time->second = collective_time(cluster_, kind, actor.comm_bytes, span);
+  time->second = collective_time(cluster_, kind, bytes, span);
+  time->second.latency *= times;
+  time->second.bytes_on_link *= times;
   const double pieces = broadcast ? 0 : span.ranks * cluster_.stack.piece_seconds;
   if (apart > 0) time->second.latency = apart * (time->second.latency + pieces);
   return time->second;

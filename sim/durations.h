@@ -34,7 +34,7 @@ class Costing {
     bool kernel = false;  // slowed on a slow device
   };
   const std::vector<Fixed>& fixed(int program);
-  std::vector<double> pass_seconds(int program, const std::vector<Fixed>& known);
+  std::vector<double> advances(int program, const std::vector<Fixed>& known);
   void wait_for_host(int program, std::vector<Fixed>& known);
   double fixed_seconds(const ir::Program& program, const ir::Actor& actor) const;
   const Span& span(std::map<int, Span>& spans, int comm, int device) const;
@@ -44,8 +44,8 @@ class Costing {
   const ir::Plan& plan_;
   const backends::Cluster& cluster_;
   std::map<int, std::vector<Fixed>> fixed_;  // by program
-  std::map<std::tuple<int, int64_t, Span, int>, CommTime>
-      collectives_;  // by collective, bytes, span, tensors apart
+  std::map<std::tuple<int, int64_t, Span, int, double>, CommTime>
+      collectives_;  // by collective, bytes, span, tensors apart, times
 };
 
 // The devices that act with `device` in a group of `comm`; {device} where it is in none.

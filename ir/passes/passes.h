@@ -20,6 +20,8 @@ struct TrainOptions {
   Precision precision = Precision::fp16;
   Optimizer optimizer = Optimizer::adam;
   Recompute recompute = Recompute::none;
+  bool recompute_stop =
+      false;  // full: a layer's second run stops at the last result that its backward pass reads
   int recompute_layers = -1;  // full: only the first this many layers of each stage; -1: all
   std::vector<int>
       stage_starts;    // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}

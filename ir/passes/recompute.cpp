@@ -3,9 +3,12 @@
 // Full: all ops of a layer, from its input. Selective: the attention core, the ops whose names hold ".core.",
 // from queries, keys and values; attention as one op keeps nothing large and is left alone. As in a
 // checkpointing framework, all ops of the group run again, also those whose results nothing reads: published
-// runs pay for them.
+// runs pay for them. With `recompute_stop` a layer's second run ends where the backward pass has all it
+// reads, as PyTorch's does from 2.1 on: without the last product of a layer that has no dropout behind it.
 #include <algorithm>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "ir/passes/pass.h"
 
@@ -25,6 +28,7 @@ class Recomputer {
         rewrite_(step.graph) {}
 
   Rewriter& run() {
+    if (options_.recompute_stop) find_reads();
     for (Op& op : rewrite_.old_ops()) {
       if (op.phase == Phase::forward && chosen(op)) group(op).ops.push_back(op);
       if (op.phase == Phase::backward && in_layer(op)) backward(op);
@@ -38,6 +42,22 @@ class Recomputer {
     std::vector<Op> ops;
     bool done = false;
   };
+
+  // What backward ops of layers read.
+  void find_reads() {
+    for (const Op& op : rewrite_.old_ops())
+      if (op.phase == Phase::backward && in_layer(op))
+        for (TensorId input : op.inputs) read_.insert({op.layer, input});
+  }
+
+  void drop_unread_tail(Group& group) const {
+    const auto unread = [&](const Op& op) {
+      return std::none_of(op.outputs.begin(), op.outputs.end(), [&](TensorId output) {
+        return read_.contains({op.layer, output});
+      });
+    };
+    while (!group.ops.empty() && unread(group.ops.back())) group.ops.pop_back();
+  }
 
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers_; }
   Group& group(const Op& op) { return groups_[static_cast<size_t>(op.layer)]; }
@@ -77,6 +97,7 @@ class Recomputer {
 
   void run_again(Group& group) {
     group.done = true;
+    if (options_.recompute_stop) drop_unread_tail(group);
     for (Op op : group.ops) {
       op.name += ".again";
       op.phase = Phase::backward;
@@ -114,7 +135,8 @@ class Recomputer {
   int layers_;
   std::vector<Group> groups_;
   Rewriter rewrite_;
-  std::vector<Copy> copies_;  // by tensor
+  std::vector<Copy> copies_;                 // by tensor
+  std::set<std::pair<int, TensorId>> read_;  // layer, tensor
 };
 
 }  // namespace

@@ -78,6 +78,7 @@ double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& 
   const backends::MatmulModel& model = device.matmul;
   double peak = peak_flops(device, type);
   if (auto share = model.type_share.find(type); share != model.type_share.end()) peak *= share->second;
+  if (ir::size_of(type) <= 2) peak *= device.under_load;
   double flops = 2.0 * static_cast<double>(shape.batch) * static_cast<double>(shape.m) *
                  static_cast<double>(shape.n) * static_cast<double>(shape.k);
   double memory = (bytes + model.ramp_bytes) / (device.memory_bandwidth * model.memory_share);

@@ -8,8 +8,9 @@ namespace boxcar::backends {
 namespace {
 
 TEST(Stacks, AreThose) {
-  EXPECT_THAT(stack_names(), testing::ElementsAre("boxcar", "deepspeed", "fsdp", "megatron", "nemo", "ngc",
-                                                  "oneflow", "pytorch", "pytorch-compiled"));
+  EXPECT_THAT(stack_names(),
+              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "megatron", "nemo", "ngc",
+                                   "oneflow", "pytorch", "pytorch-compiled", "scaling", "scaling-rms"));
   for (const std::string& name : stack_names()) EXPECT_EQ(load_stack(name).name, name);
 }
 
@@ -38,11 +39,31 @@ TEST(Stacks, GiveAClusterTheirHostTimeAndBytes) {
   EXPECT_TRUE(cluster.device.pads_channels);
 }
 
+TEST(Stacks, TakeWhatNoTensorHasFromADevicesMemory) {
+  Cluster cluster = load_cluster("dgx-a100-80g", 8);
+  const auto whole = static_cast<double>(cluster.device.memory_bytes);
+  Stack stack;
+  stack.outside_bytes = 2e9;
+  stack.fragmentation = 0.25;
+  put_stack(cluster, stack);
+  EXPECT_NEAR(static_cast<double>(cluster.device.memory_bytes), 0.75 * (whole - 2e9), 1);
+}
+
 TEST(Stacks, AreReadFromText) {
   const Stack stack = parse_stack(
       "name: mine\nhost_per_op: 5e-6\nupdate_in_one: true\npiece_seconds: 1e-6\napart_elements: 10\n"
-      "op_bytes: {adam: 2}\nhalf_op_bytes: {add_relu: 0.5}\npads_channels: true\ndefaults: {parallel.zero: 3}\n",
+      "op_bytes: {adam: 2}\nhalf_op_bytes: {add_relu: 0.5}\npads_channels: true\ndefaults: {parallel.zero: "
+      "3}\n"
+      "all_reduces: {ln2.grad: 2}\nreduce_whole: true\n"
+      "fused_softmax: {multiple: 4, longest: 2048, forward: 9, backward: 7, kernels: 5}\n"
+      "op_kept: {dropout: 1.5}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
       "mine.yaml");
+  EXPECT_EQ(stack.all_reduces.at("ln2.grad"), 2);
+  EXPECT_TRUE(stack.reduce_whole);
+  EXPECT_EQ(stack.fused_softmax, (FusedSoftmax{4, 2048, 9, 7, 5}));
+  EXPECT_EQ(stack.op_kept.at("dropout"), 1.5);
+  EXPECT_EQ(stack.outside_bytes, 1e9);
+  EXPECT_EQ(stack.fragmentation, 0.1);
   EXPECT_EQ(stack.host_per_op, 5e-6);
   EXPECT_TRUE(stack.update_in_one);
   EXPECT_EQ(stack.piece_seconds, 1e-6);
@@ -64,6 +85,10 @@ TEST(Stacks, RefuseWhatTheyDoNotKnow) {
   };
   EXPECT_EQ(said("name: s\nupdate_in_one: maybe\n"),
             "s.yaml:2:16: update_in_one: maybe is not true or false");
+  EXPECT_EQ(said("name: s\nfused_softmax: {multiple: 4}\n"),
+            "s.yaml:2:16: fused_softmax: missing key longest");
+  EXPECT_EQ(said("name: s\nop_kept: {dropout: 0.5}\n"),
+            "s.yaml:2:20: op_kept.dropout: 0.5 is outside 1 to 100");
   EXPECT_THAT(said("name: s\nhost_per_ops: 1\n"),
               testing::StartsWith("s.yaml:2:1: unknown key host_per_ops"));
   EXPECT_EQ(said("host_per_op: 1\n"), "s.yaml:1:1: missing key name");
@@ -78,6 +103,14 @@ TEST(FlashVersion, TheFirstIsSlowerByHeadSize) {
   use_flash_version(device, 1);
   EXPECT_DOUBLE_EQ(device.attention_head_share.at(64), 0.60 * second.attention_head_share.at(64));
   EXPECT_DOUBLE_EQ(device.attention_head_share.at(128), 0.45 * second.attention_head_share.at(128));
+  // Both passes of one attention, 3.5 times the forward pass's flops, take as long as with one speed.
+  const auto both = [](const DeviceProfile& d, double share) {
+    return 1 / (d.attention_forward_efficiency.at(2048) * share) +
+           2.5 / (d.attention_backward_efficiency.at(2048) * share);
+  };
+  EXPECT_NEAR(both(device, 1), both(second, 1), 0.01 * both(second, 1));
+  EXPECT_LT(device.attention_backward_efficiency.at(2048),
+            0.76 * device.attention_forward_efficiency.at(2048));
   DeviceProfile plain;
   use_flash_version(plain, 1);
   EXPECT_DOUBLE_EQ(plain.attention_head_share.at(128), 0.45);

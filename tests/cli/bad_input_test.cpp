@@ -244,9 +244,10 @@ const JobCase job_cases[] = {
     {{"--stack=megaton"},
      "",
      2,
-     "--stack: no stack is named \"megaton\" (did you mean megatron?); known are boxcar, deepspeed, fsdp, "
+     "--stack: no stack is named \"megaton\" (did you mean megatron?); known are boxcar, composer, "
+     "deepspeed, fsdp, "
      "megatron, "
-     "nemo, ngc, oneflow, pytorch, pytorch-compiled"},
+     "nemo, ngc, oneflow, pytorch, pytorch-compiled, scaling, scaling-rms"},
     {{"--tp=8", "--kv-heads=2"}, "", 2, "--tp: 8 does not divide kv_heads 2 (use 1 or 2)"},
     {{"--tied=perhaps"}, "", 2, "--tied: got \"perhaps\", expected true or false"},
     {{"--ffn=-1"}, "", 2, "--ffn: got \"-1\", expected a whole number from 1 to 10000000"},
@@ -416,7 +417,7 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--max-step-time=1ms"},
      1,
-     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 78.39 ms, 77.39 ms "
+     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 78.48 ms, 77.48 ms "
      "too "
      "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); more GPUs alone do not mend it"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",

@@ -24,8 +24,9 @@ Report example() {
   r.bubble_fraction = 0.0625;
   r.exposed_comm_seconds = 0.0421;
   r.comm_bytes = {{"all_reduce", 1.5e12}, {"pull", 2e9}};
-  StageReport stage{"stage0", 32,     62'000'000'000, {10, 20'000'000'000, 3'000'000'000, 999, 1000},
-                    3.2,      0.0625, 0.0421,         61'000'000'000};
+  StageReport stage{"stage0",     32,     62'000'000'000, {10, 20'000'000'000, 3'000'000'000, 999, 1000},
+                    3.2,          0.0625, 0.0421,         61'000'000'000,
+                    5'000'000'000};
   r.stages = {stage};
   r.memory_limit_bytes = 80'000'000'000;
   r.plan = {100, 200, 300, 40, 5000};
@@ -73,6 +74,7 @@ TEST(Report, JsonHasUnitsInItsKeys) {
   EXPECT_EQ(doc["held_memory_bytes"][0], 61'000'000'000);
   EXPECT_EQ(doc["memory_limit_bytes"][0], 80'000'000'000);
   EXPECT_EQ(doc["memory_breakdown_bytes"][0]["gradients"], 20'000'000'000);
+  EXPECT_EQ(doc["kept_activation_bytes"][0], 5'000'000'000);
   EXPECT_EQ(doc["plan"]["queues"], 300);
   EXPECT_EQ(doc["simulator"]["folded"], true);
 }

@@ -268,6 +268,24 @@ TEST(Passes, FullRecomputationRunsALayerAgainBeforeItsBackwardOps) {
   }
 }
 
+// Without dropout nothing behind a layer's last product is read again; with it, its mask's op is.
+TEST(Passes, RecomputationStopsWhereTheBackwardPassHasAllItReads) {
+  TrainOptions options = plain();
+  options.recompute = Recompute::full;
+  const auto last_again = [&](double dropout) {
+    auto config = tiny("gpt");
+    config.dropout = dropout;
+    const Graph step = step_of(ir::models::build(config, 2), options);
+    std::string name;
+    for (const Op& op : step.ops)
+      if (op.recomputed && op.layer == 0) name = op.name;
+    return name;
+  };
+  EXPECT_EQ(last_again(0), "h0.residual2.again");
+  options.recompute_stop = true;
+  EXPECT_EQ(last_again(0), "h0.mlp.gelu.again");
+}
+
 TEST(Passes, RecomputeLayersCountsFromEachStagesFirst) {
   TrainOptions options = plain();
   options.recompute = Recompute::full;

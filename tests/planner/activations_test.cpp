@@ -34,6 +34,21 @@ Job wide_job(int tp, bool sequence_parallel) {
   return job;
 }
 
+// A first stage of two has two micro-batches under way, or all four.
+TEST(Activations, forward_passes_leave_what_the_schedule_keeps_under_way) {
+  const auto kept = [](const std::string& schedule, int pp, int micro_batches) {
+    Job job = small_job(1, 1, pp, 2, micro_batches);
+    job.model.dropout = 0;
+    job.parallel.schedule = schedule;
+    return memory_use(compile(resolve(job)))[0].kept_activations;
+  };
+  const int64_t one = kept("1f1b", 2, 1);
+  EXPECT_GT(one, 0);
+  EXPECT_EQ(kept("1f1b", 2, 4), 2 * one);
+  EXPECT_EQ(kept("gpipe", 2, 4), 4 * one);
+  EXPECT_EQ(kept("1f1b", 1, 4), kept("1f1b", 1, 1));
+}
+
 TEST(Activations, a_layer_keeps_what_the_formula_says) {
   for (int tp : {2, 4, 8})
     for (bool sequence_parallel : {false, true})

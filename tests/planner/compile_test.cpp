@@ -20,6 +20,27 @@ TEST(Compile, a_vocabulary_that_is_not_padded_splits_unevenly) {
   EXPECT_THAT(rows, testing::ElementsAre(3, 2));
 }
 
+// The head's result is gathered and the loss is everyone's own: no collective of it is left.
+TEST(Compile, gathered_logits_leave_the_loss_whole) {
+  Job job = small_job(1, 2, 1);
+  const std::string split = communication(plan_of(job), 0, "F0");
+  EXPECT_THAT(split, testing::HasSubstr("loss.sum_exp.all_reduce"));
+  job.parallel.gather_logits = true;
+  const std::string whole = communication(plan_of(job), 0, "F0");
+  EXPECT_THAT(whole, testing::HasSubstr("head.all_gather"));
+  EXPECT_THAT(whole, testing::Not(testing::HasSubstr("loss.")));
+}
+
+TEST(Compile, what_a_framework_keeps_beside_a_result_counts_with_it) {
+  Job job = small_job(1, 1, 1);
+  const int64_t alone = find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes;
+  job.parallel.op_kept = {{"bias_gelu", 3}, {"gelu", 3}, {"fused", 3}};
+  EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes, 3 * alone);
+  job.train.recompute = ir::Recompute::full;  // what runs again keeps it then
+  EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes, alone);
+  EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu.again")->bytes, 3 * alone);
+}
+
 TEST(Compile, data_parallelism_reduces_gradients_once_a_step) {
   const ir::Plan plan = plan_of(small_job(8, 1, 1, 2, 2));
   ASSERT_EQ(plan.programs.size(), 1u);

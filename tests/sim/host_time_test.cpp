@@ -160,5 +160,81 @@ TEST(Stack, updated_tensors_are_broadcast_one_by_one) {
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], one.seconds() + 3 * one.latency, 1e-12);
 }
 
+// The first layer's kernels are short, the second's long: the first waits for its launches although the
+// device has work for longer than all launches take.
+TEST(HostTime, a_layer_does_not_wait_behind_another) {
+  ir::Plan plan = three_kernels();
+  ir::Program& program = plan.programs[0];
+  program.actors[0].name = "h0.k";
+  program.actors[1].name = "h1.k";
+  program.registers[1].type.shape = {1000, 100000};
+  program.registers[1].bytes = program.registers[1].type.bytes();
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  cluster.node.host_per_op = 0;
+  const std::vector<double> alone = act_seconds(plan, cluster, 0);
+  ASSERT_GT(alone[1], 10 * alone[0]);
+  cluster.node.host_per_op = 2 * alone[0];
+  const std::vector<double> eager = act_seconds(plan, cluster, 0);
+  EXPECT_NEAR(eager[0], 2 * alone[0], 1e-12);
+  EXPECT_EQ(eager[1], alone[1]);
+}
+
+// A softmax of three squares where the stack's kernel wants multiples of two, and of four.
+TEST(Stack, a_fused_softmax_falls_back) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  cluster.node.host_per_op = 0;
+  const auto seconds = [&](int64_t heads) {
+    ir::Plan plan = three_kernels();
+    ir::Program& program = plan.programs[0];
+    for (ir::Register& reg : program.registers) reg.type = {{1, heads, 512, 512}, ir::DType::float16};
+    program.actors[0].op = "scale_mask_softmax";
+    program.actors[0].attrs = {{"factor", 1.0}};
+    return act_seconds(plan, cluster, 0)[0];
+  };
+  const double three = seconds(3), four = seconds(4);
+  cluster.stack.fused_softmax = {2, 512, 9, 7, 5};
+  EXPECT_NEAR(seconds(3), 9 * three, 1e-12);
+  EXPECT_EQ(seconds(4), four);
+  cluster.stack.fused_softmax.longest = 511;
+  EXPECT_NEAR(seconds(4), 9 * four, 1e-12);
+  cluster.node.host_per_op = 1e-3;  // five launches of the softmax, one of the kernel behind it
+  ir::Plan plan = three_kernels();
+  for (ir::Register& reg : plan.programs[0].registers) reg.type = {{1, 3, 512, 512}, ir::DType::float16};
+  plan.programs[0].actors[0].op = "scale_mask_softmax";
+  plan.programs[0].actors[0].attrs = {{"factor", 1.0}};
+  const std::vector<double> eager = act_seconds(plan, cluster, 0);
+  EXPECT_NEAR(eager[0] + eager[1], 6e-3, 1e-9);
+}
+
+TEST(Stack, a_tensor_of_a_layer_is_reduced_several_times) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
+  cluster.node.host_per_op = 0;
+  ir::Plan plan = with_collective(1 << 20);
+  plan.programs[0].actors[1].name = "h3.ln2.grad.all_reduce";
+  const double once = act_seconds(plan, cluster, 0)[1];
+  cluster.stack.all_reduces = {{"ln2.grad", 2}};
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], 2 * once, 1e-12);
+  plan.programs[0].actors[1].name = "h3.ln1.grad.all_reduce";
+  EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
+}
+
+// A bucket of half gradients that belong to sharded states, a million of them.
+TEST(Stack, sharded_gradients_are_reduced_whole_in_float32) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
+  cluster.node.host_per_op = 0;
+  cluster.stack.reduce_whole = true;
+  ir::Plan plan = with_collective(2000000);
+  plan.programs[0].registers[0].type.dtype = ir::DType::float16;
+  ir::Actor& reduce = plan.programs[0].actors[1];
+  reduce.op = "reduce_scatter";
+  reduce.collective = sbp::Collective::reduce_scatter;
+  const Span span{2, 1, 2, 1};
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
+              collective_time(cluster, sbp::Collective::reduce_scatter, 2000000, span).seconds(), 1e-12);
+  plan.programs[0].phases = {"G", "U"};
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
+              collective_time(cluster, sbp::Collective::all_reduce, 4000000, span).seconds(), 1e-12);
+}
+
 }  // namespace
 }  // namespace boxcar::sim

@@ -2,25 +2,41 @@
 from ..family import Case, Family, LeftOut
 from .flags import flags
 
-# Kernels of Aleph Alpha's rows: attention, FlashAttention, passes that are off. Megatron's fused softmax is the pattern; the norm is
-# eager but where its kernel is named.
-EAGER, SOFTMAX = "fuse_patterns,fuse_elementwise", "fuse_elementwise"
-KERNELS = {"torch": ("pytorch", "unfused", None, EAGER), "fused": ("pytorch", "unfused", None, SOFTMAX),
-           "flash_attentionv1.0.8": ("pytorch", "flash", 1, EAGER), "flash_attention2": ("pytorch", "flash", 2, EAGER),
-           "flash_attention2 + RMS kernel": ("megatron", "flash", 2, None)}
+# Kernels of Aleph Alpha's rows: stack, attention, FlashAttention, passes that are off. Megatron's fused softmax is the pattern; the
+# norm is eager but where its kernel is named.
+KERNELS = {"torch": ("scaling", "unfused", None, None), "fused": ("scaling", "unfused", None, "fuse_elementwise"),
+           "flash_attentionv1.0.8": ("scaling", "flash", 1, None), "flash_attention2": ("scaling", "flash", 2, None),
+           "flash_attention2 + RMS kernel": ("scaling-rms", "flash", 2, None)}
+
+
+def shared_layers(layers, stages, outside):
+    """Layers of each stage where embedding and head count as `outside` layers each and the heaviest stage is as light as can be, the
+    first ones full: by parameters, one of the two ways of github.com/Aleph-Alpha/scaling, core/nn/parallel_module/
+    pipeline_partitioning.py. Which of them the runs had is not stated; the other, by number of modules, makes pipelines faster still."""
+    for limit in sorted({a + b * outside for a in range(layers + 1) for b in range(3)}):
+        counts, left = [], layers
+        for stage in range(stages):
+            room = limit - outside * ((stage == 0) + (stage == stages - 1))
+            counts.append(max(0, min(left, int(room + 1e-9))))
+            left -= counts[-1]
+        if left == 0 and min(counts) > 0:
+            return ",".join(map(str, counts))
 
 
 def aleph_alpha(row):
-    """Gradients are bf16: 14.5 billion parameters on one GPU of 80 GB without model parallelism leave no room for float32.
-    Their layers are Megatron's of 2021, whose tensor parallelism waits for its collectives."""
+    """Gradients are bf16: 14.5 billion parameters on one GPU of 80 GB without model parallelism leave no room for float32. What else
+    is known of the authors' code, which they have published since, is in the stack."""
     if row["status"] not in ("ok", "OOM Error"):
         raise LeftOut("neither ran nor ran out of memory")
     stack, attention, version, off = KERNELS[row["kernel"]]
-    plan = flags(model="llama", layers=row["layers"], hidden=row["hidden"], heads=row["heads"], ffn=row["ffn_hidden"],
+    layers, pp, hidden = int(row["layers"]), int(row["PP"]), int(row["hidden"])
+    table = int(row["vocab"].split()[0]) * hidden
+    stage_layers = shared_layers(layers, pp, table / (4 * hidden**2 + 3 * hidden * int(row["ffn_hidden"]))) if pp > 1 else None
+    plan = flags(model="llama", layers=layers, hidden=row["hidden"], heads=row["heads"], ffn=row["ffn_hidden"],
                  seq=row["seq_len"], vocab=row["vocab"].split()[0], cluster="dgx-a100-80g", gpus=row["num_gpus"], dp=row["DP"],
-                 tp=row["TP"], pp=row["PP"], micro_batch=row["MBS"], global_batch=row["GBS"], zero=1, precision="bf16",
-                 stack=stack, gradients="half", sequence_parallel=row["sequence_parallel"] == "yes", attention=attention, flash_version=version, off=off,
-                 overlap_tp=False, overlap_grad=False,
+                 tp=row["TP"], pp=pp, stage_layers=stage_layers, micro_batch=row["MBS"],
+                 global_batch=row["GBS"], zero=1, precision="bf16", stack=stack, sequence_parallel=row["sequence_parallel"] == "yes",
+                 attention=attention, flash_version=version, off=off,
                  recompute="full" if row["activation_checkpointing"] == "every_layer" else "none")
     name = f"s{row['seq_len']} on {row['num_gpus']} trial {row['trial_id']}"
     group = f"s{row['seq_len']} on {row['num_gpus']}"

@@ -1,0 +1,24 @@
+// What a person wants otherwise than a cluster is described: constants, slow ranks.
+//
+//   change(cluster, "bandwidth.network=2x")     every NIC twice as fast
+//   change(cluster, "latency.network=5e-6")     5 us
+//   slow_down(cluster, "rank=17,slowdown=1.3")  rank 17 takes 1.3 times as long for its kernels
+//
+// Names of constants: docs/clusters.md. Curves and groups of numbers (flops, memory_efficiency) take factors
+// alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/cluster.h"
+
+namespace boxcar::cli {
+
+// Throw Error (bad input) at "--what-if" and "--straggler", saying what was expected.
+void change(backends::Cluster& cluster, const std::string& text);
+void slow_down(backends::Cluster& cluster, const std::string& text);
+
+std::vector<std::string> constant_names(const backends::Cluster& cluster);  // sorted
+
+}  // namespace boxcar::cli
