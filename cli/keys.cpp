@@ -22,6 +22,8 @@ std::function<Field(Request&)> at(T& (*member)(Request&)) {
 
 #define MODEL(m) at(+[](Request & r) -> auto& { return r.job.model.m; })
 #define RESNET(m) at(+[](Request & r) -> auto& { return r.job.resnet.m; })
+#define IMAGES(m) \
+  at(+[](Request & r) -> auto& { return planner::is_resnet(r.job) ? r.job.resnet.m : r.job.model.m; })
 #define PARALLEL(m) at(+[](Request & r) -> auto& { return r.job.parallel.m; })
 #define TRAIN(m) at(+[](Request & r) -> auto& { return r.job.train.m; })
 #define RUN(m) at(+[](Request & r) -> auto& { return r.run.m; })
@@ -76,9 +78,10 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
 // Bounds are those of any machine that could exist, to catch slips; what a job allows is planner::resolve's.
 std::vector<Key> make_keys() {
   std::vector<Key> k;
-  k.push_back(known_as(word("model", "family", MODEL(family), {"gpt", "bert", "llama", "resnet"},
-                            "or a name that `boxcar models` lists, or a config.json"),
-                       "--model"));
+  k.push_back(known_as(
+      word("model", "family", MODEL(family), {"gpt", "bert", "llama", "resnet", "wide_resnet", "unet"},
+           "or a name that `boxcar models` lists, or a config.json"),
+      "--model"));
   k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 2000, "transformer blocks")));
   k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
   k.push_back(needed(entry("model", "heads", MODEL(heads), 1, 10000, "attention heads")));
@@ -102,7 +105,13 @@ std::vector<Key> make_keys() {
       entry("model", "experts", MODEL(experts), 0, 100000, "experts of each feed-forward layer, 0: dense"));
   k.push_back(otherwise("2 where there are experts",
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
-  for (size_t i = 1; i < k.size(); ++i) k[i].families = {"gpt", "bert", "llama"};
+  k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
+                    "layers from one with experts to the next"));
+  const std::set<std::string> of_all{"layers", "hidden", "vocab"};  // but resnet
+  for (size_t i = 1; i < k.size(); ++i) {
+    k[i].families = {"gpt", "bert", "llama"};
+    if (of_all.contains(k[i].name)) k[i].families.insert(k[i].families.end(), {"wide_resnet", "unet"});
+  }
   k.push_back(of_families({"bert"},
                           entry("model", "masked", MODEL(masked), 0, 100 * million,
                                 "pre-training heads over so many tokens of a sequence, 0: a loss over all")));
@@ -112,8 +121,11 @@ std::vector<Key> make_keys() {
   };
   of_resnet("depth", RESNET(depth), 50, 152, "layers with weights: 50, 101 or 152");
   of_resnet("channels", RESNET(channels), 1, 100000, "of the first convolution");
-  of_resnet("width", RESNET(width), 1, 1000, "how many times as wide blocks are inside");
-  of_resnet("image", RESNET(image), 1, 100000, "rows and columns of an image");
+  k.push_back(of_families({"resnet", "wide_resnet"},
+                          entry("model", "width", IMAGES(width), 1, 1000,
+                                "how many times as wide blocks are inside (wide_resnet: their 3x3 alone)")));
+  k.push_back(of_families({"resnet", "wide_resnet", "unet"},
+                          entry("model", "image", IMAGES(image), 1, 100000, "rows and columns of an image")));
   of_resnet("classes", RESNET(classes), 1, 10 * million, "of images");
 
   Key cluster{

@@ -75,7 +75,7 @@ std::set<std::string> pinned(const GivenKeys& given) {
 
 // Takes keys of section parallel that are given as a range, "1..4", out of `given`.
 std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
-  const std::set<std::string> searched{"dp", "tp", "pp", "cp", "micro_batch", "zero", "virtual_stages"};
+  const std::set<std::string> searched{"dp", "tp", "pp", "cp", "ep", "micro_batch", "zero", "virtual_stages"};
   std::map<std::string, std::pair<int, int>> ranges;
   std::erase_if(given, [&](const auto& entry) {
     const auto& [path, value] = entry;

@@ -24,6 +24,7 @@
 #include "cli/parts.h"
 #include "cli/same_run.h"
 #include "cli/trainer.h"
+#include "ir/models/conv_net.h"
 #include "sbp/error.h"
 #include "sim/trace.h"
 
@@ -38,10 +39,12 @@ const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
                                                   {"train.learning_rate", "0.001"},
                                                   {"model.pad_vocab", "1"}};
 
+bool is_of_images(const std::string& family) { return family == "resnet" || ir::models::is_conv_net(family); }
+
 // Data here is text.
 void refuse_other_data(const GivenKeys& given) {
   if (const auto family = given.find("model.family");
-      family != given.end() && family_named(family->second.text) == "resnet")
+      family != given.end() && is_of_images(family_named(family->second.text)))
     throw Error::input(family->second.where, "a model of images is simulated, not trained (data is text)");
   if (const auto masked = given.find("model.masked"); masked != given.end() && masked->second.text != "0")
     throw Error::input(masked->second.where, "pre-training heads are simulated, not trained (leave it out)");
@@ -300,6 +303,8 @@ void train(const TrainArguments& arguments, Shared& shared) {
   refuse_other_data(arguments.job.given());
   const GivenKeys given = with_defaults(with_model(arguments.job.given()));
   Resolved resolved = resolve(given);
+  if (resolved.request.job.model.expert_every > 1)
+    throw Error::input(where(given, "model.expert_every"), "checkpoints have experts in every layer (use 1)");
   const TrainRun& options = resolved.request.run;
   planner::Job& job = resolved.request.job;
   check(options, given);

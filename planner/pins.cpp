@@ -8,6 +8,9 @@ namespace boxcar::planner {
 using sbp::Sbp;
 
 bool matches(std::string_view pattern, std::string_view name) {
+  // Most names end otherwise.
+  if (!pattern.empty() && pattern.back() != '*' && (name.empty() || name.back() != pattern.back()))
+    return false;
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
   if (name.substr(0, star) != pattern.substr(0, star)) return false;

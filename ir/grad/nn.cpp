@@ -118,6 +118,16 @@ void conv2d(GradContext& g) {
            g.emit("w", "conv2d_weight_grad", {g.dy(), g.x(0)}, of_convolution(g, "kernel", g.type(g.x(1)))));
 }
 
+// As an op of a model: the transposed convolution of x(0), linear in both.
+void conv2d_input_grad(GradContext& g) {
+  Attrs attrs = g.attrs();
+  attrs.erase("input_size");
+  if (g.wants(0)) g.give(0, g.emit("x", "conv2d", {g.dy(), g.x(1)}, attrs));
+  const Shape weight = g.type(g.x(1)).shape;
+  attrs["kernel"] = Shape{weight[2], weight[3]};
+  if (g.wants(1)) g.give(1, g.emit("w", "conv2d_weight_grad", {g.x(0), g.dy()}, attrs));
+}
+
 void max_pool2d(GradContext& g) { g.give(0, g.emit("x", "max_pool2d_grad", {g.dy(), g.x(0)}, g.attrs())); }
 void avg_pool2d(GradContext& g) {
   g.give(0, g.emit("x", "avg_pool2d_grad", {g.dy()}, of_convolution(g, "input_size", g.type(g.x(0)))));
@@ -138,6 +148,7 @@ constexpr GradRule rules[] = {{"embedding", embedding},
                               {"sum_exp", sum_exp},
                               {"pick", pick},
                               {"conv2d", conv2d},
+                              {"conv2d_input_grad", conv2d_input_grad},
                               {"max_pool2d", max_pool2d},
                               {"avg_pool2d", avg_pool2d}};
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "ir/models/conv_net.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -53,6 +54,10 @@ void check_sizes(const Transformer& c) {
        "masked", "is of family bert with learned positions, layer norms, biases and a tied head");
   need(c.experts >= 0, "experts", fmt::format("is {}, expected 0 (dense) or more", c.experts));
   need(c.experts > 0 || c.top_k == 0, "top_k", "needs experts");
+  need(c.expert_every >= 1 && (c.expert_every == 1 || c.experts > 0), "expert_every",
+       fmt::format("is {}, expected 1, or more where there are experts", c.expert_every));
+  need(c.layers % c.expert_every == 0, "expert_every",
+       fmt::format("{} does not divide layers {} (use {})", c.expert_every, c.layers, divisors(c.layers)));
   need(c.experts == 0 || (c.top_k >= 1 && c.top_k <= c.experts), "top_k",
        fmt::format("is {}, expected 1 to experts {}", c.top_k, c.experts));
 }
@@ -67,7 +72,7 @@ class Writer {
     TensorId x = pretraining() ? published_embedding() : embedding();
     for (int64_t layer = 0; layer < c_.layers; ++layer) {
       b_.set_layer(static_cast<int>(layer), fmt::format("h{}", layer));
-      x = feed_forward(attention(x));
+      x = feed_forward(attention(x), c_.experts > 0 && (layer + 1) % c_.expert_every == 0);
     }
     b_.set_layer(static_cast<int>(c_.layers), "");
     if (pretraining())
@@ -212,9 +217,9 @@ class Writer {
     return gated() ? b_.op1("swiglu_pairs", {x}, {}, "mlp.swiglu") : b_.op1("gelu", {x}, {}, "mlp.gelu");
   }
 
-  TensorId feed_forward(TensorId x) {
+  TensorId feed_forward(TensorId x, bool experts) {
     const TensorId y = before(x, "ln2");
-    const TensorId result = c_.experts > 0 ? mixture(y) : dense(y);
+    const TensorId result = experts ? mixture(y) : dense(y);
     return after(b_.op1("add", {dropout(result, "mlp.dropout"), x}, {}, "residual2"), "ln2");
   }
 
@@ -271,10 +276,21 @@ class Writer {
 
 }  // namespace
 
+namespace {
+
+const std::vector<std::string> families = {"gpt", "bert", "llama", "wide_resnet", "unet"};
+
+ConvNet conv_net_of(const Transformer& c) {
+  return {c.family, c.layers, c.hidden, c.width, c.image, c.vocab};
+}
+
+}  // namespace
+
 Transformer defaults(const std::string& family) {
-  one_of(family, "family", {"gpt", "bert", "llama"});
+  one_of(family, "family", families);
   Transformer c;
   c.family = family;
+  if (is_conv_net(family)) c.dropout = 0;
   if (family == "llama") {
     c.tied = c.bias = false;
     c.dropout = 0;
@@ -283,7 +299,13 @@ Transformer defaults(const std::string& family) {
 }
 
 Transformer complete(Transformer c) {
-  one_of(c.family, "family", {"gpt", "bert", "llama"});
+  one_of(c.family, "family", families);
+  if (is_conv_net(c.family)) {
+    c.heads = c.kv_heads = c.ffn = c.hidden;  // what tensor parallelism may divide
+    c.seq = 1;
+    check_sizes(conv_net_of(c));
+    return c;
+  }
   const bool llama = c.family == "llama";
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.experts > 0 && c.top_k == 0) c.top_k = std::min<int64_t>(2, c.experts);
@@ -306,34 +328,43 @@ int64_t padded_vocab(const Transformer& config) { return round_up(config.vocab, 
 
 Graph build(const Transformer& config, int64_t batch) {
   const Transformer c = complete(config);
+  if (is_conv_net(c.family)) return build(conv_net_of(c), batch);
   need(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
   return Writer(c, batch).run();
 }
 
 namespace {
 
-// Weights of one layer's four products.
-int64_t product_weights(const Transformer& c) {
+// Weights of the four products of a layer, with `experts` experts in it, 0: dense.
+int64_t product_weights(const Transformer& c, int64_t experts) {
   const int64_t d = c.hidden / c.heads, qkv = (c.heads + 2 * c.kv_heads) * d,
                 width = c.mlp == "swiglu" ? 2 : 1;
   const int64_t mlp = c.hidden * width * c.ffn + c.ffn * c.hidden;
-  const int64_t mlps = c.experts > 0 ? c.experts * mlp + c.hidden * c.experts : mlp;
+  const int64_t mlps = experts > 0 ? experts * mlp + c.hidden * experts : mlp;
   return c.hidden * qkv + c.hidden * c.hidden + mlps;
 }
+
+int64_t expert_layers(const Transformer& c) { return c.experts > 0 ? c.layers / c.expert_every : 0; }
 
 }  // namespace
 
 int64_t parameters(const Transformer& config) {
   const Transformer c = complete(config);
+  if (is_conv_net(c.family)) return parameters(conv_net_of(c));
   const int64_t d = c.hidden / c.heads, norm = (c.norm == "layer" ? 2 : 1) * c.hidden;
-  const int64_t width = c.mlp == "swiglu" ? 2 : 1, experts = c.experts > 0 ? c.experts : 1;
-  const int64_t biases =
-      c.bias ? (c.heads + 2 * c.kv_heads) * d + c.hidden + experts * (width * c.ffn + c.hidden) : 0;
+  const int64_t width = c.mlp == "swiglu" ? 2 : 1;
+  const auto layer = [&](int64_t experts) {
+    const int64_t mlps = std::max<int64_t>(experts, 1);
+    const int64_t biases =
+        c.bias ? (c.heads + 2 * c.kv_heads) * d + c.hidden + mlps * (width * c.ffn + c.hidden) : 0;
+    return product_weights(c, experts) + biases + 2 * norm;
+  };
   const int64_t embeddings =
       (c.tied ? 1 : 2) * c.vocab * c.hidden + (c.position == "learned" ? c.seq * c.hidden : 0);
   const int64_t h = c.hidden,
                 heads = h * h + h + norm + c.vocab + h * h + h + 2 * h + 2;  // predictions, next
-  return c.layers * (product_weights(c) + biases + 2 * norm) + norm + embeddings +
+  const int64_t with_experts = expert_layers(c);
+  return with_experts * layer(c.experts) + (c.layers - with_experts) * layer(0) + norm + embeddings +
          (c.masked > 0 ? 2 * h + heads : 0);
 }
 
@@ -341,22 +372,18 @@ double model_flops(const Transformer& config, int64_t batch) {
   const Transformer c = complete(config);
   const auto b = static_cast<double>(batch), s = static_cast<double>(c.seq),
              h = static_cast<double>(c.hidden);
-  Transformer active = c;  // a token runs through top_k experts only
-  double weights = static_cast<double>(product_weights(c));
-  if (c.experts > 0) {
-    active.experts = 0;
-    const auto dense = static_cast<double>(product_weights(active));
-    const double attention =
-        h * h + h * static_cast<double>((c.heads + 2 * c.kv_heads) * (c.hidden / c.heads));
-    weights =
-        attention + static_cast<double>(c.top_k) * (dense - attention) + h * static_cast<double>(c.experts);
-  }
+  const auto dense = static_cast<double>(product_weights(c, 0));
+  const double attention = h * h + h * static_cast<double>((c.heads + 2 * c.kv_heads) * (c.hidden / c.heads));
+  // A token runs through top_k experts only.
+  const double mixture =
+      attention + static_cast<double>(c.top_k) * (dense - attention) + h * static_cast<double>(c.experts);
+  const auto layers = static_cast<double>(c.layers), with_experts = static_cast<double>(expert_layers(c));
+  const double weights = with_experts * mixture + (layers - with_experts) * dense;
   // Two operations a weight and token, three products (forward, two backward); scores and context over all of
   // s.
-  const double layer = 6 * b * s * weights + 3 * (4 * b * s * s * h);
   const auto vocab = static_cast<double>(padded_vocab(c)), masked = static_cast<double>(c.masked);
   const double head = c.masked > 0 ? masked * h * (h + vocab) + h * (h + 2) : s * h * vocab;
-  return static_cast<double>(c.layers) * layer + 6 * b * head;
+  return 6 * b * s * weights + layers * 3 * (4 * b * s * s * h) + 6 * b * head;
 }
 
 }  // namespace boxcar::ir::models

@@ -1,4 +1,6 @@
-// GPT-, BERT- and Llama-style transformers as logical graphs of one micro-batch, forward to loss.
+// GPT-, BERT- and Llama-style transformers as logical graphs of one micro-batch, forward to loss; and the
+// convolutional networks of conv_net.h under the same keys: hidden is their channels, vocab their classes,
+// heads and ffn are hidden, and seq is 1, which leaves nothing for context parallelism to split.
 #pragma once
 
 #include <string>
@@ -8,7 +10,7 @@
 namespace boxcar::ir::models {
 
 struct Transformer {
-  std::string family = "gpt";  // gpt | bert | llama: sets the defaults below
+  std::string family = "gpt";  // gpt | bert | llama, sets the defaults below; wide_resnet | unet
   int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
   int64_t ffn = 0;       // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
   int64_t kv_heads = 0;  // 0: heads
@@ -19,7 +21,9 @@ struct Transformer {
   bool bias = true;      // llama: false
   double dropout = 0.1;  // llama: 0
   int64_t experts = 0,
-          top_k = 0;  // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
+          top_k = 0;         // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
+  int64_t expert_every = 1;  // layers from one with experts to the next; the others are dense
+  int64_t width = 1, image = 224;  // of convolutional networks
   // The vocabulary is padded to a multiple of this (callers with tensor parallelism: of this x tp); 1: it is
   // not.
   int64_t pad_vocab_to = 128;

@@ -1,8 +1,12 @@
 #include "planner/search/estimate.h"
 
 #include <algorithm>
-#include <string_view>
+#include <array>
+#include <numeric>
 
+#include "ir/models/conv_net.h"
+#include "planner/laid_out.h"
+#include "planner/search/layout_request.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 
@@ -13,19 +17,19 @@ using planner::Job;
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
-Job probe_job(const Job& job, int layers) {
+Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_batches) {
   Job probe = job;
   planner::Hints& h = probe.parallel;
-  probe.model.layers = 2 * layers;
+  probe.model.layers = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
   h.dp = h.ep;
-  h.pp = 2;
+  h.pp = static_cast<int>(stage_layers.size());
   h.virtual_stages = 1;
-  h.stage_layers.clear();
+  h.stage_layers = stage_layers;
   h.zero = h.fsdp_group = 0;
   h.schedule = "1f1b";
   probe.train.recompute_layers = -1;
   probe.gpus = h.dp * h.pp * h.tp * h.cp;
-  probe.global_batch = int64_t{2} * h.micro_batch * h.dp;
+  probe.global_batch = int64_t{micro_batches} * h.micro_batch * h.dp;
   const int nodes = (probe.gpus + probe.cluster.node.gpus - 1) / probe.cluster.node.gpus;
   probe.cluster.nodes = std::max(probe.cluster.nodes, nodes);
   return planner::resolve(probe);
@@ -35,12 +39,15 @@ bool is_update(const ir::Actor& actor) {
   return actor.op == "adam" || actor.op == "sgd" || actor.op == "momentum";
 }
 
-double update_elements(const ir::Program& program) {
-  double elements = 0;
-  for (const ir::Actor& actor : program.actors)
-    if (is_update(actor))
-      elements += static_cast<double>(program.registers[at(actor.inputs[0].reg)].type.elements());
-  return elements;
+// Weights of experts have an axis for them in front.
+void add_elements(const ir::Program& program, StageCost& cost) {
+  for (const ir::Actor& actor : program.actors) {
+    if (!is_update(actor)) continue;
+    const ir::TensorType& type = program.registers[at(actor.inputs[0].reg)].type;
+    const auto elements = static_cast<double>(type.elements());
+    cost.elements += elements;
+    if (type.shape.size() == 3) cost.expert_elements += elements;
+  }
 }
 
 StageCost stage_cost(const ir::Plan& plan, int cls, const std::vector<double>& seconds) {
@@ -51,7 +58,7 @@ StageCost stage_cost(const ir::Plan& plan, int cls, const std::vector<double>& s
     double& sum = kind == 'F' ? cost.forward : kind == 'B' ? cost.backward : cost.update;
     sum += phase_seconds(program, phase, seconds);
   }
-  cost.elements = update_elements(program);
+  add_elements(program, cost);
   const planner::MemoryUse memory = planner::memory_use(plan)[at(cls)];
   for (size_t kind = 0; kind < cost.bytes.size(); ++kind)
     cost.bytes[kind] = static_cast<double>(memory.by_kind[kind]);
@@ -65,31 +72,48 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.backward, b.backward),
               f(a.update, b.update),
               f(a.elements, b.elements),
+              f(a.expert_elements, b.expert_elements),
+              0,
               0,
               {}};
   for (size_t kind = 0; kind < c.bytes.size(); ++kind) c.bytes[kind] = f(a.bytes[kind], b.bytes[kind]);
   return c;
 }
 
-struct Probe {
-  StageCost first, last;
-  double boundary_bytes = 0;
-};
+double pulled_forward(const ir::Program& program) {
+  double bytes = 0;
+  for (const ir::Actor& actor : program.actors)
+    if (actor.kind == ir::ActorKind::pull && program.phases[at(actor.phase)][0] == 'F')
+      bytes += static_cast<double>(actor.comm_bytes);
+  return bytes;
+}
 
-Probe probe(const Job& job, int layers, const ActSeconds& seconds) {
-  const Job small = probe_job(job, layers);
-  const ir::Plan plan = planner::compile(small);
-  Probe result;
-  for (int cls = 0; cls < static_cast<int>(plan.classes.size()); ++cls) {
-    const std::string& name = plan.programs[at(plan.classes[at(cls)].program)].name;
-    (name == "stage0" ? result.first : result.last) =
-        stage_cost(plan, cls, seconds(plan, small.cluster, cls));
+// By layer, each on a stage of its own. What a second micro-batch under way adds is what each one keeps.
+ModelCost measure_each(const Job& job, const ActSeconds& seconds) {
+  const auto layers = static_cast<int>(job.model.layers);
+  const auto plan_of = [&](const Job& apart) {
+    planner::Choose choose;
+    if (needs_layouts(apart)) choose = chooser(apart, {}, nullptr);
+    return planner::compile(planner::lay_out(apart, choose), apart);
+  };
+  const std::vector<int> each(at(layers), 1);
+  Job one = probe_job(job, each, 1), two = probe_job(job, each, 2);
+  two.parallel.schedule = "gpipe";
+  const ir::Plan plan = plan_of(one), more = plan_of(two);
+  const std::vector<planner::MemoryUse> with_more = planner::memory_use(more);
+  const size_t classes = plan.classes.size() / at(layers);
+  const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
+  ModelCost cost;
+  for (int l = 0; l < layers; ++l) {  // of each stage the first class
+    const auto cls = static_cast<int>(at(l) * classes);
+    StageCost layer = stage_cost(plan, cls, seconds(plan, one.cluster, cls));
+    const double kept = static_cast<double>(with_more[at(cls)].by_kind[kind]) - layer.bytes[kind];
+    layer.transient = layer.bytes[kind] - kept;
+    layer.bytes[kind] = kept;
+    cost.layers.push_back(layer);
+    if (l > 0) cost.boundaries.push_back(pulled_forward(plan.programs[at(plan.classes[at(cls)].program)]));
   }
-  for (const ir::Program& program : plan.programs)
-    for (const ir::Actor& actor : program.actors)
-      if (actor.kind == ir::ActorKind::pull && program.phases[at(actor.phase)][0] == 'F')
-        result.boundary_bytes += static_cast<double>(actor.comm_bytes);
-  return result;
+  return cost;
 }
 
 }  // namespace
@@ -111,16 +135,27 @@ double phase_seconds(const ir::Program& program, int phase, const std::vector<do
 }
 
 ModelCost measure(const Job& job, const ActSeconds& seconds) {
-  const Probe one = probe(job, 1, seconds), two = probe(job, 2, seconds);
-  const auto less = [](double a, double b) { return std::max(0.0, a - b); };
+  if (ir::models::is_conv_net(job.model.family)) return measure_each(job, seconds);
+  const auto period = static_cast<int>(job.model.expert_every);
+  const Job small = probe_job(job, {period, period, 2 * period, period}, 2);
+  const ir::Plan plan = planner::compile(small);
+  const size_t classes = plan.classes.size() / 4;
+  std::array<StageCost, 4> stages;  // of each the first class
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto cls = static_cast<int>(stage * classes);
+    stages[stage] = stage_cost(plan, cls, seconds(plan, small.cluster, cls));
+  }
   ModelCost cost;
-  cost.layer = combine(two.last, one.last, less);
-  cost.first = combine(one.first, cost.layer, less);
-  cost.last = combine(one.last, cost.layer, less);
-  // The first stage holds two micro-batches.
+  cost.boundary_bytes = pulled_forward(plan.programs[at(plan.classes[classes].program)]);
+  const auto less = [](double a, double b) { return std::max(0.0, a - b); };
+  StageCost some = combine(stages[2], stages[1], less);
+  // All stages but the last hold two micro-batches.
   const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
-  cost.first.bytes[kind] = less(one.first.bytes[kind], 2 * cost.layer.bytes[kind]);
-  cost.boundary_bytes = one.boundary_bytes;
+  const double both = some.bytes[kind];
+  cost.first = combine(stages[0], some, less);
+  some.bytes[kind] = both / 2;
+  cost.last = combine(stages[3], some, less);
+  cost.layer = combine(some, some, [&](double a, double) { return a / period; });
   return cost;
 }
 

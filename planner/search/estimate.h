@@ -1,9 +1,12 @@
-// What a stage of a transformer costs, from plans of two small models under the same degrees.
+// What a stage of a transformer costs, from the plan of a small model under the same degrees.
 //
-//   the probes: one layer and two layers on each of two stages, dp 1, two micro-batches
-//   layer  = what the second layer adds
-//   first  = the first stage less a layer: embeddings;   last = the last stage less a layer: norm, head and
-//   loss a stage of l layers is l x layer, and the end that it has
+//   the probe: four stages of 1, 1, 2 and 1 layers, dp 1, two micro-batches
+//   layer = the third less the second; first = the first less a layer: embeddings; last = the last less a
+//   layer: norm, head and loss. A stage of l layers is l x layer, and the end that it has
+//
+// Where only every n-th layer has experts, the stages have n times as many layers, and a layer is their mean.
+// Where all layers differ (convolutional networks), the probe is the model itself, with a stage for each
+// layer.
 //
 // Times come from the plans' own acts on the time models that the simulator asks, each phase laid out with
 // its queues in order and everything else at rest. They rank candidates; whoever is chosen is simulated.
@@ -26,18 +29,24 @@ struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, the collectives inside of the stage included
   double update = 0;                 // s, of a step, with nothing sharded
   double elements = 0;               // of parameters, on one device
+  double expert_elements = 0;        // of them, of experts
   int layers = 0;                    // of a stage
+  double transient = 0;  // bytes that no micro-batch keeps; known where layers differ, of the layer with most
   // Bytes on a device with nothing sharded; activations: of one micro-batch in flight.
   std::array<double, ir::memory_kinds> bytes{};
 };
 
 struct ModelCost {
   StageCost layer, first, last;
-  double boundary_bytes = 0;  // what a stage gives the next one, of a micro-batch, on one device
+  std::vector<StageCost> layers;  // where they differ, with the model's ends; then the above are 0
+  // What a stage gives the next one, of a micro-batch, on one device; by the layer that it ends with where
+  // layers differ.
+  double boundary_bytes = 0;
+  std::vector<double> boundaries = {};
 };
 
 // `job` is resolved; its dp, zero, pp, virtual_stages, stage_layers and global_batch do not matter. Throws
-// Error (bad input) where no plan of two stages can be made.
+// Error (bad input) where no plan of such stages can be made.
 ModelCost measure(const planner::Job& job, const ActSeconds& seconds);
 
 // When the last act of a phase ends that begins with all that it needs from elsewhere, in s. Pulls take

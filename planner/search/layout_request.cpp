@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "ir/models/conv_net.h"
 #include "ir/op.h"
 #include "planner/pins.h"
 #include "sbp/error.h"
@@ -126,6 +127,10 @@ LayoutPin parse_pin(const std::string& text) {
 }
 
 std::string to_text(const LayoutPin& pin) { return pin.pattern + "=" + sbp::to_text(pin.layout); }
+
+bool needs_layouts(const planner::Job& job) {
+  return job.parallel.tp > 1 && ir::models::is_conv_net(job.model.family);
+}
 
 bool has_free_dimension(const Mesh& mesh) { return mesh.dims() == 1 || mesh.dim("tp") >= 0; }
 

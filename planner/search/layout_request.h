@@ -34,6 +34,10 @@ struct LayoutRequest {
   std::map<std::string, std::vector<sbp::Signature>> ops = {};  // ops that stay, by name, by mesh dimension
 };
 
+// Whether hints say nothing of tensor parallelism for this model, and layouts are to be found: convolutional
+// networks.
+bool needs_layouts(const planner::Job& job);
+
 // Whether ops have a choice on this mesh at all.
 bool has_free_dimension(const planner::Mesh& mesh);
 

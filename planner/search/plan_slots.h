@@ -1,15 +1,15 @@
 // The slots of a plan's registers at the fewest bytes that keep its period: what is left to choose once the
 // order of every queue is fixed.
 //
-//   stage1: of an activation that is pulled and waits for the backward pass, 6 slots, of which the period needs
-//   5: {"stage1", "h3.residual2", 5}
+//   stage1: of an activation that is pulled and waits for the backward pass, 6 slots, of which the period
+//   needs 5: {"stage1", "h3.residual2", 5}
 //
-// Registers with one slot stay so, and so do those whose writer and readers are on one queue, whose order says
-// how many slots they need. Others keep two at least: one slot would lie in memory that runs share, where
-// nothing keeps another device's reads apart from the next act. What is left is looked at by the plan's marked
-// graph with the durations given (registers.h), in which acts that nothing but their queue's order ties to
-// others are taken together. That changes no cycle's time or tokens, so the answer is exact for the plan where
-// nothing contends.
+// Registers with one slot stay so, and so do those whose writer and readers are on one queue, whose order
+// says how many slots they need. Others keep two at least: one slot would lie in memory that runs share,
+// where nothing keeps another device's reads apart from the next act. What is left is looked at by the plan's
+// marked graph with the durations given (registers.h), in which acts that nothing but their queue's order
+// ties to others are taken together. That changes no cycle's time or tokens, so the answer is exact for the
+// plan where nothing contends.
 #pragma once
 
 #include <string>

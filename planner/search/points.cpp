@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/models/conv_net.h"
 #include "planner/schedule.h"
 
 namespace boxcar::search {
@@ -28,18 +29,24 @@ class Points {
       if (m.heads % h.tp != 0 || m.kv_heads % h.tp != 0 || m.ffn % h.tp != 0) return;
       choose("cp", h.cp, divisors(job_.gpus / h.tp, m.seq >= long_sequence ? 16 : 1), [&] {
         if (m.seq % h.cp != 0) return;
-        for (const bool split : {true, false}) {
-          if (split && (h.tp == 1 || m.seq % (int64_t{h.tp} * h.cp) != 0)) continue;
-          if (is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1))
-            continue;
-          h.sequence_parallel = split;
-          recompute();
-        }
+        choose("ep", h.ep, divisors(m.experts == 0 ? 1 : m.experts, job_.gpus / (int64_t{h.tp} * h.cp)),
+               [&] { sequence_parallel(); });
       });
     });
   }
 
  private:
+  void sequence_parallel() {
+    const ir::models::Transformer& m = job_.model;
+    Hints& h = point_.parallel;
+    for (const bool split : {true, false}) {
+      if (split && (h.tp == 1 || m.seq % (int64_t{h.tp} * h.cp) != 0)) continue;
+      if (is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1)) continue;
+      h.sequence_parallel = split;
+      recompute();
+    }
+  }
+
   bool is_pinned(const char* key) const { return fixed_.pinned.count(key) > 0; }
 
   bool in_range(const char* key, int value) const {
@@ -73,7 +80,8 @@ class Points {
     std::vector<Kind> kinds;
     for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::full}) {
       if (is_pinned("recompute") && kind != job_.train.recompute) continue;
-      if (!is_pinned("recompute") && kind == Recompute::selective && job_.model.flash) continue;  // has none
+      const bool has_selective = !job_.model.flash && !ir::models::is_conv_net(job_.model.family);
+      if (!is_pinned("recompute") && kind == Recompute::selective && !has_selective) continue;
       kinds.push_back({kind});
     }
     choose("micro_batch", point_.parallel.micro_batch, divisors(job_.global_batch, most_sequences), [&] {

@@ -110,7 +110,7 @@ class Search {
     return !outcome_.ended;
   }
 
-  // Nothing where no plan of two stages can be made, or where the search is to end.
+  // Nothing where no small plan can be made, or where the search is to end.
   const ModelCost* cost_of_point(const Job& point) {
     const CostKey key = cost_key(point);
     if (const auto known = costs_.find(key); known != costs_.end())
@@ -229,7 +229,8 @@ class Search {
     too_slow_ = false;
     try {
       candidate.job = planner::resolve(std::move(candidate.job));
-      if (layouts_asked()) candidate.layouts = {options_.partial, options_.pins};
+      if (!candidate.layouts && (layouts_asked() || needs_layouts(candidate.job)))
+        candidate.layouts = {options_.partial, options_.pins};
       const ir::Plan plan = plan_of(candidate, &candidate.found);
       candidate.found.layouts = {};
       if (candidate.layouts)

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "planner/schedule.h"
+#include "planner/search/cost.h"
 #include "sim/models/collective_time.h"
 
 namespace boxcar::search {
@@ -14,20 +15,14 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
-StageCost stage_of(const ModelCost& cost, int layers, bool first, bool last) {
-  StageCost stage;
-  stage.layers = layers;
-  const auto add = [&](const StageCost& part, double times) {
-    stage.forward += times * part.forward;
-    stage.backward += times * part.backward;
-    stage.update += times * part.update;
-    stage.elements += times * part.elements;
-    for (size_t kind = 0; kind < stage.bytes.size(); ++kind) stage.bytes[kind] += times * part.bytes[kind];
-  };
-  add(cost.layer, layers);
-  if (first) add(cost.first, 1);
-  if (last) add(cost.last, 1);
-  return stage;
+void add(StageCost& sum, const StageCost& part, double times = 1) {
+  sum.forward += times * part.forward;
+  sum.backward += times * part.backward;
+  sum.update += times * part.update;
+  sum.elements += times * part.elements;
+  sum.expert_elements += times * part.expert_elements;
+  sum.transient = std::max(sum.transient, part.transient);
+  for (size_t kind = 0; kind < sum.bytes.size(); ++kind) sum.bytes[kind] += times * part.bytes[kind];
 }
 
 // Micro-batches, or parts of one, whose activations a stage holds at most.
@@ -41,18 +36,30 @@ double in_flight(const Hints& h, int stage, double micro_batches) {
   return std::min(micro_batches, chunks / h.virtual_stages);
 }
 
+// Of states that are sharded, what a device keeps: the dp ranks share them, of experts those with the same.
+double sharded_part(const Hints& h, const StageCost& stage) {
+  const double experts = stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
+  return (1 - experts + experts * h.ep) / h.dp;
+}
+
 double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage, int index) {
   const Hints& h = job.parallel;
   const auto kind = [](ir::MemoryKind k) { return static_cast<size_t>(k); };
-  const double dp = h.dp;
-  const double each = cost.layer.bytes[kind(ir::MemoryKind::activations)] * stage.layers;
-  const double ends = std::max(cost.first.bytes[kind(ir::MemoryKind::activations)],
-                               cost.last.bytes[kind(ir::MemoryKind::activations)]);
+  const double dp = 1 / sharded_part(h, stage);
+  double each = cost.layer.bytes[kind(ir::MemoryKind::activations)] * stage.layers;
+  double ends = std::max(cost.first.bytes[kind(ir::MemoryKind::activations)],
+                         cost.last.bytes[kind(ir::MemoryKind::activations)]);
+  if (!cost.layers.empty()) {
+    each = stage.bytes[kind(ir::MemoryKind::activations)];
+    ends = stage.transient;
+  }
   double bytes = in_flight(h, index, job.train.micro_batches) * each + ends;
   bytes += stage.bytes[kind(ir::MemoryKind::optimizer)] / (h.zero >= 1 ? dp : 1);
   bytes += stage.bytes[kind(ir::MemoryKind::gradients)] / (h.zero >= 2 ? dp : 1);
   bytes += stage.bytes[kind(ir::MemoryKind::parameters)] / (h.zero >= 3 ? dp : 1);
-  if (h.zero >= 3) bytes += 2 * cost.layer.bytes[kind(ir::MemoryKind::parameters)];
+  double layer = cost.layer.bytes[kind(ir::MemoryKind::parameters)];
+  for (const StageCost& l : cost.layers) layer = std::max(layer, l.bytes[kind(ir::MemoryKind::parameters)]);
+  if (h.zero >= 3) bytes += 2 * layer;
   return bytes;
 }
 
@@ -71,24 +78,30 @@ double exposed(double seconds, double behind) { return std::max(seconds - behind
 // The communication of data parallelism and the update, of the slowest stage.
 double state_seconds(const Job& job, const StageCost& stage) {
   const Hints& h = job.parallel;
-  const double update = stage.update / (h.zero >= 1 ? h.dp : 1);
+  const double update = stage.update * (h.zero >= 1 ? sharded_part(h, stage) : 1);
   if (h.dp == 1) return update;
-  std::vector<int> group;
-  for (int d = 0; d < h.dp; ++d) group.push_back(d * h.tp * h.cp);
-  const sim::Span span = sim::span_of(job.cluster, group);
-  const auto seconds = [&](sbp::Collective collective, double bytes) {
+  // Over every `apart`-th data-parallel rank.
+  const auto among = [&](sbp::Collective collective, double bytes, int apart) {
+    if (bytes == 0 || h.dp == apart) return 0.0;
+    std::vector<int> group;
+    for (int d = 0; d < h.dp; d += apart) group.push_back(d * h.tp * h.cp);
+    const sim::Span span = sim::span_of(job.cluster, group);
     return together(job.cluster,
                     sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
                     h.dp * h.tp * h.cp);
   };
+  const auto seconds = [&](sbp::Collective collective, double size) {
+    return among(collective, (stage.elements - stage.expert_elements) * size, 1) +
+           among(collective, stage.expert_elements * size, h.ep);
+  };
   const bool mixed = job.train.precision == ir::Precision::fp16 || job.train.precision == ir::Precision::bf16;
   const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
   if (h.zero == 0) {
-    const double reduce = seconds(sbp::Collective::all_reduce, stage.elements * size);
+    const double reduce = seconds(sbp::Collective::all_reduce, size);
     return update + (h.overlap_grad ? exposed(reduce, stage.backward) : reduce);
   }
-  const double reduce = seconds(sbp::Collective::reduce_scatter, stage.elements * size);
-  const double gather = seconds(sbp::Collective::all_gather, stage.elements * (mixed ? 2 : size));
+  const double reduce = seconds(sbp::Collective::reduce_scatter, size);
+  const double gather = seconds(sbp::Collective::all_gather, mixed ? 2 : size);
   const double once = exposed(gather, h.overlap_param ? stage.forward : 0);
   if (h.zero == 1) return update + once + (h.overlap_grad ? exposed(reduce, stage.backward) : reduce);
   const double m = job.train.micro_batches;
@@ -100,20 +113,32 @@ double state_seconds(const Job& job, const StageCost& stage) {
 double hop_seconds(const Job& job, const ModelCost& cost, int stage) {
   const Hints& h = job.parallel;
   const int ranks = h.dp * h.tp * h.cp, from = stage * ranks;
-  return together(
-      job.cluster,
-      sim::transfer_time(job.cluster, static_cast<int64_t>(cost.boundary_bytes), from, from + ranks), ranks);
+  double bytes = cost.boundary_bytes;
+  if (!cost.boundaries.empty()) {  // virtual stages: as where the first of them ends
+    int layers = 0;
+    for (int s = 0; s <= stage; ++s) layers += h.stage_layers[static_cast<size_t>(s)];
+    bytes = cost.boundaries[static_cast<size_t>(layers) - 1];
+  }
+  return together(job.cluster,
+                  sim::transfer_time(job.cluster, static_cast<int64_t>(bytes), from, from + ranks), ranks);
 }
 
+// By stage: its virtual stages together.
 std::vector<StageCost> stages_of(const Job& job, const ModelCost& cost) {
   const Hints& h = job.parallel;
-  const auto parts = static_cast<int>(h.stage_layers.size());
-  std::vector<StageCost> stages;
-  for (int s = 0; s < h.pp; ++s) {
-    int layers = 0;
-    for (int v = s; v < parts; v += h.pp) layers += h.stage_layers[static_cast<size_t>(v)];
-    stages.push_back(stage_of(cost, layers, s == 0, s + 1 == h.pp));
+  std::vector<StageCost> stages(static_cast<size_t>(h.pp));
+  size_t layer = 0;
+  for (size_t part = 0; part < h.stage_layers.size(); ++part) {
+    StageCost& stage = stages[part % stages.size()];
+    const int layers = h.stage_layers[part];
+    stage.layers += layers;
+    add(stage, cost.layer, layers);
+    for (int l = 0; l < layers && !cost.layers.empty(); ++l)
+      add(stage, cost.layers[layer + static_cast<size_t>(l)]);
+    layer += static_cast<size_t>(layers);
   }
+  add(stages.front(), cost.first);
+  add(stages.back(), cost.last);
   return stages;
 }
 
@@ -194,7 +219,38 @@ std::string schedule_for(const Job& job, const ModelCost& cost, double slack) {
   return counts == usual ? "" : fmt::format("{}", fmt::join(counts, ","));
 }
 
+namespace {
+
+// Of layers that differ: of all cuts one whose slowest stage is fastest, by dynamic programming over the
+// first layers and the stages that they take.
+std::vector<int> level_cut(const std::vector<StageCost>& layers, size_t stages) {
+  const size_t n = layers.size();
+  std::vector<double> until{0};
+  for (const StageCost& layer : layers) until.push_back(until.back() + layer.forward + layer.backward);
+  std::vector<double> best = until;                                    // by layers, on one stage
+  std::vector<std::vector<size_t>> begin{std::vector<size_t>(n + 1)};  // by stages - 1: of the last stage
+  for (size_t s = 2; s <= stages; ++s) {
+    std::vector<double> next(n + 1, infinity);
+    begin.emplace_back(n + 1);
+    for (size_t end = s; end <= n; ++end)
+      for (size_t from = s - 1; from < end; ++from) {
+        const double slowest = std::max(best[from], until[end] - until[from]);
+        if (slowest < next[end]) next[end] = slowest, begin.back()[end] = from;
+      }
+    best = std::move(next);
+  }
+  std::vector<int> result;
+  for (size_t s = stages, end = n; s > 0; --s) {
+    result.insert(result.begin(), static_cast<int>(end - begin[s - 1][end]));
+    end = begin[s - 1][end];
+  }
+  return result;
+}
+
+}  // namespace
+
 std::vector<int> level_layers(int64_t layers, int stages, const ModelCost& cost) {
+  if (!cost.layers.empty()) return level_cut(cost.layers, static_cast<size_t>(stages));
   const double each = cost.layer.forward + cost.layer.backward;
   std::vector<double> times(static_cast<size_t>(stages), each);
   std::vector<int> result(static_cast<size_t>(stages), 1);

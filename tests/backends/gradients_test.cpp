@@ -65,6 +65,9 @@ const Row kRows[] = {
     {"bias_gelu_grad", "bias_gelu", "dy0 x0 x1", "x0"},
     {"conv2d_input_grad", "conv2d", "dy0 x1", "x0", input_size},
     {"conv2d_weight_grad", "conv2d", "dy0 x0", "x1", kernel},
+    // of the transposed convolution
+    {"conv2d", "conv2d_input_grad", "dy0 x1", "x0"},
+    {"conv2d_weight_grad", "conv2d_input_grad", "x0 dy0", "x1", kernel},
     {"cross_entropy_grad", "cross_entropy", "dy0 x0 m z x1", "x0"},
     {"dropout_grad", "dropout", "dy0", "x0"},
     {"embedding_grad", "embedding", "dy0 x1", "x0", rows},
@@ -225,7 +228,7 @@ TEST_P(GradientTest, IsTheSlopeOfItsForwardOp) {
 
 INSTANTIATE_TEST_SUITE_P(Registry, GradientTest, testing::ValuesIn(kRows),
                          [](const testing::TestParamInfo<Row>& row) {
-                           return std::string(row.param.gradient);
+                           return fmt::format("{}_of_{}", row.param.gradient, row.param.forward);
                          });
 
 TEST(GradientTable, HasEveryGradientOp) {

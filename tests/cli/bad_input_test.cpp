@@ -94,10 +94,13 @@ const JobCase job_cases[] = {
      "",
      2,
      "--model: no model is named \"gpt4\" (did you mean gpt?); `boxcar models` lists them"},
-    {{"--width=2"}, "", 2, "--width: a model of family gpt has none; it is of resnet"},
+    {{"--width=2"}, "", 2, "--width: a model of family gpt has none; it is of resnet, wide_resnet"},
     {{"--masked=20"}, "", 2, "--masked: a model of family gpt has none; it is of bert"},
     {{"--model=bert", "--masked=128"}, "", 2, "--masked: is 128, expected at least 0 and below seq 128"},
-    {{"--model=resnet50"}, "", 2, "--layers: a model of family resnet has none; it is of gpt, bert, llama"},
+    {{"--model=resnet50"},
+     "",
+     2,
+     "--layers: a model of family resnet has none; it is of gpt, bert, llama, wide_resnet, unet"},
     {{"--tp=3"},
      "",
      2,
@@ -386,6 +389,18 @@ const CommandCase command_cases[] = {
      1,
      "does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has; no other "
      "layout tried here fits: use more GPUs"},
+    {{"train", "--model=unet", "--layers=3", "--hidden=4", "--image=8", "--vocab=3", "--cluster=local",
+      "--gpus=1", "--data=README.md"},
+     2,
+     "--model: a model of images is simulated, not trained (data is text)"},
+    {{"train", "--model=gpt", "--layers=2", "--hidden=8", "--heads=2", "--seq=8", "--vocab=16", "--experts=2",
+      "--expert-every=2", "--cluster=local", "--gpus=1", "--data=README.md"},
+     2,
+     "--expert-every: checkpoints have experts in every layer (use 1)"},
+    {{"simulate", "--model=wide_resnet", "--layers=50", "--hidden=64", "--vocab=1000",
+      "--cluster=dgx-a100-80g", "--gpus=8"},
+     2,
+     "--layers: is 50, expected the blocks of ResNet-50 or of ResNet-101, 16 or 33"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8"},
      2,
      "train.global_batch: missing; give it in the job file or as --global-batch"},
@@ -400,7 +415,7 @@ const CommandCase command_cases[] = {
      "parallel: no combination of degrees is legal for this model, batch and number of GPUs"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
-     "nothing fits: the smallest of 3 points needs about 3.48 GB of 100 MB on each device of stage 0, 3.38 "
+     "nothing fits: the smallest of 3 points needs about 3.49 GB of 100 MB on each device of stage 0, 3.39 "
      "GB too "
      "much (--dp 1 --tp 1 --pp 1 --recompute full); more GPUs alone do not mend it"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
@@ -417,7 +432,7 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--max-step-time=1ms"},
      1,
-     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 78.48 ms, 77.48 ms "
+     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 78.51 ms, 77.51 ms "
      "too "
      "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); more GPUs alone do not mend it"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
@@ -455,7 +470,8 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--sequence-parallel=1..2"},
      2,
-     "--sequence-parallel: got \"1..2\", but only cp, dp, micro_batch, pp, tp, virtual_stages, zero take a "
+     "--sequence-parallel: got \"1..2\", but only cp, dp, ep, micro_batch, pp, tp, virtual_stages, zero take "
+     "a "
      "range"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=4", "--tp=2", "--pp=2", "--global-batch=2",
       "--pin=embedding.word=S(0)", "--pin=embedding.word.replica1=S(1)"},
@@ -517,7 +533,7 @@ const FileCase file_cases[] = {
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
      "hidden, heads, seq, vocab, ffn, kv_heads, mlp, norm, position, tied, bias, dropout, pad_vocab, "
-     "experts, top_k, masked, depth, channels, width, image, classes"},
+     "experts, top_k, expert_every, masked, depth, channels, width, image, classes"},
     {std::string("model: {tp: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},

@@ -225,6 +225,9 @@ const Call kNetworks[] = {
     Call{"sum_exp", {f32({2, 3}), f32({2})}},
     Call{"pick", {f32({2, 3}), i64({2})}},
     Call{"conv2d", {f32({2, 2, 5, 5}), f32({4, 2, 3, 3})}, {{"stride", int64_t{2}}, {"padding", int64_t{1}}}},
+    Call{"conv2d_input_grad",
+         {f32({2, 4, 3, 3}), f32({4, 2, 2, 2})},
+         {{"stride", int64_t{2}}, {"padding", int64_t{0}}, {"input_size", Shape{6, 6}}}},
     Call{"max_pool2d", {f32({2, 2, 4, 4})}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}}},
     Call{"avg_pool2d", {f32({2, 2, 4, 4})}, {{"kernel", int64_t{2}}, {"stride", int64_t{2}}}}};
 INSTANTIATE_TEST_SUITE_P(Networks, OpGradient, testing::ValuesIn(kNetworks),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "graphs.h"
+#include "ir/models/conv_net.h"
 #include "ir/models/resnet.h"
 #include "sbp/error.h"
 
@@ -134,6 +135,64 @@ TEST(Models, ResNetsRefuseSizesThatCannotBe) {
   EXPECT_EQ(refused({}, 0), "batch: is 0, expected at least 1");
 }
 
+// GShard's mixtures with every other layer dense, as Alpa's evaluation has them: hidden, layers, experts, and
+// what the models are called after. Feed-forward layers are 8 x hidden there.
+TEST(Models, ParametersOfGshardsMixtures) {
+  struct Row {
+    int64_t hidden, layers, experts;
+    double published;
+  };
+  for (const Row& row :
+       {Row{768, 8, 8, 380e6}, Row{768, 8, 16, 690e6}, Row{768, 16, 16, 1.3e9}, Row{1024, 16, 16, 2.4e9},
+        Row{1536, 16, 32, 10e9}, Row{2048, 16, 48, 27e9}, Row{2048, 32, 64, 70e9}}) {
+    Transformer moe = model("gpt", row.layers, row.hidden, 16, 1024, 32000);
+    moe.ffn = 8 * row.hidden;
+    moe.experts = row.experts;
+    moe.expert_every = 2;
+    EXPECT_NEAR(static_cast<double>(ir::models::parameters(moe)) / row.published, 1, 0.04) << row.published;
+  }
+}
+
+int64_t conv_parameters(const std::string& family, int64_t layers, int64_t channels, int64_t width,
+                        int64_t image, int64_t classes) {
+  return ir::models::parameters(ir::models::ConvNet{family, layers, channels, width, image, classes});
+}
+
+TEST(Models, ParametersOfPublishedConvolutionalNetworks) {
+  EXPECT_EQ(conv_parameters("wide_resnet", 16, 64, 1, 224, 1000), 25557032);  // torchvision's resnet50
+  EXPECT_EQ(conv_parameters("wide_resnet", 33, 64, 1, 224, 1000), 44549160);  // resnet101
+  EXPECT_EQ(conv_parameters("unet", 9, 64, 1, 64, 2), 31037698);  // Ronneberger et al. 2015 with batch norm
+  // Alpa's Wide-ResNets: channels, width, what they are called after.
+  struct Row {
+    int64_t layers, channels, width;
+    double published;
+  };
+  for (const Row& row :
+       {Row{16, 160, 2, 250e6}, Row{16, 224, 2, 500e6}, Row{16, 320, 2, 1e9}, Row{16, 448, 2, 2e9},
+        Row{16, 640, 2, 4e9}, Row{16, 320, 16, 6.8e9}, Row{33, 320, 16, 13e9}}) {
+    const int64_t count = conv_parameters("wide_resnet", row.layers, row.channels, row.width, 224, 1024);
+    EXPECT_NEAR(static_cast<double>(count) / row.published, 1, 0.04) << row.published;
+  }
+}
+
+TEST(Models, ConvolutionalNetworksTakeTheKeysOfTransformers) {
+  Transformer net = model("wide_resnet", 16, 8, 7, 7, 10);
+  net.image = 64;
+  net = ir::models::complete(net);
+  EXPECT_EQ(net.heads, 8);
+  EXPECT_EQ(net.seq, 1);
+  const ir::Graph graph = ir::models::build(net, 4);
+  EXPECT_EQ(graph.layers, 16);
+  EXPECT_EQ(counted(graph), ir::models::parameters(net));
+  EXPECT_EQ(to_text(graph.tensor(ir::find_tensor(graph, "h15.out")).type), "float32[4, 256, 2, 2]");
+  EXPECT_EQ(to_text(graph.tensor(ir::find_tensor(graph, "head")).type), "float32[4, 10]");
+  net.family = "unet", net.layers = 5;
+  const ir::Graph unet = ir::models::build(net, 2);
+  EXPECT_EQ(to_text(unet.tensor(ir::find_tensor(unet, "h2.out")).type), "float32[2, 32, 16, 16]");
+  EXPECT_EQ(to_text(unet.tensor(ir::find_tensor(unet, "h4.beside")).type), "float32[2, 16, 64, 64]");
+  EXPECT_EQ(to_text(unet.tensor(ir::find_tensor(unet, "scores")).type), "float32[2, 64, 64, 10]");
+}
+
 TEST(Models, GraphsHaveTheParametersOfTheFormula) {
   Transformer heads = bert_base();
   heads.layers = 1;
@@ -146,6 +205,8 @@ TEST(Models, GraphsHaveTheParametersOfTheFormula) {
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
     config.experts = 3;
     config.top_k = 1;
+    EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
+    config.expert_every = 3;
     EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << config.family;
   }
 }
@@ -170,9 +231,10 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   Transformer mixtral = llama;
   mixtral.experts = 8;
   mixtral.top_k = 2;
-  Transformer heads = bert_base();
+  Transformer heads = bert_base(), gshard = mixtral;
   heads.layers = 1;
-  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral, heads})
+  gshard.expert_every = 2;
+  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral, heads, gshard})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
                 1, 1e-12)
         << config.family;
@@ -245,7 +307,8 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.masked = 3; }), "masked: is 3, expected at least 0 and below seq 3");
   EXPECT_EQ(with([](auto& c) { c.masked = 2; }),
             "masked: is of family bert with learned positions, layer norms, biases and a tied head");
-  EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }), "family: unknown 'gtp' (use gpt or bert or llama)");
+  EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }),
+            "family: unknown 'gtp' (use gpt or bert or llama or wide_resnet or unet)");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
   EXPECT_EQ(with([](auto& c) {
@@ -253,6 +316,26 @@ TEST(Models, RefusesSizesThatCannotBe) {
               c.position = "rotary";
             }),
             "heads: 8 leaves heads of 1 elements, rotary positions need an even number");
+  EXPECT_EQ(with([](auto& c) { c.expert_every = 2; }),
+            "expert_every: is 2, expected 1, or more where there are experts");
+  EXPECT_EQ(with([](auto& c) {
+              c.layers = 3;
+              c.experts = 2;
+              c.expert_every = 2;
+            }),
+            "expert_every: 2 does not divide layers 3 (use 1, 3)");
+  const auto net = [](const char* family, auto change) {
+    Transformer config = model(family, 16, 8, 1, 1, 10);
+    change(config);
+    return refusal(config);
+  };
+  EXPECT_EQ(net("wide_resnet", [](auto& c) { c.layers = 50; }),
+            "layers: is 50, expected the blocks of ResNet-50 or of ResNet-101, 16 or 33");
+  EXPECT_EQ(net("wide_resnet", [](auto& c) { c.image = 100; }), "image: 100 is no multiple of 32");
+  EXPECT_EQ(net("wide_resnet", [](auto& c) { c.width = 0; }), "width: is 0, expected at least 1");
+  EXPECT_EQ(net("unet", [](auto&) {}),
+            "layers: is 16, expected an odd number up to 19: levels down, one in the middle, levels up");
+  EXPECT_EQ(net("unet", [](auto& c) { c.layers = 9, c.image = 40; }), "image: 40 is no multiple of 16");
   EXPECT_EQ(refusal(tiny("gpt"), 0), "batch: is 0, expected at least 1");
 }
 

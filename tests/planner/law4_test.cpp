@@ -38,6 +38,11 @@ void llama(Job& j) {
   j.model.ffn = 24;
 }
 
+void conv_net(Job& j, const char* family, int64_t layers, int64_t image) {
+  j.model = ir::models::defaults(family);
+  j.model.layers = layers, j.model.hidden = 2, j.model.image = image, j.model.vocab = 3;
+}
+
 const Layout layouts[] = {
     {"one_device", [](Job&) {}},
     {"dp", [](Job& j) { j.parallel.dp = 4; }},
@@ -98,6 +103,18 @@ const Layout layouts[] = {
        llama(j), j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2,
                  j.parallel.zero = 1;
      }},
+    {"experts_of_every_other_layer",
+     [](Job& j) {
+       j.model.layers = 4, j.model.experts = 4, j.model.expert_every = 2;
+       j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.pp = 2, j.parallel.zero = 1;
+     }},
+    // With one layer on each stage, what the first makes skips three of them.
+    {"unet_pp", [](Job& j) { conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.global_batch = 4; }},
+    {"unet_recompute",
+     [](Job& j) { conv_net(j, "unet", 3, 4), j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
+    {"wide_resnet_pp",
+     [](Job& j) { conv_net(j, "wide_resnet", 16, 32), j.parallel.pp = 4, j.global_batch = 2; }},
+    {"more_under_way", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "3,1", j.global_batch = 4; }},
     {"experts_tp",
      [](Job& j) {
        j.model.experts = 4, j.model.top_k = 1, j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.tp = 2;

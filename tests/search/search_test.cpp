@@ -218,6 +218,96 @@ TEST(Search, estimates_are_near_the_simulation) {
   EXPECT_LT(worst_memory, 1.5);
 }
 
+struct Worst {
+  double seconds = 0, bytes = 0;
+};
+Worst worst_estimate(const Job& job, const std::set<std::string>& pinned, int* points) {
+  Worst worst;
+  each_point(job, {pinned, {}}, [&](const Job& point) {
+    const Job resolved = planner::resolve(point);
+    Candidate candidate{resolved};
+    if (needs_layouts(resolved)) candidate.layouts = LayoutRequest{};
+    const Estimate e = estimate(resolved, measure(resolved, oracle().act_seconds));
+    const ir::Plan plan = plan_of(candidate);
+    const double seconds = sim::simulate(plan, job.cluster).step_seconds;
+    worst.seconds = std::max(worst.seconds, std::abs(e.seconds / seconds - 1));
+    worst.bytes = std::max(worst.bytes, std::abs(e.bytes / static_cast<double>(peak_of(plan)) - 1));
+    ++*points;
+    return false;
+  });
+  return worst;
+}
+
+// Layers that all differ, on stages of whole layers; on the tensor dimension layouts are found.
+TEST(Search, estimates_of_a_convolutional_network_are_near_the_simulation) {
+  Job job;
+  job.model = ir::models::defaults("wide_resnet");
+  job.model.layers = 16, job.model.hidden = 64, job.model.vocab = 1000;
+  job.cluster = backends::load_cluster("dgx-a100-80g", 4);
+  job.gpus = 4;
+  job.global_batch = 64;
+  job.parallel.micro_batch = 8;
+  job.model = ir::models::complete(job.model);
+  int points = 0;
+  const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero"}, &points);
+  EXPECT_LT(worst.seconds, 0.1);
+  EXPECT_LT(worst.bytes, 0.5);
+  EXPECT_GT(points, 8);
+}
+
+// Experts on every other layer: how many devices share them is a point of the space.
+TEST(Search, estimates_of_experts_are_near_the_simulation) {
+  Job job = small_gpt(4);
+  job.model.experts = 4;
+  job.model.expert_every = 2;
+  std::set<int> degrees;
+  each_point(job, {}, [&](const Job& point) { return degrees.insert(point.parallel.ep), true; });
+  EXPECT_EQ(degrees, (std::set<int>{1, 2, 4}));
+  int points = 0;
+  const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero", "recompute"}, &points);
+  EXPECT_LT(worst.seconds, 0.15);
+  EXPECT_LT(worst.bytes, 0.4);
+  EXPECT_GT(points, 8);
+}
+
+// A vocabulary that tp does not divide makes ranks differ; what a layer costs does not.
+TEST(Estimate, of_ranks_that_differ_is_that_of_one) {
+  Job job = small_gpt(4);
+  job.parallel.tp = 4;
+  job.parallel.dp = 1;
+  job.parallel.micro_batch = 1;
+  const ModelCost even = measure(planner::resolve(job), oracle().act_seconds);
+  job.model.vocab = 8190;
+  job.model.pad_vocab_to = 1;
+  const ModelCost uneven = measure(planner::resolve(job), oracle().act_seconds);
+  EXPECT_GT(even.layer.forward, 0);
+  EXPECT_NEAR(uneven.layer.forward, even.layer.forward, 1e-3 * even.layer.forward);
+  EXPECT_NEAR(uneven.last.backward, even.last.backward, 0.05 * even.last.backward);
+  EXPECT_EQ(uneven.boundary_bytes, even.boundary_bytes);
+}
+
+// Weights of experts are most of the model here: too large for a device, so that several share them.
+TEST(Search, shares_experts_where_memory_asks_for_it) {
+  Job job = small_gpt(4);
+  job.model.experts = 32;
+  const auto best = [&](int64_t memory) {
+    const Outcome found =
+        search(job, {.pinned = {"tp", "pp", "micro_batch", "zero"}, .memory_bytes = memory, .simulate = 3},
+               oracle());
+    return found.best.empty() ? Candidate{} : found.best.front();
+  };
+  const Candidate shared = best(6'000'000'000);
+  EXPECT_EQ(shared.job.parallel.ep, 4);
+  EXPECT_LE(shared.peak_bytes, 6'000'000'000);
+  job.parallel.ep = 1;
+  Candidate alone{planner::resolve([&] {
+    Job whole = job;
+    whole.parallel.dp = 4;
+    return whole;
+  }())};
+  EXPECT_GT(peak_of(plan_of(alone)), 12'000'000'000);
+}
+
 TEST(Search, what_is_pinned_stays) {
   Job job = small_gpt(8);
   job.parallel.tp = 2;
