@@ -1,11 +1,9 @@
 #include "backends/cuda/blas.h"
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <string>
-
+#include "backends/cuda/shared_library.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -121,34 +119,25 @@ class LtProduct : public Product {
 }  // namespace
 
 Blas::Blas() : library_(std::make_unique<Library>()) {
-  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  // Where this was built with it, too.
-  if (!library)
-    library = dlopen((std::string(BOXCAR_CUDA_LIBRARIES "/") + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    throw Error::cannot_run(
-        name,
-        "is not found; matrix products on GPUs need it: install the CUDA toolkit's cuBLAS, or "
-        "name its folder in LD_LIBRARY_PATH");
-  const auto find = [&]<typename Function>(const char* symbol, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, symbol));
-    if (!function) throw Error::cannot_run(name, fmt::format("has no {}", symbol));
-  };
+  const SharedLibrary library(
+      fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+      "matrix products on GPUs need it: install the CUDA toolkit's cuBLAS, or name its folder in "
+      "LD_LIBRARY_PATH",
+      BOXCAR_CUDA_LIBRARIES);
   Library& lt = *library_;
-  find("cublasLtCreate", lt.create);
-  find("cublasLtDestroy", lt.destroy);
-  find("cublasLtMatmul", lt.matmul);
-  find("cublasLtMatmulDescCreate", lt.desc_create);
-  find("cublasLtMatmulDescDestroy", lt.desc_destroy);
-  find("cublasLtMatmulDescSetAttribute", lt.desc_set);
-  find("cublasLtMatrixLayoutCreate", lt.layout_create);
-  find("cublasLtMatrixLayoutDestroy", lt.layout_destroy);
-  find("cublasLtMatrixLayoutSetAttribute", lt.layout_set);
-  find("cublasLtMatmulPreferenceCreate", lt.preference_create);
-  find("cublasLtMatmulPreferenceDestroy", lt.preference_destroy);
-  find("cublasLtMatmulPreferenceSetAttribute", lt.preference_set);
-  find("cublasLtMatmulAlgoGetHeuristic", lt.heuristic);
+  library.find("cublasLtCreate", lt.create);
+  library.find("cublasLtDestroy", lt.destroy);
+  library.find("cublasLtMatmul", lt.matmul);
+  library.find("cublasLtMatmulDescCreate", lt.desc_create);
+  library.find("cublasLtMatmulDescDestroy", lt.desc_destroy);
+  library.find("cublasLtMatmulDescSetAttribute", lt.desc_set);
+  library.find("cublasLtMatrixLayoutCreate", lt.layout_create);
+  library.find("cublasLtMatrixLayoutDestroy", lt.layout_destroy);
+  library.find("cublasLtMatrixLayoutSetAttribute", lt.layout_set);
+  library.find("cublasLtMatmulPreferenceCreate", lt.preference_create);
+  library.find("cublasLtMatmulPreferenceDestroy", lt.preference_destroy);
+  library.find("cublasLtMatmulPreferenceSetAttribute", lt.preference_set);
+  library.find("cublasLtMatmulAlgoGetHeuristic", lt.heuristic);
   check(lt.create(&lt.handle), "it is started");
 }
 

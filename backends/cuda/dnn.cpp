@@ -5,13 +5,14 @@
 #if __has_include(<cudnn.h>)
 
 #include <cudnn.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "backends/cuda/shared_library.h"
 
 namespace boxcar::backends::cuda {
 
@@ -265,30 +266,20 @@ class GraphConvolution : public Convolution {
 
 Dnn::Dnn() : library_(std::make_unique<Library>()) {
   const std::string name = fmt::format("libcudnn.so.{}", CUDNN_MAJOR);
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  // Where this was built with it, too.
-  if (!library)
-    library = dlopen((std::string(BOXCAR_CUDA_LIBRARIES "/") + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    throw Error::cannot_run(
-        name,
-        "is not found; convolutions on GPUs need it: install cuDNN, or name its folder in "
-        "LD_LIBRARY_PATH");
-  const auto find = [&]<typename Function>(const char* symbol, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, symbol));
-    if (!function) throw Error::cannot_run(name, fmt::format("has no {}", symbol));
-  };
+  const SharedLibrary library(
+      name, "convolutions on GPUs need it: install cuDNN, or name its folder in LD_LIBRARY_PATH",
+      BOXCAR_CUDA_LIBRARIES);
   Library& dnn = *library_;
-  find("cudnnCreate", dnn.create);
-  find("cudnnDestroy", dnn.destroy);
-  find("cudnnSetStream", dnn.set_stream);
-  find("cudnnGetErrorString", dnn.error_string);
-  find("cudnnBackendCreateDescriptor", dnn.create_descriptor);
-  find("cudnnBackendDestroyDescriptor", dnn.destroy_descriptor);
-  find("cudnnBackendFinalize", dnn.finalize);
-  find("cudnnBackendSetAttribute", dnn.set);
-  find("cudnnBackendGetAttribute", dnn.get);
-  find("cudnnBackendExecute", dnn.execute);
+  library.find("cudnnCreate", dnn.create);
+  library.find("cudnnDestroy", dnn.destroy);
+  library.find("cudnnSetStream", dnn.set_stream);
+  library.find("cudnnGetErrorString", dnn.error_string);
+  library.find("cudnnBackendCreateDescriptor", dnn.create_descriptor);
+  library.find("cudnnBackendDestroyDescriptor", dnn.destroy_descriptor);
+  library.find("cudnnBackendFinalize", dnn.finalize);
+  library.find("cudnnBackendSetAttribute", dnn.set);
+  library.find("cudnnBackendGetAttribute", dnn.get);
+  library.find("cudnnBackendExecute", dnn.execute);
   if (const cudnnStatus_t status = dnn.create(&dnn.handle); status != CUDNN_STATUS_SUCCESS)
     throw Error::cannot_run(name, fmt::format("does not start: {}", dnn.error_string(status)));
 }

@@ -1,7 +1,7 @@
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "backends/cuda/nccl_api.h"
+#include "backends/cuda/shared_library.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -11,34 +11,27 @@ constexpr const char* needed =
     "collectives between GPUs need NCCL 2.18 or later; install it, or name its "
     "folder in LD_LIBRARY_PATH";
 
-template <typename Function>
-void find(void* library, const std::string& name, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, symbol));
-  if (!function) throw Error::cannot_run(name, fmt::format("has no {}; {}", symbol, needed));
-}
-
 }  // namespace
 
 NcclApi load_nccl(const std::string& name) {
-  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) throw Error::cannot_run(name, fmt::format("is not found; {}", needed));
+  const SharedLibrary library(name, needed);
   NcclApi api{};
-  find(library, name, "ncclGetVersion", api.ncclGetVersion);
-  find(library, name, "ncclGetErrorString", api.ncclGetErrorString);
-  find(library, name, "ncclGetLastError", api.ncclGetLastError);
-  find(library, name, "ncclGetUniqueId", api.ncclGetUniqueId);
-  find(library, name, "ncclCommInitRankConfig", api.ncclCommInitRankConfig);
-  find(library, name, "ncclCommGetAsyncError", api.ncclCommGetAsyncError);
-  find(library, name, "ncclCommAbort", api.ncclCommAbort);
-  find(library, name, "ncclGroupStart", api.ncclGroupStart);
-  find(library, name, "ncclGroupEnd", api.ncclGroupEnd);
-  find(library, name, "ncclAllReduce", api.ncclAllReduce);
-  find(library, name, "ncclReduceScatter", api.ncclReduceScatter);
-  find(library, name, "ncclReduce", api.ncclReduce);
-  find(library, name, "ncclAllGather", api.ncclAllGather);
-  find(library, name, "ncclBroadcast", api.ncclBroadcast);
-  find(library, name, "ncclSend", api.ncclSend);
-  find(library, name, "ncclRecv", api.ncclRecv);
+  library.find("ncclGetVersion", api.ncclGetVersion);
+  library.find("ncclGetErrorString", api.ncclGetErrorString);
+  library.find("ncclGetLastError", api.ncclGetLastError);
+  library.find("ncclGetUniqueId", api.ncclGetUniqueId);
+  library.find("ncclCommInitRankConfig", api.ncclCommInitRankConfig);
+  library.find("ncclCommGetAsyncError", api.ncclCommGetAsyncError);
+  library.find("ncclCommAbort", api.ncclCommAbort);
+  library.find("ncclGroupStart", api.ncclGroupStart);
+  library.find("ncclGroupEnd", api.ncclGroupEnd);
+  library.find("ncclAllReduce", api.ncclAllReduce);
+  library.find("ncclReduceScatter", api.ncclReduceScatter);
+  library.find("ncclReduce", api.ncclReduce);
+  library.find("ncclAllGather", api.ncclAllGather);
+  library.find("ncclBroadcast", api.ncclBroadcast);
+  library.find("ncclSend", api.ncclSend);
+  library.find("ncclRecv", api.ncclRecv);
   int version = 0;
   if (api.ncclGetVersion(&version) != nccl_success || version < 21800)
     throw Error::cannot_run(
