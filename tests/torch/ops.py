@@ -320,7 +320,7 @@ OPS = {
 
 # Ops of OPS whose gradient nobody asks for.
 NO_GRADIENT = {
-    "accumulate", "adam", "all_finite", "clip_scale", "conv2d_input_grad", "conv2d_weight_grad", "dropout_grad",
+    "accumulate", "adam", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
     "embedding_grad", "gather_grad", "merge_heads_grad", "momentum", "one_hot", "sgd", "slice_grad", "square_sum",
 }  # fmt: skip
 
