@@ -12,6 +12,16 @@ void Endings::ended(int process, Ending ending) {
   endings_.at(static_cast<size_t>(process)) = std::move(ending);
 }
 
+void Endings::another_speaks() {
+  const std::lock_guard lock(mutex_);
+  is_spoken_ = true;
+}
+
+bool Endings::is_spoken() const {
+  const std::lock_guard lock(mutex_);
+  return is_spoken_;
+}
+
 bool Endings::all_ended() const {
   return std::all_of(endings_.begin(), endings_.end(), [](const auto& ending) { return ending.has_value(); });
 }
@@ -25,6 +35,7 @@ int Endings::first_cause(int otherwise) const {
 bool Endings::is_speaker(int process, double waited) const {
   const std::lock_guard lock(mutex_);
   if (waited >= longest) return true;
+  if (is_spoken_) return false;
   if (process == 0) return all_ended() || waited >= patience;
   return !endings_[0] && process == first_cause(process) && waited >= patience;
 }

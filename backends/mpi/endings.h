@@ -32,7 +32,11 @@ class Endings {
 
   explicit Endings(int processes) : endings_(static_cast<size_t>(processes)) {}
   void ended(int process, Ending ending);
-  // Whether this process, which has ended, is to speak; `waited` seconds after its end.
+  // Another process speaks.
+  void another_speaks();
+  bool is_spoken() const;
+  // Whether this process, which has ended, is to speak; `waited` seconds after its end. After another only if
+  // nothing has ended this one for `longest`: one that was stopped is let go on to be ended.
   bool is_speaker(int process, double waited) const;
   // What the speaker says: the first cause's words, and whose they are unless all say the same. Without a
   // cause its own.
@@ -44,6 +48,7 @@ class Endings {
 
   mutable std::mutex mutex_;
   std::vector<std::optional<Ending>> endings_;
+  bool is_spoken_ = false;
 };
 
 }  // namespace boxcar::backends

@@ -268,7 +268,7 @@ class MpiTransport : public Transport {
   // May be asked for before all processes have begun MPI, when there is nothing to tell. Of a failure that is
   // known another process speaks.
   std::string last_words() {
-    if (!ready_ || another_speaks_ || peers_.any_failed()) return "";
+    if (!ready_ || endings_.is_spoken() || peers_.any_failed()) return "";
     const std::string waits = waiting().text();
     return fmt::format(
         "process {}: ended by SIGTERM, which mpirun sends when another process dies or it is interrupted{}{}",
@@ -370,7 +370,7 @@ class MpiTransport : public Transport {
     if (sign == Sign::failed) peers_.failed(from, text(1));
     if (sign == Sign::ended)
       endings_.ended(from, {bytes[1] != std::byte{}, Exit{std::to_integer<int>(bytes[2])}, text(3)});
-    if (sign == Sign::speaks) another_speaks_ = true;
+    if (sign == Sign::speaks) endings_.another_speaks();
   }
 
   void stop() {
@@ -378,7 +378,7 @@ class MpiTransport : public Transport {
     if (progress_.joinable()) progress_.join();
   }
 
-  std::atomic<bool> ready_ = false, another_speaks_ = false;
+  std::atomic<bool> ready_ = false;
   Termination termination_;  // before MPI starts threads, which then leave the signal alone too
   Mpi mpi_;
   Peers peers_;

@@ -34,6 +34,17 @@ TEST(Endings, WithoutTheFirstProcessTheFirstCauseSpeaks) {
   EXPECT_EQ(endings.agreed(2).code(), Exit::bad_input);
 }
 
+TEST(Endings, OneThatWasStoppedFindsThatAnotherHasSpoken) {
+  Endings endings(2);
+  endings.ended(1, {true, Exit::fault, "process 0 has not been heard from for 15 s"});
+  EXPECT_FALSE(endings.is_spoken());
+  endings.another_speaks();
+  EXPECT_TRUE(endings.is_spoken());
+  endings.ended(0, {false, Exit::fault, "process 1 failed"});
+  EXPECT_FALSE(endings.is_speaker(0, Endings::patience));
+  EXPECT_TRUE(endings.is_speaker(0, Endings::longest));
+}
+
 TEST(Endings, WhatAllSayIsNobodysOwn) {
   Endings endings(2);
   endings.ended(0, {true, Exit::bad_input, "no such file"});
