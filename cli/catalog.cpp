@@ -27,18 +27,18 @@ constexpr Row rows[] = {
     {"llama3-405b", "llama", 126, 16384, 128, 8, 53248, 8192, 128256, "Llama team 2024, arXiv:2407.21783"},
 };
 
-// Images of 224 pixels in 1,000 classes.
+// Images of 224 x 224 pixels in 1,000 classes; a layer is a block.
 struct ResNetRow {
   const char* name;
-  int depth, width;
+  int layers, width;
   const char* source;
 };
 constexpr ResNetRow resnet_rows[] = {
-    {"resnet50", 50, 1, "He et al. 2016, arXiv:1512.03385; v1.5: strides in the 3x3 convolutions"},
-    {"resnet101", 101, 1, "the same"},
-    {"resnet152", 152, 1, "the same"},
-    {"wide-resnet50-2", 50, 2, "Zagoruyko and Komodakis 2016, arXiv:1605.07146"},
-    {"wide-resnet101-2", 101, 2, "the same"},
+    {"resnet50", 16, 1, "He et al. 2016, arXiv:1512.03385; v1.5: strides in the 3x3 convolutions"},
+    {"resnet101", 33, 1, "the same"},
+    {"resnet152", 50, 1, "the same"},
+    {"wide-resnet50-2", 16, 2, "Zagoruyko and Komodakis 2016, arXiv:1605.07146"},
+    {"wide-resnet101-2", 33, 2, "the same"},
 };
 
 std::vector<CatalogModel> make_catalog() {
@@ -58,11 +58,13 @@ std::vector<CatalogModel> make_catalog() {
     models.push_back(std::move(model));
   }
   for (const ResNetRow& row : resnet_rows)
-    models.push_back(
-        {row.name,
-         "resnet",
-         {{"model.depth", fmt::format("{}", row.depth)}, {"model.width", fmt::format("{}", row.width)}},
-         row.source});
+    models.push_back({row.name,
+                      "resnet",
+                      {{"model.layers", fmt::format("{}", row.layers)},
+                       {"model.width", fmt::format("{}", row.width)},
+                       {"model.hidden", "64"},
+                       {"model.vocab", "1000"}},
+                      row.source});
   return models;
 }
 

@@ -223,7 +223,7 @@ Request request_of(const GivenKeys& given) {
   Request request;
   if (auto family = given.find("model.family"); family != given.end()) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
-    if (!planner::is_resnet(request.job)) request.job.model = ir::models::defaults(family->second.text);
+    request.job.model = ir::models::defaults(family->second.text);
   }
   const backends::Stack stack = load_stack(given, request);
   for (const auto& [path, value] : given) {
@@ -260,7 +260,7 @@ Request open_request(const GivenKeys& given_by_user) {
   GivenKeys given = given_by_user;
   expand_model(given);
   Request request = request_of(given);
-  locate(given, [&] { planner::complete_model(request.job); });
+  locate(given, [&] { request.job.model = ir::models::complete(request.job.model); });
   return request;
 }
 

@@ -21,9 +21,6 @@ std::function<Field(Request&)> at(T& (*member)(Request&)) {
 }
 
 #define MODEL(m) at(+[](Request & r) -> auto& { return r.job.model.m; })
-#define RESNET(m) at(+[](Request & r) -> auto& { return r.job.resnet.m; })
-#define IMAGES(m) \
-  at(+[](Request & r) -> auto& { return planner::is_resnet(r.job) ? r.job.resnet.m : r.job.model.m; })
 #define PARALLEL(m) at(+[](Request & r) -> auto& { return r.job.parallel.m; })
 #define TRAIN(m) at(+[](Request & r) -> auto& { return r.job.train.m; })
 #define RUN(m) at(+[](Request & r) -> auto& { return r.run.m; })
@@ -82,12 +79,14 @@ std::vector<Key> make_keys() {
       word("model", "family", MODEL(family), {"gpt", "bert", "llama", "resnet", "wide_resnet", "unet"},
            "or a name that `boxcar models` lists, or a config.json"),
       "--model"));
-  k.push_back(needed(entry("model", "layers", MODEL(layers), 1, 2000, "transformer blocks")));
-  k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million, "width of the residual stream")));
+  k.push_back(needed(
+      entry("model", "layers", MODEL(layers), 1, 2000, "transformer or residual blocks, levels of a U-Net")));
+  k.push_back(needed(entry("model", "hidden", MODEL(hidden), 1, million,
+                           "width of the residual stream; of images: channels of the first convolution")));
   k.push_back(needed(entry("model", "heads", MODEL(heads), 1, 10000, "attention heads")));
   k.push_back(needed(entry("model", "seq", MODEL(seq), 1, 100 * million, "tokens in a sequence")));
-  k.push_back(needed(
-      entry("model", "vocab", MODEL(vocab), 1, 100 * million, "vocabulary, padded for tensor parallelism")));
+  k.push_back(needed(entry("model", "vocab", MODEL(vocab), 1, 100 * million,
+                           "vocabulary, padded for tensor parallelism; of images: classes")));
   k.push_back(
       otherwise("4 x hidden; llama: 8/3 x hidden, rounded up to a multiple of 256",
                 entry("model", "ffn", MODEL(ffn), 1, 10 * million, "width of the feed-forward layer")));
@@ -107,26 +106,20 @@ std::vector<Key> make_keys() {
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
   k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
                     "layers from one with experts to the next"));
-  const std::set<std::string> of_all{"layers", "hidden", "vocab"};  // but resnet
+  const std::vector<std::string> texts{"gpt", "bert", "llama"}, images{"resnet", "wide_resnet", "unet"};
+  const std::set<std::string> of_all{"layers", "hidden", "vocab"};
   for (size_t i = 1; i < k.size(); ++i) {
-    k[i].families = {"gpt", "bert", "llama"};
-    if (of_all.contains(k[i].name)) k[i].families.insert(k[i].families.end(), {"wide_resnet", "unet"});
+    k[i].families = texts;
+    if (of_all.contains(k[i].name)) k[i].families.insert(k[i].families.end(), images.begin(), images.end());
   }
   k.push_back(of_families({"bert"},
                           entry("model", "masked", MODEL(masked), 0, 100 * million,
                                 "pre-training heads over so many tokens of a sequence, 0: a loss over all")));
-  const auto of_resnet = [&](const char* name, std::function<Field(Request&)> field, double least,
-                             double most, const char* help) {
-    k.push_back(of_families({"resnet"}, entry("model", name, std::move(field), least, most, help)));
-  };
-  of_resnet("depth", RESNET(depth), 50, 152, "layers with weights: 50, 101 or 152");
-  of_resnet("channels", RESNET(channels), 1, 100000, "of the first convolution");
   k.push_back(of_families({"resnet", "wide_resnet"},
-                          entry("model", "width", IMAGES(width), 1, 1000,
+                          entry("model", "width", MODEL(width), 1, 1000,
                                 "how many times as wide blocks are inside (wide_resnet: their 3x3 alone)")));
-  k.push_back(of_families({"resnet", "wide_resnet", "unet"},
-                          entry("model", "image", IMAGES(image), 1, 100000, "rows and columns of an image")));
-  of_resnet("classes", RESNET(classes), 1, 10 * million, "of images");
+  k.push_back(
+      of_families(images, entry("model", "image", MODEL(image), 1, 100000, "rows and columns of an image")));
 
   Key cluster{
       "cluster", "preset", "--cluster", "--preset", [](Request& r) { return Field(&r.cluster); },

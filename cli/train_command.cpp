@@ -39,12 +39,10 @@ const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
                                                   {"train.learning_rate", "0.001"},
                                                   {"model.pad_vocab", "1"}};
 
-bool is_of_images(const std::string& family) { return family == "resnet" || ir::models::is_conv_net(family); }
-
 // Data here is text.
 void refuse_other_data(const GivenKeys& given) {
   if (const auto family = given.find("model.family");
-      family != given.end() && is_of_images(family_named(family->second.text)))
+      family != given.end() && ir::models::is_conv_net(family_named(family->second.text)))
     throw Error::input(family->second.where, "a model of images is simulated, not trained (data is text)");
   if (const auto masked = given.find("model.masked"); masked != given.end() && masked->second.text != "0")
     throw Error::input(masked->second.where, "pre-training heads are simulated, not trained (leave it out)");

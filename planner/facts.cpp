@@ -1,5 +1,6 @@
 #include "planner/facts.h"
 
+#include "ir/models/conv_net.h"
 #include "ir/op.h"
 
 namespace boxcar::planner {
@@ -37,15 +38,14 @@ Flops count_flops(const ir::Graph& graph) {
 std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
   const Flops flops = count_flops(graph);
   const double micro_batches = job.train.micro_batches;
-  const int64_t parameters =
-      is_resnet(job) ? ir::models::parameters(job.resnet) : ir::models::parameters(job.model);
+  const int64_t tokens = ir::models::is_conv_net(job.model.family) ? 0 : job.global_batch * job.model.seq;
   return {
       {"samples", static_cast<double>(job.global_batch)},
-      {"tokens", static_cast<double>(job.global_batch * job.model.seq)},
+      {"tokens", static_cast<double>(tokens)},
       {"model_flops", flops.model * micro_batches},
       {"hardware_flops", flops.hardware * micro_batches},
       {"micro_batches", micro_batches},
-      {"parameters", static_cast<double>(parameters)},
+      {"parameters", static_cast<double>(ir::models::parameters(job.model))},
       {"memory_limit_bytes", static_cast<double>(job.cluster.device.memory_bytes)},
   };
 }

@@ -7,7 +7,6 @@
 
 #include "backends/cluster.h"
 #include "ir/graph.h"
-#include "ir/models/resnet.h"
 #include "ir/models/transformer.h"
 #include "ir/passes/passes.h"
 #include "ir/plan.h"
@@ -40,19 +39,12 @@ struct Hints {
 
 struct Job {
   ir::models::Transformer model;
-  ir::models::ResNet
-      resnet;  // in place of it where model.family is "resnet": of `model` layers (blocks) count alone
   Hints parallel;
   ir::TrainOptions train;
   int64_t global_batch = 0;  // sequences per optimizer step; 0: dp x micro_batch
   backends::Cluster cluster;
   int gpus = 0;
 };
-
-inline bool is_resnet(const Job& job) { return job.model.family == "resnet"; }
-
-// Fills in what the model's family leaves open. Throws Error naming the key for sizes that cannot be.
-void complete_model(Job& job);
 
 // Fills in defaults and refuses what cannot be: degrees that do not multiply, sizes that do not divide.
 // Throws Error whose `where` is the key ("parallel.tp"), for the caller to put file and line before.

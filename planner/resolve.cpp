@@ -116,18 +116,6 @@ void check_splits(const Job& job) {
   }
 }
 
-// Of a model of images only the batch is split, and blocks over stages.
-void check_image_splits(const Job& job) {
-  const Hints& h = job.parallel;
-  const auto whole = [&](int degree, const char* key) {
-    require(degree == 1, key, fmt::format("{} for a model of family resnet (use 1)", degree));
-  };
-  whole(h.tp, "parallel.tp");
-  whole(h.cp, "parallel.context_parallel");
-  whole(h.ep, "parallel.ep");
-  if (h.fsdp_group > 0) require_divides(h.fsdp_group, h.dp, "parallel.fsdp_group", "dp");
-}
-
 void resolve_stages(Job& job) {
   Hints& h = job.parallel;
   const int64_t stages = int64_t{h.pp} * h.virtual_stages;
@@ -215,23 +203,13 @@ void check_passes(const Job& job) {
 
 }  // namespace
 
-void complete_model(Job& job) {
-  if (!is_resnet(job)) {
-    job.model = ir::models::complete(job.model);
-    return;
-  }
-  job.model = {};
-  job.model.family = "resnet";
-  job.model.layers = ir::models::blocks(job.resnet);
-}
-
 Job resolve(Job job) {
   if (job.gpus == 0) job.gpus = job.cluster.devices();
   check_ranges(job);
-  complete_model(job);
+  job.model = ir::models::complete(job.model);
   job.model.flash = job.train.flash = job.model.flash || job.train.flash;
   resolve_degrees(job);
-  is_resnet(job) ? check_image_splits(job) : check_splits(job);
+  check_splits(job);
   resolve_stages(job);
   resolve_batch(job);
   check_schedule(job);

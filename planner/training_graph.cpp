@@ -12,7 +12,7 @@ namespace {
 
 ir::Graph forward_graph(const Job& job) {
   const int64_t batch = int64_t{job.parallel.micro_batch} * job.parallel.dp;
-  return is_resnet(job) ? ir::models::build(job.resnet, batch) : ir::models::build(padded_model(job), batch);
+  return ir::models::build(padded_model(job), batch);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,18 @@ void need(bool ok, const char* key, const std::string& message) {
   if (!ok) throw Error::input(key, message);
 }
 
+struct Depth {
+  int64_t layers;
+  std::array<int64_t, 4> blocks;  // of each group
+};
+constexpr Depth depths[] = {{16, {3, 4, 6, 3}}, {33, {3, 4, 23, 3}}, {50, {3, 8, 36, 3}}};
+
+const Depth* find_depth(int64_t layers) {
+  const auto* found =
+      std::find_if(std::begin(depths), std::end(depths), [&](const Depth& d) { return d.layers == layers; });
+  return found == std::end(depths) ? nullptr : found;
+}
+
 TensorType f32(Shape shape) { return {std::move(shape), DType::float32}; }
 
 class NetWriter {
@@ -23,7 +37,7 @@ class NetWriter {
   Graph run() {
     const TensorId images = b_.input("images", f32({batch_, 3, c_.image, c_.image}));
     const bool pixels = c_.family == "unet";
-    const TensorId scores = pixels ? unet(images) : wide_resnet(images);
+    const TensorId scores = pixels ? unet(images) : resnet(images);
     const TensorId labels =
         b_.input("labels", {pixels ? Shape{batch_, c_.image, c_.image} : Shape{batch_}, DType::int64});
     loss(scores, labels, pixels ? Shape{0, 1, 2} : Shape{0});
@@ -57,10 +71,10 @@ class NetWriter {
     return relu(y, "relu" + number);
   }
 
-  // --- wide_resnet
+  // --- resnet, wide_resnet
 
   TensorId bottleneck(TensorId x, int64_t inner, int64_t stride) {
-    TensorId y = conv_norm_relu(x, "1", inner, 1);
+    TensorId y = conv_norm_relu(x, "1", c_.family == "resnet" ? inner * c_.width : inner, 1);
     y = conv_norm_relu(y, "2", inner * c_.width, 3, stride);
     y = norm(conv(y, "conv3", 4 * inner, 1), "norm3");
     const bool same = stride == 1 && channels(x) == 4 * inner;
@@ -68,18 +82,19 @@ class NetWriter {
     return relu(b_.op1("add", {y, beside}, {}, "sum"), "out");
   }
 
-  TensorId wide_resnet(TensorId images) {
+  TensorId resnet(TensorId images) {
     b_.set_layer(-1, "stem");
     TensorId x = conv_norm_relu(images, "", c_.channels, 7, 2);
     x = b_.op1("max_pool2d", {x}, {{"kernel", int64_t{3}}, {"stride", int64_t{2}}, {"padding", int64_t{1}}},
                "pool");
-    const int64_t blocks[] = {3, 4, c_.layers - 10, 3};
-    int64_t index = 0;
-    for (int group = 0; group < 4; ++group)
-      for (int64_t block = 0; block < blocks[group]; ++block) {
-        layer(index++);
-        x = bottleneck(x, c_.channels << group, group > 0 && block == 0 ? 2 : 1);
+    int64_t index = 0, inner = c_.channels;
+    for (const int64_t blocks : find_depth(c_.layers)->blocks) {
+      for (int64_t block = 0; block < blocks; ++block, ++index) {
+        layer(index);
+        x = bottleneck(x, inner, index > 0 && block == 0 ? 2 : 1);
       }
+      inner *= 2;
+    }
     end();
     x = b_.op1("reduce_mean", {x}, {{"axes", Shape{2, 3}}}, "pool");
     const TensorId weight = b_.parameter("head.weight", f32({b_.type(x).shape[1], c_.classes}));
@@ -139,16 +154,18 @@ class NetWriter {
 
 }  // namespace
 
-bool is_conv_net(const std::string& family) { return family == "wide_resnet" || family == "unet"; }
+bool is_conv_net(const std::string& family) {
+  return family == "resnet" || family == "wide_resnet" || family == "unet";
+}
 
 void check_sizes(const ConvNet& c) {
   const std::pair<const char*, int64_t> positive[] = {
       {"hidden", c.channels}, {"width", c.width}, {"image", c.image}, {"vocab", c.classes}};
   for (const auto& [key, value] : positive)
     need(value > 0, key, fmt::format("is {}, expected at least 1", value));
-  if (c.family == "wide_resnet") {
-    need(c.layers == 16 || c.layers == 33, "layers",
-         fmt::format("is {}, expected the blocks of ResNet-50 or of ResNet-101, 16 or 33", c.layers));
+  if (c.family != "unet") {
+    need(find_depth(c.layers) != nullptr, "layers",
+         fmt::format("is {}, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50", c.layers));
     need(c.image % 32 == 0, "image", fmt::format("{} is no multiple of 32", c.image));
     return;
   }

@@ -1,10 +1,14 @@
 // Convolutional networks as logical graphs of one micro-batch, forward to loss.
 //
-//   wide_resnet: 7x7 stem, max pool, bottleneck blocks (a layer each) in four groups of 3, 4, 6 (or 23) and
-//   3,
-//     their 3x3 convolution `width` times as wide as the first; layers 16 (ResNet-50) or 33 (ResNet-101)
+//   resnet: 7x7 stem, max pool, bottleneck blocks (a layer each) in four groups, `width` times as wide
+//   inside;
+//     layers 16 (ResNet-50), 33 (ResNet-101) or 50 (ResNet-152). v1.5: a block's stride is in its 3x3
+//   wide_resnet: the same, but for the 3x3 convolution alone being `width` times as wide as the first
 //   unet: pairs of 3x3 convolutions (a layer each), `layers` odd: down with max pools to the middle one, up
 //     with transposed convolutions, each beside what the same level made on the way down; labels by pixel
+//
+//   ConvNet{"resnet", 16, 64, 1, 224, 1000}   ResNet-50 v1.5: 25,557,032 parameters, 4.09 G multiply-adds an
+//   image ConvNet{"resnet", 33, 64, 2, 224, 1000}   Wide-ResNet-101-2: 126,886,696 parameters
 //
 // Batch norm's statistics are those of each device's own samples, as published runs have them.
 #pragma once
@@ -14,10 +18,10 @@
 namespace boxcar::ir::models {
 
 struct ConvNet {
-  std::string family = "wide_resnet";  // or unet
+  std::string family = "resnet";  // resnet | wide_resnet | unet
   int64_t layers = 0;
   int64_t channels = 0;  // of the stem, of the first pair
-  int64_t width = 1;     // wide_resnet alone
+  int64_t width = 1;     // of residual networks
   int64_t image = 224;   // height and width
   int64_t classes = 0;
 };

@@ -278,7 +278,7 @@ class Writer {
 
 namespace {
 
-const std::vector<std::string> families = {"gpt", "bert", "llama", "wide_resnet", "unet"};
+const std::vector<std::string> families = {"gpt", "bert", "llama", "resnet", "wide_resnet", "unet"};
 
 ConvNet conv_net_of(const Transformer& c) {
   return {c.family, c.layers, c.hidden, c.width, c.image, c.vocab};

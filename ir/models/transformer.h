@@ -10,7 +10,7 @@
 namespace boxcar::ir::models {
 
 struct Transformer {
-  std::string family = "gpt";  // gpt | bert | llama, sets the defaults below; wide_resnet | unet
+  std::string family = "gpt";  // gpt | bert | llama, sets the defaults below; those of conv_net.h
   int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
   int64_t ffn = 0;       // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
   int64_t kv_heads = 0;  // 0: heads

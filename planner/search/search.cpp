@@ -32,9 +32,7 @@ class Search {
  public:
   Search(const Job& job, const SearchOptions& options, const Oracle& oracle)
       : job_(job), options_(options), oracle_(oracle) {
-    if (planner::is_resnet(job_))
-      throw Error::input("model.family", "resnet is simulated, not searched for (give its degrees)");
-    planner::complete_model(job_);
+    job_.model = ir::models::complete(job_.model);
     if (job_.gpus == 0) job_.gpus = job_.cluster.devices();
     if (options.goal == Goal::cost && job_.cluster.price_per_gpu_hour <= 0)
       throw Error::input("cluster", fmt::format("{} has no price; give price_per_gpu_hour in a cluster file",

@@ -5,12 +5,12 @@
 
 #include "graphs.h"
 #include "ir/models/conv_net.h"
-#include "ir/models/resnet.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
 namespace {
 
+using ir::models::ConvNet;
 using ir::models::Transformer;
 
 Transformer model(const std::string& family, int64_t layers, int64_t hidden, int64_t heads, int64_t seq,
@@ -88,53 +88,6 @@ TEST(Models, ParametersOfBertWithItsHeads) {
             110106428);  // transformers' BertForPreTraining, bert-base-uncased
 }
 
-// torchvision's models, whose ResNets are v1.5.
-TEST(Models, ParametersOfResNets) {
-  using ir::models::ResNet;
-  EXPECT_EQ(ir::models::parameters(ResNet{}), 25557032);
-  EXPECT_EQ(ir::models::parameters(ResNet{.depth = 101}), 44549160);
-  EXPECT_EQ(ir::models::parameters(ResNet{.depth = 152}), 60192808);
-  EXPECT_EQ(ir::models::parameters(ResNet{.depth = 50, .width = 2}), 68883240);
-  EXPECT_EQ(ir::models::parameters(ResNet{.depth = 101, .width = 2}), 126886696);
-}
-
-TEST(Models, GraphsOfResNetsHaveTheParametersOfTheFormula) {
-  using ir::models::ResNet;
-  for (const ResNet& config :
-       {ResNet{}, ResNet{.depth = 101, .channels = 16, .width = 4, .image = 64, .classes = 7}})
-    EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config));
-}
-
-// fvcore's count of torchvision's models, multiply-adds of an image of 224 x 224. The backward pass has twice
-// as much, less the gradient of the images.
-TEST(Models, FlopsOfResNetsArePublished) {
-  using ir::models::ResNet;
-  EXPECT_EQ(counted_flops(ir::models::build(ResNet{}, 1)), 2 * 4089184256.0);
-  EXPECT_NEAR(counted_flops(ir::models::build(ResNet{.depth = 101}, 1)) / 2e9, 7.80, 0.005);
-  EXPECT_NEAR(counted_flops(ir::models::build(ResNet{.depth = 152}, 1)) / 2e9, 11.51, 0.005);
-  EXPECT_NEAR(counted_flops(ir::models::build(ResNet{.depth = 50, .width = 2}, 1)) / 2e9, 11.40, 0.005);
-  const double first = 2.0 * 112 * 112 * 64 * 3 * 49;
-  EXPECT_EQ(counted_flops(step_of(ir::models::build(ResNet{}, 1), {})), 3 * 2 * 4089184256.0 - first);
-}
-
-TEST(Models, ResNetsRefuseSizesThatCannotBe) {
-  using ir::models::ResNet;
-  const auto refused = [](const ResNet& config, int64_t batch = 1) -> std::string {
-    try {
-      ir::models::build(config, batch);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
-  EXPECT_EQ(refused({.depth = 18}), "depth: is 18, expected 50, 101 or 152");
-  EXPECT_EQ(refused({.channels = 0}), "channels: is 0, expected at least 1");
-  EXPECT_EQ(refused({.width = -1}), "width: is -1, expected at least 1");
-  EXPECT_EQ(refused({.image = 230}), "image: is 230, expected a multiple of 32");
-  EXPECT_EQ(refused({.classes = 0}), "classes: is 0, expected at least 1");
-  EXPECT_EQ(refused({}, 0), "batch: is 0, expected at least 1");
-}
-
 // GShard's mixtures with every other layer dense, as Alpa's evaluation has them: hidden, layers, experts, and
 // what the models are called after. Feed-forward layers are 8 x hidden there.
 TEST(Models, ParametersOfGshardsMixtures) {
@@ -153,15 +106,17 @@ TEST(Models, ParametersOfGshardsMixtures) {
   }
 }
 
-int64_t conv_parameters(const std::string& family, int64_t layers, int64_t channels, int64_t width,
-                        int64_t image, int64_t classes) {
-  return ir::models::parameters(ir::models::ConvNet{family, layers, channels, width, image, classes});
-}
+ConvNet resnet(int64_t blocks, int64_t width) { return {"resnet", blocks, 64, width, 224, 1000}; }
 
 TEST(Models, ParametersOfPublishedConvolutionalNetworks) {
-  EXPECT_EQ(conv_parameters("wide_resnet", 16, 64, 1, 224, 1000), 25557032);  // torchvision's resnet50
-  EXPECT_EQ(conv_parameters("wide_resnet", 33, 64, 1, 224, 1000), 44549160);  // resnet101
-  EXPECT_EQ(conv_parameters("unet", 9, 64, 1, 64, 2), 31037698);  // Ronneberger et al. 2015 with batch norm
+  // torchvision's ResNet-50, -101, -152 (v1.5), and wide ones of 50 and 101.
+  EXPECT_EQ(ir::models::parameters(resnet(16, 1)), 25557032);
+  EXPECT_EQ(ir::models::parameters(resnet(33, 1)), 44549160);
+  EXPECT_EQ(ir::models::parameters(resnet(50, 1)), 60192808);
+  EXPECT_EQ(ir::models::parameters(resnet(16, 2)), 68883240);
+  EXPECT_EQ(ir::models::parameters(resnet(33, 2)), 126886696);
+  EXPECT_EQ(ir::models::parameters(ConvNet{"unet", 9, 64, 1, 64, 2}),
+            31037698);  // Ronneberger et al. 2015 with batch norm
   // Alpa's Wide-ResNets: channels, width, what they are called after.
   struct Row {
     int64_t layers, channels, width;
@@ -170,9 +125,21 @@ TEST(Models, ParametersOfPublishedConvolutionalNetworks) {
   for (const Row& row :
        {Row{16, 160, 2, 250e6}, Row{16, 224, 2, 500e6}, Row{16, 320, 2, 1e9}, Row{16, 448, 2, 2e9},
         Row{16, 640, 2, 4e9}, Row{16, 320, 16, 6.8e9}, Row{33, 320, 16, 13e9}}) {
-    const int64_t count = conv_parameters("wide_resnet", row.layers, row.channels, row.width, 224, 1024);
+    const int64_t count =
+        ir::models::parameters(ConvNet{"wide_resnet", row.layers, row.channels, row.width, 224, 1024});
     EXPECT_NEAR(static_cast<double>(count) / row.published, 1, 0.04) << row.published;
   }
+}
+
+// fvcore's count of torchvision's models, multiply-adds of an image of 224 x 224. The backward pass has twice
+// as much, less the gradient of the images.
+TEST(Models, FlopsOfResNetsArePublished) {
+  EXPECT_EQ(counted_flops(ir::models::build(resnet(16, 1), 1)), 2 * 4089184256.0);
+  EXPECT_NEAR(counted_flops(ir::models::build(resnet(33, 1), 1)) / 2e9, 7.80, 0.005);
+  EXPECT_NEAR(counted_flops(ir::models::build(resnet(50, 1), 1)) / 2e9, 11.51, 0.005);
+  EXPECT_NEAR(counted_flops(ir::models::build(resnet(16, 2), 1)) / 2e9, 11.40, 0.005);
+  const double first = 2.0 * 112 * 112 * 64 * 3 * 49;
+  EXPECT_EQ(counted_flops(step_of(ir::models::build(resnet(16, 1), 1), {})), 3 * 2 * 4089184256.0 - first);
 }
 
 TEST(Models, ConvolutionalNetworksTakeTheKeysOfTransformers) {
@@ -308,7 +275,7 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.masked = 2; }),
             "masked: is of family bert with learned positions, layer norms, biases and a tied head");
   EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }),
-            "family: unknown 'gtp' (use gpt or bert or llama or wide_resnet or unet)");
+            "family: unknown 'gtp' (use gpt or bert or llama or resnet or wide_resnet or unet)");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
   EXPECT_EQ(with([](auto& c) {
@@ -329,8 +296,8 @@ TEST(Models, RefusesSizesThatCannotBe) {
     change(config);
     return refusal(config);
   };
-  EXPECT_EQ(net("wide_resnet", [](auto& c) { c.layers = 50; }),
-            "layers: is 50, expected the blocks of ResNet-50 or of ResNet-101, 16 or 33");
+  EXPECT_EQ(net("resnet", [](auto& c) { c.layers = 18; }),
+            "layers: is 18, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50");
   EXPECT_EQ(net("wide_resnet", [](auto& c) { c.image = 100; }), "image: 100 is no multiple of 32");
   EXPECT_EQ(net("wide_resnet", [](auto& c) { c.width = 0; }), "width: is 0, expected at least 1");
   EXPECT_EQ(net("unet", [](auto&) {}),

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/models/conv_net.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -77,11 +78,11 @@ loss: (S(0), B) -> (P(sum), B)
 
 // Nothing is exchanged between replicas but gradients, of which none is here.
 TEST(Deduce, residual_networks_split_the_batch_alone) {
-  const ir::Graph graph = ir::models::build(ir::models::ResNet{.image = 32}, 4);
+  const ir::Graph graph = ir::models::build(ir::models::ConvNet{"resnet", 16, 64, 1, 32, 1000}, 4);
   Hints hints;
   hints.dp = 4;
   const std::string found = text(graph, deduced(graph, hints));
-  EXPECT_NE(found.find("h3.shortcut.bn: S(0), B, B -> S(0), B, B\n"), std::string::npos) << found;
+  EXPECT_NE(found.find("h3.beside.norm: S(0), B, B -> S(0), B, B\n"), std::string::npos) << found;
   EXPECT_NE(found.find("\nloss: S(0) -> P(sum)\n"), std::string::npos) << found;
   EXPECT_EQ(found.find("=>"), std::string::npos) << found;
 }

@@ -47,10 +47,15 @@ TEST(Resolve, balances_stages_that_layers_do_not_fill_evenly) {
   EXPECT_THAT(resolve(job).parallel.stage_layers, testing::ElementsAre(4, 3, 3, 3));
 }
 
+void images(Job& job) {
+  job.model = ir::models::defaults("resnet");
+  job.model.layers = 16, job.model.hidden = 64, job.model.vocab = 1000;
+}
+
 TEST(Resolve, counts_blocks_of_images_as_layers) {
   Job job = small_job();
-  job.model.family = "resnet";
-  job.resnet.depth = 101;
+  images(job);
+  job.model.layers = 33;
   job.parallel.pp = 4;
   EXPECT_THAT(resolve(job).parallel.stage_layers, testing::ElementsAre(9, 8, 8, 8));
 }
@@ -104,16 +109,14 @@ const Refusal refusals[] = {
      "parallel.schedule: unknown schedule 'zigzag' (use 1f1b, gpipe or the micro-batches under way on each "
      "stage, "
      "as 4,3,2,1; virtual_stages > 1 interleaves 1f1b)"},
-    {"tensors_of_images", [](Job& j) { j.model.family = "resnet", j.parallel.tp = 2; },
-     "parallel.tp: 2 for a model of family resnet (use 1)"},
-    {"rows_of_images", [](Job& j) { j.model.family = "resnet", j.parallel.cp = 2; },
-     "parallel.context_parallel: 2 for a model of family resnet (use 1)"},
-    {"experts_of_images", [](Job& j) { j.model.family = "resnet", j.parallel.ep = 2; },
-     "parallel.ep: 2 for a model of family resnet (use 1)"},
-    {"stages_of_images", [](Job& j) { j.model.family = "resnet", j.gpus = j.parallel.pp = 17; },
+    {"rows_of_images", [](Job& j) { images(j), j.parallel.cp = 2; },
+     "parallel.context_parallel: 2 does not divide seq 1 (use 1)"},
+    {"experts_of_images", [](Job& j) { images(j), j.parallel.ep = 2; },
+     "parallel.ep: 2 for a model without experts (use 1)"},
+    {"stages_of_images", [](Job& j) { images(j), j.gpus = j.parallel.pp = 17; },
      "parallel.pp: 17 stages for 16 layers (use at most 16)"},
-    {"depth", [](Job& j) { j.model.family = "resnet", j.resnet.depth = 18; },
-     "depth: is 18, expected 50, 101 or 152"},
+    {"depth", [](Job& j) { images(j), j.model.layers = 18; },
+     "layers: is 18, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50"},
     {"experts", [](Job& j) { j.parallel.ep = 2; }, "parallel.ep: 2 for a model without experts (use 1)"},
 };
 INSTANTIATE_TEST_SUITE_P(Jobs, ResolveRefuses, testing::ValuesIn(refusals),
