@@ -5,18 +5,13 @@
 #include <utility>
 
 #include "backends/cluster.h"
+#include "backends/constants.h"
 #include "backends/strict_yaml.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
 namespace boxcar::backends {
 namespace {
-
-constexpr double least_rate = 1e6, most_rate = 1e15;  // bytes/s
-constexpr double most_flops = 1e18, most_latency = 1;
-constexpr double least_cores = 0.1, most_cores = 4096;
-constexpr int64_t most_memory = int64_t{1} << 50;
-constexpr int most_gpus = 1 << 20, most_node_gpus = 1024;
 
 template <class Kind>
 struct KindName {
@@ -61,72 +56,65 @@ const char* name_of(const KindName<Kind> (&names)[n], Kind kind) {
   return "?";
 }
 
-void read_curve(Fields& fields, const char* key, Curve* to) { fields.points(key, 1e-6, 1.5, &to->x, &to->y); }
+// Reads what is there, within its bounds, and leaves the rest alone.
+class Reader {
+ public:
+  static constexpr bool reads = true;
 
-void read_types(Fields& fields, const char* key, double low, double high, std::map<ir::DType, double>* to) {
-  auto values = fields.map(key);
-  if (!values) return;
-  for (const auto& [type, name] : peak_types) {
-    double value = 0;
-    if (values->number(name, low, high, &value)) (*to)[type] = value;
+  explicit Reader(Fields& fields) : fields_(&fields) {}
+
+  void number(const std::string& key, double least, double most, double& to) {
+    fields_->number(key.c_str(), least, most, &to);
   }
-  values->done();
-}
-
-void read_waves(Fields& fields, MatmulModel* to) {
-  std::vector<std::vector<double>> tiles;
-  fields.rows("tiles", 3, 1e-3, 1e4, &tiles);
-  for (const auto& tile : tiles) {
-    to->tiles.push_back({static_cast<int>(tile[0]), static_cast<int>(tile[1]), tile[2]});
-    if (tile[0] < 1 || tile[1] < 1 || tile[2] > 1.5) {
-      fields.fail("tiles", "a tile is [rows, columns, share of peak]");
+  template <class Whole>
+  void whole(const std::string& key, Whole least, Whole most, Whole& to) {
+    fields_->integer(key.c_str(), least, most, &to);
+  }
+  void curve(const std::string& key, Curve& to) { fields_->points(key.c_str(), 1e-6, 1.5, &to.x, &to.y); }
+  void tiles(const std::string& key, std::vector<MatmulModel::Tile>& to) {
+    std::vector<std::vector<double>> rows;
+    fields_->rows(key.c_str(), 3, 1e-3, 1e4, &rows);
+    for (const auto& row : rows) {
+      to.push_back({static_cast<int>(row[0]), static_cast<int>(row[1]), row[2]});
+      if (row[0] < 1 || row[1] < 1 || row[2] > 1.5)
+        fields_->fail(key.c_str(), "a tile is [rows, columns, share of peak]");
     }
   }
-  fields.number("wave_overlap", 0, 1, &to->wave_overlap);
-  fields.number("wave_seconds", 0, most_latency, &to->wave_seconds);
-  fields.number("split_seconds", 0, most_latency, &to->split_seconds);
-  fields.number("start_seconds", 0, most_latency, &to->start_seconds);
-  fields.number("memory_share", 1e-3, 1, &to->memory_share);
-}
-
-void read_convolutions(Fields& fields, DeviceProfile* device) {
-  auto types = fields.map("convolution");
-  if (!types) return;
-  for (const auto& [type, name] : peak_types) {
-    auto model = types->map(name);
-    if (!model) continue;
-    ConvolutionModel& to = device->convolution[type];
-    model->require("tiles");
-    read_waves(*model, &to.waves);
-    model->number("input_grad", 1e-3, 10, &to.input_grad);
-    model->number("weight_grad", 1e-3, 10, &to.weight_grad);
-    model->number("strided_input_grad", 1e-3, 10, &to.strided_input_grad);
-    model->number("winograd", 0, 1.5, &to.winograd);
-    model->number("winograd_fused", 0, 1.5, &to.winograd_fused);
-    model->done();
+  void types(double least, double most, std::map<ir::DType, double>& to) {
+    for (const auto& [type, name] : peak_types) {
+      double value = 0;
+      if (fields_->number(name, least, most, &value)) to[type] = value;
+    }
   }
-  types->done();
-}
-
-void read_matmul(Fields& fields, MatmulModel* to) {
-  auto matmul = fields.map("matmul");
-  if (!matmul) return;
-  read_waves(*matmul, to);
-  matmul->number("ramp_bytes", 0, 1e12, &to->ramp_bytes);
-  read_types(*matmul, "type_share", 1e-3, 1.5, &to->type_share);
-  matmul->done();
-}
-
-void read_peaks(Fields& fields, DeviceProfile* device) {
-  auto peaks = fields.map("peak_flops");
-  if (!peaks) return;
-  for (const auto& [type, name] : peak_types) {
-    double flops = 0;
-    if (peaks->number(name, 1e6, most_flops, &flops)) device->peak_flops[type] = flops;
+  void names(const std::string& key, double least, double most, auto& to) {
+    std::vector<std::pair<std::string, double>> values;
+    fields_->numbers(key.c_str(), least, most, &values);
+    to.insert(values.begin(), values.end());
   }
-  peaks->number("tf32", 1e6, most_flops, &device->tf32_flops);
-  peaks->done();
-}
+  void inside(const std::string& key, bool, const auto& work) {
+    const auto fields = fields_->map(key.c_str());
+    if (!fields) return;
+    Fields* const outside = std::exchange(fields_, fields.get());
+    work();
+    fields->done();
+    fields_ = outside;
+  }
+  void line(const std::string& key, bool written, const auto& work) { inside(key, written, work); }
+  template <class Model>
+  void by_type(const std::string& key, std::map<ir::DType, Model>& models, const auto& work) {
+    inside(key, true, [&] {
+      for (const auto& [type, name] : peak_types) inside(name, true, [&] { work(models[type]); });
+    });
+  }
+  template <class Model>
+  void optional(const std::string& key, std::optional<Model>& model, const auto& work) {
+    inside(key, true, [&] { work(model.emplace()); });
+  }
+  void require(const char* key) { fields_->require(key); }
+
+ private:
+  Fields* fields_;
+};
 
 void read_mesh(Fields& fields, Node* node) {
   if (node->link != LinkKind::nvlink_mesh) {
@@ -156,14 +144,8 @@ Node read_node(Fields& fields) {
   Node node;
   fields.integer("gpus", 1, most_node_gpus, &node.gpus);
   read_kind(fields, "link", link_kinds, &node.link);
-  fields.number("link_bandwidth", least_rate, most_rate, &node.link_bandwidth);
-  fields.number("link_latency", 0, most_latency, &node.link_latency);
-  fields.number("pcie_bandwidth", least_rate, most_rate, &node.pcie_bandwidth);
-  fields.integer("nics", 0, most_node_gpus, &node.nics);
-  fields.number("nic_bandwidth", least_rate, most_rate, &node.nic_bandwidth);
-  fields.number("nic_latency", 0, most_latency, &node.nic_latency);
-  fields.number("cores", least_cores, most_cores, &node.cores);
-  fields.number("host_per_op", 0, most_latency, &node.host_per_op);
+  Reader reader(fields);
+  visit(reader, node);
   fields.has("mesh_links");
   fields.done();
   fields.require("gpus");
@@ -179,72 +161,17 @@ Node read_node(Fields& fields) {
 Fabric read_fabric(Fields& fields) {
   Fabric fabric;
   read_kind(fields, "kind", fabric_kinds, &fabric.kind);
-  fields.number("hop_latency", 0, most_latency, &fabric.hop_latency);
+  Reader reader(fields);
+  visit(reader, fabric);
   bool leaves = fabric.kind == FabricKind::leaf_spine;
   bool dims = !leaves && fabric.kind != FabricKind::single_switch;
-  if (leaves) {
-    fields.integer("nodes_per_leaf", 1, most_gpus, &fabric.nodes_per_leaf);
-    fields.number("oversubscription", 1, 1000, &fabric.oversubscription);
-  }
+  if (leaves) fields.integer("nodes_per_leaf", 1, most_gpus, &fabric.nodes_per_leaf);
   if (dims) fields.integers("dims", 1, most_gpus, &fabric.dims);
   fields.done();
   fields.require("kind");
   if (leaves) fields.require("nodes_per_leaf");
   if (dims) fields.require("dims");
   return fabric;
-}
-
-void read_line(Fields& fields, const std::string& key, CollectiveModel::Line* to) {
-  auto line = fields.map(key.c_str());
-  if (!line) return;
-  line->number("base", 0, most_latency, &to->base);
-  line->number("hop", 0, most_latency, &to->hop);
-  line->number("share", 1e-4, 2, &to->share);
-  line->done();
-}
-
-void read_net_line(Fields& fields, const std::string& key, CollectiveModel::NetLine* to) {
-  auto line = fields.map(key.c_str());
-  if (!line) return;
-  line->number("base", 0, most_latency, &to->base);
-  line->number("hop", 0, most_latency, &to->hop);
-  line->number("net_hop", 0, most_latency, &to->net_hop);
-  line->number("share", 1e-4, 2, &to->share);
-  line->done();
-}
-
-void read_collective(Fields& fields, CollectiveModel* to) {
-  for (int i = 0; i < 3; ++i) read_line(fields, CollectiveModel::protocols[i], &to->node[i]);
-  read_line(fields, "nvls", &to->nvls);
-  read_line(fields, "exchange_small", &to->exchange[0]);
-  read_line(fields, "exchange", &to->exchange[1]);
-  read_line(fields, "transfer_small", &to->transfer[0]);
-  read_line(fields, "transfer", &to->transfer[1]);
-  fields.integer("nvls_ranks", 2, most_node_gpus, &to->nvls_ranks);
-  if (auto loss = fields.map("few_ranks_loss")) {
-    loss->number("all_reduce", 0, 1.5, &to->all_reduce_loss);
-    loss->number("gather", 0, 1.5, &to->gather_loss);
-    loss->number("exchange", 0, 1.5, &to->exchange_loss);
-    loss->done();
-  }
-  if (auto net = fields.map("net")) {
-    for (int i = 0; i < 3; ++i) {
-      read_net_line(*net, std::string("ring_") + CollectiveModel::protocols[i], &to->ring[i]);
-      read_net_line(*net, std::string("tree_") + CollectiveModel::protocols[i], &to->tree[i]);
-    }
-    read_net_line(*net, "exchange", &to->net_exchange);
-    net->number("nic_share", 1e-3, 1, &to->nic_share);
-    net->done();
-  }
-  fields.done();
-}
-
-void read_host(Fields& fields, HostProfile* to) {
-  for (const char* key : {"cores", "link_bandwidth", "collective"}) fields.require(key);
-  fields.number("cores", least_cores, most_cores, &to->cores);
-  fields.number("link_bandwidth", least_rate, most_rate, &to->link_bandwidth);
-  if (auto collective = fields.map("collective")) read_collective(*collective, &to->collective);
-  fields.done();
 }
 
 // A device named by path lies beside the file that names it.
@@ -289,33 +216,12 @@ const char* to_text(FabricKind kind) { return name_of(fabric_kinds, kind); }
 DeviceProfile parse_device(const std::string& yaml, const std::string& file) {
   auto fields = parse_fields(yaml, file, "");
   DeviceProfile device;
-  for (const char* key : {"name", "memory_bytes", "memory_bandwidth", "multiprocessors"})
+  for (const char* key : {"name", "memory_bytes", "memory_bandwidth", "peak_flops", "multiprocessors"})
     fields->require(key);
   fields->text("name", &device.name);
-  fields->integer("memory_bytes", int64_t{1} << 20, most_memory, &device.memory_bytes);
-  fields->number("memory_bandwidth", least_rate, most_rate, &device.memory_bandwidth);
-  read_peaks(*fields, &device);
-  fields->integer("multiprocessors", 1, 100000, &device.multiprocessors);
-  fields->number("launch_latency", 0, most_latency, &device.launch_latency);
-  fields->number("kernel_floor", 0, most_latency, &device.kernel_floor);
-  read_curve(*fields, "matmul_efficiency", &device.matmul_efficiency);
-  read_matmul(*fields, &device.matmul);
-  read_convolutions(*fields, &device);
-  read_curve(*fields, "convolution_efficiency", &device.convolution_efficiency);
-  read_curve(*fields, "memory_efficiency", &device.memory_efficiency);
-  std::vector<std::pair<std::string, double>> shares;
-  fields->numbers("op_share", 1e-3, 10, &shares);
-  device.op_share.insert(shares.begin(), shares.end());
-  read_curve(*fields, "attention_forward_efficiency", &device.attention_forward_efficiency);
-  read_curve(*fields, "attention_backward_efficiency", &device.attention_backward_efficiency);
-  read_curve(*fields, "attention_head_share", &device.attention_head_share);
-  fields->number("under_load", 0.1, 1, &device.under_load);
-  fields->number("overlap_slowdown", 0, 0.99, &device.overlap_slowdown);
-  if (auto host = fields->map("host")) read_host(*host, &device.host.emplace());
+  Reader reader(*fields);
+  visit(reader, device);
   fields->done();
-  for (const char* key : {"name", "memory_bytes", "memory_bandwidth", "peak_flops", "multiprocessors"}) {
-    fields->require(key);
-  }
   return device;
 }
 
@@ -349,7 +255,8 @@ Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus
   Cluster cluster;
   fields->text("name", &cluster.name);
   if (auto node = fields->map("node")) cluster.node = read_node(*node);
-  if (auto collective = fields->map("collective")) read_collective(*collective, &cluster.collective);
+  Reader reader(*fields);
+  reader.inside("collective", true, [&] { visit(reader, cluster.collective); });
   if (auto fabric = fields->map("fabric")) cluster.fabric = read_fabric(*fabric);
   fields->integer("nodes", 1, most_gpus / cluster.node.gpus, &cluster.nodes);
   fields->number("price_per_gpu_hour", 0, 1e6, &cluster.price_per_gpu_hour);

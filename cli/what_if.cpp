@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
+#include <utility>
+#include <variant>
 
+#include "backends/constants.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -13,105 +16,96 @@ namespace boxcar::cli {
 namespace {
 
 using backends::Cluster;
-using backends::CollectiveModel;
-using backends::Curve;
-using backends::DeviceProfile;
 
-// Numbers that one name stands for; what they may become.
+// A number of the description, by where it stands in the YAML: "node.nic_bandwidth", "matmul.wave_overlap".
 struct Constant {
-  std::vector<double*> numbers = {};
-  double least = 0, most = 1e18;
+  std::string name;
+  double least, most;
+  std::variant<double*, int*, int64_t*> at;
+
+  double value() const {
+    return std::visit([](auto* number) { return static_cast<double>(*number); }, at);
+  }
+  void set(double value) const {
+    std::visit([value](auto* number) { *number = static_cast<std::decay_t<decltype(*number)>>(value); }, at);
+  }
 };
-using Constants = std::map<std::string, Constant>;
 
-void add(Constants& all, const std::string& name, double& number, double least = 0, double most = 1e18) {
-  all[name] = {{&number}, least, most};
-}
+class Collector {
+ public:
+  static constexpr bool reads = false;
 
-void add(Constants& all, const std::string& name, Curve& curve) {
-  Constant& constant = all[name];
-  for (double& y : curve.y) constant.numbers.push_back(&y);
-}
-
-template <typename Map>
-void add_each(Constants& all, const std::string& name, Map& numbers) {
-  for (auto& [key, number] : numbers) add(all, fmt::format("{}.{}", name, key), number);
-}
-
-void add_line(Constants& all, const std::string& name, CollectiveModel::Line& line) {
-  add(all, name + ".base", line.base);
-  add(all, name + ".hop", line.hop);
-  add(all, name + ".share", line.share);
-}
-
-void add_line(Constants& all, const std::string& name, CollectiveModel::NetLine& line) {
-  add(all, name + ".base", line.base);
-  add(all, name + ".hop", line.hop);
-  add(all, name + ".net_hop", line.net_hop);
-  add(all, name + ".share", line.share);
-}
-
-void add_collective(Constants& all, CollectiveModel& c) {
-  for (size_t p = 0; p < 3; ++p) {
-    const std::string protocol = CollectiveModel::protocols[p];
-    add_line(all, "collective.node." + protocol, c.node[p]);
-    add_line(all, "collective.ring." + protocol, c.ring[p]);
-    add_line(all, "collective.tree." + protocol, c.tree[p]);
+  template <class Number>
+  void number(const std::string& key, double least, double most, Number& value) {
+    all.push_back({path_ + key, least, most, &value});
   }
-  for (size_t line = 0; line < 2; ++line) {
-    add_line(all, fmt::format("collective.exchange.{}", line), c.exchange[line]);
-    add_line(all, fmt::format("collective.transfer.{}", line), c.transfer[line]);
+  void whole(const std::string& key, auto least, auto most, auto& value) {
+    number(key, static_cast<double>(least), static_cast<double>(most), value);
   }
-  add_line(all, "collective.nvls", c.nvls);
-  add_line(all, "collective.net_exchange", c.net_exchange);
-  add(all, "collective.all_reduce_loss", c.all_reduce_loss);
-  add(all, "collective.gather_loss", c.gather_loss);
-  add(all, "collective.exchange_loss", c.exchange_loss);
-  add(all, "collective.nic_share", c.nic_share);
+  void curve(const std::string& key, backends::Curve& curve) {
+    for (size_t i = 0; i < curve.y.size(); ++i)
+      number(fmt::format("{}.{}", key, i), 0, most_share, curve.y[i]);
+  }
+  void tiles(const std::string& key, std::vector<backends::MatmulModel::Tile>& tiles) {
+    for (size_t i = 0; i < tiles.size(); ++i)
+      number(fmt::format("{}.{}", key, i), 0, most_share, tiles[i].share);
+  }
+  void types(double least, double most, std::map<ir::DType, double>& values) {
+    for (auto& [type, value] : values) number(ir::to_text(type), least, most, value);
+  }
+  void names(const std::string& key, double least, double most, auto& values) {
+    for (auto& [name, value] : values) number(key + "." + name, least, most, value);
+  }
+  void inside(const std::string& key, bool, const auto& work) {
+    const std::string outside = std::exchange(path_, path_ + key + ".");
+    work();
+    path_ = outside;
+  }
+  void line(const std::string& key, bool written, const auto& work) { inside(key, written, work); }
+  void by_type(const std::string& key, auto& models, const auto& work) {
+    for (auto& [type, model] : models) inside(key + "." + ir::to_text(type), true, [&] { work(model); });
+  }
+  void optional(const std::string&, auto&, const auto&) {}  // of a host, which is in the cluster by now
+  void require(const char*) {}
+
+  std::vector<Constant> all;
+
+ private:
+  static constexpr double most_share = 1.5;
+  std::string path_;
+};
+
+std::vector<Constant> constants_of(Cluster& cluster) {
+  Collector found;
+  visit(found, cluster.device);
+  found.inside("node", true, [&] { visit(found, cluster.node); });
+  found.inside("fabric", true, [&] { visit(found, cluster.fabric); });
+  found.inside("collective", true, [&] { visit(found, cluster.collective); });
+  found.number("piece_seconds", 0, backends::most_latency, cluster.stack.piece_seconds);
+  return found.all;
 }
 
-void add_device(Constants& all, DeviceProfile& d) {
-  add(all, "bandwidth.memory", d.memory_bandwidth);
-  add(all, "latency.launch", d.launch_latency);
-  Constant& flops = all["flops"];
-  for (auto& [type, rate] : d.peak_flops) {
-    flops.numbers.push_back(&rate);
-    add(all, fmt::format("flops.{}", ir::to_text(type)), rate);
-  }
-  add(all, "kernel_floor", d.kernel_floor);
-  add(all, "under_load", d.under_load);
-  add(all, "overlap_slowdown", d.overlap_slowdown, 0, 0.99);
-  add(all, "matmul_efficiency", d.matmul_efficiency);
-  add(all, "convolution_efficiency", d.convolution_efficiency);
-  add(all, "memory_efficiency", d.memory_efficiency);
-  add(all, "attention_forward_efficiency", d.attention_forward_efficiency);
-  add(all, "attention_backward_efficiency", d.attention_backward_efficiency);
-  add(all, "attention_head_share", d.attention_head_share);
-  add_each(all, "op_share", d.op_share);
-  add(all, "matmul.wave_overlap", d.matmul.wave_overlap, 0, 1);
-  add(all, "matmul.wave_seconds", d.matmul.wave_seconds);
-  add(all, "matmul.split_seconds", d.matmul.split_seconds);
-  add(all, "matmul.start_seconds", d.matmul.start_seconds);
-  add(all, "matmul.memory_share", d.matmul.memory_share);
-  add(all, "matmul.ramp_bytes", d.matmul.ramp_bytes);
-}
+// What people say for where it stands.
+constexpr std::pair<const char*, const char*> short_names[] = {
+    {"bandwidth.network", "node.nic_bandwidth"},
+    {"bandwidth.link", "node.link_bandwidth"},
+    {"bandwidth.pcie", "node.pcie_bandwidth"},
+    {"bandwidth.memory", "memory_bandwidth"},
+    {"latency.network", "node.nic_latency"},
+    {"latency.link", "node.link_latency"},
+    {"latency.switch", "fabric.hop_latency"},
+    {"latency.launch", "launch_latency"},
+    {"oversubscription", "fabric.oversubscription"},
+    {"host_per_op", "node.host_per_op"},
+    {"memory", "memory_bytes"},
+    {"flops", "peak_flops"},
+};
 
-// `memory` stands for the device's bytes, which are whole.
-Constants constants_of(Cluster& cluster, double& memory) {
-  Constants all;
-  add(all, "bandwidth.network", cluster.node.nic_bandwidth);
-  add(all, "bandwidth.link", cluster.node.link_bandwidth);
-  add(all, "bandwidth.pcie", cluster.node.pcie_bandwidth);
-  add(all, "latency.network", cluster.node.nic_latency);
-  add(all, "latency.link", cluster.node.link_latency);
-  add(all, "latency.switch", cluster.fabric.hop_latency);
-  add(all, "oversubscription", cluster.fabric.oversubscription, 1, 1000);
-  add(all, "host_per_op", cluster.node.host_per_op);
-  add(all, "piece_seconds", cluster.stack.piece_seconds);
-  add(all, "memory", memory, 1);
-  add_device(all, cluster.device);
-  add_collective(all, cluster.collective);
-  return all;
+std::string long_name(const std::string& name) {
+  for (const auto& [shorter, longer] : short_names)
+    if (name == shorter || name.starts_with(shorter + std::string(".")))
+      return longer + name.substr(std::string(shorter).size());
+  return name;
 }
 
 // The whole of `text` as a number.
@@ -131,11 +125,15 @@ Setting split(const std::string& text, const char* option, const char* expected)
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-const Constant& find(const Constants& all, const std::string& name) {
-  const auto found = all.find(name);
-  if (found != all.end()) return found->second;
-  std::vector<std::string> known;
-  for (const auto& [key, constant] : all) known.push_back(key);
+// Those that `name` stands for: one, or all below it ("peak_flops", "collective.net.ring_ll").
+std::vector<Constant> find(Cluster& cluster, const std::string& name) {
+  const std::string path = long_name(name);
+  std::vector<Constant> found;
+  for (const Constant& constant : constants_of(cluster))
+    if (constant.name == path || constant.name.starts_with(path + ".")) found.push_back(constant);
+  if (!found.empty()) return found;
+  std::vector<std::string> known = constant_names(cluster);
+  for (const auto& names : short_names) known.emplace_back(names.first);
   throw Error::input("--what-if", fmt::format("unknown constant \"{}\"{}; docs/clusters.md lists them", name,
                                               did_you_mean(name, known)));
 }
@@ -144,34 +142,34 @@ const Constant& find(const Constants& all, const std::string& name) {
 
 std::vector<std::string> constant_names(const Cluster& cluster) {
   Cluster copy = cluster;
-  double memory = 0;
   std::vector<std::string> names;
-  for (const auto& [name, constant] : constants_of(copy, memory)) names.push_back(name);
+  for (const Constant& constant : constants_of(copy)) names.push_back(constant.name);
+  std::sort(names.begin(), names.end());
   return names;
 }
 
 void change(Cluster& cluster, const std::string& text) {
   const Setting set = split(text, "--what-if", "NAME=NUMBER or NAME=FACTORx, as bandwidth.network=2x");
-  auto memory = static_cast<double>(cluster.device.memory_bytes);
-  const Constants all = constants_of(cluster, memory);
-  const Constant& constant = find(all, set.name);
+  const std::vector<Constant> constants = find(cluster, set.name);
   const std::string where = "--what-if " + set.name;
   const bool factor = set.value.back() == 'x';
   double number = 0;
   if (!read(std::string_view(set.value).substr(0, set.value.size() - (factor ? 1 : 0)), number) || number < 0)
     throw Error::input(where, fmt::format("got \"{}\", expected a number, or a factor as 2x", set.value));
-  if (!factor && constant.numbers.size() != 1)
-    throw Error::input(where,
-                       fmt::format("stands for {} numbers; give a factor as 2x", constant.numbers.size()));
-  for (double* at : constant.numbers) {
-    if (factor && *at == 0) throw Error::input(where, "is 0, which no factor changes; give a number");
-    const double next = factor ? *at * number : number;
+  if (!factor && constants.size() != 1)
+    throw Error::input(where, fmt::format("stands for {} numbers; give a factor as 2x", constants.size()));
+  if (factor &&
+      std::all_of(constants.begin(), constants.end(), [](const Constant& c) { return c.value() == 0; }))
+    throw Error::input(where, "is 0, which no factor changes; give a number");
+  for (const Constant& constant : constants) {
+    if (factor && constant.value() == 0) continue;
+    const double next = factor ? constant.value() * number : number;
     if (next < constant.least || next > constant.most)
-      throw Error::input(
-          where, fmt::format("would be {:g}, expected {:g} to {:g}", next, constant.least, constant.most));
-    *at = next;
+      throw Error::input(where, fmt::format("{}would be {:g}, expected {:g} to {:g}",
+                                            constants.size() > 1 ? constant.name + " " : "", next,
+                                            constant.least, constant.most));
+    constant.set(next);
   }
-  cluster.device.memory_bytes = static_cast<int64_t>(memory);
 }
 
 void slow_down(Cluster& cluster, const std::string& text) {

@@ -4,8 +4,8 @@
 //   change(cluster, "latency.network=5e-6")     5 us
 //   slow_down(cluster, "rank=17,slowdown=1.3")  rank 17 takes 1.3 times as long for its kernels
 //
-// Names of constants: docs/clusters.md. Curves and groups of numbers (flops, memory_efficiency) take factors
-// alone.
+// A constant's name is its path in the YAML ("node.nic_bandwidth", "matmul.wave_overlap") or a short one
+// (docs/clusters.md). What has several numbers below it (flops, memory_efficiency) takes factors alone.
 #pragma once
 
 #include <string>

@@ -62,7 +62,9 @@ TEST(WhatIf, AConstantIsSetOrMultiplied) {
     EXPECT_EQ(cluster.device.peak_flops.at(type), 3 * rate);
   change(cluster, "memory_efficiency=0.5x");
   EXPECT_EQ(cluster.device.memory_efficiency.at(1e9), 0.5 * described.device.memory_efficiency.at(1e9));
-  change(cluster, "collective.ring.simple.hop=0");
+  change(cluster, "node.nic_bandwidth=1e9");  // by its place in the file
+  EXPECT_EQ(cluster.node.nic_bandwidth, 1e9);
+  change(cluster, "collective.net.ring_simple.hop=0");
   EXPECT_EQ(cluster.collective.ring[2].hop, 0);
 }
 
@@ -86,7 +88,9 @@ TEST(WhatIf, RefusesWhatItCannotRead) {
             "--what-if bandwidth.network: got \"fast\", expected a number, or a factor as 2x");
   EXPECT_EQ(what_if("bandwidth.network=-1"),
             "--what-if bandwidth.network: got \"-1\", expected a number, or a factor as 2x");
-  EXPECT_EQ(what_if("flops=1e15"), "--what-if flops: stands for 3 numbers; give a factor as 2x");
+  EXPECT_EQ(what_if("flops=1e15"), "--what-if flops: stands for 4 numbers; give a factor as 2x");
+  EXPECT_EQ(what_if("matmul.tiles=9x"),
+            "--what-if matmul.tiles: matmul.tiles.0 would be 8.64, expected 0 to 1.5");
   EXPECT_EQ(what_if("overlap_slowdown=1.5"), "--what-if overlap_slowdown: would be 1.5, expected 0 to 0.99");
   EXPECT_EQ(what_if("piece_seconds=2x"),
             "--what-if piece_seconds: is 0, which no factor changes; give a number");
@@ -119,7 +123,7 @@ TEST(Simulate, AllWaitForAStraggler) {
 }
 
 TEST(Simulate, SmallerMemoryDoesNotFit) {
-  const boxcar::testing::Output out = boxcar::testing::run_program(job({"--what-if=memory=1e6"}));
+  const boxcar::testing::Output out = boxcar::testing::run_program(job({"--what-if=memory=2e6"}));
   EXPECT_EQ(out.exit_code, 1);
   EXPECT_THAT(out.err, HasSubstr("does not fit"));
 }

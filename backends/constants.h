@@ -1,0 +1,156 @@
+// Every number of a device and of a cluster by its YAML key, with its bounds, once. What reads, writes or
+// changes them is a visitor:
+//
+//   struct Sum {
+//     double all = 0;
+//     void number(const std::string& key, double least, double most, double& value) { all += value; }
+//     ...
+//   } sum;
+//   visit(sum, device);
+//
+// number, whole        one number under `key`
+// curve, tiles, names  a table, a list of tiles, a mapping from names to numbers
+// types                numbers by type in the mapping where it is called
+// inside               what `work` visits, in a mapping; `written`: whether it says anything
+// line                 the same, in one line
+// by_type, optional    a mapping by type; one that may be missing: `work` takes what it describes
+// require              a key that must be there
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backends/cluster.h"
+
+namespace boxcar::backends {
+
+// What no machine has is refused.
+constexpr double least_rate = 1e6, most_rate = 1e15;  // bytes/s
+constexpr double most_flops = 1e18, most_latency = 1;
+constexpr double least_cores = 0.1, most_cores = 4096;
+constexpr int64_t least_memory = int64_t{1} << 20, most_memory = int64_t{1} << 50;
+constexpr int most_gpus = 1 << 20, most_node_gpus = 1024;
+
+template <class Visitor>
+void visit_waves(Visitor& v, MatmulModel& m) {
+  v.tiles("tiles", m.tiles);
+  v.number("wave_overlap", 0, 1, m.wave_overlap);
+  v.number("wave_seconds", 0, most_latency, m.wave_seconds);
+  v.number("split_seconds", 0, most_latency, m.split_seconds);
+  v.number("start_seconds", 0, most_latency, m.start_seconds);
+  v.number("memory_share", 1e-3, 1, m.memory_share);
+}
+
+template <class Visitor>
+void visit(Visitor& v, MatmulModel& m) {
+  visit_waves(v, m);
+  v.number("ramp_bytes", 0, 1e12, m.ramp_bytes);
+  v.inside("type_share", !m.type_share.empty(), [&] { v.types(1e-3, 1.5, m.type_share); });
+}
+
+template <class Visitor>
+void visit(Visitor& v, ConvolutionModel& m) {
+  v.require("tiles");
+  visit_waves(v, m.waves);
+  v.number("input_grad", 1e-3, 10, m.input_grad);
+  v.number("weight_grad", 1e-3, 10, m.weight_grad);
+  v.number("strided_input_grad", 1e-3, 10, m.strided_input_grad);
+  v.number("winograd", 0, 1.5, m.winograd);
+  v.number("winograd_fused", 0, 1.5, m.winograd_fused);
+}
+
+template <class Visitor>
+void visit_line(Visitor& v, const std::string& key, CollectiveModel::Line& line) {
+  v.line(key, line.share > 0, [&] {
+    v.number("base", 0, most_latency, line.base);
+    v.number("hop", 0, most_latency, line.hop);
+    v.number("share", 1e-4, 2, line.share);
+  });
+}
+
+template <class Visitor>
+void visit_line(Visitor& v, const std::string& key, CollectiveModel::NetLine& line) {
+  v.line(key, true, [&] {
+    v.number("base", 0, most_latency, line.base);
+    v.number("hop", 0, most_latency, line.hop);
+    v.number("net_hop", 0, most_latency, line.net_hop);
+    v.number("share", 1e-4, 2, line.share);
+  });
+}
+
+template <class Visitor>
+void visit(Visitor& v, CollectiveModel& m) {
+  for (int i = 0; i < 3; ++i) visit_line(v, CollectiveModel::protocols[i], m.node[i]);
+  visit_line(v, "nvls", m.nvls);
+  visit_line(v, "exchange_small", m.exchange[0]);
+  visit_line(v, "exchange", m.exchange[1]);
+  visit_line(v, "transfer_small", m.transfer[0]);
+  visit_line(v, "transfer", m.transfer[1]);
+  v.whole("nvls_ranks", 2, most_node_gpus, m.nvls_ranks);
+  v.line("few_ranks_loss", true, [&] {
+    v.number("all_reduce", 0, 1.5, m.all_reduce_loss);
+    v.number("gather", 0, 1.5, m.gather_loss);
+    v.number("exchange", 0, 1.5, m.exchange_loss);
+  });
+  v.inside("net", true, [&] {
+    for (int i = 0; i < 3; ++i) {
+      visit_line(v, std::string("ring_") + CollectiveModel::protocols[i], m.ring[i]);
+      visit_line(v, std::string("tree_") + CollectiveModel::protocols[i], m.tree[i]);
+    }
+    visit_line(v, "exchange", m.net_exchange);
+    v.number("nic_share", 1e-3, 1, m.nic_share);
+  });
+}
+
+// But for its name.
+template <class Visitor>
+void visit(Visitor& v, DeviceProfile& d) {
+  v.whole("memory_bytes", least_memory, most_memory, d.memory_bytes);
+  v.number("memory_bandwidth", least_rate, most_rate, d.memory_bandwidth);
+  v.inside("peak_flops", true, [&] {
+    v.types(1e6, most_flops, d.peak_flops);
+    if (d.tf32_flops > 0 || v.reads) v.number("tf32", 1e6, most_flops, d.tf32_flops);
+  });
+  v.whole("multiprocessors", 1, 100000, d.multiprocessors);
+  v.number("launch_latency", 0, most_latency, d.launch_latency);
+  v.number("kernel_floor", 0, most_latency, d.kernel_floor);
+  v.curve("matmul_efficiency", d.matmul_efficiency);
+  v.inside("matmul", true, [&] { visit(v, d.matmul); });
+  v.by_type("convolution", d.convolution, [&](ConvolutionModel& model) { visit(v, model); });
+  v.curve("convolution_efficiency", d.convolution_efficiency);
+  v.curve("memory_efficiency", d.memory_efficiency);
+  v.names("op_share", 1e-3, 10, d.op_share);
+  v.curve("attention_forward_efficiency", d.attention_forward_efficiency);
+  v.curve("attention_backward_efficiency", d.attention_backward_efficiency);
+  v.curve("attention_head_share", d.attention_head_share);
+  v.number("under_load", 0.1, 1, d.under_load);
+  v.number("overlap_slowdown", 0, 0.99, d.overlap_slowdown);
+  v.optional("host", d.host, [&](HostProfile& host) {
+    for (const char* key : {"cores", "link_bandwidth", "collective"}) v.require(key);
+    v.number("cores", least_cores, most_cores, host.cores);
+    v.number("link_bandwidth", least_rate, most_rate, host.link_bandwidth);
+    v.inside("collective", true, [&] { visit(v, host.collective); });
+  });
+}
+
+// But for what it is made of: gpus, link, mesh_links.
+template <class Visitor>
+void visit(Visitor& v, Node& node) {
+  v.number("link_bandwidth", least_rate, most_rate, node.link_bandwidth);
+  v.number("link_latency", 0, most_latency, node.link_latency);
+  v.number("pcie_bandwidth", least_rate, most_rate, node.pcie_bandwidth);
+  v.whole("nics", 0, most_node_gpus, node.nics);
+  v.number("nic_bandwidth", least_rate, most_rate, node.nic_bandwidth);
+  v.number("nic_latency", 0, most_latency, node.nic_latency);
+  v.number("cores", least_cores, most_cores, node.cores);
+  v.number("host_per_op", 0, most_latency, node.host_per_op);
+}
+
+// But for its kind and shape.
+template <class Visitor>
+void visit(Visitor& v, Fabric& fabric) {
+  v.number("hop_latency", 0, most_latency, fabric.hop_latency);
+  if (fabric.kind == FabricKind::leaf_spine) v.number("oversubscription", 1, 1000, fabric.oversubscription);
+}
+
+}  // namespace boxcar::backends
