@@ -147,8 +147,9 @@ std::vector<Key> make_keys() {
                                           "layers of each stage: 7,8,8,7")));
   k.push_back(entry("parallel", "micro_batch", PARALLEL(micro_batch), 1, million,
                     "sequences in a micro-batch of one data-parallel rank"));
-  k.push_back(entry("parallel", "schedule", PARALLEL(schedule), 0, 0,
-                    "order of the pipeline: 1f1b, gpipe, or micro-batches under way by stage: 7,5,3,1"));
+  k.push_back(entry(
+      "parallel", "schedule", PARALLEL(schedule), 0, 0,
+      "order of the pipeline: 1f1b, gpipe, zb-h1, zb-h2, or micro-batches under way by stage: 7,5,3,1"));
   k.push_back(entry("parallel", "zero", PARALLEL(zero), 0, 3,
                     "sharding: 1 optimizer, 2 and gradients, 3 and parameters"));
   k.push_back(entry("parallel", "sequence_parallel", PARALLEL(sequence_parallel), 0, 1,

@@ -20,7 +20,8 @@ bool sums_gradients(const ir::Graph& graph, const std::vector<std::vector<ir::Op
                                          [&](ir::OpId o) { return graph.ops[at(o)].type == "accumulate"; });
 }
 
-// By op: in the backward pass, and what it gives leaves the block for the update alone.
+}  // namespace
+
 std::vector<char> for_gradients_alone(const ir::Graph& graph) {
   const auto readers = ir::consumers(graph);
   std::vector<char> alone(graph.ops.size());
@@ -38,6 +39,8 @@ std::vector<char> for_gradients_alone(const ir::Graph& graph) {
   }
   return alone;
 }
+
+namespace {
 
 // By op: behind which op it comes. Its own number where it stays.
 std::vector<int> places(const ir::Graph& graph) {

@@ -12,6 +12,10 @@
 
 namespace boxcar::planner {
 
+// By op: in the backward pass, and what it gives leaves its layer for the update alone: of a linear layer the
+// product that gives the gradient of its weight, of what the gradients of all its uses are summed with.
+std::vector<char> for_gradients_alone(const ir::Graph& graph);
+
 // Moves ops of the backward pass whose results only gradients of parameters need to where their operands are
 // there, within their layer. `graph` is a training graph; ops stay in topological order. Returns, by op,
 // where it was before.

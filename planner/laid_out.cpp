@@ -51,7 +51,7 @@ LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose
     laid.layouts = deduce(laid.graph, laid.pins, laid.mesh);
   }
   if (!h.overlap_tp) order_gradients_first(laid);
-  laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp);
+  laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp, splits_backward(laid.pipeline.kind));
   return laid;
 }
 

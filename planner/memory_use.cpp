@@ -1,5 +1,9 @@
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "planner/lifetimes.h"
 #include "planner/verify.h"
@@ -62,36 +66,36 @@ class Peak {
   Kinds always_;
 };
 
-// Bytes of one micro-batch by forward phase: "F1" leaves them to "B1".
-std::vector<int64_t> left_behind(const ir::Program& program) {
-  const auto pass = [&](int actor) {
-    return program.phases[static_cast<size_t>(program.actors[static_cast<size_t>(actor)].phase)][0];
+// Bytes of one micro-batch, by the phase that leaves them and the one that is the last to read them: F1 to
+// B1, and where the backward pass is split F1 to W1 and B1 to W1.
+std::map<std::pair<std::string, std::string>, int64_t> left_behind(const ir::Program& program) {
+  constexpr std::string_view passes = "FBW";  // as a micro-batch runs them
+  const auto phase = [&](size_t actor) {
+    return program.phases[static_cast<size_t>(program.actors[actor].phase)];
   };
-  std::vector<bool> read_back(program.registers.size(), false);
+  std::vector<size_t> last(program.registers.size(), 0);
   for (size_t a = 0; a < program.actors.size(); ++a)
     for (const ir::Input& input : program.actors[a].inputs)
-      if (input.program < 0 && pass(static_cast<int>(a)) == 'B')
-        read_back[static_cast<size_t>(input.reg)] = true;
-  std::vector<int64_t> bytes(program.phases.size(), 0);
+      if (const size_t by = passes.find(phase(a)[0]); input.program < 0 && by < passes.size())
+        last[static_cast<size_t>(input.reg)] = std::max(last[static_cast<size_t>(input.reg)], by);
+  std::map<std::pair<std::string, std::string>, int64_t> bytes;
   for (size_t r = 0; r < program.registers.size(); ++r) {
     const ir::Register& reg = program.registers[r];
-    if (reg.memory != ir::MemoryKind::activations || !read_back[r] || reg.producer < 0) continue;
-    if (pass(reg.producer) != 'F') continue;
-    bytes[static_cast<size_t>(program.actors[static_cast<size_t>(reg.producer)].phase)] += reg.bytes;
+    if (reg.memory != ir::MemoryKind::activations || reg.producer < 0) continue;
+    const std::string made = phase(static_cast<size_t>(reg.producer));
+    if (passes.find(made[0]) < last[r]) bytes[{made, passes[last[r]] + made.substr(1)}] += reg.bytes;
   }
   return bytes;
 }
 
 int64_t kept_activations(const ir::Program& program) {
-  const std::vector<int64_t> left = left_behind(program);
+  const auto left = left_behind(program);
   int64_t now = 0, most = 0;
   for (const ir::PhaseRun& run : program.schedule) {
     const std::string& phase = program.phases[static_cast<size_t>(run.phase)];
-    now += left[static_cast<size_t>(run.phase)];
+    for (const auto& [phases, bytes] : left) now += phases.first == phase ? bytes : 0;
     most = std::max(most, now);
-    if (phase[0] != 'B') continue;
-    for (size_t f = 0; f < program.phases.size(); ++f)
-      if (program.phases[f][0] == 'F' && program.phases[f].substr(1) == phase.substr(1)) now -= left[f];
+    for (const auto& [phases, bytes] : left) now -= phases.second == phase ? bytes : 0;
   }
   return most;
 }

@@ -13,7 +13,7 @@
 
 namespace boxcar::planner {
 
-enum class Schedule : uint8_t { one_f_one_b, gpipe, interleaved };
+enum class Schedule : uint8_t { one_f_one_b, gpipe, interleaved, zb_h1, zb_h2 };
 
 // What a user says of how to parallelise; everything else follows. 0 or empty: not said (resolve() fills it
 // in).
@@ -24,8 +24,8 @@ struct Hints {
   int micro_batch = 1;            // sequences per data-parallel rank
   int zero = 0;                   // 0..3
   bool sequence_parallel = false;
-  // 1f1b | gpipe | micro-batches under way on each stage, "7,5,3,1"; interleaved follows from virtual_stages
-  // > 1
+  // 1f1b | gpipe | zb-h1 | zb-h2 | micro-batches under way on each stage, "7,5,3,1"; interleaved follows from
+  // virtual_stages > 1
   std::string schedule = "1f1b";
   int grad_bucket_mb = 25;
   bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch

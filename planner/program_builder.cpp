@@ -14,6 +14,7 @@ std::vector<std::string> Phases::names() const {
   std::vector<std::string> result;
   for (int c = 0; c < chunks; ++c) result.push_back(fmt::format("F{}", c));
   for (int c = 0; c < chunks; ++c) result.push_back(fmt::format("B{}", c));
+  for (int c = 0; split && c < chunks; ++c) result.push_back(fmt::format("W{}", c));
   result.insert(result.end(), {"G", "U"});
   return result;
 }
@@ -39,11 +40,10 @@ const auto& at(const std::vector<T>& items, int index) {
 }  // namespace
 
 ProgramBuilder::ProgramBuilder(std::string name, const Pipeline& pipeline, int stage)
-    : phases{pipeline.chunks}, pipeline_(pipeline) {
+    : phases{pipeline.chunks, splits_backward(pipeline.kind)}, pipeline_(pipeline) {
   program.name = std::move(name);
   program.phases = phases.names();
   program.schedule = stage_order(pipeline, stage);
-  in_flight_ = in_flight(pipeline, program.schedule);
   program.schedule.push_back({phases.reduce(), 0});
   program.schedule.push_back({phases.update(), 0});
   queue("compute");
@@ -92,10 +92,11 @@ int ProgramBuilder::phase_of(int reg) const {
   return producer < 0 ? -1 : at(program.actors, producer).phase;
 }
 
-// By register: the phases of the readers, as bits.
+// By register: who reads it.
 struct ProgramBuilder::Readers {
-  bool forward = false, backward = false, step = false,
-       before = false;  // before: in a step's phase that runs first
+  int pass = -1;  // the last of the phases that run for each micro-batch
+  bool step = false,
+       before = false;  // in a phase of the step; in one that runs before its producer's
 };
 
 bool ProgramBuilder::once_per_step(const ir::Register& reg) const {
@@ -106,23 +107,23 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
   ir::Register& reg = at(program.registers, index);
   const ir::Actor& producer = at(program.actors, reg.producer);
   if (once_per_step(reg)) {
-    const bool early = readers.before || (reg.every == 1 && (readers.forward || readers.backward));
+    const bool early = readers.before || (reg.every == 1 && readers.pass >= 0);
     if (early && readers.step)
       throw Error::fault(fmt::format("{}: {}", program.name, reg.name),
                          "is read before and after its update in a step");
     reg.initial = early ? 1 : 0;
     return;
   }
-  if (!phases.is_forward(producer.phase) && producer.kind == ir::ActorKind::kernel) {
-    reg.count = remote_[static_cast<size_t>(index)] ? 2 : 1;
-    return;
-  }
-  const bool saved = phases.is_forward(producer.phase) && readers.backward;
+  const int chunk = producer.phase % phases.chunks;
+  const int last = phases.is_weight(readers.pass) ? phases.weight(chunk) : phases.backward(chunk);
+  const bool saved = phases.is_forward(producer.phase)
+                         ? readers.pass >= phases.chunks
+                         : phases.is_weight(readers.pass) && producer.phase < last;
   // What arrives from elsewhere may arrive while the one before is in use; what leaves, while the next is
   // made.
   const bool moving = producer.kind == ir::ActorKind::pull || producer.kind == ir::ActorKind::copy ||
                       remote_[static_cast<size_t>(index)];
-  reg.count = saved ? at(in_flight_, producer.phase) : 1;
+  reg.count = saved ? in_flight(program.schedule, producer.phase, last) : 1;
   if (moving) reg.count = producer.kind == ir::ActorKind::kernel ? std::max(reg.count, 2) : reg.count + 1;
   reg.count = std::min(reg.count, std::max(pipeline_.micro_batches, moving ? 2 : 1));
 }
@@ -143,7 +144,7 @@ void ProgramBuilder::finish() {
       if (!phases.per_micro_batch(phase)) {
         (phase < at(program.actors, reg.producer).phase ? who.before : who.step) = true;
       } else {
-        (phases.is_forward(phase) ? who.forward : who.backward) = true;
+        who.pass = std::max(who.pass, phase);
         if (once_per_step(reg)) input.repeat = pipeline_.micro_batches;
       }
     }

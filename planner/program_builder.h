@@ -13,15 +13,19 @@ namespace boxcar::planner {
 inline constexpr int64_t arena_alignment = 512;  // as PyTorch's caching allocator rounds
 int64_t aligned(int64_t bytes);
 
-// The phases of a program: F0.., B0.., then G (gradients are reduced) and U (states are updated).
+// The phases of a program: F0.., B0.., where the backward pass is split W0.., then G (gradients are reduced)
+// and U (states are updated).
 struct Phases {
   int chunks = 1;
+  bool split = false;
   int forward(int chunk) const { return chunk; }
   int backward(int chunk) const { return chunks + chunk; }
-  int reduce() const { return 2 * chunks; }
-  int update() const { return 2 * chunks + 1; }
+  int weight(int chunk) const { return 2 * chunks + chunk; }
+  int reduce() const { return (split ? 3 : 2) * chunks; }
+  int update() const { return reduce() + 1; }
   bool is_forward(int phase) const { return phase < chunks; }
-  bool per_micro_batch(int phase) const { return phase < 2 * chunks; }
+  bool is_weight(int phase) const { return phase >= 2 * chunks && phase < reduce(); }
+  bool per_micro_batch(int phase) const { return phase < reduce(); }
   std::vector<std::string> names() const;
 };
 
@@ -52,8 +56,7 @@ class ProgramBuilder {
   bool once_per_step(const ir::Register& reg) const;
 
   Pipeline pipeline_;
-  std::vector<int> in_flight_;  // by chunk
-  std::vector<bool> remote_;    // by register
+  std::vector<bool> remote_;  // by register
 };
 
 }  // namespace boxcar::planner

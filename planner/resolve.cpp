@@ -164,11 +164,13 @@ void resolve_batch(Job& job) {
 void check_schedule(const Job& job) {
   const Hints& h = job.parallel;
   const std::vector<int> under_way = under_way_of(h.schedule);
-  require(
-      h.schedule == "1f1b" || h.schedule == "gpipe" || !under_way.empty(), "parallel.schedule",
-      fmt::format("unknown schedule '{}' (use 1f1b, gpipe or the micro-batches under way on each stage, as "
-                  "4,3,2,1; virtual_stages > 1 interleaves 1f1b)",
-                  h.schedule));
+  require(h.schedule == "1f1b" || h.schedule == "gpipe" || h.schedule == "zb-h1" || h.schedule == "zb-h2" ||
+              !under_way.empty(),
+          "parallel.schedule",
+          fmt::format(
+              "unknown schedule '{}' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches under way on each "
+              "stage, as 4,3,2,1; virtual_stages > 1 interleaves 1f1b)",
+              h.schedule));
   require(under_way.empty() || under_way.size() == static_cast<size_t>(h.pp), "parallel.schedule",
           fmt::format("{} numbers for {} stages (give one for each of pp {})", under_way.size(), h.pp, h.pp));
   require(

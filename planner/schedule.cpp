@@ -22,6 +22,8 @@ Pipeline pipeline_of(const Hints& h, int micro_batches) {
   Pipeline p{Schedule::one_f_one_b, h.pp, h.virtual_stages, micro_batches, under_way_of(h.schedule)};
   if (h.virtual_stages > 1) p.kind = Schedule::interleaved;
   if (h.schedule == "gpipe") p.kind = Schedule::gpipe;
+  if (h.schedule == "zb-h1") p.kind = Schedule::zb_h1;
+  if (h.schedule == "zb-h2") p.kind = Schedule::zb_h2;
   return p;
 }
 
@@ -48,30 +50,41 @@ int warm_up(const Pipeline& p, int stage) {
                       all - 1);
     case Schedule::interleaved:
       return std::min((p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages, all - 1);
+    case Schedule::zb_h1:
+      return std::min(p.stages - stage - 1, all - 1);
+    case Schedule::zb_h2:
+      return std::min(2 * (p.stages - stage - 1), all - 1);
   }
   return 0;
 }
+
+// Micro-batches that wait for the second part of their backward pass while forward passes go on.
+int weights_behind(const Pipeline& p, int stage) { return p.kind == Schedule::zb_h2 ? 2 * stage : stage; }
 
 }  // namespace
 
 std::vector<ir::PhaseRun> stage_order(const Pipeline& p, int stage) {
   const int all = p.micro_batches * p.chunks;
   const int ahead = warm_up(p, stage);
+  const bool split = splits_backward(p.kind);
   std::vector<ir::PhaseRun> order;
+  int weights = 0;  // second parts of backward passes so far
   for (int k = 0; k < all + ahead; ++k) {
     if (k < all) order.push_back(interleaved_run(p, k, true));
     if (k >= ahead) order.push_back(interleaved_run(p, k - ahead, false));
+    const int waiting = k - ahead + 1 - weights;
+    if (split && waiting > (k + 1 < all ? weights_behind(p, stage) : 0))
+      order.push_back({weight_phase(p, 0), weights++});
   }
+  while (split && weights < all) order.push_back({weight_phase(p, 0), weights++});
   return order;
 }
 
-std::vector<int> in_flight(const Pipeline& p, const std::vector<ir::PhaseRun>& order) {
-  std::vector<int> now(static_cast<size_t>(p.chunks)), most(now);
+int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to) {
+  int now = 0, most = 0;
   for (const ir::PhaseRun& run : order) {
-    const bool forward = run.phase < p.chunks;
-    const auto chunk = static_cast<size_t>(forward ? run.phase : run.phase - p.chunks);
-    now[chunk] += forward ? 1 : -1;
-    most[chunk] = std::max(most[chunk], now[chunk]);
+    now += (run.phase == from ? 1 : 0) - (run.phase == to ? 1 : 0);
+    most = std::max(most, now);
   }
   return most;
 }

@@ -4,9 +4,18 @@
 //   GPipe, the same:                      F.0 F.1 F.2 F.3 B.0 B.1 B.2 B.3   4 under way
 //   "5,3,1", the same:                    F.0 F.1 F.2 B.0 F.3 B.1 B.2 B.3   3 under way
 //
+// Zero-bubble schedules (Qi et al. 2023, arXiv:2401.10241, the hand-made ones) split the backward pass: B is
+// what the stage before waits for, W the gradients of parameters. On stage s of p, W follows its B by s
+// micro-batches (zb-h2: 2s) as long as there is a forward pass to run, so that no stage has more than p
+// (zb-h2: 2p - 1) micro-batches between F and W:
+//
+//   zb-h1, stage 1 of 3:  F.0 F.1 B.0 F.2 B.1 W.0 F.3 B.2 W.1 B.3 W.2 W.3
+//   zb-h2, stage 1 of 3:  F.0 F.1 F.2 B.0 F.3 B.1 W.0 B.2 W.1 B.3 W.2 W.3
+//
 // With v virtual stages a stage holds v chunks of the model; chunk c of stage s is the model's part c *
 // stages + s, and the order is Megatron's interleaved one (Narayanan et al. 2021, section 2.2). Phase c is
-// the forward pass of chunk c, phase v + c its backward pass.
+// the forward pass of chunk c, phase v + c its backward pass, where that is split phase 2v + c its second
+// part.
 #pragma once
 
 #include <vector>
@@ -30,13 +39,17 @@ std::vector<int> under_way_of(const std::string& schedule);
 // `hints` are resolved.
 Pipeline pipeline_of(const Hints& hints, int micro_batches);
 
+// Whether gradients of parameters have a phase of their own.
+inline bool splits_backward(Schedule kind) { return kind == Schedule::zb_h1 || kind == Schedule::zb_h2; }
+
 inline int forward_phase(int chunk) { return chunk; }
 inline int backward_phase(const Pipeline& pipeline, int chunk) { return pipeline.chunks + chunk; }
+inline int weight_phase(const Pipeline& pipeline, int chunk) { return 2 * pipeline.chunks + chunk; }
 
 // The forward and backward runs of one step on `stage`.
 std::vector<ir::PhaseRun> stage_order(const Pipeline& pipeline, int stage);
 
-// By chunk: the most micro-batches whose forward pass has run and whose backward pass has not ended.
-std::vector<int> in_flight(const Pipeline& pipeline, const std::vector<ir::PhaseRun>& order);
+// The most micro-batches whose run of phase `from` has begun and whose run of phase `to` has not ended.
+int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to);
 
 }  // namespace boxcar::planner

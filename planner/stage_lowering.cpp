@@ -67,6 +67,8 @@ int StageLowering::phase(OpId o) const {
       return builder.phases.forward(s.chunk);
     case Run::backward:
       return builder.phases.backward(s.chunk);
+    case Run::weight:
+      return builder.phases.weight(s.chunk);
     case Run::reduce:
       return builder.phases.reduce();
     case Run::update:
@@ -87,6 +89,10 @@ void StageLowering::emit_passes() {
   std::vector<OpId> mine;
   for (OpId o = 0; o < count; ++o)
     if (here(o) && site(o).run != Run::update && !is_source(op_of(o))) mine.push_back(o);
+  if (builder.phases.split)  // the graph has both parts of a backward pass in one
+    std::stable_sort(mine.begin(), mine.end(), [&](OpId a, OpId b) {
+      return std::max(site(a).run, Run::backward) < std::max(site(b).run, Run::backward);
+    });
   for (size_t i = 0; i < mine.size(); ++i) {
     const std::pair now{phase(mine[i]), op_of(mine[i]).layer};
     if (now != at_layer_) flush_layer();
@@ -204,8 +210,10 @@ void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_pha
   const auto& readers = in_.readers[static_cast<size_t>(t)];
   const auto any_reader = [&](auto is) { return std::any_of(readers.begin(), readers.end(), is); };
   const bool summed = any_reader([&](OpId reader) { return op_of(reader).type == "accumulate"; });
-  const bool read_at_once = any_reader(
-      [&](OpId reader) { return site(reader).run == Run::backward && op_of(reader).type != "accumulate"; });
+  const bool read_at_once = any_reader([&](OpId reader) {
+    const Run run = site(reader).run;
+    return (run == Run::backward || run == Run::weight) && op_of(reader).type != "accumulate";
+  });
   const bool gradient = tensor(t).role == ir::Role::gradient && !read_at_once;
   if (gradient && !once && in_.hints.zero >= 2) {
     values(t).clear();

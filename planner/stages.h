@@ -15,12 +15,9 @@
 
 namespace boxcar::planner {
 
-enum class Run : uint8_t {
-  forward,
-  backward,
-  reduce,
-  update
-};  // reduce: sums of gradients, before the update
+// weight: of a split backward pass, what gradients of parameters alone need; reduce: sums of gradients,
+// before the update.
+enum class Run : uint8_t { forward, backward, weight, reduce, update };
 
 struct OpSite {
   int stage = 0;  // -1: on every stage
@@ -34,7 +31,8 @@ struct OpSite {
 int virtual_stage(const std::vector<int>& stage_layers, int layer);
 std::vector<int> stage_starts(const std::vector<int>& stage_layers);
 
-// By op. `stages` is pp.
-std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages);
+// By op. `stages` is pp; `split`: whether the backward pass is in two parts.
+std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages,
+                                  bool split = false);
 
 }  // namespace boxcar::planner

@@ -50,7 +50,7 @@ bool is_modelled_collective(const ir::Actor& actor) {
   return actor.kind == ir::ActorKind::collective && actor.comm >= 0 && !actor.attrs.contains("seconds");
 }
 
-bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == 'B'; }
+bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == 'B' || phase[0] == 'W'; }
 bool is_update(const std::string& phase) { return phase[0] == 'U'; }
 
 // How many tensors a gather or scatter moves one by one, where the stack does: those of `least` elements on.

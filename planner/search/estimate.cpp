@@ -55,7 +55,7 @@ StageCost stage_cost(const ir::Plan& plan, int cls, const std::vector<double>& s
   StageCost cost;
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
     const char kind = program.phases[at(phase)][0];
-    double& sum = kind == 'F' ? cost.forward : kind == 'B' ? cost.backward : cost.update;
+    double& sum = kind == 'F' ? cost.forward : kind == 'B' || kind == 'W' ? cost.backward : cost.update;
     sum += phase_seconds(program, phase, seconds);
   }
   add_elements(program, cost);

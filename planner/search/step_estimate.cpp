@@ -29,6 +29,8 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
 double in_flight(const Hints& h, int stage, double micro_batches) {
   const double before = h.pp - stage - 1;
   if (h.schedule == "gpipe") return micro_batches;
+  if (h.schedule == "zb-h1") return std::min<double>(micro_batches, h.pp);
+  if (h.schedule == "zb-h2") return std::min<double>(micro_batches, 2 * h.pp - 1);
   if (const std::vector<int> counts = planner::under_way_of(h.schedule); !counts.empty())
     return std::min<double>(micro_batches, counts[static_cast<size_t>(stage)]);
   if (h.virtual_stages == 1) return std::min(micro_batches, before + 1);

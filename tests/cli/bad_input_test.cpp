@@ -186,7 +186,8 @@ const JobCase job_cases[] = {
     {{"--schedule=zb"},
      "",
      2,
-     "--schedule: unknown schedule 'zb' (use 1f1b, gpipe or the micro-batches under way on each stage, as "
+     "--schedule: unknown schedule 'zb' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches under way on "
+     "each stage, as "
      "4,3,2,1; "
      "virtual_stages > 1 interleaves 1f1b)"},
     {{"--pp=4", "--schedule=3,2,1"}, "", 2, "--schedule: 3 numbers for 4 stages (give one for each of pp 4)"},

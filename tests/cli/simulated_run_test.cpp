@@ -104,6 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, SimulatedRun,
                                            Words{"--dp=1", "--tp=2", "--sequence-parallel"},
                                            Words{"--dp=1", "--pp=2", "--virtual-stages=2"},
                                            Words{"--dp=1", "--pp=4", "--schedule=gpipe", "--micro-batch=2"},
+                                           Words{"--dp=1", "--pp=4", "--schedule=zb-h1", "--micro-batch=2"},
                                            Words{"--dp=2", "--tp=2", "--pp=2", "--recompute=selective"}));
 
 }  // namespace

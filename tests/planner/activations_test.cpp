@@ -49,6 +49,22 @@ TEST(Activations, forward_passes_leave_what_the_schedule_keeps_under_way) {
   EXPECT_EQ(kept("1f1b", 1, 4), kept("1f1b", 1, 1));
 }
 
+// The second stage of two: under 1F1B it has one micro-batch under way, under zb-h1 one more waits for the
+// gradients of its weights, which need less than its whole backward pass.
+TEST(Activations, a_split_backward_pass_keeps_what_gradients_of_weights_read) {
+  const auto kept = [](const std::string& schedule, int micro_batches) {
+    Job job = small_job(1, 1, 2, 2, micro_batches);
+    job.model.dropout = 0;
+    job.parallel.schedule = schedule;
+    return memory_use(compile(resolve(job)))[1].kept_activations;
+  };
+  const int64_t one = kept("1f1b", 4);
+  EXPECT_GT(kept("zb-h1", 1), one);  // a backward pass leaves more to W than it frees
+  EXPECT_GT(kept("zb-h1", 4), kept("zb-h1", 1));
+  EXPECT_LT(kept("zb-h1", 4), 2 * kept("zb-h1", 1));
+  EXPECT_GT(kept("zb-h2", 4), kept("zb-h1", 4));
+}
+
 TEST(Activations, a_layer_keeps_what_the_formula_says) {
   for (int tp : {2, 4, 8})
     for (bool sequence_parallel : {false, true})

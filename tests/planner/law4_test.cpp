@@ -115,6 +115,29 @@ const Layout layouts[] = {
     {"wide_resnet_pp",
      [](Job& j) { conv_net(j, "wide_resnet", 16, 32), j.parallel.pp = 4, j.global_batch = 2; }},
     {"more_under_way", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "3,1", j.global_batch = 4; }},
+    {"zb_h1",
+     [](Job& j) {
+       j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = "zb-h1", j.global_batch = 5;
+     }},
+    {"zb_h2",
+     [](Job& j) {
+       j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = "zb-h2", j.global_batch = 7;
+     }},
+    {"zb_h1_one_micro_batch", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "zb-h1"; }},
+    {"zb_h1_hybrid",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.zero = 1, j.parallel.schedule = "zb-h1";
+       j.parallel.sequence_parallel = true, j.global_batch = 4;
+     }},
+    {"zb_h1_zero3_recompute",
+     [](Job& j) {
+       llama(j), j.parallel.dp = j.parallel.pp = 2, j.parallel.zero = 3, j.parallel.schedule = "zb-h1";
+       j.train.recompute = ir::Recompute::full, j.global_batch = 3;
+     }},
+    {"zb_h2_unet",
+     [](Job& j) {
+       conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.parallel.schedule = "zb-h2", j.global_batch = 4;
+     }},
     {"experts_tp",
      [](Job& j) {
        j.model.experts = 4, j.model.top_k = 1, j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.tp = 2;
@@ -139,6 +162,7 @@ Job random_job(std::mt19937& r) {
   if (pick(r, {false, false, true}))
     job.model.experts = 4, job.model.top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
   if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model.layers = 4, h.virtual_stages = 2;
+  if (h.virtual_stages == 1) h.schedule = pick(r, {"1f1b", "gpipe", "zb-h1", "zb-h2"});
   job.train.flash = pick(r, {false, true});
   job.train.recompute = pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full});
   job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
@@ -153,10 +177,10 @@ void try_random_jobs(unsigned seed, int count) {
     const Job job = random_job(random);
     const Hints& h = job.parallel;
     SCOPED_TRACE(fmt::format(
-        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} zero {} sp {} mb {} gb {} "
+        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} zero {} sp {} mb {} gb {} "
         "flash {} recompute {} precision {}",
-        seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.zero,
-        h.sequence_parallel, h.micro_batch, job.global_batch, job.train.flash,
+        seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
+        h.schedule, h.zero, h.sequence_parallel, h.micro_batch, job.global_batch, job.train.flash,
         static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision)));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;

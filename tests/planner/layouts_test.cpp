@@ -52,6 +52,8 @@ const Layout layouts[] = {
        j.parallel.pp = 2, j.parallel.stage_layers = {1, 3};
      }},
     {"gpipe", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = "gpipe"; }},
+    {"zb_h1", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = "zb-h1", j.global_batch = 9; }},
+    {"zb_h2", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = "zb-h2", j.global_batch = 9; }},
     {"interleaved", [](Job& j) { j.parallel.pp = 2, j.parallel.virtual_stages = 2; }},
     {"interleaved_full",
      [](Job& j) {

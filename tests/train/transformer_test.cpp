@@ -38,6 +38,13 @@ const TransformerRow rows[] = {
     {"gpipe", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "gpipe"; }},
     {"gpipe_dp2", "llama", 0, 3,
      [](Job& j) { j.parallel.pp = j.parallel.dp = 2, j.parallel.schedule = "gpipe"; }},
+    {"zb_h1", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "zb-h1"; }},
+    {"zb_h1_dp2_tp2", "llama", 0, 3,
+     [](Job& j) {
+       j.parallel.pp = j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 1, j.parallel.schedule = "zb-h1";
+     }},
+    {"zb_h2", "gpt", 0, 6,
+     [](Job& j) { j.model.layers = 4, j.parallel.pp = 3, j.parallel.schedule = "zb-h2"; }},
     {"interleaved", "gpt", 0.1, 4,
      [](Job& j) { j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2; }},
     {"interleaved_tp2", "llama", 0, 2,
