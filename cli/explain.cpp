@@ -378,19 +378,20 @@ std::string explain_tensor(const planner::LaidOut& laid, const std::string& name
   const ir::TensorId t = ir::find_tensor(laid.graph, name);
   const ir::Tensor& tensor = laid.graph.tensor(t);
   const sbp::NdSbp& layout = laid.layouts.stored[at(t)];
-  const int stage = std::max(0, laid.sites[at(tensor.producer)].stage), first = stage * laid.mesh.devices();
+  const int stage = std::max(0, laid.sites[at(tensor.producer)].stage);
   Blocks blocks;
-  for (int d = 0; d < laid.mesh.devices(); ++d)
-    blocks[sbp::local_ranges(tensor.type.shape, layout, laid.mesh.extents, d)].push_back(first + d);
+  std::vector<int> all;
+  for (int place = 0; place < laid.mesh.devices(); ++place) {
+    all.push_back(laid.mesh.device(place, stage));
+    blocks[sbp::local_ranges(tensor.type.shape, layout, laid.mesh.extents, place)].push_back(all.back());
+  }
+  std::sort(all.begin(), all.end());
+  for (auto& [block, devices] : blocks) std::sort(devices.begin(), devices.end());
   std::vector<std::string> dims;
   for (size_t d = 0; d < laid.mesh.dims(); ++d)
     dims.push_back(fmt::format("{} {}: {}", laid.mesh.names[d], laid.mesh.extents[d], to_text(layout[d])));
   std::string text =
-      fmt::format("%{}: {} on stage {}, devices {}\n{}\n\n", name, to_text(tensor.type), stage, ranges([&] {
-                    std::vector<int> all(at(laid.mesh.devices()));
-                    std::iota(all.begin(), all.end(), first);
-                    return all;
-                  }()),
+      fmt::format("%{}: {} on stage {}, devices {}\n{}\n\n", name, to_text(tensor.type), stage, ranges(all),
                   fmt::join(dims, ", "));
   return text + drawing(blocks);
 }

@@ -176,6 +176,8 @@ std::vector<Key> make_keys() {
                     "gather logits over tp: each rank computes the loss on the whole vocabulary"));
   k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
                                     "ranks that share one copy of sharded states")));
+  k.push_back(entry("parallel", "mesh_order", PARALLEL(mesh_order), 0, 0,
+                    "how ranks stand on the cluster, outermost first: those of the last lie side by side"));
 
   k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,
                                                   1000 * million, "sequences in an optimizer step")));

@@ -10,26 +10,26 @@ namespace boxcar::planner {
 
 namespace {
 
-std::vector<int64_t> coordinate_of(const Mesh& mesh, int device) {
+std::vector<int64_t> coordinate_of(const Mesh& mesh, int place) {
   std::vector<int64_t> result(mesh.dims());
-  int64_t left = device;
+  int64_t left = place;
   for (size_t d = mesh.dims(); d-- > 0; left /= mesh.extents[d]) result[d] = left % mesh.extents[d];
   return result;
 }
 
-// Groups by the coordinates in the dimensions not in `dims`; members by those in `dims`, the first of them
-// slowest.
+// Groups of places by the coordinates in the dimensions not in `dims`; members by those in `dims`, the first
+// of them slowest.
 std::vector<std::vector<int>> group_by_rest(const Mesh& mesh, const std::vector<int>& dims) {
   std::map<std::vector<int64_t>, std::map<std::vector<int64_t>, int>> groups;
-  for (int device = 0; device < mesh.devices(); ++device) {
-    std::vector<int64_t> rest = coordinate_of(mesh, device), own;
+  for (int place = 0; place < mesh.devices(); ++place) {
+    std::vector<int64_t> rest = coordinate_of(mesh, place), own;
     for (int d : dims) own.push_back(std::exchange(rest[static_cast<size_t>(d)], 0));
-    groups[rest][own] = device;
+    groups[rest][own] = place;
   }
   std::vector<std::vector<int>> result;
   for (const auto& [rest, members] : groups) {
     result.emplace_back();
-    for (const auto& [own, device] : members) result.back().push_back(device);
+    for (const auto& [own, place] : members) result.back().push_back(place);
   }
   return result;
 }
@@ -60,7 +60,7 @@ int CommTable::along(const std::vector<int>& dims) {
   std::vector<std::vector<int>> all;
   for (int s = 0; s < stages_; ++s)
     for (std::vector<int> group : first) {
-      for (int& device : group) device += s * mesh_.devices();
+      for (int& member : group) member = mesh_.device(member, s);
       all.push_back(std::move(group));
     }
   return add(name, std::move(all));
@@ -72,9 +72,9 @@ int CommTable::across_stages(const std::vector<int>& dims) {
   if (const int known = find(name); known >= 0) return known;
   std::vector<std::vector<int>> groups = group_by_rest(mesh_, dims);
   for (std::vector<int>& group : groups) {
-    const size_t size = group.size();
-    for (int s = 1; s < stages_; ++s)
-      for (size_t i = 0; i < size; ++i) group.push_back(group[i] + s * mesh_.devices());
+    const std::vector<int> places = std::exchange(group, {});
+    for (int s = 0; s < stages_; ++s)
+      for (int place : places) group.push_back(mesh_.device(place, s));
   }
   return add(name, std::move(groups));
 }
@@ -83,8 +83,8 @@ int CommTable::between(int stage, int other) {
   const std::string name = fmt::format("stages{}_{}", stage, other);
   if (const int known = find(name); known >= 0) return known;
   std::vector<std::vector<int>> groups;
-  for (int device = 0; device < mesh_.devices(); ++device)
-    groups.push_back({stage * mesh_.devices() + device, other * mesh_.devices() + device});
+  for (int place = 0; place < mesh_.devices(); ++place)
+    groups.push_back({mesh_.device(place, stage), mesh_.device(place, other)});
   return add(name, std::move(groups));
 }
 
@@ -101,10 +101,11 @@ int CommTable::peers(int offset) {
                                          : fmt::format("pp.{}", offset);
   for (size_t i = 0; i < pulls.size(); ++i)
     if (pulls[i].name == name) return static_cast<int>(i);
-  const int devices = stages_ * mesh_.devices(), shift = offset * mesh_.devices();
-  ir::Peers peers{name, std::vector<int>(static_cast<size_t>(devices))};
-  for (int d = 0; d < devices; ++d)
-    peers.source[static_cast<size_t>(d)] = ((d + shift) % devices + devices) % devices;
+  ir::Peers peers{name, std::vector<int>(static_cast<size_t>(stages_ * mesh_.devices()))};
+  for (int s = 0; s < stages_; ++s)
+    for (int place = 0; place < mesh_.devices(); ++place)
+      peers.source[static_cast<size_t>(mesh_.device(place, s))] =
+          mesh_.device(place, ((s + offset) % stages_ + stages_) % stages_);
   pulls.push_back(std::move(peers));
   return static_cast<int>(pulls.size()) - 1;
 }

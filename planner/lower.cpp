@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -47,6 +48,9 @@ std::vector<std::vector<int>> rank_classes(const ir::Graph& graph, const Deducti
     if (fresh) classes.emplace_back();
     classes[at->second].push_back(place);
   }
+  for (std::vector<int>& places : classes)
+    std::sort(places.begin(), places.end(),
+              [&](int a, int b) { return mesh.device(a, 0) < mesh.device(b, 0); });
   return classes;
 }
 
@@ -93,7 +97,7 @@ ir::Plan lower(const LoweringInput& input) {
     programs[p].builder.finish();
     plan.programs.push_back(std::move(programs[p].builder.program));
     ir::RankClass cls{static_cast<int>(p), classes[p % classes.size()]};
-    for (int& device : cls.devices) device += static_cast<int>(p / classes.size()) * input.mesh.devices();
+    for (int& member : cls.devices) member = input.mesh.device(member, static_cast<int>(p / classes.size()));
     plan.classes.push_back(std::move(cls));
   }
   plan.comms = input.comms.comms;

@@ -1,9 +1,13 @@
-// The device mesh of one pipeline stage, and which global ids stand on it: tensor fastest, then context, then
-// data, then pipeline slowest, as Megatron ranks its processes.
+// The device mesh of one pipeline stage, and which global ids stand on it: in the order of the hints; unless
+// they say otherwise tensor fastest, then context, then data, then pipeline slowest, as Megatron ranks its
+// processes.
 //
 //   dp 2, tp 4, pp 2: mesh {2, 4} named {"dp", "tp"}; stage 0 is devices 0-7, stage 1 devices 8-15;
 //   device 13 is stage 1, dp 1, tp 1
+//   the same with mesh_order "dp,pp,cp,tp": stage 0 is devices 0-3 and 8-11, device 13 is stage 1, dp 1, tp 1
+//   and with "pp,tp,cp,dp": device 13 is stage 1, tp 2, dp 1
 //
+// The mesh itself is the same in every order, and so are its layouts: a *place* on it is its row-major index.
 // Extents of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller
 // than dp (fsdp_group) splits dp in two: "replica" outside, "dp" inside.
 // Expert parallelism takes its ranks out of dp: "ep" inside of it.
@@ -20,14 +24,20 @@ namespace boxcar::planner {
 struct Mesh {
   std::vector<std::string> names;
   sbp::Shape extents;
+  // From a place to the next one along each dimension, and from a stage to the next, in global ids; empty:
+  // row-major, stage after stage.
+  std::vector<int> strides = {};
+  int stage_stride = 0;
 
   int devices() const;
+  int device(int place, int stage) const;  // its global id
   int dim(const std::string& name) const;  // -1 where its extent is 1
   size_t dims() const { return names.size(); }
 };
 
 Mesh mesh_of(const Hints& hints);
-sbp::Placement stage_placement(const Mesh& mesh, int stage);
+// "dp,pp,cp,tp" -> {"dp", "pp", "cp", "tp"}. Throws Error (bad input) where the text is no order of these four.
+std::vector<std::string> mesh_order_of(const std::string& text);
 sbp::NdSbp broadcast(const Mesh& mesh);  // B in every dimension
 
 }  // namespace boxcar::planner

@@ -86,16 +86,15 @@ class Finder {
                 {},
                 {}};
     for (sbp::Sbp s : layout) place.partial = place.partial || s.is_partial();
-    const int devices = laid_.mesh.devices();
-    for (int device = 0; device < devices * laid_.pipeline.stages; ++device) {
-      const bool holds = device / devices == stage(t);
-      place.holds.push_back(holds);
-      place.ranges.emplace_back();
-      if (holds)
-        place.ranges.back() =
-            sbp::local_ranges(place.type.shape, layout, laid_.mesh.extents, device % devices);
-      place.first.push_back(holds && !derived &&
-                            taken_.insert({place.tensor, part(layout, device % devices)}).second);
+    const auto devices = static_cast<size_t>(laid_.mesh.devices() * laid_.pipeline.stages);
+    place.holds.resize(devices);
+    place.ranges.resize(devices);
+    place.first.resize(devices);
+    for (int rank = 0; rank < laid_.mesh.devices() && stage(t) >= 0; ++rank) {
+      const auto device = static_cast<size_t>(laid_.mesh.device(rank, stage(t)));
+      place.holds[device] = true;
+      place.ranges[device] = sbp::local_ranges(place.type.shape, layout, laid_.mesh.extents, rank);
+      place.first[device] = !derived && taken_.insert({place.tensor, part(layout, rank)}).second;
     }
     places_.places.push_back(std::move(place));
   }

@@ -35,6 +35,8 @@ struct Hints {
                                           // beside it for the backward pass (its stack's)
   bool gather_logits = false;             // the loss reads the whole vocabulary on each rank of tp
   int fsdp_group = 0;                     // ranks that share one copy of sharded states; 0: all of dp
+  // How ranks stand on the cluster, outermost first: those of the last lie beside each other. dp's with ep.
+  std::string mesh_order = "pp,dp,cp,tp";
 };
 
 struct Job {

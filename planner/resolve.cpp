@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "sbp/error.h"
 
@@ -215,6 +216,7 @@ Job resolve(Job job) {
   resolve_stages(job);
   resolve_batch(job);
   check_schedule(job);
+  mesh_order_of(job.parallel.mesh_order);
   check_passes(job);
   return job;
 }

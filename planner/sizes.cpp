@@ -41,14 +41,14 @@ void check_sizes(const ir::Graph& graph, const Hints& h) {
 }
 
 void check_sizes(const ir::Plan& plan, int stages) {
-  for (const ir::RankClass& cls : plan.classes) {
-    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+  for (size_t c = 0; c < plan.classes.size(); ++c) {  // stage after stage
+    const ir::Program& program = plan.programs[static_cast<size_t>(plan.classes[c].program)];
     const double bytes = ir::register_bytes(program);
     if (countable(bytes)) continue;
     double largest = 0;
     for (const ir::Register& reg : program.registers)
       largest = std::max(largest, static_cast<double>(reg.bytes) * reg.count);
-    throw TooLarge("the registers", cls.devices.front() * stages / plan.devices, bytes, largest);
+    throw TooLarge("the registers", static_cast<int>(c) * stages / static_cast<int>(plan.classes.size()), bytes, largest);
   }
 }
 

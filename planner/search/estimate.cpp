@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "ir/models/conv_net.h"
 #include "planner/laid_out.h"
@@ -13,13 +14,15 @@
 namespace boxcar::search {
 namespace {
 
+using planner::Hints;
 using planner::Job;
+using planner::Mesh;
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
 Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_batches) {
   Job probe = job;
-  planner::Hints& h = probe.parallel;
+  Hints& h = probe.parallel;
   probe.model.layers = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
   h.dp = h.ep;
   h.pp = static_cast<int>(stage_layers.size());
@@ -27,12 +30,71 @@ Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_ba
   h.stage_layers = stage_layers;
   h.zero = h.fsdp_group = 0;
   h.schedule = "1f1b";
+  h.mesh_order = Hints().mesh_order;
   probe.train.recompute_layers = -1;
   probe.gpus = h.dp * h.pp * h.tp * h.cp;
   probe.global_batch = int64_t{micro_batches} * h.micro_batch * h.dp;
   const int nodes = (probe.gpus + probe.cluster.node.gpus - 1) / probe.cluster.node.gpus;
   probe.cluster.nodes = std::max(probe.cluster.nodes, nodes);
   return planner::resolve(probe);
+}
+
+// A probe's plan and the cluster that its acts' times are asked on.
+struct Probe {
+  ir::Plan plan;
+  backends::Cluster cluster;
+};
+
+// Where groups inside a stage reach other nodes, those of a node share its NICs: each has a part of them.
+void share_nics(backends::Node& node, const Mesh& mesh) {
+  double times = 1;
+  for (size_t d = 0; d < mesh.dims(); ++d) {
+    if (mesh.names[d] == "dp" || mesh.names[d] == "replica") continue;
+    const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // of a group, on a node
+    if (beside >= mesh.extents[d]) continue;
+    times = std::max(times, static_cast<double>(node.gpus) /
+                                static_cast<double>(std::max<int64_t>(beside, node.nics)));
+  }
+  node.nic_bandwidth /= times;
+}
+
+// The probe's devices where those of the job's stages are, each stage beginning on a node of its own.
+void stand_as(Probe& probe, const Mesh& from, const Mesh& to, int gpus) {
+  const int node = probe.cluster.node.gpus, apart = (gpus + node - 1) / node * node;
+  const int stages = probe.plan.devices / from.devices();
+  Mesh mesh = from;
+  mesh.stage_stride = apart;
+  for (size_t d = 0; d < mesh.dims(); ++d)
+    mesh.strides[d] = to.dim(mesh.names[d]) < 0 ? 1 : to.strides[at(to.dim(mesh.names[d]))];
+  const auto place = [&](int& device) {
+    device = mesh.device(device % from.devices(), device / from.devices());
+  };
+  probe.plan.devices = stages * apart;
+  for (ir::RankClass& cls : probe.plan.classes) {
+    for (int& device : cls.devices) place(device);
+    std::sort(cls.devices.begin(), cls.devices.end());
+  }
+  for (ir::Comm& comm : probe.plan.comms)
+    for (std::vector<int>& group : comm.groups)
+      for (int& device : group) place(device);
+  for (ir::Peers& peers : probe.plan.peers) {
+    const std::vector<int> sources = std::exchange(peers.source, std::vector<int>(at(stages * apart), -1));
+    for (int device = 0; device < static_cast<int>(sources.size()); ++device) {
+      int there = device, source = sources[at(device)];
+      place(there);
+      if (source >= 0) place(source);
+      peers.source[at(there)] = source;
+    }
+  }
+  probe.cluster.nodes = std::max(probe.cluster.nodes, stages * apart / node);
+  share_nics(probe.cluster.node, mesh);
+}
+
+Probe probe_of(const Job& job, const Job& small, ir::Plan plan) {
+  Probe probe{std::move(plan), small.cluster};
+  if (job.parallel.mesh_order != small.parallel.mesh_order)
+    stand_as(probe, planner::mesh_of(small.parallel), planner::mesh_of(job.parallel), job.gpus);
+  return probe;
 }
 
 bool is_update(const ir::Actor& actor) {
@@ -99,14 +161,15 @@ ModelCost measure_each(const Job& job, const ActSeconds& seconds) {
   const std::vector<int> each(at(layers), 1);
   Job one = probe_job(job, each, 1), two = probe_job(job, each, 2);
   two.parallel.schedule = "gpipe";
-  const ir::Plan plan = plan_of(one), more = plan_of(two);
+  const Probe probe = probe_of(job, one, plan_of(one));
+  const ir::Plan &plan = probe.plan, more = plan_of(two);
   const std::vector<planner::MemoryUse> with_more = planner::memory_use(more);
   const size_t classes = plan.classes.size() / at(layers);
   const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
   ModelCost cost;
   for (int l = 0; l < layers; ++l) {  // of each stage the first class
     const auto cls = static_cast<int>(at(l) * classes);
-    StageCost layer = stage_cost(plan, cls, seconds(plan, one.cluster, cls));
+    StageCost layer = stage_cost(plan, cls, seconds(plan, probe.cluster, cls));
     const double kept = static_cast<double>(with_more[at(cls)].by_kind[kind]) - layer.bytes[kind];
     layer.transient = layer.bytes[kind] - kept;
     layer.bytes[kind] = kept;
@@ -138,12 +201,13 @@ ModelCost measure(const Job& job, const ActSeconds& seconds) {
   if (ir::models::is_conv_net(job.model.family)) return measure_each(job, seconds);
   const auto period = static_cast<int>(job.model.expert_every);
   const Job small = probe_job(job, {period, period, 2 * period, period}, 2);
-  const ir::Plan plan = planner::compile(small);
+  const Probe probe = probe_of(job, small, planner::compile(small));
+  const ir::Plan& plan = probe.plan;
   const size_t classes = plan.classes.size() / 4;
   std::array<StageCost, 4> stages;  // of each the first class
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const auto cls = static_cast<int>(stage * classes);
-    stages[stage] = stage_cost(plan, cls, seconds(plan, small.cluster, cls));
+    stages[stage] = stage_cost(plan, cls, seconds(plan, probe.cluster, cls));
   }
   ModelCost cost;
   cost.boundary_bytes = pulled_forward(plan.programs[at(plan.classes[classes].program)]);

@@ -33,16 +33,17 @@ void split(ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
 
 // The devices of the first group along mesh dimensions.
 std::vector<int> first_group(const Mesh& mesh, const std::vector<int>& dims) {
-  std::vector<int> group{0};
+  std::vector<int> group{0};  // by place
   for (int dim : dims) {
     int stride = 1;
     for (size_t d = static_cast<size_t>(dim) + 1; d < mesh.dims(); ++d)
       stride *= static_cast<int>(mesh.extents[d]);
     std::vector<int> wider;
-    for (int device : group)
-      for (int i = 0; i < mesh.extents[static_cast<size_t>(dim)]; ++i) wider.push_back(device + i * stride);
+    for (int place : group)
+      for (int i = 0; i < mesh.extents[static_cast<size_t>(dim)]; ++i) wider.push_back(place + i * stride);
     group = std::move(wider);
   }
+  for (int& member : group) member = mesh.device(member, 0);
   return group;
 }
 

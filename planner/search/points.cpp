@@ -1,8 +1,13 @@
 #include "planner/search/points.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 
 #include "ir/models/conv_net.h"
+#include "planner/mesh.h"
 #include "planner/schedule.h"
 
 namespace boxcar::search {
@@ -19,6 +24,7 @@ class Points {
   Points(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit)
       : job_(job), fixed_(fixed), visit_(visit), point_(job) {
     if (!is_pinned("stage_layers")) point_.parallel.stage_layers.clear();
+    if (!is_pinned("mesh_order")) point_.parallel.mesh_order = Hints().mesh_order;
     under_way_ = planner::under_way_of(job.parallel.schedule);
   }
 
@@ -144,9 +150,51 @@ void each_point(const Job& job, const Fixed& fixed, const std::function<bool(con
   Points(job, fixed, visit).run();
 }
 
+namespace {
+
+// From a rank to the next along a dimension, a node's GPUs at most; 0 where there is one rank.
+int stride_of(const planner::Mesh& mesh, const char* name, int node) {
+  const int dim = mesh.dim(name);
+  return dim < 0 ? 0 : std::min(node, mesh.strides[static_cast<size_t>(dim)]);
+}
+
+// By dimension, stages last: how many ranks of a group are on one node.
+std::vector<int64_t> beside(const Hints& h, int node) {
+  const planner::Mesh mesh = planner::mesh_of(h);
+  const auto on_node = [&](int64_t ranks, int stride) {
+    return std::min<int64_t>(ranks, std::max(1, node / std::max(1, stride)));
+  };
+  std::vector<int64_t> result;
+  for (size_t d = 0; d < mesh.dims(); ++d) result.push_back(on_node(mesh.extents[d], mesh.strides[d]));
+  result.push_back(on_node(h.pp, mesh.stage_stride));
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> other_orders(const Job& job) {
+  const int node = job.cluster.node.gpus;
+  std::vector<std::string> orders;
+  if (job.gpus <= node) return orders;
+  Hints h = job.parallel;
+  h.mesh_order = Hints().mesh_order;
+  std::set<std::vector<int64_t>> known{beside(h, node)};
+  std::vector<std::string> dims{"cp", "dp", "pp", "tp"};
+  do {
+    h.mesh_order = fmt::format("{}", fmt::join(dims, ","));
+    if (known.insert(beside(h, node)).second) orders.push_back(h.mesh_order);
+  } while (std::next_permutation(dims.begin(), dims.end()));
+  return orders;
+}
+
 CostKey cost_key(const Job& job) {
   const Hints& h = job.parallel;
-  return {h.tp,
+  const int node = job.cluster.node.gpus;
+  const planner::Mesh mesh = planner::mesh_of(h);
+  return {stride_of(mesh, "tp", node),
+          stride_of(mesh, "cp", node),
+          stride_of(mesh, "ep", node),
+          h.tp,
           h.cp,
           h.ep,
           h.sequence_parallel ? 1 : 0,

@@ -20,8 +20,12 @@ struct Fixed {
 void each_point(const planner::Job& job, const Fixed& fixed,
                 const std::function<bool(const planner::Job&)>& visit);
 
+// The orders of the job's mesh on its cluster, but the usual one, in which others of its groups cross nodes
+// than in the ones before.
+std::vector<std::string> other_orders(const planner::Job& job);
+
 // Equal for points that have the same ModelCost, on one cluster of any number of nodes.
-using CostKey = std::array<int, 7>;
+using CostKey = std::array<int, 10>;
 CostKey cost_key(const planner::Job& job);
 
 }  // namespace boxcar::search

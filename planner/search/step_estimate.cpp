@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "planner/search/cost.h"
 #include "sim/models/collective_time.h"
@@ -77,20 +78,32 @@ double together(const backends::Cluster& cluster, const sim::CommTime& alone, in
 // What is left of a communication that runs behind other work; its last part has nothing to hide behind.
 double exposed(double seconds, double behind) { return std::max(seconds - behind, 0.05 * seconds); }
 
+// Of a stage's devices, those on one node.
+int on_node(const Job& job, const planner::Mesh& mesh) {
+  const Hints& h = job.parallel;
+  const int ranks = h.dp * h.tp * h.cp, node = job.cluster.node.gpus;
+  if (mesh.stage_stride * h.pp >= node) return std::min(mesh.stage_stride, ranks);
+  return std::min(ranks, node / h.pp);
+}
+
 // The communication of data parallelism and the update, of the slowest stage.
 double state_seconds(const Job& job, const StageCost& stage) {
   const Hints& h = job.parallel;
   const double update = stage.update * (h.zero >= 1 ? sharded_part(h, stage) : 1);
   if (h.dp == 1) return update;
+  const planner::Mesh mesh = planner::mesh_of(h);
+  // From a data-parallel rank to the next one.
+  const int innermost = std::max({mesh.dim("replica"), mesh.dim("dp"), mesh.dim("ep")});
+  const int stride = mesh.strides[static_cast<size_t>(innermost)];
   // Over every `apart`-th data-parallel rank.
   const auto among = [&](sbp::Collective collective, double bytes, int apart) {
     if (bytes == 0 || h.dp == apart) return 0.0;
     std::vector<int> group;
-    for (int d = 0; d < h.dp; d += apart) group.push_back(d * h.tp * h.cp);
+    for (int d = 0; d < h.dp; d += apart) group.push_back(d * stride);
     const sim::Span span = sim::span_of(job.cluster, group);
     return together(job.cluster,
                     sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
-                    h.dp * h.tp * h.cp);
+                    on_node(job, mesh));
   };
   const auto seconds = [&](sbp::Collective collective, double size) {
     return among(collective, (stage.elements - stage.expert_elements) * size, 1) +
@@ -114,7 +127,7 @@ double state_seconds(const Job& job, const StageCost& stage) {
 // Of what a stage sends the next one for a micro-batch, by all its ranks at once.
 double hop_seconds(const Job& job, const ModelCost& cost, int stage) {
   const Hints& h = job.parallel;
-  const int ranks = h.dp * h.tp * h.cp, from = stage * ranks;
+  const planner::Mesh mesh = planner::mesh_of(h);
   double bytes = cost.boundary_bytes;
   if (!cost.boundaries.empty()) {  // virtual stages: as where the first of them ends
     int layers = 0;
@@ -122,7 +135,9 @@ double hop_seconds(const Job& job, const ModelCost& cost, int stage) {
     bytes = cost.boundaries[static_cast<size_t>(layers) - 1];
   }
   return together(job.cluster,
-                  sim::transfer_time(job.cluster, static_cast<int64_t>(bytes), from, from + ranks), ranks);
+                  sim::transfer_time(job.cluster, static_cast<int64_t>(bytes), mesh.device(0, stage),
+                                     mesh.device(0, stage + 1)),
+                  on_node(job, mesh));
 }
 
 // By stage: its virtual stages together.

@@ -17,7 +17,7 @@ TEST(Mesh, orders_ranks_as_megatron_and_leaves_out_extents_of_one) {
   const Mesh mesh = mesh_of(h);
   EXPECT_THAT(mesh.names, ElementsAre("dp", "tp"));
   EXPECT_THAT(mesh.extents, ElementsAre(2, 4));
-  EXPECT_EQ(stage_placement(mesh, 1), sbp::Placement::grid({2, 4}, 8));
+  EXPECT_EQ(mesh.device(5, 1), 13);
   h = {};
   h.dp = 1;
   EXPECT_THAT(mesh_of(h).names, ElementsAre("dp"));
