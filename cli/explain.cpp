@@ -390,9 +390,8 @@ std::string explain_tensor(const planner::LaidOut& laid, const std::string& name
   std::vector<std::string> dims;
   for (size_t d = 0; d < laid.mesh.dims(); ++d)
     dims.push_back(fmt::format("{} {}: {}", laid.mesh.names[d], laid.mesh.extents[d], to_text(layout[d])));
-  std::string text =
-      fmt::format("%{}: {} on stage {}, devices {}\n{}\n\n", name, to_text(tensor.type), stage, ranges(all),
-                  fmt::join(dims, ", "));
+  std::string text = fmt::format("%{}: {} on stage {}, devices {}\n{}\n\n", name, to_text(tensor.type), stage,
+                                 ranges(all), fmt::join(dims, ", "));
   return text + drawing(blocks);
 }
 

@@ -19,8 +19,8 @@ using search::price_of;
 // What a search decides, by key, in the order of a job file.
 std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job) {
   constexpr const char* names[] = {
-      "dp",       "tp",          "pp",   "context_parallel",  "ep",        "virtual_stages",  "stage_layers",
-      "schedule", "micro_batch", "zero", "sequence_parallel", "recompute", "recompute_layers"};
+      "dp",       "tp",          "pp",   "context_parallel",  "ep",        "virtual_stages",   "stage_layers",
+      "schedule", "micro_batch", "zero", "sequence_parallel", "recompute", "recompute_layers", "mesh_order"};
   Request request;
   request.job = job;
   std::vector<std::pair<const Key*, std::string>> result;

@@ -48,7 +48,8 @@ void check_sizes(const ir::Plan& plan, int stages) {
     double largest = 0;
     for (const ir::Register& reg : program.registers)
       largest = std::max(largest, static_cast<double>(reg.bytes) * reg.count);
-    throw TooLarge("the registers", static_cast<int>(c) * stages / static_cast<int>(plan.classes.size()), bytes, largest);
+    throw TooLarge("the registers", static_cast<int>(c) * stages / static_cast<int>(plan.classes.size()),
+                   bytes, largest);
   }
 }
 

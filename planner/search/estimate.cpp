@@ -52,8 +52,8 @@ void share_nics(backends::Node& node, const Mesh& mesh) {
     if (mesh.names[d] == "dp" || mesh.names[d] == "replica") continue;
     const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // of a group, on a node
     if (beside >= mesh.extents[d]) continue;
-    times = std::max(times, static_cast<double>(node.gpus) /
-                                static_cast<double>(std::max<int64_t>(beside, node.nics)));
+    times = std::max(
+        times, static_cast<double>(node.gpus) / static_cast<double>(std::max<int64_t>(beside, node.nics)));
   }
   node.nic_bandwidth /= times;
 }

@@ -45,9 +45,9 @@ struct ModelCost {
   std::vector<double> boundaries = {};
 };
 
-// `job` is resolved; its zero, virtual_stages, stage_layers and global_batch do not matter, its dp and pp only
-// where it has another mesh_order: they say how far the ranks of a group are apart. Throws Error (bad input)
-// where no plan of such stages can be made.
+// `job` is resolved; its zero, virtual_stages, stage_layers and global_batch do not matter, its dp and pp
+// only where it has another mesh_order: they say how far the ranks of a group are apart. Throws Error (bad
+// input) where no plan of such stages can be made.
 ModelCost measure(const planner::Job& job, const ActSeconds& seconds);
 
 // When the last act of a phase ends that begins with all that it needs from elsewhere, in s. Pulls take

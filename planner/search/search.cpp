@@ -161,7 +161,8 @@ class Search {
       if (!gains(with_estimate(job, cost))) continue;
       const ModelCost* own = cost_of_point(job);
       if (!own) continue;
-      if (Candidate other = with_estimate(std::move(job), *own); gains(other)) all.push_back(std::move(other));
+      if (Candidate other = with_estimate(std::move(job), *own); gains(other))
+        all.push_back(std::move(other));
     }
   }
 

@@ -124,6 +124,21 @@ double state_seconds(const Job& job, const StageCost& stage) {
   return update + m * (exposed(gather, stage.forward) + exposed(gather + reduce, stage.backward));
 }
 
+// Of the gradients of a head that shares the word embedding, between the last stage and the first: nothing is
+// left to hide them.
+double tied_seconds(const Job& job, const ModelCost& cost) {
+  const Hints& h = job.parallel;
+  if (h.pp == 1 || !job.model.tied || cost.last.elements == 0) return 0;
+  const planner::Mesh mesh = planner::mesh_of(h);
+  const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
+  const double bytes = size * cost.last.elements / (h.zero >= 1 ? h.dp : 1);
+  const sim::Span span = sim::span_of(job.cluster, {mesh.device(0, 0), mesh.device(0, h.pp - 1)});
+  return together(
+      job.cluster,
+      sim::collective_time(job.cluster, sbp::Collective::all_reduce, static_cast<int64_t>(bytes), span),
+      on_node(job, mesh));
+}
+
 // Of what a stage sends the next one for a micro-batch, by all its ranks at once.
 double hop_seconds(const Job& job, const ModelCost& cost, int stage) {
   const Hints& h = job.parallel;
@@ -222,7 +237,7 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
     period = h.virtual_stages == 1 ? period_with(pipeline, under_way_by(h, m))
                                    : slowest + h.virtual_stages * slowest_hop;
   }
-  result.seconds += m * period + (sum - slowest) / h.virtual_stages + state;
+  result.seconds += m * period + (sum - slowest) / h.virtual_stages + state + tied_seconds(job, cost);
   return result;
 }
 

@@ -137,6 +137,20 @@ const Layout layouts[] = {
     {"zb_h2_unet",
      [](Job& j) {
        conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.parallel.schedule = "zb-h2", j.global_batch = 4;
+    {"other_order",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 2;
+       j.parallel.mesh_order = "tp,pp,cp,dp";
+     }},
+    {"other_order_uneven",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.tp = 3, j.model.heads = 6, j.model.hidden = 18, j.model.vocab = 10;
+       j.model.pad_vocab_to = 1, j.model.ffn = 72, j.parallel.pp = 2, j.parallel.mesh_order = "tp,dp,cp,pp";
+     }},
+    {"other_order_experts",
+     [](Job& j) {
+       llama(j), j.model.experts = 4, j.parallel.dp = 4, j.parallel.ep = 2, j.parallel.tp = 2;
+       j.parallel.mesh_order = "dp,tp,pp,cp";
      }},
     {"experts_tp",
      [](Job& j) {
@@ -163,6 +177,7 @@ Job random_job(std::mt19937& r) {
     job.model.experts = 4, job.model.top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
   if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model.layers = 4, h.virtual_stages = 2;
   if (h.virtual_stages == 1) h.schedule = pick(r, {"1f1b", "gpipe", "zb-h1", "zb-h2"});
+  h.mesh_order = pick(r, {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"});
   job.train.flash = pick(r, {false, true});
   job.train.recompute = pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full});
   job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
@@ -182,6 +197,11 @@ void try_random_jobs(unsigned seed, int count) {
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
         h.schedule, h.zero, h.sequence_parallel, h.micro_batch, job.global_batch, job.train.flash,
         static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision)));
+        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} zero {} sp {} mb {} gb {} "
+        "flash {} recompute {} precision {} order {}",
+        seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.zero,
+        h.sequence_parallel, h.micro_batch, job.global_batch, job.train.flash,
+        static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision), h.mesh_order));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
   }

@@ -1,10 +1,14 @@
 #include "planner/mesh.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "planner/comms.h"
 #include "planner/stages.h"
+#include "support/error_of.h"
 
 namespace boxcar::planner {
 namespace {
@@ -26,6 +30,42 @@ TEST(Mesh, orders_ranks_as_megatron_and_leaves_out_extents_of_one) {
   EXPECT_THAT(mesh_of(h).extents, ElementsAre(2, 4, 2));
 }
 
+TEST(Mesh, stands_on_devices_in_the_order_that_is_given) {
+  Hints h;
+  h.dp = 2, h.tp = 4, h.pp = 2;
+  h.mesh_order = "dp,pp,cp,tp";
+  Mesh mesh = mesh_of(h);
+  EXPECT_THAT(mesh.names, ElementsAre("dp", "tp"));
+  EXPECT_EQ(mesh.device(5, 1), 13);
+  EXPECT_EQ(mesh.device(4, 0), 8);
+  h.mesh_order = "pp,tp,cp,dp";
+  EXPECT_EQ(mesh_of(h).device(6, 1), 13);
+  // Every order has every device once; experts and replicas stand where dp does.
+  h = {};
+  h.dp = 8, h.ep = 2, h.fsdp_group = 4, h.zero = 1, h.cp = 3, h.tp = 2, h.pp = 5;
+  for (const char* order : {"pp,dp,cp,tp", "tp,cp,dp,pp", "cp,dp,tp,pp", "dp,tp,pp,cp"}) {
+    h.mesh_order = order;
+    mesh = mesh_of(h);
+    std::set<int> devices;
+    for (int stage = 0; stage < h.pp; ++stage)
+      for (int place = 0; place < mesh.devices(); ++place) devices.insert(mesh.device(place, stage));
+    EXPECT_EQ(devices.size(), 240u);
+    EXPECT_EQ(*devices.rbegin(), 239);
+    const auto stride = [&](const char* name) { return mesh.strides[static_cast<size_t>(mesh.dim(name))]; };
+    EXPECT_EQ(stride("dp"), 2 * stride("ep"));
+    EXPECT_EQ(stride("replica"), 2 * stride("dp"));
+  }
+}
+
+TEST(Mesh, refuses_what_is_no_order) {
+  for (const char* order : {"", "dp,tp", "pp,dp,cp,tp,tp", "pp,dp,cp,ep", "pp,dp,cp,tp,"})
+    EXPECT_EQ(
+        support::error_of([&] { mesh_order_of(order); }),
+        fmt::format("parallel.mesh_order: unknown order '{}' (give each of pp, dp, cp, tp once, outermost "
+                    "first: ranks of the last lie beside each other)",
+                    order));
+}
+
 TEST(CommTable, groups_along_dimensions_over_all_stages) {
   const Mesh mesh{{"dp", "tp"}, {2, 2}};
   CommTable comms(mesh, 2);
@@ -42,6 +82,21 @@ TEST(CommTable, groups_along_dimensions_over_all_stages) {
   EXPECT_THAT(groups(comms.between(0, 1)),
               ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
   EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
+}
+
+TEST(CommTable, groups_are_where_the_order_puts_them) {
+  Hints h;
+  h.dp = 2, h.tp = 2, h.pp = 2, h.mesh_order = "tp,pp,cp,dp";
+  CommTable comms(mesh_of(h), 2);
+  const auto groups = [&](int comm) { return comms.comms[static_cast<size_t>(comm)].groups; };
+  EXPECT_THAT(groups(comms.along({1})),
+              ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
+  EXPECT_THAT(groups(comms.along({0})),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(4, 5), ElementsAre(2, 3), ElementsAre(6, 7)));
+  EXPECT_THAT(groups(comms.across_stages({0, 1})), ElementsAre(ElementsAre(0, 4, 1, 5, 2, 6, 3, 7)));
+  EXPECT_THAT(groups(comms.between(0, 1)),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(4, 6), ElementsAre(1, 3), ElementsAre(5, 7)));
+  EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(2, 3, 0, 1, 6, 7, 4, 5));
 }
 
 TEST(Stages, layers_go_to_virtual_stages_in_turn) {

@@ -186,6 +186,39 @@ TEST(Search, has_more_micro_batches_under_way_where_transfers_take_long) {
   EXPECT_LT(best.peak_bytes, under("gpipe").second / 2);
 }
 
+// Few tokens and large weights, one NIC per node: gradients are what is large, so ranks that share them stand
+// beside each other, and tensor parallelism goes between nodes; or a tied embedding stays within a node.
+TEST(Search, stands_ranks_beside_each_other_that_exchange_most) {
+  Job job = small_gpt(16);
+  job.model.hidden = 2048, job.model.seq = 128, job.model.vocab = 51200;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("p3-16xlarge", 16);
+  job.train.precision = ir::Precision::fp16;
+  job.global_batch = 8;
+  const Outcome usual = search(job, {.pinned = {"mesh_order"}}, oracle());
+  const Outcome found = search(job, {}, oracle());
+  ASSERT_FALSE(usual.best.empty());
+  ASSERT_FALSE(found.best.empty());
+  const Candidate& best = found.best.front();
+  EXPECT_NE(best.job.parallel.mesh_order, planner::Hints().mesh_order);
+  EXPECT_LT(best.seconds, 0.6 * usual.best.front().seconds);
+  Candidate same = best;
+  same.job.parallel.mesh_order = planner::Hints().mesh_order;
+  EXPECT_LT(best.seconds, 0.6 * sim::simulate(plan_of(same), job.cluster).step_seconds);
+}
+
+// Those in which other groups cross nodes; none on one node.
+TEST(Search, looks_at_orders_that_change_what_crosses_nodes) {
+  Job job = small_gpt(16);
+  job.parallel.dp = 2, job.parallel.tp = 8;
+  EXPECT_EQ(other_orders(job), (std::vector<std::string>{"cp,pp,tp,dp"}));
+  job.parallel.dp = 16, job.parallel.tp = 1;
+  EXPECT_TRUE(other_orders(job).empty());
+  job = small_gpt(8);
+  job.parallel.dp = 2, job.parallel.tp = 4;
+  EXPECT_TRUE(other_orders(job).empty());
+}
+
 // For the least memory, slots that the period does not need go as well.
 TEST(Search, takes_the_fewest_slots_for_the_least_memory) {
   Job job = small_gpt(4);
