@@ -137,6 +137,7 @@ const Layout layouts[] = {
     {"zb_h2_unet",
      [](Job& j) {
        conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.parallel.schedule = "zb-h2", j.global_batch = 4;
+     }},
     {"other_order",
      [](Job& j) {
        j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 2;
