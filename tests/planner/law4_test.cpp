@@ -194,14 +194,9 @@ void try_random_jobs(unsigned seed, int count) {
     const Hints& h = job.parallel;
     SCOPED_TRACE(fmt::format(
         "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} zero {} sp {} mb {} gb {} "
-        "flash {} recompute {} precision {}",
+        "flash {} recompute {} precision {} order {}",
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
         h.schedule, h.zero, h.sequence_parallel, h.micro_batch, job.global_batch, job.train.flash,
-        static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision)));
-        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} zero {} sp {} mb {} gb {} "
-        "flash {} recompute {} precision {} order {}",
-        seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.zero,
-        h.sequence_parallel, h.micro_batch, job.global_batch, job.train.flash,
         static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision), h.mesh_order));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
