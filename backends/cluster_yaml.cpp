@@ -103,7 +103,7 @@ class Reader {
   template <class Model>
   void by_type(const std::string& key, std::map<ir::DType, Model>& models, const auto& work) {
     inside(key, true, [&] {
-      for (const auto& [type, name] : peak_types) inside(name, true, [&] { work(models[type]); });
+      for (const auto& peak : peak_types) inside(peak.name, true, [&] { work(models[peak.kind]); });
     });
   }
   template <class Model>
