@@ -52,7 +52,7 @@ class Writer {
   template <class Model>
   void by_type(const std::string& key, std::map<ir::DType, Model>& models, const auto& work) {
     inside(key, !models.empty(), [&] {
-      for (auto& [type, model] : models) inside(ir::to_text(type), true, [&] { work(model); });
+      for (auto& one : models) inside(ir::to_text(one.first), true, [&] { work(one.second); });
     });
   }
   template <class Model>

@@ -63,7 +63,7 @@ class Collector {
   }
   void line(const std::string& key, bool written, const auto& work) { inside(key, written, work); }
   void by_type(const std::string& key, auto& models, const auto& work) {
-    for (auto& [type, model] : models) inside(key + "." + ir::to_text(type), true, [&] { work(model); });
+    for (auto& one : models) inside(key + "." + ir::to_text(one.first), true, [&] { work(one.second); });
   }
   void optional(const std::string&, auto&, const auto&) {}  // of a host, which is in the cluster by now
   void require(const char*) {}
