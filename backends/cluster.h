@@ -151,9 +151,10 @@ struct Node {
   // run at min(1, cores / n) of their speed. What was measured, so it need not be whole. 0: every device is
   // hardware of its own.
   double cores = 0;
-  // s in which an eager framework's host launches one op: forward and backward passes of smaller kernels wait
-  // for it. 0: graphs, or a runtime without such cost.
+  // s in which an eager framework's host of speed 1 launches one op: forward and backward passes of smaller
+  // kernels wait for it. 0: graphs, or a runtime without such cost.
   double host_per_op = 0;
+  double host_speed = 1;  // of one core beside a DGX A100's (EPYC 7742)
 };
 
 struct Fabric {
@@ -180,11 +181,13 @@ struct FusedSoftmax {
 struct Stack {
   std::string name = "boxcar";
   std::optional<double> host_per_op;  // s, in place of Node::host_per_op
-  bool update_in_one = false;         // the optimizer takes all tensors of a device in a few kernels
-  double piece_seconds = 0;           // s per rank, where gathers and scatters copy every rank's piece apart
-  int64_t apart_elements = 0;         // tensors from this size on are gathered and scattered one by one
-  bool gather_by_broadcast = false;   // after an update the rank that owns a tensor broadcasts it
-  bool pads_channels = false;         // DeviceProfile::pads_channels
+  double pass_launches = 0;  // of each forward or backward pass, beside its ops: schedule, sends, batch
+  std::map<std::string, double> op_launches;  // by op: launches that it stands for, 1 where absent
+  bool update_in_one = false;                 // the optimizer takes all tensors of a device in a few kernels
+  double piece_seconds = 0;          // s per rank, where gathers and scatters copy every rank's piece apart
+  int64_t apart_elements = 0;        // tensors from this size on are gathered and scattered one by one
+  bool gather_by_broadcast = false;  // after an update the rank that owns a tensor broadcasts it
+  bool pads_channels = false;        // DeviceProfile::pads_channels
   // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
   bool reduce_whole = false;  // gradients of sharded states are all-reduced, in float32

@@ -144,6 +144,7 @@ void visit(Visitor& v, Node& node) {
   v.number("nic_latency", 0, most_latency, node.nic_latency);
   v.number("cores", least_cores, most_cores, node.cores);
   v.number("host_per_op", 0, most_latency, node.host_per_op);
+  v.number("host_speed", 0.01, 100, node.host_speed);
 }
 
 // But for its kind and shape.

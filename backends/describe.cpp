@@ -65,7 +65,7 @@ std::string describe(const Cluster& cluster) {
   }
   if (node.cores > 0) row(&out, "cores", fmt::format("{:g}, shared by the devices of a node", node.cores));
   if (node.host_per_op > 0) {
-    row(&out, "host", fmt::format("{:g} us to launch an op", node.host_per_op * 1e6));
+    row(&out, "host", fmt::format("{:g} us to launch an op", node.host_per_op / node.host_speed * 1e6));
   }
   row(&out, "between nodes", network(node));
   row(&out, "fabric", fabric_text(cluster.fabric));

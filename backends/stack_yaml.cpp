@@ -28,6 +28,10 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   fields->text("name", &stack.name);
   double host = 0;
   if (fields->number("host_per_op", 0, 1, &host)) stack.host_per_op = host;
+  fields->number("pass_launches", 0, 1000, &stack.pass_launches);
+  std::vector<std::pair<std::string, double>> launches;
+  fields->numbers("op_launches", 0, 1000, &launches);
+  stack.op_launches.insert(launches.begin(), launches.end());
   fields->flag("update_in_one", &stack.update_in_one);
   fields->flag("gather_by_broadcast", &stack.gather_by_broadcast);
   fields->number("piece_seconds", 0, 1, &stack.piece_seconds);
@@ -47,7 +51,7 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   fields->number("outside_bytes", 0, 1e12, &stack.outside_bytes);
   fields->number("fragmentation", 0, 0.9, &stack.fragmentation);
   std::vector<std::pair<std::string, double>> kept;
-  fields->numbers("op_kept", 1, 100, &kept);
+  fields->numbers("op_kept", 0, 100, &kept);
   stack.op_kept.insert(kept.begin(), kept.end());
   fields->texts("defaults", &stack.defaults);
   fields->done();

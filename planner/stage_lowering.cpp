@@ -360,9 +360,10 @@ double StageLowering::kept_beside(TensorId t, const std::string& suffix) const {
 
 int StageLowering::make_register(TensorId t, const NdSbp& layout, const std::string& suffix) {
   const ir::TensorType type = local_type(t, layout);
-  const auto bytes = static_cast<int64_t>(kept_beside(t, suffix) * static_cast<double>(type.bytes()));
+  const double kept = kept_beside(t, suffix);  // 0: over its operand; a byte then, as none is a control edge
+  const auto bytes = static_cast<int64_t>(kept * static_cast<double>(type.bytes()));
   return builder.add_register(unique(register_names_, tensor(t).name + suffix), type,
-                              memory_of(tensor(t).role), bytes);
+                              memory_of(tensor(t).role), kept > 0 ? bytes : 1);
 }
 
 std::string StageLowering::unique(std::unordered_map<std::string, int>& names, const std::string& name) {

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "sim/models/kernel_time.h"
 #include "sim/simulate.h"
@@ -54,9 +55,12 @@ bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == '
 bool is_update(const std::string& phase) { return phase[0] == 'U'; }
 
 // How many tensors a gather or scatter moves one by one, where the stack does: those of `least` elements on.
+// Parameters after an update (ZeRO 1 and 2) are one flat buffer.
 int tensors_apart(const ir::Program& program, const ir::Actor& actor, int64_t least) {
   const bool gather = actor.collective == sbp::Collective::all_gather;
-  if (least == 0 || (!gather && actor.collective != sbp::Collective::reduce_scatter)) return 0;
+  if (least == 0 || is_update(program.phases[static_cast<size_t>(actor.phase)]) ||
+      (!gather && actor.collective != sbp::Collective::reduce_scatter))
+    return 0;
   int64_t count = 0;
   const auto large = [&](int reg) {
     return program.registers[static_cast<size_t>(reg)].type.elements() >= least;
@@ -85,8 +89,10 @@ bool falls_back(const ir::Program& program, const ir::Actor& actor, const backen
   return squares % fused.multiple != 0 || scores.shape[rank - 1] > fused.longest;
 }
 
-int launches_of(const ir::Program& program, const ir::Actor& actor, const backends::Stack& stack) {
-  return falls_back(program, actor, stack) ? stack.fused_softmax.kernels : 1;
+double launches_of(const ir::Program& program, const ir::Actor& actor, const backends::Stack& stack) {
+  if (falls_back(program, actor, stack)) return stack.fused_softmax.kernels;
+  const auto found = stack.op_launches.find(actor.op);
+  return found == stack.op_launches.end() ? 1 : found->second;
 }
 
 // Gradients of sharded states that the stack reduces whole.
@@ -176,14 +182,16 @@ std::vector<double> Costing::advances(int program_index, const std::vector<Fixed
 
 // An eager host runs ahead of the device as long as the device has work or waits for its links; where the
 // launches of a layer's pass, collectives among them, take longer than that, each kernel ends later by its
-// share of the difference. A lead that the host won before, in the head say, is not counted on: published
-// layers that are launch-bound take as long behind long kernels as behind short ones.
+// share of the difference. What the framework does once a pass comes with the layer that has its first
+// kernel. A lead that the host won before, in the head say, is not counted on: published layers that are
+// launch-bound take as long behind long kernels as behind short ones.
 void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
-  if (cluster_.node.host_per_op <= 0) return;
+  const double launch = cluster_.node.host_per_op / cluster_.node.host_speed;
+  if (launch <= 0) return;
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
   struct Part {
-    int kernels = 0, launches = 0;
-    double busy = 0;
+    int kernels = 0;
+    double launches = 0, busy = 0;
   };
   const std::vector<double> by = advances(program_index, known);
   std::map<std::pair<int, int>, Part> parts;  // by phase, layer
@@ -191,9 +199,11 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   auto part = [&](size_t a) -> Part& {
     return parts[{program.actors[a].phase, layer_of(program.actors[a].name)}];
   };
+  std::set<int> begun;  // phases whose first kernel was seen
   for (size_t a = 0; a < known.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     part(a).busy += by[a];
+    if (waits(a) && begun.insert(actor.phase).second) part(a).launches += cluster_.stack.pass_launches;
     if (waits(a)) ++part(a).kernels;
     if (waits(a)) part(a).launches += launches_of(program, actor, cluster_.stack);
     if (actor.kind == ir::ActorKind::collective) ++part(a).launches;
@@ -201,7 +211,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   for (size_t a = 0; a < known.size(); ++a) {
     if (!waits(a) || !is_pass(program.phases[static_cast<size_t>(program.actors[a].phase)])) continue;
     const Part& mine = part(a);
-    known[a].seconds += std::max(0.0, mine.launches * cluster_.node.host_per_op - mine.busy) / mine.kernels;
+    known[a].seconds += std::max(0.0, mine.launches * launch - mine.busy) / mine.kernels;
   }
 }
 

@@ -8,9 +8,9 @@ namespace boxcar::backends {
 namespace {
 
 TEST(Stacks, AreThose) {
-  EXPECT_THAT(stack_names(),
-              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "megatron", "nemo", "ngc",
-                                   "oneflow", "pytorch", "pytorch-compiled", "scaling", "scaling-rms"));
+  EXPECT_THAT(stack_names(), testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "jax",
+                                                  "megatron", "nemo", "ngc", "oneflow", "pytorch",
+                                                  "pytorch-compiled", "scaling", "scaling-rms"));
   for (const std::string& name : stack_names()) EXPECT_EQ(load_stack(name).name, name);
 }
 
@@ -56,12 +56,16 @@ TEST(Stacks, AreReadFromText) {
       "3}\n"
       "all_reduces: {ln2.grad: 2}\nreduce_whole: true\n"
       "fused_softmax: {multiple: 4, longest: 2048, forward: 9, backward: 7, kernels: 5}\n"
-      "op_kept: {dropout: 1.5}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
+      "pass_launches: 7\nop_launches: {top_k: 9}\n"
+      "op_kept: {dropout: 1.5, cross_entropy_grad: 0}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
       "mine.yaml");
   EXPECT_EQ(stack.all_reduces.at("ln2.grad"), 2);
   EXPECT_TRUE(stack.reduce_whole);
   EXPECT_EQ(stack.fused_softmax, (FusedSoftmax{4, 2048, 9, 7, 5}));
   EXPECT_EQ(stack.op_kept.at("dropout"), 1.5);
+  EXPECT_EQ(stack.op_kept.at("cross_entropy_grad"), 0);
+  EXPECT_EQ(stack.pass_launches, 7);
+  EXPECT_EQ(stack.op_launches.at("top_k"), 9);
   EXPECT_EQ(stack.outside_bytes, 1e9);
   EXPECT_EQ(stack.fragmentation, 0.1);
   EXPECT_EQ(stack.host_per_op, 5e-6);
@@ -87,8 +91,8 @@ TEST(Stacks, RefuseWhatTheyDoNotKnow) {
             "s.yaml:2:16: update_in_one: maybe is not true or false");
   EXPECT_EQ(said("name: s\nfused_softmax: {multiple: 4}\n"),
             "s.yaml:2:16: fused_softmax: missing key longest");
-  EXPECT_EQ(said("name: s\nop_kept: {dropout: 0.5}\n"),
-            "s.yaml:2:20: op_kept.dropout: 0.5 is outside 1 to 100");
+  EXPECT_EQ(said("name: s\nop_kept: {dropout: -1}\n"),
+            "s.yaml:2:20: op_kept.dropout: -1 is outside 0 to 100");
   EXPECT_THAT(said("name: s\nhost_per_ops: 1\n"),
               testing::StartsWith("s.yaml:2:1: unknown key host_per_ops"));
   EXPECT_EQ(said("host_per_op: 1\n"), "s.yaml:1:1: missing key name");

@@ -80,8 +80,9 @@ const JobCase job_cases[] = {
      "",
      2,
      "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); known: a100-80g-400g, a100-80g-800g, "
-     "dgx-1-v100-16g, dgx-1-v100-32g, "
-     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, p3-16xlarge, pcie-a100-80g; or give a "
+     "alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
+     "p3-16xlarge, pcie-a100-80g; or give a "
      "path to a "
      ".yaml "
      "file"},
@@ -372,7 +373,8 @@ const CommandCase command_cases[] = {
     {{"simulate", "--model=gpt2", "--cluster=dgx-a100-8g"},
      2,
      "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); known: a100-80g-400g, a100-80g-800g, "
-     "dgx-1-v100-16g, dgx-1-v100-32g, dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, "
+     "alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, dgx-a100-40g, dgx-a100-80g, dgx-h100, "
+     "gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
      "p3-16xlarge, pcie-a100-80g; or give a path to a .yaml file"},
     {{"simulate", "--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--trace=/no/such/t.json"},
      2,
@@ -484,8 +486,9 @@ const CommandCase command_cases[] = {
     {{"clusters", "dgx-a1000"},
      2,
      "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: a100-80g-400g, a100-80g-800g, "
-     "dgx-1-v100-16g, dgx-1-v100-32g, "
-     "dgx-a100-40g, dgx-a100-80g, dgx-h100, hgx-b200, hgx-h200, local, p3-16xlarge, pcie-a100-80g; or give a "
+     "alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
+     "p3-16xlarge, pcie-a100-80g; or give a "
      "path to a "
      ".yaml "
      "file"},

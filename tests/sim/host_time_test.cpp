@@ -51,6 +51,9 @@ TEST(HostTime, short_kernels_of_a_pass_wait_for_their_launch) {
   std::vector<double> eager = act_seconds(three_kernels(), cluster, 0);
   EXPECT_NEAR(eager[0] + eager[1], 2e-3, 1e-12);
   EXPECT_DOUBLE_EQ(eager[2], alone[2]);  // an update is one launch for all parameters
+  cluster.node.host_speed = 2;
+  eager = act_seconds(three_kernels(), cluster, 0);
+  EXPECT_NEAR(eager[0] + eager[1], 1e-3, 1e-12);
 }
 
 TEST(HostTime, long_kernels_do_not_wait) {
@@ -204,6 +207,21 @@ TEST(Stack, a_fused_softmax_falls_back) {
   plan.programs[0].actors[0].attrs = {{"factor", 1.0}};
   const std::vector<double> eager = act_seconds(plan, cluster, 0);
   EXPECT_NEAR(eager[0] + eager[1], 6e-3, 1e-9);
+}
+
+// Two kernels of a pass at 1 ms a launch: 7 launches more for the pass, 4 for the first op.
+TEST(Stack, passes_and_ops_have_launches_of_their_own) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  cluster.node.host_per_op = 1e-3;
+  const auto pass = [&] {
+    const std::vector<double> eager = act_seconds(three_kernels(), cluster, 0);
+    return eager[0] + eager[1];
+  };
+  EXPECT_NEAR(pass(), 2e-3, 1e-12);
+  cluster.stack.pass_launches = 7;
+  EXPECT_NEAR(pass(), 9e-3, 1e-12);
+  cluster.stack.op_launches = {{three_kernels().programs[0].actors[0].op, 5}};  // of both kernels
+  EXPECT_NEAR(pass(), 17e-3, 1e-12);
 }
 
 TEST(Stack, a_tensor_of_a_layer_is_reduced_several_times) {

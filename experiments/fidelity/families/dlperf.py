@@ -86,6 +86,22 @@ def gpt(row):
     return found
 
 
+def sharded_gpt2(row):
+    """GPT-2 small of the scripts beside the table: 12 layers of 768, sequences of 1,024, nothing computed again. Optimizer placement and
+    ZeRO 1 are one thing. Peaks of PyTorch are what its allocator took of a full device, and are not compared."""
+    oneflow = row["framework"].startswith("OneFlow")
+    zero = 1 if row["variant"] in ("on_optimization", "zero-stage-1") else 0
+    plan = flags(model="gpt", cluster=CLUSTER, stack="oneflow" if oneflow else "deepspeed", precision="fp16", attention="unfused",
+                 layers=12, hidden=768, heads=12, seq=1024, vocab=50257, zero=zero, gpus=row["n_gpus"], micro_batch=row["batch_per_gpu"])
+    name = f"{row['framework'].split()[0]} {row['variant']} b{row['batch_per_gpu']} on {row['n_gpus']}"
+    seconds = int(row["n_gpus"]) * int(row["batch_per_gpu"]) / float(row["samples_per_s"])
+    found = [Case(name, plan, "step_s", seconds)]
+    if oneflow:
+        found.append(Case(name, plan, "peak_bytes", float(row["gpu_mem_MB"]) * 2**20))
+    return found
+
+
 RESNET50 = Family("dlperf_resnet50", "ResNet-50 on 1 to 32 V100s, OneFlow and PyTorch, fp32 and half", resnet50, "dlperf_resnet50_bert_v100")
 BERT = Family("dlperf_bert", "BERT-base on 1 to 32 V100s, OneFlow and PyTorch, fp32 and half", bert, "dlperf_resnet50_bert_v100")
 GPT = Family("dlperf_gpt", "GPT-2 on 1 to 32 V100s by data, tensors and stages, OneFlow and Megatron-LM", gpt, "dlperf_gpt_v100")
+ZERO = Family("dlperf_zero", "GPT-2 small on 8 to 32 V100s with and without sharded optimizer, OneFlow and DeepSpeed", sharded_gpt2, "dlperf_zero_gpt2_v100")
