@@ -247,7 +247,7 @@ const JobCase job_cases[] = {
      "",
      2,
      "--stack: no stack is named \"megaton\" (did you mean megatron?); known are boxcar, composer, "
-     "deepspeed, fsdp, "
+     "deepspeed, fsdp, jax, "
      "megatron, "
      "nemo, ngc, oneflow, pytorch, pytorch-compiled, scaling, scaling-rms"},
     {{"--tp=8", "--kv-heads=2"}, "", 2, "--tp: 8 does not divide kv_heads 2 (use 1 or 2)"},
