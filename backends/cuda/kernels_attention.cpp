@@ -6,8 +6,6 @@
 namespace boxcar::backends::cuda {
 namespace {
 
-constexpr int64_t widest = 1024;  // what the kernel's threads hold of a row of the result
-
 // q, k and v from operand `first`.
 std::unique_ptr<Kernel> attention(const Call& call, const Place& place, size_t first, bool gradient) {
   const ir::Shape &q = call.inputs[first].shape, &k = call.inputs[first + 1].shape,
@@ -15,7 +13,7 @@ std::unique_ptr<Kernel> attention(const Call& call, const Place& place, size_t f
   Attention a;
   a.batch = q[0], a.heads = q[1], a.queries = q[2], a.width = q[3];
   a.key_heads = k[1], a.keys = k[2], a.value_width = v[3];
-  if (a.value_width > widest) return nullptr;
+  if (a.value_width > Attention::widest) return nullptr;
   const double scale = ir::attr_float(call.attrs, "scale");
   a.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(a.width));
   a.causal = ir::attr_bool(call.attrs, "causal");

@@ -33,11 +33,11 @@ __device__ A dot(const Array& x, int64_t begin_x, const Array& y, int64_t begin_
   return sum;
 }
 
-// Keys come in tiles of `threads`; the maximum so far rescales the sums so far. Thread i holds column i, i +
-// 256,
-// ... of the result, at most `columns` of them.
-template <class A, int columns>
+// Keys come in tiles of `threads`; the maximum so far rescales the sums so far. Thread i holds the columns i,
+// i + threads, ... of the result.
+template <class A>
 __global__ void forward(const __grid_constant__ Attention a) {
+  constexpr int columns = Attention::widest / threads;
   __shared__ A p[threads];
   const A scale = static_cast<A>(a.scale);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -164,13 +164,13 @@ template <class A>
 void run(const Attention& a, cudaStream_t stream) {
   const int64_t rows = a.batch * a.heads * a.queries;
   if (rows == 0) return;
-  forward<A, 4><<<blocks_for(rows, 1), threads, 0, stream>>>(a);
+  launch(forward<A>, blocks_for(rows, 1), stream, a);
 }
 template <class A>
 void run_grad(const Attention& a, cudaStream_t stream) {
   const int64_t rows = a.batch * a.heads * a.queries, keys = a.batch * a.key_heads * a.keys;
-  if (rows > 0) query_grad<A><<<blocks_for(rows, 1), threads, 0, stream>>>(a);
-  if (keys > 0) key_grad<A><<<blocks_for(keys, 1), threads, 0, stream>>>(a);
+  if (rows > 0) launch(query_grad<A>, blocks_for(rows, 1), stream, a);
+  if (keys > 0) launch(key_grad<A>, blocks_for(keys, 1), stream, a);
 }
 
 }  // namespace

@@ -9,12 +9,25 @@
 
 namespace boxcar::backends::cuda {
 
-constexpr int threads = 256;
+#ifndef BOXCAR_BLOCK
+#define BOXCAR_BLOCK 256
+#endif
+constexpr int threads = BOXCAR_BLOCK;  // of a block: whole warps
 
 inline cudaStream_t of(Stream stream) { return static_cast<cudaStream_t>(stream); }
 inline unsigned blocks_for(int64_t count, int64_t per_block = threads, int64_t most = 1 << 16) {
   const int64_t blocks = (count + per_block - 1) / per_block;
   return static_cast<unsigned>(blocks < most ? blocks : most);
+}
+
+// kernel<<<blocks, threads, 0, stream>>>(arguments...), in words that every C++ compiler reads.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 blocks, cudaStream_t stream, const Arguments&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = dim3(threads);
+  config.stream = stream;
+  cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
 template <class A>

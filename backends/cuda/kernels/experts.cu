@@ -25,8 +25,8 @@ void find_slots(const Experts& e, void* scratch, cudaStream_t stream) {
   cudaMemsetAsync(scratch, 0xff, static_cast<size_t>(scratch_of(e)), stream);
   const int64_t count = e.groups * e.experts;
   if (count == 0) return;
-  count_slots<<<static_cast<unsigned>((count + threads - 1) / threads), threads, 0, stream>>>(
-      e, static_cast<int64_t*>(scratch));
+  launch(count_slots, static_cast<unsigned>((count + threads - 1) / threads), stream, e,
+         static_cast<int64_t*>(scratch));
 }
 
 // A block to each choice.
@@ -118,18 +118,18 @@ void launch_dispatch(const Experts& e, void* scratch, Stream stream) {
   switch (e.x.type) {
     case Type::float64:
     case Type::int64:
-      dispatch<unsigned long long><<<blocks, threads, 0, s>>>(e, slots);
+      launch(dispatch<unsigned long long>, blocks, s, e, slots);
       break;
     case Type::float32:
     case Type::int32:
-      dispatch<unsigned><<<blocks, threads, 0, s>>>(e, slots);
+      launch(dispatch<unsigned>, blocks, s, e, slots);
       break;
     case Type::float16:
     case Type::bfloat16:
-      dispatch<unsigned short><<<blocks, threads, 0, s>>>(e, slots);
+      launch(dispatch<unsigned short>, blocks, s, e, slots);
       break;
     default:
-      dispatch<unsigned char><<<blocks, threads, 0, s>>>(e, slots);
+      launch(dispatch<unsigned char>, blocks, s, e, slots);
   }
 }
 
@@ -138,10 +138,7 @@ void launch_combine(const Experts& e, void* scratch, bool wide, Stream stream) {
   if (tokens == 0 || e.width == 0) return;
   find_slots(e, scratch, of(stream));
   const auto* const slots = static_cast<const int64_t*>(scratch);
-  if (wide)
-    combine<double><<<blocks_for(tokens, 1), threads, 0, of(stream)>>>(e, slots);
-  else
-    combine<float><<<blocks_for(tokens, 1), threads, 0, of(stream)>>>(e, slots);
+  launch(wide ? combine<double> : combine<float>, blocks_for(tokens, 1), of(stream), e, slots);
 }
 
 void launch_combine_grad(const Experts& e, void* scratch, bool wide, Stream stream) {
@@ -149,15 +146,12 @@ void launch_combine_grad(const Experts& e, void* scratch, bool wide, Stream stre
   if (choices == 0) return;
   find_slots(e, scratch, of(stream));
   const auto* const slots = static_cast<const int64_t*>(scratch);
-  if (wide)
-    combine_grads<double><<<blocks_for(choices, 1), threads, 0, of(stream)>>>(e, slots);
-  else
-    combine_grads<float><<<blocks_for(choices, 1), threads, 0, of(stream)>>>(e, slots);
+  launch(wide ? combine_grads<double> : combine_grads<float>, blocks_for(choices, 1), of(stream), e, slots);
 }
 
 void launch_top_k(const TopK& t, Stream stream) {
   if (t.rows == 0 || t.k == 0) return;
-  top_k<<<static_cast<unsigned>((t.rows + threads - 1) / threads), threads, 0, of(stream)>>>(t);
+  launch(top_k, static_cast<unsigned>((t.rows + threads - 1) / threads), of(stream), t);
 }
 
 }  // namespace boxcar::backends::cuda

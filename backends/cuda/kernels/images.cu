@@ -143,35 +143,23 @@ __global__ void norm_grads(const __grid_constant__ BatchNorm n) {
 void launch_pool(const Pool& p, bool wide, Stream stream) {
   const int64_t count = p.planes * p.out_height * p.out_width;
   if (count == 0) return;
-  if (wide)
-    pools<double><<<blocks_for(count), threads, 0, of(stream)>>>(p);
-  else
-    pools<float><<<blocks_for(count), threads, 0, of(stream)>>>(p);
+  launch(wide ? pools<double> : pools<float>, blocks_for(count), of(stream), p);
 }
 
 void launch_pool_grad(const Pool& p, bool wide, Stream stream) {
   const int64_t count = p.planes * p.height * p.width;
   if (count == 0) return;
-  if (wide)
-    pool_grads<double><<<blocks_for(count), threads, 0, of(stream)>>>(p);
-  else
-    pool_grads<float><<<blocks_for(count), threads, 0, of(stream)>>>(p);
+  launch(wide ? pool_grads<double> : pool_grads<float>, blocks_for(count), of(stream), p);
 }
 
 void launch_batch_norm(const BatchNorm& n, bool wide, Stream stream) {
   if (n.channels == 0) return;
-  if (wide)
-    norms<double><<<blocks_for(n.channels, 1), threads, 0, of(stream)>>>(n);
-  else
-    norms<float><<<blocks_for(n.channels, 1), threads, 0, of(stream)>>>(n);
+  launch(wide ? norms<double> : norms<float>, blocks_for(n.channels, 1), of(stream), n);
 }
 
 void launch_batch_norm_grad(const BatchNorm& n, bool wide, Stream stream) {
   if (n.channels == 0) return;
-  if (wide)
-    norm_grads<double><<<blocks_for(n.channels, 1), threads, 0, of(stream)>>>(n);
-  else
-    norm_grads<float><<<blocks_for(n.channels, 1), threads, 0, of(stream)>>>(n);
+  launch(wide ? norm_grads<double> : norm_grads<float>, blocks_for(n.channels, 1), of(stream), n);
 }
 
 }  // namespace boxcar::backends::cuda

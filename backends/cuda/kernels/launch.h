@@ -262,6 +262,7 @@ void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_
 // q [batch, heads, queries, width], k [batch, key_heads, keys, width], v [.., value_width]; head h uses key
 // head (h + head_offset) / group.
 struct Attention {
+  static constexpr int64_t widest = 1024;  // that value_width may be
   Array q, k, v, out, lse;
   Array dy, dq, dk, dv;  // of the gradient
   int64_t batch = 0, heads = 0, queries = 0, width = 0, key_heads = 0, keys = 0, value_width = 0;

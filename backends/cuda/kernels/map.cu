@@ -118,16 +118,10 @@ void launch_map(const Map& map, bool wide, Stream stream) {
   if (map.count == 0) return;
   const unsigned blocks = blocks_for(map.count);
   if (map.steps == 1 && map.result == map.inputs) {
-    if (wide)
-      one_step<double><<<blocks, threads, 0, of(stream)>>>(map);
-    else
-      one_step<float><<<blocks, threads, 0, of(stream)>>>(map);
+    launch(wide ? one_step<double> : one_step<float>, blocks, of(stream), map);
     return;
   }
-  if (wide)
-    program<double><<<blocks, threads, 0, of(stream)>>>(map);
-  else
-    program<float><<<blocks, threads, 0, of(stream)>>>(map);
+  launch(wide ? program<double> : program<float>, blocks, of(stream), map);
 }
 
 }  // namespace boxcar::backends::cuda

@@ -85,42 +85,34 @@ __global__ void running_sums(Array in, Array out, int64_t outer, int64_t extent,
 void launch_move(const Move& move, Stream stream) {
   if (move.count == 0) return;
   const unsigned blocks = blocks_for(move.count);
-  if (move.bytes == 1) move_elements<uint8_t><<<blocks, threads, 0, of(stream)>>>(move);
-  if (move.bytes == 2) move_elements<uint16_t><<<blocks, threads, 0, of(stream)>>>(move);
-  if (move.bytes == 4) move_elements<uint32_t><<<blocks, threads, 0, of(stream)>>>(move);
-  if (move.bytes == 8) move_elements<uint64_t><<<blocks, threads, 0, of(stream)>>>(move);
+  if (move.bytes == 1) launch(move_elements<uint8_t>, blocks, of(stream), move);
+  if (move.bytes == 2) launch(move_elements<uint16_t>, blocks, of(stream), move);
+  if (move.bytes == 4) launch(move_elements<uint32_t>, blocks, of(stream), move);
+  if (move.bytes == 8) launch(move_elements<uint64_t>, blocks, of(stream), move);
 }
 
 void launch_gather(const Gather& g, bool wide, Stream stream) {
   const int64_t count = g.outer * g.indices * g.inner;
   if (count == 0) return;
-  if (wide)
-    gather_rows<double><<<blocks_for(count), threads, 0, of(stream)>>>(g);
-  else
-    gather_rows<float><<<blocks_for(count), threads, 0, of(stream)>>>(g);
+  launch(wide ? gather_rows<double> : gather_rows<float>, blocks_for(count), of(stream), g);
 }
 
 void launch_gather_grad(const Gather& g, bool wide, Stream stream) {
   if (g.outer * g.extent * g.inner == 0) return;
   const auto blocks = static_cast<unsigned>(g.outer * g.extent);
-  if (wide)
-    gather_rows_grad<double><<<blocks, threads, 0, of(stream)>>>(g);
-  else
-    gather_rows_grad<float><<<blocks, threads, 0, of(stream)>>>(g);
+  launch(wide ? gather_rows_grad<double> : gather_rows_grad<float>, blocks, of(stream), g);
 }
 
 void launch_one_hot(const Gather& g, Stream stream) {
-  if (g.indices * g.extent > 0) classes_of<<<blocks_for(g.indices * g.extent), threads, 0, of(stream)>>>(g);
+  if (g.indices * g.extent > 0) launch(classes_of, blocks_for(g.indices * g.extent), of(stream), g);
 }
 
 void launch_cumsum(Array in, Array out, int64_t outer, int64_t extent, int64_t inner, bool wide,
                    Stream stream) {
   if (outer * extent * inner == 0) return;
   const unsigned blocks = blocks_for(outer * inner);
-  if (wide)
-    running_sums<double><<<blocks, threads, 0, of(stream)>>>(in, out, outer, extent, inner);
-  else
-    running_sums<float><<<blocks, threads, 0, of(stream)>>>(in, out, outer, extent, inner);
+  launch(wide ? running_sums<double> : running_sums<float>, blocks, of(stream), in, out, outer, extent,
+         inner);
 }
 
 }  // namespace boxcar::backends::cuda

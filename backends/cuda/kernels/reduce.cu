@@ -79,8 +79,8 @@ template <class A>
 void run(const Reduce& r, void* scratch, cudaStream_t stream) {
   const int64_t stretches = stretches_of(r), length = stretches > 1 ? stretch : r.reduced;
   A* const partial = stretches > 1 ? static_cast<A*>(scratch) : nullptr;
-  over_axes<A><<<blocks_for(r.kept * stretches, 1), threads, 0, stream>>>(r, partial, length, stretches);
-  if (partial) over_stretches<A><<<blocks_for(r.kept), threads, 0, stream>>>(r, partial, stretches);
+  launch(over_axes<A>, blocks_for(r.kept * stretches, 1), stream, r, partial, length, stretches);
+  if (partial) launch(over_stretches<A>, blocks_for(r.kept), stream, r, partial, stretches);
 }
 
 template <class Stored, class Wide>
@@ -123,28 +123,28 @@ void launch_reduce_parts(const Parts& parts, void* out, int64_t count, Type type
   const cudaStream_t s = of(stream);
   switch (type) {
     case Type::float64:
-      over_parts<double, double><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      launch(over_parts<double, double>, blocks, s, parts, out, count, combine);
       break;
     case Type::float32:
-      over_parts<float, float><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      launch(over_parts<float, float>, blocks, s, parts, out, count, combine);
       break;
     case Type::float16:
-      over_parts<__half, float><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      launch(over_parts<__half, float>, blocks, s, parts, out, count, combine);
       break;
     case Type::bfloat16:
-      over_parts<__nv_bfloat16, float><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      launch(over_parts<__nv_bfloat16, float>, blocks, s, parts, out, count, combine);
       break;
     case Type::int64:
-      over_parts<long long, long long><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      launch(over_parts<long long, long long>, blocks, s, parts, out, count, combine);
       break;
     case Type::int32:
-      over_parts<int, long long><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      launch(over_parts<int, long long>, blocks, s, parts, out, count, combine);
       break;
     case Type::int8:
-      over_parts<signed char, long long><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      launch(over_parts<signed char, long long>, blocks, s, parts, out, count, combine);
       break;
     default:
-      over_parts<unsigned char, int><<<blocks, threads, 0, s>>>(parts, out, count, combine);
+      launch(over_parts<unsigned char, int>, blocks, s, parts, out, count, combine);
   }
 }
 

@@ -61,7 +61,7 @@ constexpr int64_t rows_per_block = 64;
 
 int64_t stretches_of(const NormGrad& n) { return (n.rows + rows_per_block - 1) / rows_per_block; }
 
-// Block (x, y): 256 columns, one stretch of rows. partial: [stretch, gamma or beta, column].
+// Block (x, y): a column to each thread, one stretch of rows. partial: [stretch, gamma or beta, column].
 template <class A>
 __global__ void column_sums(const __grid_constant__ NormGrad n, A* partial) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -192,23 +192,20 @@ __global__ void rotate(const __grid_constant__ Rotary r) {
 
 void launch_norm(const Norm& n, bool wide, Stream stream) {
   if (n.rows == 0) return;
-  if (wide)
-    norm_rows<double><<<blocks_for(n.rows, 1), threads, 0, of(stream)>>>(n);
-  else
-    norm_rows<float><<<blocks_for(n.rows, 1), threads, 0, of(stream)>>>(n);
+  launch(wide ? norm_rows<double> : norm_rows<float>, blocks_for(n.rows, 1), of(stream), n);
 }
 
 int64_t scratch_of(const NormGrad& n) { return stretches_of(n) * 2 * n.width * 8; }
 
 template <class A>
 static void run_norm_grad(const NormGrad& n, A* partial, cudaStream_t stream) {
-  if (n.rows > 0) norm_rows_grad<A><<<blocks_for(n.rows, 1), threads, 0, stream>>>(n);
+  if (n.rows > 0) launch(norm_rows_grad<A>, blocks_for(n.rows, 1), stream, n);
   if (n.width == 0) return;
   const int64_t stretches = stretches_of(n);
   const unsigned columns = blocks_for(n.width);
   if (stretches > 0)
-    column_sums<A><<<dim3(columns, static_cast<unsigned>(stretches)), threads, 0, stream>>>(n, partial);
-  columns_of_stretches<A><<<columns, threads, 0, stream>>>(n, partial, stretches);
+    launch(column_sums<A>, dim3(columns, static_cast<unsigned>(stretches)), stream, n, partial);
+  launch(columns_of_stretches<A>, columns, stream, n, partial, stretches);
 }
 void launch_norm_grad(const NormGrad& n, void* scratch, bool wide, Stream stream) {
   if (wide)
@@ -219,50 +216,34 @@ void launch_norm_grad(const NormGrad& n, void* scratch, bool wide, Stream stream
 
 void launch_softmax(const Softmax& s, bool wide, Stream stream) {
   if (s.rows * s.width == 0) return;
-  if (wide)
-    softmax_rows<double><<<blocks_for(s.rows, 1), threads, 0, of(stream)>>>(s);
-  else
-    softmax_rows<float><<<blocks_for(s.rows, 1), threads, 0, of(stream)>>>(s);
+  launch(wide ? softmax_rows<double> : softmax_rows<float>, blocks_for(s.rows, 1), of(stream), s);
 }
 void launch_softmax_grad(Array dy, Array y, Array dx, int64_t rows, int64_t width, double scale, bool wide,
                          Stream stream) {
   if (rows * width == 0) return;
-  if (wide)
-    softmax_rows_grad<double><<<blocks_for(rows, 1), threads, 0, of(stream)>>>(dy, y, dx, rows, width, scale);
-  else
-    softmax_rows_grad<float><<<blocks_for(rows, 1), threads, 0, of(stream)>>>(dy, y, dx, rows, width, scale);
+  launch(wide ? softmax_rows_grad<double> : softmax_rows_grad<float>, blocks_for(rows, 1), of(stream), dy, y,
+         dx, rows, width, scale);
 }
 
 static void run_exp_sums(const Loss& l, int what, bool wide, Stream stream) {
   if (l.rows == 0) return;
-  if (wide)
-    exp_sums<double><<<blocks_for(l.rows, 1), threads, 0, of(stream)>>>(l, what);
-  else
-    exp_sums<float><<<blocks_for(l.rows, 1), threads, 0, of(stream)>>>(l, what);
+  launch(wide ? exp_sums<double> : exp_sums<float>, blocks_for(l.rows, 1), of(stream), l, what);
 }
 void launch_cross_entropy(const Loss& l, bool wide, Stream stream) { run_exp_sums(l, 0, wide, stream); }
 void launch_sum_exp(const Loss& l, bool wide, Stream stream) { run_exp_sums(l, 1, wide, stream); }
 void launch_pick(const Loss& l, bool wide, Stream stream) {
   if (l.rows == 0) return;
   const auto blocks = static_cast<unsigned>((l.rows + threads - 1) / threads);
-  if (wide)
-    picks<double><<<blocks, threads, 0, of(stream)>>>(l);
-  else
-    picks<float><<<blocks, threads, 0, of(stream)>>>(l);
+  launch(wide ? picks<double> : picks<float>, blocks, of(stream), l);
 }
 void launch_cross_entropy_grad(const Loss& l, bool wide, Stream stream) {
   if (l.rows * l.width == 0) return;
-  if (wide)
-    cross_entropy_rows_grad<double><<<blocks_for(l.rows, 1), threads, 0, of(stream)>>>(l);
-  else
-    cross_entropy_rows_grad<float><<<blocks_for(l.rows, 1), threads, 0, of(stream)>>>(l);
+  launch(wide ? cross_entropy_rows_grad<double> : cross_entropy_rows_grad<float>, blocks_for(l.rows, 1),
+         of(stream), l);
 }
 void launch_rotary(const Rotary& r, bool wide, Stream stream) {
   if (r.rows * r.width == 0) return;
-  if (wide)
-    rotate<double><<<blocks_for(r.rows * r.width / 2), threads, 0, of(stream)>>>(r);
-  else
-    rotate<float><<<blocks_for(r.rows * r.width / 2), threads, 0, of(stream)>>>(r);
+  launch(wide ? rotate<double> : rotate<float>, blocks_for(r.rows * r.width / 2), of(stream), r);
 }
 
 }  // namespace boxcar::backends::cuda

@@ -34,6 +34,7 @@ __global__ void update(const __grid_constant__ Update u) {
 }
 
 __global__ void clip(Array norm2, Array factor, double loss_scale, double most) {
+  if (threadIdx.x != 0) return;
   const double norm = sqrt(load<double>(norm2, 0)) / loss_scale, share = most / (norm + 1e-6);
   store(factor, 0, (most > 0 && share < 1.0 ? share : 1.0) / loss_scale);
 }
@@ -42,14 +43,11 @@ __global__ void clip(Array norm2, Array factor, double loss_scale, double most) 
 
 void launch_update(const Update& u, bool wide, Stream stream) {
   if (u.count == 0) return;
-  if (wide)
-    update<double><<<blocks_for(u.count), threads, 0, of(stream)>>>(u);
-  else
-    update<float><<<blocks_for(u.count), threads, 0, of(stream)>>>(u);
+  launch(wide ? update<double> : update<float>, blocks_for(u.count), of(stream), u);
 }
 
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream) {
-  clip<<<1, 1, 0, of(stream)>>>(norm2, factor, loss_scale, max_norm);
+  launch(clip, 1, of(stream), norm2, factor, loss_scale, max_norm);
 }
 
 }  // namespace boxcar::backends::cuda

@@ -1,0 +1,61 @@
+// CUDA's language, as far as Boxcar's kernels use it, as C++: a kernel is a function that is called once by
+// each thread, and the threads of a block are fibers (threads.cpp) that change places where they wait for
+// each other.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+
+#include "cuda_runtime_api.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static  // one block runs at a time
+#define __grid_constant__
+
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+namespace cuda_on_cpu {
+
+// `thread` is called once for each thread of the grid, when the stream comes to it.
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
+// Each waits for the warp's other lanes, which call it too: what the lane `apart` by exclusive or gave; and
+// bit i, whether lane i gave true.
+uint64_t exchange(unsigned mask, uint64_t given, unsigned apart);
+unsigned vote(unsigned mask, bool given);
+
+}  // namespace cuda_on_cpu
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  return cuda_on_cpu::launch(
+      *config, [kernel, values = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, values); });
+}
+
+void __syncthreads();
+
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int apart) {
+  static_assert(sizeof(T) <= 8);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = cuda_on_cpu::exchange(mask, bits, static_cast<unsigned>(apart));
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline unsigned __ballot_sync(unsigned mask, bool given) { return cuda_on_cpu::vote(mask, given); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
+using std::isfinite;
+using std::isnan;

@@ -1,0 +1,261 @@
+// CUDA's runtime over the host's memory. Streams are as late as they may be: what is launched runs when
+// somebody waits for it, by stream or by event, after what it waits for itself; nothing else does. So an act
+// that does not wait for what it reads finds it unwritten. The first MiB of new memory is bytes 0xff, which
+// as floats are no numbers.
+//
+// One GPU, or as many as the environment's CUDA_ON_CPU_GPUS says. It is strict: launches, copies and marks on
+// the stream of a GPU that is not the thread's are refused.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "cuda_runtime.h"
+#include "threads.h"
+
+namespace {
+
+constexpr size_t memory_of_gpu = size_t{2} << 30, poisoned = size_t{1} << 20;
+
+int count_gpus() {
+  const char* const wanted = std::getenv("CUDA_ON_CPU_GPUS");
+  return wanted ? std::atoi(wanted) : 1;
+}
+const int gpus = count_gpus();
+
+struct Work {
+  std::deque<std::function<void()>> acts;
+  int64_t launched = 0, done = 0;
+};
+struct Record {
+  std::shared_ptr<Work> work;  // null: nothing was recorded
+  int64_t at = 0;
+};
+struct Memory {
+  int gpu;
+  size_t bytes;
+};
+
+// One at a time does anything.
+std::mutex mutex;
+std::map<void*, Memory> memory;
+std::map<CUstream_st*, int> streams;
+thread_local int current = 0;
+thread_local cudaError_t last = cudaSuccess;
+
+cudaError_t failed(cudaError_t error) { return last = error; }
+
+// Acts that wait for another stream run that far, which never leads back here: what is waited for was
+// launched before.
+void run(Work& work, int64_t until) {
+  while (work.done < until) {
+    const std::function<void()> act = std::move(work.acts.front());
+    work.acts.pop_front();
+    act();
+    ++work.done;
+  }
+}
+
+}  // namespace
+
+struct CUstream_st {
+  int gpu;
+  std::shared_ptr<Work> work = std::make_shared<Work>();
+};
+struct CUevent_st {
+  int gpu;
+  Record record;
+};
+
+namespace {
+
+cudaError_t add(cudaStream_t stream, std::function<void()> act) {
+  const std::lock_guard lock(mutex);
+  if (!stream || !streams.contains(stream) || stream->gpu != current)
+    return failed(cudaErrorInvalidResourceHandle);
+  stream->work->acts.push_back(std::move(act));
+  ++stream->work->launched;
+  return cudaSuccess;
+}
+
+void run_all() {
+  for (const auto& [stream, gpu] : streams) run(*stream->work, stream->work->launched);
+}
+
+}  // namespace
+
+cudaError_t cuda_on_cpu::launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
+  const dim3 grid = config.gridDim, block = config.blockDim;
+  const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
+                    block.x > 0 && block.x * block.y * block.z <= 1024;
+  if (!fits) return failed(cudaErrorInvalidConfiguration);
+  return add(config.stream, [grid, block, thread = std::move(thread)] { run_grid(grid, block, thread); });
+}
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorPeerAccessAlreadyEnabled:
+      return "cudaErrorPeerAccessAlreadyEnabled";
+  }
+  return "unknown";
+}
+const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
+cudaError_t cudaGetLastError() { return std::exchange(last, cudaSuccess); }
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = gpus;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
+  if (gpu < 0 || gpu >= gpus) return failed(cudaErrorInvalidDevice);
+  std::strcpy(properties->name, "the host in a GPU's place");
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int gpu) {
+  if (gpu < 0 || gpu >= gpus) return failed(cudaErrorInvalidDevice);
+  current = gpu;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int gpu, int other) {
+  *can = gpu != other;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned) {
+  const std::lock_guard lock(mutex);
+  static std::set<std::pair<int, int>> enabled;
+  if (other < 0 || other >= gpus || other == current) return failed(cudaErrorInvalidDevice);
+  return enabled.emplace(current, other).second ? cudaSuccess : failed(cudaErrorPeerAccessAlreadyEnabled);
+}
+
+cudaError_t cudaMalloc(void** result, size_t bytes) {
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  *result = nullptr;
+  if (bytes > free) return failed(cudaErrorMemoryAllocation);
+  void* const got = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  if (!got) return failed(cudaErrorMemoryAllocation);
+  std::memset(got, 0xff, std::min(bytes, poisoned));
+  const std::lock_guard lock(mutex);
+  memory[got] = {current, bytes};
+  *result = got;
+  return cudaSuccess;
+}
+// Waits for the GPU, as CUDA does.
+cudaError_t cudaFree(void* address) {
+  if (!address) return cudaSuccess;
+  const std::lock_guard lock(mutex);
+  if (memory.erase(address) == 0) return failed(cudaErrorInvalidValue);
+  run_all();
+  std::free(address);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const std::lock_guard lock(mutex);
+  *total = *free = memory_of_gpu;
+  for (const auto& [address, m] : memory)
+    if (m.gpu == current) *free -= std::min(*free, m.bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  return add(stream, [=] { std::memset(to, value, bytes); });
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return add(stream, [=] { std::memcpy(to, from, bytes); });
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch) return failed(cudaErrorInvalidValue);
+  return add(stream, [=] {
+    for (size_t row = 0; row < height; ++row)
+      std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch,
+                  width);
+  });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const std::lock_guard lock(mutex);
+  *stream = new CUstream_st{.gpu = current};
+  streams[*stream] = current;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  if (streams.erase(stream) == 0) return failed(cudaErrorInvalidResourceHandle);
+  run(*stream->work, stream->work->launched);
+  delete stream;
+  return cudaSuccess;
+}
+// Who asks finds that it is not done, once, and that it is.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  Work& work = *stream->work;
+  if (work.done == work.launched) return cudaSuccess;
+  run(work, work.launched);
+  return failed(cudaErrorNotReady);
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  run(*stream->work, stream->work->launched);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  Record record;
+  {
+    const std::lock_guard lock(mutex);
+    record = event->record;
+  }
+  if (!record.work) return cudaSuccess;
+  return add(stream, [record] { run(*record.work, record.at); });
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return add(stream, [=] { function(data); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st{.gpu = current, .record = {}};
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  if (!streams.contains(stream) || event->gpu != stream->gpu) return failed(cudaErrorInvalidResourceHandle);
+  event->record = {stream->work, stream->work->launched};
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(mutex);
+  const Record& record = event->record;
+  if (!record.work || record.work->done >= record.at) return cudaSuccess;
+  run(*record.work, record.at);
+  return failed(cudaErrorNotReady);
+}
+}
