@@ -228,6 +228,8 @@ Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus
 DeviceProfile parse_device(const std::string& yaml, const std::string& file);
 // What parse_device reads back as the same device.
 std::string to_yaml(const DeviceProfile& device);
+// The same of a cluster, but for its stack. `device`: as what it is named, a preset or a file beside.
+std::string to_yaml(const Cluster& cluster, const std::string& device);
 std::vector<std::string> cluster_presets();  // names, sorted
 std::vector<std::string> device_presets();
 

@@ -1,4 +1,4 @@
-// Writing a device as YAML that parse_device reads back as the same value.
+// Writing devices and clusters as YAML that reads back as the same value.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +12,10 @@ class Writer {
  public:
   static constexpr bool reads = false;
 
-  void number(const std::string& key, double, double, double value) { put(key, fmt::format("{}", value)); }
+  // What is below its bound is not there.
+  void number(const std::string& key, double least, double, double value) {
+    if (value >= least) put(key, fmt::format("{}", value));
+  }
   void whole(const std::string& key, int64_t, int64_t, int64_t value) { put(key, fmt::format("{}", value)); }
   void curve(const std::string& key, const Curve& curve) {
     std::vector<std::string> points;
@@ -81,6 +84,36 @@ std::string to_yaml(const DeviceProfile& device) {
   writer.put("name", device.name);
   DeviceProfile numbers = device;
   visit(writer, numbers);
+  return writer.text;
+}
+
+std::string to_yaml(const Cluster& cluster, const std::string& device) {
+  Writer writer;
+  Cluster numbers = cluster;
+  writer.put("name", cluster.name);
+  writer.put("device", device);
+  writer.whole("nodes", 1, 0, cluster.nodes);
+  if (cluster.price_per_gpu_hour > 0) writer.number("price_per_gpu_hour", 0, 0, cluster.price_per_gpu_hour);
+  writer.inside("node", true, [&] {
+    writer.whole("gpus", 1, 0, cluster.node.gpus);
+    writer.put("link", to_text(cluster.node.link));
+    visit(writer, numbers.node);
+    std::vector<std::string> rows;
+    for (const auto& row : cluster.node.mesh_links) rows.push_back(fmt::format("[{}]", fmt::join(row, ", ")));
+    if (!rows.empty()) writer.put("mesh_links", fmt::format("[{}]", fmt::join(rows, ", ")));
+  });
+  writer.inside("fabric", true, [&] {
+    writer.put("kind", to_text(cluster.fabric.kind));
+    visit(writer, numbers.fabric);
+    if (cluster.fabric.nodes_per_leaf > 0)
+      writer.whole("nodes_per_leaf", 1, 0, cluster.fabric.nodes_per_leaf);
+    if (!cluster.fabric.dims.empty())
+      writer.put("dims", fmt::format("[{}]", fmt::join(cluster.fabric.dims, ", ")));
+  });
+  writer.inside("collective", true, [&] { visit(writer, numbers.collective); });
+  writer.inside("slowdown", !cluster.slowdown.empty(), [&] {
+    for (const auto& [rank, factor] : cluster.slowdown) writer.number(fmt::format("{}", rank), 1, 0, factor);
+  });
   return writer.text;
 }
 

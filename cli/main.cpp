@@ -13,6 +13,7 @@
 
 #include "backends/mpi/mpi_transport.h"
 #include "cli/as_error.h"
+#include "cli/calibrate_command.h"
 #include "cli/explain_command.h"
 #include "cli/list_command.h"
 #include "cli/profile_command.h"
@@ -79,6 +80,7 @@ int run(int argc, char** argv) {
   cli::add_explain_command(app);
   cli::add_train_command(app);
   cli::add_profile_command(app);
+  cli::add_calibrate_command(app);
   cli::add_sbp_command(app);
   cli::add_list_commands(app);
   check_command(app, argc, argv);

@@ -1,0 +1,11 @@
+// `boxcar calibrate FILES --cluster NAME -o my.yaml`: a cluster whose constants are fitted to a person's
+// measurements.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace boxcar::cli {
+
+void add_calibrate_command(CLI::App& app);
+
+}  // namespace boxcar::cli
