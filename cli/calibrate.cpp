@@ -82,9 +82,8 @@ const Constant constants[] = {
      [](const Cluster& c) {
        return c.device.memory_efficiency.y.empty() ? 1 : 1 / largest(c.device.memory_efficiency);
      }},
-    // A stack that has its own is not the cluster's.
-    {"node.host_per_op", false, false, [](const Cluster& c) { return c.node.host_per_op; },
-     [](Cluster& c, double f) { c.node.host_per_op *= c.stack.host_per_op ? 1 : f; }, any},
+    {"node.host_speed", false, false, [](const Cluster& c) { return c.node.host_speed; },
+     [](Cluster& c, double f) { c.node.host_speed *= f; }, any},
 };
 constexpr size_t count = std::size(constants);
 

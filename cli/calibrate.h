@@ -3,7 +3,7 @@
 // Two fits, one after the other. Collectives give the bandwidth of links and NICs and factors on latencies,
 // by the closed forms of sim/models/collective_time.h. Training steps, each compiled once and simulated as
 // often as needed, give what is left: the share of their rate that products keep (under_load), the share of
-// the memory's bandwidth, the host's time for an op; and bandwidths that no collective has given.
+// the memory's bandwidth, the host's speed; and bandwidths that no collective has given.
 //
 //   calibrate(load_cluster("dgx-a100-80g"), measured)  ->  node.nic_bandwidth 25 GB/s described, 21.3 GB/s
 //   fitted

@@ -30,7 +30,6 @@ std::string device_file(const std::string& output) {
 std::string value_text(const FittedConstant& c, double value) {
   if (c.is_factor) return fmt::format("x {:.3g}", value);
   if (c.name.find("bandwidth") != std::string::npos) return format_bytes(value) + "/s";
-  if (c.name.find("host") != std::string::npos) return fmt::format("{:.3g} us", value * 1e6);
   return fmt::format("{:.3g}", value);
 }
 

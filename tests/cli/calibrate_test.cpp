@@ -97,7 +97,7 @@ TEST(Calibrate, AnAllReduceInANodeTellsItsLinksAndLatencies) {
             (Words{"node.nic_bandwidth: no measurement depends on it",
                    "latencies of collectives between nodes: no measurement depends on it",
                    std::string("under_load") + nothing, std::string("memory_efficiency") + nothing,
-                   std::string("node.host_per_op") + nothing}));
+                   std::string("node.host_speed") + nothing}));
 }
 
 // One file may hold several runs.
@@ -145,9 +145,9 @@ const std::pair<const char*, const char*> shapes[] = {
     {"512", "1"}, {"1024", "8"}, {"4096", "8"}, {"512", "32"}};
 
 // "gpt,4,512,8,512,2048,1,1,1,0.0123"
-std::string steps_csv(const Words& changes) {
+std::string steps_csv(const Words& changes, Words more = {}) {
   std::string text = "model,layers,hidden,heads,seq,vocab,gpus,micro_batch,global-batch,step_s\n";
-  Words more{"--cluster=dgx-a100-80g"};
+  more.emplace_back("--cluster=dgx-a100-80g");
   for (const std::string& change : changes) more.push_back("--what-if=" + change);
   for (const auto& [hidden, batch] : shapes)
     text += fmt::format("gpt,4,{},8,512,2048,1,{},{},{}\n", hidden, batch, batch,
@@ -156,11 +156,11 @@ std::string steps_csv(const Words& changes) {
 }
 
 TEST(Calibrate, StepsTellTheDeviceAndItsHost) {
-  const Calibration done =
-      fitted(read("steps.csv", steps_csv({"under_load=0.8", "memory_efficiency=0.85x", "host_per_op=1.4x"})));
+  const Calibration done = fitted(
+      read("steps.csv", steps_csv({"under_load=0.8", "memory_efficiency=0.85x", "node.host_speed=0.7"})));
   EXPECT_NEAR(find(done, "under_load").fitted, 0.8, 0.01);
   EXPECT_NEAR(find(done, "memory_efficiency").fitted, 0.85, 0.01);
-  EXPECT_NEAR(find(done, "node.host_per_op").fitted, 70e-6, 1e-6);
+  EXPECT_NEAR(find(done, "node.host_speed").fitted, 0.7, 0.01);
   EXPECT_TRUE(done.device_changed);
   EXPECT_EQ(left(done), (Words{"node.link_bandwidth: no measurement depends on it",
                                "latencies of collectives in a node: no collective was measured",
@@ -183,10 +183,15 @@ TEST(Calibrate, OneStepTellsOneConstant) {
   EXPECT_EQ(find(done, "memory_efficiency").fitted, 1);
 }
 
-TEST(Calibrate, AStackWithAHostOfItsOwnLeavesTheClustersAlone) {
-  Measurements measured = read("steps.csv", steps_csv({"host_per_op=1.4x"}));
-  for (MeasuredStep& step : measured.steps) step.keys["train.stack"] = {"megatron", ""};
-  EXPECT_EQ(find(fitted(measured), "node.host_per_op").why_not, "no measurement depends on it");
+// A stack's own time to launch an op is that of a host of speed 1.
+TEST(Calibrate, AHostIsAsFastUnderAnyStack) {
+  const std::string text = steps_csv({"node.host_speed=0.7"}, {"--stack=megatron", "--attention=unfused"});
+  Measurements measured = read("steps.csv", text);
+  for (MeasuredStep& step : measured.steps) {
+    step.keys["train.stack"] = {"megatron", ""};
+    step.keys["parallel.attention"] = {"unfused", ""};
+  }
+  EXPECT_NEAR(find(fitted(measured), "node.host_speed").fitted, 0.7, 0.01);
 }
 
 // A device that does better than it can by its description stops at what there is.
@@ -199,7 +204,7 @@ TEST(Calibrate, SaysWhereAConstantIsAtItsBound) {
 }
 
 TEST(CalibrateCommand, WritesAClusterThatSimulates) {
-  const TemporaryFile steps("steps.csv", steps_csv({"under_load=0.8", "host_per_op=1.4x"})),
+  const TemporaryFile steps("steps.csv", steps_csv({"under_load=0.8", "node.host_speed=0.7"})),
       output("my.yaml", "");
   const boxcar::testing::Output run =
       run_program({"calibrate", steps.path(), "--cluster=dgx-a100-80g", "-o", output.path()});
@@ -208,7 +213,7 @@ TEST(CalibrateCommand, WritesAClusterThatSimulates) {
   EXPECT_THAT(run.out, HasSubstr("  training steps (4 rows)"));
   for (const auto& [hidden, batch] : shapes) {
     const double real = simulated(job(hidden, batch), {"--cluster=dgx-a100-80g", "--what-if=under_load=0.8",
-                                                       "--what-if=host_per_op=1.4x"});
+                                                       "--what-if=node.host_speed=0.7"});
     EXPECT_NEAR(simulated(job(hidden, batch), {"--cluster=" + output.path()}), real, 0.01 * real);
   }
 }
@@ -231,7 +236,7 @@ left as described
   latencies of collectives between nodes              x 1  no measurement depends on it
   under_load                                            1  no step was measured
   memory_efficiency                                   x 1  no step was measured
-  node.host_per_op                                  50 us  no step was measured
+  node.host_speed                                       1  no step was measured
 
 mean absolute error                          as described      as fitted
   all_reduce, 1 x 8 GPUs (8 rows)                   8.5 %          0.0 %
@@ -325,6 +330,21 @@ TEST(Calibrate, RefusesTablesThatItCannotRead) {
   std::string nine;
   for (int r = 0; r < 9; ++r) nine += fmt::format("#  Rank {} Pid 1 on a device {}\n", r, r);
   EXPECT_EQ(nccl(nine + table + rows), ":10: 9 ranks on a host, a node of dgx-a100-80g has 8 GPUs");
+}
+
+TEST(Calibrate, RefusesHostsThatNothingConnects) {
+  backends::Cluster cluster = changed("dgx-a100-80g", 8, {});
+  cluster.node.nics = 0;
+  const TemporaryFile apart("apart.yaml", backends::to_yaml(cluster, "a100-sxm-80g"));
+  const TemporaryFile two("all_reduce.txt", nccl_text(changed("dgx-a100-80g", 16, {})));
+  Measurements measured;
+  read_measurements(two.path(), measured);
+  try {
+    fitted(measured, apart.path());
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.what(), two.path() + ":20: 2 hosts, but nodes of dgx-a100-80g have no NICs");
+  }
 }
 
 TEST(CalibrateCommand, RefusesWhatItCannotStartFrom) {
