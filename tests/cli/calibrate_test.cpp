@@ -343,7 +343,7 @@ TEST(Calibrate, RefusesHostsThatNothingConnects) {
     fitted(measured, apart.path());
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_EQ(e.what(), two.path() + ":20: 2 hosts, but nodes of dgx-a100-80g have no NICs");
+    EXPECT_EQ(e.what(), two.path() + ":21: 2 hosts, but nodes of dgx-a100-80g have no NICs");
   }
 }
 
