@@ -24,6 +24,7 @@ double number(const std::string& key, const std::string& text) {
 void add_labels(const search::LayoutRequest& request, std::map<std::string, std::string>& labels) {
   const std::string prefix = section;
   labels[prefix + "partial"] = request.partial ? "true" : "false";
+  if (request.both) labels[prefix + "both"] = "true";
   labels[prefix + "states"] = fmt::format("{}", request.weights.states);
   labels[prefix + "memory"] = fmt::format("{}", request.weights.memory);
   for (size_t i = 0; i < request.pins.size(); ++i)
@@ -37,6 +38,7 @@ std::optional<search::LayoutRequest> layouts_of(const std::map<std::string, std:
     if (!request) request.emplace();
     const std::string name = key.substr(std::string(section).size());
     if (name == "partial") request->partial = text == "true";
+    if (name == "both") request->both = text == "true";
     if (name == "states") request->weights.states = number(key, text);
     if (name == "memory") request->weights.memory = number(key, text);
     if (name.starts_with("pin.")) request->pins.push_back(search::parse_pin(text));

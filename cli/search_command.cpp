@@ -29,7 +29,7 @@ struct SearchArguments {
   JobArguments job;
   std::string out, memory, budget, objective = "time", max_step_time;
   std::vector<std::string> pins;
-  bool json = false, no_partial = false;
+  bool json = false, no_partial = false, both = false;
   int simulate = 12;
 };
 
@@ -166,6 +166,7 @@ int run(const SearchArguments& arguments) {
   search::SearchOptions options;
   options.ranges = take_ranges(given);
   options.partial = !arguments.no_partial;
+  options.both = arguments.both;
   for (const std::string& pin : arguments.pins) options.pins.push_back(search::parse_pin(pin));
   Request request = open_request(given);
   if (request.job.global_batch == 0)
@@ -242,6 +243,8 @@ void add_search_command(CLI::App& app, int& exit_code) {
       ->take_all();
   command->add_flag("--no-partial", arguments->no_partial,
                     "no op reads partial values: what sharding in two kinds would give");
+  command->add_flag("--both-dimensions", arguments->both,
+                    "layouts of ops are open on both dimensions of a mesh of two, not on tp alone; slow");
   command->add_option("--simulate", arguments->simulate, "candidates to simulate [12]")
       ->type_name("1..1000")
       ->check(whole_number(1, 1000));

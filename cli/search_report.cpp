@@ -52,13 +52,13 @@ std::string layouts_text(const SearchReport& r) {
   if (!best.layouts) return "";
   const search::FoundLayouts& f = best.found;
   std::string text = fmt::format(
-      "  layout of every op: {}; kernels {}, collectives {}, of states {}\n",
+      "  layout of every op: {}{}; kernels {}, collectives {}, of states {}\n",
       f.optimal() ? std::string("optimal within this space by the time models") +
                         (f.weights.memory > 0 ? ", with no more memory" : "")
                   : fmt::format("at most {:.2g} % over the optimum of this space by the time models",
                                 100 * (f.value / f.lower - 1)),
-      format_seconds(f.cost[search::kernels]), format_seconds(f.cost[search::collectives]),
-      format_seconds(f.cost[search::states]));
+      f.alike ? ", equal layers alike" : "", format_seconds(f.cost[search::kernels]),
+      format_seconds(f.cost[search::collectives]), format_seconds(f.cost[search::states]));
   if (r.partial_seconds > 0)
     text += fmt::format("  no partial values: with them the step takes {}, {:.1f} % less\n",
                         format_seconds(r.partial_seconds), 100 * (1 - r.partial_seconds / best.seconds));

@@ -90,7 +90,8 @@ struct Finder {
     for (size_t o = 0; o < graph.ops.size() && !request.ops.empty(); ++o)
       if (const auto op = request.ops.find(graph.ops[o].name); op != request.ops.end())
         space.ops[static_cast<ir::OpId>(o)] = op->second;
-    for (const std::string& name : mesh.names) space.hinted.push_back(mesh.dims() > 1 && name != "tp");
+    const bool open = mesh.dims() == 1 || (request.both && mesh.dims() == 2);
+    for (const std::string& name : mesh.names) space.hinted.push_back(!open && name != "tp");
     const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
     return find_layouts_within(layouts, request.weights, request.memory);
   }

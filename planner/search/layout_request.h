@@ -6,7 +6,8 @@
 //   const ir::Plan plan = planner::compile(planner::lay_out(job, chooser(job, request, &found)), job);
 //
 // On a mesh of one dimension every op is free. On a mesh of several, ops are free on the tensor dimension; on
-// the others (samples, tokens, experts) they take the signatures that the hints lead to.
+// the others (samples, tokens, experts) they take the signatures that the hints lead to, unless both of two
+// are to be open: two-dimensional tensor parallelism.
 #pragma once
 
 #include <map>
@@ -28,6 +29,7 @@ std::string to_text(const LayoutPin& pin);     // "h*.mlp.fc1.weight=(B, S(1))"
 
 struct LayoutRequest {
   bool partial = true;
+  bool both = false;  // on a mesh of two dimensions both are open
   std::vector<LayoutPin> pins = {};
   LayoutWeights weights = {};
   double memory = infinity;  // bytes that stay, see layout_graph.h, over all stages

@@ -25,18 +25,19 @@ struct Run {
   size_t first = 0, count = 0;
 };
 
-// A run's table over what goes in below its first layer and out above its last.
+// A run's table over what goes in below its first layer and out above its last; or where that would be too
+// large, one layer that stands for all, whose nodes are in the problem itself.
 struct Bridge {
   Run run;
   LayoutPart layer;          // of the first
   std::vector<int> in, out;  // its nodes
-  int table = -1;
+  int table = -1;            // none: one stands for all
 };
 
 class Composed {
  public:
-  Composed(const LayoutGraph& graph, const LayoutWeights& weights)
-      : graph_(graph), weights_(cost_weights(weights)), chains_({1, 0}) {}
+  Composed(const LayoutGraph& graph, const LayoutWeights& weights, double most_joint)
+      : graph_(graph), weights_(cost_weights(weights)), most_joint_(most_joint), chains_({1, 0}) {}
 
   FoundLayouts run() {
     std::vector<ir::OpId> rest;
@@ -74,8 +75,12 @@ class Composed {
     for (ir::TensorId t : below) b.in.push_back(b.layer.node.at({Kind::kept, t, -1, 0}));
     for (ir::TensorId t : above) b.out.push_back(b.layer.node.at({Kind::kept, t, -1, 0}));
     solved_ += static_cast<int>(b.layer.items.size());
+    double joint = 1;
+    for (const auto* side : {&below, &above})
+      for (ir::TensorId t : *side) joint *= static_cast<double>(graph_.layouts(t).size());
     const Block block{b.layer.problem, b.in, b.out};
-    b.table = chains_.power(chains_.add(weighed(block, weights_)), static_cast<int>(run.count));
+    if (joint <= most_joint_)
+      b.table = chains_.power(chains_.add(weighed(block, weights_)), static_cast<int>(run.count));
     bridges_.push_back(std::move(b));
     return true;
   }
@@ -84,8 +89,12 @@ class Composed {
   FoundLayouts solve_rest(const std::vector<ir::OpId>& rest) {
     LayoutPart part = graph_.part(rest);
     Assignment problem = weighed({part.problem, {}, {}}, weights_).problem;
-    std::vector<std::pair<int, int>> ends;  // of each bridge
+    std::vector<std::pair<int, int>> ends;  // of each bridge; the first node of one that stands for all
     for (const Bridge& b : bridges_) {
+      if (b.table < 0) {
+        ends.emplace_back(add_for_all(part, problem, b), 0);
+        continue;
+      }
       const BoundaryTable& table = chains_.table(b.table);
       const int in = add_joint(part, problem, graph_.between(b.run.first - 1));
       const int out = add_joint(part, problem, graph_.between(b.run.first + b.run.count - 1));
@@ -111,9 +120,49 @@ class Composed {
                             answer.choice.begin() + static_cast<std::ptrdiff_t>(part.items.size()));
     graph_.take(part, choice, found.layouts);
     found.cost = cost_of(part.problem, choice);
+    for (size_t b = 0; b < bridges_.size(); ++b) {
+      if (bridges_[b].table >= 0) continue;
+      found.alike = true;
+      const auto first = answer.choice.begin() + ends[b].first;
+      const std::vector<int> own(first, first + static_cast<std::ptrdiff_t>(bridges_[b].layer.items.size()));
+      for (size_t l = 0; l < bridges_[b].run.count; ++l) take_layer(bridges_[b], l, own, found);
+    }
     for (size_t b = 0; b < bridges_.size(); ++b)
-      cross(bridges_[b], answer.choice[at(ends[b].first)], answer.choice[at(ends[b].second)], found);
+      if (bridges_[b].table >= 0)
+        cross(bridges_[b], answer.choice[at(ends[b].first)], answer.choice[at(ends[b].second)], found);
     return found;
+  }
+
+  // One layer of a run, at the cost of all of them, whose tensors below and above are those around the run in
+  // one layout. Returns its first node.
+  int add_for_all(const LayoutPart& part, Assignment& problem, const Bridge& b) const {
+    const auto first = static_cast<int>(problem.nodes.size());
+    const auto times = static_cast<double>(b.run.count);
+    Assignment layer = weighed({b.layer.problem, b.in, b.out}, weights_).problem;
+    for (int node : b.in) std::fill(layer.nodes[at(node)].begin(), layer.nodes[at(node)].end(), Cost{});
+    for (std::vector<Cost>& node : layer.nodes) {
+      for (Cost& cost : node) cost[0] *= times;
+      problem.nodes.push_back(std::move(node));
+    }
+    for (Assignment::Edge& edge : layer.edges) {
+      for (Cost& cost : edge.costs) cost[0] *= times;
+      problem.edges.push_back({first + edge.a, first + edge.b, std::move(edge.costs)});
+    }
+    const auto equal = [&](int one, int other) {
+      Assignment::Edge edge{one, other, {}};
+      const int choices = problem.choices(one);
+      for (int a = 0; a < choices; ++a)
+        for (int c = 0; c < choices; ++c) edge.costs.push_back({a == c ? 0 : infinity});
+      problem.edges.push_back(std::move(edge));
+    };
+    const auto &below = graph_.between(b.run.first - 1),
+               &above = graph_.between(b.run.first + b.run.count - 1);
+    for (size_t i = 0; i < below.size(); ++i) {
+      equal(first + b.in[i], first + b.out[i]);
+      equal(part.node.at({Kind::kept, below[i], -1, 0}), first + b.in[i]);
+      equal(part.node.at({Kind::kept, above[i], -1, 0}), first + b.out[i]);
+    }
+    return first;
   }
 
   // A node whose choices are those of several tensors together, the last fastest.
@@ -141,20 +190,24 @@ class Composed {
   // What the layers of a run chose.
   void cross(const Bridge& b, int in, int out, FoundLayouts& found) const {
     const Front& front = chains_.table(b.table).at(in, out);
-    size_t layer = b.run.first;
-    for (const Chains::Copy& copy : chains_.trace(b.table, in, out, front[0])) {
-      const LayoutPart part = layer == b.run.first ? b.layer : graph_.items(graph_.layers()[layer]);
-      graph_.take(part, copy.choice, found.layouts);
-      Assignment own = b.layer.problem;
-      for (int node : b.in)
-        for (Cost& cost : own.nodes[at(node)]) cost = {};
-      found.cost = own.space.add(found.cost, cost_of(own, copy.choice));
-      ++layer;
-    }
+    size_t layer = 0;
+    for (const Chains::Copy& copy : chains_.trace(b.table, in, out, front[0]))
+      take_layer(b, layer++, copy.choice, found);
+  }
+
+  // What the layer at a place in a run chose.
+  void take_layer(const Bridge& b, size_t place, const std::vector<int>& choice, FoundLayouts& found) const {
+    graph_.take(place == 0 ? b.layer : graph_.items(graph_.layers()[b.run.first + place]), choice,
+                found.layouts);
+    Assignment own = b.layer.problem;
+    for (int node : b.in)
+      for (Cost& cost : own.nodes[at(node)]) cost = {};
+    found.cost = own.space.add(found.cost, cost_of(own, choice));
   }
 
   const LayoutGraph& graph_;
   Cost weights_;
+  double most_joint_;
   Chains chains_;
   std::vector<Bridge> bridges_;
   int solved_ = 0;
@@ -162,8 +215,8 @@ class Composed {
 
 }  // namespace
 
-FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights) {
-  FoundLayouts found = Composed(graph, weights).run();
+FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint) {
+  FoundLayouts found = Composed(graph, weights, joint).run();
   found.weights = weights;
   return found;
 }
@@ -182,8 +235,9 @@ FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights
 FoundLayouts find_layouts_at_once(const LayoutGraph& graph, const LayoutWeights& weights) {
   const LayoutPart part = graph.part(graph.all_ops());
   const Answer answer = solve(part.problem, {.weights = cost_weights(weights)});
-  FoundLayouts found{answer.found, {},           answer.cost,
-                     answer.value, answer.lower, static_cast<int>(part.items.size())};
+  FoundLayouts found{
+      answer.found, {}, answer.cost, answer.value, answer.lower, static_cast<int>(part.items.size()),
+      false,        {}};
   if (!answer.found) return found;
   found.layouts = graph.none();
   graph.take(part, answer.choice, found.layouts);

@@ -19,20 +19,25 @@ namespace boxcar::search {
 struct LayoutWeights {
   double states = 1;
   double memory = 0;  // s per byte
+  friend bool operator==(const LayoutWeights&, const LayoutWeights&) = default;
 };
 
 struct FoundLayouts {
   bool found = false;  // false: pins contradict each other
   planner::Layouts layouts;
-  Cost cost{};       // by LayoutCoordinate
-  double value = 0;  // of the objective
-  double lower = 0;  // no layouts of the space have less
-  int solved = 0;    // nodes of the problems that were solved
+  Cost cost{};         // by LayoutCoordinate
+  double value = 0;    // of the objective
+  double lower = 0;    // no layouts of the space have less
+  int solved = 0;      // nodes of the problems that were solved
+  bool alike = false;  // the space is narrower: layers with equal problems have equal layouts
   LayoutWeights weights = {};
   bool optimal() const { return found && value <= lower + 1e-9 * value; }
 };
 
-FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights);
+// Where the layouts of what goes in and out of a layer have more than `joint` combinations, the table would
+// be too large: equal layers then have equal layouts (`alike`), and the answer is the best of these.
+inline constexpr double most_joint = 1 << 18;
+FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint = most_joint);
 // The same with at most so many bytes, by a price of a byte that is doubled until they keep that: then no
 // layouts with as few bytes take less. Where the highest price is not enough, those of the highest.
 FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes);

@@ -248,9 +248,10 @@ class Search {
     try {
       candidate.job = planner::resolve(std::move(candidate.job));
       if (!candidate.layouts && (layouts_asked() || needs_layouts(candidate.job)))
-        candidate.layouts = {options_.partial, options_.pins};
-      const ir::Plan plan = plan_of(candidate, &candidate.found);
-      candidate.found.layouts = {};
+        candidate.layouts = {options_.partial, options_.both, options_.pins};
+      FoundLayouts found;
+      const ir::Plan plan = plan_of(candidate, &found);
+      if (found.found) candidate.found = std::move(found);
       if (candidate.layouts)
         candidate.layouts->weights = candidate.found.weights, candidate.layouts->memory = infinity;
       for (const planner::MemoryUse& use : planner::memory_use(plan))
@@ -324,6 +325,7 @@ class Search {
   static Candidate with_recompute(Candidate candidate, int layers) {
     candidate.job.train.recompute = ir::Recompute::full;
     candidate.job.train.recompute_layers = layers;
+    candidate.found = {};
     candidate.peak_bytes = 0;
     return candidate;
   }
@@ -350,7 +352,9 @@ class Search {
       if (!has_free_dimension(mesh) || mesh.devices() == 1) continue;
       candidate.peak_bytes = 0;
       for (const LayoutWeights& weights : weights(mesh)) {
-        candidate.layouts = {true, {}, weights, infinity, {}};
+        if (candidate.layouts && candidate.found.weights == weights) continue;  // as it is laid out already
+        candidate.found = {};
+        candidate.layouts = {true, options_.both, {}, weights, infinity, {}};
         for (int tries = 0; tries < 3 && outcome_.ended; ++tries) {
           excess_ = 0;
           if (attempt(candidate) || excess_ == 0) break;
@@ -404,10 +408,16 @@ class Search {
 
 }  // namespace
 
+planner::Choose Candidate::choose(FoundLayouts* into) const {
+  if (!layouts) return nullptr;
+  if (!found.found) return chooser(job, *layouts, into);
+  return [known = found.layouts](const ir::Graph&, const planner::Hints&, const planner::Mesh&) {
+    return known;
+  };
+}
+
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found) {
-  planner::Choose choose;
-  if (candidate.layouts) choose = chooser(candidate.job, *candidate.layouts, found);
-  ir::Plan plan = planner::compile(planner::lay_out(candidate.job, choose), candidate.job);
+  ir::Plan plan = planner::compile(planner::lay_out(candidate.job, candidate.choose(found)), candidate.job);
   if (!candidate.slots.changes.empty()) set_slots(plan, candidate.slots.changes);
   return plan;
 }

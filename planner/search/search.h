@@ -42,11 +42,12 @@ struct Candidate {
   int64_t peak_bytes = 0;  // of the plan, on its fullest device
   // Where the layout of every op was chosen; else the hints decide.
   std::optional<LayoutRequest> layouts = {};
-  FoundLayouts found = {};  // its layouts left out
+  FoundLayouts found = {};
   // Where the slots of transfers were chosen: those that differ from the schedule's.
   PlanSlots slots = {};
 
-  planner::Choose choose() const { return layouts ? chooser(job, *layouts, nullptr) : nullptr; }
+  // What lays its job's graph out: the layouts found, or where they are not known yet what finds them.
+  planner::Choose choose(FoundLayouts* found = nullptr) const;
 };
 
 // What a candidate stands for. `found`, which may be null, gets what is known of its layouts.
@@ -73,6 +74,7 @@ struct SearchOptions {
   // Keys of those (not stage_layers, not schedule) that stay between two values.
   std::map<std::string, std::pair<int, int>> ranges = {};
   bool partial = true;               // ops may read partial values
+  bool both = false;                 // layouts are open on both dimensions of a mesh of two
   std::vector<LayoutPin> pins = {};  // layouts that stay
   int lay_out = 1;                   // of the fastest, with the layout of every op chosen
   int64_t memory_bytes = 0;          // on a device; 0: what it has

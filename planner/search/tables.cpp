@@ -15,6 +15,11 @@ double weigh(const Space& space, const Cost& weights, const Cost& cost) {
   return value;
 }
 
+void add(const double* values, std::vector<double>& sum) {
+  double* into = sum.data();
+  for (size_t c = 0, n = sum.size(); c < n; ++c) into[c] += values[c];
+}
+
 }  // namespace
 
 size_t Tables::Function::index(const std::vector<int>& choice) const {
@@ -60,7 +65,7 @@ Tables::Function Tables::empty(std::vector<int> scope) const {
   Function function;
   function.stride.assign(scope.size(), 1);
   size_t entries = 1;
-  for (size_t i = scope.size(); i-- > 0;) {
+  for (size_t i = 0; i < scope.size(); ++i) {  // what is eliminated first lies together
     function.stride[i] = entries;
     entries *= at(problem_.choices(scope[i]));
   }
@@ -70,6 +75,8 @@ Tables::Function Tables::empty(std::vector<int> scope) const {
 }
 
 void Tables::add(Function function) {
+  function.forbids =
+      std::find(function.values.begin(), function.values.end(), infinity) != function.values.end();
   buckets_[at(order_.position[at(function.scope[0])])].holds.push_back(static_cast<int>(functions_.size()));
   functions_.push_back(std::move(function));
 }
@@ -114,31 +121,49 @@ std::vector<std::vector<int>> Tables::parts(const Bucket& bucket, int node) cons
   return parts;
 }
 
-// Calls take(i, sum) for every entry i of a table over `scope`: sum is by choice of the node.
+// Functions of other buckets over nodes of `scope` alone: what they forbid need not be worked out.
+std::vector<int> Tables::masks(const std::vector<int>& scope) const {
+  std::vector<int> masks;
+  for (int node : scope)
+    for (int f : buckets_[at(order_.position[at(node)])].holds) {
+      const std::vector<int>& own = functions_[at(f)].scope;
+      const bool inside = std::all_of(own.begin(), own.end(), [&](int n) {
+        return std::find(scope.begin(), scope.end(), n) != scope.end();
+      });
+      if (inside && functions_[at(f)].forbids) masks.push_back(f);
+    }
+  return masks;
+}
+
+// Calls take(i, sum) for every entry i of a table over `scope` that is not forbidden: sum is by choice of the
+// node.
 template <typename Take>
 void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const {
   struct Walk {
-    const double* values;
-    size_t step;
+    const double* values;         // of all choices of the node, which is the first of its scope
     std::vector<size_t> strides;  // over the scope
   };
   std::vector<Walk> walks;
-  for (int f : part) {
-    const Function& function = functions_[at(f)];
-    walks.push_back({function.values.data(), function.stride_of(node), {}});
-    for (int n : scope) walks.back().strides.push_back(function.stride_of(n));
-  }
+  const auto walk_over = [&](int f) {
+    walks.push_back({functions_[at(f)].values.data(), {}});
+    for (int n : scope) walks.back().strides.push_back(functions_[at(f)].stride_of(n));
+  };
+  for (int f : masks(scope)) walk_over(f);
+  const size_t masks = walks.size();
+  for (int f : part) walk_over(f);
   std::vector<double> sum(at(problem_.choices(node)));
   std::vector<size_t> digit(scope.size());
   size_t entries = 1;
   for (int n : scope) entries *= at(problem_.choices(n));
   for (size_t i = 0; i < entries; ++i) {
-    std::fill(sum.begin(), sum.end(), 0.0);
-    for (const Walk& walk : walks) {
-      for (size_t c = 0; c < sum.size(); ++c) sum[c] += walk.values[c * walk.step];
+    const bool possible = std::all_of(walks.begin(), walks.begin() + static_cast<std::ptrdiff_t>(masks),
+                                      [](const Walk& mask) { return *mask.values < infinity; });
+    if (possible) {
+      std::fill(sum.begin(), sum.end(), 0.0);
+      for (size_t w = masks; w < walks.size(); ++w) search::add(walks[w].values, sum);
+      take(i, sum);
     }
-    take(i, sum);
-    for (size_t k = scope.size(); k-- > 0;) {
+    for (size_t k = 0; k < scope.size(); ++k) {
       size_t choices = at(problem_.choices(scope[k]));
       bool wraps = ++digit[k] == choices;
       for (Walk& walk : walks) {
@@ -177,6 +202,7 @@ void Tables::eliminate(int position) {
   const auto shifts = this->shifts(parts, node);
   for (size_t p = 0; p < parts.size(); ++p) {
     Function given = empty(scope_of(parts[p], node));
+    std::fill(given.values.begin(), given.values.end(), infinity);
     sums(parts[p], node, given.scope, [&](size_t i, const std::vector<double>& sum) {
       double least = infinity;
       for (size_t c = 0; c < sum.size(); ++c) least = std::min(least, sum[c] + shifts[p][c]);

@@ -34,8 +34,9 @@ class Tables {
  private:
   struct Function {
     std::vector<int> scope;      // nodes, by position
-    std::vector<size_t> stride;  // of each; the last is 1
+    std::vector<size_t> stride;  // of each; the first is 1
     std::vector<double> values;
+    bool forbids = false;  // some value is infinite
     size_t index(const std::vector<int>& choice) const;
     size_t stride_of(int node) const;
   };
@@ -49,6 +50,7 @@ class Tables {
   void eliminate(int position);
   std::vector<std::vector<int>> parts(const Bucket& bucket, int node) const;
   std::vector<int> scope_of(const std::vector<int>& part, int node) const;
+  std::vector<int> masks(const std::vector<int>& scope) const;
   template <typename Take>
   void sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const;
   std::vector<std::vector<double>> shifts(const std::vector<std::vector<int>>& parts, int node) const;

@@ -434,6 +434,43 @@ TEST_P(FoundLayoutsOf, many_layers_cost_what_one_problem_says) {
   EXPECT_EQ(solved[0], solved[1]);
 }
 
+// One layer that stands for all: no better than layers of their own, of the same cost as what it stands for,
+// and a plan.
+TEST(Layouts, of_equal_layers_that_are_alike) {
+  const Job job = small({"", [](Job& j) { j.model.layers = 6, j.parallel.tp = 4; }});
+  const Mesh mesh = planner::mesh_of(job.parallel);
+  FoundLayouts alike;
+  planner::expect_law_4(job, [&](const ir::Graph& graph, const planner::Hints& hints, const Mesh&) {
+    LayoutCosts costs(job.cluster, mesh);
+    LayoutSpace space;
+    space.hinted = {false};
+    const LayoutGraph layouts(graph, hints, mesh, 1, space, costs);
+    const FoundLayouts own = find_layouts(layouts, {});
+    alike = find_layouts(layouts, {}, 1);
+    EXPECT_FALSE(own.alike);
+    EXPECT_GE(alike.value, own.value * (1 - 1e-9));
+    EXPECT_LE(alike.value, own.value * 1.2);
+    return alike.layouts;
+  });
+  EXPECT_TRUE(alike.alike);
+  EXPECT_TRUE(alike.optimal());
+  EXPECT_NEAR(alike.cost[kernels] + alike.cost[collectives] + alike.cost[states], alike.value,
+              1e-9 * alike.value);
+}
+
+// Both dimensions of a mesh of two open: a step is the single device's, and takes less than with one of them.
+TEST(Layouts, LongOfBothDimensionsAreFasterThanOfOne) {
+  const Job job = small({"", [](Job& j) {
+                           j.model.layers = 1, j.parallel.dp = 2, j.parallel.tp = 2;
+                           j.model.hidden = 64, j.model.dropout = 0;
+                         }});
+  FoundLayouts one, both;
+  planner::expect_law_4(job, chooser(job, {}, &one));
+  planner::expect_law_4(job, chooser(job, {.both = true}, &both));
+  EXPECT_TRUE(one.optimal() && both.optimal());
+  EXPECT_LT(both.value, 0.97 * one.value);
+}
+
 INSTANTIATE_TEST_SUITE_P(Jobs, FoundLayoutsOf, testing::ValuesIn(points),
                          [](const auto& info) { return std::string(info.param.name); });
 
