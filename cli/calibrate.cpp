@@ -7,7 +7,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
-#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "planner/planner.h"
