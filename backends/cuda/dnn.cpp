@@ -2,7 +2,7 @@
 
 #include "sbp/error.h"
 
-#if __has_include(<cudnn.h>)
+#if __has_include(<cudnn.h>)  // else the message below
 
 #include <cudnn.h>
 #include <fmt/format.h>

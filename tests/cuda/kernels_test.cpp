@@ -1,5 +1,7 @@
 // Every kernel of the CUDA device against the reference kernels, on the list of cases of the CPU's. Skipped
 // where there is no GPU.
+#include <sanitizer/asan_interface.h>
+
 #include <utility>
 
 #include "backends/cuda/kernel_table.h"
@@ -17,7 +19,9 @@ class GpuKernels : public KernelCases {
  protected:
   static void SetUpTestSuite() {
     backend_ = gpus(1, why_).release();
-    if (backend_) backend_->device(0).reserve(arena);
+    if (!backend_) return;
+    backend_->device(0).reserve(arena);
+    ASAN_POISON_MEMORY_REGION(backend_->device(0).arena(), arena);
   }
   static void TearDownTestSuite() { delete std::exchange(backend_, nullptr); }
   void SetUp() override {
@@ -25,12 +29,18 @@ class GpuKernels : public KernelCases {
   }
 
   backends::Device& device() override { return backend_->device(0); }
+  // Where the device's memory is the host's, the address sanitizer keeps all else from being touched.
   void* memory(int64_t bytes) override {
-    used_ += (bytes + 511) / 512 * 512;
+    std::byte* const at = device().arena() + used_;
+    used_ += (bytes + 511) / 512 * 512 + 512;
     EXPECT_LE(used_, arena);
-    return device().arena() + used_ - (bytes + 511) / 512 * 512;
+    ASAN_UNPOISON_MEMORY_REGION(at, static_cast<size_t>(bytes));
+    return at;
   }
-  void forget() override { used_ = 0; }
+  void forget() override {
+    ASAN_POISON_MEMORY_REGION(device().arena(), static_cast<size_t>(used_));
+    used_ = 0;
+  }
   // Sums of float32 are in float32.
   double tolerance(DType dtype) const override {
     switch (dtype) {

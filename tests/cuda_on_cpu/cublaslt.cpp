@@ -7,8 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
+#include "elements.h"
 
 struct cublasLtContext {};
 struct cublasLtMatmulDesc {
@@ -30,33 +29,7 @@ namespace {
 constexpr uint64_t mark = 0xb0c5;  // of an algorithm
 constexpr size_t workspace_used = 4096;
 
-double read(const void* data, cudaDataType_t type, int64_t i) {
-  switch (type) {
-    case CUDA_R_64F:
-      return static_cast<const double*>(data)[i];
-    case CUDA_R_16F:
-      return __half2float(static_cast<const __half*>(data)[i]);
-    case CUDA_R_16BF:
-      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
-    default:
-      return static_cast<const float*>(data)[i];
-  }
-}
-void write(void* data, cudaDataType_t type, int64_t i, double x) {
-  switch (type) {
-    case CUDA_R_64F:
-      static_cast<double*>(data)[i] = x;
-      break;
-    case CUDA_R_16F:
-      static_cast<__half*>(data)[i] = __double2half(x);
-      break;
-    case CUDA_R_16BF:
-      static_cast<__nv_bfloat16*>(data)[i] = __double2bfloat16(x);
-      break;
-    default:
-      static_cast<float*>(data)[i] = static_cast<float>(x);
-  }
-}
+using cuda_on_cpu::read, cuda_on_cpu::write;
 
 struct Product {
   cublasLtMatmulDesc desc;

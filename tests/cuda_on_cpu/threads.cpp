@@ -43,7 +43,7 @@ struct Place {
   void* sanitizer = nullptr;
 };
 struct Thread {
-  enum { fresh, at_block, at_warp, done } state = fresh;
+  enum { fresh, runs, at_block, at_warp, done } state = fresh;
   int64_t turn = 0;  // that it waits for the end of
   Place* fiber = nullptr;
 };
@@ -58,7 +58,7 @@ const std::function<void()>* body = nullptr;
 bool backwards = false;
 std::vector<Thread> threads;
 std::vector<Warp> warps;
-size_t next = 0, live = 0, came = 0;
+size_t live = 0, came = 0;
 int64_t turn = 0;
 std::deque<Place> fibers;
 std::vector<Place*> idle;
@@ -153,18 +153,29 @@ Place& take_idle() {
 bool can_go_on(size_t i) {
   const Thread& thread = threads[i];
   if (thread.state == Thread::at_block) return turn > thread.turn;
-  return thread.state == Thread::at_warp && warps[i / lanes].turn > thread.turn;
+  if (thread.state == Thread::at_warp) return warps[i / lanes].turn > thread.turn;
+  return thread.state == Thread::fresh;
 }
 
-// The fiber that begins the next thread, or else of the first thread that can go on, in order after this one.
-Place& next_fiber() {
-  if (next < threads.size()) return take_idle();
-  const size_t count = threads.size(), here = in_order(running->thread);
-  for (size_t i = 1; i <= count; ++i) {
-    const size_t thread = in_order((here + i) % count);
-    if (can_go_on(thread)) return *threads[thread].fiber;
-  }
+// Who goes on after a thread, in order: one of its warp, which so gets as far ahead of the others as it may.
+size_t next_after(size_t thread) {
+  const size_t count = threads.size(), place = in_order(thread), warp = place / lanes * lanes;
+  for (size_t i = 1; i <= lanes; ++i)
+    if (const size_t other = in_order(warp + (place + i) % lanes); can_go_on(other)) return other;
+  for (size_t i = 1; i <= count; ++i)
+    if (const size_t other = in_order((place + i) % count); can_go_on(other)) return other;
   fail("threads of the block wait for each other");
+}
+
+void begin(Place& fiber, size_t thread) {
+  fiber.thread = thread;
+  threads[thread].fiber = &fiber;
+  threads[thread].state = Thread::runs;
+}
+
+void jump_to(size_t thread) {
+  if (threads[thread].state == Thread::fresh) begin(take_idle(), thread);
+  jump(*threads[thread].fiber);
 }
 
 // Threads that have returned are not waited for.
@@ -176,24 +187,27 @@ void release_block() {
 
 void wait() {
   const size_t mine = running->thread;
-  jump(next_fiber());
+  jump_to(next_after(mine));
+  threads[mine].state = Thread::runs;
   threadIdx.x = static_cast<unsigned>(mine);
 }
 
 void fiber_main() {
   arrive();
   for (;;) {
-    while (next < threads.size()) {
-      const size_t thread = running->thread = in_order(next++);
-      threads[thread].fiber = running;
-      threadIdx.x = static_cast<unsigned>(thread);
-      (*body)();
-      threads[thread].state = Thread::done;
-      --live;
-      release_block();
+    const size_t thread = running->thread;
+    threadIdx.x = static_cast<unsigned>(thread);
+    (*body)();
+    threads[thread].state = Thread::done;
+    --live;
+    release_block();
+    const size_t next = live > 0 ? next_after(thread) : thread;
+    if (threads[next].state == Thread::fresh) {
+      begin(*running, next);
+      continue;
     }
     idle.push_back(running);
-    jump(live > 0 ? next_fiber() : host);
+    jump(live > 0 ? *threads[next].fiber : host);
   }
 }
 
@@ -202,12 +216,12 @@ void run_block() {
   if (count % lanes != 0 || blockDim.x != count) fail("a block is a row of whole warps here");
   threads.assign(count, {});
   warps.assign(count / lanes, {});
-  next = came = 0;
+  came = 0;
   turn = 0;
   live = count;
   running = &host;
   host.stack = nullptr;
-  jump(take_idle());
+  jump_to(in_order(0));
 }
 
 const uint64_t* wait_for_warp(unsigned mask, uint64_t given) {
