@@ -83,7 +83,7 @@ void fiber_main();
 
 #ifdef __x86_64__
 // Leaves what a call preserves on the stack, whose top goes to *from, and returns on the stack `to`. Contexts
-// of the C library make system calls to do the same, which take twenty times as long.
+// of the C library make system calls to do the same, which take ten times as long.
 extern "C" void cuda_on_cpu_go(void** from, void* to);
 asm(R"(
   .text
