@@ -213,14 +213,17 @@ std::unique_ptr<Kernel> make_sum(const Call& call, const Place& place) {
   });
 }
 
+// From the second element on; an empty part has no address.
+Array second(Array x) {
+  if (x.data) x.data = static_cast<std::byte*>(x.data) + ir::size_of(static_cast<ir::DType>(x.type));
+  return x;
+}
+
 // dgate = dy up silu'(gate), dup = dy silu(gate). `apart`: elements between neighbours of gate, and of up.
 std::unique_ptr<Kernel> swiglu_gradients(const Call& call, const Place& place, bool pairs) {
   const bool wide = any_float64(call);
   const int64_t count = call.inputs[0].elements();
   return kernel(call, place, 0, [=](const Act& act) {
-    const auto second = [&](Array x) {
-      return Array{static_cast<std::byte*>(x.data) + ir::size_of(static_cast<ir::DType>(x.type)), x.type};
-    };
     Map map;
     map.count = count;
     map.inputs = 3;
@@ -258,10 +261,8 @@ std::unique_ptr<Kernel> make_swiglu_pairs(const Call& call, const Place& place) 
     map.inputs = map.steps = 2;
     map.dims = 1;
     map.result = 3;
-    const Array x = act.in(0);
-    map.input[0].array = x;
-    map.input[1].array = {static_cast<std::byte*>(x.data) + ir::size_of(static_cast<ir::DType>(x.type)),
-                          x.type};
+    map.input[0].array = act.in(0);
+    map.input[1].array = second(act.in(0));
     for (MapInput* input : {&map.input[0], &map.input[1]})
       input->mode = MapInput::strided, input->stride[0] = 2;
     map.step[0] = {Step::silu, 0};
