@@ -298,7 +298,7 @@ std::map<std::string, std::string> labels_of(const Request& request) {
     if (key.section != run_section && key.is_of(request.job.model.family))
       labels[key.path()] = get(key, request);
   if (request.device.empty()) labels.erase("cluster.device");
-  if (request.job.model.experts == 0) labels.erase("model.expert_every");
+  if (request.job.model.experts == 0) labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
   if (request.job.train.recompute_layers < 0) labels["parallel.recompute_layers"] = "all";
   return labels;

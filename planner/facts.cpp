@@ -39,7 +39,7 @@ std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
   const Flops flops = count_flops(graph);
   const double micro_batches = job.train.micro_batches;
   const int64_t tokens = ir::models::is_conv_net(job.model.family) ? 0 : job.global_batch * job.model.seq;
-  return {
+  std::map<std::string, double> facts = {
       {"samples", static_cast<double>(job.global_batch)},
       {"tokens", static_cast<double>(tokens)},
       {"model_flops", flops.model * micro_batches},
@@ -48,6 +48,8 @@ std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
       {"parameters", static_cast<double>(ir::models::parameters(job.model))},
       {"memory_limit_bytes", static_cast<double>(job.cluster.device.memory_bytes)},
   };
+  if (job.routing_skew > 1) facts["routing_skew"] = job.routing_skew;
+  return facts;
 }
 
 }  // namespace boxcar::planner

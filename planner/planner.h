@@ -43,6 +43,7 @@ struct Job {
   ir::models::Transformer model;
   Hints parallel;
   ir::TrainOptions train;
+  double routing_skew = 1;   // simulated: the fullest expert gets so many times the mean
   int64_t global_batch = 0;  // sequences per optimizer step; 0: dp x micro_batch
   backends::Cluster cluster;
   int gpus = 0;

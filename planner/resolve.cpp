@@ -111,6 +111,11 @@ void check_splits(const Job& job) {
     require_divides(h.ep, m.experts, "parallel.ep", "experts");
     require_divides(h.ep, h.dp, "parallel.ep", "dp");
   }
+  require(m.experts == 0 || job.routing_skew * static_cast<double>(m.top_k) <= static_cast<double>(m.experts),
+          "train.routing_skew",
+          fmt::format("{} times the mean is more than all tokens (use at most experts {} / top_k {} = {})",
+                      job.routing_skew, m.experts, m.top_k,
+                      static_cast<double>(m.experts) / static_cast<double>(std::max<int64_t>(1, m.top_k))));
   if (h.fsdp_group > 0) {
     require_divides(h.fsdp_group, h.dp, "parallel.fsdp_group", "dp");
     require_divides(h.ep, h.fsdp_group, "parallel.ep", "fsdp_group");

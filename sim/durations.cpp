@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sim/models/kernel_time.h"
+#include "sim/routing.h"
 #include "sim/simulate.h"
 
 namespace boxcar::sim {
@@ -135,6 +136,7 @@ std::vector<ActCost> Costing::of(int program_index, int device) {
     if (actor.kind == ir::ActorKind::pull) costs[a].comm = pull(actor, device);
     if (is_modelled_collective(actor))
       costs[a].comm = collective(program, actor, span(spans, actor.comm, device));
+    costs[a].comm.bytes_on_link *= known[a].times;
   }
   return costs;
 }
@@ -143,9 +145,14 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
   auto [known, made] = fixed_.try_emplace(program_index);
   if (!made) return known->second;
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
-  for (const ir::Actor& actor : program.actors) {
-    bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
-    known->second.push_back({fixed_seconds(program, actor), kernel});
+  const std::vector<double> times = routing_times(plan_, program);
+  const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
+  for (size_t a = 0; a < times.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    const bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
+    double seconds = fixed_seconds(program, actor);
+    if (kernel) seconds += (times[a] - 1) * std::max(0.0, seconds - launch);
+    known->second.push_back({seconds, kernel, times[a]});
   }
   wait_for_host(program_index, known->second);
   return known->second;

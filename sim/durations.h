@@ -32,6 +32,7 @@ class Costing {
   struct Fixed {
     double seconds = 0;
     bool kernel = false;  // slowed on a slow device
+    double times = 1;     // of experts: as the fullest device has of the mean
   };
   const std::vector<Fixed>& fixed(int program);
   std::vector<double> advances(int program, const std::vector<Fixed>& known);

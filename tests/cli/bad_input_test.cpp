@@ -229,6 +229,12 @@ const JobCase job_cases[] = {
      "--off: accumulate adds up the gradients of 4 micro-batches (fuse_patterns, fuse_elementwise, "
      "mixed_precision, recompute and clip may always be switched off)"},
     {{"--fsdp-group=4"}, "", 2, "--fsdp-group: has no effect unless zero is 1, 2 or 3"},
+    {{"--routing-skew=2"}, "", 2, "--routing-skew: has no effect unless the model has experts"},
+    {{"--mesh-order=dp,tp"},
+     "",
+     2,
+     "--mesh-order: unknown order 'dp,tp' (give each of pp, dp, cp, tp once, outermost first: ranks of the "
+     "last lie beside each other)"},
     {{"--recompute-layers=2"}, "", 2, "--recompute-layers: has no effect unless recompute is full"},
     {{"--zero=3", "--grad-bucket-mb=50"},
      "",

@@ -138,6 +138,11 @@ const Layout layouts[] = {
      [](Job& j) {
        conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.parallel.schedule = "zb-h2", j.global_batch = 4;
      }},
+    {"experts_cp",  // tokens of a sequence on two devices, those of a group on four
+     [](Job& j) {
+       llama(j), j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 4;
+       j.parallel.cp = 2, j.parallel.micro_batch = 2;
+     }},
     {"other_order",
      [](Job& j) {
        j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 2;

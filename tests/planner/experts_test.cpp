@@ -1,0 +1,105 @@
+// Mixtures of experts: which tokens are dropped, and what uneven routing costs.
+#include <gtest/gtest.h>
+
+#include "backends/cpu/evaluate.h"
+#include "planner/resolve.h"
+#include "planner/training_graph.h"
+#include "sim/durations.h"
+#include "sim/simulate.h"
+#include "small_jobs.h"
+#include "support/error_of.h"
+
+namespace boxcar::planner {
+namespace {
+
+Job experts_job(int dp, int ep, double skew) {
+  Job job = small_job(dp, 1, 1);
+  job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
+  job.model.experts = 16, job.model.top_k = 1;
+  job.parallel.ep = ep;
+  job.routing_skew = skew;
+  job.cluster = backends::load_cluster("dgx-a100-80g", dp);
+  job.cluster.node.host_per_op = 0;  // kernels wait for no host
+  return resolve(job);
+}
+
+// By actor, on the first device.
+std::map<std::string, double> seconds_of(const Job& job) {
+  const ir::Plan plan = compile(job);
+  const std::vector<double> seconds = sim::act_seconds(plan, job.cluster, 0);
+  const std::vector<ir::Actor>& actors = plan.programs[0].actors;
+  std::map<std::string, double> result;
+  for (size_t a = 0; a < actors.size(); ++a)
+    result[actors[a].name + (actors[a].collective == sbp::Collective::all_to_all ? " all_to_all" : "")] =
+        seconds[a];
+  return result;
+}
+
+// Two experts on each of 8 devices, the fullest with 1.5 times the mean: its device has 1.5 + 14.5 / 15 of 2.
+TEST(Experts, take_as_long_as_the_fullest_device) {
+  const Job even = experts_job(8, 8, 1), skewed = experts_job(8, 8, 1.5);
+  const std::map<std::string, double> before = seconds_of(even), after = seconds_of(skewed);
+  const double times = (1.5 + 14.5 / 15) / 2;
+  const double launch = even.cluster.device.launch_latency + even.cluster.device.kernel_floor;
+  int products = 0, exchanges = 0;
+  for (const auto& [name, seconds] : before) {
+    if (name == "h0.mlp.fc1" || name == "h0.mlp.fc2") {
+      EXPECT_NEAR(after.at(name) - launch, times * (seconds - launch), 1e-9) << name;
+      ++products;
+    }
+    if (name.ends_with("all_to_all")) {
+      EXPECT_GT(after.at(name), seconds) << name;
+      EXPECT_LE(after.at(name), times * seconds * (1 + 1e-9)) << name;
+      ++exchanges;
+    }
+    if (name.find("mlp") == std::string::npos) {
+      EXPECT_EQ(after.at(name), seconds) << name;
+    }
+  }
+  EXPECT_EQ(products, 2);
+  EXPECT_EQ(exchanges, 4);
+  EXPECT_GT(sim::simulate(compile(skewed), skewed.cluster).step_seconds,
+            sim::simulate(compile(even), even.cluster).step_seconds);
+}
+
+// One device has all experts: it has all tokens, however they are routed.
+TEST(Experts, on_one_device_take_as_long_as_ever) {
+  EXPECT_EQ(seconds_of(experts_job(1, 1, 4)), seconds_of(experts_job(1, 1, 1)));
+}
+
+TEST(Experts, cannot_get_more_than_all_tokens) {
+  EXPECT_EQ(support::error_of([] { experts_job(8, 8, 17); }),
+            "train.routing_skew: 17 times the mean is more than all tokens (use at most experts 16 / top_k 1 "
+            "= 16)");
+}
+
+// So that law 4 of jobs like this one says that every plan drops the same.
+TEST(Experts, drop_tokens) {
+  Job job = small_job(2, 1, 1);
+  job.model.experts = 4, job.model.top_k = 2;
+  job = resolve(job);
+  std::vector<Replica> none;
+  const ir::Graph graph = training_graph(job, none);
+  const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, job.model.vocab));
+  const auto& index = values
+                          .at(graph
+                                  .tensor([&] {
+                                    for (const ir::Op& op : graph.ops)
+                                      if (op.type == "moe_dispatch") return op.inputs[1];
+                                    return ir::TensorId{-1};
+                                  }())
+                                  .name)
+                          .data;
+  const int64_t slots = ir::models::capacity(job.model);
+  const size_t each = static_cast<size_t>(job.model.seq * job.model.top_k);  // of a sequence
+  int64_t dropped = 0;
+  for (size_t begin = 0; begin < index.size(); begin += each) {
+    std::map<double, int64_t> tokens;
+    for (size_t i = begin; i < begin + each; ++i) ++tokens[index[i]];
+    for (const auto& [expert, count] : tokens) dropped += std::max<int64_t>(0, count - slots);
+  }
+  EXPECT_GT(dropped, 0);
+}
+
+}  // namespace
+}  // namespace boxcar::planner
