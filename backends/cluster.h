@@ -181,13 +181,17 @@ struct FusedSoftmax {
 struct Stack {
   std::string name = "boxcar";
   std::optional<double> host_per_op;  // s, in place of Node::host_per_op
-  double pass_launches = 0;  // of each forward or backward pass, beside its ops: schedule, sends, batch
+  // Of each forward or backward pass, beside its ops: schedule, sends, batch. In a pipeline the host has
+  // waited for a transfer before, and the device waits for all of them.
+  double pass_launches = 0;
   std::map<std::string, double> op_launches;  // by op: launches that it stands for, 1 where absent
   bool update_in_one = false;                 // the optimizer takes all tensors of a device in a few kernels
   double piece_seconds = 0;          // s per rank, where gathers and scatters copy every rank's piece apart
   int64_t apart_elements = 0;        // tensors from this size on are gathered and scattered one by one
   bool gather_by_broadcast = false;  // after an update the rank that owns a tensor broadcasts it
   bool pads_channels = false;        // DeviceProfile::pads_channels
+  // Products of weights' gradients add to sums in float32 themselves; no kernel adds them up.
+  bool sums_in_products = false;
   // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
   bool reduce_whole = false;  // gradients of sharded states are all-reduced, in float32

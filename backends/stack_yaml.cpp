@@ -33,6 +33,7 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   fields->numbers("op_launches", 0, 1000, &launches);
   stack.op_launches.insert(launches.begin(), launches.end());
   fields->flag("update_in_one", &stack.update_in_one);
+  fields->flag("sums_in_products", &stack.sums_in_products);
   fields->flag("gather_by_broadcast", &stack.gather_by_broadcast);
   fields->number("piece_seconds", 0, 1, &stack.piece_seconds);
   fields->integer("apart_elements", 0, int64_t{1} << 40, &stack.apart_elements);

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cstdlib>
 #include <map>
-#include <set>
 
 #include "sim/models/kernel_time.h"
 #include "sim/routing.h"
@@ -94,6 +93,15 @@ double launches_of(const ir::Program& program, const ir::Actor& actor, const bac
   if (falls_back(program, actor, stack)) return stack.fused_softmax.kernels;
   const auto found = stack.op_launches.find(actor.op);
   return found == stack.op_launches.end() ? 1 : found->second;
+}
+
+// Of an accumulate whether the product before it adds to the sum, in float32, itself.
+bool sums_in_product(const ir::Program& program, const ir::Actor& actor, const backends::Stack& stack) {
+  if (!stack.sums_in_products || actor.op != "accumulate" || actor.inputs.empty()) return false;
+  const ir::Input& input = actor.inputs[0];
+  if (input.program >= 0 || output_types(program, actor).at(0).dtype != ir::DType::float32) return false;
+  const int producer = program.registers[static_cast<size_t>(input.reg)].producer;
+  return program.actors[static_cast<size_t>(producer)].op == "matmul_weight_grad";
 }
 
 // Gradients of sharded states that the stack reduces whole.
@@ -190,8 +198,9 @@ std::vector<double> Costing::advances(int program_index, const std::vector<Fixed
 // An eager host runs ahead of the device as long as the device has work or waits for its links; where the
 // launches of a layer's pass, collectives among them, take longer than that, each kernel ends later by its
 // share of the difference. What the framework does once a pass comes with the layer that has its first
-// kernel. A lead that the host won before, in the head say, is not counted on: published layers that are
-// launch-bound take as long behind long kernels as behind short ones.
+// kernel; in a pipeline it has waited for a transfer before, and has no lead then. A lead that it won before,
+// in the head say, is not counted on: published layers that are launch-bound take as long behind long kernels
+// as behind short ones.
 void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   const double launch = cluster_.node.host_per_op / cluster_.node.host_speed;
   if (launch <= 0) return;
@@ -206,13 +215,20 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   auto part = [&](size_t a) -> Part& {
     return parts[{program.actors[a].phase, layer_of(program.actors[a].name)}];
   };
-  std::set<int> begun;  // phases whose first kernel was seen
+  const bool in_pipeline =
+      std::any_of(program.actors.begin(), program.actors.end(), [&](const ir::Actor& actor) {
+        return actor.kind == ir::ActorKind::pull && is_pass(program.phases[static_cast<size_t>(actor.phase)]);
+      });
+  std::map<int, size_t> begun;  // by phase: its first kernel
   for (size_t a = 0; a < known.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     part(a).busy += by[a];
-    if (waits(a) && begun.insert(actor.phase).second) part(a).launches += cluster_.stack.pass_launches;
+    if (waits(a) && begun.emplace(actor.phase, a).second && !in_pipeline)
+      part(a).launches += cluster_.stack.pass_launches;
     if (waits(a)) ++part(a).kernels;
-    if (waits(a)) part(a).launches += launches_of(program, actor, cluster_.stack);
+    if (waits(a) ||
+        sums_in_product(program, actor, cluster_.stack))  // whose product's call is as long as two
+      part(a).launches += launches_of(program, actor, cluster_.stack);
     if (actor.kind == ir::ActorKind::collective) ++part(a).launches;
   }
   for (size_t a = 0; a < known.size(); ++a) {
@@ -220,12 +236,17 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
     const Part& mine = part(a);
     known[a].seconds += std::max(0.0, mine.launches * launch - mine.busy) / mine.kernels;
   }
+  if (!in_pipeline) return;
+  for (const auto& [phase, first] : begun)
+    if (is_pass(program.phases[static_cast<size_t>(phase)]))
+      known[first].seconds += cluster_.stack.pass_launches * launch;
 }
 
 double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor) const {
   if (actor.attrs.contains("seconds")) return ir::attr_float(actor.attrs, "seconds");
   if (actor.kind == ir::ActorKind::copy) return copy_seconds(program, actor, cluster_);
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
+  if (sums_in_product(program, actor, cluster_.stack)) return 0;
   const double seconds = kernel_seconds(cluster_.device, ir::op(actor.op), input_types(program, actor),
                                         output_types(program, actor), actor.attrs);
   if (falls_back(program, actor, cluster_.stack)) {
