@@ -1,0 +1,62 @@
+// What a framework's stack makes of the acts of compiled plans.
+#include <gtest/gtest.h>
+
+#include "planner/planner.h"
+#include "sim/simulate.h"
+#include "small_jobs.h"
+
+namespace boxcar::planner {
+namespace {
+
+struct Times {
+  ir::Plan plan;
+  std::vector<double> seconds;  // by actor of the first class
+
+  double of(const std::string& name) const {
+    const auto& actors = plan.programs[static_cast<size_t>(plan.classes[0].program)].actors;
+    for (size_t a = 0; a < actors.size(); ++a)
+      if (actors[a].name == name) return seconds[a];
+    ADD_FAILURE() << name;
+    return 0;
+  }
+};
+
+Times times(Job job, const std::function<void(backends::Stack&)>& change) {
+  job.cluster = backends::load_cluster("dgx-a100-80g", job.gpus);
+  job.cluster.node.host_per_op = 0;
+  change(job.cluster.stack);
+  if (job.cluster.stack.host_per_op) job.cluster.node.host_per_op = *job.cluster.stack.host_per_op;
+  job.train.precision = ir::Precision::fp16;
+  Times found{compile(resolve(job)), {}};
+  found.seconds = sim::act_seconds(found.plan, job.cluster, 0);
+  return found;
+}
+
+TEST(StackTime, products_sum_gradients_in_float32) {
+  Job job = small_job(1, 1, 1, 1, 2);
+  const auto product = [](backends::Stack& stack) { stack.sums_in_products = true; };
+  const Times apart = times(job, [](backends::Stack&) {}), within = times(job, product);
+  EXPECT_GT(apart.of("h0.mlp.fc1.weight.grad.sum"), 0);
+  EXPECT_EQ(within.of("h0.mlp.fc1.weight.grad.sum"), 0);
+  EXPECT_EQ(within.of("h0.mlp.fc1.grad_w"), apart.of("h0.mlp.fc1.grad_w"));
+  EXPECT_EQ(within.of("h0.ln1.weight.grad.sum"), apart.of("h0.ln1.weight.grad.sum"));  // no product's
+  job.train.half_gradients = true;
+  EXPECT_GT(times(job, product).of("h0.mlp.fc1.weight.grad.sum"), 0);
+}
+
+// The host's launches of a pass show before its first kernel, where it has waited for another stage.
+TEST(StackTime, stages_wait_for_what_the_host_does_before_a_pass) {
+  const auto launches = [](double of_pass) {
+    return [of_pass](backends::Stack& stack) { stack.host_per_op = 1e-9, stack.pass_launches = of_pass; };
+  };
+  const Job stages = small_job(1, 1, 2, 2, 4), alone = small_job(1, 1, 1, 2, 4);
+  for (const char* first : {"embedding.lookup", "h0.residual2.grad_x"}) {
+    const double more = times(stages, launches(1000)).of(first) - times(stages, launches(0)).of(first);
+    EXPECT_NEAR(more, 1e-6, 1e-12) << first;
+  }
+  EXPECT_EQ(times(alone, launches(1000)).of("embedding.lookup"),
+            times(alone, launches(0)).of("embedding.lookup"));
+}
+
+}  // namespace
+}  // namespace boxcar::planner
