@@ -23,7 +23,7 @@ namespace boxcar::sim {
 
 class Machine {
  public:
-  // `slowdown`: share of the compute queue's speed lost while a communication of the unit runs.
+  // `slowdown`: share of the compute queue's speed lost while a collective of the unit runs.
   // `periodic`: a period of micro-batches inside a step that is proved to repeat is repeated by arithmetic.
   // timeline: by unit, whether its acts are kept.
   Machine(const Wiring& wiring, double slowdown, std::vector<char> timeline, bool periodic);

@@ -41,7 +41,7 @@ void Machine::begin_member(int item) {
   int unit = wiring_.queues[at(queue_of(item))].unit;
   int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
   const WiredActor& wired = wiring_.actors[at(actor)];
-  if (wired.communication) slow(unit, 1);
+  if (wired.slows) slow(unit, 1);
   if (is_turn(item)) return;
   note_wait(actor);
   table_.begin(actor);
@@ -69,7 +69,7 @@ void Machine::begin_wait(int lead) {
   time_.wait(acts_[at(lead)].due, lead);
 }
 
-// Communication slows compute acts.
+// Collectives slow compute acts.
 bool Machine::is_elastic(const WiredActor& actor) const {
   return slowdown_ > 0 && actor.queue == wiring_.units[at(actor.unit)].compute_queue && !actor.communication;
 }
@@ -130,7 +130,7 @@ void Machine::finish_member(int item) {
   int unit = wiring_.queues[at(queue_index)].unit;
   int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
   const WiredActor& wired = wiring_.actors[at(actor)];
-  if (wired.communication) slow(unit, -1);
+  if (wired.slows) slow(unit, -1);
   queue.busy = false;
   queue.idle_since = now_;
   queue.last = actor;

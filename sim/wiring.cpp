@@ -78,6 +78,7 @@ class Builder {
       wired.wait = to_ticks(costs[a].seconds + costs[a].comm.latency);
       wired.alone = to_ticks(costs[a].total());
       wired.communication = is_communication(actor);
+      wired.slows = actor.kind == ir::ActorKind::collective;
       w_.actors.push_back(wired);
     }
     for (size_t r = 0; r < program.registers.size(); ++r) {

@@ -51,6 +51,7 @@ struct WiredActor {
   Ticks wait = 0;    // timed part: work, or a communication's latency
   Ticks alone = 0;   // whole duration when nothing contends
   bool communication = false;
+  bool slows = false;  // compute beside it: collectives, whose channels take multiprocessors
 };
 
 // Bytes of an implied register, which no message takes or gives back: `take` at the begin of every `every`-th
