@@ -1,15 +1,18 @@
-# boxcar_folder(TARGET DIR USES... [LINK libraries...] [SOURCES globs...])
+# boxcar_folder(TARGET DIR USES... [LINK libraries...] [SOURCES globs...] [WITHOUT files...])
 #
 # Makes the library boxcar_TARGET (alias boxcar::TARGET) from DIR/*.cpp. Its headers are seen as
 # "DIR/name.h" by the targets that link it and by no others: each target exports an include root of its
 # own that holds one link, DIR, so an include against the table of docs/design.md does not compile.
 function(boxcar_folder target dir)
-  cmake_parse_arguments(ARG "" "" "USES;LINK;PRIVATE_LINK;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "USES;LINK;PRIVATE_LINK;SOURCES;WITHOUT" ${ARGN})
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES "${dir}/*.cpp")
   endif()
   list(TRANSFORM ARG_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/")
   file(GLOB sources CONFIGURE_DEPENDS ${ARG_SOURCES})
+  foreach(name ${ARG_WITHOUT})
+    list(REMOVE_ITEM sources "${PROJECT_SOURCE_DIR}/${dir}/${name}")
+  endforeach()
 
   set(root "${PROJECT_BINARY_DIR}/include/${target}")
   get_filename_component(parent "${root}/${dir}" DIRECTORY)

@@ -52,6 +52,7 @@ bool is_modelled_collective(const ir::Actor& actor) {
 }
 
 bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == 'B' || phase[0] == 'W'; }
+bool is_weight_pass(const std::string& phase) { return phase[0] == 'W'; }  // which no stage waits for
 bool is_update(const std::string& phase) { return phase[0] == 'U'; }
 
 // How many tensors a gather or scatter moves one by one, where the stack does: those of `least` elements on.
@@ -238,7 +239,8 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   }
   if (!in_pipeline) return;
   for (const auto& [phase, first] : begun)
-    if (is_pass(program.phases[static_cast<size_t>(phase)]))
+    if (is_pass(program.phases[static_cast<size_t>(phase)]) &&
+        !is_weight_pass(program.phases[static_cast<size_t>(phase)]))
       known[first].seconds += cluster_.stack.pass_launches * launch;
 }
 
