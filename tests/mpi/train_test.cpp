@@ -82,6 +82,8 @@ class MpiTrain : public ::testing::Test {
     };
     redirect("out", STDOUT_FILENO);
     redirect("err", STDERR_FILENO);
+    // OpenMPI's folder of a run lies in one that all runs share, which the last one to end takes away.
+    setenv("TMPDIR", folder_.c_str(), 1);
     execv(argv[0], argv.data());
     _exit(127);
   }
