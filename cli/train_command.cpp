@@ -294,7 +294,8 @@ struct Shared {
 std::unique_ptr<backends::Backend> make_backend(const TrainRun& options, int devices,
                                                 std::unique_ptr<backends::Transport>&& transport) {
   if (options.backend == "cpu") return backends::cpu::make_cpu_backend(devices, std::move(transport));
-  return backends::cuda::make_cuda_backend(devices, {.share_gpus = options.share_gpus}, std::move(transport));
+  return backends::cuda::make_cuda_backend(devices, {.share_gpus = options.share_gpus, .fast = options.fast},
+                                           std::move(transport));
 }
 
 void train(const TrainArguments& arguments, Shared& shared) {

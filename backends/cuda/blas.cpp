@@ -3,6 +3,11 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "backends/cuda/cuda_device.h"
 #include "backends/cuda/shared_library.h"
 #include "sbp/error.h"
 
@@ -48,12 +53,45 @@ struct Blas::Library {
 
 namespace {
 
+constexpr int timed_runs = 3;
+
+std::string text_of(const ProductShape& s) {
+  return fmt::format("{} x {} x {}, {} of them, {}{}, {} to {}", s.m, s.n, s.k, s.batch,
+                     s.transpose_a ? 't' : 'n', s.transpose_b ? 't' : 'n', static_cast<int>(s.in),
+                     static_cast<int>(s.out));
+}
+
+// Takes the time between two places on a stream.
+class Watch {
+ public:
+  Watch() {
+    for (cudaEvent_t& event : events_)
+      cuda::check(cudaEventCreateWithFlags(&event, cudaEventDefault), "an event is made");
+  }
+  ~Watch() {
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  }
+  void start(cudaStream_t stream) { cuda::check(cudaEventRecord(events_[0], stream), "a time is taken"); }
+  // In milliseconds, when the stream is there: all before it was launched, so it comes to an end.
+  float stop(cudaStream_t stream) {
+    float milliseconds = 0;
+    cuda::check(cudaEventRecord(events_[1], stream), "a time is taken");
+    cuda::check(cudaEventSynchronize(events_[1]), "a time is taken");
+    cuda::check(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]), "a time is taken");
+    return milliseconds;
+  }
+
+ private:
+  cudaEvent_t events_[2] = {};
+};
+
 // A row-major [r, c] is a column-major [c, r]: c^T = b^T a^T is what cuBLASLt is asked for, with operands
 // swapped.
 template <class Library>
 class LtProduct : public Product {
  public:
-  LtProduct(const Library& lt, const ProductShape& s) : lt_(lt), wide_(s.in == Type::float64) {
+  LtProduct(const Library& lt, const ProductShape& s, std::shared_ptr<Algorithms> algorithms)
+      : lt_(lt), wide_(s.in == Type::float64), text_(text_of(s)), algorithms_(std::move(algorithms)) {
     const cudaDataType_t in = type_of(s.in), out = type_of(s.out), scale = wide_ ? CUDA_R_64F : CUDA_R_32F;
     check(lt.desc_create(&desc_, wide_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, scale),
           "a product is described");
@@ -69,32 +107,77 @@ class LtProduct : public Product {
     check(lt.preference_create(&preference), "a preference");
     const size_t workspace = Blas::workspace;
     lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    cublasLtMatmulHeuristicResult_t best{};
+    candidates_.resize(algorithms_ ? Blas::candidates : 1);
     int found = 0;
     const cublasStatus_t status =
-        lt.heuristic(lt.handle, desc_, first_, second_, result_, result_, preference, 1, &best, &found);
+        lt.heuristic(lt.handle, desc_, first_, second_, result_, result_, preference,
+                     static_cast<int>(candidates_.size()), candidates_.data(), &found);
     lt.preference_destroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0)
-      throw Error::fault("cuBLASLt", fmt::format("no algorithm for {} x {} x {}, {} of them, status {}", s.m,
-                                                 s.n, s.k, s.batch, static_cast<int>(status)));
-    algorithm_ = best.algo;
+      throw Error::fault("cuBLASLt",
+                         fmt::format("no algorithm for {}, status {}", text_, static_cast<int>(status)));
+    candidates_.resize(static_cast<size_t>(found));
+    algorithm_ = candidates_[0].algo;
   }
   ~LtProduct() override {
     for (cublasLtMatrixLayout_t l : {first_, second_, result_}) lt_.layout_destroy(l);
     lt_.desc_destroy(desc_);
   }
 
-  void run(const void* a, const void* b, void* c, void* workspace, Stream stream) const override {
+  void run(const void* a, const void* b, void* c, void* workspace, Stream stream) override {
+    const Operands x{a, b, c, workspace, static_cast<cudaStream_t>(stream)};
+    if (algorithms_ && !chosen_) choose(x);
+    check(launch(algorithm_, x), "a product");
+  }
+
+ private:
+  struct Operands {
+    const void *a, *b;
+    void *c, *workspace;
+    cudaStream_t stream;
+  };
+  cublasStatus_t launch(const cublasLtMatmulAlgo_t& algorithm, const Operands& x) const {
     const double one64 = 1, zero64 = 0;
     const float one32 = 1, zero32 = 0;
     const void* const one = wide_ ? static_cast<const void*>(&one64) : &one32;
     const void* const zero = wide_ ? static_cast<const void*>(&zero64) : &zero32;
-    check(lt_.matmul(lt_.handle, desc_, one, b, first_, a, second_, zero, c, result_, c, result_, &algorithm_,
-                     workspace, Blas::workspace, static_cast<cudaStream_t>(stream)),
-          "a product");
+    return lt_.matmul(lt_.handle, desc_, one, x.b, first_, x.a, second_, zero, x.c, result_, x.c, result_,
+                      &algorithm, x.workspace, Blas::workspace, x.stream);
   }
 
- private:
+  // Each candidate that runs writes the same product, so timing them on the operands at hand changes nothing.
+  // A graph that is captured takes no time: it keeps the first, and a later run chooses.
+  void choose(const Operands& x) {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cuda::check(cudaStreamIsCapturing(x.stream, &capture), "a stream is asked");
+    if (capture != cudaStreamCaptureStatusNone) return;
+    chosen_ = true;
+    static_assert(sizeof algorithm_ == sizeof(Algorithms::Choice));
+    Algorithms::Choice choice{};
+    if (const auto known = algorithms_->find(text_)) {
+      choice = *known;
+    } else {
+      const cublasLtMatmulAlgo_t best = quickest(x);
+      std::memcpy(choice.data(), &best, sizeof best);
+      choice = algorithms_->keep(text_, choice);
+    }
+    std::memcpy(&algorithm_, choice.data(), sizeof algorithm_);
+  }
+
+  cublasLtMatmulAlgo_t quickest(const Operands& x) const {
+    Watch watch;
+    float least = std::numeric_limits<float>::infinity();
+    cublasLtMatmulAlgo_t best = algorithm_;
+    for (const cublasLtMatmulHeuristicResult_t& candidate : candidates_) {
+      if (launch(candidate.algo, x) != CUBLAS_STATUS_SUCCESS)
+        continue;  // also loads what the others find loaded
+      watch.start(x.stream);
+      for (int run = 0; run < timed_runs; ++run) check(launch(candidate.algo, x), "a product");
+      if (const float time = watch.stop(x.stream); time < least) least = time, best = candidate.algo;
+    }
+    return best;
+  }
+
   cublasLtMatrixLayout_t layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t batch) {
     cublasLtMatrixLayout_t result = nullptr;
     check(lt_.layout_create(&result, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
@@ -111,6 +194,10 @@ class LtProduct : public Product {
 
   const Library& lt_;
   const bool wide_;
+  const std::string text_;
+  const std::shared_ptr<Algorithms> algorithms_;
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates_;
+  bool chosen_ = false;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
   cublasLtMatmulAlgo_t algorithm_{};
@@ -118,7 +205,19 @@ class LtProduct : public Product {
 
 }  // namespace
 
-Blas::Blas() : library_(std::make_unique<Library>()) {
+std::optional<Algorithms::Choice> Algorithms::find(const std::string& product) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = choices_.find(product);
+  return found == choices_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Algorithms::Choice Algorithms::keep(const std::string& product, const Choice& choice) {
+  const std::lock_guard lock(mutex_);
+  return choices_.emplace(product, choice).first->second;
+}
+
+Blas::Blas(std::shared_ptr<Algorithms> algorithms)
+    : library_(std::make_unique<Library>()), algorithms_(std::move(algorithms)) {
   const SharedLibrary library(
       fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
       "matrix products on GPUs need it: install the CUDA toolkit's cuBLAS, or name its folder in "
@@ -144,7 +243,7 @@ Blas::Blas() : library_(std::make_unique<Library>()) {
 Blas::~Blas() { library_->destroy(library_->handle); }
 
 std::unique_ptr<Product> Blas::product(const ProductShape& shape) {
-  return std::make_unique<LtProduct<Library>>(*library_, shape);
+  return std::make_unique<LtProduct<Library>>(*library_, shape, algorithms_);
 }
 
 }  // namespace boxcar::backends::cuda

@@ -4,10 +4,18 @@
 //   auto product = blas.product({.m = 4, .n = 5, .k = 6, .transpose_b = true, .in = bfloat16, .out =
 //   float32}, workspace); product->run(a, b, c, workspace, stream);        // c[4, 5] = a[4, 6] b[5, 6]^T,
 //   row-major
+//
+// An algorithm is the first of cuBLASLt's heuristics, so that bits do not depend on timing. With Algorithms,
+// the first of them are timed where a product is first run, and the quickest is taken from there on.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 
 #include "backends/cuda/kernels/launch.h"
 
@@ -22,7 +30,22 @@ struct ProductShape {
 class Product {
  public:
   virtual ~Product() = default;
-  virtual void run(const void* a, const void* b, void* c, void* workspace, Stream stream) const = 0;
+  // By one thread at a time.
+  virtual void run(const void* a, const void* b, void* c, void* workspace, Stream stream) = 0;
+};
+
+// What was found quickest for each product, by its description. Shared by the devices of a run, so that all
+// of them take the same. From any thread.
+class Algorithms {
+ public:
+  using Choice = std::array<uint64_t, 8>;  // cublasLtMatmulAlgo_t
+  std::optional<Choice> find(const std::string& product) const;
+  // The one kept of this product first: this one, unless another thread was quicker.
+  Choice keep(const std::string& product, const Choice& choice);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, Choice> choices_;
 };
 
 // From any thread; on one GPU.
@@ -30,7 +53,10 @@ class Blas {
  public:
   static constexpr int64_t workspace = 32 << 20;
 
-  Blas();  // throws Error (cannot run) where there is no cuBLASLt
+  static constexpr int candidates = 8;  // that are timed
+
+  // Throws Error (cannot run) where there is no cuBLASLt. Without `algorithms` nothing is timed.
+  explicit Blas(std::shared_ptr<Algorithms> algorithms = nullptr);
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
@@ -41,6 +67,7 @@ class Blas {
  private:
   struct Library;
   std::unique_ptr<Library> library_;
+  const std::shared_ptr<Algorithms> algorithms_;
 };
 
 }  // namespace boxcar::backends::cuda

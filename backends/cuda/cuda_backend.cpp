@@ -79,10 +79,13 @@ class CudaBackend : public Backend {
     shares_ = wanted.share && std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
     if (shares_ && transport_)
       throw Error::cannot_run("cuda", "devices that share a GPU are of one process; run without mpirun");
+    const auto algorithms = options.fast ? std::make_shared<Algorithms>() : nullptr;
+    const auto after_waiting = [this] {
+      if (nccl_) nccl_->check();
+    };
     for (size_t i = 0; i < mine.size(); ++i)
-      devices_[static_cast<size_t>(mine[i])] = std::make_unique<CudaDevice>(gpus[i], waits_, [this] {
-        if (nccl_) nccl_->check();
-      });
+      devices_[static_cast<size_t>(mine[i])] =
+          std::make_unique<CudaDevice>(gpus[i], waits_, after_waiting, algorithms);
     std::vector<int> distinct = gpus;
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     connect(distinct);

@@ -20,6 +20,8 @@ namespace boxcar::backends::cuda {
 
 struct CudaOptions {
   bool share_gpus = false;
+  // What is quickest here, by timing it, and sums in any order: two runs may differ in their last bits.
+  bool fast = false;
   double collective_seconds = 600;  // after which a collective that has not ended ends the run
 };
 

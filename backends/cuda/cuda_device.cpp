@@ -138,11 +138,13 @@ void CudaQueue::need_scratch(int64_t bytes) {
   scratch_bytes_ = bytes;
 }
 
-CudaDevice::CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting)
+CudaDevice::CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting,
+                       std::shared_ptr<Algorithms> algorithms)
     : gpu_(gpu),
       waits_(waits),
       after_waiting_(std::move(after_waiting)),
-      events_(std::make_shared<Events>(gpu)) {
+      events_(std::make_shared<Events>(gpu)),
+      libraries_(std::move(algorithms)) {
   on(gpu_);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
 }

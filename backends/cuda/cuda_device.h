@@ -85,7 +85,9 @@ class CudaQueue : public Queue {
 class CudaDevice : public Device {
  public:
   // `after_waiting` is called when a queue has waited for its stream: it looks for what failed there.
-  CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting);
+  // With `algorithms`, kernels are the quickest: see Libraries.
+  CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting,
+             std::shared_ptr<Algorithms> algorithms = nullptr);
   ~CudaDevice() override;
   void reserve(int64_t bytes) override;
   std::byte* arena() override { return arena_; }

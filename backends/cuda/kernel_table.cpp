@@ -58,7 +58,7 @@ const Factories& kernels() {
 }
 
 Blas& Libraries::blas() {
-  if (!blas_) blas_ = std::make_unique<Blas>();
+  if (!blas_) blas_ = std::make_unique<Blas>(algorithms_);
   return *blas_;
 }
 Dnn& Libraries::dnn() {

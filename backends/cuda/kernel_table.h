@@ -29,10 +29,14 @@ class CudaQueue;
 // NVIDIA's libraries, each found when the first kernel needs it. Of one device; for the thread that prepares.
 class Libraries {
  public:
+  // With `algorithms`, what is quickest is taken, be its bits the same in every run or not.
+  explicit Libraries(std::shared_ptr<Algorithms> algorithms) : algorithms_(std::move(algorithms)) {}
+  bool fast() const { return algorithms_ != nullptr; }
   Blas& blas();
   Dnn& dnn();
 
  private:
+  const std::shared_ptr<Algorithms> algorithms_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Dnn> dnn_;
 };

@@ -43,7 +43,7 @@ std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
   const bool direct = a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == middle);
   shape.in = static_cast<Type>(direct ? a.dtype : middle);
   shape.out = static_cast<Type>(direct ? c.dtype : middle);
-  std::shared_ptr<const Product> product = place.libraries.blas().product(shape);
+  std::shared_ptr<Product> product = place.libraries.blas().product(shape);
   const Widened widened(direct ? ir::Types{} : ir::Types{a, b, c}, middle, Blas::workspace);
   return kernel(call, place, widened.end(), [=](const Act& act) {
     if (direct) return product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream);

@@ -1,13 +1,17 @@
 // Matrix products by cuBLASLt's interface and rules: matrices are column-major, d = alpha op(a) op(b) + beta
 // c, sums are in float, or in double for matrices of doubles. It refuses what cuBLASLt refuses: operands that
 // do not fit, mixtures of types, algorithms that its heuristics did not give. The workspace is written, as it
-// may be.
+// may be. Of the algorithms that its heuristics give, the first is slow, the second does not run after all,
+// and the third is the quickest.
 #include "cublasLt.h"
 
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
+#include <string>
 
 #include "elements.h"
+#include "tally.h"
 
 struct cublasLtContext {};
 struct cublasLtMatmulDesc {
@@ -28,6 +32,8 @@ namespace {
 
 constexpr uint64_t mark = 0xb0c5;  // of an algorithm
 constexpr size_t workspace_used = 4096;
+constexpr double milliseconds[] = {5, 0, 2, 3};  // by algorithm
+constexpr uint64_t algorithms = std::size(milliseconds), refuses = 1;
 
 using cuda_on_cpu::read, cuda_on_cpu::write;
 
@@ -38,6 +44,7 @@ struct Product {
   void* at_d;
   double alpha, beta;
   void* workspace;
+  uint64_t algorithm;
 
   // Extents of op(x): [rows, columns].
   static int64_t rows(const cublasLtMatrixLayout& x, cublasOperation_t op) {
@@ -83,6 +90,8 @@ struct Product {
   static void act(void* product) {
     auto* const p = static_cast<Product*>(product);
     p->desc.compute == CUBLAS_COMPUTE_64F ? p->run<double>() : p->run<float>();
+    cuda_on_cpu::spend(milliseconds[p->algorithm]);
+    cuda_on_cpu::tally("product by algorithm " + std::to_string(p->algorithm));
     delete p;
   }
 };
@@ -150,12 +159,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
-  const Product product{*desc, *a, *b, *c, *d, nullptr, nullptr, nullptr, nullptr, 1, 0, nullptr};
+  const Product product{*desc, *a, *b, *c, *d, nullptr, nullptr, nullptr, nullptr, 1, 0, nullptr, 0};
   *found = 0;
   if (!product.fits() || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   if (!product.known() || preference->workspace < workspace_used) return CUBLAS_STATUS_NOT_SUPPORTED;
-  results[0] = {.algo = {.data = {mark}}, .workspaceSize = workspace_used, .state = CUBLAS_STATUS_SUCCESS};
-  *found = 1;
+  for (; *found < wanted && *found < static_cast<int>(algorithms); ++*found)
+    results[*found] = {.algo = {.data = {mark, static_cast<uint64_t>(*found)}},
+                       .workspaceSize = workspace_used,
+                       .state = CUBLAS_STATUS_SUCCESS};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
@@ -165,10 +176,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   const bool wide = desc->compute == CUBLAS_COMPUTE_64F;
   const auto scalar = [&](const void* x) { return read(x, wide ? CUDA_R_64F : CUDA_R_32F, 0); };
-  const Product product{*desc, *a_layout, *b_layout, *c_layout,     *d_layout,    a,
-                        b,     c,         d,         scalar(alpha), scalar(beta), workspace};
+  const Product product{*desc, *a_layout,     *b_layout,    *c_layout, *d_layout,         a, b, c,
+                        d,     scalar(alpha), scalar(beta), workspace, algorithm->data[1]};
   if (!product.fits() || !product.known() || algorithm->data[0] != mark || workspace_bytes < workspace_used)
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (product.algorithm == refuses) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool launched = cudaLaunchHostFunc(stream, Product::act, new Product(product)) == cudaSuccess;
   return launched ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "cuda_runtime.h"
+#include "tally.h"
 #include "threads.h"
 
 namespace {
@@ -31,6 +32,7 @@ const int gpus = count_gpus();
 struct Work {
   std::deque<std::function<void()>> acts;
   int64_t launched = 0, done = 0;
+  double milliseconds = 0;  // that its acts say they took
 };
 struct Record {
   std::shared_ptr<Work> work;  // null: nothing was recorded
@@ -45,6 +47,8 @@ struct Memory {
 std::mutex mutex;
 std::map<void*, Memory> memory;
 std::map<CUstream_st*, int> streams;
+std::map<std::string, int> tallies;
+Work* running = nullptr;
 thread_local int current = 0;
 thread_local cudaError_t last = cudaSuccess;
 
@@ -56,7 +60,9 @@ void run(Work& work, int64_t until) {
   while (work.done < until) {
     const std::function<void()> act = std::move(work.acts.front());
     work.acts.pop_front();
+    Work* const before = std::exchange(running, &work);
     act();
+    running = before;
     ++work.done;
   }
 }
@@ -69,7 +75,9 @@ struct CUstream_st {
 };
 struct CUevent_st {
   int gpu;
+  bool timed;
   Record record;
+  std::shared_ptr<double> milliseconds;  // of its stream, when it was there
 };
 
 namespace {
@@ -88,6 +96,14 @@ void run_all() {
 }
 
 }  // namespace
+
+// Acts run one at a time, under the mutex.
+void cuda_on_cpu::spend(double milliseconds) { running->milliseconds += milliseconds; }
+void cuda_on_cpu::tally(const std::string& what) { ++tallies[what]; }
+int cuda_on_cpu::tallied(const std::string& what) {
+  const std::lock_guard lock(mutex);
+  return tallies[what];
+}
 
 cudaError_t cuda_on_cpu::launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
   const dim3 grid = config.gridDim, block = config.blockDim;
@@ -233,12 +249,17 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!record.work) return cudaSuccess;
   return add(stream, [record] { run(*record.work, record.at); });
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return add(stream, [=] { function(data); });
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st{.gpu = current, .record = {}};
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st{
+      .gpu = current, .timed = (flags & cudaEventDisableTiming) == 0, .record = {}, .milliseconds = {}};
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -248,7 +269,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (!streams.contains(stream) || event->gpu != stream->gpu) return failed(cudaErrorInvalidResourceHandle);
-  event->record = {stream->work, stream->work->launched};
+  Work& work = *stream->work;
+  if (event->timed) {
+    event->milliseconds = std::make_shared<double>();
+    work.acts.push_back([&work, time = event->milliseconds] { *time = work.milliseconds; });
+    ++work.launched;
+  }
+  event->record = {stream->work, work.launched};
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -257,5 +284,19 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!record.work || record.work->done >= record.at) return cudaSuccess;
   run(*record.work, record.at);
   return failed(cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const std::lock_guard lock(mutex);
+  if (event->record.work) run(*event->record.work, event->record.at);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  const std::lock_guard lock(mutex);
+  for (const cudaEvent_t event : {from, to}) {
+    if (!event->timed || !event->record.work) return failed(cudaErrorInvalidResourceHandle);
+    if (event->record.work->done < event->record.at) return failed(cudaErrorNotReady);
+  }
+  *milliseconds = static_cast<float>(*to->milliseconds - *from->milliseconds);
+  return cudaSuccess;
 }
 }

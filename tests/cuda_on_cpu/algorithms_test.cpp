@@ -1,0 +1,69 @@
+// Products take cuBLASLt's first algorithm, or the quickest that they find by timing.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "backends/cuda/cuda_device.h"
+#include "tally.h"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+int runs_of(int algorithm) {
+  return cuda_on_cpu::tallied("product by algorithm " + std::to_string(algorithm));
+}
+
+class AlgorithmsTest : public testing::Test {
+ protected:
+  // c[m, 2] = a[m, 3] b[3, 2] of ones, so often: what each of the four algorithms ran of that.
+  std::vector<int> run(Blas& blas, int64_t m, int times) {
+    std::vector<int> before, after;
+    for (int i = 0; i < 4; ++i) before.push_back(runs_of(i));
+    const auto product = blas.product({.m = m, .n = 2, .k = 3});
+    const int64_t bytes = 4096 + Blas::workspace;
+    queue_->need_scratch(bytes);
+    auto* const memory = static_cast<float*>(queue_->scratch());
+    float *const a = memory + (Blas::workspace >> 2), *const b = a + 3 * m, *const c = b + 6;
+    for (int64_t i = 0; i < 3 * m + 6; ++i) a[i] = 1;
+    for (int i = 0; i < times; ++i) product->run(a, b, c, memory, queue_->stream());
+    queue_->finish();
+    for (int64_t i = 0; i < 2 * m; ++i) EXPECT_EQ(c[i], 3);
+    for (int i = 0; i < 4; ++i) after.push_back(runs_of(i) - before[static_cast<size_t>(i)]);
+    return after;
+  }
+
+  cpu::Waits waits_{nullptr};
+  CudaDevice device_{0, waits_, [] {}};
+  std::unique_ptr<Queue> owned_ = device_.queue(ir::QueueKind::compute);
+  CudaQueue* queue_ = dynamic_cast<CudaQueue*>(owned_.get());
+};
+
+using Runs = std::vector<int>;
+
+TEST_F(AlgorithmsTest, TheFirstWhereNothingIsTimed) {
+  Blas blas;
+  EXPECT_EQ(run(blas, 5, 3), (Runs{3, 0, 0, 0}));
+}
+
+// Four runs of each that runs at all, three of them timed; the quickest from there on, known for the next
+// product.
+TEST_F(AlgorithmsTest, TheQuickestIsTimedOnceForEachShape) {
+  const auto algorithms = std::make_shared<Algorithms>();
+  Blas blas(algorithms), other(algorithms);
+  EXPECT_EQ(run(blas, 5, 3), (Runs{4, 0, 4 + 3, 4}));
+  EXPECT_EQ(run(blas, 5, 2), (Runs{0, 0, 2, 0}));
+  EXPECT_EQ(run(other, 5, 2), (Runs{0, 0, 2, 0}));
+  EXPECT_EQ(run(blas, 6, 1), (Runs{4, 0, 4 + 1, 4}));
+}
+
+TEST_F(AlgorithmsTest, TheOneThatWasKeptFirst) {
+  Algorithms algorithms;
+  EXPECT_FALSE(algorithms.find("x"));
+  EXPECT_EQ(algorithms.keep("x", {1}), Algorithms::Choice{1});
+  EXPECT_EQ(algorithms.keep("x", {2}), Algorithms::Choice{1});
+  EXPECT_EQ(algorithms.find("x"), Algorithms::Choice{1});
+}
+
+}  // namespace
+}  // namespace boxcar::backends::cuda

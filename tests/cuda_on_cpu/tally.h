@@ -1,0 +1,18 @@
+// What the stand-ins' acts tell the tests: how often something ran, and how long an act took, by its own
+// word.
+//
+//   tally("product by algorithm 2"), spend(1.5);        // in an act
+//   tallied("product by algorithm 2") == 1              // in a test, after a wait
+#pragma once
+
+#include <string>
+
+namespace cuda_on_cpu {
+
+// Of the stream whose act is running: what events there see of time. Only in an act.
+void spend(double milliseconds);
+void tally(const std::string& what);
+// From any thread.
+int tallied(const std::string& what);
+
+}  // namespace cuda_on_cpu
