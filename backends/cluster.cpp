@@ -107,9 +107,13 @@ void put_stack(Cluster& cluster, const Stack& stack) {
 
 void put_device(Cluster& cluster, DeviceProfile device) {
   if (device.host) {
-    cluster.node.cores = device.host->cores;
-    cluster.node.link_bandwidth = cluster.node.pcie_bandwidth = device.host->link_bandwidth;
-    cluster.collective = device.host->collective;
+    const HostProfile& host = *device.host;
+    cluster.node.cores = host.cores;
+    if (host.link_bandwidth > 0)
+      cluster.node.link_bandwidth = cluster.node.pcie_bandwidth = host.link_bandwidth;
+    if (host.pcie_bandwidth > 0) cluster.node.pcie_bandwidth = host.pcie_bandwidth;
+    cluster.node.host_per_op = host.per_op;
+    if (host.collective) cluster.collective = *host.collective;
   }
   cluster.device = std::move(device);
 }

@@ -89,11 +89,14 @@ struct CollectiveModel {
   friend bool operator==(const CollectiveModel&, const CollectiveModel&) = default;
 };
 
-// What devices that are threads of one machine say of it, in place of the cluster's node.
+// What was measured of the machine that devices are in, in place of the cluster's node; 0 or none: not
+// measured, as the cluster says.
 struct HostProfile {
-  double cores = 0;           // Node::cores
-  double link_bandwidth = 0;  // bytes/s of one thread that copies
-  CollectiveModel collective;
+  double cores = 0;           // Node::cores; 0: each device is hardware of its own
+  double link_bandwidth = 0;  // bytes/s of a device to others; of one thread that copies
+  double pcie_bandwidth = 0;  // bytes/s from the host; 0: link_bandwidth
+  double per_op = 0;          // Node::host_per_op
+  std::optional<CollectiveModel> collective;
   friend bool operator==(const HostProfile&, const HostProfile&) = default;
 };
 

@@ -126,10 +126,11 @@ void visit(Visitor& v, DeviceProfile& d) {
   v.number("under_load", 0.1, 1, d.under_load);
   v.number("overlap_slowdown", 0, 0.99, d.overlap_slowdown);
   v.optional("host", d.host, [&](HostProfile& host) {
-    for (const char* key : {"cores", "link_bandwidth", "collective"}) v.require(key);
     v.number("cores", least_cores, most_cores, host.cores);
     v.number("link_bandwidth", least_rate, most_rate, host.link_bandwidth);
-    v.inside("collective", true, [&] { visit(v, host.collective); });
+    v.number("pcie_bandwidth", least_rate, most_rate, host.pcie_bandwidth);
+    if (host.per_op > 0 || v.reads) v.number("per_op", 0, most_latency, host.per_op);
+    v.optional("collective", host.collective, [&](CollectiveModel& model) { visit(v, model); });
   });
 }
 

@@ -65,6 +65,13 @@ class Mark {
   virtual ~Mark() = default;
 };
 
+// One that also knows when the device came to it.
+class TimedMark : public Mark {
+ public:
+  // From `earlier`, of the same queue, to this one; a queue that has finished since has passed both.
+  virtual double seconds_since(const TimedMark& earlier) const = 0;
+};
+
 // A FIFO of acts. Where acts are only launched by the calls that put them there, marks order them between
 // queues, and the host runs ahead:
 //
@@ -82,13 +89,23 @@ class Queue {
   virtual void finish() = 0;
   // Null where acts are done when the call that puts them there returns.
   virtual std::shared_ptr<const Mark> mark() { return nullptr; }
+  // The same by the device's own clock; null where the host's clock says as much.
+  virtual std::shared_ptr<const TimedMark> timed_mark() { return nullptr; }
   // What is put here from now on begins behind `mark`, of any queue of the same backend.
   virtual void wait(const Mark& /*mark*/) {}
+};
+
+// What a device says of itself.
+struct DeviceFacts {
+  std::string name;
+  int64_t memory_bytes = 0, free_bytes = 0;
+  int multiprocessors = 0;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
+  virtual DeviceFacts facts() { return {}; }
   // Memory for one plan; once. Aligned to 512 bytes, zeroed. Throws Error (cannot run) where there is not
   // enough.
   virtual void reserve(int64_t bytes) = 0;

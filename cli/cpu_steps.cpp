@@ -14,6 +14,7 @@
 #include "backends/cluster.h"
 #include "backends/cpu/cpu_backend.h"
 #include "cli/parts.h"
+#include "cli/plan_calls.h"
 #include "ir/op.h"
 #include "planner/planner.h"
 #include "planner/resolve.h"
@@ -59,37 +60,6 @@ std::vector<planner::Job> jobs() {
     job.cluster = backends::load_cluster("local", job.gpus);
   }
   return jobs;
-}
-
-// A kernel of a program, and by which text it is known: op, types and what changes its way of work.
-struct Known {
-  std::string key;
-  Sampled sampled;
-};
-bool is_kernel(const ir::Actor& actor) {
-  return actor.kind == ir::ActorKind::kernel && ir::has_op(actor.op) && !actor.inputs.empty();
-}
-Known known_as(const actors::Layout& layout, const ir::Actor& actor) {
-  const ir::Program& program = layout.program(0);
-  const auto reg = [&](int index) -> const ir::Register& {
-    return program.registers[static_cast<size_t>(index)];
-  };
-  Known known{actor.op, {{actor.op, {}, {}, layout.attrs(0, actor)}, {}}};
-  Sampled& sampled = known.sampled;
-  for (const ir::Input& input : actor.inputs)
-    if (!actors::is_control(reg(input.reg)))
-      sampled.call.inputs.push_back(ir::input_type(reg(input.reg), input));
-  for (int output : actor.outputs) {
-    if (actors::is_control(reg(output))) continue;
-    sampled.call.outputs.push_back(reg(output).type);
-    sampled.adds.push_back(reg(output).every > 1);
-  }
-  for (const ir::Types* types : {&sampled.call.inputs, &sampled.call.outputs})
-    for (const ir::TensorType& type : *types) known.key += " " + ir::to_text(type);
-  for (const char* name : {"program", "transpose_a", "transpose_b", "causal"})
-    if (auto attr = actor.attrs.find(name); attr != actor.attrs.end())
-      known.key += ir::to_text(ir::Attrs{*attr});
-  return known;
 }
 
 // Tokens below 256, other numbers within 0.05 of 0.
@@ -157,13 +127,7 @@ std::vector<Sampled> part_calls(std::set<std::string>& known) {
   std::vector<Sampled> list;
   for (const planner::Job& job : jobs()) {
     if (job.gpus == 1) continue;
-    const ir::Plan plan = planner::compile(planner::resolve(job));
-    const actors::Layout layout(plan, [](int) { return 0; });
-    for (const ir::Actor& actor : layout.program(0).actors) {
-      if (!is_kernel(actor)) continue;
-      Known kernel = known_as(layout, actor);
-      if (known.insert(kernel.key).second) list.push_back(std::move(kernel.sampled));
-    }
+    for (Sampled& call : calls_of(job, known)) list.push_back(std::move(call));
   }
   return list;
 }

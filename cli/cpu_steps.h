@@ -10,15 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/cpu_samples.h"
+#include "cli/samples.h"
 
 namespace boxcar::cli {
-
-// A call and which of its results are added up over micro-batches.
-struct Sampled {
-  backends::Call call;
-  std::vector<bool> adds;  // by output
-};
 
 // Of one device alone: medians over all acts of the same op, types and way of work. An act finds in the
 // caches what the acts before it have left.

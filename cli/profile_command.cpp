@@ -12,8 +12,11 @@
 #include <thread>
 
 #include "backends/cluster.h"
+#include "backends/cuda/cuda_backend.h"
 #include "cli/arguments.h"
-#include "cli/cpu_profile.h"
+#include "cli/cpu_samples.h"
+#include "cli/device_fit.h"
+#include "cli/gpu_samples.h"
 #include "cli/output.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -59,28 +62,45 @@ double busy_processors() {
   return all > 0 ? busy / all * std::thread::hardware_concurrency() : 0;
 }
 
+// Says so where other programs keep processors busy; the same for the file, or nothing.
+std::string warn_of_others() {
+  const double busy = busy_processors();
+  if (busy < 0.25) return "";
+  const std::string beside = fmt::format("other programs kept {:.1f} of the processors busy", busy);
+  std::fprintf(stderr, "boxcar: %s when this began: what is measured may be too slow\n", beside.c_str());
+  return ", while " + beside;
+}
+
+Samples measure_cuda() {
+  const int gpus = backends::cuda::count_gpus();
+  const MakeBackend make = [](int devices) { return backends::cuda::make_cuda_backend(devices, {}); };
+  const int64_t free = make(1)->device(0).facts().free_bytes;
+  Progress progress;
+  return measure_gpus(make, gpus, gpu_sweep(free), [&](const std::string& what) { progress.step(what); });
+}
+
+Samples measure_processor() {
+  Progress progress;
+  return measure_cpu([&](const std::string& what) { progress.step(what); });
+}
+
 void run(const ProfileArguments& arguments) {
-  if (arguments.backend != "cpu")
-    throw Error::input("--backend", fmt::format("got \"{}\", expected cpu{}", arguments.backend,
-                                                did_you_mean(arguments.backend, {"cpu"})));
+  const bool gpu = arguments.backend == "cuda";
+  if (!gpu && arguments.backend != "cpu")
+    throw Error::input("--backend", fmt::format("got \"{}\", expected one of cpu, cuda{}", arguments.backend,
+                                                did_you_mean(arguments.backend, {"cpu", "cuda"})));
   if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
   check_writable(arguments.output);
-  const double busy = busy_processors();
-  const std::string beside =
-      busy < 0.25 ? "" : fmt::format("other programs kept {:.1f} of the processors busy", busy);
-  if (!beside.empty())
-    std::fprintf(stderr, "boxcar: %s when this began: what is measured may be too slow\n", beside.c_str());
-  Samples samples;
-  {
-    Progress progress;
-    samples = measure_cpu([&](const std::string& what) { progress.step(what); });
-  }
+  const std::string beside = gpu ? "" : warn_of_others();
+  const Samples samples = gpu ? measure_cuda() : measure_processor();
   std::time_t now = std::time(nullptr);
   std::tm date{};
   gmtime_r(&now, &date);
+  const std::string what =
+      gpu ? samples.name
+          : fmt::format("One core of {}, of {}", processor(), std::thread::hardware_concurrency());
   const std::string comment =
-      fmt::format("# One core of {}, of {}, measured by `boxcar profile` on {:%Y-%m-%d}{}\n", processor(),
-                  std::thread::hardware_concurrency(), date, beside.empty() ? "" : ", while " + beside);
+      fmt::format("# {}, measured by `boxcar profile` on {:%Y-%m-%d}{}\n", what, date, beside);
   write_file(arguments.output, [&](std::ostream& out) { out << comment << backends::to_yaml(fit(samples)); });
 }
 
@@ -90,10 +110,12 @@ void add_profile_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("profile", "measure this machine: a device for simulate's --device");
   auto arguments = std::make_shared<ProfileArguments>();
   command->allow_extras();
-  command->add_option("--backend", arguments->backend, "what to measure [cpu]")->type_name("cpu");
+  command->add_option("--backend", arguments->backend, "what to measure [cpu]")->type_name("cpu|cuda");
   command->add_option("-o,--output", arguments->output, "the device file to write [needed]")
       ->type_name("FILE");
-  command->footer("Takes about half a minute; leave the machine alone meanwhile. See docs/local.md.");
+  command->footer(
+      "Takes about half a minute, of a GPU up to five; leave the machine alone meanwhile. See docs/local.md, "
+      "docs/gpu.md.");
   command->callback([command, arguments] {
     refuse_extras(*command);
     run(*arguments);

@@ -145,6 +145,12 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
+int count_gpus() {
+  const Gpus gpus = gpus_here();
+  place(gpus, {});
+  return static_cast<int>(gpus.names.size());
+}
+
 std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& options,
                                            std::unique_ptr<Transport>&& transport) {
   if (devices < 1) throw Error::input("devices", fmt::format("{} is less than 1", devices));

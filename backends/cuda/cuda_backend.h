@@ -25,6 +25,9 @@ struct CudaOptions {
   double collective_seconds = 600;  // after which a collective that has not ended ends the run
 };
 
+// GPUs that this process may use, one or more. Throws Error (cannot run) as make_cuda_backend does.
+int count_gpus();
+
 // Throws Error (cannot run) where this program was built without CUDA, or this machine cannot: see
 // placement.h.
 std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& options,

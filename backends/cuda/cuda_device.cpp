@@ -62,6 +62,18 @@ bool CudaMark::passed() const {
   return false;
 }
 
+CudaTimedMark::CudaTimedMark(cudaStream_t stream) {
+  check(cudaEventCreateWithFlags(&event_, cudaEventDefault), "an event is made");
+  check(cudaEventRecord(event_, stream), "a mark is set");
+}
+
+double CudaTimedMark::seconds_since(const TimedMark& earlier) const {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, dynamic_cast<const CudaTimedMark&>(earlier).event_, event_),
+        "time between marks");
+  return 1e-3 * static_cast<double>(milliseconds);
+}
+
 CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits,
                      std::function<void()> after_waiting)
     : gpu_(gpu), events_(std::move(events)), waits_(waits), after_waiting_(std::move(after_waiting)) {
@@ -119,6 +131,10 @@ std::shared_ptr<CudaMark> CudaQueue::cuda_mark() {
   return std::make_shared<CudaMark>(events_, stream_);
 }
 std::shared_ptr<const Mark> CudaQueue::mark() { return cuda_mark(); }
+std::shared_ptr<const TimedMark> CudaQueue::timed_mark() {
+  use();
+  return std::make_shared<CudaTimedMark>(stream_);
+}
 
 void CudaQueue::wait(const Mark& mark) {
   use();
@@ -153,6 +169,16 @@ CudaDevice::~CudaDevice() {
   cudaSetDevice(gpu_);
   cudaStreamDestroy(stream_);
   cudaFree(arena_);
+}
+
+DeviceFacts CudaDevice::facts() {
+  on(gpu_);
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "memory is counted");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, gpu_), "a GPU is asked");
+  return {properties.name, static_cast<int64_t>(total), static_cast<int64_t>(free),
+          properties.multiProcessorCount};
 }
 
 void CudaDevice::reserve(int64_t bytes) {

@@ -53,6 +53,18 @@ class CudaMark : public Mark {
   cudaEvent_t event_;
 };
 
+class CudaTimedMark : public TimedMark {
+ public:
+  explicit CudaTimedMark(cudaStream_t stream);
+  ~CudaTimedMark() override { cudaEventDestroy(event_); }
+  CudaTimedMark(const CudaTimedMark&) = delete;
+  CudaTimedMark& operator=(const CudaTimedMark&) = delete;
+  double seconds_since(const TimedMark& earlier) const override;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 class CudaQueue : public Queue {
  public:
   CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits, std::function<void()> after_waiting);
@@ -61,6 +73,7 @@ class CudaQueue : public Queue {
   void fill_zero(void* to, int64_t bytes) override;
   void finish() override;
   std::shared_ptr<const Mark> mark() override;
+  std::shared_ptr<const TimedMark> timed_mark() override;
   void wait(const Mark& mark) override;
 
   // Of the calling thread from here on.
@@ -89,6 +102,7 @@ class CudaDevice : public Device {
   CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting,
              std::shared_ptr<Algorithms> algorithms = nullptr);
   ~CudaDevice() override;
+  DeviceFacts facts() override;
   void reserve(int64_t bytes) override;
   std::byte* arena() override { return arena_; }
   std::unique_ptr<Queue> queue(ir::QueueKind kind) override;

@@ -3,11 +3,21 @@
 
 namespace boxcar::backends::cuda {
 
-std::unique_ptr<Backend> make_cuda_backend(int, const CudaOptions&, std::unique_ptr<Transport>&&) {
-  throw Error::cannot_run(
+namespace {
+
+Error without() {
+  return Error::cannot_run(
       "cuda",
       "this program was built without CUDA; build it where nvcc is found, with -DBOXCAR_CUDA=ON, "
-      "or train with --backend cpu");
+      "or use --backend cpu");
+}
+
+}  // namespace
+
+int count_gpus() { throw without(); }
+
+std::unique_ptr<Backend> make_cuda_backend(int, const CudaOptions&, std::unique_ptr<Transport>&&) {
+  throw without();
 }
 
 }  // namespace boxcar::backends::cuda

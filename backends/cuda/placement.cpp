@@ -25,10 +25,10 @@ int environment(std::initializer_list<const char*> names, int otherwise) {
 
 std::vector<int> place(const Gpus& gpus, const Wanted& wanted) {
   if (gpus.driver == 0)
-    throw refuse(fmt::format(
-        "no NVIDIA driver answers on this machine; install one for CUDA {} or later, or train with "
-        "--backend cpu",
-        version(gpus.runtime)));
+    throw refuse(
+        fmt::format("no NVIDIA driver answers on this machine; install one for CUDA {} or later, or use "
+                    "--backend cpu",
+                    version(gpus.runtime)));
   if (gpus.driver / 1000 < gpus.runtime / 1000)
     throw refuse(fmt::format(
         "the driver is for CUDA {}, this program for CUDA {}; update the driver, or build with an "
@@ -36,8 +36,7 @@ std::vector<int> place(const Gpus& gpus, const Wanted& wanted) {
         version(gpus.driver), version(gpus.runtime)));
   const auto count = static_cast<int>(gpus.names.size());
   if (count == 0)
-    throw refuse(
-        "no GPU is visible to this process (look at CUDA_VISIBLE_DEVICES, or train with --backend cpu)");
+    throw refuse("no GPU is visible to this process (look at CUDA_VISIBLE_DEVICES, or use --backend cpu)");
   for (const std::string& name : gpus.names)
     if (name != gpus.names[0])
       throw refuse(fmt::format("GPUs of two types, {} and {}; name those of one in CUDA_VISIBLE_DEVICES",

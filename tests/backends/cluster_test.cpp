@@ -253,8 +253,22 @@ TEST(Device, says_what_its_host_is) {
   put_device(cluster, parse_device(std::string(device_yaml) + host_yaml, "d.yaml"));
   EXPECT_EQ(cluster.node.cores, 1.5);
   EXPECT_EQ(cluster.node.link_bandwidth, 8e9);
+  EXPECT_EQ(cluster.node.pcie_bandwidth, 8e9);
   EXPECT_EQ(cluster.collective.node[2].base, 2e-5);
   EXPECT_EQ(cluster.collective.gather_loss, 0.25);
+}
+
+TEST(Device, leaves_what_was_not_measured_to_the_cluster) {
+  Cluster cluster = load_cluster("dgx-a100-80g");
+  const Cluster before = cluster;
+  const DeviceProfile device =
+      parse_device(std::string(device_yaml) + "host: {pcie_bandwidth: 5e10, per_op: 4e-6}\n", "d.yaml");
+  EXPECT_EQ(parse_device(to_yaml(device), "d.yaml"), device) << to_yaml(device);
+  put_device(cluster, device);
+  EXPECT_EQ(cluster.node.pcie_bandwidth, 5e10);
+  EXPECT_EQ(cluster.node.host_per_op, 4e-6);
+  EXPECT_EQ(cluster.node.link_bandwidth, before.node.link_bandwidth);
+  EXPECT_EQ(cluster.collective, before.collective);
 }
 
 TEST(Device, host_errors_say_where) {
@@ -263,9 +277,8 @@ TEST(Device, host_errors_say_where) {
     text.replace(text.find(from), from.size(), to);
     return error_of([&] { parse_device(text, "d.yaml"); });
   };
-  EXPECT_EQ(message("  cores: 1.5\n", ""), "d.yaml:8:3: host: missing key cores");
   EXPECT_EQ(message("cores: 1.5", "cores: 0"), "d.yaml:8:10: host.cores: 0 is outside 0.1 to 4096");
-  EXPECT_EQ(message("cores", "core"), "d.yaml:8:3: host: missing key cores");
+  EXPECT_EQ(message("cores", "core"), "d.yaml:8:3: host: unknown key core (did you mean cores?)");
   EXPECT_EQ(cluster_message("gpus: 4", "gpus: 4, cores: 5000"),
             "c.yaml:4:24: node.cores: 5000 is outside 0.1 to 4096");
 }

@@ -1,12 +1,13 @@
 // `boxcar profile`: what a person can get wrong, what it fits to samples, and the file it writes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/cpu_profile.h"
+#include "cli/device_fit.h"
 #include "sim/models/collective_time.h"
 #include "sim/models/kernel_time.h"
 #include "support/run_program.h"
@@ -26,13 +27,30 @@ void expect_refused(const Words& arguments, const std::string& message) {
 
 TEST(Profile, RefusesWhatItCannotDo) {
   expect_refused({"profile"}, "-o: missing; name the device file to write");
-  expect_refused({"profile", "--backend=cuda", "-o", "x.yaml"}, "--backend: got \"cuda\", expected cpu");
+  expect_refused({"profile", "--backend=cude", "-o", "x.yaml"},
+                 "--backend: got \"cude\", expected one of cpu, cuda (did you mean cuda?)");
   expect_refused({"profile", "--outptu=x.yaml"},
                  "--outptu: unknown flag (did you mean --output?); `boxcar profile --help` lists all");
   expect_refused({"profile", "-o", "x.yaml", "y.yaml"}, "y.yaml: one argument too many");
   expect_refused({"profile", "-o", "/no/such/dir/cpu.yaml"},
                  "/no/such/dir/cpu.yaml: cannot be written: No such file or directory");
   expect_refused({"profile", "-o", "/"}, "/: cannot be written: Is a directory");
+}
+
+// As of training: there is a GPU, or one message says why there is none.
+TEST(Profile, NeedsAGpuForCuda) {
+  if (access("/dev/nvidiactl", F_OK) == 0) GTEST_SKIP() << "there is a GPU: see tests/cuda";
+  const TemporaryFile file("gpu.yaml", "");
+  const Output output = run_program({"profile", "--backend=cuda", "-o", file.path()});
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_EQ(output.out, "");
+  EXPECT_THAT(output.err, ::testing::MatchesRegex(
+                              "boxcar: cuda: (this program was built without CUDA; build it where nvcc "
+                              "is found, with -DBOXCAR_CUDA=ON, or use --backend cpu|"
+                              "no NVIDIA driver answers on this machine; install one for CUDA "
+                              "[0-9.]+ or later, or use --backend cpu|"
+                              "no GPU is visible to this process .look at CUDA_VISIBLE_DEVICES, or use "
+                              "--backend cpu.)\n"));
 }
 
 TEST(Profile, DevicesThatAreNotThere) {
@@ -111,10 +129,10 @@ TEST(Profile, FindsTheConstantsOfItsSamples) {
   ASSERT_TRUE(found.host.has_value());
   EXPECT_EQ(found.host->cores, 1.5);
   EXPECT_NEAR(found.host->link_bandwidth / 4e9, 1, 0.01);
-  EXPECT_NEAR(found.host->collective.all_reduce_loss, 0.4, 0.02);
-  EXPECT_NEAR(found.host->collective.gather_loss, 0.2, 0.02);
-  EXPECT_NEAR(found.host->collective.node[2].hop, 3e-6, 2e-7);
-  EXPECT_NEAR(found.host->collective.node[2].base, 2e-5, 1e-6);
+  EXPECT_NEAR(found.host->collective->all_reduce_loss, 0.4, 0.02);
+  EXPECT_NEAR(found.host->collective->gather_loss, 0.2, 0.02);
+  EXPECT_NEAR(found.host->collective->node[2].hop, 3e-6, 2e-7);
+  EXPECT_NEAR(found.host->collective->node[2].base, 2e-5, 1e-6);
   // What was sampled is predicted: the point of it all.
   for (const cli::KernelSample& sample : samples.kernels) {
     const double predicted = sim::kernel_seconds(found, ir::op(sample.call.op), sample.call.inputs,

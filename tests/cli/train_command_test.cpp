@@ -442,10 +442,10 @@ TEST_F(Train, SaysWhyItCannotTrainOnGpus) {
   EXPECT_THAT(output.err,
               MatchesRegex(
                   "boxcar: cuda: (this program was built without CUDA; build it where nvcc is found, with "
-                  "-DBOXCAR_CUDA=ON, or train with --backend cpu|"
+                  "-DBOXCAR_CUDA=ON, or use --backend cpu|"
                   "no NVIDIA driver answers on this machine; install one for CUDA [0-9]+.[0-9]+ or later, or "
-                  "train with --backend cpu|"
-                  "no GPU is visible to this process .look at CUDA_VISIBLE_DEVICES, or train with --backend "
+                  "use --backend cpu|"
+                  "no GPU is visible to this process .look at CUDA_VISIBLE_DEVICES, or use --backend "
                   "cpu.)\n"));
 }
 

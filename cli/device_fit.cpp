@@ -1,4 +1,4 @@
-#include "cli/cpu_profile.h"
+#include "cli/device_fit.h"
 
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "cli/product_fit.h"
 #include "sim/models/kernel_time.h"
 
 namespace boxcar::cli {
@@ -28,7 +29,6 @@ ir::Work work_of(const KernelSample& sample) {
   return ir::work(ir::op(sample.call.op), sample.call.inputs, sample.call.outputs, sample.call.attrs);
 }
 ir::DType type_of(const KernelSample& sample) { return sample.call.inputs.front().dtype; }
-bool is_float32(const KernelSample& sample) { return type_of(sample) == ir::DType::float32; }
 bool has_true(const KernelSample& sample, const char* name) {
   const auto found = sample.call.attrs.find(name);
   return found != sample.call.attrs.end() && std::get<bool>(found->second);
@@ -75,17 +75,40 @@ void fit_memory(const Samples& samples, DeviceProfile& device) {
   device.memory_efficiency = curve_of(rates);
 }
 
+sim::MatmulShape shape_of(const KernelSample& sample) {
+  const ir::Shape &a = sample.call.inputs[0].shape, &out = sample.call.outputs[0].shape;
+  sim::MatmulShape shape;
+  shape.n = out.back();
+  shape.m = sample.call.outputs[0].elements() / shape.n;
+  shape.k = a.back();
+  return shape;
+}
+
 void fit_products(const Samples& samples, DeviceProfile& device) {
+  std::vector<ProductSample> products;
   for (const KernelSample& sample : samples.kernels) {
     if (!is_product(sample)) continue;
+    const ir::Work work = work_of(sample);
+    products.push_back({shape_of(sample), type_of(sample), work.bytes, sample.seconds});
     double& peak = device.peak_flops[type_of(sample)];
-    peak = std::max(peak, work_of(sample).flops / sample.seconds);
+    peak = std::max(peak, work.flops / sample.seconds);
   }
   for (auto& [type, peak] : device.peak_flops) peak = rounded(peak);
+  if (samples.multiprocessors > 1) {
+    fit_products(products, samples.type, device);
+    backends::MatmulModel& m = device.matmul;
+    for (auto& tile : m.tiles) tile.share = rounded(tile.share);
+    for (double* value : {&m.wave_overlap, &m.wave_seconds, &m.split_seconds, &m.start_seconds,
+                          &m.memory_share, &m.ramp_bytes})
+      *value = rounded(*value);
+    for (auto& [type, share] : m.type_share) share = rounded(share);
+    for (double& share : device.matmul_efficiency.y) share = rounded(share);
+    return;
+  }
   std::vector<std::pair<double, double>> shares;  // by flops
-  const double peak = device.peak_flops[ir::DType::float32];
+  const double peak = device.peak_flops[samples.type];
   for (const KernelSample& sample : samples.kernels) {
-    if (!is_product(sample) || !is_float32(sample)) continue;
+    if (!is_product(sample) || type_of(sample) != samples.type) continue;
     const double flops = work_of(sample).flops;
     shares.emplace_back(flops, flops / (peak * sample.seconds));
   }
@@ -93,35 +116,75 @@ void fit_products(const Samples& samples, DeviceProfile& device) {
 }
 
 // Fused attention by the length of a sequence; a causal one counts as a quarter of its own (kernel_time.cpp).
+// The curves are those of the widest heads; others have a share of them.
 void fit_attention(const Samples& samples, DeviceProfile& device) {
-  std::vector<std::pair<double, double>> forward, backward;
+  struct Point {
+    bool backward = false;
+    double width = 0, sequence = 0, share = 0;
+  };
+  std::vector<Point> points;
+  double widest = 0;
   for (const KernelSample& sample : samples.kernels) {
-    if (ir::op(sample.call.op).family != ir::Family::attention || !is_float32(sample)) continue;
+    if (ir::op(sample.call.op).family != ir::Family::attention || type_of(sample) != samples.type) continue;
     const bool is_backward = sample.call.op.ends_with("_grad");
     const auto& keys = sample.call.inputs[is_backward ? 2 : 1].shape;
     const double sequence = static_cast<double>(keys[keys.size() - 2]) / (has_true(sample, "causal") ? 4 : 1);
     const double rate = work_of(sample).flops / (sample.seconds - device.kernel_floor);
-    (is_backward ? backward : forward).emplace_back(sequence, rate / device.peak_flops[ir::DType::float32]);
+    const auto width = static_cast<double>(keys.back());
+    points.push_back({is_backward, width, sequence, rate / device.peak_flops[samples.type]});
+    widest = std::max(widest, width);
   }
+  std::vector<std::pair<double, double>> forward, backward;
+  for (const Point& point : points)
+    if (point.width == widest)
+      (point.backward ? backward : forward).emplace_back(point.sequence, point.share);
   device.attention_forward_efficiency = curve_of(forward);
   device.attention_backward_efficiency = curve_of(backward);
+  std::map<double, std::vector<double>> shares;  // by width
+  for (const Point& point : points) {
+    const auto& curve =
+        point.backward ? device.attention_backward_efficiency : device.attention_forward_efficiency;
+    shares[point.width].push_back(point.share / curve.at(point.sequence));
+  }
+  if (shares.size() < 2) return;
+  for (const auto& [width, values] : shares) {
+    device.attention_head_share.x.push_back(width);
+    device.attention_head_share.y.push_back(rounded(std::clamp(median(values), 1e-6, 1.5)));
+  }
 }
 
-// What is left between the model and the samples, by op.
+// Convolutions by their flops; what gradients reach of that is their op's share.
+void fit_convolutions(const Samples& samples, DeviceProfile& device) {
+  std::vector<std::pair<double, double>> shares;
+  for (const KernelSample& sample : samples.kernels) {
+    if (sample.call.op != "conv2d" || type_of(sample) != samples.type) continue;
+    const double flops = work_of(sample).flops;
+    const double peak = device.peak_flops[samples.type];
+    if (sample.seconds > 2 * device.kernel_floor)
+      shares.emplace_back(flops, flops / (peak * (sample.seconds - device.kernel_floor)));
+  }
+  device.convolution_efficiency = curve_of(shares);
+}
+
+// What is left between the model and the samples, by op: of those in the type that is trained in, of others
+// where there are none.
 void fit_shares(const Samples& samples, DeviceProfile& device) {
-  std::map<std::string, std::vector<double>> shares;
+  std::map<std::string, std::vector<double>> shares, of_others;
   for (const KernelSample& sample : samples.kernels)  // views that are copies here
     if (ir::op(sample.call.op).family == ir::Family::none) device.op_share[sample.call.op] = 1;
   for (const KernelSample& sample : samples.kernels) {
     const ir::OpDef& def = ir::op(sample.call.op);
-    if (def.family == ir::Family::attention || is_plain_sum(sample) || !is_float32(sample)) continue;
-    const double fixed = def.family == ir::Family::matmul ? 0 : device.kernel_floor;
+    if (def.family == ir::Family::attention || is_plain_sum(sample)) continue;
+    const double own = def.family == ir::Family::matmul ? 0 : device.kernel_floor;
+    const double fixed = own + static_cast<double>(sample.adds) * device.kernel_floor;
     if (sample.seconds < 2 * fixed) continue;
     const double model =
         sim::kernel_seconds(device, def, sample.call.inputs, sample.call.outputs, sample.call.attrs);
     const bool input_grad = def.name == "matmul" && has_true(sample, "transpose_b");
-    shares[input_grad ? "matmul_input_grad" : def.name].push_back((model - fixed) / (sample.seconds - fixed));
+    (type_of(sample) == samples.type ? shares : of_others)[input_grad ? "matmul_input_grad" : def.name]
+        .push_back((model - own) / (sample.seconds - fixed));
   }
+  shares.merge(of_others);
   for (const auto& [name, values] : shares)
     device.op_share[name] = rounded(std::clamp(median(values), 1e-3, 10.0));
 }
@@ -145,17 +208,19 @@ double bus_rate(const Samples& samples, Collective collective, int ranks) {
       seconds_of(samples, collective, ranks, true) - seconds_of(samples, collective, ranks, false);
   const double rounds = collective == Collective::all_reduce ? 2 : 1;
   const double bus = rounds * static_cast<double>(bytes) * (ranks - 1) / ranks;
-  return bus * std::max(1.0, ranks / samples.cores) / std::max(spent, 1e-9);
+  const double shared = samples.cores > 0 ? std::max(1.0, ranks / samples.cores) : 1;
+  return bus * shared / std::max(spent, 1e-9);
 }
 
 // Rates of n ranks are bandwidth x (1 - loss / n); an all-reduce of 2 and of 4 gives both.
-void fit_host(const Samples& samples, HostProfile& host) {
+void fit_groups(const Samples& samples, HostProfile& host) {
+  const bool fours = std::any_of(samples.groups.begin(), samples.groups.end(),
+                                 [](const GroupSample& sample) { return sample.ranks == 4; });
   const double two = bus_rate(samples, Collective::all_reduce, 2),
-               four = bus_rate(samples, Collective::all_reduce, 4);
-  CollectiveModel& model = host.collective;
+               four = fours ? bus_rate(samples, Collective::all_reduce, 4) : two;
+  CollectiveModel& model = host.collective.emplace();
   const auto loss = [](double value) { return rounded(std::clamp(value, 0.0, 1.5)); };
   model.all_reduce_loss = loss((four - two) / (four / 2 - two / 4));
-  host.cores = rounded(samples.cores);
   host.link_bandwidth = rounded(two / (1 - model.all_reduce_loss / 2));
   const double gather =
       (bus_rate(samples, Collective::all_gather, 2) + bus_rate(samples, Collective::reduce_scatter, 2)) / 2;
@@ -164,28 +229,39 @@ void fit_host(const Samples& samples, HostProfile& host) {
   // An act of a collective is heard of by a thread that sleeps, and its end by another one.
   const double messages = 2 * samples.message_seconds;
   const double small = seconds_of(samples, Collective::all_reduce, 2, false);
-  const double hop = std::max((seconds_of(samples, Collective::all_reduce, 4, false) - small) / 4, 0.0);
+  const double hop =
+      fours ? std::max((seconds_of(samples, Collective::all_reduce, 4, false) - small) / 4, 0.0) : 0;
   const auto share = [&](double rate) { return rounded(std::clamp(rate / host.link_bandwidth, 1e-4, 2.0)); };
   for (auto& line : model.node) line = {rounded(messages + std::max(small - 2 * hop, 0.0)), rounded(hop), 1};
   const double exchange = bus_rate(samples, Collective::all_to_all, 2);
   for (auto& line : model.exchange)
     line = {rounded(messages + seconds_of(samples, Collective::all_to_all, 2, false)), 0, share(exchange)};
-  for (auto& line : model.transfer) line = {rounded(messages), 0, share(samples.copy_bandwidth)};
+  const double copies = samples.copy_bandwidth > 0 ? samples.copy_bandwidth : exchange;
+  for (auto& line : model.transfer) line = {rounded(messages), 0, share(copies)};
+}
+
+void fit_host(const Samples& samples, HostProfile& host) {
+  host.cores = rounded(samples.cores);
+  host.pcie_bandwidth = rounded(samples.upload_bandwidth);
+  host.per_op = rounded(samples.launch_seconds);
+  if (!samples.groups.empty()) fit_groups(samples, host);
 }
 
 }  // namespace
 
 DeviceProfile fit(const Samples& samples) {
   DeviceProfile device;
-  device.name = "cpu";
+  device.name = samples.name;
   device.memory_bytes = samples.memory_bytes;
-  device.multiprocessors = 1;
+  device.multiprocessors = samples.multiprocessors;
   fit_memory(samples, device);
   fit_products(samples, device);
   fit_attention(samples, device);
+  fit_convolutions(samples, device);
   fit_shares(samples, device);
   fit_host(samples, device.host.emplace());
   device.launch_latency = rounded(samples.act_seconds);
+  device.under_load = rounded(samples.load_share);
   return device;
 }
 

@@ -1,0 +1,13 @@
+// From what was measured to the device that the time models read (docs/profiles.md).
+#pragma once
+
+#include "backends/cluster.h"
+#include "cli/samples.h"
+
+namespace boxcar::cli {
+
+// One core as a device, and the host that the cores share; or a GPU, with the rates between host and GPUs as
+// far as they were measured. An op whose samples are all shorter than the shortest kernel keeps share 1.
+backends::DeviceProfile fit(const Samples& samples);
+
+}  // namespace boxcar::cli

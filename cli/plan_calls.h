@@ -1,0 +1,28 @@
+// The kernels of a plan, each once: what is measured for models that are to be simulated.
+//
+//   std::set<std::string> known;                                   // by text: op, types, way of work
+//   for (const Sampled& kernel : calls_of(job, known)) ...         // those of a job that are not known yet
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/layout.h"
+#include "cli/samples.h"
+#include "planner/planner.h"
+
+namespace boxcar::cli {
+
+// A kernel of a program, and by which text it is known: op, types and what changes its way of work.
+struct Known {
+  std::string key;
+  Sampled sampled;
+};
+bool is_kernel(const ir::Actor& actor);
+Known known_as(const actors::Layout& layout, const ir::Actor& actor);
+
+// Of device 0. The job need not be resolved; its cluster is.
+std::vector<Sampled> calls_of(const planner::Job& job, std::set<std::string>& known);
+
+}  // namespace boxcar::cli

@@ -1,0 +1,23 @@
+// Fits the model of matrix products in tiles and waves (sim/models/matmul_time.h) to measured ones, as
+// experiments/fit/fit_matmul.py does to published tables.
+#pragma once
+
+#include <vector>
+
+#include "backends/cluster.h"
+#include "sim/models/matmul_time.h"
+
+namespace boxcar::cli {
+
+struct ProductSample {
+  sim::MatmulShape shape;
+  ir::DType type = ir::DType::float32;
+  double bytes = 0, seconds = 0;
+};
+
+// Sets device.matmul and device.matmul_efficiency; of the device the peaks by type, the bandwidth and the
+// number of multiprocessors are known. Products of `type` decide; others get a share of their own. What is
+// least is the mean of |log(predicted / measured)|, by steps along one constant after the other.
+void fit_products(const std::vector<ProductSample>& samples, ir::DType type, backends::DeviceProfile& device);
+
+}  // namespace boxcar::cli

@@ -1,0 +1,240 @@
+// `boxcar profile --backend cuda` on a device of known constants in a GPU's place: it takes for every kernel
+// what the time model says and does nothing else. What is measured must come to that model again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "cli/bench.h"
+#include "cli/device_fit.h"
+#include "cli/gpu_samples.h"
+#include "cli/plan_calls.h"
+#include "sim/models/collective_time.h"
+#include "sim/models/kernel_time.h"
+#include "support/run_program.h"
+
+namespace boxcar::testing {
+namespace {
+
+using backends::Cluster;
+using backends::DeviceProfile;
+
+constexpr double load_share = 0.9, heats_up_after = 0.1;
+
+class KnownMark : public backends::TimedMark {
+ public:
+  explicit KnownMark(double at) : at_(at) {}
+  double seconds_since(const TimedMark& earlier) const override {
+    return at_ - dynamic_cast<const KnownMark&>(earlier).at_;
+  }
+
+ private:
+  double at_;
+};
+
+struct KnownQueue : backends::Queue {
+  explicit KnownQueue(const Cluster& c) : cluster(c) {}
+  void copy(void*, const void*, const backends::Block& block) override {
+    clock += static_cast<double>(2 * block.rows * block.bytes) / cluster.device.memory_bandwidth;
+  }
+  void fill_zero(void*, int64_t bytes) override {
+    clock += static_cast<double>(bytes) / cluster.device.memory_bandwidth;
+  }
+  void finish() override {}
+  std::shared_ptr<const backends::TimedMark> timed_mark() override {
+    return std::make_shared<KnownMark>(clock);
+  }
+  const Cluster& cluster;
+  double clock = 0;
+  const backends::Kernel* last = nullptr;  // which kernel has run, without others between, for how long
+  double for_seconds = 0;
+};
+
+struct KnownKernel : backends::Kernel {
+  KnownKernel(KnownQueue& q, const backends::Call& call)
+      : queue(q),
+        seconds(
+            sim::kernel_seconds(q.cluster.device, ir::op(call.op), call.inputs, call.outputs, call.attrs)),
+        heats(call.op == "matmul") {}
+  void run(std::span<const void* const>, std::span<void* const>, const backends::Moment&) override {
+    if (queue.last != this) queue.for_seconds = 0;
+    queue.last = this;
+    const double now = heats && queue.for_seconds > heats_up_after ? seconds / load_share : seconds;
+    queue.clock += now;
+    queue.for_seconds += now;
+  }
+  KnownQueue& queue;
+  const double seconds;
+  const bool heats;
+};
+
+struct KnownDevice : backends::Device {
+  explicit KnownDevice(const Cluster& c) : cluster(c) {}
+  backends::DeviceFacts facts() override {
+    const DeviceProfile& device = cluster.device;
+    return {device.name, device.memory_bytes, device.memory_bytes, device.multiprocessors};
+  }
+  void reserve(int64_t) override {}
+  std::byte* arena() override { return reinterpret_cast<std::byte*>(512); }  // nobody looks there
+  std::unique_ptr<backends::Queue> queue(ir::QueueKind) override {
+    return std::make_unique<KnownQueue>(cluster);
+  }
+  std::unique_ptr<backends::Kernel> prepare(const backends::Call& call, backends::Queue& queue) override {
+    return std::make_unique<KnownKernel>(dynamic_cast<KnownQueue&>(queue), call);
+  }
+  void to_host(void*, const void*, int64_t) override {}
+  void from_host(void*, const void*, int64_t bytes) override {
+    if (bytes > 1 << 20) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const Cluster& cluster;
+};
+
+struct KnownGroup : backends::Communicator {
+  KnownGroup(KnownQueue& q, int r, int s) : queue(q), rank_(r), size_(s) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void all_reduce(const void*, void*, int64_t count, ir::DType, sbp::Reduction) override {
+    spend(sbp::Collective::all_reduce, 4 * count);
+  }
+  void reduce_scatter(const void*, void*, std::span<const int64_t> counts, ir::DType,
+                      sbp::Reduction) override {
+    spend(sbp::Collective::reduce_scatter, 4 * size_ * counts[0]);
+  }
+  void all_gather(const void*, void*, std::span<const int64_t> counts, ir::DType) override {
+    spend(sbp::Collective::all_gather, 4 * size_ * counts[0]);
+  }
+  void all_to_all(const void*, std::span<const int64_t> counts, void*, std::span<const int64_t>,
+                  ir::DType) override {
+    spend(sbp::Collective::all_to_all, 4 * size_ * counts[0]);
+  }
+  void broadcast(const void*, void*, int64_t, ir::DType) override {}
+  void barrier() override {}
+  void spend(sbp::Collective collective, int64_t bytes) {
+    queue.clock += sim::collective_time(queue.cluster, collective, bytes, {size_, 1, size_, 1}).seconds();
+  }
+  KnownQueue& queue;
+  const int rank_, size_;
+};
+
+struct KnownBackend : backends::Backend {
+  KnownBackend(const Cluster& cluster, int devices) {
+    for (int d = 0; d < devices; ++d) all.push_back(std::make_unique<KnownDevice>(cluster));
+  }
+  int devices() const override { return static_cast<int>(all.size()); }
+  int process_of(int) const override { return 0; }
+  bool is_local(int) const override { return true; }
+  backends::Device& device(int device) override { return *all[static_cast<size_t>(device)]; }
+  std::unique_ptr<backends::Communicator> communicator(const std::string&, std::span<const int> group,
+                                                       int device, backends::Queue& queue) override {
+    return std::make_unique<KnownGroup>(dynamic_cast<KnownQueue&>(queue), device,
+                                        static_cast<int>(group.size()));
+  }
+  backends::Transport* transport() override { return nullptr; }
+  void abort(const std::string&) override {}
+  std::vector<std::unique_ptr<KnownDevice>> all;
+};
+
+// An H200 whose launches are part of its shortest kernel, as marks on a stream see them.
+Cluster known_cluster() {
+  Cluster cluster = backends::load_cluster("local", 1);
+  cluster.device = backends::load_device("h200-sxm");
+  cluster.device.kernel_floor += cluster.device.launch_latency;
+  cluster.device.matmul.start_seconds += cluster.device.launch_latency;
+  cluster.device.launch_latency = 0;
+  cluster.device.under_load = 1;
+  cluster.node.link_bandwidth = 400e9;
+  for (auto& line : cluster.collective.node) line = {2e-5, 3e-6, 1};
+  for (auto& line : cluster.collective.exchange) line = {4e-5, 0, 0.5};
+  cluster.collective.all_reduce_loss = 0.4, cluster.collective.gather_loss = 0.2;
+  cluster.collective.exchange_loss = 0;
+  return cluster;
+}
+
+cli::Samples measured(const Cluster& cluster, int gpus, const cli::Sweep& sweep) {
+  return cli::measure_gpus([&](int devices) { return std::make_unique<KnownBackend>(cluster, devices); },
+                           gpus, sweep, [](const std::string&) {});
+}
+
+double seconds_of(const backends::Call& call, const DeviceProfile& device) {
+  return sim::kernel_seconds(device, ir::op(call.op), call.inputs, call.outputs, call.attrs);
+}
+
+// Of all kernels of a job's plan; `adds`: with what adds results up over micro-batches, which a profile has
+// in the op's share.
+double kernels_seconds(const planner::Job& job, const DeviceProfile& device, bool adds) {
+  double seconds = 0;
+  const ir::Plan plan = planner::compile(planner::resolve(job));
+  const actors::Layout layout(plan, [](int) { return 0; });
+  for (const ir::Actor& actor : layout.program(0).actors) {
+    if (!cli::is_kernel(actor)) continue;
+    const cli::Sampled sampled = cli::known_as(layout, actor).sampled;
+    seconds += seconds_of(sampled.call, device);
+    for (size_t o = 0; adds && o < sampled.adds.size(); ++o) {
+      const ir::TensorType& type = sampled.call.outputs[o];
+      if (sampled.adds[o]) seconds += seconds_of(cli::call_of("add", {type, type}).call, device);
+    }
+  }
+  return seconds;
+}
+
+TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
+  const Cluster cluster = known_cluster();
+  const DeviceProfile& device = cluster.device;
+  const cli::Sweep sweep = cli::gpu_sweep(device.memory_bytes);
+  const cli::Samples samples = measured(cluster, 4, sweep);
+  EXPECT_GT(samples.kernels.size(), 400u);
+  const DeviceProfile found = cli::fit(samples);
+  EXPECT_EQ(found.name, "h200-sxm");
+  EXPECT_EQ(found.memory_bytes, device.memory_bytes);
+  EXPECT_EQ(found.multiprocessors, 132);
+  EXPECT_NEAR(found.under_load, load_share, 0.001);
+  EXPECT_NEAR(found.kernel_floor / device.kernel_floor, 1, 0.01);
+  EXPECT_NEAR(found.memory_bandwidth / (device.memory_bandwidth * 0.85), 1, 0.02);
+  ASSERT_TRUE(found.host && found.host->collective);
+  EXPECT_EQ(found.host->cores, 0);
+  EXPECT_NEAR(found.host->link_bandwidth / 400e9, 1, 0.01);
+  EXPECT_NEAR(found.host->collective->all_reduce_loss, 0.4, 0.02);
+  EXPECT_NEAR(found.host->collective->gather_loss, 0.2, 0.02);
+  EXPECT_NEAR(found.host->collective->node[2].hop, 3e-6, 2e-7);
+  DeviceProfile fresh = found;  // samples are of a device that is not yet warm
+  fresh.under_load = 1;
+  std::vector<double> errors;
+  for (const cli::KernelSample& sample : samples.kernels) {
+    errors.push_back(std::abs(std::log(seconds_of(sample.call, fresh) / sample.seconds)));
+  }
+  std::sort(errors.begin(), errors.end());
+  EXPECT_LT(errors[errors.size() / 2], 0.02);
+  EXPECT_LT(errors[errors.size() * 9 / 10], 0.2);
+  // What a profile is for: whole steps.
+  for (const planner::Job& job : sweep.jobs) {
+    const double ratio = kernels_seconds(job, fresh, false) / kernels_seconds(job, device, true);
+    EXPECT_NEAR(ratio, 1, 0.05) << job.model.family << " " << job.model.hidden;
+  }
+}
+
+TEST(GpuProfile, TheFileIsReadBack) {
+  const Cluster cluster = known_cluster();
+  cli::Sweep sweep = cli::gpu_sweep(cluster.device.memory_bytes);
+  sweep.jobs.clear();
+  const DeviceProfile found = cli::fit(measured(cluster, 1, sweep));
+  EXPECT_FALSE(found.host->collective);
+  const std::string yaml = backends::to_yaml(found);
+  EXPECT_EQ(backends::parse_device(yaml, "h200.yaml"), found) << yaml;
+  const TemporaryFile file("h200.yaml", yaml);
+  const Output simulated = run_program({"simulate", "--model=gpt2", "--cluster=local", "--dp=1",
+                                        "--precision=bf16", "--device=" + file.path()});
+  EXPECT_EQ(simulated.exit_code, 0) << simulated.err;
+}
+
+TEST(GpuProfile, NoKernelIsBegunWhenTheTimeIsOver) {
+  const Cluster cluster = known_cluster();
+  cli::Sweep sweep = cli::gpu_sweep(cluster.device.memory_bytes);
+  sweep.budget_seconds = 0;
+  EXPECT_TRUE(measured(cluster, 1, sweep).kernels.empty());
+}
+
+}  // namespace
+}  // namespace boxcar::testing
