@@ -26,6 +26,7 @@ namespace {
 
 struct ProfileArguments {
   std::string backend = "cpu", output;
+  bool fast = false;
 };
 
 // What the system calls its processor; "a processor" where it does not say.
@@ -71,9 +72,11 @@ std::string warn_of_others() {
   return ", while " + beside;
 }
 
-Samples measure_cuda() {
+Samples measure_cuda(bool fast) {
   const int gpus = backends::cuda::count_gpus();
-  const MakeBackend make = [](int devices) { return backends::cuda::make_cuda_backend(devices, {}); };
+  const MakeBackend make = [fast](int devices) {
+    return backends::cuda::make_cuda_backend(devices, {.fast = fast});
+  };
   const int64_t free = make(1)->device(0).facts().free_bytes;
   Progress progress;
   return measure_gpus(make, gpus, gpu_sweep(free), [&](const std::string& what) { progress.step(what); });
@@ -92,7 +95,7 @@ void run(const ProfileArguments& arguments) {
   if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
   check_writable(arguments.output);
   const std::string beside = gpu ? "" : warn_of_others();
-  const Samples samples = gpu ? measure_cuda() : measure_processor();
+  const Samples samples = gpu ? measure_cuda(arguments.fast) : measure_processor();
   std::time_t now = std::time(nullptr);
   std::tm date{};
   gmtime_r(&now, &date);
@@ -113,6 +116,7 @@ void add_profile_command(CLI::App& app) {
   command->add_option("--backend", arguments->backend, "what to measure [cpu]")->type_name("cpu|cuda");
   command->add_option("-o,--output", arguments->output, "the device file to write [needed]")
       ->type_name("FILE");
+  command->add_flag("--fast", arguments->fast, "of backend cuda: the kernels of `train --fast`");
   command->footer(
       "Takes about half a minute, of a GPU up to five; leave the machine alone meanwhile. See docs/local.md, "
       "docs/gpu.md.");

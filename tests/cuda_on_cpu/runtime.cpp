@@ -110,7 +110,11 @@ cudaError_t cuda_on_cpu::launch(const cudaLaunchConfig_t& config, std::function<
   const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
                     block.x > 0 && block.x * block.y * block.z <= 1024;
   if (!fits) return failed(cudaErrorInvalidConfiguration);
-  return add(config.stream, [grid, block, thread = std::move(thread)] { run_grid(grid, block, thread); });
+  const double threads = 1.0 * grid.x * grid.y * grid.z * block.x * block.y * block.z;
+  return add(config.stream, [grid, block, threads, thread = std::move(thread)] {
+    run_grid(grid, block, thread);
+    spend(kernel_milliseconds + threads * thread_milliseconds);
+  });
 }
 
 extern "C" {
@@ -151,6 +155,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   if (gpu < 0 || gpu >= gpus) return failed(cudaErrorInvalidDevice);
   std::strcpy(properties->name, "the host in a GPU's place");
+  properties->multiProcessorCount = 4;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int gpu) {

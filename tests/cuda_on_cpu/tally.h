@@ -9,6 +9,9 @@
 
 namespace cuda_on_cpu {
 
+// What a kernel says it takes, and each of its threads more.
+constexpr double kernel_milliseconds = 2e-3, thread_milliseconds = 1e-6;
+
 // Of the stream whose act is running: what events there see of time. Only in an act.
 void spend(double milliseconds);
 void tally(const std::string& what);
