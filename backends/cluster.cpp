@@ -112,7 +112,7 @@ void put_device(Cluster& cluster, DeviceProfile device) {
     if (host.link_bandwidth > 0)
       cluster.node.link_bandwidth = cluster.node.pcie_bandwidth = host.link_bandwidth;
     if (host.pcie_bandwidth > 0) cluster.node.pcie_bandwidth = host.pcie_bandwidth;
-    cluster.node.host_per_op = host.per_op;
+    if (host.per_op > 0) cluster.node.host_per_op = host.per_op;
     if (host.collective) cluster.collective = *host.collective;
   }
   cluster.device = std::move(device);
