@@ -1,18 +1,20 @@
-// Convolutions by cuDNN's graph interface, found in its library when the first one is prepared.
+// Convolutions and attention by cuDNN's graph interface, found in its library when the first one is prepared.
 //
 //   Dnn dnn;
 //   auto conv = dnn.convolution({.kind = ConvolutionKind::forward, .x = {n, c, h, w}, .weight = {o, c /
 //   groups, kh, kw},
-//                                .y = {n, o, oh, ow}, .stride = 2, .padding = 3, .type = bfloat16});
-//   conv->run(x, weight, y, workspace, stream);        // `workspace`: conv->workspace() bytes
+//                                .y = {n, o, oh, ow}, .stride = 2, .padding = 3, .type = Type::bfloat16});
+//   conv->run({{x, weight, y}}, workspace, stream);        // `workspace`: conv->workspace() bytes
 //
 // Of cuDNN's engines in the order of its heuristics the first is taken that gives the same bits in every run,
-// computes in float32 what is float32 (no TF32), and needs at most `most_workspace`.
+// computes in float32 what is float32 (no TF32), and needs no more memory than it may.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 
 #include "backends/cuda/kernels/launch.h"
 
@@ -27,29 +29,54 @@ struct ConvolutionShape {
   Type type = Type::float32;  // of all three; sums of 16-bit floats are in float32
 };
 
-class Convolution {
+// q [batch, heads, queries, width], k [batch, key_heads, keys, width], v [batch, key_heads, keys,
+// value_width]; out [batch, heads, queries, value_width], lse [batch, heads, queries]. Query head h reads key
+// head h / (heads / key_heads). Causal: query s sees the keys up to s + offset.
+struct AttentionShape {
+  int64_t batch = 1, heads = 1, key_heads = 1, queries = 1, keys = 1, width = 1, value_width = 1;
+  bool causal = false;
+  int64_t offset = 0;
+  double scale = 1;
+  Type type = Type::bfloat16;  // 16 bits, of all but lse, which is float32
+};
+
+// Calls of cuDNN that are ready to run.
+class DnnPlan {
  public:
-  virtual ~Convolution() = default;
-  // Reads two of the three and writes the third, which the kind says.
-  virtual void run(const void* x, const void* weight, const void* y, void* workspace, Stream stream) = 0;
+  virtual ~DnnPlan() = default;
+  // Tensors in the order that their maker says. From any thread.
+  virtual void run(std::span<const void* const> tensors, void* workspace, Stream stream) = 0;
   virtual int64_t workspace() const = 0;
 };
+
+struct DnnLibrary;
 
 // From any thread; on one GPU.
 class Dnn {
  public:
-  static constexpr int64_t most_workspace = int64_t{256} << 20;
+  static constexpr int64_t most_workspace = int64_t{256} << 20;          // of a convolution
+  static constexpr int64_t most_attention_workspace = int64_t{4} << 30;  // scores of one head that repeat
+  static constexpr int64_t least_attention_version = 91000;              // 9.10.0
 
   Dnn();  // throws Error (cannot run) where there is no cuDNN, or this was built without its headers
+  // Plans for a GPU that need not be here, from cuDNN's own description of it in JSON: none of them runs.
+  // Throws Error (cannot run) for descriptions that cuDNN does not take, and before cuDNN 9.8.
+  explicit Dnn(const std::string& gpu);
   ~Dnn();
   Dnn(const Dnn&) = delete;
   Dnn& operator=(const Dnn&) = delete;
-  // Of floats, extents above 0. Throws Error (fault) where cuDNN has no engine.
-  std::unique_ptr<Convolution> convolution(const ConvolutionShape& shape);
+  int64_t version() const;  // 91900: 9.19.0
+  // x, weight, y: reads two of the three and writes the third, which the kind says. Of floats, extents above
+  // 0. Throws Error (fault) where cuDNN has no engine.
+  std::unique_ptr<DnnPlan> convolution(const ConvolutionShape& shape);
+  // q, k, v, out, lse: writes the last two. Extents above 0. Null where cuDNN has no engine.
+  std::unique_ptr<DnnPlan> attention(const AttentionShape& shape);
+  // dy, q, k, v, out, lse, dq, dk, dv: writes the last three. That its bits repeat takes 2 bytes of workspace
+  // for every query and key of each head. Null where cuDNN has no engine.
+  std::unique_ptr<DnnPlan> attention_grad(const AttentionShape& shape, bool repeats);
 
  private:
-  struct Library;
-  std::unique_ptr<Library> library_;
+  std::unique_ptr<DnnLibrary> library_;
 };
 
 }  // namespace boxcar::backends::cuda

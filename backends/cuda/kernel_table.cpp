@@ -66,6 +66,16 @@ Dnn& Libraries::dnn() {
   return *dnn_;
 }
 
+bool Libraries::has_dnn() {
+  try {
+    dnn();
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Exit::cannot_run) throw;
+    return false;
+  }
+}
+
 std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Libraries& libraries) {
   const auto found = kernels().find(call.op);
   if (found == kernels().end()) throw Error::fault(call.op, "has no kernel on the CUDA backend");

@@ -32,8 +32,12 @@ class Libraries {
   // With `algorithms`, what is quickest is taken, be its bits the same in every run or not.
   explicit Libraries(std::shared_ptr<Algorithms> algorithms) : algorithms_(std::move(algorithms)) {}
   bool fast() const { return algorithms_ != nullptr; }
+  // Bytes of scores that a gradient of attention keeps at a time for bits that repeat, where one key head
+  // needs no more.
+  int64_t most_scores = int64_t{256} << 20;
   Blas& blas();
   Dnn& dnn();
+  bool has_dnn();  // for what can do without
 
  private:
   const std::shared_ptr<Algorithms> algorithms_;

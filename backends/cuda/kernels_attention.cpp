@@ -1,19 +1,21 @@
+// Attention by cuDNN on tensor cores where it can, and by own kernels without them where not.
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "backends/cuda/kernel_table.h"
 
 namespace boxcar::backends::cuda {
 namespace {
 
-// q, k and v from operand `first`.
-std::unique_ptr<Kernel> attention(const Call& call, const Place& place, size_t first, bool gradient) {
+// Attention of a call, without its operands; q, k and v are the call's from operand `first`.
+Attention attention_of(const Call& call, size_t first) {
   const ir::Shape &q = call.inputs[first].shape, &k = call.inputs[first + 1].shape,
                   &v = call.inputs[first + 2].shape;
   Attention a;
   a.batch = q[0], a.heads = q[1], a.queries = q[2], a.width = q[3];
   a.key_heads = k[1], a.keys = k[2], a.value_width = v[3];
-  if (a.value_width > Attention::widest) return nullptr;
   const double scale = ir::attr_float(call.attrs, "scale");
   a.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(a.width));
   a.causal = ir::attr_bool(call.attrs, "causal");
@@ -21,6 +23,87 @@ std::unique_ptr<Kernel> attention(const Call& call, const Place& place, size_t f
   a.head_offset = ir::attr_int(call.attrs, "head_offset");
   a.group = ir::attr_int(call.attrs, "group");
   if (a.group == 0) a.group = a.key_heads > 0 ? std::max<int64_t>(a.heads / a.key_heads, 1) : 1;
+  return a;
+}
+
+// --- on tensor cores, by cuDNN
+
+// Of one 16-bit type but for lse, in whole groups of heads, nothing dropped, nothing empty. Heads of a group
+// follow each other, so that each key head is a batch of its own.
+std::optional<AttentionShape> for_tensor_cores(const Call& call, const Attention& a, size_t first) {
+  const ir::DType type = call.inputs[first].dtype;
+  const bool half = type == ir::DType::bfloat16 || type == ir::DType::float16;
+  const bool whole = a.head_offset == 0 && a.heads == a.key_heads * a.group;
+  if (!half || !whole || ir::attr_float(call.attrs, "p") != 0) return {};
+  for (const ir::Types* types : {&call.inputs, &call.outputs})
+    for (const ir::TensorType& t : *types)
+      if (t.elements() == 0 || (t.dtype != type && t.shape.size() == 4)) return {};
+  const ir::TensorType& lse = first == 0 ? call.outputs[1] : call.inputs[5];
+  if (lse.dtype != ir::DType::float32) return {};
+  AttentionShape shape;
+  shape.batch = a.batch * a.key_heads, shape.heads = a.group, shape.key_heads = 1;
+  shape.queries = a.queries, shape.keys = a.keys, shape.width = a.width, shape.value_width = a.value_width;
+  shape.causal = a.causal && a.offset < a.keys - 1;
+  shape.offset = a.offset;
+  shape.scale = a.scale;
+  shape.type = static_cast<Type>(type);
+  return shape;
+}
+
+std::unique_ptr<Kernel> forward_on_tensor_cores(const Call& call, const Place& place,
+                                                const AttentionShape& shape) {
+  const std::shared_ptr<DnnPlan> plan = place.libraries.dnn().attention(shape);
+  if (!plan) return nullptr;
+  return kernel(call, place, plan->workspace(), [plan](const Act& act) {
+    plan->run({{act.inputs[0], act.inputs[1], act.inputs[2], act.outputs[0], act.outputs[1]}}, act.scratch,
+              act.stream);
+  });
+}
+
+// A gradient whose bits repeat keeps its scores in memory, so it is made of slices of the batch that need no
+// more of it than `most_scores`, as long as one key head does not; cuDNN's tensors begin at multiples of 16
+// bytes.
+int64_t slice_of(const AttentionShape& s, int64_t most_scores) {
+  int64_t slice = s.batch;
+  for (int64_t n = s.batch; n >= 1; --n) {
+    if (s.batch % n != 0 || n * s.heads * s.queries % 4 != 0) continue;
+    slice = n;
+    if (2 * n * s.heads * s.queries * s.keys <= most_scores) break;
+  }
+  return slice;
+}
+
+std::unique_ptr<Kernel> gradient_on_tensor_cores(const Call& call, const Place& place,
+                                                 const AttentionShape& shape) {
+  const bool repeats = !place.libraries.fast();
+  AttentionShape part = shape;
+  if (repeats) part.batch = slice_of(shape, place.libraries.most_scores);
+  const std::shared_ptr<DnnPlan> plan = place.libraries.dnn().attention_grad(part, repeats);
+  if (!plan) return nullptr;
+  return kernel(call, place, plan->workspace(), [plan, slices = shape.batch / part.batch](const Act& act) {
+    for (int64_t i = 0; i < slices; ++i) {
+      std::vector<const void*> tensors;
+      const auto add = [&](const void* data, const ir::TensorType& type) {
+        tensors.push_back(static_cast<const std::byte*>(data) + type.bytes() / slices * i);
+      };
+      for (size_t t = 0; t < 6; ++t) add(act.inputs[t], act.call.inputs[t]);
+      for (size_t t = 0; t < 3; ++t) add(act.outputs[t], act.call.outputs[t]);
+      plan->run(tensors, act.scratch, act.stream);
+    }
+  });
+}
+
+// --- or by own kernels
+
+std::unique_ptr<Kernel> attention(const Call& call, const Place& place, size_t first, bool gradient) {
+  const Attention a = attention_of(call, first);
+  const auto shape = for_tensor_cores(call, a, first);
+  if (shape && place.libraries.has_dnn()) {
+    std::unique_ptr<Kernel> made = gradient ? gradient_on_tensor_cores(call, place, *shape)
+                                            : forward_on_tensor_cores(call, place, *shape);
+    if (made) return made;
+  }
+  if (a.value_width > Attention::widest) return nullptr;
   const bool wide = any_float64(call);
   return kernel(call, place, 0, [=, scores = ir::Shape{a.batch, a.heads, a.queries, a.keys}](const Act& act) {
     Attention x = a;

@@ -34,18 +34,18 @@ std::unique_ptr<Kernel> make_convolution(const Call& call, const Place& place) {
   const bool wide = any_float64(call);
   const ir::DType middle = wide ? ir::DType::float64 : ir::DType::float32;
   shape.type = static_cast<Type>(direct ? of.x->dtype : middle);
-  const std::shared_ptr<Convolution> convolution = place.libraries.dnn().convolution(shape);
+  const std::shared_ptr<DnnPlan> convolution = place.libraries.dnn().convolution(shape);
   const Widened widened(direct ? ir::Types{} : ir::Types{call.inputs[0], call.inputs[1], call.outputs[0]},
                         middle, convolution->workspace());
   return kernel(call, place, widened.end(), [=, kind = shape.kind](const Act& act) {
     const auto run = [&](const void* first, const void* second, void* result) {
       switch (kind) {
         case ConvolutionKind::forward:
-          return convolution->run(first, second, result, act.scratch, act.stream);
+          return convolution->run({{first, second, result}}, act.scratch, act.stream);
         case ConvolutionKind::input_grad:
-          return convolution->run(result, second, first, act.scratch, act.stream);
+          return convolution->run({{result, second, first}}, act.scratch, act.stream);
         default:
-          return convolution->run(second, result, first, act.scratch, act.stream);
+          return convolution->run({{second, result, first}}, act.scratch, act.stream);
       }
     };
     if (direct) return run(act.inputs[0], act.inputs[1], act.outputs[0]);

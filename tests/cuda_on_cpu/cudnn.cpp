@@ -1,16 +1,24 @@
-// Convolutions by cuDNN's graph interface. A descriptor is what was set of it, each attribute once, with the
-// types and counts that belong to it; it is whole when it is finalized, and what it refers to was finalized
-// before. Heuristics name three engines: one whose bits do not repeat, one that wants more memory than
-// anybody gives, and one that works.
+// Convolutions and attention by cuDNN's graph interface. A descriptor is what was set of it, each attribute
+// once, with the types and counts that belong to it; it is whole when it is finalized, and what it refers to
+// was finalized before. A graph is run operation by operation, in double and rounded as its tensors say; each
+// must read what was written. Heuristics name three engines: one whose bits do not repeat, one that wants
+// more memory than anybody gives, and one that works. For attention there are any for heads of 8, 16, ... up
+// to 128 elements of 16 bits alone.
 #include "cudnn.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "elements.h"
+#include "tally.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
@@ -22,19 +30,27 @@ enum Engine : int64_t { unsteady, greedy, sound, engines };
 constexpr int64_t workspace_used = 1000;
 
 struct Descriptor {
+  using Pointer = std::shared_ptr<Descriptor>;
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, std::vector<int64_t>> numbers;  // bits of others than whole numbers
-  std::map<cudnnBackendAttributeName_t, std::shared_ptr<Descriptor>> descriptors;
+  std::map<cudnnBackendAttributeName_t, std::vector<Pointer>> descriptors;
   int64_t engine = -1;
 
+  bool has(cudnnBackendAttributeName_t name) const {
+    return numbers.contains(name) || descriptors.contains(name);
+  }
   const std::vector<int64_t>& at(cudnnBackendAttributeName_t name) const { return numbers.at(name); }
+  const Descriptor& of(cudnnBackendAttributeName_t name) const { return *descriptors.at(name)[0]; }
 };
+
+constexpr int64_t any = 0;  // any number of them, one at least
 
 struct Row {
   cudnnBackendAttributeName_t name;
   cudnnBackendAttributeType_t type;
   int64_t count;
+  bool needed = true;
 };
 using Rows = std::vector<Row>;
 
@@ -54,7 +70,9 @@ const std::map<cudnnBackendDescriptorType_t, Rows> kinds = {
       {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4},
       {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4},
       {CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1},
-      {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1}}},
+      {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1},
+      {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, false},
+      {CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, false}}},
     {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
      {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1},
       {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1},
@@ -79,8 +97,34 @@ const std::map<cudnnBackendDescriptorType_t, Rows> kinds = {
                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA)},
+    {CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+     {{CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1},
+      {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1},
+      {CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, false}}},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+     {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, descriptor, 1, false},
+      {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, descriptor, 1, false},
+      {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, descriptor, 1}}},
+    {CUDNN_BACKEND_MATMUL_DESCRIPTOR, {{CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1}}},
+    {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+     {{CUDNN_ATTR_OPERATION_MATMUL_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_MATMUL_ADESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_MATMUL_BDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_MATMUL_CDESC, descriptor, 1}}},
+    {CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
+     {{CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1},
+      {CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1}}},
+    {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+     {{CUDNN_ATTR_OPERATION_REDUCTION_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, descriptor, 1}}},
+    {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
+     {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, descriptor, 1}}},
     {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
-     {{CUDNN_ATTR_OPERATIONGRAPH_OPS, descriptor, 1},
+     {{CUDNN_ATTR_OPERATIONGRAPH_OPS, descriptor, any},
       {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1}}},
     {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
      {{CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, descriptor, 1},
@@ -89,8 +133,8 @@ const std::map<cudnnBackendDescriptorType_t, Rows> kinds = {
      {{CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1},
       {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, descriptor, 1}}},
     {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
-     {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3},
-      {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3},
+     {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, any},
+      {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, any},
       {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1}}},
 };
 
@@ -101,87 +145,291 @@ size_t size_of(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
       return 8;
+    case CUDNN_TYPE_BOOLEAN:
+      return 1;
     default:
       return 4;
   }
 }
 
+bool is_convolution(const Descriptor& operation) {
+  const auto found = kinds.find(operation.type);
+  return found != kinds.end() && found->second.size() == 6;
+}
+
+[[noreturn]] void die(const char* why) {
+  std::fprintf(stderr, "cuDNN's graph: %s\n", why);
+  std::abort();
+}
+
+cudaDataType_t type_of(const Descriptor& tensor) {
+  switch (static_cast<cudnnDataType_t>(tensor.at(CUDNN_ATTR_TENSOR_DATA_TYPE)[0])) {
+    case CUDNN_DATA_DOUBLE:
+      return CUDA_R_64F;
+    case CUDNN_DATA_HALF:
+      return CUDA_R_16F;
+    case CUDNN_DATA_BFLOAT16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+using Index = std::array<int64_t, 4>;
+
+// A tensor of a graph that is run: in memory, by value or in between.
 struct Tensor {
-  explicit Tensor(const Descriptor& d, const Descriptor& pack) {
-    const auto kind = static_cast<cudnnDataType_t>(d.at(CUDNN_ATTR_TENSOR_DATA_TYPE)[0]);
-    type = kind == CUDNN_DATA_DOUBLE     ? CUDA_R_64F
-           : kind == CUDNN_DATA_HALF     ? CUDA_R_16F
-           : kind == CUDNN_DATA_BFLOAT16 ? CUDA_R_16BF
-                                         : CUDA_R_32F;
+  Tensor(const Descriptor& d, void* data) : type(type_of(d)), data(data) {
+    const auto whole = static_cast<cudnnDataType_t>(d.at(CUDNN_ATTR_TENSOR_DATA_TYPE)[0]);
+    exact = whole == CUDNN_DATA_INT32 || whole == CUDNN_DATA_BOOLEAN;
     extent = d.at(CUDNN_ATTR_TENSOR_DIMENSIONS);
     stride = d.at(CUDNN_ATTR_TENSOR_STRIDES);
-    const auto& ids = pack.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-    for (size_t i = 0; i < ids.size(); ++i)
-      if (ids[i] == d.at(CUDNN_ATTR_TENSOR_UNIQUE_ID)[0])
-        data = reinterpret_cast<void*>(pack.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)[i]);
+    if (data) return;
+    int64_t last = 0;
+    for (size_t i = 0; i < 4; ++i) last += (extent[i] - 1) * stride[i];
+    between.assign(static_cast<size_t>(last) + 1, NAN);
   }
-  int64_t at(int64_t a, int64_t b, int64_t c, int64_t d) const {
-    return a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3];
+  int64_t place(const Index& i) const {
+    return i[0] * stride[0] + i[1] * stride[1] + i[2] * stride[2] + i[3] * stride[3];
   }
   int64_t count() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
+  // Extents that are smaller stand for whole blocks: 1 for all, heads for the groups that share them.
+  Index part(const Index& i, const Tensor& whole) const {
+    Index at{};
+    for (size_t d = 0; d < 4; ++d) at[d] = i[d] / (whole.extent[d] / extent[d]);
+    return at;
+  }
+  bool divides(const Tensor& whole) const {
+    for (size_t d = 0; d < 4; ++d)
+      if (extent[d] > whole.extent[d] || whole.extent[d] % extent[d] != 0) return false;
+    return true;
+  }
+  double read(int64_t place) const {
+    if (!data) return between[static_cast<size_t>(place)];
+    return exact ? *static_cast<const int32_t*>(data) : cuda_on_cpu::read(data, type, place);
+  }
+  void write(int64_t place, double x) {
+    if (data) return cuda_on_cpu::write(data, type, place, x);
+    double& to = between[static_cast<size_t>(place)];
+    to = x;
+    if (exact) return;
+    std::array<std::byte, 8> rounded;
+    cuda_on_cpu::write(rounded.data(), type, 0, x);
+    to = cuda_on_cpu::read(rounded.data(), type, 0);
+  }
+  template <class Body>
+  void each(Body body) const {
+    for (Index i{}; i[0] < extent[0]; ++i[0])
+      for (i[1] = 0; i[1] < extent[1]; ++i[1])
+        for (i[2] = 0; i[2] < extent[2]; ++i[2])
+          for (i[3] = 0; i[3] < extent[3]; ++i[3]) body(i);
+  }
 
   cudaDataType_t type;
+  bool exact = false;
   std::vector<int64_t> extent, stride;
-  void* data = nullptr;
+  void* data;
+  std::vector<double> between;
+  bool written = false;
 };
 
-// y[n, k, p, q] = sum of x[n, c, p stride + r - padding, q stride + s - padding] w[k, c, r, s], or the
-// gradients.
-struct Convolution {
-  cudnnBackendDescriptorType_t kind;
-  Tensor x, w, y;
-  std::array<int64_t, 2> stride, padding;
-  void* workspace;
+// Of a convolution: itself, x, w and y, in the order in which its kind lists them.
+const Descriptor& part(const Descriptor& operation, size_t i) {
+  return operation.of(kinds.at(operation.type)[i].name);
+}
 
-  void run() const {
-    std::memset(workspace, 0xff, workspace_used);
-    const bool forward = kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-    const bool to_x = kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
-    const Tensor& result = forward ? y : to_x ? x : w;
-    std::vector<double> sums(static_cast<size_t>(result.count()));  // the tensors are dense
-    for (int64_t n = 0; n < y.extent[0]; ++n)
-      for (int64_t k = 0; k < y.extent[1]; ++k)
-        for (int64_t p = 0; p < y.extent[2]; ++p)
-          for (int64_t q = 0; q < y.extent[3]; ++q) taps(n, k, p, q, forward, to_x, sums);
-    for (size_t i = 0; i < sums.size(); ++i)
-      cuda_on_cpu::write(result.data, result.type, static_cast<int64_t>(i), sums[i]);
-  }
-  void taps(int64_t n, int64_t k, int64_t p, int64_t q, bool forward, bool to_x,
-            std::vector<double>& sums) const {
-    const int64_t at_y = y.at(n, k, p, q), groups = x.extent[1] / w.extent[1];
-    const int64_t first = k / (w.extent[0] / groups) * w.extent[1];  // of the group's channels
-    for (int64_t c = 0; c < w.extent[1]; ++c)
-      for (int64_t r = 0; r < w.extent[2]; ++r)
-        for (int64_t s = 0; s < w.extent[3]; ++s) {
-          const int64_t row = p * stride[0] + r - padding[0], column = q * stride[1] + s - padding[1];
-          if (row < 0 || row >= x.extent[2] || column < 0 || column >= x.extent[3]) continue;
-          const int64_t at_x = x.at(n, first + c, row, column), at_w = w.at(k, c, r, s);
-          const auto value = [](const Tensor& t, int64_t at) {
-            return cuda_on_cpu::read(t.data, t.type, at);
-          };
-          if (forward)
-            sums[static_cast<size_t>(at_y)] += value(x, at_x) * value(w, at_w);
-          else if (to_x)
-            sums[static_cast<size_t>(at_x)] += value(y, at_y) * value(w, at_w);
-          else
-            sums[static_cast<size_t>(at_w)] += value(y, at_y) * value(x, at_x);
+class Run {
+ public:
+  Run(std::shared_ptr<Descriptor> graph, const Descriptor& pack) : graph_(std::move(graph)) {
+    const auto& ids = pack.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    const auto& pointers = pack.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    for (size_t i = 0; i < ids.size(); ++i) memory_[ids[i]] = reinterpret_cast<void*>(pointers[i]);
+    workspace_ = reinterpret_cast<void*>(pack.at(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0]);
+    // Constants are read when the graph is launched: the host's memory may be gone when it runs.
+    for (const auto& operation : operations())
+      for (const auto& [name, tensors] : operation->descriptors)
+        if (tensors[0]->numbers.contains(CUDNN_ATTR_TENSOR_IS_BY_VALUE)) {
+          const int64_t id = tensors[0]->at(CUDNN_ATTR_TENSOR_UNIQUE_ID)[0];
+          if (values_.contains(id)) continue;
+          std::memcpy(&values_[id], memory_.at(id), 4);
+          memory_[id] = &values_[id];
         }
   }
-  static void act(void* convolution) {
-    const std::unique_ptr<Convolution> owned(static_cast<Convolution*>(convolution));
+  void run() {
+    std::memset(workspace_, 0xff, workspace_used);
+    for (const auto& operation : operations()) {
+      if (is_convolution(*operation))
+        convolution(*operation);
+      else if (operation->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+        pointwise(*operation);
+      else if (operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
+        product(*operation);
+      else if (operation->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
+        reduction(*operation);
+      else
+        view(*operation);
+    }
+    const auto is_product = [](const Descriptor::Pointer& operation) {
+      return operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+    };
+    const auto products = std::count_if(operations().begin(), operations().end(), is_product);
+    cuda_on_cpu::tally(products == 0 ? "convolution" : products == 2 ? "attention" : "gradient of attention");
+  }
+  static void act(void* self) {
+    const std::unique_ptr<Run> owned(static_cast<Run*>(self));
     owned->run();
   }
-};
 
-// Of an operation: its convolution, x, w and y, in the order in which its kind lists them.
-const Descriptor& part(const Descriptor& operation, size_t i) {
-  return *operation.descriptors.at(kinds.at(operation.type)[i].name);
-}
+ private:
+  struct alignas(4) Value {
+    std::byte bytes[4];
+  };
+
+  const std::vector<Descriptor::Pointer>& operations() const {
+    return graph_->descriptors.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  }
+  Tensor& tensor(const Descriptor& d) {
+    const int64_t id = d.at(CUDNN_ATTR_TENSOR_UNIQUE_ID)[0];
+    if (const auto found = tensors_.find(id); found != tensors_.end()) return found->second;
+    const bool is_between = d.numbers.contains(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    if (is_between == memory_.contains(id))
+      die(is_between ? "memory for a tensor in between" : "a tensor without memory");
+    return tensors_.emplace(id, Tensor(d, is_between ? nullptr : memory_.at(id))).first->second;
+  }
+  const Tensor& input(const Descriptor& d) {
+    const Tensor& found = tensor(d);
+    if (!found.data && !found.written) die("an operation reads what was not written");
+    return found;
+  }
+  Tensor& output(const Descriptor& d) {
+    Tensor& found = tensor(d);
+    if (std::exchange(found.written, true)) die("two operations write one tensor");
+    return found;
+  }
+
+  void pointwise(const Descriptor& op) {
+    const Descriptor& how = op.of(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    const auto mode = static_cast<cudnnPointwiseMode_t>(how.at(CUDNN_ATTR_POINTWISE_MODE)[0]);
+    const Tensor& x = input(op.of(CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
+    const auto optional = [&](cudnnBackendAttributeName_t name) {
+      return op.has(name) ? &input(op.of(name)) : nullptr;
+    };
+    const Tensor* const b = optional(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+    const Tensor* const t = optional(CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+    Tensor& y = output(op.of(CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+    for (const Tensor* operand : {&x, b, t})
+      if (operand && !operand->divides(y)) die("an operand does not fit the result");
+    const auto at = [&](const Tensor* operand, const Index& i) {
+      return operand ? operand->read(operand->place(operand->part(i, y))) : 0;
+    };
+    const auto axis =
+        mode == CUDNN_POINTWISE_GEN_INDEX ? static_cast<size_t>(how.at(CUDNN_ATTR_POINTWISE_AXIS)[0]) : 0;
+    y.each([&](const Index& i) {
+      const double value = mode == CUDNN_POINTWISE_GEN_INDEX ? static_cast<double>(i[axis])
+                                                             : map(mode, at(&x, i), at(b, i), at(t, i));
+      y.write(y.place(i), value);
+    });
+  }
+  static double map(cudnnPointwiseMode_t mode, double x, double b, double t) {
+    switch (mode) {
+      case CUDNN_POINTWISE_ADD:
+        return x + b;
+      case CUDNN_POINTWISE_SUB:
+        return x - b;
+      case CUDNN_POINTWISE_MUL:
+        return x * b;
+      case CUDNN_POINTWISE_DIV:
+        return x / b;
+      case CUDNN_POINTWISE_EXP:
+        return std::exp(x);
+      case CUDNN_POINTWISE_LOG:
+        return std::log(x);
+      case CUDNN_POINTWISE_CMP_GE:
+        return x >= b ? 1 : 0;
+      case CUDNN_POINTWISE_BINARY_SELECT:
+        return t != 0 ? x : b;
+      default:
+        return x;  // the identity
+    }
+  }
+
+  // Heads of b are shared by groups of heads of a.
+  void product(const Descriptor& op) {
+    const Tensor &a = input(op.of(CUDNN_ATTR_OPERATION_MATMUL_ADESC)),
+                 &b = input(op.of(CUDNN_ATTR_OPERATION_MATMUL_BDESC));
+    Tensor& c = output(op.of(CUDNN_ATTR_OPERATION_MATMUL_CDESC));
+    const bool fits = a.extent[0] == c.extent[0] && b.extent[0] == c.extent[0] &&
+                      a.extent[1] == c.extent[1] && c.extent[1] % b.extent[1] == 0 &&
+                      a.extent[2] == c.extent[2] && b.extent[3] == c.extent[3] && a.extent[3] == b.extent[2];
+    if (!fits) die("operands of a product do not fit");
+    c.each([&](const Index& i) {
+      double sum = 0;
+      for (int64_t k = 0; k < a.extent[3]; ++k)
+        sum += a.read(a.place({i[0], i[1], i[2], k})) *
+               b.read(b.place({i[0], i[1] / (c.extent[1] / b.extent[1]), k, i[3]}));
+      c.write(c.place(i), sum);
+    });
+  }
+
+  void reduction(const Descriptor& op) {
+    const bool adds = op.of(CUDNN_ATTR_OPERATION_REDUCTION_DESC).at(CUDNN_ATTR_REDUCTION_OPERATOR)[0] ==
+                      CUDNN_REDUCE_TENSOR_ADD;
+    const Tensor& x = input(op.of(CUDNN_ATTR_OPERATION_REDUCTION_XDESC));
+    Tensor& y = output(op.of(CUDNN_ATTR_OPERATION_REDUCTION_YDESC));
+    if (!y.divides(x)) die("the result of a reduction does not fit");
+    std::map<int64_t, double> sums;
+    x.each([&](const Index& i) {
+      const auto [sum, first] = sums.emplace(y.place(y.part(i, x)), x.read(x.place(i)));
+      if (!first)
+        sum->second = adds ? sum->second + x.read(x.place(i)) : std::max(sum->second, x.read(x.place(i)));
+    });
+    for (const auto& [place, sum] : sums) y.write(place, sum);
+  }
+
+  void view(const Descriptor& op) {
+    const Tensor& x = input(op.of(CUDNN_ATTR_OPERATION_RESHAPE_XDESC));
+    Tensor& y = output(op.of(CUDNN_ATTR_OPERATION_RESHAPE_YDESC));
+    if (x.count() != y.count()) die("a view has other elements");
+    y.each([&](const Index& i) { y.write(y.place(i), x.read(y.place(i))); });
+  }
+
+  // y[n, k, p, q] = sum of x[n, c, p stride + r - padding, q stride + s - padding] w[k, c, r, s], or the
+  // gradients. The tensors are dense.
+  void convolution(const Descriptor& op) {
+    const bool forward = op.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+    const bool to_x = op.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+    Tensor &x = tensor(part(op, 1)), &w = tensor(part(op, 2)), &y = tensor(part(op, 3));
+    Tensor& result = forward ? y : to_x ? x : w;
+    const auto& stride = part(op, 0).at(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+    const auto& padding = part(op, 0).at(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+    const int64_t groups = x.extent[1] / w.extent[1], group = w.extent[0] / groups;
+    std::vector<double> sums(static_cast<size_t>(result.count()));
+    y.each([&](const Index& i) {
+      const auto [n, k, p, q] = i;
+      for (int64_t c = 0; c < w.extent[1]; ++c)
+        for (int64_t r = 0; r < w.extent[2]; ++r)
+          for (int64_t s = 0; s < w.extent[3]; ++s) {
+            const int64_t row = p * stride[0] + r - padding[0], column = q * stride[1] + s - padding[1];
+            if (row < 0 || row >= x.extent[2] || column < 0 || column >= x.extent[3]) continue;
+            const int64_t at_x = x.place({n, k / group * w.extent[1] + c, row, column}),
+                          at_w = w.place({k, c, r, s}), at_y = y.place(i);
+            if (forward)
+              sums[static_cast<size_t>(at_y)] += x.read(at_x) * w.read(at_w);
+            else if (to_x)
+              sums[static_cast<size_t>(at_x)] += y.read(at_y) * w.read(at_w);
+            else
+              sums[static_cast<size_t>(at_w)] += y.read(at_y) * x.read(at_x);
+          }
+    });
+    for (size_t i = 0; i < sums.size(); ++i) result.write(static_cast<int64_t>(i), sums[i]);
+  }
+
+  const std::shared_ptr<Descriptor> graph_;
+  std::map<int64_t, void*> memory_;
+  std::map<int64_t, Value> values_;
+  std::map<int64_t, Tensor> tensors_;
+  void* workspace_;
+};
 
 // Output extents that convolutions of these operands have.
 bool fits(const Descriptor& operation) {
@@ -196,6 +444,25 @@ bool fits(const Descriptor& operation) {
   }
   return x[0] == y[0] && x[1] % w[1] == 0 && w[0] % (x[1] / w[1]) == 0 && w[0] == y[1] &&
          convolution.at(CUDNN_ATTR_CONVOLUTION_CONV_MODE)[0] == CUDNN_CROSS_CORRELATION;
+}
+
+// Whether there are engines: for convolutions, and for attention on tensor cores. What is in memory of
+// attention has 16 bits, but for sums of rows and one that is added up.
+bool is_supported(const Descriptor& graph) {
+  const auto& operations = graph.descriptors.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  if (is_convolution(*operations[0])) return operations.size() == 1;
+  for (const auto& operation : operations) {
+    if (operation->type != CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) continue;
+    for (const auto name : {CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC}) {
+      const Descriptor& operand = operation->of(name);
+      if (operand.numbers.contains(CUDNN_ATTR_TENSOR_IS_VIRTUAL)) continue;
+      const auto& extent = operand.at(CUDNN_ATTR_TENSOR_DIMENSIONS);
+      const int64_t width = operand.at(CUDNN_ATTR_TENSOR_STRIDES)[3] == 1 ? extent[3] : extent[2];
+      const cudaDataType_t type = type_of(operand);
+      if (width % 8 != 0 || width > 128 || (type != CUDA_R_16F && type != CUDA_R_16BF)) return false;
+    }
+  }
+  return true;
 }
 
 Descriptor& of(cudnnBackendDescriptor_t handle) {
@@ -223,6 +490,7 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
          : status == CUDNN_STATUS_BAD_PARAM ? "bad parameter"
                                             : "not supported";
 }
+size_t cudnnGetVersion() { return 91900; }
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t* result) {
   auto made = std::make_shared<Descriptor>();
@@ -237,28 +505,32 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t handle) {
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t count, const void* values) {
   Descriptor& d = of(handle);
-  if (d.finalized) return CUDNN_STATUS_BAD_PARAM;
+  if (d.finalized || d.has(name)) return CUDNN_STATUS_BAD_PARAM;
   for (const Row& row : kinds.at(d.type)) {
     const bool same = row.type == type || (row.type == CUDNN_TYPE_FLOAT && type == CUDNN_TYPE_DOUBLE);
-    if (row.name != name || !same || row.count != count) continue;
-    if (type == descriptor) {
-      const auto& other = **static_cast<std::shared_ptr<Descriptor>* const*>(values);
-      if (!other->finalized) return CUDNN_STATUS_BAD_PARAM;
-      return d.descriptors.emplace(name, other).second ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+    if (row.name != name || !same || (row.count == any ? count < 1 : row.count != count)) continue;
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      if (type == descriptor) {
+        const auto& other = *static_cast<std::shared_ptr<Descriptor>* const*>(values)[i];
+        if (!other->finalized) return CUDNN_STATUS_BAD_PARAM;
+        d.descriptors[name].push_back(other);
+      } else {
+        std::memcpy(&d.numbers[name].emplace_back(), static_cast<const char*>(values) + i * size_of(type),
+                    size_of(type));
+      }
     }
-    std::vector<int64_t> numbers(static_cast<size_t>(count));
-    for (size_t i = 0; i < numbers.size(); ++i)
-      std::memcpy(&numbers[i], static_cast<const char*>(values) + i * size_of(type), size_of(type));
-    return d.numbers.emplace(name, numbers).second ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+    return CUDNN_STATUS_SUCCESS;
   }
   return CUDNN_STATUS_BAD_PARAM;
 }
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t handle) {
   Descriptor& d = of(handle);
-  const Rows& rows = kinds.at(d.type);
-  for (const Row& row : rows)
-    if (!d.numbers.contains(row.name) && !d.descriptors.contains(row.name)) return CUDNN_STATUS_BAD_PARAM;
-  if (rows.size() == 6 && !fits(d)) return CUDNN_STATUS_BAD_PARAM;
+  for (const Row& row : kinds.at(d.type))
+    if (row.needed && !d.has(row.name)) return CUDNN_STATUS_BAD_PARAM;
+  if (is_convolution(d) && !fits(d)) return CUDNN_STATUS_BAD_PARAM;
+  if (d.type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR &&
+      d.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() != d.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size())
+    return CUDNN_STATUS_BAD_PARAM;
   d.finalized = true;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -269,8 +541,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t handle, cudnnBac
   const auto at = [&](int64_t i) { return static_cast<cudnnBackendDescriptor_t*>(values)[i]; };
   switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:
-      *count = engines;
-      for (int64_t i = 0; i < wanted && i < engines; ++i) {
+      *count = is_supported(d.of(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)) ? +engines : 0;
+      for (int64_t i = 0; i < wanted && i < *count; ++i) {
         of(at(i)).engine = i;
         of(at(i)).finalized = true;
         of(at(i)).descriptors[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] =
@@ -286,7 +558,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t handle, cudnnBac
         *static_cast<cudnnBackendNumericalNote_t*>(values) = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: {
-      const Descriptor& engine = *d.descriptors.at(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+      const Descriptor& engine = d.of(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
       *static_cast<int64_t*>(values) = engine.engine == greedy ? int64_t{1} << 40 : workspace_used;
       return CUDNN_STATUS_SUCCESS;
     }
@@ -296,25 +568,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t handle, cudnnBac
 }
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t variants) {
-  const Descriptor& engine = *of(plan).descriptors.at(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const Descriptor& engine = of(plan).of(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const Descriptor& pack = of(variants);
   if (engine.engine != sound || !of(plan).finalized || !pack.finalized) return CUDNN_STATUS_NOT_SUPPORTED;
-  const Descriptor& graph = *engine.descriptors.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-  const Descriptor& operation = *graph.descriptors.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  const auto two = [&](cudnnBackendAttributeName_t name) {
-    const std::vector<int64_t>& values = part(operation, 0).at(name);
-    return std::array<int64_t, 2>{values[0], values[1]};
-  };
-  auto* const convolution =
-      new Convolution{operation.type,
-                      Tensor(part(operation, 1), pack),
-                      Tensor(part(operation, 2), pack),
-                      Tensor(part(operation, 3), pack),
-                      two(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
-                      two(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
-                      reinterpret_cast<void*>(pack.at(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0])};
-  return cudaLaunchHostFunc(handle->stream, Convolution::act, convolution) == cudaSuccess
-             ? CUDNN_STATUS_SUCCESS
-             : CUDNN_STATUS_BAD_PARAM;
+  auto* const run = new Run(engine.descriptors.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)[0], pack);
+  return cudaLaunchHostFunc(handle->stream, Run::act, run) == cudaSuccess ? CUDNN_STATUS_SUCCESS
+                                                                          : CUDNN_STATUS_BAD_PARAM;
 }
 }
