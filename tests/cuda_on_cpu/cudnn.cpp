@@ -273,6 +273,7 @@ class Run {
       return operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
     };
     const auto products = std::count_if(operations().begin(), operations().end(), is_product);
+    cuda_on_cpu::spend(cuda_on_cpu::kernel_milliseconds);
     cuda_on_cpu::tally(products == 0 ? "convolution" : products == 2 ? "attention" : "gradient of attention");
   }
   static void act(void* self) {
