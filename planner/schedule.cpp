@@ -89,4 +89,15 @@ int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to) {
   return most;
 }
 
+std::vector<int> chunks_in_flight(const Pipeline& p, int stage) {
+  std::vector<int> now(static_cast<size_t>(p.chunks)), most = now;
+  for (const ir::PhaseRun& run : stage_order(p, stage)) {
+    const auto chunk = static_cast<size_t>(run.phase % p.chunks);
+    if (run.phase >= 2 * p.chunks) continue;
+    now[chunk] += run.phase < p.chunks ? 1 : -1;
+    most[chunk] = std::max(most[chunk], now[chunk]);
+  }
+  return most;
+}
+
 }  // namespace boxcar::planner

@@ -52,4 +52,7 @@ std::vector<ir::PhaseRun> stage_order(const Pipeline& pipeline, int stage);
 // The most micro-batches whose run of phase `from` has begun and whose run of phase `to` has not ended.
 int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to);
 
+// The same by chunk, from its forward pass to the backward pass that reads what it left.
+std::vector<int> chunks_in_flight(const Pipeline& pipeline, int stage);
+
 }  // namespace boxcar::planner

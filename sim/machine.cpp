@@ -251,10 +251,14 @@ int Machine::head(int queue_index) {
       if (!skip_turn(wiring_.items[at(begin + queue.next)])) return begin + queue.next;
     }
     queue.next = 0;
-    if (queue_index == reference_ && repeated_in_ != queue.step) sample_due_ = true;
-    if (++queue.run < static_cast<int>(schedule.size())) continue;
-    queue.run = 0;
-    ++queue.step;
+    if (++queue.run == static_cast<int>(schedule.size())) {
+      queue.run = 0;
+      ++queue.step;
+    }
+    // A period has as many runs of one phase as of another, so those of one are enough to see it.
+    if (queue_index == reference_ && repeated_in_ != queue.step &&
+        schedule[at(queue.run)].phase == schedule.front().phase)
+      sample_due_ = true;
   }
   return -1;
 }

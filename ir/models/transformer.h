@@ -30,6 +30,7 @@ struct Transformer {
   int64_t masked =
       0;  // bert: its pre-training heads, over so many tokens of a sequence; 0: one loss over all
   bool flash = false;  // attention as one op, else scale+mask+softmax between two batched products
+  friend bool operator==(const Transformer&, const Transformer&) = default;
 };
 
 // The family's own values of `tied`, `bias` and `dropout`, to start from; everything else is left open.

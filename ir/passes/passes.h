@@ -36,6 +36,7 @@ struct TrainOptions {
   int micro_batches = 1;                          // gradients are accumulated over this many
   double loss_scale = 65536;  // fp16 only; a step whose gradients overflow leaves the state as it was
   std::set<std::string> off;  // passes switched off, by name
+  friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 
 // From a forward graph with a loss to a whole training step, in this order:

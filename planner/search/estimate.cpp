@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "ir/models/conv_net.h"
 #include "planner/laid_out.h"
+#include "planner/schedule.h"
 #include "planner/search/layout_request.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
@@ -39,8 +41,8 @@ Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_ba
   return planner::resolve(probe);
 }
 
-// A probe's plan and the cluster that its acts' times are asked on.
-struct Probe {
+// A plan and the cluster that its acts' times are asked on.
+struct Standing {
   ir::Plan plan;
   backends::Cluster cluster;
 };
@@ -59,7 +61,7 @@ void share_nics(backends::Node& node, const Mesh& mesh) {
 }
 
 // The probe's devices where those of the job's stages are, each stage beginning on a node of its own.
-void stand_as(Probe& probe, const Mesh& from, const Mesh& to, int gpus) {
+void stand_as(Standing& probe, const Mesh& from, const Mesh& to, int gpus) {
   const int node = probe.cluster.node.gpus, apart = (gpus + node - 1) / node * node;
   const int stages = probe.plan.devices / from.devices();
   Mesh mesh = from;
@@ -90,13 +92,6 @@ void stand_as(Probe& probe, const Mesh& from, const Mesh& to, int gpus) {
   share_nics(probe.cluster.node, mesh);
 }
 
-Probe probe_of(const Job& job, const Job& small, ir::Plan plan) {
-  Probe probe{std::move(plan), small.cluster};
-  if (job.parallel.mesh_order != small.parallel.mesh_order)
-    stand_as(probe, planner::mesh_of(small.parallel), planner::mesh_of(job.parallel), job.gpus);
-  return probe;
-}
-
 bool is_update(const ir::Actor& actor) {
   return actor.op == "adam" || actor.op == "sgd" || actor.op == "momentum";
 }
@@ -112,8 +107,8 @@ void add_elements(const ir::Program& program, StageCost& cost) {
   }
 }
 
-StageCost stage_cost(const ir::Plan& plan, int cls, const std::vector<double>& seconds) {
-  const ir::Program& program = plan.programs[at(plan.classes[at(cls)].program)];
+StageCost stage_cost(const ir::Program& program, const std::vector<double>& seconds,
+                     const planner::MemoryUse& memory) {
   StageCost cost;
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
     const char kind = program.phases[at(phase)][0];
@@ -121,7 +116,6 @@ StageCost stage_cost(const ir::Plan& plan, int cls, const std::vector<double>& s
     sum += phase_seconds(program, phase, seconds);
   }
   add_elements(program, cost);
-  const planner::MemoryUse memory = planner::memory_use(plan)[at(cls)];
   for (size_t kind = 0; kind < cost.bytes.size(); ++kind)
     cost.bytes[kind] = static_cast<double>(memory.by_kind[kind]);
   return cost;
@@ -150,36 +144,138 @@ double pulled_forward(const ir::Program& program) {
   return bytes;
 }
 
-// By layer, each on a stage of its own. What a second micro-batch under way adds is what each one keeps.
-ModelCost measure_each(const Job& job, const ActSeconds& seconds) {
-  const auto layers = static_cast<int>(job.model.layers);
-  const auto plan_of = [&](const Job& apart) {
-    planner::Choose choose;
-    if (needs_layouts(apart)) choose = chooser(apart, {}, nullptr);
-    return planner::compile(planner::lay_out(apart, choose), apart);
-  };
-  const std::vector<int> each(at(layers), 1);
-  Job one = probe_job(job, each, 1), two = probe_job(job, each, 2);
-  two.parallel.schedule = "gpipe";
-  const Probe probe = probe_of(job, one, plan_of(one));
-  const ir::Plan &plan = probe.plan, more = plan_of(two);
-  const std::vector<planner::MemoryUse> with_more = planner::memory_use(more);
-  const size_t classes = plan.classes.size() / at(layers);
-  const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
+double activations(const planner::MemoryUse& memory) {
+  return static_cast<double>(memory.by_kind[static_cast<size_t>(ir::MemoryKind::activations)]);
+}
+
+// Of each stage the first class.
+using Stages = std::vector<StageCost>;
+
+ModelCost cost_of_layers(const Stages& stages, int period) {
   ModelCost cost;
-  for (int l = 0; l < layers; ++l) {  // of each stage the first class
-    const auto cls = static_cast<int>(at(l) * classes);
-    StageCost layer = stage_cost(plan, cls, seconds(plan, probe.cluster, cls));
-    const double kept = static_cast<double>(with_more[at(cls)].by_kind[kind]) - layer.bytes[kind];
-    layer.transient = layer.bytes[kind] - kept;
-    layer.bytes[kind] = kept;
-    cost.layers.push_back(layer);
-    if (l > 0) cost.boundaries.push_back(pulled_forward(plan.programs[at(plan.classes[at(cls)].program)]));
-  }
+  const auto less = [](double a, double b) { return std::max(0.0, a - b); };
+  StageCost some = combine(stages[2], stages[1], less);
+  // All stages but the last hold two micro-batches.
+  const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
+  const double both = some.bytes[kind];
+  cost.first = combine(stages[0], some, less);
+  some.bytes[kind] = both / 2;
+  cost.last = combine(stages[3], some, less);
+  cost.layer = combine(some, some, [&](double a, double) { return a / period; });
   return cost;
 }
 
+// By layer, each on a stage of its own. What another micro-batch under way adds is what each one keeps.
+ModelCost cost_of_each(Stages stages, const std::vector<double>& with_more) {
+  ModelCost cost;
+  const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
+  for (size_t l = 0; l < stages.size(); ++l) {
+    const double kept = with_more[l] - stages[l].bytes[kind];
+    stages[l].transient = stages[l].bytes[kind] - 2 * kept;
+    stages[l].bytes[kind] = kept;
+  }
+  cost.layers = std::move(stages);
+  return cost;
+}
+
+// From a rank to the next along a dimension, a node's GPUs at most; 0 where there is one rank.
+int stride_of(const Mesh& mesh, const char* name, int node) {
+  const int dim = mesh.dim(name);
+  return dim < 0 ? 0 : std::min(node, mesh.strides[at(dim)]);
+}
+
+Job in_usual_order(Job job) {
+  job.parallel.mesh_order = Hints().mesh_order;
+  return job;
+}
+
 }  // namespace
+
+CostKey cost_key(const Job& job) {
+  const Hints& h = job.parallel;
+  const int node = job.cluster.node.gpus;
+  const Mesh mesh = planner::mesh_of(h);
+  return {stride_of(mesh, "tp", node),
+          stride_of(mesh, "cp", node),
+          stride_of(mesh, "ep", node),
+          h.tp,
+          h.cp,
+          h.ep,
+          h.sequence_parallel ? 1 : 0,
+          h.micro_batch,
+          static_cast<int>(job.train.recompute),
+          node};
+}
+
+struct Measuring::Probe {
+  CostKey key{};  // in the usual order
+  Job job;
+  ir::Plan plan;
+  std::vector<planner::MemoryUse> memory;
+  // By class, where layers differ: with one more micro-batch under way.
+  std::vector<planner::MemoryUse> with_more = {};
+};
+
+Measuring::Measuring(ActSeconds seconds) : seconds_(std::move(seconds)) {}
+Measuring::~Measuring() = default;
+
+// Layers that differ have two micro-batches, all of them under way on every stage, and then three.
+const Measuring::Probe& Measuring::probe_of(const Job& job) {
+  const CostKey key = cost_key(in_usual_order(job));
+  if (last_ && last_->key == key) return *last_;
+  last_.reset();
+  const bool differ = ir::models::is_conv_net(job.model.family);
+  const auto period = static_cast<int>(job.model.expert_every);
+  const std::vector<int> stages = differ ? std::vector<int>(at(static_cast<int>(job.model.layers)), 1)
+                                         : std::vector<int>{period, period, 2 * period, period};
+  Job small = probe_job(job, stages, 2);
+  if (differ) small.parallel.schedule = "gpipe";
+  FoundLayouts found;
+  planner::Choose choose;
+  if (needs_layouts(small)) choose = chooser(small, {}, &found);
+  planner::LaidOut laid = graphs_.lay_out(small, choose);
+  auto probe = std::make_unique<Probe>(Probe{key, small, planner::compile(laid), {}});
+  probe->memory = planner::memory_use(probe->plan);
+  if (differ) {
+    laid.pipeline = planner::pipeline_of(small.parallel, 3);
+    probe->with_more = planner::memory_use(planner::compile(laid));
+  }
+  last_ = std::move(probe);
+  return *last_;
+}
+
+ModelCost Measuring::of(const Job& job) {
+  const Probe& probe = probe_of(job);
+  std::optional<Standing> elsewhere;
+  if (job.parallel.mesh_order != probe.job.parallel.mesh_order) {
+    elsewhere = {probe.plan, probe.job.cluster};
+    stand_as(*elsewhere, planner::mesh_of(probe.job.parallel), planner::mesh_of(job.parallel), job.gpus);
+  }
+  const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
+  const backends::Cluster& cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
+  const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;
+  const auto program = [&](size_t cls) -> const ir::Program& {
+    return plan.programs[at(plan.classes[cls].program)];
+  };
+  Stages stages;
+  std::vector<double> boundaries, with_more;
+  for (size_t stage = 0; stage < count; ++stage) {
+    const size_t cls = stage * classes;
+    const std::vector<double> seconds = seconds_(plan, cluster, static_cast<int>(cls));
+    stages.push_back(stage_cost(program(cls), seconds, probe.memory[cls]));
+    if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
+    if (!probe.with_more.empty()) with_more.push_back(activations(probe.with_more[cls]));
+  }
+  ModelCost cost = probe.with_more.empty() ? cost_of_layers(stages, static_cast<int>(job.model.expert_every))
+                                           : cost_of_each(std::move(stages), with_more);
+  if (cost.layers.empty())
+    cost.boundary_bytes = boundaries.front();
+  else
+    cost.boundaries = std::move(boundaries);
+  return cost;
+}
+
+ModelCost measure(const Job& job, const ActSeconds& seconds) { return Measuring(seconds).of(job); }
 
 double phase_seconds(const ir::Program& program, int phase, const std::vector<double>& seconds) {
   std::vector<double> ready(program.registers.size()), queue(program.queues.size());
@@ -195,32 +291,6 @@ double phase_seconds(const ir::Program& program, int phase, const std::vector<do
     end = std::max(end, now);
   }
   return end;
-}
-
-ModelCost measure(const Job& job, const ActSeconds& seconds) {
-  if (ir::models::is_conv_net(job.model.family)) return measure_each(job, seconds);
-  const auto period = static_cast<int>(job.model.expert_every);
-  const Job small = probe_job(job, {period, period, 2 * period, period}, 2);
-  const Probe probe = probe_of(job, small, planner::compile(small));
-  const ir::Plan& plan = probe.plan;
-  const size_t classes = plan.classes.size() / 4;
-  std::array<StageCost, 4> stages;  // of each the first class
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    const auto cls = static_cast<int>(stage * classes);
-    stages[stage] = stage_cost(plan, cls, seconds(plan, probe.cluster, cls));
-  }
-  ModelCost cost;
-  cost.boundary_bytes = pulled_forward(plan.programs[at(plan.classes[classes].program)]);
-  const auto less = [](double a, double b) { return std::max(0.0, a - b); };
-  StageCost some = combine(stages[2], stages[1], less);
-  // All stages but the last hold two micro-batches.
-  const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
-  const double both = some.bytes[kind];
-  cost.first = combine(stages[0], some, less);
-  some.bytes[kind] = both / 2;
-  cost.last = combine(stages[3], some, less);
-  cost.layer = combine(some, some, [&](double a, double) { return a / period; });
-  return cost;
 }
 
 }  // namespace boxcar::search

@@ -14,10 +14,12 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "ir/plan.h"
 #include "planner/planner.h"
+#include "planner/search/graphs.h"
 
 namespace boxcar::search {
 
@@ -45,10 +47,32 @@ struct ModelCost {
   std::vector<double> boundaries = {};
 };
 
-// `job` is resolved; its zero, virtual_stages, stage_layers and global_batch do not matter, its dp and pp
-// only where it has another mesh_order: they say how far the ranks of a group are apart. Throws Error (bad
-// input) where no plan of such stages can be made.
-ModelCost measure(const planner::Job& job, const ActSeconds& seconds);
+// Measures jobs that differ in their hints, and in the nodes of their cluster; what several of them share is
+// made once: training graphs, and the plan of jobs that have another mesh_order than the one before.
+class Measuring {
+ public:
+  explicit Measuring(ActSeconds seconds);
+  ~Measuring();
+
+  // `job` is resolved; its zero, virtual_stages, stage_layers and global_batch do not matter, its dp and pp
+  // only where it has another mesh_order: they say how far the ranks of a group are apart. Throws Error (bad
+  // input) where no plan of such stages can be made.
+  ModelCost of(const planner::Job& job);
+
+ private:
+  struct Probe;
+  const Probe& probe_of(const planner::Job& job);
+
+  ActSeconds seconds_;
+  Graphs graphs_{64};
+  std::unique_ptr<Probe> last_;
+};
+
+ModelCost measure(const planner::Job& job, const ActSeconds& seconds);  // alone
+
+// Equal for jobs that have the same ModelCost, on one cluster of any number of nodes.
+using CostKey = std::array<int, 10>;
+CostKey cost_key(const planner::Job& job);
 
 // When the last act of a phase ends that begins with all that it needs from elsewhere, in s. Pulls take
 // nothing: in a pipeline they run behind other work.

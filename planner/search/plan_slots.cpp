@@ -15,6 +15,9 @@ namespace {
 using planner::MarkedGraph;
 using Edge = MarkedGraph::Edge;
 
+// Acts that become one, in the mean, at most: where there are more, so many are left that it is not tried.
+constexpr int most_taken_together = 25;
+
 size_t at(int index) { return static_cast<size_t>(index); }
 
 class Opening {
@@ -191,8 +194,11 @@ PlanCounts open_counts(const planner::StepView& view, const std::vector<double>&
 PlanSlots fewest_slots(const ir::Plan& plan, const backends::Cluster& cluster, const ActSeconds& seconds,
                        int most_acts) {
   const planner::StepView view = planner::view_of_classes(plan);
-  const PlanCounts open = open_counts(view, node_seconds(view, cluster, seconds));
   PlanSlots slots;
+  int64_t all = 0;
+  for (const planner::StepNode& node : view.nodes) all += node.acts;
+  if (all > int64_t{most_taken_together} * most_acts) return slots;
+  const PlanCounts open = open_counts(view, node_seconds(view, cluster, seconds));
   const auto acts = static_cast<int>(open.problem.graph.seconds.size());
   if (acts > most_acts) return slots;
   slots.acts = acts;

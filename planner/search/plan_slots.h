@@ -38,7 +38,8 @@ struct PlanSlots {
 // has the issue order.
 PlanCounts open_counts(const planner::StepView& view, const std::vector<double>& seconds);
 
-// `plan` has passed ir::check. No changes where more than `most_acts` acts are left, acts being 0 then.
+// `plan` has passed ir::check. No changes where more than `most_acts` acts are left, or 25 times as many
+// were there, acts being 0 then.
 PlanSlots fewest_slots(const ir::Plan& plan, const backends::Cluster& cluster, const ActSeconds& seconds,
                        int most_acts);
 

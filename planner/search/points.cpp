@@ -152,12 +152,6 @@ void each_point(const Job& job, const Fixed& fixed, const std::function<bool(con
 
 namespace {
 
-// From a rank to the next along a dimension, a node's GPUs at most; 0 where there is one rank.
-int stride_of(const planner::Mesh& mesh, const char* name, int node) {
-  const int dim = mesh.dim(name);
-  return dim < 0 ? 0 : std::min(node, mesh.strides[static_cast<size_t>(dim)]);
-}
-
 // By dimension, stages last: how many ranks of a group are on one node.
 std::vector<int64_t> beside(const Hints& h, int node) {
   const planner::Mesh mesh = planner::mesh_of(h);
@@ -185,22 +179,6 @@ std::vector<std::string> other_orders(const Job& job) {
     if (known.insert(beside(h, node)).second) orders.push_back(h.mesh_order);
   } while (std::next_permutation(dims.begin(), dims.end()));
   return orders;
-}
-
-CostKey cost_key(const Job& job) {
-  const Hints& h = job.parallel;
-  const int node = job.cluster.node.gpus;
-  const planner::Mesh mesh = planner::mesh_of(h);
-  return {stride_of(mesh, "tp", node),
-          stride_of(mesh, "cp", node),
-          stride_of(mesh, "ep", node),
-          h.tp,
-          h.cp,
-          h.ep,
-          h.sequence_parallel ? 1 : 0,
-          h.micro_batch,
-          static_cast<int>(job.train.recompute),
-          job.cluster.node.gpus};
 }
 
 }  // namespace boxcar::search

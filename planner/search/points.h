@@ -1,7 +1,6 @@
 // The points of the search: every legal combination of what is not pinned.
 #pragma once
 
-#include <array>
 #include <functional>
 
 #include "planner/search/search.h"
@@ -23,9 +22,5 @@ void each_point(const planner::Job& job, const Fixed& fixed,
 // The orders of the job's mesh on its cluster, but the usual one, in which others of its groups cross nodes
 // than in the ones before.
 std::vector<std::string> other_orders(const planner::Job& job);
-
-// Equal for points that have the same ModelCost, on one cluster of any number of nodes.
-using CostKey = std::array<int, 10>;
-CostKey cost_key(const planner::Job& job);
 
 }  // namespace boxcar::search

@@ -116,7 +116,7 @@ class Search {
     if (asked_to_stop()) return nullptr;
     std::optional<ModelCost>& cost = costs_[key];
     try {
-      cost = measure(point, oracle_.act_seconds);
+      cost = measuring_.of(point);
     } catch (const Error&) {
     }
     return cost ? &*cost : nullptr;
@@ -250,7 +250,7 @@ class Search {
       if (!candidate.layouts && (layouts_asked() || needs_layouts(candidate.job)))
         candidate.layouts = {options_.partial, options_.both, options_.pins};
       FoundLayouts found;
-      const ir::Plan plan = plan_of(candidate, &found);
+      const ir::Plan plan = plan_of(candidate, &found, graphs_);
       if (found.found) candidate.found = std::move(found);
       if (candidate.layouts)
         candidate.layouts->weights = candidate.found.weights, candidate.layouts->memory = infinity;
@@ -367,7 +367,8 @@ class Search {
 
   // As good, with fewer slots of what moves between queues and devices.
   void take_fewest_slots(Candidate candidate) {
-    candidate.slots = fewest_slots(plan_of(candidate), candidate.job.cluster, oracle_.act_seconds, most_acts);
+    candidate.slots = fewest_slots(plan_of(candidate, nullptr, graphs_), candidate.job.cluster,
+                                   oracle_.act_seconds, most_acts);
     candidate.peak_bytes = 0;
     if (!candidate.slots.changes.empty()) attempt(std::move(candidate));
   }
@@ -397,6 +398,8 @@ class Search {
   const SearchOptions& options_;
   const Oracle& oracle_;
   int64_t limit_ = 0;
+  Measuring measuring_{oracle_.act_seconds};
+  Graphs graphs_{4};  // of candidates
   std::map<CostKey, std::optional<ModelCost>> costs_;
   std::vector<Candidate> candidates_;
   std::optional<Error> refused_;  // for a pin
@@ -417,7 +420,12 @@ planner::Choose Candidate::choose(FoundLayouts* into) const {
 }
 
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found) {
-  ir::Plan plan = planner::compile(planner::lay_out(candidate.job, candidate.choose(found)), candidate.job);
+  Graphs graphs(1);
+  return plan_of(candidate, found, graphs);
+}
+
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs) {
+  ir::Plan plan = planner::compile(graphs.lay_out(candidate.job, candidate.choose(found)), candidate.job);
   if (!candidate.slots.changes.empty()) set_slots(plan, candidate.slots.changes);
   return plan;
 }

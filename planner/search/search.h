@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "planner/search/estimate.h"
+#include "planner/search/graphs.h"
 #include "planner/search/layout_request.h"
 #include "planner/search/plan_slots.h"
 
@@ -52,6 +53,8 @@ struct Candidate {
 
 // What a candidate stands for. `found`, which may be null, gets what is known of its layouts.
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
+// The same with a training graph that may be known.
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs);
 
 // Of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
 inline double price_of(const planner::Job& job, double step_seconds) {

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "planner/mesh.h"
 #include "planner/schedule.h"
@@ -35,8 +37,11 @@ double in_flight(const Hints& h, int stage, double micro_batches) {
   if (const std::vector<int> counts = planner::under_way_of(h.schedule); !counts.empty())
     return std::min<double>(micro_batches, counts[static_cast<size_t>(stage)]);
   if (h.virtual_stages == 1) return std::min(micro_batches, before + 1);
-  const double chunks = 2 * before + (h.virtual_stages - 1) * h.pp + 1;
-  return std::min(micro_batches, chunks / h.virtual_stages);
+  // Every chunk has slots of its own for the most that it has under way; after some rounds that is all.
+  const planner::Pipeline pipeline =
+      planner::pipeline_of(h, static_cast<int>(std::min<double>(micro_batches, 4 * h.pp)));
+  const std::vector<int> most = planner::chunks_in_flight(pipeline, stage);
+  return std::accumulate(most.begin(), most.end(), 0.0) / h.virtual_stages;
 }
 
 // Of states that are sharded, what a device keeps: the dp ranks share them, of experts those with the same.
@@ -87,11 +92,10 @@ int on_node(const Job& job, const planner::Mesh& mesh) {
 }
 
 // The communication of data parallelism and the update, of the slowest stage.
-double state_seconds(const Job& job, const StageCost& stage) {
+double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage) {
   const Hints& h = job.parallel;
   const double update = stage.update * (h.zero >= 1 ? sharded_part(h, stage) : 1);
   if (h.dp == 1) return update;
-  const planner::Mesh mesh = planner::mesh_of(h);
   // From a data-parallel rank to the next one.
   const int innermost = std::max({mesh.dim("replica"), mesh.dim("dp"), mesh.dim("ep")});
   const int stride = mesh.strides[static_cast<size_t>(innermost)];
@@ -126,10 +130,9 @@ double state_seconds(const Job& job, const StageCost& stage) {
 
 // Of the gradients of a head that shares the word embedding, between the last stage and the first: nothing is
 // left to hide them.
-double tied_seconds(const Job& job, const ModelCost& cost) {
+double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
   const Hints& h = job.parallel;
   if (h.pp == 1 || !job.model.tied || cost.last.elements == 0) return 0;
-  const planner::Mesh mesh = planner::mesh_of(h);
   const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
   const double bytes = size * cost.last.elements / (h.zero >= 1 ? h.dp : 1);
   const sim::Span span = sim::span_of(job.cluster, {mesh.device(0, 0), mesh.device(0, h.pp - 1)});
@@ -140,9 +143,8 @@ double tied_seconds(const Job& job, const ModelCost& cost) {
 }
 
 // Of what a stage sends the next one for a micro-batch, by all its ranks at once.
-double hop_seconds(const Job& job, const ModelCost& cost, int stage) {
+double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost, int stage) {
   const Hints& h = job.parallel;
-  const planner::Mesh mesh = planner::mesh_of(h);
   double bytes = cost.boundary_bytes;
   if (!cost.boundaries.empty()) {  // virtual stages: as where the first of them ends
     int layers = 0;
@@ -174,14 +176,14 @@ std::vector<StageCost> stages_of(const Job& job, const ModelCost& cost) {
   return stages;
 }
 
-std::vector<PipelineStage> pipeline_of(const Job& job, const ModelCost& cost,
+std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
                                        const std::vector<StageCost>& stages) {
   std::vector<PipelineStage> pipeline;
+  double back = 0;
   for (int s = 0; s < job.parallel.pp; ++s) {
     const StageCost& stage = stages[static_cast<size_t>(s)];
-    const double send = s + 1 < job.parallel.pp ? hop_seconds(job, cost, s) : 0;
-    const double back = s > 0 ? hop_seconds(job, cost, s - 1) : 0;
-    pipeline.push_back({stage.forward, stage.backward, send, back});
+    const double send = s + 1 < job.parallel.pp ? hop_seconds(job, mesh, cost, s) : 0;
+    pipeline.push_back({stage.forward, stage.backward, send, std::exchange(back, send)});
   }
   return pipeline;
 }
@@ -214,6 +216,7 @@ double period_with(const std::vector<PipelineStage>& stages, const std::vector<i
 Estimate estimate(const Job& job, const ModelCost& cost) {
   const Hints& h = job.parallel;
   const double m = job.train.micro_batches;
+  const planner::Mesh mesh = planner::mesh_of(h);
   const std::vector<StageCost> stages = stages_of(job, cost);
   Estimate result;
   double slowest = 0, sum = 0, state = 0;
@@ -221,13 +224,13 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
     const StageCost& stage = stages[static_cast<size_t>(s)];
     slowest = std::max(slowest, stage.forward + stage.backward);
     sum += stage.forward + stage.backward;
-    state = std::max(state, state_seconds(job, stage));
+    state = std::max(state, state_seconds(job, mesh, stage));
     const double bytes = stage_bytes(job, cost, stage, s);
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
   double period = slowest;
   if (h.pp > 1) {
-    const std::vector<PipelineStage> pipeline = pipeline_of(job, cost, stages);
+    const std::vector<PipelineStage> pipeline = pipeline_of(job, mesh, cost, stages);
     double slowest_hop = 0;
     for (const PipelineStage& stage : pipeline) {
       result.seconds += stage.send + stage.send_back;
@@ -237,14 +240,14 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
     period = h.virtual_stages == 1 ? period_with(pipeline, under_way_by(h, m))
                                    : slowest + h.virtual_stages * slowest_hop;
   }
-  result.seconds += m * period + (sum - slowest) / h.virtual_stages + state + tied_seconds(job, cost);
+  result.seconds += m * period + (sum - slowest) / h.virtual_stages + state + tied_seconds(job, mesh, cost);
   return result;
 }
 
 std::string schedule_for(const Job& job, const ModelCost& cost, double slack) {
   const Hints& h = job.parallel;
   if (h.pp == 1 || h.virtual_stages > 1) return "";
-  const std::vector<PipelineStage> stages = pipeline_of(job, cost, stages_of(job, cost));
+  const std::vector<PipelineStage> stages = pipeline_of(job, planner::mesh_of(h), cost, stages_of(job, cost));
   std::vector<int> counts = under_way(stages, (1 + slack) * least_period(stages));
   const std::vector<int> usual = under_way_by(h, job.train.micro_batches);
   for (int& count : counts) count = std::min(count, job.train.micro_batches);

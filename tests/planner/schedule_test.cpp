@@ -36,6 +36,20 @@ TEST(Schedule, takes_micro_batches_under_way_by_stage) {
   for (const char* no : {"", "1f1b", "5,", ",5", "5,0", "5;3"}) EXPECT_TRUE(under_way_of(no).empty()) << no;
 }
 
+// In one pass what in_flight says of every chunk, split backward passes or not.
+TEST(Schedule, counts_what_every_chunk_has_under_way) {
+  for (const Pipeline& p :
+       {Pipeline{Schedule::interleaved, 4, 3, 8}, Pipeline{Schedule::interleaved, 2, 5, 4},
+        Pipeline{Schedule::one_f_one_b, 4, 1, 6}, Pipeline{Schedule::zb_h2, 3, 1, 7}})
+    for (int stage = 0; stage < p.stages; ++stage) {
+      const std::vector<int> counts = chunks_in_flight(p, stage);
+      ASSERT_EQ(counts.size(), static_cast<size_t>(p.chunks));
+      for (int c = 0; c < p.chunks; ++c)
+        EXPECT_EQ(counts[static_cast<size_t>(c)],
+                  in_flight(stage_order(p, stage), forward_phase(c), backward_phase(p, c)));
+    }
+}
+
 TEST(Schedule, gpipe_runs_all_forward_first) {
   const Pipeline p{Schedule::gpipe, 2, 1, 3};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2");

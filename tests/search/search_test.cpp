@@ -251,6 +251,22 @@ TEST(Search, estimates_are_near_the_simulation) {
   EXPECT_LT(worst_memory, 1.5);
 }
 
+// With virtual stages every chunk has slots for the most that it has under way, not for the mean.
+TEST(Search, estimates_the_memory_of_virtual_stages) {
+  Job job = small_gpt(8);
+  job.model.layers = 16;
+  job.global_batch = 32;
+  int points = 0;
+  each_plan(job, {"tp", "micro_batch", "zero"}, [&](const Job& point, const ir::Plan& plan) {
+    if (point.parallel.virtual_stages == 1) return;
+    const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+    EXPECT_NEAR(e.bytes / static_cast<double>(peak_of(plan)), 1, 0.05)
+        << point.parallel.pp << " stages of " << point.parallel.virtual_stages;
+    ++points;
+  });
+  EXPECT_GT(points, 5);
+}
+
 struct Worst {
   double seconds = 0, bytes = 0;
 };
