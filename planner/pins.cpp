@@ -15,6 +15,7 @@ bool matches(std::string_view pattern, std::string_view name) {
   if (star == std::string_view::npos) return pattern == name;
   if (name.substr(0, star) != pattern.substr(0, star)) return false;
   const std::string_view rest = pattern.substr(star + 1);
+  if (rest.find('*') == std::string_view::npos) return name.substr(star).ends_with(rest);
   for (size_t at = star; at <= name.size(); ++at)
     if (matches(rest, name.substr(at))) return true;
   return false;

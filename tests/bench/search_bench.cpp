@@ -1,4 +1,5 @@
-// How long the solvers of planner/search take: a transformer's training step, layers that repeat, stages,
+// How long a search takes: whole ones (the budget: 0.5 s for 8 layers on 8 GPUs, 10 s for GPT-3 175B on
+// 1,024), and the solvers of planner/search alone: a transformer's training step, layers that repeat, stages,
 // counts.
 #include <benchmark/benchmark.h>
 
@@ -10,12 +11,41 @@
 #include "planner/search/layout_request.h"
 #include "planner/search/order.h"
 #include "planner/search/registers.h"
+#include "planner/search/search.h"
 #include "planner/search/stages.h"
+#include "planner/verify.h"
 #include "search/plans.h"
 #include "search/problems.h"
+#include "sim/simulate.h"
 
 namespace boxcar::search {
 namespace {
+
+planner::Job gpt(int layers, int hidden, int heads, int gpus, int batch) {
+  planner::Job job;
+  job.model = ir::models::defaults("gpt");
+  job.model.layers = layers, job.model.hidden = hidden, job.model.heads = heads, job.model.seq = 2048;
+  job.model.vocab = 51200;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("dgx-a100-80g", gpus);
+  job.gpus = gpus;
+  job.global_batch = batch;
+  return job;
+}
+
+// As `boxcar search` does it.
+void whole_search(benchmark::State& state, const planner::Job& job) {
+  const Oracle oracle{sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
+                        planner::verify(plan);
+                        return sim::simulate(plan, cluster).step_seconds;
+                      }};
+  Outcome found;
+  for (auto _ : state) found = search(job, {}, oracle);
+  state.counters["points"] = static_cast<double>(found.points);
+  state.counters["compiled"] = found.compiled;
+  if (found.best.empty()) return state.SkipWithError("nothing was found");
+  state.counters["step"] = found.best.front().seconds;
+}
 
 // About 30 nodes a layer; edges as in boxing: nothing where both ends agree, else a random cost.
 Assignment training_step(int layers, int most_choices) {
@@ -49,15 +79,8 @@ void choose_within_memory(benchmark::State& state) {
 
 // The layouts of a GPT on 8 GPUs, 8192 wide, its training graph given.
 void layouts(benchmark::State& state) {
-  planner::Job job;
-  job.model = ir::models::defaults("gpt");
-  job.model.layers = state.range(0), job.model.hidden = 8192, job.model.heads = 64, job.model.seq = 2048;
-  job.model.vocab = 51200;
-  job.model = ir::models::complete(job.model);
-  job.cluster = backends::load_cluster("dgx-a100-80g", 8);
-  job.gpus = 8;
+  planner::Job job = gpt(static_cast<int>(state.range(0)), 8192, 64, 8, 8);
   job.parallel.tp = static_cast<int>(state.range(1));
-  job.global_batch = 8;
   job = planner::resolve(job);
   const planner::LaidOut laid = planner::lay_out(job);
   FoundLayouts found;
@@ -126,6 +149,10 @@ void count_registers(benchmark::State& state) {
   state.counters["optimal"] = counts.optimal();
 }
 
+BENCHMARK_CAPTURE(whole_search, 8_layers_on_8, gpt(8, 4096, 32, 8, 64))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(whole_search, gpt3_175b_on_1024, gpt(96, 12288, 96, 1024, 1536))
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(choose)->Args({5, 8})->Args({5, 20})->Args({24, 8})->Unit(benchmark::kMillisecond);
 BENCHMARK(choose_within_memory)->Args({5, 8})->Args({5, 20})->Unit(benchmark::kMillisecond);
 BENCHMARK(layouts)->Args({4, 8})->Args({24, 8})->Args({96, 8})->Args({96, 4})->Unit(benchmark::kMillisecond);
