@@ -179,6 +179,28 @@ void ActorTable::skip(int actor, int64_t acts) {
   }
 }
 
+void ActorTable::advance(int actor, int64_t acts) {
+  State& s = actors_[static_cast<size_t>(actor)];
+  for (int32_t o = s.out_begin; o < s.out_end; ++o) {
+    Out& out = outs_[static_cast<size_t>(o)];
+    if (out.written != 0 || acts % out.every != 0)
+      broken(actor, "output", o - s.out_begin, "advance to a slot that is written in part");
+    const auto shift = static_cast<int32_t>(acts / out.every % out.count);
+    out.slot = (out.slot + shift) % out.count;
+    const auto begin = references_.begin() + out.references;
+    std::rotate(begin, begin + (out.count - shift), begin + out.count);
+  }
+  for (int32_t i = s.in_begin; i < s.in_end; ++i) {
+    In& in = ins_[static_cast<size_t>(i)];
+    if (in.used != 0 || acts % in.repeat != 0)
+      broken(actor, "input", i - s.in_begin, "advance to a slot that is read in part");
+    const auto shift = static_cast<int32_t>(acts / in.repeat % in.count);
+    in.slot = (in.slot + shift) % in.count;
+    in.next = (in.next + shift) % in.count;
+  }
+  s.acts += acts;
+}
+
 int ActorTable::reference_counter(int actor, int port, int slot) const {
   return references_[static_cast<size_t>(out(actor, port).references + slot)];
 }

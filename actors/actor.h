@@ -77,6 +77,10 @@ class ActorTable {
   // periodic regime by arithmetic. Throws Error (fault) where a slot would be sent or given back at a rate
   // (every, repeat above 1) on the way.
   void skip(int actor, int64_t acts);
+  // As if an actor had made `acts` more acts and all messages of theirs and to it had been taken, where
+  // counters are the same after as before: slots move on alone. Throws Error (fault) where a slot would be in
+  // part written or read then.
+  void advance(int actor, int64_t acts);
   bool acting(int actor) const { return state(actor).acting; }
   int64_t acts(int actor) const { return state(actor).acts; }
   int in_counter(int actor, int port) const { return in(actor, port).readable; }

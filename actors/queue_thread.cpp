@@ -38,7 +38,7 @@ void QueueThread::run(int64_t count, int64_t first_step) {
   }
   try {
     ordered_ ? run_ordered(count) : run_open(count);
-    queue_->finish();
+    if (!recording()) queue_->finish();
   } catch (const Stopped&) {  // another thread says why
   } catch (const std::exception& error) {
     const Error what = named(current_, error);
@@ -165,11 +165,8 @@ void QueueThread::act(int a) {
     out_slots_.push_back(table_.out_slot(a, static_cast<int>(o)));
   table_.begin(a);
   const int64_t since = index - base_[static_cast<size_t>(a)];
-  backends::Moment moment;
-  moment.step = first_step_ + since / work.acts_per_step;
-  moment.micro_batch = work.micro_batches[static_cast<size_t>(since % work.acts_per_step)];
-  moment.micro_batches = state_.layout.plan().micro_batches;
-  moment.seed = state_.options.seed;
+  backends::Moment moment =
+      this->moment(work, first_step_ + since / work.acts_per_step, since % work.acts_per_step);
   moment.learning_rate = learning_rate(moment.step);
   begin_writing(work, a);
   const bool kept = state_.options.timeline && moment.step >= state_.options.timeline_from;
@@ -178,11 +175,17 @@ void QueueThread::act(int a) {
     const backends::Waiting::Act name(work.name);
     wait_for_marks(work);
     execute(work, moment);
-    if (work.finishes) queue_->finish();
+    if (recording() && work.watched >= 0) {
+      const int64_t bytes = reg(at(work.out_regs, work.watched)).type.bytes();
+      queue_->copy(staged(work, state_.recorded, index % work.acts_per_step),
+                   state_.slot(thread_.device, at(work.out_regs, work.watched), at(out_slots_, work.watched)),
+                   {1, bytes, bytes, bytes});
+    }
+    if (work.finishes && !recording()) queue_->finish();
     set_marks(work);
   }
   if (kept) timeline_.push_back({thread_.device, work.index, index, start, state_.seconds()});
-  if (work.watched >= 0) {
+  if (work.watched >= 0 && !recording()) {
     const ir::Register& r = reg(at(work.out_regs, work.watched));
     std::vector<std::byte> bytes(static_cast<size_t>(r.type.bytes()));
     state_.backend.device(thread_.device)
@@ -196,6 +199,15 @@ void QueueThread::act(int a) {
   table_.end(a, effects_);
   if (table_.ready(a)) became_ready(a);
   send(a);
+}
+
+backends::Moment QueueThread::moment(const Work& work, int64_t step, int64_t act) const {
+  backends::Moment moment;
+  moment.step = step;
+  moment.micro_batch = work.micro_batches[static_cast<size_t>(act)];
+  moment.micro_batches = state_.layout.plan().micro_batches;
+  moment.seed = state_.options.seed;
+  return moment;
 }
 
 double QueueThread::learning_rate(int64_t step) {
@@ -239,18 +251,14 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
       pulls_.fetch(device, work.index, in_slots_[0], static_cast<std::byte*>(out_addresses_[0]), *queue_);
       break;
     case Does::load:
-      if (work.keeps || work.value.empty()) break;
-      state_.hooks.fill(device, reg(work.outputs[0].reg), moment, work.value);
-      [[fallthrough]];
     case Does::constant:
-      if (!work.keeps && !work.value.empty())
-        state_.backend.device(device).from_host(out_addresses_[0], work.value.data(), work.outputs[0].bytes);
+      bring(work, moment, index % work.acts_per_step);
       break;
     case Does::save:
-      save(work, moment.step + work.behind);
+      if (!recording()) save(work, moment.step + work.behind);
       break;
     case Does::write:
-      write(moment.step);
+      if (!recording()) write(moment.step);
       break;
     case Does::nothing:
       break;
@@ -263,6 +271,17 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
   }
 }
 
+// What an act loads: from the hooks, or from where a recording's step will have it.
+void QueueThread::bring(Work& work, const backends::Moment& moment, int64_t act) {
+  if (work.keeps || work.value.empty()) return;
+  const int64_t bytes = work.outputs[0].bytes;
+  if (recording())
+    return queue_->copy(out_addresses_[0], staged(work, state_.recorded, act), {1, bytes, bytes, bytes});
+  if (work.does == Does::load)
+    state_.hooks.fill(thread_.device, reg(work.outputs[0].reg), moment, work.value);
+  state_.backend.device(thread_.device).from_host(out_addresses_[0], work.value.data(), bytes);
+}
+
 // Inputs have been written, and outputs have been read, before what this act puts on its queue begins.
 void QueueThread::wait_for_marks(const Work& work) {
   const auto wait = [this](const SlotMarks::Mark& mark) {
@@ -273,7 +292,7 @@ void QueueThread::wait_for_marks(const Work& work) {
   for (size_t o = 0; o < work.out_marks.size(); ++o)
     if (work.out_marks[o].slots)
       for (const SlotMarks::Mark& mark : at(*work.out_marks[o].slots, out_slots_[o]).read) wait(mark);
-  if (work.on_host) queue_->finish();
+  if (work.on_host && !recording()) queue_->finish();
 }
 
 void QueueThread::set_marks(const Work& work) {

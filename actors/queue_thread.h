@@ -37,10 +37,14 @@ class QueueThread {
   QueueThread(RunState& state, Pulls& pulls, Layout::Thread thread, int spins);
 
   int device() const { return thread_.device; }
-  int64_t scratch_bytes() const { return scratch_bytes_; }
+  // With options.graphs, memory for `recordings` of them.
+  int64_t scratch_bytes(int recordings) const { return scratch_bytes_ + recordings * staged_bytes_; }
+  // The least number of steps after which every register here is at the same slot; with options.graphs.
+  // Throws Error (bad input) where a step cannot be recorded: see Runtime.
+  int64_t steps_to_repeat() const;
   // Kernels and communicators, once there is memory; `scratch` is this thread's own.
   void prepare(std::byte* scratch);
-  // Where messages go, once all threads of the process are there.
+  // Where messages go, once all threads of the process and the state's marks are there.
   void connect(const std::vector<std::unique_ptr<QueueThread>>& threads);
   // Fills initial slots and registers updated in place; then sends what is readable at the start.
   void fill_initial();
@@ -49,6 +53,19 @@ class QueueThread {
   // Until every actor has acted for `count` more steps. On the thread that this is for; an error stops the
   // run.
   void run(int64_t count, int64_t first_step);
+
+  // --- recordings, between runs
+  // While state.recorded says so, run() puts a step's acts on queues that record: what acts load comes from
+  // memory of that recording, what is watched goes there.
+  // Takes the messages that are left of the last run.
+  void settle();
+  // Goes on by a step that a recording makes.
+  void advance();
+  // Whether one of its acts writes a checkpoint at this step.
+  bool saves(int64_t step) const;
+  // Fills what a recording loads at a step, and tells the hooks what it was watched to write.
+  void stage(int recording, int64_t step);
+  void report(int recording, int64_t step) const;
 
   Mailbox& mailbox() { return *mailbox_; }
   const std::vector<RunAct>& timeline() const { return timeline_; }
@@ -103,6 +120,7 @@ class QueueThread {
     backends::Communicator* communicator = nullptr;
     std::vector<std::byte> value;  // of a constant; host memory of a load
     int watched = -1;              // output
+    int64_t staged = -1;           // where its acts' part of a recording's memory begins; -1: it has none
   };
 
   Work learn(int index, std::vector<InSpec>& ins, std::vector<OutSpec>& outs);
@@ -122,6 +140,11 @@ class QueueThread {
   void became_ready(int actor);
   void act(int actor);
   void execute(Work& work, const backends::Moment& moment);
+  backends::Moment moment(const Work& work, int64_t step, int64_t act) const;
+  int64_t staged_size(const Work& work) const;
+  std::byte* staged(const Work& work, int recording, int64_t act) const;
+  bool recording() const { return state_.recorded >= 0; }
+  void bring(Work& work, const backends::Moment& moment, int64_t act);
   void wait_for_marks(const Work& work);
   void set_marks(const Work& work);
   void connect_marks(Work& work);
@@ -146,7 +169,7 @@ class QueueThread {
   std::unique_ptr<backends::Queue> queue_;
   std::vector<std::pair<std::string, std::unique_ptr<backends::Communicator>>> communicators_;  // by name
   std::unique_ptr<Mailbox> mailbox_;
-  int64_t scratch_bytes_ = 0;
+  int64_t scratch_bytes_ = 0, staged_bytes_ = 0;
   std::byte* scratch_ = nullptr;
 
   int current_ = 0;              // what acts, or is waited for

@@ -123,8 +123,20 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     work.keeps = reg(work.outputs[0].reg).count == 1 && reg(work.outputs[0].reg).initial == 1;
   if (work.does == Does::constant)
     scratch = std::max(scratch, aligned(8 * reg(work.outputs[0].reg).type.elements()) * 2);
-  scratch_bytes_ = std::max(scratch_bytes_, scratch + (work.joint ? work.joint->scratch_bytes() : 0));
+  if (state_.options.graphs && staged_size(work) > 0) {
+    work.staged = staged_bytes_;
+    staged_bytes_ += work.acts_per_step * staged_size(work);
+  }
+  scratch_bytes_ =
+      std::max(scratch_bytes_, aligned(scratch + (work.joint ? work.joint->scratch_bytes() : 0)));
   return work;
+}
+
+// Bytes of one act.
+int64_t QueueThread::staged_size(const Work& work) const {
+  if ((work.does == Does::load || work.does == Does::constant) && !work.keeps)
+    return aligned(work.outputs[0].bytes);
+  return work.watched >= 0 ? aligned(reg(at(work.out_regs, work.watched)).type.bytes()) : 0;
 }
 
 QueueThread::Does QueueThread::what_it_does(const ir::Actor& actor,

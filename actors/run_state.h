@@ -45,6 +45,7 @@ class RunState {
   std::vector<std::vector<std::vector<SlotMarks>>> marks;  // by local device, register, slot
   std::function<void()> on_failure;                        // wakes the threads that sleep
   std::chrono::steady_clock::time_point began;
+  int recorded = -1;  // which of the plan's steps is being recorded, see QueueThread; -1: none
 
   std::byte* slot(int device, int reg, int slot) const {
     const ir::Register& r = layout.program(device).registers[static_cast<size_t>(reg)];

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <numeric>
 #include <system_error>
 #include <thread>
 
@@ -14,6 +16,8 @@ namespace boxcar::actors {
 namespace {
 
 int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+constexpr int64_t most_recordings = 16;
 
 // Between two processors a message is there sooner than a thread falls asleep and wakes; threads that share
 // one had better sleep.
@@ -69,25 +73,25 @@ struct Runtime::Impl {
     std::vector<int64_t> scratch(memory.size());  // by device: where the next thread's begins
     for (const Layout::Thread& thread : list)
       threads.push_back(std::make_unique<QueueThread>(state, *pulls, thread, spins_for(list.size())));
+    make_marks();
+    for (const auto& thread : threads) thread->connect(threads);
+    if (options.graphs) count_recordings();
+    const auto slots = static_cast<int>(recordings.size());
     for (size_t d = 0; d < memory.size(); ++d) {
       if (!backend.is_local(static_cast<int>(d))) continue;
       const int64_t arena = aligned(layout.program(static_cast<int>(d)).arena_bytes);
       int64_t bytes = arena;
       for (const auto& thread : threads)
-        if (thread->device() == static_cast<int>(d)) bytes += aligned(thread->scratch_bytes());
+        if (thread->device() == static_cast<int>(d)) bytes += aligned(thread->scratch_bytes(slots));
       backend.device(static_cast<int>(d)).reserve(bytes);
       scratch[d] = arena;
     }
     for (const auto& thread : threads) {
       int64_t& at = scratch[static_cast<size_t>(thread->device())];
       thread->prepare(backend.device(thread->device()).arena() + at);
-      at += aligned(thread->scratch_bytes());
+      at += aligned(thread->scratch_bytes(slots));
     }
-    make_marks();
-    for (const auto& thread : threads) {
-      thread->connect(threads);
-      thread->fill_initial();
-    }
+    for (const auto& thread : threads) thread->fill_initial();
     state.on_failure = [this] {
       for (const auto& thread : threads) thread->mailbox().wake();
     };
@@ -132,9 +136,23 @@ struct Runtime::Impl {
     thread.mailbox().push(packet.word);
   }
 
-  void steps(int64_t count, int64_t first_step) {
-    if (state.began == std::chrono::steady_clock::time_point{})
-      state.began = std::chrono::steady_clock::now();
+  // Two at least, so that the host writes for one while the other runs.
+  void count_recordings() {
+    state.backend.check_recording();
+    if (options.timeline || options.probe)
+      throw Error::input("graphs of steps", "acts are neither watched nor timed one by one in them");
+    int64_t steps = 2;
+    for (const auto& thread : threads) steps = std::lcm(steps, thread->steps_to_repeat());
+    if (steps > most_recordings)
+      throw Error::input("graphs of steps",
+                         fmt::format("registers are at the same slots again after {} steps only, and {} are "
+                                     "recorded at most",
+                                     steps, most_recordings));
+    recordings.resize(static_cast<size_t>(steps));
+  }
+
+  // Acts of so many steps, by threads.
+  void run(int64_t count, int64_t first_step) {
     std::vector<std::thread> running;
     running.reserve(threads.size());
     try {
@@ -149,6 +167,72 @@ struct Runtime::Impl {
     }
     for (std::thread& thread : running) thread.join();
     if (const std::exception_ptr error = state.error()) std::rethrow_exception(error);
+  }
+
+  void run_by_graph(int64_t step) {
+    const bool saves =
+        std::any_of(threads.begin(), threads.end(), [&](const auto& thread) { return thread->saves(step); });
+    const auto number = static_cast<size_t>(steps_made++ % static_cast<int64_t>(recordings.size()));
+    if (steps_made == 1 || saves) {  // libraries and groups are set up by the first
+      drain(0);
+      run(1, step);
+      return between_steps();
+    }
+    auto& recording = recordings[number];
+    if (recording) {
+      drain(1);  // this one's last step is among those
+      for (const auto& thread : threads) thread->advance();
+    } else {
+      drain(0);
+      state.recorded = static_cast<int>(number);
+      state.backend.record();
+      run(1, step);
+      recording = state.backend.recorded();
+      state.recorded = -1;
+      between_steps();
+    }
+    backends::Moment moment{.step = step, .micro_batches = layout.plan().micro_batches, .seed = options.seed};
+    if (hooks.learning_rate) moment.learning_rate = hooks.learning_rate(step);
+    recording->prepare(moment);
+    for (const auto& thread : threads) thread->stage(static_cast<int>(number), step);
+    recording->launch();
+    launched.emplace_back(number, step);
+  }
+
+  // Marks of one step mean nothing to the acts of another: they are in order as wholes.
+  void between_steps() {
+    for (const auto& thread : threads) thread->settle();
+    for (auto& device : state.marks)
+      for (auto& slots : device)
+        for (SlotMarks& slot : slots) {
+          slot.written = nullptr;
+          std::fill(slot.read.begin(), slot.read.end(), nullptr);
+        }
+  }
+
+  // Until at most so many launched steps are under way.
+  void drain(size_t left) {
+    for (; launched.size() > left; launched.pop_front()) {
+      const auto [number, step] = launched.front();
+      recordings[number]->finish();
+      for (const auto& thread : threads) thread->report(static_cast<int>(number), step);
+    }
+  }
+
+  void steps(int64_t count, int64_t first_step) {
+    if (state.began == std::chrono::steady_clock::time_point{})
+      state.began = std::chrono::steady_clock::now();
+    if (recordings.empty()) {
+      run(count, first_step);
+    } else {
+      try {
+        for (int64_t step = first_step; step < first_step + count; ++step) run_by_graph(step);
+        drain(0);
+      } catch (const std::exception& error) {
+        state.fail(std::current_exception(), error.what());
+        throw;
+      }
+    }
     timeline.clear();
     for (const auto& thread : threads)
       timeline.insert(timeline.end(), thread->timeline().begin(), thread->timeline().end());
@@ -181,6 +265,9 @@ struct Runtime::Impl {
   std::vector<std::unique_ptr<QueueThread>> threads;
   std::unique_ptr<Pulls> pulls;
   std::vector<RunAct> timeline;
+  std::vector<std::unique_ptr<backends::Recording>> recordings;  // with options.graphs: by step, in turn
+  std::deque<std::pair<size_t, int64_t>> launched;               // of which recordings, steps are under way
+  int64_t steps_made = 0;
 };
 
 Runtime::Runtime(const ir::Plan& plan, backends::Backend& backend, Hooks hooks, RunOptions options)

@@ -20,6 +20,11 @@
 //   another process or the host reads (a watched register, an act of the timeline) hands over when it is
 //   done. So do all acts of a plan with open queues: a pull that was launched before its device's part of a
 //   collective, only because its input had been launched, could wait for that very collective.
+// - With `graphs` the first step is run like that. The next ones are recorded and launched, each as one act
+//   of the backend, and then launched again: as many as there are until every register is at the same slot
+//   once more, two or more. What acts load, and what is watched, goes by way of memory of the recording's
+//   own: the host fills it before a launch, and reads it when the step after it has been launched. Steps that
+//   write checkpoints are run as the first one.
 // - A collective, a pull or a wait that ends in an error ends the run: steps() throws the first one.
 #pragma once
 
@@ -73,6 +78,7 @@ struct RunOptions {
   bool timeline = false;
   int64_t timeline_from = 0;  // the first step whose acts are kept
   int64_t chaos = -1;         // 0 and up: a seed that permutes the delivery of messages and delays acts
+  bool graphs = false;        // record steps and launch them as one act each, on backends that can
   bool probe = false;         // count held bytes at each act and refuse to exceed the plan's (Error, fault)
 };
 
@@ -80,7 +86,7 @@ class Runtime {
  public:
   // `plan` has passed ir::check and stays where it is, and so does `backend`, which serves this runtime
   // alone. Takes arena_bytes on every local device, and beside it what packing of collectives and sums need.
-  // Throws Error (bad input) where the plan cannot be run.
+  // Throws Error (bad input) where the plan cannot be run, or not as options.graphs wants it.
   Runtime(const ir::Plan& plan, backends::Backend& backend, Hooks hooks, RunOptions options = {});
   ~Runtime();
 

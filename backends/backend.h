@@ -8,8 +8,28 @@
 #include "backends/communicator.h"
 #include "backends/device.h"
 #include "backends/transport.h"
+#include "sbp/error.h"
 
 namespace boxcar::backends {
+
+// The acts of a step, kept instead of done: one act from here on.
+//
+//   backend.record();                       // queues are idle
+//   ... threads put the acts of a step on their queues, and wait for none ...
+//   auto step = backend.recorded();
+//   step->prepare({.step = 7}), step->launch();
+//   step->prepare({.step = 8}), step->launch();    // the same acts on the same memory at another step
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  // Waits until its acts are done that were launched before, and writes what hangs on the step alone to where
+  // they read it.
+  virtual void prepare(const Moment& moment) = 0;
+  // Puts them behind all that recordings of this backend have put before; no other queue waits for them.
+  virtual void launch() = 0;
+  // Waits until what was launched is done.
+  virtual void finish() = 0;
+};
 
 class Backend {
  public:
@@ -24,6 +44,10 @@ class Backend {
   virtual std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> group,
                                                      int device, Queue& queue) = 0;
   virtual Transport* transport() = 0;  // null where this is the only process
+  // Throws Error (bad input) where steps cannot be recorded, saying why.
+  virtual void check_recording() const { throw Error::input("graphs of steps", "this backend has none"); }
+  virtual void record() {}
+  virtual std::unique_ptr<Recording> recorded() { return nullptr; }
   // Gives up: waits in communicators and in the transport, now and from here on, throw Error (fault) with
   // `why`, and other processes are told. From any thread; the first call counts.
   virtual void abort(const std::string& why) = 0;

@@ -63,6 +63,8 @@ void check(const TrainRun& run, const GivenKeys& given) {
   if (run.data.empty())
     throw Error::input(where(given, "run.data"),
                        "missing; give text or .bin files in the job file or as --data");
+  if (run.cuda_graph && run.backend != "cuda")
+    throw Error::input(where(given, "run.cuda_graph"), "needs backend cuda");
   const auto needs_folder = [&](const char* key) {
     if (run.checkpoint_dir.empty() && given.contains(std::string("run.") + key))
       throw Error::input(where(given, std::string("run.") + key), "needs checkpoint_dir");
@@ -318,6 +320,9 @@ void train(const TrainArguments& arguments, Shared& shared) {
   if (processes > 1 && !arguments.trace.empty())
     throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
   if (!arguments.trace.empty()) check_writable(arguments.trace);
+  if (options.cuda_graph && (arguments.probe || !arguments.trace.empty()))
+    throw Error::input(arguments.probe ? "--probe" : "--trace",
+                       "shows a step act by act; leave it out, or train with --cuda-graph false");
   const TrainingJob prepared =
       prepare_training(job, options, static_cast<double>(backends::started_processes_here()) / processes);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
@@ -335,6 +340,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
                    .timeline = !arguments.trace.empty(),
                    .timeline_from = options.steps - traced_steps,
                    .chaos = arguments.chaos,
+                   .graphs = options.cuda_graph,
                    .probe = arguments.probe});
     trainer.train(log);
     if (backend->transport()) backend->transport()->finish();

@@ -56,6 +56,8 @@ class QueueStream : public NcclStream {
     queue_.use();
     return queue_.stream();
   }
+  bool records() const override { return queue_.records(); }
+  std::unique_lock<std::mutex> turn() override { return queue_.turn(); }
   std::function<bool()> probe() override {
     return [mark = queue_.cuda_mark()] { return mark->passed(); };
   }
@@ -69,7 +71,7 @@ class QueueStream : public NcclStream {
 class CudaBackend : public Backend {
  public:
   CudaBackend(int devices, const CudaOptions& options, std::unique_ptr<Transport> transport)
-      : devices_(static_cast<size_t>(devices)), waits_(transport.get()), transport_(std::move(transport)) {
+      : waits_(transport.get()), devices_(static_cast<size_t>(devices)), transport_(std::move(transport)) {
     std::vector<int> mine;
     for (int d = 0; d < devices; ++d)
       if (is_local(d)) mine.push_back(d);
@@ -85,7 +87,7 @@ class CudaBackend : public Backend {
     };
     for (size_t i = 0; i < mine.size(); ++i)
       devices_[static_cast<size_t>(mine[i])] =
-          std::make_unique<CudaDevice>(gpus[i], waits_, after_waiting, algorithms);
+          std::make_unique<CudaDevice>(gpus[i], waits_, after_waiting, recorder_, algorithms);
     std::vector<int> distinct = gpus;
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     connect(distinct);
@@ -119,6 +121,19 @@ class CudaBackend : public Backend {
                                                 static_cast<int>(member - group.begin()), stream, waits_);
   }
   Transport* transport() override { return transport_.get(); }
+  // One thread at a time records, and NCCL's calls of several devices of a process would wait for each other.
+  void check_recording() const override {
+    const auto here =
+        std::count_if(devices_.begin(), devices_.end(), [](const auto& d) { return d != nullptr; });
+    if (nccl_ && here > 1)
+      throw Error::input(
+          "graphs of steps",
+          fmt::format("{} devices in one process communicate by NCCL; start a process for each "
+                      "with mpirun",
+                      here));
+  }
+  void record() override { recorder_.start(); }
+  std::unique_ptr<Recording> recorded() override { return recorder_.stop(); }
   void abort(const std::string& why) override { waits_.abort(why); }
 
  private:
@@ -133,8 +148,11 @@ class CudaBackend : public Backend {
     return found;
   }
 
-  std::vector<std::unique_ptr<CudaDevice>> devices_;  // null for others'
   cpu::Waits waits_;
+  Recorder recorder_{waits_, [this] {
+                       if (nccl_) nccl_->check();
+                     }};
+  std::vector<std::unique_ptr<CudaDevice>> devices_;  // null for others'
   cpu::Mailboxes mailboxes_;
   bool shares_ = false;
   std::mutex mutex_;

@@ -25,6 +25,21 @@ void check(cudaError_t error, const char* what) {
                      fmt::format("{}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error)));
 }
 
+void wait_for(const std::function<cudaError_t()>& ask, cpu::Waits& waits) {
+  auto look = std::chrono::steady_clock::now() + looking;
+  for (int64_t asked = 0;; ++asked) {
+    const cudaError_t error = ask();
+    if (error == cudaSuccess) return;
+    if (error != cudaErrorNotReady) check(error, "acts of a queue");
+    cudaGetLastError();  // that
+    if (asked < 100) continue;
+    std::this_thread::sleep_for(resting);
+    if (std::chrono::steady_clock::now() < look) continue;
+    waits.check("its GPU");
+    look = std::chrono::steady_clock::now() + looking;
+  }
+}
+
 Events::~Events() {
   cudaSetDevice(gpu_);
   for (cudaEvent_t event : free_) cudaEventDestroy(event);
@@ -75,13 +90,20 @@ double CudaTimedMark::seconds_since(const TimedMark& earlier) const {
 }
 
 CudaQueue::CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits,
-                     std::function<void()> after_waiting)
-    : gpu_(gpu), events_(std::move(events)), waits_(waits), after_waiting_(std::move(after_waiting)) {
+                     std::function<void()> after_waiting, Recorder& recorder, const void* device)
+    : gpu_(gpu),
+      events_(std::move(events)),
+      waits_(waits),
+      after_waiting_(std::move(after_waiting)),
+      recorder_(recorder),
+      device_(device) {
   use();
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
+  recorder_.add(stream_, gpu_, device_);
 }
 
 CudaQueue::~CudaQueue() {
+  recorder_.remove(stream_);
   cudaSetDevice(gpu_);
   cudaStreamDestroy(stream_);
   cudaFree(scratch_);
@@ -92,6 +114,7 @@ void CudaQueue::use() const { on(gpu_); }
 void CudaQueue::copy(void* to, const void* from, const Block& block) {
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   if (block.rows * block.bytes == 0) return;
+  const auto mine = turn();
   use();
   const bool dense = block.rows == 1 || (block.from_stride == block.bytes && block.to_stride == block.bytes);
   if (dense)
@@ -104,29 +127,19 @@ void CudaQueue::copy(void* to, const void* from, const Block& block) {
 
 void CudaQueue::fill_zero(void* to, int64_t bytes) {
   if (bytes == 0) return;
+  const auto mine = turn();
   use();
   check(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_), "zeros are written");
 }
 
-// By asking, so that the wait ends where a collective on the stream never will.
 void CudaQueue::finish() {
   use();
-  auto look = std::chrono::steady_clock::now() + looking;
-  for (int64_t asked = 0;; ++asked) {
-    const cudaError_t error = cudaStreamQuery(stream_);
-    if (error == cudaSuccess) break;
-    if (error != cudaErrorNotReady) check(error, "acts of a queue");
-    cudaGetLastError();  // that
-    if (asked < 100) continue;
-    std::this_thread::sleep_for(resting);
-    if (std::chrono::steady_clock::now() < look) continue;
-    waits_.check("its GPU");
-    look = std::chrono::steady_clock::now() + looking;
-  }
+  wait_for([this] { return cudaStreamQuery(stream_); }, waits_);
   if (after_waiting_) after_waiting_();
 }
 
 std::shared_ptr<CudaMark> CudaQueue::cuda_mark() {
+  const auto mine = turn();
   use();
   return std::make_shared<CudaMark>(events_, stream_);
 }
@@ -137,6 +150,7 @@ std::shared_ptr<const TimedMark> CudaQueue::timed_mark() {
 }
 
 void CudaQueue::wait(const Mark& mark) {
+  const auto mine = turn();
   use();
   check(cudaStreamWaitEvent(stream_, dynamic_cast<const CudaMark&>(mark).event(), 0), "a mark is waited for");
 }
@@ -154,11 +168,12 @@ void CudaQueue::need_scratch(int64_t bytes) {
   scratch_bytes_ = bytes;
 }
 
-CudaDevice::CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting,
+CudaDevice::CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting, Recorder& recorder,
                        std::shared_ptr<Algorithms> algorithms)
     : gpu_(gpu),
       waits_(waits),
       after_waiting_(std::move(after_waiting)),
+      recorder_(recorder),
       events_(std::make_shared<Events>(gpu)),
       libraries_(std::move(algorithms)) {
   on(gpu_);
@@ -201,7 +216,7 @@ void CudaDevice::reserve(int64_t bytes) {
 }
 
 std::unique_ptr<Queue> CudaDevice::queue(ir::QueueKind) {
-  return std::make_unique<CudaQueue>(gpu_, events_, waits_, after_waiting_);
+  return std::make_unique<CudaQueue>(gpu_, events_, waits_, after_waiting_, recorder_, this);
 }
 
 std::unique_ptr<Kernel> CudaDevice::prepare(const Call& call, Queue& queue) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backends/cpu/waits.h"
+#include "backends/cuda/cuda_recorder.h"
 #include "backends/cuda/kernel_table.h"
 #include "backends/device.h"
 
@@ -24,6 +25,9 @@ namespace boxcar::backends::cuda {
 
 // Throws Error (fault) naming what was done and what CUDA says of it.
 void check(cudaError_t error, const char* what);
+
+// Waits for what `ask` asks of, by asking, so that the wait ends where a collective on the stream never will.
+void wait_for(const std::function<cudaError_t()>& ask, cpu::Waits& waits);
 
 // Events that nobody waits for any more are used again.
 class Events {
@@ -67,7 +71,9 @@ class CudaTimedMark : public TimedMark {
 
 class CudaQueue : public Queue {
  public:
-  CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits, std::function<void()> after_waiting);
+  // `device`: what shares step values where acts are recorded.
+  CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits, std::function<void()> after_waiting,
+            Recorder& recorder, const void* device);
   ~CudaQueue() override;
   void copy(void* to, const void* from, const Block& block) override;
   void fill_zero(void* to, int64_t bytes) override;
@@ -83,6 +89,10 @@ class CudaQueue : public Queue {
   // Before anything runs: so many bytes at scratch().
   void need_scratch(int64_t bytes);
   void* scratch() const { return scratch_; }
+  // Where acts are recorded, of one queue at a time: what uses the stream itself holds its turn.
+  std::unique_lock<std::mutex> turn() const { return recorder_.turn(); }
+  bool records() const { return recorder_.on(); }
+  StepValues* steps() const { return recorder_.steps(device_); }
   int gpu() const { return gpu_; }
 
  private:
@@ -90,6 +100,8 @@ class CudaQueue : public Queue {
   const std::shared_ptr<Events> events_;
   cpu::Waits& waits_;
   const std::function<void()> after_waiting_;
+  Recorder& recorder_;
+  const void* const device_;
   cudaStream_t stream_ = nullptr;
   void* scratch_ = nullptr;
   int64_t scratch_bytes_ = 0;
@@ -99,7 +111,7 @@ class CudaDevice : public Device {
  public:
   // `after_waiting` is called when a queue has waited for its stream: it looks for what failed there.
   // With `algorithms`, kernels are the quickest: see Libraries.
-  CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting,
+  CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting, Recorder& recorder,
              std::shared_ptr<Algorithms> algorithms = nullptr);
   ~CudaDevice() override;
   DeviceFacts facts() override;
@@ -117,6 +129,7 @@ class CudaDevice : public Device {
   const int gpu_;
   cpu::Waits& waits_;
   const std::function<void()> after_waiting_;
+  Recorder& recorder_;
   const std::shared_ptr<Events> events_;
   std::byte* arena_ = nullptr;
   std::mutex mutex_;  // of the stream of copies

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "backends/cuda/cuda_backend.h"
@@ -36,9 +37,10 @@ static_assert(static_cast<int>(Type::float64) == static_cast<int>(ir::DType::flo
               static_cast<int>(Type::int64) == static_cast<int>(ir::DType::int64) &&
               static_cast<int>(Type::boolean) == static_cast<int>(ir::DType::boolean));
 
-std::pair<Stream, void*> enter(CudaQueue& queue) {
+Entered enter(CudaQueue& queue) {
+  std::unique_lock<std::mutex> turn = queue.turn();
   queue.use();
-  return {queue.stream(), queue.scratch()};
+  return {std::move(turn), queue.stream(), queue.scratch(), queue.steps()};
 }
 void leave(const std::string& op) { check(cudaGetLastError(), op.c_str()); }
 void zero(const Act& act, Array out, int64_t bytes) {
@@ -166,15 +168,23 @@ Around around(const ir::Shape& shape, int64_t axis) {
   return result;
 }
 
-Drop drop_at(const ir::Attrs& attrs, const ir::Shape& local, const Moment& moment) {
+Drop drop_at(const Act& act, const ir::Attrs& attrs, const ir::Shape& local) {
   Drop drop;
+  const Moment& moment = act.moment;
   const double p = ir::attr_float(attrs, "p");
   if (p == 0) return drop;
   drop.least = static_cast<int64_t>(std::ceil(p * 0x1p24));
   drop.kept = 1 / (1 - p);
-  drop.key = random_key(ir::attr_int(attrs, "seed") + moment.seed, ir::attr_int(attrs, "step") + moment.step,
-                        ir::attr_int(attrs, "op"))
-                 .value;
+  const auto key_at = [seed = ir::attr_int(attrs, "seed"), step = ir::attr_int(attrs, "step"),
+                       op = ir::attr_int(attrs, "op")](const Moment& at) {
+    return random_key(seed + at.seed, step + at.step, op).value;
+  };
+  drop.key = key_at(moment);
+  if (act.steps)
+    drop.key_at = static_cast<const uint64_t*>(act.steps->vary(1, [key_at](const Moment& at, void* to) {
+      const uint64_t key = key_at(at);
+      std::memcpy(to, &key, sizeof key);
+    }));
   const std::vector<int64_t>&starts = ir::attr_ints(attrs, "starts"), &whole = ir::attr_ints(attrs, "shape");
   drop.first = (ir::attr_int(attrs, "micro_batch") + moment.micro_batch) *
                elements(starts.empty() ? local : ir::Shape(whole));

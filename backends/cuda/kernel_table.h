@@ -12,6 +12,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "backends/cuda/blas.h"
 #include "backends/cuda/dnn.h"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/step_values.h"
 #include "backends/device.h"
 
 namespace boxcar::backends::cuda {
@@ -59,13 +61,20 @@ struct Act {
   const Moment& moment;
   Stream stream;
   void* scratch;
+  StepValues* steps;  // null unless the act is recorded: it then reads there what hangs on the step
 
   Array in(size_t i) const { return {const_cast<void*>(inputs[i]), static_cast<Type>(call.inputs[i].dtype)}; }
   Array out(size_t i) const { return {outputs[i], static_cast<Type>(call.outputs[i].dtype)}; }
 };
 
-// Makes its device the calling thread's; returns what the act's stream and scratch memory are.
-std::pair<Stream, void*> enter(CudaQueue& queue);
+// Makes its device the calling thread's; the turn lasts as long as this does.
+struct Entered {
+  std::unique_lock<std::mutex> turn;
+  Stream stream;
+  void* scratch;
+  StepValues* steps;
+};
+Entered enter(CudaQueue& queue);
 // Throws Error (fault) where the launches before were refused.
 void leave(const std::string& op);
 
@@ -80,8 +89,8 @@ std::unique_ptr<Kernel> kernel(const Call& call, const Place& place, int64_t scr
     Wrapped(Call c, CudaQueue& q, Body b) : call(std::move(c)), queue(q), body(std::move(b)) {}
     void run(std::span<const void* const> inputs, std::span<void* const> outputs,
              const Moment& moment) override {
-      const auto [stream, memory] = enter(queue);
-      body(Act{call, inputs, outputs, moment, stream, memory});
+      const Entered here = enter(queue);
+      body(Act{call, inputs, outputs, moment, here.stream, here.scratch, here.steps});
       leave(call.op);
     }
     Call call;
@@ -143,8 +152,8 @@ struct Around {
 Around around(const ir::Shape& shape, int64_t axis);
 int64_t elements(const ir::Shape& shape);
 std::vector<int64_t> strides(const ir::Shape& shape);
-// Of a random op on a part of this shape, at a moment.
-Drop drop_at(const ir::Attrs& attrs, const ir::Shape& local, const Moment& moment);
+// Of a random op with these attributes, on a part of this shape, at the act's moment.
+Drop drop_at(const Act& act, const ir::Attrs& attrs, const ir::Shape& local);
 // Sums of all of `in` over the axes that `shape`, broadcast to its shape, does not have.
 Reduce reduce_to(const ir::TensorType& in, const ir::TensorType& out);
 

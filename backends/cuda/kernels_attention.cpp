@@ -107,7 +107,7 @@ std::unique_ptr<Kernel> attention(const Call& call, const Place& place, size_t f
   const bool wide = any_float64(call);
   return kernel(call, place, 0, [=, scores = ir::Shape{a.batch, a.heads, a.queries, a.keys}](const Act& act) {
     Attention x = a;
-    x.drop = drop_at(act.call.attrs, scores, act.moment);
+    x.drop = drop_at(act, act.call.attrs, scores);
     x.q = act.in(first), x.k = act.in(first + 1), x.v = act.in(first + 2);
     if (!gradient) {
       x.out = act.out(0), x.lse = act.out(1);

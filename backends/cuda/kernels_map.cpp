@@ -134,7 +134,7 @@ class Program {
   void launch(const Act& act, size_t first_input, Array out, bool wide, int64_t out_stride = 1) const {
     Map map = map_;
     for (int i = 0; i < map.inputs; ++i) map.input[i].array = act.in(first_input + static_cast<size_t>(i));
-    for (size_t d = 0; d < drops_.size(); ++d) map.drop[d] = drop_at(drops_[d], shape_, act.moment);
+    for (size_t d = 0; d < drops_.size(); ++d) map.drop[d] = drop_at(act, drops_[d], shape_);
     map.out = out;
     map.out_stride = out_stride;
     launch_map(map, wide, act.stream);

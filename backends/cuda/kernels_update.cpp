@@ -1,5 +1,7 @@
 // Optimizers. Operands: w g, the rule's state, then scale and finite where they are there.
+#include <array>
 #include <cmath>
+#include <cstring>
 
 #include "backends/cuda/kernel_table.h"
 
@@ -20,15 +22,27 @@ std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
     if (states > 1) u.v = act.in(3), u.new_v = act.out(2);
     if (given > operands) u.scale = act.in(operands);
     if (given > operands + 1) u.finite = act.in(operands + 1);
-    u.lr = act.moment.learning_rate >= 0 ? act.moment.learning_rate : ir::attr_float(attrs, "lr");
     u.weight_decay = ir::attr_float(attrs, "weight_decay");
     if (rule == Update::momentum) u.mu = ir::attr_float(attrs, "momentum");
     if (rule == Update::adam) {
-      const auto step = static_cast<double>(ir::attr_int(attrs, "step") + act.moment.step);
       u.beta1 = ir::attr_float(attrs, "beta1"), u.beta2 = ir::attr_float(attrs, "beta2");
       u.eps = ir::attr_float(attrs, "eps");
-      u.correct1 = 1 - std::pow(u.beta1, step), u.correct2 = 1 - std::pow(u.beta2, step);
     }
+    const auto at_step = [rule_lr = ir::attr_float(attrs, "lr"), beta1 = u.beta1, beta2 = u.beta2,
+                          before = rule == Update::adam ? ir::attr_int(attrs, "step")
+                                                        : 0](const Moment& moment) -> std::array<double, 3> {
+      const auto step = static_cast<double>(before + moment.step);
+      return {moment.learning_rate >= 0 ? moment.learning_rate : rule_lr, 1 - std::pow(beta1, step),
+              1 - std::pow(beta2, step)};
+    };
+    if (act.steps)
+      u.step_values =
+          static_cast<const double*>(act.steps->vary(3, [at_step](const Moment& moment, void* to) {
+            const std::array<double, 3> values = at_step(moment);
+            std::memcpy(to, values.data(), sizeof values);
+          }));
+    const std::array<double, 3> values = at_step(act.moment);
+    u.lr = values[0], u.correct1 = values[1], u.correct2 = values[2];
     launch_update(u, wide, act.stream);
   });
 }

@@ -222,6 +222,7 @@ void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
     void* const stream = stream_->handle();
     set_up();
     if (calls == 0) return;
+    const auto turn = stream_->turn();
     {
       const std::lock_guard lock(mutex_);
       if (aborted_) groups_.waits_.check("NCCL");
@@ -230,6 +231,7 @@ void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
       if (calls > 1) call(groups_.api_.ncclGroupEnd());
     }
     until_taken(named);
+    if (stream_->records()) return;
     const std::lock_guard lock(mutex_);
     forget_done();
     last_ = outer.empty() ? named : outer + ": " + named;

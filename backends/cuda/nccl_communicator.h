@@ -48,6 +48,9 @@ class NcclStream {
   virtual std::function<bool()> probe() = 0;
   // 8 bytes of the device's memory that nobody reads.
   virtual void* token() = 0;
+  // Whether calls are recorded instead of done; then under its turn, and not watched one by one.
+  virtual bool records() const { return false; }
+  virtual std::unique_lock<std::mutex> turn() { return {}; }
 };
 
 class NcclCommunicator;

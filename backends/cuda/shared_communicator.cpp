@@ -151,6 +151,7 @@ void SharedCommunicator::scatter(const void* in, void* out, std::span<const int6
   Parts parts;
   for (const Shown& member : all)
     parts.part[parts.parts++] = at(member.data, before(counts, rank_) * ir::size_of(dtype));
+  const auto turn = queue_.turn();
   queue_.use();
   const Combine combine = reduction == sbp::Reduction::sum   ? Combine::sum
                           : reduction == sbp::Reduction::max ? Combine::max

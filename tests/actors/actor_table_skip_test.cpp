@@ -1,5 +1,7 @@
-// Skipping acts of an actor whose counters repeat.
+// Skipping acts of an actor whose counters repeat, and whole steps of all of them.
 #include <gtest/gtest.h>
+
+#include <deque>
 
 #include "actors/actor.h"
 #include "sbp/error.h"
@@ -31,6 +33,70 @@ TEST(ActorTableSkip, does_not_skip_a_message) {
   table.skip(writer, 2);
   EXPECT_THROW(table.skip(writer, 1), Error);
   EXPECT_THROW(table.skip(reader, 3), Error);
+}
+
+// Two actors, each of which reads what the other writes; b also adds up both acts of a step into a third
+// register, which nobody reads: 3 slots, 2 slots of which one is there from the start, and 4.
+class Pair {
+ public:
+  Pair() {
+    a_ = table_.add(std::vector<InSpec>{{.count = 2}}, std::vector<OutSpec>{{.count = 3, .consumers = 1}});
+    b_ = table_.add(
+        std::vector<InSpec>{{.count = 3}},
+        std::vector<OutSpec>{{.count = 2, .initial = 1, .consumers = 1}, {.count = 4, .every = 2}});
+    std::vector<Effect> effects;
+    table_.start(b_, effects);
+    send(b_, effects);
+  }
+  void step() {
+    for (int act = 0; act < 2; ++act)
+      for (const int actor : {a_, b_}) {
+        table_.begin(actor);
+        std::vector<Effect> effects;
+        table_.end(actor, effects);
+        send(actor, effects);
+      }
+  }
+  void advance() {
+    for (const int actor : {a_, b_}) table_.advance(actor, 2);
+  }
+  std::vector<int64_t> seen() const {
+    std::vector<int64_t> all;
+    for (const int actor : {a_, b_}) {
+      all.insert(all.end(), {table_.acts(actor), table_.in_slot(actor, 0), table_.in_counter(actor, 0)});
+      for (int out = 0; out < (actor == b_ ? 2 : 1); ++out)
+        all.insert(all.end(), {table_.out_slot(actor, out), table_.out_counter(actor, out)});
+      for (int slot = 0; slot < 2; ++slot) all.push_back(table_.reference_counter(actor, 0, slot));
+    }
+    return all;
+  }
+
+ private:
+  void send(int from, const std::vector<Effect>& effects) {
+    for (const Effect& effect : effects)
+      if (effect.port == 0) table_.receive(from == a_ ? b_ : a_, {effect.kind, 0, effect.slot});
+  }
+  ActorTable table_;
+  int a_ = 0, b_ = 0;
+};
+
+TEST(ActorTableAdvance, is_a_step_without_its_acts) {
+  Pair acts, some;
+  for (int step = 0; step < 13; ++step) {
+    acts.step();
+    step % 3 == 1 ? some.step() : some.advance();
+    ASSERT_EQ(some.seen(), acts.seen()) << "step " << step;
+  }
+}
+
+TEST(ActorTableAdvance, does_not_leave_a_slot_in_part) {
+  ActorTable table;
+  const int writer = table.add({}, std::vector<OutSpec>{{.count = 1, .every = 3}}),
+            reader = table.add(std::vector<InSpec>{{.repeat = 3}}, {});
+  EXPECT_THROW(table.advance(writer, 2), Error);
+  EXPECT_THROW(table.advance(reader, 2), Error);
+  table.advance(writer, 3);
+  EXPECT_EQ(table.acts(writer), 3);
 }
 
 }  // namespace

@@ -107,6 +107,29 @@ TEST(Runtime, tells_hooks_where_an_act_stands) {
                       "5.0 of 2 seed 9 rate 2.5: 150 150 150", "5.1 of 2 seed 9 rate 2.5: 151 151 151"}));
 }
 
+TEST(Runtime, says_why_steps_cannot_be_recorded) {
+  const auto refused = [](std::string text, const std::string& from, const std::string& to,
+                          RunOptions options, int processes = 1) {
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    const ir::Plan plan = plan_of(text);
+    FakeCluster cluster(plan.devices, processes);
+    options.graphs = true;
+    return failure_of([&] { Runtime run(plan, cluster.backend(0), device_hooks(), options); });
+  };
+  const auto expect = [](const Failure& failure, const std::string& what) {
+    EXPECT_EQ(failure.what, "graphs of steps: " + what);
+    EXPECT_EQ(failure.code, Exit::bad_input);
+  };
+  expect(refused(pair_plan, "", "", {.timeline = true}),
+         "acts are neither watched nor timed one by one in them");
+  expect(refused(pair_plan, "", "", {.probe = true}),
+         "acts are neither watched nor timed one by one in them");
+  expect(refused(pair_plan, "queue copy_in: copy_in", "queue copy_in: copy_in unordered", {}),
+         "device 0: tokens: acts on a queue without a fixed order");
+  expect(refused(pair_plan, "x2 activations bytes 64 @0", "x17 activations bytes 64 @320", {}),
+         "registers are at the same slots again after 34 steps only, and 16 are recorded at most");
+}
+
 TEST(Runtime, keeps_the_order_of_a_queue_in_its_timeline) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);

@@ -34,7 +34,8 @@ class AlgorithmsTest : public testing::Test {
   }
 
   cpu::Waits waits_{nullptr};
-  CudaDevice device_{0, waits_, [] {}};
+  Recorder recorder_{waits_, [] {}};
+  CudaDevice device_{0, waits_, [] {}, recorder_};
   std::unique_ptr<Queue> owned_ = device_.queue(ir::QueueKind::compute);
   CudaQueue* queue_ = dynamic_cast<CudaQueue*>(owned_.get());
 };

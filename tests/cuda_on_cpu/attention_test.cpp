@@ -85,7 +85,8 @@ class AttentionTest : public testing::TestWithParam<Row> {
   }
 
   cpu::Waits waits_{nullptr};
-  CudaDevice device_{0, waits_, [] {}};
+  Recorder recorder_{waits_, [] {}};
+  CudaDevice device_{0, waits_, [] {}, recorder_};
 };
 
 // The gradient at a time over all heads, over single key heads, and added up in memory.

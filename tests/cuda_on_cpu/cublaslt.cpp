@@ -87,12 +87,10 @@ struct Product {
       }
     }
   }
-  static void act(void* product) {
-    auto* const p = static_cast<Product*>(product);
-    p->desc.compute == CUBLAS_COMPUTE_64F ? p->run<double>() : p->run<float>();
-    cuda_on_cpu::spend(milliseconds[p->algorithm]);
-    cuda_on_cpu::tally("product by algorithm " + std::to_string(p->algorithm));
-    delete p;
+  void act() const {
+    desc.compute == CUBLAS_COMPUTE_64F ? run<double>() : run<float>();
+    cuda_on_cpu::spend(milliseconds[algorithm]);
+    cuda_on_cpu::tally("product by algorithm " + std::to_string(algorithm));
   }
 };
 
@@ -181,7 +179,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   if (!product.fits() || !product.known() || algorithm->data[0] != mark || workspace_bytes < workspace_used)
     return CUBLAS_STATUS_INVALID_VALUE;
   if (product.algorithm == refuses) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const bool launched = cudaLaunchHostFunc(stream, Product::act, new Product(product)) == cudaSuccess;
+  const bool launched = cuda_on_cpu::put(stream, [product] { product.act(); }) == cudaSuccess;
   return launched ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 }

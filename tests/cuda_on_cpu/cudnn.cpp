@@ -255,7 +255,9 @@ class Run {
           memory_[id] = &values_[id];
         }
   }
+  // Again and again, where it is captured.
   void run() {
+    tensors_.clear();
     std::memset(workspace_, 0xff, workspace_used);
     for (const auto& operation : operations()) {
       if (is_convolution(*operation))
@@ -276,11 +278,6 @@ class Run {
     cuda_on_cpu::spend(cuda_on_cpu::kernel_milliseconds);
     cuda_on_cpu::tally(products == 0 ? "convolution" : products == 2 ? "attention" : "gradient of attention");
   }
-  static void act(void* self) {
-    const std::unique_ptr<Run> owned(static_cast<Run*>(self));
-    owned->run();
-  }
-
  private:
   struct alignas(4) Value {
     std::byte bytes[4];
@@ -572,8 +569,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const Descriptor& engine = of(plan).of(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const Descriptor& pack = of(variants);
   if (engine.engine != sound || !of(plan).finalized || !pack.finalized) return CUDNN_STATUS_NOT_SUPPORTED;
-  auto* const run = new Run(engine.descriptors.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)[0], pack);
-  return cudaLaunchHostFunc(handle->stream, Run::act, run) == cudaSuccess ? CUDNN_STATUS_SUCCESS
-                                                                          : CUDNN_STATUS_BAD_PARAM;
+  const auto run =
+      std::make_shared<Run>(engine.descriptors.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)[0], pack);
+  return cuda_on_cpu::put(handle->stream, [run] { run->run(); }) == cudaSuccess ? CUDNN_STATUS_SUCCESS
+                                                                                : CUDNN_STATUS_BAD_PARAM;
 }
 }

@@ -3,6 +3,10 @@
 // that does not wait for what it reads finds it unwritten. The first MiB of new memory is bytes 0xff, which
 // as floats are no numbers.
 //
+// Captured acts are a graph: a launch runs them in an order that is as far from that of the capture as what
+// they follow lets it. What CUDA refuses while streams are captured is refused, and, as by its strictest
+// mode, memory is neither had nor given back.
+//
 // One GPU, or as many as the environment's CUDA_ON_CPU_GPUS says. It is strict: launches, copies and marks on
 // the stream of a GPU that is not the thread's are refused.
 #include <algorithm>
@@ -14,6 +18,7 @@
 #include <mutex>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "cuda_runtime.h"
 #include "tally.h"
@@ -41,6 +46,16 @@ struct Record {
 struct Memory {
   int gpu;
   size_t bytes;
+};
+// Acts under capture: each follows those that it names. `streams`: who has joined, the first one first.
+struct Capture {
+  struct Node {
+    std::function<void()> act;
+    std::set<size_t> after;
+  };
+  std::vector<Node> nodes;
+  std::vector<CUstream_st*> streams;
+  bool valid = true, over = false;
 };
 
 // One at a time does anything.
@@ -72,12 +87,23 @@ void run(Work& work, int64_t until) {
 struct CUstream_st {
   int gpu;
   std::shared_ptr<Work> work = std::make_shared<Work>();
+  std::shared_ptr<Capture> capture = nullptr;
+  std::set<size_t> after = {};  // of the capture: what its next act follows
+};
+struct CUgraph_st {
+  std::vector<Capture::Node> nodes;
+};
+struct CUgraphExec_st {
+  std::vector<Capture::Node> nodes;
+  int runs = 0;
 };
 struct CUevent_st {
   int gpu;
   bool timed;
   Record record;
-  std::shared_ptr<double> milliseconds;  // of its stream, when it was there
+  std::shared_ptr<double> milliseconds;        // of its stream, when it was there
+  std::shared_ptr<Capture> capture = nullptr;  // where it was recorded in one
+  std::set<size_t> after = {};
 };
 
 namespace {
@@ -86,9 +112,41 @@ cudaError_t add(cudaStream_t stream, std::function<void()> act) {
   const std::lock_guard lock(mutex);
   if (!stream || !streams.contains(stream) || stream->gpu != current)
     return failed(cudaErrorInvalidResourceHandle);
+  if (stream->capture) {
+    stream->capture->nodes.push_back({std::move(act), stream->after});
+    stream->after = {stream->capture->nodes.size() - 1};
+    return cudaSuccess;
+  }
   stream->work->acts.push_back(std::move(act));
   ++stream->work->launched;
   return cudaSuccess;
+}
+
+bool captures() {
+  return std::any_of(streams.begin(), streams.end(),
+                     [](const auto& entry) { return entry.first->capture != nullptr; });
+}
+
+// What no capture survives.
+cudaError_t refused_by(const std::shared_ptr<Capture>& capture, cudaError_t error) {
+  capture->valid = false;
+  return failed(error);
+}
+
+// What follows from its edges alone decides: every second run takes the newest act that may run, else the
+// oldest.
+void run_graph(CUgraphExec_st& exec) {
+  const bool newest = exec.runs++ % 2 == 0;
+  std::vector<bool> done(exec.nodes.size());
+  for (size_t left = exec.nodes.size(); left > 0; --left) {
+    size_t next = exec.nodes.size();
+    for (size_t n = 0; n < exec.nodes.size() && (newest || next == exec.nodes.size()); ++n) {
+      const std::set<size_t>& after = exec.nodes[n].after;
+      if (!done[n] && std::all_of(after.begin(), after.end(), [&](size_t a) { return done[a]; })) next = n;
+    }
+    exec.nodes[next].act();
+    done[next] = true;
+  }
 }
 
 void run_all() {
@@ -105,6 +163,9 @@ int cuda_on_cpu::tallied(const std::string& what) {
   return tallies[what];
 }
 
+cudaError_t cuda_on_cpu::put(cudaStream_t stream, std::function<void()> act) {
+  return add(stream, std::move(act));
+}
 cudaError_t cuda_on_cpu::launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
@@ -137,6 +198,20 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNotReady";
     case cudaErrorPeerAccessAlreadyEnabled:
       return "cudaErrorPeerAccessAlreadyEnabled";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureMerge:
+      return "cudaErrorStreamCaptureMerge";
+    case cudaErrorStreamCaptureUnmatched:
+      return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorStreamCaptureUnjoined:
+      return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
   }
   return "unknown";
 }
@@ -178,6 +253,10 @@ cudaError_t cudaMalloc(void** result, size_t bytes) {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   *result = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    if (captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  }
   if (bytes > free) return failed(cudaErrorMemoryAllocation);
   void* const got = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   if (!got) return failed(cudaErrorMemoryAllocation);
@@ -191,6 +270,7 @@ cudaError_t cudaMalloc(void** result, size_t bytes) {
 cudaError_t cudaFree(void* address) {
   if (!address) return cudaSuccess;
   const std::lock_guard lock(mutex);
+  if (captures()) return failed(cudaErrorStreamCaptureUnsupported);
   if (memory.erase(address) == 0) return failed(cudaErrorInvalidValue);
   run_all();
   std::free(address);
@@ -228,6 +308,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (streams.erase(stream) == 0) return failed(cudaErrorInvalidResourceHandle);
+  if (stream->capture) {
+    stream->capture->valid = false;
+    std::erase(stream->capture->streams, stream);
+  }
   run(*stream->work, stream->work->launched);
   delete stream;
   return cudaSuccess;
@@ -235,6 +319,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 // Who asks finds that it is not done, once, and that it is.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
+  if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
   Work& work = *stream->work;
   if (work.done == work.launched) return cudaSuccess;
   run(work, work.launched);
@@ -242,6 +327,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
+  if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
   run(*stream->work, stream->work->launched);
   return cudaSuccess;
 }
@@ -249,17 +335,75 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   Record record;
   {
     const std::lock_guard lock(mutex);
+    if (event->capture) {
+      const std::shared_ptr<Capture> capture = event->capture;
+      if (capture->over) return failed(cudaErrorCapturedEvent);
+      if (stream->capture && stream->capture != capture)
+        return refused_by(capture, cudaErrorStreamCaptureMerge);
+      if (!stream->capture) {  // joins
+        stream->capture = capture;
+        capture->streams.push_back(stream);
+      }
+      stream->after.insert(event->after.begin(), event->after.end());
+      return cudaSuccess;
+    }
     record = event->record;
+    if (stream->capture && record.work) return refused_by(stream->capture, cudaErrorStreamCaptureIsolation);
   }
   if (!record.work) return cudaSuccess;
   return add(stream, [record] { run(*record.work, record.at); });
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const std::lock_guard lock(mutex);
+  *status = stream->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  return add(stream, [=] { function(data); });
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard lock(mutex);
+  if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
+  stream->capture = std::make_shared<Capture>();
+  stream->capture->streams = {stream};
+  return cudaSuccess;
+}
+// Every stream that has joined must have been waited for, by way of others too.
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::lock_guard lock(mutex);
+  *graph = nullptr;
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (!capture) return failed(cudaErrorInvalidValue);
+  if (capture->streams.empty() || capture->streams[0] != stream)
+    return refused_by(capture, cudaErrorStreamCaptureUnmatched);
+  std::set<size_t> before = stream->after;  // with all that these follow
+  for (size_t n = capture->nodes.size(); n-- > 0;)
+    if (before.contains(n)) before.insert(capture->nodes[n].after.begin(), capture->nodes[n].after.end());
+  bool joined = true;
+  for (CUstream_st* other : capture->streams) {
+    for (const size_t last : std::exchange(other->after, {})) joined = joined && before.contains(last);
+    other->capture = nullptr;
+  }
+  capture->over = true;
+  if (!capture->valid) return failed(cudaErrorStreamCaptureInvalidated);
+  if (!joined) return failed(cudaErrorStreamCaptureUnjoined);
+  *graph = new CUgraph_st{capture->nodes};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new CUgraphExec_st{graph->nodes};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  if (stream->capture) return failed(cudaErrorStreamCaptureUnsupported);
+  return add(stream, [exec] { run_graph(*exec); });
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  const std::lock_guard lock(mutex);
+  run_all();
+  delete exec;
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -274,6 +418,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (!streams.contains(stream) || event->gpu != stream->gpu) return failed(cudaErrorInvalidResourceHandle);
+  event->capture = stream->capture;
+  event->after = stream->after;
+  if (stream->capture) return cudaSuccess;
   Work& work = *stream->work;
   if (event->timed) {
     event->milliseconds = std::make_shared<double>();
@@ -285,6 +432,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
+  if (event->capture) return failed(cudaErrorCapturedEvent);
   const Record& record = event->record;
   if (!record.work || record.work->done >= record.at) return cudaSuccess;
   run(*record.work, record.at);
@@ -292,12 +440,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
+  if (event->capture) return failed(cudaErrorCapturedEvent);
   if (event->record.work) run(*event->record.work, event->record.at);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   const std::lock_guard lock(mutex);
   for (const cudaEvent_t event : {from, to}) {
+    if (event->capture) return failed(cudaErrorCapturedEvent);
     if (!event->timed || !event->record.work) return failed(cudaErrorInvalidResourceHandle);
     if (event->record.work->done < event->record.at) return failed(cudaErrorNotReady);
   }

@@ -109,6 +109,95 @@ TEST_F(StandIn, LaunchesThatCannotBeAreRefused) {
   cudaGetLastError();
 }
 
+// Two streams under capture: numbers on the first, then late on the second, which joins and is joined.
+class StandInGraph : public StandIn {
+ protected:
+  StandInGraph() { cudaEventCreateWithFlags(&joins_, cudaEventDisableTiming); }
+  ~StandInGraph() override {
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(streams_[0], &graph);
+    cudaGraphDestroy(graph);
+    cudaEventDestroy(joins_);
+    cudaGetLastError();
+  }
+  cudaError_t begin() { return cudaStreamBeginCapture(streams_[0], cudaStreamCaptureModeRelaxed); }
+  cudaError_t hold_back(int stream, int behind, cudaEvent_t event) {
+    cudaEventRecord(event, streams_[behind]);
+    return cudaStreamWaitEvent(streams_[stream], event, 0);
+  }
+
+  cudaEvent_t joins_ = nullptr;
+};
+
+TEST_F(StandInGraph, RunsWhenItIsLaunchedAndAgain) {
+  ASSERT_EQ(begin(), cudaSuccess);
+  launch(numbers, 64, memory_);
+  ASSERT_EQ(hold_back(1, 0, event_), cudaSuccess);
+  int third = 0;
+  cudaMemcpyAsync(&third, memory_ + 3, sizeof third, cudaMemcpyDefault, streams_[1]);
+  ASSERT_EQ(hold_back(0, 1, joins_), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(streams_[0], &graph), cudaSuccess);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  cudaGraphDestroy(graph);
+  EXPECT_EQ(memory_[3], -1);
+  for (int run = 0; run < 2; ++run) {
+    third = memory_[3] = -1;
+    ASSERT_EQ(cudaGraphLaunch(exec, streams_[1]), cudaSuccess);
+    EXPECT_EQ(memory_[3], -1);
+    cudaStreamSynchronize(streams_[1]);
+    EXPECT_EQ(third, 3);
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+}
+
+TEST_F(StandInGraph, AMissingEdgeIsSeen) {
+  ASSERT_EQ(begin(), cudaSuccess);
+  hold_back(1, 0, event_);  // before what it should wait for
+  launch(numbers, 64, memory_);
+  int third = 0;
+  cudaMemcpyAsync(&third, memory_ + 3, sizeof third, cudaMemcpyDefault, streams_[1]);
+  hold_back(0, 1, joins_);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(streams_[0], &graph), cudaSuccess);
+  cudaGraphExec_t exec = nullptr;
+  cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphDestroy(graph);
+  cudaGraphLaunch(exec, streams_[0]);
+  cudaStreamSynchronize(streams_[0]);
+  EXPECT_EQ(third, -1);
+  cudaGraphExecDestroy(exec);
+}
+
+TEST_F(StandInGraph, RefusesWhatCudaRefuses) {
+  cudaGraph_t graph = nullptr;
+  launch(numbers, 64, memory_);
+  cudaEventRecord(event_, streams_[0]);
+  cudaStreamSynchronize(streams_[0]);
+  ASSERT_EQ(begin(), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(streams_[0], event_, 0), cudaErrorStreamCaptureIsolation);  // from outside
+  EXPECT_EQ(cudaStreamEndCapture(streams_[0], &graph), cudaErrorStreamCaptureInvalidated);
+  ASSERT_EQ(begin(), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(streams_[0]), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(streams_[0], &graph), cudaErrorStreamCaptureInvalidated);
+  ASSERT_EQ(begin(), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(streams_[0], &graph), cudaErrorStreamCaptureInvalidated);
+  ASSERT_EQ(begin(), cudaSuccess);
+  int* more = nullptr;
+  EXPECT_EQ(cudaMalloc(&more, 4), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaFree(memory_), cudaErrorStreamCaptureUnsupported);
+  cudaEventRecord(event_, streams_[0]);
+  EXPECT_EQ(cudaEventQuery(event_), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaEventSynchronize(event_), cudaErrorCapturedEvent);
+  ASSERT_EQ(cudaStreamWaitEvent(streams_[1], event_, 0), cudaSuccess);
+  cudaMemcpyAsync(memory_, memory_ + 1, 4, cudaMemcpyDefault, streams_[1]);
+  EXPECT_EQ(cudaStreamEndCapture(streams_[0], &graph), cudaErrorStreamCaptureUnjoined);
+  EXPECT_EQ(cudaStreamWaitEvent(streams_[1], event_, 0),
+            cudaErrorCapturedEvent);  // of a capture that is over
+}
+
 using StandInDeathTest = StandIn;
 TEST_F(StandInDeathTest, LanesThatNeverMeet) {
   EXPECT_DEATH(

@@ -5,7 +5,10 @@
 //   tallied("product by algorithm 2") == 1              // in a test, after a wait
 #pragma once
 
+#include <functional>
 #include <string>
+
+#include "cuda_runtime_api.h"
 
 namespace cuda_on_cpu {
 
@@ -15,6 +18,8 @@ constexpr double kernel_milliseconds = 2e-3, thread_milliseconds = 1e-6;
 // Of the stream whose act is running: what events there see of time. Only in an act.
 void spend(double milliseconds);
 void tally(const std::string& what);
+// An act of a library; it may run again and again, where it is captured.
+cudaError_t put(cudaStream_t stream, std::function<void()> act);
 // From any thread.
 int tallied(const std::string& what);
 

@@ -363,6 +363,7 @@ class FakeBackend : public backends::Backend {
   std::unique_ptr<backends::Communicator> communicator(const std::string& name, std::span<const int> group,
                                                        int device, backends::Queue& queue) override;
   backends::Transport* transport() override { return transport_.get(); }
+  void check_recording() const override {}  // nothing is recorded: for what a runtime refuses before
   void abort(const std::string& why) override;
 
  private:

@@ -47,7 +47,8 @@ HostTensor state_part(const Place& place, int device, const Start& start) {
 
 class Trainer {
  public:
-  Trainer(const planner::LaidOut& laid, const Start& start, const MakeBackend& make_backend)
+  Trainer(const planner::LaidOut& laid, const Start& start, const MakeBackend& make_backend,
+          const Running& running)
       : laid_(laid),
         plan_(planner::compile(laid)),
         places_(planner::places_of(laid)),
@@ -61,12 +62,14 @@ class Trainer {
     hooks.watched = [this](int device, const Moment& moment, std::span<const std::byte> bytes) {
       note_loss(device, moment, bytes);
     };
-    runtime_ =
-        std::make_unique<actors::Runtime>(plan_, *backend_, hooks, actors::RunOptions{.seed = start.seed});
+    hooks.learning_rate = running.learning_rate;
+    runtime_ = std::make_unique<actors::Runtime>(
+        plan_, *backend_, hooks, actors::RunOptions{.seed = start.seed, .graphs = running.graphs});
   }
 
-  Outcome run(int steps) {
-    runtime_->steps(steps, 0);
+  Outcome run(int steps, int64_t chunk) {
+    for (int64_t made = 0; made < steps; made += chunk)
+      runtime_->steps(std::min<int64_t>(chunk, steps - made), made);
     Outcome outcome{std::vector<double>(static_cast<size_t>(steps), 0.0), {}};
     for (const auto& [when, loss] : losses_)
       outcome.losses[static_cast<size_t>(std::get<0>(when))] += loss / plan_.micro_batches;
@@ -152,8 +155,9 @@ std::unique_ptr<backends::Backend> cpu_devices(int devices) {
   return backends::cpu::make_cpu_backend(devices);
 }
 
-Outcome train(const planner::LaidOut& laid, const Start& start, int steps, const MakeBackend& make_backend) {
-  return Trainer(laid, start, make_backend).run(steps);
+Outcome train(const planner::LaidOut& laid, const Start& start, int steps, const MakeBackend& make_backend,
+              const Running& running) {
+  return Trainer(laid, start, make_backend, running).run(steps, running.chunk > 0 ? running.chunk : steps);
 }
 
 double distance(const HostTensor& a, const HostTensor& b) { return distance(a.data, b.data); }

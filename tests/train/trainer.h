@@ -36,10 +36,17 @@ struct Outcome {
 using MakeBackend = std::function<std::unique_ptr<backends::Backend>(int devices)>;
 std::unique_ptr<backends::Backend> cpu_devices(int devices);
 
+// How the runtime runs them.
+struct Running {
+  bool graphs = false;
+  std::function<double(int64_t step)> learning_rate = nullptr;
+  int64_t chunk = 0;  // steps to a call of the runtime; 0: all
+};
+
 // `steps` optimizer steps on the threaded runtime. Expects that the plan is proved to end,
 // and that all devices that hold the same part of a state hold the same bits.
 Outcome train(const planner::LaidOut& laid, const Start& start, int steps,
-              const MakeBackend& make_backend = cpu_devices);
+              const MakeBackend& make_backend = cpu_devices, const Running& running = {});
 
 // Within `tolerance` of the largest number of each tensor, and of each loss.
 void expect_same(const Outcome& got, const Outcome& wanted, double tolerance);

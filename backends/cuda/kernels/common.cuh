@@ -107,7 +107,8 @@ __device__ A drop_factor(const Drop& drop, int64_t flat) {
     element += (drop.start[i] + flat % drop.local[i]) * drop.stride[i];
     flat /= drop.local[i];
   }
-  const auto draw = static_cast<int64_t>(mixed(drop.key ^ static_cast<uint64_t>(element)) >> 40);
+  const uint64_t key = drop.key_at ? *drop.key_at : drop.key;
+  const auto draw = static_cast<int64_t>(mixed(key ^ static_cast<uint64_t>(element)) >> 40);
   return draw >= drop.least ? static_cast<A>(drop.kept) : A(0);
 }
 

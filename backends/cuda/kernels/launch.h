@@ -57,6 +57,7 @@ enum class Step : int {
 // What drops element `flat`: draws by its position in the step's global batch (backends/random.h).
 struct Drop {
   uint64_t key = 0;
+  const uint64_t* key_at = nullptr;  // the key in the device's memory, in its place
   int64_t least = 0;  // of the draws that keep; 0 keeps all
   double kept = 1;
   int64_t first = 0;  // position of the micro-batch's first element
@@ -251,6 +252,7 @@ struct Update {
   Array scale, finite;        // one element each, or null
   Array new_w, new_m, new_v;  // may be the former
   int64_t count = 0;
+  const double* step_values = nullptr;  // lr, correct1, correct2 in the device's memory, in their place
   double lr = 0, weight_decay = 0, mu = 0, beta1 = 0, beta2 = 0, eps = 0, correct1 = 1, correct2 = 1;
 };
 void launch_update(const Update& update, bool wide, Stream stream);

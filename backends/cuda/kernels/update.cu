@@ -9,7 +9,10 @@ template <class A>
 __global__ void update(const __grid_constant__ Update u) {
   const bool keeps = u.finite.data && load<A>(u.finite, 0) == A(0);
   const A scale = u.scale.data ? load<A>(u.scale, 0) : A(1);
-  const A lr = static_cast<A>(u.lr), decay = static_cast<A>(u.weight_decay);
+  const double* const step = u.step_values;
+  const A lr = static_cast<A>(step ? step[0] : u.lr), decay = static_cast<A>(u.weight_decay);
+  const A correct1 = static_cast<A>(step ? step[1] : u.correct1),
+          correct2 = static_cast<A>(step ? step[2] : u.correct2);
   const int64_t all = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < u.count; i += all) {
     const A w = load<A>(u.w, i), g = scale * load<A>(u.g, i);
@@ -23,8 +26,7 @@ __global__ void update(const __grid_constant__ Update u) {
     if (!keeps && u.rule == Update::adam) {
       new_m = static_cast<A>(u.beta1) * m + static_cast<A>(1 - u.beta1) * g;
       new_v = static_cast<A>(u.beta2) * v + static_cast<A>(1 - u.beta2) * g * g;
-      const A direction = new_m / static_cast<A>(u.correct1) /
-                          (sqrt_of(new_v / static_cast<A>(u.correct2)) + static_cast<A>(u.eps));
+      const A direction = new_m / correct1 / (sqrt_of(new_v / correct2) + static_cast<A>(u.eps));
       new_w = w - lr * (direction + decay * w);
     }
     store(u.new_w, i, new_w);

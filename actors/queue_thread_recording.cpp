@@ -1,0 +1,85 @@
+// What a queue's thread does for steps that are recorded (runtime.h, `graphs`).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "actors/queue_thread.h"
+
+namespace boxcar::actors {
+namespace {
+
+Error refused(const std::string& where, const std::string& why) {
+  return Error::input("graphs of steps", fmt::format("{}: {}", where, why));
+}
+
+}  // namespace
+
+int64_t QueueThread::steps_to_repeat() const {
+  if (!ordered_) throw refused(works_[0].name, "acts on a queue without a fixed order");
+  const auto abroad = [](const Target& target) { return target.route == Route::network; };
+  int64_t steps = 1;
+  for (const Work& work : works_) {
+    bool leaves = std::any_of(work.producers.begin(), work.producers.end(), abroad);
+    for (const auto& readers : work.readers)
+      leaves = leaves || std::any_of(readers.begin(), readers.end(), abroad);
+    if (leaves) throw refused(work.name, "exchanges data with another process by way of the host");
+    for (const int r : work.out_regs) {
+      if (work.acts_per_step % reg(r).every != 0)
+        throw refused(work.name, fmt::format("%{} is not whole at a step's end", reg(r).name));
+      steps =
+          std::lcm(steps, reg(r).count / std::gcd<int64_t>(reg(r).count, work.acts_per_step / reg(r).every));
+    }
+  }
+  return steps;
+}
+
+void QueueThread::settle() {
+  while (take()) {
+  }
+}
+
+void QueueThread::advance() {
+  for (int a = 0; a < table_.size(); ++a) table_.advance(a, works_[static_cast<size_t>(a)].acts_per_step);
+}
+
+bool QueueThread::saves(int64_t step) const {
+  const auto& due = state_.hooks.checkpoints.due;
+  return due && std::any_of(works_.begin(), works_.end(), [&](const Work& work) {
+           return (work.does == Does::save && due(step + work.behind)) ||
+                  (work.does == Does::write && due(step));
+         });
+}
+
+std::byte* QueueThread::staged(const Work& work, int recording, int64_t act) const {
+  return scratch_ + scratch_bytes_ + recording * staged_bytes_ + work.staged + act * staged_size(work);
+}
+
+void QueueThread::stage(int recording, int64_t step) {
+  for (size_t a = 0; a < works_.size(); ++a) {
+    Work& work = works_[a];
+    if (work.staged < 0 || work.watched >= 0 || work.value.empty()) continue;
+    current_ = static_cast<int>(a);
+    for (int64_t act = 0; act < work.acts_per_step; ++act) {
+      if (work.does == Does::load)
+        state_.hooks.fill(thread_.device, reg(work.outputs[0].reg), moment(work, step, act), work.value);
+      state_.backend.device(thread_.device)
+          .from_host(staged(work, recording, act), work.value.data(), work.outputs[0].bytes);
+    }
+  }
+}
+
+void QueueThread::report(int recording, int64_t step) const {
+  for (const Work& work : works_) {
+    if (work.staged < 0 || work.watched < 0) continue;
+    std::vector<std::byte> bytes(
+        static_cast<size_t>(reg(work.out_regs[static_cast<size_t>(work.watched)]).type.bytes()));
+    for (int64_t act = 0; act < work.acts_per_step; ++act) {
+      state_.backend.device(thread_.device)
+          .to_host(bytes.data(), staged(work, recording, act), static_cast<int64_t>(bytes.size()));
+      state_.hooks.watched(thread_.device, moment(work, step, act), bytes);
+    }
+  }
+}
+
+}  // namespace boxcar::actors

@@ -1,0 +1,43 @@
+// What a recorded act reads of its step alone, in place of what it was launched with.
+//
+//   if (act.steps)
+//     update.step_values = act.steps->vary(3, [](const Moment& moment, void* to) { ... });
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "backends/cuda/kernels/launch.h"
+#include "backends/device.h"
+
+namespace boxcar::backends::cuda {
+
+// Of one recording and one device: words of 8 bytes that are written anew for every step.
+class StepValues {
+ public:
+  using Write = std::function<void(const Moment& moment, void* to)>;
+
+  explicit StepValues(int gpu);
+  ~StepValues();
+  StepValues(const StepValues&) = delete;
+  StepValues& operator=(const StepValues&) = delete;
+  // Where an act reads so many words, which `write` gives for a step. Throws Error (cannot run) where there
+  // is no room for more.
+  const void* vary(int64_t words, Write write);
+  // At once: nobody reads them now.
+  void write(const Moment& moment);
+
+ private:
+  struct Entry {
+    int64_t at = 0;
+    Write write;
+  };
+  const int gpu_;
+  Stream stream_ = nullptr;
+  void* memory_ = nullptr;
+  int64_t used_ = 0;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace boxcar::backends::cuda

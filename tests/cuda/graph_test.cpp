@@ -1,0 +1,114 @@
+// Steps as CUDA graphs are the steps that they were recorded from, bit for bit: with other data, learning
+// rates, Adam corrections and dropped elements each, whole or in several calls. Skipped where there is no
+// GPU.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "actors/runtime.h"
+#include "gpu.h"
+#include "models.h"
+#include "support/error_of.h"
+#include "trainer.h"
+
+namespace boxcar::tests {
+namespace {
+
+using planner::Job;
+
+const TransformerRow rows[] = {
+    {"alone", "gpt", 0.1, 2, [](Job&) {}},
+    {"flash", "gpt", 0.1, 1, [](Job& j) { j.train.flash = true; }},
+    {"dp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2; }},
+    {"pp2", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2; }},
+    {"gpipe_dp2", "llama", 0, 3,
+     [](Job& j) { j.parallel.pp = j.parallel.dp = 2, j.parallel.schedule = "gpipe"; }},
+    {"zero1_uneven", "gpt", 0, 1, [](Job& j) { j.parallel.dp = 3, j.parallel.zero = 1; }},
+    {"zero3", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 3; }},
+    {"dp2_tp2_pp2_zero1", "gpt", 0.1, 3,
+     [](Job& j) { j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.zero = 1; }},
+    {"cp2_tp2_llama", "llama", 0, 2, [](Job& j) { j.parallel.cp = j.parallel.tp = 2, j.train.flash = true; }},
+};
+
+class GpuGraphs : public testing::TestWithParam<TransformerRow> {};
+
+TEST_P(GpuGraphs, IsTheStepItWasRecordedFrom) {
+  std::string why;
+  if (!gpus(1, why)) GTEST_SKIP() << why;
+  const auto on_gpus = [&](int devices) { return gpus(devices, why); };
+  ir::TrainOptions options;
+  options.optimizer = ir::Optimizer::adam;
+  options.weight_decay = 0.01, options.clip_norm = 0.5;
+  options.precision = ir::Precision::fp32;
+  const planner::LaidOut laid = planner::lay_out(job_of(GetParam(), 12, options));
+  const Start start = transformer_start(job_of(GetParam(), 12, options));
+  Running running;
+  running.learning_rate = [](int64_t step) { return 0.01 / static_cast<double>(1 + step); };
+  constexpr int steps = 7;
+  const Outcome plain = train(laid, start, steps, on_gpus, running);
+  running.graphs = true;
+  const Outcome recorded = train(laid, start, steps, on_gpus, running);
+  expect_same(recorded, plain, 0);
+  EXPECT_NE(plain.losses[0], plain.losses[steps - 1]);
+  running.chunk = 2;
+  expect_same(train(laid, start, steps, on_gpus, running), plain, 0);
+}
+INSTANTIATE_TEST_SUITE_P(Plans, GpuGraphs, testing::ValuesIn(rows),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// What lies in another slot after every step: x in three for the two of a step, acc in two. So six steps are
+// recorded, and the sum of all that was loaded stands where the last of fourteen has put it.
+TEST(GpuGraph, TurnsThroughTheSlotsOfRegisters) {
+  std::string why;
+  const auto backend = gpus(1, why);
+  if (!backend) GTEST_SKIP() << why;
+  const ir::Plan plan = ir::parse_plan(R"(plan turning
+devices 1
+micro_batches 2
+class 0: p
+
+program p
+  arena 4096
+  phases F, U
+  schedule F[0-1] U
+  queue compute: compute
+  queue copy_in: copy_in
+  %x: float32[3] x3 activations bytes 512 @0
+  %y: float32[3] x1 gradients bytes 512 every 2 @1536
+  %new: float32[3] x1 gradients bytes 512 @2048
+  %acc: float32[3] x2 optimizer bytes 512 initial 1 @2560
+  x load() -> %x on copy_in in F
+  y relu(%x) -> %y on compute in F
+  next add(%y, %acc) -> %new on compute in U
+  keep relu(%new) -> %acc on compute in U
+)");
+  ir::check(plan);
+  const auto cpu = cpu_devices(1);
+  EXPECT_EQ(support::error_of([&] { actors::Runtime(plan, *cpu, {}, {.graphs = true}); }),
+            "graphs of steps: this backend has none");
+  actors::Hooks hooks;
+  hooks.fill = [](int, const ir::Register& reg, const backends::Moment& moment, std::span<std::byte> bytes) {
+    const auto value = static_cast<float>(moment.step * 10 + moment.micro_batch);
+    const std::vector<float> values(3, reg.name == "x" ? value : 0);
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+  };
+  hooks.watch = "new";
+  std::vector<float> watched;
+  hooks.watched = [&](int, const backends::Moment&, std::span<const std::byte> bytes) {
+    watched.push_back(0);
+    std::memcpy(&watched.back(), bytes.data(), sizeof(float));
+  };
+  actors::Runtime run(plan, *backend, hooks, {.graphs = true});
+  float sum = 0;
+  std::vector<float> sums;
+  for (int64_t step = 0; step < 14; ++step) sums.push_back(sum += static_cast<float>(20 * step + 1));
+  run.steps(7, 0);
+  run.steps(7, 7);
+  EXPECT_EQ(watched, sums);
+  float last = 0;
+  std::memcpy(&last, run.read(0, "acc").data(), sizeof last);
+  EXPECT_EQ(last, sum);
+}
+
+}  // namespace
+}  // namespace boxcar::tests
