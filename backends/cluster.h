@@ -86,6 +86,8 @@ struct CollectiveModel {
                      {8.4e-6, 3.57e-6, 15.2e-6, 0.838}};
   NetLine net_exchange = {20e-6, 0, 0, 0.9};
   double nic_share = 0.96;  // of the NICs' bandwidth, reached by the best protocol
+  double flow_share =
+      1;  // of a NIC's bandwidth, what enters or leaves by one device reaches: transfers, trees
   friend bool operator==(const CollectiveModel&, const CollectiveModel&) = default;
 };
 

@@ -99,6 +99,7 @@ void visit(Visitor& v, CollectiveModel& m) {
     }
     visit_line(v, "exchange", m.net_exchange);
     v.number("nic_share", 1e-3, 1, m.nic_share);
+    v.number("flow_share", 1e-3, 1, m.flow_share);
   });
 }
 

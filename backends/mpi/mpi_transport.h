@@ -52,7 +52,7 @@ inline int started_process() {
 
 struct MpiOptions {
   double silence = 15;  // seconds without a sign of life after which a process is given up
-  double start = 20;    // seconds for all processes to begin MPI; then one says so and the run ends (exit 3)
+  double start = 60;    // seconds for all processes to begin MPI; then one says so and the run ends (exit 3)
 };
 
 // Once per process, before other threads. Throws Error (cannot run) where there is no MPI, or it does not

@@ -138,7 +138,9 @@ void try_trees(const Cluster& cluster, double bytes, const Span& span, CommTime*
   const CollectiveModel& model = cluster.collective;
   double copies = span.nodes == 2 ? 1 : 2;
   double on_nic = copies * bytes / (span.ranks_per_node * model.nic_share);
-  double least = 2 * bytes * seconds_per_node_byte(cluster, span, model.nvls.share) * best->link_bandwidth;
+  double inside = 2 * bytes * seconds_per_node_byte(cluster, span, model.nvls.share);
+  double flows = copies * bytes / (span.ranks_per_node * model.flow_share) / best->link_bandwidth;
+  double least = std::max(inside, flows) * best->link_bandwidth;
   double depth = std::log2(static_cast<double>(span.nodes)), net = net_latency(cluster, span);
   for (int i = 0; i < 3; ++i) {
     const auto& tree = model.tree[i];
@@ -196,7 +198,8 @@ CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) 
   if (cluster.node_of(from) != cluster.node_of(to)) {
     time.between_nodes = true;
     time.algorithm = "p2p";
-    time.link_bandwidth = nic_bandwidth(node, 1);
+    time.link_bandwidth = nic_bandwidth(node, 1) *
+                          std::min(1.0, model.flow_share / (model.net_exchange.share * model.nic_share));
     time.latency = model.net_exchange.base + net_latency(cluster, span_of(cluster, {from, to}));
     time.bytes_on_link = size / (model.net_exchange.share * model.nic_share);
     return time;

@@ -224,9 +224,9 @@ TEST_F(MpiTrain, LongAProcessThatStopsBeforeMpiBeginsEndsTheRun) {
   for (const int rank : {1, 0}) {
     const std::string shell = "[ $rank = " + std::to_string(rank) + " ] && kill -STOP $$";
     expect_end(1, command(3, {"--dp=4"}, shell), 3,
-               rank == 1 ? "boxcar: process 0: MPI_Init has waited 20 s for all 3 processes to start (one is "
+               rank == 1 ? "boxcar: process 0: MPI_Init has waited 60 s for all 3 processes to start (one is "
                            "stopped, or its machine cannot be reached)\n"
-                         : "boxcar: process 1: MPI_Init has waited 22 s for all 3 processes to start (one is "
+                         : "boxcar: process 1: MPI_Init has waited 62 s for all 3 processes to start (one is "
                            "stopped, or its machine cannot be reached)\n");
   }
 }

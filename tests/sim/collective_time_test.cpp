@@ -107,6 +107,16 @@ TEST(CollectiveProfiles, large_messages) {
   EXPECT_NEAR(bus("hgx-h200", 8, 1, 8192 * MiB), 477, 15);      // github.com/stas00/ml-engineering
   EXPECT_NEAR(bus("hgx-b200", 8, 1, 8192 * MiB), 839, 30);      // the same
   EXPECT_NEAR(bus("dgx-1-v100-16g", 4, 1, 1024 * MiB), 85, 6);  // github.com/VIA-Research/vTrain
+  EXPECT_NEAR(bus("dgx-1-v100-32g", 16, 4, 4'000'000'000), 10.59,
+              0.1);  // github.com/bigscience-workshop/bigscience
+}
+
+// github.com/microsoft/SuperScaler profiler/profiled-time-eurosys/p2p_inter_node.csv
+TEST(CollectiveProfiles, between_two_v100s) {
+  const backends::Cluster cluster = backends::load_cluster("dgx-1-v100-32g", 16);
+  EXPECT_NEAR(transfer_time(cluster, MiB, 0, 8).seconds(), 0.2517e-3, 0.01e-3);
+  EXPECT_NEAR(transfer_time(cluster, 64 * MiB, 0, 8).seconds(), 11.5741e-3, 0.1e-3);
+  EXPECT_NEAR(transfer_time(cluster, 1024 * MiB, 0, 8).seconds(), 183.8235e-3, 0.5e-3);
 }
 
 TEST(Span, counts_nodes_and_leaves) {
@@ -145,6 +155,25 @@ TEST(CollectiveTime, trees_by_hand) {
   EXPECT_STREQ(tree.algorithm, "tree/ll");
   EXPECT_NEAR(tree.latency, 2e-6 + 2 * (3e-6 + 3 * 5e-6), 1e-15);
   EXPECT_NEAR(tree.bytes_on_link, 100e6, 1);
+}
+
+// What enters and leaves by one device: transfers and trees, not rings.
+TEST(CollectiveTime, one_flow_may_not_fill_a_nic) {
+  backends::Cluster cluster = round_cluster(2, 4);
+  cluster.node.nics = 1;
+  cluster.collective.tree[2].base = 0;
+  const Span both{8, 2, 4, 1};
+  const auto reduced = [&] { return collective_time(cluster, Collective::all_reduce, 80'000'000, both); };
+  EXPECT_STREQ(reduced().algorithm, "tree/simple");
+  EXPECT_NEAR(reduced().seconds(), 8e-3, 1e-12);
+  EXPECT_NEAR(transfer_time(cluster, 80'000'000, 0, 4).seconds(), 8e-3, 1e-12);
+  cluster.collective.flow_share = 0.8;
+  EXPECT_NEAR(reduced().seconds(), 10e-3, 1e-12);
+  EXPECT_NEAR(transfer_time(cluster, 80'000'000, 0, 4).seconds(), 10e-3, 1e-12);
+  EXPECT_NEAR(transfer_time(cluster, 80'000'000, 0, 4).bytes_on_link, 80e6, 1);  // two fill it
+  cluster.collective.flow_share = 0.5;
+  EXPECT_STREQ(reduced().algorithm, "ring/simple");
+  EXPECT_NEAR(reduced().seconds(), 14e-3, 1e-12);
 }
 
 TEST(CollectiveTime, slow_links_inside_hold_the_nics_up) {
