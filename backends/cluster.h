@@ -160,6 +160,9 @@ struct Node {
   // kernels wait for it. 0: graphs, or a runtime without such cost.
   double host_per_op = 0;
   double host_speed = 1;  // of one core beside a DGX A100's (EPYC 7742)
+  // Samples a second that a node prepares (reads, decodes), shared evenly by its devices. 0: as many as they
+  // take.
+  double load_rate = 0;
 };
 
 struct Fabric {

@@ -67,6 +67,7 @@ std::string describe(const Cluster& cluster) {
   if (node.host_per_op > 0) {
     row(&out, "host", fmt::format("{:g} us to launch an op", node.host_per_op / node.host_speed * 1e6));
   }
+  if (node.load_rate > 0) row(&out, "loading", fmt::format("{:g} samples/s per node", node.load_rate));
   row(&out, "between nodes", network(node));
   row(&out, "fabric", fabric_text(cluster.fabric));
   for (const auto& [straggler, factor] : cluster.slowdown) {

@@ -47,6 +47,20 @@ double copy_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   return bytes / cluster.node.pcie_bandwidth;
 }
 
+// A batch is prepared by its node's host while it makes its way to the device. What a phase loads (tokens,
+// labels) comes from the same samples.
+double prepare_seconds(const ir::Plan& plan, const ir::Program& program, const ir::Actor& actor,
+                       const backends::Node& node) {
+  if (node.load_rate <= 0 || actor.op != "load") return 0;
+  const ir::Types loaded = output_types(program, actor);
+  if (loaded.empty() || loaded[0].shape.empty()) return 0;
+  const auto loads = std::count_if(program.actors.begin(), program.actors.end(), [&](const ir::Actor& other) {
+    return other.op == "load" && other.phase == actor.phase;
+  });
+  const double devices = std::min(plan.devices, node.gpus);
+  return static_cast<double>(loaded[0].shape[0]) * devices / node.load_rate / static_cast<double>(loads);
+}
+
 bool is_modelled_collective(const ir::Actor& actor) {
   return actor.kind == ir::ActorKind::collective && actor.comm >= 0 && !actor.attrs.contains("seconds");
 }
@@ -246,7 +260,9 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
 
 double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor) const {
   if (actor.attrs.contains("seconds")) return ir::attr_float(actor.attrs, "seconds");
-  if (actor.kind == ir::ActorKind::copy) return copy_seconds(program, actor, cluster_);
+  if (actor.kind == ir::ActorKind::copy)
+    return std::max(copy_seconds(program, actor, cluster_),
+                    prepare_seconds(plan_, program, actor, cluster_.node));
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
   if (sums_in_product(program, actor, cluster_.stack)) return 0;
   const double seconds = kernel_seconds(cluster_.device, ir::op(actor.op), input_types(program, actor),

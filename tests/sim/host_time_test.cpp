@@ -56,6 +56,27 @@ TEST(HostTime, short_kernels_of_a_pass_wait_for_their_launch) {
   EXPECT_NEAR(eager[0] + eager[1], 1e-3, 1e-12);
 }
 
+// Two loads of a thousand samples each, tokens and labels, on all four devices of a node that prepares 8,000
+// a second: half a second for both.
+TEST(HostTime, loads_wait_for_the_samples_of_their_node) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 4);
+  ir::Plan plan = three_kernels();
+  plan.devices = 4;
+  plan.classes = {{0, {0, 1, 2, 3}}};
+  for (int load : {0, 1}) {
+    plan.programs[0].actors[static_cast<size_t>(load)].kind = ir::ActorKind::copy;
+    plan.programs[0].actors[static_cast<size_t>(load)].op = "load";
+  }
+  const std::vector<double> copied = act_seconds(plan, cluster, 0);
+  EXPECT_DOUBLE_EQ(copied[0], 4e6 / cluster.node.pcie_bandwidth);
+  cluster.node.load_rate = 8000;
+  const std::vector<double> prepared = act_seconds(plan, cluster, 0);
+  EXPECT_DOUBLE_EQ(prepared[0] + prepared[1], 0.5);
+  EXPECT_DOUBLE_EQ(prepared[2], copied[2]);
+  cluster.node.load_rate = 1e12;  // the copy takes longer
+  EXPECT_EQ(act_seconds(plan, cluster, 0), copied);
+}
+
 TEST(HostTime, long_kernels_do_not_wait) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;

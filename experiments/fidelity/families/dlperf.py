@@ -34,13 +34,13 @@ def resnet50(row):
     """Momentum, no clipping: Classification/cnns of OneFlow-Benchmark, ConvNets of DeepLearningExamples.
 
     PyTorch's images are decoded by eight threads of the host's processor for each GPU (--data-backend dali-cpu -j8 of DLPerf's
-    scripts/single_node_train.sh), which no model here knows: in half, where the GPU is three times as fast, they are what it waits for.
+    scripts/single_node_train.sh), at a rate that is not published: in half, where the GPU is three times as fast, they are what it waits for.
     """
     if row["model"] != "ResNet50-v1.5":
         raise LeftOut("another model than ResNet-50 v1.5")
     plan, name = common(row)
     if plan["stack"] == "ngc" and plan["precision"] == "fp16":
-        raise LeftOut("half precision with images decoded by the host's processor: the loading of data is not modelled")
+        raise LeftOut("half precision with images decoded by the host's processor: how many images it prepares a second is not published")
     return [Case(name, flags(model="resnet50", optimizer="momentum", clip_norm=0, **plan), "step_s", seconds(row))]
 
 
