@@ -187,6 +187,8 @@ std::vector<Key> make_keys() {
                    "with fp16 and bf16: type of gradients summed over micro-batches"));
   k.push_back(word("train", "logits", TRAIN(half_logits), {"float32", "half"},
                    "with fp16 and bf16: type in which the loss reads logits"));
+  k.push_back(entry("train", "epilogues", TRAIN(epilogues), 0, 1,
+                    "biases and their gradients in the kernels of products"));
   k.push_back(word("train", "optimizer", TRAIN(optimizer), {"sgd", "momentum", "adam"}, "optimizer"));
   k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,
                     "gradients clipped to this global norm, 0: not"));

@@ -46,6 +46,40 @@ std::unique_ptr<Kernel> make_weight_grad(const Call& call) {
   return products(call, {1, dw.shape[0], dw.shape[1], leading(x, 1), true, false});
 }
 
+// The product, and the bias added to each row of it.
+std::unique_ptr<Kernel> make_matmul_bias(const Call& call) {
+  std::shared_ptr<Kernel> product = make_matmul(call);
+  if (!product || call.inputs[2].dtype != call.outputs[0].dtype) return nullptr;
+  return for_float(call.outputs[0].dtype, [&]<class T>() {
+    return kernel(
+        [product, n = call.outputs[0].shape.back(), rows = leading(call.outputs[0], 1)](const Operands& at) {
+          product->run(at.inputs, at.outputs, at.moment);
+          for (int64_t i = 0; i < rows; ++i) {
+            T* const y = at.out<T>(0) + i * n;
+            for (int64_t j = 0; j < n; ++j)
+              y[j] = static_cast<T>(static_cast<Acc<T>>(y[j]) + static_cast<Acc<T>>(at.in<T>(2)[j]));
+          }
+        });
+  });
+}
+
+// The product, and sums of the columns of dy.
+std::unique_ptr<Kernel> make_bias_grad(const Call& call) {
+  std::shared_ptr<Kernel> product = make_weight_grad(call);
+  if (!product || call.inputs[1].dtype != call.outputs[1].dtype) return nullptr;
+  return for_float(call.outputs[0].dtype, [&]<class T>() {
+    return kernel([product, n = call.inputs[1].shape.back(), rows = leading(call.inputs[1], 1),
+                   sums = std::vector<Acc<T>>()](const Operands& at) mutable {
+      product->run(at.inputs, at.outputs, at.moment);
+      sums.assign(static_cast<size_t>(n), 0);
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < n; ++j)
+          sums[static_cast<size_t>(j)] += static_cast<Acc<T>>(at.in<T>(1)[i * n + j]);
+      for (int64_t j = 0; j < n; ++j) at.out<T>(1)[j] = static_cast<T>(sums[static_cast<size_t>(j)]);
+    });
+  });
+}
+
 std::unique_ptr<Kernel> make_batch_matmul(const Call& call) {
   const bool transpose_a = ir::attr_bool(call.attrs, "transpose_a");
   const ir::TensorType &a = call.inputs[0], &y = call.outputs[0];
@@ -58,6 +92,8 @@ std::unique_ptr<Kernel> make_batch_matmul(const Call& call) {
 void add_matmul_kernels(Factories& table) {
   table["matmul"] = make_matmul;
   table["matmul_weight_grad"] = make_weight_grad;
+  table["matmul_bias"] = make_matmul_bias;
+  table["matmul_bias_grad"] = make_bias_grad;
   table["batch_matmul"] = make_batch_matmul;
 }
 

@@ -47,6 +47,19 @@ void matmul_weight_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
   multiply_add(x, dy, out[0].data.data());
 }
 
+void matmul_bias(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  matmul(in, out, attrs);
+  std::vector<double>& y = out[0].data;
+  const std::vector<double>& bias = in[2].data;
+  for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
+}
+
+// Sums of the columns of dy, too.
+void matmul_bias_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  matmul_weight_grad(in, out, attrs);
+  for (size_t i = 0; i < in[1].data.size(); ++i) out[1].data[i % out[1].data.size()] += in[1].data[i];
+}
+
 void batch_matmul(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   int64_t a_size = extent(in[0], 2) * extent(in[0], 1), b_size = extent(in[1], 2) * extent(in[1], 1);
   int64_t out_size = extent(out[0], 2) * extent(out[0], 1);
@@ -64,6 +77,8 @@ void batch_matmul(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
 void add_matmul_kernels(KernelTable& table) {
   table["matmul"] = matmul;
   table["matmul_weight_grad"] = matmul_weight_grad;
+  table["matmul_bias"] = matmul_bias;
+  table["matmul_bias_grad"] = matmul_bias_grad;
   table["batch_matmul"] = batch_matmul;
 }
 

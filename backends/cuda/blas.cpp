@@ -55,10 +55,19 @@ namespace {
 
 constexpr int timed_runs = 3;
 
+cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
+  return epilogue == Epilogue::add_bias    ? CUBLASLT_EPILOGUE_BIAS
+         : epilogue == Epilogue::bias_grad ? CUBLASLT_EPILOGUE_BGRADA
+                                           : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 std::string text_of(const ProductShape& s) {
-  return fmt::format("{} x {} x {}, {} of them, {}{}, {} to {}", s.m, s.n, s.k, s.batch,
+  return fmt::format("{} x {} x {}, {} of them, {}{}, {} to {}{}", s.m, s.n, s.k, s.batch,
                      s.transpose_a ? 't' : 'n', s.transpose_b ? 't' : 'n', static_cast<int>(s.in),
-                     static_cast<int>(s.out));
+                     static_cast<int>(s.out),
+                     s.epilogue == Epilogue::add_bias    ? ", a bias"
+                     : s.epilogue == Epilogue::bias_grad ? ", a bias's gradient"
+                                                         : "");
 }
 
 // Takes the time between two places on a stream.
@@ -99,6 +108,12 @@ class LtProduct : public Product {
                             op_b = s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a), "a transposition");
     check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b), "a transposition");
+    const cublasLtEpilogue_t epilogue = epilogue_of(s.epilogue);
+    if (s.epilogue != Epilogue::none) {
+      check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "an epilogue");
+      const auto type = static_cast<int32_t>(out);
+      check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "an epilogue");
+    }
     first_ = s.transpose_b ? layout(in, s.k, s.n, s.batch) : layout(in, s.n, s.k, s.batch);
     second_ = s.transpose_a ? layout(in, s.m, s.k, s.batch) : layout(in, s.k, s.m, s.batch);
     result_ = layout(out, s.n, s.m, s.batch);
@@ -113,18 +128,21 @@ class LtProduct : public Product {
         lt.heuristic(lt.handle, desc_, first_, second_, result_, result_, preference,
                      static_cast<int>(candidates_.size()), candidates_.data(), &found);
     lt.preference_destroy(preference);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0)
+    candidates_.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<size_t>(found) : 0);
+    if (!candidates_.empty())
+      algorithm_ = candidates_[0].algo;
+    else if (s.epilogue == Epilogue::none)
       throw Error::fault("cuBLASLt",
                          fmt::format("no algorithm for {}, status {}", text_, static_cast<int>(status)));
-    candidates_.resize(static_cast<size_t>(found));
-    algorithm_ = candidates_[0].algo;
   }
   ~LtProduct() override {
     for (cublasLtMatrixLayout_t l : {first_, second_, result_}) lt_.layout_destroy(l);
     lt_.desc_destroy(desc_);
   }
 
-  void run(const void* a, const void* b, void* c, void* workspace, Stream stream) override {
+  bool has_algorithm() const { return !candidates_.empty(); }
+  void run(const void* a, const void* b, void* c, void* workspace, Stream stream, const void* bias) override {
+    if (bias) check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "a bias");
     const Operands x{a, b, c, workspace, static_cast<cudaStream_t>(stream)};
     if (algorithms_ && !chosen_) choose(x);
     check(launch(algorithm_, x), "a product");
@@ -243,7 +261,9 @@ Blas::Blas(std::shared_ptr<Algorithms> algorithms)
 Blas::~Blas() { library_->destroy(library_->handle); }
 
 std::unique_ptr<Product> Blas::product(const ProductShape& shape) {
-  return std::make_unique<LtProduct<Library>>(*library_, shape, algorithms_);
+  auto product = std::make_unique<LtProduct<Library>>(*library_, shape, algorithms_);
+  if (!product->has_algorithm()) return nullptr;
+  return product;
 }
 
 }  // namespace boxcar::backends::cuda

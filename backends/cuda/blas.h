@@ -21,17 +21,23 @@
 
 namespace boxcar::backends::cuda {
 
+// What a product's kernel does beside it: adds a bias [n] to each row of c, or writes the sums [n] of the
+// columns of b, whose product with a is the gradient of a weight.
+enum class Epilogue { none, add_bias, bias_grad };
+
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // matrices of a batch lie one after the other
   bool transpose_a = false, transpose_b = false;
   Type in = Type::float32, out = Type::float32;
+  Epilogue epilogue = Epilogue::none;  // the bias and its gradient are of type `out`
 };
 
 class Product {
  public:
   virtual ~Product() = default;
   // By one thread at a time.
-  virtual void run(const void* a, const void* b, void* c, void* workspace, Stream stream) = 0;
+  virtual void run(const void* a, const void* b, void* c, void* workspace, Stream stream,
+                   const void* bias = nullptr) = 0;
 };
 
 // What was found quickest for each product, by its description. Shared by the devices of a run, so that all
@@ -60,8 +66,8 @@ class Blas {
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
-  // Of floats: both operands of one type, the result of that or of float32. Extents above 0. Throws Error
-  // (fault) where cuBLASLt has no algorithm.
+  // Of floats: both operands of one type, the result of that or of float32. Extents above 0. Where cuBLASLt
+  // has no algorithm: null with an epilogue, else throws Error (fault).
   std::unique_ptr<Product> product(const ProductShape& shape);
 
  private:

@@ -170,10 +170,10 @@ std::unique_ptr<Kernel> make_gather(const Call& call, const Place& place) {
 std::unique_ptr<Kernel> make_gather_grad(const Call& call, const Place& place) {
   const Gather shape = gather_of(call.outputs[0], call.inputs[1], call.attrs);
   const bool wide = any_float64(call) || !ir::is_float(call.inputs[0].dtype);
-  return kernel(call, place, 0, [shape, wide](const Act& act) {
+  return kernel(call, place, scratch_of(shape), [shape, wide](const Act& act) {
     Gather g = shape;
     g.out = act.in(0), g.index = act.in(1), g.table = act.out(0);
-    launch_gather_grad(g, wide, act.stream);
+    launch_gather_grad(g, act.call.outputs[0].bytes(), act.scratch, wide, act.stream);
   });
 }
 std::unique_ptr<Kernel> make_one_hot(const Call& call, const Place& place) {

@@ -1,4 +1,8 @@
-// Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first.
+// Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first. Biases
+// and their gradients are epilogues where cuBLASLt has them, which is not in float64; else kernels after the
+// product.
+#include <functional>
+
 #include "backends/cuda/kernel_table.h"
 
 namespace boxcar::backends::cuda {
@@ -15,7 +19,7 @@ ProductShape shape_of(const Call& call) {
   };
   const ir::TensorType &a = call.inputs[0], &b = call.inputs[1];
   ProductShape s;
-  if (call.op == "matmul_weight_grad") {
+  if (call.op == "matmul_weight_grad" || call.op == "matmul_bias_grad") {
     s.transpose_a = true;
     s.m = from_end(a, 1), s.n = from_end(b, 1), s.k = leading(a, 1);
     return s;
@@ -31,13 +35,17 @@ ProductShape shape_of(const Call& call) {
   return s;
 }
 
-std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
+// Runs the product of an act's first two operands; what it needs of scratch memory comes first there.
+struct Run {
+  std::function<void(const Act&)> product;
+  int64_t scratch = 0;
+};
+
+Run product_of(const Call& call, const Place& place) {
   const ir::TensorType &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
-  for (const ir::TensorType* t : {&a, &b, &c})
-    if (!ir::is_float(t->dtype)) return nullptr;
   ProductShape shape = shape_of(call);
   if (c.elements() == 0 || shape.k == 0)
-    return kernel(call, place, 0, [bytes = c.bytes()](const Act& act) { zero(act, act.out(0), bytes); });
+    return {[bytes = c.bytes()](const Act& act) { zero(act, act.out(0), bytes); }, 0};
   const bool wide = any_float64(call);
   const DType middle = wide ? DType::float64 : DType::float32;
   const bool direct = a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == middle);
@@ -45,11 +53,80 @@ std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
   shape.out = static_cast<Type>(direct ? c.dtype : middle);
   std::shared_ptr<Product> product = place.libraries.blas().product(shape);
   const Widened widened(direct ? ir::Types{} : ir::Types{a, b, c}, middle, Blas::workspace);
-  return kernel(call, place, widened.end(), [=](const Act& act) {
-    if (direct) return product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream);
-    const Array first = widened.in(act, 0), second = widened.in(act, 1), result = widened.place(act, 2);
-    product->run(first.data, second.data, result.data, act.scratch, act.stream);
-    widened.out(act, 2);
+  return {[=](const Act& act) {
+            if (direct)
+              return product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream);
+            const Array first = widened.in(act, 0), second = widened.in(act, 1),
+                        result = widened.place(act, 2);
+            product->run(first.data, second.data, result.data, act.scratch, act.stream);
+            widened.out(act, 2);
+          },
+          widened.end()};
+}
+
+bool of_floats(const Call& call) {
+  for (const ir::Types* types : {&call.inputs, &call.outputs})
+    for (const ir::TensorType& t : *types)
+      if (!ir::is_float(t.dtype)) return false;
+  return true;
+}
+
+std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
+  if (!of_floats(call)) return nullptr;
+  const Run run = product_of(call, place);
+  return kernel(call, place, run.scratch, run.product);
+}
+
+// Null where cuBLASLt has none: `bias` gives its operand of an act.
+template <class Bias>
+std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epilogue epilogue, Bias bias) {
+  ProductShape shape = shape_of(call);
+  shape.epilogue = epilogue;
+  shape.in = shape.out = static_cast<Type>(call.inputs[0].dtype);
+  for (const ir::Types* types : {&call.inputs, &call.outputs})
+    for (const ir::TensorType& t : *types)
+      if (t.dtype != call.inputs[0].dtype || t.elements() == 0) return nullptr;
+  const std::shared_ptr<Product> product = place.libraries.blas().product(shape);
+  if (!product) return nullptr;
+  return kernel(call, place, Blas::workspace, [product, bias](const Act& act) {
+    product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream, bias(act));
+  });
+}
+
+std::unique_ptr<Kernel> make_product_bias(const Call& call, const Place& place) {
+  if (!of_floats(call)) return nullptr;
+  if (auto made =
+          with_epilogue(call, place, Epilogue::add_bias, [](const Act& act) { return act.inputs[2]; }))
+    return made;
+  const Run run = product_of(call, place);
+  return kernel(call, place, run.scratch, [run, wide = any_float64(call)](const Act& act) {
+    run.product(act);
+    Map map;
+    map.count = act.call.outputs[0].elements();
+    if (map.count == 0) return;
+    map.inputs = 2, map.steps = 1, map.result = 2;
+    map.input[0].array = act.out(0);
+    map.input[1] = {act.in(2), MapInput::row, act.call.inputs[2].elements()};
+    map.step[0] = {.op = Step::add, .a = 0, .b = 1};
+    map.out = act.out(0);
+    launch_map(map, wide, act.stream);
+  });
+}
+
+std::unique_ptr<Kernel> make_product_bias_grad(const Call& call, const Place& place) {
+  if (!of_floats(call)) return nullptr;
+  if (auto made =
+          with_epilogue(call, place, Epilogue::bias_grad, [](const Act& act) { return act.outputs[1]; }))
+    return made;
+  const Run run = product_of(call, place);
+  const ir::TensorType &dy = call.inputs[1], &db = call.outputs[1];
+  const int64_t columns = dy.shape.back(), rows = columns == 0 ? 0 : dy.elements() / columns;
+  const Reduce shape = reduce_to({{rows, columns}, dy.dtype}, {{columns}, db.dtype});
+  return kernel(call, place, run.scratch + scratch_of(shape), [=, wide = any_float64(call)](const Act& act) {
+    run.product(act);
+    Reduce sums = shape;
+    sums.in = act.in(1), sums.out = act.out(1);
+    launch_reduce(sums, static_cast<std::byte*>(act.scratch) + run.scratch, wide, act.stream);
   });
 }
 
@@ -57,6 +134,8 @@ std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
 
 void add_product_kernels(Factories& table) {
   for (const char* op : {"matmul", "matmul_weight_grad", "batch_matmul"}) table[op] = make_product;
+  table["matmul_bias"] = make_product_bias;
+  table["matmul_bias_grad"] = make_product_bias_grad;
 }
 
 }  // namespace boxcar::backends::cuda

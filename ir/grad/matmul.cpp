@@ -27,6 +27,11 @@ void matmul(GradContext& g) {
   g.give(1, g.emit("w", "matmul_weight_grad", operands));
 }
 
+void matmul_bias(GradContext& g) {
+  matmul(g);
+  if (g.wants(2)) g.give(2, g.unbroadcast("bias", g.dy(), g.type(g.x(2))));
+}
+
 void batch_matmul(GradContext& g) { two_products(g, "batch_matmul"); }
 
 // w[k, n] = sum over rows of x[.., k] dy[.., n]
@@ -35,8 +40,10 @@ void matmul_weight_grad(GradContext& g) {
   if (g.wants(1)) g.give(1, g.emit("dy", "matmul", {g.x(0), g.dy()}));
 }
 
-constexpr GradRule rules[] = {
-    {"matmul", matmul}, {"batch_matmul", batch_matmul}, {"matmul_weight_grad", matmul_weight_grad}};
+constexpr GradRule rules[] = {{"matmul", matmul},
+                              {"matmul_bias", matmul_bias},
+                              {"batch_matmul", batch_matmul},
+                              {"matmul_weight_grad", matmul_weight_grad}};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Matrix products: matmul, its weight gradient, and products of batches.
+// Matrix products: matmul, its weight gradient, both with a bias in the same kernel, and products of batches.
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
@@ -55,6 +55,19 @@ Types infer_weight_grad(const Types& in, const Attrs&) {
   return {{{in[0].shape.back(), in[1].shape.back()}, in[0].dtype}};
 }
 
+Types infer_matmul_bias(const Types& in, const Attrs& attrs) {
+  const Types out = infer_matmul({in[0], in[1]}, attrs);
+  same_dtype("matmul_bias", "bias", in[2], "a", in[0]);
+  if (in[2].shape != Shape{out[0].shape.back()})
+    refuse("matmul_bias", "bias", in[2], "one element for each column of", "the product", out[0]);
+  return out;
+}
+
+Types infer_bias_grad(const Types& in, const Attrs& attrs) {
+  const TensorType dw = infer_weight_grad(in, attrs)[0];
+  return {dw, {{dw.shape[1]}, dw.dtype}};
+}
+
 Types infer_batch_matmul(const Types& in, const Attrs& attrs) {
   need_rank("batch_matmul", "a", in[0], 2);
   need_rank("batch_matmul", "b", in[1], 2);
@@ -94,6 +107,27 @@ sbp::IndexMap matmul_map(const Types& in, const Attrs& attrs) {
                      attr_bool(attrs, "transpose_b"));
 }
 
+// Sums over parts of k would hold the bias once for each part: no loop index is split there.
+sbp::IndexMap matmul_bias_map(const Types& in, const Attrs& attrs) {
+  sbp::IndexMap map = matmul_map(in, attrs);
+  for (Indices& operand : map.inputs)
+    for (sbp::Index& index : operand)
+      if (index == "k") index = "_";
+  map.inputs.push_back({"n"});
+  map.reduced.clear();
+  map.linear = {{0, 2}, {1, 2}};
+  map.increasing = {2};
+  return map;
+}
+
+// Parts of the bias, which add up as the products do.
+std::vector<sbp::Signature> matmul_bias_extra(const Types& in, const Attrs& attrs, int64_t) {
+  const int rank = static_cast<int>(in[0].shape.size());
+  const int of_a = attr_bool(attrs, "transpose_a") ? 0 : rank - 1,
+            of_b = attr_bool(attrs, "transpose_b") ? 1 : 0;
+  return {{{sbp::Sbp::S(of_a), sbp::Sbp::S(of_b), sbp::Sbp::P()}, {sbp::Sbp::P()}}};
+}
+
 sbp::IndexMap batch_matmul_map(const Types& in, const Attrs& attrs) {
   return product_map(in[0].shape.size() - 2, true, attr_bool(attrs, "transpose_a"),
                      attr_bool(attrs, "transpose_b"));
@@ -112,6 +146,20 @@ sbp::IndexMap weight_grad_map(const Types& in, const Attrs&) {
   return map;
 }
 
+sbp::IndexMap bias_grad_map(const Types& in, const Attrs& attrs) {
+  sbp::IndexMap map = weight_grad_map(in, attrs);
+  map.outputs.push_back({"n"});
+  map.linear = {{1}};
+  return map;
+}
+
+// db does not depend on x.
+std::vector<sbp::Signature> bias_grad_extra(const Types& in, const Attrs&, int64_t) {
+  const int last = static_cast<int>(in[0].shape.size()) - 1;
+  return {{{sbp::Sbp::S(last), sbp::Sbp::B()}, {sbp::Sbp::S(0), sbp::Sbp::B()}},
+          {{sbp::Sbp::P(), sbp::Sbp::B()}, {sbp::Sbp::P(), sbp::Sbp::B()}}};
+}
+
 // 2 m n k: one multiplication and one addition for each element of a, times the columns of b.
 Work product_work(const Types& in, const Types& out, const Attrs&) {
   return {2 * product(in[0].shape) * static_cast<double>(out[0].shape.back()), bytes_of(in) + bytes_of(out)};
@@ -124,6 +172,15 @@ std::vector<Sample> matmul_samples(const Extent& n) {
   return {{.inputs = {f32({m, k}), f32({k, c})}},
           {.inputs = {f32({b, m, k}), f32({c, k})}, .attrs = {{"transpose_b", true}}},
           {.inputs = {f32({k, m}), f32({k, c})}, .attrs = {{"transpose_a", true}}}};
+}
+
+std::vector<Sample> matmul_bias_samples(const Extent& n) {
+  std::vector<Sample> samples = matmul_samples(n);
+  for (Sample& sample : samples)
+    sample.inputs.push_back(
+        {{infer_matmul(sample.inputs, complete(op("matmul"), sample.attrs))[0].shape.back()},
+         DType::float32});
+  return samples;
 }
 
 std::vector<Sample> weight_grad_samples(const Extent& n) {
@@ -157,6 +214,27 @@ void add_matmul_ops(std::vector<OpDef>& out) {
                  .family = Family::matmul,
                  .infer = infer_weight_grad,
                  .index_map = weight_grad_map,
+                 .work = product_work,
+                 .samples = weight_grad_samples});
+  out.push_back({.name = "matmul_bias",
+                 .inputs = {"a", "b", "bias"},
+                 .outputs = {"y"},
+                 .attrs = transposes,
+                 .family = Family::matmul,
+                 .infer = infer_matmul_bias,
+                 .index_map = matmul_bias_map,
+                 .extra = matmul_bias_extra,
+                 .extra_reason = "the bias is added once to all parts of a sum, in as many parts",
+                 .work = product_work,
+                 .samples = matmul_bias_samples});
+  out.push_back({.name = "matmul_bias_grad",
+                 .inputs = {"x", "dy"},
+                 .outputs = {"dw", "db"},
+                 .family = Family::matmul,
+                 .infer = infer_bias_grad,
+                 .index_map = bias_grad_map,
+                 .extra = bias_grad_extra,
+                 .extra_reason = "db does not depend on x",
                  .work = product_work,
                  .samples = weight_grad_samples});
   out.push_back({.name = "batch_matmul",

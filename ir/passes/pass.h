@@ -27,6 +27,7 @@ void fuse_elementwise(Step& step);
 void mixed_precision(Step& step);
 void differentiate_loss(Step& step);
 void recompute(Step& step);
+void fuse_products(Step& step);
 void accumulate(Step& step);
 void clip(Step& step);
 void optimize(Step& step);

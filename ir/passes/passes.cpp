@@ -22,6 +22,7 @@ constexpr Pass passes[] = {{"double_precision", double_precision},
                            {"mixed_precision", mixed_precision},
                            {"differentiate", differentiate_loss},
                            {"recompute", recompute},
+                           {"fuse_products", fuse_products},
                            {"accumulate", accumulate},
                            {"clip", clip},
                            {"optimize", optimize}};

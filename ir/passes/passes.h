@@ -24,8 +24,9 @@ struct TrainOptions {
       false;  // full: a layer's second run stops at the last result that its backward pass reads
   int recompute_layers = -1;  // full: only the first this many layers of each stage; -1: all
   std::vector<int>
-      stage_starts;    // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
-  bool flash = false;  // attention as one op
+      stage_starts;        // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
+  bool flash = false;      // attention as one op
+  bool epilogues = false;  // biases and their gradients in the kernels of products
   bool half_gradients = false;  // with mixed precision: summed over micro-batches in 16 bits, not float32
   bool half_logits = false;     // with mixed precision: the loss reads logits in 16 bits
   double clip_norm = 1.0;       // 0: no clipping
@@ -45,6 +46,7 @@ struct TrainOptions {
 //   fuse_elementwise  chains of elementwise ops
 //   mixed_precision   16-bit compute, master weights, loss scale (fp16) and reductions in float32
 //   differentiate     backward ops;  recompute: forward ops run again before the backward ops that need them
+//   fuse_products     with epilogues: biases and their gradients into products
 //   accumulate        "accumulate" ops: gradients over micro-batches, in float32 where precision is mixed
 //   (but
 //                     half_gradients)

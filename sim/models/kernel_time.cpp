@@ -44,8 +44,10 @@ double half_share(const DeviceProfile& device, const ir::OpDef& def, const ir::T
 }
 
 // The products of a training step differ by layout: forward, by the input's gradient (a transposed weight)
-// and by the weight's.
+// and by the weight's. Those with a bias are as those without.
 double product_share(const DeviceProfile& device, const ir::OpDef& def, const ir::Attrs& attrs) {
+  if (def.name == "matmul_bias") return op_share(device, "matmul");
+  if (def.name == "matmul_bias_grad") return op_share(device, "matmul_weight_grad");
   if (def.name != "matmul" || device.op_share.empty()) return op_share(device, def.name);
   auto transposed = attrs.find("transpose_b");
   bool input_grad = transposed != attrs.end() && std::get<bool>(transposed->second);

@@ -75,6 +75,7 @@ const Row kRows[] = {
     {"gelu_grad", "gelu", "dy0 x0", "x0"},
     {"layer_norm_grad", "layer_norm", "dy0 x0 x1 y1 y2", "x0 x1 x2"},
     {"matmul_weight_grad", "matmul", "x0 dy0", "x1", no_transpose},
+    {"matmul_bias_grad", "matmul_bias", "x0 dy0", "x1 x2", no_transpose},
     {"max_pool2d_grad", "max_pool2d", "dy0 x0", "x0"},
     {"moe_combine_grad", "moe_combine", "dy0 x0 x1 x2", "x0 x2"},
     {"moe_dispatch_grad", "moe_dispatch", "dy0 x1", "x0"},

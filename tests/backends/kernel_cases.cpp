@@ -97,8 +97,11 @@ struct Large {
 std::vector<Large> large_cases() {
   const ir::Attrs causal = {{"causal", true}}, ahead = {{"causal", true}, {"offset", int64_t{40}}};
   const ir::Attrs drop = {{"p", 0.25}, {"op", int64_t{5}}};
-  const ir::Shape q = {1, 4, 100, 5}, k = {1, 2, 130, 5}, v = {1, 2, 130, 3}, out = {1, 4, 100, 3},
-                  sums = {1, 4, 100};
+  struct Heads {
+    ir::Shape q, k, v, out, sums;
+  };
+  const Heads narrow = {{1, 4, 100, 5}, {1, 2, 130, 5}, {1, 2, 130, 3}, {1, 4, 100, 3}, {1, 4, 100}},
+              of_tensor_cores = {{1, 4, 68, 16}, {1, 2, 90, 16}, {1, 2, 90, 16}, {1, 4, 68, 16}, {1, 4, 68}};
   const std::vector<ir::Domain> unit(3, {-1, 1, 0.5});
   const std::vector<ir::Domain> grad = {{}, {-1, 1, 0.5}, {-1, 1, 0.5}, {}, {}, {4, 12, 1}};
   std::vector<Large> cases = {
@@ -107,9 +110,11 @@ std::vector<Large> large_cases() {
       {"matmul", {{30, 400}, {30, 20}}, {{"transpose_a", true}}},
       {"matmul_weight_grad", {{3, 100, 50}, {3, 100, 60}}},
   };
-  for (const ir::Attrs& attrs : {ir::Attrs{}, causal, ahead, drop}) {
-    cases.push_back({"scaled_dot_product_attention", {q, k, v}, attrs, unit});
-    cases.push_back({"scaled_dot_product_attention_grad", {out, q, k, v, out, sums}, attrs, grad});
+  for (const auto& [q, k, v, out, sums] : {narrow, of_tensor_cores}) {
+    for (const ir::Attrs& attrs : {ir::Attrs{}, causal, ahead, drop}) {
+      cases.push_back({"scaled_dot_product_attention", {q, k, v}, attrs, unit});
+      cases.push_back({"scaled_dot_product_attention_grad", {out, q, k, v, out, sums}, attrs, grad});
+    }
   }
   return cases;
 }

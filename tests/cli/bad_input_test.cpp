@@ -212,7 +212,7 @@ const JobCase job_cases[] = {
      2,
      "--off: no pass is named \"fuse_patern\" (did you mean fuse_patterns?); the passes are "
      "double_precision, fuse_patterns, fuse_elementwise, mixed_precision, differentiate, recompute, "
-     "accumulate, clip, optimize"},
+     "fuse_products, accumulate, clip, optimize"},
     {{"--off=differentiate"},
      "",
      2,

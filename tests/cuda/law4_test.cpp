@@ -19,6 +19,7 @@ const TransformerRow rows[] = {
     {"llama", "llama", 0, 1, [](Job&) {}},
     {"dp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2; }},
     {"tp2_flash", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.flash = true; }},
+    {"tp2_epilogues", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.epilogues = true; }},
     {"sp2", "llama", 0, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
     {"pp2", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2; }},
     {"gpipe_dp2", "llama", 0, 3,

@@ -1,4 +1,4 @@
-// Products take cuBLASLt's first algorithm, or the quickest that they find by timing.
+// Products take cuBLASLt's first algorithm, or the quickest that they find by timing; biases go with them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -56,6 +56,51 @@ TEST_F(AlgorithmsTest, TheQuickestIsTimedOnceForEachShape) {
   EXPECT_EQ(run(blas, 5, 2), (Runs{0, 0, 2, 0}));
   EXPECT_EQ(run(other, 5, 2), (Runs{0, 0, 2, 0}));
   EXPECT_EQ(run(blas, 6, 1), (Runs{4, 0, 4 + 1, 4}));
+}
+
+// c = a b + bias, and the sums of b's columns beside its product with a. Not in float64, which cuBLASLt has
+// no epilogue for.
+TEST_F(AlgorithmsTest, BiasesAreEpilogues) {
+  Blas blas(std::make_shared<Algorithms>());
+  const auto run = [&](Epilogue epilogue, std::vector<float> bias) {
+    const auto product = blas.product({.m = 2, .n = 3, .k = 2, .epilogue = epilogue});
+    const float a[] = {1, 2, 3, 4}, b[] = {1, 2, 3, 4, 5, 6};
+    std::vector<float> c(6);
+    queue_->need_scratch(Blas::workspace);
+    product->run(a, b, c.data(), queue_->scratch(), queue_->stream(), bias.data());
+    queue_->finish();
+    c.insert(c.end(), bias.begin(), bias.end());
+    return c;
+  };
+  EXPECT_EQ(run(Epilogue::add_bias, {10, 20, 30}), (std::vector<float>{19, 32, 45, 29, 46, 63, 10, 20, 30}));
+  EXPECT_EQ(run(Epilogue::bias_grad, {0, 0, 0}), (std::vector<float>{9, 12, 15, 19, 26, 33, 5, 7, 9}));
+  EXPECT_EQ(blas.product({.m = 2,
+                          .n = 3,
+                          .k = 2,
+                          .in = Type::float64,
+                          .out = Type::float64,
+                          .epilogue = Epilogue::add_bias}),
+            nullptr);
+}
+
+// ... and kernels of products take them.
+TEST_F(AlgorithmsTest, KernelsOfProductsTakeEpilogues) {
+  for (const auto& [type, epilogues] : {std::pair{ir::DType::bfloat16, 1}, {ir::DType::float64, 0}})
+    for (const char* op : {"matmul_bias", "matmul_bias_grad"}) {
+      const ir::OpDef& def = ir::op(op);
+      Call call{op, {{{4, 4}, type}, {{4, 4}, type}}, {}, ir::complete(def, {})};
+      if (def.inputs.size() == 3) call.inputs.push_back({{4}, type});
+      call.outputs = def.infer(call.inputs, call.attrs);
+      Libraries libraries(nullptr);
+      const auto kernel = make_kernel(call, *queue_, libraries);
+      std::vector<std::vector<std::byte>> memory(5, std::vector<std::byte>(128));
+      const std::vector<const void*> from = {memory[0].data(), memory[1].data(), memory[2].data()};
+      const std::vector<void*> to = {memory[3].data(), memory[4].data()};
+      const int before = cuda_on_cpu::tallied("epilogue");
+      kernel->run(std::span(from).first(call.inputs.size()), std::span(to).first(call.outputs.size()), {});
+      queue_->finish();
+      EXPECT_EQ(cuda_on_cpu::tallied("epilogue") - before, epilogues) << op;
+    }
 }
 
 TEST_F(AlgorithmsTest, TheOneThatWasKeptFirst) {

@@ -17,6 +17,9 @@ struct cublasLtContext {};
 struct cublasLtMatmulDesc {
   cublasComputeType_t compute;
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void* bias = nullptr;
+  int32_t bias_type = -1;
 };
 struct cublasLtMatrixLayout {
   cudaDataType_t type;
@@ -62,7 +65,9 @@ struct Product {
   bool known() const {
     const bool wide = desc.compute == CUBLAS_COMPUTE_64F;
     return a.type == b.type && c.type == d.type && (a.type == CUDA_R_64F) == wide &&
-           (d.type == a.type || (!wide && d.type == CUDA_R_32F));
+           (d.type == a.type || (!wide && d.type == CUDA_R_32F)) &&
+           (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+            (!wide && d.batch == 1 && desc.bias_type == d.type));
   }
 
   template <class Sum>
@@ -81,14 +86,27 @@ struct Product {
                 static_cast<Sum>(read(at_a, a.type, n * a.stride + at(a, desc.a == CUBLAS_OP_T, row, i))) *
                 static_cast<Sum>(read(at_b, b.type, n * b.stride + at(b, desc.b == CUBLAS_OP_T, i, column)));
           double result = alpha * static_cast<double>(sum);
+          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) result += read(desc.bias, d.type, row);
           if (beta != 0) result += beta * read(at_c, c.type, n * c.stride + at(c, false, row, column));
           write(at_d, d.type, n * d.stride + at(d, false, row, column), result);
         }
       }
     }
   }
+  // Sums of the rows of op(a).
+  void bias_grad() const {
+    for (int64_t row = 0; row < d.rows; ++row) {
+      float sum = 0;
+      for (int64_t i = 0; i < columns(a, desc.a); ++i)
+        sum += static_cast<float>(
+            read(at_a, a.type, desc.a == CUBLAS_OP_T ? row * a.leading + i : i * a.leading + row));
+      write(desc.bias, d.type, row, sum);
+    }
+  }
   void act() const {
     desc.compute == CUBLAS_COMPUTE_64F ? run<double>() : run<float>();
+    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) bias_grad();
+    if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) cuda_on_cpu::tally("epilogue");
     cuda_on_cpu::spend(milliseconds[algorithm]);
     cuda_on_cpu::tally("product by algorithm " + std::to_string(algorithm));
   }
@@ -125,7 +143,19 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComput
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy(desc); }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name,
                                               const void* value, size_t bytes) {
-  return set(name == CUBLASLT_MATMUL_DESC_TRANSA ? desc->a : desc->b, value, bytes);
+  switch (name) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(desc->a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(desc->b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return set(desc->bias_type, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type, uint64_t rows,
                                           uint64_t columns, int64_t leading) {
@@ -178,6 +208,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                         d,     scalar(alpha), scalar(beta), workspace, algorithm->data[1]};
   if (!product.fits() || !product.known() || algorithm->data[0] != mark || workspace_bytes < workspace_used)
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && !desc->bias) return CUBLAS_STATUS_INVALID_VALUE;
   if (product.algorithm == refuses) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool launched = cuda_on_cpu::put(stream, [product] { product.act(); }) == cudaSuccess;
   return launched ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;

@@ -155,6 +155,8 @@ const Call kOps[] = {
     Call{"matmul", {f32({4, 3}), f32({5, 3})}, {{"transpose_b", true}}},
     Call{"matmul", {f32({3, 4}), f32({3, 5})}, {{"transpose_a", true}}},
     Call{"matmul", {f32({3, 4}), f32({5, 3})}, {{"transpose_a", true}, {"transpose_b", true}}},
+    Call{"matmul_bias", {f32({2, 4, 3}), f32({3, 5}), f32({5})}},
+    Call{"matmul_bias", {f32({4, 3}), f32({5, 3}), f32({5})}, {{"transpose_b", true}}},
     Call{"matmul_weight_grad", {f32({2, 3, 4}), f32({2, 3, 5})}},
     Call{"batch_matmul", {f32({2, 4, 3}), f32({2, 3, 5})}},
     Call{"batch_matmul", {f32({2, 4, 3}), f32({2, 5, 3})}, {{"transpose_b", true}}},

@@ -92,6 +92,26 @@ TEST_P(PassTest, FlashAttentionChangesNoNumber) {
   expect_same(step, wanted, 2);
 }
 
+TEST_P(PassTest, EpiloguesChangeNoNumber) {
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    TrainOptions options = sgd();
+    options.epilogues = true;
+    options.recompute = recompute;
+    const Graph step = step_of(forward, options);
+    int biases = 0;
+    for (const ir::Tensor& tensor : forward.tensors)
+      biases += tensor.role == ir::Role::parameter && tensor.name.ends_with("qkv.bias");
+    EXPECT_EQ(count(step, "matmul_bias_grad") > 0, biases > 0);
+    EXPECT_EQ(count(step, "matmul_bias") > 0, biases > 0);
+    expect_same(step, wanted, 3);
+  }
+  TrainOptions mixed = sgd();
+  mixed.epilogues = true;
+  mixed.precision = ir::Precision::bf16;
+  mixed.micro_batches = 1;
+  expect_same(step_of(forward, mixed), wanted, 4);
+}
+
 TEST_P(PassTest, RecomputationChangesNoNumber) {
   for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
     TrainOptions options = sgd();
@@ -229,6 +249,39 @@ TEST(Passes, PatternsOfALayer) {
   EXPECT_EQ(count(step, "scale_mask_softmax"), 1);
   EXPECT_EQ(count(step, "gelu"), 0);
   EXPECT_EQ(count(step, "causal_mask"), 0);
+}
+
+// Of the four products of a layer, one has a bias of its own; all have a bias's gradient. Without dropout,
+// the sum for the last is of what the residual's gradient is.
+TEST(Passes, ProductsOfALayerTakeBiases) {
+  TrainOptions options = plain();
+  options.epilogues = true;
+  const Graph step = step_of(gpt(), options);
+  EXPECT_EQ(count(step, "matmul_bias"), 1);
+  EXPECT_EQ(count(step, "matmul_bias_grad"), 4);
+  const ir::TensorId made = ir::find_tensor(step, "h0.attn.qkv.bias_add");
+  EXPECT_EQ(step.ops[static_cast<size_t>(step.tensor(made).producer)].type, "matmul_bias");
+  for (const Op& op : step.ops)
+    EXPECT_TRUE(op.type != "reduce_sum" || op.name.find("attn") == std::string::npos) << op.name;
+}
+
+// A product that is read twice, a column of biases, and the sum over columns stay as they are.
+TEST(Passes, ProductsWithOtherReadersKeepTheirBiasesApart) {
+  ir::Builder b("kept");
+  const auto f32 = [](ir::Shape shape) { return ir::TensorType{std::move(shape), ir::DType::float32}; };
+  const auto x = b.parameter("x", f32({2, 4}));
+  const auto twice = b.op1("matmul", {x, b.parameter("v", f32({4, 4}))});
+  const auto first = b.op1("add", {b.op1("add", {twice, b.parameter("row", f32({4}))}), twice});
+  const auto other = b.op1("matmul", {first, b.parameter("w", f32({4, 3}))});
+  const auto second = b.op1("add", {other, b.parameter("column", f32({2, 1}))});
+  b.op("reduce_sum", {second}, {{"axes", ir::Shape{0, 1}}}, "loss");
+  TrainOptions options = plain();
+  options.off = {"fuse_elementwise"};
+  options.epilogues = true;
+  const Graph step = step_of(b.finish(), options);
+  EXPECT_EQ(count(step, "matmul_bias"), 0);
+  EXPECT_EQ(count(step, "matmul_bias_grad"), 0);
+  EXPECT_EQ(count(step, "matmul_weight_grad"), 2);
 }
 
 TEST(Passes, AReaderOfAnInnerStepForbidsFusion) {

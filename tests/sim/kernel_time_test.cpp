@@ -142,6 +142,12 @@ TEST(KernelSeconds, backward_products_have_shares_of_their_own) {
   EXPECT_DOUBLE_EQ(seconds(device, matmul, {x, x}, {x}, {{"transpose_b", false}}), alone);
   EXPECT_DOUBLE_EQ(seconds(device, matmul, {x, x}, {x}, {{"transpose_b", true}}), alone / 0.5);
   EXPECT_DOUBLE_EQ(seconds(device, op_of("matmul_weight_grad", Family::matmul), {x, x}, {x}), alone / 0.25);
+  device.op_share["matmul"] = 0.8;
+  const TensorType row{{1000}, DType::float16};
+  EXPECT_NEAR(seconds(device, op_of("matmul_bias", Family::matmul), {x, x, row}, {x}), alone / 0.8,
+              1e-3 * alone);
+  EXPECT_NEAR(seconds(device, op_of("matmul_bias_grad", Family::matmul), {x, x}, {x, row}), alone / 0.25,
+              1e-3 * alone);
 }
 
 TEST(KernelSeconds, others_go_by_bytes) {

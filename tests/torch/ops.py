@@ -274,6 +274,8 @@ OPS = {
     + statistics(x[0], -1, a["eps"]),
     "log": lambda x, a, m: x[0].log(),
     "matmul": lambda x, a, m: matmul(x, a),
+    "matmul_bias": lambda x, a, m: matmul(x, a) + x[2],
+    "matmul_bias_grad": lambda x, a, m: (x[0].flatten(0, -2).T @ x[1].flatten(0, -2), x[1].flatten(0, -2).sum(0)),
     "matmul_weight_grad": lambda x, a, m: x[0].flatten(0, -2).T @ x[1].flatten(0, -2),
     "max_pool2d": lambda x, a, m: F.max_pool2d(x[0], **pooled(a)),
     "merge_heads": lambda x, a, m: x[0].transpose(1, 2).flatten(2),
@@ -321,7 +323,8 @@ OPS = {
 # Ops of OPS whose gradient nobody asks for.
 NO_GRADIENT = {
     "accumulate", "adam", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
-    "embedding_grad", "gather_grad", "merge_heads_grad", "momentum", "one_hot", "sgd", "slice_grad", "square_sum",
+    "embedding_grad", "gather_grad", "matmul_bias_grad", "merge_heads_grad", "momentum", "one_hot", "sgd", "slice_grad",
+    "square_sum",
 }  # fmt: skip
 
 

@@ -113,8 +113,9 @@ struct Gather {
   int64_t outer = 1, extent = 1, inner = 1, indices = 0, offset = 0;
 };
 void launch_gather(const Gather& gather, bool wide, Stream stream);
-// table[o, r, i] = sum of out[o, j, i] over the j whose index is r, in their order.
-void launch_gather_grad(const Gather& gather, bool wide, Stream stream);
+// table[o, r, i] = sum of out[o, j, i] over the j whose index is r, in their order. `bytes`: of the table.
+int64_t scratch_of(const Gather& gather);
+void launch_gather_grad(const Gather& gather, int64_t bytes, void* scratch, bool wide, Stream stream);
 // out[j, c] = index[j] - offset == c, `extent` classes.
 void launch_one_hot(const Gather& one_hot, Stream stream);
 // Along the middle of [outer, extent, inner].

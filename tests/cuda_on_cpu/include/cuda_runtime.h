@@ -55,6 +55,11 @@ T __shfl_xor_sync(unsigned mask, T value, int apart) {
   return value;
 }
 inline unsigned __ballot_sync(unsigned mask, bool given) { return cuda_on_cpu::vote(mask, given); }
+inline int atomicMin(int* at, int value) {
+  const int before = *at;
+  *at = value < before ? value : before;
+  return before;
+}
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
 using std::isfinite;

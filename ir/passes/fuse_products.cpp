@@ -1,0 +1,119 @@
+// What a product's kernel can do beside it, where it is asked for (options.epilogues): the addition of a
+// bias, by the only reader of the product, and the bias's gradient, from the operand of the weight's gradient
+// that it is summed from.
+//
+//   add(matmul(x, w), bias)                                      matmul_bias(x, w, bias)
+//   matmul_weight_grad(x, dy), reduce_sum(dy, all but columns)    matmul_bias_grad(x, dy)
+//
+// Biases that are fused with what follows them (bias_gelu, bias_dropout_add) are so already. Results keep
+// their names.
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+#include "ir/passes/pass.h"
+
+namespace boxcar::ir {
+namespace {
+
+class Products {
+ public:
+  explicit Products(Step& step) : step_(step), graph_(step.graph), consumers_(consumers(step.graph)) {
+    find();
+  }
+
+  void run() {
+    if (fused_.empty()) return;
+    Rewriter rewrite(graph_);
+    std::vector<Op>& old = rewrite.old_ops();
+    for (size_t i = 0; i < old.size(); ++i) {
+      const auto found = fused_.find(static_cast<OpId>(i));
+      if (found == fused_.end()) {
+        if (!gone_[i]) rewrite.keep(std::move(old[i]));
+        continue;
+      }
+      Fused& fused = found->second;
+      for (const TensorId result : fused.results)
+        fused.op.outputs.push_back(rewrite.graph().tensor(result).name);
+      const std::vector<TensorId> results = rewrite.add(std::move(fused.op), old[i]);
+      for (size_t r = 0; r < results.size(); ++r) {
+        Tensor &from = rewrite.graph().tensor(fused.results[r]), &to = rewrite.graph().tensor(results[r]);
+        to.role = from.role, to.sbp = from.sbp;
+        rewrite.replace(fused.results[r], results[r]);
+      }
+      if (old[i].recomputed) rewrite.new_ops().back().recomputed = true;
+    }
+    step_.finish(rewrite);
+  }
+
+ private:
+  struct Fused {
+    NewOp op;
+    std::vector<TensorId> results;  // that it makes in place of others
+  };
+
+  const Op& op(OpId id) const { return graph_.ops[static_cast<size_t>(id)]; }
+  const TensorType& type(TensorId tensor) const { return graph_.tensor(tensor).type; }
+  bool beside(const Op& a, const Op& b) const {
+    return a.layer == b.layer && a.phase == b.phase && a.placement == b.placement &&
+           a.recomputed == b.recomputed;
+  }
+
+  void find() {
+    gone_.assign(graph_.ops.size(), false);
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (graph_.ops[i].type == "add") add(static_cast<OpId>(i));
+      if (graph_.ops[i].type == "reduce_sum") sum(static_cast<OpId>(i));
+    }
+  }
+
+  void add(OpId id) {
+    for (const size_t side : {0u, 1u}) {
+      const TensorId y = op(id).inputs[side], bias = op(id).inputs[1 - side];
+      const Op& product = op(graph_.tensor(y).producer);
+      const bool fits = product.type == "matmul" && beside(product, op(id)) && !graph_.tensor(y).sbp &&
+                        y != step_.loss && consumers_[static_cast<size_t>(y)].size() == 1 &&
+                        type(bias).dtype == type(y).dtype && type(bias).shape == Shape{type(y).shape.back()};
+      if (!fits) continue;
+      gone_[static_cast<size_t>(graph_.tensor(y).producer)] = true;
+      fused_[id] = {{"matmul_bias", {product.inputs[0], product.inputs[1], bias}, product.attrs, op(id).name},
+                    {op(id).outputs[0]}};
+      return;
+    }
+  }
+
+  // In the place of the product of dy, before or after the sum.
+  void sum(OpId id) {
+    const TensorId dy = op(id).inputs[0];
+    Shape leading(type(dy).shape.size() - 1);
+    std::iota(leading.begin(), leading.end(), 0);
+    if (type(dy).shape.size() < 2 || attr_ints(op(id).attrs, "axes") != leading ||
+        attr_bool(op(id).attrs, "keepdims"))
+      return;
+    for (const OpId reader : consumers_[static_cast<size_t>(dy)]) {
+      const Op& product = op(reader);
+      if (product.type != "matmul_weight_grad" || product.inputs[1] != dy || !beside(product, op(id)) ||
+          fused_.contains(reader) || gone_[static_cast<size_t>(reader)])
+        continue;
+      const OpId first = std::min(reader, id);
+      gone_[static_cast<size_t>(std::max(reader, id))] = true;
+      fused_[first] = {{"matmul_bias_grad", product.inputs, {}, product.name},
+                       {product.outputs[0], op(id).outputs[0]}};
+      return;
+    }
+  }
+
+  Step& step_;
+  Graph& graph_;
+  const std::vector<std::vector<OpId>> consumers_;
+  std::vector<bool> gone_;
+  std::unordered_map<OpId, Fused> fused_;
+};
+
+}  // namespace
+
+void fuse_products(Step& step) {
+  if (step.options.epilogues) Products(step).run();
+}
+
+}  // namespace boxcar::ir
