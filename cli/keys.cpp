@@ -76,7 +76,7 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
 std::vector<Key> make_keys() {
   std::vector<Key> k;
   k.push_back(known_as(
-      word("model", "family", MODEL(family), {"gpt", "bert", "llama", "resnet", "wide_resnet", "unet"},
+      word("model", "family", MODEL(family), {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "unet"},
            "or a name that `boxcar models` lists, or a config.json"),
       "--model"));
   k.push_back(needed(
@@ -106,7 +106,7 @@ std::vector<Key> make_keys() {
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
   k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
                     "layers from one with experts to the next"));
-  const std::vector<std::string> texts{"gpt", "bert", "llama"}, images{"resnet", "wide_resnet", "unet"};
+  const std::vector<std::string> texts{"gpt", "bert", "llama", "t5"}, images{"resnet", "wide_resnet", "unet"};
   const std::set<std::string> of_all{"layers", "hidden", "vocab"};
   for (size_t i = 1; i < k.size(); ++i) {
     k[i].families = texts;
@@ -115,6 +115,11 @@ std::vector<Key> make_keys() {
   k.push_back(of_families({"bert"},
                           entry("model", "masked", MODEL(masked), 0, 100 * million,
                                 "pre-training heads over so many tokens of a sequence, 0: a loss over all")));
+  k.push_back(otherwise("half of layers",
+                        of_families({"t5"}, entry("model", "decoder_layers", MODEL(decoder_layers), 1, 2000,
+                                                  "of layers, which count both halves, the decoder's"))));
+  k.push_back(otherwise("seq", of_families({"t5"}, entry("model", "decoder_seq", MODEL(decoder_seq), 1,
+                                                         100 * million, "tokens that the decoder reads"))));
   k.push_back(of_families({"resnet", "wide_resnet"},
                           entry("model", "width", MODEL(width), 1, 1000,
                                 "how many times as wide blocks are inside (wide_resnet: their 3x3 alone)")));

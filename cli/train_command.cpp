@@ -44,6 +44,10 @@ void refuse_other_data(const GivenKeys& given) {
   if (const auto family = given.find("model.family");
       family != given.end() && ir::models::is_conv_net(family_named(family->second.text)))
     throw Error::input(family->second.where, "a model of images is simulated, not trained (data is text)");
+  if (const auto family = given.find("model.family");
+      family != given.end() && family_named(family->second.text) == "t5")
+    throw Error::input(family->second.where,
+                       "an encoder with a decoder is simulated, not trained (data is one text)");
   if (const auto masked = given.find("model.masked"); masked != given.end() && masked->second.text != "0")
     throw Error::input(masked->second.where, "pre-training heads are simulated, not trained (leave it out)");
 }

@@ -1,6 +1,7 @@
 #include "planner/comms.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -79,12 +80,14 @@ int CommTable::across_stages(const std::vector<int>& dims) {
   return add(name, std::move(groups));
 }
 
-int CommTable::between(int stage, int other) {
-  const std::string name = fmt::format("stages{}_{}", stage, other);
+int CommTable::between(const std::vector<int>& stages) {
+  const std::string name = fmt::format("stages{}", fmt::join(stages, "_"));
   if (const int known = find(name); known >= 0) return known;
   std::vector<std::vector<int>> groups;
-  for (int place = 0; place < mesh_.devices(); ++place)
-    groups.push_back({mesh_.device(place, stage), mesh_.device(place, other)});
+  for (int place = 0; place < mesh_.devices(); ++place) {
+    groups.emplace_back();
+    for (const int stage : stages) groups.back().push_back(mesh_.device(place, stage));
+  }
   return add(name, std::move(groups));
 }
 

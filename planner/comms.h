@@ -1,5 +1,5 @@
 // The communicator groups of a plan: one per set of mesh dimensions, over all stages; the gradient norm's
-// over all stages too; tied tensors' between two stages. And who pulls from whom.
+// over all stages too; tied tensors' between their stages. And who pulls from whom.
 //
 //   mesh {2, 4} named {"dp", "tp"}, 2 stages:
 //     along({1})   "tp":  {0,1,2,3} {4,5,6,7} {8,...} {12,...}          queue "net.tp"
@@ -24,8 +24,8 @@ class CommTable {
   int along(const std::vector<int>& dims);
   // The same, and in the stage too: named "world" where all dimensions are in it.
   int across_stages(const std::vector<int>& dims);
-  // Pairs of devices at the same place of two stages.
-  int between(int stage, int other);
+  // Devices at the same place of these stages.
+  int between(const std::vector<int>& stages);
   // "net.tp": the queue that a communicator's acts go through.
   std::string queue(int comm) const;
 

@@ -1,4 +1,5 @@
 // Gradients on their way from the backward pass to the update: reduced in buckets.
+#include <algorithm>
 #include <utility>
 
 #include "planner/stage_lowering.h"
@@ -11,11 +12,12 @@ using ir::TensorId;
 void StageLowering::reduce_gradients() {
   box_in_buckets(reductions_, builder.phases.reduce(), "gradients", true);
   for (const TiedGradient& tied : in_.tied)
-    if (tied.stages[0] == stage_ || tied.stages[1] == stage_) sum_tied(tied);
+    if (std::find(tied.stages.begin(), tied.stages.end(), stage_) != tied.stages.end()) sum_tied(tied);
 }
 
 void StageLowering::sum_tied(const TiedGradient& tied) {
-  const TensorId t = tied.gradients[tied.stages[0] == stage_ ? 0 : 1];
+  const auto mine = std::find(tied.stages.begin(), tied.stages.end(), stage_) - tied.stages.begin();
+  const TensorId t = tied.gradients[static_cast<size_t>(mine)];
   ir::Actor actor;
   actor.name = actor_name(tensor(t).name + ".all_reduce");
   actor.joint = tensor(tied.gradients[0]).name + ".tied";
@@ -23,7 +25,7 @@ void StageLowering::sum_tied(const TiedGradient& tied) {
   actor.op = "all_reduce";
   actor.attrs["in_place"] = true;
   actor.collective = sbp::Collective::all_reduce;
-  actor.comm = in_.comms.between(tied.stages[0], tied.stages[1]);
+  actor.comm = in_.comms.between(tied.stages);
   actor.comm_bytes = local_type(t, stored(t)).bytes();
   actor.queue = builder.queue(in_.comms.queue(actor.comm));
   actor.phase = builder.phases.reduce();

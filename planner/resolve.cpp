@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "planner/mesh.h"
 #include "planner/schedule.h"
@@ -101,11 +102,13 @@ void check_splits(const Job& job) {
   require_divides(h.tp, m.heads, "parallel.tp", "heads");
   require_divides(h.tp, m.kv_heads, "parallel.tp", "kv_heads");
   require_divides(h.tp, m.ffn, "parallel.tp", "ffn");
-  require_divides(h.cp, m.seq, "parallel.context_parallel", "seq");
-  if (h.sequence_parallel && h.tp > 1)
-    require(m.seq % (int64_t{h.tp} * h.cp) == 0, "parallel.sequence_parallel",
-            fmt::format("tp {} x context_parallel {} does not divide seq {} (switch it off or change tp)",
-                        h.tp, h.cp, m.seq));
+  for (const auto& [name, seq] : {std::pair("seq", m.seq), std::pair("decoder_seq", m.decoder_seq)}) {
+    require_divides(h.cp, seq, "parallel.context_parallel", name);
+    if (h.sequence_parallel && h.tp > 1)
+      require(seq % (int64_t{h.tp} * h.cp) == 0, "parallel.sequence_parallel",
+              fmt::format("tp {} x context_parallel {} does not divide {} {} (switch it off or change tp)",
+                          h.tp, h.cp, name, seq));
+  }
   if (h.ep > 1) {
     require(m.experts > 0, "parallel.ep", fmt::format("{} for a model without experts (use 1)", h.ep));
     require_divides(h.ep, m.experts, "parallel.ep", "experts");
@@ -127,6 +130,9 @@ void resolve_stages(Job& job) {
   const int64_t stages = int64_t{h.pp} * h.virtual_stages;
   require(h.virtual_stages == 1 || h.pp > 1, "parallel.virtual_stages",
           fmt::format("{} without pipeline stages (use 1, or pp of 2 or more)", h.virtual_stages));
+  require(h.virtual_stages == 1 || job.model.decoder_layers == 0, "parallel.virtual_stages",
+          fmt::format("{} for a model with a decoder, all of whose layers read what the encoder made (use 1)",
+                      h.virtual_stages));
   require(
       stages <= job.model.layers, "parallel.pp",
       fmt::format("{} stages for {} layers (use at most {})", stages, job.model.layers, job.model.layers));

@@ -309,7 +309,7 @@ void StageLowering::pull(TensorId t, int in_phase) {
   int offset = from.stage - stage_;
   if ((from.stage + 1) % stages == stage_ && (forward || stages > 2)) offset = -1;
   if ((stage_ + 1) % stages == from.stage && (!forward || stages > 2)) offset = 1;
-  const std::string queue = forward ? "net.pp.forward" : "net.pp.backward";
+  const std::string queue = pull_queue(forward ? "net.pp.forward" : "net.pp.backward", t, in_phase);
   const int reg = make_register(t, stored(t), "");
   ir::Actor actor;
   actor.name = actor_name(tensor(t).name + ".pull");
@@ -322,6 +322,19 @@ void StageLowering::pull(TensorId t, int in_phase) {
   actor.outputs = {reg};
   links.push_back({builder.add_actor(std::move(actor)), t, from.stage, queue + ".out"});
   values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape, -1});
+}
+
+// A stage gives in the order in which it makes, on every queue. What is read in another order goes beside:
+// "net.pp.backward.2".
+std::string StageLowering::pull_queue(const std::string& name, TensorId t, int in_phase) {
+  const OpId producer = tensor(t).producer;
+  for (int beside = 1;; ++beside) {
+    const std::string queue = beside == 1 ? name : fmt::format("{}.{}", name, beside);
+    const auto [last, first] = last_pulled_.try_emplace({queue, in_phase, site(producer)}, producer);
+    if (!first && producer < last->second) continue;
+    last->second = producer;
+    return queue;
+  }
 }
 
 // Operands first, then what says that they are whole.

@@ -19,6 +19,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -32,10 +33,10 @@
 
 namespace boxcar::planner {
 
-// Gradients of two replicas of one parameter: summed between their stages.
+// Gradients of a parameter's replicas, the parameter's own first: summed between their stages.
 struct TiedGradient {
-  ir::TensorId gradients[2] = {-1, -1};
-  int stages[2] = {0, 0};
+  std::vector<ir::TensorId> gradients = {};
+  std::vector<int> stages = {};
 };
 
 struct LoweringInput {
@@ -120,6 +121,7 @@ class StageLowering {
   void bring(ir::TensorId t, int in_phase);
   void load(ir::TensorId t, int in_phase);
   void pull(ir::TensorId t, int in_phase);
+  std::string pull_queue(const std::string& name, ir::TensorId t, int in_phase);
   void add_inputs(ir::Actor& actor, const std::vector<Value>& values) const;
   int control_register(const std::string& actor);
   ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout) const;
@@ -168,6 +170,8 @@ class StageLowering {
   // group
   std::map<std::pair<int, int>, std::vector<ir::TensorId>> groups_;
   std::map<int, int> first_reader_;
+  // By queue, phase and where it is made: the producer of what was pulled last.
+  std::map<std::tuple<std::string, int, OpSite>, ir::OpId> last_pulled_;
   std::map<int, bool> waiting_for_reader_;
   std::unordered_map<std::string, int> actor_names_, register_names_;
 };

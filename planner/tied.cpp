@@ -126,15 +126,19 @@ void merge_uses(ir::Graph& graph) {
 std::vector<TiedGradient> tied_gradients(const ir::Graph& graph, const std::vector<Replica>& replicas,
                                          const std::vector<OpSite>& sites) {
   std::vector<TiedGradient> tied;
+  std::map<std::string, size_t> known;  // by parameter: its place in `tied`
+  const auto add = [&](TiedGradient& to, const std::string& name) {
+    const ir::TensorId gradient = gradient_of(graph, name);
+    if (gradient < 0) return false;
+    to.gradients.push_back(gradient);
+    to.stages.push_back(sites[static_cast<size_t>(graph.tensor(gradient).producer)].stage);
+    return true;
+  };
   for (const Replica& pair : replicas) {
-    TiedGradient both;
-    const std::string* names[] = {&pair.original, &pair.replica};
-    for (int i = 0; i < 2; ++i) {
-      both.gradients[i] = gradient_of(graph, *names[i]);
-      if (both.gradients[i] < 0) return tied;
-      both.stages[i] = sites[static_cast<size_t>(graph.tensor(both.gradients[i]).producer)].stage;
-    }
-    tied.push_back(both);
+    const auto [at, fresh] = known.emplace(pair.original, tied.size());
+    if (fresh) tied.emplace_back();
+    if (fresh && !add(tied[at->second], pair.original)) return {};
+    if (!add(tied[at->second], pair.replica)) return {};
   }
   return tied;
 }

@@ -28,7 +28,7 @@ void merge_uses(ir::Graph& graph);
 // The gradient norm counts a parameter once, however many replicas it has.
 void drop_replica_norms(ir::Graph& graph, const std::vector<Replica>& replicas);
 
-// The pairs of gradients that are summed between stages.
+// The gradients that are summed between stages, by parameter.
 std::vector<TiedGradient> tied_gradients(const ir::Graph& graph, const std::vector<Replica>& replicas,
                                          const std::vector<OpSite>& sites);
 

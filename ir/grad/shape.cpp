@@ -117,6 +117,7 @@ void split_heads_grad(GradContext& g) {
 void merge_heads(GradContext& g) {
   g.give(0, g.emit("x", "merge_heads_grad", {g.dy()}, {{"head_dim", g.type(g.x(0)).shape[3]}}));
 }
+void merge_heads_grad(GradContext& g) { g.give(0, g.emit("x", "merge_heads", {g.dy()})); }
 
 constexpr GradRule rules[] = {{"reduce_sum", reduce_sum},
                               {"reduce_mean", reduce_mean},
@@ -132,7 +133,8 @@ constexpr GradRule rules[] = {{"reduce_sum", reduce_sum},
                               {"top_k", top_k},
                               {"split_heads", split_heads, 3},
                               {"split_heads_grad", split_heads_grad},
-                              {"merge_heads", merge_heads}};
+                              {"merge_heads", merge_heads},
+                              {"merge_heads_grad", merge_heads_grad}};
 
 }  // namespace
 

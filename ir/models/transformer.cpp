@@ -52,6 +52,15 @@ void check_sizes(const Transformer& c) {
   need(c.masked == 0 ||
            (c.family == "bert" && c.position == "learned" && c.tied && c.bias && c.norm == "layer"),
        "masked", "is of family bert with learned positions, layer norms, biases and a tied head");
+  const bool decodes = c.family == "t5";
+  need(decodes || (c.decoder_layers == 0 && c.decoder_seq == 0),
+       c.decoder_seq > 0 ? "decoder_seq" : "decoder_layers", "is of family t5");
+  need(!decodes || (c.decoder_layers >= 1 && c.decoder_layers < c.layers), "decoder_layers",
+       fmt::format("is {}, expected at least 1 and below layers {}, which count both halves",
+                   c.decoder_layers, c.layers));
+  need(!decodes || c.decoder_seq >= 1, "decoder_seq",
+       fmt::format("is {}, expected at least 1", c.decoder_seq));
+  need(!decodes || c.experts == 0, "experts", "are not there for family t5");
   need(c.experts >= 0, "experts", fmt::format("is {}, expected 0 (dense) or more", c.experts));
   need(c.experts > 0 || c.top_k == 0, "top_k", "needs experts");
   need(c.expert_every >= 1 && (c.expert_every == 1 || c.experts > 0), "expert_every",
@@ -69,11 +78,12 @@ class Writer {
 
   Graph run() {
     const TensorId labels = inputs();
-    TensorId x = pretraining() ? published_embedding() : embedding();
-    for (int64_t layer = 0; layer < c_.layers; ++layer) {
-      b_.set_layer(static_cast<int>(layer), fmt::format("h{}", layer));
-      x = feed_forward(attention(x), c_.experts > 0 && (layer + 1) % c_.expert_every == 0);
+    TensorId x = pretraining() ? published_embedding() : embedding(tokens_, "", "embedding.position", c_.seq);
+    for (int64_t layer = 0; layer < c_.layers - c_.decoder_layers; ++layer) {
+      enter(layer);
+      x = feed_forward(attention(x, causal()), c_.experts > 0 && (layer + 1) % c_.expert_every == 0);
     }
+    if (c_.decoder_layers > 0) x = decoder(x);
     b_.set_layer(static_cast<int>(c_.layers), "");
     if (pretraining())
       pretraining_loss(x, labels);
@@ -90,12 +100,29 @@ class Writer {
   TensorId inputs() {
     tokens_ = b_.input("tokens", {{batch_, c_.seq}, DType::int64});
     b_.set_layer(static_cast<int>(c_.layers), "");
-    const TensorId labels = b_.input("labels", {{batch_, pretraining() ? c_.masked : c_.seq}, DType::int64});
+    const int64_t labelled = pretraining() ? c_.masked : c_.decoder_seq > 0 ? c_.decoder_seq : c_.seq;
+    const TensorId labels = b_.input("labels", {{batch_, labelled}, DType::int64});
     b_.set_layer(-1, "");
     return labels;
   }
 
+  void enter(int64_t layer) { b_.set_layer(static_cast<int>(layer), fmt::format("h{}", layer)); }
   bool pretraining() const { return c_.masked > 0; }
+
+  // Embeddings stand with the decoder's first layer, the encoder's last norm with its last.
+  TensorId decoder(TensorId x) {
+    const int64_t first = c_.layers - c_.decoder_layers;
+    b_.set_layer(static_cast<int>(first - 1), "");
+    const TensorId memory = norm(x, "encoder.ln_f");
+    b_.set_layer(static_cast<int>(first), "");
+    const TensorId tokens = b_.input("decoder_tokens", {{batch_, c_.decoder_seq}, DType::int64});
+    x = embedding(tokens, "decoder.", "embedding.decoder_position", c_.decoder_seq);
+    for (int64_t layer = first; layer < c_.layers; ++layer) {
+      enter(layer);
+      x = feed_forward(cross_attention(attention(x, true), memory), false);
+    }
+    return x;
+  }
 
   TensorId table(const char* name, int64_t rows) {
     return b_.parameter(fmt::format("embedding.{}", name), f32({rows, c_.hidden}));
@@ -133,16 +160,16 @@ class Writer {
     b_.op1("add", {masked, next}, {}, "loss");
   }
 
-  TensorId embedding() {
+  TensorId embedding(TensorId tokens, const std::string& side, const char* positions, int64_t seq) {
     const bool learned = c_.position == "learned", dropped = c_.dropout > 0;
-    word_ = b_.parameter("embedding.word", f32({padded_vocab(c_), c_.hidden}));
-    TensorId x =
-        b_.op1("embedding", {word_, tokens_}, {}, learned || dropped ? "embedding.lookup" : "embedding.out");
+    const std::string at = side + "embedding.";
+    if (word_ < 0) word_ = b_.parameter("embedding.word", f32({padded_vocab(c_), c_.hidden}));
+    TensorId x = b_.op1("embedding", {word_, tokens}, {}, at + (learned || dropped ? "lookup" : "out"));
     if (learned) {
-      const TensorId position = b_.parameter("embedding.position", f32({c_.seq, c_.hidden}));
-      x = b_.op1("add", {x, position}, {}, dropped ? "embedding.add" : "embedding.out");
+      const TensorId position = b_.parameter(positions, f32({seq, c_.hidden}));
+      x = b_.op1("add", {x, position}, {}, at + (dropped ? "add" : "out"));
     }
-    return dropout(x, "embedding.out");
+    return dropout(x, at + "out");
   }
 
   TensorId dropout(TensorId x, const std::string& name) {
@@ -164,7 +191,7 @@ class Writer {
     return b_.op1("add", {y, b_.parameter(name + ".bias", f32({to}))}, {}, name + ".bias_add");
   }
 
-  TensorId attention(TensorId x) {
+  TensorId attention(TensorId x, bool causal) {
     const int64_t d = c_.hidden / c_.heads, group = c_.heads / c_.kv_heads;
     const TensorId qkv = linear(before(x, "ln1"), "attn.qkv", c_.hidden, c_.kv_heads * (group + 2) * d);
     std::vector<TensorId> heads =
@@ -173,42 +200,62 @@ class Writer {
       heads[0] = b_.op1("rotary", {heads[0]}, {}, "attn.rotary_q");
       heads[1] = b_.op1("rotary", {heads[1]}, {}, "attn.rotary_k");
     }
-    const TensorId context = c_.flash ? flash_core(heads) : core(heads, group, d);
-    const TensorId merged = b_.op1("merge_heads", {context}, {}, "attn.merge");
-    const TensorId y = linear(merged, "attn.proj", c_.hidden, c_.hidden);
+    const TensorId y = attended(heads, causal, "attn");
     return after(b_.op1("add", {dropout(y, "attn.dropout"), x}, {}, "residual1"), "ln1");
+  }
+
+  // Queries of the decoder, keys and values of what the encoder made.
+  TensorId cross_attention(TensorId x, TensorId memory) {
+    const int64_t d = c_.hidden / c_.heads;
+    const auto heads = [&](TensorId from, const std::string& name, int64_t count) {
+      const TensorId y = linear(from, "cross.attn." + name, c_.hidden, count * d);
+      return b_.op1("merge_heads_grad", {y}, {{"head_dim", d}}, "cross.attn." + name + ".heads");
+    };
+    const TensorId q = heads(norm(x, "cross.ln"), "q", c_.heads);
+    const TensorId k = heads(memory, "k", c_.kv_heads);
+    const TensorId y = attended({q, k, heads(memory, "v", c_.kv_heads)}, false, "cross.attn");
+    return b_.op1("add", {dropout(y, "cross.dropout"), x}, {}, "cross.residual");
+  }
+
+  // Of queries, keys and values by head, projected.
+  TensorId attended(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
+    const TensorId context = c_.flash ? flash_core(heads, causal, at) : core(heads, causal, at);
+    const TensorId merged = b_.op1("merge_heads", {context}, {}, at + ".merge");
+    return linear(merged, at + ".proj", c_.hidden, c_.hidden);
   }
 
   // A norm stands before a layer's halves or, as BERT was published, after them.
   TensorId before(TensorId x, const char* name) { return pretraining() ? x : norm(x, name); }
   TensorId after(TensorId x, const char* name) { return pretraining() ? norm(x, name) : x; }
 
-  bool causal() const { return c_.family != "bert"; }
+  bool causal() const { return c_.family != "bert" && c_.family != "t5"; }
 
-  TensorId flash_core(const std::vector<TensorId>& heads) {
+  TensorId flash_core(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
     return b_.op1("scaled_dot_product_attention", heads,
-                  {{"causal", causal()}, {"p", c_.dropout}, {"op", random_ops_++}}, "attn.core.flash");
+                  {{"causal", causal}, {"p", c_.dropout}, {"op", random_ops_++}}, at + ".core.flash");
   }
 
   // The groups of queries that share a key stand in one product: [b, kv_heads, group * s, d].
-  TensorId core(const std::vector<TensorId>& heads, int64_t group, int64_t d) {
-    const int64_t s = c_.seq;
+  TensorId core(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
+    const int64_t group = c_.heads / c_.kv_heads, d = c_.hidden / c_.heads;
+    const int64_t queries = b_.type(heads[0]).shape[2], keys = b_.type(heads[1]).shape[2];
     const auto grouped = [&](TensorId x, int64_t last, const char* name) {
       if (group == 1) return x;
-      return b_.op1("reshape", {x}, {{"shape", Shape{batch_, c_.kv_heads, group * s, last}}}, name);
+      return b_.op1("reshape", {x}, {{"shape", Shape{batch_, c_.kv_heads, group * queries, last}}},
+                    at + name);
     };
     const auto ungrouped = [&](TensorId x, int64_t last, const char* name) {
       if (group == 1) return x;
-      return b_.op1("reshape", {x}, {{"shape", Shape{batch_, c_.heads, s, last}}}, name);
+      return b_.op1("reshape", {x}, {{"shape", Shape{batch_, c_.heads, queries, last}}}, at + name);
     };
-    TensorId x = b_.op1("batch_matmul", {grouped(heads[0], d, "attn.core.q"), heads[1]},
-                        {{"transpose_b", true}}, "attn.core.scores");
-    x = ungrouped(x, s, "attn.core.scores_by_head");
-    x = b_.op1("scale", {x}, {{"factor", 1 / std::sqrt(static_cast<double>(d))}}, "attn.core.scale");
-    if (causal()) x = b_.op1("causal_mask", {x}, {}, "attn.core.mask");
-    x = dropout(b_.op1("softmax", {x}, {}, "attn.core.softmax"), "attn.core.dropout");
-    x = b_.op1("batch_matmul", {grouped(x, s, "attn.core.probabilities"), heads[2]}, {}, "attn.core.context");
-    return ungrouped(x, d, "attn.core.context_by_head");
+    TensorId x = b_.op1("batch_matmul", {grouped(heads[0], d, ".core.q"), heads[1]}, {{"transpose_b", true}},
+                        at + ".core.scores");
+    x = ungrouped(x, keys, ".core.scores_by_head");
+    x = b_.op1("scale", {x}, {{"factor", 1 / std::sqrt(static_cast<double>(d))}}, at + ".core.scale");
+    if (causal) x = b_.op1("causal_mask", {x}, {}, at + ".core.mask");
+    x = dropout(b_.op1("softmax", {x}, {}, at + ".core.softmax"), at + ".core.dropout");
+    x = b_.op1("batch_matmul", {grouped(x, keys, ".core.probabilities"), heads[2]}, {}, at + ".core.context");
+    return ungrouped(x, d, ".core.context_by_head");
   }
 
   bool gated() const { return c_.mlp == "swiglu"; }
@@ -278,7 +325,7 @@ class Writer {
 
 namespace {
 
-const std::vector<std::string> families = {"gpt", "bert", "llama", "resnet", "wide_resnet", "unet"};
+const std::vector<std::string> families = {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "unet"};
 
 ConvNet conv_net_of(const Transformer& c) {
   return {c.family, c.layers, c.hidden, c.width, c.image, c.vocab};
@@ -313,6 +360,8 @@ Transformer complete(Transformer c) {
   if (c.mlp.empty()) c.mlp = llama ? "swiglu" : "gelu";
   if (c.norm.empty()) c.norm = llama ? "rms" : "layer";
   if (c.position.empty()) c.position = llama ? "rotary" : "learned";
+  if (c.family == "t5" && c.decoder_layers == 0) c.decoder_layers = c.layers / 2;
+  if (c.family == "t5" && c.decoder_seq == 0) c.decoder_seq = c.seq;
   one_of(c.mlp, "mlp", {"gelu", "swiglu"});
   one_of(c.norm, "norm", {"layer", "rms"});
   one_of(c.position, "position", {"learned", "rotary"});
@@ -364,8 +413,13 @@ int64_t parameters(const Transformer& config) {
   const int64_t h = c.hidden,
                 heads = h * h + h + norm + c.vocab + h * h + h + 2 * h + 2;  // predictions, next
   const int64_t with_experts = expert_layers(c);
-  return with_experts * layer(c.experts) + (c.layers - with_experts) * layer(0) + norm + embeddings +
-         (c.masked > 0 ? 2 * h + heads : 0);
+  const int64_t shared = c.kv_heads * d;
+  const int64_t cross = 2 * (h + shared) * h + (c.bias ? 2 * h + 2 * shared : 0) + norm;
+  const int64_t decoder = c.decoder_layers > 0 ? c.decoder_layers * cross + norm +
+                                                     (c.position == "learned" ? c.decoder_seq * h : 0)
+                                               : 0;
+  return decoder + with_experts * layer(c.experts) + (c.layers - with_experts) * layer(0) + norm +
+         embeddings + (c.masked > 0 ? 2 * h + heads : 0);
 }
 
 double model_flops(const Transformer& config, int64_t batch) {
@@ -383,7 +437,13 @@ double model_flops(const Transformer& config, int64_t batch) {
   // s.
   const auto vocab = static_cast<double>(padded_vocab(c)), masked = static_cast<double>(c.masked);
   const double head = c.masked > 0 ? masked * h * (h + vocab) + h * (h + 2) : s * h * vocab;
-  return 6 * b * s * weights + layers * 3 * (4 * b * s * s * h) + 6 * b * head;
+  if (c.decoder_layers == 0) return 6 * b * s * weights + layers * 3 * (4 * b * s * s * h) + 6 * b * head;
+  // The decoder's tokens, which look at their own and at the encoder's, whose keys and values are made for
+  // each of its layers.
+  const auto t = static_cast<double>(c.decoder_seq), decoder = static_cast<double>(c.decoder_layers);
+  const double encoder = layers - decoder, shared = static_cast<double>(c.kv_heads * (c.hidden / c.heads));
+  const double products = encoder * s * dense + decoder * (t * (dense + 2 * h * h) + 2 * s * h * shared);
+  return 6 * b * (products + t * h * vocab) + 12 * b * h * (encoder * s * s + decoder * (t * t + t * s));
 }
 
 }  // namespace boxcar::ir::models

@@ -1,6 +1,6 @@
-// GPT-, BERT- and Llama-style transformers as logical graphs of one micro-batch, forward to loss; and the
-// convolutional networks of conv_net.h under the same keys: hidden is their channels, vocab their classes,
-// heads and ffn are hidden, and seq is 1, which leaves nothing for context parallelism to split.
+// GPT-, BERT-, Llama- and T5-style transformers as logical graphs of one micro-batch, forward to loss; and
+// the convolutional networks of conv_net.h under the same keys: hidden is their channels, vocab their
+// classes, heads and ffn are hidden, and seq is 1, which leaves nothing for context parallelism to split.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace boxcar::ir::models {
 
 struct Transformer {
-  std::string family = "gpt";  // gpt | bert | llama, sets the defaults below; those of conv_net.h
+  std::string family = "gpt";  // gpt | bert | llama | t5, sets the defaults below; those of conv_net.h
   int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
   int64_t ffn = 0;       // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
   int64_t kv_heads = 0;  // 0: heads
@@ -21,8 +21,10 @@ struct Transformer {
   bool bias = true;      // llama: false
   double dropout = 0.1;  // llama: 0
   int64_t experts = 0,
-          top_k = 0;         // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
-  int64_t expert_every = 1;  // layers from one with experts to the next; the others are dense
+          top_k = 0;           // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
+  int64_t expert_every = 1;    // layers from one with experts to the next; the others are dense
+  int64_t decoder_layers = 0;  // t5: of `layers` the last so many; 0: half of them
+  int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq
   int64_t width = 1, image = 224;  // of convolutional networks
   // The vocabulary is padded to a multiple of this (callers with tensor parallelism: of this x tp); 1: it is
   // not.
@@ -50,6 +52,11 @@ Transformer complete(Transformer config);
 // "nsp.*" over the first. Attention knows of places by their embeddings alone, so the predicted tokens stand
 // first, in rows 1 to `masked`, and an input "positions" says where each belongs. Inputs: tokens, segments
 // and positions, int64[batch, seq]; labels, int64[batch, masked]; next, int64[batch, 1].
+//
+// t5 is an encoder and a decoder as Megatron-LM builds them: learned positions of their own, words and head
+// shared. Layers of the decoder go on counting, and have "h3.cross.ln", "h3.cross.attn.q", ".k", ".v",
+// ".proj" and "h3.cross.residual" between their halves, which read "encoder.ln_f". Inputs: tokens,
+// int64[batch, seq]; decoder_tokens and labels, int64[batch, decoder_seq].
 Graph build(const Transformer& config, int64_t batch);
 
 int64_t padded_vocab(const Transformer& config);

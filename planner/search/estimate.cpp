@@ -22,9 +22,13 @@ using planner::Mesh;
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
+// Of a model with a decoder: two layers of the encoder and three of the decoder, each on a stage of its own.
+constexpr int encoder_probes = 2, decoder_probes = 3;
+
 Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_batches) {
   Job probe = job;
   Hints& h = probe.parallel;
+  if (probe.model.decoder_layers > 0) probe.model.decoder_layers = decoder_probes;
   probe.model.layers = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
   h.dp = h.ep;
   h.pp = static_cast<int>(stage_layers.size());
@@ -178,6 +182,28 @@ ModelCost cost_of_each(Stages stages, const std::vector<double>& with_more) {
   return cost;
 }
 
+// From five layers those of the whole model: an encoder's are like its second, a decoder's like its second,
+// but for the first and the last of all and the decoder's first, which have the model's ends.
+ModelCost with_decoder(const ModelCost& probe, int64_t layers, int64_t decoder) {
+  const auto plus = [](double a, double b) { return a + b; };
+  const auto less = [](double a, double b) { return std::max(0.0, a - b); };
+  const int64_t encoder = layers - decoder;
+  const StageCost& usual = probe.layers[encoder_probes + 1];
+  ModelCost cost;
+  for (int64_t l = 0; l < layers; ++l)
+    cost.layers.push_back(l == 0         ? probe.layers[0]
+                          : l < encoder  ? probe.layers[1]
+                          : l == encoder ? probe.layers[encoder_probes]
+                                         : usual);
+  StageCost& last = cost.layers.back();
+  const double transient = std::max(last.transient, probe.layers.back().transient);
+  last = combine(combine(last, usual, less), probe.layers.back(), plus);
+  last.transient = transient;
+  for (int64_t l = 0; l + 1 < layers; ++l)
+    cost.boundaries.push_back(probe.boundaries[l + 1 < encoder ? 0 : l + 1 == encoder ? 1 : 2]);
+  return cost;
+}
+
 // From a rank to the next along a dimension, a node's GPUs at most; 0 where there is one rank.
 int stride_of(const Mesh& mesh, const char* name, int node) {
   const int dim = mesh.dim(name);
@@ -219,20 +245,21 @@ struct Measuring::Probe {
 Measuring::Measuring(ActSeconds seconds) : seconds_(std::move(seconds)) {}
 Measuring::~Measuring() = default;
 
-// Layers that differ have two micro-batches, all of them under way on every stage, and then three.
+// Where layers differ there are two micro-batches, all of them under way on every stage, and then three.
 const Measuring::Probe& Measuring::probe_of(const Job& job) {
   const CostKey key = cost_key(in_usual_order(job));
   if (last_ && last_->key == key) return *last_;
   last_.reset();
-  const bool differ = ir::models::is_conv_net(job.model.family);
+  const bool decodes = job.model.decoder_layers > 0;
+  const bool differ = decodes || ir::models::is_conv_net(job.model.family);
   const auto period = static_cast<int>(job.model.expert_every);
-  const std::vector<int> stages = differ ? std::vector<int>(at(static_cast<int>(job.model.layers)), 1)
-                                         : std::vector<int>{period, period, 2 * period, period};
+  const int each = decodes ? encoder_probes + decoder_probes : static_cast<int>(job.model.layers);
+  const std::vector<int> stages =
+      differ ? std::vector<int>(at(each), 1) : std::vector<int>{period, period, 2 * period, period};
   Job small = probe_job(job, stages, 2);
   if (differ) small.parallel.schedule = "gpipe";
-  FoundLayouts found;
   planner::Choose choose;
-  if (needs_layouts(small)) choose = chooser(small, {}, &found);
+  if (needs_layouts(small)) choose = chooser(small, {}, nullptr);
   planner::LaidOut laid = graphs_.lay_out(small, choose);
   auto probe = std::make_unique<Probe>(Probe{key, small, planner::compile(laid), {}});
   probe->memory = planner::memory_use(probe->plan);
@@ -272,6 +299,7 @@ ModelCost Measuring::of(const Job& job) {
     cost.boundary_bytes = boundaries.front();
   else
     cost.boundaries = std::move(boundaries);
+  if (job.model.decoder_layers > 0) return with_decoder(cost, job.model.layers, job.model.decoder_layers);
   return cost;
 }
 

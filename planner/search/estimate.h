@@ -6,7 +6,7 @@
 //
 // Where only every n-th layer has experts, the stages have n times as many layers, and a layer is their mean.
 // Where all layers differ (convolutional networks), the probe is the model itself, with a stage for each
-// layer.
+// layer. With a decoder there are two kinds of them: the probe has two and three, and a stage for each.
 //
 // Times come from the plans' own acts on the time models that the simulator asks, each phase laid out with
 // its queues in order and everything else at rest. They rank candidates; whoever is chosen is simulated.

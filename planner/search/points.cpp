@@ -34,7 +34,7 @@ class Points {
     choose("tp", h.tp, divisors(job_.gpus, job_.cluster.node.gpus), [&] {
       if (m.heads % h.tp != 0 || m.kv_heads % h.tp != 0 || m.ffn % h.tp != 0) return;
       choose("cp", h.cp, divisors(job_.gpus / h.tp, m.seq >= long_sequence ? 16 : 1), [&] {
-        if (m.seq % h.cp != 0) return;
+        if (m.seq % h.cp != 0 || m.decoder_seq % h.cp != 0) return;
         choose("ep", h.ep, divisors(m.experts == 0 ? 1 : m.experts, job_.gpus / (int64_t{h.tp} * h.cp)),
                [&] { sequence_parallel(); });
       });
@@ -46,7 +46,8 @@ class Points {
     const ir::models::Transformer& m = job_.model;
     Hints& h = point_.parallel;
     for (const bool split : {true, false}) {
-      if (split && (h.tp == 1 || m.seq % (int64_t{h.tp} * h.cp) != 0)) continue;
+      const int64_t ranks = int64_t{h.tp} * h.cp;
+      if (split && (h.tp == 1 || m.seq % ranks != 0 || m.decoder_seq % ranks != 0)) continue;
       if (is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1)) continue;
       h.sequence_parallel = split;
       recompute();
@@ -119,6 +120,7 @@ class Points {
                [&] {
                  const int64_t micro_batches = job_.global_batch / (int64_t{dp} * h.micro_batch);
                  const int64_t stages = int64_t{h.pp} * h.virtual_stages;
+                 if (h.virtual_stages > 1 && job_.model.decoder_layers > 0) return;
                  if (h.virtual_stages > 1 && (h.pp == 1 || h.schedule != "1f1b" ||
                                               micro_batches % h.pp != 0 || job_.model.layers % stages != 0))
                    return;

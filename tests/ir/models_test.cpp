@@ -178,6 +178,51 @@ TEST(Models, GraphsHaveTheParametersOfTheFormula) {
   }
 }
 
+// T5 as published (transformers' t5-small, t5-base, t5-large: gated by relu, norms without bias) has tables
+// of relative positions, 32 x heads in each half, which this one has not.
+TEST(Models, ParametersOfT5) {
+  const auto t5 = [](int64_t layers, int64_t hidden, int64_t heads) {
+    Transformer config = model("t5", layers, hidden, heads, 512, 32128);
+    config.norm = "rms", config.position = "rotary", config.bias = false;
+    return ir::models::parameters(config) + 2 * 32 * heads;
+  };
+  EXPECT_EQ(t5(12, 512, 8), 60506624);
+  EXPECT_EQ(t5(24, 768, 12), 222903552);
+  EXPECT_EQ(t5(48, 1024, 16), 737668096);
+  const Transformer whole = ir::models::complete(model("t5", 48, 1024, 16, 512, 32128));
+  EXPECT_EQ(whole.decoder_layers, 24);
+  EXPECT_EQ(whole.decoder_seq, 512);
+}
+
+Transformer tiny_t5() {
+  Transformer config = tiny("t5");
+  config.layers = 5, config.decoder_layers = 2, config.decoder_seq = 2, config.kv_heads = 2;
+  return config;
+}
+
+TEST(Models, T5ReadsTheEncoderInEveryLayerOfTheDecoder) {
+  Transformer config = tiny_t5();
+  config.pad_vocab_to = 1;
+  for (const char* position : {"learned", "rotary"})
+    for (const bool bias : {true, false}) {
+      config.position = position, config.bias = bias;
+      EXPECT_EQ(counted(ir::models::build(config, 2)), ir::models::parameters(config)) << position << bias;
+    }
+  const ir::Graph graph = ir::models::build(config, 2);
+  EXPECT_EQ(graph.layers, 5);
+  std::vector<std::string> readers;
+  const ir::TensorId memory = ir::find_tensor(graph, "encoder.ln_f");
+  for (const ir::Op& op : graph.ops) {
+    if (std::count(op.inputs.begin(), op.inputs.end(), memory) > 0) readers.push_back(op.name);
+    const bool masked = op.type == "causal_mask";
+    EXPECT_TRUE(!masked || op.layer >= 3) << op.name;
+  }
+  EXPECT_THAT(readers, testing::ElementsAre("h3.cross.attn.k", "h3.cross.attn.v", "h4.cross.attn.k",
+                                            "h4.cross.attn.v"));
+  EXPECT_EQ(to_text(graph.tensor(ir::find_tensor(graph, "h3.cross.attn.core.scale")).type),
+            "float32[2, 4, 2, 3]");  // of 2 tokens, by 3
+}
+
 // Narayanan et al. 2021, equation 2, without recomputation: 72 B s l h^2 (1 + s/6h + V/12lh).
 TEST(Models, FlopsOfGptAreThePublishedFormula) {
   Transformer config = gpt3();
@@ -201,7 +246,7 @@ TEST(Models, FlopsOfEveryStyleAreCountedOnTheGraph) {
   Transformer heads = bert_base(), gshard = mixtral;
   heads.layers = 1;
   gshard.expert_every = 2;
-  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral, heads, gshard})
+  for (const Transformer& config : {llama, padded, tiny("bert"), mixtral, heads, gshard, tiny_t5()})
     EXPECT_NEAR(counted_flops(step_of(ir::models::build(config, 4), {})) / ir::models::model_flops(config, 4),
                 1, 1e-12)
         << config.family;
@@ -275,7 +320,7 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.masked = 2; }),
             "masked: is of family bert with learned positions, layer norms, biases and a tied head");
   EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }),
-            "family: unknown 'gtp' (use gpt or bert or llama or resnet or wide_resnet or unet)");
+            "family: unknown 'gtp' (use gpt or bert or llama or t5 or resnet or wide_resnet or unet)");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
   EXPECT_EQ(with([](auto& c) {
@@ -291,6 +336,19 @@ TEST(Models, RefusesSizesThatCannotBe) {
               c.expert_every = 2;
             }),
             "expert_every: 2 does not divide layers 3 (use 1, 3)");
+  EXPECT_EQ(with([](auto& c) { c.decoder_layers = 1; }), "decoder_layers: is of family t5");
+  EXPECT_EQ(with([](auto& c) { c.decoder_seq = 1; }), "decoder_seq: is of family t5");
+  const auto t5 = [](auto change) {
+    Transformer config = tiny_t5();
+    change(config);
+    return refusal(config);
+  };
+  EXPECT_EQ(t5([](auto& c) { c.decoder_layers = 5; }),
+            "decoder_layers: is 5, expected at least 1 and below layers 5, which count both halves");
+  EXPECT_EQ(t5([](auto& c) { c.layers = 1, c.decoder_layers = 0; }),
+            "decoder_layers: is 0, expected at least 1 and below layers 1, which count both halves");
+  EXPECT_EQ(t5([](auto& c) { c.decoder_seq = -1; }), "decoder_seq: is -1, expected at least 1");
+  EXPECT_EQ(t5([](auto& c) { c.experts = 2; }), "experts: are not there for family t5");
   const auto net = [](const char* family, auto change) {
     Transformer config = model(family, 16, 8, 1, 1, 10);
     change(config);

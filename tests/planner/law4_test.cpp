@@ -38,6 +38,8 @@ void llama(Job& j) {
   j.model.ffn = 24;
 }
 
+void t5(Job& j) { j.model.family = "t5", j.model.layers = 6, j.model.decoder_seq = j.model.seq / 2; }
+
 void conv_net(Job& j, const char* family, int64_t layers, int64_t image) {
   j.model = ir::models::defaults(family);
   j.model.layers = layers, j.model.hidden = 2, j.model.image = image, j.model.vocab = 3;
@@ -107,6 +109,23 @@ const Layout layouts[] = {
      [](Job& j) {
        j.model.layers = 4, j.model.experts = 4, j.model.expert_every = 2;
        j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.pp = 2, j.parallel.zero = 1;
+     }},
+    // The words stand on three stages, and the decoder's read what the encoder's last one made.
+    {"t5_pp", [](Job& j) { t5(j), j.parallel.pp = 6, j.global_batch = 4; }},
+    {"t5_recompute",
+     [](Job& j) {
+       t5(j), j.parallel.pp = 3, j.parallel.dp = 2, j.parallel.zero = 1;
+       j.train.recompute = ir::Recompute::full, j.global_batch = 3;
+     }},
+    {"t5_sequence_parallel",
+     [](Job& j) {
+       t5(j), j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.sequence_parallel = true;
+       j.train.recompute = ir::Recompute::selective, j.global_batch = 2;
+     }},
+    {"t5_context_flash", [](Job& j) { t5(j), j.parallel.cp = 2, j.parallel.tp = 2, j.train.flash = true; }},
+    {"t5_zb_h1",
+     [](Job& j) {
+       t5(j), j.parallel.pp = 3, j.parallel.schedule = "zb-h1", j.global_batch = 5, j.model.kv_heads = 2;
      }},
     // With one layer on each stage, what the first makes skips three of them.
     {"unet_pp", [](Job& j) { conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.global_batch = 4; }},

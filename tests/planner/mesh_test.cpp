@@ -79,7 +79,7 @@ TEST(CommTable, groups_along_dimensions_over_all_stages) {
   EXPECT_EQ(comms.along({1}), tp);
   EXPECT_EQ(comms.queue(tp), "net.tp");
   EXPECT_EQ(comms.queue(world), "net.world");
-  EXPECT_THAT(groups(comms.between(0, 1)),
+  EXPECT_THAT(groups(comms.between({0, 1})),
               ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
   EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
 }
@@ -94,7 +94,7 @@ TEST(CommTable, groups_are_where_the_order_puts_them) {
   EXPECT_THAT(groups(comms.along({0})),
               ElementsAre(ElementsAre(0, 1), ElementsAre(4, 5), ElementsAre(2, 3), ElementsAre(6, 7)));
   EXPECT_THAT(groups(comms.across_stages({0, 1})), ElementsAre(ElementsAre(0, 4, 1, 5, 2, 6, 3, 7)));
-  EXPECT_THAT(groups(comms.between(0, 1)),
+  EXPECT_THAT(groups(comms.between({0, 1})),
               ElementsAre(ElementsAre(0, 2), ElementsAre(4, 6), ElementsAre(1, 3), ElementsAre(5, 7)));
   EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(2, 3, 0, 1, 6, 7, 4, 5));
 }

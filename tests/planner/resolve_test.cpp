@@ -100,6 +100,17 @@ const Refusal refusals[] = {
      "parallel.stage_layers: 1 numbers for 2 stages (give one for each of pp 2 x virtual_stages 1)"},
     {"virtual_without_pp", [](Job& j) { j.parallel.virtual_stages = 2; },
      "parallel.virtual_stages: 2 without pipeline stages (use 1, or pp of 2 or more)"},
+    {"virtual_with_a_decoder",
+     [](Job& j) { j.model.family = "t5", j.parallel.pp = j.parallel.virtual_stages = 2; },
+     "parallel.virtual_stages: 2 for a model with a decoder, all of whose layers read what the encoder made "
+     "(use "
+     "1)"},
+    {"sequence_parallel_of_a_decoder",
+     [](Job& j) {
+       j.model.family = "t5", j.model.decoder_seq = 3, j.parallel.tp = 2, j.parallel.sequence_parallel = true;
+     },
+     "parallel.sequence_parallel: tp 2 x context_parallel 1 does not divide decoder_seq 3 (switch it off or "
+     "change tp)"},
     {"virtual_layers", [](Job& j) { j.parallel.pp = 2, j.parallel.virtual_stages = 5; },
      "parallel.virtual_stages: pp 2 x virtual_stages 5 = 10 does not divide layers 12 (change it, or give "
      "stage_layers)"},

@@ -319,6 +319,26 @@ TEST(Search, estimates_of_experts_are_near_the_simulation) {
   EXPECT_GT(points, 8);
 }
 
+// Two kinds of layers, of which the decoder's read fewer tokens.
+TEST(Search, estimates_of_a_decoder_are_near_the_simulation) {
+  Job job = small_gpt(4);
+  job.model = ir::models::defaults("t5");
+  job.model.layers = 10, job.model.decoder_layers = 4, job.model.decoder_seq = 128;
+  job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512, job.model.vocab = 8192;
+  job.model = ir::models::complete(job.model);
+  std::set<int> stages;
+  int points = 0;
+  each_point(job, {}, [&](const Job& point) {
+    EXPECT_EQ(point.parallel.virtual_stages, 1);
+    return stages.insert(point.parallel.pp), true;
+  });
+  EXPECT_EQ(stages, (std::set<int>{1, 2, 4}));
+  const Worst worst = worst_estimate(job, {"micro_batch", "zero"}, &points);
+  EXPECT_LT(worst.seconds, 0.1);
+  EXPECT_LT(worst.bytes, 0.3);
+  EXPECT_GT(points, 8);
+}
+
 // A vocabulary that tp does not divide makes ranks differ; what a layer costs does not.
 TEST(Estimate, of_ranks_that_differ_is_that_of_one) {
   Job job = small_gpt(4);
