@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/verify.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -149,6 +150,28 @@ TEST(Compile, context_parallelism_moves_heads_for_the_attention) {
             "h0.attn.heads.k.all_to_all cp 128\n"
             "h0.attn.heads.v.all_to_all cp 128\n"
             "h0.attn.merge.all_to_all cp 128\n");
+}
+
+// A stage of the decoder makes gradients of what the encoder made before that of its own input, which the
+// stage before reads first. On one queue each would wait for the other's turn.
+TEST(Compile, pulls_what_is_read_in_another_order_beside) {
+  Job job = small_job(1, 1, 3, 6, 4);
+  const auto beside = [&] {
+    const ir::Plan plan = compile(resolve(job));
+    planner::verify(plan);
+    std::string pulled;
+    for (const ir::Program& program : plan.programs)
+      for (const ir::Actor& actor : program.actors)
+        if (actor.kind == ir::ActorKind::pull &&
+            program.queues[static_cast<size_t>(actor.queue)].name == "net.pp.backward.2")
+          pulled += program.name + " " + actor.name + "\n";
+    return pulled;
+  };
+  EXPECT_EQ(beside(), "");
+  job.model.family = "t5";
+  EXPECT_EQ(beside(),  // of keys and values of both layers
+            "stage1 encoder.ln_f.grad.0.pull\nstage1 encoder.ln_f.grad.1.pull\n"
+            "stage1 encoder.ln_f.grad.2.pull\nstage1 encoder.ln_f.grad.3.pull\n");
 }
 
 // Tokens go to their experts and back; each rank keeps half of the experts, whole.

@@ -112,6 +112,8 @@ const Layout layouts[] = {
      }},
     // The words stand on three stages, and the decoder's read what the encoder's last one made.
     {"t5_pp", [](Job& j) { t5(j), j.parallel.pp = 6, j.global_batch = 4; }},
+    {"t5_two_layers_on_a_stage",
+     [](Job& j) { t5(j), j.parallel.pp = 3, j.parallel.tp = 2, j.global_batch = 3; }},
     {"t5_recompute",
      [](Job& j) {
        t5(j), j.parallel.pp = 3, j.parallel.dp = 2, j.parallel.zero = 1;
