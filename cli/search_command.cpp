@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/explain.h"
 #include "cli/job.h"
+#include "cli/keys.h"
 #include "cli/layout_labels.h"
 #include "cli/output.h"
 #include "cli/search_report.h"
@@ -114,7 +115,10 @@ void interrupt(int) {
 }
 
 // What would be enough by estimate, as the end of a message.
-std::string more_gpus(const search::Outcome& outcome) {
+std::string enough(const search::Outcome& outcome) {
+  if (const std::string& key = outcome.enough_without; !key.empty())
+    return fmt::format("without {} one would do, by estimate",
+                       find_key("parallel", key == "cp" ? "context_parallel" : key)->flag);
   if (outcome.enough_gpus > 0) return fmt::format("{} GPUs would do, by estimate", outcome.enough_gpus);
   return "more GPUs alone do not mend it";
 }
@@ -128,7 +132,7 @@ std::string more_gpus(const search::Outcome& outcome) {
       fmt::format("no plan that fits takes {} or less: the fastest of {} takes {}{}, {} too long ({}); {}",
                   format_seconds(limit), outcome.points - outcome.over_memory, simulated ? "" : "about ",
                   format_seconds(seconds), format_seconds(seconds - limit), flags_of(fastest.job),
-                  more_gpus(outcome)));
+                  enough(outcome)));
 }
 
 [[noreturn]] void nothing_fits(const search::Outcome& outcome, int64_t limit, double max_seconds) {
@@ -143,7 +147,7 @@ std::string more_gpus(const search::Outcome& outcome) {
       fmt::format("nothing fits: the smallest of {} points needs about {} of {} on each device of stage {}, "
                   "{} too much ({}); {}",
                   outcome.points, format_bytes(bytes), format_bytes(most), least.fullest_stage,
-                  format_bytes(std::max(0.0, bytes - most)), flags_of(least.job), more_gpus(outcome)));
+                  format_bytes(std::max(0.0, bytes - most)), flags_of(least.job), enough(outcome)));
 }
 
 // The step of the best candidate where ops may read partial values; 0 where that does not fit.
@@ -179,7 +183,8 @@ int run(const SearchArguments& arguments) {
   options.memory_bytes = memory_of(arguments.memory);
   options.simulate = arguments.simulate;
   options.go_on = [&](const search::Progress& p) {
-    progress.step(fmt::format("{} points, {} simulated{}", p.points, p.simulated,
+    progress.step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
+                              p.simulated,
                               p.best_seconds > 0 ? ", best " + format_seconds(p.best_seconds) : ""));
     return interrupted == 0 && passed() < budget;
   };

@@ -60,7 +60,9 @@ class Search {
     if (!layouts_asked()) lay_out_best();
     if (outcome_.ended && !outcome_.best.empty()) take_fewest_slots(outcome_.best.front());
     if (outcome_.best.empty() && refused_) throw *refused_;
-    if (outcome_.best.empty() && outcome_.ended) outcome_.enough_gpus = enough_gpus();
+    if (outcome_.best.empty() && outcome_.ended) outcome_.enough_without = enough_without();
+    if (outcome_.best.empty() && outcome_.ended && outcome_.enough_without.empty())
+      outcome_.enough_gpus = enough_gpus();
     return std::move(outcome_);
   }
 
@@ -103,7 +105,8 @@ class Search {
 
   bool asked_to_stop() {
     const double best = outcome_.best.empty() ? 0 : outcome_.best.front().seconds;
-    if (options_.go_on && !options_.go_on({outcome_.points, static_cast<int>(outcome_.best.size()), best}))
+    if (options_.go_on && !options_.go_on({outcome_.points, outcome_.over_memory,
+                                           static_cast<int>(outcome_.best.size()), best}))
       outcome_.ended = false;
     return !outcome_.ended;
   }
@@ -373,21 +376,34 @@ class Search {
     if (!candidate.slots.changes.empty()) attempt(std::move(candidate));
   }
 
-  // The fewest times the job's GPUs, by doubling, with which a point fits and keeps the time by estimate; 0
-  // where none does.
-  int enough_gpus() {
-    for (int times = 2; times <= most_times_larger && times <= most_gpus / job_.gpus; times *= 2) {
-      bool enough = false;
-      each_point(on(times * job_.gpus), fixed(), [&](const Job& point) {
-        bool any = false;
-        for (const Candidate& c : enough ? std::vector<Candidate>{} : estimates(point)) {
-          any |= fits(c);
-          enough |= fits(c) && c.estimated_seconds <= options_.max_step_seconds;
-        }
-        return any;
-      });
-      if (enough) return times * job_.gpus;
+  // Whether a point fits and keeps the time, by estimate.
+  bool some_do(const Job& job, const Fixed& fixed) {
+    bool enough = false;
+    each_point(job, fixed, [&](const Job& point) {
+      bool any = false;
+      for (const Candidate& c : enough ? std::vector<Candidate>{} : estimates(point)) {
+        any |= fits(c);
+        enough |= fits(c) && c.estimated_seconds <= options_.max_step_seconds;
+      }
+      return any;
+    });
+    return enough;
+  }
+
+  // The first key of those given without which a point does; empty where none is.
+  std::string enough_without() {
+    for (const char* key : {"micro_batch", "recompute", "sequence_parallel", "zero", "virtual_stages", "ep",
+                            "cp", "tp", "pp", "dp"}) {
+      Fixed free = fixed();
+      if (free.pinned.erase(key) + free.ranges.erase(key) > 0 && some_do(on(job_.gpus), free)) return key;
     }
+    return "";
+  }
+
+  // The fewest times the job's GPUs, by doubling, with which a point does; 0 where none does.
+  int enough_gpus() {
+    for (int times = 2; times <= most_times_larger && times <= most_gpus / job_.gpus; times *= 2)
+      if (some_do(on(times * job_.gpus), fixed())) return times * job_.gpus;
     return 0;
   }
 

@@ -62,7 +62,8 @@ inline double price_of(const planner::Job& job, double step_seconds) {
 }
 
 struct Progress {
-  int64_t points = 0;  // estimated
+  int64_t points = 0;       // estimated
+  int64_t over_memory = 0;  // of them, by estimate
   int simulated = 0;
   double best_seconds = 0;  // 0: none yet
 };
@@ -96,7 +97,8 @@ struct Outcome {
   // For messages where best is empty:
   Candidate smallest;                // by estimated memory
   std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)
-  int enough_gpus = 0;               // a multiple of the job's with which something would do, by estimate
+  std::string enough_without;        // a key that is given, without which something would do, by estimate
+  int enough_gpus = 0;               // else: a multiple of the job's with which something would
 };
 
 // `job`: a model, a cluster, gpus, a global batch; hints that are not pinned do not matter. Throws Error (bad

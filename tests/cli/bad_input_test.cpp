@@ -98,7 +98,10 @@ const JobCase job_cases[] = {
     {{"--width=2"}, "", 2, "--width: a model of family gpt has none; it is of resnet, wide_resnet"},
     {{"--masked=20"}, "", 2, "--masked: a model of family gpt has none; it is of bert"},
     {{"--model=bert", "--masked=128"}, "", 2, "--masked: is 128, expected at least 0 and below seq 128"},
-    {{"--model=resnet50"}, "", 2, "--heads: a model of family resnet has none; it is of gpt, bert, llama, t5"},
+    {{"--model=resnet50"},
+     "",
+     2,
+     "--heads: a model of family resnet has none; it is of gpt, bert, llama, t5"},
     {{"--tp=3"},
      "",
      2,
@@ -418,6 +421,13 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tp=7"},
      2,
      "parallel: no combination of degrees is legal for this model, batch and number of GPUs"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=64", "--micro-batch=64",
+      "--memory=8GB"},
+     1,
+     "nothing fits: the smallest of 3 points needs about 37.6 GB of 8 GB on each device of stage 0, 29.6 GB "
+     "too "
+     "much (--dp 1 --tp 1 --pp 1 --micro-batch 64 --recompute full); without --micro-batch one would do, by "
+     "estimate"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
      "nothing fits: the smallest of 3 points needs about 3.49 GB of 100 MB on each device of stage 0, 3.39 "

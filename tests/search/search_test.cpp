@@ -473,6 +473,23 @@ TEST(Search, says_what_comes_nearest_where_nothing_fits) {
   EXPECT_GT(found.points, 10);
   EXPECT_EQ(found.over_memory, found.points);
   EXPECT_GT(found.smallest.estimated_bytes, 1'000'000);
+  EXPECT_EQ(found.enough_without, "");
+}
+
+// Of what is given, the first that is in the way; more GPUs where nothing given is.
+TEST(Search, says_without_what_something_would_fit) {
+  Job job = small_gpt(1);
+  job.parallel.micro_batch = 16;
+  const auto without = [&](const std::set<std::string>& pinned, int64_t memory) {
+    const Outcome found = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
+    EXPECT_TRUE(found.best.empty());
+    EXPECT_EQ(found.enough_gpus > 0, found.enough_without.empty());
+    return found.enough_without;
+  };
+  EXPECT_EQ(without({"micro_batch", "recompute"}, 1'500'000'000), "micro_batch");
+  EXPECT_EQ(without({"recompute"}, 1'100'000'000), "");
+  job.parallel.micro_batch = 8;
+  EXPECT_EQ(without({"micro_batch", "recompute"}, 2'000'000'000), "micro_batch");
 }
 
 TEST(Search, ends_when_it_is_told_to) {
