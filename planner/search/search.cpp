@@ -57,6 +57,7 @@ class Search {
       else
         recompute_less(outcome_.best.front());
     }
+    if (outcome_.ended) split_backward();
     if (!layouts_asked()) lay_out_best();
     if (outcome_.ended && !outcome_.best.empty()) take_fewest_slots(outcome_.best.front());
     if (outcome_.best.empty() && refused_) throw *refused_;
@@ -317,6 +318,24 @@ class Search {
         most = middle - 1;
       else
         least = middle;
+    }
+  }
+
+  // The best of those with stages but no virtual ones, with backward passes in two parts: that is idle less,
+  // but hides less of collectives, which estimates do not say.
+  void split_backward() {
+    if (options_.pinned.count("schedule") || fewest_bytes(options_.goal)) return;
+    const auto whole = std::find_if(outcome_.best.begin(), outcome_.best.end(), [](const Candidate& c) {
+      return c.job.parallel.pp > 1 && c.job.parallel.virtual_stages == 1;
+    });
+    if (whole == outcome_.best.end()) return;
+    const Candidate start = *whole;
+    for (const char* schedule : {"zb-h1", "zb-h2"}) {
+      Candidate split = start;
+      split.job.parallel.schedule = schedule;
+      split.found = {};
+      split.peak_bytes = 0;
+      if (outcome_.ended) attempt(std::move(split));
     }
   }
 
