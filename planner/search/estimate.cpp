@@ -8,7 +8,6 @@
 
 #include "ir/models/conv_net.h"
 #include "planner/laid_out.h"
-#include "planner/schedule.h"
 #include "planner/search/layout_request.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
@@ -175,7 +174,7 @@ ModelCost cost_of_each(Stages stages, const std::vector<double>& with_more) {
   const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
   for (size_t l = 0; l < stages.size(); ++l) {
     const double kept = with_more[l] - stages[l].bytes[kind];
-    stages[l].transient = stages[l].bytes[kind] - 2 * kept;
+    stages[l].transient = stages[l].bytes[kind] - kept;
     stages[l].bytes[kind] = kept;
   }
   cost.layers = std::move(stages);
@@ -245,7 +244,7 @@ struct Measuring::Probe {
 Measuring::Measuring(ActSeconds seconds) : seconds_(std::move(seconds)) {}
 Measuring::~Measuring() = default;
 
-// Where layers differ there are two micro-batches, all of them under way on every stage, and then three.
+// Where layers differ there is one micro-batch, and then two, both of them under way on every stage.
 const Measuring::Probe& Measuring::probe_of(const Job& job) {
   const CostKey key = cost_key(in_usual_order(job));
   if (last_ && last_->key == key) return *last_;
@@ -256,16 +255,18 @@ const Measuring::Probe& Measuring::probe_of(const Job& job) {
   const int each = decodes ? encoder_probes + decoder_probes : static_cast<int>(job.model.layers);
   const std::vector<int> stages =
       differ ? std::vector<int>(at(each), 1) : std::vector<int>{period, period, 2 * period, period};
-  Job small = probe_job(job, stages, 2);
-  if (differ) small.parallel.schedule = "gpipe";
-  planner::Choose choose;
-  if (needs_layouts(small)) choose = chooser(small, {}, nullptr);
-  planner::LaidOut laid = graphs_.lay_out(small, choose);
-  auto probe = std::make_unique<Probe>(Probe{key, small, planner::compile(laid), {}});
+  const auto plan_of = [&](const Job& small) {
+    planner::Choose choose;
+    if (needs_layouts(small)) choose = chooser(small, {}, nullptr);
+    return planner::compile(graphs_.lay_out(small, choose));
+  };
+  const Job small = probe_job(job, stages, differ ? 1 : 2);
+  auto probe = std::make_unique<Probe>(Probe{key, small, plan_of(small), {}});
   probe->memory = planner::memory_use(probe->plan);
   if (differ) {
-    laid.pipeline = planner::pipeline_of(small.parallel, 3);
-    probe->with_more = planner::memory_use(planner::compile(laid));
+    Job more = probe_job(job, stages, 2);
+    more.parallel.schedule = "gpipe";
+    probe->with_more = planner::memory_use(plan_of(more));
   }
   last_ = std::move(probe);
   return *last_;
