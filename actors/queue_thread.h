@@ -144,6 +144,9 @@ class QueueThread {
   int64_t staged_size(const Work& work) const;
   std::byte* staged(const Work& work, int recording, int64_t act) const;
   bool recording() const { return state_.recorded >= 0; }
+  // Calls visit(place, moment, act) for the acts of a step that load, or that are watched; errors are named.
+  template <typename Visit>
+  void for_staged(bool watched, int64_t step, Visit visit) const;
   void bring(Work& work, const backends::Moment& moment, int64_t act);
   void wait_for_marks(const Work& work);
   void set_marks(const Work& work);

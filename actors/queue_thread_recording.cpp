@@ -9,6 +9,11 @@
 namespace boxcar::actors {
 namespace {
 
+template <typename T>
+const T& at(const std::vector<T>& items, int index) {
+  return items[static_cast<size_t>(index)];
+}
+
 Error refused(const std::string& where, const std::string& why) {
   return Error::input("graphs of steps", fmt::format("{}: {}", where, why));
 }
@@ -55,31 +60,37 @@ std::byte* QueueThread::staged(const Work& work, int recording, int64_t act) con
   return scratch_ + scratch_bytes_ + recording * staged_bytes_ + work.staged + act * staged_size(work);
 }
 
-void QueueThread::stage(int recording, int64_t step) {
+template <typename Visit>
+void QueueThread::for_staged(bool watched, int64_t step, Visit visit) const {
   for (size_t a = 0; a < works_.size(); ++a) {
-    Work& work = works_[a];
-    if (work.staged < 0 || work.watched >= 0 || work.value.empty()) continue;
-    current_ = static_cast<int>(a);
-    for (int64_t act = 0; act < work.acts_per_step; ++act) {
-      if (work.does == Does::load)
-        state_.hooks.fill(thread_.device, reg(work.outputs[0].reg), moment(work, step, act), work.value);
-      state_.backend.device(thread_.device)
-          .from_host(staged(work, recording, act), work.value.data(), work.outputs[0].bytes);
+    const Work& work = works_[a];
+    if (work.staged < 0 || (work.watched >= 0) != watched) continue;
+    try {
+      for (int64_t act = 0; act < work.acts_per_step; ++act) visit(a, moment(work, step, act), act);
+    } catch (const std::exception& error) {
+      throw named(static_cast<int>(a), error);
     }
   }
 }
 
+void QueueThread::stage(int recording, int64_t step) {
+  backends::Device& device = state_.backend.device(thread_.device);
+  for_staged(false, step, [&](size_t a, const backends::Moment& moment, int64_t act) {
+    Work& work = works_[a];
+    if (work.does == Does::load)
+      state_.hooks.fill(thread_.device, reg(work.outputs[0].reg), moment, work.value);
+    device.from_host(staged(work, recording, act), work.value.data(), work.outputs[0].bytes);
+  });
+}
+
 void QueueThread::report(int recording, int64_t step) const {
-  for (const Work& work : works_) {
-    if (work.staged < 0 || work.watched < 0) continue;
-    std::vector<std::byte> bytes(
-        static_cast<size_t>(reg(work.out_regs[static_cast<size_t>(work.watched)]).type.bytes()));
-    for (int64_t act = 0; act < work.acts_per_step; ++act) {
-      state_.backend.device(thread_.device)
-          .to_host(bytes.data(), staged(work, recording, act), static_cast<int64_t>(bytes.size()));
-      state_.hooks.watched(thread_.device, moment(work, step, act), bytes);
-    }
-  }
+  backends::Device& device = state_.backend.device(thread_.device);
+  for_staged(true, step, [&](size_t a, const backends::Moment& moment, int64_t act) {
+    const Work& work = works_[a];
+    std::vector<std::byte> bytes(static_cast<size_t>(reg(at(work.out_regs, work.watched)).type.bytes()));
+    device.to_host(bytes.data(), staged(work, recording, act), static_cast<int64_t>(bytes.size()));
+    state_.hooks.watched(thread_.device, moment, bytes);
+  });
 }
 
 }  // namespace boxcar::actors

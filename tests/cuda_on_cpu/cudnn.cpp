@@ -278,6 +278,7 @@ class Run {
     cuda_on_cpu::spend(cuda_on_cpu::kernel_milliseconds);
     cuda_on_cpu::tally(products == 0 ? "convolution" : products == 2 ? "attention" : "gradient of attention");
   }
+
  private:
   struct alignas(4) Value {
     std::byte bytes[4];

@@ -32,7 +32,7 @@ int count_gpus() {
   const char* const wanted = std::getenv("CUDA_ON_CPU_GPUS");
   return wanted ? std::atoi(wanted) : 1;
 }
-const int gpus = count_gpus();
+cuda_on_cpu::Machine machine{count_gpus(), CUDART_VERSION, {}};
 
 struct Work {
   std::deque<std::function<void()>> acts;
@@ -163,6 +163,9 @@ int cuda_on_cpu::tallied(const std::string& what) {
   return tallies[what];
 }
 
+void cuda_on_cpu::pretend(const Machine& other) { machine = other; }
+cuda_on_cpu::Machine cuda_on_cpu::pretended() { return machine; }
+
 cudaError_t cuda_on_cpu::put(cudaStream_t stream, std::function<void()> act) {
   return add(stream, std::move(act));
 }
@@ -222,19 +225,24 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = machine.driver;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = gpus;
+  *count = machine.gpus;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
-  if (gpu < 0 || gpu >= gpus) return failed(cudaErrorInvalidDevice);
-  std::strcpy(properties->name, "the host in a GPU's place");
+  if (gpu < 0 || gpu >= machine.gpus) return failed(cudaErrorInvalidDevice);
+  const auto i = static_cast<size_t>(gpu);
+  std::strcpy(properties->name,
+              i < machine.names.size() ? machine.names[i].c_str() : "the host in a GPU's place");
   properties->multiProcessorCount = 4;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int gpu) {
-  if (gpu < 0 || gpu >= gpus) return failed(cudaErrorInvalidDevice);
+  if (gpu < 0 || gpu >= machine.gpus) return failed(cudaErrorInvalidDevice);
   current = gpu;
   return cudaSuccess;
 }
@@ -245,7 +253,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int gpu, int other) {
 cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned) {
   const std::lock_guard lock(mutex);
   static std::set<std::pair<int, int>> enabled;
-  if (other < 0 || other >= gpus || other == current) return failed(cudaErrorInvalidDevice);
+  if (other < 0 || other >= machine.gpus || other == current) return failed(cudaErrorInvalidDevice);
   return enabled.emplace(current, other).second ? cudaSuccess : failed(cudaErrorPeerAccessAlreadyEnabled);
 }
 

@@ -7,10 +7,19 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cuda_runtime_api.h"
 
 namespace cuda_on_cpu {
+
+// What the machine says of itself. While nobody uses it.
+struct Machine {
+  int gpus = 1, driver = 0;
+  std::vector<std::string> names = {};  // of GPUs, by number; those that have none here are all alike
+};
+void pretend(const Machine& machine);
+Machine pretended();
 
 // What a kernel says it takes, and each of its threads more.
 constexpr double kernel_milliseconds = 2e-3, thread_milliseconds = 1e-6;

@@ -1,0 +1,96 @@
+// What a person is told where training on GPUs cannot go on, over the stand-in for CUDA: one message, and no
+// wait for ever. How GPUs are dealt, and NCCL's errors: tests/backends.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "actors/runtime.h"
+#include "backends/cuda/cuda_backend.h"
+#include "support/error_of.h"
+#include "tally.h"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+using cuda_on_cpu::Machine;
+using support::error_of;
+
+class GpuFaults : public testing::Test {
+ protected:
+  ~GpuFaults() override { cuda_on_cpu::pretend(before_); }
+  static std::string refused(const Machine& machine, int devices) {
+    cuda_on_cpu::pretend(machine);
+    return error_of([&] { make_cuda_backend(devices, {}); }, Exit::cannot_run);
+  }
+
+ private:
+  const Machine before_ = cuda_on_cpu::pretended();
+};
+
+TEST_F(GpuFaults, MachinesThatCannot) {
+  EXPECT_EQ(refused({.gpus = 1, .driver = 12080}, 1),
+            "cuda: the driver is for CUDA 12.8, this program for CUDA 13.0; update the driver, or build with "
+            "an older CUDA");
+  EXPECT_EQ(refused({.gpus = 1, .driver = 0}, 1),
+            "cuda: no NVIDIA driver answers on this machine; install one for CUDA 13.0 or later, or use "
+            "--backend cpu");
+  EXPECT_EQ(refused({.gpus = 0, .driver = 13000}, 1),
+            "cuda: no GPU is visible to this process (look at CUDA_VISIBLE_DEVICES, or use --backend cpu)");
+  EXPECT_EQ(refused({.gpus = 2, .driver = 13000, .names = {"H200", "A100"}}, 1),
+            "cuda: GPUs of two types, H200 and A100; name those of one in CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(
+      refused({.gpus = 2, .driver = 13000}, 3),
+      "cuda: 3 devices for 2 GPUs; use more GPUs or fewer devices, or --share-gpus to put several devices "
+      "on one");
+}
+
+// Two devices that sum what they load; `room` is the arena's.
+ir::Plan summing(int64_t room) {
+  ir::Plan plan = ir::parse_plan(fmt::format(R"(plan summing
+devices 2
+micro_batches 1
+comm dp: groups 1 by 1, ranks 2 by 1
+class 0-1: p
+
+program p
+  arena {}
+  phases F
+  schedule F
+  queue net: network
+  queue copy_in: copy_in
+  %x: float32[3] x2 activations bytes 512 @0
+  %sum: float32[3] x1 gradients bytes 512 @1024
+  x load() -> %x on copy_in in F
+  all all_reduce(%x) -> %sum on net in F over dp bytes 12
+)",
+                                             room));
+  ir::check(plan);
+  return plan;
+}
+
+TEST_F(GpuFaults, APlanThatDoesNotFit) {
+  cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
+  const auto backend = make_cuda_backend(2, {.share_gpus = true});
+  const ir::Plan plan = summing(int64_t{3} << 30);
+  EXPECT_EQ(error_of([&] { actors::Runtime(plan, *backend, {}); }, Exit::cannot_run),
+            "cuda: GPU 0: the plan needs 3.00 GiB, 2.00 of 2.00 GiB are free; use smaller micro-batches, "
+            "recomputation, sharding or more devices");
+}
+
+// One device's act fails in step 3; the other waits for it in a collective, or has launched its graph.
+TEST_F(GpuFaults, ARankThatFails) {
+  cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
+  for (const bool graphs : {false, true}) {
+    const auto backend = make_cuda_backend(2, {.share_gpus = true});
+    const ir::Plan plan = summing(4096);
+    actors::Hooks hooks;
+    hooks.fill = [](int device, const ir::Register&, const Moment& moment, std::span<std::byte>) {
+      if (device == 1 && moment.step == 3) throw Error::fault("data", "the file ends");
+    };
+    actors::Runtime run(plan, *backend, hooks, {.graphs = graphs});
+    EXPECT_EQ(error_of([&] { run.steps(6, 0); }, Exit::fault), "device 1: x: data: the file ends")
+        << (graphs ? "graphs" : "acts");
+  }
+}
+
+}  // namespace
+}  // namespace boxcar::backends::cuda
