@@ -38,7 +38,10 @@ void QueueThread::run(int64_t count, int64_t first_step) {
   }
   try {
     ordered_ ? run_ordered(count) : run_open(count);
-    if (!recording()) queue_->finish();
+    if (!recording()) {
+      queue_->finish();
+      for (Work& work : works_) tell(work, true);
+    }
   } catch (const Stopped&) {  // another thread says why
   } catch (const std::exception& error) {
     const Error what = named(current_, error);
@@ -181,19 +184,12 @@ void QueueThread::act(int a) {
                    state_.slot(thread_.device, at(work.out_regs, work.watched), at(out_slots_, work.watched)),
                    {1, bytes, bytes, bytes});
     }
+    if (work.watched >= 0 && launches_ && !recording()) watch(work, moment, since);
     if (work.finishes && !recording()) queue_->finish();
     set_marks(work);
   }
   if (kept) timeline_.push_back({thread_.device, work.index, index, start, state_.seconds()});
-  if (work.watched >= 0 && !recording()) {
-    const ir::Register& r = reg(at(work.out_regs, work.watched));
-    std::vector<std::byte> bytes(static_cast<size_t>(r.type.bytes()));
-    state_.backend.device(thread_.device)
-        .to_host(bytes.data(),
-                 state_.slot(thread_.device, at(work.out_regs, work.watched), at(out_slots_, work.watched)),
-                 r.type.bytes());
-    state_.hooks.watched(thread_.device, moment, bytes);
-  }
+  if (work.watched >= 0 && !launches_) watch(work, moment, since);
   end_writing(work, index);
   effects_.clear();
   table_.end(a, effects_);
@@ -268,6 +264,37 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
     void* sum = out.base + out.stride * at(out_slots_, out.port);
     const void* terms[] = {sum, scratch_ + out.scratch};
     out.add->run(terms, {&sum, 1}, moment);
+  }
+}
+
+void QueueThread::watch(Work& work, const backends::Moment& moment, int64_t act) {
+  std::byte* const slot =
+      state_.slot(thread_.device, at(work.out_regs, work.watched), at(out_slots_, work.watched));
+  if (!launches_) {
+    work.seen.push_back({moment, slot, nullptr});
+    return tell(work, true);
+  }
+  const auto room = static_cast<size_t>(2 * work.acts_per_step);
+  if (work.seen.size() == room) {
+    queue_->finish();
+    tell(work, true);
+  }
+  const int64_t bytes = reg(at(work.out_regs, work.watched)).type.bytes();
+  std::byte* const beside =
+      scratch_ + scratch_bytes_ + work.ring + act % (2 * work.acts_per_step) * staged_size(work);
+  queue_->copy(beside, slot, {1, bytes, bytes, bytes});
+  work.seen.push_back({moment, beside, queue_->mark()});
+  tell(work, false);
+}
+
+void QueueThread::tell(Work& work, bool finished) {
+  if (work.watched < 0) return;
+  std::vector<std::byte> bytes(static_cast<size_t>(reg(at(work.out_regs, work.watched)).type.bytes()));
+  for (; !work.seen.empty() && (finished || work.seen.front().mark->passed()); work.seen.pop_front()) {
+    current_ = static_cast<int>(&work - works_.data());  // whose error it is
+    const auto& [moment, from, mark] = work.seen.front();
+    state_.backend.device(thread_.device).to_host(bytes.data(), from, static_cast<int64_t>(bytes.size()));
+    state_.hooks.watched(thread_.device, moment, bytes);
   }
 }
 

@@ -38,7 +38,9 @@ class QueueThread {
 
   int device() const { return thread_.device; }
   // With options.graphs, memory for `recordings` of them.
-  int64_t scratch_bytes(int recordings) const { return scratch_bytes_ + recordings * staged_bytes_; }
+  int64_t scratch_bytes(int recordings) const {
+    return scratch_bytes_ + ring_bytes_ + recordings * staged_bytes_;
+  }
   // The least number of steps after which every register here is at the same slot; with options.graphs.
   // Throws Error (bad input) where a step cannot be recorded: see Runtime.
   int64_t steps_to_repeat() const;
@@ -120,7 +122,15 @@ class QueueThread {
     backends::Communicator* communicator = nullptr;
     std::vector<std::byte> value;  // of a constant; host memory of a load
     int watched = -1;              // output
-    int64_t staged = -1;           // where its acts' part of a recording's memory begins; -1: it has none
+    // What its acts have written, to tell the hooks: in a ring of its own where acts are only launched.
+    struct Seen {
+      backends::Moment moment;
+      std::byte* at = nullptr;
+      std::shared_ptr<const backends::Mark> mark;
+    };
+    std::deque<Seen> seen;
+    int64_t ring = 0;     // where that begins in scratch memory
+    int64_t staged = -1;  // where its acts' part of a recording's memory begins; -1: it has none
   };
 
   Work learn(int index, std::vector<InSpec>& ins, std::vector<OutSpec>& outs);
@@ -147,6 +157,9 @@ class QueueThread {
   // Calls visit(place, moment, act) for the acts of a step that load, or that are watched; errors are named.
   template <typename Visit>
   void for_staged(bool watched, int64_t step, Visit visit) const;
+  void watch(Work& work, const backends::Moment& moment, int64_t act);
+  // Of those whose mark has passed; of all where the queue has finished.
+  void tell(Work& work, bool finished);
   void bring(Work& work, const backends::Moment& moment, int64_t act);
   void wait_for_marks(const Work& work);
   void set_marks(const Work& work);
@@ -167,12 +180,13 @@ class QueueThread {
   Layout::Thread thread_;
   Address address_;
   bool ordered_ = true;
+  bool launches_ = false;  // its queue has marks
   ActorTable table_;
   std::vector<Work> works_;
   std::unique_ptr<backends::Queue> queue_;
   std::vector<std::pair<std::string, std::unique_ptr<backends::Communicator>>> communicators_;  // by name
   std::unique_ptr<Mailbox> mailbox_;
-  int64_t scratch_bytes_ = 0, staged_bytes_ = 0;
+  int64_t scratch_bytes_ = 0, ring_bytes_ = 0, staged_bytes_ = 0;
   std::byte* scratch_ = nullptr;
 
   int current_ = 0;              // what acts, or is waited for

@@ -123,6 +123,10 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     work.keeps = reg(work.outputs[0].reg).count == 1 && reg(work.outputs[0].reg).initial == 1;
   if (work.does == Does::constant)
     scratch = std::max(scratch, aligned(8 * reg(work.outputs[0].reg).type.elements()) * 2);
+  if (work.watched >= 0) {  // two steps', behind what is used for an act
+    work.ring = ring_bytes_;
+    ring_bytes_ += 2 * work.acts_per_step * staged_size(work);
+  }
   if (state_.options.graphs && staged_size(work) > 0) {
     work.staged = staged_bytes_;
     staged_bytes_ += work.acts_per_step * staged_size(work);
@@ -190,6 +194,7 @@ void QueueThread::prepare(std::byte* scratch) {
   scratch_ = scratch;
   backends::Device& device = state_.backend.device(thread_.device);
   queue_ = device.queue(at(state_.layout.program(thread_.device).queues, thread_.queue).kind);
+  launches_ = queue_->mark() != nullptr;
   for (Work& work : works_) {
     const ir::Actor& actor = *work.actor;
     for (std::vector<Operand>* operands : {&work.inputs, &work.outputs})
@@ -324,7 +329,7 @@ void QueueThread::connect_marks(Work& work) {
     if (std::any_of(readers.begin(), readers.end(), is(Route::shared)))
       work.out_marks.back().slots = marks(thread_.device, at(work.out_regs, static_cast<int>(o)));
   }
-  work.finishes = !state_.ordered || abroad || work.watched >= 0 || state_.options.timeline;
+  work.finishes = !state_.ordered || abroad || state_.options.timeline;
 }
 
 }  // namespace boxcar::actors

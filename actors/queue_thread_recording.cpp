@@ -57,7 +57,8 @@ bool QueueThread::saves(int64_t step) const {
 }
 
 std::byte* QueueThread::staged(const Work& work, int recording, int64_t act) const {
-  return scratch_ + scratch_bytes_ + recording * staged_bytes_ + work.staged + act * staged_size(work);
+  return scratch_ + scratch_bytes_ + ring_bytes_ + recording * staged_bytes_ + work.staged +
+         act * staged_size(work);
 }
 
 template <typename Visit>

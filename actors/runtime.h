@@ -17,9 +17,10 @@
 // - A parameter or constant with one slot that is there from the start is written once, before all steps.
 // - On a backend whose queues have marks an act hands over when it is launched: whoever acts next on a slot,
 //   on another queue of the process, waits behind its mark on the device, and the thread goes on. What
-//   another process or the host reads (a watched register, an act of the timeline) hands over when it is
-//   done. So do all acts of a plan with open queues: a pull that was launched before its device's part of a
-//   collective, only because its input had been launched, could wait for that very collective.
+//   another process reads, and an act of the timeline, hands over when it is done. What is watched is copied
+//   beside first, and read when its mark has passed. So do all acts of a plan with open queues: a pull that
+//   was launched before its device's part of a collective, only because its input had been launched, could
+//   wait for that very collective.
 // - With `graphs` the first step is run like that. The next ones are recorded and launched, each as one act
 //   of the backend, and then launched again: as many as there are until every register is at the same slot
 //   once more, two or more. What acts load, and what is watched, goes by way of memory of the recording's
@@ -58,7 +59,8 @@ struct Hooks {
   std::function<void(int device, const ir::Register& reg, const backends::Moment& moment,
                      std::span<std::byte> bytes)>
       fill;
-  // After each act that wrote a register with this name, with its bytes in host memory: losses.
+  // After each act that wrote a register with this name, with its bytes in host memory: losses. In their
+  // order; where acts are only launched, later than they are done, and not after steps() has returned.
   std::string watch;
   std::function<void(int device, const backends::Moment& moment, std::span<const std::byte> bytes)> watched;
   // The learning rate of a step.

@@ -63,6 +63,8 @@ struct Block {
 class Mark {
  public:
   virtual ~Mark() = default;
+  // Whether all of that is done. From any thread; waits for nothing.
+  virtual bool passed() const = 0;
 };
 
 // One that also knows when the device came to it.

@@ -70,8 +70,8 @@ CudaMark::CudaMark(std::shared_ptr<Events> events, cudaStream_t stream)
 }
 
 // "Not ready" is kept as the thread's last error, where the next launch would find it.
-bool CudaMark::passed() const {
-  const cudaError_t error = cudaEventQuery(event_);
+bool has_passed(cudaEvent_t event) {
+  const cudaError_t error = cudaEventQuery(event);
   if (error != cudaErrorNotReady) return true;
   cudaGetLastError();
   return false;

@@ -43,6 +43,9 @@ class Events {
   std::vector<cudaEvent_t> free_;
 };
 
+// Whether all before the event is done.
+bool has_passed(cudaEvent_t event);
+
 class CudaMark : public Mark {
  public:
   CudaMark(std::shared_ptr<Events> events, cudaStream_t stream);
@@ -50,7 +53,7 @@ class CudaMark : public Mark {
   CudaMark(const CudaMark&) = delete;
   CudaMark& operator=(const CudaMark&) = delete;
   cudaEvent_t event() const { return event_; }
-  bool passed() const;
+  bool passed() const override { return has_passed(event_); }
 
  private:
   const std::shared_ptr<Events> events_;
@@ -63,6 +66,7 @@ class CudaTimedMark : public TimedMark {
   ~CudaTimedMark() override { cudaEventDestroy(event_); }
   CudaTimedMark(const CudaTimedMark&) = delete;
   CudaTimedMark& operator=(const CudaTimedMark&) = delete;
+  bool passed() const override { return has_passed(event_); }
   double seconds_since(const TimedMark& earlier) const override;
 
  private:

@@ -84,27 +84,31 @@ Failure failure_of(Call call) {
   return {};
 }
 
+// Also where acts are only launched, and what is watched is read later.
 TEST(Runtime, tells_hooks_where_an_act_stands) {
-  const ir::Plan plan = plan_of(pair_plan);
-  FakeCluster cluster(2, 1);
-  Hooks hooks = device_hooks();
-  std::mutex mutex;
-  std::vector<std::string> seen;
-  hooks.watch = "tokens";
-  hooks.watched = [&](int device, const Moment& moment, std::span<const std::byte> bytes) {
-    const std::lock_guard lock(mutex);
-    if (device == 1)
-      seen.push_back(fmt::format("{}.{} of {} seed {} rate {}: {}", moment.step, moment.micro_batch,
-                                 moment.micro_batches, moment.seed, moment.learning_rate,
-                                 fmt::join(values_in(bytes), " ")));
-  };
-  hooks.learning_rate = [](int64_t step) { return static_cast<double>(step) / 2; };
-  Runtime run(plan, cluster.backend(0), hooks, {.seed = 9});
-  run.steps(1, 3);
-  run.steps(1, 5);
-  EXPECT_EQ(seen, (std::vector<std::string>{
-                      "3.0 of 2 seed 9 rate 1.5: 130 130 130", "3.1 of 2 seed 9 rate 1.5: 131 131 131",
-                      "5.0 of 2 seed 9 rate 2.5: 150 150 150", "5.1 of 2 seed 9 rate 2.5: 151 151 151"}));
+  for (const int64_t late : {-1, 7}) {
+    const ir::Plan plan = plan_of(pair_plan);
+    FakeCluster cluster(2, 1);
+    cluster.act_late(late);
+    Hooks hooks = device_hooks();
+    std::mutex mutex;
+    std::vector<std::string> seen;
+    hooks.watch = "tokens";
+    hooks.watched = [&](int device, const Moment& moment, std::span<const std::byte> bytes) {
+      const std::lock_guard lock(mutex);
+      if (device == 1)
+        seen.push_back(fmt::format("{}.{} of {} seed {} rate {}: {}", moment.step, moment.micro_batch,
+                                   moment.micro_batches, moment.seed, moment.learning_rate,
+                                   fmt::join(values_in(bytes), " ")));
+    };
+    hooks.learning_rate = [](int64_t step) { return static_cast<double>(step) / 2; };
+    Runtime run(plan, cluster.backend(0), hooks, {.seed = 9});
+    run.steps(1, 3);
+    run.steps(1, 5);
+    EXPECT_EQ(seen, (std::vector<std::string>{
+                        "3.0 of 2 seed 9 rate 1.5: 130 130 130", "3.1 of 2 seed 9 rate 1.5: 131 131 131",
+                        "5.0 of 2 seed 9 rate 2.5: 150 150 150", "5.1 of 2 seed 9 rate 2.5: 151 151 151"}));
+  }
 }
 
 TEST(Runtime, says_why_steps_cannot_be_recorded) {

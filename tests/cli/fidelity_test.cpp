@@ -1,6 +1,7 @@
 // Predictions of published training runs are as pinned in experiments/predictions/. Where a model changed on
 // purpose, `experiments/validate --pin` writes them anew.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,9 +13,9 @@
 namespace boxcar::cli {
 namespace {
 
-std::string validate(const std::string& arguments) {
-  const std::string command = fmt::format("BOXCAR='{}' '{}' '{}/experiments/validate' {} 2>&1",
-                                          BOXCAR_PROGRAM, BOXCAR_PYTHON, BOXCAR_SOURCE_DIR, arguments);
+std::string experiment(const std::string& name, const std::string& arguments) {
+  const std::string command = fmt::format("BOXCAR='{}' '{}' '{}/experiments/{}' {} 2>&1", BOXCAR_PROGRAM,
+                                          BOXCAR_PYTHON, BOXCAR_SOURCE_DIR, name, arguments);
   FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return "cannot be started";
   std::string text;
@@ -25,15 +26,15 @@ std::string validate(const std::string& arguments) {
 }
 
 TEST(Fidelity, ASampleOfPredictionsIsAsPinned) {
-  EXPECT_EQ(validate("--check --every 60"), "all predictions are as pinned\n");
+  EXPECT_EQ(experiment("validate", "--check --every 60"), "all predictions are as pinned\n");
 }
 
 TEST(Fidelity, LongAllPredictionsAreAsPinned) {
-  EXPECT_EQ(validate("--check"), "all predictions are as pinned\n");
+  EXPECT_EQ(experiment("validate", "--check"), "all predictions are as pinned\n");
 }
 
 TEST(Fidelity, FamiliesHaveNames) {
-  const std::string said = validate("megatron");
+  const std::string said = experiment("validate", "megatron");
   EXPECT_NE(said.find("validate: error: no family is named megatron; known are vtrain_single_node, "),
             std::string::npos)
       << said;
@@ -49,6 +50,21 @@ TEST(Fidelity, StacksSetKeysThatThereAre) {
       set(*key, request, name, text);
     }
   }
+}
+
+// What a person with a GPU runs, on the CPU backend.
+TEST(GpuCompare, PutsTheSimulatedStepBesideTheMeasuredOne) {
+  const std::string device =
+      fmt::format("--device '{}/backends/presets/devices/cpu.yaml'", BOXCAR_SOURCE_DIR);
+  EXPECT_THAT(
+      experiment("gpu/compare",
+                 fmt::format("--boxcar '{}' {} --backend cpu --small", BOXCAR_PROGRAM, device)),
+      ::testing::MatchesRegex("GPT, 2 layers  acts    simulated +[0-9.]+ ms  measured +[0-9.]+ ms  error "
+                              "+[-+][0-9.]+%  pytorch +- ms\n    not for this model\n"));
+  EXPECT_EQ(experiment("gpu/compare", fmt::format("--boxcar false {} --backend cpu --small", device)),
+            "GPT, 2 layers  acts    simulated        - ms  measured        - ms  error       -  pytorch      "
+            "  - ms\n"
+            "    exit code 1\n    exit code 1\n    not for this model\n");
 }
 
 }  // namespace

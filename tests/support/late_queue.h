@@ -31,6 +31,10 @@ class LateQueue : public backends::Queue {
     bool passed = false;
   };
   struct LateMark : backends::Mark {
+    bool passed() const override {
+      const std::lock_guard lock(point->mutex);
+      return point->passed;
+    }
     std::shared_ptr<Point> point = std::make_shared<Point>();
   };
 
