@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -269,8 +270,10 @@ double parse_number(const Key& key, const std::string& where, const std::string&
 }
 
 bool parse_bool(const std::string& where, const std::string& text) {
-  if (text == "true" || text == "yes" || text == "on" || text == "1" || text.empty()) return true;
-  if (text == "false" || text == "no" || text == "off" || text == "0") return false;
+  std::string word = text;  // YAML has true, True and TRUE
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (word == "true" || word == "yes" || word == "on" || word == "1" || word.empty()) return true;
+  if (word == "false" || word == "no" || word == "off" || word == "0") return false;
   refuse(where, text, "true or false");
 }
 

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "sbp/error.h"
@@ -18,6 +20,37 @@ namespace boxcar::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A file that is being written beside, for signals that end the process meanwhile.
+class Leftover {
+ public:
+  explicit Leftover(const std::string& path) {
+    if (path.size() >= sizeof(path_) || path_[0] != 0) return;
+    path.copy(path_, path.size());
+    path_[path.size()] = 0;
+    mine_ = true;
+    for (const int signal : signals)
+      if (const auto before = std::signal(signal, end); before != SIG_DFL) std::signal(signal, before);
+  }
+  Leftover(const Leftover&) = delete;
+  ~Leftover() {
+    if (!mine_) return;
+    for (const int signal : signals)
+      if (const auto now = std::signal(signal, SIG_DFL); now != end) std::signal(signal, now);
+    path_[0] = 0;
+  }
+
+ private:
+  static constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
+  static void end(int signal) {
+    unlink(path_);
+    std::signal(signal, SIG_DFL);
+    raise(signal);
+  }
+
+  static inline char path_[4096] = {};
+  bool mine_ = false;
+};
 
 // A file is written beside and renamed; a link stays one, what it names is replaced; a device or a pipe takes
 // what is written itself.
@@ -31,6 +64,7 @@ class Destination {
     if (type == fs::file_type::directory) refuse(path, EISDIR);
     aside_ = type == fs::file_type::not_found || type == fs::file_type::regular;
     written_ = aside_ ? fmt::format("{}.{}.part", path_, getpid()) : path_;
+    if (aside_) leftover_.emplace(written_);
     out_.open(written_, std::ios::binary);
     if (!out_) refuse(path, errno);
     errno = 0;  // what writing leaves there says why it failed
@@ -55,11 +89,14 @@ class Destination {
   std::string path_, written_;
   bool aside_ = false, done_ = false;
   std::ofstream out_;
+  std::optional<Leftover> leftover_;
 };
 
 }  // namespace
 
 void check_writable(const std::string& path) {
+  if (path.starts_with('-'))
+    throw Error::input(path, fmt::format("is taken for a file's name (write ./{} if it is meant)", path));
   std::error_code none;
   const fs::file_type type = fs::status(path, none).type();
   if (type != fs::file_type::fifo && type != fs::file_type::character) Destination ignored(path);

@@ -101,10 +101,25 @@ void add_times(ordered_json& doc, const Report& r) {
   doc["exposed_comm_s"] = r.exposed_comm_seconds;
 }
 
+// Of the programs of a stage ("stage0.0", "stage0.1": parts that differ) the one that takes most.
+std::vector<StageReport> fullest_by_stage(const Report& r) {
+  std::vector<StageReport> stages;
+  const auto stage_of = [](const StageReport& s) { return s.name.substr(0, s.name.find('.')); };
+  for (const StageReport& program : r.stages) {
+    const auto found = std::find_if(stages.begin(), stages.end(),
+                                    [&](const StageReport& s) { return stage_of(s) == stage_of(program); });
+    if (found == stages.end())
+      stages.push_back(program);
+    else if (program.peak_bytes > found->peak_bytes)
+      *found = program;
+  }
+  return stages;
+}
+
 void add_memory(ordered_json& doc, const Report& r) {
   ordered_json peaks = ordered_json::array(), limits = ordered_json::array(),
                breakdown = ordered_json::array(), held = ordered_json::array(), kept = ordered_json::array();
-  for (const StageReport& stage : r.stages) {
+  for (const StageReport& stage : fullest_by_stage(r)) {
     peaks.push_back(stage.peak_bytes);
     held.push_back(stage.held_bytes);
     kept.push_back(stage.kept_bytes);

@@ -133,6 +133,10 @@ void resolve_stages(Job& job) {
   require(h.virtual_stages == 1 || job.model.decoder_layers == 0, "parallel.virtual_stages",
           fmt::format("{} for a model with a decoder, all of whose layers read what the encoder made (use 1)",
                       h.virtual_stages));
+  require(h.virtual_stages == 1 || stages <= job.model.layers || h.pp > job.model.layers,
+          "parallel.virtual_stages",
+          fmt::format("{} x pp {} are {} stages for {} layers (use at most {})", h.virtual_stages, h.pp,
+                      stages, job.model.layers, job.model.layers / h.pp));
   require(
       stages <= job.model.layers, "parallel.pp",
       fmt::format("{} stages for {} layers (use at most {})", stages, job.model.layers, job.model.layers));

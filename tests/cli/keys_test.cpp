@@ -94,6 +94,8 @@ TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("model", "dropout", "0.5"), "accepted as 0.5");
   EXPECT_EQ(message("model", "dropout", "2"), "here: got \"2\", expected a number from 0 to 0.99");
   EXPECT_EQ(message("parallel", "sequence_parallel", ""), "accepted as true");
+  EXPECT_EQ(message("parallel", "sequence_parallel", "True"), "accepted as true");
+  EXPECT_EQ(message("parallel", "sequence_parallel", "FALSE"), "accepted as false");
   EXPECT_EQ(message("parallel", "sequence_parallel", "maybe"), "here: got \"maybe\", expected true or false");
   EXPECT_EQ(message("parallel", "stage_layers", "[7, 8,8]"), "accepted as [7, 8, 8]");
   EXPECT_EQ(message("parallel", "stage_layers", "7,,8"),

@@ -79,6 +79,21 @@ TEST(Report, JsonHasUnitsInItsKeys) {
   EXPECT_EQ(doc["simulator"]["folded"], true);
 }
 
+// Parts of a stage that differ have a program each: what the table lists, of which the document has the
+// fullest.
+TEST(Report, TheDocumentHasOneEntryForAStage) {
+  Report r = example();
+  StageReport part = r.stages[0], last = part;
+  r.stages[0].name = "stage0.0", part.name = "stage0.1", last.name = "stage1";
+  part.peak_bytes += 5, part.kept_bytes = 7, last.peak_bytes = 9;
+  r.stages.insert(r.stages.end(), {part, last});
+  const nlohmann::json doc = nlohmann::json::parse(to_json(r));
+  EXPECT_EQ(doc["peak_memory_bytes"], nlohmann::json({part.peak_bytes, 9}));
+  EXPECT_EQ(doc["kept_activation_bytes"][0], 7);
+  EXPECT_EQ(doc["memory_limit_bytes"].size(), 2u);
+  EXPECT_EQ(doc["memory_breakdown_bytes"].size(), 2u);
+}
+
 TEST(Report, WhatDoesNotFitHasNoTimes) {
   Report r = example();
   r.simulated = r.fits = false;

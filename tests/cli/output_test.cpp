@@ -1,0 +1,58 @@
+#include "cli/output.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+namespace boxcar::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OutputTest : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "boxcar-output-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path folder_;
+};
+
+TEST_P(OutputTest, LeavesNothingWhereASignalEndsTheProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    write_file(folder_ / "t.json", [](std::ostream& out) {
+      out << "half of it" << std::flush;
+      raise(GetParam());
+    });
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), GetParam());
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, OutputTest, testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+TEST_F(OutputTest, LeavesSignalsAsTheyWere) {
+  const auto before = std::signal(SIGTERM, SIG_IGN);
+  write_file(folder_ / "t.json", [](std::ostream& out) {
+    raise(SIGTERM);
+    out << "all of it";
+  });
+  EXPECT_EQ(std::signal(SIGTERM, before), SIG_IGN);
+  EXPECT_EQ(read_file(folder_ / "t.json"), "all of it");
+  EXPECT_EQ(std::signal(SIGINT, SIG_DFL), SIG_DFL);
+}
+
+}  // namespace
+}  // namespace boxcar::cli
