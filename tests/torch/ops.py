@@ -323,7 +323,7 @@ OPS = {
 # Ops of OPS whose gradient nobody asks for.
 NO_GRADIENT = {
     "accumulate", "adam", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
-    "embedding_grad", "gather_grad", "matmul_bias_grad", "merge_heads_grad", "momentum", "one_hot", "sgd", "slice_grad",
+    "embedding_grad", "gather_grad", "matmul_bias_grad", "momentum", "one_hot", "sgd", "slice_grad",
     "square_sum",
 }  # fmt: skip
 
