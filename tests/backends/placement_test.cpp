@@ -35,17 +35,15 @@ TEST(Placement, shares_gpus_where_it_may) {
 }
 
 TEST(Placement, says_what_is_missing) {
-  EXPECT_EQ(
-      refusal({.runtime = 13000}, {}),
-      "cuda: no NVIDIA driver answers on this machine; install one for CUDA 13.0 or later, or use "
-      "--backend cpu");
+  EXPECT_EQ(refusal({.runtime = 13000}, {}),
+            "cuda: no NVIDIA driver answers on this machine; install one for CUDA 13.0 or later, or use "
+            "--backend cpu");
   EXPECT_EQ(refusal({.driver = 12040, .runtime = 13000}, {}),
             "cuda: the driver is for CUDA 12.4, this program for CUDA 13.0; update the driver, or build with "
             "an older "
             "CUDA");
-  EXPECT_EQ(
-      refusal(gpus(0), {}),
-      "cuda: no GPU is visible to this process (look at CUDA_VISIBLE_DEVICES, or use --backend cpu)");
+  EXPECT_EQ(refusal(gpus(0), {}),
+            "cuda: no GPU is visible to this process (look at CUDA_VISIBLE_DEVICES, or use --backend cpu)");
   Gpus mixed = gpus(1);
   mixed.names.emplace_back("NVIDIA A100");
   EXPECT_EQ(

@@ -58,7 +58,7 @@ enum class Step : int {
 struct Drop {
   uint64_t key = 0;
   const uint64_t* key_at = nullptr;  // the key in the device's memory, in its place
-  int64_t least = 0;  // of the draws that keep; 0 keeps all
+  int64_t least = 0;                 // of the draws that keep; 0 keeps all
   double kept = 1;
   int64_t first = 0;  // position of the micro-batch's first element
   int dims = 0;       // 0: the part is the whole
