@@ -196,6 +196,8 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "epilogues", TRAIN(epilogues), 0, 1,
                     "biases and their gradients in the kernels of products"));
   k.push_back(word("train", "optimizer", TRAIN(optimizer), {"sgd", "momentum", "adam"}, "optimizer"));
+  k.push_back(entry("train", "fused_optimizer", PARALLEL(fused_optimizer), 0, 1,
+                    "one act updates all tensors of a device and writes their 16-bit copies"));
   k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,
                     "gradients clipped to this global norm, 0: not"));
   k.push_back(entry("train", "learning_rate", TRAIN(learning_rate), 0, million, "learning rate"));

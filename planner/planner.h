@@ -33,6 +33,7 @@ struct Hints {
   bool overlap_tp = true;     // weight gradients run beside the collectives of tensor parallelism
   std::map<std::string, double> op_kept;  // by op: times the bytes of its output, with what a framework keeps
                                           // beside it for the backward pass (its stack's)
+  bool fused_optimizer = false;           // one act updates all states of a device that one rule updates
   bool gather_logits = false;             // the loss reads the whole vocabulary on each rank of tp
   int fsdp_group = 0;                     // ranks that share one copy of sharded states; 0: all of dp
   // How ranks stand on the cluster, outermost first: those of the last lie beside each other. dp's with ep.

@@ -169,16 +169,21 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   add_inputs(actor, operands);
   actor.name = actor_name(op.name);
   add_outputs(o, actor);
-  const int index = builder.add_actor(std::move(actor));
-  for (int reduction : std::exchange(awaited_, {})) builder.control(reduction, index);
+  const int index = add_kernel(std::move(actor));
   if (op.type == "accumulate")
     for (int reg : builder.program.actors.back().outputs) builder.set_every(reg, in_.pipeline.micro_batches);
+  for (size_t i = 0; i < op.outputs.size(); ++i) settle(op.outputs[i], o, layout(o).outputs[i], in_phase);
+  return index;
+}
+
+int StageLowering::add_kernel(ir::Actor actor) {
+  const int in_phase = actor.phase, index = builder.add_actor(std::move(actor));
+  for (int reduction : std::exchange(awaited_, {})) builder.control(reduction, index);
   if (auto waiting = waiting_for_reader_.find(in_phase);
       waiting != waiting_for_reader_.end() && waiting->second) {
     first_reader_[in_phase] = index;
     waiting->second = false;
   }
-  for (size_t i = 0; i < op.outputs.size(); ++i) settle(op.outputs[i], o, layout(o).outputs[i], in_phase);
   return index;
 }
 

@@ -102,8 +102,10 @@ class StageLowering {
   bool depends_on_state_alone(ir::OpId o) const;
   void declare_state(ir::OpId o);
   void declare_copies(ir::OpId o);
-  void after_update(ir::TensorId state);
+  void after_update(ir::TensorId state, const std::vector<ir::OpId>& made = {});
   void emit_updates();
+  void update_together(const std::vector<ir::OpId>& ops);
+  ir::OpId cast_of(ir::TensorId state);
   void emit_holder(ir::TensorId t);
   void emit_joint(ir::OpId o);
 
@@ -115,6 +117,7 @@ class StageLowering {
   void emit(ir::OpId o);
   void emit_alias(ir::OpId o);
   int emit_kernel(ir::OpId o, int in_phase);
+  int add_kernel(ir::Actor actor);
   void add_outputs(ir::OpId o, ir::Actor& actor);
   void settle(ir::TensorId t, ir::OpId o, const sbp::NdSbp& produced, int in_phase);
   Value get(ir::TensorId t, const sbp::NdSbp& want, int in_phase);

@@ -2,7 +2,10 @@
 // step.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/op.h"
+#include "ir/ops/updates.h"
 #include "planner/stage_lowering.h"
 #include "sbp/error.h"
 
@@ -68,18 +71,24 @@ void StageLowering::declare_copies(OpId o) {
   }
 }
 
-void StageLowering::after_update(TensorId state) {
+// Copies of what has changed, but those that are `made` with it.
+void StageLowering::after_update(TensorId state, const std::vector<OpId>& made) {
   for (OpId copy : copies_[state]) {
-    emit_kernel(copy, builder.phases.update());
+    if (std::find(made.begin(), made.end(), copy) == made.end()) emit_kernel(copy, builder.phases.update());
     for (TensorId t : op_of(copy).outputs) after_update(t);
   }
 }
 
 void StageLowering::emit_updates() {
   const int update = builder.phases.update();
+  std::map<std::string, std::vector<OpId>> together;  // by rule
   for (OpId o = 0; o < static_cast<OpId>(in_.graph.ops.size()); ++o) {
     const ir::Op& op = op_of(o);
     if (site(o).run != Run::update || !here(o) || !ir::has_op(op.type) || depends_on_state_alone(o)) continue;
+    if (in_.hints.fused_optimizer && ir::has_op(op.type + "_all")) {
+      together[op.type + ir::to_text(op.attrs)].push_back(o);
+      continue;
+    }
     if (site(o).joint) {
       emit_joint(o);
       continue;
@@ -88,9 +97,56 @@ void StageLowering::emit_updates() {
     for (TensorId t : op.outputs)
       if (const TensorId state = state_of_next_[static_cast<size_t>(t)]; state >= 0) after_update(state);
   }
+  for (const auto& [rule, ops] : together) update_together(ops);
   for (OpId o = 0; o < static_cast<OpId>(in_.graph.ops.size()); ++o)
     if (op_of(o).type == "parameter" && here(o)) emit_holder(op_of(o).outputs[0]);
   box_in_buckets(step_gathers_, update, "parameters", true);
+}
+
+// One act for all these updates, which also writes the casts of weights: operands of the first, of the
+// second, and so on, then what all of them read.
+void StageLowering::update_together(const std::vector<OpId>& ops) {
+  const int update = builder.phases.update();
+  const ir::Op& first = op_of(ops[0]);
+  const ir::Updates of_one = *ir::updates_of(first.type, first.attrs);
+  ir::Actor actor;
+  actor.name = actor_name(first.type + "_all");
+  actor.op = first.type + "_all";
+  actor.queue = builder.queue("compute");
+  actor.phase = update;
+  std::vector<Value> operands, scalars;
+  std::vector<OpId> copies;
+  ir::Shape copied;
+  for (size_t n = 0; n < ops.size(); ++n) {
+    const ir::Op& op = op_of(ops[n]);
+    scalars.clear();
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      (i < of_one.operands ? operands : scalars)
+          .push_back(get(op.inputs[i], layout(ops[n]).inputs[i], update));
+    add_outputs(ops[n], actor);
+    const OpId copy = cast_of(state_of_next_[static_cast<size_t>(op.outputs[0])]);
+    if (copy < 0 || (!copies.empty() && op_of(copy).attrs != op_of(copies[0]).attrs)) continue;
+    copies.push_back(copy);
+    copied.push_back(static_cast<int64_t>(n));
+  }
+  for (OpId copy : copies) add_outputs(copy, actor);
+  operands.insert(operands.end(), scalars.begin(), scalars.end());
+  add_inputs(actor, operands);
+  ir::Attrs attrs = first.attrs;
+  attrs["tensors"] = static_cast<int64_t>(ops.size());
+  attrs["copies"] = copied;
+  if (!copies.empty()) attrs["to"] = op_of(copies[0]).attrs.at("to");
+  actor.attrs = ir::complete(ir::op(actor.op), attrs);
+  add_kernel(std::move(actor));
+  for (OpId o : ops)
+    for (TensorId t : op_of(o).outputs) after_update(state_of_next_[static_cast<size_t>(t)], copies);
+}
+
+// The cast that reads a state as it is kept, if there is one.
+OpId StageLowering::cast_of(TensorId state) {
+  for (OpId copy : copies_[state])
+    if (op_of(copy).type == "cast" && layout(copy).inputs[0] == stored(state)) return copy;
+  return -1;
 }
 
 // What nothing updates is there again each step.

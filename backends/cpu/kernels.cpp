@@ -27,7 +27,7 @@ ir::Attrs advanced(ir::Attrs attrs, std::string_view op, const Moment& moment) {
     advance(attrs, "step", moment.step);
     advance(attrs, "micro_batch", moment.micro_batch);
   }
-  if (op == "adam") advance(attrs, "step", moment.step);
+  if (op == "adam" || op == "adam_all") advance(attrs, "step", moment.step);
   if (moment.learning_rate >= 0 && attrs.contains("lr")) attrs["lr"] = moment.learning_rate;
   return attrs;
 }

@@ -1,5 +1,6 @@
 // Optimizer steps, in place or not; what clipping, overflow checks and accumulation over micro-batches need.
 #include "backends/cpu/chunks.h"
+#include "ir/ops/updates.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -137,6 +138,38 @@ std::unique_ptr<Kernel> make_adam(const Call& call) {
   });
 }
 
+// The kernel for one tensor on each, then casts to the copies.
+std::unique_ptr<Kernel> make_update_all(const Call& call) {
+  const ir::Updates updates = *ir::updates_of(call.op, call.attrs);
+  const Factories& table = fast_kernels();
+  std::vector<std::shared_ptr<Kernel>> steps, casts;
+  for (size_t t = 0; t < updates.tensors; ++t) {
+    const auto first = call.outputs.begin() + static_cast<std::ptrdiff_t>(updates.output(t, 0));
+    steps.push_back(table.at(updates.rule)({updates.rule,
+                                            updates.of_tensor(call.inputs, t),
+                                            {first, first + static_cast<std::ptrdiff_t>(updates.states())},
+                                            call.attrs}));
+    if (!steps.back()) return nullptr;
+  }
+  for (size_t c = 0; c < updates.copies.size(); ++c) {
+    const ir::TensorType& copy = call.outputs[updates.copy_at(c)];
+    const ir::Attrs to = {{"to", ir::to_text(copy.dtype)}};
+    casts.push_back(
+        table.at("cast")({"cast", {call.outputs[updates.output(updates.copies[c], 0)]}, {copy}, to}));
+    if (!casts.back()) return nullptr;
+  }
+  return kernel([=](const Operands& operands) {
+    const std::vector<const void*> all(operands.inputs.begin(), operands.inputs.end());
+    for (size_t t = 0; t < updates.tensors; ++t)
+      steps[t]->run(updates.of_tensor(all, t),
+                    operands.outputs.subspan(updates.output(t, 0), updates.states()), operands.moment);
+    for (size_t c = 0; c < casts.size(); ++c) {
+      const void* const weight = operands.outputs[updates.output(updates.copies[c], 0)];
+      casts[c]->run({&weight, 1}, operands.outputs.subspan(updates.copy_at(c), 1), operands.moment);
+    }
+  });
+}
+
 // One micro-batch's gradient in the sum's type. Adding it to the others is the runtime's part.
 std::unique_ptr<Kernel> make_accumulate(const Call& call) {
   return for_acc(call, [&]<class A>() {
@@ -207,6 +240,9 @@ void add_update_kernels(Factories& table) {
   table.insert({{"sgd", make_sgd},
                 {"momentum", make_momentum},
                 {"adam", make_adam},
+                {"sgd_all", make_update_all},
+                {"momentum_all", make_update_all},
+                {"adam_all", make_update_all},
                 {"accumulate", make_accumulate},
                 {"square_sum", make_square_sum},
                 {"all_finite", make_all_finite},

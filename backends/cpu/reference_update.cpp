@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "backends/cpu/reference.h"
+#include "ir/ops/updates.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -59,6 +60,21 @@ void adam(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   }
 }
 
+// The op for one tensor, `one`, on each; then the copies.
+template <ReferenceKernel one, const char* name>
+void each_tensor(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const ir::Updates updates = *ir::updates_of(name, attrs);
+  for (size_t t = 0; t < updates.tensors; ++t) {
+    const auto first = out.begin() + static_cast<std::ptrdiff_t>(updates.output(t, 0));
+    Tensors results(first, first + static_cast<std::ptrdiff_t>(updates.states()));
+    one(updates.of_tensor(in, t), results, attrs);
+    std::move(results.begin(), results.end(), first);
+  }
+  for (size_t c = 0; c < updates.copies.size(); ++c)
+    out[updates.copy_at(c)].data = out[updates.output(updates.copies[c], 0)].data;
+}
+constexpr char sgd_all[] = "sgd_all", momentum_all[] = "momentum_all", adam_all[] = "adam_all";
+
 // One micro-batch: the running sum starts at zero.
 void accumulate(const Tensors& in, Tensors& out, const ir::Attrs&) { out[0].data = in[0].data; }
 
@@ -92,6 +108,9 @@ void add_update_kernels(KernelTable& table) {
   table.insert({{"sgd", sgd},
                 {"momentum", momentum},
                 {"adam", adam},
+                {sgd_all, each_tensor<sgd, sgd_all>},
+                {momentum_all, each_tensor<momentum, momentum_all>},
+                {adam_all, each_tensor<adam, adam_all>},
                 {"accumulate", accumulate},
                 {"square_sum", square_sum},
                 {"sum", sum},

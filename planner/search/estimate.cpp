@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/models/conv_net.h"
+#include "ir/ops/updates.h"
 #include "planner/laid_out.h"
 #include "planner/search/layout_request.h"
 #include "planner/verify.h"
@@ -95,18 +96,16 @@ void stand_as(Standing& probe, const Mesh& from, const Mesh& to, int gpus) {
   share_nics(probe.cluster.node, mesh);
 }
 
-bool is_update(const ir::Actor& actor) {
-  return actor.op == "adam" || actor.op == "sgd" || actor.op == "momentum";
-}
-
 // Weights of experts have an axis for them in front.
 void add_elements(const ir::Program& program, StageCost& cost) {
   for (const ir::Actor& actor : program.actors) {
-    if (!is_update(actor)) continue;
-    const ir::TensorType& type = program.registers[at(actor.inputs[0].reg)].type;
-    const auto elements = static_cast<double>(type.elements());
-    cost.elements += elements;
-    if (type.shape.size() == 3) cost.expert_elements += elements;
+    const auto updates = ir::updates_of(actor.op, actor.attrs);
+    for (size_t t = 0; updates && t < updates->tensors; ++t) {
+      const ir::TensorType& type = program.registers[at(actor.inputs[updates->input(t, 0)].reg)].type;
+      const auto elements = static_cast<double>(type.elements());
+      cost.elements += elements;
+      if (type.shape.size() == 3) cost.expert_elements += elements;
+    }
   }
 }
 

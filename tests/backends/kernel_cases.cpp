@@ -8,6 +8,7 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/kernels.h"
+#include "ir/ops/updates.h"
 #include "law1.h"
 #include "sbp/error.h"
 
@@ -81,6 +82,10 @@ std::vector<HostTensor> draw_inputs(const Call& call, const std::vector<ir::Doma
 
 int state_operand(const Call& call, size_t output) {
   const ir::OpDef& def = ir::op(call.op);
+  if (const auto updates = ir::updates_of(call.op, call.attrs))
+    return output < updates->copy_at(0)
+               ? static_cast<int>(updates->input(output / updates->states(), output % updates->states()))
+               : -1;
   const auto found = std::find(def.inputs.begin(), def.inputs.end(),
                                def.outputs.at(std::min(output, def.outputs.size() - 1)));
   return found == def.inputs.end() ? -1 : static_cast<int>(found - def.inputs.begin());
@@ -93,6 +98,18 @@ struct Large {
   ir::Attrs attrs = {};
   std::vector<ir::Domain> domains = {};
 };
+
+// More than a kernel takes at once, empty ones between them.
+Large many_tensors() {
+  constexpr int64_t tensors = 100;
+  Large large{"adam_all", {}, {{"tensors", tensors}, {"copies", ir::Shape{1, 2, 40, 99}}}};
+  for (int64_t t = 0; t < tensors; ++t)
+    for (const double low : {-4.0, -4.0, -4.0, 0.5}) {  // w, g, m, v
+      large.inputs.push_back({t % 7 == 3 ? 0 : t % 5 * 300 + 1});
+      large.domains.push_back({low, 4, 0.5});
+    }
+  return large;
+}
 
 std::vector<Large> large_cases() {
   const ir::Attrs causal = {{"causal", true}}, ahead = {{"causal", true}, {"offset", int64_t{40}}};
@@ -116,6 +133,7 @@ std::vector<Large> large_cases() {
       cases.push_back({"scaled_dot_product_attention_grad", {out, q, k, v, out, sums}, attrs, grad});
     }
   }
+  cases.push_back(many_tensors());
   return cases;
 }
 
@@ -269,7 +287,7 @@ std::vector<std::string> KernelCases::ops() {
   return all;
 }
 std::vector<std::string> KernelCases::ops_in_blocks() {
-  return {"matmul", "matmul_weight_grad", "scaled_dot_product_attention",
+  return {"adam_all", "matmul", "matmul_weight_grad", "scaled_dot_product_attention",
           "scaled_dot_product_attention_grad"};
 }
 

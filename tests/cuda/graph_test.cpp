@@ -20,6 +20,7 @@ const TransformerRow rows[] = {
     {"alone", "gpt", 0.1, 2, [](Job&) {}},
     {"flash", "gpt", 0.1, 1, [](Job& j) { j.train.flash = true; }},
     {"dp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2; }},
+    {"fused_optimizer", "gpt", 0.1, 2, [](Job& j) { j.parallel.fused_optimizer = true; }},
     {"pp2", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2; }},
     {"gpipe_dp2", "llama", 0, 3,
      [](Job& j) { j.parallel.pp = j.parallel.dp = 2, j.parallel.schedule = "gpipe"; }},

@@ -21,6 +21,8 @@ const TransformerRow rows[] = {
     {"tp2_flash", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.flash = true; }},
     {"tp2_epilogues", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.epilogues = true; }},
     {"sp2", "llama", 0, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
+    {"fused_optimizer_zero1", "gpt", 0.1, 3,
+     [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1, j.parallel.fused_optimizer = true; }},
     {"pp2", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2; }},
     {"gpipe_dp2", "llama", 0, 3,
      [](Job& j) { j.parallel.pp = j.parallel.dp = 2, j.parallel.schedule = "gpipe"; }},

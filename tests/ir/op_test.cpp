@@ -274,6 +274,20 @@ TEST(Infer, RefusesAndSaysWhy) {
        {"float32[4]", "float32[5]", "float32[4]", "float32[4]"},
        {},
        "adam: g is float32[5], expected the same shape as w float32[4]"},
+      {"adam_all",
+       {"float32[4]", "float32[4]", "float32[4]", "float32[4]", "float32[3]", "float32[5]", "float32[3]",
+        "float32[3]"},
+       {{"tensors", int64_t{2}}},
+       "adam: g is float32[5], expected the same shape as w float32[3]"},
+      {"sgd_all",
+       {"float32[4]", "float32[4]", "float32[3]"},
+       {{"tensors", int64_t{2}}},
+       "sgd_all: 3 inputs, expected 2 for each of 2 tensors, then scale? finite?"},
+      {"sgd_all", {"float32[4]"}, {{"tensors", int64_t{0}}}, "sgd_all: tensors is 0, expected at least 1"},
+      {"sgd_all",
+       {"float32[4]", "float32[4]"},
+       {{"copies", Shape{1}}},
+       "sgd_all: copies is [1], expected numbers of tensors, ascending, below 1"},
   };
   for (const Refusal& refusal : refusals) {
     EXPECT_EQ(inferred(refusal.name, refusal.inputs, refusal.attrs), refusal.message);

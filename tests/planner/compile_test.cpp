@@ -219,6 +219,30 @@ TEST(Compile, facts_count_the_models_flops) {
   EXPECT_GT(plan.facts.at("hardware_flops"), 1.2 * plan.facts.at("model_flops"));
 }
 
+// What is left to cast are copies that are read in another layout than the weights are kept in.
+TEST(Compile, one_act_updates_all_that_decays_alike) {
+  const auto acts = [](const Job& job) {
+    std::map<std::string, int> counts;
+    const ir::Plan plan = plan_of(job);
+    for (const ir::Actor& actor : plan.programs[0].actors)
+      if (actor.phase == static_cast<int>(plan.programs[0].phases.size()) - 1) ++counts[actor.op];
+    return counts;
+  };
+  for (const int dp : {1, 2}) {
+    Job job = small_job(dp, 1, 1);
+    job.parallel.zero = dp - 1;
+    auto apart = acts(job);
+    EXPECT_EQ(apart["adam"], 16);
+    EXPECT_EQ(apart["cast"], 16);
+    job.parallel.fused_optimizer = true;
+    auto together = acts(job);
+    EXPECT_EQ(together["adam"] + together["cast"], 0);
+    EXPECT_EQ(together["adam_all"], 1);
+    job.train.weight_decay = 0.1;
+    EXPECT_EQ(acts(job)["adam_all"], 2);
+  }
+}
+
 TEST(Compile, rates_and_credits_follow_from_who_reads_what_when) {
   const ir::Plan plan = plan_of(small_job(1, 1, 2, 2, 4));
   const ir::Register* saved = find_register(plan.programs[0], "h0.ln1");

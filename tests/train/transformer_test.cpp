@@ -69,6 +69,17 @@ const TransformerRow rows[] = {
      [](Job& j) {
        j.parallel.dp = 2, j.train.recompute = ir::Recompute::full, j.train.recompute_layers = 1;
      }},
+    {"fused_optimizer", "gpt", 0.1, 2, [](Job& j) { j.parallel.fused_optimizer = true; }},
+    {"fused_optimizer_pp2_zero1", "gpt", 0.1, 3,
+     [](Job& j) {
+       j.parallel.dp = j.parallel.pp = 2, j.parallel.zero = 1, j.parallel.fused_optimizer = true;
+     }},
+    {"fused_optimizer_zero2_tp2", "llama", 0, 2,
+     [](Job& j) {
+       j.parallel.dp = 3, j.parallel.tp = j.parallel.zero = 2, j.parallel.fused_optimizer = true;
+     }},
+    {"fused_optimizer_zero3", "gpt", 0, 1,
+     [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3, j.parallel.fused_optimizer = true; }},
     {"cp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.cp = 2; }},
     {"cp4_flash", "gpt", 0.1, 1, [](Job& j) { j.parallel.cp = 4, j.train.flash = true; }},
     {"cp2_tp2_llama", "llama", 0, 2, [](Job& j) { j.parallel.cp = j.parallel.tp = 2, j.train.flash = true; }},

@@ -247,16 +247,31 @@ void launch_combine_grad(const Experts& experts, void* scratch, bool wide, Strea
 // --- updates
 // -------------------------------------------------------------------------------------------------------
 
+// One rule on many tensors, some of which are copied in another type as well.
 struct Update {
   enum Rule : int { sgd, momentum, adam } rule = sgd;
-  Array w, g, m, v;           // before
-  Array scale, finite;        // one element each, or null
-  Array new_w, new_m, new_v;  // may be the former
-  int64_t count = 0;
+  // Where each is, and its type: null where the rule or the tensor has none. Results may lie where states do.
+  enum What : int { w, g, m, v, new_w, new_m, new_v, copy, whats };
+  struct Tensor {
+    void* data[whats] = {};
+    signed char type[whats] = {};
+    int64_t count = 0;
+    unsigned first = 0;  // of the blocks that work on it
+
+    void set(What what, const Array& array) {
+      data[what] = array.data, type[what] = static_cast<signed char>(array.type);
+    }
+  };
+  static constexpr int most = 40;  // tensors: a kernel takes 4 KiB of parameters
+  Tensor tensor[most];
+  int tensors = 0;
+  Array scale, finite;                  // one element each, or null
   const double* step_values = nullptr;  // lr, correct1, correct2 in the device's memory, in their place
   double lr = 0, weight_decay = 0, mu = 0, beta1 = 0, beta2 = 0, eps = 0, correct1 = 1, correct2 = 1;
 };
-void launch_update(const Update& update, bool wide, Stream stream);
+static_assert(sizeof(Update) <= 4096);
+// Sets `first` of its tensors.
+void launch_update(Update& update, bool wide, Stream stream);
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream);
 
 // --- attention

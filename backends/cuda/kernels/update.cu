@@ -4,19 +4,34 @@
 namespace boxcar::backends::cuda {
 namespace {
 
-// Where gradients are not finite, the state stays as it was.
+constexpr int64_t per_thread = 8;  // elements of a tensor
+
+__device__ Array array_of(const Update::Tensor& t, Update::What what) {
+  return {t.data[what], static_cast<Type>(t.type[what])};
+}
+
+// A stretch of one tensor to each block. Where gradients are not finite, the state stays as it was.
 template <class A>
 __global__ void update(const __grid_constant__ Update u) {
+  int which = 0;
+  while (which + 1 < u.tensors && blockIdx.x >= u.tensor[which + 1].first) ++which;
+  const Update::Tensor& t = u.tensor[which];
+  const Array w_at = array_of(t, Update::w), g_at = array_of(t, Update::g), m_at = array_of(t, Update::m),
+              v_at = array_of(t, Update::v), new_w_at = array_of(t, Update::new_w),
+              new_m_at = array_of(t, Update::new_m), new_v_at = array_of(t, Update::new_v),
+              copy_at = array_of(t, Update::copy);
   const bool keeps = u.finite.data && load<A>(u.finite, 0) == A(0);
   const A scale = u.scale.data ? load<A>(u.scale, 0) : A(1);
   const double* const step = u.step_values;
   const A lr = static_cast<A>(step ? step[0] : u.lr), decay = static_cast<A>(u.weight_decay);
   const A correct1 = static_cast<A>(step ? step[1] : u.correct1),
           correct2 = static_cast<A>(step ? step[2] : u.correct2);
-  const int64_t all = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < u.count; i += all) {
-    const A w = load<A>(u.w, i), g = scale * load<A>(u.g, i);
-    const A m = u.m.data ? load<A>(u.m, i) : A(0), v = u.v.data ? load<A>(u.v, i) : A(0);
+  const int64_t begin = static_cast<int64_t>(blockIdx.x - t.first) * blockDim.x * per_thread;
+  const int64_t beyond = begin + static_cast<int64_t>(blockDim.x) * per_thread;
+  const int64_t end = beyond < t.count ? beyond : t.count;
+  for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+    const A w = load<A>(w_at, i), g = scale * load<A>(g_at, i);
+    const A m = m_at.data ? load<A>(m_at, i) : A(0), v = v_at.data ? load<A>(v_at, i) : A(0);
     A new_w = w, new_m = m, new_v = v;
     if (!keeps && u.rule == Update::sgd) new_w = w - lr * (g + decay * w);
     if (!keeps && u.rule == Update::momentum) {
@@ -29,9 +44,10 @@ __global__ void update(const __grid_constant__ Update u) {
       const A direction = new_m / correct1 / (sqrt_of(new_v / correct2) + static_cast<A>(u.eps));
       new_w = w - lr * (direction + decay * w);
     }
-    store(u.new_w, i, new_w);
-    if (u.new_m.data) store(u.new_m, i, new_m);
-    if (u.new_v.data) store(u.new_v, i, new_v);
+    store(new_w_at, i, new_w);
+    if (new_m_at.data) store(new_m_at, i, new_m);
+    if (new_v_at.data) store(new_v_at, i, new_v);
+    if (copy_at.data) store(copy_at, i, load<A>(new_w_at, i));
   }
 }
 
@@ -43,9 +59,15 @@ __global__ void clip(Array norm2, Array factor, double loss_scale, double most) 
 
 }  // namespace
 
-void launch_update(const Update& u, bool wide, Stream stream) {
-  if (u.count == 0) return;
-  launch(wide ? update<double> : update<float>, blocks_for(u.count), of(stream), u);
+void launch_update(Update& u, bool wide, Stream stream) {
+  unsigned blocks = 0;
+  for (int t = 0; t < u.tensors; ++t) {
+    u.tensor[t].first = blocks;
+    const int64_t stretch = threads * per_thread;
+    blocks += static_cast<unsigned>((u.tensor[t].count + stretch - 1) / stretch);
+  }
+  if (blocks == 0) return;
+  launch(wide ? update<double> : update<float>, blocks, of(stream), u);
 }
 
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream) {
