@@ -77,7 +77,8 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
 std::vector<Key> make_keys() {
   std::vector<Key> k;
   k.push_back(known_as(
-      word("model", "family", MODEL(family), {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "unet"},
+      word("model", "family", MODEL(family),
+           {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"},
            "or a name that `boxcar models` lists, or a config.json"),
       "--model"));
   k.push_back(needed(
@@ -107,7 +108,8 @@ std::vector<Key> make_keys() {
                         entry("model", "top_k", MODEL(top_k), 0, 1000, "experts that each token goes to")));
   k.push_back(entry("model", "expert_every", MODEL(expert_every), 1, 1000,
                     "layers from one with experts to the next"));
-  const std::vector<std::string> texts{"gpt", "bert", "llama", "t5"}, images{"resnet", "wide_resnet", "unet"};
+  const std::vector<std::string> texts{"gpt", "bert", "llama", "t5"},
+      images{"resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"};
   const std::set<std::string> of_all{"layers", "hidden", "vocab"};
   for (size_t i = 1; i < k.size(); ++i) {
     k[i].families = texts;

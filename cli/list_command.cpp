@@ -88,8 +88,8 @@ void list_models() {
   print(text +
         "\nFamilies gpt, bert and llama take sizes of your own: --model gpt --layers 24 --hidden 2048 "
         "--heads 16 --seq 2048 --vocab 51200.\n"
-        "Families resnet, wide_resnet and unet take --layers, --hidden (channels), --vocab (classes) and "
-        "--image.\n"
+        "Families resnet, wide_resnet, alexnet, unet and diffusion_unet take --layers, --hidden (channels), "
+        "--vocab (classes) and --image.\n"
         "A named model's sizes can be overridden the same way.\n");
 }
 

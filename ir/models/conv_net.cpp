@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,14 @@ const Depth* find_depth(int64_t layers) {
   return found == std::end(depths) ? nullptr : found;
 }
 
+constexpr int64_t alexnet_layers = 8;
+constexpr int64_t heads = 8;  // of diffusion_unet
+
+// Channels of a level of diffusion_unet.
+int64_t level_channels(const ConvNet& c, int64_t level) {
+  return c.channels << std::min(level, c.layers / 2 - 2);
+}
+
 TensorType f32(Shape shape) { return {std::move(shape), DType::float32}; }
 
 class NetWriter {
@@ -36,11 +45,17 @@ class NetWriter {
 
   Graph run() {
     const TensorId images = b_.input("images", f32({batch_, 3, c_.image, c_.image}));
-    const bool pixels = c_.family == "unet";
-    const TensorId scores = pixels ? unet(images) : resnet(images);
-    const TensorId labels =
-        b_.input("labels", {pixels ? Shape{batch_, c_.image, c_.image} : Shape{batch_}, DType::int64});
-    loss(scores, labels, pixels ? Shape{0, 1, 2} : Shape{0});
+    if (c_.family == "diffusion_unet") {
+      square_loss(diffusion_unet(images));
+    } else {
+      const bool pixels = c_.family == "unet";
+      const TensorId scores = pixels                   ? unet(images)
+                              : c_.family == "alexnet" ? alexnet(images)
+                                                       : resnet(images);
+      const TensorId labels =
+          b_.input("labels", {pixels ? Shape{batch_, c_.image, c_.image} : Shape{batch_}, DType::int64});
+      loss(scores, labels, pixels ? Shape{0, 1, 2} : Shape{0});
+    }
     Graph graph = b_.finish();
     graph.layers = static_cast<int>(c_.layers);
     return graph;
@@ -53,8 +68,28 @@ class NetWriter {
   void end() { b_.set_layer(static_cast<int>(c_.layers), ""); }
 
   TensorId conv(TensorId x, const std::string& name, int64_t to, int64_t kernel, int64_t stride = 1) {
+    return conv(x, name, to, kernel, stride, kernel / 2);
+  }
+
+  TensorId conv(TensorId x, const std::string& name, int64_t to, int64_t kernel, int64_t stride,
+                int64_t padding) {
     const TensorId weight = b_.parameter(name + ".weight", f32({to, channels(x), kernel, kernel}));
-    return b_.op1("conv2d", {x, weight}, {{"stride", stride}, {"padding", kernel / 2}}, name);
+    return b_.op1("conv2d", {x, weight}, {{"stride", stride}, {"padding", padding}}, name);
+  }
+
+  // A bias of each channel of an image.
+  TensorId biased(TensorId x, const std::string& name) {
+    return b_.op1("add", {x, b_.parameter(name + ".bias", f32({channels(x), 1, 1}))}, {}, name + ".bias_add");
+  }
+
+  TensorId product(TensorId x, const std::string& name, int64_t to) {
+    const TensorId weight = b_.parameter(name + ".weight", f32({b_.type(x).shape.back(), to}));
+    return b_.op1("matmul", {x, weight}, {}, name);
+  }
+
+  TensorId linear(TensorId x, const std::string& name, int64_t to) {
+    const TensorId y = product(x, name, to);
+    return b_.op1("add", {y, b_.parameter(name + ".bias", f32({to}))}, {}, name + ".bias_add");
   }
 
   TensorId norm(TensorId x, const std::string& name) {
@@ -97,9 +132,41 @@ class NetWriter {
     }
     end();
     x = b_.op1("reduce_mean", {x}, {{"axes", Shape{2, 3}}}, "pool");
-    const TensorId weight = b_.parameter("head.weight", f32({b_.type(x).shape[1], c_.classes}));
-    x = b_.op1("matmul", {x, weight}, {}, "head");
-    return b_.op1("add", {x, b_.parameter("head.bias", f32({c_.classes}))}, {}, "head.bias_add");
+    return linear(x, "head", c_.classes);
+  }
+
+  // --- alexnet
+
+  TensorId pool(TensorId x) {
+    return b_.op1("max_pool2d", {x}, {{"kernel", int64_t{3}}, {"stride", int64_t{2}}}, "pool");
+  }
+
+  TensorId alexnet(TensorId x) {
+    struct Layer {
+      int64_t times, kernel, stride;
+      bool pooled;
+    };
+    constexpr Layer layers[] = {
+        {1, 11, 4, false}, {3, 5, 1, true}, {6, 3, 1, true}, {4, 3, 1, false}, {4, 3, 1, false}};
+    int64_t index = 0;
+    for (const Layer& l : layers) {
+      layer(index++);
+      if (l.pooled) x = pool(x);
+      // The first leaves out a row and a column on either side.
+      const int64_t padding = l.stride > 1 ? 2 : l.kernel / 2;
+      x = relu(biased(conv(x, "conv", l.times * c_.channels, l.kernel, l.stride, padding), "conv"), "out");
+    }
+    layer(index++);
+    x = pool(x);
+    const Shape& shape = b_.type(x).shape;
+    x = b_.op1("reshape", {x}, {{"shape", Shape{batch_, shape[1] * shape[2] * shape[3]}}}, "flat");
+    x = relu(linear(x, "fc", 64 * c_.channels), "out");
+    layer(index++);
+    x = relu(linear(x, "fc", 64 * c_.channels), "out");
+    layer(index++);
+    x = linear(x, "fc", c_.classes);
+    end();
+    return x;
   }
 
   // --- unet
@@ -134,9 +201,118 @@ class NetWriter {
       x = pair(x, c_.channels << level);
     }
     end();
-    x = conv(x, "head", c_.classes, 1);
-    x = b_.op1("add", {x, b_.parameter("head.bias", f32({c_.classes, 1, 1}))}, {}, "head.bias_add");
+    x = biased(conv(x, "head", c_.classes, 1), "head");
     return b_.op1("transpose", {x}, {{"perm", Shape{0, 2, 3, 1}}}, "scores");
+  }
+
+  // --- diffusion_unet
+
+  TensorId silu(TensorId x, const std::string& name) { return b_.op1("silu", {x}, {}, name); }
+  TensorId sum(TensorId x, TensorId y, const std::string& name) { return b_.op1("add", {x, y}, {}, name); }
+
+  // With what it makes of the time step between its convolutions.
+  TensorId residual(TensorId x, const std::string& name, int64_t to) {
+    const auto normed = [&](TensorId y, const std::string& at) {
+      return silu(norm(y, name + ".norm" + at), name + ".silu" + at);
+    };
+    const auto conv3 = [&](TensorId y, const std::string& at) { return biased(conv(y, at, to, 3), at); };
+    const TensorId time = linear(time_, name + ".time", to);
+    TensorId y = conv3(normed(x, "1"), name + ".conv1");
+    y = sum(y, b_.op1("reshape", {time}, {{"shape", Shape{batch_, to, 1, 1}}}, name + ".time_by_channel"),
+            name + ".timed");
+    y = conv3(normed(y, "2"), name + ".conv2");
+    const std::string beside = name + ".beside";
+    return sum(channels(x) == to ? x : biased(conv(x, beside, to, 1), beside), y, name);
+  }
+
+  TensorId attention(TensorId x, TensorId context, const std::string& name) {
+    const int64_t width = b_.type(x).shape.back(), d = width / heads;
+    const auto by_head = [&](TensorId from, const char* which) {
+      const std::string at = name + which;
+      return b_.op1("merge_heads_grad", {product(from, at, width)}, {{"head_dim", d}}, at + ".heads");
+    };
+    const TensorId q = by_head(x, ".q"), k = by_head(context, ".k"), v = by_head(context, ".v");
+    TensorId y = b_.op1("batch_matmul", {q, k}, {{"transpose_b", true}}, name + ".scores");
+    y = b_.op1("scale", {y}, {{"factor", 1 / std::sqrt(static_cast<double>(d))}}, name + ".scale");
+    y = b_.op1("batch_matmul", {b_.op1("softmax", {y}, {}, name + ".softmax"), v}, {}, name + ".values");
+    return linear(b_.op1("merge_heads", {y}, {}, name + ".merge"), name + ".out", width);
+  }
+
+  TensorId layer_norm(TensorId x, const std::string& name) {
+    const int64_t width = b_.type(x).shape.back();
+    const TensorId weight = b_.parameter(name + ".weight", f32({width}));
+    return b_.op("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({width}))}, {}, name)[0];
+  }
+
+  // Over the pixels as tokens: attention to themselves, to the context, and a gated feed-forward.
+  TensorId transformer(TensorId image) {
+    const Shape shape = b_.type(image).shape;
+    const int64_t width = shape[1];
+    TensorId x = biased(conv(norm(image, "in_norm"), "in", width, 1), "in");
+    x = b_.op1("transpose", {x}, {{"perm", Shape{0, 2, 3, 1}}}, "by_pixel");
+    x = b_.op1("reshape", {x}, {{"shape", Shape{batch_, shape[2] * shape[3], width}}}, "tokens");
+    const TensorId own = layer_norm(x, "ln1");
+    x = sum(x, attention(own, own, "self"), "add1");
+    x = sum(x, attention(layer_norm(x, "ln2"), context_, "cross"), "add2");
+    const TensorId y = layer_norm(x, "ln3");
+    const TensorId gate = b_.op1("gelu", {linear(y, "ff.gate", 4 * width)}, {}, "ff.gelu");
+    const TensorId gated = b_.op1("mul", {linear(y, "ff.up", 4 * width), gate}, {}, "ff.gated");
+    x = sum(x, linear(gated, "ff.down", width), "add3");
+    x = b_.op1("reshape", {x}, {{"shape", Shape{batch_, shape[2], shape[3], width}}}, "by_row");
+    x = b_.op1("transpose", {x}, {{"perm", Shape{0, 3, 1, 2}}}, "by_channel");
+    return sum(image, biased(conv(x, "after", width, 1), "after"), "attended");
+  }
+
+  // Every pixel four times, and a convolution over them.
+  TensorId nearest_up(TensorId x) {
+    const Shape s = b_.type(x).shape;
+    x = b_.op1("reshape", {x}, {{"shape", Shape{s[0], s[1], s[2], 1, s[3], 1}}}, "up.apart");
+    x = b_.op1("broadcast_to", {x}, {{"shape", Shape{s[0], s[1], s[2], 2, s[3], 2}}}, "up.four");
+    x = b_.op1("reshape", {x}, {{"shape", Shape{s[0], s[1], 2 * s[2], 2 * s[3]}}}, "up.larger");
+    return biased(conv(x, "up", s[1], 3), "up");
+  }
+
+  TensorId beside(TensorId x, TensorId skip, const std::string& name) {
+    return b_.op1("concat", {x, skip}, {{"axis", int64_t{1}}}, name);
+  }
+
+  TensorId diffusion_unet(TensorId images) {
+    const int64_t depth = c_.layers / 2, side = c_.image >> (depth - 1);
+    const int64_t smallest = level_channels(c_, depth - 1);
+    const TensorId times = b_.input("times", f32({batch_, c_.channels}));
+    context_ = b_.input("context", f32({batch_, side * side, smallest}));
+    TensorId t = silu(linear(times, "time.fc1", 4 * c_.channels), "time.silu");
+    time_ = silu(linear(t, "time.fc2", 4 * c_.channels), "time.out");
+    const TensorId stem = biased(conv(images, "stem", c_.channels, 3), "stem");
+    TensorId x = stem;
+    std::vector<TensorId> skips;
+    for (int64_t level = 0; level < depth; ++level) {
+      layer(level);
+      const bool last = level == depth - 1;
+      x = residual(x, "block", level_channels(c_, level));
+      if (!last) x = transformer(x);
+      skips.push_back(x);
+      if (!last) x = biased(conv(x, "down", channels(x), 3, 2), "down");
+    }
+    layer(depth);
+    x = residual(transformer(residual(x, "block1", smallest)), "block2", smallest);
+    for (int64_t level = depth - 1; level >= 0; --level) {
+      layer(2 * depth - level);
+      if (level < depth - 1) x = nearest_up(x);
+      x = residual(beside(x, skips[static_cast<size_t>(level)], "beside"), "block",
+                   level_channels(c_, level));
+      x = level > 0 ? transformer(x) : residual(beside(x, stem, "beside_stem"), "block2", c_.channels);
+    }
+    end();
+    x = silu(norm(x, "head.norm"), "head.silu");
+    return biased(conv(x, "head", c_.classes, 3), "head");
+  }
+
+  void square_loss(TensorId predicted) {
+    const TensorId targets = b_.input("targets", f32({batch_, c_.classes, c_.image, c_.image}));
+    const TensorId off = b_.op1("sub", {predicted, targets}, {}, "loss.off");
+    b_.op1("reduce_mean", {b_.op1("mul", {off, off}, {}, "loss.square")}, {{"axes", Shape{0, 1, 2, 3}}},
+           "loss");
   }
 
   void loss(TensorId scores, TensorId labels, const Shape& all) {
@@ -150,12 +326,27 @@ class NetWriter {
   ConvNet c_;
   int64_t batch_;
   Builder b_;
+  TensorId time_ = -1, context_ = -1;  // of diffusion_unet
 };
+
+constexpr std::array families{"resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"};
+
+void check_levels(const ConvNet& c) {
+  const bool diffusion = c.family == "diffusion_unet";
+  const int64_t least = diffusion ? 5 : 1;
+  need(c.layers % 2 == 1 && c.layers >= least && c.layers < 20, "layers",
+       fmt::format("is {}, expected an odd number{} up to 19: levels down, one in the middle, levels up",
+                   c.layers, diffusion ? " from 5" : ""));
+  const int64_t scale = int64_t{1} << (c.layers / 2 - (diffusion ? 1 : 0));
+  need(c.image % scale == 0, "image", fmt::format("{} is no multiple of {}", c.image, scale));
+  need(!diffusion || c.channels % heads == 0, "hidden",
+       fmt::format("{} is no multiple of the {} heads of attention", c.channels, heads));
+}
 
 }  // namespace
 
 bool is_conv_net(const std::string& family) {
-  return family == "resnet" || family == "wide_resnet" || family == "unet";
+  return std::find(families.begin(), families.end(), family) != families.end();
 }
 
 void check_sizes(const ConvNet& c) {
@@ -163,17 +354,16 @@ void check_sizes(const ConvNet& c) {
       {"hidden", c.channels}, {"width", c.width}, {"image", c.image}, {"vocab", c.classes}};
   for (const auto& [key, value] : positive)
     need(value > 0, key, fmt::format("is {}, expected at least 1", value));
-  if (c.family != "unet") {
-    need(find_depth(c.layers) != nullptr, "layers",
-         fmt::format("is {}, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50", c.layers));
-    need(c.image % 32 == 0, "image", fmt::format("{} is no multiple of 32", c.image));
+  if (c.family == "unet" || c.family == "diffusion_unet") return check_levels(c);
+  if (c.family == "alexnet") {
+    need(c.layers == alexnet_layers, "layers",
+         fmt::format("is {}, expected the {} of AlexNet", c.layers, alexnet_layers));
+    need(c.image >= 63, "image", fmt::format("is {}, expected at least 63", c.image));
     return;
   }
-  need(c.layers % 2 == 1 && c.layers < 20, "layers",
-       fmt::format("is {}, expected an odd number up to 19: levels down, one in the middle, levels up",
-                   c.layers));
-  const int64_t scale = int64_t{1} << (c.layers / 2);
-  need(c.image % scale == 0, "image", fmt::format("{} is no multiple of {}", c.image, scale));
+  need(find_depth(c.layers) != nullptr, "layers",
+       fmt::format("is {}, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50", c.layers));
+  need(c.image % 32 == 0, "image", fmt::format("{} is no multiple of 32", c.image));
 }
 
 Graph build(const ConvNet& config, int64_t batch) {

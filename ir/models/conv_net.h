@@ -4,13 +4,22 @@
 //   inside;
 //     layers 16 (ResNet-50), 33 (ResNet-101) or 50 (ResNet-152). v1.5: a block's stride is in its 3x3
 //   wide_resnet: the same, but for the 3x3 convolution alone being `width` times as wide as the first
+//   alexnet: five convolutions and three products (a layer each)
 //   unet: pairs of 3x3 convolutions (a layer each), `layers` odd: down with max pools to the middle one, up
 //     with transposed convolutions, each beside what the same level made on the way down; labels by pixel
+//   diffusion_unet: the U-Net of latent diffusion, one residual block and one transformer block of 8 heads a
+//     level (the last level down and the first up to the image have no attention, the latter two residual
+//     blocks), two residual blocks around a transformer block in the middle; a layer each. Channels double
+//     from level to level, but for the last. Its loss is the mean square error of each pixel
 //
-//   ConvNet{"resnet", 16, 64, 1, 224, 1000}   ResNet-50 v1.5: 25,557,032 parameters, 4.09 G multiply-adds an
-//   image ConvNet{"resnet", 33, 64, 2, 224, 1000}   Wide-ResNet-101-2: 126,886,696 parameters
+//   ConvNet{"resnet", 16, 64, 1, 224, 1000}        ResNet-50 v1.5: 25,557,032 parameters, 4.09 G
+//                                                  multiply-adds an image
+//   ConvNet{"resnet", 33, 64, 2, 224, 1000}        Wide-ResNet-101-2: 126,886,696 parameters
+//   ConvNet{"alexnet", 8, 64, 1, 224, 1000}        61,100,840 parameters
+//   ConvNet{"diffusion_unet", 9, 320, 1, 32, 4}    471,190,724 parameters
 //
-// Batch norm's statistics are those of each device's own samples, as published runs have them.
+// Batch norm's statistics are those of each device's own samples, as published runs have them. The U-Net of
+// diffusion has batch norms where published ones have group norms: as many parameters and bytes.
 #pragma once
 
 #include "ir/graph.h"
@@ -18,12 +27,12 @@
 namespace boxcar::ir::models {
 
 struct ConvNet {
-  std::string family = "resnet";  // resnet | wide_resnet | unet
+  std::string family = "resnet";  // resnet | wide_resnet | alexnet | unet | diffusion_unet
   int64_t layers = 0;
-  int64_t channels = 0;  // of the stem, of the first pair
+  int64_t channels = 0;  // of the first convolution
   int64_t width = 1;     // of residual networks
   int64_t image = 224;   // height and width
-  int64_t classes = 0;
+  int64_t classes = 0;   // diffusion_unet: channels of a pixel that it predicts
 };
 
 bool is_conv_net(const std::string& family);
@@ -33,6 +42,9 @@ void check_sizes(const ConvNet& config);
 
 // Inputs "images": float32[batch, 3, image, image], and "labels": int64[batch] or [batch, image, image].
 // Parameters "h0.conv1.weight", "h0.norm1.gamma", ...; a layer's output is "h0.out". Output: "loss".
+// diffusion_unet reads, all float32: "images"; "times"[batch, channels], the sines of each image's time step;
+// "context"[batch, tokens, 4 channels], one token for each of the smallest level's pixels; and
+// "targets"[batch, classes, image, image].
 Graph build(const ConvNet& config, int64_t batch);
 
 int64_t parameters(const ConvNet& config);

@@ -325,7 +325,8 @@ class Writer {
 
 namespace {
 
-const std::vector<std::string> families = {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "unet"};
+const std::vector<std::string> families = {"gpt",     "bert", "llama",         "t5", "resnet", "wide_resnet",
+                                           "alexnet", "unet", "diffusion_unet"};
 
 ConvNet conv_net_of(const Transformer& c) {
   return {c.family, c.layers, c.hidden, c.width, c.image, c.vocab};

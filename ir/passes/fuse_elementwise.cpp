@@ -87,13 +87,14 @@ class Fuser {
     Step_ step{op.type, {}, op.attrs};
     for (const TensorId input : op.inputs) {
       const auto producer = static_cast<size_t>(rewrite_.graph().tensor(input).producer);
+      if (const auto found = again_.find(producer); found != again_.end()) {
+        step.operands.push_back(found->second);
+        continue;
+      }
       Chain before = producer < chains_.size() ? std::exchange(chains_[producer], {}) : Chain{};
       step.operands.push_back(before.steps.empty() ? input_of(chain, rewrite_.current(input))
                                                    : append(chain, before));
-      if (!before.steps.empty())
-        again_[producer] = step.operands.back();
-      else if (const auto found = again_.find(producer); found != again_.end())
-        step.operands.back() = found->second;
+      if (!before.steps.empty()) again_[producer] = step.operands.back();
     }
     again_.clear();
     chain.steps.push_back(std::move(step));

@@ -117,6 +117,11 @@ TEST(Models, ParametersOfPublishedConvolutionalNetworks) {
   EXPECT_EQ(ir::models::parameters(resnet(33, 2)), 126886696);
   EXPECT_EQ(ir::models::parameters(ConvNet{"unet", 9, 64, 1, 64, 2}),
             31037698);  // Ronneberger et al. 2015 with batch norm
+  EXPECT_EQ(ir::models::parameters(ConvNet{"alexnet", 8, 64, 1, 224, 1000}), 61100840);  // torchvision's
+  // Alpa's U-Nets of diffusion, called 470M, 1B and 2B: four levels of images of 32 x 32, four channels out.
+  EXPECT_EQ(ir::models::parameters(ConvNet{"diffusion_unet", 9, 320, 1, 32, 4}), 471190724);
+  EXPECT_EQ(ir::models::parameters(ConvNet{"diffusion_unet", 9, 480, 1, 32, 4}), 1059989284);
+  EXPECT_EQ(ir::models::parameters(ConvNet{"diffusion_unet", 9, 672, 1, 32, 4}), 2077366372);
   // Alpa's Wide-ResNets: channels, width, what they are called after.
   struct Row {
     int64_t layers, channels, width;
@@ -158,6 +163,27 @@ TEST(Models, ConvolutionalNetworksTakeTheKeysOfTransformers) {
   EXPECT_EQ(to_text(unet.tensor(ir::find_tensor(unet, "h2.out")).type), "float32[2, 32, 16, 16]");
   EXPECT_EQ(to_text(unet.tensor(ir::find_tensor(unet, "h4.beside")).type), "float32[2, 16, 64, 64]");
   EXPECT_EQ(to_text(unet.tensor(ir::find_tensor(unet, "scores")).type), "float32[2, 64, 64, 10]");
+}
+
+TEST(Models, LevelsOfTheDiffusionUNet) {
+  const ir::Graph unet = ir::models::build(ConvNet{"diffusion_unet", 9, 16, 1, 32, 4}, 2);
+  const auto type = [&](const char* name) { return to_text(unet.tensor(ir::find_tensor(unet, name)).type); };
+  EXPECT_EQ(type("h0.attended"), "float32[2, 16, 32, 32]");
+  EXPECT_EQ(type("h0.self.scores"), "float32[2, 8, 1024, 1024]");
+  EXPECT_EQ(type("h0.cross.scores"), "float32[2, 8, 1024, 16]");
+  EXPECT_EQ(type("h2.attended"), "float32[2, 64, 8, 8]");
+  EXPECT_EQ(type("h3.block"), "float32[2, 64, 4, 4]");
+  EXPECT_EQ(type("h4.block2"), "float32[2, 64, 4, 4]");
+  EXPECT_EQ(type("h5.beside"), "float32[2, 128, 4, 4]");
+  EXPECT_EQ(type("h7.beside"), "float32[2, 96, 16, 16]");
+  EXPECT_EQ(type("h8.beside"), "float32[2, 48, 32, 32]");
+  EXPECT_EQ(type("h8.beside_stem"), "float32[2, 32, 32, 32]");
+  EXPECT_EQ(type("loss"), "float32[]");
+}
+
+// torchvision says 0.71 G multiply-adds of an image of 224 x 224.
+TEST(Models, FlopsOfAlexNetArePublished) {
+  EXPECT_EQ(counted_flops(ir::models::build(ConvNet{"alexnet", 8, 64, 1, 224, 1000}, 1)), 2 * 714188480.0);
 }
 
 TEST(Models, GraphsHaveTheParametersOfTheFormula) {
@@ -319,8 +345,10 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(with([](auto& c) { c.masked = 3; }), "masked: is 3, expected at least 0 and below seq 3");
   EXPECT_EQ(with([](auto& c) { c.masked = 2; }),
             "masked: is of family bert with learned positions, layer norms, biases and a tied head");
-  EXPECT_EQ(with([](auto& c) { c.family = "gtp"; }),
-            "family: unknown 'gtp' (use gpt or bert or llama or t5 or resnet or wide_resnet or unet)");
+  EXPECT_EQ(
+      with([](auto& c) { c.family = "gtp"; }),
+      "family: unknown 'gtp' (use gpt or bert or llama or t5 or resnet or wide_resnet or alexnet or unet "
+      "or diffusion_unet)");
   EXPECT_EQ(with([](auto& c) { c.dropout = 1; }), "dropout: is 1, expected at least 0 and below 1");
   EXPECT_EQ(with([](auto& c) { c.top_k = 2; }), "top_k: needs experts");
   EXPECT_EQ(with([](auto& c) {
@@ -361,6 +389,16 @@ TEST(Models, RefusesSizesThatCannotBe) {
   EXPECT_EQ(net("unet", [](auto&) {}),
             "layers: is 16, expected an odd number up to 19: levels down, one in the middle, levels up");
   EXPECT_EQ(net("unet", [](auto& c) { c.layers = 9, c.image = 40; }), "image: 40 is no multiple of 16");
+  EXPECT_EQ(
+      net("diffusion_unet", [](auto& c) { c.layers = 3; }),
+      "layers: is 3, expected an odd number from 5 up to 19: levels down, one in the middle, levels up");
+  EXPECT_EQ(net("diffusion_unet", [](auto& c) { c.layers = 9, c.image = 36; }),
+            "image: 36 is no multiple of 8");
+  EXPECT_EQ(net("diffusion_unet", [](auto& c) { c.layers = 9, c.image = 32, c.hidden = 12; }),
+            "hidden: 12 is no multiple of the 8 heads of attention");
+  EXPECT_EQ(net("alexnet", [](auto&) {}), "layers: is 16, expected the 8 of AlexNet");
+  EXPECT_EQ(net("alexnet", [](auto& c) { c.layers = 8, c.image = 62; }),
+            "image: is 62, expected at least 63");
   EXPECT_EQ(refusal(tiny("gpt"), 0), "batch: is 0, expected at least 1");
 }
 

@@ -82,6 +82,18 @@ TEST_P(PassTest, ElementwiseFusionAloneChangesNoNumber) {
   expect_same(step_of(forward, options), wanted, 9);
 }
 
+// A square reads what goes into it twice.
+TEST(Passes, AChainThatIsReadTwiceByOneOpIsFused) {
+  ir::Builder b("squares");
+  const ir::TensorType three{{3}, ir::DType::float32};
+  const ir::TensorId x = b.parameter("x", three), y = b.input("y", three);
+  const ir::TensorId off = b.op1("sub", {x, y}, {}, "off");
+  b.op1("reduce_mean", {b.op1("mul", {off, off}, {}, "square")}, {{"axes", ir::Shape{0}}}, "loss");
+  const Graph forward = b.finish(), step = step_of(forward, sgd());
+  EXPECT_EQ(count(step, "fused"), 1);
+  expect_same(step, unchanged(forward), 1);
+}
+
 TEST_P(PassTest, FlashAttentionChangesNoNumber) {
   TrainOptions options = sgd();
   options.flash = true;

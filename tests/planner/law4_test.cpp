@@ -133,6 +133,13 @@ const Layout layouts[] = {
     {"unet_pp", [](Job& j) { conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.global_batch = 4; }},
     {"unet_recompute",
      [](Job& j) { conv_net(j, "unet", 3, 4), j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
+    // Skips, what is made of the time step, and the context go to most stages.
+    {"diffusion_unet_pp",
+     [](Job& j) {
+       conv_net(j, "diffusion_unet", 5, 4), j.model.hidden = 8, j.parallel.pp = 5, j.global_batch = 3;
+       j.train.recompute = ir::Recompute::full;
+     }},
+    {"alexnet_pp", [](Job& j) { conv_net(j, "alexnet", 8, 63), j.parallel.pp = 4, j.global_batch = 2; }},
     {"wide_resnet_pp",
      [](Job& j) { conv_net(j, "wide_resnet", 16, 32), j.parallel.pp = 4, j.global_batch = 2; }},
     {"more_under_way", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "3,1", j.global_batch = 4; }},
