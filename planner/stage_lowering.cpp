@@ -329,13 +329,14 @@ void StageLowering::pull(TensorId t, int in_phase) {
   values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape, -1});
 }
 
-// A stage gives in the order in which it makes, on every queue. What is read in another order goes beside:
-// "net.pp.backward.2".
+// A stage gives in the order in which it makes, on every queue, and takes in that order, whoever gives: then
+// of all pulls the one whose value is made first never waits for another. What is read in another order goes
+// beside: "net.pp.backward.2".
 std::string StageLowering::pull_queue(const std::string& name, TensorId t, int in_phase) {
   const OpId producer = tensor(t).producer;
   for (int beside = 1;; ++beside) {
     const std::string queue = beside == 1 ? name : fmt::format("{}.{}", name, beside);
-    const auto [last, first] = last_pulled_.try_emplace({queue, in_phase, site(producer)}, producer);
+    const auto [last, first] = last_pulled_.try_emplace({queue, in_phase}, producer);
     if (!first && producer < last->second) continue;
     last->second = producer;
     return queue;

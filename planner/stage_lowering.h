@@ -173,8 +173,8 @@ class StageLowering {
   // group
   std::map<std::pair<int, int>, std::vector<ir::TensorId>> groups_;
   std::map<int, int> first_reader_;
-  // By queue, phase and where it is made: the producer of what was pulled last.
-  std::map<std::tuple<std::string, int, OpSite>, ir::OpId> last_pulled_;
+  // By queue and phase: the producer of what was pulled last.
+  std::map<std::pair<std::string, int>, ir::OpId> last_pulled_;
   std::map<int, bool> waiting_for_reader_;
   std::unordered_map<std::string, int> actor_names_, register_names_;
 };

@@ -10,6 +10,7 @@
 #include "planner/plan_runner.h"
 #include "planner/small_jobs.h"
 #include "planner/training_graph.h"
+#include "planner/verify.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -60,6 +61,7 @@ void expect_near(const HostTensor& got, const HostTensor& want, const std::strin
 void expect_law_4(const Job& job, const Choose& choose) {
   const Comparison c(job, choose);
   const ir::Plan plan = compile(c.laid);
+  verify(plan);
   PlanRunner runner(
       plan, [&](const ir::Register& reg, int, int device) { return c.local(c.before, reg.name, device); });
   runner.run();

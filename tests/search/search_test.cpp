@@ -324,6 +324,23 @@ TEST(Search, estimates_of_a_convolutional_network_are_near_the_simulation) {
   EXPECT_GT(points, 8);
 }
 
+// What the levels down make is read by those up, stages apart.
+TEST(Search, estimates_of_a_diffusion_unet_are_near_the_simulation) {
+  Job job;
+  job.model = ir::models::defaults("diffusion_unet");
+  job.model.layers = 7, job.model.hidden = 64, job.model.vocab = 4, job.model.image = 32;
+  job.cluster = backends::load_cluster("dgx-a100-80g", 4);
+  job.gpus = 4;
+  job.global_batch = 64;
+  job.parallel.micro_batch = 8;
+  job.model = ir::models::complete(job.model);
+  int points = 0;
+  const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero", "tp"}, &points);
+  EXPECT_LT(worst.seconds, 0.15);
+  EXPECT_LT(worst.bytes, 0.4);
+  EXPECT_GT(points, 4);
+}
+
 // Experts on every other layer: how many devices share them is a point of the space.
 TEST(Search, estimates_of_experts_are_near_the_simulation) {
   Job job = small_gpt(4);
