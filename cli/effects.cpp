@@ -18,6 +18,7 @@ bool runs_flash(const planner::Job& job) { return job.model.flash; }
 bool is_mixed(const planner::Job& job) {
   return job.train.precision == ir::Precision::fp16 || job.train.precision == ir::Precision::bf16;
 }
+bool has_gelu(const planner::Job& job) { return job.model.mlp == "gelu"; }
 bool has_experts(const planner::Job& job) { return job.model.experts > 0; }
 bool uses_momentum(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::momentum; }
 bool uses_adam(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::adam; }
@@ -30,6 +31,7 @@ constexpr Effect effects[] = {
     {"parallel.flash_version", runs_flash, "attention is flash"},
     {"train.gradients", is_mixed, "precision is fp16 or bf16"},
     {"train.logits", is_mixed, "precision is fp16 or bf16"},
+    {"model.gelu", has_gelu, "mlp is gelu"},
     {"train.routing_skew", has_experts, "the model has experts"},
     {"train.momentum", uses_momentum, "optimizer is momentum"},
     {"train.beta1", uses_adam, "optimizer is adam"},

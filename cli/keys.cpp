@@ -95,6 +95,8 @@ std::vector<Key> make_keys() {
   k.push_back(
       otherwise("heads", entry("model", "kv_heads", MODEL(kv_heads), 1, 10000, "key and value heads")));
   k.push_back(word("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
+  k.push_back(word("model", "gelu", MODEL(gelu), {"erf", "tanh"},
+                   "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));
   k.push_back(word("model", "norm", MODEL(norm), {"layer", "rms"}, "normalisation"));
   k.push_back(word("model", "position", MODEL(position), {"learned", "rotary"}, "positions"));
   k.push_back(entry("model", "tied", MODEL(tied), 0, 1, "output head shares the word embedding"));
@@ -197,6 +199,8 @@ std::vector<Key> make_keys() {
                    "with fp16 and bf16: type in which the loss reads logits"));
   k.push_back(entry("train", "epilogues", TRAIN(epilogues), 0, 1,
                     "biases and their gradients in the kernels of products"));
+  k.push_back(entry("train", "fused_loss", TRAIN(fused_loss), 0, 1,
+                    "maximum, sum and pick of the loss in one kernel; where tp splits classes, the sums"));
   k.push_back(word("train", "optimizer", TRAIN(optimizer), {"sgd", "momentum", "adam"}, "optimizer"));
   k.push_back(entry("train", "fused_optimizer", PARALLEL(fused_optimizer), 0, 1,
                     "one act updates all tensors of a device and writes their 16-bit copies"));

@@ -93,6 +93,17 @@ A fast_gelu_slope(A x) {
 }
 
 template <class A>
+A fast_gelu_tanh(A x) {
+  return x * fast_sigmoid(A(gelu_steep) * (x + A(gelu_cubic) * x * x * x));
+}
+
+template <class A>
+A fast_gelu_tanh_slope(A x) {
+  const A s = fast_sigmoid(A(gelu_steep) * (x + A(gelu_cubic) * x * x * x));
+  return s + x * s * (A(1) - s) * A(gelu_steep) * (A(1) + A(3 * gelu_cubic) * x * x);
+}
+
+template <class A>
 A fast_silu(A x) {
   return x * fast_sigmoid(x);
 }

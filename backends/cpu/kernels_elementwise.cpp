@@ -59,12 +59,14 @@ constexpr auto kRelu = []<class A>(A x) { return x > A(0) ? x : A(0); };
 constexpr auto kSigmoid = [](auto x) { return fast_sigmoid(x); };
 constexpr auto kTanh = [](auto x) { return fast_tanh(x); };
 constexpr auto kGelu = [](auto x) { return fast_gelu(x); };
+constexpr auto kGeluTanh = [](auto x) { return fast_gelu_tanh(x); };
 constexpr auto kSilu = [](auto x) { return fast_silu(x); };
 
 constexpr auto kReluGrad = []<class A>(A dy, A y) { return y > A(0) ? dy : A(0); };
 constexpr auto kSigmoidGrad = []<class A>(A dy, A y) { return dy * y * (A(1) - y); };
 constexpr auto kTanhGrad = []<class A>(A dy, A y) { return dy * (A(1) - y * y); };
 constexpr auto kGeluGrad = [](auto dy, auto x) { return dy * fast_gelu_slope(x); };
+constexpr auto kGeluTanhGrad = [](auto dy, auto x) { return dy * fast_gelu_tanh_slope(x); };
 constexpr auto kSiluGrad = [](auto dy, auto x) { return dy * fast_silu_slope(x); };
 
 template <auto& function>
@@ -82,6 +84,13 @@ std::unique_ptr<Kernel> make_binary(const Call& call) {
     return binary<A>(call,
                      [](int64_t count, A* y, const A* a, const A* b) { each(count, function, y, a, b); });
   });
+}
+
+std::unique_ptr<Kernel> make_gelu(const Call& call) {
+  return (ir::attr_bool(call.attrs, "tanh") ? make_unary<kGeluTanh> : make_unary<kGelu>)(call);
+}
+std::unique_ptr<Kernel> make_gelu_grad(const Call& call) {
+  return (ir::attr_bool(call.attrs, "tanh") ? make_binary<kGeluTanhGrad> : make_binary<kGeluGrad>)(call);
 }
 
 std::unique_ptr<Kernel> make_scale(const Call& call) {
@@ -199,12 +208,12 @@ void add_elementwise_kernels(Factories& table) {
                 {"relu", make_unary<kRelu>},
                 {"sigmoid", make_unary<kSigmoid>},
                 {"tanh", make_unary<kTanh>},
-                {"gelu", make_unary<kGelu>},
+                {"gelu", make_gelu},
                 {"silu", make_unary<kSilu>}});
   table.insert({{"relu_grad", make_binary<kReluGrad>},
                 {"sigmoid_grad", make_binary<kSigmoidGrad>},
                 {"tanh_grad", make_binary<kTanhGrad>},
-                {"gelu_grad", make_binary<kGeluGrad>},
+                {"gelu_grad", make_gelu_grad},
                 {"silu_grad", make_binary<kSiluGrad>}});
   table.insert(
       {{"scale", make_scale}, {"cast", make_cast}, {"where", make_where}, {"causal_mask", make_causal_mask}});

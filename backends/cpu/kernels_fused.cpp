@@ -162,6 +162,10 @@ MakeStep<A> maker(std::string_view op) {
        }},
       {"gelu",
        [](C c) {
+         if (ir::attr_bool(c.attrs, "tanh"))
+           return unary<A>(
+               c, [](A x) { return fast_gelu_tanh(x); },
+               [](A dy, A x, A) { return dy * fast_gelu_tanh_slope(x); });
          return unary<A>(
              c, [](A x) { return fast_gelu(x); }, [](A dy, A x, A) { return dy * fast_gelu_slope(x); });
        }},

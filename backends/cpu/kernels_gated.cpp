@@ -58,14 +58,15 @@ std::unique_ptr<Kernel> make_bias_dropout_add(const Call& call) {
   });
 }
 
-std::unique_ptr<Kernel> make_bias_gelu(const Call& call) {
+template <auto& gelu>
+std::unique_ptr<Kernel> bias_gelu(const Call& call) {
   return for_acc(call, [&]<class A>() {
     return kernel([count = call.inputs[0].elements(), width = call.inputs[0].shape.back(), x = In<A>(call, 0),
                    bias = In<A>(call, 1), y = Out<A>(call, 0)](const Operands& operands) {
       Chunk<A> from, from_bias, to;
       row_chunks(count, width, [&](int64_t at, int64_t column, int64_t n) {
         each(
-            n, [](A v, A b) { return fast_gelu(v + b); }, to.at, x.load(operands, at, n, from),
+            n, [](A v, A b) { return gelu(v + b); }, to.at, x.load(operands, at, n, from),
             bias.load(operands, column, n, from_bias));
         y.store(to.at, operands, at, n);
       });
@@ -73,7 +74,8 @@ std::unique_ptr<Kernel> make_bias_gelu(const Call& call) {
   });
 }
 
-std::unique_ptr<Kernel> make_bias_gelu_grad(const Call& call) {
+template <auto& slope>
+std::unique_ptr<Kernel> bias_gelu_grad(const Call& call) {
   return for_acc(call, [&]<class A>() {
     return kernel([count = call.inputs[1].elements(), width = call.inputs[1].shape.back(),
                    dy = In<A>(call, 0), x = In<A>(call, 1), bias = In<A>(call, 2),
@@ -81,13 +83,25 @@ std::unique_ptr<Kernel> make_bias_gelu_grad(const Call& call) {
       Chunk<A> from_dy, from_x, from_bias, to;
       row_chunks(count, width, [&](int64_t at, int64_t column, int64_t n) {
         each(
-            n, [](A d, A v, A b) { return d * fast_gelu_slope(v + b); }, to.at,
-            dy.load(operands, at, n, from_dy), x.load(operands, at, n, from_x),
-            bias.load(operands, column, n, from_bias));
+            n, [](A d, A v, A b) { return d * slope(v + b); }, to.at, dy.load(operands, at, n, from_dy),
+            x.load(operands, at, n, from_x), bias.load(operands, column, n, from_bias));
         dx.store(to.at, operands, at, n);
       });
     });
   });
+}
+
+constexpr auto kGelu = [](auto x) { return fast_gelu(x); };
+constexpr auto kGeluTanh = [](auto x) { return fast_gelu_tanh(x); };
+constexpr auto kGeluSlope = [](auto x) { return fast_gelu_slope(x); };
+constexpr auto kGeluTanhSlope = [](auto x) { return fast_gelu_tanh_slope(x); };
+
+std::unique_ptr<Kernel> make_bias_gelu(const Call& call) {
+  return (ir::attr_bool(call.attrs, "tanh") ? bias_gelu<kGeluTanh> : bias_gelu<kGelu>)(call);
+}
+std::unique_ptr<Kernel> make_bias_gelu_grad(const Call& call) {
+  return (ir::attr_bool(call.attrs, "tanh") ? bias_gelu_grad<kGeluTanhSlope>
+                                            : bias_gelu_grad<kGeluSlope>)(call);
 }
 
 // --- silu(gate) up: gate and up apart, or in pairs beside each other

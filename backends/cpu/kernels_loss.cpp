@@ -28,10 +28,13 @@ double exp_sum(const Operands& operands, const In<A>& logits, int64_t start, int
   return row_sum(operands, logits, start, classes, [most](A v) { return fast_exp(v - most); });
 }
 
+// With the maximum and the sum where the op has them as results.
 std::unique_ptr<Kernel> make_cross_entropy(const Call& call) {
   const Around rows = around(call.inputs[0].shape, -1);
   return for_acc(call, [&]<class A>() {
-    return kernel([rows, logits = In<A>(call, 0), labels = Labels(call, 1, rows.extent, 0),
+    std::vector<Out<double>> parts;
+    for (size_t i = 1; i < call.outputs.size(); ++i) parts.emplace_back(call, i);
+    return kernel([rows, parts, logits = In<A>(call, 0), labels = Labels(call, 1, rows.extent, 0),
                    loss = Out<double>(call, 0)](const Operands& operands) {
       Chunk<A> buffer;
       for (int64_t row = 0; row < rows.outer; ++row) {
@@ -41,9 +44,10 @@ std::unique_ptr<Kernel> make_cross_entropy(const Call& call) {
           most = std::max(most, max_of(
                                     n, [](A v) { return v; }, logits.load(operands, start + at, n, buffer)));
         });
-        const double log_sum = std::log(exp_sum(operands, logits, start, rows.extent, most)) + most;
+        const double sum = exp_sum(operands, logits, start, rows.extent, most);
         const double picked = label < 0 ? 0 : logits.element(operands, start + label);
-        loss.put(log_sum - picked, operands, row);
+        loss.put(std::log(sum) + most - picked, operands, row);
+        if (!parts.empty()) parts[0].put(most, operands, row), parts[1].put(sum, operands, row);
       }
     });
   });
@@ -62,17 +66,28 @@ std::unique_ptr<Kernel> make_sum_exp(const Call& call) {
   });
 }
 
+// Operand `of_labels`, result `of_picked`.
+template <size_t of_labels, size_t of_picked>
 std::unique_ptr<Kernel> make_pick(const Call& call) {
   const Around rows = around(call.inputs[0].shape, -1);
   return for_acc(call, [&]<class A>() {
     return kernel([rows, logits = In<A>(call, 0),
-                   labels = Labels(call, 1, rows.extent, ir::attr_int(call.attrs, "offset")),
-                   c = Out<A>(call, 0)](const Operands& operands) {
+                   labels = Labels(call, of_labels, rows.extent, ir::attr_int(call.attrs, "offset")),
+                   c = Out<A>(call, of_picked)](const Operands& operands) {
       for (int64_t row = 0; row < rows.outer; ++row) {
         const int64_t label = labels.at(operands, row);
         c.put(label < 0 ? 0 : logits.element(operands, row * rows.extent + label), operands, row);
       }
     });
+  });
+}
+
+std::unique_ptr<Kernel> make_sum_exp_pick(const Call& call) {
+  std::shared_ptr<Kernel> sum = make_sum_exp(call), pick = make_pick<2, 1>(call);
+  if (!sum || !pick) return nullptr;
+  return kernel([sum, pick](const Operands& operands) {
+    sum->run(operands.inputs, operands.outputs, operands.moment);
+    pick->run(operands.inputs, operands.outputs, operands.moment);
   });
 }
 
@@ -123,8 +138,10 @@ std::unique_ptr<Kernel> make_cross_entropy_grad(const Call& call) {
 
 void add_loss_kernels(Factories& table) {
   table.insert({{"cross_entropy", make_cross_entropy},
+                {"cross_entropy_parts", make_cross_entropy},
                 {"sum_exp", make_sum_exp},
-                {"pick", make_pick},
+                {"sum_exp_pick", make_sum_exp_pick},
+                {"pick", make_pick<1, 0>},
                 {"nll", make_nll},
                 {"cross_entropy_grad", make_cross_entropy_grad}});
 }

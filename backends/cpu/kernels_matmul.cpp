@@ -1,4 +1,5 @@
 // Matrix products as kernels. 16-bit operands are turned into float panel by panel, and rounded once.
+#include "backends/cpu/fast_math.h"
 #include "backends/cpu/typed_product.h"
 
 namespace boxcar::backends::cpu {
@@ -63,6 +64,42 @@ std::unique_ptr<Kernel> make_matmul_bias(const Call& call) {
   });
 }
 
+// h as well, and gelu of it.
+std::unique_ptr<Kernel> make_matmul_bias_gelu(const Call& call) {
+  const ir::TensorType& y = call.outputs[0];
+  const std::shared_ptr<Kernel> product = make_matmul_bias(call);
+  const std::shared_ptr<Kernel> gelu =
+      fast_kernels().at("gelu")({"gelu", {call.outputs[1]}, {y}, {{"tanh", true}}});
+  if (!product || !gelu) return nullptr;
+  return kernel([product, gelu](const Operands& at) {
+    product->run(at.inputs, at.outputs.subspan(1), at.moment);
+    const void* const h = at.outputs[1];
+    gelu->run({&h, 1}, at.outputs.first(1), at.moment);
+  });
+}
+
+// The product becomes the gradient where it lies, row by row.
+std::unique_ptr<Kernel> make_matmul_dgelu(const Call& call) {
+  const std::shared_ptr<Kernel> product = make_matmul(call);
+  if (!product || call.inputs[2].dtype != call.outputs[0].dtype) return nullptr;
+  return for_float(call.outputs[0].dtype, [&]<class T>() {
+    return kernel([product, n = call.outputs[0].shape.back(), rows = leading(call.outputs[0], 1),
+                   sums = std::vector<Acc<T>>()](const Operands& at) mutable {
+      product->run(at.inputs, at.outputs, at.moment);
+      sums.assign(static_cast<size_t>(n), 0);
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          T& dx = at.out<T>(0)[i * n + j];
+          const Acc<T> d =
+              static_cast<Acc<T>>(dx) * fast_gelu_tanh_slope(static_cast<Acc<T>>(at.in<T>(2)[i * n + j]));
+          sums[static_cast<size_t>(j)] += d;
+          dx = static_cast<T>(d);
+        }
+      for (int64_t j = 0; j < n; ++j) at.out<T>(1)[j] = static_cast<T>(sums[static_cast<size_t>(j)]);
+    });
+  });
+}
+
 // The product, and sums of the columns of dy.
 std::unique_ptr<Kernel> make_bias_grad(const Call& call) {
   std::shared_ptr<Kernel> product = make_weight_grad(call);
@@ -94,6 +131,8 @@ void add_matmul_kernels(Factories& table) {
   table["matmul_weight_grad"] = make_weight_grad;
   table["matmul_bias"] = make_matmul_bias;
   table["matmul_bias_grad"] = make_bias_grad;
+  table["matmul_bias_gelu"] = make_matmul_bias_gelu;
+  table["matmul_dgelu"] = make_matmul_dgelu;
   table["batch_matmul"] = make_batch_matmul;
 }
 

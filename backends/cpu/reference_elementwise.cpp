@@ -30,7 +30,16 @@ double relu(double x) { return x > 0 ? x : 0; }
 double relu_grad(double dy, double y) { return y > 0 ? dy : 0; }
 double sigmoid_grad(double dy, double y) { return dy * y * (1 - y); }
 double tanh_grad(double dy, double y) { return dy * (1 - y * y); }
-double gelu_grad(double dy, double x) { return dy * gelu_slope(x); }
+void any_gelu(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const bool tanh = ir::attr_bool(attrs, "tanh");
+  for (size_t i = 0; i < in[0].data.size(); ++i)
+    out[0].data[i] = tanh ? gelu_tanh(in[0].data[i]) : gelu(in[0].data[i]);
+}
+void any_gelu_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const bool tanh = ir::attr_bool(attrs, "tanh");
+  for (size_t i = 0; i < in[0].data.size(); ++i)
+    out[0].data[i] = in[0].data[i] * (tanh ? gelu_tanh_slope : gelu_slope)(in[1].data[i]);
+}
 double silu_grad(double dy, double x) { return dy * silu_slope(x); }
 
 // --- broadcasting
@@ -103,12 +112,12 @@ void add_elementwise_kernels(KernelTable& table) {
                 {"relu", unary<relu>},
                 {"sigmoid", unary<sigmoid>},
                 {"tanh", unary<hyperbolic_tangent>},
-                {"gelu", unary<gelu>},
+                {"gelu", any_gelu},
                 {"silu", unary<silu>}});
   table.insert({{"relu_grad", gradient<relu_grad>},
                 {"sigmoid_grad", gradient<sigmoid_grad>},
                 {"tanh_grad", gradient<tanh_grad>},
-                {"gelu_grad", gradient<gelu_grad>},
+                {"gelu_grad", any_gelu_grad},
                 {"silu_grad", gradient<silu_grad>}});
   table.insert(
       {{"add", binary<add>}, {"sub", binary<subtract>}, {"mul", binary<multiply>}, {"div", binary<divide>}});

@@ -1,4 +1,5 @@
 #include "backends/cpu/reference.h"
+#include "backends/cpu/reference_math.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -54,6 +55,20 @@ void matmul_bias(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
 }
 
+void matmul_bias_gelu(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  matmul_bias(in, out, attrs);
+  out[1].data = out[0].data;
+  for (double& y : out[0].data) y = gelu_tanh(y);
+}
+
+void matmul_dgelu(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  matmul(in, out, attrs);
+  for (size_t i = 0; i < out[0].data.size(); ++i) {
+    out[0].data[i] *= gelu_tanh_slope(in[2].data[i]);
+    out[1].data[i % out[1].data.size()] += out[0].data[i];
+  }
+}
+
 // Sums of the columns of dy, too.
 void matmul_bias_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   matmul_weight_grad(in, out, attrs);
@@ -79,6 +94,8 @@ void add_matmul_kernels(KernelTable& table) {
   table["matmul_weight_grad"] = matmul_weight_grad;
   table["matmul_bias"] = matmul_bias;
   table["matmul_bias_grad"] = matmul_bias_grad;
+  table["matmul_bias_gelu"] = matmul_bias_gelu;
+  table["matmul_dgelu"] = matmul_dgelu;
   table["batch_matmul"] = batch_matmul;
 }
 

@@ -22,15 +22,17 @@ void bias_dropout_add(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   }
 }
 
-void bias_gelu(const Tensors& in, Tensors& out, const ir::Attrs&) {
+void bias_gelu(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const auto of = ir::attr_bool(attrs, "tanh") ? gelu_tanh : gelu;
   const size_t width = in[1].data.size();
-  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = gelu(in[0].data[i] + in[1].data[i % width]);
+  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = of(in[0].data[i] + in[1].data[i % width]);
 }
 
-void bias_gelu_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
+void bias_gelu_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const auto slope = ir::attr_bool(attrs, "tanh") ? gelu_tanh_slope : gelu_slope;
   const size_t width = in[2].data.size();
   for (size_t i = 0; i < in[0].data.size(); ++i) {
-    out[0].data[i] = in[0].data[i] * gelu_slope(in[1].data[i] + in[2].data[i % width]);
+    out[0].data[i] = in[0].data[i] * slope(in[1].data[i] + in[2].data[i % width]);
   }
 }
 

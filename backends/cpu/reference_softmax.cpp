@@ -77,12 +77,17 @@ double exp_sum(const HostTensor& logits, size_t start, double maximum) {
   return sum;
 }
 
-void cross_entropy(const Tensors& in, Tensors& out, const ir::Attrs&) {
+double maximum_of(const HostTensor& logits, size_t start) {
+  double maximum = -INFINITY;
+  for (size_t i = 0; i < classes_of(logits); ++i) maximum = std::max(maximum, logits.data[start + i]);
+  return maximum;
+}
+
+void cross_entropy_parts(const Tensors& in, Tensors& out, const ir::Attrs&) {
   each_row(in[0], [&](size_t row, size_t start) {
-    double maximum = -INFINITY;
-    for (size_t i = 0; i < classes_of(in[0]); ++i) maximum = std::max(maximum, in[0].data[start + i]);
-    const double log_sum = std::log(exp_sum(in[0], start, maximum)) + maximum;
-    out[0].data[row] = log_sum - picked(in[0], start, in[1].data[row], 0);
+    const double maximum = maximum_of(in[0], start), sum = exp_sum(in[0], start, maximum);
+    out[0].data[row] = std::log(sum) + maximum - picked(in[0], start, in[1].data[row], 0);
+    if (out.size() > 1) out[1].data[row] = maximum, out[2].data[row] = sum;
   });
 }
 
@@ -94,6 +99,13 @@ void sum_exp(const Tensors& in, Tensors& out, const ir::Attrs&) {
 void pick(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   each_row(in[0], [&](size_t row, size_t start) {
     out[0].data[row] = picked(in[0], start, in[1].data[row], ir::attr_int(attrs, "offset"));
+  });
+}
+
+void sum_exp_pick(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  sum_exp(in, out, attrs);
+  each_row(in[0], [&](size_t row, size_t start) {
+    out[1].data[row] = picked(in[0], start, in[2].data[row], ir::attr_int(attrs, "offset"));
   });
 }
 
@@ -122,8 +134,10 @@ void add_softmax_kernels(KernelTable& table) {
                 {"softmax_grad", softmax_grad},
                 {"scale_mask_softmax", scale_mask_softmax},
                 {"scale_mask_softmax_grad", scale_mask_softmax_grad},
-                {"cross_entropy", cross_entropy},
+                {"cross_entropy", cross_entropy_parts},
+                {"cross_entropy_parts", cross_entropy_parts},
                 {"sum_exp", sum_exp},
+                {"sum_exp_pick", sum_exp_pick},
                 {"pick", pick},
                 {"nll", nll},
                 {"cross_entropy_grad", cross_entropy_grad}});

@@ -55,19 +55,25 @@ namespace {
 
 constexpr int timed_runs = 3;
 
-cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
-  return epilogue == Epilogue::add_bias    ? CUBLASLT_EPILOGUE_BIAS
-         : epilogue == Epilogue::bias_grad ? CUBLASLT_EPILOGUE_BGRADA
-                                           : CUBLASLT_EPILOGUE_DEFAULT;
-}
+struct EpilogueRow {
+  Epilogue epilogue;
+  cublasLtEpilogue_t value;
+  const char* text;
+};
+constexpr EpilogueRow epilogues[] = {
+    {Epilogue::none, CUBLASLT_EPILOGUE_DEFAULT, ""},
+    {Epilogue::add_bias, CUBLASLT_EPILOGUE_BIAS, ", a bias"},
+    {Epilogue::bias_grad, CUBLASLT_EPILOGUE_BGRADA, ", a bias's gradient"},
+    {Epilogue::bias_gelu, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, ", a bias and gelu"},
+    {Epilogue::gelu_grad, CUBLASLT_EPILOGUE_DGELU_BGRAD, ", gelu's and a bias's gradient"}};
+const EpilogueRow& row_of(Epilogue epilogue) { return epilogues[static_cast<size_t>(epilogue)]; }
+
+bool reads_h(Epilogue epilogue) { return epilogue == Epilogue::bias_gelu || epilogue == Epilogue::gelu_grad; }
 
 std::string text_of(const ProductShape& s) {
   return fmt::format("{} x {} x {}, {} of them, {}{}, {} to {}{}", s.m, s.n, s.k, s.batch,
                      s.transpose_a ? 't' : 'n', s.transpose_b ? 't' : 'n', static_cast<int>(s.in),
-                     static_cast<int>(s.out),
-                     s.epilogue == Epilogue::add_bias    ? ", a bias"
-                     : s.epilogue == Epilogue::bias_grad ? ", a bias's gradient"
-                                                         : "");
+                     static_cast<int>(s.out), row_of(s.epilogue).text);
 }
 
 // Takes the time between two places on a stream.
@@ -108,11 +114,18 @@ class LtProduct : public Product {
                             op_b = s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a), "a transposition");
     check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b), "a transposition");
-    const cublasLtEpilogue_t epilogue = epilogue_of(s.epilogue);
+    const cublasLtEpilogue_t epilogue = row_of(s.epilogue).value;
     if (s.epilogue != Epilogue::none) {
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "an epilogue");
       const auto type = static_cast<int32_t>(out);
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "an epilogue");
+    }
+    if (reads_h(s.epilogue)) {
+      check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s.n, sizeof s.n), "an epilogue");
+      // The heuristics look at how it is aligned, as registers are, and no further.
+      void* const aligned = reinterpret_cast<void*>(512);
+      check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aligned, sizeof aligned),
+            "an epilogue");
     }
     first_ = s.transpose_b ? layout(in, s.k, s.n, s.batch) : layout(in, s.n, s.k, s.batch);
     second_ = s.transpose_a ? layout(in, s.m, s.k, s.batch) : layout(in, s.k, s.m, s.batch);
@@ -141,7 +154,9 @@ class LtProduct : public Product {
   }
 
   bool has_algorithm() const { return !candidates_.empty(); }
-  void run(const void* a, const void* b, void* c, void* workspace, Stream stream, const void* bias) override {
+  void run(const void* a, const void* b, void* c, void* workspace, Stream stream, const void* bias,
+           const void* h) override {
+    if (h) check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &h, sizeof h), "gelu");
     if (bias) check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "a bias");
     const Operands x{a, b, c, workspace, static_cast<cudaStream_t>(stream)};
     if (algorithms_ && !chosen_) choose(x);

@@ -22,14 +22,16 @@
 namespace boxcar::backends::cuda {
 
 // What a product's kernel does beside it: adds a bias [n] to each row of c, or writes the sums [n] of the
-// columns of b, whose product with a is the gradient of a weight.
-enum class Epilogue { none, add_bias, bias_grad };
+// columns of b, whose product with a is the gradient of a weight. With GELU, in its form with tanh: adds the
+// bias, writes that to h [m, n] and GELU of it to c; or multiplies c by GELU's slope at h and writes the sums
+// [n] of its columns.
+enum class Epilogue { none, add_bias, bias_grad, bias_gelu, gelu_grad };
 
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // matrices of a batch lie one after the other
   bool transpose_a = false, transpose_b = false;
   Type in = Type::float32, out = Type::float32;
-  Epilogue epilogue = Epilogue::none;  // the bias and its gradient are of type `out`
+  Epilogue epilogue = Epilogue::none;  // bias, gradient and h are of type `out`
 };
 
 class Product {
@@ -37,7 +39,7 @@ class Product {
   virtual ~Product() = default;
   // By one thread at a time.
   virtual void run(const void* a, const void* b, void* c, void* workspace, Stream stream,
-                   const void* bias = nullptr) = 0;
+                   const void* bias = nullptr, const void* h = nullptr) = 0;
 };
 
 // What was found quickest for each product, by its description. Shared by the devices of a run, so that all

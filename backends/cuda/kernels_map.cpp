@@ -107,6 +107,7 @@ class Program {
     if (!fits_) return -1;
     MapStep& step = map_.step[map_.steps - 1];
     if (op == "scale") step.x = ir::attr_float(attrs, "factor");
+    if (kind == Step::gelu || kind == Step::gelu_grad) step.x = ir::attr_bool(attrs, "tanh") ? 1 : 0;
     if (op == "causal_mask") {
       step.x = ir::attr_float(attrs, "fill");
       step.rows = shape_[shape_.size() - 2], step.columns = shape_.back();
@@ -164,12 +165,12 @@ std::unique_ptr<Kernel> make_table_row(const Call& call, const Place& place) {
 
 std::unique_ptr<Kernel> make_bias_gelu(const Call& call, const Place& place) {
   Program p(call.inputs, call.outputs[0].shape);
-  p.add(Step::gelu, p.add(Step::add, 0, 1));
+  p.add("gelu", {p.add(Step::add, 0, 1)}, call.attrs, call.outputs[0].dtype);
   return one_result(call, place, p, any_float64(call));
 }
 std::unique_ptr<Kernel> make_bias_gelu_grad(const Call& call, const Place& place) {
   Program p(call.inputs, call.outputs[0].shape);
-  p.add(Step::gelu_grad, 0, p.add(Step::add, 1, 2));
+  p.add("gelu_grad", {0, p.add(Step::add, 1, 2)}, call.attrs, call.outputs[0].dtype);
   return one_result(call, place, p, any_float64(call));
 }
 std::unique_ptr<Kernel> make_bias_dropout_add(const Call& call, const Place& place) {
@@ -333,7 +334,7 @@ class Backwards {
     if (op == "relu") return give(a, p_.add(Step::relu_grad, g, y)), true;
     if (op == "sigmoid") return give(a, p_.add(Step::sigmoid_grad, g, y)), true;
     if (op == "tanh") return give(a, p_.add(Step::tanh_grad, g, y)), true;
-    if (op == "gelu") return give(a, p_.add(Step::gelu_grad, g, x(0))), true;
+    if (op == "gelu") return give(a, p_.add("gelu_grad", {g, x(0)}, step.attrs, ir::DType::float32)), true;
     if (op == "silu") return give(a, p_.add(Step::silu_grad, g, x(0))), true;
     if (op == "scale" || op == "dropout")
       return give(a, p_.add(op, {g}, step.attrs, ir::DType::float32)), true;

@@ -1,6 +1,6 @@
 // Matrix products. Operands of one 16-bit type go to cuBLASLt as they are; mixtures are widened first. Biases
-// and their gradients are epilogues where cuBLASLt has them, which is not in float64; else kernels after the
-// product.
+// and their gradients, with GELU or without, are epilogues where cuBLASLt has them, which is not in float64;
+// else kernels after the product.
 #include <functional>
 
 #include "backends/cuda/kernel_table.h"
@@ -77,9 +77,17 @@ std::unique_ptr<Kernel> make_product(const Call& call, const Place& place) {
   return kernel(call, place, run.scratch, run.product);
 }
 
-// Null where cuBLASLt has none: `bias` gives its operand of an act.
-template <class Bias>
-std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epilogue epilogue, Bias bias) {
+Reduce column_sums(const ir::TensorType& of, const ir::TensorType& sums) {
+  const int64_t columns = of.shape.back(), rows = columns == 0 ? 0 : of.elements() / columns;
+  return reduce_to({{rows, columns}, of.dtype}, {{columns}, sums.dtype});
+}
+
+const void* no_h(const Act&) { return nullptr; }
+
+// Null where cuBLASLt has none: `bias` and `h` give its operands of an act.
+template <class Bias, class H = decltype(&no_h)>
+std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epilogue epilogue, Bias bias,
+                                      H h = no_h) {
   ProductShape shape = shape_of(call);
   shape.epilogue = epilogue;
   shape.in = shape.out = static_cast<Type>(call.inputs[0].dtype);
@@ -88,9 +96,24 @@ std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epil
       if (t.dtype != call.inputs[0].dtype || t.elements() == 0) return nullptr;
   const std::shared_ptr<Product> product = place.libraries.blas().product(shape);
   if (!product) return nullptr;
-  return kernel(call, place, Blas::workspace, [product, bias](const Act& act) {
-    product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream, bias(act));
+  return kernel(call, place, Blas::workspace, [product, bias, h](const Act& act) {
+    product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream, bias(act), h(act));
   });
+}
+
+// to = op(a, b), elements of the first output: b of as many, or one for each of its columns.
+void launch_step(const Act& act, MapStep step, Array a, Array b, int64_t period, Array to) {
+  Map map;
+  map.count = act.call.outputs[0].elements();
+  if (map.count == 0) return;
+  map.inputs = 2, map.steps = 1, map.result = 2;
+  map.input[0].array = a;
+  map.input[1].array = b;
+  if (period > 0) map.input[1].mode = MapInput::row, map.input[1].period = period;
+  step.a = 0, step.b = 1;
+  map.step[0] = step;
+  map.out = to;
+  launch_map(map, any_float64(act.call), act.stream);
 }
 
 std::unique_ptr<Kernel> make_product_bias(const Call& call, const Place& place) {
@@ -99,17 +122,51 @@ std::unique_ptr<Kernel> make_product_bias(const Call& call, const Place& place) 
           with_epilogue(call, place, Epilogue::add_bias, [](const Act& act) { return act.inputs[2]; }))
     return made;
   const Run run = product_of(call, place);
-  return kernel(call, place, run.scratch, [run, wide = any_float64(call)](const Act& act) {
+  return kernel(call, place, run.scratch, [run](const Act& act) {
     run.product(act);
-    Map map;
-    map.count = act.call.outputs[0].elements();
-    if (map.count == 0) return;
-    map.inputs = 2, map.steps = 1, map.result = 2;
-    map.input[0].array = act.out(0);
-    map.input[1] = {act.in(2), MapInput::row, act.call.inputs[2].elements()};
-    map.step[0] = {.op = Step::add, .a = 0, .b = 1};
-    map.out = act.out(0);
-    launch_map(map, wide, act.stream);
+    launch_step(act, {.op = Step::add}, act.out(0), act.in(2), act.call.inputs[2].elements(), act.out(0));
+  });
+}
+
+// Where the act has no kernel for both: h first, from which gelu is.
+std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& place) {
+  if (!of_floats(call)) return nullptr;
+  if (auto made = with_epilogue(
+          call, place, Epilogue::bias_gelu, [](const Act& act) { return act.inputs[2]; },
+          [](const Act& act) { return act.outputs[1]; }))
+    return made;
+  const Run run = product_of(call, place);
+  return kernel(call, place, run.scratch, [run](const Act& act) {
+    run.product(act);
+    launch_step(act, {.op = Step::add}, act.out(0), act.in(2), act.call.inputs[2].elements(), act.out(1));
+    launch_step(act, {.op = Step::gelu, .x = 1}, act.out(1), act.out(1), 0, act.out(0));
+  });
+}
+
+std::unique_ptr<Kernel> make_product_gelu_grad(const Call& call, const Place& place) {
+  if (!of_floats(call)) return nullptr;
+  if (auto made = with_epilogue(
+          call, place, Epilogue::gelu_grad, [](const Act& act) { return act.outputs[1]; },
+          [](const Act& act) { return act.inputs[2]; }))
+    return made;
+  // In the type in which sums are, in scratch memory where dx has another.
+  Call wide = call;
+  wide.outputs[0].dtype = any_float64(call) ? DType::float64 : DType::float32;
+  const bool direct = wide.outputs[0].dtype == call.outputs[0].dtype;
+  const Run run = product_of(wide, place);
+  const Reduce shape = column_sums(wide.outputs[0], call.outputs[1]);
+  const int64_t sums_at = run.scratch + (direct ? 0 : (wide.outputs[0].bytes() + 511) / 512 * 512);
+  return kernel(call, place, sums_at + scratch_of(shape), [=](const Act& act) {
+    auto* const scratch = static_cast<std::byte*>(act.scratch);
+    void* const dx[] = {direct ? act.outputs[0] : scratch + run.scratch};
+    const Act in_wide{wide, act.inputs, dx, act.moment, act.stream, act.scratch, act.steps};
+    const Array result = in_wide.out(0);
+    run.product(in_wide);
+    launch_step(in_wide, {.op = Step::gelu_grad, .x = 1}, result, act.in(2), 0, result);
+    Reduce sums = shape;
+    sums.in = result, sums.out = act.out(1);
+    launch_reduce(sums, scratch + sums_at, any_float64(wide), act.stream);
+    if (!direct) launch_step(in_wide, {.op = Step::identity}, result, result, 0, act.out(0));
   });
 }
 
@@ -119,9 +176,7 @@ std::unique_ptr<Kernel> make_product_bias_grad(const Call& call, const Place& pl
           with_epilogue(call, place, Epilogue::bias_grad, [](const Act& act) { return act.outputs[1]; }))
     return made;
   const Run run = product_of(call, place);
-  const ir::TensorType &dy = call.inputs[1], &db = call.outputs[1];
-  const int64_t columns = dy.shape.back(), rows = columns == 0 ? 0 : dy.elements() / columns;
-  const Reduce shape = reduce_to({{rows, columns}, dy.dtype}, {{columns}, db.dtype});
+  const Reduce shape = column_sums(call.inputs[1], call.outputs[1]);
   return kernel(call, place, run.scratch + scratch_of(shape), [=, wide = any_float64(call)](const Act& act) {
     run.product(act);
     Reduce sums = shape;
@@ -136,6 +191,8 @@ void add_product_kernels(Factories& table) {
   for (const char* op : {"matmul", "matmul_weight_grad", "batch_matmul"}) table[op] = make_product;
   table["matmul_bias"] = make_product_bias;
   table["matmul_bias_grad"] = make_product_bias_grad;
+  table["matmul_bias_gelu"] = make_product_bias_gelu;
+  table["matmul_dgelu"] = make_product_gelu_grad;
 }
 
 }  // namespace boxcar::backends::cuda

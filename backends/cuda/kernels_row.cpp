@@ -68,15 +68,21 @@ Loss loss_of(const ir::TensorType& logits, const ir::Attrs& attrs) {
   if (attrs.contains("offset")) loss.offset = ir::attr_int(attrs, "offset");
   return loss;
 }
-template <void (*launch)(const Loss&, bool, Stream)>
+// cross_entropy and cross_entropy_parts, pick, sum_exp and sum_exp_pick.
 std::unique_ptr<Kernel> make_loss(const Call& call, const Place& place) {
   const Loss shape = loss_of(call.inputs[0], call.attrs);
-  const bool wide = any_float64(call), sums = call.op == "sum_exp";
+  const bool wide = any_float64(call), sums = call.op.starts_with("sum_exp");
   return kernel(call, place, 0, [=](const Act& act) {
     Loss loss = shape;
-    loss.logits = act.in(0), loss.out = act.out(0);
-    (sums ? loss.m : loss.labels) = act.in(1);
-    launch(loss, wide, act.stream);
+    loss.logits = act.in(0);
+    if (sums) {
+      loss.m = act.in(1), loss.z = act.out(0);
+      if (act.inputs.size() > 2) loss.labels = act.in(2), loss.out = act.out(1);
+      return launch_sum_exp(loss, wide, act.stream);
+    }
+    loss.labels = act.in(1), loss.out = act.out(0);
+    if (act.outputs.size() > 1) loss.m = act.out(1), loss.z = act.out(2);
+    (act.call.op == "pick" ? launch_pick : launch_cross_entropy)(loss, wide, act.stream);
   });
 }
 std::unique_ptr<Kernel> make_cross_entropy_grad(const Call& call, const Place& place) {
@@ -118,9 +124,11 @@ void add_row_kernels(Factories& table) {
                 {"scale_mask_softmax", make_softmax},
                 {"softmax_grad", make_softmax_grad},
                 {"scale_mask_softmax_grad", make_softmax_grad},
-                {"cross_entropy", make_loss<launch_cross_entropy>},
-                {"sum_exp", make_loss<launch_sum_exp>},
-                {"pick", make_loss<launch_pick>},
+                {"cross_entropy", make_loss},
+                {"cross_entropy_parts", make_loss},
+                {"sum_exp", make_loss},
+                {"sum_exp_pick", make_loss},
+                {"pick", make_loss},
                 {"cross_entropy_grad", make_cross_entropy_grad},
                 {"rotary", make_rotary}});
 }

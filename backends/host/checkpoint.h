@@ -65,8 +65,7 @@ GlobalTensors read_weights(const std::string& path, const ir::models::Transforme
 
 // config.json <-> model. What the file does not know (`flash`, vocabulary padding) is as without: false, 1.
 // Reading throws Error (bad input) naming the file and key: for other architectures, and for what our ops do
-// not have (norms' epsilon other than 1e-5, rotary base other than 10000, ...). GELU by tanh ("gelu_new", as
-// OpenAI's GPT-2 has it) is read as the exact one that we have; they differ by less than 5e-4.
+// not have (norms' epsilon other than 1e-5, rotary base other than 10000, ...).
 std::string hugging_face_config(const ir::models::Transformer& model);
 ir::models::Transformer read_hugging_face_config(const std::string& path);
 

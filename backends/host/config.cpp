@@ -21,12 +21,14 @@ struct Key {
   std::variant<int64_t Transformer::*, std::string Transformer::*, bool Transformer::*> field;
 };
 
-const Key kKeys[] = {
-    {"family", &Transformer::family}, {"layers", &Transformer::layers},     {"hidden", &Transformer::hidden},
-    {"heads", &Transformer::heads},   {"seq", &Transformer::seq},           {"vocab", &Transformer::vocab},
-    {"ffn", &Transformer::ffn},       {"kv_heads", &Transformer::kv_heads}, {"mlp", &Transformer::mlp},
-    {"norm", &Transformer::norm},     {"position", &Transformer::position}, {"tied", &Transformer::tied},
-    {"bias", &Transformer::bias},     {"experts", &Transformer::experts},   {"top_k", &Transformer::top_k}};
+const Key kKeys[] = {{"family", &Transformer::family},   {"layers", &Transformer::layers},
+                     {"hidden", &Transformer::hidden},   {"heads", &Transformer::heads},
+                     {"seq", &Transformer::seq},         {"vocab", &Transformer::vocab},
+                     {"ffn", &Transformer::ffn},         {"kv_heads", &Transformer::kv_heads},
+                     {"mlp", &Transformer::mlp},         {"gelu", &Transformer::gelu},
+                     {"norm", &Transformer::norm},       {"position", &Transformer::position},
+                     {"tied", &Transformer::tied},       {"bias", &Transformer::bias},
+                     {"experts", &Transformer::experts}, {"top_k", &Transformer::top_k}};
 
 Json value_of(const Transformer& model, const Key& key) {
   return std::visit([&](auto field) { return Json(model.*field); }, key.field);
@@ -69,7 +71,7 @@ Json gpt2_config(const Transformer& c) {
           {"n_positions", c.seq},
           {"n_inner", c.ffn},
           {"vocab_size", c.vocab},
-          {"activation_function", "gelu"},
+          {"activation_function", c.gelu == "tanh" ? "gelu_new" : "gelu"},
           {"layer_norm_epsilon", kNormEpsilon},
           {"embd_pdrop", c.dropout},
           {"resid_pdrop", c.dropout},
@@ -92,6 +94,7 @@ Transformer read_gpt2(const JsonObject& config) {
       config.refuse(fmt::format("{} is {} and resid_pdrop {}, expected the same", key,
                                 config.number(key, 0.1), c.dropout));
   need_text(config, "activation_function", {"gelu", "gelu_new", "gelu_pytorch_tanh"}, "gelu_new");
+  c.gelu = config.text("activation_function", "gelu_new") == "gelu" ? "erf" : "tanh";
   need_number(config, "layer_norm_epsilon", kNormEpsilon, kNormEpsilon);
   need_flag(config, "scale_attn_weights", true);
   need_flag(config, "scale_attn_by_inverse_layer_idx", false);

@@ -60,7 +60,7 @@ void cast(GradContext& g) { g.give(0, g.emit("x", "cast", {g.dy()}, {{"to", dtyp
 void dropout(GradContext& g) { g.give(0, g.emit("x", "dropout_grad", {g.dy()}, g.attrs())); }
 
 void relu(GradContext& g) { g.give(0, g.emit("x", "relu_grad", {g.dy(), g.y()})); }
-void gelu(GradContext& g) { g.give(0, g.emit("x", "gelu_grad", {g.dy(), g.x(0)})); }
+void gelu(GradContext& g) { g.give(0, g.emit("x", "gelu_grad", {g.dy(), g.x(0)}, g.attrs())); }
 void silu(GradContext& g) { g.give(0, g.emit("x", "silu_grad", {g.dy(), g.x(0)})); }
 void sigmoid(GradContext& g) { g.give(0, g.emit("x", "sigmoid_grad", {g.dy(), g.y()})); }
 void tanh(GradContext& g) { g.give(0, g.emit("x", "tanh_grad", {g.dy(), g.y()})); }
@@ -72,7 +72,7 @@ void swiglu(GradContext& g) {
 void swiglu_pairs(GradContext& g) { g.give(0, g.emit("x", "swiglu_pairs_grad", {g.dy(), g.x(0)})); }
 
 void bias_gelu(GradContext& g) {
-  const TensorId dx = g.emit("x", "bias_gelu_grad", {g.dy(), g.x(0), g.x(1)});
+  const TensorId dx = g.emit("x", "bias_gelu_grad", {g.dy(), g.x(0), g.x(1)}, g.attrs());
   g.give(0, dx);
   if (g.wants(1)) give_broadcast(g, 1, dx);
 }

@@ -61,14 +61,26 @@ void cross_entropy(GradContext& g) {
   g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), logits, max, sum, g.x(1)}));
 }
 
+void cross_entropy_parts(GradContext& g) {
+  g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), g.x(0), g.y(1), g.y(2), g.x(1)}));
+}
+
+// The labels of which nll's operands are the loss of max's operand, in pieces or with both sums in one; -1 of
+// others.
+TensorId labels_of_loss(GradContext& g, const Op& max, const Op& sum, const Op& pick) {
+  if (max.type != "reduce_max" || sum.inputs[0] != max.inputs[0] || sum.inputs[1] != g.x(0)) return -1;
+  if (sum.type == "sum_exp_pick" && pick.name == sum.name) return sum.inputs[2];
+  return sum.type == "sum_exp" && pick.type == "pick" && pick.inputs[0] == max.inputs[0] ? pick.inputs[1]
+                                                                                         : -1;
+}
+
 // The loss in parts, nll(max(x), sum_exp(x, max), pick(x, labels)), has one gradient: softmax - one_hot,
 // which goes to the logits past the parts. Any other use of nll = log z + m - c goes operand by operand.
 void nll(GradContext& g) {
   const Op &max = g.producer(g.x(0)), &sum = g.producer(g.x(1)), &pick = g.producer(g.x(2));
-  if (max.type == "reduce_max" && sum.type == "sum_exp" && pick.type == "pick" &&
-      max.inputs[0] == pick.inputs[0] && sum.inputs[0] == pick.inputs[0] && sum.inputs[1] == g.x(0)) {
-    const TensorId logits = pick.inputs[0];
-    g.give_to(logits, g.emit("x", "cross_entropy_grad", {g.dy(), logits, g.x(0), g.x(1), pick.inputs[1]}));
+  if (const TensorId labels = labels_of_loss(g, max, sum, pick); labels >= 0) {
+    const TensorId logits = max.inputs[0];
+    g.give_to(logits, g.emit("x", "cross_entropy_grad", {g.dy(), logits, g.x(0), g.x(1), labels}));
     return;
   }
   g.give(0, g.dy());
@@ -144,6 +156,7 @@ constexpr GradRule rules[] = {{"embedding", embedding},
                               {"moe_dispatch", moe_dispatch},
                               {"moe_combine", moe_combine},
                               {"cross_entropy", cross_entropy},
+                              {"cross_entropy_parts", cross_entropy_parts},
                               {"nll", nll},
                               {"sum_exp", sum_exp},
                               {"pick", pick},

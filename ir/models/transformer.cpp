@@ -150,7 +150,7 @@ class Writer {
   void pretraining_loss(TensorId x, TensorId labels) {
     const int64_t h = c_.hidden, vocab = padded_vocab(c_);
     TensorId y = linear(rows(x, 1, 1 + c_.masked, "mlm.rows"), "mlm.transform", h, h);
-    y = norm(b_.op1("gelu", {y}, {}, "mlm.gelu"), "mlm.norm");
+    y = norm(b_.op1("gelu", {y}, gelu_form(), "mlm.gelu"), "mlm.norm");
     y = b_.op1("matmul", {y, word_}, {{"transpose_b", true}}, "head");
     y = b_.op1("add", {y, b_.parameter("head.bias", f32({vocab}))}, {}, "head.bias_add");
     const TensorId masked = loss(y, labels, "mlm.loss");
@@ -258,10 +258,12 @@ class Writer {
     return ungrouped(x, d, ".core.context_by_head");
   }
 
+  Attrs gelu_form() const { return c_.gelu == "tanh" ? Attrs{{"tanh", true}} : Attrs{}; }
   bool gated() const { return c_.mlp == "swiglu"; }
   int64_t fc1_width() const { return gated() ? 2 * c_.ffn : c_.ffn; }
   TensorId activation(TensorId x) {
-    return gated() ? b_.op1("swiglu_pairs", {x}, {}, "mlp.swiglu") : b_.op1("gelu", {x}, {}, "mlp.gelu");
+    return gated() ? b_.op1("swiglu_pairs", {x}, {}, "mlp.swiglu")
+                   : b_.op1("gelu", {x}, gelu_form(), "mlp.gelu");
   }
 
   TensorId feed_forward(TensorId x, bool experts) {
@@ -364,6 +366,7 @@ Transformer complete(Transformer c) {
   if (c.family == "t5" && c.decoder_layers == 0) c.decoder_layers = c.layers / 2;
   if (c.family == "t5" && c.decoder_seq == 0) c.decoder_seq = c.seq;
   one_of(c.mlp, "mlp", {"gelu", "swiglu"});
+  one_of(c.gelu, "gelu", {"erf", "tanh"});
   one_of(c.norm, "norm", {"layer", "rms"});
   one_of(c.position, "position", {"learned", "rotary"});
   check_sizes(c);

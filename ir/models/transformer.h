@@ -15,6 +15,8 @@ struct Transformer {
   int64_t ffn = 0;       // 0: 4 x hidden (llama: 8/3 x hidden, rounded up to 256)
   int64_t kv_heads = 0;  // 0: heads
   std::string mlp;       // "gelu" | "swiglu"
+  std::string gelu =
+      "erf";             // "erf" | "tanh": the exact one, or GPT-2's approximation by a hyperbolic tangent
   std::string norm;      // "layer" | "rms"
   std::string position;  // "learned" | "rotary"
   bool tied = true;      // llama: false; these three as defaults(family) has them, not as complete() does

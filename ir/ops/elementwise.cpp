@@ -135,6 +135,7 @@ struct Pointwise {
   double flops = 1;
   std::vector<Domain> domains = {};
   double tolerance = 0;
+  Attrs attrs = {};
 };
 
 // Operands of one shape; the result has the type of the first.
@@ -148,12 +149,16 @@ void add_pointwise(std::vector<OpDef>& out, const Pointwise& row) {
     flags(map);
     return map;
   };
-  auto samples = [count = row.operands.size(), domains = row.domains](const Extent& n) {
-    return pointwise_samples(n, count, domains);
+  // The second of the samples has what is a choice.
+  auto samples = [count = row.operands.size(), domains = row.domains, attrs = row.attrs](const Extent& n) {
+    std::vector<Sample> list = pointwise_samples(n, count, domains);
+    for (const auto& [name, value] : attrs) list[1].attrs[name] = !std::get<bool>(value);
+    return list;
   };
   out.push_back({.name = row.name,
                  .inputs = row.operands,
                  .outputs = {row.operands.size() == 1 ? "y" : "dx"},
+                 .attrs = row.attrs,
                  .infer = infer,
                  .index_map = index_map,
                  .work = per_element(row.flops),
@@ -175,6 +180,7 @@ void linear_decreasing(IndexMap& map) {
 
 void add_pointwise_ops(std::vector<OpDef>& out) {
   const Domain positive{0.5, 8, 0.5}, fine{-4, 4, 0.25}, unit{0, 1, 0.125}, signed_unit{-1, 1, 0.125};
+  const Attrs form = {{"tanh", false}};  // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 in its place
   const Pointwise rows[] = {
       {"identity", {"x"}, linear_increasing, 0},
       {"neg", {"x"}, linear_decreasing},
@@ -184,13 +190,13 @@ void add_pointwise_ops(std::vector<OpDef>& out) {
       {"relu", {"x"}, increasing},
       {"sigmoid", {"x"}, increasing, 6, {fine}, 1e-12},
       {"tanh", {"x"}, increasing, 6, {fine}, 1e-12},
-      {"gelu", {"x"}, nothing, 10, {fine}, 1e-12},  // both dip below zero left of it: not monotone
+      {"gelu", {"x"}, nothing, 10, {fine}, 1e-12, form},  // both dip below zero left of it: not monotone
       {"silu", {"x"}, nothing, 7, {fine}, 1e-12},
       // Linear in dy; and increasing in it where the slope is never negative.
       {"relu_grad", {"dy", "y"}, linear_increasing, 1},
       {"sigmoid_grad", {"dy", "y"}, linear_increasing, 3, {{}, unit}, 1e-12},
       {"tanh_grad", {"dy", "y"}, linear_increasing, 3, {{}, signed_unit}, 1e-12},
-      {"gelu_grad", {"dy", "x"}, linear, 15, {{}, fine}, 1e-12},
+      {"gelu_grad", {"dy", "x"}, linear, 15, {{}, fine}, 1e-12, form},
       {"silu_grad", {"dy", "x"}, linear, 10, {{}, fine}, 1e-12},
   };
   for (const Pointwise& row : rows) add_pointwise(out, row);

@@ -181,7 +181,7 @@ Attrs localize_steps(const Types& in, const Attrs& attrs, const sbp::Signature& 
 }
 
 const char* const chain = "add(0, 1); tanh(3); dropout(4) {p=0.1}; mul(5, 2)";
-const char* const curve = "mul(0, 1); scale(2) {factor=2.0}; gelu(3)";
+const char* const curve = "mul(0, 1); scale(2) {factor=2.0}; gelu(3) {tanh=true}; gelu(4)";
 
 std::vector<Sample> fused_samples(const Extent& n, bool grad) {
   const int64_t a = n(), b = n(), c = n();

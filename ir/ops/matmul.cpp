@@ -1,4 +1,8 @@
 // Matrix products: matmul, its weight gradient, both with a bias in the same kernel, and products of batches.
+// Beside GELU, in its form with tanh:
+//
+//   y, h = matmul_bias_gelu(a, b, bias)     h = a b + bias, y = gelu(h)
+//   dx, db = matmul_dgelu(a, b, h)      dx = (a b) gelu'(h), db = the sums of its columns
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
@@ -68,6 +72,17 @@ Types infer_bias_grad(const Types& in, const Attrs& attrs) {
   return {dw, {{dw.shape[1]}, dw.dtype}};
 }
 
+Types infer_bias_gelu(const Types& in, const Attrs& attrs) {
+  const Types out = infer_matmul_bias(in, attrs);
+  return {out[0], out[0]};
+}
+
+Types infer_gelu_grad(const Types& in, const Attrs& attrs) {
+  const Types out = infer_matmul({in[0], in[1]}, attrs);
+  same_type("matmul_dgelu", "h", in[2], "the product", out[0]);
+  return {out[0], {{out[0].shape.back()}, out[0].dtype}};
+}
+
 Types infer_batch_matmul(const Types& in, const Attrs& attrs) {
   need_rank("batch_matmul", "a", in[0], 2);
   need_rank("batch_matmul", "b", in[1], 2);
@@ -128,6 +143,33 @@ std::vector<sbp::Signature> matmul_bias_extra(const Types& in, const Attrs& attr
   return {{{sbp::Sbp::S(of_a), sbp::Sbp::S(of_b), sbp::Sbp::P()}, {sbp::Sbp::P()}}};
 }
 
+// No part of a sum: gelu bends.
+sbp::IndexMap bias_gelu_map(const Types& in, const Attrs& attrs) {
+  sbp::IndexMap map = matmul_bias_map(in, attrs);
+  map.outputs.push_back(map.outputs[0]);
+  map.linear.clear();
+  map.increasing.clear();
+  return map;
+}
+
+sbp::IndexMap gelu_grad_map(const Types& in, const Attrs& attrs) {
+  sbp::IndexMap map = matmul_map(in, attrs);
+  map.inputs.push_back(map.outputs[0]);
+  map.outputs.push_back({"n"});
+  return map;
+}
+
+// Parts of the rows have parts of db.
+std::vector<sbp::Signature> gelu_grad_extra(const Types& in, const Attrs& attrs, int64_t) {
+  const int rows = static_cast<int>(in[0].shape.size()) - 1;
+  const bool transposed = attr_bool(attrs, "transpose_a");
+  std::vector<sbp::Signature> signatures;
+  for (int axis = 0; axis < rows; ++axis)
+    signatures.push_back({{sbp::Sbp::S(transposed ? 1 : axis), sbp::Sbp::B(), sbp::Sbp::S(axis)},
+                          {sbp::Sbp::S(axis), sbp::Sbp::P()}});
+  return signatures;
+}
+
 sbp::IndexMap batch_matmul_map(const Types& in, const Attrs& attrs) {
   return product_map(in[0].shape.size() - 2, true, attr_bool(attrs, "transpose_a"),
                      attr_bool(attrs, "transpose_b"));
@@ -180,6 +222,15 @@ std::vector<Sample> matmul_bias_samples(const Extent& n) {
     sample.inputs.push_back(
         {{infer_matmul(sample.inputs, complete(op("matmul"), sample.attrs))[0].shape.back()},
          DType::float32});
+  return samples;
+}
+
+std::vector<Sample> gelu_grad_samples(const Extent& n) {
+  std::vector<Sample> samples = matmul_samples(n);
+  for (Sample& sample : samples) {
+    sample.inputs.push_back(infer_matmul(sample.inputs, complete(op("matmul"), sample.attrs))[0]);
+    sample.domains = {{-1, 1, 0.5}, {-1, 1, 0.5}};
+  }
   return samples;
 }
 
@@ -237,6 +288,28 @@ void add_matmul_ops(std::vector<OpDef>& out) {
                  .extra_reason = "db does not depend on x",
                  .work = product_work,
                  .samples = weight_grad_samples});
+  out.push_back({.name = "matmul_bias_gelu",
+                 .inputs = {"a", "b", "bias"},
+                 .outputs = {"y", "h"},
+                 .attrs = transposes,
+                 .family = Family::matmul,
+                 .infer = infer_bias_gelu,
+                 .index_map = bias_gelu_map,
+                 .work = product_work,
+                 .tolerance = 1e-9,
+                 .samples = matmul_bias_samples});
+  out.push_back({.name = "matmul_dgelu",
+                 .inputs = {"a", "b", "h"},
+                 .outputs = {"dx", "db"},
+                 .attrs = transposes,
+                 .family = Family::matmul,
+                 .infer = infer_gelu_grad,
+                 .index_map = gelu_grad_map,
+                 .extra = gelu_grad_extra,
+                 .extra_reason = "a part of the rows has a part of their sum",
+                 .work = product_work,
+                 .tolerance = 1e-9,
+                 .samples = gelu_grad_samples});
   out.push_back({.name = "batch_matmul",
                  .inputs = {"a", "b"},
                  .outputs = {"y"},

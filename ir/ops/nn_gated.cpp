@@ -20,12 +20,14 @@ OpDef bias_gelu() {
   return {.name = "bias_gelu",
           .inputs = {"x", "bias"},
           .outputs = {"y"},
+          .attrs = {{"tanh", false}},
           .infer = [](const Types& in, const Attrs&) { return infer_bias_gelu("bias_gelu", in[0], in[1]); },
           .index_map = ranked("* h, h -> * h", 0, 1),
           .tolerance = 1e-9,
           .samples = [](const Extent& n) -> std::vector<Sample> {
             const int64_t h = n();
-            return {{.inputs = {f32({n(), h}), f32({h})}}, {.inputs = {f32({n(), n(), h}), f32({h})}}};
+            return {{.inputs = {f32({n(), h}), f32({h})}},
+                    {.inputs = {f32({n(), n(), h}), f32({h})}, .attrs = {{"tanh", true}}}};
           }};
 }
 
@@ -33,6 +35,7 @@ OpDef bias_gelu_grad() {
   return {.name = "bias_gelu_grad",
           .inputs = {"dy", "x", "bias"},
           .outputs = {"dx"},
+          .attrs = {{"tanh", false}},
           .infer =
               [](const Types& in, const Attrs&) {
                 Types dx = infer_bias_gelu("bias_gelu_grad", in[1], in[2]);
@@ -44,7 +47,7 @@ OpDef bias_gelu_grad() {
           .samples = [](const Extent& n) -> std::vector<Sample> {
             const int64_t h = n(), b = n(), s = n();
             return {{.inputs = {f32({b, h}), f32({b, h}), f32({h})}},
-                    {.inputs = {f32({b, s, h}), f32({b, s, h}), f32({h})}}};
+                    {.inputs = {f32({b, s, h}), f32({b, s, h}), f32({h})}, .attrs = {{"tanh", true}}}};
           }};
 }
 

@@ -6,6 +6,11 @@
 //   loss = nll(m, z, c)      = log z + m - c
 //   dlogits = cross_entropy_grad(dloss, logits, m, z, labels) = dloss (exp(logits - m) / z - one_hot(labels))
 //
+// In one kernel, as far as collectives between them leave that:
+//
+//   loss, m, z = cross_entropy_parts(logits, labels)    all of them, where classes are whole
+//   z, c = sum_exp_pick(logits, m, labels)              both sums, where they are split
+//
 // Only three values per token cross between devices. A part of the classes knows its first one, `offset`.
 #include "ir/ops/nn_rows.h"
 
@@ -56,6 +61,19 @@ Types infer_cross_entropy_grad(const Types& in, const Attrs&) {
   need_shape(op, "z", in[3], without_last(logits.shape), "logits", logits);
   check_labels(op, in[4], logits);
   return {logits};
+}
+
+Types infer_cross_entropy_parts(const Types& in, const Attrs&) {
+  check_logits("cross_entropy_parts", in[0]);
+  check_labels("cross_entropy_parts", in[1], in[0]);
+  return Types(3, {in[1].shape, wide(in[0].dtype)});
+}
+
+Types infer_sum_exp_pick(const Types& in, const Attrs&) {
+  check_logits("sum_exp_pick", in[0]);
+  need_shape("sum_exp_pick", "m", in[1], without_last(in[0].shape), "logits", in[0]);
+  check_labels("sum_exp_pick", in[2], in[0]);
+  return Types(2, {in[1].shape, wide(in[0].dtype)});
 }
 
 // The offset of the classes of `in[operand]`, where they are split.
@@ -155,6 +173,41 @@ OpDef cross_entropy_grad() {
           }};
 }
 
+OpDef cross_entropy_parts() {
+  OpDef def = cross_entropy();
+  def.name = "cross_entropy_parts";
+  def.outputs = {"loss", "m", "z"};
+  def.infer = infer_cross_entropy_parts;
+  def.index_map = ranked("* _, * -> *, *, *", 1);
+  return def;
+}
+
+OpDef sum_exp_pick() {
+  return {.name = "sum_exp_pick",
+          .inputs = {"logits", "m", "labels"},
+          .outputs = {"z", "c"},
+          .attrs = {{"offset", int64_t{0}}},
+          .infer = infer_sum_exp_pick,
+          .index_map = ranked("* _, *, * -> *, *", 1),
+          .extra = [](const Types& in, const Attrs&, int64_t) -> std::vector<sbp::Signature> {
+            using sbp::Sbp;
+            const Sbp max = Sbp::P(sbp::Reduction::max), min = Sbp::P(sbp::Reduction::min);
+            return {
+                {{Sbp::S(static_cast<int>(in[1].shape.size())), Sbp::B(), Sbp::B()}, {Sbp::P(), Sbp::P()}},
+                {{Sbp::B(), max, Sbp::B()}, {min, Sbp::B()}},
+                {{Sbp::B(), min, Sbp::B()}, {max, Sbp::B()}}};
+          },
+          .extra_reason = "a part of the classes has a part of either sum; c does not depend on m",
+          .localize = localize_classes<0>,
+          .tolerance = 1e-9,
+          .samples = [](const Extent& n) -> std::vector<Sample> {
+            const int64_t a = n() + 3, b = n(), classes = n();
+            const std::vector<Domain> domains = {{}, {}, labels_of(classes)};
+            return {{.inputs = {f32({a, classes}), f32({a}), i64({a})}, .domains = domains},
+                    {.inputs = {f32({a, b, classes}), f32({a, b}), i64({a, b})}, .domains = domains}};
+          }};
+}
+
 }  // namespace
 
 void add_loss_ops(std::vector<OpDef>& out) {
@@ -163,6 +216,8 @@ void add_loss_ops(std::vector<OpDef>& out) {
   out.push_back(pick());
   out.push_back(nll());
   out.push_back(cross_entropy_grad());
+  out.push_back(cross_entropy_parts());
+  out.push_back(sum_exp_pick());
 }
 
 }  // namespace boxcar::ir

@@ -74,7 +74,7 @@ std::optional<Match> bias_gelu(const Matcher& m, const Op& root) {
   Match match;
   TensorId x = -1, bias = -1;
   if (!m.bias_add(m.inner(root.inputs[0], "add", match), x, bias)) return {};
-  match.fused = {.type = "bias_gelu", .inputs = {x, bias}};
+  match.fused = {.type = "bias_gelu", .inputs = {x, bias}, .attrs = root.attrs};
   return match;
 }
 

@@ -5,8 +5,15 @@
 //   add(matmul(x, w), bias)                                      matmul_bias(x, w, bias)
 //   matmul_weight_grad(x, dy), reduce_sum(dy, all but columns)    matmul_bias_grad(x, dy)
 //
-// Biases that are fused with what follows them (bias_gelu, bias_dropout_add) are so already. Results keep
-// their names.
+// GELU in its form with tanh, which products' kernels have:
+//
+//   y = bias_gelu(x = matmul(a, w), bias)                         y, x + bias = matmul_bias_gelu(a, w, bias)
+//   dx = bias_gelu_grad(dy = matmul(dz, v), x, bias),             dx, db = matmul_dgelu(dz, v, x + bias)
+//     db = reduce_sum(dx, all but columns)
+//
+// Other biases that are fused with what follows them (bias_dropout_add) are so already. Results keep their
+// names; x + bias has that of x.
+#include <algorithm>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -59,8 +66,25 @@ class Products {
            a.recomputed == b.recomputed;
   }
 
+  bool is_gone(OpId id) const { return gone_[static_cast<size_t>(id)]; }
+  // A product that may be made in another way beside `reader`.
+  bool is_free_product(TensorId y, const Op& reader) const {
+    const Op& product = op(graph_.tensor(y).producer);
+    return product.type == "matmul" && beside(product, reader) && !graph_.tensor(y).sbp && y != step_.loss;
+  }
+  // Sums over all axes but the last.
+  bool sums_columns(OpId id) const {
+    if (op(id).type != "reduce_sum") return false;
+    Shape leading(type(op(id).inputs[0]).shape.size() - 1);
+    std::iota(leading.begin(), leading.end(), 0);
+    return !leading.empty() && attr_ints(op(id).attrs, "axes") == leading &&
+           !attr_bool(op(id).attrs, "keepdims");
+  }
+
   void find() {
     gone_.assign(graph_.ops.size(), false);
+    for (size_t i = 0; i < graph_.ops.size(); ++i)
+      if (graph_.ops[i].type == "bias_gelu") bias_gelu(static_cast<OpId>(i));
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       if (graph_.ops[i].type == "add") add(static_cast<OpId>(i));
       if (graph_.ops[i].type == "reduce_sum") sum(static_cast<OpId>(i));
@@ -71,8 +95,7 @@ class Products {
     for (const size_t side : {0u, 1u}) {
       const TensorId y = op(id).inputs[side], bias = op(id).inputs[1 - side];
       const Op& product = op(graph_.tensor(y).producer);
-      const bool fits = product.type == "matmul" && beside(product, op(id)) && !graph_.tensor(y).sbp &&
-                        y != step_.loss && consumers_[static_cast<size_t>(y)].size() == 1 &&
+      const bool fits = is_free_product(y, op(id)) && consumers_[static_cast<size_t>(y)].size() == 1 &&
                         type(bias).dtype == type(y).dtype && type(bias).shape == Shape{type(y).shape.back()};
       if (!fits) continue;
       gone_[static_cast<size_t>(graph_.tensor(y).producer)] = true;
@@ -82,18 +105,51 @@ class Products {
     }
   }
 
+  // With the gradients that read the same product.
+  void bias_gelu(OpId id) {
+    const TensorId x = op(id).inputs[0], bias = op(id).inputs[1];
+    const std::vector<OpId>& readers = consumers_[static_cast<size_t>(x)];
+    const bool alone = std::all_of(readers.begin(), readers.end(), [&](OpId reader) {
+      return reader == id || (op(reader).type == "bias_gelu_grad" && op(reader).inputs[1] == x &&
+                              op(reader).inputs[2] == bias && op(reader).inputs[0] != x);
+    });
+    if (!attr_bool(op(id).attrs, "tanh") || !alone || !is_free_product(x, op(id)) ||
+        type(bias).dtype != type(x).dtype)
+      return;
+    const Op& product = op(graph_.tensor(x).producer);
+    gone_[static_cast<size_t>(graph_.tensor(x).producer)] = true;
+    fused_[id] = {
+        {"matmul_bias_gelu", {product.inputs[0], product.inputs[1], bias}, product.attrs, op(id).name},
+        {op(id).outputs[0], x}};
+    for (const OpId reader : readers)
+      if (reader != id) gelu_grad(reader);
+  }
+
+  void gelu_grad(OpId id) {
+    const TensorId dy = op(id).inputs[0], x = op(id).inputs[1], dx = op(id).outputs[0];
+    const std::vector<OpId>& readers = consumers_[static_cast<size_t>(dx)];
+    const auto sum = std::find_if(readers.begin(), readers.end(), [&](OpId reader) {
+      return sums_columns(reader) && beside(op(reader), op(id));
+    });
+    if (sum == readers.end() || !is_free_product(dy, op(id)) || type(dy) != type(x) ||
+        consumers_[static_cast<size_t>(dy)].size() != 1) {
+      fused_[id] = {{"gelu_grad", {dy, x}, op(id).attrs, op(id).name}, {dx}};
+      return;
+    }
+    const Op& product = op(graph_.tensor(dy).producer);
+    gone_[static_cast<size_t>(graph_.tensor(dy).producer)] = gone_[static_cast<size_t>(*sum)] = true;
+    fused_[id] = {{"matmul_dgelu", {product.inputs[0], product.inputs[1], x}, product.attrs, product.name},
+                  {dx, op(*sum).outputs[0]}};
+  }
+
   // In the place of the product of dy, before or after the sum.
   void sum(OpId id) {
+    if (is_gone(id) || !sums_columns(id)) return;
     const TensorId dy = op(id).inputs[0];
-    Shape leading(type(dy).shape.size() - 1);
-    std::iota(leading.begin(), leading.end(), 0);
-    if (type(dy).shape.size() < 2 || attr_ints(op(id).attrs, "axes") != leading ||
-        attr_bool(op(id).attrs, "keepdims"))
-      return;
     for (const OpId reader : consumers_[static_cast<size_t>(dy)]) {
       const Op& product = op(reader);
       if (product.type != "matmul_weight_grad" || product.inputs[1] != dy || !beside(product, op(id)) ||
-          fused_.contains(reader) || gone_[static_cast<size_t>(reader)])
+          fused_.contains(reader) || is_gone(reader))
         continue;
       const OpId first = std::min(reader, id);
       gone_[static_cast<size_t>(std::max(reader, id))] = true;

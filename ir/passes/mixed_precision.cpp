@@ -11,11 +11,13 @@ namespace boxcar::ir {
 namespace {
 
 // Ops that run in float32 whatever their operands are: losses, and sums over many elements.
-constexpr const char* float_ops[] = {"reduce_max", "reduce_min", "reduce_mean",   "reduce_sum", "sum_exp",
-                                     "pick",       "nll",        "cross_entropy", "exp",        "log"};
+constexpr const char* float_ops[] = {
+    "reduce_max",    "reduce_min", "reduce_mean", "reduce_sum",          "sum_exp",     "pick", "nll",
+    "cross_entropy", "exp",        "log",         "cross_entropy_parts", "sum_exp_pick"};
 
 // Those of them that a loss reads logits with, or what came of them.
-constexpr const char* logit_ops[] = {"reduce_max", "sum_exp", "pick", "nll", "cross_entropy"};
+constexpr const char* logit_ops[] = {"reduce_max",          "sum_exp",     "pick", "nll", "cross_entropy",
+                                     "cross_entropy_parts", "sum_exp_pick"};
 
 template <size_t n>
 bool is_one_of(const char* const (&names)[n], const std::string& type) {

@@ -24,6 +24,7 @@ struct Step {
 void double_precision(Step& step);
 void fuse_patterns(Step& step);
 void fuse_elementwise(Step& step);
+void fuse_loss(Step& step);
 void mixed_precision(Step& step);
 void differentiate_loss(Step& step);
 void recompute(Step& step);

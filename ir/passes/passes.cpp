@@ -19,6 +19,7 @@ struct Pass {
 constexpr Pass passes[] = {{"double_precision", double_precision},
                            {"fuse_patterns", fuse_patterns},
                            {"fuse_elementwise", fuse_elementwise},
+                           {"fuse_loss", fuse_loss},
                            {"mixed_precision", mixed_precision},
                            {"differentiate", differentiate_loss},
                            {"recompute", recompute},

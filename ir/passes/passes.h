@@ -27,6 +27,8 @@ struct TrainOptions {
       stage_starts;        // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
   bool flash = false;      // attention as one op
   bool epilogues = false;  // biases and their gradients in the kernels of products
+  bool fused_loss = false;      // cross entropy in as few kernels as its classes leave it
+  bool whole_classes = true;    // for fused_loss: no device has a part of the classes alone
   bool half_gradients = false;  // with mixed precision: summed over micro-batches in 16 bits, not float32
   bool half_logits = false;     // with mixed precision: the loss reads logits in 16 bits
   double clip_norm = 1.0;       // 0: no clipping
@@ -44,6 +46,7 @@ struct TrainOptions {
 //   double_precision  fp64: every float tensor in float64, states, norms and scales too
 //   fuse_patterns     bias+gelu, bias+dropout+add, scale+mask+softmax, or one attention op
 //   fuse_elementwise  chains of elementwise ops
+//   fuse_loss         with fused_loss: the pieces of a cross entropy
 //   mixed_precision   16-bit compute, master weights, loss scale (fp16) and reductions in float32
 //   differentiate     backward ops;  recompute: forward ops run again before the backward ops that need them
 //   fuse_products     with epilogues: biases and their gradients into products

@@ -126,6 +126,8 @@ std::vector<Large> large_cases() {
       {"matmul", {{2, 150, 300}, {70, 300}}, {{"transpose_b", true}}},
       {"matmul", {{30, 400}, {30, 20}}, {{"transpose_a", true}}},
       {"matmul_weight_grad", {{3, 100, 50}, {3, 100, 60}}},
+      {"matmul_bias_gelu", {{2, 15, 40}, {40, 64}, {64}}, {}, unit},
+      {"matmul_dgelu", {{2, 15, 40}, {64, 40}, {2, 15, 64}}, {{"transpose_b", true}}, unit},
   };
   for (const auto& [q, k, v, out, sums] : {narrow, of_tensor_cores}) {
     for (const ir::Attrs& attrs : {ir::Attrs{}, causal, ahead, drop}) {
@@ -287,7 +289,12 @@ std::vector<std::string> KernelCases::ops() {
   return all;
 }
 std::vector<std::string> KernelCases::ops_in_blocks() {
-  return {"adam_all", "matmul", "matmul_weight_grad", "scaled_dot_product_attention",
+  return {"adam_all",
+          "matmul",
+          "matmul_weight_grad",
+          "matmul_bias_gelu",
+          "matmul_dgelu",
+          "scaled_dot_product_attention",
           "scaled_dot_product_attention_grad"};
 }
 

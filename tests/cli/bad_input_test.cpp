@@ -214,17 +214,20 @@ const JobCase job_cases[] = {
      "",
      2,
      "--off: no pass is named \"fuse_patern\" (did you mean fuse_patterns?); the passes are "
-     "double_precision, fuse_patterns, fuse_elementwise, mixed_precision, differentiate, recompute, "
+     "double_precision, fuse_patterns, fuse_elementwise, fuse_loss, mixed_precision, differentiate, "
+     "recompute, "
      "fuse_products, accumulate, clip, optimize"},
     {{"--off=differentiate"},
      "",
      2,
-     "--off: differentiate makes the backward pass (fuse_patterns, fuse_elementwise, mixed_precision, "
+     "--off: differentiate makes the backward pass (fuse_patterns, fuse_elementwise, fuse_loss, "
+     "mixed_precision, "
      "recompute and clip may always be switched off)"},
     {{"--off=clip,optimize"},
      "",
      2,
-     "--off: optimize makes the update (fuse_patterns, fuse_elementwise, mixed_precision, recompute and clip "
+     "--off: optimize makes the update (fuse_patterns, fuse_elementwise, fuse_loss, mixed_precision, "
+     "recompute and clip "
      "may always be switched off)"},
     {{"--off=accumulate", "--global-batch=32"},
      "",
@@ -555,7 +558,7 @@ const FileCase file_cases[] = {
     {std::string("model: {layerz: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
-     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, norm, position, tied, bias, dropout, pad_vocab, "
+     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, gelu, norm, position, tied, bias, dropout, pad_vocab, "
      "experts, top_k, expert_every, masked, decoder_layers, decoder_seq, width, image"},
     {std::string("model: {tp: 4}\n"),
      {},

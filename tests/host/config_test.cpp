@@ -114,6 +114,7 @@ TEST(HuggingFaceConfig, ReadsPublishedGpt2) {
   EXPECT_EQ(ir::models::parameters(c), 124'439'808);
   EXPECT_TRUE(c.tied);
   EXPECT_EQ(c.ffn, 3072);
+  EXPECT_EQ(c.gelu, "tanh");
   EXPECT_EQ(c.dropout, 0.1);
 }
 

@@ -56,15 +56,16 @@ Graph unchanged(const Graph& forward) {
 }
 
 std::vector<ir::models::Transformer> styles() {
-  auto gpt = tiny("gpt"), llama = tiny("llama"), mixed = tiny("gpt");
+  auto gpt = tiny("gpt"), llama = tiny("llama"), mixed = tiny("gpt"), bert = tiny("bert");
   gpt.layers = 2;
+  bert.gelu = "tanh";
   llama.kv_heads = 2;
   mixed.bias = false;
   mixed.kv_heads = 2;
   auto mixture = tiny("llama");
   mixture.experts = 4;
   mixture.top_k = 2;
-  return {gpt, llama, mixed, tiny("bert"), mixture};
+  return {gpt, llama, mixed, bert, mixture};
 }
 
 class PassTest : public testing::TestWithParam<size_t> {
@@ -122,6 +123,23 @@ TEST_P(PassTest, EpiloguesChangeNoNumber) {
   mixed.precision = ir::Precision::bf16;
   mixed.micro_batches = 1;
   expect_same(step_of(forward, mixed), wanted, 4);
+}
+
+TEST_P(PassTest, AFusedLossChangesNoNumber) {
+  for (const bool whole : {true, false}) {
+    TrainOptions options = sgd();
+    options.fused_loss = true;
+    options.whole_classes = whole;
+    const Graph step = step_of(forward, options);
+    EXPECT_EQ(count(step, "cross_entropy_parts") > 0, whole);
+    EXPECT_EQ(count(step, "sum_exp_pick") > 0, !whole);
+    EXPECT_EQ(count(step, "sum_exp") + count(step, "pick"), 0);
+    expect_same(step, wanted, 3);
+    options.precision = ir::Precision::bf16;
+    options.half_logits = true;
+    options.micro_batches = 1;
+    expect_same(step_of(forward, options), wanted, 4);
+  }
 }
 
 TEST_P(PassTest, RecomputationChangesNoNumber) {
@@ -275,6 +293,28 @@ TEST(Passes, ProductsOfALayerTakeBiases) {
   EXPECT_EQ(step.ops[static_cast<size_t>(step.tensor(made).producer)].type, "matmul_bias");
   for (const Op& op : step.ops)
     EXPECT_TRUE(op.type != "reduce_sum" || op.name.find("attn") == std::string::npos) << op.name;
+}
+
+// With tanh, GELU and its gradient go into products with the bias's; the exact one does not.
+TEST(Passes, ProductsTakeGelu) {
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    TrainOptions options = plain();
+    options.epilogues = true;
+    options.recompute = recompute;
+    const auto model = [](const char* form) {
+      ir::models::Transformer config = tiny("gpt");
+      config.gelu = form;
+      return ir::models::build(config, 2);
+    };
+    const Graph exact = step_of(model("erf"), options), step = step_of(model("tanh"), options);
+    const int layers = count(exact, "bias_gelu_grad"), again = recompute == Recompute::full ? 2 : 1;
+    EXPECT_GT(layers, 0);
+    EXPECT_EQ(count(exact, "matmul_bias_gelu") + count(exact, "matmul_dgelu"), 0);
+    EXPECT_EQ(count(step, "matmul_bias_gelu"), again * layers);
+    EXPECT_EQ(count(step, "matmul_dgelu"), layers);
+    EXPECT_EQ(count(step, "bias_gelu") + count(step, "bias_gelu_grad") + count(step, "gelu_grad"), 0);
+    EXPECT_EQ(count(step, "matmul_bias_grad"), count(exact, "matmul_bias_grad") - layers);
+  }
 }
 
 // A product that is read twice, a column of biases, and the sum over columns stay as they are.

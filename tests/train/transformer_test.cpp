@@ -69,6 +69,22 @@ const TransformerRow rows[] = {
      [](Job& j) {
        j.parallel.dp = 2, j.train.recompute = ir::Recompute::full, j.train.recompute_layers = 1;
      }},
+    {"gelu_tanh_tp2", "gpt", 0.1, 1, [](Job& j) { j.model.gelu = "tanh", j.parallel.tp = 2; }},
+    {"gelu_epilogues", "gpt", 0.1, 3, [](Job& j) { j.model.gelu = "tanh", j.train.epilogues = true; }},
+    {"gelu_epilogues_sp2_dp2", "gpt", 0.1, 2,
+     [](Job& j) {
+       j.model.gelu = "tanh", j.train.epilogues = j.parallel.sequence_parallel = true;
+       j.parallel.tp = j.parallel.dp = 2, j.train.recompute = ir::Recompute::full;
+     }},
+    {"gelu_epilogues_zb_h1", "gpt", 0.1, 4,
+     [](Job& j) {
+       j.model.gelu = "tanh", j.train.epilogues = true;
+       j.parallel.pp = 2, j.parallel.schedule = "zb-h1";
+     }},
+    {"fused_loss", "bert", 0.1, 2, [](Job& j) { j.train.fused_loss = true; }},
+    {"fused_loss_tp4", "gpt", 0, 1, [](Job& j) { j.parallel.tp = 4, j.train.fused_loss = true; }},
+    {"fused_loss_gathered", "llama", 0, 1,
+     [](Job& j) { j.parallel.tp = 2, j.parallel.gather_logits = j.train.fused_loss = true; }},
     {"fused_optimizer", "gpt", 0.1, 2, [](Job& j) { j.parallel.fused_optimizer = true; }},
     {"fused_optimizer_pp2_zero1", "gpt", 0.1, 3,
      [](Job& j) {

@@ -67,8 +67,8 @@ struct Drop {
 
 struct MapStep {
   Step op = Step::identity;
-  int a = 0, b = 0, c = 0;                   // values
-  double x = 0;                              // scale's factor, causal_mask's fill
+  int a = 0, b = 0, c = 0;  // values
+  double x = 0;  // scale's factor, causal_mask's fill; of gelu and its gradient: 1 for the form with tanh
   int64_t rows = 1, columns = 1, ahead = 0;  // causal_mask
   int drop = 0;
 };
@@ -182,9 +182,11 @@ struct Loss {
   Array logits, labels, m, z, dloss, out;
   int64_t rows = 0, width = 0, offset = 0;
 };
-void launch_cross_entropy(const Loss& loss, bool wide, Stream stream);  // log sum exp - picked
-void launch_sum_exp(const Loss& loss, bool wide, Stream stream);        // sum exp(logits - m)
-void launch_pick(const Loss& loss, bool wide, Stream stream);           // the label's logit, or 0
+// out = log z + m - picked, and m and z where they are not null: logits are read once.
+void launch_cross_entropy(const Loss& loss, bool wide, Stream stream);
+// z = sum exp(logits - m); out = picked where it is not null.
+void launch_sum_exp(const Loss& loss, bool wide, Stream stream);
+void launch_pick(const Loss& loss, bool wide, Stream stream);  // the label's logit, or 0
 void launch_cross_entropy_grad(const Loss& loss, bool wide,
                                Stream stream);  // dloss (exp(logits - m) / z - hit)
 

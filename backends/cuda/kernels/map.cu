@@ -13,6 +13,19 @@ __device__ A normal_cdf(A x) {
   return A(0.5) * erfc_of(-x * A(0.70710678118654752440));
 }
 
+// What gelu multiplies x by.
+template <class A>
+__device__ A gelu_share(const MapStep& step, A x) {
+  if (step.x == 0) return normal_cdf(x);
+  return sigmoid(A(1.5957691216057308) * (x + A(0.044715) * x * x * x));
+}
+template <class A>
+__device__ A gelu_slope(const MapStep& step, A x) {
+  const A s = gelu_share(step, x);
+  if (step.x == 0) return s + x * exp_of(A(-0.5) * x * x) * A(0.39894228040143267794);
+  return s + x * s * (A(1) - s) * A(1.5957691216057308) * (A(1) + A(3 * 0.044715) * x * x);
+}
+
 template <class A>
 __device__ A apply(const Map& map, const MapStep& step, int64_t i, A a, A b, A c) {
   switch (step.op) {
@@ -33,7 +46,7 @@ __device__ A apply(const Map& map, const MapStep& step, int64_t i, A a, A b, A c
     case Step::tanh:
       return tanh_of(a);
     case Step::gelu:
-      return a * normal_cdf(a);
+      return a * gelu_share(step, a);
     case Step::silu:
       return a * sigmoid(a);
     case Step::scale:
@@ -61,7 +74,7 @@ __device__ A apply(const Map& map, const MapStep& step, int64_t i, A a, A b, A c
     case Step::tanh_grad:
       return a * (A(1) - b * b);
     case Step::gelu_grad:
-      return a * (normal_cdf(b) + b * exp_of(A(-0.5) * b * b) * A(0.39894228040143267794));
+      return a * gelu_slope(step, b);
     case Step::silu_grad: {
       const A s = sigmoid(b);
       return a * s * (A(1) + b * (A(1) - s));

@@ -133,25 +133,46 @@ __device__ A picked(const Loss& l, int64_t row) {
   return at >= 0 && at < l.width ? load<A>(l.logits, row * l.width + at) : A(0);
 }
 
-// 0: cross entropy; 1: sum_exp, whose maximum is given.
+// A maximum and the sum of exp(x - maximum), as far as they are known: both for one more x at a time.
 template <class A>
-__global__ void exp_sums(const __grid_constant__ Loss l, int what) {
-  for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
-    const int64_t start = row * l.width;
-    A most = static_cast<A>(-INFINITY), sum = A(0);
-    if (what == 0) {
-      for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x) {
-        const A x = load<A>(l.logits, start + i);
-        most = x > most || x != x ? x : most;
-      }
-      most = block_max(most);
-    } else {
-      most = load<A>(l.m, row);
+struct ExpSum {
+  A most = static_cast<A>(-INFINITY), sum = A(0);
+  __device__ void add(A x) {
+    if (x > most || x != x) {
+      sum = (sum == A(0) ? A(0) : sum * exp_of(most - x)) + A(1);
+      most = x;
+    } else if (x > static_cast<A>(-INFINITY)) {
+      sum += exp_of(x - most);
     }
+  }
+};
+
+template <class A>
+__global__ void losses(const __grid_constant__ Loss l) {
+  for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
+    ExpSum<A> mine;
     for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x)
-      sum += exp_of(load<A>(l.logits, start + i) - most);
+      mine.add(load<A>(l.logits, row * l.width + i));
+    const A most = block_max(mine.most);
+    const A sum = block_sum(mine.sum == A(0) ? A(0) : mine.sum * exp_of(mine.most - most));
+    if (threadIdx.x != 0) continue;
+    store(l.out, row, log_of(sum) + most - picked<A>(l, row));
+    if (l.m.data) store(l.m, row, most);
+    if (l.z.data) store(l.z, row, sum);
+  }
+}
+
+template <class A>
+__global__ void exp_sums(const __grid_constant__ Loss l) {
+  for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
+    const A most = load<A>(l.m, row);
+    A sum = A(0);
+    for (int64_t i = threadIdx.x; i < l.width; i += blockDim.x)
+      sum += exp_of(load<A>(l.logits, row * l.width + i) - most);
     sum = block_sum(sum);
-    if (threadIdx.x == 0) store(l.out, row, what == 0 ? log_of(sum) + most - picked<A>(l, row) : sum);
+    if (threadIdx.x != 0) continue;
+    store(l.z, row, sum);
+    if (l.out.data) store(l.out, row, picked<A>(l, row));
   }
 }
 
@@ -225,12 +246,14 @@ void launch_softmax_grad(Array dy, Array y, Array dx, int64_t rows, int64_t widt
          dx, rows, width, scale);
 }
 
-static void run_exp_sums(const Loss& l, int what, bool wide, Stream stream) {
+void launch_cross_entropy(const Loss& l, bool wide, Stream stream) {
   if (l.rows == 0) return;
-  launch(wide ? exp_sums<double> : exp_sums<float>, blocks_for(l.rows, 1), of(stream), l, what);
+  launch(wide ? losses<double> : losses<float>, blocks_for(l.rows, 1), of(stream), l);
 }
-void launch_cross_entropy(const Loss& l, bool wide, Stream stream) { run_exp_sums(l, 0, wide, stream); }
-void launch_sum_exp(const Loss& l, bool wide, Stream stream) { run_exp_sums(l, 1, wide, stream); }
+void launch_sum_exp(const Loss& l, bool wide, Stream stream) {
+  if (l.rows == 0) return;
+  launch(wide ? exp_sums<double> : exp_sums<float>, blocks_for(l.rows, 1), of(stream), l);
+}
 void launch_pick(const Loss& l, bool wide, Stream stream) {
   if (l.rows == 0) return;
   const auto blocks = static_cast<unsigned>((l.rows + threads - 1) / threads);
