@@ -134,6 +134,9 @@ struct DeviceProfile {
   // it by the size of a head.
   Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
   double under_load = 1;  // share of the measured rate that 16-bit products keep up in a step: clocks, power
+  // Between devices of this type, of the rate of products, convolutions and attention: the standard
+  // deviation. A step waits for the slowest of its devices.
+  double speed_spread = 0;
   double overlap_slowdown = 0;  // share of compute speed lost while a collective runs beside
   std::optional<HostProfile> host;
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;

@@ -125,6 +125,7 @@ void visit(Visitor& v, DeviceProfile& d) {
   v.curve("attention_backward_efficiency", d.attention_backward_efficiency);
   v.curve("attention_head_share", d.attention_head_share);
   v.number("under_load", 0.1, 1, d.under_load);
+  v.number("speed_spread", 0, 0.2, d.speed_spread);
   v.number("overlap_slowdown", 0, 0.99, d.overlap_slowdown);
   v.optional("host", d.host, [&](HostProfile& host) {
     v.number("cores", least_cores, most_cores, host.cores);

@@ -182,6 +182,8 @@ std::vector<Key> make_keys() {
                     "gather sharded parameters ahead of their use"));
   k.push_back(entry("parallel", "overlap_tp", PARALLEL(overlap_tp), 0, 1,
                     "run weight gradients beside tensor parallelism's collectives"));
+  k.push_back(entry("parallel", "scatter_gather", PARALLEL(scatter_gather), 0, 1,
+                    "ranks of tp each send a part to the next stage, gathered there"));
   k.push_back(entry("parallel", "gather_logits", PARALLEL(gather_logits), 0, 1,
                     "gather logits over tp: each rank computes the loss on the whole vocabulary"));
   k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,

@@ -68,7 +68,7 @@ void link(std::vector<StageLowering>& programs, size_t classes) {
       StageLowering& producer = programs[source];
       ir::Actor& pull = programs[p].builder.program.actors[static_cast<size_t>(link.actor)];
       pull.inputs[0].program = static_cast<int>(source);
-      pull.inputs[0].reg = producer.stored_register(link.tensor);
+      pull.inputs[0].reg = producer.sent_register(link.tensor);
       pull.source_queue = producer.builder.queue(link.source_queue);
       producer.builder.read_remotely(pull.inputs[0].reg);
     }

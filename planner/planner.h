@@ -31,6 +31,8 @@ struct Hints {
   bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
   bool overlap_param = true;  // gather sharded parameters ahead of their use
   bool overlap_tp = true;     // weight gradients run beside the collectives of tensor parallelism
+  // Stages send what all ranks of tp hold in parts, one from each rank, and gather it where it arrives.
+  bool scatter_gather = false;
   std::map<std::string, double> op_kept;  // by op: times the bytes of its output, with what a framework keeps
                                           // beside it for the backward pass (its stack's)
   bool fused_optimizer = false;           // one act updates all states of a device that one rule updates

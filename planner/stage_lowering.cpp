@@ -153,6 +153,7 @@ void StageLowering::emit_alias(OpId o) {
   value.shape = local_type(t, value.layout).shape;
   values(t).push_back(value);
   settle(t, o, value.layout, phase(o));
+  cut_for_others(t, phase(o));
 }
 
 int StageLowering::emit_kernel(OpId o, int in_phase) {
@@ -172,7 +173,10 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   const int index = add_kernel(std::move(actor));
   if (op.type == "accumulate")
     for (int reg : builder.program.actors.back().outputs) builder.set_every(reg, in_.pipeline.micro_batches);
-  for (size_t i = 0; i < op.outputs.size(); ++i) settle(op.outputs[i], o, layout(o).outputs[i], in_phase);
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    settle(op.outputs[i], o, layout(o).outputs[i], in_phase);
+    cut_for_others(op.outputs[i], in_phase);
+  }
   return index;
 }
 
@@ -230,6 +234,39 @@ void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_pha
     return;
   }
   values(t).push_back(box(item, in_phase));
+}
+
+// With scatter_gather what all ranks of tp hold goes in equal parts, along the first axis that has them.
+NdSbp StageLowering::sent(TensorId t) const {
+  NdSbp layout = stored(t);
+  const auto tp = std::find(in_.mesh.names.begin(), in_.mesh.names.end(), "tp") - in_.mesh.names.begin();
+  const auto dim = static_cast<size_t>(tp);
+  if (!in_.hints.scatter_gather || dim == in_.mesh.dims() || !layout[dim].is_broadcast()) return layout;
+  const sbp::Shape& shape = tensor(t).type.shape;
+  for (int axis = 0; axis < static_cast<int>(shape.size()); ++axis) {
+    int64_t parts = in_.mesh.extents[dim];
+    for (size_t d = 0; d < layout.size(); ++d)
+      if (layout[d].is_split() && layout[d].axis == axis) parts *= in_.mesh.extents[d];
+    if (shape[static_cast<size_t>(axis)] % parts != 0) continue;
+    layout[dim] = sbp::Sbp::S(axis);
+    return layout;
+  }
+  return layout;
+}
+
+void StageLowering::cut_for_others(TensorId t, int in_phase) {
+  const auto& readers = in_.readers[static_cast<size_t>(t)];
+  const bool elsewhere =
+      std::any_of(readers.begin(), readers.end(), [&](OpId reader) { return !here(reader); });
+  if (!elsewhere || values(t).empty() || values(t).back().layout != stored(t) || sent(t) == stored(t)) return;
+  values(t).push_back(box({t, values(t).back(), sent(t), -1}, in_phase));
+}
+
+int StageLowering::sent_register(TensorId t) const {
+  for (const Value& value : values_[static_cast<size_t>(t)])
+    if (value.scope < 0 && value.layout == sent(t)) return value.reg;
+  throw Error::fault(builder.program.name,
+                     fmt::format("no register holds what is sent of {}", tensor(t).name));
 }
 
 int StageLowering::stored_register(TensorId t) const {
@@ -315,18 +352,20 @@ void StageLowering::pull(TensorId t, int in_phase) {
   if ((from.stage + 1) % stages == stage_ && (forward || stages > 2)) offset = -1;
   if ((stage_ + 1) % stages == from.stage && (!forward || stages > 2)) offset = 1;
   const std::string queue = pull_queue(forward ? "net.pp.forward" : "net.pp.backward", t, in_phase);
-  const int reg = make_register(t, stored(t), "");
+  const NdSbp part = sent(t);
+  const int reg = make_register(t, part, "");
   ir::Actor actor;
   actor.name = actor_name(tensor(t).name + ".pull");
   actor.kind = ActorKind::pull;
   actor.op = "pull";
   actor.queue = builder.queue(queue);
   actor.phase = in_phase;
-  actor.comm_bytes = local_type(t, stored(t)).bytes();
+  actor.comm_bytes = local_type(t, part).bytes();
   actor.inputs.push_back({-1, 1, -1, in_.comms.peers(offset), {}});
   actor.outputs = {reg};
   links.push_back({builder.add_actor(std::move(actor)), t, from.stage, queue + ".out"});
-  values(t).push_back({stored(t), -1, reg, local_type(t, stored(t)).shape, -1});
+  const Value pulled{part, -1, reg, local_type(t, part).shape, -1};
+  values(t).push_back(part == stored(t) ? pulled : box({t, pulled, stored(t), -1}, in_phase));
 }
 
 // A stage gives in the order in which it makes, on every queue, and takes in that order, whoever gives: then

@@ -67,7 +67,7 @@ class StageLowering {
   StageLowering(const LoweringInput& input, int stage, std::vector<int> places, std::string name);
 
   void run();
-  int stored_register(ir::TensorId t) const;  // for those who pull it
+  int sent_register(ir::TensorId t) const;  // for those who pull it
 
   ProgramBuilder builder;
   std::vector<Link> links;
@@ -120,6 +120,9 @@ class StageLowering {
   int add_kernel(ir::Actor actor);
   void add_outputs(ir::OpId o, ir::Actor& actor);
   void settle(ir::TensorId t, ir::OpId o, const sbp::NdSbp& produced, int in_phase);
+  sbp::NdSbp sent(ir::TensorId t) const;
+  void cut_for_others(ir::TensorId t, int in_phase);
+  int stored_register(ir::TensorId t) const;
   Value get(ir::TensorId t, const sbp::NdSbp& want, int in_phase);
   void bring(ir::TensorId t, int in_phase);
   void load(ir::TensorId t, int in_phase);

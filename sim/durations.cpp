@@ -6,6 +6,7 @@
 #include <map>
 
 #include "sim/models/kernel_time.h"
+#include "sim/models/slowest.h"
 #include "sim/routing.h"
 #include "sim/simulate.h"
 
@@ -63,6 +64,11 @@ double prepare_seconds(const ir::Plan& plan, const ir::Program& program, const i
 
 bool is_modelled_collective(const ir::Actor& actor) {
   return actor.kind == ir::ActorKind::collective && actor.comm >= 0 && !actor.attrs.contains("seconds");
+}
+
+bool is_bound_by_compute(const ir::OpDef& def) {
+  return def.family == ir::Family::matmul || def.family == ir::Family::attention ||
+         def.family == ir::Family::convolution;
 }
 
 bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == 'B' || phase[0] == 'W'; }
@@ -144,7 +150,12 @@ double times_reduced(const ir::Actor& actor, const backends::Stack& stack) {
 
 }  // namespace
 
-Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster) : plan_(plan), cluster_(cluster) {}
+Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster)
+    : plan_(plan),
+      cluster_(cluster),
+      behind_(1 + (cluster.device.speed_spread > 0
+                       ? cluster.device.speed_spread * slowest_of(std::max(1, plan.devices))
+                       : 0)) {}
 
 std::vector<ActCost> Costing::of(int program_index, int device) {
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
@@ -265,8 +276,10 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
                     prepare_seconds(plan_, program, actor, cluster_.node));
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
   if (sums_in_product(program, actor, cluster_.stack)) return 0;
-  const double seconds = kernel_seconds(cluster_.device, ir::op(actor.op), input_types(program, actor),
-                                        output_types(program, actor), actor.attrs);
+  const ir::OpDef& def = ir::op(actor.op);
+  const double alone = kernel_seconds(cluster_.device, def, input_types(program, actor),
+                                      output_types(program, actor), actor.attrs);
+  const double seconds = is_bound_by_compute(def) ? alone * behind_ : alone;
   if (falls_back(program, actor, cluster_.stack)) {
     const backends::FusedSoftmax& fused = cluster_.stack.fused_softmax;
     return seconds * (actor.op.ends_with("_grad") ? fused.backward : fused.forward);

@@ -44,6 +44,7 @@ class Costing {
 
   const ir::Plan& plan_;
   const backends::Cluster& cluster_;
+  const double behind_;                      // time of the slowest device's products over the mean device's
   std::map<int, std::vector<Fixed>> fixed_;  // by program
   std::map<std::tuple<int, int64_t, Span, int, double>, CommTime>
       collectives_;  // by collective, bytes, span, tensors apart, times

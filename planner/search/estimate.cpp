@@ -12,6 +12,7 @@
 #include "planner/search/layout_request.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
+#include "sim/models/slowest.h"
 
 namespace boxcar::search {
 namespace {
@@ -228,7 +229,8 @@ CostKey cost_key(const Job& job) {
           h.sequence_parallel ? 1 : 0,
           h.micro_batch,
           static_cast<int>(job.train.recompute),
-          node};
+          node,
+          job.gpus};
 }
 
 struct Measuring::Probe {
@@ -279,7 +281,9 @@ ModelCost Measuring::of(const Job& job) {
     stand_as(*elsewhere, planner::mesh_of(probe.job.parallel), planner::mesh_of(job.parallel), job.gpus);
   }
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
-  const backends::Cluster& cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
+  backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
+  // The probe waits for the slowest of the job's devices.
+  cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;
   const auto program = [&](size_t cls) -> const ir::Program& {
     return plan.programs[at(plan.classes[cls].program)];

@@ -70,8 +70,8 @@ class Measuring {
 
 ModelCost measure(const planner::Job& job, const ActSeconds& seconds);  // alone
 
-// Equal for jobs that have the same ModelCost, on one cluster of any number of nodes.
-using CostKey = std::array<int, 10>;
+// Equal for jobs that have the same ModelCost, on one cluster.
+using CostKey = std::array<int, 11>;
 CostKey cost_key(const planner::Job& job);
 
 // When the last act of a phase ends that begins with all that it needs from elsewhere, in s. Pulls take

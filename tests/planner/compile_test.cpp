@@ -120,6 +120,20 @@ TEST(Compile, stages_pull_activations_and_gradients) {
   for (size_t p : {0u, 1u}) EXPECT_EQ(communication(plan, p, "U"), "grad_norm2.all_reduce pp 4\n");
 }
 
+TEST(Compile, with_scatter_gather_each_rank_sends_its_part) {
+  Job job = small_job(1, 2, 2, 2, 2);
+  job.parallel.scatter_gather = true;
+  const ir::Plan plan = plan_of(job);
+  EXPECT_THAT(communication(plan, 1, "F0"),
+              testing::HasSubstr("h0.residual2.pull 128\nh0.residual2.all_gather tp 256\n"));
+  EXPECT_THAT(communication(plan, 0, "B0"),
+              testing::HasSubstr("h0.residual2.grad.pull 128\nh0.residual2.grad.all_gather tp 256\n"));
+  job.parallel.sequence_parallel = true;  // ranks hold parts anyway
+  const ir::Plan split = plan_of(job);
+  job.parallel.scatter_gather = false;
+  EXPECT_EQ(ir::to_text(split), ir::to_text(plan_of(job)));
+}
+
 TEST(Compile, sequence_parallelism_scatters_and_gathers) {
   Job job = small_job(1, 2, 1, 1, 1);
   job.parallel.sequence_parallel = true;

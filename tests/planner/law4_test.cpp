@@ -142,6 +142,15 @@ const Layout layouts[] = {
     {"alexnet_pp", [](Job& j) { conv_net(j, "alexnet", 8, 63), j.parallel.pp = 4, j.global_batch = 2; }},
     {"wide_resnet_pp",
      [](Job& j) { conv_net(j, "wide_resnet", 16, 32), j.parallel.pp = 4, j.global_batch = 2; }},
+    {"scatter_gather",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.scatter_gather = true;
+       j.global_batch = 2;
+     }},
+    {"t5_scatter_gather",  // what the encoder made is read by stages that it was not made for
+     [](Job& j) {
+       t5(j), j.parallel.pp = 3, j.parallel.tp = 2, j.parallel.scatter_gather = true, j.global_batch = 3;
+     }},
     {"more_under_way", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "3,1", j.global_batch = 4; }},
     {"zb_h1",
      [](Job& j) {
@@ -211,6 +220,7 @@ Job random_job(std::mt19937& r) {
     job.model.experts = 4, job.model.top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
   if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model.layers = 4, h.virtual_stages = 2;
   if (h.virtual_stages == 1) h.schedule = pick(r, {"1f1b", "gpipe", "zb-h1", "zb-h2"});
+  h.scatter_gather = pick(r, {false, true});
   h.mesh_order = pick(r, {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"});
   job.train.flash = pick(r, {false, true});
   job.train.recompute = pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full});
@@ -226,11 +236,12 @@ void try_random_jobs(unsigned seed, int count) {
     const Job job = random_job(random);
     const Hints& h = job.parallel;
     SCOPED_TRACE(fmt::format(
-        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} zero {} sp {} mb {} gb {} "
+        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} zero {} sp {} sg {} mb {} gb {} "
         "flash {} recompute {} precision {} order {}",
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
-        h.schedule, h.zero, h.sequence_parallel, h.micro_batch, job.global_batch, job.train.flash,
-        static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision), h.mesh_order));
+        h.schedule, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch, job.global_batch,
+        job.train.flash, static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision),
+        h.mesh_order));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
   }

@@ -77,6 +77,26 @@ TEST(HostTime, loads_wait_for_the_samples_of_their_node) {
   EXPECT_EQ(act_seconds(plan, cluster, 0), copied);
 }
 
+TEST(HostTime, products_wait_for_the_slowest_device_and_what_memory_bounds_does_not) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 8);
+  cluster.device.speed_spread = 0;
+  ir::Plan plan = three_kernels();
+  ir::Actor& product = plan.programs[0].actors[0];
+  product.op = "matmul";
+  product.inputs.push_back(product.inputs[0]);
+  plan.devices = 8;
+  plan.classes = {{0, {0, 1, 2, 3, 4, 5, 6, 7}}};
+  const std::vector<double> alike = act_seconds(plan, cluster, 0);
+  cluster.device.speed_spread = 0.02;
+  const std::vector<double> apart = act_seconds(plan, cluster, 0);
+  EXPECT_NEAR(apart[0] / alike[0], 1 + 0.02 * 1.4236, 1e-6);
+  EXPECT_EQ(apart[1], alike[1]);
+  EXPECT_EQ(apart[2], alike[2]);
+  plan.devices = 1;
+  plan.classes = {{0, {0}}};
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[0], alike[0], 1e-9);
+}
+
 TEST(HostTime, long_kernels_do_not_wait) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;

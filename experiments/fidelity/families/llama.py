@@ -33,7 +33,7 @@ def aleph_alpha(row):
     table = int(row["vocab"].split()[0]) * hidden
     stage_layers = shared_layers(layers, pp, table / (4 * hidden**2 + 3 * hidden * int(row["ffn_hidden"]))) if pp > 1 else None
     plan = flags(model="llama", layers=layers, hidden=row["hidden"], heads=row["heads"], ffn=row["ffn_hidden"],
-                 seq=row["seq_len"], vocab=row["vocab"].split()[0], cluster="dgx-a100-80g", gpus=row["num_gpus"], dp=row["DP"],
+                 seq=row["seq_len"], vocab=row["vocab"].split()[0], cluster="a100-80g-400g", gpus=row["num_gpus"], dp=row["DP"],
                  tp=row["TP"], pp=pp, stage_layers=stage_layers, micro_batch=row["MBS"],
                  global_batch=row["GBS"], zero=1, precision="bf16", stack=stack, sequence_parallel=row["sequence_parallel"] == "yes",
                  attention=attention, flash_version=version, off=off,

@@ -3,6 +3,7 @@ from ..family import Case, Family, LeftOut, gib
 from .flags import flags
 
 SELENE = dict(cluster="dgx-a100-80g", precision="fp16", attention="unfused", model="gpt")
+RELEASE = dict(overlap_tp=False, gradients="half", scatter_gather=True)  # of April 2021
 
 
 def weak_scaling(row):
@@ -10,17 +11,18 @@ def weak_scaling(row):
 
     It waits for the backward all-reduces of tensor parallelism after the weight gradients: its megatron/mpu/mappings.py calls
     torch.distributed.all_reduce without async_op. Later releases do not. Gradients are fp16 unless
-    --accumulate-allreduce-grads-in-fp32 is given, which later releases want for all of fp16's fused kernels.
+    --accumulate-allreduce-grads-in-fp32 is given, which later releases want for all of fp16's fused kernels. Sends go in parts, one
+    from each rank of tensor parallelism, unless examples/sc21/run_figure_18.sh tells it otherwise; Megatron Core, from 2023, does not.
     """
     same = {key: row[key] for key in ["layers", "hidden", "heads", "seq", "vocab", "gpus", "tp", "pp", "dp", "micro_batch",
                                       "virtual_stages", "global_batch", "overlap_grad"]}
-    return [Case(row["model"], flags(**SELENE, stack="megatron", recompute="full", overlap_tp=False, gradients="half", **same), "step_s", float(row["published_step_s"]))]
+    return [Case(row["model"], flags(**SELENE, stack="megatron", recompute="full", **RELEASE, **same), "step_s", float(row["published_step_s"]))]
 
 
 def zero3_or_ptdp(row):
     """The paper gives the size of model parallelism: within a node by tensors, between nodes by stages."""
     zero3 = row["scheme"].startswith("ZeRO-3")
-    plan = dict(stack="deepspeed", zero=3) if zero3 else dict(stack="megatron", tp=row["TP"], pp=row["PP"], overlap_tp=False, gradients="half")
+    plan = dict(stack="deepspeed", zero=3) if zero3 else dict(stack="megatron", tp=row["TP"], pp=row["PP"], **RELEASE)
     case = flags(**SELENE, recompute="full", layers=row["layers"], hidden=row["hidden"], heads=row["heads"],
                  seq=row["seq_len"], vocab=row["vocab"], gpus=row["num_gpus"], dp=row["DP"], micro_batch=row["MBS"],
                  global_batch=row["GBS"], **plan)

@@ -1,0 +1,18 @@
+#include "sim/models/slowest.h"
+
+#include <cmath>
+
+namespace boxcar::sim {
+
+// The mean of a variable is what its distribution leaves to 1 above 0, less what it has below.
+double slowest_of(int count) {
+  constexpr double step = 1.0 / 64, end = 10;
+  double mean = 0;
+  for (double x = step / 2; x < end; x += step) {
+    const double above = std::erfc(x / std::sqrt(2.0)) / 2;  // of one draw
+    mean += step * (-std::expm1(count * std::log1p(-above)) - std::pow(above, count));
+  }
+  return mean;
+}
+
+}  // namespace boxcar::sim
