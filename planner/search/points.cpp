@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "ir/models/conv_net.h"
@@ -121,6 +122,7 @@ class Points {
                  const int64_t micro_batches = job_.global_batch / (int64_t{dp} * h.micro_batch);
                  const int64_t stages = int64_t{h.pp} * h.virtual_stages;
                  if (h.virtual_stages > 1 && job_.model.decoder_layers > 0) return;
+                 if (!h.stage_layers.empty() && !is_cut_into(stages)) return;
                  if (h.virtual_stages > 1 && (h.pp == 1 || h.schedule != "1f1b" ||
                                               micro_batches % h.pp != 0 || job_.model.layers % stages != 0))
                    return;
@@ -129,6 +131,12 @@ class Points {
                });
       });
     });
+  }
+
+  bool is_cut_into(int64_t stages) const {
+    const std::vector<int>& layers = point_.parallel.stage_layers;
+    return static_cast<int64_t>(layers.size()) == stages &&
+           std::accumulate(layers.begin(), layers.end(), int64_t{0}) == job_.model.layers;
   }
 
   // With stages, gradients that are sharded are reduced every micro-batch, which never pays.
@@ -150,6 +158,52 @@ class Points {
 
 void each_point(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit) {
   Points(job, fixed, visit).run();
+}
+
+namespace {
+
+// Keys that decide which points there are, but mesh_order, which goes with all.
+constexpr const char* deciding[] = {"dp",   "tp",          "pp",           "cp",       "ep",
+                                    "zero", "micro_batch", "stage_layers", "schedule", "virtual_stages"};
+
+std::string value_of(const Job& job, const Fixed& fixed, const std::string& key) {
+  const Hints& h = job.parallel;
+  if (const auto range = fixed.ranges.find(key); range != fixed.ranges.end())
+    return fmt::format("{} {}..{}", key, range->second.first, range->second.second);
+  if (key == "stage_layers") return fmt::format("{} {}", key, fmt::join(h.stage_layers, ","));
+  if (key == "schedule") return fmt::format("{} {}", key, h.schedule);
+  const std::map<std::string, int> numbers{{"dp", h.dp},     {"tp", h.tp},
+                                           {"pp", h.pp},     {"cp", h.cp},
+                                           {"ep", h.ep},     {"micro_batch", h.micro_batch},
+                                           {"zero", h.zero}, {"virtual_stages", h.virtual_stages}};
+  return fmt::format("{} {}", key, numbers.at(key));
+}
+
+bool is_possible(Job job, const Fixed& fixed, const std::set<std::string>& keys) {
+  Fixed some;
+  for (const std::string& key : keys) {
+    if (fixed.pinned.count(key) > 0) some.pinned.insert(key);
+    if (const auto range = fixed.ranges.find(key); range != fixed.ranges.end()) some.ranges.insert(*range);
+  }
+  if (some.pinned.count("schedule") == 0) job.parallel.schedule = Hints().schedule;
+  bool any = false;
+  each_point(job, some, [&](const Job&) { return any = true; });
+  return any;
+}
+
+}  // namespace
+
+std::vector<std::string> in_the_way(const Job& job, const Fixed& fixed) {
+  std::vector<std::string> given;
+  for (const char* key : deciding)
+    if (fixed.pinned.count(key) + fixed.ranges.count(key) > 0) given.push_back(key);
+  for (const std::string& key : given)
+    if (!is_possible(job, fixed, {key})) return {value_of(job, fixed, key)};
+  for (size_t a = 0; a < given.size(); ++a)
+    for (size_t b = 0; b < a; ++b)
+      if (!is_possible(job, fixed, {given[a], given[b]}))
+        return {value_of(job, fixed, given[a]), value_of(job, fixed, given[b])};
+  return {};
 }
 
 namespace {

@@ -44,9 +44,7 @@ class Search {
   Outcome run() {
     for (const int gpus : gpu_counts())
       each_point(on(gpus), fixed(), [&](const Job& point) { return add(point); });
-    if (outcome_.points == 0)
-      throw Error::input("parallel",
-                         "no combination of degrees is legal for this model, batch and number of GPUs");
+    if (outcome_.points == 0) refuse();
     std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
     });
@@ -68,6 +66,18 @@ class Search {
   }
 
  private:
+  // There is no point; or none of which a small plan could be made.
+  [[noreturn]] void refuse() const {
+    if (unmeasured_) throw *unmeasured_;
+    const std::vector<std::string> keys = in_the_way(job_, fixed());
+    const char* legal = "no combination of degrees is legal for this model, batch and number of GPUs";
+    if (keys.size() == 1) throw Error::input("parallel", fmt::format("with {} {}", keys[0], legal));
+    if (keys.size() == 2)
+      throw Error::input("parallel", fmt::format("{} contradicts {}: with both {}", keys[0], keys[1], legal));
+    throw Error::input("parallel",
+                       fmt::format("{}{}", fixed().pinned.empty() ? "" : "with all of these keys ", legal));
+  }
+
   // Of a step, by the objective.
   double value(const Job& job, double seconds, double bytes) const {
     switch (options_.goal) {
@@ -121,7 +131,8 @@ class Search {
     std::optional<ModelCost>& cost = costs_[key];
     try {
       cost = measuring_.of(point);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      unmeasured_ = error;
     }
     return cost ? &*cost : nullptr;
   }
@@ -437,10 +448,11 @@ class Search {
   Graphs graphs_{4};  // of candidates
   std::map<CostKey, std::optional<ModelCost>> costs_;
   std::vector<Candidate> candidates_;
-  std::optional<Error> refused_;  // for a pin
-  int64_t excess_ = 0;            // bytes by which the last one that was compiled did not fit
-  bool too_slow_ = false;         // the last one that was simulated
-  double layouts_bytes_ = 0;      // by the costs of its layouts
+  std::optional<Error> refused_;     // for a pin
+  std::optional<Error> unmeasured_;  // why the last small plan that could not be made could not
+  int64_t excess_ = 0;               // bytes by which the last one that was compiled did not fit
+  bool too_slow_ = false;            // the last one that was simulated
+  double layouts_bytes_ = 0;         // by the costs of its layouts
   Outcome outcome_;
 };
 

@@ -427,7 +427,7 @@ const CommandCase command_cases[] = {
      "--budget: got \"-1s\", expected a time such as 5s or 2m"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tp=7"},
      2,
-     "parallel: no combination of degrees is legal for this model, batch and number of GPUs"},
+     "parallel: with tp 7 no combination of degrees is legal for this model, batch and number of GPUs"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=64", "--micro-batch=64",
       "--memory=8GB"},
      1,

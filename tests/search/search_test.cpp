@@ -538,11 +538,40 @@ TEST(Search, ends_when_it_is_told_to) {
   EXPECT_EQ(asked, 3);
 }
 
-TEST(Search, refuses_where_nothing_is_legal) {
-  Job job = small_gpt(4);
-  job.parallel.dp = 3;
-  EXPECT_EQ(support::error_of([&] { search(job, {.pinned = {"dp"}}, oracle()); }),
-            "parallel: no combination of degrees is legal for this model, batch and number of GPUs");
+TEST(Search, refuses_where_nothing_is_legal_and_names_what_is_in_the_way) {
+  const std::string legal = "no combination of degrees is legal for this model, batch and number of GPUs";
+  const auto refusal = [&](const auto& change, const SearchOptions& options) {
+    Job job = small_gpt(4);
+    change(job);
+    return support::error_of([&] { search(job, options, oracle()); });
+  };
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = 3; }, {.pinned = {"dp"}}), "parallel: with dp 3 " + legal);
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = j.parallel.pp = 4, j.parallel.zero = 1; },
+                    {.pinned = {"tp", "pp", "zero"}}),
+            "parallel: pp 4 contradicts tp 4: with both " + legal);
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = j.parallel.tp = 2, j.parallel.pp = 4; },
+                    {.pinned = {"dp", "tp", "pp"}}),
+            "parallel: pp 4 contradicts dp 2: with both " + legal);
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = j.parallel.tp = j.parallel.pp = 2; },
+                    {.pinned = {"dp", "tp", "pp"}}),
+            "parallel: with all of these keys " + legal);
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 4; }, {.pinned = {"tp"}, .ranges = {{"pp", {2, 3}}}}),
+            "parallel: pp 2..3 contradicts tp 4: with both " + legal);
+  EXPECT_EQ(
+      refusal([](Job& j) { j.parallel.schedule = "3,1", j.parallel.pp = 4; }, {.pinned = {"schedule", "pp"}}),
+      "parallel: schedule 3,1 contradicts pp 4: with both " + legal);
+  EXPECT_EQ(refusal(
+                [](Job& j) {
+                  j.parallel.stage_layers = {3, 1}, j.parallel.pp = 4;
+                },
+                {.pinned = {"stage_layers", "pp"}}),
+            "parallel: stage_layers 3,1 contradicts pp 4: with both " + legal);
+  EXPECT_EQ(refusal(
+                [](Job& j) {
+                  j.parallel.stage_layers = {3, 2};
+                },
+                {.pinned = {"stage_layers"}}),
+            "parallel: with stage_layers 3,2 " + legal);
 }
 
 // The ends of a model take a layer's place.
