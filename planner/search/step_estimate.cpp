@@ -113,19 +113,30 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     return among(collective, (stage.elements - stage.expert_elements) * size, 1) +
            among(collective, stage.expert_elements * size, h.ep);
   };
+  // Layer by layer, in every micro-batch.
+  const double layers = std::max(1, stage.layers);
+  const auto by_layer = [&](sbp::Collective collective, double size) {
+    return layers * seconds(collective, size / layers);
+  };
   const bool mixed = job.train.precision == ir::Precision::fp16 || job.train.precision == ir::Precision::bf16;
-  const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
+  const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4, half = mixed ? 2 : size;
   if (h.zero == 0) {
     const double reduce = seconds(sbp::Collective::all_reduce, size);
     return update + (h.overlap_grad ? exposed(reduce, stage.backward) : reduce);
   }
-  const double reduce = seconds(sbp::Collective::reduce_scatter, size);
-  const double gather = seconds(sbp::Collective::all_gather, mixed ? 2 : size);
-  const double once = exposed(gather, h.overlap_param ? stage.forward : 0);
-  if (h.zero == 1) return update + once + (h.overlap_grad ? exposed(reduce, stage.backward) : reduce);
+  const double once =
+      exposed(seconds(sbp::Collective::all_gather, half), h.overlap_param ? stage.forward : 0);
+  if (h.zero == 1) {
+    const double reduce = seconds(sbp::Collective::reduce_scatter, size);
+    return update + once + (h.overlap_grad ? exposed(reduce, stage.backward) : reduce);
+  }
   const double m = job.train.micro_batches;
+  const double reduce = by_layer(sbp::Collective::reduce_scatter, half);
   if (h.zero == 2) return update + once + m * exposed(reduce, stage.backward);
-  return update + m * (exposed(gather, stage.forward) + exposed(gather + reduce, stage.backward));
+  // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
+  // its kernels wait for: neither is behind anything.
+  const double gather = by_layer(sbp::Collective::all_gather, half);
+  return update + m * (exposed(gather, stage.forward) + gather + reduce);
 }
 
 // Of the gradients of a head that shares the word embedding, between the last stage and the first: nothing is

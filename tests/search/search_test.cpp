@@ -287,6 +287,24 @@ TEST(Search, estimates_the_memory_of_virtual_stages) {
   EXPECT_GT(points, 5);
 }
 
+// Over nodes communication takes as long as kernels, and what hides it decides.
+TEST(Search, estimates_of_sharded_states_over_many_nodes_are_near_the_simulation) {
+  for (const int zero : {2, 3})
+    for (const int gpus : {32, 128}) {
+      Job job = small_gpt(gpus);
+      job.model.layers = 24, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
+      job.model.ffn = job.model.kv_heads = 0;
+      job.model = ir::models::complete(job.model);
+      job.train.precision = ir::Precision::fp16;
+      job.parallel.zero = zero, job.parallel.micro_batch = 4;
+      job.global_batch = gpus * 8;
+      job = planner::resolve(job);
+      const Estimate e = estimate(job, measure(job, oracle().act_seconds));
+      const double simulated = sim::simulate(planner::compile(job), job.cluster).step_seconds;
+      EXPECT_NEAR(e.seconds / simulated, 1, 0.05) << "zero " << zero << " on " << gpus;
+    }
+}
+
 struct Worst {
   double seconds = 0, bytes = 0;
 };
