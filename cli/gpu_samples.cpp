@@ -80,13 +80,17 @@ std::vector<planner::Job> model_jobs() {
   const auto unfused = [](planner::Job& job) {
     job.model.dropout = 0, job.train.flash = job.model.flash = false;
   };
+  const auto fused = [](planner::Job& job) {
+    job.model.dropout = 0, job.model.gelu = "tanh";
+    job.train.epilogues = job.train.fused_loss = job.parallel.fused_optimizer = true;
+  };
   const planner::Job small = job_of("gpt", 768, 12, 1024, 50257, 16),
                      medium = job_of("gpt", 1024, 16, 1024, 50257, 8);
   add(small, no_dropout);
   add(small, none);
   add(small, unfused);
-  add(medium, no_dropout);
-  add(job_of("gpt", 1600, 25, 1024, 50257, 4), no_dropout);
+  add(medium, fused);
+  add(job_of("gpt", 1600, 25, 1024, 50257, 4), fused);
   add(job_of("llama", 2048, 32, 4096, 128256, 1),
       [](planner::Job& job) { job.model.kv_heads = 8, job.model.ffn = 8192; });
   planner::Job images;
@@ -95,7 +99,7 @@ std::vector<planner::Job> model_jobs() {
   images.train.precision = Precision::bf16;
   images.train.optimizer = ir::Optimizer::momentum;
   images.parallel.micro_batch = 64;
-  add(images, none);
+  add(images, [](planner::Job& job) { job.train.fused_loss = job.parallel.fused_optimizer = true; });
   add(medium, [](planner::Job& job) { job.parallel.tp = 2, job.parallel.sequence_parallel = true; });
   add(small, [](planner::Job& job) { job.train.precision = Precision::fp16, job.parallel.micro_batch = 8; });
   add(small, [](planner::Job& job) { job.train.precision = Precision::fp32, job.parallel.micro_batch = 4; });

@@ -232,8 +232,8 @@ std::vector<Key> make_keys() {
                     "of backend cuda: the quickest kernels by timing them; bits differ from run to run"));
   k.push_back(entry("run", "cuda_graph", RUN(cuda_graph), 0, 1,
                     "of backend cuda: each step as one CUDA graph, recorded once"));
-  k.push_back(
-      entry("run", "data", RUN(data), 0, 0, "text files, or .bin files of uint16 tokens: a.txt,b.txt"));
+  k.push_back(entry("run", "data", RUN(data), 0, 0,
+                    "text files, or .bin files of uint16 tokens or images: a.txt,b.txt; random: drawn"));
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));
   k.push_back(entry("run", "seed", RUN(seed), 0, 1000 * million, "of weights, dropout and the data's order"));
   k.push_back(

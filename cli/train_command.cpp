@@ -13,6 +13,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/host/images.h"
 #include "backends/host/initial.h"
 #include "backends/mpi/mpi_transport.h"
 #include "cli/arguments.h"
@@ -39,11 +40,20 @@ const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
                                                   {"train.learning_rate", "0.001"},
                                                   {"model.pad_vocab", "1"}};
 
-// Data here is text.
+bool is_of_images(const GivenKeys& given) {
+  const auto family = given.find("model.family");
+  return family != given.end() && ir::models::is_conv_net(family_named(family->second.text));
+}
+
+// Data here is text, or images of one label each.
 void refuse_other_data(const GivenKeys& given) {
   if (const auto family = given.find("model.family");
-      family != given.end() && ir::models::is_conv_net(family_named(family->second.text)))
-    throw Error::input(family->second.where, "a model of images is simulated, not trained (data is text)");
+      family != given.end() && family_named(family->second.text).ends_with("unet"))
+    throw Error::input(family->second.where,
+                       "a U-Net is simulated, not trained (data are images of a label each)");
+  for (const char* key : {"run.checkpoint_dir", "run.validate_every", "run.init_from"})
+    if (const auto found = given.find(key); is_of_images(given) && found != given.end())
+      throw Error::input(found->second.where, "is for models of text (leave it out)");
   if (const auto family = given.find("model.family");
       family != given.end() && family_named(family->second.text) == "t5")
     throw Error::input(family->second.where,
@@ -53,7 +63,8 @@ void refuse_other_data(const GivenKeys& given) {
 }
 
 GivenKeys with_defaults(GivenKeys given) {
-  for (const auto& [path, text] : defaults) given.try_emplace(path, Given{text, path});
+  for (const auto& [path, text] : defaults)
+    if (!path.starts_with("model.") || !is_of_images(given)) given.try_emplace(path, Given{text, path});
   if (!given.contains("cluster.gpus")) given.try_emplace("parallel.dp", Given{"1", "parallel.dp"});
   return given;
 }
@@ -66,7 +77,7 @@ std::string where(const GivenKeys& given, const std::string& path) {
 void check(const TrainRun& run, const GivenKeys& given) {
   if (run.data.empty())
     throw Error::input(where(given, "run.data"),
-                       "missing; give text or .bin files in the job file or as --data");
+                       "missing; give text or .bin files in the job file or as --data, or --data random");
   if (run.cuda_graph && run.backend != "cuda")
     throw Error::input(where(given, "run.cuda_graph"), "needs backend cuda");
   const auto needs_folder = [&](const char* key) {
@@ -99,6 +110,34 @@ void check_lengths(const host::TokenData& all, const std::optional<host::TokenDa
   };
   check("holds back", held_out->size(), "larger");
   check("leaves", all.size() - held_out->size(), "smaller");
+}
+
+// What is trained on.
+struct Data {
+  std::unique_ptr<host::Samples> samples;
+  std::optional<host::TokenData> held_out;
+  std::string all, training;  // what data that is
+};
+
+Data open_data(const TrainRun& run, const planner::Job& job, const GivenKeys& given) {
+  const ir::models::Transformer& model = job.model;
+  const bool random = run.data == std::vector<std::string>{"random"};
+  Data data;
+  if (ir::models::is_conv_net(model.family)) {
+    const auto images = random ? host::ImageData::random(model.image, model.vocab, run.seed)
+                               : host::ImageData::open(run.data, model.image, model.vocab);
+    data.samples = std::make_unique<host::ImageSamples>(images, run.seed);
+    data.all = data.training = images.identity();
+    return data;
+  }
+  const auto all =
+      random ? host::TokenData::random(model.vocab, run.seed) : host::TokenData::open(run.data, model.vocab);
+  if (run.validate_every > 0) data.held_out = all.tail(run.validation_fraction);
+  check_lengths(all, data.held_out, model.seq, given);
+  const host::TokenData training = data.held_out ? all.head(run.validation_fraction) : all;
+  data.samples = std::make_unique<host::TextSamples>(training, model.seq, run.seed);
+  data.all = all.identity(), data.training = training.identity();
+  return data;
 }
 
 // The folder that the first process writes checkpoints to, made where it is not; null for the others.
@@ -148,7 +187,7 @@ host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t
     if (!is_state(place) || tensors.contains(place.tensor)) continue;
     host::StoredTensor& tensor = tensors[place.tensor];
     tensor = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
-    const host::InitialRule rule = host::initial_rule(place.tensor, layers);
+    const host::InitialRule rule = host::initial_rule(place.tensor, layers, place.type.shape);
     if (rule.mean == 0 && rule.deviation == 0) continue;
     std::vector<double> values(static_cast<size_t>(place.type.elements()));
     std::vector<sbp::Range> all;
@@ -184,11 +223,11 @@ std::string settings(const Request& request) {
 }
 
 // What the run begins with: a checkpoint, given weights, or drawn ones.
-host::Checkpoint beginning(const Request& request, const host::TokenData& training,
-                           const TrainingJob& prepared, const GivenKeys& given) {
+host::Checkpoint beginning(const Request& request, const std::string& data, const TrainingJob& prepared,
+                           const GivenKeys& given) {
   const planner::Job& job = request.job;
   const TrainRun& run = request.run;
-  host::Checkpoint begin{prepared.model, {0, 0, run.seed, training.identity(), settings(request)}, {}};
+  host::Checkpoint begin{prepared.model, {0, 0, run.seed, data, settings(request)}, {}};
   if (run.resume) {
     if (auto found = host::read_checkpoint(run.checkpoint_dir, prepared.model)) {
       check_resumed(found->state, job, begin.state, given);
@@ -210,12 +249,12 @@ std::map<std::string, std::string> configuration(const Request& request) {
 
 // What all processes must have alike. Of paths it is what lies there.
 std::map<std::string, std::string> facts(const Request& request, const TrainingJob& prepared,
-                                         const host::TokenData& data, const host::Checkpoint& begin) {
+                                         const std::string& data, const host::Checkpoint& begin) {
   const TrainRun& run = request.run;
   std::map<std::string, std::string> facts = configuration(request);
   const std::string plan = ir::to_text(prepared.plan);
   facts["plan"] = fmt::format("of fingerprint {:016x}", fingerprint(std::as_bytes(std::span(plan))));
-  facts["run.data"] = data.identity();
+  facts["run.data"] = data;
   facts.erase("run.checkpoint_dir");
   if (!run.resume && run.init_from.empty()) return facts;
   const std::string weights =
@@ -239,7 +278,8 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request, const
   setup.json = arguments.json;
   setup.quiet = !backend.is_local(0);
   setup.steps = request.run.steps, setup.log_every = request.run.log_every;
-  setup.samples_per_step = job.global_batch, setup.tokens_per_step = job.global_batch * job.model.seq;
+  setup.samples_per_step = job.global_batch;
+  setup.tokens_per_step = ir::models::is_conv_net(job.model.family) ? 0 : job.global_batch * job.model.seq;
   setup.configuration = configuration(request);
   setup.parameters = ir::models::parameters(job.model);
   setup.devices = prepared.plan.devices, setup.processes = processes;
@@ -313,11 +353,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   const TrainRun& options = resolved.request.run;
   planner::Job& job = resolved.request.job;
   check(options, given);
-  const host::TokenData all = host::TokenData::open(options.data, job.model.vocab);
-  std::optional<host::TokenData> held_out;
-  if (options.validate_every > 0) held_out = all.tail(options.validation_fraction);
-  check_lengths(all, held_out, job.model.seq, given);
-  const host::TokenData training = held_out ? all.head(options.validation_fraction) : all;
+  const Data data = open_data(options, job, given);
 
   const std::unique_ptr<host::HeldFolder> held = hold_folder(options, given);
   const int processes = backends::started_processes();
@@ -331,11 +367,11 @@ void train(const TrainArguments& arguments, Shared& shared) {
       prepare_training(job, options, static_cast<double>(backends::started_processes_here()) / processes);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
-  host::Checkpoint begin = beginning(resolved.request, training, prepared, given);
+  host::Checkpoint begin = beginning(resolved.request, data.training, prepared, given);
   if (backend->transport())
-    expect_same_run(*backend->transport(), facts(resolved.request, prepared, all, begin));
+    expect_same_run(*backend->transport(), facts(resolved.request, prepared, data.all, begin));
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
-  Trainer trainer(prepared, options, *backend, training, held_out ? &*held_out : nullptr);
+  Trainer trainer(prepared, options, *backend, *data.samples, data.held_out ? &*data.held_out : nullptr);
   try {
     log.start();
     if (options.resume || begin.state.step > 0) log.resumed(begin.state.step, options.checkpoint_dir);

@@ -74,10 +74,13 @@ void TrainLog::line(const std::string& text) {
 void TrainLog::start() {
   if (!setup_.json) {
     line(fmt::format(
-        "training {} parameters on {} device{} in {} process{}: {} samples, {} tokens a step; {} per device "
+        "training {} parameters on {} device{} in {} process{}: {} a step; {} per device "
         "at most",
         setup_.parameters, setup_.devices, setup_.devices == 1 ? "" : "s", setup_.processes,
-        setup_.processes == 1 ? "" : "es", setup_.samples_per_step, setup_.tokens_per_step,
+        setup_.processes == 1 ? "" : "es",
+        setup_.tokens_per_step == 0
+            ? fmt::format("{} images", setup_.samples_per_step)
+            : fmt::format("{} samples, {} tokens", setup_.samples_per_step, setup_.tokens_per_step),
         format_bytes(
             static_cast<double>(*std::max_element(setup_.arena_bytes.begin(), setup_.arena_bytes.end())))));
     return;
@@ -103,6 +106,15 @@ void TrainLog::resumed(int64_t step, const std::string& path) {
   line(text_of({{"event", "resumed"}, {"step", step}, {"path", path}}));
 }
 
+// "1234 tokens/s"; of images, which have none, "56 images/s".
+std::string TrainLog::speed(double steps, double seconds) const {
+  const bool images = setup_.tokens_per_step == 0;
+  return fmt::format(
+      "{:.0f} {}/s",
+      rate(steps * static_cast<double>(images ? setup_.samples_per_step : setup_.tokens_per_step), seconds),
+      images ? "images" : "tokens");
+}
+
 void TrainLog::bar(const StepRecord& r) {
   if (!terminal_ || setup_.json || setup_.quiet) return;
   constexpr int width = 24;
@@ -111,10 +123,9 @@ void TrainLog::bar(const StepRecord& r) {
   const double left = seconds_ / steps * static_cast<double>(setup_.steps - r.step);
   std::fprintf(
       stderr, "\r\033[K%s",
-      fmt::format("[{}{}] {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left",
-                  std::string(static_cast<size_t>(done), '#'),
+      fmt::format("[{}{}] {}/{}  loss {:.4f}  {}  {} left", std::string(static_cast<size_t>(done), '#'),
                   std::string(static_cast<size_t>(width - done), '.'), r.step, setup_.steps, r.loss,
-                  rate(steps * static_cast<double>(setup_.tokens_per_step), seconds_), format_duration(left))
+                  speed(steps, seconds_), format_duration(left))
           .c_str());
   std::fflush(stderr);
   bar_shown_ = true;
@@ -133,8 +144,9 @@ void TrainLog::step(const StepRecord& r) {
                   {"samples", r.step * setup_.samples_per_step},
                   {"tokens_per_s", tokens}}));
   } else if (r.step % setup_.log_every == 0 || r.step == setup_.steps) {
-    line(fmt::format("step {:>{}}/{}  loss {:.4f}  learning rate {:.3g}  {:.0f} tokens/s", r.step,
-                     std::to_string(setup_.steps).size(), setup_.steps, r.loss, r.learning_rate, tokens));
+    line(fmt::format("step {:>{}}/{}  loss {:.4f}  learning rate {:.3g}  {}", r.step,
+                     std::to_string(setup_.steps).size(), setup_.steps, r.loss, r.learning_rate,
+                     speed(1, r.seconds)));
   }
   bar(r);
 }
@@ -167,8 +179,8 @@ void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memor
   if (losses_.empty()) return line("nothing left to do: all steps were done before");
   const std::string chart = loss_chart(losses_);
   if (!chart.empty()) line("\n" + chart);
-  line(fmt::format("{} steps in {}: loss {:.4f} -> {:.4f}, {:.0f} tokens/s", losses_.size(),
-                   format_duration(wall_seconds), losses_.front().second, loss, tokens));
+  line(fmt::format("{} steps in {}: loss {:.4f} -> {:.4f}, {}", losses_.size(), format_duration(wall_seconds),
+                   losses_.front().second, loss, speed(static_cast<double>(losses_.size()), seconds_)));
 }
 
 }  // namespace boxcar::cli

@@ -45,6 +45,7 @@ class TrainLog {
 
  private:
   void line(const std::string& text);
+  std::string speed(double steps, double seconds) const;
   void bar(const StepRecord& record);
 
   Setup setup_;

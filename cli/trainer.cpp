@@ -58,7 +58,9 @@ void check_finite(int64_t step, const GlobalTensors& tensors) {
   }
 }
 
-bool is_input(const Place& place) { return place.reg == "tokens" || place.reg == "labels"; }
+bool is_input(const Place& place) {
+  return place.reg == "tokens" || place.reg == "labels" || place.reg == "images";
+}
 
 }  // namespace
 
@@ -92,7 +94,7 @@ struct Trainer::Impl {
   const TrainRun& run;
   backends::Backend& backend;
   const backends::host::TokenData* validation;
-  backends::host::Sampler sampler;
+  const backends::host::Samples& samples;
   bool first_process;
   Collector collector;
 
@@ -108,13 +110,13 @@ struct Trainer::Impl {
   int64_t steps_logged = 0;
   std::string last_checkpoint;
 
-  Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::TokenData& data,
+  Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::Samples& data,
        const backends::host::TokenData* held_out)
       : job(j),
         run(r),
         backend(b),
         validation(held_out),
-        sampler(data, j.job.model.seq, r.seed),
+        samples(data),
         first_process(!b.transport() || b.transport()->process() == 0),
         collector(j.places, b),
         table(loss_devices(), j.job.train.micro_batches) {
@@ -144,17 +146,11 @@ struct Trainer::Impl {
 
   void load(const Place& place, const std::vector<sbp::Range>& ranges, const Moment& moment,
             std::span<std::byte> bytes) {
-    const int64_t rows = place.type.shape[0], seq = place.type.shape[1];
-    const int64_t first = moment.step * job.job.global_batch + moment.micro_batch * rows;
-    std::vector<int64_t> tokens(static_cast<size_t>(seq)), labels(static_cast<size_t>(seq));
-    const std::vector<int64_t>& wanted = place.reg == "tokens" ? tokens : labels;
+    const int64_t first = moment.step * job.job.global_batch + moment.micro_batch * place.type.shape[0];
+    const bool wide = place.type.dtype == ir::DType::float64;
     std::byte* out = bytes.data();
-    for (int64_t row = ranges[0].begin; row < ranges[0].end; ++row) {
-      sampler.sample(first + row, tokens, labels);
-      const auto size = static_cast<size_t>(ranges[1].size()) * sizeof(int64_t);
-      std::memcpy(out, wanted.data() + ranges[1].begin, size);
-      out += size;
-    }
+    for (int64_t row = ranges[0].begin; row < ranges[0].end; ++row)
+      out += samples.read(place.reg, first + row, std::span(ranges).subspan(1), wide, out);
   }
 
   // --- losses
@@ -308,7 +304,7 @@ struct Trainer::Impl {
 };
 
 Trainer::Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
-                 const backends::host::TokenData& training, const backends::host::TokenData* validation)
+                 const backends::host::Samples& training, const backends::host::TokenData* validation)
     : impl_(std::make_unique<Impl>(job, run, backend, training, validation)) {}
 Trainer::~Trainer() = default;
 

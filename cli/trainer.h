@@ -37,7 +37,7 @@ class Trainer {
  public:
   // `training` and `validation` outlive the trainer; the second may be null.
   Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
-          const backends::host::TokenData& training, const backends::host::TokenData* validation);
+          const backends::host::Samples& training, const backends::host::TokenData* validation);
   ~Trainer();
 
   // Weights (and moments, where there are any) to begin with. Throws Error (bad input) naming a tensor that

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "backends/host/files.h"
@@ -100,6 +101,14 @@ TokenData TokenData::open(const std::vector<std::string>& paths, int64_t vocab) 
   return TokenData(std::move(tokens));
 }
 
+TokenData TokenData::random(int64_t vocab, int64_t seed) {
+  std::vector<uint16_t> tokens(size_t{1} << 20);
+  const auto most = static_cast<uint64_t>(std::min<int64_t>(vocab, 65536));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<uint16_t>(mix(mix(static_cast<uint64_t>(seed)) ^ i) % most);
+  return TokenData(std::move(tokens));
+}
+
 size_t TokenData::tail_size(double fraction) const {
   if (!(fraction >= 0 && fraction < 1))
     throw Error::input("data", fmt::format("a fraction of {} cannot be held back for validation, expected at "
@@ -126,6 +135,11 @@ TokenData TokenData::tail(double fraction) const {
   return tail;
 }
 
+int64_t shuffled_place(int64_t index, int64_t count, int64_t seed) {
+  const uint64_t key = mix(mix(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(index / count));
+  return shuffled(index % count, count, key);
+}
+
 Sampler::Sampler(TokenData data, int64_t seq, int64_t seed)
     : data_(std::move(data)), seq_(seq), seed_(seed), windows_((data_.size() - 1) / seq) {
   if (data_.size() < seq + 1)
@@ -135,16 +149,23 @@ Sampler::Sampler(TokenData data, int64_t seq, int64_t seed)
                                    data_.size(), seq + 1));
 }
 
-int64_t Sampler::window(int64_t index) const {
-  const uint64_t key = mix(mix(static_cast<uint64_t>(seed_)) ^ static_cast<uint64_t>(index / windows_));
-  return shuffled(index % windows_, windows_, key);
-}
+int64_t Sampler::window(int64_t index) const { return shuffled_place(index, windows_, seed_); }
 
 void Sampler::sample(int64_t index, std::span<int64_t> tokens, std::span<int64_t> labels) const {
   const auto seq = static_cast<size_t>(seq_);
   const auto from = data_.tokens().subspan(static_cast<size_t>(window(index) * seq_), seq + 1);
   std::copy_n(from.begin(), seq, tokens.begin());
   std::copy_n(from.begin() + 1, seq, labels.begin());
+}
+
+int64_t TextSamples::read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool,
+                          std::byte* out) const {
+  std::vector<int64_t> tokens(static_cast<size_t>(seq_)), labels(static_cast<size_t>(seq_));
+  sampler_.sample(index, tokens, labels);
+  const int64_t bytes = ranges[0].size() * static_cast<int64_t>(sizeof(int64_t));
+  std::memcpy(out, (input == "tokens" ? tokens : labels).data() + ranges[0].begin,
+              static_cast<size_t>(bytes));
+  return bytes;
 }
 
 }  // namespace boxcar::backends::host

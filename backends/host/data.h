@@ -4,13 +4,19 @@
 //   TokenData data = TokenData::open({"text.txt"}, vocab);
 //   Sampler sampler(data.head(0.1), seq, seed);      // all but the last tenth
 //   sampler.sample(17, tokens, labels);              // the 18th sequence of the training order
+//
+// Images: images.h.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "sbp/sbp.h"
 
 namespace boxcar::backends::host {
 
@@ -21,6 +27,8 @@ class TokenData {
   // bytes. Throws Error (bad input), naming the file, where one is missing, unreadable, empty, of odd length
   // or has a token >= vocab (naming the first and where it is).
   static TokenData open(const std::vector<std::string>& paths, int64_t vocab);
+  // A million tokens at random, below `vocab`.
+  static TokenData random(int64_t vocab, int64_t seed);
   int64_t size() const { return static_cast<int64_t>(part_.size()); }
   std::span<const uint16_t> tokens() const { return part_; }
   // "35149 tokens of fingerprint 91a3...": the same for the same tokens, whatever their files are called.
@@ -36,6 +44,21 @@ class TokenData {
 
   std::shared_ptr<const std::vector<uint16_t>> all_;
   std::span<const uint16_t> part_;
+};
+
+// Which of `count` things the one numbered `index` since training began is: each once in an epoch, shuffled
+// anew for each by the seed alone.
+int64_t shuffled_place(int64_t index, int64_t count, int64_t seed);
+
+// What a model's inputs are in training, by position in its order. Threads may share one.
+class Samples {
+ public:
+  virtual ~Samples() = default;
+  // The part in `ranges` (one for each axis behind that of samples) of this input of the sample numbered
+  // `index` since training began, row-major, to `out`; returns how many bytes that is. Numbers are float32,
+  // or float64 where the input is `wide`.
+  virtual int64_t read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool wide,
+                       std::byte* out) const = 0;
 };
 
 // The order of training sequences: windows of seq + 1 tokens at a stride of seq, shuffled anew each epoch by
@@ -54,6 +77,19 @@ class Sampler {
  private:
   TokenData data_;
   int64_t seq_, seed_, windows_;
+};
+
+// Inputs "tokens" and "labels", int64[seq].
+class TextSamples : public Samples {
+ public:
+  // Throws as Sampler does.
+  TextSamples(TokenData data, int64_t seq, int64_t seed) : sampler_(std::move(data), seq, seed), seq_(seq) {}
+  int64_t read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges, bool wide,
+               std::byte* out) const override;
+
+ private:
+  Sampler sampler_;
+  int64_t seq_;
 };
 
 }  // namespace boxcar::backends::host

@@ -32,11 +32,14 @@ bool is_norm(std::string_view layer) {
 
 }  // namespace
 
-InitialRule initial_rule(std::string_view tensor, int64_t layers) {
+InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shape& shape) {
   const size_t dot = tensor.rfind('.');
   const std::string_view kind = tensor.substr(dot + 1), layer = tensor.substr(0, dot);
-  if (kind == "bias" || kind == "m" || kind == "v") return {};
+  if (kind == "bias" || kind == "beta" || kind == "m" || kind == "v") return {};
+  if (kind == "gamma") return {1, 0};
   if (kind == "weight" && is_norm(layer)) return {1, 0};
+  if (kind == "weight" && shape.size() == 4)
+    return {0, std::sqrt(2.0 / static_cast<double>(shape[1] * shape[2] * shape[3]))};
   const bool residual = layer.ends_with(".attn.proj") || layer.ends_with(".mlp.fc2");
   return {0, residual ? deviation / std::sqrt(2.0 * static_cast<double>(layers)) : deviation};
 }

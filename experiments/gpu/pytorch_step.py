@@ -32,7 +32,7 @@ class Block(nn.Module):
         qkv = self.qkv(self.ln1(x)).view(batch, seq, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
         y = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=True)
         x = x + self.proj(y.transpose(1, 2).reshape(batch, seq, hidden))
-        return x + self.down(F.gelu(self.up(self.ln2(x))))
+        return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
 
 
 class Gpt(nn.Module):

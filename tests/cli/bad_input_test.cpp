@@ -220,14 +220,12 @@ const JobCase job_cases[] = {
     {{"--off=differentiate"},
      "",
      2,
-     "--off: differentiate makes the backward pass (fuse_patterns, fuse_elementwise, fuse_loss, "
-     "mixed_precision, "
+     "--off: differentiate makes the backward pass (fuse_patterns, fuse_elementwise, mixed_precision, "
      "recompute and clip may always be switched off)"},
     {{"--off=clip,optimize"},
      "",
      2,
-     "--off: optimize makes the update (fuse_patterns, fuse_elementwise, fuse_loss, mixed_precision, "
-     "recompute and clip "
+     "--off: optimize makes the update (fuse_patterns, fuse_elementwise, mixed_precision, recompute and clip "
      "may always be switched off)"},
     {{"--off=accumulate", "--global-batch=32"},
      "",
@@ -408,7 +406,7 @@ const CommandCase command_cases[] = {
     {{"train", "--model=unet", "--layers=3", "--hidden=4", "--image=8", "--vocab=3", "--cluster=local",
       "--gpus=1", "--data=README.md"},
      2,
-     "--model: a model of images is simulated, not trained (data is text)"},
+     "--model: a U-Net is simulated, not trained (data are images of a label each)"},
     {{"train", "--model=gpt", "--layers=2", "--hidden=8", "--heads=2", "--seq=8", "--vocab=16", "--experts=2",
       "--expert-every=2", "--cluster=local", "--gpus=1", "--data=README.md"},
      2,
@@ -508,7 +506,9 @@ const CommandCase command_cases[] = {
     {{"simulate", "--model=gpt2", "--decoder-seq=8", "--cluster=local", "--gpus=1"},
      2,
      "--decoder-seq: a model of family gpt has none; it is of t5"},
-    {{"train", "--model=resnet50"}, 2, "--model: a model of images is simulated, not trained (data is text)"},
+    {{"train", "--model=resnet50", "--data=random", "--checkpoint-dir=out"},
+     2,
+     "--checkpoint-dir: is for models of text (leave it out)"},
     {{"train", "--model=bert-base", "--masked=20"},
      2,
      "--masked: pre-training heads are simulated, not trained (leave it out)"},

@@ -23,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -113,6 +114,45 @@ TEST_F(Train, EverySplitHasTheSingleDevicesLosses) {
     for (const auto& [step, loss] : alone)
       EXPECT_NEAR(split.at(step), loss, 1e-9 * loss) << plan[0] << " step " << step;
   }
+}
+
+// Dark ones and bright ones.
+TEST_F(Train, TellsImagesApart) {
+  std::mt19937 random(3);
+  std::ofstream file(path("images.bin"), std::ios::binary);
+  for (int image = 0; image < 24; ++image) {
+    file.put(static_cast<char>(image % 2)).put(0);
+    for (int byte = 0; byte < 3 * 32 * 32; ++byte)
+      file.put(static_cast<char>(random() % 128 + (image % 2 == 0 ? 0 : 128)));
+  }
+  file.close();
+  const Words job{"train",
+                  "--model=resnet",
+                  "--layers=16",
+                  "--hidden=4",
+                  "--image=32",
+                  "--vocab=2",
+                  "--steps=16",
+                  "--micro-batch=12",
+                  "--global-batch=24",
+                  "--optimizer=momentum",
+                  "--learning-rate=0.05",
+                  "--clip-norm=0",
+                  "--data=" + path("images.bin")};
+  const auto run_with = [&](Words more) {
+    more.insert(more.begin(), job.begin(), job.end());
+    const Output output = run_program(more);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return output.out;
+  };
+  const auto alone = losses(run_with({"--json", "--precision=fp64"}));
+  ASSERT_EQ(alone.size(), 16u);
+  EXPECT_LT(alone.at(16), 0.5 * alone.at(1));
+  // Batch norm takes the images of a device.
+  const auto two = losses(run_with({"--json", "--precision=fp64", "--dp=2"}));
+  EXPECT_EQ(losses(run_with({"--json", "--precision=fp64", "--dp=2", "--chaos=2"})), two);
+  EXPECT_NEAR(two.at(4), alone.at(4), 1e-9);
+  EXPECT_THAT(run_with({"--data=random"}), AllOf(HasSubstr(": 24 images a step;"), HasSubstr(" images/s")));
 }
 
 TEST_F(Train, SaysHowItGoesOnInJson) {

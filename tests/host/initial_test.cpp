@@ -37,6 +37,9 @@ TEST(Initial, rules_are_gpt_2s) {
   expect("h0.ln2.bias", 0, 0);
   expect("ln_f.weight", 1, 0);
   expect("head.weight", 0, 0.02);
+  expect("h0.norm1.gamma", 1, 0);
+  expect("h0.norm1.beta", 0, 0);
+  EXPECT_DOUBLE_EQ(initial_rule("h0.conv1.weight", 8, {64, 2, 3, 3}).deviation, 1.0 / 3);  // of 18 numbers
   expect("h0.ln1.weight.m", 0, 0);
   expect("embedding.word.v", 0, 0);
 }
