@@ -90,11 +90,15 @@ Stack load_stack(const std::string& name) {  // or a path
                                           did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
+double outside_bytes(const Cluster& cluster) {
+  return cluster.node.outside_bytes + cluster.stack.outside_bytes;
+}
+
 void put_stack(Cluster& cluster, const Stack& stack) {
   cluster.stack = stack;
   if (cluster.device.memory_bytes > 0) {
-    const double usable =
-        (static_cast<double>(cluster.device.memory_bytes) - stack.outside_bytes) * (1 - stack.fragmentation);
+    const double inside = static_cast<double>(cluster.device.memory_bytes) - outside_bytes(cluster);
+    const double usable = inside * (1 - stack.fragmentation);
     cluster.device.memory_bytes = std::max<int64_t>(1, static_cast<int64_t>(usable));
   }
   if (stack.host_per_op) cluster.node.host_per_op = *stack.host_per_op;

@@ -166,6 +166,9 @@ struct Node {
   // Samples a second that a node prepares (reads, decodes), shared evenly by its devices. 0: as many as they
   // take.
   double load_rate = 0;
+  // Of each device's memory what no tensor has on such nodes: CUDA's context, loaded kernels. With that of a
+  // stack it is left out of what plans may take.
+  double outside_bytes = 0;
 };
 
 struct Fabric {
@@ -196,7 +199,10 @@ struct Stack {
   // waited for a transfer before, and the device waits for all of them.
   double pass_launches = 0;
   std::map<std::string, double> op_launches;  // by op: launches that it stands for, 1 where absent
-  bool update_in_one = false;                 // the optimizer takes all tensors of a device in a few kernels
+  // One process launches for all devices of a node, which take turns: a launch takes host_per_op for each.
+  // The optimizer's launches, tensor by tensor, count too, as they wait for gradients of other devices.
+  bool one_process = false;
+  bool update_in_one = false;        // the optimizer takes all tensors of a device in a few kernels
   double piece_seconds = 0;          // s per rank, where gathers and scatters copy every rank's piece apart
   int64_t apart_elements = 0;        // tensors from this size on are gathered and scattered one by one
   bool gather_by_broadcast = false;  // after an update the rank that owns a tensor broadcasts it
@@ -256,6 +262,8 @@ Stack parse_stack(const std::string& yaml, const std::string& file);
 std::vector<std::string> stack_names();  // sorted
 // The cluster under a framework: its own host time, and op_bytes in the device's op_share.
 void put_stack(Cluster& cluster, const Stack& stack);
+// Of a device's memory, what no tensor has: on such nodes, and under the stack.
+double outside_bytes(const Cluster& cluster);
 
 // Another device in the cluster's nodes, with what it says of its host.
 void put_device(Cluster& cluster, DeviceProfile device);

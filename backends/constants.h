@@ -149,6 +149,7 @@ void visit(Visitor& v, Node& node) {
   v.number("host_per_op", 0, most_latency, node.host_per_op);
   v.number("host_speed", 0.01, 100, node.host_speed);
   v.number("load_rate", 0, most_rate, node.load_rate);
+  v.number("outside_bytes", 0, 1e12, node.outside_bytes);
 }
 
 // But for its kind and shape.

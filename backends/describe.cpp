@@ -68,6 +68,9 @@ std::string describe(const Cluster& cluster) {
     row(&out, "host", fmt::format("{:g} us to launch an op", node.host_per_op / node.host_speed * 1e6));
   }
   if (node.load_rate > 0) row(&out, "loading", fmt::format("{:g} samples/s per node", node.load_rate));
+  if (node.outside_bytes > 0)
+    row(&out, "outside",
+        fmt::format("{:g} GB of a GPU's memory, which no tensor has", node.outside_bytes / 1e9));
   row(&out, "between nodes", network(node));
   row(&out, "fabric", fabric_text(cluster.fabric));
   for (const auto& [straggler, factor] : cluster.slowdown) {

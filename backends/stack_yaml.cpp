@@ -1,10 +1,16 @@
 // Reading stacks from YAML.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/cluster.h"
 #include "backends/strict_yaml.h"
+#include "sbp/suggest.h"
 
 namespace boxcar::backends {
 namespace {
@@ -19,41 +25,50 @@ void read(Fields& fields, FusedSoftmax& fused) {
   fields.done();
 }
 
+// Of names already there, the new number.
+void read(Fields& fields, const char* key, double least, double most, std::map<std::string, double>& to) {
+  std::vector<std::pair<std::string, double>> read;
+  fields.numbers(key, least, most, &read);
+  for (const auto& [name, number] : read) to[name] = number;
+}
+
+// The stack that this one is like but for what it says: one of boxcar's own, so that none is like itself.
+Stack base_of(Fields& fields) {
+  std::string name;
+  if (!fields.text("like", &name)) return {};
+  const std::vector<std::string> known = stack_names();
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    fields.fail("like", fmt::format("no stack of boxcar's is named \"{}\"{}; known are {}", name,
+                                    did_you_mean(name, known), fmt::join(known, ", ")));
+  return load_stack(name);
+}
+
 }  // namespace
 
 Stack parse_stack(const std::string& yaml, const std::string& file) {
   auto fields = parse_fields(yaml, file, "");
-  Stack stack;
   fields->require("name");
+  Stack stack = base_of(*fields);
   fields->text("name", &stack.name);
   double host = 0;
   if (fields->number("host_per_op", 0, 1, &host)) stack.host_per_op = host;
   fields->number("pass_launches", 0, 1000, &stack.pass_launches);
-  std::vector<std::pair<std::string, double>> launches;
-  fields->numbers("op_launches", 0, 1000, &launches);
-  stack.op_launches.insert(launches.begin(), launches.end());
+  read(*fields, "op_launches", 0, 1000, stack.op_launches);
+  fields->flag("one_process", &stack.one_process);
   fields->flag("update_in_one", &stack.update_in_one);
   fields->flag("sums_in_products", &stack.sums_in_products);
   fields->flag("gather_by_broadcast", &stack.gather_by_broadcast);
   fields->number("piece_seconds", 0, 1, &stack.piece_seconds);
   fields->integer("apart_elements", 0, int64_t{1} << 40, &stack.apart_elements);
   if (auto fused = fields->map("fused_softmax")) read(*fused, stack.fused_softmax);
-  std::vector<std::pair<std::string, double>> times;
-  fields->numbers("all_reduces", 1, 100, &times);
-  stack.all_reduces.insert(times.begin(), times.end());
+  read(*fields, "all_reduces", 1, 100, stack.all_reduces);
   fields->flag("reduce_whole", &stack.reduce_whole);
-  std::vector<std::pair<std::string, double>> factors;
-  fields->numbers("op_bytes", 0.1, 100, &factors);
-  stack.op_bytes.insert(factors.begin(), factors.end());
-  factors.clear();
-  fields->numbers("half_op_bytes", 0.01, 100, &factors);
-  stack.half_op_bytes.insert(factors.begin(), factors.end());
+  read(*fields, "op_bytes", 0.1, 100, stack.op_bytes);
+  read(*fields, "half_op_bytes", 0.01, 100, stack.half_op_bytes);
   fields->flag("pads_channels", &stack.pads_channels);
   fields->number("outside_bytes", 0, 1e12, &stack.outside_bytes);
   fields->number("fragmentation", 0, 0.9, &stack.fragmentation);
-  std::vector<std::pair<std::string, double>> kept;
-  fields->numbers("op_kept", 0, 100, &kept);
-  stack.op_kept.insert(kept.begin(), kept.end());
+  read(*fields, "op_kept", 0, 100, stack.op_kept);
   fields->texts("defaults", &stack.defaults);
   fields->done();
   return stack;

@@ -195,8 +195,8 @@ std::vector<Key> make_keys() {
                                                   1000 * million, "sequences in an optimizer step")));
   k.push_back(word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16", "fp64"},
                    "type of the products; fp64: of everything"));
-  k.push_back(word("train", "gradients", TRAIN(half_gradients), {"float32", "half"},
-                   "with fp16 and bf16: type of gradients summed over micro-batches"));
+  k.push_back(word("train", "gradients", TRAIN(gradients), {"float32", "half", "half-but-tables"},
+                   "with fp16 and bf16: type of gradients, of embeddings float32 where tables are but"));
   k.push_back(word("train", "logits", TRAIN(half_logits), {"float32", "half"},
                    "with fp16 and bf16: type in which the loss reads logits"));
   k.push_back(entry("train", "epilogues", TRAIN(epilogues), 0, 1,

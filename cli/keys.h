@@ -26,7 +26,7 @@ struct Request {
 
 using Field =
     std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, std::vector<std::string>*,
-                 ir::Precision*, ir::Recompute*, ir::Optimizer*, std::set<std::string>*>;
+                 ir::Precision*, ir::Recompute*, ir::Optimizer*, ir::Gradients*, std::set<std::string>*>;
 
 struct Key {
   std::string section, name;

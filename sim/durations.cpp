@@ -228,7 +228,8 @@ std::vector<double> Costing::advances(int program_index, const std::vector<Fixed
 // in the head say, is not counted on: published layers that are launch-bound take as long behind long kernels
 // as behind short ones.
 void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
-  const double launch = cluster_.node.host_per_op / cluster_.node.host_speed;
+  const int turns = cluster_.stack.one_process ? std::min(plan_.devices, cluster_.node.gpus) : 1;
+  const double launch = turns * cluster_.node.host_per_op / cluster_.node.host_speed;
   if (launch <= 0) return;
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
   struct Part {
@@ -238,6 +239,9 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   const std::vector<double> by = advances(program_index, known);
   std::map<std::pair<int, int>, Part> parts;  // by phase, layer
   auto waits = [&](size_t a) { return known[a].kernel && known[a].seconds > 0; };
+  auto of_tensors = [&](const std::string& phase) {
+    return is_update(phase) && cluster_.stack.one_process && !cluster_.stack.update_in_one;
+  };
   auto part = [&](size_t a) -> Part& {
     return parts[{program.actors[a].phase, layer_of(program.actors[a].name)}];
   };
@@ -258,7 +262,8 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
     if (actor.kind == ir::ActorKind::collective) ++part(a).launches;
   }
   for (size_t a = 0; a < known.size(); ++a) {
-    if (!waits(a) || !is_pass(program.phases[static_cast<size_t>(program.actors[a].phase)])) continue;
+    const std::string& phase = program.phases[static_cast<size_t>(program.actors[a].phase)];
+    if (!waits(a) || !(is_pass(phase) || of_tensors(phase))) continue;
     const Part& mine = part(a);
     known[a].seconds += std::max(0.0, mine.launches * launch - mine.busy) / mine.kernels;
   }

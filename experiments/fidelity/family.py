@@ -53,6 +53,7 @@ def largest(document, *kinds):
 QUANTITIES = {
     "step_s": lambda d: d.get("step_time_s"),
     "peak_bytes": lambda d: max(d["peak_memory_bytes"]),
+    "device_bytes": lambda d: max(d.get("device_memory_bytes", d["peak_memory_bytes"])),  # as nvidia-smi has it
     "last_peak_bytes": lambda d: d["peak_memory_bytes"][-1],  # of the last stage
     "state_bytes": lambda d: largest(d, "parameters", "gradients", "optimizer"),
     "activation_bytes": lambda d: d["kept_activation_bytes"][0],  # of the first stage, for backward passes

@@ -1,7 +1,7 @@
 """Tables for people, one document for programs."""
 from .compare import figures, orders, outcomes
 
-UNITS = {"step_s": ("step time", "s"), "peak_bytes": ("peak memory", "GB"),
+UNITS = {"step_s": ("step time", "s"), "peak_bytes": ("peak memory", "GB"), "device_bytes": ("peak of the device", "GB"),
          "last_peak_bytes": ("peak memory of the last stage", "GB"), "state_bytes": ("states", "GB"),
          "activation_bytes": ("activations", "GB"), "fits": ("whether it fits", "")}
 WORST = 5

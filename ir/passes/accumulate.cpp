@@ -1,6 +1,6 @@
-// Gradients over micro-batches, in float32 at least unless the job wants them in 16 bits. A parameter that is
-// used in several layers (a tied embedding) has its contributions accumulated where they are made, and added
-// once per step.
+// Gradients over micro-batches, in float32 at least unless the job wants them, or all but tables, in 16 bits.
+// A parameter that is used in several layers (a tied embedding) has its contributions accumulated where they
+// are made, and added once per step.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -48,8 +48,11 @@ class Accumulator {
   bool needed(TensorId gradient) const {
     return step_.options.micro_batches > 1 || dtype(gradient) != wide(dtype(gradient));
   }
-  DType summed(TensorId gradient) const {
-    return step_.options.half_gradients ? dtype(gradient) : wide(dtype(gradient));
+  DType summed(size_t index, TensorId made) const {
+    const Gradients kept = step_.options.gradients;
+    const bool half =
+        kept == Gradients::half || (kept == Gradients::half_but_tables && !tables_.contains(index));
+    return half ? dtype(made) : wide(dtype(made));
   }
   DType dtype(TensorId tensor) const { return rewrite_.graph().tensor(tensor).type.dtype; }
 
@@ -72,7 +75,10 @@ class Accumulator {
   void plan(size_t index) {
     std::vector<TensorId> parts;
     addends(step_.gradients[index].gradient, parts);
-    for (size_t i = 0; i < parts.size(); ++i) parts_[parts[i]].push_back({index, i, parts.size()});
+    for (size_t i = 0; i < parts.size(); ++i) {
+      parts_[parts[i]].push_back({index, i, parts.size()});
+      if (producer(parts[i]).type == "embedding_grad") tables_.insert(index);
+    }
   }
 
   std::string name(size_t gradient) const { return states_[gradient].name + ".grad.sum"; }
@@ -89,7 +95,7 @@ class Accumulator {
       const std::string base = name(part.gradient);
       sum = rewrite_.add({"accumulate",
                           {made},
-                          {{"to", to_text(summed(made))}},
+                          {{"to", to_text(summed(part.gradient, made))}},
                           part.count == 1 ? base : base + std::to_string(part.index),
                           {}},
                          like)[0];
@@ -119,6 +125,7 @@ class Accumulator {
   std::vector<Op> ops_;
   Rewriter rewrite_;
   std::unordered_set<TensorId> dropped_;
+  std::unordered_set<size_t> tables_;  // gradients of what is looked up
   std::unordered_map<TensorId, std::vector<Part>> parts_;
   std::map<size_t, std::vector<TensorId>> totals_;
 };

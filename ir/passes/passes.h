@@ -15,6 +15,9 @@ namespace boxcar::ir {
 enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64 };
 enum class Recompute : uint8_t { none, selective, full };
 enum class Optimizer : uint8_t { sgd, momentum, adam };
+// Where precision is mixed: the type in which gradients are kept, summed over micro-batches and reduced. Half
+// is that of the products; half_but_tables has those of tables that are looked up, an embedding, in float32.
+enum class Gradients : uint8_t { float32, half, half_but_tables };
 
 struct TrainOptions {
   Precision precision = Precision::fp16;
@@ -27,11 +30,11 @@ struct TrainOptions {
       stage_starts;        // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
   bool flash = false;      // attention as one op
   bool epilogues = false;  // biases and their gradients in the kernels of products
-  bool fused_loss = false;      // cross entropy in as few kernels as its classes leave it
-  bool whole_classes = true;    // for fused_loss: no device has a part of the classes alone
-  bool half_gradients = false;  // with mixed precision: summed over micro-batches in 16 bits, not float32
-  bool half_logits = false;     // with mixed precision: the loss reads logits in 16 bits
-  double clip_norm = 1.0;       // 0: no clipping
+  bool fused_loss = false;    // cross entropy in as few kernels as its classes leave it
+  bool whole_classes = true;  // for fused_loss: no device has a part of the classes alone
+  Gradients gradients = Gradients::float32;
+  bool half_logits = false;  // with mixed precision: the loss reads logits in 16 bits
+  double clip_norm = 1.0;    // 0: no clipping
   double learning_rate = 1e-4;
   double weight_decay = 0;  // of matrices alone: biases and the weights of norms are left as they are
   double momentum = 0.9;    // of optimizer momentum
@@ -50,9 +53,8 @@ struct TrainOptions {
 //   mixed_precision   16-bit compute, master weights, loss scale (fp16) and reductions in float32
 //   differentiate     backward ops;  recompute: forward ops run again before the backward ops that need them
 //   fuse_products     with epilogues: biases and their gradients into products
-//   accumulate        "accumulate" ops: gradients over micro-batches, in float32 where precision is mixed
-//   (but
-//                     half_gradients)
+//   accumulate        "accumulate" ops: gradients over micro-batches, where precision is mixed in the types
+//                     of options.gradients
 //   clip              global norm over all gradients, one scale
 //   optimize          update ops: one per parameter; and the cast to 16 bits
 // Any may be switched off by name (options.off); each is followed by verify().

@@ -8,9 +8,10 @@ namespace boxcar::backends {
 namespace {
 
 TEST(Stacks, AreThose) {
-  EXPECT_THAT(stack_names(), testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "jax",
-                                                  "megatron", "nemo", "ngc", "oneflow", "pytorch",
-                                                  "pytorch-compiled", "scaling", "scaling-rms"));
+  EXPECT_THAT(stack_names(),
+              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "jax", "megatron",
+                                   "megatron-fused-loss", "nemo", "ngc", "oneflow", "oneflow-ops", "pytorch",
+                                   "pytorch-compiled", "scaling", "scaling-rms"));
   for (const std::string& name : stack_names()) EXPECT_EQ(load_stack(name).name, name);
 }
 
@@ -47,11 +48,40 @@ TEST(Stacks, TakeWhatNoTensorHasFromADevicesMemory) {
   stack.fragmentation = 0.25;
   put_stack(cluster, stack);
   EXPECT_NEAR(static_cast<double>(cluster.device.memory_bytes), 0.75 * (whole - 2e9), 1);
+  EXPECT_EQ(outside_bytes(cluster), 2e9);
+}
+
+TEST(Stacks, WhatNoTensorHasOnSuchNodesIsTakenToo) {
+  Cluster cluster = load_cluster("dgx-a100-80g", 8);
+  const auto whole = static_cast<double>(cluster.device.memory_bytes);
+  cluster.node.outside_bytes = 1e9;
+  Stack stack;
+  stack.outside_bytes = 2e9;
+  put_stack(cluster, stack);
+  EXPECT_NEAR(static_cast<double>(cluster.device.memory_bytes), whole - 3e9, 1);
+  EXPECT_EQ(outside_bytes(cluster), 3e9);
+}
+
+TEST(Stacks, AreLikeOthersButForWhatTheySay) {
+  const Stack megatron = load_stack("megatron");
+  EXPECT_EQ(parse_stack("like: megatron\nname: megatron\n", "m.yaml"), megatron);
+  const Stack stack = parse_stack(
+      "name: mine\nlike: megatron\nop_kept: {cross_entropy_grad: 3, gelu: 2}\npass_launches: 1\n"
+      "defaults: {parallel.zero: 1}\n",
+      "m.yaml");
+  Stack wanted = megatron;
+  wanted.name = "mine";
+  wanted.op_kept["cross_entropy_grad"] = 3;
+  wanted.op_kept["gelu"] = 2;
+  wanted.pass_launches = 1;
+  wanted.defaults["parallel.zero"] = "1";
+  EXPECT_EQ(stack, wanted);
 }
 
 TEST(Stacks, AreReadFromText) {
   const Stack stack = parse_stack(
-      "name: mine\nhost_per_op: 5e-6\nupdate_in_one: true\npiece_seconds: 1e-6\napart_elements: 10\n"
+      "name: mine\nhost_per_op: 5e-6\none_process: true\nupdate_in_one: true\npiece_seconds: "
+      "1e-6\napart_elements: 10\n"
       "op_bytes: {adam: 2}\nhalf_op_bytes: {add_relu: 0.5}\npads_channels: true\ndefaults: {parallel.zero: "
       "3}\n"
       "all_reduces: {ln2.grad: 2}\nreduce_whole: true\n"
@@ -70,6 +100,7 @@ TEST(Stacks, AreReadFromText) {
   EXPECT_EQ(stack.outside_bytes, 1e9);
   EXPECT_EQ(stack.fragmentation, 0.1);
   EXPECT_EQ(stack.host_per_op, 5e-6);
+  EXPECT_TRUE(stack.one_process);
   EXPECT_TRUE(stack.update_in_one);
   EXPECT_EQ(stack.piece_seconds, 1e-6);
   EXPECT_EQ(stack.apart_elements, 10);
@@ -97,6 +128,13 @@ TEST(Stacks, RefuseWhatTheyDoNotKnow) {
   EXPECT_THAT(said("name: s\nhost_per_ops: 1\n"),
               testing::StartsWith("s.yaml:2:1: unknown key host_per_ops"));
   EXPECT_EQ(said("host_per_op: 1\n"), "s.yaml:1:1: missing key name");
+  EXPECT_EQ(said("name: s\none_process: 2\n"), "s.yaml:2:14: one_process: 2 is not true or false");
+  EXPECT_EQ(said("name: s\nlike: megatrom\n"),
+            "s.yaml:2:7: like: no stack of boxcar's is named \"megatrom\" (did you mean megatron?); known "
+            "are boxcar, "
+            "composer, deepspeed, fsdp, jax, megatron, megatron-fused-loss, nemo, ngc, oneflow, oneflow-ops, "
+            "pytorch, "
+            "pytorch-compiled, scaling, scaling-rms");
   EXPECT_EQ(said("name: s\nhost_per_op: 2\n"), "s.yaml:2:14: host_per_op: 2 is outside 0 to 1");
 }
 

@@ -94,6 +94,15 @@ TEST(Report, TheDocumentHasOneEntryForAStage) {
   EXPECT_EQ(doc["memory_breakdown_bytes"].size(), 2u);
 }
 
+TEST(Report, TheDeviceHoldsWhatNoTensorHasToo) {
+  Report r = example();
+  EXPECT_FALSE(nlohmann::json::parse(to_json(r)).contains("device_memory_bytes"));
+  r.outside_bytes = 1'000'000'000;
+  const nlohmann::json doc = nlohmann::json::parse(to_json(r));
+  EXPECT_EQ(doc["device_memory_bytes"][0], 63'000'000'000);
+  EXPECT_EQ(doc["peak_memory_bytes"][0], 62'000'000'000);
+}
+
 TEST(Report, WhatDoesNotFitHasNoTimes) {
   Report r = example();
   r.simulated = r.fits = false;

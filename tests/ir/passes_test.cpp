@@ -159,8 +159,11 @@ TEST_P(PassTest, MixedPrecisionComputesTheSame) {
     options.precision = precision;
     options.recompute = Recompute::full;
     expect_same(step_of(forward, options), wanted, 4);
-    options.half_gradients = options.half_logits = true;
-    expect_same(step_of(forward, options), wanted, 4);
+    options.half_logits = true;
+    for (const ir::Gradients kept : {ir::Gradients::half, ir::Gradients::half_but_tables}) {
+      options.gradients = kept;
+      expect_same(step_of(forward, options), wanted, 4);
+    }
   }
 }
 
@@ -254,8 +257,10 @@ TEST(Passes, HalfGradientsAreKeptInSixteenBits) {
     return found;
   };
   EXPECT_EQ(types(), std::set{ir::DType::float32});
-  options.half_gradients = true;
+  options.gradients = ir::Gradients::half;
   EXPECT_EQ(types(), std::set{ir::DType::bfloat16});
+  options.gradients = ir::Gradients::half_but_tables;
+  EXPECT_EQ(types(), (std::set{ir::DType::float32, ir::DType::bfloat16}));
 }
 
 TEST(Passes, HalfLogitsAreNotCast) {

@@ -75,7 +75,12 @@ const Layout layouts[] = {
     {"half_gradients_and_logits",
      [](Job& j) {
        j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 2, j.global_batch = 4;
-       j.train.half_gradients = j.train.half_logits = true;
+       j.train.gradients = ir::Gradients::half, j.train.half_logits = true;
+     }},
+    {"half_gradients_but_tables",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 4;
+       j.train.gradients = ir::Gradients::half_but_tables;
      }},
     {"hybrid_shards", [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 3; }},
     {"fp32_zero1",

@@ -40,7 +40,7 @@ TEST(StackTime, products_sum_gradients_in_float32) {
   EXPECT_EQ(within.of("h0.mlp.fc1.weight.grad.sum"), 0);
   EXPECT_EQ(within.of("h0.mlp.fc1.grad_w"), apart.of("h0.mlp.fc1.grad_w"));
   EXPECT_EQ(within.of("h0.ln1.weight.grad.sum"), apart.of("h0.ln1.weight.grad.sum"));  // no product's
-  job.train.half_gradients = true;
+  job.train.gradients = ir::Gradients::half;
   EXPECT_GT(times(job, product).of("h0.mlp.fc1.weight.grad.sum"), 0);
 }
 

@@ -150,6 +150,29 @@ TEST(HostTime, waiting_for_a_collective_covers_launches) {
   }
 }
 
+// Four devices whose launches take turns: four times as long, and the optimizer waits for its own.
+TEST(Stack, one_process_launches_for_the_devices_of_a_node_in_turn) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 16);
+  ir::Plan plan = three_kernels();
+  plan.devices = 4;
+  plan.classes = {{0, {0, 1, 2, 3}}};
+  cluster.node.host_per_op = 0;
+  const std::vector<double> alone = act_seconds(plan, cluster, 0);
+  cluster.node.host_per_op = 1e-3;
+  cluster.stack.one_process = true;
+  std::vector<double> eager = act_seconds(plan, cluster, 0);
+  EXPECT_NEAR(eager[0] + eager[1], 8e-3, 1e-12);
+  EXPECT_NEAR(eager[2], 4e-3, 1e-12);
+  plan.devices = 16;  // of which a node has eight
+  plan.classes[0].devices = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  eager = act_seconds(plan, cluster, 0);
+  EXPECT_NEAR(eager[2], 8e-3, 1e-12);
+  cluster.stack.update_in_one = true;
+  eager = act_seconds(plan, cluster, 0);
+  EXPECT_LT(eager[2], alone[2]);
+  EXPECT_NEAR(eager[0] + eager[1], 16e-3, 1e-12);
+}
+
 TEST(Stack, an_update_in_one_launches_nothing_for_each_tensor) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;

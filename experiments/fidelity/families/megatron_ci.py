@@ -92,7 +92,7 @@ def cases(row):
                  micro_batch=row["micro_batch_size"], global_batch=row["global_batch_size"],
                  overlap_grad=bool(row["overlap_grad_reduce"]), overlap_param=bool(row["overlap_param_gather"]),
                  recompute=row["recompute_granularity"] or None, precision="fp16" if row["fp16"] else "bf16", attention=attention(row),
-                 stack="megatron")
+                 stack="megatron-fused-loss" if named("cross_entropy_loss_fusion") else "megatron")
     name = f"{row['test_case']} {row['golden_file'].removeprefix('golden_values_').removesuffix('.json')}"
     found = [Case(name, plan, "step_s", float(row["iter_time_s_median"]))]
     if row["mem_max_allocated_bytes"]:
