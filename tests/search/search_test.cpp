@@ -359,6 +359,23 @@ TEST(Search, estimates_of_a_diffusion_unet_are_near_the_simulation) {
   EXPECT_GT(points, 4);
 }
 
+// Levels down on one stage, levels up on the other, channels or samples split on each.
+TEST(Search, LongLaysADiffusionUnetOutOnStages) {
+  Job job;
+  job.model = ir::models::defaults("diffusion_unet");
+  job.model.layers = 5, job.model.hidden = 128, job.model.vocab = 4, job.model.image = 32;
+  job.cluster = backends::load_cluster("dgx-a100-80g", 4);
+  job.gpus = 4;
+  job.global_batch = 16;
+  job.parallel.tp = job.parallel.pp = 2, job.parallel.micro_batch = 4;
+  const Outcome found = search(job, {.pinned = {"tp", "pp", "micro_batch"}}, oracle());
+  ASSERT_FALSE(found.best.empty());
+  EXPECT_EQ(found.best.front().job.parallel.stage_layers.size(), 2);
+  EXPECT_TRUE(found.best.front().found.optimal());
+  const auto& cost = found.best.front().found.cost;
+  EXPECT_GT(cost[collectives] + cost[states], 0);
+}
+
 // Experts on every other layer: how many devices share them is a point of the space.
 TEST(Search, estimates_of_experts_are_near_the_simulation) {
   Job job = small_gpt(4);
