@@ -129,6 +129,7 @@ struct DeviceProfile {
   Curve memory_efficiency;                            // share of peak bandwidth by bytes
   // A further factor on it by op, 1 where absent; and one more where operands have 16 bits.
   std::map<std::string, double, std::less<>> op_share, half_op_share;
+  bool float8_products = false;  // use_float8
   bool pads_channels = false;  // to multiples of 8 in 16 bits, without which convolutions use no tensor cores
   // Fused attention, share of peak by sequence length; causal kernels at a quarter of theirs; and a factor on
   // it by the size of a head.
@@ -271,6 +272,9 @@ void put_device(Cluster& cluster, DeviceProfile device);
 // float32 products on the tensor cores (19 bits) instead of in full float32, as precision tf32 asks. Leaves
 // devices without them as they are.
 void use_tf32(DeviceProfile& device);
+
+// Products of layers read 8 bits, as precision fp8 asks: their operands are scaled and cast before each.
+void use_float8(DeviceProfile& device);
 
 // Fused attention by FlashAttention 1, or Triton's kernel of its time, instead of 2, which profiles hold.
 // REQUIRES version 1 or 2.

@@ -15,9 +15,7 @@ bool shards(const planner::Job& job) { return job.parallel.zero >= 1; }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
 bool gathers_in_buckets(const planner::Job& job) { return job.parallel.zero <= 2; }
 bool runs_flash(const planner::Job& job) { return job.model.flash; }
-bool is_mixed(const planner::Job& job) {
-  return job.train.precision == ir::Precision::fp16 || job.train.precision == ir::Precision::bf16;
-}
+bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision); }
 bool has_gelu(const planner::Job& job) { return job.model.mlp == "gelu"; }
 bool has_experts(const planner::Job& job) { return job.model.experts > 0; }
 bool uses_momentum(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::momentum; }
@@ -29,8 +27,8 @@ constexpr Effect effects[] = {
     {"parallel.recompute_layers", recomputes_layers, "recompute is full"},
     {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)"},
     {"parallel.flash_version", runs_flash, "attention is flash"},
-    {"train.gradients", is_mixed, "precision is fp16 or bf16"},
-    {"train.logits", is_mixed, "precision is fp16 or bf16"},
+    {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
+    {"train.logits", is_mixed, "precision is fp16, bf16 or fp8"},
     {"model.gelu", has_gelu, "mlp is gelu"},
     {"train.routing_skew", has_experts, "the model has experts"},
     {"train.momentum", uses_momentum, "optimizer is momentum"},

@@ -247,6 +247,7 @@ Request request_of(const GivenKeys& given) {
     if (request.job.gpus == 0)
       throw Error::input("cluster.gpus", "missing; give it in the job file or as --gpus, or give dp");
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
+    if (request.job.train.precision == ir::Precision::fp8) backends::use_float8(request.job.cluster.device);
     backends::use_flash_version(request.job.cluster.device, request.flash_version);
     backends::put_stack(request.job.cluster, stack);
     hints.op_kept = stack.op_kept;
@@ -288,6 +289,7 @@ void check_rate(const backends::DeviceProfile& device, const std::string& precis
   };
   if (precision == "fp64" && !has(ir::DType::float64)) refuse("float64", "fp32");
   if (precision == "tf32" && device.tf32_flops <= 0) refuse("tf32", "fp32");
+  if (precision == "fp8" && !has(ir::DType::float8)) refuse("float8", bf16 ? "bf16" : "fp16");
   if (precision == "bf16" && !bf16) refuse("bfloat16", fp16 ? "fp16" : "fp32");
   if (precision == "fp16" && !fp16) refuse("float16", bf16 ? "bf16" : "fp32");
 }

@@ -164,7 +164,7 @@ std::vector<Key> make_keys() {
                     "sharding: 1 optimizer, 2 and gradients, 3 and parameters"));
   k.push_back(entry("parallel", "sequence_parallel", PARALLEL(sequence_parallel), 0, 1,
                     "split the residual stream by sequence over tp"));
-  k.push_back(word("parallel", "recompute", TRAIN(recompute), {"none", "selective", "full"},
+  k.push_back(word("parallel", "recompute", TRAIN(recompute), {"none", "selective", "full", "ops"},
                    "activations computed again in the backward pass"));
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
@@ -193,8 +193,8 @@ std::vector<Key> make_keys() {
 
   k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,
                                                   1000 * million, "sequences in an optimizer step")));
-  k.push_back(word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16", "fp64"},
-                   "type of the products; fp64: of everything"));
+  k.push_back(word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16", "fp64", "fp8"},
+                   "type of the products; fp64: of everything; fp8: of those in layers, simulated alone"));
   k.push_back(word("train", "gradients", TRAIN(gradients), {"float32", "half", "half-but-tables"},
                    "with fp16 and bf16: type of gradients, of embeddings float32 where tables are but"));
   k.push_back(word("train", "logits", TRAIN(half_logits), {"float32", "half"},

@@ -21,6 +21,7 @@ double peak_flops(const ir::Plan& plan, const backends::Cluster& cluster) {
   std::string precision = label == plan.labels.end() ? "fp32" : label->second;
   ir::DType dtype = precision == "fp16"   ? ir::DType::float16
                     : precision == "bf16" ? ir::DType::bfloat16
+                    : precision == "fp8"  ? ir::DType::float8
                     : precision == "fp64" ? ir::DType::float64
                                           : ir::DType::float32;
   auto peak = cluster.device.peak_flops.find(dtype);

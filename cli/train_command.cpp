@@ -45,8 +45,8 @@ bool is_of_images(const GivenKeys& given) {
   return family != given.end() && ir::models::is_conv_net(family_named(family->second.text));
 }
 
-// Data here is text, or images of one label each.
-void refuse_other_data(const GivenKeys& given) {
+// Data here is text, or images of one label each, and no backend has kernels in 8 bits.
+void refuse_what_is_simulated_alone(const GivenKeys& given) {
   if (const auto family = given.find("model.family");
       family != given.end() && family_named(family->second.text).ends_with("unet"))
     throw Error::input(family->second.where,
@@ -60,6 +60,8 @@ void refuse_other_data(const GivenKeys& given) {
                        "an encoder with a decoder is simulated, not trained (data is one text)");
   if (const auto masked = given.find("model.masked"); masked != given.end() && masked->second.text != "0")
     throw Error::input(masked->second.where, "pre-training heads are simulated, not trained (leave it out)");
+  if (const auto type = given.find("train.precision"); type != given.end() && type->second.text == "fp8")
+    throw Error::input(type->second.where, "fp8 is simulated, not trained (use bf16)");
 }
 
 GivenKeys with_defaults(GivenKeys given) {
@@ -345,7 +347,7 @@ std::unique_ptr<backends::Backend> make_backend(const TrainRun& options, int dev
 }
 
 void train(const TrainArguments& arguments, Shared& shared) {
-  refuse_other_data(arguments.job.given());
+  refuse_what_is_simulated_alone(arguments.job.given());
   const GivenKeys given = with_defaults(with_model(arguments.job.given()));
   Resolved resolved = resolve(given);
   if (resolved.request.job.model.expert_every > 1)

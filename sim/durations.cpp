@@ -282,8 +282,10 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
   if (sums_in_product(program, actor, cluster_.stack)) return 0;
   const ir::OpDef& def = ir::op(actor.op);
-  const double alone = kernel_seconds(cluster_.device, def, input_types(program, actor),
-                                      output_types(program, actor), actor.attrs);
+  const bool float8 = cluster_.device.float8_products && def.family == ir::Family::matmul &&
+                      def.name != "batch_matmul" && layer_of(actor.name) >= 0;
+  const double alone = (float8 ? float8_product_seconds : kernel_seconds)(
+      cluster_.device, def, input_types(program, actor), output_types(program, actor), actor.attrs);
   const double seconds = is_bound_by_compute(def) ? alone * behind_ : alone;
   if (falls_back(program, actor, cluster_.stack)) {
     const backends::FusedSoftmax& fused = cluster_.stack.fused_softmax;

@@ -36,8 +36,6 @@ void optimize(Step& step);
 // The "parameter" op behind what the forward phase reads a parameter as.
 const Op& state_op(const Graph& graph, TensorId leaf);
 
-inline bool is_mixed(const TrainOptions& options) {
-  return options.precision == Precision::fp16 || options.precision == Precision::bf16;
-}
+inline bool is_mixed(const TrainOptions& options) { return is_mixed(options.precision); }
 
 }  // namespace boxcar::ir

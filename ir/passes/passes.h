@@ -12,8 +12,14 @@
 
 namespace boxcar::ir {
 
-enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64 };
-enum class Recompute : uint8_t { none, selective, full };
+// fp8: as bf16; that products of layers read 8 bits is their kernels' affair (backends/cluster.h,
+// use_float8).
+enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64, fp8 };
+inline bool is_mixed(Precision p) {
+  return p == Precision::fp16 || p == Precision::bf16 || p == Precision::fp8;
+}
+
+enum class Recompute : uint8_t { none, selective, full, ops };
 enum class Optimizer : uint8_t { sgd, momentum, adam };
 // Where precision is mixed: the type in which gradients are kept, summed over micro-batches and reduced. Half
 // is that of the products; half_but_tables has those of tables that are looked up, an embedding, in float32.

@@ -5,6 +5,8 @@
 // checkpointing framework, all ops of the group run again, also those whose results nothing reads: published
 // runs pay for them. With `recompute_stop` a layer's second run ends where the backward pass has all it
 // reads, as PyTorch's does from 2.1 on: without the last product of a layer that has no dropout behind it.
+// Ops: all of a layer but what a policy by op keeps, results of every other product, the first on, and of
+// attention as one op: torchtitan/models/llama3/infra/parallelize.py, selective_ac_option "op".
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -30,7 +32,7 @@ class Recomputer {
   Rewriter& run() {
     if (options_.recompute_stop) find_reads();
     for (Op& op : rewrite_.old_ops()) {
-      if (op.phase == Phase::forward && chosen(op)) group(op).ops.push_back(op);
+      if (op.phase == Phase::forward && chosen(op) && !kept(op)) group(op).ops.push_back(op);
       if (op.phase == Phase::backward && in_layer(op)) backward(op);
       rewrite_.keep(std::move(op));
     }
@@ -40,6 +42,7 @@ class Recomputer {
  private:
   struct Group {
     std::vector<Op> ops;
+    int products = 0;  // of its forward pass
     bool done = false;
   };
 
@@ -64,7 +67,15 @@ class Recomputer {
 
   bool chosen(const Op& op) const {
     if (!in_layer(op) || op.inputs.empty()) return false;
-    return options_.recompute == Recompute::full ? position(op.layer) < limit() : in_core(op);
+    if (options_.recompute == Recompute::selective) return in_core(op);
+    return options_.recompute == Recompute::ops || position(op.layer) < limit();
+  }
+
+  // By the policy of Recompute::ops; called once for each op, in order.
+  bool kept(const Op& op) {
+    if (options_.recompute != Recompute::ops) return false;
+    if (op.type == "scaled_dot_product_attention") return true;
+    return op.type.starts_with("matmul") && ++group(op).products % 2 == 1;
   }
 
   // A layer's place in its stage.
@@ -84,7 +95,7 @@ class Recomputer {
     for (TensorId& input : op.inputs) input = again(input, op.layer);
   }
 
-  // Full recomputation opens the layer's backward pass; selective waits for the first reader.
+  // Full recomputation opens the layer's backward pass; the others wait for the first reader.
   bool needs(const Op& op, const Group& group) const {
     if (group.ops.empty()) return false;
     if (options_.recompute == Recompute::full) return true;

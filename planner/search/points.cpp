@@ -86,10 +86,11 @@ class Points {
       bool fits = true;  // with smaller micro-batches
     };
     std::vector<Kind> kinds;
-    for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::ops, Recompute::full}) {
       if (is_pinned("recompute") && kind != job_.train.recompute) continue;
       const bool has_selective = !job_.model.flash && !ir::models::is_conv_net(job_.model.family);
       if (!is_pinned("recompute") && kind == Recompute::selective && !has_selective) continue;
+      if (!is_pinned("recompute") && kind == Recompute::ops) continue;  // simulated where asked for
       kinds.push_back({kind});
     }
     choose("micro_batch", point_.parallel.micro_batch, divisors(job_.global_batch, most_sequences), [&] {

@@ -118,7 +118,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const auto by_layer = [&](sbp::Collective collective, double size) {
     return layers * seconds(collective, size / layers);
   };
-  const bool mixed = job.train.precision == ir::Precision::fp16 || job.train.precision == ir::Precision::bf16;
+  const bool mixed = ir::is_mixed(job.train.precision);
   const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4, half = mixed ? 2 : size;
   if (h.zero == 0) {
     const double reduce = seconds(sbp::Collective::all_reduce, size);

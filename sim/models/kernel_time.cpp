@@ -159,4 +159,18 @@ double kernel_seconds(const DeviceProfile& device, const ir::OpDef& def, const i
   return device.launch_latency + seconds;
 }
 
+double float8_product_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
+                              const ir::Types& outputs, const ir::Attrs& attrs) {
+  constexpr double cast_bytes = 2 + 2 + 1;  // an element
+  ir::Types operands = inputs;
+  double casts = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    operands[i].dtype = ir::DType::float8;
+    const double bytes = cast_bytes * static_cast<double>(operands[i].elements());
+    casts += 2 * (device.launch_latency + device.kernel_floor) +
+             bytes / (device.memory_bandwidth * device.memory_efficiency.at(bytes));
+  }
+  return casts + kernel_seconds(device, def, operands, outputs, attrs);
+}
+
 }  // namespace boxcar::sim

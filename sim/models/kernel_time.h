@@ -23,4 +23,9 @@ namespace boxcar::sim {
 double kernel_seconds(const backends::DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs);
 
+// The same of a product whose operands, held in 16 bits, are cast to 8 before: read for the largest
+// magnitude, which scales them, read again and written.
+double float8_product_seconds(const backends::DeviceProfile& device, const ir::OpDef& def,
+                              const ir::Types& inputs, const ir::Types& outputs, const ir::Attrs& attrs);
+
 }  // namespace boxcar::sim

@@ -79,7 +79,7 @@ TEST(Keys, SayTheirValuesAndDefaults) {
   EXPECT_EQ(said("parallel", "stage_layers"), "N,N,... [balanced]");
   EXPECT_EQ(said("parallel", "overlap_grad"), "true|false [true]");
   EXPECT_EQ(said("parallel", "recompute_layers"), "0..10000 [all]");
-  EXPECT_EQ(said("train", "precision"), "fp32|tf32|fp16|bf16|fp64 [fp16]");
+  EXPECT_EQ(said("train", "precision"), "fp32|tf32|fp16|bf16|fp64|fp8 [fp16]");
   EXPECT_EQ(said("train", "off"), "PASS,... [none]");
 }
 
@@ -101,9 +101,10 @@ TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "stage_layers", "7,,8"),
             "here: got \"\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "attention", "flash"), "accepted as flash");
-  EXPECT_EQ(message("train", "precision", "fp8"), "here: got \"fp8\", expected fp32, tf32, fp16, bf16, fp64");
+  EXPECT_EQ(message("train", "precision", "fp4"),
+            "here: got \"fp4\", expected fp32, tf32, fp16, bf16, fp64, fp8 (did you mean fp64?)");
   EXPECT_EQ(message("parallel", "recompute", "ful"),
-            "here: got \"ful\", expected none, selective, full (did you mean full?)");
+            "here: got \"ful\", expected none, selective, full, ops (did you mean full?)");
 }
 
 }  // namespace

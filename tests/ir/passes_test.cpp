@@ -143,7 +143,7 @@ TEST_P(PassTest, AFusedLossChangesNoNumber) {
 }
 
 TEST_P(PassTest, RecomputationChangesNoNumber) {
-  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+  for (const Recompute recompute : {Recompute::selective, Recompute::full, Recompute::ops}) {
     TrainOptions options = sgd();
     options.recompute = recompute;
     const Graph step = step_of(forward, options);
@@ -154,7 +154,7 @@ TEST_P(PassTest, RecomputationChangesNoNumber) {
 
 // Nothing is rounded here, so half types and the loss scale cancel out.
 TEST_P(PassTest, MixedPrecisionComputesTheSame) {
-  for (const ir::Precision precision : {ir::Precision::fp16, ir::Precision::bf16}) {
+  for (const ir::Precision precision : {ir::Precision::fp16, ir::Precision::bf16, ir::Precision::fp8}) {
     TrainOptions options = sgd();
     options.precision = precision;
     options.recompute = Recompute::full;
@@ -356,6 +356,25 @@ int recomputed(const Graph& graph, int layer) {
   int n = 0;
   for (const Op& op : graph.ops) n += op.recomputed && op.layer == layer;
   return n;
+}
+
+// Of a layer's products (qkv, proj, fc1, fc2) the second and fourth run again; attention as one op does not.
+TEST(Passes, RecomputationByOpKeepsEveryOtherProductAndAttention) {
+  TrainOptions options = plain();
+  options.recompute = Recompute::ops;
+  options.flash = true;
+  std::vector<std::string> products;
+  int others = 0;
+  for (const Op& op : step_of(gpt(2), options).ops) {
+    if (!op.recomputed || op.layer != 0) continue;
+    EXPECT_NE(op.type, "scaled_dot_product_attention");
+    if (op.type.starts_with("matmul"))
+      products.push_back(op.name);
+    else
+      ++others;
+  }
+  EXPECT_EQ(products, (std::vector<std::string>{"h0.attn.proj.again", "h0.mlp.fc2.again"}));
+  EXPECT_GT(others, 0);
 }
 
 TEST(Passes, FullRecomputationRunsALayerAgainBeforeItsBackwardOps) {

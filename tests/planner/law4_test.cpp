@@ -91,6 +91,12 @@ const Layout layouts[] = {
      }},
     {"full_recompute",
      [](Job& j) { j.parallel.tp = 2, j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
+    {"op_recompute",
+     [](Job& j) { j.parallel.tp = 2, j.parallel.pp = 2, j.train.recompute = ir::Recompute::ops; }},
+    {"op_recompute_flash",
+     [](Job& j) {
+       llama(j), j.parallel.zero = 3, j.train.flash = true, j.train.recompute = ir::Recompute::ops;
+     }},
     {"selective_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::selective; }},
     {"vocab_uneven", [](Job& j) { j.parallel.tp = 4, j.model.vocab = 10, j.model.pad_vocab_to = 1; }},
     {"vocab_uneven_zero3",
@@ -228,7 +234,8 @@ Job random_job(std::mt19937& r) {
   h.scatter_gather = pick(r, {false, true});
   h.mesh_order = pick(r, {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"});
   job.train.flash = pick(r, {false, true});
-  job.train.recompute = pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full});
+  job.train.recompute =
+      pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full, ir::Recompute::ops});
   job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
   job.global_batch *= h.micro_batch;
   job.gpus *= h.cp;

@@ -77,6 +77,31 @@ TEST(HostTime, loads_wait_for_the_samples_of_their_node) {
   EXPECT_EQ(act_seconds(plan, cluster, 0), copied);
 }
 
+// Half the bytes of operands and twice the rate for products in layers; their casts beside.
+TEST(HostTime, products_of_layers_run_in_float8_behind_their_casts) {
+  backends::Cluster cluster = backends::load_cluster("dgx-h100", 1);
+  ir::Plan plan = three_kernels();
+  ir::Program& program = plan.programs[0];
+  for (ir::Register& reg : program.registers) {
+    reg.type = {{8192, 8192}, ir::DType::bfloat16};
+    reg.bytes = reg.type.bytes();
+  }
+  for (size_t a : {0u, 1u}) {
+    program.actors[a].op = "matmul";
+    program.actors[a].inputs.push_back(program.actors[a].inputs[0]);
+  }
+  program.actors[0].name = "h3.mlp.fc1";
+  program.actors[1].name = "head";
+  const std::vector<double> half = act_seconds(plan, cluster, 0);
+  backends::use_float8(cluster.device);
+  const std::vector<double> eight = act_seconds(plan, cluster, 0);
+  const double casts = 2 * 5 * 8192.0 * 8192 / cluster.device.memory_bandwidth;
+  EXPECT_GT(eight[0], half[0] / 2 + casts);
+  EXPECT_LT(eight[0], half[0] / 2 + 1.5 * casts);
+  EXPECT_EQ(eight[1], half[1]);
+  EXPECT_EQ(eight[2], half[2]);
+}
+
 TEST(HostTime, products_wait_for_the_slowest_device_and_what_memory_bounds_does_not) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 8);
   cluster.device.speed_spread = 0;

@@ -13,8 +13,6 @@ def mosaicml(row):
     default of scripts/train/benchmarking/submit_benchmarks.py of its repository. The loss is flash-attn's fused cross entropy on half
     logits: the default loss_fn of llmfoundry/models/mpt/modeling_mpt.py. The 40 GB table is of mid-2023, the others of after PyTorch 2.1,
     whose checkpoints stop early."""
-    if "fp8" in row["precision"]:
-        raise LeftOut("fp8 is not modelled")
     layers, hidden, heads = MPT[row["model"]]
     again, new = row["activation_checkpointing"] == "True", row["gpu"] != "a100_40gb"
     gpus, micro, batch = int(row["n_gpus"]), int(row["micro_batch_per_gpu"]), int(row["global_batch_seqs"])
@@ -22,7 +20,7 @@ def mosaicml(row):
         raise LeftOut("the global batch is no multiple of GPUs and micro-batch")
     plan = flags(model="gpt", bias=False, dropout=0, layers=layers, hidden=hidden, heads=heads, seq=row["seq_len"], vocab=50368,
                  cluster=MPT_CLUSTER[row["gpu"]], gpus=gpus, stack="composer", zero=3, micro_batch=micro, global_batch=batch,
-                 precision="bf16", attention="flash", flash_version=1, recompute="full" if again else "none",
+                 precision="fp8" if "fp8" in row["precision"] else "bf16", attention="flash", flash_version=1, recompute="full" if again else "none",
                  recompute_stop=True if again and new else None)
     name = f"{row['model']} s{row['seq_len']} mb{micro} on {gpus} {row['gpu']}"
     return [Case(name, plan, "step_s", float(row["derived_iter_time_s"]), f"{row['model']} s{row['seq_len']} b{batch} {row['gpu']}")]
@@ -31,20 +29,24 @@ def mosaicml(row):
 TITAN_CLUSTER = {"H200-SXM 141GB": "hgx-h200", "A100-SXM 80GB": "dgx-a100-80g"}
 
 
+def recomputed(row):
+    """The keys of an activation_ckpt: selective is by op where nothing else is said, the default of torchtitan's Llama 3 configurations."""
+    kind = row["activation_ckpt"]
+    if kind == "selective layer":
+        return "full", int(row["layers"]) // 2
+    return ("ops" if kind.startswith("selective") else kind), None
+
+
 def torchtitan(row):
-    if "fp8" in row["precision"]:
-        raise LeftOut("fp8 is not modelled")
-    if row["activation_ckpt"] not in ("full", "none", "selective layer"):
-        raise LeftOut("selective recomputation by op is not modelled")
+    recompute, half = recomputed(row)
     if row["gpu"] not in TITAN_CLUSTER:
         raise LeftOut(f"no description of {row['gpu']}")
-    half = int(row["layers"]) // 2 if row["activation_ckpt"] == "selective layer" else None
     plan = flags(model="llama", layers=row["layers"], hidden=row["hidden"], heads=row["heads"], kv_heads=row["kv_heads"],
                  ffn=row["ffn_hidden"], seq=row["seq_len"], vocab=row["vocab"], cluster=TITAN_CLUSTER[row["gpu"]],
                  gpus=row["gpus"], dp=row["dp_fsdp"], tp=row["tp"], context_parallel=row["cp"], zero=3,
                  stack="pytorch-compiled" if row["compile"] == "1" else "fsdp", micro_batch=row["local_batch"],
-                 global_batch=row["global_batch"], precision="bf16", attention="flash",
-                 recompute="none" if row["activation_ckpt"] == "none" else "full", recompute_layers=half)
+                 global_batch=row["global_batch"], precision="fp8" if "fp8" in row["precision"] else "bf16", attention="flash",
+                 recompute=recompute, recompute_layers=half)
     name = f"{row['model']} s{row['seq_len']} on {row['gpus']} {row['gpu'].split('-')[0]} {row['activation_ckpt']} compile{row['compile']}"
     found = [Case(name, plan, "step_s", float(row["iter_time_s_derived"]))]
     if row["peak_mem_gib"]:
