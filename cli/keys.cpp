@@ -200,7 +200,7 @@ std::vector<Key> make_keys() {
   k.push_back(word("train", "logits", TRAIN(half_logits), {"float32", "half"},
                    "with fp16 and bf16: type in which the loss reads logits"));
   k.push_back(entry("train", "epilogues", TRAIN(epilogues), 0, 1,
-                    "biases and their gradients in the kernels of products"));
+                    "biases, their gradients, GELU by tanh and residuals in the kernels of products"));
   k.push_back(entry("train", "fused_loss", TRAIN(fused_loss), 0, 1,
                     "maximum, sum and pick of the loss in one kernel; where tp splits classes, the sums"));
   k.push_back(word("train", "optimizer", TRAIN(optimizer), {"sgd", "momentum", "adam"}, "optimizer"));

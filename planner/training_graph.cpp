@@ -22,6 +22,7 @@ ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
   ir::Graph forward = forward_graph(job);
   replicas = replicate_shared_parameters(forward, h.stage_layers, h.pp);
   ir::TrainOptions options = job.train;
+  options.whole_products = h.tp == 1;
   options.whole_classes = h.tp == 1 || h.gather_logits;
   options.stage_starts = stage_starts(h.stage_layers);
   const ir::TensorId loss = ir::find_tensor(forward, "loss");

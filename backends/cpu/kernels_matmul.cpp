@@ -64,6 +64,26 @@ std::unique_ptr<Kernel> make_matmul_bias(const Call& call) {
   });
 }
 
+// The product, and the residual and maybe a bias added to it.
+std::unique_ptr<Kernel> make_matmul_add(const Call& call) {
+  const std::shared_ptr<Kernel> product = make_matmul(call);
+  if (!product) return nullptr;
+  return for_float(call.outputs[0].dtype, [&]<class T>() {
+    return kernel([product, n = call.outputs[0].shape.back(), rows = leading(call.outputs[0], 1),
+                   biased = call.inputs.size() > 3](const Operands& at) {
+      product->run(at.inputs, at.outputs, at.moment);
+      for (int64_t i = 0; i < rows; ++i) {
+        T* const y = at.out<T>(0) + i * n;
+        const T* const residual = at.in<T>(2) + i * n;
+        for (int64_t j = 0; j < n; ++j) {
+          const Acc<T> bias = biased ? static_cast<Acc<T>>(at.in<T>(3)[j]) : Acc<T>(0);
+          y[j] = static_cast<T>(static_cast<Acc<T>>(y[j]) + static_cast<Acc<T>>(residual[j]) + bias);
+        }
+      }
+    });
+  });
+}
+
 // h as well, and gelu of it.
 std::unique_ptr<Kernel> make_matmul_bias_gelu(const Call& call) {
   const ir::TensorType& y = call.outputs[0];
@@ -131,6 +151,7 @@ void add_matmul_kernels(Factories& table) {
   table["matmul_weight_grad"] = make_weight_grad;
   table["matmul_bias"] = make_matmul_bias;
   table["matmul_bias_grad"] = make_bias_grad;
+  table["matmul_add"] = make_matmul_add;
   table["matmul_bias_gelu"] = make_matmul_bias_gelu;
   table["matmul_dgelu"] = make_matmul_dgelu;
   table["batch_matmul"] = make_batch_matmul;

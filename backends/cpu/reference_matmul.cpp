@@ -55,6 +55,13 @@ void matmul_bias(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
 }
 
+void matmul_add(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  matmul(in, out, attrs);
+  std::vector<double>& y = out[0].data;
+  for (size_t i = 0; i < y.size(); ++i)
+    y[i] += in[2].data[i] + (in.size() > 3 ? in[3].data[i % in[3].data.size()] : 0);
+}
+
 void matmul_bias_gelu(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   matmul_bias(in, out, attrs);
   out[1].data = out[0].data;
@@ -94,6 +101,7 @@ void add_matmul_kernels(KernelTable& table) {
   table["matmul_weight_grad"] = matmul_weight_grad;
   table["matmul_bias"] = matmul_bias;
   table["matmul_bias_grad"] = matmul_bias_grad;
+  table["matmul_add"] = matmul_add;
   table["matmul_bias_gelu"] = matmul_bias_gelu;
   table["matmul_dgelu"] = matmul_dgelu;
   table["batch_matmul"] = batch_matmul;

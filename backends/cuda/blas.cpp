@@ -73,7 +73,8 @@ bool reads_h(Epilogue epilogue) { return epilogue == Epilogue::bias_gelu || epil
 std::string text_of(const ProductShape& s) {
   return fmt::format("{} x {} x {}, {} of them, {}{}, {} to {}{}", s.m, s.n, s.k, s.batch,
                      s.transpose_a ? 't' : 'n', s.transpose_b ? 't' : 'n', static_cast<int>(s.in),
-                     static_cast<int>(s.out), row_of(s.epilogue).text);
+                     static_cast<int>(s.out), row_of(s.epilogue).text) +
+         (s.adds ? ", added" : "");
 }
 
 // Takes the time between two places on a stream.
@@ -155,17 +156,17 @@ class LtProduct : public Product {
 
   bool has_algorithm() const { return !candidates_.empty(); }
   void run(const void* a, const void* b, void* c, void* workspace, Stream stream, const void* bias,
-           const void* h) override {
+           const void* h, const void* added) override {
     if (h) check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &h, sizeof h), "gelu");
     if (bias) check(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "a bias");
-    const Operands x{a, b, c, workspace, static_cast<cudaStream_t>(stream)};
+    const Operands x{a, b, added, c, workspace, static_cast<cudaStream_t>(stream)};
     if (algorithms_ && !chosen_) choose(x);
     check(launch(algorithm_, x), "a product");
   }
 
  private:
   struct Operands {
-    const void *a, *b;
+    const void *a, *b, *added;  // the last may be null
     void *c, *workspace;
     cudaStream_t stream;
   };
@@ -174,8 +175,9 @@ class LtProduct : public Product {
     const float one32 = 1, zero32 = 0;
     const void* const one = wide_ ? static_cast<const void*>(&one64) : &one32;
     const void* const zero = wide_ ? static_cast<const void*>(&zero64) : &zero32;
-    return lt_.matmul(lt_.handle, desc_, one, x.b, first_, x.a, second_, zero, x.c, result_, x.c, result_,
-                      &algorithm, x.workspace, Blas::workspace, x.stream);
+    return lt_.matmul(lt_.handle, desc_, one, x.b, first_, x.a, second_, x.added ? one : zero,
+                      x.added ? x.added : x.c, result_, x.c, result_, &algorithm, x.workspace,
+                      Blas::workspace, x.stream);
   }
 
   // Each candidate that runs writes the same product, so timing them on the operands at hand changes nothing.

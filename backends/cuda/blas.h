@@ -31,6 +31,7 @@ struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // matrices of a batch lie one after the other
   bool transpose_a = false, transpose_b = false;
   Type in = Type::float32, out = Type::float32;
+  bool adds = false;                   // a matrix of c's type to c
   Epilogue epilogue = Epilogue::none;  // bias, gradient and h are of type `out`
 };
 
@@ -39,7 +40,7 @@ class Product {
   virtual ~Product() = default;
   // By one thread at a time.
   virtual void run(const void* a, const void* b, void* c, void* workspace, Stream stream,
-                   const void* bias = nullptr, const void* h = nullptr) = 0;
+                   const void* bias = nullptr, const void* h = nullptr, const void* added = nullptr) = 0;
 };
 
 // What was found quickest for each product, by its description. Shared by the devices of a run, so that all

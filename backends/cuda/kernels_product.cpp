@@ -82,22 +82,33 @@ Reduce column_sums(const ir::TensorType& of, const ir::TensorType& sums) {
   return reduce_to({{rows, columns}, of.dtype}, {{columns}, sums.dtype});
 }
 
-const void* no_h(const Act&) { return nullptr; }
+// An operand of an act.
+using Operand = const void* (*)(const Act&);
+const void* none(const Act&) { return nullptr; }
+template <size_t i>
+const void* input(const Act& act) {
+  return act.inputs[i];
+}
+template <size_t i>
+const void* output(const Act& act) {
+  return act.outputs[i];
+}
 
-// Null where cuBLASLt has none: `bias` and `h` give its operands of an act.
-template <class Bias, class H = decltype(&no_h)>
-std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epilogue epilogue, Bias bias,
-                                      H h = no_h) {
+// Null where cuBLASLt has none: `bias`, `h` and what is `added` are operands of an act.
+std::unique_ptr<Kernel> with_epilogue(const Call& call, const Place& place, Epilogue epilogue, Operand bias,
+                                      Operand h = none, Operand added = none) {
   ProductShape shape = shape_of(call);
   shape.epilogue = epilogue;
+  shape.adds = added != none;
   shape.in = shape.out = static_cast<Type>(call.inputs[0].dtype);
   for (const ir::Types* types : {&call.inputs, &call.outputs})
     for (const ir::TensorType& t : *types)
       if (t.dtype != call.inputs[0].dtype || t.elements() == 0) return nullptr;
   const std::shared_ptr<Product> product = place.libraries.blas().product(shape);
   if (!product) return nullptr;
-  return kernel(call, place, Blas::workspace, [product, bias, h](const Act& act) {
-    product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream, bias(act), h(act));
+  return kernel(call, place, Blas::workspace, [=](const Act& act) {
+    product->run(act.inputs[0], act.inputs[1], act.outputs[0], act.scratch, act.stream, bias(act), h(act),
+                 added(act));
   });
 }
 
@@ -118,9 +129,7 @@ void launch_step(const Act& act, MapStep step, Array a, Array b, int64_t period,
 
 std::unique_ptr<Kernel> make_product_bias(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
-  if (auto made =
-          with_epilogue(call, place, Epilogue::add_bias, [](const Act& act) { return act.inputs[2]; }))
-    return made;
+  if (auto made = with_epilogue(call, place, Epilogue::add_bias, input<2>)) return made;
   const Run run = product_of(call, place);
   return kernel(call, place, run.scratch, [run](const Act& act) {
     run.product(act);
@@ -128,13 +137,26 @@ std::unique_ptr<Kernel> make_product_bias(const Call& call, const Place& place) 
   });
 }
 
+std::unique_ptr<Kernel> make_product_add(const Call& call, const Place& place) {
+  if (!of_floats(call)) return nullptr;
+  const bool biased = call.inputs.size() > 3;
+  const Operand bias = biased ? input<3> : none;
+  if (auto made =
+          with_epilogue(call, place, biased ? Epilogue::add_bias : Epilogue::none, bias, none, input<2>))
+    return made;
+  const Run run = product_of(call, place);
+  return kernel(call, place, run.scratch, [run, biased](const Act& act) {
+    run.product(act);
+    launch_step(act, {.op = Step::add}, act.out(0), act.in(2), 0, act.out(0));
+    if (biased)
+      launch_step(act, {.op = Step::add}, act.out(0), act.in(3), act.call.inputs[3].elements(), act.out(0));
+  });
+}
+
 // Where the act has no kernel for both: h first, from which gelu is.
 std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
-  if (auto made = with_epilogue(
-          call, place, Epilogue::bias_gelu, [](const Act& act) { return act.inputs[2]; },
-          [](const Act& act) { return act.outputs[1]; }))
-    return made;
+  if (auto made = with_epilogue(call, place, Epilogue::bias_gelu, input<2>, output<1>)) return made;
   const Run run = product_of(call, place);
   return kernel(call, place, run.scratch, [run](const Act& act) {
     run.product(act);
@@ -145,10 +167,7 @@ std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& pl
 
 std::unique_ptr<Kernel> make_product_gelu_grad(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
-  if (auto made = with_epilogue(
-          call, place, Epilogue::gelu_grad, [](const Act& act) { return act.outputs[1]; },
-          [](const Act& act) { return act.inputs[2]; }))
-    return made;
+  if (auto made = with_epilogue(call, place, Epilogue::gelu_grad, output<1>, input<2>)) return made;
   // In the type in which sums are, in scratch memory where dx has another.
   Call wide = call;
   wide.outputs[0].dtype = any_float64(call) ? DType::float64 : DType::float32;
@@ -172,9 +191,7 @@ std::unique_ptr<Kernel> make_product_gelu_grad(const Call& call, const Place& pl
 
 std::unique_ptr<Kernel> make_product_bias_grad(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
-  if (auto made =
-          with_epilogue(call, place, Epilogue::bias_grad, [](const Act& act) { return act.outputs[1]; }))
-    return made;
+  if (auto made = with_epilogue(call, place, Epilogue::bias_grad, output<1>)) return made;
   const Run run = product_of(call, place);
   const Reduce shape = column_sums(call.inputs[1], call.outputs[1]);
   return kernel(call, place, run.scratch + scratch_of(shape), [=, wide = any_float64(call)](const Act& act) {
@@ -190,6 +207,7 @@ std::unique_ptr<Kernel> make_product_bias_grad(const Call& call, const Place& pl
 void add_product_kernels(Factories& table) {
   for (const char* op : {"matmul", "matmul_weight_grad", "batch_matmul"}) table[op] = make_product;
   table["matmul_bias"] = make_product_bias;
+  table["matmul_add"] = make_product_add;
   table["matmul_bias_grad"] = make_product_bias_grad;
   table["matmul_bias_gelu"] = make_product_bias_gelu;
   table["matmul_dgelu"] = make_product_gelu_grad;

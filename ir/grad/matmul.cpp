@@ -32,6 +32,12 @@ void matmul_bias(GradContext& g) {
   if (g.wants(2)) g.give(2, g.unbroadcast("bias", g.dy(), g.type(g.x(2))));
 }
 
+void matmul_add(GradContext& g) {
+  matmul(g);
+  g.give(2, g.dy());
+  if (g.inputs() > 3 && g.wants(3)) g.give(3, g.unbroadcast("bias", g.dy(), g.type(g.x(3))));
+}
+
 void batch_matmul(GradContext& g) { two_products(g, "batch_matmul"); }
 
 // w[k, n] = sum over rows of x[.., k] dy[.., n]
@@ -42,6 +48,7 @@ void matmul_weight_grad(GradContext& g) {
 
 constexpr GradRule rules[] = {{"matmul", matmul},
                               {"matmul_bias", matmul_bias},
+                              {"matmul_add", matmul_add},
                               {"batch_matmul", batch_matmul},
                               {"matmul_weight_grad", matmul_weight_grad}};
 

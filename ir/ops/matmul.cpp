@@ -1,4 +1,5 @@
 // Matrix products: matmul, its weight gradient, both with a bias in the same kernel, and products of batches.
+// matmul_add(a, b, residual, bias?) adds what came past the product, too.
 // Beside GELU, in its form with tanh:
 //
 //   y, h = matmul_bias_gelu(a, b, bias)     h = a b + bias, y = gelu(h)
@@ -72,6 +73,14 @@ Types infer_bias_grad(const Types& in, const Attrs& attrs) {
   return {dw, {{dw.shape[1]}, dw.dtype}};
 }
 
+Types infer_matmul_add(const Types& in, const Attrs& attrs) {
+  const Types out = infer_matmul({in[0], in[1]}, attrs);
+  same_type("matmul_add", "residual", in[2], "the product", out[0]);
+  if (in.size() > 3 && in[3] != TensorType{{out[0].shape.back()}, out[0].dtype})
+    refuse("matmul_add", "bias", in[3], "one element for each column of", "the product", out[0]);
+  return out;
+}
+
 Types infer_bias_gelu(const Types& in, const Attrs& attrs) {
   const Types out = infer_matmul_bias(in, attrs);
   return {out[0], out[0]};
@@ -141,6 +150,23 @@ std::vector<sbp::Signature> matmul_bias_extra(const Types& in, const Attrs& attr
   const int of_a = attr_bool(attrs, "transpose_a") ? 0 : rank - 1,
             of_b = attr_bool(attrs, "transpose_b") ? 1 : 0;
   return {{{sbp::Sbp::S(of_a), sbp::Sbp::S(of_b), sbp::Sbp::P()}, {sbp::Sbp::P()}}};
+}
+
+// As for a bias.
+sbp::IndexMap matmul_add_map(const Types& in, const Attrs& attrs) {
+  sbp::IndexMap map = matmul_bias_map(in, attrs);
+  map.inputs[2] = map.outputs[0];
+  if (in.size() == 3) return map;
+  map.inputs.push_back({"n"});
+  map.linear = {{0, 2, 3}, {1, 2, 3}};
+  map.increasing = {2, 3};
+  return map;
+}
+
+std::vector<sbp::Signature> matmul_add_extra(const Types& in, const Attrs& attrs, int64_t parts) {
+  std::vector<sbp::Signature> signatures = matmul_bias_extra(in, attrs, parts);
+  for (sbp::Signature& signature : signatures) signature.inputs.resize(in.size(), sbp::Sbp::P());
+  return signatures;
 }
 
 // No part of a sum: gelu bends.
@@ -225,6 +251,15 @@ std::vector<Sample> matmul_bias_samples(const Extent& n) {
   return samples;
 }
 
+std::vector<Sample> matmul_add_samples(const Extent& n) {
+  std::vector<Sample> samples = matmul_bias_samples(n);
+  for (Sample& sample : samples)
+    sample.inputs.insert(sample.inputs.begin() + 2,
+                         infer_matmul(sample.inputs, complete(op("matmul"), sample.attrs))[0]);
+  samples[0].inputs.pop_back();
+  return samples;
+}
+
 std::vector<Sample> gelu_grad_samples(const Extent& n) {
   std::vector<Sample> samples = matmul_samples(n);
   for (Sample& sample : samples) {
@@ -288,6 +323,17 @@ void add_matmul_ops(std::vector<OpDef>& out) {
                  .extra_reason = "db does not depend on x",
                  .work = product_work,
                  .samples = weight_grad_samples});
+  out.push_back({.name = "matmul_add",
+                 .inputs = {"a", "b", "residual", "bias?"},
+                 .outputs = {"y"},
+                 .attrs = transposes,
+                 .family = Family::matmul,
+                 .infer = infer_matmul_add,
+                 .index_map = matmul_add_map,
+                 .extra = matmul_add_extra,
+                 .extra_reason = "what is added once to all parts of a sum is in as many parts",
+                 .work = product_work,
+                 .samples = matmul_add_samples});
   out.push_back({.name = "matmul_bias_gelu",
                  .inputs = {"a", "b", "bias"},
                  .outputs = {"y", "h"},

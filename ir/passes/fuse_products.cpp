@@ -5,6 +5,12 @@
 //   add(matmul(x, w), bias)                                      matmul_bias(x, w, bias)
 //   matmul_weight_grad(x, dy), reduce_sum(dy, all but columns)    matmul_bias_grad(x, dy)
 //
+// A residual, where nothing is dropped and no device has a part of the product alone
+// (options.whole_products):
+//
+//   add(matmul(x, w), r)                                          matmul_add(x, w, r)
+//   bias_dropout_add(matmul(x, w), bias, r), p = 0                matmul_add(x, w, r, bias)
+//
 // GELU in its form with tanh, which products' kernels have:
 //
 //   y = bias_gelu(x = matmul(a, w), bias)                         y, x + bias = matmul_bias_gelu(a, w, bias)
@@ -87,6 +93,7 @@ class Products {
       if (graph_.ops[i].type == "bias_gelu") bias_gelu(static_cast<OpId>(i));
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       if (graph_.ops[i].type == "add") add(static_cast<OpId>(i));
+      if (graph_.ops[i].type == "bias_dropout_add") residual(static_cast<OpId>(i), 0);
       if (graph_.ops[i].type == "reduce_sum") sum(static_cast<OpId>(i));
     }
   }
@@ -103,6 +110,23 @@ class Products {
                     {op(id).outputs[0]}};
       return;
     }
+    for (const size_t side : {0u, 1u}) residual(id, side);
+  }
+
+  // The product on this side, with all else that is added.
+  void residual(OpId id, size_t side) {
+    const std::vector<TensorId>& in = op(id).inputs;
+    const bool biased = op(id).type == "bias_dropout_add";
+    const TensorId y = in[side], r = biased ? in[2] : in[1 - side];
+    if (!step_.options.whole_products || fused_.contains(id) || !is_free_product(y, op(id)) ||
+        consumers_[static_cast<size_t>(y)].size() != 1 || r == y || type(r) != type(y) ||
+        (biased && (attr_float(op(id).attrs, "p") > 0 || type(in[1]).dtype != type(y).dtype)))
+      return;
+    const Op& product = op(graph_.tensor(y).producer);
+    std::vector<TensorId> operands = {product.inputs[0], product.inputs[1], r};
+    if (biased) operands.push_back(in[1]);
+    gone_[static_cast<size_t>(graph_.tensor(y).producer)] = true;
+    fused_[id] = {{"matmul_add", operands, product.attrs, op(id).name}, {op(id).outputs[0]}};
   }
 
   // With the gradients that read the same product.

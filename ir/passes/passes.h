@@ -35,9 +35,10 @@ struct TrainOptions {
   std::vector<int>
       stage_starts;        // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
   bool flash = false;      // attention as one op
-  bool epilogues = false;  // biases and their gradients in the kernels of products
-  bool fused_loss = false;    // cross entropy in as few kernels as its classes leave it
-  bool whole_classes = true;  // for fused_loss: no device has a part of the classes alone
+  bool epilogues = false;  // biases, residuals, GELU, gradients in the kernels of products
+  bool whole_products = true;  // for epilogues: no device has a part of a residual's product alone
+  bool fused_loss = false;     // cross entropy in as few kernels as its classes leave it
+  bool whole_classes = true;   // for fused_loss: no device has a part of the classes alone
   Gradients gradients = Gradients::float32;
   bool half_logits = false;  // with mixed precision: the loss reads logits in 16 bits
   double clip_norm = 1.0;    // 0: no clipping

@@ -126,6 +126,8 @@ std::vector<Large> large_cases() {
       {"matmul", {{2, 150, 300}, {70, 300}}, {{"transpose_b", true}}},
       {"matmul", {{30, 400}, {30, 20}}, {{"transpose_a", true}}},
       {"matmul_weight_grad", {{3, 100, 50}, {3, 100, 60}}},
+      {"matmul_add", {{2, 15, 40}, {40, 64}, {2, 15, 64}}},
+      {"matmul_add", {{15, 40}, {40, 64}, {15, 64}, {64}}},
       {"matmul_bias_gelu", {{2, 15, 40}, {40, 64}, {64}}, {}, unit},
       {"matmul_dgelu", {{2, 15, 40}, {64, 40}, {2, 15, 64}}, {{"transpose_b", true}}, unit},
   };
@@ -292,6 +294,7 @@ std::vector<std::string> KernelCases::ops_in_blocks() {
   return {"adam_all",
           "matmul",
           "matmul_weight_grad",
+          "matmul_add",
           "matmul_bias_gelu",
           "matmul_dgelu",
           "scaled_dot_product_attention",

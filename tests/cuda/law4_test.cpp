@@ -25,6 +25,7 @@ const TransformerRow rows[] = {
     {"sp2", "llama", 0, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
     {"fused_optimizer_zero1", "gpt", 0.1, 3,
      [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1, j.parallel.fused_optimizer = true; }},
+    {"residual_epilogues", "llama", 0, 2, [](Job& j) { j.parallel.dp = 2, j.train.epilogues = true; }},
     {"tp2_gelu_epilogues", "gpt", 0.1, 1,
      [](Job& j) { j.model.gelu = "tanh", j.parallel.tp = 2, j.train.epilogues = true; }},
     {"pp2", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2; }},

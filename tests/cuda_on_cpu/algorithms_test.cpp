@@ -86,16 +86,19 @@ TEST_F(AlgorithmsTest, BiasesAreEpilogues) {
 // ... and kernels of products take them.
 TEST_F(AlgorithmsTest, KernelsOfProductsTakeEpilogues) {
   for (const auto& [type, epilogues] : {std::pair{ir::DType::bfloat16, 1}, {ir::DType::float64, 0}})
-    for (const char* op : {"matmul_bias", "matmul_bias_grad", "matmul_bias_gelu", "matmul_dgelu"}) {
+    for (const char* op :
+         {"matmul_bias", "matmul_bias_grad", "matmul_add", "matmul_bias_gelu", "matmul_dgelu"}) {
       const ir::OpDef& def = ir::op(op);
       Call call{op, {{{8, 8}, type}, {{8, 8}, type}}, {}, ir::complete(def, {})};
-      if (def.inputs.back() == "bias") call.inputs.push_back({{8}, type});
+      if (def.inputs.back() == "bias?") call.inputs.push_back({{8, 8}, type});
+      if (def.inputs.back().starts_with("bias")) call.inputs.push_back({{8}, type});
       if (def.inputs.back() == "h") call.inputs.push_back({{8, 8}, type});
       call.outputs = def.infer(call.inputs, call.attrs);
       Libraries libraries(nullptr);
       const auto kernel = make_kernel(call, *queue_, libraries);
-      std::vector<std::vector<std::byte>> memory(5, std::vector<std::byte>(512));
-      const std::vector<const void*> from = {memory[0].data(), memory[1].data(), memory[2].data()};
+      std::vector<std::vector<std::byte>> memory(6, std::vector<std::byte>(512));
+      const std::vector<const void*> from = {memory[0].data(), memory[1].data(), memory[2].data(),
+                                             memory[5].data()};
       const std::vector<void*> to = {memory[3].data(), memory[4].data()};
       const int before = cuda_on_cpu::tallied("epilogue");
       kernel->run(std::span(from).first(call.inputs.size()), std::span(to).first(call.outputs.size()), {});

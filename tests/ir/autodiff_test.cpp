@@ -181,6 +181,8 @@ const Call kOps[] = {
     Call{"dropout", {a23}, {{"p", 0.5}}},
     Call{"swiglu", {a23, a23}},
     Call{"swiglu_pairs", {f32({2, 4})}},
+    Call{"matmul_add", {a23, f32({3, 4}), f32({2, 4})}},
+    Call{"matmul_add", {a23, f32({3, 4}), f32({2, 4}), f32({4})}},
     Call{"bias_gelu", {a23, f32({3})}},
     Call{"bias_gelu", {a23, f32({3})}, {{"tanh", true}}},
     Call{"bias_dropout_add", {a23, f32({3}), a23}, {{"p", 0.5}}},

@@ -294,10 +294,27 @@ TEST(Passes, ProductsOfALayerTakeBiases) {
   const Graph step = step_of(gpt(), options);
   EXPECT_EQ(count(step, "matmul_bias"), 1);
   EXPECT_EQ(count(step, "matmul_bias_grad"), 4);
+  EXPECT_EQ(count(step, "matmul_add"), 0);
   const ir::TensorId made = ir::find_tensor(step, "h0.attn.qkv.bias_add");
   EXPECT_EQ(step.ops[static_cast<size_t>(step.tensor(made).producer)].type, "matmul_bias");
   for (const Op& op : step.ops)
     EXPECT_TRUE(op.type != "reduce_sum" || op.name.find("attn") == std::string::npos) << op.name;
+}
+
+// ... and residuals, with biases or without them, where nothing is dropped before.
+TEST(Passes, ProductsOfALayerTakeResiduals) {
+  for (const char* family : {"gpt", "llama"}) {
+    ir::models::Transformer model = tiny(family);
+    model.dropout = 0;
+    const Graph forward = ir::models::build(model, 2);
+    TrainOptions options = sgd();
+    options.epilogues = true;
+    const Graph step = step_of(forward, options);
+    EXPECT_EQ(count(step, "matmul_add"), 2 * model.layers);
+    expect_same(step, unchanged(forward), 5);
+    options.whole_products = false;
+    EXPECT_EQ(count(step_of(forward, options), "matmul_add"), 0);
+  }
 }
 
 // With tanh, GELU and its gradient go into products with the bias's; the exact one does not.

@@ -70,6 +70,7 @@ const TransformerRow rows[] = {
        j.parallel.dp = 2, j.train.recompute = ir::Recompute::full, j.train.recompute_layers = 1;
      }},
     {"gelu_tanh_tp2", "gpt", 0.1, 1, [](Job& j) { j.model.gelu = "tanh", j.parallel.tp = 2; }},
+    {"residual_epilogues", "llama", 0, 2, [](Job& j) { j.parallel.dp = 2, j.train.epilogues = true; }},
     {"gelu_epilogues", "gpt", 0.1, 3, [](Job& j) { j.model.gelu = "tanh", j.train.epilogues = true; }},
     {"gelu_epilogues_sp2_dp2", "gpt", 0.1, 2,
      [](Job& j) {
