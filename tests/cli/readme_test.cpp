@@ -1,0 +1,51 @@
+// README shows a command and what it prints: that is what it prints.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/run_program.h"
+
+namespace {
+
+// The words of the command behind `heading`, but for the program, and the block below it without its indent.
+struct Shown {
+  std::vector<std::string> arguments;
+  std::string out;
+};
+
+Shown shown_below(const std::string& heading) {
+  std::ifstream file(BOXCAR_SOURCE_DIR "/README.md");
+  Shown shown;
+  std::string line;
+  while (std::getline(file, line) && line != heading) {
+  }
+  bool goes_on = true;
+  while (goes_on && std::getline(file, line)) {  // blank lines, then the command
+    if (line.empty()) continue;
+    std::istringstream words(line);
+    for (std::string word; words >> word;)
+      if (word != "\\") shown.arguments.push_back(word);
+    goes_on = line.back() == '\\';
+  }
+  shown.arguments.erase(shown.arguments.begin());
+  std::getline(file, line);
+  while (std::getline(file, line) && (line.empty() || line.starts_with("    ")))
+    shown.out += (line.empty() ? line : line.substr(4)) + "\n";
+  return shown;
+}
+
+// Without the last lines, which are the simulator's own time.
+std::string without_its_time(const std::string& out) { return out.substr(0, out.find("\nsimulator:")); }
+
+TEST(Readme, ShowsWhatTheProgramPrints) {
+  const Shown shown = shown_below("## What it says");
+  ASSERT_EQ(shown.arguments.at(0), "simulate");
+  EXPECT_EQ(without_its_time(boxcar::testing::run_program(shown.arguments).out), without_its_time(shown.out))
+      << "put what the command prints into README.md";
+}
+
+}  // namespace
