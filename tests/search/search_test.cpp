@@ -325,16 +325,21 @@ Worst worst_estimate(const Job& job, const std::set<std::string>& pinned, int* p
   return worst;
 }
 
+// 64 images on four A100s, by eights.
+Job images_job(const char* family, int64_t layers, int64_t hidden, int64_t classes, int64_t image = 0) {
+  Job job;
+  job.model = ir::models::defaults(family);
+  job.model.layers = layers, job.model.hidden = hidden, job.model.vocab = classes;
+  if (image > 0) job.model.image = image;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("dgx-a100-80g", 4);
+  job.gpus = 4, job.global_batch = 64, job.parallel.micro_batch = 8;
+  return job;
+}
+
 // Layers that all differ, on stages of whole layers; on the tensor dimension layouts are found.
 TEST(Search, estimates_of_a_convolutional_network_are_near_the_simulation) {
-  Job job;
-  job.model = ir::models::defaults("wide_resnet");
-  job.model.layers = 16, job.model.hidden = 64, job.model.vocab = 1000;
-  job.cluster = backends::load_cluster("dgx-a100-80g", 4);
-  job.gpus = 4;
-  job.global_batch = 64;
-  job.parallel.micro_batch = 8;
-  job.model = ir::models::complete(job.model);
+  const Job job = images_job("wide_resnet", 16, 64, 1000);
   int points = 0;
   const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero"}, &points);
   EXPECT_LT(worst.seconds, 0.1);
@@ -344,14 +349,7 @@ TEST(Search, estimates_of_a_convolutional_network_are_near_the_simulation) {
 
 // What the levels down make is read by those up, stages apart.
 TEST(Search, estimates_of_a_diffusion_unet_are_near_the_simulation) {
-  Job job;
-  job.model = ir::models::defaults("diffusion_unet");
-  job.model.layers = 7, job.model.hidden = 64, job.model.vocab = 4, job.model.image = 32;
-  job.cluster = backends::load_cluster("dgx-a100-80g", 4);
-  job.gpus = 4;
-  job.global_batch = 64;
-  job.parallel.micro_batch = 8;
-  job.model = ir::models::complete(job.model);
+  const Job job = images_job("diffusion_unet", 7, 64, 4, 32);
   int points = 0;
   const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero", "tp"}, &points);
   EXPECT_LT(worst.seconds, 0.15);
