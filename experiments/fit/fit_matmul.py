@@ -56,8 +56,12 @@ def pairs(rows, p, device):
     return [(model(row, p, device), row[3]) for row in rows]
 
 
-def report(rows, p, device):
+def report(rows, fitted, p, device):
     print("# all:", fit.figures(pairs(rows, p, device)))
+    known = set(fitted)
+    held_out = [r for r in rows if r not in known]
+    if held_out:
+        print("# not fitted to:", fit.figures(pairs(held_out, p, device)))
     for text, chosen in (("m, n, k >= 512", [r for r in rows if min(r[:3]) >= 512]),
                          ("above 10 GFLOP", [r for r in rows if 2.0 * r[0] * r[1] * r[2] >= 1e10]),
                          ("m < 512", [r for r in rows if r[0] < 512])):
@@ -126,7 +130,7 @@ def main():
     p = start()
     fit.descend(p, lambda q: fit.log_error(pairs(fitted[:device.count], q, device)),
                 fixed=fixed if device.aceso else (), most={"wave_overlap": 1.0, "memory_share": 1.0})
-    report(rows, p, device)
+    report(rows, fitted[:device.count], p, device)
     p["start_seconds"] -= device.launch
     print_yaml(p)
 
