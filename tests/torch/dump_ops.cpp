@@ -116,6 +116,9 @@ class Case {
       if (!given_.count(name)) given_.emplace(name, draw(random_, type, {}));
       terms.push_back(
           builder.op1("reduce_sum", {builder.op1("mul", {outputs_[i], builder.input(name, type)})}));
+      const DType first = builder.type(terms[0]).dtype;
+      if (type.dtype != first)
+        terms.back() = builder.op1("cast", {terms.back()}, {{"to", ir::to_text(first)}});
     }
     std::erase_if(given_, [&](const auto& row) {
       return row.first.starts_with("dy") && std::stoul(row.first.substr(2)) >= differentiated;
