@@ -197,6 +197,38 @@ def adam(x, a):
     return one_step(make, x, state, ["exp_avg", "exp_avg_sq"], 4)
 
 
+def over_all(one, operands):
+    """An optimizer over many tensors: operands of each, then scale?, finite?; copies of new weights behind."""
+    def update(x, a):
+        scalars = x[a["tensors"] * operands :]
+        updated = [one(x[t * operands : (t + 1) * operands] + scalars, a) for t in range(a["tensors"])]
+        return [y for states in updated for y in states] + [updated[t][0] for t in a["copies"]]
+
+    return update
+
+
+def gelu(x, a):
+    return F.gelu(x, approximate="tanh" if a.get("tanh") else "none")
+
+
+def matmul_bias_gelu(x, a):
+    h = matmul(x, a) + x[2]
+    return [gelu(h, {"tanh": True}), h]
+
+
+def matmul_dgelu(x, a):
+    h = x[2].detach().requires_grad_()
+    (slope,) = torch.autograd.grad(gelu(h, {"tanh": True}).sum(), h)
+    dx = matmul(x, a) * slope
+    return [dx, dx.flatten(0, -2).sum(0)]
+
+
+def cross_entropy_parts(x):
+    m = x[0].amax(-1)
+    z = (x[0] - m[..., None]).exp().sum(-1)
+    return [F.cross_entropy(x[0].movedim(-1, 1), x[1], reduction="none"), m, z]
+
+
 def clip_scale(norm2, a):
     norm = norm2.sqrt() / a["loss_scale"]
     share = (a["max_norm"] / (norm + 1e-6)).clamp(max=1) if a["max_norm"] > 0 else torch.ones_like(norm)
@@ -242,13 +274,14 @@ DEFAULTS = {"causal_mask": {"fill": -1e30, "row_offset": 0, "column_offset": 0},
 OPS = {
     "accumulate": lambda x, a, m: x[0],
     "adam": lambda x, a, m: adam(x, a),
+    "adam_all": lambda x, a, m: over_all(adam, 4)(x, a),
     "add": lambda x, a, m: x[0] + x[1],
     "all_finite": lambda x, a, m: x[0].isfinite().all(),
     "avg_pool2d": lambda x, a, m: F.avg_pool2d(x[0], **pooled(a)),
     "batch_matmul": lambda x, a, m: matmul(x, a),
     "batch_norm": lambda x, a, m: batch_norm(x, a),
     "bias_dropout_add": lambda x, a, m: (x[0] + x[1]) * m + x[2],
-    "bias_gelu": lambda x, a, m: F.gelu(x[0] + x[1]),
+    "bias_gelu": lambda x, a, m: gelu(x[0] + x[1], a),
     "broadcast_to": lambda x, a, m: x[0].broadcast_to(a["shape"]),
     "cast": lambda x, a, m: cast(x[0], a),
     "causal_mask": lambda x, a, m: x[0].masked_fill(hidden_keys(*x[0].shape[-2:], 0), a["fill"]),
@@ -258,6 +291,7 @@ OPS = {
     "conv2d_input_grad": lambda x, a, m: conv2d_input_grad(x, a),
     "conv2d_weight_grad": lambda x, a, m: conv2d_weight_grad(x, a),
     "cross_entropy": lambda x, a, m: F.cross_entropy(x[0].movedim(-1, 1), x[1], reduction="none"),
+    "cross_entropy_parts": lambda x, a, m: cross_entropy_parts(x),
     "cumsum": lambda x, a, m: x[0].cumsum(a["axis"]),
     "div": lambda x, a, m: x[0] / x[1],
     "dropout": lambda x, a, m: x[0] * m,
@@ -268,14 +302,17 @@ OPS = {
     "fused": fused,
     "gather": lambda x, a, m: gather(x[0], x[1], a["axis"]),
     "gather_grad": lambda x, a, m: gather_grad(x[0], x[1], a["axis"], a["extent"]),
-    "gelu": lambda x, a, m: F.gelu(x[0]),
+    "gelu": lambda x, a, m: gelu(x[0], a),
     "identity": lambda x, a, m: x[0].clone(),
     "layer_norm": lambda x, a, m: [F.layer_norm(x[0], x[0].shape[-1:], x[1], x[2], a["eps"])]
     + statistics(x[0], -1, a["eps"]),
     "log": lambda x, a, m: x[0].log(),
     "matmul": lambda x, a, m: matmul(x, a),
+    "matmul_add": lambda x, a, m: matmul(x, a) + sum(x[2:]),
     "matmul_bias": lambda x, a, m: matmul(x, a) + x[2],
     "matmul_bias_grad": lambda x, a, m: (x[0].flatten(0, -2).T @ x[1].flatten(0, -2), x[1].flatten(0, -2).sum(0)),
+    "matmul_bias_gelu": lambda x, a, m: matmul_bias_gelu(x, a),
+    "matmul_dgelu": lambda x, a, m: matmul_dgelu(x, a),
     "matmul_weight_grad": lambda x, a, m: x[0].flatten(0, -2).T @ x[1].flatten(0, -2),
     "max_pool2d": lambda x, a, m: F.max_pool2d(x[0], **pooled(a)),
     "merge_heads": lambda x, a, m: x[0].transpose(1, 2).flatten(2),
@@ -283,6 +320,7 @@ OPS = {
     "moe_combine": lambda x, a, m: moe_combine(*x),
     "moe_dispatch": lambda x, a, m: moe_dispatch(x[0], x[1], a),
     "momentum": lambda x, a, m: momentum(x, a),
+    "momentum_all": lambda x, a, m: over_all(momentum, 3)(x, a),
     "mul": lambda x, a, m: x[0] * x[1],
     "neg": lambda x, a, m: -x[0],
     "nll": lambda x, a, m: x[0] + x[1].log() - x[2],
@@ -300,6 +338,7 @@ OPS = {
     "scale_mask_softmax": lambda x, a, m: scale_mask_softmax(x[0], a),
     "scaled_dot_product_attention": attention,
     "sgd": lambda x, a, m: sgd(x, a),
+    "sgd_all": lambda x, a, m: over_all(sgd, 2)(x, a),
     "sigmoid": lambda x, a, m: x[0].sigmoid(),
     "silu": lambda x, a, m: F.silu(x[0]),
     "slice": lambda x, a, m: x[0][slices(a["starts"], a["ends"])],
@@ -312,6 +351,7 @@ OPS = {
     "sub": lambda x, a, m: x[0] - x[1],
     "sum": lambda x, a, m: sum(x),
     "sum_exp": lambda x, a, m: (x[0] - x[1][..., None]).exp().sum(-1),
+    "sum_exp_pick": lambda x, a, m: [(x[0] - x[1][..., None]).exp().sum(-1), OPS["pick"]([x[0], x[2]], a, m)],
     "swiglu": lambda x, a, m: F.silu(x[0]) * x[1],
     "swiglu_pairs": lambda x, a, m: F.silu(x[0][..., 0::2]) * x[0][..., 1::2],
     "tanh": lambda x, a, m: x[0].tanh(),
@@ -322,9 +362,9 @@ OPS = {
 
 # Ops of OPS whose gradient nobody asks for.
 NO_GRADIENT = {
-    "accumulate", "adam", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
-    "embedding_grad", "gather_grad", "matmul_bias_grad", "momentum", "one_hot", "sgd", "slice_grad",
-    "square_sum",
+    "accumulate", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
+    "embedding_grad", "gather_grad", "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all",
+    "one_hot", "sgd", "sgd_all", "slice_grad", "square_sum", "sum_exp_pick",
 }  # fmt: skip
 
 
