@@ -45,11 +45,17 @@ double with_unit(const std::string& flag, const char* what, const std::string& t
   throw Error::input(flag, fmt::format("got \"{}\", expected a {} such as {}", text, what, example));
 }
 
-int64_t memory_of(const std::string& text) {
-  if (text.empty()) return 0;
-  return static_cast<int64_t>(
+int64_t memory_of(const std::string& text, const backends::DeviceProfile& device) {
+  if (text.empty()) return device.memory_bytes;
+  const double bytes =
       with_unit("--memory", "size", text,
-                {{"GB", 1e9}, {"MB", 1e6}, {"TB", 1e12}, {"GiB", 0x1p30}, {"MiB", 0x1p20}}, "72GB or 80GiB"));
+                {{"GB", 1e9}, {"MB", 1e6}, {"TB", 1e12}, {"GiB", 0x1p30}, {"MiB", 0x1p20}}, "72GB or 80GiB");
+  const auto most = static_cast<double>(device.memory_bytes);
+  if (bytes > most * 1.02)  // 80GiB of what is called so, and shows 79.25
+    throw Error::input("--memory",
+                       fmt::format("{} is more than the {} of a device ({}); say less, or leave it out", text,
+                                   format_bytes(most), device.name));
+  return static_cast<int64_t>(std::min(bytes, most));
 }
 
 double seconds_of(const std::string& flag, const std::string& text) {
@@ -137,7 +143,8 @@ std::string enough(const search::Outcome& outcome) {
 
 [[noreturn]] void nothing_fits(const search::Outcome& outcome, int64_t limit, double max_seconds) {
   if (!outcome.ended)
-    throw Error::cannot_run("", "ended before a plan was found that fits; give it more time with --budget");
+    throw Error::cannot_run("", fmt::format("ended before a plan was found that fits; give it more time{}",
+                                            interrupted ? "" : " with --budget"));
   if (outcome.fastest && (outcome.fastest->seconds > 0 || outcome.over_time > 0))
     too_slow(outcome, max_seconds);
   const search::Candidate& least = outcome.smallest;
@@ -180,7 +187,7 @@ int run(const SearchArguments& arguments) {
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   Progress progress;
   options.pinned = pinned(given);
-  options.memory_bytes = memory_of(arguments.memory);
+  options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   options.go_on = [&](const search::Progress& p) {
     progress.step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
@@ -192,8 +199,7 @@ int run(const SearchArguments& arguments) {
   if (!arguments.out.empty()) check_writable(arguments.out);
   std::signal(SIGINT, interrupt);
   SearchReport r;
-  r.memory_limit_bytes =
-      options.memory_bytes > 0 ? options.memory_bytes : request.job.cluster.device.memory_bytes;
+  r.memory_limit_bytes = options.memory_bytes;
   r.goal = options.goal;
   r.max_step_seconds = options.max_step_seconds;
   r.outcome = search::search(request.job, options, oracle());
@@ -214,7 +220,8 @@ int run(const SearchArguments& arguments) {
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const sim::Result result = sim::simulate(plan, request.job.cluster);
   r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);
-  r.best.wall_seconds = r.wall_seconds = passed();
+  r.best.wall_seconds = result.wall_seconds;
+  r.wall_seconds = passed();
   print(arguments.json ? to_json(r) : to_table(r));
   return 0;
 }

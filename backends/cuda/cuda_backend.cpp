@@ -70,8 +70,9 @@ class QueueStream : public NcclStream {
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend(int devices, const CudaOptions& options, std::unique_ptr<Transport> transport)
-      : waits_(transport.get()), devices_(static_cast<size_t>(devices)), transport_(std::move(transport)) {
+  // The transport is the caller's until own() is called.
+  CudaBackend(int devices, const CudaOptions& options, Transport* transport)
+      : transport_(transport), waits_(transport), devices_(static_cast<size_t>(devices)) {
     std::vector<int> mine;
     for (int d = 0; d < devices; ++d)
       if (is_local(d)) mine.push_back(d);
@@ -92,7 +93,7 @@ class CudaBackend : public Backend {
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     connect(distinct);
     if (!shares_ && devices > 1)
-      nccl_.emplace(load_nccl(), waits_, mailboxes_, transport_.get(), options.collective_seconds);
+      nccl_.emplace(load_nccl(), waits_, mailboxes_, transport_, options.collective_seconds);
     if (transport_)
       transport_->listen(Channel::control,
                          [this](int, std::span<const std::byte> bytes) { mailboxes_.put(bytes); });
@@ -120,7 +121,8 @@ class CudaBackend : public Backend {
     return std::make_unique<SharedCommunicator>(name, table(name, group),
                                                 static_cast<int>(member - group.begin()), stream, waits_);
   }
-  Transport* transport() override { return transport_.get(); }
+  Transport* transport() override { return transport_; }
+  void own(std::unique_ptr<Transport> transport) { owned_ = std::move(transport); }
   // One thread at a time records, and NCCL's calls of several devices of a process would wait for each other.
   void check_recording() const override {
     const auto here =
@@ -148,6 +150,7 @@ class CudaBackend : public Backend {
     return found;
   }
 
+  Transport* const transport_;  // null in one process
   cpu::Waits waits_;
   Recorder recorder_{waits_, [this] {
                        if (nccl_) nccl_->check();
@@ -157,8 +160,8 @@ class CudaBackend : public Backend {
   bool shares_ = false;
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<Table>> tables_;
-  std::unique_ptr<Transport> transport_;  // ends before what its listener uses
-  std::optional<NcclGroups> nccl_;        // ends first: it watches the transport
+  std::unique_ptr<Transport> owned_;  // ends before what its listener uses
+  std::optional<NcclGroups> nccl_;    // ends first: it watches the transport
 };
 
 }  // namespace
@@ -175,7 +178,9 @@ std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& optio
   if (transport && transport->processes() > devices)
     throw Error::input("devices", fmt::format("{} for {} processes; start at most {}", devices,
                                               transport->processes(), devices));
-  return std::make_unique<CudaBackend>(devices, options, std::move(transport));
+  auto backend = std::make_unique<CudaBackend>(devices, options, transport.get());
+  backend->own(std::move(transport));
+  return backend;
 }
 
 }  // namespace boxcar::backends::cuda

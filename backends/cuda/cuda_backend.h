@@ -29,7 +29,7 @@ struct CudaOptions {
 int count_gpus();
 
 // Throws Error (cannot run) where this program was built without CUDA, or this machine cannot: see
-// placement.h.
+// placement.h; the transport is then still the caller's.
 std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& options,
                                            std::unique_ptr<Transport>&& transport = nullptr);
 

@@ -44,7 +44,7 @@ class Search {
   Outcome run() {
     for (const int gpus : gpu_counts())
       each_point(on(gpus), fixed(), [&](const Job& point) { return add(point); });
-    if (outcome_.points == 0) refuse();
+    if (outcome_.points == 0 && outcome_.ended) refuse();
     std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
     });

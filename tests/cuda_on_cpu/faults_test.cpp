@@ -6,6 +6,7 @@
 #include "actors/runtime.h"
 #include "backends/cuda/cuda_backend.h"
 #include "support/error_of.h"
+#include "support/fake_transport.h"
 #include "tally.h"
 
 namespace boxcar::backends::cuda {
@@ -65,6 +66,16 @@ program p
                                              room));
   ir::check(plan);
   return plan;
+}
+
+// Processes agree by it how a run that cannot begin ends.
+TEST_F(GpuFaults, ARefusalLeavesTheTransport) {
+  cuda_on_cpu::pretend({.gpus = 0, .driver = 13000});
+  support::FakeNetwork network(2, 1);
+  std::unique_ptr<Transport> transport = network.transport(0);
+  error_of([&] { make_cuda_backend(2, {}, std::move(transport)); }, Exit::cannot_run);
+  ASSERT_NE(transport, nullptr);
+  EXPECT_EQ(transport->processes(), 2);
 }
 
 TEST_F(GpuFaults, APlanThatDoesNotFit) {
