@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "cli/arguments.h"
 #include "cli/explain.h"
@@ -212,11 +213,11 @@ int run(const SearchArguments& arguments) {
   plan.labels = labels_of(request);
   if (best.layouts) add_labels(*best.layouts, plan.labels);
   if (arguments.no_partial) r.partial_seconds = with_partial(best);
-  for (size_t i = 1; i < std::min<size_t>(r.outcome.best.size(), 4); ++i) {
-    const search::Candidate& c = r.outcome.best[i];
-    plan.labels[fmt::format("{}{}", runner_up, i)] = fmt::format(
-        "{}: {}", against(r.goal, c, best), flags_of(c.job) + (c.layouts ? ", layouts found" : ""));
-  }
+  std::set<std::string> told{flags_of(best.job)};  // the same with other layouts is no other plan
+  for (const search::Candidate& c : r.outcome.best)
+    if (told.size() < 4 && told.insert(flags_of(c.job)).second)
+      plan.labels[fmt::format("{}{}", runner_up, told.size() - 1)] = fmt::format(
+          "{}: {}", against(r.goal, c, best), flags_of(c.job) + (c.layouts ? ", layouts found" : ""));
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const sim::Result result = sim::simulate(plan, request.job.cluster);
   r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);

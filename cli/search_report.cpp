@@ -32,27 +32,24 @@ std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job)
   return result;
 }
 
-std::string layers_text(const Hints& h) {
-  const auto [least, most] = std::minmax_element(h.stage_layers.begin(), h.stage_layers.end());
-  return *least == *most ? fmt::format("{}", *least) : fmt::format("{}-{}", *least, *most);
-}
-
-std::string recompute_text(const planner::Job& job) {
-  Request request;
-  request.job = job;
-  std::string text = get(*find_key("parallel", "recompute"), request);
-  if (job.train.recompute == ir::Recompute::full && job.train.recompute_layers >= 0)
-    text += fmt::format(" {}", job.train.recompute_layers);
-  return text;
+// The best plan's degrees with layouts of every op that were looked for; null where none were.
+const Candidate* laid_out(const search::Outcome& outcome) {
+  const std::string flags = flags_of(outcome.best.front().job);
+  for (const Candidate& c : outcome.best)
+    if (c.layouts && flags_of(c.job) == flags) return &c;
+  return nullptr;
 }
 
 // What was chosen for every op, and what is proved of it.
 std::string layouts_text(const SearchReport& r) {
   const Candidate& best = r.outcome.best.front();
-  if (!best.layouts) return "";
-  const search::FoundLayouts& f = best.found;
+  const Candidate* const laid = laid_out(r.outcome);
+  if (!laid) return "";
+  const search::FoundLayouts& f = laid->found;
   std::string text = fmt::format(
-      "  layout of every op: {}{}; kernels {}, collectives {}, of states {}\n",
+      "  layout of every op: {}{}{}; kernels {}, collectives {}, of states {}\n",
+      best.layouts ? ""
+                   : "that of the degrees, for what was found takes no less in the simulation; found is ",
       f.optimal() ? std::string("optimal within this space by the time models") +
                         (f.weights.memory > 0 ? ", with no more memory" : "")
                   : fmt::format("at most {:.2g} % over the optimum of this space by the time models",
@@ -161,19 +158,11 @@ std::string to_table(const SearchReport& r) {
       "searched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, {}{}\n\n",
       o.points, o.over_memory, format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
       o.best.size(), format_seconds(r.wall_seconds), o.ended ? "" : "; ended early");
-  text +=
-      fmt::format("  {:>9} {:>9} {:>6} {:>4} {:>4} {:>4} {:>7} {:>7} {:>11} {:>5} {:>8} {:<14} {:>9}  {}\n",
-                  "step", "estimate", "dp", "tp", "pp", "cp", "virtual", "layers", "micro_batch", "zero",
-                  "sequence", "recompute", "peak", "layouts");
-  for (const Candidate& c : o.best) {
-    const Hints& h = c.job.parallel;
-    text +=
-        fmt::format("  {:>9} {:>9} {:>6} {:>4} {:>4} {:>4} {:>7} {:>7} {:>11} {:>5} {:>8} {:<14} {:>9}  {}\n",
-                    format_seconds(c.seconds), format_seconds(c.estimated_seconds), h.dp, h.tp, h.pp, h.cp,
-                    h.virtual_stages, layers_text(h), h.micro_batch, h.zero,
-                    h.sequence_parallel ? "split" : "-", recompute_text(c.job),
-                    format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints");
-  }
+  text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}\n", "step", "estimate", "peak", "layouts", "plan");
+  for (const Candidate& c : o.best)
+    text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}\n", format_seconds(c.seconds),
+                        format_seconds(c.estimated_seconds), format_bytes(static_cast<double>(c.peak_bytes)),
+                        c.layouts ? "found" : "hints", flags_of(c.job));
   text += fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job), objective_text(r),
                       layouts_text(r) + slots_text(r));
   return text + to_table(r.best);
