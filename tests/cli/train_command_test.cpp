@@ -224,7 +224,10 @@ TEST_F(Train, BeginsWithGivenWeights) {
 
 TEST_F(Train, TellsItsOwnDefaults) {
   const std::string help = run_program({"train", "--help"}).out;
-  EXPECT_THAT(help, HasSubstr("type of the products; fp64: of everything; fp8: of those in layers, simulated alone [fp32]\n"));
+  EXPECT_THAT(
+      help,
+      HasSubstr(
+          "type of the products; fp64: of everything; fp8: of those in layers, simulated alone [fp32]\n"));
   EXPECT_THAT(help, HasSubstr("learning rate [0.001]\n"));
   EXPECT_THAT(help, HasSubstr("or a YAML file [local]\n"));
 }
