@@ -153,9 +153,7 @@ double times_reduced(const ir::Actor& actor, const backends::Stack& stack) {
 Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster)
     : plan_(plan),
       cluster_(cluster),
-      behind_(1 + (cluster.device.speed_spread > 0
-                       ? cluster.device.speed_spread * slowest_of(std::max(1, plan.devices))
-                       : 0)) {}
+      behind_(1 + cluster.device.speed_spread * slowest_of(std::max(1, plan.devices))) {}
 
 std::vector<ActCost> Costing::of(int program_index, int device) {
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];

@@ -282,8 +282,9 @@ ModelCost Measuring::of(const Job& job) {
   }
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
-  // The probe waits for the slowest of the job's devices.
-  cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
+  // The probe waits for the slowest of the job's devices; of one device there is no slowest.
+  if (plan.devices > 1)
+    cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;
   const auto program = [&](size_t cls) -> const ir::Program& {
     return plan.programs[at(plan.classes[cls].program)];
