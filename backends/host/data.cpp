@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backends/host/files.h"
+#include "backends/host/fingerprint.h"
 #include "backends/random.h"
 #include "sbp/error.h"
 
@@ -118,9 +119,7 @@ size_t TokenData::tail_size(double fraction) const {
 }
 
 std::string TokenData::identity() const {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const uint16_t token : part_) hash = (hash ^ token) * 0x100000001b3;
-  return fmt::format("{} tokens of fingerprint {:016x}", part_.size(), hash);
+  return fmt::format("{} tokens of fingerprint {:016x}", part_.size(), fingerprint(part_));
 }
 
 TokenData TokenData::head(double fraction) const {

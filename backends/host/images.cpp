@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/host/files.h"
+#include "backends/host/fingerprint.h"
 #include "backends/random.h"
 #include "sbp/error.h"
 
@@ -73,9 +74,7 @@ std::span<const uint8_t> ImageData::pixels(int64_t index) const {
 }
 
 std::string ImageData::identity() const {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const uint8_t byte : *records_) hash = (hash ^ byte) * 0x100000001b3;
-  return fmt::format("{} images of fingerprint {:016x}", size(), hash);
+  return fmt::format("{} images of fingerprint {:016x}", size(), fingerprint(*records_));
 }
 
 int64_t ImageSamples::read(std::string_view input, int64_t index, std::span<const sbp::Range> ranges,

@@ -4,19 +4,13 @@
 #include <numbers>
 #include <vector>
 
+#include "backends/host/fingerprint.h"
 #include "backends/random.h"
 
 namespace boxcar::backends::host {
 namespace {
 
 constexpr double deviation = 0.02;
-
-// FNV-1a.
-uint64_t hash(std::string_view text) {
-  uint64_t value = 0xcbf29ce484222325u;
-  for (char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return value;
-}
 
 // Box and Muller, two draws an element.
 double normal(RandomKey key, int64_t element) {
@@ -46,7 +40,7 @@ InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shap
 
 void fill_initial(std::string_view tensor, const ir::Shape& shape, std::span<const sbp::Range> ranges,
                   InitialRule rule, int64_t seed, std::span<double> out) {
-  const RandomKey key = random_key(seed, 0, static_cast<int64_t>(hash(tensor)));
+  const RandomKey key = random_key(seed, 0, static_cast<int64_t>(fingerprint(tensor)));
   std::vector<int64_t> at;
   for (const sbp::Range& range : ranges) at.push_back(range.begin);
   for (double& value : out) {

@@ -8,21 +8,18 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "support/run_program.h"
+
 namespace boxcar::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-class OutputTest : public testing::TestWithParam<int> {
+class OutputTest : public ::testing::TestWithParam<int> {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "boxcar-output-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
   void TearDown() override { fs::remove_all(folder_); }
 
-  fs::path folder_;
+  const fs::path folder_ = boxcar::testing::temporary_folder();
 };
 
 TEST_P(OutputTest, LeavesNothingWhereASignalEndsTheProcess) {
@@ -41,7 +38,7 @@ TEST_P(OutputTest, LeavesNothingWhereASignalEndsTheProcess) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, OutputTest, testing::Values(SIGINT, SIGTERM, SIGHUP));
+INSTANTIATE_TEST_SUITE_P(Signals, OutputTest, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
 
 TEST_F(OutputTest, LeavesSignalsAsTheyWere) {
   const auto before = std::signal(SIGTERM, SIG_IGN);

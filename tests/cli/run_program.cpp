@@ -11,13 +11,14 @@
 #include <stdexcept>
 
 namespace boxcar::testing {
-namespace {
 
 std::string temporary_folder() {
   std::string name = (std::filesystem::temp_directory_path() / "boxcar-test-XXXXXX").string();
   if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
   return name;
 }
+
+namespace {
 
 std::string content_of(const std::string& path) {
   std::ifstream in(path);

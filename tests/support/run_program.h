@@ -15,6 +15,9 @@ struct Output {
 // removed after.
 Output run_program(const std::vector<std::string>& arguments);
 
+// A new empty folder, the caller's to remove.
+std::string temporary_folder();
+
 // A file that lives as long as this does.
 class TemporaryFile {
  public:

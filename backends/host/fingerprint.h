@@ -1,0 +1,21 @@
+// A number that stands for a row of numbers: FNV-1a over them (Fowler, Noll, Vo), whole numbers in place of
+// bytes.
+//
+//   fingerprint(std::string_view("ab")) != fingerprint(std::string_view("ba"))
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace boxcar::backends::host {
+
+template <class Numbers>
+uint64_t fingerprint(const Numbers& numbers) {
+  uint64_t value = 0xcbf29ce484222325u;
+  for (const auto number : numbers)
+    value = (value ^ static_cast<std::make_unsigned_t<std::remove_const_t<decltype(number)>>>(number)) *
+            0x100000001b3u;
+  return value;
+}
+
+}  // namespace boxcar::backends::host
