@@ -91,27 +91,6 @@ YAML::Node load(const std::string& path) {
   }
 }
 
-// A model by name from the catalog, or by a config.json, sets the sizes that are not given themselves.
-void expand_model(GivenKeys& given) {
-  auto family = given.find("model.family");
-  if (family == given.end()) return;
-  const bool file = family->second.text.ends_with(".json");
-  const CatalogModel read = file ? read_model_config(family->second.text) : CatalogModel{};
-  const CatalogModel* model = file ? &read : find_model(family->second.text);
-  if (!model) {
-    const Key* key = find_key("model", "family");
-    if (std::count(key->words.begin(), key->words.end(), family->second.text)) return;
-    std::vector<std::string> known = key->words;
-    for (const CatalogModel& m : catalog()) known.push_back(m.name);
-    throw Error::input(family->second.where,
-                       fmt::format("no model is named \"{}\"{}; `boxcar models` lists them",
-                                   family->second.text, did_you_mean(family->second.text, known)));
-  }
-  std::string where = family->second.where;
-  family->second.text = model->family;
-  for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where});
-}
-
 std::string family_of(const GivenKeys& given) {
   const auto family = given.find("model.family");
   return family == given.end() ? Request().job.model.family : family->second.text;
@@ -156,6 +135,26 @@ void locate(const GivenKeys& given, const Work& work) {
 
 }  // namespace
 
+void expand_model(GivenKeys& given) {
+  auto family = given.find("model.family");
+  if (family == given.end()) return;
+  const bool file = family->second.text.ends_with(".json");
+  const CatalogModel read = file ? read_model_config(family->second.text) : CatalogModel{};
+  const CatalogModel* model = file ? &read : find_model(family->second.text);
+  if (!model) {
+    const Key* key = find_key("model", "family");
+    if (std::count(key->words.begin(), key->words.end(), family->second.text)) return;
+    std::vector<std::string> known = key->words;
+    for (const CatalogModel& m : catalog()) known.push_back(m.name);
+    throw Error::input(family->second.where,
+                       fmt::format("no model is named \"{}\"{}; `boxcar models` lists them",
+                                   family->second.text, did_you_mean(family->second.text, known)));
+  }
+  std::string where = family->second.where;
+  family->second.text = model->family;
+  for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where});
+}
+
 GivenKeys read_job_file(const std::string& path) {
   YAML::Node root = load(path);
   if (root.IsNull() || !root.IsDefined())
@@ -194,6 +193,16 @@ const Key& key_at(const std::string& path) {
   return *find_key(path.substr(0, dot), path.substr(dot + 1));
 }
 
+}  // namespace
+
+void set(Request& request, const std::string& path, const Given& value) {
+  // Decay here is always apart from the gradient, as AdamW's is.
+  const bool adamw = path == "train.optimizer" && value.text == "adamw";
+  set(key_at(path), request, value.where, adamw ? "adam" : value.text);
+}
+
+namespace {
+
 // The stack's own defaults, before what is given.
 backends::Stack load_stack(const GivenKeys& given, Request& request) {
   const auto named = given.find("train.stack");
@@ -226,11 +235,7 @@ Request request_of(const GivenKeys& given) {
     request.job.model = ir::models::defaults(family->second.text);
   }
   const backends::Stack stack = load_stack(given, request);
-  for (const auto& [path, value] : given) {
-    // Decay here is always apart from the gradient, as AdamW's is.
-    const bool adamw = path == "train.optimizer" && value.text == "adamw";
-    set(key_at(path), request, value.where, adamw ? "adam" : value.text);
-  }
+  for (const auto& [path, value] : given) set(request, path, value);
   planner::Hints& hints = request.job.parallel;
   request.job.train.flash = request.job.model.flash;
   if (request.job.gpus == 0 && hints.dp > 0) request.job.gpus = hints.dp * hints.tp * hints.pp * hints.cp;

@@ -23,6 +23,12 @@ using GivenKeys = std::map<std::string, Given>;  // by Key::path()
 // Reads a YAML job file. Throws Error with file, line and column; unknown keys name the nearest known one.
 GivenKeys read_job_file(const std::string& path);
 
+// A model by name from the catalog, or by a config.json, sets the sizes that are not given themselves.
+void expand_model(GivenKeys& given);
+
+// Parses a value into the field of the key at `path`. Throws Error (bad input) as the key's set() does.
+void set(Request& request, const std::string& path, const Given& value);
+
 // Sets what is given, loads the cluster, fills in defaults and checks (planner::resolve). Errors say where
 // the value at fault was written.
 struct Resolved {

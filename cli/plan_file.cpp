@@ -7,6 +7,7 @@
 
 #include "cli/output.h"
 #include "ir/graph.h"
+#include "planner/search/plan_slots.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -27,11 +28,8 @@ void check_ops(const ir::Plan& plan, const std::string& path) {
   }
 }
 
-}  // namespace
-
-SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
-  SavedPlan loaded;
-  ir::Plan& plan = loaded.plan;
+ir::Plan read_plan(const std::string& file) {
+  ir::Plan plan;
   try {
     plan = ir::parse_plan(read_file(file));
     ir::check(plan);
@@ -41,6 +39,38 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
     throw Error(e.code(), "", message.starts_with(file) ? message : file + ": " + message);
   }
   check_ops(plan, file);
+  return plan;
+}
+
+// The keys that its labels are. A value that a job file has no words for is a default.
+GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
+  GivenKeys given;
+  for (const Key& key : keys()) {
+    const auto label = plan.labels.find(key.path());
+    if (label == plan.labels.end()) continue;
+    std::string text = label->second;
+    std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    const bool is_default = text.empty() || (key.name == "recompute_layers" && text == "all") ||
+                            (key.name == "fsdp_group" && text == plan.labels.at("parallel.dp"));
+    if (!is_default) given[key.path()] = {text, path + ": label " + key.path()};
+  }
+  return given;
+}
+
+// The first line of the first text that the second has otherwise; empty: none.
+std::string_view first_difference(std::string_view text, std::string_view other) {
+  size_t start = 0;
+  for (size_t i = 0; i < text.size() && i < other.size() && text[i] == other[i]; ++i)
+    if (text[i] == '\n') start = i + 1;
+  return text == other ? "" : text.substr(start, text.find('\n', start) - start);
+}
+
+}  // namespace
+
+SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
+  SavedPlan loaded;
+  loaded.plan = read_plan(file);
+  ir::Plan& plan = loaded.plan;
   for (const auto& [path, value] : given) {
     if (path != "cluster.preset" && path != "cluster.device")
       throw Error::input(
@@ -66,18 +96,58 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   return loaded;
 }
 
-Resolved job_of(const ir::Plan& plan, const std::string& path) {
-  GivenKeys given;
-  for (const Key& key : keys()) {
-    const auto label = plan.labels.find(key.path());
-    if (label == plan.labels.end()) continue;
-    std::string text = label->second;
-    std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
-    const bool is_default = text.empty() || (key.name == "recompute_layers" && text == "all") ||
-                            (key.name == "fsdp_group" && text == plan.labels.at("parallel.dp"));
-    if (!is_default) given[key.path()] = {text, path + ": label " + key.path()};
+Resolved job_of(const ir::Plan& plan, const std::string& path) { return resolve(keys_of(plan, path)); }
+
+PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
+  PlanToTrain result{read_plan(path), {}};
+  if (!result.plan.labels.contains("model.family"))
+    throw Error::input(path,
+                       "says of no job that it is the plan of (train one that search -o or simulate "
+                       "--save-plan wrote)");
+  result.given = keys_of(result.plan, path);
+  const Request request = resolve(result.given).request;
+  expand_model(given);
+  for (const auto& [key_path, value] : given) {
+    const size_t dot = key_path.find('.');
+    const Key& key = *find_key(key_path.substr(0, dot), key_path.substr(dot + 1));
+    if (key.section != run_section && key_path != "train.learning_rate") {
+      Request asked = request;
+      set(asked, key_path, value);
+      const auto label = result.plan.labels.find(key_path);
+      const std::string planned = label == result.plan.labels.end() ? get(key, request) : label->second;
+      if (get(key, asked) != get(key, request) && value.text != planned)
+        throw Error::input(
+            value.where,
+            fmt::format("asks for {0} {1}, {2} is a plan for {0} {3} (leave it out, or plan anew)", key.name,
+                        get(key, asked), path, planned));
+    } else {
+      result.given[key_path] = value;
+    }
   }
-  return resolve(given);
+  return result;
+}
+
+void expect_plan_of(const planner::LaidOut& laid, const ir::Plan& plan, const std::string& path) {
+  ir::Plan expected = planner::compile(laid);
+  expected.name = plan.name, expected.facts = plan.facts, expected.labels = plan.labels;
+  std::vector<search::Slots> slots;
+  for (size_t p = 0; p < std::min(plan.programs.size(), expected.programs.size()); ++p) {
+    const ir::Program& ours = plan.programs[p];
+    const ir::Program& theirs = expected.programs[p];
+    for (size_t r = 0; r < std::min(ours.registers.size(), theirs.registers.size()); ++r)
+      if (ours.registers[r].count != theirs.registers[r].count)
+        slots.push_back({theirs.name, theirs.registers[r].name, ours.registers[r].count});
+  }
+  if (!slots.empty()) search::set_slots(expected, slots);
+  const std::string text = ir::to_text(plan);
+  std::string_view line = first_difference(text, ir::to_text(expected));
+  if (line.empty()) return;
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  constexpr size_t most_shown = 100;
+  throw Error::input(
+      path, fmt::format("\"{}{}\" is not in the plan that its labels make (plan anew, and change its keys "
+                        "instead of its lines)",
+                        line.substr(0, most_shown), line.size() > most_shown ? "..." : ""));
 }
 
 }  // namespace boxcar::cli

@@ -6,6 +6,7 @@
 #include "backends/cluster.h"
 #include "cli/job.h"
 #include "ir/plan.h"
+#include "planner/laid_out.h"
 
 namespace boxcar::cli {
 
@@ -20,5 +21,19 @@ SavedPlan load_plan(const std::string& path, const GivenKeys& given);
 
 // The job that a plan's labels describe. Throws Error (bad input) where they are not those of a whole job.
 Resolved job_of(const ir::Plan& plan, const std::string& path);
+
+// A saved plan to be trained: the plan as the file has it, and the keys that it is trained by.
+struct PlanToTrain {
+  ir::Plan plan;
+  GivenKeys given;  // its labels, and what the user gave beside
+};
+
+// `given`: keys of section run, train.learning_rate, and any that say what the plan's labels say. Throws
+// Error (bad input) where the plan has no job, or one key says otherwise.
+PlanToTrain plan_to_train(const std::string& path, GivenKeys given);
+
+// Throws Error (bad input), quoting the first line that differs, where `plan` is not what is compiled from
+// `laid`, however many slots its registers have: nobody would know then where its tensors lie.
+void expect_plan_of(const planner::LaidOut& laid, const ir::Plan& plan, const std::string& path);
 
 }  // namespace boxcar::cli

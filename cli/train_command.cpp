@@ -21,8 +21,10 @@
 #include "cli/catalog.h"
 #include "cli/collector.h"
 #include "cli/job.h"
+#include "cli/layout_labels.h"
 #include "cli/output.h"
 #include "cli/parts.h"
+#include "cli/plan_file.h"
 #include "cli/same_run.h"
 #include "cli/trainer.h"
 #include "ir/models/conv_net.h"
@@ -268,7 +270,7 @@ std::map<std::string, std::string> facts(const Request& request, const TrainingJ
 
 struct TrainArguments {
   JobArguments job;
-  std::string trace;
+  std::string plan, trace;
   bool json = false, probe = false;
   int64_t chaos = -1;
 };
@@ -346,9 +348,34 @@ std::unique_ptr<backends::Backend> make_backend(const TrainRun& options, int dev
                                            std::move(transport));
 }
 
+// A saved plan, or the one that the job compiles to.
+TrainingJob prepare(const TrainArguments& arguments, std::optional<PlanToTrain>& saved,
+                    const planner::Job& job, const TrainRun& run) {
+  const double share =
+      static_cast<double>(backends::started_processes_here()) / backends::started_processes();
+  if (!saved) return prepare_training(job, run, share);
+  planner::Job planned = job;  // with the learning rate that its acts name, whatever the run's is
+  planned.train.learning_rate = job_of(saved->plan, arguments.plan).request.job.train.learning_rate;
+  planner::Choose choose;
+  if (const auto layouts = layouts_of(saved->plan.labels))
+    choose = search::chooser(planned, *layouts, nullptr);
+  const planner::LaidOut laid = planner::lay_out(planned, choose);
+  expect_plan_of(laid, saved->plan, arguments.plan);
+  return prepare_training(job, std::move(saved->plan), laid, run, share);
+}
+
 void train(const TrainArguments& arguments, Shared& shared) {
-  refuse_what_is_simulated_alone(arguments.job.given());
-  const GivenKeys given = with_defaults(with_model(arguments.job.given()));
+  GivenKeys given = arguments.job.given();
+  refuse_what_is_simulated_alone(given);
+  given = with_model(given);
+  std::optional<PlanToTrain> saved;
+  if (arguments.plan.empty()) {
+    given = with_defaults(given);
+  } else {
+    saved = plan_to_train(arguments.plan, given);
+    given = saved->given;
+    refuse_what_is_simulated_alone(given);
+  }
   Resolved resolved = resolve(given);
   if (resolved.request.job.model.expert_every > 1)
     throw Error::input(where(given, "model.expert_every"), "checkpoints have experts in every layer (use 1)");
@@ -361,12 +388,12 @@ void train(const TrainArguments& arguments, Shared& shared) {
   const int processes = backends::started_processes();
   if (processes > 1 && !arguments.trace.empty())
     throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
+  check_apart({{"--plan", arguments.plan}, {"--trace", arguments.trace}});
   if (!arguments.trace.empty()) check_writable(arguments.trace);
   if (options.cuda_graph && (arguments.probe || !arguments.trace.empty()))
     throw Error::input(arguments.probe ? "--probe" : "--trace",
                        "shows a step act by act; leave it out, or train with --cuda-graph false");
-  const TrainingJob prepared =
-      prepare_training(job, options, static_cast<double>(backends::started_processes_here()) / processes);
+  const TrainingJob prepared = prepare(arguments, saved, job, options);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
   host::Checkpoint begin = beginning(resolved.request, data.training, prepared, given);
@@ -418,6 +445,11 @@ void add_train_command(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
   arguments->job.add_to(*command, true, defaults);
   command->add_flag("--json", arguments->json, "print one JSON document per line");
+  command
+      ->add_option("--plan", arguments->plan,
+                   "train a saved plan: its labels are the job, keys of section run are given beside")
+      ->type_name("FILE")
+      ->check(not_empty());
   command
       ->add_option("--trace", arguments->trace,
                    "write the last step as a Chrome trace (opens in Perfetto), as simulate does")

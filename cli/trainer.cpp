@@ -65,8 +65,13 @@ bool is_input(const Place& place) {
 }  // namespace
 
 TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, double share) {
-  TrainingJob result{resolved, planner::padded_model(resolved), planner::compile(resolved),
-                     planner::places_of(resolved)};
+  const planner::LaidOut laid = planner::lay_out(resolved);
+  return prepare_training(resolved, planner::compile(laid, resolved), laid, run, share);
+}
+
+TrainingJob prepare_training(const planner::Job& resolved, ir::Plan plan, const planner::LaidOut& laid,
+                             const TrainRun& run, double share) {
+  TrainingJob result{resolved, planner::padded_model(resolved), std::move(plan), planner::places_of(laid)};
   constexpr int64_t most_slots = 1000;
   if (run.checkpoint_every > 0)
     planner::add_checkpoints(result.plan, result.places,

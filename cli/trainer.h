@@ -17,6 +17,7 @@
 #include "cli/run_options.h"
 #include "cli/train_log.h"
 #include "ir/plan.h"
+#include "planner/laid_out.h"
 #include "planner/places.h"
 #include "planner/planner.h"
 
@@ -32,6 +33,9 @@ struct TrainingJob {
 // Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory where
 // devices share it: `share` of them are here.
 TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, double share);
+// The same of a plan that is there, and was compiled from `laid`.
+TrainingJob prepare_training(const planner::Job& resolved, ir::Plan plan, const planner::LaidOut& laid,
+                             const TrainRun& run, double share);
 
 class Trainer {
  public:

@@ -180,6 +180,21 @@ TEST_F(MpiTrain, LossesAreThoseOfOneProcessUnderChaosToo) {
   }
 }
 
+TEST_F(MpiTrain, APlanThatASearchFoundHasTheLossesOfOneProcess) {
+  const std::string plan = "--plan=" + (folder_ / "best.plan").string();
+  ASSERT_EQ(end_of(start({BOXCAR_PROGRAM, "search", "--model=gpt", "--layers=2", "--hidden=16", "--heads=4",
+                          "--seq=16", "--vocab=256", "--cluster=local", "--gpus=4", "--tp=2", "--pp=2",
+                          "--micro-batch=2", "--global-batch=16", "-o", plan.substr(7)})),
+            0)
+      << err();
+  const auto alone = train(0, {plan, "--steps=4"});
+  ASSERT_EQ(alone.size(), 4u);
+  for (const int processes : {2, 4}) EXPECT_EQ(train(processes, {plan, "--steps=4", "--chaos=3"}), alone);
+  expect_end(1, command(4, {plan, "--tp=4"}), 2,
+             "boxcar: --tp: asks for tp 4, " + plan.substr(7) +
+                 " is a plan for tp 2 (leave it out, or plan anew)\n");
+}
+
 TEST_F(MpiTrain, TracesAreOfOneProcess) {
   const std::string trace = (folder_ / "trace.json").string();
   EXPECT_EQ(end_of(start(command(2, {"--dp=2", "--trace=" + trace}))), 2);
