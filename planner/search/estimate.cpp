@@ -4,11 +4,13 @@
 #include <array>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "ir/models/conv_net.h"
 #include "ir/ops/updates.h"
 #include "planner/laid_out.h"
+#include "planner/search/cost.h"
 #include "planner/search/layout_request.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
@@ -22,6 +24,10 @@ using planner::Job;
 using planner::Mesh;
 
 size_t at(int index) { return static_cast<size_t>(index); }
+
+bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
+  return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && actor.comm < 0;
+}
 
 // Of a model with a decoder: two layers of the encoder and three of the decoder, each on a stage of its own.
 constexpr int encoder_probes = 2, decoder_probes = 3;
@@ -110,18 +116,57 @@ void add_elements(const ir::Program& program, StageCost& cost) {
   }
 }
 
+// Of kernels on the compute queue whose op or phase is asked for. A kernel of nothing takes what the
+// program's fastest one does.
+template <typename F>
+StateTime state_time(const ir::Program& program, const std::vector<double>& seconds, const F& asked) {
+  StateTime sum;
+  double fastest = infinity;
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    if (is_kernel(program, program.actors[a])) fastest = std::min(fastest, seconds[a]);
+  for (size_t a = 0; a < program.actors.size(); ++a) {
+    if (!is_kernel(program, program.actors[a]) || !asked(program.actors[a])) continue;
+    sum.whole += seconds[a];
+    sum.least += fastest;
+  }
+  return sum;
+}
+
 StageCost stage_cost(const ir::Program& program, const std::vector<double>& seconds,
                      const planner::MemoryUse& memory) {
   StageCost cost;
+  const auto kind_of = [&](int phase) { return program.phases[at(phase)][0]; };
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
-    const char kind = program.phases[at(phase)][0];
-    double& sum = kind == 'F' ? cost.forward : kind == 'B' || kind == 'W' ? cost.backward : cost.update;
-    sum += phase_seconds(program, phase, seconds);
+    if (kind_of(phase) == 'F') cost.forward += phase_seconds(program, phase, seconds);
+    if (kind_of(phase) == 'B' || kind_of(phase) == 'W')
+      cost.backward += phase_seconds(program, phase, seconds);
   }
+  cost.update = state_time(program, seconds, [&](const ir::Actor& a) { return kind_of(a.phase) == 'U'; });
+  cost.accumulate = state_time(program, seconds, [](const ir::Actor& a) { return a.op == "accumulate"; });
   add_elements(program, cost);
   for (size_t kind = 0; kind < cost.bytes.size(); ++kind)
     cost.bytes[kind] = static_cast<double>(memory.by_kind[kind]);
   return cost;
+}
+
+// Of a stage whose first class is `first`: its acts' times, without collectives with other stages.
+std::vector<double> inside(const ir::Plan& plan, size_t first, size_t classes, std::vector<double> seconds) {
+  std::set<int> devices;
+  for (size_t cls = first; cls < first + classes; ++cls)
+    devices.insert(plan.classes[cls].devices.begin(), plan.classes[cls].devices.end());
+  const auto crosses = [&](const ir::Comm& comm) {
+    for (const std::vector<int>& group : comm.groups) {
+      const auto in = std::count_if(group.begin(), group.end(), [&](int d) { return devices.contains(d); });
+      if (in > 0 && in < std::ssize(group)) return true;
+    }
+    return false;
+  };
+  std::vector<bool> leaves;
+  for (const ir::Comm& comm : plan.comms) leaves.push_back(crosses(comm));
+  const ir::Program& program = plan.programs[at(plan.classes[first].program)];
+  for (size_t a = 0; a < seconds.size(); ++a)
+    if (const int comm = program.actors[a].comm; comm >= 0 && leaves[at(comm)]) seconds[a] = 0;
+  return seconds;
 }
 
 // f applied to every number of a and b.
@@ -129,7 +174,8 @@ template <typename F>
 StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
   StageCost c{f(a.forward, b.forward),
               f(a.backward, b.backward),
-              f(a.update, b.update),
+              {f(a.update.whole, b.update.whole), f(a.update.least, b.update.least)},
+              {f(a.accumulate.whole, b.accumulate.whole), f(a.accumulate.least, b.accumulate.least)},
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
               0,
@@ -293,7 +339,8 @@ ModelCost Measuring::of(const Job& job) {
   std::vector<double> boundaries, with_more;
   for (size_t stage = 0; stage < count; ++stage) {
     const size_t cls = stage * classes;
-    const std::vector<double> seconds = seconds_(plan, cluster, static_cast<int>(cls));
+    const std::vector<double> seconds =
+        inside(plan, cls, classes, seconds_(plan, cluster, static_cast<int>(cls)));
     stages.push_back(stage_cost(program(cls), seconds, probe.memory[cls]));
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (!probe.with_more.empty()) with_more.push_back(activations(probe.with_more[cls]));

@@ -27,9 +27,16 @@ namespace boxcar::search {
 using ActSeconds =
     std::function<std::vector<double>(const ir::Plan& plan, const backends::Cluster& cluster, int cls)>;
 
+// Of kernels that go over states, which sharding makes smaller: as they are, and if the tensors were nothing.
+struct StateTime {
+  double whole = 0, least = 0;  // s
+  double sharded(double part) const { return least + (whole - least) * part; }
+};
+
 struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, the collectives inside of the stage included
-  double update = 0;                 // s, of a step, with nothing sharded
+  StateTime update;                  // of a step
+  StateTime accumulate;              // of the backward pass: adding up gradients
   double elements = 0;               // of parameters, on one device
   double expert_elements = 0;        // of them, of experts
   int layers = 0;                    // of a stage

@@ -18,10 +18,16 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
+void add(StateTime& sum, const StateTime& part, double times) {
+  sum.whole += times * part.whole;
+  sum.least += times * part.least;
+}
+
 void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.forward += times * part.forward;
   sum.backward += times * part.backward;
-  sum.update += times * part.update;
+  add(sum.update, part.update, times);
+  add(sum.accumulate, part.accumulate, times);
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
   sum.transient = std::max(sum.transient, part.transient);
@@ -80,8 +86,12 @@ double together(const backends::Cluster& cluster, const sim::CommTime& alone, in
   return alone.latency + share * alone.bytes_on_link / alone.link_bandwidth;
 }
 
-// What is left of a communication that runs behind other work; its last part has nothing to hide behind.
-double exposed(double seconds, double behind) { return std::max(seconds - behind, 0.05 * seconds); }
+// What a communication adds to the work that it runs behind: its last part has nothing to hide behind, and
+// what is hidden takes multiprocessors from kernels.
+double added(const Job& job, double seconds, double behind) {
+  const double shown = std::max(seconds - behind, 0.05 * seconds);
+  return shown + job.cluster.device.overlap_slowdown * (seconds - shown);
+}
 
 // Of a stage's devices, those on one node.
 int on_node(const Job& job, const planner::Mesh& mesh) {
@@ -94,7 +104,7 @@ int on_node(const Job& job, const planner::Mesh& mesh) {
 // The communication of data parallelism and the update, of the slowest stage.
 double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage) {
   const Hints& h = job.parallel;
-  const double update = stage.update * (h.zero >= 1 ? sharded_part(h, stage) : 1);
+  const double update = h.zero >= 1 ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
   if (h.dp == 1) return update;
   // From a data-parallel rank to the next one.
   const int innermost = std::max({mesh.dim("replica"), mesh.dim("dp"), mesh.dim("ep")});
@@ -122,21 +132,22 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4, half = mixed ? 2 : size;
   if (h.zero == 0) {
     const double reduce = seconds(sbp::Collective::all_reduce, size);
-    return update + (h.overlap_grad ? exposed(reduce, stage.backward) : reduce);
+    return update + (h.overlap_grad ? added(job, reduce, stage.backward) : reduce);
   }
   const double once =
-      exposed(seconds(sbp::Collective::all_gather, half), h.overlap_param ? stage.forward : 0);
+      added(job, seconds(sbp::Collective::all_gather, half), h.overlap_param ? stage.forward : 0);
   if (h.zero == 1) {
     const double reduce = seconds(sbp::Collective::reduce_scatter, size);
-    return update + once + (h.overlap_grad ? exposed(reduce, stage.backward) : reduce);
+    return update + once + (h.overlap_grad ? added(job, reduce, stage.backward) : reduce);
   }
   const double m = job.train.micro_batches;
   const double reduce = by_layer(sbp::Collective::reduce_scatter, half);
-  if (h.zero == 2) return update + once + m * exposed(reduce, stage.backward);
+  const double sums = stage.accumulate.sharded(sharded_part(h, stage)), saved = stage.accumulate.whole - sums;
+  if (h.zero == 2) return update + once + m * (added(job, reduce, stage.backward) - saved);
   // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
-  // its kernels wait for: neither is behind anything.
+  // its kernels wait for: only the adding up of gradients is behind them.
   const double gather = by_layer(sbp::Collective::all_gather, half);
-  return update + m * (exposed(gather, stage.forward) + gather + reduce);
+  return update + m * (added(job, gather, stage.forward) + added(job, gather + reduce, sums) - saved);
 }
 
 // Of the gradients of a head that shares the word embedding, between the last stage and the first: nothing is
@@ -168,6 +179,14 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
                   on_node(job, mesh));
 }
 
+void drop_states(StageCost& cost) {
+  cost.update = {};
+  cost.elements = 0;
+  for (const ir::MemoryKind kind :
+       {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
+    cost.bytes[static_cast<size_t>(kind)] = 0;
+}
+
 // By stage: its virtual stages together.
 std::vector<StageCost> stages_of(const Job& job, const ModelCost& cost) {
   const Hints& h = job.parallel;
@@ -183,7 +202,9 @@ std::vector<StageCost> stages_of(const Job& job, const ModelCost& cost) {
     layer += static_cast<size_t>(layers);
   }
   add(stages.front(), cost.first);
-  add(stages.back(), cost.last);
+  StageCost last = cost.last;
+  if (job.model.tied && h.pp == 1) drop_states(last);  // its weight is the first's
+  add(stages.back(), last);
   return stages;
 }
 

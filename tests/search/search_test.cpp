@@ -267,8 +267,25 @@ TEST(Search, estimates_are_near_the_simulation) {
     ++points;
   });
   EXPECT_GT(points, 50);
-  EXPECT_LT(sum / points, 0.05);
+  EXPECT_LT(sum / points, 0.04);
   EXPECT_LT(worst_memory, 1.5);
+}
+
+// What a key that is pinned finds is found without: here ZeRO 3, whose update is the shortest and whose
+// collectives kernels hide.
+TEST(Search, what_a_pinned_sharding_finds_is_found_without) {
+  Job job = small_gpt(8);
+  job.model.layers = 4, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
+  job.model.vocab = 8192, job.model.ffn = job.model.kv_heads = 0;
+  job.model = ir::models::complete(job.model);
+  job.train.precision = ir::Precision::fp16;
+  job.global_batch = 32;
+  const double found = search(job, {}, oracle()).best.front().seconds;
+  for (const int zero : {0, 1, 2, 3}) {
+    Job pinned = job;
+    pinned.parallel.zero = zero;
+    EXPECT_LE(found, search(pinned, {.pinned = {"zero"}}, oracle()).best.front().seconds) << zero;
+  }
 }
 
 // With virtual stages every chunk has slots for the most that it has under way, not for the mean.
