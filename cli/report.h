@@ -66,6 +66,7 @@ Report report(const ir::Plan& plan, const backends::Cluster& cluster,
               const std::vector<planner::MemoryUse>& memory, const sim::Result& result);
 
 std::string to_table(const Report& report);
+std::string configuration_and_result(const Report& report);  // its beginning, without memory by stage
 std::string to_json(const Report& report);  // one document, schema_version 1, SI units in key names
 // The same of a job with something too large to be counted: its stage's peak is what one device has at least,
 // and what is not known is null or not there.

@@ -143,10 +143,14 @@ void add_memory(ordered_json& doc, const Report& r) {
 
 }  // namespace
 
-std::string to_table(const Report& r) {
+std::string configuration_and_result(const Report& r) {
   std::string text = "configuration\n" + configuration_text(r.configuration);
   if (r.simulated) text += "\nresult\n" + speed_text(r);
-  text += "\ncommunication\n" + traffic_text(r);
+  return text + "\ncommunication\n" + traffic_text(r);
+}
+
+std::string to_table(const Report& r) {
+  std::string text = configuration_and_result(r);
   const std::string limit = format_bytes(static_cast<double>(r.memory_limit_bytes));
   text += r.node_peak_bytes > 0 ? fmt::format("\nmemory, {} of {} in a node, which its GPUs share",
                                               format_bytes(static_cast<double>(r.node_peak_bytes)), limit)

@@ -1,0 +1,387 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "cli/explain.h"
+#include "cli/what_if.h"
+#include "ir/op.h"
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+#include "sim/models/collective_time.h"
+#include "sim/models/kernel_time.h"
+
+namespace boxcar::cli {
+namespace {
+
+using sbp::Sbp;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// What is asked of the cluster's constants, as --what-if calls them: how many times as much.
+constexpr const char* constants[] = {
+    "flops", "bandwidth.memory", "bandwidth.link", "bandwidth.network", "latency.link", "latency.network"};
+constexpr double most_times = 64;
+
+size_t at(int64_t index) { return static_cast<size_t>(index); }
+
+int64_t stride(const planner::Mesh& mesh, size_t dim) {
+  return std::accumulate(mesh.extents.begin() + static_cast<int64_t>(dim) + 1, mesh.extents.end(), int64_t{1},
+                         std::multiplies<>());
+}
+
+std::string signature_text(const sbp::Signature& signature) {
+  std::vector<std::string> in, out;
+  for (const Sbp s : signature.inputs) in.push_back(to_text(s));
+  for (const Sbp s : signature.outputs) out.push_back(to_text(s));
+  return fmt::format("{} -> {}", fmt::join(in, ", "), fmt::join(out, ", "));
+}
+
+std::string moved_text(const SignatureCost& cost) {
+  std::vector<std::string> moved;
+  for (const SignatureCost::Boxing& b : cost.moved)
+    moved.push_back(fmt::format("{}: {} -> {}", b.name, to_text(b.from), to_text(b.to)));
+  return fmt::format("{}", fmt::join(moved, ", "));
+}
+
+double local(const SignatureCost& cost) { return cost.kernel + cost.boxing; }
+
+class OpTable {
+ public:
+  OpTable(const planner::LaidOut& laid, const backends::Cluster& cluster, size_t op, const StepWith& step)
+      : laid_(laid),
+        cluster_(cluster),
+        op_(laid.graph.ops[op]),
+        layout_(laid.layouts.ops[op]),
+        def_(ir::op(op_.type)),
+        step_(step) {
+    for (const ir::TensorId t : op_.inputs) inputs_.push_back(laid.graph.tensor(t).type);
+    for (const ir::TensorId t : op_.outputs) outputs_.push_back(laid.graph.tensor(t).type);
+    attrs_ = op_.attrs;
+  }
+
+  OpExplanation explain() {
+    std::vector<std::string> reads;
+    for (const ir::TensorId t : op_.inputs) reads.push_back("%" + laid_.graph.tensor(t).name);
+    OpExplanation e;
+    e.op = fmt::format("{} = {}({})", op_.name, op_.type, fmt::join(reads, ", "));
+    e.steps = step_.seconds != nullptr;
+    e.anew = step_.anew;
+    for (size_t d = 0; d < laid_.mesh.dims(); ++d) {
+      e.dimensions.push_back(dimension(d));
+      step_into(d);
+    }
+    return e;
+  }
+
+ private:
+  // By tensor of the op, inputs first: how it is kept on the dimension.
+  using Kept = std::vector<Sbp>;
+
+  struct Dimension {
+    size_t d;
+    std::vector<int> group;
+    Kept kept;
+  };
+
+  ir::TensorId tensor(size_t i) const {
+    return i < inputs_.size() ? op_.inputs[i] : op_.outputs[i - inputs_.size()];
+  }
+
+  static double boxing_seconds(const backends::Cluster& cluster, Sbp from, Sbp to, int64_t bytes,
+                               const sim::Span& span) {
+    using sbp::Collective;
+    if (from == to || from.is_broadcast()) return 0;
+    if (to.is_partial()) return infinity;
+    const Collective collective = from.is_partial()
+                                      ? (to.is_split() ? Collective::reduce_scatter : Collective::all_reduce)
+                                  : to.is_split() ? Collective::all_to_all
+                                                  : Collective::all_gather;
+    return sim::collective_time(cluster, collective, bytes, span).seconds();
+  }
+
+  SignatureCost cost(const backends::Cluster& cluster, const sbp::Signature& signature,
+                     const Dimension& dim) const {
+    const int64_t parts = laid_.mesh.extents[dim.d];
+    const sim::Span span = sim::span_of(cluster, dim.group);
+    SignatureCost cost{signature, is_chosen(signature, dim.d), 0, {}, 0, 0};
+    for (size_t i = 0; i < inputs_.size() + outputs_.size(); ++i) {
+      const bool input = i < inputs_.size();
+      const Sbp own = input ? signature.inputs[i] : signature.outputs[i - inputs_.size()];
+      const Sbp from = input ? dim.kept[i] : own, to = input ? own : dim.kept[i];
+      if (from.is_split() && to.is_split() && from.axis == to.axis) continue;
+      const int64_t bytes = (input ? inputs_[i] : outputs_[i - inputs_.size()]).bytes();
+      const double seconds = boxing_seconds(cluster, from, to, bytes, span);
+      if (seconds > 0) cost.moved.push_back({i, laid_.graph.tensor(tensor(i)).name, from, to, seconds});
+      cost.boxing += seconds;
+    }
+    ir::Types in = inputs_, out = outputs_;
+    split(in, signature.inputs, parts);
+    split(out, signature.outputs, parts);
+    cost.kernel = sim::kernel_seconds(cluster.device, def_, in, out,
+                                      ir::localize(def_, inputs_, attrs_, signature, parts, 0));
+    return cost;
+  }
+
+  double step(const sbp::Signature& signature, size_t d, const backends::Cluster& cluster,
+              bool free_memory = false) const {
+    std::vector<sbp::Signature> signatures = layout_.signatures;
+    signatures[d] = signature;
+    return step_.seconds(signatures, cluster, free_memory);
+  }
+
+  DimensionExplanation dimension(size_t d) const {
+    const int64_t parts = laid_.mesh.extents[d];
+    Dimension dim{d, {}, {}};
+    for (int64_t i = 0; i < parts; ++i) dim.group.push_back(static_cast<int>(i * stride(laid_.mesh, d)));
+    for (size_t i = 0; i < inputs_.size() + outputs_.size(); ++i)
+      dim.kept.push_back(laid_.layouts.stored[at(tensor(i))][d]);
+    DimensionExplanation e{laid_.mesh.names[d], parts, {}, "", {}, "", 1};
+    for (const sbp::Signature& signature : ir::signatures(def_, inputs_, attrs_, parts))
+      if (SignatureCost c = cost(cluster_, signature, dim); std::isfinite(c.boxing))  // else whole to partial
+        e.signatures.push_back(std::move(c));
+    if (step_.seconds) {
+      const double now = step_.seconds(layout_.signatures, cluster_, false);
+      for (SignatureCost& c : e.signatures) c.step = c.chosen ? 0 : step(c.signature, d, cluster_) - now;
+    }
+    std::stable_sort(e.signatures.begin(), e.signatures.end(),
+                     [](const SignatureCost& a, const SignatureCost& b) {
+                       return std::pair(a.step, local(a)) < std::pair(b.step, local(b));
+                     });
+    const SignatureCost *chosen = nullptr, *next = nullptr;
+    for (const SignatureCost& c : e.signatures) {
+      if (c.chosen) chosen = &c;
+      if (!c.chosen && !next && std::isfinite(c.step)) next = &c;
+    }
+    if (!chosen || !next) {
+      e.decided = "no other signature goes here";
+      return e;
+    }
+    e.decided = decided(*chosen, *next);
+    would_change(*chosen, *next, dim, e);
+    return e;
+  }
+
+  // The boxing, or the kernel, in which the chosen one gains most on the next.
+  static std::string decided(const SignatureCost& chosen, const SignatureCost& next) {
+    std::string text = fmt::format("the next is {}", signature_text(next.signature));
+    if (local(next) < local(chosen))
+      return text + fmt::format(", {} less by its own kernel and boxing: what other ops need decided",
+                                format_seconds(local(chosen) - local(next)));
+    const auto boxing = [](const SignatureCost& c, size_t tensor) -> const SignatureCost::Boxing* {
+      for (const SignatureCost::Boxing& b : c.moved)
+        if (b.tensor == tensor) return &b;
+      return nullptr;
+    };
+    double most = next.kernel - chosen.kernel;
+    std::string by = fmt::format("the kernel decided ({} less)", format_seconds(std::max(0.0, most)));
+    for (const SignatureCost::Boxing& b : next.moved) {
+      const SignatureCost::Boxing* own = boxing(chosen, b.tensor);
+      const double gain = b.seconds - (own ? own->seconds : 0);
+      if (gain <= most) continue;
+      most = gain;
+      by = fmt::format("the boxing of %{} decided, {} -> {} in {} there", b.name, to_text(b.from),
+                       to_text(b.to), format_seconds(b.seconds));
+    }
+    return text + (most <= 0 ? ", which costs as much here" : "; " + by);
+  }
+
+  void would_change(const SignatureCost& chosen, const SignatureCost& next, const Dimension& dim,
+                    DimensionExplanation& e) const {
+    if (const std::string text = if_kept(chosen, next, dim); !text.empty()) e.would_change.push_back(text);
+    if (step_.seconds && step_.by_memory) {
+      const double gain =
+          step(chosen.signature, dim.d, cluster_, true) - step(next.signature, dim.d, cluster_, true);
+      if (gain > 0)
+        e.would_change.push_back(
+            fmt::format("the next would win by {} if memory were free", format_seconds(gain)));
+    }
+    if (!in_whole() && local(next) < local(chosen)) return;  // it wins here already, and other ops decided
+    by_a_constant(chosen, next, dim, e);
+    const char* by = in_whole() ? "" : " by its kernel and boxing";
+    e.would_change.push_back(
+        e.constant.empty()
+            ? fmt::format("no constant of the cluster, at 1/{0:g} to {0:g} times, lets the next win{1}",
+                          most_times, by)
+            : fmt::format("the next would win{} with {} at {:.3g} times", by, e.constant, e.times));
+  }
+
+  // The next one with what it needs boxed kept as it needs it: the tensor that wins most, else all of them.
+  std::string if_kept(const SignatureCost& chosen, const SignatureCost& next, const Dimension& dim) const {
+    const auto gain = [&](const std::vector<SignatureCost::Boxing>& tensors) {
+      Dimension otherwise = dim;
+      for (const SignatureCost::Boxing& b : tensors)
+        otherwise.kept[b.tensor] = b.tensor < inputs_.size() ? b.to : b.from;
+      return local(cost(cluster_, chosen.signature, otherwise)) -
+             local(cost(cluster_, next.signature, otherwise));
+    };
+    const auto text = [&](const std::vector<SignatureCost::Boxing>& tensors, double seconds) {
+      std::vector<std::string> kept;
+      for (const SignatureCost::Boxing& b : tensors)
+        kept.push_back(
+            fmt::format("%{} were kept {}", b.name, to_text(b.tensor < inputs_.size() ? b.to : b.from)));
+      return fmt::format("the next would win{} here if {}",
+                         std::isfinite(seconds) ? " by " + format_seconds(seconds) : "",
+                         fmt::join(kept, " and "));
+    };
+    std::vector<SignatureCost::Boxing> best;
+    double most = 0;
+    for (const SignatureCost::Boxing& b : next.moved)
+      if (const double seconds = gain({b}); seconds > most) most = seconds, best = {b};
+    if (best.empty() && next.moved.size() > 1 && gain(next.moved) > 0) best = next.moved, most = gain(best);
+    return best.empty() ? "" : text(best, most);
+  }
+
+  bool in_whole() const { return step_.seconds && step_.quick; }
+
+  bool wins(const SignatureCost& chosen, const SignatureCost& next, const Dimension& dim,
+            const char* constant, double times) const {
+    backends::Cluster cluster = cluster_;
+    try {
+      change(cluster, fmt::format("{}={}x", constant, times));
+    } catch (const Error&) {
+      return false;  // no cluster is like that
+    }
+    if (in_whole()) return step(next.signature, dim.d, cluster) < step(chosen.signature, dim.d, cluster);
+    return local(cost(cluster, next.signature, dim)) < local(cost(cluster, chosen.signature, dim));
+  }
+
+  // The one that has to change by the smallest factor for the next one to win, to 1 %.
+  void by_a_constant(const SignatureCost& chosen, const SignatureCost& next, const Dimension& dim,
+                     DimensionExplanation& e) const {
+    double least = std::log(most_times);
+    for (const char* constant : constants) {
+      if (cluster_.nodes == 1 && std::string_view(constant).ends_with("network")) continue;
+      for (const double sign : {1.0, -1.0}) {
+        const auto at_least = [&](double size) {
+          return wins(chosen, next, dim, constant, std::exp(sign * size));
+        };
+        if (!at_least(least)) continue;
+        double below = 0;  // where it does not win
+        while (least - below > 0.01) {
+          const double middle = (below + least) / 2;
+          (at_least(middle) ? least : below) = middle;
+        }
+        e.constant = constant;
+        e.times = std::exp(sign * least);
+      }
+    }
+  }
+
+  bool is_chosen(const sbp::Signature& signature, size_t d) const {
+    const auto same = [](const std::vector<Sbp>& a, const std::vector<Sbp>& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Sbp x, Sbp y) {
+        return x.kind == y.kind && x.axis == y.axis && x.reduction == y.reduction;
+      });
+    };
+    return same(signature.inputs, layout_.signatures[d].inputs) &&
+           same(signature.outputs, layout_.signatures[d].outputs);
+  }
+
+  static void split(ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
+    for (size_t i = 0; i < types.size(); ++i)
+      if (layout[i].is_split()) {
+        int64_t& extent = types[i].shape[at(layout[i].axis)];
+        extent = sbp::part_range(extent, parts, 0).size();
+      }
+  }
+
+  void step_into(size_t d) {
+    const sbp::Signature& chosen = layout_.signatures[d];
+    attrs_ = ir::localize(def_, inputs_, attrs_, chosen, laid_.mesh.extents[d], 0);
+    split(inputs_, chosen.inputs, laid_.mesh.extents[d]);
+    split(outputs_, chosen.outputs, laid_.mesh.extents[d]);
+  }
+
+  const planner::LaidOut& laid_;
+  const backends::Cluster& cluster_;
+  const ir::Op& op_;
+  const planner::OpLayout& layout_;
+  const ir::OpDef& def_;
+  const StepWith& step_;
+  ir::Types inputs_, outputs_;  // on the dimensions before
+  ir::Attrs attrs_;
+};
+
+std::string step_text(const OpExplanation& e, const SignatureCost& cost) {
+  if (!e.steps) return "";
+  if (!std::isfinite(cost.step)) return fmt::format("{:>9} ", "none");
+  const double size = std::abs(cost.step);
+  return fmt::format("{:>9} ", size < 1e-9 ? "-" : (cost.step < 0 ? "-" : "+") + format_seconds(size));
+}
+
+}  // namespace
+
+OpExplanation explain_op(const planner::LaidOut& laid, const backends::Cluster& cluster,
+                         const std::string& name, const StepWith& step) {
+  for (size_t o = 0; o < laid.graph.ops.size(); ++o) {
+    const ir::Op& op = laid.graph.ops[o];
+    if (op.name == name && ir::has_op(op.type))
+      return OpTable(laid, cluster, o, op.phase == ir::Phase::update ? StepWith{} : step).explain();
+  }
+  std::vector<std::string> names;
+  for (const ir::Op& op : laid.graph.ops) names.push_back(op.name);
+  throw Error::input("--op", fmt::format("the plan's graph has no {}{}", name, did_you_mean(name, names)));
+}
+
+std::string to_text(const OpExplanation& e) {
+  std::string text = e.op + "\n";
+  bool none = false;
+  for (const DimensionExplanation& d : e.dimensions) {
+    text += fmt::format("\n{}, {} devices\n  {:<44} {}{:>9} {:>9}  {}\n", d.name, d.devices, "  signature",
+                        e.steps ? "     step " : "", "kernel", "boxing", "what moves");
+    for (const SignatureCost& c : d.signatures) {
+      none |= e.steps && !std::isfinite(c.step);
+      std::string line = fmt::format("  {} {:<42} {}{:>9} {:>9}  {}", c.chosen ? '*' : ' ',
+                                     signature_text(c.signature), step_text(e, c), format_seconds(c.kernel),
+                                     c.boxing > 0 ? format_seconds(c.boxing) : "-", moved_text(c));
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+    }
+    text += "  " + d.decided + "\n";
+    for (const std::string& change : d.would_change) text += "  " + change + "\n";
+  }
+  if (e.steps)
+    text += fmt::format("\nstep: by how much it would grow by the time models with this signature and {}\n",
+                        e.anew ? "the best layouts of all other ops" : "all other ops as they are");
+  if (none) text += "none: no layouts of the other ops go with it\n";
+  return text;
+}
+
+nlohmann::ordered_json to_json(const OpExplanation& e) {
+  using nlohmann::ordered_json;
+  ordered_json dimensions = ordered_json::array();
+  for (const DimensionExplanation& d : e.dimensions) {
+    ordered_json signatures = ordered_json::array();
+    for (const SignatureCost& c : d.signatures) {
+      ordered_json moved = ordered_json::array();
+      for (const SignatureCost::Boxing& b : c.moved)
+        moved.push_back(
+            {{"tensor", b.name}, {"from", to_text(b.from)}, {"to", to_text(b.to)}, {"s", b.seconds}});
+      ordered_json row{{"signature", signature_text(c.signature)},
+                       {"chosen", c.chosen},
+                       {"kernel_s", c.kernel},
+                       {"boxing_s", c.boxing},
+                       {"moved", moved}};
+      if (e.steps) row["step_growth_s"] = std::isfinite(c.step) ? ordered_json(c.step) : ordered_json();
+      signatures.push_back(std::move(row));
+    }
+    dimensions.push_back({{"name", d.name},
+                          {"devices", d.devices},
+                          {"signatures", signatures},
+                          {"decided", d.decided},
+                          {"would_change", d.would_change}});
+    if (!d.constant.empty()) dimensions.back()["constant"] = {{"name", d.constant}, {"times", d.times}};
+  }
+  ordered_json doc{{"op", e.op}, {"dimensions", dimensions}};
+  if (e.steps) doc["others"] = e.anew ? "laid out anew" : "as they are";
+  return doc;
+}
+
+}  // namespace boxcar::cli
