@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -41,6 +42,7 @@ void QueueThread::run(int64_t count, int64_t first_step) {
     if (!recording()) {
       queue_->finish();
       for (Work& work : works_) tell(work, true);
+      time_acts();
     }
   } catch (const Stopped&) {  // another thread says why
   } catch (const std::exception& error) {
@@ -174,22 +176,26 @@ void QueueThread::act(int a) {
   begin_writing(work, a);
   const bool kept = state_.options.timeline && moment.step >= state_.options.timeline_from;
   const double start = kept ? state_.seconds() : 0;
+  Timed timed;
   {
     const backends::Waiting::Act name(work.name);
     wait_for_marks(work);
+    if (kept) timed.begin = queue_->timed_mark();
     execute(work, moment);
+    if (timed.begin) timed.end = queue_->timed_mark();
     if (recording() && work.watched >= 0) {
       const int64_t bytes = reg(at(work.out_regs, work.watched)).type.bytes();
       queue_->copy(staged(work, state_.recorded, index % work.acts_per_step),
                    state_.slot(thread_.device, at(work.out_regs, work.watched), at(out_slots_, work.watched)),
                    {1, bytes, bytes, bytes});
     }
-    if (work.watched >= 0 && launches_ && !recording()) watch(work, moment, since);
-    if (work.finishes && !recording()) queue_->finish();
+    if (work.watched >= 0 && !recording()) watch(work, moment, since);
+    if ((work.finishes || (kept && !timed.begin)) && !recording()) queue_->finish();
     set_marks(work);
   }
   if (kept) timeline_.push_back({thread_.device, work.index, index, start, state_.seconds()});
-  if (work.watched >= 0 && !launches_) watch(work, moment, since);
+  if (timed.begin) timed_.push_back(std::move(timed));
+  if (!recording()) tell(work, !launches_);
   end_writing(work, index);
   effects_.clear();
   table_.end(a, effects_);
@@ -248,7 +254,7 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
       break;
     case Does::load:
     case Does::constant:
-      bring(work, moment, index % work.acts_per_step);
+      bring(work, moment, index);
       break;
     case Does::save:
       if (!recording()) save(work, moment.step + work.behind);
@@ -268,45 +274,61 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
 }
 
 void QueueThread::watch(Work& work, const backends::Moment& moment, int64_t act) {
-  std::byte* const slot =
-      state_.slot(thread_.device, at(work.out_regs, work.watched), at(out_slots_, work.watched));
-  if (!launches_) {
-    work.seen.push_back({moment, slot, nullptr});
-    return tell(work, true);
-  }
-  const auto room = static_cast<size_t>(2 * work.acts_per_step);
-  if (work.seen.size() == room) {
-    queue_->finish();
-    tell(work, true);
+  if (std::ssize(work.seen) == 2 * work.acts_per_step) {
+    queue_->finish_to(*work.seen.front().mark);
+    tell(work, false);
   }
   const int64_t bytes = reg(at(work.out_regs, work.watched)).type.bytes();
-  std::byte* const beside =
-      scratch_ + scratch_bytes_ + work.ring + act % (2 * work.acts_per_step) * staged_size(work);
-  queue_->copy(beside, slot, {1, bytes, bytes, bytes});
+  std::byte* const beside = host_.get() + work.ring + act % (2 * work.acts_per_step) * aligned(bytes);
+  queue_->copy(beside,
+               state_.slot(thread_.device, at(work.out_regs, work.watched), at(out_slots_, work.watched)),
+               {1, bytes, bytes, bytes});
   work.seen.push_back({moment, beside, queue_->mark()});
-  tell(work, false);
 }
 
 void QueueThread::tell(Work& work, bool finished) {
-  if (work.watched < 0) return;
-  std::vector<std::byte> bytes(static_cast<size_t>(reg(at(work.out_regs, work.watched)).type.bytes()));
   for (; !work.seen.empty() && (finished || work.seen.front().mark->passed()); work.seen.pop_front()) {
     current_ = static_cast<int>(&work - works_.data());  // whose error it is
     const auto& [moment, from, mark] = work.seen.front();
-    state_.backend.device(thread_.device).to_host(bytes.data(), from, static_cast<int64_t>(bytes.size()));
-    state_.hooks.watched(thread_.device, moment, bytes);
+    const int64_t bytes = reg(at(work.out_regs, work.watched)).type.bytes();
+    state_.hooks.watched(thread_.device, moment, {from, static_cast<size_t>(bytes)});
+  }
+}
+
+// By the device's clock, which is read off a mark that has just passed.
+void QueueThread::time_acts() {
+  if (timed_.empty()) return;
+  const auto last = queue_->timed_mark();
+  queue_->finish();
+  const double now = state_.seconds();
+  auto act = timeline_.end() - std::ssize(timed_);
+  for (const Timed& timed : std::exchange(timed_, {})) {
+    act->start = now - last->seconds_since(*timed.begin);
+    act++->end = now - last->seconds_since(*timed.end);
   }
 }
 
 // What an act loads: from the hooks, or from where a recording's step will have it.
-void QueueThread::bring(Work& work, const backends::Moment& moment, int64_t act) {
-  if (work.keeps || work.value.empty()) return;
+void QueueThread::bring(Work& work, const backends::Moment& moment, int64_t index) {
   const int64_t bytes = work.outputs[0].bytes;
+  if (work.keeps || bytes == 0) return;
+  const backends::Block whole{1, bytes, bytes, bytes};
   if (recording())
-    return queue_->copy(out_addresses_[0], staged(work, state_.recorded, act), {1, bytes, bytes, bytes});
+    return queue_->copy(out_addresses_[0], staged(work, state_.recorded, index % work.acts_per_step), whole);
+  auto& loaded = work.loaded[static_cast<size_t>(index % 2)];
+  if (loaded) queue_->finish_to(*loaded);
+  std::byte* const from = host_.get() + work.loads + index % 2 * aligned(bytes);
+  fill(work, moment, {from, static_cast<size_t>(bytes)});
+  queue_->copy(out_addresses_[0], from, whole);
+  loaded = queue_->mark();
+}
+
+// What a load or a constant has.
+void QueueThread::fill(const Work& work, const backends::Moment& moment, std::span<std::byte> bytes) const {
   if (work.does == Does::load)
-    state_.hooks.fill(thread_.device, reg(work.outputs[0].reg), moment, work.value);
-  state_.backend.device(thread_.device).from_host(out_addresses_[0], work.value.data(), bytes);
+    state_.hooks.fill(thread_.device, reg(work.outputs[0].reg), moment, bytes);
+  else
+    std::memcpy(bytes.data(), work.value.data(), bytes.size());
 }
 
 // Inputs have been written, and outputs have been read, before what this act puts on its queue begins.

@@ -5,11 +5,13 @@
 // other threads of the process go into their mailboxes, those to other processes over the transport.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,15 +39,13 @@ class QueueThread {
   QueueThread(RunState& state, Pulls& pulls, Layout::Thread thread, int spins);
 
   int device() const { return thread_.device; }
-  // With options.graphs, memory for `recordings` of them.
-  int64_t scratch_bytes(int recordings) const {
-    return scratch_bytes_ + ring_bytes_ + recordings * staged_bytes_;
-  }
+  int64_t scratch_bytes() const { return scratch_bytes_; }
   // The least number of steps after which every register here is at the same slot; with options.graphs.
   // Throws Error (bad input) where a step cannot be recorded: see Runtime.
   int64_t steps_to_repeat() const;
-  // Kernels and communicators, once there is memory; `scratch` is this thread's own.
-  void prepare(std::byte* scratch);
+  // Kernels and communicators, once there is memory; `scratch` is this thread's own. With options.graphs,
+  // memory of the host for so many recordings.
+  void prepare(std::byte* scratch, int recordings);
   // Where messages go, once all threads of the process and the state's marks are there.
   void connect(const std::vector<std::unique_ptr<QueueThread>>& threads);
   // Fills initial slots and registers updated in place; then sends what is readable at the start.
@@ -120,16 +120,20 @@ class QueueThread {
     bool in_place_results = false;  // written over the inputs
     int64_t joint_scratch = 0;
     backends::Communicator* communicator = nullptr;
-    std::vector<std::byte> value;  // of a constant; host memory of a load
-    int watched = -1;              // output
-    // What its acts have written, to tell the hooks: in a ring of its own where acts are only launched.
+    std::vector<std::byte> value;  // of a constant
+    // What is loaded goes through two slots of the host's memory in turn; a mark passes when one has been
+    // read.
+    int64_t loads = 0;  // where they begin
+    std::array<std::shared_ptr<const backends::Mark>, 2> loaded;
+    int watched = -1;  // output
+    // What its acts have written, to tell the hooks: copied to a ring in the host's memory.
     struct Seen {
       backends::Moment moment;
-      std::byte* at = nullptr;
+      const std::byte* at = nullptr;
       std::shared_ptr<const backends::Mark> mark;
     };
     std::deque<Seen> seen;
-    int64_t ring = 0;     // where that begins in scratch memory
+    int64_t ring = 0;     // where that begins
     int64_t staged = -1;  // where its acts' part of a recording's memory begins; -1: it has none
   };
 
@@ -151,19 +155,26 @@ class QueueThread {
   void act(int actor);
   void execute(Work& work, const backends::Moment& moment);
   backends::Moment moment(const Work& work, int64_t step, int64_t act) const;
+  static bool brings(const Work& work);
+  int64_t most_marks() const;
   int64_t staged_size(const Work& work) const;
+  static int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+  // In the host's memory: of act `act` of a recording's step.
   std::byte* staged(const Work& work, int recording, int64_t act) const;
   bool recording() const { return state_.recorded >= 0; }
   // Calls visit(place, moment, act) for the acts of a step that load, or that are watched; errors are named.
   template <typename Visit>
   void for_staged(bool watched, int64_t step, Visit visit) const;
+  // Copies what an act has written to where the hooks are told of it: when its mark has passed, or at once
+  // where the queue has finished.
   void watch(Work& work, const backends::Moment& moment, int64_t act);
-  // Of those whose mark has passed; of all where the queue has finished.
   void tell(Work& work, bool finished);
-  void bring(Work& work, const backends::Moment& moment, int64_t act);
+  void bring(Work& work, const backends::Moment& moment, int64_t index);
+  void fill(const Work& work, const backends::Moment& moment, std::span<std::byte> bytes) const;
   void wait_for_marks(const Work& work);
   void set_marks(const Work& work);
   void connect_marks(Work& work);
+  void time_acts();
   void save(const Work& work, int64_t steps);
   void write(int64_t steps);
   void begin_writing(const Work& work, int actor) const;
@@ -183,11 +194,13 @@ class QueueThread {
   bool launches_ = false;  // its queue has marks
   ActorTable table_;
   std::vector<Work> works_;
+  std::shared_ptr<std::byte> host_;  // goes after the queue that copies from and to it
   std::unique_ptr<backends::Queue> queue_;
   std::vector<std::pair<std::string, std::unique_ptr<backends::Communicator>>> communicators_;  // by name
   std::unique_ptr<Mailbox> mailbox_;
-  int64_t scratch_bytes_ = 0, ring_bytes_ = 0, staged_bytes_ = 0;
+  int64_t scratch_bytes_ = 0;
   std::byte* scratch_ = nullptr;
+  int64_t ring_bytes_ = 0, staged_bytes_ = 0;  // of the host's memory: of acts, and of each recording
 
   int current_ = 0;              // what acts, or is waited for
   std::vector<int64_t> base_;    // acts when run() was called, by actor
@@ -203,6 +216,11 @@ class QueueThread {
   std::vector<const void*> in_addresses_;
   std::vector<void*> out_addresses_;
   std::vector<RunAct> timeline_;
+  // Of the last acts of the timeline, on queues that keep the time: it is read when the queue has finished.
+  struct Timed {
+    std::shared_ptr<const backends::TimedMark> begin, end;
+  };
+  std::vector<Timed> timed_;
 };
 
 }  // namespace boxcar::actors

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "actors/queue_thread.h"
 #include "ir/op.h"
@@ -15,8 +15,6 @@ template <typename T>
 const T& at(const std::vector<T>& items, int index) {
   return items[static_cast<size_t>(index)];
 }
-
-int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 sbp::Reduction reduction_of(const ir::Attrs& attrs) {
   if (!attrs.contains("reduction")) return sbp::Reduction::sum;
@@ -123,10 +121,10 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     work.keeps = reg(work.outputs[0].reg).count == 1 && reg(work.outputs[0].reg).initial == 1;
   if (work.does == Does::constant)
     scratch = std::max(scratch, aligned(8 * reg(work.outputs[0].reg).type.elements()) * 2);
-  if (work.watched >= 0) {  // two steps', behind what is used for an act
-    work.ring = ring_bytes_;
-    ring_bytes_ += 2 * work.acts_per_step * staged_size(work);
-  }
+  const auto host = [this](int64_t bytes) { return std::exchange(ring_bytes_, ring_bytes_ + bytes); };
+  if (brings(work)) work.loads = host(2 * aligned(work.outputs[0].bytes));
+  if (work.watched >= 0)  // two steps'
+    work.ring = host(2 * work.acts_per_step * aligned(reg(at(work.out_regs, work.watched)).type.bytes()));
   if (state_.options.graphs && staged_size(work) > 0) {
     work.staged = staged_bytes_;
     staged_bytes_ += work.acts_per_step * staged_size(work);
@@ -136,10 +134,14 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
   return work;
 }
 
+// Whether its acts bring something from the host.
+bool QueueThread::brings(const Work& work) {
+  return (work.does == Does::load || work.does == Does::constant) && !work.keeps;
+}
+
 // Bytes of one act.
 int64_t QueueThread::staged_size(const Work& work) const {
-  if ((work.does == Does::load || work.does == Does::constant) && !work.keeps)
-    return aligned(work.outputs[0].bytes);
+  if (brings(work)) return aligned(work.outputs[0].bytes);
   return work.watched >= 0 ? aligned(reg(at(work.out_regs, work.watched)).type.bytes()) : 0;
 }
 
@@ -190,11 +192,13 @@ void QueueThread::learn_joint(Work& work) {
   if (tensors) work.joint = std::make_unique<Joint>(spec);
 }
 
-void QueueThread::prepare(std::byte* scratch) {
+void QueueThread::prepare(std::byte* scratch, int recordings) {
   scratch_ = scratch;
   backends::Device& device = state_.backend.device(thread_.device);
+  host_ = device.host_memory(ring_bytes_ + recordings * staged_bytes_);
   queue_ = device.queue(at(state_.layout.program(thread_.device).queues, thread_.queue).kind);
   launches_ = queue_->mark() != nullptr;
+  queue_->expect_marks(most_marks());
   for (Work& work : works_) {
     const ir::Actor& actor = *work.actor;
     for (std::vector<Operand>* operands : {&work.inputs, &work.outputs})
@@ -215,7 +219,6 @@ void QueueThread::prepare(std::byte* scratch) {
           out.add = device.prepare({"add", {type, type}, {type}, ir::complete(ir::op("add"), {})}, *queue_);
       }
       if (work.does == Does::constant) make_constant(work, scratch);
-      if (work.does == Does::load) work.value.resize(static_cast<size_t>(work.outputs[0].bytes));
     } catch (const Error& error) {
       throw named(static_cast<int>(&work - works_.data()), error);
     }
@@ -276,6 +279,20 @@ void QueueThread::fill_initial() {
     }
 }
 
+// That its acts have set and others may still look at, the newest one too.
+int64_t QueueThread::most_marks() const {
+  int64_t marks = 1;
+  for (const Work& work : works_) {
+    for (size_t i = 0; i < work.in_marks.size(); ++i)
+      if (work.in_marks[i].slots) marks += std::ssize(*work.in_marks[i].slots);
+    for (const Work::Marked& out : work.out_marks)
+      if (out.slots) marks += std::ssize(*out.slots);
+    if (brings(work)) marks += std::ssize(work.loaded);
+    if (work.watched >= 0) marks += 2 * work.acts_per_step;
+  }
+  return marks;
+}
+
 QueueThread::Target QueueThread::target(const Layout::Place& place,
                                         const std::vector<std::unique_ptr<QueueThread>>& threads) const {
   Target result{state_.layout.address(place.device, place.actor), place.port, Route::local, nullptr};
@@ -311,7 +328,6 @@ void QueueThread::connect_marks(Work& work) {
   bool abroad = std::any_of(work.producers.begin(), work.producers.end(), is(Route::network));
   work.on_host = work.does == Does::pull && abroad;
   work.on_host |= work.does == Does::save;
-  work.on_host |= (work.does == Does::load || work.does == Does::constant) && !work.keeps;
   for (size_t i = 0; i < work.producers.size(); ++i) {
     work.in_marks.emplace_back();
     if (work.producers[i].route != Route::shared) continue;
@@ -329,7 +345,7 @@ void QueueThread::connect_marks(Work& work) {
     if (std::any_of(readers.begin(), readers.end(), is(Route::shared)))
       work.out_marks.back().slots = marks(thread_.device, at(work.out_regs, static_cast<int>(o)));
   }
-  work.finishes = !state_.ordered || abroad || state_.options.timeline;
+  work.finishes = !state_.ordered || abroad;
 }
 
 }  // namespace boxcar::actors

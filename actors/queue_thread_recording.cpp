@@ -57,8 +57,7 @@ bool QueueThread::saves(int64_t step) const {
 }
 
 std::byte* QueueThread::staged(const Work& work, int recording, int64_t act) const {
-  return scratch_ + scratch_bytes_ + ring_bytes_ + recording * staged_bytes_ + work.staged +
-         act * staged_size(work);
+  return host_.get() + ring_bytes_ + recording * staged_bytes_ + work.staged + act * staged_size(work);
 }
 
 template <typename Visit>
@@ -75,22 +74,17 @@ void QueueThread::for_staged(bool watched, int64_t step, Visit visit) const {
 }
 
 void QueueThread::stage(int recording, int64_t step) {
-  backends::Device& device = state_.backend.device(thread_.device);
   for_staged(false, step, [&](size_t a, const backends::Moment& moment, int64_t act) {
-    Work& work = works_[a];
-    if (work.does == Does::load)
-      state_.hooks.fill(thread_.device, reg(work.outputs[0].reg), moment, work.value);
-    device.from_host(staged(work, recording, act), work.value.data(), work.outputs[0].bytes);
+    const Work& work = works_[a];
+    fill(work, moment, {staged(work, recording, act), static_cast<size_t>(work.outputs[0].bytes)});
   });
 }
 
 void QueueThread::report(int recording, int64_t step) const {
-  backends::Device& device = state_.backend.device(thread_.device);
   for_staged(true, step, [&](size_t a, const backends::Moment& moment, int64_t act) {
     const Work& work = works_[a];
-    std::vector<std::byte> bytes(static_cast<size_t>(reg(at(work.out_regs, work.watched)).type.bytes()));
-    device.to_host(bytes.data(), staged(work, recording, act), static_cast<int64_t>(bytes.size()));
-    state_.hooks.watched(thread_.device, moment, bytes);
+    const auto bytes = static_cast<size_t>(reg(at(work.out_regs, work.watched)).type.bytes());
+    state_.hooks.watched(thread_.device, moment, {staged(work, recording, act), bytes});
   });
 }
 

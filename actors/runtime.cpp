@@ -82,14 +82,14 @@ struct Runtime::Impl {
       const int64_t arena = aligned(layout.program(static_cast<int>(d)).arena_bytes);
       int64_t bytes = arena;
       for (const auto& thread : threads)
-        if (thread->device() == static_cast<int>(d)) bytes += aligned(thread->scratch_bytes(slots));
+        if (thread->device() == static_cast<int>(d)) bytes += aligned(thread->scratch_bytes());
       backend.device(static_cast<int>(d)).reserve(bytes);
       scratch[d] = arena;
     }
     for (const auto& thread : threads) {
       int64_t& at = scratch[static_cast<size_t>(thread->device())];
-      thread->prepare(backend.device(thread->device()).arena() + at);
-      at += aligned(thread->scratch_bytes(slots));
+      thread->prepare(backend.device(thread->device()).arena() + at, slots);
+      at += aligned(thread->scratch_bytes());
     }
     for (const auto& thread : threads) thread->fill_initial();
     state.on_failure = [this] {
@@ -173,30 +173,36 @@ struct Runtime::Impl {
     const bool saves =
         std::any_of(threads.begin(), threads.end(), [&](const auto& thread) { return thread->saves(step); });
     const auto number = static_cast<size_t>(steps_made++ % static_cast<int64_t>(recordings.size()));
-    if (steps_made == 1 || saves) {  // libraries and groups are set up by the first
+    const bool first = steps_made == 1;  // which sets up libraries and groups
+    if (first || saves) {
       drain(0);
       run(1, step);
-      return between_steps();
-    }
-    auto& recording = recordings[number];
-    if (recording) {
-      drain(1);  // this one's last step is among those
-      for (const auto& thread : threads) thread->advance();
-    } else {
-      drain(0);
-      state.recorded = static_cast<int>(number);
-      state.backend.record();
-      run(1, step);
-      recording = state.backend.recorded();
-      state.recorded = -1;
       between_steps();
+      if (first) record(step);
+      return;
     }
+    drain(1);  // this one's last step is among those
+    for (const auto& thread : threads) thread->advance();
+    const auto& recording = recordings[number];
     backends::Moment moment{.step = step, .micro_batches = layout.plan().micro_batches, .seed = options.seed};
     if (hooks.learning_rate) moment.learning_rate = hooks.learning_rate(step);
     recording->prepare(moment);
     for (const auto& thread : threads) thread->stage(static_cast<int>(number), step);
     recording->launch();
     launched.emplace_back(number, step);
+  }
+
+  // All recordings in turn, the next step's first: registers are then at the same slots again.
+  void record(int64_t step) {
+    for (size_t next = 1; next <= recordings.size(); ++next) {
+      const size_t number = next % recordings.size();
+      state.recorded = static_cast<int>(number);
+      state.backend.record();
+      run(1, step);
+      recordings[number] = state.backend.recorded();
+      between_steps();
+    }
+    state.recorded = -1;
   }
 
   // Marks of one step mean nothing to the acts of another: they are in order as wholes.

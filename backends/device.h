@@ -89,6 +89,10 @@ class Queue {
   virtual void fill_zero(void* to, int64_t bytes) = 0;
   // Waits until all that was put on it is done.
   virtual void finish() = 0;
+  // Waits until `mark`, of this queue, has passed.
+  virtual void finish_to(const Mark& /*mark*/) { finish(); }
+  // At least so many marks of this queue will be in use at once.
+  virtual void expect_marks(int64_t /*marks*/) {}
   // Null where acts are done when the call that puts them there returns.
   virtual std::shared_ptr<const Mark> mark() { return nullptr; }
   // The same by the device's own clock; null where the host's clock says as much.
@@ -113,6 +117,11 @@ class Device {
   virtual void reserve(int64_t bytes) = 0;
   virtual std::byte* arena() = 0;
   virtual std::unique_ptr<Queue> queue(ir::QueueKind kind) = 0;
+  // Zeroed memory of the host that queues of this device copy from and to without the host's help. It goes
+  // after all that uses it.
+  virtual std::shared_ptr<std::byte> host_memory(int64_t bytes) {
+    return {new std::byte[static_cast<size_t>(bytes)](), std::default_delete<std::byte[]>()};
+  }
   // Throws Error (fault) for an op or types without a kernel, naming both.
   virtual std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) = 0;
   // Between host memory and this device's, at once: what queues still do with that memory is not waited for.

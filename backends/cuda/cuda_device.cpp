@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "backends/cuda/kernel_table.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds looking{20};  // a wait looks whether the run has failed
 constexpr std::chrono::microseconds resting{20};  // ... and lets others run
+constexpr int64_t half_bytes = 4 << 20;           // of what copies with the host go through
 
 void on(int gpu) { check(cudaSetDevice(gpu), "a device is chosen"); }
 
@@ -45,23 +47,44 @@ Events::~Events() {
   for (cudaEvent_t event : free_) cudaEventDestroy(event);
 }
 
-cudaEvent_t Events::take() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      cudaEvent_t event = free_.back();
-      free_.pop_back();
-      return event;
-    }
+void Events::make(int64_t count) {
+  const std::lock_guard lock(mutex_);
+  for (; count > 0; --count) {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event is made");
+    free_.push_back(event);
   }
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event is made");
-  return event;
+}
+
+cudaEvent_t Events::take() {
+  for (;; make(1)) {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) continue;
+    cudaEvent_t event = free_.back();
+    free_.pop_back();
+    return event;
+  }
 }
 
 void Events::give(cudaEvent_t event) {
   const std::lock_guard lock(mutex_);
   free_.push_back(event);
+}
+
+PinnedMemory::PinnedMemory(int64_t bytes) {
+  if (bytes == 0) return;
+  void* data = nullptr;
+  const cudaError_t error = cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw Error::cannot_run("cuda",
+                            fmt::format("the host has no {} bytes that stay in memory, to copy from "
+                                        "and to (raise `ulimit -l`, or use fewer devices in a process)",
+                                        bytes));
+  }
+  check(error, "pinned memory of the host");
+  std::memset(data, 0, static_cast<size_t>(bytes));
+  data_ = static_cast<std::byte*>(data);
 }
 
 CudaMark::CudaMark(std::shared_ptr<Events> events, cudaStream_t stream)
@@ -138,6 +161,17 @@ void CudaQueue::finish() {
   if (after_waiting_) after_waiting_();
 }
 
+void CudaQueue::finish_to(const Mark& mark) {
+  use();
+  const auto event = dynamic_cast<const CudaMark&>(mark).event();
+  wait_for([event] { return cudaEventQuery(event); }, waits_);
+}
+
+void CudaQueue::expect_marks(int64_t marks) {
+  use();
+  events_->make(marks);
+}
+
 std::shared_ptr<CudaMark> CudaQueue::cuda_mark() {
   const auto mine = turn();
   use();
@@ -175,13 +209,16 @@ CudaDevice::CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_w
       after_waiting_(std::move(after_waiting)),
       recorder_(recorder),
       events_(std::make_shared<Events>(gpu)),
+      pinned_((on(gpu), 2 * half_bytes)),
       libraries_(std::move(algorithms)) {
-  on(gpu_);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
+  for (size_t h = 0; h < 2; ++h)
+    halves_[h] = {pinned_.data() + static_cast<int64_t>(h) * half_bytes, events_->take()};
 }
 
 CudaDevice::~CudaDevice() {
   cudaSetDevice(gpu_);
+  for (const Half& half : halves_) events_->give(half.free);
   cudaStreamDestroy(stream_);
   cudaFree(arena_);
 }
@@ -225,15 +262,45 @@ std::unique_ptr<Kernel> CudaDevice::prepare(const Call& call, Queue& queue) {
   return make_kernel(call, stream, libraries_);
 }
 
-void CudaDevice::copy(void* to, const void* from, int64_t bytes) {
-  if (bytes == 0) return;
+std::shared_ptr<std::byte> CudaDevice::host_memory(int64_t bytes) {
+  on(gpu_);
+  const auto memory = std::make_shared<const PinnedMemory>(bytes);
+  return {memory, memory->data()};
+}
+
+// Part for part: the GPU copies one while the host copies another.
+void CudaDevice::to_host(void* to, const void* from, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   on(gpu_);
-  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_),
-        "a copy with the host");
-  check(cudaStreamSynchronize(stream_), "a copy with the host");
+  const int64_t parts = (bytes + half_bytes - 1) / half_bytes;
+  const auto size = [bytes](int64_t part) {
+    return static_cast<size_t>(std::min(half_bytes, bytes - part * half_bytes));
+  };
+  for (int64_t part = 0; part <= parts; ++part) {
+    if (part < parts) {
+      check(cudaMemcpyAsync(half(part).data, static_cast<const std::byte*>(from) + part * half_bytes,
+                            size(part), cudaMemcpyDefault, stream_),
+            "a copy to the host");
+      check(cudaEventRecord(half(part).free, stream_), "a mark is set");
+    }
+    if (part == 0) continue;
+    check(cudaEventSynchronize(half(part - 1).free), "a copy to the host");
+    std::memcpy(static_cast<std::byte*>(to) + (part - 1) * half_bytes, half(part - 1).data, size(part - 1));
+  }
 }
-void CudaDevice::to_host(void* to, const void* from, int64_t bytes) { copy(to, from, bytes); }
-void CudaDevice::from_host(void* to, const void* from, int64_t bytes) { copy(to, from, bytes); }
+void CudaDevice::from_host(void* to, const void* from, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  on(gpu_);
+  for (int64_t at = 0; at < bytes; at += half_bytes) {
+    const auto size = static_cast<size_t>(std::min(half_bytes, bytes - at));
+    const Half& part = half(at / half_bytes);
+    check(cudaEventSynchronize(part.free), "a copy from the host");
+    std::memcpy(part.data, static_cast<const std::byte*>(from) + at, size);
+    check(cudaMemcpyAsync(static_cast<std::byte*>(to) + at, part.data, size, cudaMemcpyDefault, stream_),
+          "a copy from the host");
+    check(cudaEventRecord(part.free, stream_), "a mark is set");
+  }
+  check(cudaStreamSynchronize(stream_), "a copy from the host");
+}
 
 }  // namespace boxcar::backends::cuda

@@ -10,6 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -34,6 +35,8 @@ class Events {
  public:
   explicit Events(int gpu) : gpu_(gpu) {}
   ~Events();
+  // So many more, so that take() need not make them.
+  void make(int64_t count);
   cudaEvent_t take();
   void give(cudaEvent_t event);
 
@@ -41,6 +44,20 @@ class Events {
   const int gpu_;
   std::mutex mutex_;
   std::vector<cudaEvent_t> free_;
+};
+
+// Zeroed memory of the host that GPUs copy from and to by themselves: its pages stay where they are.
+class PinnedMemory {
+ public:
+  // Throws Error (cannot run) where the host has no more such memory.
+  explicit PinnedMemory(int64_t bytes);
+  ~PinnedMemory() { cudaFreeHost(data_); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
 };
 
 // Whether all before the event is done.
@@ -82,6 +99,8 @@ class CudaQueue : public Queue {
   void copy(void* to, const void* from, const Block& block) override;
   void fill_zero(void* to, int64_t bytes) override;
   void finish() override;
+  void finish_to(const Mark& mark) override;
+  void expect_marks(int64_t marks) override;
   std::shared_ptr<const Mark> mark() override;
   std::shared_ptr<const TimedMark> timed_mark() override;
   void wait(const Mark& mark) override;
@@ -122,13 +141,19 @@ class CudaDevice : public Device {
   void reserve(int64_t bytes) override;
   std::byte* arena() override { return arena_; }
   std::unique_ptr<Queue> queue(ir::QueueKind kind) override;
+  std::shared_ptr<std::byte> host_memory(int64_t bytes) override;
   std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) override;
   void to_host(void* to, const void* from, int64_t bytes) override;
   void from_host(void* to, const void* from, int64_t bytes) override;
   int gpu() const { return gpu_; }
 
  private:
-  void copy(void* to, const void* from, int64_t bytes);
+  // Of the pinned memory that copies with the host's other memory go through, in turn.
+  struct Half {
+    std::byte* data = nullptr;
+    cudaEvent_t free = nullptr;  // passes when the copy from or to it is done
+  };
+  Half& half(int64_t part) { return halves_[static_cast<size_t>(part % 2)]; }
 
   const int gpu_;
   cpu::Waits& waits_;
@@ -138,6 +163,8 @@ class CudaDevice : public Device {
   std::byte* arena_ = nullptr;
   std::mutex mutex_;  // of the stream of copies
   cudaStream_t stream_ = nullptr;
+  const PinnedMemory pinned_;
+  std::array<Half, 2> halves_;
   Libraries libraries_;
 };
 

@@ -46,6 +46,7 @@ class Graph : public Recording {
     const cudaError_t error = cudaGraphInstantiate(&graph_, graph, 0);
     cudaGraphDestroy(graph);
     check(error, "a graph is made ready");
+    check(cudaGraphUpload(graph_, stream_), "a graph is made ready");
   }
   ~Graph() override {
     cudaSetDevice(gpu_);
@@ -90,6 +91,7 @@ StepValues::StepValues(int gpu) : gpu_(gpu) {
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream is made");
   stream_ = stream;
   check(cudaMalloc(&memory_, static_cast<size_t>(8 * most_words)), "memory for a step's values");
+  values_ = std::make_unique<PinnedMemory>(8 * most_words);
 }
 StepValues::~StepValues() {
   cudaSetDevice(gpu_);
@@ -110,11 +112,10 @@ const void* StepValues::vary(int64_t words, Write write) {
 
 void StepValues::write(const Moment& moment) {
   if (entries_.empty()) return;
-  std::vector<std::byte> values(static_cast<size_t>(8 * used_));
-  for (const Entry& entry : entries_) entry.write(moment, values.data() + 8 * entry.at);
+  for (const Entry& entry : entries_) entry.write(moment, values_->data() + 8 * entry.at);
   choose(gpu_);
   auto* const stream = static_cast<cudaStream_t>(stream_);
-  check(cudaMemcpyAsync(memory_, values.data(), values.size(), cudaMemcpyDefault, stream),
+  check(cudaMemcpyAsync(memory_, values_->data(), static_cast<size_t>(8 * used_), cudaMemcpyDefault, stream),
         "a step's values are written");
   check(cudaStreamSynchronize(stream), "a step's values are written");
 }

@@ -6,12 +6,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "backends/cuda/kernels/launch.h"
 #include "backends/device.h"
 
 namespace boxcar::backends::cuda {
+
+class PinnedMemory;
 
 // Of one recording and one device: words of 8 bytes that are written anew for every step.
 class StepValues {
@@ -36,6 +39,7 @@ class StepValues {
   const int gpu_;
   Stream stream_ = nullptr;
   void* memory_ = nullptr;
+  std::unique_ptr<PinnedMemory> values_;  // which go there
   int64_t used_ = 0;
   std::vector<Entry> entries_;
 };

@@ -26,7 +26,8 @@
 
 namespace {
 
-constexpr size_t memory_of_gpu = size_t{2} << 30, poisoned = size_t{1} << 20;
+constexpr size_t memory_of_gpu = size_t{2} << 30, pinned_of_host = size_t{1} << 30,
+                 poisoned = size_t{1} << 20;
 
 int count_gpus() {
   const char* const wanted = std::getenv("CUDA_ON_CPU_GPUS");
@@ -62,6 +63,7 @@ struct Capture {
 std::mutex mutex;
 std::map<void*, Memory> memory;
 std::map<CUstream_st*, int> streams;
+std::map<void*, size_t> pinned;
 std::map<std::string, int> tallies;
 Work* running = nullptr;
 thread_local int current = 0;
@@ -146,6 +148,21 @@ void run_graph(CUgraphExec_st& exec) {
     }
     exec.nodes[next].act();
     done[next] = true;
+  }
+}
+
+// Copies from or to memory of the host that is not pinned wait for the host, or the host for them.
+void tally_copy(const void* to, const void* from) {
+  const std::lock_guard lock(mutex);
+  for (const void* end : {to, from}) {
+    const auto within = [end](const void* begin, size_t bytes) {
+      return begin <= end && end < static_cast<const char*>(begin) + bytes;
+    };
+    const bool known =
+        std::any_of(memory.begin(), memory.end(),
+                    [&](const auto& m) { return within(m.first, m.second.bytes); }) ||
+        std::any_of(pinned.begin(), pinned.end(), [&](const auto& p) { return within(p.first, p.second); });
+    if (!known) ++tallies["copies of pageable memory"];
   }
 }
 
@@ -271,7 +288,27 @@ cudaError_t cudaMalloc(void** result, size_t bytes) {
   std::memset(got, 0xff, std::min(bytes, poisoned));
   const std::lock_guard lock(mutex);
   memory[got] = {current, bytes};
+  ++tallies["memory"];
   *result = got;
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** result, size_t bytes, unsigned) {
+  const std::lock_guard lock(mutex);
+  *result = nullptr;
+  if (captures()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (bytes > pinned_of_host) return failed(cudaErrorMemoryAllocation);
+  *result = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  std::memset(*result, 0xff, std::min(bytes, poisoned));
+  pinned[*result] = bytes;
+  ++tallies["pinned memory"];
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* address) {
+  if (!address) return cudaSuccess;
+  const std::lock_guard lock(mutex);
+  if (pinned.erase(address) == 0) return failed(cudaErrorInvalidValue);
+  run_all();
+  std::free(address);
   return cudaSuccess;
 }
 // Waits for the GPU, as CUDA does.
@@ -295,11 +332,13 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   return add(stream, [=] { std::memset(to, value, bytes); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  tally_copy(to, from);
   return add(stream, [=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                               size_t height, cudaMemcpyKind, cudaStream_t stream) {
   if (width > to_pitch || width > from_pitch) return failed(cudaErrorInvalidValue);
+  tally_copy(to, from);
   return add(stream, [=] {
     for (size_t row = 0; row < height; ++row)
       std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch,
@@ -309,6 +348,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard lock(mutex);
+  ++tallies["streams"];
   *stream = new CUstream_st{.gpu = current};
   streams[*stream] = current;
   return cudaSuccess;
@@ -329,13 +369,17 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
   Work& work = *stream->work;
-  if (work.done == work.launched) return cudaSuccess;
+  if (work.done == work.launched) {
+    ++tallies["waits for streams"];
+    return cudaSuccess;
+  }
   run(work, work.launched);
   return failed(cudaErrorNotReady);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
+  ++tallies["waits for streams"];
   run(*stream->work, stream->work->launched);
   return cudaSuccess;
 }
@@ -396,8 +440,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  const std::lock_guard lock(mutex);
+  ++tallies["graphs"];
   *exec = new CUgraphExec_st{graph->nodes};
   return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) {
+  return stream->capture ? failed(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
@@ -415,6 +464,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  const std::lock_guard lock(mutex);
+  ++tallies["events"];
   *event = new CUevent_st{
       .gpu = current, .timed = (flags & cudaEventDisableTiming) == 0, .record = {}, .milliseconds = {}};
   return cudaSuccess;

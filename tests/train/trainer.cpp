@@ -67,9 +67,12 @@ class Trainer {
         plan_, *backend_, hooks, actors::RunOptions{.seed = start.seed, .graphs = running.graphs});
   }
 
-  Outcome run(int steps, int64_t chunk) {
-    for (int64_t made = 0; made < steps; made += chunk)
+  Outcome run(int steps, const Running& running) {
+    const int64_t chunk = running.chunk > 0 ? running.chunk : steps;
+    for (int64_t made = 0; made < steps; made += chunk) {
       runtime_->steps(std::min<int64_t>(chunk, steps - made), made);
+      if (running.after_chunk) running.after_chunk();
+    }
     Outcome outcome{std::vector<double>(static_cast<size_t>(steps), 0.0), {}};
     for (const auto& [when, loss] : losses_)
       outcome.losses[static_cast<size_t>(std::get<0>(when))] += loss / plan_.micro_batches;
@@ -157,7 +160,7 @@ std::unique_ptr<backends::Backend> cpu_devices(int devices) {
 
 Outcome train(const planner::LaidOut& laid, const Start& start, int steps, const MakeBackend& make_backend,
               const Running& running) {
-  return Trainer(laid, start, make_backend, running).run(steps, running.chunk > 0 ? running.chunk : steps);
+  return Trainer(laid, start, make_backend, running).run(steps, running);
 }
 
 double distance(const HostTensor& a, const HostTensor& b) { return distance(a.data, b.data); }

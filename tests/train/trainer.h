@@ -41,6 +41,7 @@ struct Running {
   bool graphs = false;
   std::function<double(int64_t step)> learning_rate = nullptr;
   int64_t chunk = 0;  // steps to a call of the runtime; 0: all
+  std::function<void()> after_chunk = nullptr;
 };
 
 // `steps` optimizer steps on the threaded runtime. Expects that the plan is proved to end,

@@ -1,0 +1,117 @@
+// What steps have of CUDA: all memory, marks, streams and graphs when the first has ended, copies with the
+// host that neither waits for, and no wait of the host for an act, also where acts are timed.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+
+#include "actors/runtime.h"
+#include "backends/cuda/cuda_backend.h"
+#include "models.h"
+#include "tally.h"
+#include "trainer.h"
+
+namespace boxcar::tests {
+namespace {
+
+using planner::Job;
+
+struct StepsRow {
+  TransformerRow plan;
+  bool graphs = false, fast = false;
+  const char* name = "";
+};
+
+const StepsRow rows[] = {
+    {{"alone", "gpt", 0.1, 2, [](Job&) {}}, false, false, "plain"},
+    {{"pp2", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = j.parallel.dp = 2; }}, false, false, "pp2_dp2"},
+    {{"fast", "llama", 0, 2, [](Job& j) { j.parallel.tp = 2, j.train.flash = true; }}, false, true, "fast"},
+    {{"graphs", "gpt", 0.1, 3, [](Job& j) { j.parallel.pp = 2, j.parallel.zero = 1; }},
+     true,
+     false,
+     "graphs"},
+    {{"graphs", "gpt", 0.1, 2, [](Job& j) { j.parallel.dp = 2; }}, true, true, "graphs_fast"},
+};
+
+class CudaSteps : public testing::TestWithParam<StepsRow> {};
+
+TEST_P(CudaSteps, HaveAllWhenTheFirstHasEnded) {
+  const StepsRow& row = GetParam();
+  ir::TrainOptions options;
+  options.optimizer = ir::Optimizer::adam;
+  options.clip_norm = 0.5;
+  const planner::LaidOut laid = planner::lay_out(job_of(row.plan, 12, options));
+  const Start start = transformer_start(job_of(row.plan, 12, options));
+  const auto on_gpus = [&](int devices) {
+    return backends::cuda::make_cuda_backend(devices, {.share_gpus = true, .fast = row.fast});
+  };
+  const auto had = [] {
+    std::map<std::string, int> counts;
+    for (const char* what : {"memory", "pinned memory", "streams", "events", "graphs"})
+      counts[what] = cuda_on_cpu::tallied(what);
+    return counts;
+  };
+  const auto at_first = had();
+  const int pageable = cuda_on_cpu::tallied("copies of pageable memory");
+  std::vector<std::map<std::string, int>> by_step;
+  Running running;
+  running.graphs = row.graphs;
+  running.chunk = 1;
+  running.after_chunk = [&] { by_step.push_back(had()); };
+  train(laid, start, 5, on_gpus, running);
+  ASSERT_EQ(by_step.size(), 5);
+  for (const auto& [what, count] : by_step[0]) {
+    EXPECT_EQ(count > at_first.at(what), what != "graphs" || row.graphs) << what;
+    for (size_t step = 1; step < 5; ++step)
+      EXPECT_EQ(by_step[step][what], count) << what << " in step " << step;
+  }
+  EXPECT_EQ(cuda_on_cpu::tallied("copies of pageable memory"), pageable);
+}
+INSTANTIATE_TEST_SUITE_P(Plans, CudaSteps, testing::ValuesIn(rows),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Two queues, of which one loads ahead: a step's acts in its order, each as long as its kernel says.
+TEST(CudaTimeline, IsOfTheDevicesClockAndWaitsForNoAct) {
+  const ir::Plan plan = ir::parse_plan(R"(plan timed
+devices 1
+micro_batches 2
+class 0: p
+
+program p
+  arena 4096
+  phases F, U
+  schedule F[0-1] U
+  queue compute: compute
+  queue copy_in: copy_in
+  %x: float32[3] x2 activations bytes 512 @0
+  %y: float32[3] x1 gradients bytes 512 every 2 @1024
+  %z: float32[3] x1 gradients bytes 512 @1536
+  x load() -> %x on copy_in in F
+  y relu(%x) -> %y on compute in F
+  z relu(%y) -> %z on compute in U
+)");
+  ir::check(plan);
+  const auto run = [&](bool timeline) {
+    const auto backend = backends::cuda::make_cuda_backend(1, {});
+    actors::Runtime runtime(plan, *backend, {}, {.timeline = timeline, .timeline_from = 3});
+    const int before = cuda_on_cpu::tallied("waits for streams");
+    runtime.steps(5, 0);
+    EXPECT_EQ(cuda_on_cpu::tallied("waits for streams") - before, timeline ? 4 : 2);
+    return runtime.timeline();
+  };
+  EXPECT_TRUE(run(false).empty());
+  const std::vector<actors::RunAct> acts = run(true);
+  ASSERT_EQ(acts.size(), 2 * (2 + 2 + 1));  // of the last two steps
+  std::array<double, 3> end{};              // by queue: copies in are actor 0
+  for (const actors::RunAct& act : acts) {
+    double& last = end[act.actor == 0 ? 0 : 1];
+    EXPECT_GE(act.start, last - 1e-9);
+    last = act.end;
+    const bool adds = act.actor == 1 && act.index % 2 == 1;  // by a kernel of its own
+    const double kernels = act.actor == 0 ? 0 : adds ? 2 : 1;
+    EXPECT_NEAR(act.end - act.start, 1e-3 * kernels * (cuda_on_cpu::kernel_milliseconds + 64e-6), 1e-8);
+  }
+}
+
+}  // namespace
+}  // namespace boxcar::tests
