@@ -117,6 +117,7 @@ class Points {
       if ((is_pinned("dp") && dp != job_.parallel.dp) || !in_range("dp", dp)) return;
       if (dp % h.ep != 0 || job_.global_batch % (int64_t{dp} * h.micro_batch) != 0) return;
       h.dp = dp;
+      std::set<int> fit;  // virtual stages with which ZeRO 1 does
       choose("zero", h.zero, shardings(), [&] {
         choose("virtual_stages", h.virtual_stages, divisors(job_.model.layers, job_.model.layers / h.pp),
                [&] {
@@ -127,8 +128,11 @@ class Points {
                  if (h.virtual_stages > 1 && (h.pp == 1 || h.schedule != "1f1b" ||
                                               micro_batches % h.pp != 0 || job_.model.layers % stages != 0))
                    return;
+                 if (h.pp > 1 && h.zero > 1 && fit.count(h.virtual_stages)) return;
+                 const bool fits = visit_(point_);
+                 if (fits && h.zero == 1) fit.insert(h.virtual_stages);
                  ++seen_;
-                 fitting_ += visit_(point_) ? 1 : 0;
+                 fitting_ += fits ? 1 : 0;
                });
       });
     });
@@ -140,11 +144,9 @@ class Points {
            std::accumulate(layers.begin(), layers.end(), int64_t{0}) == job_.model.layers;
   }
 
-  // With stages, gradients that are sharded are reduced every micro-batch, which never pays.
+  // With stages, gradients that are sharded are reduced every micro-batch: only where memory asks for it.
   std::vector<int> shardings() const {
-    const Hints& h = point_.parallel;
-    if (h.dp == 1) return {0};
-    return h.pp == 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0, 1};
+    return point_.parallel.dp == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3};
   }
 
   const Job& job_;

@@ -55,6 +55,7 @@ class Search {
       else
         recompute_less(outcome_.best.front());
     }
+    if (outcome_.ended) shard_otherwise();
     if (outcome_.ended) split_backward();
     if (!layouts_asked()) lay_out_best();
     if (outcome_.ended && !outcome_.best.empty()) take_fewest_slots(outcome_.best.front());
@@ -155,8 +156,7 @@ class Search {
     std::vector<Candidate> result;
     for (Job& cut : jobs) {
       result.push_back(with_estimate(std::move(cut), *cost));
-      if (std::optional<Candidate> more = with_more_under_way(result.back(), *cost))
-        result.push_back(std::move(*more));
+      for (Candidate& more : with_more_under_way(result.back(), *cost)) result.push_back(std::move(more));
     }
     for (size_t i = 0, plain = result.size(); i < plain; ++i)
       add_other_orders(Candidate(result[i]), *cost, result);
@@ -186,19 +186,26 @@ class Search {
     return {std::move(job), e.seconds, e.bytes, e.fullest_stage, 0, 0};
   }
 
-  // The same with as many micro-batches under way as hide transfers, or, where those do not fit, as hide some
-  // of them.
-  std::optional<Candidate> with_more_under_way(const Candidate& plain, const ModelCost& cost) const {
-    if (options_.pinned.count("schedule")) return std::nullopt;
+  // The same with as many micro-batches under way as hide transfers; where those do not fit, with as many as
+  // hide some of them, and with sharded gradients.
+  std::vector<Candidate> with_more_under_way(const Candidate& plain, const ModelCost& cost) const {
+    std::vector<Candidate> result;
+    if (options_.pinned.count("schedule")) return result;
     for (const double slack : {0.02, 0.1, 0.3}) {
       Job job = plain.job;
       job.parallel.schedule = schedule_for(job, cost, slack);
       if (job.parallel.schedule.empty()) break;
-      Candidate more = with_estimate(std::move(job), cost);
+      Candidate more = with_estimate(job, cost);
       if (more.estimated_seconds >= (1 - time_error / 3) * plain.estimated_seconds) break;
-      if (fits(more)) return more;
+      if (fits(more)) {
+        result.push_back(std::move(more));
+        break;
+      }
+      if (job.parallel.zero != 1 || !is_free("zero", 2) || !result.empty()) continue;
+      job.parallel.zero = 2;
+      if (more = with_estimate(std::move(job), cost); fits(more)) result.push_back(std::move(more));
     }
-    return std::nullopt;
+    return result;
   }
 
   bool fits(const Candidate& c) const { return c.estimated_bytes <= static_cast<double>(limit_); }
@@ -348,6 +355,42 @@ class Search {
       split.peak_bytes = 0;
       if (outcome_.ended) attempt(std::move(split));
     }
+  }
+
+  // The best with its states sharded less and more: how much of that hides behind kernels estimates know
+  // least.
+  void shard_otherwise() {
+    if (outcome_.best.empty() || fewest_bytes(options_.goal)) return;
+    const Candidate start = outcome_.best.front();
+    const planner::Hints& h = start.job.parallel;
+    if (h.dp == 1) return;
+    for (const int zero : {h.zero - 1, h.zero + 1}) {
+      Candidate other = start;
+      other.job.parallel.zero = zero;
+      other.found = {};
+      other.peak_bytes = 0;
+      if (!outcome_.ended || zero < 0 || zero > 3 || !is_free("zero", zero) || is_known(other.job)) continue;
+      if (const ModelCost* cost = cost_of_point(other.job); cost && fits(with_estimate(other.job, *cost)))
+        attempt(std::move(other));
+    }
+  }
+
+  bool is_free(const char* key, int value) const {
+    const auto range = options_.ranges.find(key);
+    return !options_.pinned.count(key) && (range == options_.ranges.end() ||
+                                           (range->second.first <= value && value <= range->second.second));
+  }
+
+  // Whether it was simulated.
+  bool is_known(const Job& job) const {
+    const auto key = [](const Job& j) {
+      const planner::Hints& h = j.parallel;
+      return std::tuple(j.gpus, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.stage_layers, h.micro_batch,
+                        h.zero, h.sequence_parallel, h.schedule, h.mesh_order, j.train.recompute,
+                        j.train.recompute_layers);
+    };
+    return std::any_of(outcome_.best.begin(), outcome_.best.end(),
+                       [&](const Candidate& c) { return key(c.job) == key(job); });
   }
 
   static int most_layers(const Job& job) {

@@ -73,6 +73,8 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   bytes += stage.bytes[kind(ir::MemoryKind::parameters)] / (h.zero >= 3 ? dp : 1);
   double layer = cost.layer.bytes[kind(ir::MemoryKind::parameters)];
   for (const StageCost& l : cost.layers) layer = std::max(layer, l.bytes[kind(ir::MemoryKind::parameters)]);
+  // Of three layers the gradients, which are made, wait, and are reduced; of two the parameters.
+  if (h.zero >= 2) bytes += 3 * layer;
   if (h.zero >= 3) bytes += 2 * layer;
   return bytes;
 }
@@ -86,11 +88,18 @@ double together(const backends::Cluster& cluster, const sim::CommTime& alone, in
   return alone.latency + share * alone.bytes_on_link / alone.link_bandwidth;
 }
 
-// What a communication adds to the work that it runs behind: its last part has nothing to hide behind, and
+// What a communication adds to the work that it runs behind: a part of it has nothing to hide behind, and
 // what is hidden takes multiprocessors from kernels.
-double added(const Job& job, double seconds, double behind) {
-  const double shown = std::max(seconds - behind, 0.05 * seconds);
+double added(const Job& job, double seconds, double behind, double open) {
+  const double shown = open * seconds + (1 - open) * std::max(seconds - behind, 0.0);
   return shown + job.cluster.device.overlap_slowdown * (seconds - shown);
+}
+
+// Elements of the parameters that a stage's forward pass begins with: its first layer, and embeddings.
+double first_elements(const ModelCost& cost, const planner::Hints& h, int stage) {
+  if (cost.layers.empty()) return cost.layer.elements + (stage == 0 ? cost.first.elements : 0);
+  const auto before = std::accumulate(h.stage_layers.begin(), h.stage_layers.begin() + stage, 0);
+  return cost.layers[static_cast<size_t>(before)].elements;
 }
 
 // Of a stage's devices, those on one node.
@@ -102,7 +111,7 @@ int on_node(const Job& job, const planner::Mesh& mesh) {
 }
 
 // The communication of data parallelism and the update, of the slowest stage.
-double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage) {
+double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first) {
   const Hints& h = job.parallel;
   const double update = h.zero >= 1 ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
   if (h.dp == 1) return update;
@@ -130,24 +139,27 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   };
   const bool mixed = ir::is_mixed(job.train.precision);
   const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4, half = mixed ? 2 : size;
+  // Gradients of the embeddings and of the first layer come last, and their parameters are wanted first.
+  const double open = stage.elements > 0 ? first / stage.elements : 0;
   if (h.zero == 0) {
     const double reduce = seconds(sbp::Collective::all_reduce, size);
-    return update + (h.overlap_grad ? added(job, reduce, stage.backward) : reduce);
+    return update + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
   const double once =
-      added(job, seconds(sbp::Collective::all_gather, half), h.overlap_param ? stage.forward : 0);
+      added(job, seconds(sbp::Collective::all_gather, half), h.overlap_param ? stage.forward : 0, open);
   if (h.zero == 1) {
     const double reduce = seconds(sbp::Collective::reduce_scatter, size);
-    return update + once + (h.overlap_grad ? added(job, reduce, stage.backward) : reduce);
+    return update + once + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
   const double m = job.train.micro_batches;
   const double reduce = by_layer(sbp::Collective::reduce_scatter, half);
   const double sums = stage.accumulate.sharded(sharded_part(h, stage)), saved = stage.accumulate.whole - sums;
-  if (h.zero == 2) return update + once + m * (added(job, reduce, stage.backward) - saved);
+  if (h.zero == 2) return update + once + m * (added(job, reduce, stage.backward, open) - saved);
   // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
   // its kernels wait for: only the adding up of gradients is behind them.
   const double gather = by_layer(sbp::Collective::all_gather, half);
-  return update + m * (added(job, gather, stage.forward) + added(job, gather + reduce, sums) - saved);
+  return update +
+         m * (added(job, gather, stage.forward, open) + added(job, gather + reduce, sums, open) - saved);
 }
 
 // Of the gradients of a head that shares the word embedding, between the last stage and the first: nothing is
@@ -256,7 +268,7 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
     const StageCost& stage = stages[static_cast<size_t>(s)];
     slowest = std::max(slowest, stage.forward + stage.backward);
     sum += stage.forward + stage.backward;
-    state = std::max(state, state_seconds(job, mesh, stage));
+    state = std::max(state, state_seconds(job, mesh, stage, first_elements(cost, h, s)));
     const double bytes = stage_bytes(job, cost, stage, s);
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
