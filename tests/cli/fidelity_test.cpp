@@ -1,7 +1,6 @@
 // Predictions of published training runs are as pinned in experiments/predictions/. Where a model changed on
 // purpose, `experiments/validate --pin` writes them anew.
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -50,28 +49,6 @@ TEST(Fidelity, StacksSetKeysThatThereAre) {
       set(*key, request, name, text);
     }
   }
-}
-
-// What a person with a GPU runs, on the CPU backend.
-TEST(GpuCompare, PutsTheSimulatedStepBesideTheMeasuredOne) {
-  const std::string device =
-      fmt::format("--device '{}/backends/presets/devices/cpu.yaml'", BOXCAR_SOURCE_DIR);
-  const auto pattern = [](const std::string& model) {
-    return model +
-           " acts    simulated +[0-9.]+ ms  measured +[0-9.]+ ms  error +[-+][0-9.]+%  pytorch +- ms\n"
-           "    not for this model\n";
-  };
-  EXPECT_THAT(experiment("gpu/compare",
-                         fmt::format("--boxcar '{}' {} --backend cpu --small", BOXCAR_PROGRAM, device)),
-              ::testing::MatchesRegex(pattern("GPT, 2 layers ") + pattern("ResNet-50, small")));
-  const auto failed = [](const char* model) {
-    return fmt::format(
-        "{} acts    simulated        - ms  measured        - ms  error       -  pytorch        - ms\n"
-        "    exit code 1\n    exit code 1\n    not for this model\n",
-        model);
-  };
-  EXPECT_EQ(experiment("gpu/compare", fmt::format("--boxcar false {} --backend cpu --small", device)),
-            failed("GPT, 2 layers ") + failed("ResNet-50, small"));
 }
 
 }  // namespace

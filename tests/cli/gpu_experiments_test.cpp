@@ -1,0 +1,164 @@
+// experiments/gpu, which people run where there is a GPU: what it does and says where there is none.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "host/temporary.h"
+
+namespace boxcar::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+struct Said {
+  int exit_code = -1;
+  std::string text;  // both streams
+};
+
+Said shell(const std::string& command) {
+  FILE* pipe = popen(fmt::format("cd '{}' && {{ {}; }} 2>&1", BOXCAR_SOURCE_DIR, command).c_str(), "r");
+  if (!pipe) return {};
+  Said said;
+  char buffer[4096];
+  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) said.text.append(buffer, n);
+  said.exit_code = WEXITSTATUS(pclose(pipe));
+  return said;
+}
+
+Said compare(const std::string& arguments) {
+  return shell(fmt::format("'{}' experiments/gpu/compare {}", BOXCAR_PYTHON, arguments));
+}
+
+const std::string on_cpu = "--device backends/presets/devices/cpu.yaml --backend cpu --small";
+
+TEST(GpuCompare, PutsTheSimulatedStepBesideTheMeasuredOne) {
+  const Said said = compare(fmt::format("--boxcar '{}' --peak-tflops 1 {}", BOXCAR_PROGRAM, on_cpu));
+  EXPECT_EQ(said.exit_code, 0);
+  const auto pattern = [](const std::string& model) {
+    return model +
+           " boxcar acts    +[0-9.]+ ms +[0-9,]+ /s  MFU +[0-9.]+%  +0.00 GB  simulated [0-9.]+ ms, "
+           "[-+][0-9.]+%\n    not for this model\n";
+  };
+  EXPECT_THAT(said.text, MatchesRegex(pattern("GPT, 2 layers   ") + pattern("ResNet-50, small")));
+}
+
+TEST(GpuCompare, SaysWhyThereAreNoNumbers) {
+  const auto failed = [](const char* model) {
+    return fmt::format(
+        "{} boxcar acts    not measured  not simulated\n    exit code 1\n    exit code 1\n    not for this "
+        "model\n",
+        model);
+  };
+  const Said said = compare("--boxcar false " + on_cpu);
+  EXPECT_EQ(said.text, failed("GPT, 2 layers   ") + failed("ResNet-50, small"));
+  EXPECT_EQ(said.exit_code, 1);
+}
+
+// A row of its document: 1e12 operations and 1000 tokens a step.
+std::string row(const char* model, const char* way, double simulated, double measured,
+                const std::string& pytorch) {
+  return fmt::format(
+      R"({{"model": "{}", "way": "{}", "simulated": {{"s": {}, "flops": 1e12}}, "peak_flops": 2e13,
+          "measured": {{"s": {}, "samples": 1000, "memory_bytes": 2000000000}}, "pytorch": {}, "missing": []}})",
+      model, way, simulated, measured, pytorch);
+}
+std::string peer(double seconds, double bytes) {
+  return fmt::format(R"({{"step_time_s": {}, "samples_per_s": {}, "peak_memory_bytes": {}}})", seconds,
+                     1000 / seconds, bytes);
+}
+
+TEST(GpuCompare, JudgesTheBars) {
+  const tests::TemporaryFolder folder;
+  const auto judge = [&](const std::string& rows) {
+    return compare("--judge " + folder.file("rows.json", "[" + rows + "]"));
+  };
+  const std::string good = peer(0.11, 2.5e9);
+  const Said met = judge(row("one", "acts", 0.124, 0.12, good) + "," + row("one", "graphs", 0.1, 0.1, good));
+  EXPECT_EQ(met.text,
+            "one              boxcar acts        120.0 ms       8,333 /s  MFU  41.7%     2.00 GB  simulated "
+            "124.0 ms, "
+            "+3.3%\n"
+            "one              pytorch            110.0 ms       9,091 /s  MFU  45.5%     2.50 GB\n"
+            "one              boxcar graphs      100.0 ms      10,000 /s  MFU  50.0%     2.00 GB  simulated "
+            "100.0 ms, "
+            "+0.0%\n"
+            "bars\n"
+            "  met     one: graphs, 1.10 times PyTorch's speed\n"
+            "  met     one: graphs, 0.80 times PyTorch's memory\n"
+            "  met     one: acts, simulated +3.3% off\n"
+            "  met     one: graphs, simulated +0.0% off\n");
+  EXPECT_EQ(met.exit_code, 0);
+
+  const Said open = judge(row("one", "acts", 0.1, 0.1, "null"));
+  EXPECT_THAT(open.text, HasSubstr("  open    one: PyTorch was not measured\n"));
+  EXPECT_EQ(open.exit_code, 0);
+
+  const auto expect_missed = [&](const std::string& rows, const std::string& what) {
+    const Said said = judge(rows);
+    EXPECT_THAT(said.text, HasSubstr("  missed  " + what + "\n"));
+    EXPECT_EQ(said.exit_code, 1);
+  };
+  expect_missed(row("two", "acts", 0.1, 0.1, peer(0.09, 3e9)), "two: acts, 0.90 times PyTorch's speed");
+  expect_missed(row("two", "acts", 0.1, 0.1, peer(0.2, 1e9)), "two: acts, 2.00 times PyTorch's memory");
+  expect_missed(row("two", "acts", 0.094, 0.1, good), "two: acts, simulated -6.0% off");
+  const std::string nothing =
+      R"({"model": "two", "way": "acts", "simulated": null, "measured": null, "pytorch": null, "missing": []})";
+  expect_missed(nothing, "two: no step was measured");
+  expect_missed(row("two", "graphs", 0.1, 0.1, good) + "," + nothing,
+                "two: acts, not both simulated and measured");
+}
+
+TEST(GpuRun, SaysWhatItDoes) {
+  const Said help = shell("experiments/gpu/run --help");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.text, HasSubstr("\n  experiments/gpu/run --only build|check|sanitize|memcheck|racecheck|"
+                                   "time|profile|compare [FOLDER]\n"));
+  EXPECT_THAT(help.text, ::testing::Not(HasSubstr("set -")));
+  const auto refused = [](const std::string& arguments, const std::string& message) {
+    const Said said = shell("experiments/gpu/run " + arguments);
+    EXPECT_EQ(said.exit_code, 2);
+    EXPECT_EQ(said.text, "run: " + message + "; run --help says more\n");
+  };
+  refused("--only nix",
+          "--only \"nix\": known are build check sanitize memcheck racecheck time profile compare");
+  refused("--nix", "--nix: unknown flag");
+  refused("a b", "b: one folder at a time");
+}
+
+// Stands in for the tests: of each group two pass, or none does, one skips and, in the third, one fails.
+constexpr const char* program = R"(#!/bin/sh
+for word; do case "$word" in --gtest_output=json:*) out=${word#*json:} ;; --gtest_filter=*) filter=${word#*=} ;; esac; done
+printf '%s\n' 'x.cpp:1: Skipped' 'cuda: needs two GPUs' ''
+pass='{"name": "A", "status": "RUN", "result": "COMPLETED"}'
+case "$filter" in Gpu/*) pass= ;; esac
+fail=
+case "$filter" in Plans/GpuLaw4*) fail=', {"name": "C", "status": "RUN", "result": "COMPLETED", "failures": [{}]}' ;; esac
+echo '{"testsuites": [{"name": "S", "testsuite": ['"${pass:+$pass, $pass, }"'{"name": "B", "status": "RUN", "result": "SKIPPED"}'"$fail"']}]}' >"$out"
+[ -z "$fail" ]
+)";
+
+TEST(GpuRun, DoesNotCountSkippedTestsAsPassed) {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "tests");
+  std::filesystem::permissions(folder.file("tests/test_cuda", program), std::filesystem::perms::owner_all);
+  const Said said =
+      shell(fmt::format("BUILD={} experiments/gpu/run --only check {}", folder.path(), folder / "out"));
+  EXPECT_EQ(said.exit_code, 1);
+  const std::string skipped = "  1 skipped: cuda: needs two GPUs\n", after = " \\(after [0-9]+ s\\)\n";
+  EXPECT_THAT(said.text,
+              ::testing::ContainsRegex(
+                  "== check: Registry/GpuKernels.\\*" + after + "2 passed, 0 failed, 1 skipped\n" + skipped +
+                  "\n== check: Gpu/Conformance.\\*" + after + "0 passed, 0 failed, 1 skipped\n" + skipped +
+                  "  nothing was checked\n\n== check: Plans/GpuLaw4.\\*" + after +
+                  "2 passed, 1 failed, 1 skipped\n  failed: S.C\n" + skipped +
+                  "  exit code 1\n\n== check: Plans/GpuGraphs.\\*:GpuGraph.\\*" + after +
+                  "2 passed, 0 failed, 1 skipped\n" + skipped));
+}
+
+}  // namespace
+}  // namespace boxcar::cli
