@@ -44,6 +44,9 @@ class Backend {
   virtual std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> group,
                                                      int device, Queue& queue) = 0;
   virtual Transport* transport() = 0;  // null where this is the only process
+  // Throws Error (cannot run) where arenas of so many bytes, by device, do not fit into what is free; before
+  // any is reserved.
+  virtual void expect_room(std::span<const int64_t> /*bytes*/) {}
   // Throws Error (bad input) where steps cannot be recorded, saying why.
   virtual void check_recording() const { throw Error::input("graphs of steps", "this backend has none"); }
   virtual void record() {}

@@ -48,9 +48,8 @@ std::string describe(const Cluster& cluster) {
   const Node& node = cluster.node;
   std::string out = fmt::format("{}: {} x {} ({} {} of {})\n", cluster.name, cluster.devices(), device.name,
                                 cluster.nodes, cluster.nodes == 1 ? "node" : "nodes", node.gpus);
-  constexpr double GiB = 1024.0 * 1024 * 1024;
   row(&out, "memory",
-      fmt::format("{:.1f} GiB, {:g} GB/s", static_cast<double>(device.memory_bytes) / GiB,
+      fmt::format("{:.1f} GB, {:g} GB/s", static_cast<double>(device.memory_bytes) / 1e9,
                   device.memory_bandwidth / 1e9));
   row(&out, "peak", peaks(device));
   if (node.link == LinkKind::none) {

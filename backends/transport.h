@@ -36,8 +36,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual int process() const = 0;
   virtual int processes() const = 0;
-  // What every process says of itself, by process. Once in each, before start(). Waits for the slowest, and
-  // throws Error (fault), as check() does, where one is gone. Where there is nobody else: `text`.
+  // What every process says of itself, by process. As often in each, before start(). Waits for the slowest,
+  // and throws Error (fault), as check() does, where one is gone. Where there is nobody else: `text`.
   virtual std::vector<std::string> exchange(const std::string& text) { return {text}; }
   // Before start(); once per channel.
   virtual void listen(Channel channel, Listener listener) = 0;

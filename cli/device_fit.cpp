@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "cli/product_fit.h"
 #include "sim/models/kernel_time.h"
@@ -212,27 +215,50 @@ double bus_rate(const Samples& samples, Collective collective, int ranks) {
   return bus * shared / std::max(spent, 1e-9);
 }
 
-// Rates of n ranks are bandwidth x (1 - loss / n); an all-reduce of 2 and of 4 gives both.
+// y = at zero + slope x of the least squares; level where all x are one.
+struct Line {
+  double at_zero = 0, slope = 0;
+};
+Line line_through(const std::vector<std::pair<double, double>>& points) {
+  const auto n = static_cast<double>(points.size());
+  double x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [a, b] : points) x += a / n, y += b / n;
+  for (const auto& [a, b] : points) xx += (a - x) * (a - x), xy += (a - x) * (b - y);
+  const double slope = xx > 0 ? xy / xx : 0;
+  return {y - slope * x, slope};
+}
+
+// Rates of n ranks are bandwidth x (1 - loss / n), and an all-reduce of a few bytes takes 2 (n - 1) hops:
+// lines through groups of all sizes.
 void fit_groups(const Samples& samples, HostProfile& host) {
-  const bool fours = std::any_of(samples.groups.begin(), samples.groups.end(),
-                                 [](const GroupSample& sample) { return sample.ranks == 4; });
-  const double two = bus_rate(samples, Collective::all_reduce, 2),
-               four = fours ? bus_rate(samples, Collective::all_reduce, 4) : two;
+  std::set<int> sizes;
+  for (const GroupSample& sample : samples.groups) sizes.insert(sample.ranks);
+  std::vector<std::pair<double, double>> rates, latencies;
+  for (const int ranks : sizes) {
+    rates.emplace_back(1.0 / ranks, bus_rate(samples, Collective::all_reduce, ranks));
+    latencies.emplace_back(2 * (ranks - 1), seconds_of(samples, Collective::all_reduce, ranks, false));
+  }
+  const Line rate = line_through(rates), latency = line_through(latencies);
   CollectiveModel& model = host.collective.emplace();
   const auto loss = [](double value) { return rounded(std::clamp(value, 0.0, 1.5)); };
-  model.all_reduce_loss = loss((four - two) / (four / 2 - two / 4));
-  host.link_bandwidth = rounded(two / (1 - model.all_reduce_loss / 2));
+  model.all_reduce_loss = loss(-rate.slope / rate.at_zero);
+  // Through the middle of what was measured, where the loss is cut off.
+  double middle = 0, rest = 0;
+  for (const auto& [one_by_ranks, value] : rates)
+    middle += value, rest += 1 - model.all_reduce_loss * one_by_ranks;
+  host.link_bandwidth = rounded(middle / rest);
   const double gather =
       (bus_rate(samples, Collective::all_gather, 2) + bus_rate(samples, Collective::reduce_scatter, 2)) / 2;
   model.gather_loss = loss(2 * (1 - gather / host.link_bandwidth));
   model.exchange_loss = 0;
   // An act of a collective is heard of by a thread that sleeps, and its end by another one.
   const double messages = 2 * samples.message_seconds;
-  const double small = seconds_of(samples, Collective::all_reduce, 2, false);
-  const double hop =
-      fours ? std::max((seconds_of(samples, Collective::all_reduce, 4, false) - small) / 4, 0.0) : 0;
+  const double hop = std::max(latency.slope, 0.0);
+  double small = 0;  // without hops
+  for (const auto& [hops, seconds] : latencies)
+    small += (seconds - hops * hop) / static_cast<double>(latencies.size());
   const auto share = [&](double rate) { return rounded(std::clamp(rate / host.link_bandwidth, 1e-4, 2.0)); };
-  for (auto& line : model.node) line = {rounded(messages + std::max(small - 2 * hop, 0.0)), rounded(hop), 1};
+  for (auto& line : model.node) line = {rounded(messages + std::max(small, 0.0)), rounded(hop), 1};
   const double exchange = bus_rate(samples, Collective::all_to_all, 2);
   for (auto& line : model.exchange)
     line = {rounded(messages + seconds_of(samples, Collective::all_to_all, 2, false)), 0, share(exchange)};

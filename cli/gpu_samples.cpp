@@ -108,7 +108,7 @@ std::vector<planner::Job> model_jobs() {
 
 std::vector<int> group_sizes(int gpus) {
   std::vector<int> sizes;
-  for (int ranks = 2; ranks <= std::min(gpus, 4); ranks *= 2) sizes.push_back(ranks);
+  for (int ranks = 2; ranks <= std::min(gpus, 8); ranks *= 2) sizes.push_back(ranks);
   return sizes;
 }
 

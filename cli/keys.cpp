@@ -232,6 +232,8 @@ std::vector<Key> make_keys() {
                     "of backend cuda: the quickest kernels by timing them; bits differ from run to run"));
   k.push_back(entry("run", "cuda_graph", RUN(cuda_graph), 0, 1,
                     "of backend cuda: each step as one CUDA graph, recorded once"));
+  k.push_back(entry("run", "collective_timeout", RUN(collective_timeout), 1, million,
+                    "of backend cuda: seconds after which a collective between GPUs ends the run"));
   k.push_back(entry("run", "data", RUN(data), 0, 0,
                     "text files, or .bin files of uint16 tokens or images: a.txt,b.txt; random: drawn"));
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));

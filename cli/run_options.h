@@ -12,6 +12,7 @@ struct TrainRun {
   bool share_gpus = false;             // several devices on one GPU, in one process
   bool fast = false;                   // kernels by their time, bits of a run do not repeat
   bool cuda_graph = false;             // steps are recorded and launched as one act each
+  double collective_timeout = 600;     // seconds that a collective of NCCL may take
   std::vector<std::string> data;       // text, or .bin of uint16 tokens or of images; "random" alone: drawn
   int64_t steps = 100;                 // optimizer steps in all, those before a resumed checkpoint included
   int64_t seed = 1;                    // of weights, dropout and the order of the data

@@ -20,10 +20,11 @@ void expect_same_run(backends::Transport& transport, const std::map<std::string,
     const json got = json::parse(texts[p]);
     for (const auto& [name, value] : wanted.items())
       if (got.value(name, "") != value)
-        throw Error::input(
-            fmt::format("process {}", p),
-            fmt::format("{}: is {}, process 0 has {} (processes need the same flags and files)", name,
-                        got.value(name, ""), value.get<std::string>()));
+        throw Error::input(fmt::format("process {}", p),
+                           fmt::format("{}: is {}, process 0 has {} ({})", name, got.value(name, ""),
+                                       value.get<std::string>(),
+                                       name == gpu_fact ? "train on GPUs of one type, or on the CPU"
+                                                        : "processes need the same flags and files"));
   }
 }
 

@@ -1,9 +1,9 @@
 // What the processes of a run must have alike, compared before anything of it runs: flags, the plan, data and
 // weights. Otherwise they would wait for each other forever, or train something that nobody asked for.
 //
-//   expect_same_run(transport, {{"run.steps", "9"}, {"run.resume", "step 0"}}, given);
-//   // in process 1 throws: "--resume: is step 0, process 0 has step 6 (processes need the same flags and
-//   files)"
+//   expect_same_run(transport, {{"run.steps", "9"}, {"run.resume", "step 0"}});
+//   // in all throws: "process 1: run.resume: is step 0, process 0 has step 6 (processes need the same flags
+//   // and files)"
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,11 @@
 
 namespace boxcar::cli {
 
-// `facts`: by the path of a key, or by another name where no key decides it. All processes call it once,
-// before the transport starts; where they differ it throws the same Error (input) in all.
+// The fact that is a process's GPU, by its name.
+inline constexpr const char* gpu_fact = "GPU";
+
+// `facts`: by the path of a key, or by another name where no key decides it. All processes call it before the
+// transport starts; where they differ it throws the same Error (input) in all.
 void expect_same_run(backends::Transport& transport, const std::map<std::string, std::string>& facts);
 
 // Of names, types and values.

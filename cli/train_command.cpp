@@ -82,8 +82,14 @@ void check(const TrainRun& run, const GivenKeys& given) {
   if (run.data.empty())
     throw Error::input(where(given, "run.data"),
                        "missing; give text or .bin files in the job file or as --data, or --data random");
-  if (run.cuda_graph && run.backend != "cuda")
-    throw Error::input(where(given, "run.cuda_graph"), "needs backend cuda");
+  const TrainRun otherwise;
+  if (run.backend != "cuda")
+    for (const auto& [path, asked] :
+         {std::pair("run.cuda_graph", run.cuda_graph),
+          {"run.fast", run.fast},
+          {"run.share_gpus", run.share_gpus},
+          {"run.collective_timeout", run.collective_timeout != otherwise.collective_timeout}})
+      if (asked) throw Error::input(where(given, path), "needs backend cuda");
   const auto needs_folder = [&](const char* key) {
     if (run.checkpoint_dir.empty() && given.contains(std::string("run.") + key))
       throw Error::input(where(given, std::string("run.") + key), "needs checkpoint_dir");
@@ -253,9 +259,12 @@ std::map<std::string, std::string> configuration(const Request& request) {
 
 // What all processes must have alike. Of paths it is what lies there.
 std::map<std::string, std::string> facts(const Request& request, const TrainingJob& prepared,
-                                         const std::string& data, const host::Checkpoint& begin) {
+                                         const std::string& data, const host::Checkpoint& begin,
+                                         backends::Backend& backend) {
   const TrainRun& run = request.run;
   std::map<std::string, std::string> facts = configuration(request);
+  for (int d = 0; run.backend == "cuda" && d < backend.devices(); ++d)
+    if (backend.is_local(d)) facts[gpu_fact] = backend.device(d).facts().name;
   const std::string plan = ir::to_text(prepared.plan);
   facts["plan"] = fmt::format("of fingerprint {:016x}", fingerprint(std::as_bytes(std::span(plan))));
   facts["run.data"] = data;
@@ -275,6 +284,15 @@ struct TrainArguments {
   int64_t chaos = -1;
 };
 
+// By device.
+std::vector<int64_t> arena_bytes(const ir::Plan& plan) {
+  std::vector<int64_t> bytes(static_cast<size_t>(plan.devices));
+  for (const ir::RankClass& cls : plan.classes)
+    for (int device : cls.devices)
+      bytes[static_cast<size_t>(device)] = plan.programs[static_cast<size_t>(cls.program)].arena_bytes;
+  return bytes;
+}
+
 TrainLog make_log(const TrainArguments& arguments, const Request& request, const TrainingJob& prepared,
                   const backends::Backend& backend, int processes) {
   const planner::Job& job = request.job;
@@ -287,11 +305,7 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request, const
   setup.configuration = configuration(request);
   setup.parameters = ir::models::parameters(job.model);
   setup.devices = prepared.plan.devices, setup.processes = processes;
-  setup.arena_bytes.resize(static_cast<size_t>(setup.devices));
-  for (const ir::RankClass& cls : prepared.plan.classes)
-    for (int device : cls.devices)
-      setup.arena_bytes[static_cast<size_t>(device)] =
-          prepared.plan.programs[static_cast<size_t>(cls.program)].arena_bytes;
+  setup.arena_bytes = arena_bytes(prepared.plan);
   return TrainLog(std::move(setup));
 }
 
@@ -344,7 +358,10 @@ struct Shared {
 std::unique_ptr<backends::Backend> make_backend(const TrainRun& options, int devices,
                                                 std::unique_ptr<backends::Transport>&& transport) {
   if (options.backend == "cpu") return backends::cpu::make_cpu_backend(devices, std::move(transport));
-  return backends::cuda::make_cuda_backend(devices, {.share_gpus = options.share_gpus, .fast = options.fast},
+  return backends::cuda::make_cuda_backend(devices,
+                                           {.share_gpus = options.share_gpus,
+                                            .fast = options.fast,
+                                            .collective_seconds = options.collective_timeout},
                                            std::move(transport));
 }
 
@@ -396,9 +413,10 @@ void train(const TrainArguments& arguments, Shared& shared) {
   const TrainingJob prepared = prepare(arguments, saved, job, options);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
+  backend->expect_room(arena_bytes(prepared.plan));
   host::Checkpoint begin = beginning(resolved.request, data.training, prepared, given);
   if (backend->transport())
-    expect_same_run(*backend->transport(), facts(resolved.request, prepared, data.all, begin));
+    expect_same_run(*backend->transport(), facts(resolved.request, prepared, data.all, begin, *backend));
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
   Trainer trainer(prepared, options, *backend, *data.samples, data.held_out ? &*data.held_out : nullptr);
   try {

@@ -10,10 +10,10 @@ namespace boxcar::planner {
 namespace {
 
 std::string bytes_text(int64_t bytes) {
-  constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  constexpr const char* units[] = {"bytes", "kB", "MB", "GB", "TB"};
   double value = static_cast<double>(bytes);
   size_t unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  for (; value >= 1000 && unit < 4; ++unit) value /= 1000;
   return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
 }
 

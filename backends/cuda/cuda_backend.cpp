@@ -1,6 +1,7 @@
 #include "backends/cuda/cuda_backend.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -26,6 +27,10 @@ Gpus gpus_here() {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, gpu), "a GPU is asked");
     gpus.names.emplace_back(properties.name);
+    std::string id;
+    for (const char byte : properties.uuid.bytes)
+      id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    gpus.ids.push_back(id);
   }
   return gpus;
 }
@@ -76,9 +81,15 @@ class CudaBackend : public Backend {
     std::vector<int> mine;
     for (int d = 0; d < devices; ++d)
       if (is_local(d)) mine.push_back(d);
-    Wanted wanted = processes_here(static_cast<int>(mine.size()));
+    const Gpus here = gpus_here();
+    place(here, {});  // what is wrong without others
+    const std::string ids = fmt::format("{}", fmt::join(here.ids, " "));
+    Wanted wanted = transport_ ? sharers(transport_->exchange(ids), transport_->process()) : Wanted{};
+    wanted.devices = static_cast<int>(mine.size());
     wanted.share = options.share_gpus;
-    const std::vector<int> gpus = place(gpus_here(), wanted);
+    gpus_.assign(devices_.size(), -1);
+    const std::vector<int> gpus = place(here, wanted);
+    for (size_t i = 0; i < mine.size(); ++i) gpus_[static_cast<size_t>(mine[i])] = gpus[i];
     shares_ = wanted.share && std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
     if (shares_ && transport_)
       throw Error::cannot_run("cuda", "devices that share a GPU are of one process; run without mpirun");
@@ -93,7 +104,8 @@ class CudaBackend : public Backend {
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     connect(distinct);
     if (!shares_ && devices > 1)
-      nccl_.emplace(load_nccl(), waits_, mailboxes_, transport_, options.collective_seconds);
+      nccl_.emplace(load_nccl("libnccl.so.2", BOXCAR_CUDA_LIBRARIES), waits_, mailboxes_, transport_,
+                    options.collective_seconds);
     if (transport_)
       transport_->listen(Channel::control,
                          [this](int, std::span<const std::byte> bytes) { mailboxes_.put(bytes); });
@@ -120,6 +132,16 @@ class CudaBackend : public Backend {
                                  [this](int d) { return process_of(d); });
     return std::make_unique<SharedCommunicator>(name, table(name, group),
                                                 static_cast<int>(member - group.begin()), stream, waits_);
+  }
+  void expect_room(std::span<const int64_t> bytes) override {
+    std::map<int, int64_t> needed;  // by GPU
+    std::map<int, Device*> one;
+    for (size_t d = 0; d < devices_.size(); ++d)
+      if (devices_[d]) needed[gpus_[d]] += bytes[d], one[gpus_[d]] = devices_[d].get();
+    for (const auto& [gpu, sum] : needed) {
+      const DeviceFacts facts = one[gpu]->facts();
+      check_memory(gpu, sum, facts.free_bytes, facts.memory_bytes);
+    }
   }
   Transport* transport() override { return transport_; }
   void own(std::unique_ptr<Transport> transport) { owned_ = std::move(transport); }
@@ -156,6 +178,7 @@ class CudaBackend : public Backend {
                        if (nccl_) nccl_->check();
                      }};
   std::vector<std::unique_ptr<CudaDevice>> devices_;  // null for others'
+  std::vector<int> gpus_;                             // by device; -1 for others'
   cpu::Mailboxes mailboxes_;
   bool shares_ = false;
   std::mutex mutex_;

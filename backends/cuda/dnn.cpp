@@ -16,11 +16,11 @@ namespace boxcar::backends::cuda {
 namespace {
 
 const std::string name = fmt::format("libcudnn.so.{}", CUDNN_MAJOR);
+constexpr const char* needed =
+    "convolutions on GPUs need it: install cuDNN, or name its folder in LD_LIBRARY_PATH";
 
 std::unique_ptr<DnnLibrary> load() {
-  const SharedLibrary library(
-      name, "convolutions on GPUs need it: install cuDNN, or name its folder in LD_LIBRARY_PATH",
-      BOXCAR_CUDA_LIBRARIES);
+  const SharedLibrary library(name, needed, BOXCAR_CUDA_LIBRARIES);
   auto dnn = std::make_unique<DnnLibrary>();
   library.find("cudnnCreate", dnn->create);
   library.find("cudnnDestroy", dnn->destroy);
@@ -74,7 +74,8 @@ Names names_of(ConvolutionKind kind) {
 
 Dnn::Dnn() : library_(load()) {
   if (const cudnnStatus_t status = library_->create(&library_->handle); status != CUDNN_STATUS_SUCCESS)
-    throw Error::cannot_run(name, fmt::format("does not start: {}", library_->error_string(status)));
+    throw Error::cannot_run(name,
+                            fmt::format("does not start: {}; {}", library_->error_string(status), needed));
 }
 
 Dnn::Dnn(const std::string& gpu) : library_(load()) {

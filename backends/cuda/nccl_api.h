@@ -63,7 +63,8 @@ struct NcclApi {
   NcclResult (*ncclRecv)(void* to, size_t count, NcclType type, int peer, ncclComm* comm, void* stream);
 };
 
-// The library stays loaded. Throws Error (cannot run) where there is none, or one that is too old.
-NcclApi load_nccl(const std::string& library = "libnccl.so.2");
+// Where the loader looks, then in `folder`, unless it is empty. The library stays loaded. Throws Error
+// (cannot run) where there is none, or one that is too old.
+NcclApi load_nccl(const std::string& library = "libnccl.so.2", const std::string& folder = "");
 
 }  // namespace boxcar::backends::cuda

@@ -13,8 +13,8 @@ constexpr const char* needed =
 
 }  // namespace
 
-NcclApi load_nccl(const std::string& name) {
-  const SharedLibrary library(name, needed);
+NcclApi load_nccl(const std::string& name, const std::string& folder) {
+  const SharedLibrary library(name, needed, folder);
   NcclApi api{};
   library.find("ncclGetVersion", api.ncclGetVersion);
   library.find("ncclGetErrorString", api.ncclGetErrorString);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <iterator>
+#include <set>
+#include <sstream>
 
 #include "sbp/error.h"
 
@@ -14,11 +16,9 @@ Error refuse(const std::string& why) { return Error::cannot_run("cuda", why); }
 
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
-// A whole number that the environment has under the first of these names; `otherwise` where it has none.
-int environment(std::initializer_list<const char*> names, int otherwise) {
-  for (const char* name : names)
-    if (const char* text = std::getenv(name); text && *text) return std::atoi(text);
-  return otherwise;
+std::set<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 }  // namespace
@@ -43,8 +43,8 @@ std::vector<int> place(const Gpus& gpus, const Wanted& wanted) {
                                gpus.names[0], name));
   const int begin = wanted.process * count / wanted.processes,
             end = (wanted.process + 1) * count / wanted.processes;
-  if (begin == end)
-    throw refuse(fmt::format("{} processes on this machine for {} {}; start one for each GPU",
+  if (wanted.processes > count)
+    throw refuse(fmt::format("{} processes for {} {} that they all see; start one for each GPU",
                              wanted.processes, count, count == 1 ? "GPU" : "GPUs"));
   if (wanted.devices > end - begin && !wanted.share)
     throw refuse(
@@ -57,25 +57,35 @@ std::vector<int> place(const Gpus& gpus, const Wanted& wanted) {
   return result;
 }
 
-Wanted processes_here(int devices) {
-  Wanted wanted;
-  wanted.devices = devices;
-  wanted.processes =
-      std::max(1, environment({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}, 1));
-  wanted.process =
-      std::clamp(environment({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}, 0), 0,
-                 wanted.processes - 1);
+Wanted sharers(std::span<const std::string> ids, int process) {
+  Wanted wanted{.processes = 0};
+  const auto at = static_cast<size_t>(process);
+  const std::set<std::string> mine = words_of(ids[at]);
+  for (size_t p = 0; p < ids.size(); ++p) {
+    const std::set<std::string> theirs = words_of(ids[p]);
+    if (theirs == mine) {
+      if (p < at) ++wanted.process;
+      ++wanted.processes;
+      continue;
+    }
+    for (const std::string& id : theirs)
+      if (mine.contains(id))
+        throw refuse(
+            fmt::format("processes {} and {} both see GPU {}, and others that the other one does not; set "
+                        "CUDA_VISIBLE_DEVICES alike for all of a machine, or to GPUs of its own for each",
+                        std::min(p, at), std::max(p, at), id));
+  }
   return wanted;
 }
 
 void check_memory(int gpu, int64_t needed, int64_t free, int64_t total) {
   if (needed <= free) return;
-  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  const auto gb = [](int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
   throw Error::cannot_run(fmt::format("cuda: GPU {}", gpu),
-                          fmt::format("the plan needs {:.2f} GiB, {:.2f} of {:.2f} GiB are free; use smaller "
+                          fmt::format("the plan needs {:.2f} GB, {:.2f} of {:.2f} GB are free; use smaller "
                                       "micro-batches, recomputation, "
                                       "sharding or more devices",
-                                      gib(needed), gib(free), gib(total)));
+                                      gb(needed), gb(free), gb(total)));
 }
 
 }  // namespace boxcar::backends::cuda

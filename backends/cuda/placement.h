@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,20 +16,23 @@ namespace boxcar::backends::cuda {
 struct Gpus {
   int driver = 0, runtime = 0;
   std::vector<std::string> names = {};
+  std::vector<std::string> ids = {};  // no two of the world alike
 };
 struct Wanted {
   int devices = 1;     // of this process
-  int processes = 1;   // on this machine
+  int processes = 1;   // that see the same GPUs
   int process = 0;     // which of them
   bool share = false;  // several devices may share a GPU
 };
-// The GPU of each device. GPUs are dealt to the machine's processes in even blocks, in order. Throws Error
-// (cannot run) where there is no GPU, the driver is older than the runtime, GPUs differ, or there are too
-// few.
+// The GPU of each device. GPUs are dealt to the processes that see them in even blocks, in order. Throws
+// Error (cannot run) where there is no GPU, the driver is older than the runtime, GPUs differ, or there are
+// too few.
 std::vector<int> place(const Gpus& gpus, const Wanted& wanted);
 
-// What mpirun or Slurm say of the processes on this machine; one where nobody says.
-Wanted processes_here(int devices);
+// Whom a process shares its GPUs with: those that see the same ones, all of a machine's, or nobody where each
+// was given its own (CUDA_VISIBLE_DEVICES). `ids`: of all processes, the GPUs' with spaces between. Throws
+// Error (cannot run) where two processes see some GPUs both and others not.
+Wanted sharers(std::span<const std::string> ids, int process);
 
 // Throws Error (cannot run) where a device's arena does not fit into what is free.
 void check_memory(int gpu, int64_t needed, int64_t free, int64_t total);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <deque>
 #include <initializer_list>
 #include <limits>
 #include <list>
@@ -156,7 +157,11 @@ class MpiTransport : public Transport {
       check_wait(whom);
     }
     std::vector<std::string> texts;
-    for (const auto& said : said_) texts.push_back(*said);
+    const std::lock_guard lock(mutex_);
+    for (std::deque<std::string>& said : said_) {
+      texts.push_back(std::move(said.front()));
+      said.pop_front();
+    }
     return texts;
   }
 
@@ -258,11 +263,11 @@ class MpiTransport : public Transport {
 
   void says(int process, std::string text) {
     const std::lock_guard lock(mutex_);
-    said_[static_cast<size_t>(process)] = std::move(text);
+    said_[static_cast<size_t>(process)].push_back(std::move(text));
   }
   bool all_said() {
     const std::lock_guard lock(mutex_);
-    return std::all_of(said_.begin(), said_.end(), [](const auto& said) { return said.has_value(); });
+    return std::all_of(said_.begin(), said_.end(), [](const auto& said) { return !said.empty(); });
   }
 
   // May be asked for before all processes have begun MPI, when there is nothing to tell. Of a failure that is
@@ -390,9 +395,9 @@ class MpiTransport : public Transport {
   Clock::time_point next_beat_ = begin_;
   std::mutex mutex_;
   std::list<Posted> posted_;
-  std::vector<std::optional<std::string>> said_;  // by process
-  std::vector<std::byte> received_;               // only grows
-  std::thread progress_;                          // last: uses the others
+  std::vector<std::deque<std::string>> said_;  // by process, and not yet read
+  std::vector<std::byte> received_;            // only grows
+  std::thread progress_;                       // last: uses the others
 };
 
 }  // namespace

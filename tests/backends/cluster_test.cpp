@@ -217,7 +217,7 @@ TEST(ParseDevice, refuses) {
 TEST(Describe, table) {
   EXPECT_EQ(describe(load_cluster("dgx-a100-80g", 1024)),
             R"(dgx-a100-80g: 1024 x a100-sxm-80g (128 nodes of 8)
-  memory        79.2 GiB, 2039 GB/s
+  memory        85.1 GB, 2039 GB/s
   peak          float32 19.5, tf32 156, float16 312, bfloat16 312 TFLOP/s
   in a node     nvswitch, 300 GB/s per GPU one way, 0.6 us
   to the host   31 GB/s per GPU one way

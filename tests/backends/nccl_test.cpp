@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "backends/nccl_backend.h"
@@ -227,6 +228,12 @@ TEST(NcclLibrary, is_looked_for_when_it_is_needed) {
             "libno_nccl.so.2: is not found; " + needed);
   EXPECT_EQ(error_of([] { backends::cuda::load_nccl("libm.so.6"); }, Exit::cannot_run),
             "libm.so.6: has no ncclGetVersion; " + needed);
+}
+
+// A toolkit's, which no system path names.
+TEST(NcclLibrary, is_looked_for_in_a_folder_too) {
+  const std::filesystem::path library(BOXCAR_FAKE_NCCL);
+  EXPECT_NE(backends::cuda::load_nccl(library.filename(), library.parent_path()).ncclAllReduce, nullptr);
 }
 
 }  // namespace

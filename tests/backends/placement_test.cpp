@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "support/error_of.h"
 
@@ -53,28 +54,45 @@ TEST(Placement, says_what_is_missing) {
             "cuda: 8 devices for 1 GPU; use more GPUs or fewer devices, or --share-gpus to put several "
             "devices on one");
   EXPECT_EQ(refusal(gpus(2), {.devices = 1, .processes = 3, .process = 0}),
-            "cuda: 3 processes on this machine for 2 GPUs; start one for each GPU");
+            "cuda: 3 processes for 2 GPUs that they all see; start one for each GPU");
 }
 
 TEST(Placement, refuses_a_plan_that_does_not_fit) {
   check_memory(0, 100, 100, 200);
   EXPECT_EQ(
-      error_of([] { check_memory(3, int64_t{150} << 30, int64_t{139} << 30, int64_t{140} << 30); },
-               Exit::cannot_run),
-      "cuda: GPU 3: the plan needs 150.00 GiB, 139.00 of 140.00 GiB are free; use smaller micro-batches, "
+      error_of([] { check_memory(3, 160'000'000'000, 149'250'000'000, 150'109'106'995); }, Exit::cannot_run),
+      "cuda: GPU 3: the plan needs 160.00 GB, 149.25 of 150.11 GB are free; use smaller micro-batches, "
       "recomputation, sharding or more devices");
 }
 
-TEST(Placement, reads_what_mpirun_says) {
-  setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
-  setenv("OMPI_COMM_WORLD_LOCAL_RANK", "3", 1);
-  const Wanted wanted = processes_here(2);
-  EXPECT_EQ(wanted.devices, 2);
-  EXPECT_EQ(wanted.processes, 4);
-  EXPECT_EQ(wanted.process, 3);
-  unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
-  EXPECT_EQ(processes_here(1).processes, 1);
+// All processes see the GPUs of their machine, or each has its own.
+TEST(Placement, deals_gpus_to_those_who_see_them) {
+  const auto sharers_of = [](const std::vector<std::string>& ids, int process) {
+    const Wanted wanted = sharers(ids, process);
+    return std::pair(wanted.process, wanted.processes);
+  };
+  const std::vector<std::string> two_machines{"a b", "b a", "c d", "c d"};
+  for (int p = 0; p < 4; ++p) EXPECT_EQ(sharers_of(two_machines, p), std::pair(p % 2, 2));
+  const std::vector<std::string> own{"a", "b", "c", "a"};
+  EXPECT_EQ(sharers_of(own, 1), std::pair(0, 1));
+  EXPECT_EQ(sharers_of(own, 3), std::pair(1, 2));
+  EXPECT_EQ(place(gpus(1), sharers(own, 2)), std::vector<int>{0});
+  EXPECT_EQ(sharers_of({"a b"}, 0), std::pair(0, 1));
+  for (const int process : {0, 2})
+    EXPECT_EQ(error_of(
+                  [&] {
+                    sharers(std::vector<std::string>{"a b", "c", "d b"}, process);
+                  },
+                  Exit::cannot_run),
+              "cuda: processes 0 and 2 both see GPU b, and others that the other one does not; set "
+              "CUDA_VISIBLE_DEVICES alike for all of a machine, or to GPUs of its own for each");
+}
+
+// Nothing of a machine's queue decides where a single process runs.
+TEST(Placement, does_not_ask_slurm) {
+  setenv("SLURM_NTASKS_PER_NODE", "8", 1);
+  EXPECT_EQ(place(gpus(1), sharers(std::vector<std::string>{"a"}, 0)), std::vector<int>{0});
+  unsetenv("SLURM_NTASKS_PER_NODE");
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ cli::Samples samples_of(const DeviceProfile& device, const backends::Cluster& cl
   }
   for (auto collective : {sbp::Collective::all_reduce, sbp::Collective::reduce_scatter,
                           sbp::Collective::all_gather, sbp::Collective::all_to_all})
-    for (int ranks : {2, 4})
+    for (int ranks : {2, 4, 8})
       for (int64_t bytes : {1 << 10, 1 << 20}) {
         const sim::CommTime time = sim::collective_time(cluster, collective, bytes, {ranks, 1, ranks, 1});
         const double threads = std::max(1.0, ranks / samples.cores);

@@ -10,6 +10,7 @@
 #include "backends/cpu/convert.h"
 #include "backends/cpu/reference.h"
 #include "backends/cuda/cuda_device.h"
+#include "support/error_of.h"
 #include "tally.h"
 
 namespace boxcar::backends::cuda {
@@ -119,6 +120,38 @@ TEST_P(AttentionTest, EqualsTheReference) {
       EXPECT_EQ(cuda_on_cpu::tallied("gradient of attention") - so_far, row.by_cudnn ? runs : 0);
     }
   }
+}
+// Without cuDNN attention runs, convolutions say what they need.
+TEST_P(AttentionTest, DoesWithoutCudnn) {
+  cuda_on_cpu::Machine machine = cuda_on_cpu::pretended();
+  const cuda_on_cpu::Machine before = machine;
+  machine.cudnn = false;
+  cuda_on_cpu::pretend(machine);
+  const Row& row = GetParam();
+  const ir::OpDef& op = ir::op("scaled_dot_product_attention");
+  Libraries libraries(nullptr);
+  Tensors in;
+  for (const ir::Shape& shape : {row.q, row.k, row.v})
+    in.push_back(drawn({shape, DType::bfloat16}, in.size()));
+  Call call{op.name, {in[0].type, in[1].type, in[2].type}, {}, ir::complete(op, row.attrs)};
+  call.outputs = op.infer(call.inputs, call.attrs);
+  const int so_far = cuda_on_cpu::tallied("attention");
+  expect_near(run(call, in, libraries), cpu::run_reference(op.name, in, call.attrs), DType::bfloat16);
+  EXPECT_EQ(cuda_on_cpu::tallied("attention"), so_far);
+
+  const ir::OpDef& conv = ir::op("conv2d");
+  Call image{conv.name,
+             {{{1, 3, 8, 8}, DType::float32}, {{4, 3, 3, 3}, DType::float32}},
+             {},
+             ir::complete(conv, {})};
+  image.outputs = conv.infer(image.inputs, image.attrs);
+  const auto queue = device_.queue(ir::QueueKind::compute);
+  EXPECT_EQ(
+      support::error_of([&] { make_kernel(image, dynamic_cast<CudaQueue&>(*queue), libraries); },
+                        Exit::cannot_run),
+      "libcudnn.so.0: does not start: not supported; convolutions on GPUs need it: install "
+      "cuDNN, or name its folder in LD_LIBRARY_PATH");
+  cuda_on_cpu::pretend(before);
 }
 INSTANTIATE_TEST_SUITE_P(Rows, AttentionTest, testing::ValuesIn(rows),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -473,6 +473,7 @@ Descriptor& of(cudnnBackendDescriptor_t handle) {
 extern "C" {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  if (!cuda_on_cpu::pretended().cudnn) return CUDNN_STATUS_NOT_SUPPORTED;
   *handle = new cudnnContext;
   return CUDNN_STATUS_SUCCESS;
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "actors/runtime.h"
 #include "backends/cuda/cuda_backend.h"
 #include "support/error_of.h"
@@ -78,13 +80,32 @@ TEST_F(GpuFaults, ARefusalLeavesTheTransport) {
   EXPECT_EQ(transport->processes(), 2);
 }
 
+// Processes are threads here, and see the same GPUs.
+TEST_F(GpuFaults, ProcessesThatSeeTooFewGpus) {
+  cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
+  support::FakeNetwork network(2, 1);
+  std::vector<std::thread> processes;
+  for (int p = 0; p < 2; ++p)
+    processes.emplace_back([&, p] {
+      std::unique_ptr<Transport> transport = network.transport(p);
+      EXPECT_EQ(error_of([&] { make_cuda_backend(2, {}, std::move(transport)); }, Exit::cannot_run),
+                "cuda: 2 processes for 1 GPU that they all see; start one for each GPU");
+    });
+  for (std::thread& process : processes) process.join();
+}
+
 TEST_F(GpuFaults, APlanThatDoesNotFit) {
   cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
   const auto backend = make_cuda_backend(2, {.share_gpus = true});
-  const ir::Plan plan = summing(int64_t{3} << 30);
+  const ir::Plan plan = summing(3'000'000'000);
+  const std::string mend = "use smaller micro-batches, recomputation, sharding or more devices";
   EXPECT_EQ(error_of([&] { actors::Runtime(plan, *backend, {}); }, Exit::cannot_run),
-            "cuda: GPU 0: the plan needs 3.00 GiB, 2.00 of 2.00 GiB are free; use smaller micro-batches, "
-            "recomputation, sharding or more devices");
+            "cuda: GPU 0: the plan needs 3.00 GB, 2.15 of 2.15 GB are free; " + mend);
+  // Before any is reserved: of all devices that share it.
+  const std::vector<int64_t> halves(2, 1'200'000'000), quarters(2, 600'000'000);
+  backend->expect_room(quarters);
+  EXPECT_EQ(error_of([&] { backend->expect_room(halves); }, Exit::cannot_run),
+            "cuda: GPU 0: the plan needs 2.40 GB, 2.15 of 2.15 GB are free; " + mend);
 }
 
 // One device's act fails in step 3; the other waits for it in a collective, or has launched its graph.

@@ -255,6 +255,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   const auto i = static_cast<size_t>(gpu);
   std::strcpy(properties->name,
               i < machine.names.size() ? machine.names[i].c_str() : "the host in a GPU's place");
+  properties->uuid.bytes[15] = static_cast<char>(gpu);
   properties->multiProcessorCount = 4;
   return cudaSuccess;
 }

@@ -17,6 +17,7 @@ namespace cuda_on_cpu {
 struct Machine {
   int gpus = 1, driver = 0;
   std::vector<std::string> names = {};  // of GPUs, by number; those that have none here are all alike
+  bool cudnn = true;                    // whether it starts
 };
 void pretend(const Machine& machine);
 Machine pretended();

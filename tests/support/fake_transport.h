@@ -34,6 +34,7 @@ class FakeNetwork {
     std::mutex mutex;
     std::condition_variable changed;
     std::map<Line, std::deque<std::vector<std::byte>>> lines;  // none of them empty
+    std::map<int, std::deque<std::string>> said;               // by process, and not yet read
     bool silent = false, stopping = false;
   };
 
@@ -73,6 +74,23 @@ class FakeNetwork {
 
     int process() const override { return process_; }
     int processes() const override { return static_cast<int>(processes_.size()); }
+    std::vector<std::string> exchange(const std::string& text) override {
+      for (const auto& process : processes_) {
+        std::lock_guard lock(process->mutex);
+        process->said[process_].push_back(text);
+        process->changed.notify_all();
+      }
+      std::unique_lock lock(me().mutex);
+      std::vector<std::string> texts;
+      for (int p = 0; p < processes(); ++p) {
+        std::deque<std::string>& said = me().said[p];
+        me().changed.wait(lock, [&] { return !said.empty() || me().peers.any_failed(); });
+        if (said.empty()) me().peers.check();
+        texts.push_back(std::move(said.front()));
+        said.pop_front();
+      }
+      return texts;
+    }
     void listen(backends::Channel channel, Listener listener) override {
       Listener& place = listeners_[static_cast<size_t>(channel)];
       if (place) throw Error::fault("transport", "one listener per channel");
