@@ -107,6 +107,16 @@ std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
   return ranges;
 }
 
+// The job's cluster with whole nodes, of which it may have a part of one.
+backends::Cluster as_described(const Request& request) {
+  const backends::Cluster whole = load_cluster(request.cluster, request.device, 0);
+  backends::Cluster cluster = request.job.cluster;
+  cluster.nodes = whole.nodes;
+  cluster.node.gpus = whole.node.gpus;
+  cluster.node.mesh_links = whole.node.mesh_links;
+  return cluster;
+}
+
 search::Oracle oracle() {
   return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
             planner::verify(plan);
@@ -121,41 +131,45 @@ void interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-// What would be enough by estimate, as the end of a message.
-std::string enough(const search::Outcome& outcome) {
-  if (const std::string& key = outcome.enough_without; !key.empty())
-    return fmt::format("without {} one would do, by estimate",
-                       find_key("parallel", key == "cp" ? "context_parallel" : key)->flag);
-  if (outcome.enough_gpus > 0) return fmt::format("{} GPUs would do, by estimate", outcome.enough_gpus);
-  return "more GPUs alone do not mend it";
+// "with --recompute full, on 16 GPUs or with 35 GB on each device"
+std::string enough(const search::Outcome& outcome, const std::string& memory) {
+  std::vector<std::string> changes;
+  for (const search::WouldDo& w : outcome.would_do) changes.push_back(change_text(w));
+  if (!memory.empty()) changes.push_back("with " + memory + " on each device");
+  if (changes.empty()) return "neither other keys nor more GPUs mend it by estimate";
+  const std::string last = changes.back();
+  changes.pop_back();
+  return fmt::format("by estimate one would do {}{}{}", fmt::join(changes, ", "),
+                     changes.empty() ? "" : " or ", last);
 }
 
-[[noreturn]] void too_slow(const search::Outcome& outcome, double limit) {
+std::string too_slow(const search::Outcome& outcome, double limit) {
   const search::Candidate& fastest = *outcome.fastest;
   const bool simulated = fastest.seconds > 0;
   const double seconds = simulated ? fastest.seconds : fastest.estimated_seconds;
-  throw Error::cannot_run(
-      "--max-step-time",
-      fmt::format("no plan that fits takes {} or less: the fastest of {} takes {}{}, {} too long ({}); {}",
-                  format_seconds(limit), outcome.points - outcome.over_memory, simulated ? "" : "about ",
-                  format_seconds(seconds), format_seconds(seconds - limit), flags_of(fastest.job),
-                  enough(outcome)));
+  return fmt::format(
+      "--max-step-time: no plan that fits takes {} or less: the fastest of {} takes {}{}, {} too long ({}); "
+      "{}",
+      format_seconds(limit), outcome.points - outcome.over_memory, simulated ? "" : "about ",
+      format_seconds(seconds), format_seconds(seconds - limit), flags_of(fastest.job), enough(outcome, ""));
 }
 
-[[noreturn]] void nothing_fits(const search::Outcome& outcome, int64_t limit, double max_seconds) {
+// Why there is no plan.
+std::string why_none(const SearchReport& r) {
+  const search::Outcome& outcome = r.outcome;
   if (!outcome.ended)
-    throw Error::cannot_run("", fmt::format("ended before a plan was found that fits; give it more time{}",
-                                            interrupted ? "" : " with --budget"));
+    return fmt::format("ended before a point was found that fits; give it more time{}",
+                       interrupted ? "" : " with --budget");
   if (outcome.fastest && (outcome.fastest->seconds > 0 || outcome.over_time > 0))
-    too_slow(outcome, max_seconds);
+    return too_slow(outcome, r.max_step_seconds);
   const search::Candidate& least = outcome.smallest;
-  const double bytes = least.estimated_bytes, most = static_cast<double>(limit);
-  throw Error::cannot_run(
-      "",
-      fmt::format("nothing fits: the smallest of {} points needs about {} of {} on each device of stage {}, "
-                  "{} too much ({}); {}",
-                  outcome.points, format_bytes(bytes), format_bytes(most), least.fullest_stage,
-                  format_bytes(std::max(0.0, bytes - most)), flags_of(least.job), enough(outcome)));
+  const double bytes = least.estimated_bytes, most = static_cast<double>(r.memory_limit_bytes);
+  return fmt::format(
+      "nothing fits: the smallest of {} points needs about {} of {} on each device of stage {}, {} too much "
+      "({}); "
+      "{}",
+      outcome.points, format_bytes(bytes), format_bytes(most), least.fullest_stage,
+      format_bytes(std::max(0.0, bytes - most)), flags_of(least.job), enough(outcome, format_bytes(bytes)));
 }
 
 // The step of the best candidate where ops may read partial values; 0 where that does not fit.
@@ -188,6 +202,7 @@ int run(const SearchArguments& arguments) {
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   Progress progress;
   options.pinned = pinned(given);
+  options.described = as_described(request);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   options.go_on = [&](const search::Progress& p) {
@@ -205,7 +220,12 @@ int run(const SearchArguments& arguments) {
   r.max_step_seconds = options.max_step_seconds;
   r.outcome = search::search(request.job, options, oracle());
   std::signal(SIGINT, SIG_DFL);
-  if (r.outcome.best.empty()) nothing_fits(r.outcome, r.memory_limit_bytes, options.max_step_seconds);
+  if (r.outcome.best.empty()) {
+    const std::string why = why_none(r);
+    r.wall_seconds = passed();
+    if (arguments.json) print(to_json(r, why));
+    throw Error::cannot_run("", why);
+  }
 
   const search::Candidate& best = r.outcome.best.front();
   request.job = best.job;
@@ -232,7 +252,9 @@ int run(const SearchArguments& arguments) {
 void add_search_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("search", "find the fastest plan for a model on a cluster");
   auto arguments = std::make_shared<SearchArguments>();
-  arguments->job.add_to(*command);
+  std::map<std::string, std::string> defaults{{"cluster.gpus", "needed"}, {"train.global_batch", "needed"}};
+  for (const std::string& path : searched_keys()) defaults[path] = "searched";
+  arguments->job.add_to(*command, false, defaults);
   command->add_option("-o,--out", arguments->out, "write the plan found as text")
       ->type_name("FILE")
       ->check(not_empty());

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/keys.h"
 #include "planner/resolve.h"
@@ -16,20 +18,31 @@ using planner::Hints;
 using search::Candidate;
 using search::price_of;
 
+constexpr const char* searched[] = {
+    "dp",       "tp",          "pp",   "context_parallel",  "ep",        "virtual_stages",   "stage_layers",
+    "schedule", "micro_batch", "zero", "sequence_parallel", "recompute", "recompute_layers", "mesh_order"};
+
 // What a search decides, by key, in the order of a job file.
 std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job) {
-  constexpr const char* names[] = {
-      "dp",       "tp",          "pp",   "context_parallel",  "ep",        "virtual_stages",   "stage_layers",
-      "schedule", "micro_batch", "zero", "sequence_parallel", "recompute", "recompute_layers", "mesh_order"};
   Request request;
   request.job = job;
   std::vector<std::pair<const Key*, std::string>> result;
-  for (const char* name : names) {
+  for (const char* name : searched) {
     const Key* key = find_key("parallel", name);
     if (key->name == "recompute_layers" && job.train.recompute_layers < 0) continue;
     result.emplace_back(key, get(*key, request));
   }
   return result;
+}
+
+// "8" as a number, "[4, 4]" as a list, "1f1b" as it stands.
+ordered_json typed(const std::string& text) {
+  ordered_json value = ordered_json::parse(text, nullptr, false);
+  return value.is_discarded() ? ordered_json(text) : value;
+}
+
+const Key* key_of(const std::string& name) {
+  return find_key("parallel", name == "cp" ? "context_parallel" : name);
 }
 
 // The best plan's degrees with layouts of every op that were looked for; null where none were.
@@ -64,7 +77,7 @@ std::string layouts_text(const SearchReport& r) {
 
 ordered_json candidate_json(const Candidate& c) {
   ordered_json doc;
-  for (const auto& [key, text] : decided(c.job)) doc[key->name] = text;
+  for (const auto& [key, text] : decided(c.job)) doc[key->name] = typed(text);
   doc["step_time_s"] = c.seconds;
   doc["estimated_step_time_s"] = c.estimated_seconds;
   doc["peak_memory_bytes"] = c.peak_bytes;
@@ -118,6 +131,40 @@ std::string objective_text(const SearchReport& r) {
   return "";
 }
 
+// By how much a point that was not simulated may be better, in parts of the best; nothing where not known.
+std::optional<double> gap(const SearchReport& r) {
+  const search::Outcome& o = r.outcome;
+  if (!o.least) return std::nullopt;
+  const Candidate& best = o.best.front();
+  const double value = r.goal == search::Goal::cost ? price_of(best.job, best.seconds) : best.seconds;
+  return std::max(0.0, 1 - *o.least / value);
+}
+
+// What is proved of the degrees.
+std::string bound_text(const SearchReport& r) {
+  const std::optional<double> less = gap(r);
+  if (!less) return fmt::format("  degrees: no bound, for {}\n", r.outcome.unknown_least);
+  const char* points = "of the points that fit by estimate none that was not simulated";
+  if (*less == 0) return fmt::format("  degrees: {} is better, by its kernels alone\n", points);
+  return fmt::format("  degrees: {} is better by more than {:.2g} %, by its kernels alone\n", points,
+                     100 * *less);
+}
+
+ordered_json search_json(const SearchReport& r) {
+  const search::Outcome& o = r.outcome;
+  ordered_json doc{{"points", o.points},           {"over_memory", o.over_memory},
+                   {"over_time", o.over_time},     {"compiled", o.compiled},
+                   {"simulated", o.best.size()},   {"ended", o.ended},
+                   {"by_estimate", o.by_estimate}, {"memory_limit_bytes", r.memory_limit_bytes},
+                   {"wall_s", r.wall_seconds}};
+  if (o.best.empty()) return doc;
+  if (const std::optional<double> less = gap(r))
+    doc["gap_of_degrees"] = *less;
+  else
+    doc["gap_of_degrees"] = nullptr, doc["gap_unknown"] = o.unknown_least;
+  return doc;
+}
+
 }  // namespace
 
 std::string against(search::Goal goal, const Candidate& other, const Candidate& best) {
@@ -152,29 +199,46 @@ std::string flags_of(const planner::Job& job) {
   return text;
 }
 
+std::vector<std::string> searched_keys() {
+  std::vector<std::string> paths;
+  for (const char* name : searched) paths.push_back(std::string("parallel.") + name);
+  return paths;
+}
+
+std::string change_text(const search::WouldDo& change) {
+  if (change.without.empty()) return fmt::format("on {} GPUs", change.candidate.job.gpus);
+  Request request;
+  request.job = change.candidate.job;
+  std::vector<std::string> flags;
+  for (const std::string& name : change.without)
+    flags.push_back(fmt::format("{} {}", key_of(name)->flag, get(*key_of(name), request)));
+  return fmt::format("with {}", fmt::join(flags, " "));
+}
+
 std::string to_table(const SearchReport& r) {
   const search::Outcome& o = r.outcome;
   std::string text = fmt::format(
       "searched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, {}{}\n\n",
       o.points, o.over_memory, format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
-      o.best.size(), format_seconds(r.wall_seconds), o.ended ? "" : "; ended early");
+      o.best.size(), format_seconds(r.wall_seconds),
+      o.by_estimate ? "; ended before any was simulated: the best by estimate"
+      : o.ended     ? ""
+                    : "; ended early");
   text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}\n", "step", "estimate", "peak", "layouts", "plan");
   for (const Candidate& c : o.best)
     text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}\n", format_seconds(c.seconds),
                         format_seconds(c.estimated_seconds), format_bytes(static_cast<double>(c.peak_bytes)),
                         c.layouts ? "found" : "hints", flags_of(c.job));
   text += fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job), objective_text(r),
-                      layouts_text(r) + slots_text(r));
+                      bound_text(r) + layouts_text(r) + slots_text(r));
   return text + to_table(r.best);
 }
 
 std::string to_json(const SearchReport& r) {
   ordered_json doc;
   doc["schema_version"] = 1;
-  doc["search"] = {{"points", r.outcome.points},     {"over_memory", r.outcome.over_memory},
-                   {"compiled", r.outcome.compiled}, {"simulated", r.outcome.best.size()},
-                   {"ended", r.outcome.ended},       {"memory_limit_bytes", r.memory_limit_bytes},
-                   {"wall_s", r.wall_seconds}};
+  doc["fits"] = true;
+  doc["search"] = search_json(r);
   doc["objective"] = name_of(r.goal);
   if (r.max_step_seconds < search::infinity) doc["max_step_time_s"] = r.max_step_seconds;
   doc["flags"] = flags_of(r.outcome.best.front().job);
@@ -184,6 +248,33 @@ std::string to_json(const SearchReport& r) {
   for (const Candidate& c : r.outcome.best) candidates.push_back(candidate_json(c));
   doc["candidates"] = candidates;
   doc["best"] = ordered_json::parse(to_json(r.best));
+  return doc.dump(2) + "\n";
+}
+
+std::string to_json(const SearchReport& r, const std::string& why) {
+  const search::Outcome& o = r.outcome;
+  ordered_json doc;
+  doc["schema_version"] = 1;
+  doc["fits"] = false;
+  doc["why"] = why;
+  doc["search"] = search_json(r);
+  doc["objective"] = name_of(r.goal);
+  if (r.max_step_seconds < search::infinity) doc["max_step_time_s"] = r.max_step_seconds;
+  const auto estimate = [](const Candidate& c) -> ordered_json {
+    return {{"flags", flags_of(c.job)},
+            {"gpus", c.job.gpus},
+            {"estimated_step_time_s", c.estimated_seconds},
+            {"estimated_memory_bytes", static_cast<int64_t>(c.estimated_bytes)},
+            {"fullest_stage", c.fullest_stage}};
+  };
+  if (o.smallest.estimated_bytes < search::infinity) doc["smallest"] = estimate(o.smallest);
+  if (o.fastest) doc["fastest"] = estimate(*o.fastest);
+  doc["would_do"] = ordered_json::array();
+  for (const search::WouldDo& change : o.would_do) {
+    ordered_json one = estimate(change.candidate);
+    one["change"] = change_text(change);
+    doc["would_do"].push_back(std::move(one));
+  }
   return doc.dump(2) + "\n";
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/report.h"
 #include "planner/search/search.h"
@@ -9,8 +10,8 @@
 namespace boxcar::cli {
 
 struct SearchReport {
-  search::Outcome outcome;  // has a best
-  Report best;              // of its best
+  search::Outcome outcome;
+  Report best;  // of its best
   int64_t memory_limit_bytes = 0;
   search::Goal goal = search::Goal::time;
   double max_step_seconds = search::infinity;
@@ -18,8 +19,17 @@ struct SearchReport {
   double partial_seconds = 0;  // of the best plan's job with partial values, where they are switched off
 };
 
+// Of an outcome that has a best.
 std::string to_table(const SearchReport& report);
 std::string to_json(const SearchReport& report);
+// Of one that has none: why, what comes nearest, what would do.
+std::string to_json(const SearchReport& report, const std::string& why);
+
+// "with --recompute full", "on 16 GPUs".
+std::string change_text(const search::WouldDo& change);
+
+// Paths of the keys that a search decides where they are not given.
+std::vector<std::string> searched_keys();
 
 // The keys that a search decides, as flags, where they differ from their defaults:
 // "--dp 16 --tp 8 --pp 8 --zero 1 --recompute full".

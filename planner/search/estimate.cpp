@@ -132,6 +132,49 @@ StateTime state_time(const ir::Program& program, const std::vector<double>& seco
   return sum;
 }
 
+// Whether it is a kernel that every plan of the job has whole, whatever is sharded.
+bool computes(const ir::Program& program, const ir::Actor& actor) {
+  return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && actor.op != "accumulate";
+}
+
+// Of a micro-batch.
+double computing(const ir::Program& program, const std::vector<double>& seconds) {
+  double sum = 0;
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    if (computes(program, program.actors[a]) && program.phases[at(program.actors[a].phase)][0] != 'U')
+      sum += seconds[a];
+  return sum;
+}
+
+// The last kernel in program order that `reg` needs.
+int last_kernel_before(const ir::Program& program, int reg) {
+  const int actor = program.registers[at(reg)].producer;
+  if (actor < 0) return -1;
+  if (computes(program, program.actors[at(actor)])) return actor;
+  int last = -1;
+  for (const ir::Input& input : program.actors[at(actor)].inputs)
+    if (input.program < 0) last = std::max(last, last_kernel_before(program, input.reg));
+  return last;
+}
+
+// See ModelCost; `own` is a program of the plan.
+double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>& seconds) {
+  const ir::Program& program = plan.programs[at(own)];
+  const auto is_backward = [&](const ir::Actor& actor) { return program.phases[at(actor.phase)][0] == 'B'; };
+  int last = -1;
+  for (const ir::Program& other : plan.programs)
+    for (const ir::Actor& actor : other.actors)
+      for (const ir::Input& input : actor.inputs) {
+        if (input.program != own) continue;
+        const int kernel = last_kernel_before(program, input.reg);
+        if (kernel >= 0 && is_backward(program.actors[at(kernel)])) last = std::max(last, kernel);
+      }
+  double sum = 0;
+  for (size_t a = at(last + 1); a < program.actors.size(); ++a)
+    if (computes(program, program.actors[a]) && is_backward(program.actors[a])) sum += seconds[a];
+  return sum;
+}
+
 StageCost stage_cost(const ir::Program& program, const std::vector<double>& seconds,
                      const planner::MemoryUse& memory) {
   StageCost cost;
@@ -176,6 +219,7 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.backward, b.backward),
               {f(a.update.whole, b.update.whole), f(a.update.least, b.update.least)},
               {f(a.accumulate.whole, b.accumulate.whole), f(a.accumulate.least, b.accumulate.least)},
+              f(a.computing, b.computing),
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
               0,
@@ -331,24 +375,30 @@ ModelCost Measuring::of(const Job& job) {
   // The probe waits for the slowest of the job's devices; of one device there is no slowest.
   if (plan.devices > 1)
     cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
+  backends::Cluster ahead = cluster;  // no kernel waits for its launch
+  ahead.node.host_per_op = 0;
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;
   const auto program = [&](size_t cls) -> const ir::Program& {
     return plan.programs[at(plan.classes[cls].program)];
   };
   Stages stages;
   std::vector<double> boundaries, with_more;
+  double behind = 0;
   for (size_t stage = 0; stage < count; ++stage) {
     const size_t cls = stage * classes;
     const std::vector<double> seconds =
         inside(plan, cls, classes, seconds_(plan, cluster, static_cast<int>(cls)));
+    const std::vector<double> alone = seconds_(plan, ahead, static_cast<int>(cls));
     stages.push_back(stage_cost(program(cls), seconds, probe.memory[cls]));
+    stages.back().computing = computing(program(cls), alone);
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
+    if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, alone));
     if (!probe.with_more.empty()) with_more.push_back(activations(probe.with_more[cls]));
   }
   ModelCost cost = probe.with_more.empty() ? cost_of_layers(stages, static_cast<int>(job.model.expert_every))
                                            : cost_of_each(std::move(stages), with_more);
   if (cost.layers.empty())
-    cost.boundary_bytes = boundaries.front();
+    cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind;
   else
     cost.boundaries = std::move(boundaries);
   if (job.model.decoder_layers > 0) return with_decoder(cost, job.model.layers, job.model.decoder_layers);

@@ -37,9 +37,11 @@ struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, the collectives inside of the stage included
   StateTime update;                  // of a step
   StateTime accumulate;              // of the backward pass: adding up gradients
-  double elements = 0;               // of parameters, on one device
-  double expert_elements = 0;        // of them, of experts
-  int layers = 0;                    // of a stage
+  // Of a micro-batch: kernels alone, launched in time, without what adds up gradients.
+  double computing = 0;
+  double elements = 0;         // of parameters, on one device
+  double expert_elements = 0;  // of them, of experts
+  int layers = 0;              // of a stage
   double transient = 0;  // bytes that no micro-batch keeps; known where layers differ, of the layer with most
   // Bytes on a device with nothing sharded; activations: of one micro-batch in flight.
   std::array<double, ir::memory_kinds> bytes{};
@@ -52,6 +54,9 @@ struct ModelCost {
   // layers differ.
   double boundary_bytes = 0;
   std::vector<double> boundaries = {};
+  // Of a stage's backward pass: kernels after the gradient that the stage before waits for, in s, at most;
+  // known where layers are equal.
+  double behind_boundary = 0;
 };
 
 // Measures jobs that differ in their hints, and in the nodes of their cluster; what several of them share is

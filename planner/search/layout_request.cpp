@@ -124,7 +124,11 @@ LayoutPin parse_pin(const std::string& text) {
     throw Error::input("--pin", fmt::format("got \"{}\", expected a tensor and its layout such as "
                                             "\"h*.mlp.fc1.weight=(B, S(1))\"",
                                             text));
-  return {text.substr(0, equals), sbp::parse_nd_sbp(text.substr(equals + 1))};
+  try {
+    return {text.substr(0, equals), sbp::parse_nd_sbp(text.substr(equals + 1))};
+  } catch (const Error& error) {
+    throw Error::input("--pin " + text, error.what());
+  }
 }
 
 std::string to_text(const LayoutPin& pin) { return pin.pattern + "=" + sbp::to_text(pin.layout); }

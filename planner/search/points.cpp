@@ -206,6 +206,12 @@ std::vector<std::string> in_the_way(const Job& job, const Fixed& fixed) {
     for (size_t b = 0; b < a; ++b)
       if (!is_possible(job, fixed, {given[a], given[b]}))
         return {value_of(job, fixed, given[a]), value_of(job, fixed, given[b])};
+  for (size_t a = 0; a < given.size(); ++a)
+    for (size_t b = 0; b < a; ++b)
+      for (size_t c = 0; c < b; ++c)
+        if (!is_possible(job, fixed, {given[a], given[b], given[c]}))
+          return {value_of(job, fixed, given[a]), value_of(job, fixed, given[b]),
+                  value_of(job, fixed, given[c])};
   return {};
 }
 

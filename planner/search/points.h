@@ -19,8 +19,8 @@ struct Fixed {
 void each_point(const planner::Job& job, const Fixed& fixed,
                 const std::function<bool(const planner::Job&)>& visit);
 
-// Of what is fixed the first key, or else the first two, with which there is no point although all others are
-// free: {"tp 8", "pp 2"}. Empty where that takes more of them.
+// Of what is fixed the first key, or else the first two or three, with which there is no point although all
+// others are free: {"tp 8", "pp 2"}. Empty where that takes more of them.
 std::vector<std::string> in_the_way(const planner::Job& job, const Fixed& fixed);
 
 // The orders of the job's mesh on its cluster, but the usual one, in which others of its groups cross nodes

@@ -10,6 +10,7 @@
 
 #include "planner/laid_out.h"
 #include "planner/resolve.h"
+#include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
 #include "planner/search/step_estimate.h"
 #include "planner/verify.h"
@@ -25,6 +26,8 @@ constexpr double time_error = 0.03, memory_error = 0.25;
 constexpr int alike = 3;                                    // of the same degrees that are simulated
 constexpr int most_acts = 4000;                             // in the graph that slots are looked for in
 constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // that are tried for a message
+constexpr int most_changes = 3, most_counts = 64;           // of them
+constexpr int points_between_looks = 64;                    // at the clock
 
 bool fewest_bytes(Goal goal) { return goal == Goal::memory; }
 
@@ -49,6 +52,7 @@ class Search {
       return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
     });
     try_candidates();
+    take_best_estimate();
     for (int round = 0; round < 2 && outcome_.ended && !outcome_.best.empty(); ++round) {
       if (fewest_bytes(options_.goal))
         recompute_more(outcome_.best.front());
@@ -60,9 +64,11 @@ class Search {
     if (!layouts_asked()) lay_out_best();
     if (outcome_.ended && !outcome_.best.empty()) take_fewest_slots(outcome_.best.front());
     if (outcome_.best.empty() && refused_) throw *refused_;
-    if (outcome_.best.empty() && outcome_.ended) outcome_.enough_without = enough_without();
-    if (outcome_.best.empty() && outcome_.ended && outcome_.enough_without.empty())
-      outcome_.enough_gpus = enough_gpus();
+    if (outcome_.best.empty() && outcome_.ended) {
+      look_for_changes();
+      outcome_.ended = true;  // all points were looked at, if not all changes
+    }
+    bound();
     return std::move(outcome_);
   }
 
@@ -75,6 +81,9 @@ class Search {
     if (keys.size() == 1) throw Error::input("parallel", fmt::format("with {} {}", keys[0], legal));
     if (keys.size() == 2)
       throw Error::input("parallel", fmt::format("{} contradicts {}: with both {}", keys[0], keys[1], legal));
+    if (keys.size() == 3)
+      throw Error::input("parallel", fmt::format("{}, {} and {} contradict each other: with all three {}",
+                                                 keys[0], keys[1], keys[2], legal));
     throw Error::input("parallel",
                        fmt::format("{}{}", fixed().pinned.empty() ? "" : "with all of these keys ", legal));
   }
@@ -116,6 +125,7 @@ class Search {
   }
 
   bool asked_to_stop() {
+    if (last_) return false;
     const double best = outcome_.best.empty() ? 0 : outcome_.best.front().seconds;
     if (options_.go_on && !options_.go_on({outcome_.points, outcome_.over_memory,
                                            static_cast<int>(outcome_.best.size()), best}))
@@ -183,7 +193,8 @@ class Search {
 
   static Candidate with_estimate(Job job, const ModelCost& cost) {
     const Estimate e = estimate(job, cost);
-    return {std::move(job), e.seconds, e.bytes, e.fullest_stage, 0, 0};
+    const double least = least_seconds(job, cost);
+    return {std::move(job), e.seconds, e.bytes, e.fullest_stage, least};
   }
 
   // The same with as many micro-batches under way as hide transfers; where those do not fit, with as many as
@@ -218,7 +229,7 @@ class Search {
     if (!outcome_.ended) return false;
     bool any = false;
     for (Candidate& c : estimates(point)) {
-      ++outcome_.points;
+      if (++outcome_.points % points_between_looks == 0 && asked_to_stop()) break;
       if (c.estimated_bytes < outcome_.smallest.estimated_bytes) outcome_.smallest = c;
       if (!fits(c)) {
         ++outcome_.over_memory;
@@ -247,18 +258,45 @@ class Search {
     const double error = bytes ? memory_error : time_error;
     std::map<std::array<int, 4>, int> done;
     int tried = 0;
-    for (const Candidate& candidate : candidates_) {
+    for (Candidate& candidate : candidates_) {
       if (!outcome_.ended || tried >= options_.simulate) break;
       if (!outcome_.best.empty() && estimated(candidate) > (1 + error) * simulated(outcome_.best.front()))
         break;
       const planner::Hints& h = candidate.job.parallel;
       int& of_these = done[{h.dp, h.tp, h.pp, h.cp}];
       if (of_these >= alike) continue;
-      if (attempt(candidate))
-        ++of_these, ++tried;
-      else if (too_slow_)
-        ++tried;
+      const bool does = attempt(candidate);
+      of_these += does ? 1 : 0;
+      tried += does || too_slow_ ? 1 : 0;
+      candidate.seconds = last_seconds_;
     }
+  }
+
+  // Told to end before anything was simulated: the first by estimate that can be made and fits.
+  void take_best_estimate() {
+    if (outcome_.ended || !outcome_.best.empty()) return;
+    last_ = true;
+    for (size_t c = 0; c < candidates_.size() && c < static_cast<size_t>(options_.simulate); ++c)
+      if (attempt(candidates_[c])) break;
+    last_ = false;
+    outcome_.by_estimate = !outcome_.best.empty();
+  }
+
+  // What the points that were not simulated take at least.
+  void bound() {
+    const auto unknown = [&]() -> const char* {
+      if (!outcome_.ended) return "the search ended early";
+      if (options_.goal == Goal::memory) return "estimates of memory bound nothing";
+      if (layouts_asked()) return "every point has its own layouts";
+      for (const Candidate& c : candidates_)
+        if (needs_layouts(c.job)) return "every point has its own layouts";
+      return "";
+    };
+    outcome_.unknown_least = unknown();
+    if (!outcome_.unknown_least.empty()) return;
+    outcome_.least = infinity;
+    for (const Candidate& c : candidates_)
+      if (c.seconds == 0) outcome_.least = std::min(*outcome_.least, value(c.job, c.least_seconds, 0));
   }
 
   // Into the list, if it is legal, fits and keeps the time. Where the memory of one that was estimated to fit
@@ -267,6 +305,7 @@ class Search {
     if (asked_to_stop()) return false;
     ++outcome_.compiled;
     too_slow_ = false;
+    last_seconds_ = 0;
     try {
       candidate.job = planner::resolve(std::move(candidate.job));
       if (!candidate.layouts && (layouts_asked() || needs_layouts(candidate.job)))
@@ -283,7 +322,7 @@ class Search {
         layouts_bytes_ = candidate.found.cost[memory];
         return false;
       }
-      candidate.seconds = oracle_.step_seconds(plan, candidate.job.cluster);
+      last_seconds_ = candidate.seconds = oracle_.step_seconds(plan, candidate.job.cluster);
     } catch (const Error& error) {
       if (layouts_asked() && error.where().starts_with("--pin")) refused_ = error;
       return false;
@@ -449,35 +488,79 @@ class Search {
     if (!candidate.slots.changes.empty()) attempt(std::move(candidate));
   }
 
-  // Whether a point fits and keeps the time, by estimate.
-  bool some_do(const Job& job, const Fixed& fixed) {
-    bool enough = false;
+  // The fastest that fits and keeps the time, by estimate.
+  std::optional<Candidate> fastest_of(const Job& job, const Fixed& fixed) {
+    std::optional<Candidate> fastest;
     each_point(job, fixed, [&](const Job& point) {
       bool any = false;
-      for (const Candidate& c : enough ? std::vector<Candidate>{} : estimates(point)) {
-        any |= fits(c);
-        enough |= fits(c) && c.estimated_seconds <= options_.max_step_seconds;
+      for (Candidate& c : estimates(point)) {
+        if (!fits(c)) continue;
+        any = true;
+        if (c.estimated_seconds <= options_.max_step_seconds &&
+            (!fastest || c.estimated_seconds < fastest->estimated_seconds))
+          fastest = std::move(c);
       }
       return any;
     });
-    return enough;
+    return fastest;
   }
 
-  // The first key of those given without which a point does; empty where none is.
-  std::string enough_without() {
-    for (const char* key : {"micro_batch", "recompute", "sequence_parallel", "zero", "virtual_stages", "ep",
-                            "cp", "tp", "pp", "dp"}) {
-      Fixed free = fixed();
-      if (free.pinned.erase(key) + free.ranges.erase(key) > 0 && some_do(on(job_.gpus), free)) return key;
+  bool without(std::vector<std::string> keys) {
+    Fixed free = fixed();
+    for (const std::string& key : keys)
+      if (free.pinned.erase(key) + free.ranges.erase(key) == 0) return false;
+    std::optional<Candidate> found = fastest_of(on(job_.gpus), free);
+    if (found) outcome_.would_do.push_back({std::move(keys), std::move(*found)});
+    return found.has_value();
+  }
+
+  void look_for_changes() {
+    const std::vector<std::string> keys{
+        "recompute", "micro_batch", "sequence_parallel", "zero", "virtual_stages", "ep", "cp", "tp",
+        "pp",        "dp"};
+    for (const std::string& key : keys)
+      if (outcome_.would_do.size() < most_changes) without({key});
+    for (size_t a = 0; a < keys.size(); ++a)
+      for (size_t b = a + 1; b < keys.size(); ++b)
+        if (outcome_.would_do.empty()) without({keys[a], keys[b]});
+    more_gpus();
+  }
+
+  // Of the cluster as it is described: parts of a node, or whole ones.
+  int countable(int gpus) const {
+    const int node = described().node.gpus;
+    return gpus <= node ? gpus : (gpus + node - 1) / node * node;
+  }
+  const backends::Cluster& described() const {
+    return options_.described ? *options_.described : job_.cluster;
+  }
+
+  bool does_on(int gpus) {
+    Job job = job_;
+    job.gpus = gpus;
+    job.cluster = described();
+    backends::resize(job.cluster, gpus);
+    std::optional<Candidate> found = fastest_of(job, fixed());
+    if (found) outcome_.would_do.push_back({{}, std::move(*found)});
+    return found.has_value();
+  }
+
+  // The fewest that do: found by doubling, and then among those between.
+  void more_gpus() {
+    int least = job_.gpus;
+    for (int times = 2; times <= most_times_larger && times <= most_gpus / job_.gpus; times *= 2) {
+      const int most = countable(times * job_.gpus);
+      if (does_on(most)) {
+        const WouldDo enough = std::move(outcome_.would_do.back());
+        outcome_.would_do.pop_back();
+        const int apart = (most - least) / most_counts + 1;
+        for (int gpus = countable(least + apart); gpus < most; gpus = countable(gpus + apart))
+          if (does_on(gpus)) return;
+        outcome_.would_do.push_back(enough);
+        return;
+      }
+      least = most;
     }
-    return "";
-  }
-
-  // The fewest times the job's GPUs, by doubling, with which a point does; 0 where none does.
-  int enough_gpus() {
-    for (int times = 2; times <= most_times_larger && times <= most_gpus / job_.gpus; times *= 2)
-      if (some_do(on(times * job_.gpus), fixed())) return times * job_.gpus;
-    return 0;
   }
 
   // Worth more than any time that layouts take.
@@ -495,6 +578,8 @@ class Search {
   std::optional<Error> unmeasured_;  // why the last small plan that could not be made could not
   int64_t excess_ = 0;               // bytes by which the last one that was compiled did not fit
   bool too_slow_ = false;            // the last one that was simulated
+  double last_seconds_ = 0;          // of the last one that was compiled: 0 where it was not simulated
+  bool last_ = false;                // told to end: one more all the same
   double layouts_bytes_ = 0;         // by the costs of its layouts
   Outcome outcome_;
 };

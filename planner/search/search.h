@@ -38,9 +38,10 @@ enum class Goal : uint8_t { time, memory, cost };
 struct Candidate {
   planner::Job job;  // resolved; its gpus and cluster are what it uses
   double estimated_seconds = 0, estimated_bytes = 0;
-  int fullest_stage = 0;   // by estimate
-  double seconds = 0;      // simulated
-  int64_t peak_bytes = 0;  // of the plan, on its fullest device
+  int fullest_stage = 0;     // by estimate
+  double least_seconds = 0;  // no such step takes less (lower_bound.h), with layouts that degrees lead to
+  double seconds = 0;        // simulated
+  int64_t peak_bytes = 0;    // of the plan, on its fullest device
   // Where the layout of every op was chosen; else the hints decide.
   std::optional<LayoutRequest> layouts = {};
   FoundLayouts found = {};
@@ -83,22 +84,37 @@ struct SearchOptions {
   int lay_out = 1;                   // of the fastest, with the layout of every op chosen
   int64_t memory_bytes = 0;          // on a device; 0: what it has
   int simulate = 12;                 // candidates that fit, at most
+  // Where the job's cluster is a part of it: what more GPUs than the job's would be of.
+  std::optional<backends::Cluster> described = {};
   // Asked now and then; false ends the search with what there is.
   std::function<bool(const Progress&)> go_on = {};
 };
 
+// What would do, by estimate, where nothing does.
+struct WouldDo {
+  std::vector<std::string> without;  // keys that are given, which it has otherwise; empty: other GPUs alone
+  Candidate candidate;               // the fastest such one
+};
+
 struct Outcome {
   std::vector<Candidate> best;  // simulated, least by the objective first
-  int64_t points = 0;           // legal ones
-  int64_t over_memory = 0;      // of them, by estimate
-  int64_t over_time = 0;        // of those that fit, by estimate
-  int compiled = 0;             // did or did not fit by plan
-  bool ended = true;            // false: go_on said no
+  // go_on said no before anything was simulated; the best by estimate was, all the same.
+  bool by_estimate = false;
+  // Of the points that fit by estimate and were not simulated: no step takes less than this (infinite where
+  // there are none), or is dearer for cost; nothing where that is not known, and why.
+  std::optional<double> least;
+  std::string unknown_least;
+  int64_t points = 0;       // legal ones
+  int64_t over_memory = 0;  // of them, by estimate
+  int64_t over_time = 0;    // of those that fit, by estimate
+  int compiled = 0;         // did or did not fit by plan
+  bool ended = true;        // false: go_on said no
   // For messages where best is empty:
   Candidate smallest;                // by estimated memory
   std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)
-  std::string enough_without;        // a key that is given, without which something would do, by estimate
-  int enough_gpus = 0;               // else: a multiple of the job's with which something would
+  // The smallest changes with which something would do: one key otherwise, else two; and the fewest GPUs
+  // that do, to a 64th of them.
+  std::vector<WouldDo> would_do;
 };
 
 // `job`: a model, a cluster, gpus, a global batch; hints that are not pinned do not matter. Throws Error (bad

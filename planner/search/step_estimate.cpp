@@ -28,6 +28,7 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.backward += times * part.backward;
   add(sum.update, part.update, times);
   add(sum.accumulate, part.accumulate, times);
+  sum.computing += times * part.computing;
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
   sum.transient = std::max(sum.transient, part.transient);

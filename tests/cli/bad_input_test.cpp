@@ -431,7 +431,7 @@ const CommandCase command_cases[] = {
      "--memory: 900GB is more than the 85.1 GB of a device (a100-sxm-80g); say less, or leave it out"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--budget=0.001ms"},
      1,
-     "ended before a plan was found that fits; give it more time with --budget"},
+     "ended before a point was found that fits; give it more time with --budget"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--memory=12"},
      2,
      "--memory: got \"12\", expected a size such as 72GB or 80GiB"},
@@ -444,15 +444,22 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=64", "--micro-batch=64",
       "--memory=8GB"},
      1,
-     "nothing fits: the smallest of 3 points needs about 37.6 GB of 8 GB on each device of stage 0, 29.6 GB "
+     "nothing fits: the smallest of 3 points needs about 36.9 GB of 8 GB on each device of stage 0, 28.9 GB "
      "too "
-     "much (--dp 1 --tp 1 --pp 1 --micro-batch 64 --recompute full); without --micro-batch one would do, by "
-     "estimate"},
+     "much (--dp 1 --tp 1 --pp 1 --micro-batch 64 --recompute full); by estimate one would do with "
+     "--micro-batch 4 or with 36.9 GB on each device"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
-     "nothing fits: the smallest of 3 points needs about 3.49 GB of 100 MB on each device of stage 0, 3.39 "
+     "nothing fits: the smallest of 3 points needs about 2.8 GB of 100 MB on each device of stage 0, 2.7 "
      "GB too "
-     "much (--dp 1 --tp 1 --pp 1 --recompute full); more GPUs alone do not mend it"},
+     "much (--dp 1 --tp 1 --pp 1 --recompute full); by estimate one would do with 2.8 GB on each device"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=32", "--micro-batch=32",
+      "--recompute=none", "--memory=2900MB"},
+     1,
+     "nothing fits: the smallest of 1 points needs about 48 GB of 2.9 GB on each device of stage 0, 45.1 GB "
+     "too "
+     "much (--dp 1 --tp 1 --pp 1 --micro-batch 32); by estimate one would do with --recompute full "
+     "--micro-batch 1 or with 48 GB on each device"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--objective=money"},
      2,
@@ -467,13 +474,17 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--max-step-time=1ms"},
      1,
-     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 78.51 ms, 77.51 ms "
+     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 75.83 ms, 74.83 ms "
      "too "
-     "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); more GPUs alone do not mend it"},
+     "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); neither other keys nor more GPUs mend it by estimate"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--pin=h0.ln1"},
      2,
      "--pin: got \"h0.ln1\", expected a tensor and its layout such as \"h*.mlp.fc1.weight=(B, S(1))\""},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
+      "--pin=h0.ln1=(B,X(1))"},
+     2,
+     "--pin h0.ln1=(B,X(1)): layout \"(B,X(1))\": expected S(axis), B or P(sum, max or min) at \"X(1))\""},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--pin=h*.mlp.fc3.weight=S(0)"},
      2,

@@ -153,7 +153,8 @@ TEST(Search, says_what_comes_nearest_where_nothing_is_as_fast) {
   ASSERT_TRUE(found.fastest);
   EXPECT_NEAR(found.fastest->estimated_seconds, fastest, 0.1 * fastest);
   EXPECT_EQ(found.over_time, found.points);
-  ASSERT_EQ(found.enough_gpus, 4);
+  ASSERT_EQ(found.would_do.size(), 1);
+  ASSERT_EQ(found.would_do.front().candidate.job.gpus, 4);
   job.gpus = 4;
   backends::resize(job.cluster, 4);
   EXPECT_LE(search(job, {}, oracle()).best.front().seconds, limit);
@@ -577,23 +578,72 @@ TEST(Search, says_what_comes_nearest_where_nothing_fits) {
   EXPECT_GT(found.points, 10);
   EXPECT_EQ(found.over_memory, found.points);
   EXPECT_GT(found.smallest.estimated_bytes, 1'000'000);
-  EXPECT_EQ(found.enough_without, "");
+  for (const WouldDo& change : found.would_do) EXPECT_EQ(change.without, std::vector<std::string>{});
 }
 
-// Of what is given, the first that is in the way; more GPUs where nothing given is.
-TEST(Search, says_without_what_something_would_fit) {
+// Of what is given, each key that is in the way by itself, or two together; and the fewest GPUs.
+TEST(Search, says_what_would_fit) {
   Job job = small_gpt(1);
   job.parallel.micro_batch = 16;
-  const auto without = [&](const std::set<std::string>& pinned, int64_t memory) {
+  const auto changes = [&](const std::set<std::string>& pinned, int64_t memory) {
     const Outcome found = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
     EXPECT_TRUE(found.best.empty());
-    EXPECT_EQ(found.enough_gpus > 0, found.enough_without.empty());
-    return found.enough_without;
+    EXPECT_TRUE(found.ended);
+    std::vector<std::vector<std::string>> keys;
+    for (const WouldDo& change : found.would_do) {
+      EXPECT_LE(change.candidate.estimated_bytes, static_cast<double>(memory));
+      keys.push_back(change.without);
+    }
+    return keys;
   };
-  EXPECT_EQ(without({"micro_batch", "recompute"}, 1'500'000'000), "micro_batch");
-  EXPECT_EQ(without({"recompute"}, 1'100'000'000), "");
-  job.parallel.micro_batch = 8;
-  EXPECT_EQ(without({"micro_batch", "recompute"}, 2'000'000'000), "micro_batch");
+  using Keys = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(changes({"micro_batch"}, 1'500'000'000), (Keys{{"micro_batch"}, {}}));
+  EXPECT_EQ(changes({"micro_batch", "recompute"}, 1'500'000'000), (Keys{{"micro_batch"}}));
+  EXPECT_EQ(changes({"recompute"}, 1'100'000'000), (Keys{{}}));
+}
+
+// The fewest, of parts of a node and of whole ones.
+TEST(Search, says_how_many_gpus_would_fit) {
+  Job job = small_gpt(1);
+  job.global_batch = 48;
+  const backends::Cluster whole = backends::load_cluster("dgx-a100-80g");
+  const auto fits = [&](int gpus, int64_t memory) {
+    Job on = job;
+    on.gpus = gpus;
+    on.cluster = whole;
+    backends::resize(on.cluster, gpus);
+    bool any = false;
+    each_point(on, {}, [&](const Job& point) {
+      const Job resolved = planner::resolve(point);
+      return any |=
+             estimate(resolved, measure(resolved, oracle().act_seconds)).bytes <= static_cast<double>(memory);
+    });
+    return any;
+  };
+  for (const int64_t memory : {int64_t{700'000'000}, int64_t{400'000'000}, int64_t{300'000'000}}) {
+    const Outcome found = search(job, {.memory_bytes = memory, .described = whole}, oracle());
+    ASSERT_TRUE(found.best.empty());
+    ASSERT_EQ(found.would_do.size(), 1);
+    const int gpus = found.would_do.front().candidate.job.gpus;
+    EXPECT_TRUE(fits(gpus, memory));
+    for (int fewer = 1; fewer < gpus; fewer += fewer < 8 ? 1 : 8)
+      EXPECT_FALSE(fits(fewer, memory)) << fewer << " of " << gpus;
+  }
+}
+
+// Told to end before anything was simulated, it simulates the best by estimate all the same.
+TEST(Search, has_the_best_by_estimate_where_it_ends_early) {
+  const Job job = small_gpt(8);
+  SearchOptions options;
+  options.go_on = [](const Progress& p) { return p.points < 64; };
+  const Outcome found = search(job, options, oracle());
+  EXPECT_FALSE(found.ended);
+  EXPECT_TRUE(found.by_estimate);
+  EXPECT_LE(found.points, 64);
+  ASSERT_EQ(found.best.size(), 1);
+  EXPECT_GT(found.best.front().seconds, 0);
+  EXPECT_EQ(found.best.front().seconds,
+            sim::simulate(plan_of(found.best.front()), found.best.front().job.cluster).step_seconds);
 }
 
 TEST(Search, ends_when_it_is_told_to) {
@@ -621,7 +671,7 @@ TEST(Search, refuses_where_nothing_is_legal_and_names_what_is_in_the_way) {
             "parallel: pp 4 contradicts dp 2: with both " + legal);
   EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = j.parallel.tp = j.parallel.pp = 2; },
                     {.pinned = {"dp", "tp", "pp"}}),
-            "parallel: with all of these keys " + legal);
+            "parallel: pp 2, tp 2 and dp 2 contradict each other: with all three " + legal);
   EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 4; }, {.pinned = {"tp"}, .ranges = {{"pp", {2, 3}}}}),
             "parallel: pp 2..3 contradicts tp 4: with both " + legal);
   EXPECT_EQ(

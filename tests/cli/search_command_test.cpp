@@ -1,0 +1,128 @@
+// boxcar search, as a user and a program run it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/search_report.h"
+#include "planner/resolve.h"
+#include "support/run_program.h"
+
+namespace boxcar::testing {
+namespace {
+
+using nlohmann::json;
+
+Output search(std::vector<std::string> more) {
+  std::vector<std::string> arguments{"search",    "--model=gpt",      "--layers=2",  "--hidden=64",
+                                     "--heads=4", "--seq=32",         "--vocab=128", "--cluster=dgx-a100-80g",
+                                     "--gpus=2",  "--global-batch=8", "--json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_program(arguments);
+}
+
+TEST(SearchCommand, writes_degrees_as_what_they_are) {
+  const json doc = json::parse(search({"--simulate=3"}).out);
+  EXPECT_EQ(doc["fits"], true);
+  const json& best = doc["candidates"][0];
+  for (const char* degree :
+       {"dp", "tp", "pp", "context_parallel", "ep", "virtual_stages", "micro_batch", "zero"})
+    EXPECT_TRUE(best[degree].is_number_integer()) << degree;
+  EXPECT_EQ(best["dp"].get<int>() * best["tp"].get<int>() * best["pp"].get<int>(), 2);
+  EXPECT_TRUE(best["sequence_parallel"].is_boolean());
+  EXPECT_TRUE(best["stage_layers"].is_array());
+  EXPECT_EQ(best["schedule"], "1f1b");
+  EXPECT_GE(doc["search"]["gap_of_degrees"], 0);
+  EXPECT_LT(doc["search"]["gap_of_degrees"], 1);
+  EXPECT_EQ(doc["search"]["ended"], true);
+}
+
+TEST(SearchCommand, has_a_document_where_nothing_fits) {
+  const Output output = search({"--memory=2MB", "--micro-batch=8", "--gpus=1", "--recompute=none"});
+  EXPECT_EQ(output.exit_code, 1);
+  const json doc = json::parse(output.out);
+  EXPECT_EQ(doc["schema_version"], 1);
+  EXPECT_EQ(doc["fits"], false);
+  EXPECT_EQ("boxcar: " + doc["why"].get<std::string>() + "\n", output.err);
+  EXPECT_GT(doc["smallest"]["estimated_memory_bytes"], 2'000'000);
+  EXPECT_EQ(doc["search"]["simulated"], 0);
+  ASSERT_FALSE(doc["would_do"].empty());
+  for (const json& change : doc["would_do"]) EXPECT_LE(change["estimated_memory_bytes"], 2'000'000);
+}
+
+TEST(SearchCommand, has_a_document_where_it_ends_before_any_point) {
+  const Output output = search({"--budget=0.001ms"});
+  EXPECT_EQ(output.exit_code, 1);
+  const json doc = json::parse(output.out);
+  EXPECT_EQ(doc["fits"], false);
+  EXPECT_EQ(doc["search"]["ended"], false);
+  EXPECT_EQ(doc["why"], "ended before a point was found that fits; give it more time with --budget");
+}
+
+TEST(SearchCommand, says_which_keys_it_searches) {
+  const std::string help = run_program({"search", "--help"}).out;
+  for (const char* line :
+       {"data parallelism [searched]", "tensor parallelism [searched]", "pipeline stages [searched]",
+        "sequences in a micro-batch of one data-parallel rank "
+        "[searched]",
+        "sequences in an optimizer step [needed]"})
+    EXPECT_NE(help.find(line), std::string::npos) << line << "\n" << help;
+}
+
+cli::SearchReport example() {
+  cli::SearchReport r;
+  search::Candidate best;
+  best.job.model = ir::models::defaults("gpt");
+  best.job.model.layers = 2;
+  best.job.parallel.stage_layers = {2};
+  best.seconds = 2, best.estimated_seconds = 1.9, best.peak_bytes = 1'000'000'000;
+  r.outcome.best = {best};
+  r.outcome.points = 7, r.outcome.compiled = 1;
+  r.outcome.least = 1.5;
+  r.memory_limit_bytes = 2'000'000'000;
+  r.wall_seconds = 0.5;
+  return r;
+}
+
+std::string beginning(const cli::SearchReport& r) {
+  const std::string text = to_table(r);
+  return text.substr(0, text.find("\nconfiguration"));
+}
+
+TEST(SearchReport, reads_as_written) {
+  cli::SearchReport r = example();
+  EXPECT_EQ(beginning(r), R"(searched
+  7 points, 0 of them over 2 GB of memory by estimate; 1 compiled, 1 simulated, 500 ms
+
+       step  estimate      peak layouts  plan
+        2 s     1.9 s      1 GB hints    --dp 0 --tp 1 --pp 1
+
+best
+  --dp 0 --tp 1 --pp 1
+  degrees: of the points that fit by estimate none that was not simulated is better by more than 25 %, by its kernels alone
+)");
+  r.outcome.least = search::infinity;
+  EXPECT_NE(
+      beginning(r).find("\n  degrees: of the points that fit by estimate none that was not simulated is "
+                        "better, by its kernels alone\n"),
+      std::string::npos)
+      << beginning(r);
+}
+
+TEST(SearchReport, says_what_it_ended_with) {
+  cli::SearchReport r = example();
+  r.outcome.ended = false;
+  r.outcome.least.reset();
+  r.outcome.unknown_least = "the search ended early";
+  EXPECT_NE(beginning(r).find(" 500 ms; ended early\n"), std::string::npos);
+  EXPECT_NE(beginning(r).find("\n  degrees: no bound, for the search ended early\n"), std::string::npos);
+  r.outcome.by_estimate = true;
+  EXPECT_NE(beginning(r).find(" 500 ms; ended before any was simulated: the best by estimate\n"),
+            std::string::npos);
+  const json doc = json::parse(to_json(r));
+  EXPECT_EQ(doc["search"]["by_estimate"], true);
+  EXPECT_EQ(doc["search"]["gap_of_degrees"], nullptr);
+  EXPECT_EQ(doc["search"]["gap_unknown"], "the search ended early");
+}
+
+}  // namespace
+}  // namespace boxcar::testing

@@ -1,0 +1,135 @@
+// The bound of a step that the search proves its degrees with: below every simulation.
+#include "planner/search/lower_bound.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "planner/resolve.h"
+#include "planner/search/points.h"
+#include "planner/search/search.h"
+#include "sim/simulate.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+Oracle oracle() {
+  return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
+            return sim::simulate(plan, cluster).step_seconds;
+          }};
+}
+
+// Of any family, size, batch and precision.
+Job random_job(std::mt19937& random) {
+  const auto one_of = [&](auto... values) {
+    const std::vector<int> all{values...};
+    return all[random() % all.size()];
+  };
+  Job job;
+  job.model = ir::models::defaults(one_of(0, 1) == 0 ? "gpt" : "llama");
+  job.model.layers = one_of(4, 6, 8), job.model.hidden = one_of(256, 1024, 2048), job.model.heads = 8;
+  job.model.seq = one_of(128, 512, 1024), job.model.vocab = one_of(1024, 8192);
+  job.model.experts = one_of(0, 0, 0, 4);
+  if (job.model.experts > 0) job.model.expert_every = 2;
+  if (random() % 5 == 0) {
+    job.model = ir::models::defaults("t5");
+    job.model.layers = 8, job.model.decoder_layers = 4, job.model.hidden = 512, job.model.heads = 8;
+    job.model.seq = 256, job.model.vocab = 1024;
+  }
+  job.model = ir::models::complete(job.model);
+  job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
+  job.gpus = one_of(1, 4, 8, 16);
+  job.cluster = backends::load_cluster(one_of(0, 1) == 0 ? "dgx-a100-80g" : "p3-16xlarge", job.gpus);
+  job.global_batch = one_of(16, 32);
+  return job;
+}
+
+TEST(LowerBound, is_below_the_simulation_of_random_points) {
+  std::mt19937 random(20261122);
+  int tried = 0;
+  double nearest = 0;
+  std::set<std::pair<int, int>> pipelines;
+  for (int j = 0; j < 25; ++j) {
+    const Job job = random_job(random);
+    std::vector<Job> points;
+    each_point(job, {}, [&](const Job& point) { return points.push_back(point), false; });
+    std::shuffle(points.begin(), points.end(), random);
+    for (size_t p = 0; p < points.size() && p < 6; ++p) {
+      const Job point = planner::resolve(points[p]);
+      const double least = least_seconds(point, measure(point, sim::act_seconds));
+      const double seconds = sim::simulate(planner::compile(point), point.cluster).step_seconds;
+      EXPECT_GT(least, 0);
+      EXPECT_LE(least, seconds * (1 + 1e-6))
+          << point.model.family << " on " << point.gpus << ": dp " << point.parallel.dp << " tp "
+          << point.parallel.tp << " pp " << point.parallel.pp << " v " << point.parallel.virtual_stages
+          << " zero " << point.parallel.zero << " micro-batch " << point.parallel.micro_batch;
+      nearest = std::max(nearest, least / seconds);
+      pipelines.insert({point.parallel.pp, point.parallel.virtual_stages});
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 100);
+  EXPECT_GT(pipelines.size(), 5);
+  EXPECT_GT(nearest, 0.9);
+}
+
+// Kernels of 3 s on two stages: 4 micro-batches take 6 s on each, and what comes before the second.
+TEST(LowerBound, knows_that_stages_wait) {
+  ModelCost cost;
+  cost.layer.computing = 1, cost.first.computing = 0.5, cost.last.computing = 0.5;
+  Job job;
+  job.model.layers = 2;
+  job.train.micro_batches = 4;
+  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 12);
+  job.parallel.pp = 2;
+  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 3 / (1 - 0.75 * 0.75));
+  job.parallel.virtual_stages = 2;  // as if each first chunk were half of its stage
+  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 1.5 / (1 - 0.875 * 0.875));
+  job.parallel.virtual_stages = 1;
+  job.parallel.schedule = "zb-h1";
+  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
+  job.parallel.schedule = "1f1b";
+  cost.behind_boundary = 100;  // nothing waits
+  EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
+}
+
+// What the search says of the points that it did not simulate holds for each of them.
+TEST(LowerBound, of_a_search_holds_for_every_point) {
+  std::mt19937 random(4);
+  for (int j = 0; j < 3; ++j) {
+    Job job = random_job(random);
+    job.gpus = 4, job.global_batch = 8;
+    backends::resize(job.cluster, 4);
+    const Outcome found = search(job, {.simulate = 2}, oracle());
+    ASSERT_FALSE(found.best.empty());
+    ASSERT_TRUE(found.least) << found.unknown_least;
+    const double best = found.best.front().seconds;
+    each_point(job, {}, [&](const Job& hints) {
+      const Job point = planner::resolve(hints);
+      const double seconds = sim::simulate(planner::compile(point), point.cluster).step_seconds;
+      EXPECT_GE(seconds, std::min(best, *found.least));
+      return true;
+    });
+  }
+}
+
+TEST(LowerBound, is_said_to_be_unknown_where_it_is) {
+  std::mt19937 random(4);
+  Job job = random_job(random);
+  job.gpus = 2, job.global_batch = 4;
+  backends::resize(job.cluster, 2);
+  const auto why = [&](const SearchOptions& options) {
+    const Outcome found = search(job, options, oracle());
+    EXPECT_FALSE(found.least);
+    return found.unknown_least;
+  };
+  EXPECT_EQ(why({.goal = Goal::memory}), "estimates of memory bound nothing");
+  EXPECT_EQ(why({.partial = false, .simulate = 1}), "every point has its own layouts");
+  EXPECT_EQ(why({.go_on = [](const Progress& p) { return p.simulated == 0; }}), "the search ended early");
+}
+
+}  // namespace
+}  // namespace boxcar::search
