@@ -95,6 +95,7 @@ std::vector<planner::Job> model_jobs() {
       [](planner::Job& job) { job.model.kv_heads = 8, job.model.ffn = 8192; });
   planner::Job images;
   images.model = ir::models::defaults("resnet");
+  images.model.channels_last = true;
   images.model.layers = 16, images.model.hidden = 64, images.model.vocab = 1000, images.model.image = 224;
   images.train.precision = Precision::bf16;
   images.train.optimizer = ir::Optimizer::momentum;

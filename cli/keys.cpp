@@ -130,6 +130,8 @@ std::vector<Key> make_keys() {
                                 "how many times as wide blocks are inside (wide_resnet: their 3x3 alone)")));
   k.push_back(
       of_families(images, entry("model", "image", MODEL(image), 1, 100000, "rows and columns of an image")));
+  k.push_back(of_families(images, entry("model", "channels_last", MODEL(channels_last), 0, 1,
+                                        "an image's channels beside each other, as tensor cores read them")));
 
   Key cluster{
       "cluster", "preset", "--cluster", "--preset", [](Request& r) { return Field(&r.cluster); },

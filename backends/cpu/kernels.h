@@ -25,6 +25,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "backends/device.h"
 
@@ -117,6 +118,11 @@ std::unique_ptr<Kernel> for_any(ir::DType dtype, Make make) {
 
 using Factory = std::unique_ptr<Kernel> (*)(const Call& call);
 using Factories = std::map<std::string, Factory, std::less<>>;
+
+// What `make` makes of a call on images with channels first. Where the call has them last, these of its
+// inputs are turned around before it, and its output after it, if that is an image too.
+std::unique_ptr<Kernel> on_images(const Call& call, Factory make, const std::vector<size_t>& inputs,
+                                  bool output = true);
 
 // The groups, one file each: kernels_elementwise.cpp and so on.
 void add_elementwise_kernels(Factories& table);

@@ -1,8 +1,9 @@
-// Batch normalisation of x[n, c, ...] by channel, some whole channels at a time, so that a batch's part of
+// Batch normalisation by channel, some whole channels at a time, so that a batch's part of
 // them stays in the cache while it is read for the mean, for the variance and for the result.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/column_sums.h"
 #include "backends/cpu/reference.h"
+#include "ir/images.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -40,6 +41,10 @@ struct Channels {
   }
 };
 
+Around around_channels(const ir::Shape& x, const ir::Attrs& attrs) {
+  return around(x, static_cast<int64_t>(ir::channel_axis(x, attrs)));
+}
+
 // visit(channels) for groups of whole channels of about a chunk.
 template <class Visit>
 void each_group(const Around& x, Visit visit) {
@@ -49,7 +54,7 @@ void each_group(const Around& x, Visit visit) {
 }
 
 std::unique_ptr<Kernel> make_batch_norm(const Call& call) {
-  const Around shape = around(call.inputs[0].shape, 1);
+  const Around shape = around_channels(call.inputs[0].shape, call.attrs);
   return for_acc(call, [&]<class A>() {
     return kernel([shape, eps = ir::attr_float(call.attrs, "eps"), x = In<A>(call, 0), gamma = In<A>(call, 1),
                    beta = In<A>(call, 2), y = Out<A>(call, 0), means = Out<A>(call, 1),
@@ -102,7 +107,7 @@ std::unique_ptr<Kernel> make_batch_norm(const Call& call) {
 // With xhat = (x - mean) rstd, over a channel: dgamma = sum(dy xhat), dbeta = sum(dy),
 // dx = gamma rstd (dy - dbeta / n - xhat dgamma / n)
 std::unique_ptr<Kernel> make_batch_norm_grad(const Call& call) {
-  const Around shape = around(call.inputs[1].shape, 1);
+  const Around shape = around_channels(call.inputs[1].shape, call.attrs);
   return for_acc(call, [&]<class A>() {
     return kernel([shape, dy = In<A>(call, 0), x = In<A>(call, 1), gamma = In<A>(call, 2),
                    means = In<A>(call, 3), rstds = In<A>(call, 4), dx = Out<A>(call, 0),

@@ -148,17 +148,23 @@ std::unique_ptr<Kernel> make(const Call& call, const ir::TensorType& x, const ir
   return for_float(x.dtype, [&]<class T>() { return kernel(Body<T>{convolution}); });
 }
 
+std::unique_ptr<Kernel> make_conv(const Call& call) {
+  return make<Conv>(call, call.inputs[0], call.inputs[1], call.outputs[0]);
+}
+std::unique_ptr<Kernel> make_input_grad(const Call& call) {
+  return make<InputGrad>(call, call.outputs[0], call.inputs[1], call.inputs[0]);
+}
+std::unique_ptr<Kernel> make_weight_grad(const Call& call) {
+  return make<WeightGrad>(call, call.inputs[1], call.outputs[0], call.inputs[0]);
+}
+
 }  // namespace
 
 void add_conv_kernels(Factories& table) {
-  table["conv2d"] = [](const Call& call) {
-    return make<Conv>(call, call.inputs[0], call.inputs[1], call.outputs[0]);
-  };
-  table["conv2d_input_grad"] = [](const Call& call) {
-    return make<InputGrad>(call, call.outputs[0], call.inputs[1], call.inputs[0]);
-  };
+  table["conv2d"] = [](const Call& call) { return on_images(call, make_conv, {0}); };
+  table["conv2d_input_grad"] = [](const Call& call) { return on_images(call, make_input_grad, {0}); };
   table["conv2d_weight_grad"] = [](const Call& call) {
-    return make<WeightGrad>(call, call.inputs[1], call.outputs[0], call.inputs[0]);
+    return on_images(call, make_weight_grad, {0, 1}, false);
   };
 }
 

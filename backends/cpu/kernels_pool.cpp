@@ -135,10 +135,10 @@ std::unique_ptr<Kernel> make_avg_pool_grad(const Call& call) {
 }  // namespace
 
 void add_pool_kernels(Factories& table) {
-  table.insert({{"max_pool2d", make_max_pool},
-                {"max_pool2d_grad", make_max_pool_grad},
-                {"avg_pool2d", make_avg_pool},
-                {"avg_pool2d_grad", make_avg_pool_grad}});
+  table["max_pool2d"] = [](const Call& call) { return on_images(call, make_max_pool, {0}); };
+  table["max_pool2d_grad"] = [](const Call& call) { return on_images(call, make_max_pool_grad, {0, 1}); };
+  table["avg_pool2d"] = [](const Call& call) { return on_images(call, make_avg_pool, {0}); };
+  table["avg_pool2d_grad"] = [](const Call& call) { return on_images(call, make_avg_pool_grad, {0}); };
 }
 
 }  // namespace boxcar::backends::cpu

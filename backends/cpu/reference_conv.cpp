@@ -5,18 +5,17 @@ namespace boxcar::backends::cpu {
 namespace {
 
 struct Geometry {
-  ir::Shape x, weight, y;
+  Image x;
+  ir::Shape weight;
+  Image y;
   int64_t stride, padding, groups;
 };
 
 Geometry geometry(const HostTensor& x, const HostTensor& weight, const HostTensor& y,
                   const ir::Attrs& attrs) {
-  return {x.type.shape,
-          weight.type.shape,
-          y.type.shape,
-          ir::attr_int(attrs, "stride"),
-          ir::attr_int(attrs, "padding"),
-          ir::attr_int(attrs, "groups")};
+  return {Image(x.type.shape, attrs),     weight.type.shape,
+          Image(y.type.shape, attrs),     ir::attr_int(attrs, "stride"),
+          ir::attr_int(attrs, "padding"), ir::attr_int(attrs, "groups")};
 }
 
 size_t flat(const ir::Shape& shape, int64_t a, int64_t b, int64_t c, int64_t d) {
@@ -26,14 +25,14 @@ size_t flat(const ir::Shape& shape, int64_t a, int64_t b, int64_t c, int64_t d) 
 // visit(x, weight, y): positions of every product that y sums; products with padding are left out.
 template <class Visit>
 void each_product(const Geometry& g, Visit visit) {
-  const int64_t out_width = g.groups == 0 ? 0 : g.y[1] / g.groups;  // output channels of a group
-  for_each(g.y, [&](const std::vector<int64_t>& at, int64_t y) {
+  const int64_t out_width = g.groups == 0 ? 0 : g.y.extent[1] / g.groups;  // output channels of a group
+  for_each(g.y.extent, [&](const std::vector<int64_t>& at, int64_t) {
     const int64_t group = at[1] / out_width;
     for_each({g.weight[1], g.weight[2], g.weight[3]}, [&](const std::vector<int64_t>& in, int64_t) {
       const int64_t row = at[2] * g.stride + in[1] - g.padding, column = at[3] * g.stride + in[2] - g.padding;
-      if (row < 0 || row >= g.x[2] || column < 0 || column >= g.x[3]) return;
-      visit(flat(g.x, at[0], group * g.weight[1] + in[0], row, column),
-            flat(g.weight, at[1], in[0], in[1], in[2]), static_cast<size_t>(y));
+      if (!g.x.has(row, column)) return;
+      visit(g.x.at(at[0], group * g.weight[1] + in[0], row, column),
+            flat(g.weight, at[1], in[0], in[1], in[2]), g.y.at(at[0], at[1], at[2], at[3]));
     });
   });
 }

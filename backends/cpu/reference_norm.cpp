@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backends/cpu/reference_groups.h"
+#include "ir/images.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -22,13 +23,13 @@ struct Sets {
   double size() const { return static_cast<double>(outer * inner); }
 };
 
-Sets rows_of(const HostTensor& x) {
+Sets rows_of(const HostTensor& x, const ir::Attrs&) {
   const Around a = around(x.type.shape, -1);
   return {.count = a.outer, .inner = a.extent, .set_stride = a.extent};
 }
 
-Sets channels_of(const HostTensor& x) {
-  const Around a = around(x.type.shape, 1);
+Sets channels_of(const HostTensor& x, const ir::Attrs& attrs) {
+  const Around a = around(x.type.shape, static_cast<int64_t>(ir::channel_axis(x.type.shape, attrs)));
   return {.count = a.extent,
           .outer = a.outer,
           .inner = a.inner,
@@ -45,10 +46,10 @@ void each(const Sets& sets, int64_t set, Visit visit) {
   }
 }
 
-template <Sets (*sets_of)(const HostTensor&)>
+template <Sets (*sets_of)(const HostTensor&, const ir::Attrs&)>
 void norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const HostTensor &x = in[0], &gamma = in[1], &beta = in[2];
-  const Sets sets = sets_of(x);
+  const Sets sets = sets_of(x, attrs);
   for (int64_t set = 0; set < sets.count; ++set) {
     double mean = 0, variance = 0;
     each(sets, set, [&](size_t at, size_t) { mean += x.data[at] / sets.size(); });
@@ -63,10 +64,10 @@ void norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
 }
 
 // With xhat = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - xhat mean(g xhat))
-template <Sets (*sets_of)(const HostTensor&)>
-void norm_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
+template <Sets (*sets_of)(const HostTensor&, const ir::Attrs&)>
+void norm_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const HostTensor &dy = in[0], &x = in[1], &gamma = in[2];
-  const Sets sets = sets_of(x);
+  const Sets sets = sets_of(x, attrs);
   for (int64_t set = 0; set < sets.count; ++set) {
     const double mean = in[3].data[static_cast<size_t>(set)], rstd = in[4].data[static_cast<size_t>(set)];
     const auto normal = [&](size_t at) { return (x.data[at] - mean) * rstd; };
@@ -85,7 +86,7 @@ void norm_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
 
 void rms_norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const HostTensor &x = in[0], &gamma = in[1];
-  const Sets rows = rows_of(x);
+  const Sets rows = rows_of(x, attrs);
   for (int64_t row = 0; row < rows.count; ++row) {
     double square = 0;
     each(rows, row, [&](size_t at, size_t) { square += x.data[at] * x.data[at] / rows.size(); });
@@ -97,9 +98,9 @@ void rms_norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
 }
 
 // dx = rstd (g - x rstd^2 mean(g x))
-void rms_norm_grad(const Tensors& in, Tensors& out, const ir::Attrs&) {
+void rms_norm_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const HostTensor &dy = in[0], &x = in[1], &gamma = in[2];
-  const Sets rows = rows_of(x);
+  const Sets rows = rows_of(x, attrs);
   for (int64_t row = 0; row < rows.count; ++row) {
     const double rstd = in[3].data[static_cast<size_t>(row)];
     double mean = 0;

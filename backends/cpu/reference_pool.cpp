@@ -6,25 +6,23 @@ namespace boxcar::backends::cpu {
 namespace {
 
 struct Geometry {
-  ir::Shape x, y;
+  Image x, y;
   int64_t kernel, stride, padding;
 };
 
 Geometry geometry(const HostTensor& x, const HostTensor& y, const ir::Attrs& attrs) {
   const int64_t kernel = ir::attr_int(attrs, "kernel"), stride = ir::attr_int(attrs, "stride");
-  return {x.type.shape, y.type.shape, kernel, stride == 0 ? kernel : stride, ir::attr_int(attrs, "padding")};
+  return {Image(x.type.shape, attrs), Image(y.type.shape, attrs), kernel, stride == 0 ? kernel : stride,
+          ir::attr_int(attrs, "padding")};
 }
 
 // visit(x, y): positions of every element of every window.
 template <class Visit>
 void each_element(const Geometry& g, Visit visit) {
-  const std::vector<int64_t> step = strides(g.x);
-  for_each(g.y, [&](const std::vector<int64_t>& at, int64_t y) {
+  for_each(g.y.extent, [&](const std::vector<int64_t>& at, int64_t) {
     for_each({g.kernel, g.kernel}, [&](const std::vector<int64_t>& in, int64_t) {
       const int64_t row = at[2] * g.stride + in[0] - g.padding, column = at[3] * g.stride + in[1] - g.padding;
-      if (row < 0 || row >= g.x[2] || column < 0 || column >= g.x[3]) return;
-      visit(static_cast<size_t>(at[0] * step[0] + at[1] * step[1] + row * step[2] + column),
-            static_cast<size_t>(y));
+      if (g.x.has(row, column)) visit(g.x.at(at[0], at[1], row, column), g.y.at(at[0], at[1], at[2], at[3]));
     });
   });
 }

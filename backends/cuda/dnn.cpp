@@ -103,10 +103,12 @@ int64_t Dnn::version() const { return static_cast<int64_t>(library_->version());
 
 std::unique_ptr<DnnPlan> Dnn::convolution(const ConvolutionShape& s) {
   DnnGraph graph(*library_, "a convolution");
-  const auto tensor = [&](const std::array<int64_t, 4>& extents) {
-    return graph.tensor(s.type, {extents.begin(), extents.end()});
+  const auto image = [&](const std::array<int64_t, 4>& array) {
+    const DnnGraph::Shape extents(array.begin(), array.end());
+    return graph.tensor(s.type, extents, s.channels_last ? channels_last(extents) : DnnGraph::Shape{});
   };
-  const DnnGraph::Tensor x = tensor(s.x), weight = tensor(s.weight), y = tensor(s.y);
+  const DnnGraph::Tensor x = image(s.x), weight = graph.tensor(s.type, {s.weight.begin(), s.weight.end()}),
+                         y = image(s.y);
   DnnDescriptor convolution = graph.descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const bool wide = s.type == Type::float64;
   convolution
@@ -157,6 +159,8 @@ Dnn::Dnn(const std::string&) : Dnn() {}
 Dnn::~Dnn() = default;
 int64_t Dnn::version() const { return 0; }
 std::unique_ptr<DnnPlan> Dnn::convolution(const ConvolutionShape&) { return nullptr; }
+std::unique_ptr<DnnPlan> Dnn::batch_norm(const BatchNormShape&) { return nullptr; }
+std::unique_ptr<DnnPlan> Dnn::batch_norm_grad(const BatchNormShape&) { return nullptr; }
 std::unique_ptr<DnnPlan> Dnn::attention(const AttentionShape&) { return nullptr; }
 std::unique_ptr<DnnPlan> Dnn::attention_grad(const AttentionShape&, bool) { return nullptr; }
 

@@ -1,4 +1,5 @@
-// Convolutions and attention by cuDNN's graph interface, found in its library when the first one is prepared.
+// Convolutions, batch norm and attention by cuDNN's graph interface, found in its library when the first one
+// is prepared.
 //
 //   Dnn dnn;
 //   auto conv = dnn.convolution({.kind = ConvolutionKind::forward, .x = {n, c, h, w}, .weight = {o, c /
@@ -26,7 +27,16 @@ struct ConvolutionShape {
   ConvolutionKind kind = ConvolutionKind::forward;
   std::array<int64_t, 4> x{}, weight{}, y{};  // gradients have the shapes of what they are of
   int64_t stride = 1, padding = 0;
-  Type type = Type::float32;  // of all three; sums of 16-bit floats are in float32
+  Type type = Type::float32;   // of all three; sums of 16-bit floats are in float32
+  bool channels_last = false;  // x and y are [n, h, w, c] in memory; weight is as above
+};
+
+// Images in memory as [images, height, width, channels].
+struct BatchNormShape {
+  int64_t images = 1, channels = 1, height = 1, width = 1;
+  double eps = 0;                   // of the forward pass
+  Type type = Type::float32;        // of x and y; 16 bits or 32
+  Type scale_type = Type::float32;  // of gamma and beta; means and deviations are float32
 };
 
 // q [batch, heads, queries, width], k [batch, key_heads, keys, width], v [batch, key_heads, keys,
@@ -69,6 +79,11 @@ class Dnn {
   // x, weight, y: reads two of the three and writes the third, which the kind says. Of floats, extents above
   // 0. Throws Error (fault) where cuDNN has no engine.
   std::unique_ptr<DnnPlan> convolution(const ConvolutionShape& shape);
+  // x, gamma, beta, y, mean, rstd: writes the last three. Extents above 0. Null where cuDNN has no engine, as
+  // for channels that do not fill 16 bytes.
+  std::unique_ptr<DnnPlan> batch_norm(const BatchNormShape& shape);
+  // dy, x, gamma, mean, rstd, dx, dgamma, dbeta: writes the last three. Null where cuDNN has no engine.
+  std::unique_ptr<DnnPlan> batch_norm_grad(const BatchNormShape& shape);
   // q, k, v, out, lse: writes the last two. Extents above 0. Null where cuDNN has no engine.
   std::unique_ptr<DnnPlan> attention(const AttentionShape& shape);
   // dy, q, k, v, out, lse, dq, dk, dv: writes the last three. That its bits repeat takes 2 bytes of workspace

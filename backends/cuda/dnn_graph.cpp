@@ -24,6 +24,11 @@ cudnnDataType_t dnn_type(Type type) {
   }
 }
 
+std::vector<int64_t> channels_last(const std::vector<int64_t>& extents) {
+  const int64_t c = extents[1], h = extents[2], w = extents[3];
+  return {h * w * c, 1, w * c, c};
+}
+
 DnnDescriptor::DnnDescriptor(const DnnLibrary& dnn, cudnnBackendDescriptorType_t type, const char* what)
     : dnn_(&dnn), what_(what) {
   check(dnn.create_descriptor(type, &descriptor_), "is made");

@@ -38,6 +38,8 @@ struct DnnLibrary {
 };
 
 cudnnDataType_t dnn_type(Type type);
+// Strides of an image [n, c, h, w] that lies in memory as [n, h, w, c].
+std::vector<int64_t> channels_last(const std::vector<int64_t>& extents);
 
 // cuDNN's descriptors: made, given attributes, finalized, used. Errors name `what` they are of.
 class DnnDescriptor {

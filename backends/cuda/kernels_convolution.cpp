@@ -1,12 +1,11 @@
 // Convolutions by cuDNN. Operands of different types are widened first.
 #include "backends/cuda/kernel_table.h"
+#include "ir/images.h"
 
 namespace boxcar::backends::cuda {
 namespace {
 
-std::array<int64_t, 4> extents(const ir::TensorType& t) {
-  return {t.shape[0], t.shape[1], t.shape[2], t.shape[3]};
-}
+std::array<int64_t, 4> extents(const ir::Shape& s) { return {s[0], s[1], s[2], s[3]}; }
 
 // What a convolution reads and writes, by what it is of it.
 struct Operands {
@@ -24,7 +23,10 @@ std::unique_ptr<Kernel> make_convolution(const Call& call, const Place& place) {
   shape.kind = call.op == "conv2d"              ? ConvolutionKind::forward
                : call.op == "conv2d_input_grad" ? ConvolutionKind::input_grad
                                                 : ConvolutionKind::weight_grad;
-  shape.x = extents(*of.x), shape.weight = extents(*of.weight), shape.y = extents(*of.y);
+  const ir::ImageAxes axes = ir::image_axes(call.attrs);
+  shape.x = extents(axes.channels_first(of.x->shape)), shape.y = extents(axes.channels_first(of.y->shape));
+  shape.weight = extents(of.weight->shape);
+  shape.channels_last = axes.channel == 3;
   shape.stride = ir::attr_int(call.attrs, "stride");
   shape.padding = ir::attr_int(call.attrs, "padding");
   if (of.x->elements() == 0 || of.weight->elements() == 0 || of.y->elements() == 0)

@@ -1,5 +1,8 @@
 // Pools and batch norm.
+#include <algorithm>
+
 #include "backends/cuda/kernel_table.h"
+#include "ir/images.h"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -7,7 +10,10 @@ namespace {
 Pool pool_of(const Call& call, const ir::Shape& x, const ir::Shape& y) {
   Pool p;
   p.max = call.op.starts_with("max_");
-  p.planes = x[0] * x[1], p.height = x[2], p.width = x[3], p.out_height = y[2], p.out_width = y[3];
+  const ir::ImageAxes axes = ir::image_axes(call.attrs);
+  p.last = axes.channel == 3;
+  p.images = x[0], p.channels = x[axes.channel], p.height = x[axes.height], p.width = x[axes.width];
+  p.out_height = y[axes.height], p.out_width = y[axes.width];
   p.kernel = ir::attr_int(call.attrs, "kernel");
   p.stride = ir::attr_int(call.attrs, "stride");
   p.padding = ir::attr_int(call.attrs, "padding");
@@ -34,15 +40,48 @@ std::unique_ptr<Kernel> make_pool_grad(const Call& call, const Place& place) {
   });
 }
 
-BatchNorm shape_of(const ir::Shape& x) {
-  const Around channels = around(x, 1);
+// cuDNN's plan where channels are last and it has one, null else.
+std::shared_ptr<DnnPlan> fast_norm(const Call& call, const Place& place) {
+  const ir::Types &in = call.inputs, &out = call.outputs;
+  const bool forward = call.op == "batch_norm";
+  const ir::TensorType &image = in[forward ? 0 : 1], &scale = in[forward ? 1 : 2];
+  const auto all = [](ir::DType dtype, std::initializer_list<const ir::TensorType*> types) {
+    return std::all_of(types.begin(), types.end(), [&](const auto* type) { return type->dtype == dtype; });
+  };
+  const bool statistics =
+      forward ? all(ir::DType::float32, {&out[1], &out[2]}) : all(ir::DType::float32, {&in[3], &in[4]});
+  const bool scales = forward ? all(scale.dtype, {&in[2]}) : all(scale.dtype, {&out[1], &out[2]});
+  const bool images = forward ? all(image.dtype, {&out[0]}) : all(image.dtype, {&in[0], &out[0]});
+  const bool known = ir::attr_bool(call.attrs, "channels_last") && image.shape.size() == 4 &&
+                     image.elements() > 0 && statistics && scales && images;
+  if (!known || any_float64(call) || !place.libraries.has_dnn()) return nullptr;
+  BatchNormShape s;
+  s.images = image.shape[0], s.height = image.shape[1], s.width = image.shape[2], s.channels = image.shape[3];
+  s.type = static_cast<Type>(image.dtype), s.scale_type = static_cast<Type>(scale.dtype);
+  if (!forward) return place.libraries.dnn().batch_norm_grad(s);
+  s.eps = ir::attr_float(call.attrs, "eps");
+  return place.libraries.dnn().batch_norm(s);
+}
+
+// Runs it with all inputs and then all outputs.
+std::unique_ptr<Kernel> planned(const Call& call, const Place& place, const std::shared_ptr<DnnPlan>& plan) {
+  return kernel(call, place, plan->workspace(), [plan](const Act& act) {
+    std::vector<const void*> tensors(act.inputs.begin(), act.inputs.end());
+    tensors.insert(tensors.end(), act.outputs.begin(), act.outputs.end());
+    plan->run(tensors, act.scratch, act.stream);
+  });
+}
+
+BatchNorm shape_of(const ir::Shape& x, const ir::Attrs& attrs) {
+  const Around channels = around(x, static_cast<int64_t>(ir::channel_axis(x, attrs)));
   BatchNorm n;
   n.batch = channels.outer, n.channels = channels.extent, n.inner = channels.inner;
   return n;
 }
 
 std::unique_ptr<Kernel> make_batch_norm(const Call& call, const Place& place) {
-  BatchNorm shape = shape_of(call.inputs[0].shape);
+  if (const auto plan = fast_norm(call, place)) return planned(call, place, plan);
+  BatchNorm shape = shape_of(call.inputs[0].shape, call.attrs);
   shape.eps = ir::attr_float(call.attrs, "eps");
   return kernel(call, place, 0, [shape, wide = any_float64(call)](const Act& act) {
     BatchNorm n = shape;
@@ -53,7 +92,8 @@ std::unique_ptr<Kernel> make_batch_norm(const Call& call, const Place& place) {
 }
 
 std::unique_ptr<Kernel> make_batch_norm_grad(const Call& call, const Place& place) {
-  const BatchNorm shape = shape_of(call.inputs[1].shape);
+  if (const auto plan = fast_norm(call, place)) return planned(call, place, plan);
+  const BatchNorm shape = shape_of(call.inputs[1].shape, call.attrs);
   return kernel(call, place, 0, [shape, wide = any_float64(call)](const Act& act) {
     BatchNorm n = shape;
     n.dy = act.in(0), n.x = act.in(1), n.gamma = act.in(2), n.mean = act.in(3), n.rstd = act.in(4);

@@ -1,5 +1,6 @@
 // Gradients of neural-network ops: embeddings, normalisations, attention, losses, convolutions.
 #include "ir/grad/rules.h"
+#include "ir/images.h"
 
 namespace boxcar::ir {
 namespace {
@@ -26,7 +27,8 @@ void rms_norm(GradContext& g) {
 }
 void batch_norm(GradContext& g) {
   give_all(g, g.emit_all("x", "batch_norm_grad", {g.dy(), g.x(0), g.x(1), g.y(1), g.y(2)},
-                         {{"local", attr_bool(g.attrs(), "local")}}));
+                         {{"local", attr_bool(g.attrs(), "local")},
+                          {"channels_last", attr_bool(g.attrs(), "channels_last")}}));
 }
 
 void rotary(GradContext& g) {
@@ -115,19 +117,21 @@ void pick(GradContext& g) {
 
 // --- convolutions
 
-Attrs of_convolution(GradContext& g, const char* sizes, const TensorType& type) {
-  Attrs attrs = g.attrs();
-  attrs[sizes] = Shape{type.shape[2], type.shape[3]};
+Attrs with_kernel(Attrs attrs, const TensorType& weight) {
+  attrs["kernel"] = Shape{weight.shape[2], weight.shape[3]};
+  return attrs;
+}
+Attrs with_input_size(Attrs attrs, const TensorType& x) {
+  const Shape shape = image_axes(attrs).channels_first(x.shape);
+  attrs["input_size"] = Shape{shape[2], shape[3]};
   return attrs;
 }
 
 void conv2d(GradContext& g) {
   if (g.wants(0))
-    g.give(0, g.emit("x", "conv2d_input_grad", {g.dy(), g.x(1)},
-                     of_convolution(g, "input_size", g.type(g.x(0)))));
+    g.give(0, g.emit("x", "conv2d_input_grad", {g.dy(), g.x(1)}, with_input_size(g.attrs(), g.type(g.x(0)))));
   if (g.wants(1))
-    g.give(1,
-           g.emit("w", "conv2d_weight_grad", {g.dy(), g.x(0)}, of_convolution(g, "kernel", g.type(g.x(1)))));
+    g.give(1, g.emit("w", "conv2d_weight_grad", {g.dy(), g.x(0)}, with_kernel(g.attrs(), g.type(g.x(1)))));
 }
 
 // As an op of a model: the transposed convolution of x(0), linear in both.
@@ -135,14 +139,13 @@ void conv2d_input_grad(GradContext& g) {
   Attrs attrs = g.attrs();
   attrs.erase("input_size");
   if (g.wants(0)) g.give(0, g.emit("x", "conv2d", {g.dy(), g.x(1)}, attrs));
-  const Shape weight = g.type(g.x(1)).shape;
-  attrs["kernel"] = Shape{weight[2], weight[3]};
-  if (g.wants(1)) g.give(1, g.emit("w", "conv2d_weight_grad", {g.x(0), g.dy()}, attrs));
+  if (g.wants(1))
+    g.give(1, g.emit("w", "conv2d_weight_grad", {g.x(0), g.dy()}, with_kernel(attrs, g.type(g.x(1)))));
 }
 
 void max_pool2d(GradContext& g) { g.give(0, g.emit("x", "max_pool2d_grad", {g.dy(), g.x(0)}, g.attrs())); }
 void avg_pool2d(GradContext& g) {
-  g.give(0, g.emit("x", "avg_pool2d_grad", {g.dy()}, of_convolution(g, "input_size", g.type(g.x(0)))));
+  g.give(0, g.emit("x", "avg_pool2d_grad", {g.dy()}, with_input_size(g.attrs(), g.type(g.x(0)))));
 }
 
 constexpr GradRule rules[] = {{"embedding", embedding},

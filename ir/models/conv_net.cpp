@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/images.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir::models {
@@ -41,10 +42,11 @@ TensorType f32(Shape shape) { return {std::move(shape), DType::float32}; }
 
 class NetWriter {
  public:
-  NetWriter(const ConvNet& config, int64_t batch) : c_(config), batch_(batch), b_(config.family) {}
+  NetWriter(const ConvNet& config, int64_t batch)
+      : c_(config), batch_(batch), b_(config.family), axes_(image_axes(layout({}))) {}
 
   Graph run() {
-    const TensorId images = b_.input("images", f32({batch_, 3, c_.image, c_.image}));
+    const TensorId images = to_layout(b_.input("images", f32({batch_, 3, c_.image, c_.image})), "images");
     if (c_.family == "diffusion_unet") {
       square_loss(diffusion_unet(images));
     } else {
@@ -62,7 +64,28 @@ class NetWriter {
   }
 
  private:
-  int64_t channels(TensorId x) const { return b_.type(x).shape[1]; }
+  // Images are written as channels first in what follows, and are as axes_ says.
+  Attrs layout(Attrs attrs) const {
+    attrs["channels_last"] = c_.channels_last;
+    return attrs;
+  }
+  Shape shape_of(TensorId image) const { return axes_.channels_first(b_.type(image).shape); }
+  int64_t channels(TensorId image) const { return shape_of(image)[1]; }
+  int64_t axis(size_t axis) const { return static_cast<int64_t>(axis); }
+  Shape shape(int64_t n, int64_t c, int64_t h, int64_t w) const { return axes_.shape(n, c, h, w); }
+  // From channels first to the order that they are in, and back; either way to channels last.
+  TensorId to_layout(TensorId x, const std::string& name) {
+    return c_.channels_last ? b_.op1("transpose", {x}, {{"perm", Shape{0, 2, 3, 1}}}, name + ".last") : x;
+  }
+  TensorId to_first(TensorId x, const std::string& name) {
+    return c_.channels_last ? b_.op1("transpose", {x}, {{"perm", Shape{0, 3, 1, 2}}}, name + ".first") : x;
+  }
+  TensorId to_last(TensorId x, const std::string& name) {
+    return c_.channels_last ? x : b_.op1("transpose", {x}, {{"perm", Shape{0, 2, 3, 1}}}, name);
+  }
+  TensorId from_last(TensorId x, const std::string& name) {
+    return c_.channels_last ? x : b_.op1("transpose", {x}, {{"perm", Shape{0, 3, 1, 2}}}, name);
+  }
 
   void layer(int64_t index) { b_.set_layer(static_cast<int>(index), fmt::format("h{}", index)); }
   void end() { b_.set_layer(static_cast<int>(c_.layers), ""); }
@@ -74,12 +97,15 @@ class NetWriter {
   TensorId conv(TensorId x, const std::string& name, int64_t to, int64_t kernel, int64_t stride,
                 int64_t padding) {
     const TensorId weight = b_.parameter(name + ".weight", f32({to, channels(x), kernel, kernel}));
-    return b_.op1("conv2d", {x, weight}, {{"stride", stride}, {"padding", padding}}, name);
+    return b_.op1("conv2d", {x, weight}, layout({{"stride", stride}, {"padding", padding}}), name);
   }
 
   // A bias of each channel of an image.
   TensorId biased(TensorId x, const std::string& name) {
-    return b_.op1("add", {x, b_.parameter(name + ".bias", f32({channels(x), 1, 1}))}, {}, name + ".bias_add");
+    TensorId bias = b_.parameter(name + ".bias", f32({channels(x), 1, 1}));
+    if (c_.channels_last)
+      bias = b_.op1("reshape", {bias}, {{"shape", Shape{channels(x)}}}, name + ".bias_by_channel");
+    return b_.op1("add", {x, bias}, {}, name + ".bias_add");
   }
 
   TensorId product(TensorId x, const std::string& name, int64_t to) {
@@ -95,7 +121,7 @@ class NetWriter {
   TensorId norm(TensorId x, const std::string& name) {
     const TensorId gamma = b_.parameter(name + ".gamma", f32({channels(x)}));
     const TensorId beta = b_.parameter(name + ".beta", f32({channels(x)}));
-    return b_.op("batch_norm", {x, gamma, beta}, {{"local", true}}, name)[0];
+    return b_.op("batch_norm", {x, gamma, beta}, layout({{"local", true}}), name)[0];
   }
 
   TensorId relu(TensorId x, const std::string& name) { return b_.op1("relu", {x}, {}, name); }
@@ -120,8 +146,8 @@ class NetWriter {
   TensorId resnet(TensorId images) {
     b_.set_layer(-1, "stem");
     TensorId x = conv_norm_relu(images, "", c_.channels, 7, 2);
-    x = b_.op1("max_pool2d", {x}, {{"kernel", int64_t{3}}, {"stride", int64_t{2}}, {"padding", int64_t{1}}},
-               "pool");
+    x = b_.op1("max_pool2d", {x},
+               layout({{"kernel", int64_t{3}}, {"stride", int64_t{2}}, {"padding", int64_t{1}}}), "pool");
     int64_t index = 0, inner = c_.channels;
     for (const int64_t blocks : find_depth(c_.layers)->blocks) {
       for (int64_t block = 0; block < blocks; ++block, ++index) {
@@ -131,14 +157,14 @@ class NetWriter {
       inner *= 2;
     }
     end();
-    x = b_.op1("reduce_mean", {x}, {{"axes", Shape{2, 3}}}, "pool");
+    x = b_.op1("reduce_mean", {x}, {{"axes", Shape{axis(axes_.height), axis(axes_.width)}}}, "pool");
     return linear(x, "head", c_.classes);
   }
 
   // --- alexnet
 
   TensorId pool(TensorId x) {
-    return b_.op1("max_pool2d", {x}, {{"kernel", int64_t{3}}, {"stride", int64_t{2}}}, "pool");
+    return b_.op1("max_pool2d", {x}, layout({{"kernel", int64_t{3}}, {"stride", int64_t{2}}}), "pool");
   }
 
   TensorId alexnet(TensorId x) {
@@ -157,7 +183,7 @@ class NetWriter {
       x = relu(biased(conv(x, "conv", l.times * c_.channels, l.kernel, l.stride, padding), "conv"), "out");
     }
     layer(index++);
-    x = pool(x);
+    x = to_first(pool(x), "pool");
     const Shape& shape = b_.type(x).shape;
     x = b_.op1("reshape", {x}, {{"shape", Shape{batch_, shape[1] * shape[2] * shape[3]}}}, "flat");
     x = relu(linear(x, "fc", 64 * c_.channels), "out");
@@ -177,13 +203,14 @@ class NetWriter {
 
   // Twice as high and wide: the transposed convolution of 2 x 2, stride 2.
   TensorId up(TensorId x) {
-    const Shape& shape = b_.type(x).shape;
+    const Shape shape = shape_of(x);
     const int64_t to = shape[1] / 2;
     const Shape size{2 * shape[2], 2 * shape[3]};
     const TensorId weight = b_.parameter("up.weight", f32({shape[1], to, 2, 2}));
-    const TensorId y = b_.op1("conv2d_input_grad", {x, weight},
-                              {{"stride", int64_t{2}}, {"padding", int64_t{0}}, {"input_size", size}}, "up");
-    return b_.op1("add", {y, b_.parameter("up.bias", f32({to, 1, 1}))}, {}, "up.bias_add");
+    const TensorId y =
+        b_.op1("conv2d_input_grad", {x, weight},
+               layout({{"stride", int64_t{2}}, {"padding", int64_t{0}}, {"input_size", size}}), "up");
+    return biased(y, "up");
   }
 
   TensorId unet(TensorId x) {
@@ -191,18 +218,18 @@ class NetWriter {
     std::vector<TensorId> skips;
     for (int64_t level = 0; level <= depth; ++level) {
       layer(level);
-      if (level > 0) x = b_.op1("max_pool2d", {x}, {}, "pool");
+      if (level > 0) x = b_.op1("max_pool2d", {x}, layout({}), "pool");
       x = pair(x, c_.channels << level);
       skips.push_back(x);
     }
     for (int64_t level = depth - 1; level >= 0; --level) {
       layer(2 * depth - level);
-      x = b_.op1("concat", {skips[static_cast<size_t>(level)], up(x)}, {{"axis", int64_t{1}}}, "beside");
+      x = beside(skips[static_cast<size_t>(level)], up(x), "beside");
       x = pair(x, c_.channels << level);
     }
     end();
     x = biased(conv(x, "head", c_.classes, 1), "head");
-    return b_.op1("transpose", {x}, {{"perm", Shape{0, 2, 3, 1}}}, "scores");
+    return to_last(x, "scores");
   }
 
   // --- diffusion_unet
@@ -218,7 +245,7 @@ class NetWriter {
     const auto conv3 = [&](TensorId y, const std::string& at) { return biased(conv(y, at, to, 3), at); };
     const TensorId time = linear(time_, name + ".time", to);
     TensorId y = conv3(normed(x, "1"), name + ".conv1");
-    y = sum(y, b_.op1("reshape", {time}, {{"shape", Shape{batch_, to, 1, 1}}}, name + ".time_by_channel"),
+    y = sum(y, b_.op1("reshape", {time}, {{"shape", shape(batch_, to, 1, 1)}}, name + ".time_by_channel"),
             name + ".timed");
     y = conv3(normed(y, "2"), name + ".conv2");
     const std::string beside = name + ".beside";
@@ -246,10 +273,10 @@ class NetWriter {
 
   // Over the pixels as tokens: attention to themselves, to the context, and a gated feed-forward.
   TensorId transformer(TensorId image) {
-    const Shape shape = b_.type(image).shape;
+    const Shape shape = shape_of(image);
     const int64_t width = shape[1];
     TensorId x = biased(conv(norm(image, "in_norm"), "in", width, 1), "in");
-    x = b_.op1("transpose", {x}, {{"perm", Shape{0, 2, 3, 1}}}, "by_pixel");
+    x = to_last(x, "by_pixel");
     x = b_.op1("reshape", {x}, {{"shape", Shape{batch_, shape[2] * shape[3], width}}}, "tokens");
     const TensorId own = layer_norm(x, "ln1");
     x = sum(x, attention(own, own, "self"), "add1");
@@ -259,21 +286,25 @@ class NetWriter {
     const TensorId gated = b_.op1("mul", {linear(y, "ff.up", 4 * width), gate}, {}, "ff.gated");
     x = sum(x, linear(gated, "ff.down", width), "add3");
     x = b_.op1("reshape", {x}, {{"shape", Shape{batch_, shape[2], shape[3], width}}}, "by_row");
-    x = b_.op1("transpose", {x}, {{"perm", Shape{0, 3, 1, 2}}}, "by_channel");
+    x = from_last(x, "by_channel");
     return sum(image, biased(conv(x, "after", width, 1), "after"), "attended");
   }
 
   // Every pixel four times, and a convolution over them.
   TensorId nearest_up(TensorId x) {
-    const Shape s = b_.type(x).shape;
-    x = b_.op1("reshape", {x}, {{"shape", Shape{s[0], s[1], s[2], 1, s[3], 1}}}, "up.apart");
-    x = b_.op1("broadcast_to", {x}, {{"shape", Shape{s[0], s[1], s[2], 2, s[3], 2}}}, "up.four");
-    x = b_.op1("reshape", {x}, {{"shape", Shape{s[0], s[1], 2 * s[2], 2 * s[3]}}}, "up.larger");
+    const Shape s = shape_of(x);
+    const auto each_pixel = [&](int64_t times) {
+      return c_.channels_last ? Shape{s[0], s[2], times, s[3], times, s[1]}
+                              : Shape{s[0], s[1], s[2], times, s[3], times};
+    };
+    x = b_.op1("reshape", {x}, {{"shape", each_pixel(1)}}, "up.apart");
+    x = b_.op1("broadcast_to", {x}, {{"shape", each_pixel(2)}}, "up.four");
+    x = b_.op1("reshape", {x}, {{"shape", shape(s[0], s[1], 2 * s[2], 2 * s[3])}}, "up.larger");
     return biased(conv(x, "up", s[1], 3), "up");
   }
 
   TensorId beside(TensorId x, TensorId skip, const std::string& name) {
-    return b_.op1("concat", {x, skip}, {{"axis", int64_t{1}}}, name);
+    return b_.op1("concat", {x, skip}, {{"axis", axis(axes_.channel)}}, name);
   }
 
   TensorId diffusion_unet(TensorId images) {
@@ -309,7 +340,8 @@ class NetWriter {
   }
 
   void square_loss(TensorId predicted) {
-    const TensorId targets = b_.input("targets", f32({batch_, c_.classes, c_.image, c_.image}));
+    const TensorId targets =
+        to_layout(b_.input("targets", f32({batch_, c_.classes, c_.image, c_.image})), "targets");
     const TensorId off = b_.op1("sub", {predicted, targets}, {}, "loss.off");
     b_.op1("reduce_mean", {b_.op1("mul", {off, off}, {}, "loss.square")}, {{"axes", Shape{0, 1, 2, 3}}},
            "loss");
@@ -326,6 +358,7 @@ class NetWriter {
   ConvNet c_;
   int64_t batch_;
   Builder b_;
+  const ImageAxes axes_;
   TensorId time_ = -1, context_ = -1;  // of diffusion_unet
 };
 

@@ -33,6 +33,9 @@ struct ConvNet {
   int64_t width = 1;     // of residual networks
   int64_t image = 224;   // height and width
   int64_t classes = 0;   // diffusion_unet: channels of a pixel that it predicts
+  // Images are [batch, height, width, channels] inside (ir/images.h). Inputs and parameters are what they are
+  // without: images are turned around when they come in.
+  bool channels_last = false;
 };
 
 bool is_conv_net(const std::string& family);

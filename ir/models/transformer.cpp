@@ -331,7 +331,7 @@ const std::vector<std::string> families = {"gpt",     "bert", "llama",         "
                                            "alexnet", "unet", "diffusion_unet"};
 
 ConvNet conv_net_of(const Transformer& c) {
-  return {c.family, c.layers, c.hidden, c.width, c.image, c.vocab};
+  return {c.family, c.layers, c.hidden, c.width, c.image, c.vocab, c.channels_last};
 }
 
 }  // namespace

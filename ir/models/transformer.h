@@ -28,6 +28,7 @@ struct Transformer {
   int64_t decoder_layers = 0;  // t5: of `layers` the last so many; 0: half of them
   int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq
   int64_t width = 1, image = 224;  // of convolutional networks
+  bool channels_last = false;
   // The vocabulary is padded to a multiple of this (callers with tensor parallelism: of this x tp); 1: it is
   // not.
   int64_t pad_vocab_to = 128;

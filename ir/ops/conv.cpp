@@ -1,19 +1,21 @@
-// Two-dimensional convolution and its gradients, channels first:
+// Two-dimensional convolution and its gradients:
 //
 //   conv2d(x[n, c, h, w], weight[o, c / groups, kh, kw]) -> y[n, o, oh, ow]
+//
+// or, with channels_last, of x[n, h, w, c] to y[n, oh, ow, o] (ir/images.h).
 //
 // Without groups, everything about channels comes from the index map: output channels are parallel, input
 // channels are summed. With groups, channels may be split in whole groups. Splits of a spatial dimension: see
 // windows.h.
 #include <fmt/format.h>
 
+#include "ir/images.h"
 #include "ir/ops/windows.h"
 
 namespace boxcar::ir {
 namespace {
 
-enum Axis : size_t { kBatch, kChannel, kHeight, kWidth };
-constexpr size_t kSpatial[] = {kHeight, kWidth};
+enum Axis : size_t { kBatch, kChannel, kHeight, kWidth };  // of weights and, channels first, of images
 
 Window window_of(int64_t kernel, const Attrs& attrs) {
   return {kernel, attr_int(attrs, "stride"), attr_int(attrs, "padding")};
@@ -31,19 +33,20 @@ TensorType infer_y(const char* op, const TensorType& x, const TensorType& weight
   need_float(op, "x", x);
   const int64_t groups = attr_int(attrs, "groups");
   if (groups < 0) refuse_attr(op, "groups", attrs, "at least 1");
-  if (weight.shape[1] * groups != x.shape[kChannel]) {
+  const ImageAxes axes = image_axes(attrs);
+  if (weight.shape[1] * groups != x.shape[axes.channel]) {
     refuse(op, "weight", weight, fmt::format("the channels of x / groups {} in its second axis", groups), "x",
            x);
   }
   if (groups == 0 ? weight.shape[0] != 0 : weight.shape[0] % groups != 0)
     refuse(op, "weight", weight, "a multiple of groups in its first axis");
-  Shape shape = {x.shape[kBatch], weight.shape[0], 0, 0};
-  for (size_t axis : kSpatial) {
-    const Window window = window_of(weight.shape[axis], attrs);
+  const auto extent = [&](size_t axis, size_t of_weight) {
+    const Window window = window_of(weight.shape[of_weight], attrs);
     check_window(op, "x", x, window, axis, attrs);
-    shape[axis] = out_extent(window, x.shape[axis]);
-  }
-  return {shape, x.dtype};
+    return out_extent(window, x.shape[axis]);
+  };
+  const int64_t height = extent(axes.height, kHeight), width = extent(axes.width, kWidth);
+  return {axes.shape(x.shape[kBatch], weight.shape[0], height, width), x.dtype};
 }
 
 // x of the input gradient, weight of the weight gradient: known by their spatial extents and the other
@@ -59,7 +62,8 @@ Types infer_input_grad(const Types& in, const Attrs& attrs) {
   exact_rank(op, "dy", in[0], 4);
   exact_rank(op, "weight", in[1], 4);
   const auto& size = two(op, "input_size", attrs);
-  const TensorType x = {{in[0].shape[kBatch], in[1].shape[1] * attr_int(attrs, "groups"), size[0], size[1]},
+  const int64_t channels = in[1].shape[1] * attr_int(attrs, "groups");
+  const TensorType x = {image_axes(attrs).shape(in[0].shape[kBatch], channels, size[0], size[1]),
                         in[0].dtype};
   need_shape(op, "dy", in[0], infer_y(op, x, in[1], attrs).shape, "weight", in[1]);
   return {x};
@@ -70,18 +74,20 @@ Types infer_weight_grad(const Types& in, const Attrs& attrs) {
   exact_rank(op, "dy", in[0], 4);
   exact_rank(op, "x", in[1], 4);
   const auto& kernel = two(op, "kernel", attrs);
-  const int64_t groups = attr_int(attrs, "groups"), channels = in[1].shape[kChannel];
+  const int64_t groups = attr_int(attrs, "groups");
+  const size_t channel = image_axes(attrs).channel;
+  const int64_t channels = in[1].shape[channel];
   if (groups < 0 || (groups == 0 ? channels != 0 : channels % groups != 0)) {
     refuse_attr(op, "groups", attrs, "a divisor of the channels of x " + to_text(in[1]));
   }
   const int64_t width = groups == 0 ? 0 : channels / groups;
-  const TensorType weight = {{in[0].shape[kChannel], width, kernel[0], kernel[1]}, in[1].dtype};
+  const TensorType weight = {{in[0].shape[channel], width, kernel[0], kernel[1]}, in[1].dtype};
   need_shape(op, "dy", in[0], infer_y(op, in[1], weight, attrs).shape, "x", in[1]);
   return {weight};
 }
 
 // The rules that no index map has. `grouped` splits channels in whole groups; `spatial` is the layout of x
-// and y split along `axis`, with the weight whole.
+// and y split along an axis, with the weight whole.
 std::vector<sbp::Signature> rules(int64_t x_channels, int64_t y_channels, const Shape& x, const Shape& weight,
                                   const Attrs& attrs, int64_t parts, const sbp::Signature& grouped,
                                   const std::function<sbp::Signature(sbp::Sbp)>& spatial) {
@@ -89,62 +95,64 @@ std::vector<sbp::Signature> rules(int64_t x_channels, int64_t y_channels, const 
   const int64_t groups = attr_int(attrs, "groups");
   if (groups > 1 && aligned(x_channels, groups, parts) && aligned(y_channels, groups, parts))
     result.push_back(grouped);
-  for (size_t axis : kSpatial) {
-    if (!splits_exactly(window_of(weight[axis], attrs), x[axis], parts)) continue;
-    result.push_back(spatial(sbp::Sbp::S(static_cast<int>(axis))));
-  }
+  const ImageAxes axes = image_axes(attrs);
+  const std::pair<size_t, int64_t> spatials[] = {{axes.height, weight[kHeight]},
+                                                 {axes.width, weight[kWidth]}};
+  for (const auto& [axis, kernel] : spatials)
+    if (splits_exactly(window_of(kernel, attrs), x[axis], parts))
+      result.push_back(spatial(sbp::Sbp::S(static_cast<int>(axis))));
   return result;
 }
 
 constexpr sbp::Sbp B = sbp::Sbp::B();
 constexpr sbp::Sbp P = sbp::Sbp::P();
 constexpr sbp::Sbp S0 = sbp::Sbp::S(0);
-constexpr sbp::Sbp S1 = sbp::Sbp::S(1);
+sbp::Sbp channel_split(const Attrs& attrs) {
+  return sbp::Sbp::S(static_cast<int>(image_axes(attrs).channel));
+}
 
 std::vector<sbp::Signature> conv_extra(const Types& in, const Attrs& attrs, int64_t parts) {
-  return rules(in[0].shape[kChannel], in[1].shape[0], in[0].shape, in[1].shape, attrs, parts,
-               {{S1, S0}, {S1}}, [](sbp::Sbp s) -> sbp::Signature {
+  const sbp::Sbp channel = channel_split(attrs);
+  return rules(in[0].shape[image_axes(attrs).channel], in[1].shape[0], in[0].shape, in[1].shape, attrs, parts,
+               {{channel, S0}, {channel}}, [](sbp::Sbp s) -> sbp::Signature {
                  return {{s, B}, {s}};
                });
 }
 
 std::vector<sbp::Signature> input_grad_extra(const Types& in, const Attrs& attrs, int64_t parts) {
   const Shape x = infer_input_grad(in, attrs)[0].shape;
-  return rules(x[kChannel], in[1].shape[0], x, in[1].shape, attrs, parts, {{S1, S0}, {S1}},
-               [](sbp::Sbp s) -> sbp::Signature {
+  const sbp::Sbp channel = channel_split(attrs);
+  return rules(x[image_axes(attrs).channel], in[1].shape[0], x, in[1].shape, attrs, parts,
+               {{channel, S0}, {channel}}, [](sbp::Sbp s) -> sbp::Signature {
                  return {{s, B}, {s}};
                });
 }
 
 std::vector<sbp::Signature> weight_grad_extra(const Types& in, const Attrs& attrs, int64_t parts) {
   const Shape weight = infer_weight_grad(in, attrs)[0].shape;
-  return rules(in[1].shape[kChannel], in[0].shape[kChannel], in[1].shape, weight, attrs, parts,
-               {{S1, S1}, {S0}}, [](sbp::Sbp s) -> sbp::Signature {
+  const size_t axis = image_axes(attrs).channel;
+  const sbp::Sbp channel = channel_split(attrs);
+  return rules(in[1].shape[axis], in[0].shape[axis], in[1].shape, weight, attrs, parts,
+               {{channel, channel}, {S0}}, [](sbp::Sbp s) -> sbp::Signature {
                  return {{s, s}, {P}};
                });
 }
 
-// With groups, a split of channels splits the groups.
-Attrs localize_groups(const Attrs& attrs, bool channels_split, int64_t parts, int64_t index) {
+// With groups, a split of the channels of input 0 splits the groups.
+Attrs localize_groups(const Attrs& attrs, const sbp::Signature& signature, int64_t parts, int64_t index) {
   const int64_t groups = attr_int(attrs, "groups");
-  if (groups <= 1 || !channels_split) return attrs;
+  if (groups <= 1 || signature.inputs[0] != channel_split(attrs)) return attrs;
   return with(attrs, "groups", sbp::part_range(groups, parts, index).size());
 }
 
 Attrs localize_conv(const Types&, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
                     int64_t index) {
-  return localize_groups(attrs, split_at(signature.inputs[0], 1), parts, index);
+  return localize_groups(attrs, signature, parts, index);
 }
 
 Attrs localize_input_grad(const Types&, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
                           int64_t index) {
-  Attrs local = localize_groups(attrs, split_at(signature.inputs[0], 1), parts, index);
-  const sbp::Sbp dy = signature.inputs[0];
-  if (!split_at(dy, kHeight) && !split_at(dy, kWidth)) return local;
-  std::vector<int64_t> size = attr_ints(attrs, "input_size");
-  int64_t& extent = size.at(static_cast<size_t>(dy.axis) - kHeight);
-  extent = sbp::part_range(extent, parts, index).size();
-  return with(std::move(local), "input_size", size);
+  return localize_size(localize_groups(attrs, signature, parts, index), signature, parts, index);
 }
 
 // Two flops for every element of y, input channel of its group and place in the kernel.
@@ -154,9 +162,18 @@ double conv_flops(const TensorType& y, const TensorType& weight) {
 }
 
 Attrs conv_attrs(std::string extents = {}) {
-  Attrs attrs = {{"stride", int64_t{1}}, {"padding", int64_t{0}}, {"groups", int64_t{1}}};
+  Attrs attrs = {
+      {"stride", int64_t{1}}, {"padding", int64_t{0}}, {"groups", int64_t{1}}, {"channels_last", false}};
   if (!extents.empty()) attrs.insert({extents, std::vector<int64_t>{}});
   return attrs;
+}
+
+MapFunction map_of(std::string_view first, std::string_view last, std::string_view grouped) {
+  return [first = sbp::parse_index_map(first), last = sbp::parse_index_map(last),
+          grouped = sbp::parse_index_map(grouped)](const Types&, const Attrs& attrs) {
+    if (attr_int(attrs, "groups") != 1) return grouped;
+    return attr_bool(attrs, "channels_last") ? last : first;
+  };
 }
 
 struct Example {
@@ -164,15 +181,18 @@ struct Example {
   Attrs attrs;
 };
 
-// Plain with padding; strided without overlap, so that rows may be split; in groups; one by one.
+// Plain with padding; strided without overlap, so that rows may be split; in groups; one by one. All of them
+// with either order of axes.
 std::vector<Example> examples(const Extent& n) {
   const int64_t a = n(), c = n(), o = n(), h = n();
-  return {
+  std::vector<Example> result = {
       {f32({a, c, h, 4}), f32({o, c, 3, 3}), {{"stride", int64_t{1}}, {"padding", int64_t{1}}}},
       {f32({2, c, 8, 6}), f32({o, c, 2, 2}), {{"stride", int64_t{2}}}},
       {f32({a, 6, 3, 3}), f32({9, 2, 2, 2}), {{"groups", int64_t{3}}}},
       {f32({2, 4, 3, 2}), f32({4, 1, 1, 1}), {{"groups", int64_t{4}}}},
   };
+  add_channels_last(result);
+  return result;
 }
 
 template <class Make>
@@ -195,10 +215,9 @@ OpDef conv2d() {
       .infer = [](const Types& in, const Attrs& attrs) -> Types {
         return {infer_y("conv2d", in[0], in[1], attrs)};
       },
-      .index_map = [plain = sbp::parse_index_map("n c _ _, o c _ _ -> n o _ _ ; sum c ; linear 0 ; linear 1"),
-                    grouped = sbp::parse_index_map("n _ _ _, _ _ _ _ -> n _ _ _ ; linear 0 ; linear 1")](
-                       const Types&,
-                       const Attrs& attrs) { return attr_int(attrs, "groups") == 1 ? plain : grouped; },
+      .index_map = map_of("n c _ _, o c _ _ -> n o _ _ ; sum c ; linear 0 ; linear 1",
+                          "n _ _ c, o c _ _ -> n _ _ o ; sum c ; linear 0 ; linear 1",
+                          "n _ _ _, _ _ _ _ -> n _ _ _ ; linear 0 ; linear 1"),
       .extra = conv_extra,
       .extra_reason = "channels are split in whole groups; rows and columns where no window crosses parts",
       .localize = localize_conv,
@@ -222,10 +241,9 @@ OpDef conv2d_input_grad() {
       .attrs = conv_attrs("input_size"),
       .family = Family::convolution,
       .infer = infer_input_grad,
-      .index_map = [plain = sbp::parse_index_map("n o _ _, o c _ _ -> n c _ _ ; sum o ; linear 0 ; linear 1"),
-                    grouped = sbp::parse_index_map("n _ _ _, _ _ _ _ -> n _ _ _ ; linear 0 ; linear 1")](
-                       const Types&,
-                       const Attrs& attrs) { return attr_int(attrs, "groups") == 1 ? plain : grouped; },
+      .index_map = map_of("n o _ _, o c _ _ -> n c _ _ ; sum o ; linear 0 ; linear 1",
+                          "n _ _ o, o c _ _ -> n _ _ c ; sum o ; linear 0 ; linear 1",
+                          "n _ _ _, _ _ _ _ -> n _ _ _ ; linear 0 ; linear 1"),
       .extra = input_grad_extra,
       .extra_reason = "channels are split in whole groups; rows and columns where no window crosses parts",
       .localize = localize_input_grad,
@@ -236,7 +254,8 @@ OpDef conv2d_input_grad() {
       .samples =
           [](const Extent& n) {
             return conv_samples(n, [](const Example& e, const TensorType& y) {
-              const std::vector<int64_t> size = {e.x.shape[kHeight], e.x.shape[kWidth]};
+              const Shape x = image_axes(complete(op("conv2d"), e.attrs)).channels_first(e.x.shape);
+              const std::vector<int64_t> size = {x[kHeight], x[kWidth]};
               return Sample{.inputs = {y, e.weight}, .attrs = with(e.attrs, "input_size", size)};
             });
           }};
@@ -250,10 +269,9 @@ OpDef conv2d_weight_grad() {
       .attrs = conv_attrs("kernel"),
       .family = Family::convolution,
       .infer = infer_weight_grad,
-      .index_map =
-          [plain = sbp::parse_index_map("n o _ _, n c _ _ -> o c _ _ ; sum n ; linear 0 ; linear 1"),
-           grouped = sbp::parse_index_map("n _ _ _, n _ _ _ -> _ _ _ _ ; sum n ; linear 0 ; linear 1")](
-              const Types&, const Attrs& attrs) { return attr_int(attrs, "groups") == 1 ? plain : grouped; },
+      .index_map = map_of("n o _ _, n c _ _ -> o c _ _ ; sum n ; linear 0 ; linear 1",
+                          "n _ _ o, n _ _ c -> o c _ _ ; sum n ; linear 0 ; linear 1",
+                          "n _ _ _, n _ _ _ -> _ _ _ _ ; sum n ; linear 0 ; linear 1"),
       .extra = weight_grad_extra,
       .extra_reason = "channels are split in whole groups; rows and columns where no window crosses parts",
       .localize = localize_conv,

@@ -1,6 +1,7 @@
-// Pools over windows of x[n, c, h, w], and their gradients. Averages divide by the whole kernel, padding
-// included; the gradient of a maximum goes to the first of equal elements. A stride of 0 stands for the
-// kernel's.
+// Pools over windows of x[n, c, h, w] or, with channels_last, of x[n, h, w, c], and their gradients. Averages
+// divide by the whole kernel, padding included; the gradient of a maximum goes to the first of equal
+// elements. A stride of 0 stands for the kernel's.
+#include "ir/images.h"
 #include "ir/ops/windows.h"
 
 namespace boxcar::ir {
@@ -15,7 +16,8 @@ TensorType infer_y(const char* op, const TensorType& x, const Attrs& attrs) {
   exact_rank(op, "x", x, 4);
   need_float(op, "x", x);
   Shape shape = x.shape;
-  for (size_t axis : {2, 3}) {
+  const ImageAxes axes = image_axes(attrs);
+  for (size_t axis : {axes.height, axes.width}) {
     check_window(op, "x", x, window_of(attrs), axis, attrs);
     shape[axis] = out_extent(window_of(attrs), x.shape[axis]);
   }
@@ -27,7 +29,8 @@ TensorType x_of_avg_grad(const Types& in, const Attrs& attrs) {
   exact_rank(op, "dy", in[0], 4);
   const auto& size = attr_ints(attrs, "input_size");
   if (size.size() != 2) refuse_attr(op, "input_size", attrs, "two extents, height and width");
-  const TensorType x = {{in[0].shape[0], in[0].shape[1], size[0], size[1]}, in[0].dtype};
+  const ImageAxes axes = image_axes(attrs);
+  const TensorType x = {axes.shape(in[0].shape[0], in[0].shape[axes.channel], size[0], size[1]), in[0].dtype};
   need_shape(op, "dy", in[0], infer_y(op, x, attrs).shape, "x", x);
   return x;
 }
@@ -35,7 +38,8 @@ TensorType x_of_avg_grad(const Types& in, const Attrs& attrs) {
 // Every operand split along a spatial axis of x, where no window crosses parts.
 void add_spatial(std::vector<sbp::Signature>& rules, const Shape& x, const Attrs& attrs, int64_t parts,
                  size_t inputs) {
-  for (size_t axis : {2, 3}) {
+  const ImageAxes axes = image_axes(attrs);
+  for (size_t axis : {axes.height, axes.width}) {
     if (!splits_exactly(window_of(attrs), x[axis], parts)) continue;
     const sbp::Sbp s = sbp::Sbp::S(static_cast<int>(axis));
     rules.push_back({std::vector<sbp::Sbp>(inputs, s), {s}});
@@ -56,17 +60,27 @@ void add_extremes(std::vector<sbp::Signature>& rules, bool elementwise, size_t i
   rules.push_back(keeps(sbp::Reduction::min, inputs));
 }
 
-Attrs pool_attrs() { return {{"kernel", int64_t{2}}, {"stride", int64_t{0}}, {"padding", int64_t{0}}}; }
+Attrs pool_attrs() {
+  return {{"kernel", int64_t{2}}, {"stride", int64_t{0}}, {"padding", int64_t{0}}, {"channels_last", false}};
+}
 
-// Apart, overlapping, and with a row left over.
+MapFunction map_of(std::string_view first, std::string_view last) {
+  return [first = sbp::parse_index_map(first), last = sbp::parse_index_map(last)](
+             const Types&, const Attrs& attrs) { return attr_bool(attrs, "channels_last") ? last : first; };
+}
+
+// Apart, overlapping, and with a row left over; with either order of axes.
 struct Example {
   TensorType x;
   Attrs attrs;
 };
 std::vector<Example> examples(const Extent& n) {
-  return {{f32({n(), n(), 8, 4}), {}},
-          {f32({n(), n(), 5, 4}), {{"kernel", int64_t{4}}, {"stride", int64_t{1}}, {"padding", int64_t{1}}}},
-          {f32({n(), n(), 7, 3}), {{"stride", int64_t{2}}}}};
+  std::vector<Example> result = {
+      {f32({n(), n(), 8, 4}), {}},
+      {f32({n(), n(), 5, 4}), {{"kernel", int64_t{4}}, {"stride", int64_t{1}}, {"padding", int64_t{1}}}},
+      {f32({n(), n(), 7, 3}), {{"stride", int64_t{2}}}}};
+  add_channels_last(result);
+  return result;
 }
 
 OpDef max_pool() {
@@ -78,7 +92,7 @@ OpDef max_pool() {
       .infer = [](const Types& in, const Attrs& attrs) -> Types {
         return {infer_y("max_pool2d", in[0], attrs)};
       },
-      .index_map = fixed_map("n c _ _ -> n c _ _"),
+      .index_map = map_of("n c _ _ -> n c _ _", "n _ _ c -> n _ _ c"),
       .extra =
           [](const Types& in, const Attrs& attrs, int64_t parts) {
             std::vector<sbp::Signature> rules = {keeps(sbp::Reduction::max, 1)};
@@ -98,34 +112,35 @@ OpDef max_pool() {
 
 OpDef max_pool_grad() {
   const char* op = "max_pool2d_grad";
-  return {.name = op,
-          .inputs = {"dy", "x"},
-          .outputs = {"dx"},
-          .attrs = pool_attrs(),
-          .infer = [op](const Types& in, const Attrs& attrs) -> Types {
-            need_shape(op, "dy", in[0], infer_y(op, in[1], attrs).shape, "x", in[1]);
-            return {in[1]};
+  return {
+      .name = op,
+      .inputs = {"dy", "x"},
+      .outputs = {"dx"},
+      .attrs = pool_attrs(),
+      .infer = [op](const Types& in, const Attrs& attrs) -> Types {
+        need_shape(op, "dy", in[0], infer_y(op, in[1], attrs).shape, "x", in[1]);
+        return {in[1]};
+      },
+      .index_map = map_of("n c _ _, n c _ _ -> n c _ _ ; linear 0", "n _ _ c, n _ _ c -> n _ _ c ; linear 0"),
+      .extra =
+          [](const Types& in, const Attrs& attrs, int64_t parts) {
+            std::vector<sbp::Signature> rules;
+            add_extremes(rules, disjoint(window_of(attrs)), 2);
+            add_spatial(rules, in[1].shape, attrs, parts, 2);
+            return rules;
           },
-          .index_map = fixed_map("n c _ _, n c _ _ -> n c _ _ ; linear 0"),
-          .extra =
-              [](const Types& in, const Attrs& attrs, int64_t parts) {
-                std::vector<sbp::Signature> rules;
-                add_extremes(rules, disjoint(window_of(attrs)), 2);
-                add_spatial(rules, in[1].shape, attrs, parts, 2);
-                return rules;
-              },
-          .extra_reason =
-              "rows and columns are split where no window crosses parts; elementwise where windows are apart",
-          .samples =
-              [](const Extent& n) {
-                std::vector<Sample> samples;
-                for (auto& e : examples(n)) {
-                  const TensorType y =
-                      infer_y("max_pool2d_grad", e.x, complete(ir::op("max_pool2d_grad"), e.attrs));
-                  samples.push_back({.inputs = {y, e.x}, .attrs = e.attrs});
-                }
-                return samples;
-              }};
+      .extra_reason =
+          "rows and columns are split where no window crosses parts; elementwise where windows are apart",
+      .samples =
+          [](const Extent& n) {
+            std::vector<Sample> samples;
+            for (auto& e : examples(n)) {
+              const TensorType y =
+                  infer_y("max_pool2d_grad", e.x, complete(ir::op("max_pool2d_grad"), e.attrs));
+              samples.push_back({.inputs = {y, e.x}, .attrs = e.attrs});
+            }
+            return samples;
+          }};
 }
 
 OpDef avg_pool() {
@@ -136,7 +151,7 @@ OpDef avg_pool() {
           .infer = [](const Types& in, const Attrs& attrs) -> Types {
             return {infer_y("avg_pool2d", in[0], attrs)};
           },
-          .index_map = fixed_map("n c _ _ -> n c _ _ ; linear 0"),
+          .index_map = map_of("n c _ _ -> n c _ _ ; linear 0", "n _ _ c -> n _ _ c ; linear 0"),
           .extra =
               [](const Types& in, const Attrs& attrs, int64_t parts) {
                 std::vector<sbp::Signature> rules;
@@ -156,12 +171,7 @@ OpDef avg_pool() {
 
 Attrs localize_avg_grad(const Types&, const Attrs& attrs, const sbp::Signature& signature, int64_t parts,
                         int64_t index) {
-  const sbp::Sbp dy = signature.inputs[0];
-  if (!split_at(dy, 2) && !split_at(dy, 3)) return attrs;
-  std::vector<int64_t> size = attr_ints(attrs, "input_size");
-  int64_t& extent = size.at(static_cast<size_t>(dy.axis) - 2);
-  extent = sbp::part_range(extent, parts, index).size();
-  return with(attrs, "input_size", size);
+  return localize_size(attrs, signature, parts, index);
 }
 
 OpDef avg_pool_grad() {
@@ -170,7 +180,7 @@ OpDef avg_pool_grad() {
           .outputs = {"dx"},
           .attrs = with(pool_attrs(), "input_size", std::vector<int64_t>{}),
           .infer = [](const Types& in, const Attrs& attrs) -> Types { return {x_of_avg_grad(in, attrs)}; },
-          .index_map = fixed_map("n c _ _ -> n c _ _ ; linear 0"),
+          .index_map = map_of("n c _ _ -> n c _ _ ; linear 0", "n _ _ c -> n _ _ c ; linear 0"),
           .extra =
               [](const Types& in, const Attrs& attrs, int64_t parts) {
                 std::vector<sbp::Signature> rules;
@@ -185,7 +195,8 @@ OpDef avg_pool_grad() {
               [](const Extent& n) {
                 std::vector<Sample> samples;
                 for (auto& e : examples(n)) {
-                  e.attrs["input_size"] = std::vector<int64_t>{e.x.shape[2], e.x.shape[3]};
+                  const Shape x = image_axes(complete(op("avg_pool2d"), e.attrs)).channels_first(e.x.shape);
+                  e.attrs["input_size"] = std::vector<int64_t>{x[2], x[3]};
                   const TensorType y =
                       infer_y("avg_pool2d_grad", e.x, complete(op("avg_pool2d_grad"), e.attrs));
                   samples.push_back({.inputs = {y}, .attrs = e.attrs});

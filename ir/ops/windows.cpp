@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "ir/images.h"
+
 namespace boxcar::ir {
 
 int64_t out_extent(Window window, int64_t extent) {
@@ -32,6 +36,15 @@ void check_window(std::string_view op, std::string_view operand, const TensorTyp
         op, operand, x,
         fmt::format("axis {} to hold a kernel of {} with padding {}", axis, window.kernel, window.padding));
   }
+}
+
+Attrs localize_size(const Attrs& attrs, const sbp::Signature& signature, int64_t parts, int64_t index) {
+  const sbp::Sbp dy = signature.inputs[0];
+  const ImageAxes axes = image_axes(attrs);
+  std::vector<int64_t> size = attr_ints(attrs, "input_size");
+  for (const auto& [axis, extent] : {std::pair(axes.height, &size[0]), std::pair(axes.width, &size[1])})
+    if (split_at(dy, static_cast<int64_t>(axis))) *extent = sbp::part_range(*extent, parts, index).size();
+  return with(attrs, "input_size", size);
 }
 
 }  // namespace boxcar::ir

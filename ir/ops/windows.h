@@ -22,8 +22,24 @@ bool splits_exactly(Window window, int64_t extent, int64_t parts);
 // Windows do not overlap: each element is in one at most.
 inline bool disjoint(Window window) { return window.stride >= window.kernel; }
 
-// Throws unless the windows make sense on both spatial axes of x[n, c, h, w].
+// Throws unless the windows make sense on a spatial axis of images.
 void check_window(std::string_view op, std::string_view operand, const TensorType& x, Window window,
                   size_t axis, const Attrs& attrs);
+
+// "input_size" of a part of a gradient whose input 0 is split along a spatial axis.
+Attrs localize_size(const Attrs& attrs, const sbp::Signature& signature, int64_t parts, int64_t index);
+
+// Beside each example of an image `x` the same with channels last.
+template <class Example>
+void add_channels_last(std::vector<Example>& examples) {
+  const size_t count = examples.size();
+  for (size_t i = 0; i < count; ++i) {
+    Example e = examples[i];
+    const Shape s = e.x.shape;
+    e.x.shape = {s[0], s[2], s[3], s[1]};
+    e.attrs["channels_last"] = true;
+    examples.push_back(std::move(e));
+  }
+}
 
 }  // namespace boxcar::ir

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/images.h"
 #include "sim/models/matmul_time.h"
 
 namespace boxcar::sim {
@@ -81,8 +82,9 @@ ConvolutionShape convolution_shape(ConvolutionPass pass, const ir::Types& inputs
   // By pass: conv2d(x, weight) -> y, conv2d_input_grad(dy, weight) -> dx, conv2d_weight_grad(dy, x) ->
   // dweight.
   const bool forward = pass == ConvolutionPass::forward, weight_grad = pass == ConvolutionPass::weight_grad;
-  const ir::Shape& x = forward ? inputs[0].shape : weight_grad ? inputs[1].shape : outputs[0].shape;
-  const ir::Shape& y = forward ? outputs[0].shape : inputs[0].shape;
+  const ir::ImageAxes axes = ir::image_axes(attrs);
+  const ir::Shape x = axes.channels_first((forward ? inputs[0] : weight_grad ? inputs[1] : outputs[0]).shape);
+  const ir::Shape y = axes.channels_first((forward ? outputs[0] : inputs[0]).shape);
   const ir::Shape& weight = weight_grad ? outputs[0].shape : inputs[1].shape;
   const int64_t groups = std::max<int64_t>(1, ir::attr_int(attrs, "groups"));
   return {x[0], groups,    weight[1], weight[0] / groups,           x[2], x[3], y[2],

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "backends/cpu/reference.h"
+#include "ir/images.h"
 #include "law1.h"
 
 namespace boxcar::tests {
@@ -31,8 +32,9 @@ using Ints = std::vector<int64_t>;
 using MoreAttrs = std::optional<Attrs> (*)(const ir::Types& inputs, const Attrs& forward);
 
 std::optional<Attrs> same(const ir::Types&, const Attrs&) { return Attrs{}; }
-std::optional<Attrs> input_size(const ir::Types& in, const Attrs&) {
-  return Attrs{{"input_size", Ints{in[0].shape[2], in[0].shape[3]}}};
+std::optional<Attrs> input_size(const ir::Types& in, const Attrs& forward) {
+  const ir::Shape x = ir::image_axes(forward).channels_first(in[0].shape);
+  return Attrs{{"input_size", Ints{x[2], x[3]}}};
 }
 std::optional<Attrs> kernel(const ir::Types& in, const Attrs&) {
   return Attrs{{"kernel", Ints{in[1].shape[2], in[1].shape[3]}}};

@@ -1,9 +1,10 @@
-// Convolutions and attention by cuDNN's graph interface. A descriptor is what was set of it, each attribute
-// once, with the types and counts that belong to it; it is whole when it is finalized, and what it refers to
-// was finalized before. A graph is run operation by operation, in double and rounded as its tensors say; each
-// must read what was written. Heuristics name three engines: one whose bits do not repeat, one that wants
-// more memory than anybody gives, and one that works. For attention there are any for heads of 8, 16, ... up
-// to 128 elements of 16 bits alone.
+// Convolutions, batch norm and attention by cuDNN's graph interface. A descriptor is what was set of it, each
+// attribute once, with the types and counts that belong to it; it is whole when it is finalized, and what it
+// refers to was finalized before. A graph is run operation by operation, in double and rounded as its tensors
+// say; each must read what was written. Heuristics name three engines: one whose bits do not repeat, one that
+// wants more memory than anybody gives, and one that works. For batch norm there are any for images whose
+// channels are last and fill 16 bytes alone. For attention there are any for heads of 8, 16, ... up to 128
+// elements of 16 bits alone.
 #include "cudnn.h"
 
 #include <algorithm>
@@ -120,6 +121,26 @@ const std::map<cudnnBackendDescriptorType_t, Rows> kinds = {
      {{CUDNN_ATTR_OPERATION_REDUCTION_DESC, descriptor, 1},
       {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, descriptor, 1},
       {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, descriptor, 1}}},
+    {CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR,
+     {{CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_TYPE_NORM_MODE, 1},
+      {CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, 1},
+      {CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, descriptor, 1}}},
+    {CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR,
+     {{CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, 1},
+      {CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, descriptor, 1}}},
     {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
      {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, descriptor, 1},
       {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, descriptor, 1}}},
@@ -155,6 +176,10 @@ size_t size_of(cudnnBackendAttributeType_t type) {
 bool is_convolution(const Descriptor& operation) {
   const auto found = kinds.find(operation.type);
   return found != kinds.end() && found->second.size() == 6;
+}
+bool is_norm(const Descriptor& operation) {
+  return operation.type == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR ||
+         operation.type == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
 }
 
 [[noreturn]] void die(const char* why) {
@@ -268,6 +293,10 @@ class Run {
         product(*operation);
       else if (operation->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
         reduction(*operation);
+      else if (operation->type == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR)
+        norm(*operation);
+      else if (operation->type == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR)
+        norm_gradient(*operation);
       else
         view(*operation);
     }
@@ -276,7 +305,10 @@ class Run {
     };
     const auto products = std::count_if(operations().begin(), operations().end(), is_product);
     cuda_on_cpu::spend(cuda_on_cpu::kernel_milliseconds);
-    cuda_on_cpu::tally(products == 0 ? "convolution" : products == 2 ? "attention" : "gradient of attention");
+    cuda_on_cpu::tally(is_norm(*operations()[0]) ? "batch norm"
+                       : products == 0           ? "convolution"
+                       : products == 2           ? "attention"
+                                                 : "gradient of attention");
   }
 
  private:
@@ -392,6 +424,61 @@ class Run {
     y.each([&](const Index& i) { y.write(y.place(i), x.read(y.place(i))); });
   }
 
+  // body(element of the image, channel), and sums by channel of what it gives.
+  template <class Body>
+  static std::vector<double> by_channel(const Tensor& image, Body body) {
+    std::vector<double> sums(static_cast<size_t>(image.extent[1]));
+    image.each([&](const Index& i) { sums[static_cast<size_t>(i[1])] += body(image.place(i), i[1]); });
+    return sums;
+  }
+
+  void norm(const Descriptor& op) {
+    const Tensor &x = input(op.of(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC)),
+                 &gamma = input(op.of(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC)),
+                 &beta = input(op.of(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC)),
+                 &eps = input(op.of(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC));
+    Tensor &y = output(op.of(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC)),
+           &mean = output(op.of(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC)),
+           &rstd = output(op.of(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC));
+    const double count = static_cast<double>(x.count()) / static_cast<double>(x.extent[1]);
+    const auto sums = by_channel(x, [&](int64_t at, int64_t) { return x.read(at); });
+    const auto middle = [&](int64_t c) { return sums[static_cast<size_t>(c)] / count; };
+    const auto squares =
+        by_channel(x, [&](int64_t at, int64_t c) { return std::pow(x.read(at) - middle(c), 2); });
+    for (int64_t c = 0; c < x.extent[1]; ++c) {
+      mean.write(c, middle(c));
+      rstd.write(c, 1 / std::sqrt(squares[static_cast<size_t>(c)] / count + eps.read(0)));
+    }
+    x.each([&](const Index& i) {
+      const int64_t at = x.place(i), c = i[1];
+      y.write(at, (x.read(at) - mean.read(c)) * rstd.read(c) * gamma.read(c) + beta.read(c));
+    });
+  }
+
+  void norm_gradient(const Descriptor& op) {
+    const Tensor &dy = input(op.of(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC)),
+                 &x = input(op.of(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC)),
+                 &gamma = input(op.of(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC)),
+                 &mean = input(op.of(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC)),
+                 &rstd = input(op.of(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC));
+    Tensor &dx = output(op.of(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC)),
+           &dgamma = output(op.of(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC)),
+           &dbeta = output(op.of(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC));
+    const double count = static_cast<double>(x.count()) / static_cast<double>(x.extent[1]);
+    const auto normal = [&](int64_t at, int64_t c) { return (x.read(at) - mean.read(c)) * rstd.read(c); };
+    const auto products = by_channel(x, [&](int64_t at, int64_t c) { return dy.read(at) * normal(at, c); });
+    const auto plain = by_channel(x, [&](int64_t at, int64_t) { return dy.read(at); });
+    x.each([&](const Index& i) {
+      const int64_t at = x.place(i), c = i[1];
+      const auto of = [&](const std::vector<double>& sums) { return sums[static_cast<size_t>(c)] / count; };
+      dx.write(at, gamma.read(c) * rstd.read(c) * (dy.read(at) - of(plain) - normal(at, c) * of(products)));
+    });
+    for (int64_t c = 0; c < x.extent[1]; ++c) {
+      dgamma.write(c, products[static_cast<size_t>(c)]);
+      dbeta.write(c, plain[static_cast<size_t>(c)]);
+    }
+  }
+
   // y[n, k, p, q] = sum of x[n, c, p stride + r - padding, q stride + s - padding] w[k, c, r, s], or the
   // gradients. The tensors are dense.
   void convolution(const Descriptor& op) {
@@ -445,11 +532,33 @@ bool fits(const Descriptor& operation) {
          convolution.at(CUDNN_ATTR_CONVOLUTION_CONV_MODE)[0] == CUDNN_CROSS_CORRELATION;
 }
 
-// Whether there are engines: for convolutions, and for attention on tensor cores. What is in memory of
-// attention has 16 bits, but for sums of rows and one that is added up.
+// Images whose channels are last and fill 16 bytes, statistics in float32.
+bool norms(const Descriptor& op) {
+  const bool forward = op.type == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
+  const auto of = [&](cudnnBackendAttributeName_t ahead,
+                      cudnnBackendAttributeName_t back) -> const Descriptor& {
+    return op.of(forward ? ahead : back);
+  };
+  const Descriptor &x = of(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC),
+                   &y = of(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC),
+                   &mean =
+                       of(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC);
+  const auto mode = forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE;
+  const auto& extent = x.at(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  const int64_t c = extent[1], h = extent[2], w = extent[3];
+  const int64_t filled = type_of(x) == CUDA_R_32F ? 4 : 8;
+  return op.at(mode)[0] == CUDNN_BATCH_NORM && type_of(x) != CUDA_R_64F && type_of(x) == type_of(y) &&
+         type_of(mean) == CUDA_R_32F && c % filled == 0 &&
+         x.at(CUDNN_ATTR_TENSOR_STRIDES) == std::vector<int64_t>{h * w * c, 1, w * c, c} &&
+         x.at(CUDNN_ATTR_TENSOR_STRIDES) == y.at(CUDNN_ATTR_TENSOR_STRIDES);
+}
+
+// Whether there are engines: for convolutions, batch norm, and attention on tensor cores. What is in memory
+// of attention has 16 bits, but for sums of rows and one that is added up.
 bool is_supported(const Descriptor& graph) {
   const auto& operations = graph.descriptors.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   if (is_convolution(*operations[0])) return operations.size() == 1;
+  if (is_norm(*operations[0])) return operations.size() == 1 && norms(*operations[0]);
   for (const auto& operation : operations) {
     if (operation->type != CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) continue;
     for (const auto name : {CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC}) {

@@ -70,6 +70,56 @@ TEST_P(CudnnPlans, Convolutions) {
       }
 }
 
+// With channels last the operands stay as they are, but for weights, which are turned around.
+TEST_P(CudnnPlans, ConvolutionsOfImagesWithChannelsLast) {
+  const ConvolutionShape shapes[] = {
+      {.x = {64, 3, 224, 224}, .weight = {64, 3, 7, 7}, .y = {64, 64, 112, 112}, .stride = 2, .padding = 3},
+      {.x = {64, 64, 56, 56}, .weight = {64, 64, 3, 3}, .y = {64, 64, 56, 56}, .stride = 1, .padding = 1},
+      {.x = {64, 256, 56, 56}, .weight = {512, 256, 1, 1}, .y = {64, 512, 28, 28}, .stride = 2, .padding = 0},
+      {.x = {64, 512, 7, 7}, .weight = {512, 512, 3, 3}, .y = {64, 512, 7, 7}, .stride = 1, .padding = 1},
+      {.x = {5, 6, 9, 11}, .weight = {4, 6, 3, 3}, .y = {5, 4, 5, 6}, .stride = 2, .padding = 1},
+  };
+  for (ConvolutionShape shape : shapes)
+    for (const ConvolutionKind kind :
+         {ConvolutionKind::forward, ConvolutionKind::input_grad, ConvolutionKind::weight_grad})
+      for (const Type type : {Type::float32, Type::bfloat16, Type::float16}) {
+        SCOPED_TRACE(fmt::format("{} x {}, kind {}, type {}", shape.x[1], shape.x[2], static_cast<int>(kind),
+                                 static_cast<int>(type)));
+        shape.kind = kind, shape.type = type, shape.channels_last = true;
+        const int64_t workspace = dnn_->convolution(shape)->workspace();
+        EXPECT_LE(workspace, Dnn::most_workspace);
+        shape.channels_last = false;
+        const bool on_tensor_cores = type != Type::float32 && shape.x[1] % 8 == 0;
+        if (on_tensor_cores && shape.x[2] > 7 && kind != ConvolutionKind::weight_grad) {
+          EXPECT_LT(workspace, dnn_->convolution(shape)->workspace());
+        }
+      }
+}
+
+TEST_P(CudnnPlans, BatchNorms) {
+  const auto plans = [&](const BatchNormShape& shape) {
+    const auto forward = dnn_->batch_norm(shape), gradient = dnn_->batch_norm_grad(shape);
+    EXPECT_EQ(forward == nullptr, gradient == nullptr);
+    return forward && gradient && forward->workspace() < 1 << 20 && gradient->workspace() < 1 << 20;
+  };
+  for (const Type type : {Type::float32, Type::bfloat16, Type::float16})
+    for (const Type scale : {Type::float32, type}) {
+      SCOPED_TRACE(fmt::format("type {}, scales {}", static_cast<int>(type), static_cast<int>(scale)));
+      BatchNormShape shape{.images = 64,
+                           .channels = 64,
+                           .height = 56,
+                           .width = 56,
+                           .eps = 1e-5,
+                           .type = type,
+                           .scale_type = scale};
+      EXPECT_TRUE(plans(shape));
+      shape.channels = 2048, shape.height = shape.width = 7;
+      EXPECT_TRUE(plans(shape));
+      shape.channels = 6;
+      EXPECT_FALSE(plans(shape));
+    }
+}
+
 // As kernels ask for it: key heads are a batch, the query heads of each its heads.
 TEST_P(CudnnPlans, Attention) {
   const AttentionShape shapes[] = {

@@ -143,15 +143,18 @@ TEST(Convolution, winograd_by_hand) {
 
 // The shape is the same whichever op it is read off.
 TEST(Convolution, shapes_of_ops) {
-  const ir::TensorType x{{2, 6, 9, 10}, DType::float16}, weight{{4, 3, 3, 5}, DType::float16},
-      y{{2, 4, 5, 4}, DType::float16};
-  const ir::Attrs attrs{{"stride", int64_t{2}}, {"groups", int64_t{2}}};
-  for (const ConvolutionShape& s : {convolution_shape(Pass::forward, {x, weight}, {y}, attrs),
-                                    convolution_shape(Pass::input_grad, {y, weight}, {x}, attrs),
-                                    convolution_shape(Pass::weight_grad, {y, x}, {weight}, attrs)}) {
-    EXPECT_EQ(fmt::format("{} {} {} {} {} {} {} {} {} {} {}", s.batch, s.groups, s.from, s.to, s.rows,
-                          s.columns, s.out_rows, s.out_columns, s.kernel_rows, s.kernel_columns, s.stride),
-              "2 2 3 2 9 10 5 4 3 5 2");
+  for (const bool last : {false, true}) {
+    const ir::TensorType x{last ? ir::Shape{2, 9, 10, 6} : ir::Shape{2, 6, 9, 10}, DType::float16},
+        weight{{4, 3, 3, 5}, DType::float16},
+        y{last ? ir::Shape{2, 5, 4, 4} : ir::Shape{2, 4, 5, 4}, DType::float16};
+    const ir::Attrs attrs{{"stride", int64_t{2}}, {"groups", int64_t{2}}, {"channels_last", last}};
+    for (const ConvolutionShape& s : {convolution_shape(Pass::forward, {x, weight}, {y}, attrs),
+                                      convolution_shape(Pass::input_grad, {y, weight}, {x}, attrs),
+                                      convolution_shape(Pass::weight_grad, {y, x}, {weight}, attrs)}) {
+      EXPECT_EQ(fmt::format("{} {} {} {} {} {} {} {} {} {} {}", s.batch, s.groups, s.from, s.to, s.rows,
+                            s.columns, s.out_rows, s.out_columns, s.kernel_rows, s.kernel_columns, s.stride),
+                "2 2 3 2 9 10 5 4 3 5 2");
+    }
   }
 }
 

@@ -268,6 +268,20 @@ def conv2d_weight_grad(x, a):
     return torch.nn.grad.conv2d_weight(given, size, dy, **convolved(a))
 
 
+def of_images(op, images=(0,), result=True):
+    """op for images with channels first, also for those that have them last; `result`: output 0 is an image."""
+
+    def run(x, a, m):
+        if not a.get("channels_last"):
+            return op(x, a)
+        y = op([value.movedim(-1, 1) if i in images else value for i, value in enumerate(x)], a)
+        if not result:
+            return y
+        return [y[0].movedim(1, -1)] + y[1:] if isinstance(y, list) else y.movedim(1, -1)
+
+    return run
+
+
 DEFAULTS = {"causal_mask": {"fill": -1e30, "row_offset": 0, "column_offset": 0}, "scale": {"factor": 1.0}}
 
 # name: f(inputs, attributes, mask of dropout) -> an output or a list of them
@@ -277,9 +291,9 @@ OPS = {
     "adam_all": lambda x, a, m: over_all(adam, 4)(x, a),
     "add": lambda x, a, m: x[0] + x[1],
     "all_finite": lambda x, a, m: x[0].isfinite().all(),
-    "avg_pool2d": lambda x, a, m: F.avg_pool2d(x[0], **pooled(a)),
+    "avg_pool2d": of_images(lambda x, a: F.avg_pool2d(x[0], **pooled(a))),
     "batch_matmul": lambda x, a, m: matmul(x, a),
-    "batch_norm": lambda x, a, m: batch_norm(x, a),
+    "batch_norm": of_images(batch_norm),
     "bias_dropout_add": lambda x, a, m: (x[0] + x[1]) * m + x[2],
     "bias_gelu": lambda x, a, m: gelu(x[0] + x[1], a),
     "broadcast_to": lambda x, a, m: x[0].broadcast_to(a["shape"]),
@@ -287,9 +301,9 @@ OPS = {
     "causal_mask": lambda x, a, m: x[0].masked_fill(hidden_keys(*x[0].shape[-2:], 0), a["fill"]),
     "clip_scale": lambda x, a, m: clip_scale(x[0], a),
     "concat": lambda x, a, m: torch.cat(x, a["axis"]),
-    "conv2d": lambda x, a, m: F.conv2d(x[0], x[1], **convolved(a)),
-    "conv2d_input_grad": lambda x, a, m: conv2d_input_grad(x, a),
-    "conv2d_weight_grad": lambda x, a, m: conv2d_weight_grad(x, a),
+    "conv2d": of_images(lambda x, a: F.conv2d(x[0], x[1], **convolved(a))),
+    "conv2d_input_grad": of_images(conv2d_input_grad),
+    "conv2d_weight_grad": of_images(conv2d_weight_grad, images=(0, 1), result=False),
     "cross_entropy": lambda x, a, m: F.cross_entropy(x[0].movedim(-1, 1), x[1], reduction="none"),
     "cross_entropy_parts": lambda x, a, m: cross_entropy_parts(x),
     "cumsum": lambda x, a, m: x[0].cumsum(a["axis"]),
@@ -314,7 +328,7 @@ OPS = {
     "matmul_bias_gelu": lambda x, a, m: matmul_bias_gelu(x, a),
     "matmul_dgelu": lambda x, a, m: matmul_dgelu(x, a),
     "matmul_weight_grad": lambda x, a, m: x[0].flatten(0, -2).T @ x[1].flatten(0, -2),
-    "max_pool2d": lambda x, a, m: F.max_pool2d(x[0], **pooled(a)),
+    "max_pool2d": of_images(lambda x, a: F.max_pool2d(x[0], **pooled(a))),
     "merge_heads": lambda x, a, m: x[0].transpose(1, 2).flatten(2),
     "merge_heads_grad": lambda x, a, m: x[0].unflatten(-1, (-1, a["head_dim"])).transpose(1, 2),
     "moe_combine": lambda x, a, m: moe_combine(*x),

@@ -7,6 +7,21 @@ namespace {
 __device__ inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 __device__ inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// An element of an image of so many rows and columns.
+struct Position {
+  __device__ Position(const Pool& p, int64_t i, int64_t height, int64_t width)
+      : image(i / (p.channels * height * width)),
+        channel(p.last ? i % p.channels : i / (height * width) % p.channels),
+        row((p.last ? i / (p.channels * width) : i / width) % height),
+        column((p.last ? i / p.channels : i) % width) {}
+  // Of the element of another image, of this one's number and channel.
+  __device__ int64_t other(const Pool& p, int64_t height, int64_t width, int64_t r, int64_t c) const {
+    return p.last ? ((image * height + r) * width + c) * p.channels + channel
+                  : ((image * p.channels + channel) * height + r) * width + c;
+  }
+  int64_t image, channel, row, column;
+};
+
 // The part of a window that lies in its plane.
 struct Window {
   __device__ Window(const Pool& p, int64_t row, int64_t column)
@@ -19,12 +34,12 @@ struct Window {
 
 // The position in x of a window's first maximum; -1 where all of it is padding.
 template <class A>
-__device__ int64_t maximum(const Pool& p, int64_t plane, const Window& w) {
+__device__ int64_t maximum(const Pool& p, const Position& of, const Window& w) {
   int64_t best = -1;
   A most = A(0);
   for (int64_t row = w.top; row < w.bottom; ++row) {
     for (int64_t column = w.left; column < w.right; ++column) {
-      const int64_t at = (plane * p.height + row) * p.width + column;
+      const int64_t at = of.other(p, p.height, p.width, row, column);
       const A x = load<A>(p.x, at);
       if (best >= 0 && !(x > most)) continue;
       best = at;
@@ -36,20 +51,20 @@ __device__ int64_t maximum(const Pool& p, int64_t plane, const Window& w) {
 
 template <class A>
 __global__ void pools(const __grid_constant__ Pool p) {
-  const int64_t count = p.planes * p.out_height * p.out_width;
+  const int64_t count = p.images * p.channels * p.out_height * p.out_width;
   const int64_t all = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += all) {
-    const int64_t plane = i / (p.out_height * p.out_width);
-    const Window w(p, i / p.out_width % p.out_height, i % p.out_width);
+    const Position y(p, i, p.out_height, p.out_width);
+    const Window w(p, y.row, y.column);
     if (p.max) {
-      const int64_t best = maximum<A>(p, plane, w);
+      const int64_t best = maximum<A>(p, y, w);
       store(p.y, i, best < 0 ? static_cast<A>(-INFINITY) : load<A>(p.x, best));
       continue;
     }
     A sum = A(0);
     for (int64_t row = w.top; row < w.bottom; ++row)
       for (int64_t column = w.left; column < w.right; ++column)
-        sum += load<A>(p.x, (plane * p.height + row) * p.width + column);
+        sum += load<A>(p.x, y.other(p, p.height, p.width, row, column));
     store(p.y, i, sum / static_cast<A>(p.kernel * p.kernel));
   }
 }
@@ -65,17 +80,17 @@ __device__ inline int64_t last_window(const Pool& p, int64_t at, int64_t windows
 
 template <class A>
 __global__ void pool_grads(const __grid_constant__ Pool p) {
-  const int64_t count = p.planes * p.height * p.width;
+  const int64_t count = p.images * p.channels * p.height * p.width;
   const int64_t all = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += all) {
-    const int64_t plane = i / (p.height * p.width), row = i / p.width % p.height, column = i % p.width;
+    const Position x(p, i, p.height, p.width);
     A sum = A(0);
-    for (int64_t r = first_window(p, row); r <= last_window(p, row, p.out_height); ++r) {
-      for (int64_t c = first_window(p, column); c <= last_window(p, column, p.out_width); ++c) {
-        const A dy = load<A>(p.dy, (plane * p.out_height + r) * p.out_width + c);
+    for (int64_t r = first_window(p, x.row); r <= last_window(p, x.row, p.out_height); ++r) {
+      for (int64_t c = first_window(p, x.column); c <= last_window(p, x.column, p.out_width); ++c) {
+        const A dy = load<A>(p.dy, x.other(p, p.out_height, p.out_width, r, c));
         if (!p.max)
           sum += dy / static_cast<A>(p.kernel * p.kernel);
-        else if (maximum<A>(p, plane, Window(p, r, c)) == i)
+        else if (maximum<A>(p, x, Window(p, r, c)) == i)
           sum += dy;
       }
     }
@@ -141,13 +156,13 @@ __global__ void norm_grads(const __grid_constant__ BatchNorm n) {
 }  // namespace
 
 void launch_pool(const Pool& p, bool wide, Stream stream) {
-  const int64_t count = p.planes * p.out_height * p.out_width;
+  const int64_t count = p.images * p.channels * p.out_height * p.out_width;
   if (count == 0) return;
   launch(wide ? pools<double> : pools<float>, blocks_for(count), of(stream), p);
 }
 
 void launch_pool_grad(const Pool& p, bool wide, Stream stream) {
-  const int64_t count = p.planes * p.height * p.width;
+  const int64_t count = p.images * p.channels * p.height * p.width;
   if (count == 0) return;
   launch(wide ? pool_grads<double> : pool_grads<float>, blocks_for(count), of(stream), p);
 }

@@ -206,14 +206,15 @@ struct TopK {
 };
 void launch_top_k(const TopK& top_k, Stream stream);
 
-// --- images [planes of an image and channel, height, width]
+// --- images [images, channels, height, width]
 // -------------------------------------------------------------------------------------------------------
 
 struct Pool {
-  Array x, y;        // the gradients' x is null where it is not read
-  Array dy, dx;      // of the gradient
-  bool max = false;  // else the mean of kernel x kernel, padding being 0
-  int64_t planes = 0, height = 0, width = 0, out_height = 0, out_width = 0;
+  Array x, y;         // the gradients' x is null where it is not read
+  Array dy, dx;       // of the gradient
+  bool max = false;   // else the mean of kernel x kernel, padding being 0
+  bool last = false;  // channels: [images, height, width, channels]
+  int64_t images = 0, channels = 0, height = 0, width = 0, out_height = 0, out_width = 0;
   int64_t kernel = 1, stride = 1, padding = 0;
 };
 void launch_pool(const Pool& pool, bool wide, Stream stream);
