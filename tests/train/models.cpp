@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "backends/random.h"
+#include "ir/models/conv_net.h"
 
 namespace boxcar::tests {
 namespace {
@@ -54,13 +55,19 @@ TensorId batch_norm(Builder& b, TensorId x, const std::string& name, int64_t cha
 planner::Job transformer(const std::string& family, double dropout, int64_t batch) {
   planner::Job job;
   job.model = ir::models::defaults(family);
+  job.gpus = job.parallel.dp = 1;
+  job.parallel.micro_batch = static_cast<int>(batch);
+  job.global_batch = batch;
+  if (ir::models::is_conv_net(family)) {
+    const bool alexnet = family == "alexnet";
+    job.model.layers = alexnet ? 8 : 16, job.model.hidden = alexnet ? 4 : 2;
+    job.model.image = alexnet ? 63 : 32, job.model.vocab = classes;
+    return job;
+  }
   job.model.layers = 2, job.model.hidden = 16, job.model.heads = 4, job.model.seq = 8;
   job.model.vocab = 31, job.model.pad_vocab_to = 1;
   if (family == "llama") job.model.kv_heads = 2, job.model.ffn = 24;
   job.model.dropout = dropout;
-  job.gpus = job.parallel.dp = 1;
-  job.parallel.micro_batch = static_cast<int>(batch);
-  job.global_batch = batch;
   return job;
 }
 
@@ -77,6 +84,14 @@ planner::Job job_of(const TransformerRow& row, int64_t batch, const ir::TrainOpt
 }
 
 Start transformer_start(const planner::Job& job) {
+  if (const int64_t image = job.model.image; ir::models::is_conv_net(job.model.family)) {
+    Start start = graph_start(3 * image * image);
+    start.rule = [](const std::string& tensor) {
+      const InitialRule rule = backends::host::initial_rule(tensor, 1);
+      return InitialRule{rule.mean, 8 * rule.deviation};
+    };
+    return start;
+  }
   const int64_t layers = job.model.layers, vocab = job.model.vocab;
   return {.rule =
               [layers](const std::string& tensor) {

@@ -1,0 +1,213 @@
+#include "plans.h"
+
+#include <ostream>
+#include <stdexcept>
+
+namespace boxcar::tests {
+namespace {
+
+using planner::Hints;
+using planner::Job;
+
+const TransformerRow transformers[] = {
+    {"alone", "gpt", 0.1, 1, [](Job&) {}},
+    {"alone_llama", "llama", 0, 1, [](Job&) {}},
+    {"dp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2; }},
+    {"dp3", "gpt", 0, 1, [](Job& j) { j.parallel.dp = 3; }},
+    {"dp4", "llama", 0, 1, [](Job& j) { j.parallel.dp = 4; }},
+    {"accumulation", "gpt", 0.1, 6, [](Job&) {}},
+    {"dp2_accumulation", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2; }},
+    {"dp2_late_reduction", "gpt", 0, 2,
+     [](Job& j) { j.parallel.dp = 2, j.parallel.overlap_grad = j.parallel.overlap_param = false; }},
+    {"tp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2; }},
+    {"tp4", "gpt", 0, 1, [](Job& j) { j.parallel.tp = 4; }},
+    {"tp2_llama", "llama", 0, 1, [](Job& j) { j.parallel.tp = 2; }},
+    {"tp2_bert", "bert", 0.1, 2, [](Job& j) { j.parallel.tp = 2; }},
+    {"tp2_flash", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.flash = true; }},
+    {"sp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
+    {"sp4", "gpt", 0, 2, [](Job& j) { j.parallel.tp = 4, j.parallel.sequence_parallel = true; }},
+    {"sp2_llama", "llama", 0, 1, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
+    {"dp2_tp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = j.parallel.tp = 2; }},
+    {"pp2", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2; }},
+    {"pp2_llama", "llama", 0, 3, [](Job& j) { j.parallel.pp = 2; }},
+    {"pp2_bert", "bert", 0.1, 2, [](Job& j) { j.parallel.pp = 2; }},
+    {"pp3_uneven", "gpt", 0, 6,
+     [](Job& j) {
+       j.model.layers = 4, j.parallel.pp = 3, j.parallel.stage_layers = {1, 2, 1};
+     }},
+    {"gpipe", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "gpipe"; }},
+    {"gpipe_dp2", "llama", 0, 3,
+     [](Job& j) { j.parallel.pp = j.parallel.dp = 2, j.parallel.schedule = "gpipe"; }},
+    {"zb_h1", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "zb-h1"; }},
+    {"zb_h1_dp2_tp2", "llama", 0, 3,
+     [](Job& j) {
+       j.parallel.pp = j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 1, j.parallel.schedule = "zb-h1";
+     }},
+    {"zb_h2", "gpt", 0, 6,
+     [](Job& j) { j.model.layers = 4, j.parallel.pp = 3, j.parallel.schedule = "zb-h2"; }},
+    {"interleaved", "gpt", 0.1, 4,
+     [](Job& j) { j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2; }},
+    {"interleaved_tp2", "llama", 0, 2,
+     [](Job& j) { j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = j.parallel.tp = 2; }},
+    {"zero1", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},
+    {"zero1_uneven", "gpt", 0, 1, [](Job& j) { j.parallel.dp = 3, j.parallel.zero = 1; }},
+    {"zero1_tp2", "gpt", 0, 3, [](Job& j) { j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 1; }},
+    {"zero2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 2; }},
+    {"zero2_tp2", "llama", 0, 2, [](Job& j) { j.parallel.dp = 3, j.parallel.tp = j.parallel.zero = 2; }},
+    {"zero3", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3; }},
+    {"zero3_accumulation", "llama", 0, 3, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 3; }},
+    {"zero3_tp2", "gpt", 0, 1, [](Job& j) { j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 3; }},
+    {"hybrid_shards1", "gpt", 0, 1,
+     [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 1; }},
+    {"hybrid_shards3", "gpt", 0.1, 1,
+     [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 3; }},
+    {"recompute_full", "gpt", 0.1, 2,
+     [](Job& j) { j.parallel.tp = j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
+    {"recompute_selective", "gpt", 0.1, 1,
+     [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::selective; }},
+    {"recompute_one_layer", "llama", 0, 2,
+     [](Job& j) {
+       j.parallel.dp = 2, j.train.recompute = ir::Recompute::full, j.train.recompute_layers = 1;
+     }},
+    {"epilogues_tp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.epilogues = true; }},
+    {"gelu_tanh_tp2", "gpt", 0.1, 1, [](Job& j) { j.model.gelu = "tanh", j.parallel.tp = 2; }},
+    {"residual_epilogues", "llama", 0, 2, [](Job& j) { j.parallel.dp = 2, j.train.epilogues = true; }},
+    {"gelu_epilogues", "gpt", 0.1, 3, [](Job& j) { j.model.gelu = "tanh", j.train.epilogues = true; }},
+    {"gelu_epilogues_sp2_dp2", "gpt", 0.1, 2,
+     [](Job& j) {
+       j.model.gelu = "tanh", j.train.epilogues = j.parallel.sequence_parallel = true;
+       j.parallel.tp = j.parallel.dp = 2, j.train.recompute = ir::Recompute::full;
+     }},
+    {"gelu_epilogues_zb_h1", "gpt", 0.1, 4,
+     [](Job& j) {
+       j.model.gelu = "tanh", j.train.epilogues = true;
+       j.parallel.pp = 2, j.parallel.schedule = "zb-h1";
+     }},
+    {"fused_loss", "bert", 0.1, 2, [](Job& j) { j.train.fused_loss = true; }},
+    {"fused_loss_tp4", "gpt", 0, 1, [](Job& j) { j.parallel.tp = 4, j.train.fused_loss = true; }},
+    {"fused_loss_gathered", "llama", 0, 1,
+     [](Job& j) { j.parallel.tp = 2, j.parallel.gather_logits = j.train.fused_loss = true; }},
+    {"fused_optimizer", "gpt", 0.1, 2, [](Job& j) { j.parallel.fused_optimizer = true; }},
+    {"fused_optimizer_pp2_zero1", "gpt", 0.1, 3,
+     [](Job& j) {
+       j.parallel.dp = j.parallel.pp = 2, j.parallel.zero = 1, j.parallel.fused_optimizer = true;
+     }},
+    {"fused_optimizer_zero2_tp2", "llama", 0, 2,
+     [](Job& j) {
+       j.parallel.dp = 3, j.parallel.tp = j.parallel.zero = 2, j.parallel.fused_optimizer = true;
+     }},
+    {"fused_optimizer_zero3", "gpt", 0, 1,
+     [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3, j.parallel.fused_optimizer = true; }},
+    {"cp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.cp = 2; }},
+    {"cp4_flash", "gpt", 0.1, 1, [](Job& j) { j.parallel.cp = 4, j.train.flash = true; }},
+    {"cp2_tp2_llama", "llama", 0, 2, [](Job& j) { j.parallel.cp = j.parallel.tp = 2, j.train.flash = true; }},
+    {"cp2_sp2_dp2", "gpt", 0, 1,
+     [](Job& j) { j.parallel.cp = j.parallel.tp = j.parallel.dp = 2, j.parallel.sequence_parallel = true; }},
+    {"dp2_tp2_pp2_zero1", "gpt", 0.1, 3,
+     [](Job& j) { j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.zero = 1; }},
+    {"dp2_tp2_pp2_zero3", "llama", 0, 2,
+     [](Job& j) {
+       j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.zero = 3,
+       j.parallel.sequence_parallel = true;
+     }},
+    {"experts_ep2", "gpt", 0.1, 1,
+     [](Job& j) { j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
+    {"experts_tp2", "llama", 0, 1, [](Job& j) { j.model.experts = 3, j.model.top_k = 1, j.parallel.tp = 2; }},
+    {"experts_ep2_zero1", "llama", 0, 3,
+     [](Job& j) {
+       j.model.experts = 4, j.model.top_k = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.zero = 1;
+     }},
+};
+
+// Batch norm takes its mean and deviation from a micro-batch of a device: 6 images, or 12.
+const TransformerRow images[] = {
+    {"resnet", "resnet", 0, 2, [](Job&) {}},
+    {"resnet_dp2_zero1", "resnet", 0, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},
+    {"resnet_pp2", "resnet", 0, 2, [](Job& j) { j.parallel.pp = 2; }},
+    {"alexnet_dp2_zero3", "alexnet", 0, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 3; }},
+    {"alexnet_pp2_fused", "alexnet", 0, 3,
+     [](Job& j) { j.parallel.pp = 2, j.parallel.fused_optimizer = j.train.fused_loss = true; }},
+};
+
+const NetRow nets[] = {
+    {"dp2", 1, [](Hints& h) { h.dp = 2; }},
+    {"dp5_uneven_accumulation", 2, [](Hints& h) { h.dp = 5; }},
+    {"zero1", 1, [](Hints& h) { h.dp = 3, h.zero = 1; }},
+    {"zero2", 2, [](Hints& h) { h.dp = 2, h.zero = 2; }},
+    {"zero3", 2, [](Hints& h) { h.dp = 4, h.zero = 3; }},
+    {"pp2", 3,
+     [](Hints& h) {
+       h.pp = 2, h.stage_layers = {2, 1};
+     }},
+    {"pp3_dp2", 4,
+     [](Hints& h) {
+       h.pp = 3, h.dp = 2, h.stage_layers = {1, 1, 1};
+     }},
+    {"gpipe_zero1", 3,
+     [](Hints& h) {
+       h.pp = 2, h.dp = 2, h.zero = 1, h.schedule = "gpipe", h.stage_layers = {1, 2};
+     }},
+    {"pp2_zero3", 2,
+     [](Hints& h) {
+       h.pp = 2, h.dp = 2, h.zero = 3, h.stage_layers = {1, 2};
+     }},
+};
+
+const NarrowRow narrow[] = {
+    {ir::Precision::bf16,
+     {"bf16_dp2_zero1", "gpt", 0.1, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }}},
+    {ir::Precision::bf16,
+     {"bf16_sp2", "llama", 0.1, 2, [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }}},
+    {ir::Precision::bf16,
+     {"bf16_zero3", "llama", 0.1, 2, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 3; }}},
+    {ir::Precision::bf16,
+     {"bf16_fused_optimizer", "gpt", 0.1, 3,
+      [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1, j.parallel.fused_optimizer = true; }}},
+    {ir::Precision::fp16,
+     {"fp16_fused_optimizer", "llama", 0.1, 2,
+      [](Job& j) { j.parallel.tp = 2, j.parallel.fused_optimizer = true; }}},
+    {ir::Precision::fp16, {"fp16_tp2_pp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.tp = j.parallel.pp = 2; }}},
+    {ir::Precision::fp16,
+     {"fp16_dp2_zero2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 2; }}},
+};
+
+Hints one_device() {
+  Hints hints;
+  hints.dp = 1, hints.stage_layers = {3};
+  return hints;
+}
+
+planner::LaidOut lay_out_under(Net net, const Hints& hints, int micro_batches, ir::TrainOptions options) {
+  options.micro_batches = micro_batches;
+  const ir::Graph forward = net(plan_batch / micro_batches);
+  return planner::lay_out(ir::training_step(forward, ir::find_tensor(forward, "loss"), options), hints,
+                          micro_batches);
+}
+
+}  // namespace
+
+std::span<const TransformerRow> transformer_plans() { return transformers; }
+std::span<const TransformerRow> image_plans() { return images; }
+std::span<const NarrowRow> narrow_plans() { return narrow; }
+std::span<const NetRow> net_plans() { return nets; }
+
+const TransformerRow& plan_named(const std::string& name) {
+  for (const auto& plans : {transformer_plans(), image_plans()})
+    for (const TransformerRow& row : plans)
+      if (row.name == name) return row;
+  throw std::out_of_range("no plan " + name);
+}
+
+std::ostream& operator<<(std::ostream& out, const NarrowRow& narrow) { return out << narrow.row; }
+std::ostream& operator<<(std::ostream& out, const NetRow& row) { return out << row.name; }
+
+planner::LaidOut lay_out_net(Net net, const NetRow& row, ir::TrainOptions options) {
+  Hints hints = one_device();
+  row.change(hints);
+  return lay_out_under(net, hints, row.micro_batches, std::move(options));
+}
+planner::LaidOut lay_out_net_alone(Net net, const NetRow& row, ir::TrainOptions options) {
+  return lay_out_under(net, one_device(), row.micro_batches, std::move(options));
+}
+
+}  // namespace boxcar::tests
