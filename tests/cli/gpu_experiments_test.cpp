@@ -154,7 +154,7 @@ TEST(GpuRun, DoesNotCountSkippedTestsAsPassed) {
               ::testing::ContainsRegex(
                   "== check: Registry/GpuKernels.\\*" + after + "2 passed, 0 failed, 1 skipped\n" + skipped +
                   "\n== check: Gpu/Conformance.\\*" + after + "0 passed, 0 failed, 1 skipped\n" + skipped +
-                  "  nothing was checked\n\n== check: Plans/GpuLaw4.\\*" + after +
+                  "  nothing was checked\n\n== check: Plans/GpuLaw4.\\*:Orders/GpuImages.\\*" + after +
                   "2 passed, 1 failed, 1 skipped\n  failed: S.C\n" + skipped +
                   "  exit code 1\n\n== check: Plans/GpuGraphs.\\*:GpuGraph.\\*" + after +
                   "2 passed, 0 failed, 1 skipped\n" + skipped));
