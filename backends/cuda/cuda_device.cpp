@@ -78,8 +78,8 @@ PinnedMemory::PinnedMemory(int64_t bytes) {
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     throw Error::cannot_run("cuda",
-                            fmt::format("the host has no {} bytes that stay in memory, to copy from "
-                                        "and to (raise `ulimit -l`, or use fewer devices in a process)",
+                            fmt::format("the host has no {} bytes for what GPUs copy from and to (free "
+                                        "some of its memory, or use fewer devices here)",
                                         bytes));
   }
   check(error, "pinned memory of the host");

@@ -7,7 +7,9 @@
 
 #include "actors/runtime.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_device.h"
 #include "models.h"
+#include "support/error_of.h"
 #include "tally.h"
 #include "trainer.h"
 
@@ -69,6 +71,14 @@ TEST_P(CudaSteps, HaveAllWhenTheFirstHasEnded) {
 }
 INSTANTIATE_TEST_SUITE_P(Plans, CudaSteps, testing::ValuesIn(rows),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(CudaStepsMemory, SaysWhereTheHostHasNoMore) {
+  EXPECT_EQ(
+      support::error_of([] { backends::cuda::PinnedMemory(int64_t{1} << 40); }, Exit::cannot_run),
+      "cuda: the host has no 1099511627776 bytes for what GPUs copy from and to (free some of its memory, "
+      "or use fewer devices here)");
+  EXPECT_EQ(backends::cuda::PinnedMemory(3).data()[2], std::byte{0});
+}
 
 // Two queues, of which one loads ahead: a step's acts in its order, each as long as its kernel says.
 TEST(CudaTimeline, IsOfTheDevicesClockAndWaitsForNoAct) {
