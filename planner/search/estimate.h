@@ -14,6 +14,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -75,8 +76,11 @@ class Measuring {
   struct Probe;
   const Probe& probe_of(const planner::Job& job);
 
+  double slowest_of(int count);  // sim::slowest_of, worked out once
+
   ActSeconds seconds_;
   Graphs graphs_{64};
+  std::map<int, double> slowest_;
   std::unique_ptr<Probe> last_;
 };
 

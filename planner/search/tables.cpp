@@ -15,9 +15,21 @@ double weigh(const Space& space, const Cost& weights, const Cost& cost) {
   return value;
 }
 
-void add(const double* values, std::vector<double>& sum) {
+// sum = base + values
+void add(const std::vector<double>& base, const double* values, std::vector<double>& sum) {
   double* into = sum.data();
-  for (size_t c = 0, n = sum.size(); c < n; ++c) into[c] += values[c];
+  const double* from = base.data();
+  for (size_t c = 0, n = sum.size(); c < n; ++c) into[c] = from[c] + values[c];
+}
+
+// The least of a + b, four at a time: a minimum waits for the one before.
+double least_sum(const std::vector<double>& a, const std::vector<double>& b) {
+  double least[4] = {infinity, infinity, infinity, infinity};
+  const size_t n = a.size(), whole = n / 4 * 4;
+  for (size_t c = 0; c < whole; c += 4)
+    for (size_t i = 0; i < 4; ++i) least[i] = std::min(least[i], a[c + i] + b[c + i]);
+  for (size_t c = whole; c < n; ++c) least[0] = std::min(least[0], a[c] + b[c]);
+  return std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
 }
 
 }  // namespace
@@ -136,42 +148,56 @@ std::vector<int> Tables::masks(const std::vector<int>& scope) const {
 }
 
 // Calls take(i, sum) for every entry i of a table over `scope` that is not forbidden: sum is by choice of the
-// node.
+// node. What does not change with the first nodes of the scope is added up once for all their choices.
 template <typename Take>
 void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const {
   struct Walk {
     const double* values;         // of all choices of the node, which is the first of its scope
     std::vector<size_t> strides;  // over the scope
+    size_t first = 0;             // node of the scope that it changes with
   };
-  std::vector<Walk> walks;
   const auto walk_over = [&](int f) {
-    walks.push_back({functions_[at(f)].values.data(), {}});
-    for (int n : scope) walks.back().strides.push_back(functions_[at(f)].stride_of(n));
+    Walk walk{functions_[at(f)].values.data(), {}};
+    for (int n : scope) walk.strides.push_back(functions_[at(f)].stride_of(n));
+    while (walk.first < scope.size() && walk.strides[walk.first] == 0) ++walk.first;
+    return walk;
   };
-  for (int f : masks(scope)) walk_over(f);
-  const size_t masks = walks.size();
-  for (int f : part) walk_over(f);
-  std::vector<double> sum(at(problem_.choices(node)));
+  std::vector<Walk> masks, walks;
+  for (int f : this->masks(scope)) masks.push_back(walk_over(f));
+  for (int f : part) walks.push_back(walk_over(f));
+  // By node of the scope: the sum of what changes with no earlier one.
+  std::vector<std::vector<double>> from(scope.size() + 1, std::vector<double>(at(problem_.choices(node))));
+  const auto add_up = [&](size_t k) {
+    const std::vector<double>* base = k < scope.size() ? &from[k + 1] : &from[k];
+    for (const Walk& walk : walks) {
+      if (walk.first != k) continue;
+      search::add(*base, walk.values, from[k]);
+      base = &from[k];
+    }
+    if (base != &from[k]) from[k] = *base;
+  };
   std::vector<size_t> digit(scope.size());
   size_t entries = 1;
   for (int n : scope) entries *= at(problem_.choices(n));
+  size_t changed = scope.size();
   for (size_t i = 0; i < entries; ++i) {
-    const bool possible = std::all_of(walks.begin(), walks.begin() + static_cast<std::ptrdiff_t>(masks),
-                                      [](const Walk& mask) { return *mask.values < infinity; });
+    for (size_t k = changed; k > 0; --k) add_up(k);
+    const bool possible =
+        std::all_of(masks.begin(), masks.end(), [](const Walk& mask) { return *mask.values < infinity; });
     if (possible) {
-      std::fill(sum.begin(), sum.end(), 0.0);
-      for (size_t w = masks; w < walks.size(); ++w) search::add(walks[w].values, sum);
-      take(i, sum);
+      add_up(0);
+      take(i, from[0]);
     }
-    for (size_t k = 0; k < scope.size(); ++k) {
-      size_t choices = at(problem_.choices(scope[k]));
-      bool wraps = ++digit[k] == choices;
-      for (Walk& walk : walks) {
-        walk.values += walk.strides[k];
-        if (wraps) walk.values -= walk.strides[k] * choices;
-      }
+    for (changed = 0; changed < scope.size(); ++changed) {
+      const size_t choices = at(problem_.choices(scope[changed]));
+      const bool wraps = ++digit[changed] == choices;
+      for (std::vector<Walk>* some : {&masks, &walks})
+        for (Walk& walk : *some) {
+          walk.values += walk.strides[changed];
+          if (wraps) walk.values -= walk.strides[changed] * choices;
+        }
       if (!wraps) break;
-      digit[k] = 0;
+      digit[changed] = 0;
     }
   }
 }
@@ -203,11 +229,8 @@ void Tables::eliminate(int position) {
   for (size_t p = 0; p < parts.size(); ++p) {
     Function given = empty(scope_of(parts[p], node));
     std::fill(given.values.begin(), given.values.end(), infinity);
-    sums(parts[p], node, given.scope, [&](size_t i, const std::vector<double>& sum) {
-      double least = infinity;
-      for (size_t c = 0; c < sum.size(); ++c) least = std::min(least, sum[c] + shifts[p][c]);
-      given.values[i] = least;
-    });
+    sums(parts[p], node, given.scope,
+         [&](size_t i, const std::vector<double>& sum) { given.values[i] = least_sum(sum, shifts[p]); });
     if (given.scope.empty()) {
       buckets_[at(position)].constant += given.values[0];
       root_ += given.values[0];
