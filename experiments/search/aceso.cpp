@@ -1,6 +1,8 @@
 // Searches plans on the tables of measured ops that Aceso's authors published, and compares with theirs.
 //
-//   build/experiments/search/search_aceso FOLDER          the folder with the two tables
+//   build/experiments/search/search_aceso FOLDER          the folder with the two tables; models that it
+//   lacks are
+//                                                         left out
 //   build/experiments/search/search_aceso FOLDER P026     some problems
 #include <fmt/format.h>
 
@@ -12,6 +14,7 @@
 
 #include "experiments/search/op_tables.h"
 #include "experiments/search/table_plans.h"
+#include "sbp/error.h"
 
 namespace boxcar::measured {
 namespace {
@@ -32,27 +35,40 @@ constexpr Problem problems[] = {
 };
 constexpr double memory = 28000;
 
-void compare(const std::string& folder, const std::vector<std::string>& ids) {
+std::string row(const std::string& folder, const Problem& p, const Links& links) {
+  const OpTable table = OpTable::read(folder, p.table);
+  const bool words = p.layers > 0;
+  const Task task{words ? gpt(table, p.layers) : resnet(table),
+                  p.gpus,
+                  p.node_gpus,
+                  p.global_batch,
+                  memory,
+                  words ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{16, 32, 48, 64}};
+  const auto begin = std::chrono::steady_clock::now();
+  const Plan plan = best(task, links);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  return fmt::format("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.1f} | {} |\n", p.id, p.gpus, p.grid, p.aceso,
+                     judge(task, links, plan).seconds, took.count(), to_text(plan));
+}
+
+// All whose models the tables have, or those that are named; how many there were.
+int compare(const std::string& folder, const std::vector<std::string>& ids) {
   const Links links = Links::read(folder);
   fmt::print("| problem | GPUs | grid, s | Aceso, s | found, s | search, s | plan found |\n");
   fmt::print("| --- | --- | --- | --- | --- | --- | --- |\n");
+  int found = 0;
   for (const Problem& p : problems) {
     if (!ids.empty() && std::find(ids.begin(), ids.end(), p.id) == ids.end()) continue;
-    const OpTable table = OpTable::read(folder, p.table);
-    const bool words = p.layers > 0;
-    const Task task{words ? gpt(table, p.layers) : resnet(table),
-                    p.gpus,
-                    p.node_gpus,
-                    p.global_batch,
-                    memory,
-                    words ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{16, 32, 48, 64}};
-    const auto begin = std::chrono::steady_clock::now();
-    const Plan plan = best(task, links);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    fmt::print("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.1f} | {} |\n", p.id, p.gpus, p.grid, p.aceso,
-               judge(task, links, plan).seconds, took.count(), to_text(plan));
+    try {
+      fmt::print("{}", row(folder, p, links));
+      ++found;
+    } catch (const Error& error) {
+      if (!ids.empty()) throw;
+      fmt::print(stderr, "search_aceso: {} left out: {}\n", p.id, error.what());
+    }
     std::fflush(stdout);
   }
+  return found;
 }
 
 }  // namespace
@@ -60,11 +76,14 @@ void compare(const std::string& folder, const std::vector<std::string>& ids) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "search_aceso: expected the folder of the tables\n");
+    fmt::print(
+        stderr,
+        "search_aceso: expected a folder with aceso_v100_op_profile.csv and aceso_v100_comm_profile.csv, "
+        "and problems such as P026 if not all\n");
     return 2;
   }
   try {
-    boxcar::measured::compare(argv[1], {argv + 2, argv + argc});
+    return boxcar::measured::compare(argv[1], {argv + 2, argv + argc}) > 0 ? 0 : 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "search_aceso: {}\n", error.what());
     return 2;

@@ -258,7 +258,12 @@ class Searcher {
   bool may_cut(int i) const {
     const OpTable& table = *task_.model.table;
     const auto input = [&](int j) {
-      return table.find(task_.model.ops[at(j)], task_.samples[0], 1, 0)->input;
+      const OpCost* cost = table.find(task_.model.ops[at(j)], task_.samples[0], 1, 0);
+      if (cost == nullptr)
+        throw Error::input("tables",
+                           fmt::format("have no {} of {} samples on one device",
+                                       table.names()[at(task_.model.ops[at(j)])], task_.samples[0]));
+      return cost->input;
     };
     int layer = i;
     while (layer > 0 && !kind(layer).begins) --layer;
