@@ -1,6 +1,7 @@
 // Published models by name: the sizes that `--model gpt3-175b` stands for.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@ struct CatalogModel {
   std::string name, family;
   std::map<std::string, std::string> values;  // job keys by path
   std::string source;
+  std::vector<std::string> notes = {};  // of a file: what it says that is not built
+  int64_t window = 0;                   // of a file: tokens that attention reaches back, 0: all
 };
 const std::vector<CatalogModel>& catalog();
 const CatalogModel* find_model(std::string_view name);  // nullptr where there is none

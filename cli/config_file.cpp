@@ -35,17 +35,18 @@ const std::vector<Size> expert_sizes = {{"num_local_experts", "experts"}, {"num_
 struct Architecture {
   const char *name, *family;
   const std::vector<Size>& sizes;
-  bool tied;  // where the file does not say
-  bool experts = false;
+  bool tied;                       // where the file does not say
+  const char *activation, *usual;  // key, and what it is where the file does not say
+  bool experts = false, qkv_bias = false;
 };
 const Architecture architectures[] = {
-    {"GPT2LMHeadModel", "gpt", gpt2_sizes, true},
-    {"LlamaForCausalLM", "llama", llama_sizes, false},
-    {"MistralForCausalLM", "llama", llama_sizes, false},
-    {"Qwen2ForCausalLM", "llama", llama_sizes, false},
-    {"MixtralForCausalLM", "llama", llama_sizes, false, true},
-    {"BertForMaskedLM", "bert", bert_sizes, true},
-    {"BertForPreTraining", "bert", bert_sizes, true},
+    {"GPT2LMHeadModel", "gpt", gpt2_sizes, true, "activation_function", "gelu_new"},
+    {"LlamaForCausalLM", "llama", llama_sizes, false, "hidden_act", "silu"},
+    {"MistralForCausalLM", "llama", llama_sizes, false, "hidden_act", "silu"},
+    {"Qwen2ForCausalLM", "llama", llama_sizes, false, "hidden_act", "silu", false, true},
+    {"MixtralForCausalLM", "llama", llama_sizes, false, "hidden_act", "silu", true},
+    {"BertForMaskedLM", "bert", bert_sizes, true, "hidden_act", "gelu"},
+    {"BertForPreTraining", "bert", bert_sizes, true, "hidden_act", "gelu"},
 };
 
 const Architecture& architecture_of(const JsonObject& config) {
@@ -56,6 +57,53 @@ const Architecture& architecture_of(const JsonObject& config) {
     known.push_back(a.name);
   }
   config.refuse(fmt::format("architectures has \"{}\", expected one of {}", name, fmt::join(known, ", ")));
+}
+
+bool is_llama(const Architecture& architecture) { return std::string_view(architecture.family) == "llama"; }
+
+// The activation that the feed-forward layer has; of others there is no such model here.
+void read_activation(const JsonObject& config, const Architecture& architecture, CatalogModel& model) {
+  const std::string name = config.text(architecture.activation, architecture.usual);
+  const std::vector<std::string> exact{"gelu", "gelu_python"},
+      tanh{"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh"};
+  const auto is_of = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (is_llama(architecture)) {
+    if (name != "silu" && name != "swish") config.refuse(architecture.activation, "silu");
+  } else if (is_of(exact) || is_of(tanh)) {
+    model.values["model.gelu"] = is_of(tanh) ? "tanh" : "erf";
+  } else {
+    config.refuse(architecture.activation, "gelu, gelu_new, gelu_fast or gelu_pytorch_tanh");
+  }
+}
+
+void read_biases(const JsonObject& config, const Architecture& architecture, CatalogModel& model) {
+  if (architecture.qkv_bias) model.values["model.qkv_bias"] = "true";
+  if (!is_llama(architecture)) return;
+  const bool attention = config.flag("attention_bias", false), mlp = config.flag("mlp_bias", false);
+  if (attention || mlp) model.values["model.bias"] = "true";
+  if (attention != mlp)
+    model.notes.push_back(fmt::format("{} alone is not built: all linear layers have biases",
+                                      attention ? "attention_bias" : "mlp_bias"));
+}
+
+// One probability for all; the largest where they differ.
+void read_dropout(const JsonObject& config, const Architecture& architecture, CatalogModel& model) {
+  const double usual = is_llama(architecture) ? 0 : 0.1;
+  std::vector<const char*> keys{"attention_dropout"};
+  if (architecture.family == std::string_view("gpt")) keys = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+  if (architecture.family == std::string_view("bert"))
+    keys = {"hidden_dropout_prob", "attention_probs_dropout_prob"};
+  double least = 1, most = 0;
+  for (const char* key : keys) {
+    const double value = config.number(key, usual);
+    least = std::min(least, value), most = std::max(most, value);
+  }
+  if (most != usual) model.values["model.dropout"] = fmt::format("{}", most);
+  if (least != most)
+    model.notes.push_back(
+        fmt::format("{} differ, which is not built: all are {}", fmt::join(keys, ", "), most));
 }
 
 }  // namespace
@@ -72,7 +120,11 @@ CatalogModel read_model_config(const std::string& path) {
   read(architecture.sizes);
   if (architecture.experts) read(expert_sizes);
   model.values["model.tied"] = config.flag("tie_word_embeddings", architecture.tied) ? "true" : "false";
-  if (config.flag("attention_bias", false)) model.values["model.bias"] = "true";
+  read_activation(config, architecture, model);
+  read_biases(config, architecture, model);
+  read_dropout(config, architecture, model);
+  if (config.has("sliding_window") && config.flag("use_sliding_window", !architecture.qkv_bias))
+    model.window = config.whole("sliding_window", 1);
   const int64_t heads = config.whole(architecture.sizes[2].from, 1),
                 hidden = config.whole(architecture.sizes[1].from, 1);
   if (config.has("head_dim") && config.whole("head_dim", 1) * heads != hidden)

@@ -17,6 +17,7 @@ bool gathers_in_buckets(const planner::Job& job) { return job.parallel.zero <= 2
 bool runs_flash(const planner::Job& job) { return job.model.flash; }
 bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision); }
 bool has_gelu(const planner::Job& job) { return job.model.mlp == "gelu"; }
+bool has_no_bias(const planner::Job& job) { return !job.model.bias; }
 bool has_experts(const planner::Job& job) { return job.model.experts > 0; }
 bool uses_momentum(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::momentum; }
 bool uses_adam(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::adam; }
@@ -30,6 +31,7 @@ constexpr Effect effects[] = {
     {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.logits", is_mixed, "precision is fp16, bf16 or fp8"},
     {"model.gelu", has_gelu, "mlp is gelu"},
+    {"model.qkv_bias", has_no_bias, "bias is false"},
     {"train.routing_skew", has_experts, "the model has experts"},
     {"train.momentum", uses_momentum, "optimizer is momentum"},
     {"train.beta1", uses_adam, "optimizer is adam"},

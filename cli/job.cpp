@@ -6,10 +6,13 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <optional>
 
 #include "cli/catalog.h"
 #include "cli/config_file.h"
 #include "cli/effects.h"
+#include "ir/read_number.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -133,6 +136,17 @@ void locate(const GivenKeys& given, const Work& work) {
   }
 }
 
+// What the model of a file has and ours has not.
+std::vector<std::string> notes_of(const CatalogModel& model, const GivenKeys& given) {
+  std::vector<std::string> notes = model.notes;
+  const auto seq = given.find("model.seq");
+  const auto tokens = seq == given.end() ? std::nullopt : ir::read_number<int64_t>(seq->second.text);
+  if (model.window > 0 && tokens && model.window < *tokens)
+    notes.push_back(fmt::format("sliding_window {} is not built: attention reaches all {} tokens",
+                                model.window, *tokens));
+  return notes;
+}
+
 }  // namespace
 
 void expand_model(GivenKeys& given) {
@@ -153,6 +167,8 @@ void expand_model(GivenKeys& given) {
   std::string where = family->second.where;
   family->second.text = model->family;
   for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where});
+  for (const std::string& note : notes_of(*model, given))
+    std::fputs(fmt::format("boxcar: {}: {}\n", where, note).c_str(), stderr);
 }
 
 GivenKeys read_job_file(const std::string& path) {
@@ -305,6 +321,7 @@ std::map<std::string, std::string> labels_of(const Request& request) {
     if (key.section != run_section && key.is_of(request.job.model.family))
       labels[key.path()] = get(key, request);
   if (request.device.empty()) labels.erase("cluster.device");
+  if (!request.job.model.qkv_bias) labels.erase("model.qkv_bias");
   if (request.job.model.experts == 0) labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
   if (request.job.train.recompute_layers < 0) labels["parallel.recompute_layers"] = "all";

@@ -101,6 +101,8 @@ std::vector<Key> make_keys() {
   k.push_back(word("model", "position", MODEL(position), {"learned", "rotary"}, "positions"));
   k.push_back(entry("model", "tied", MODEL(tied), 0, 1, "output head shares the word embedding"));
   k.push_back(entry("model", "bias", MODEL(bias), 0, 1, "linear layers have biases"));
+  k.push_back(entry("model", "qkv_bias", MODEL(qkv_bias), 0, 1,
+                    "without bias: queries, keys and values have biases all the same, as in Qwen2"));
   k.push_back(entry("model", "dropout", MODEL(dropout), 0, 0.99, "dropout probability"));
   k.push_back(entry("model", "pad_vocab", MODEL(pad_vocab_to), 1, million,
                     "vocabulary padded to a multiple of this x tp (1: not)"));

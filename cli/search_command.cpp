@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 #include <set>
+#include <sstream>
 
 #include "cli/arguments.h"
 #include "cli/explain.h"
@@ -107,6 +108,20 @@ std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
   return ranges;
 }
 
+// Takes a list of precisions, "fp16,fp32" or of a job file, out of `given`: each is searched. Empty: as
+// given.
+std::vector<Given> take_precisions(GivenKeys& given) {
+  std::vector<Given> all;
+  const auto found = given.find("train.precision");
+  if (found == given.end() || found->second.text.find(',') == std::string::npos) return all;
+  std::string text = found->second.text, one;
+  std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
+  for (std::istringstream words(text); std::getline(words, one, ',');)
+    all.push_back({one, found->second.where});
+  given.erase(found);
+  return all;
+}
+
 // The job's cluster with whole nodes, of which it may have a part of one.
 backends::Cluster as_described(const Request& request) {
   const backends::Cluster whole = load_cluster(request.cluster, request.device, 0);
@@ -194,7 +209,13 @@ int run(const SearchArguments& arguments) {
   options.partial = !arguments.no_partial;
   options.both = arguments.both;
   for (const std::string& pin : arguments.pins) options.pins.push_back(search::parse_pin(pin));
-  Request request = open_request(given);
+  std::vector<Request> requests;  // by precision
+  for (const Given& precision : take_precisions(given)) {
+    given["train.precision"] = precision;
+    requests.push_back(open_request(given));
+  }
+  if (requests.empty()) requests.push_back(open_request(given));
+  Request request = requests.front();
   if (request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
   const double budget = seconds_of("--budget", arguments.budget);
@@ -202,7 +223,6 @@ int run(const SearchArguments& arguments) {
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   Progress progress;
   options.pinned = pinned(given);
-  options.described = as_described(request);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   options.go_on = [&](const search::Progress& p) {
@@ -218,7 +238,13 @@ int run(const SearchArguments& arguments) {
   r.memory_limit_bytes = options.memory_bytes;
   r.goal = options.goal;
   r.max_step_seconds = options.max_step_seconds;
-  r.outcome = search::search(request.job, options, oracle());
+  r.precisions = requests.size() > 1;
+  for (const Request& one : requests) {
+    options.described = as_described(one);
+    search::Outcome outcome = search::search(one.job, options, oracle());
+    const bool first = &one == &requests.front();
+    r.outcome = first ? std::move(outcome) : merged(std::move(r.outcome), std::move(outcome), r.goal);
+  }
   std::signal(SIGINT, SIG_DFL);
   if (r.outcome.best.empty()) {
     const std::string why = why_none(r);
@@ -233,11 +259,12 @@ int run(const SearchArguments& arguments) {
   plan.labels = labels_of(request);
   if (best.layouts) add_labels(*best.layouts, plan.labels);
   if (arguments.no_partial) r.partial_seconds = with_partial(best);
-  std::set<std::string> told{flags_of(best.job)};  // the same with other layouts is no other plan
+  std::set<std::string> told{flags_of(best.job, true)};  // the same with other layouts is no other plan
   for (const search::Candidate& c : r.outcome.best)
-    if (told.size() < 4 && told.insert(flags_of(c.job)).second)
-      plan.labels[fmt::format("{}{}", runner_up, told.size() - 1)] = fmt::format(
-          "{}: {}", against(r.goal, c, best), flags_of(c.job) + (c.layouts ? ", layouts found" : ""));
+    if (told.size() < 4 && told.insert(flags_of(c.job, true)).second)
+      plan.labels[fmt::format("{}{}", runner_up, told.size() - 1)] =
+          fmt::format("{}: {}", against(r.goal, c, best),
+                      flags_of(c.job, r.precisions) + (c.layouts ? ", layouts found" : ""));
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const sim::Result result = sim::simulate(plan, request.job.cluster);
   r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 
 #include "cli/keys.h"
 #include "planner/resolve.h"
@@ -47,9 +49,9 @@ const Key* key_of(const std::string& name) {
 
 // The best plan's degrees with layouts of every op that were looked for; null where none were.
 const Candidate* laid_out(const search::Outcome& outcome) {
-  const std::string flags = flags_of(outcome.best.front().job);
+  const std::string flags = flags_of(outcome.best.front().job, true);
   for (const Candidate& c : outcome.best)
-    if (c.layouts && flags_of(c.job) == flags) return &c;
+    if (c.layouts && flags_of(c.job, true) == flags) return &c;
   return nullptr;
 }
 
@@ -78,6 +80,9 @@ std::string layouts_text(const SearchReport& r) {
 ordered_json candidate_json(const Candidate& c) {
   ordered_json doc;
   for (const auto& [key, text] : decided(c.job)) doc[key->name] = typed(text);
+  Request request;
+  request.job = c.job;
+  doc["precision"] = get(*find_key("train", "precision"), request);
   doc["step_time_s"] = c.seconds;
   doc["estimated_step_time_s"] = c.estimated_seconds;
   doc["peak_memory_bytes"] = c.peak_bytes;
@@ -184,7 +189,7 @@ std::string against(search::Goal goal, const Candidate& other, const Candidate& 
                      100 * (other.seconds / best.seconds - 1));
 }
 
-std::string flags_of(const planner::Job& job) {
+std::string flags_of(const planner::Job& job, bool precision) {
   const Hints& h = job.parallel;
   const bool balanced = h.stage_layers == planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
   std::string text;
@@ -196,7 +201,10 @@ std::string flags_of(const planner::Job& job) {
     std::erase_if(plain, [](char c) { return c == '[' || c == ']' || c == ' '; });
     text += fmt::format("{}{} {}", text.empty() ? "" : " ", key->flag, plain);
   }
-  return text;
+  if (!precision) return text;
+  Request request;
+  request.job = job;
+  return text + " --precision " + get(*find_key("train", "precision"), request);
 }
 
 std::vector<std::string> searched_keys() {
@@ -215,6 +223,35 @@ std::string change_text(const search::WouldDo& change) {
   return fmt::format("with {}", fmt::join(flags, " "));
 }
 
+search::Outcome merged(search::Outcome a, search::Outcome b, search::Goal goal) {
+  const auto rank = [&](const Candidate& c) {
+    const auto bytes = static_cast<double>(c.peak_bytes);
+    const double value = goal == search::Goal::memory ? bytes
+                         : goal == search::Goal::cost ? price_of(c.job, c.seconds)
+                                                      : c.seconds;
+    return std::tuple(value, c.seconds, bytes);
+  };
+  const auto is_before = [&](const Candidate& x, const Candidate& y) { return rank(x) < rank(y); };
+  const size_t middle = a.best.size();
+  std::move(b.best.begin(), b.best.end(), std::back_inserter(a.best));
+  std::inplace_merge(a.best.begin(), a.best.begin() + static_cast<std::ptrdiff_t>(middle), a.best.end(),
+                     is_before);
+  if (a.would_do.empty()) a.would_do = std::move(b.would_do);
+  a.by_estimate |= b.by_estimate;
+  a.ended &= b.ended;
+  a.points += b.points, a.over_memory += b.over_memory, a.over_time += b.over_time, a.compiled += b.compiled;
+  if (b.smallest.estimated_bytes < a.smallest.estimated_bytes) a.smallest = std::move(b.smallest);
+  const auto seconds = [](const Candidate& c) { return c.seconds > 0 ? c.seconds : c.estimated_seconds; };
+  if (b.fastest && (!a.fastest || seconds(*b.fastest) < seconds(*a.fastest)))
+    a.fastest = std::move(b.fastest);
+  if (a.unknown_least.empty()) a.unknown_least = b.unknown_least;
+  if (a.least && b.least)
+    a.least = std::min(*a.least, *b.least);
+  else
+    a.least.reset();
+  return a;
+}
+
 std::string to_table(const SearchReport& r) {
   const search::Outcome& o = r.outcome;
   std::string text = fmt::format(
@@ -228,8 +265,8 @@ std::string to_table(const SearchReport& r) {
   for (const Candidate& c : o.best)
     text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}\n", format_seconds(c.seconds),
                         format_seconds(c.estimated_seconds), format_bytes(static_cast<double>(c.peak_bytes)),
-                        c.layouts ? "found" : "hints", flags_of(c.job));
-  text += fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job), objective_text(r),
+                        c.layouts ? "found" : "hints", flags_of(c.job, r.precisions));
+  text += fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job, r.precisions), objective_text(r),
                       bound_text(r) + layouts_text(r) + slots_text(r));
   return text + to_table(r.best);
 }
@@ -241,7 +278,7 @@ std::string to_json(const SearchReport& r) {
   doc["search"] = search_json(r);
   doc["objective"] = name_of(r.goal);
   if (r.max_step_seconds < search::infinity) doc["max_step_time_s"] = r.max_step_seconds;
-  doc["flags"] = flags_of(r.outcome.best.front().job);
+  doc["flags"] = flags_of(r.outcome.best.front().job, r.precisions);
   doc["step_time_s"] = r.outcome.best.front().seconds;
   if (r.partial_seconds > 0) doc["step_time_with_partial_s"] = r.partial_seconds;
   ordered_json candidates = ordered_json::array();

@@ -16,6 +16,7 @@ struct SearchReport {
   search::Goal goal = search::Goal::time;
   double max_step_seconds = search::infinity;
   double wall_seconds = 0;
+  bool precisions = false;     // several were searched
   double partial_seconds = 0;  // of the best plan's job with partial values, where they are switched off
 };
 
@@ -28,12 +29,15 @@ std::string to_json(const SearchReport& report, const std::string& why);
 // "with --recompute full", "on 16 GPUs".
 std::string change_text(const search::WouldDo& change);
 
+// What two searches found, of two precisions, as what one found.
+search::Outcome merged(search::Outcome a, search::Outcome b, search::Goal goal);
+
 // Paths of the keys that a search decides where they are not given.
 std::vector<std::string> searched_keys();
 
 // The keys that a search decides, as flags, where they differ from their defaults:
-// "--dp 16 --tp 8 --pp 8 --zero 1 --recompute full".
-std::string flags_of(const planner::Job& job);
+// "--dp 16 --tp 8 --pp 8 --zero 1 --recompute full"; and with `precision` "--precision bf16".
+std::string flags_of(const planner::Job& job, bool precision = false);
 
 // What another candidate loses: "1.23 s, 4.0 % slower", "42 GB, 3.1 % more memory", "0.31 a step, 2.0 %
 // dearer".

@@ -394,6 +394,9 @@ void train(const TrainArguments& arguments, Shared& shared) {
     refuse_what_is_simulated_alone(given);
   }
   Resolved resolved = resolve(given);
+  if (resolved.request.job.model.qkv_bias)
+    throw Error::input(where(given, "model.qkv_bias"),
+                       "checkpoints have biases in all linear layers or in none");
   if (resolved.request.job.model.expert_every > 1)
     throw Error::input(where(given, "model.expert_every"), "checkpoints have experts in every layer (use 1)");
   const TrainRun& options = resolved.request.run;

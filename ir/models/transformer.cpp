@@ -187,7 +187,7 @@ class Writer {
   TensorId linear(TensorId x, const std::string& name, int64_t from, int64_t to) {
     const TensorId weight = b_.parameter(name + ".weight", f32({from, to}));
     const TensorId y = b_.op1("matmul", {x, weight}, {}, name);
-    if (!c_.bias) return y;
+    if (!c_.bias && !(c_.qkv_bias && name == "attn.qkv")) return y;
     return b_.op1("add", {y, b_.parameter(name + ".bias", f32({to}))}, {}, name + ".bias_add");
   }
 
@@ -408,8 +408,8 @@ int64_t parameters(const Transformer& config) {
   const int64_t width = c.mlp == "swiglu" ? 2 : 1;
   const auto layer = [&](int64_t experts) {
     const int64_t mlps = std::max<int64_t>(experts, 1);
-    const int64_t biases =
-        c.bias ? (c.heads + 2 * c.kv_heads) * d + c.hidden + mlps * (width * c.ffn + c.hidden) : 0;
+    const int64_t qkv = (c.heads + 2 * c.kv_heads) * d;
+    const int64_t biases = c.bias ? qkv + c.hidden + mlps * (width * c.ffn + c.hidden) : c.qkv_bias ? qkv : 0;
     return product_weights(c, experts) + biases + 2 * norm;
   };
   const int64_t embeddings =

@@ -16,12 +16,13 @@ struct Transformer {
   int64_t kv_heads = 0;  // 0: heads
   std::string mlp;       // "gelu" | "swiglu"
   std::string gelu =
-      "erf";             // "erf" | "tanh": the exact one, or GPT-2's approximation by a hyperbolic tangent
-  std::string norm;      // "layer" | "rms"
-  std::string position;  // "learned" | "rotary"
-  bool tied = true;      // llama: false; these three as defaults(family) has them, not as complete() does
-  bool bias = true;      // llama: false
-  double dropout = 0.1;  // llama: 0
+      "erf";              // "erf" | "tanh": the exact one, or GPT-2's approximation by a hyperbolic tangent
+  std::string norm;       // "layer" | "rms"
+  std::string position;   // "learned" | "rotary"
+  bool tied = true;       // llama: false; these three as defaults(family) has them, not as complete() does
+  bool bias = true;       // llama: false
+  bool qkv_bias = false;  // without bias: the product of queries, keys and values has one all the same
+  double dropout = 0.1;   // llama: 0
   int64_t experts = 0,
           top_k = 0;           // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
   int64_t expert_every = 1;    // layers from one with experts to the next; the others are dense

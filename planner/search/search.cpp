@@ -62,7 +62,11 @@ class Search {
     if (outcome_.ended) shard_otherwise();
     if (outcome_.ended) split_backward();
     if (!layouts_asked()) lay_out_best();
-    if (outcome_.ended && !outcome_.best.empty()) take_fewest_slots(outcome_.best.front());
+    const size_t with_slots = fewest_bytes(options_.goal) ? alike : 1;  // elsewhere they make no other faster
+    std::vector<Candidate> finalists = outcome_.best;
+    if (finalists.size() > with_slots) finalists.resize(with_slots);
+    for (Candidate& finalist : finalists)
+      if (outcome_.ended) take_fewest_slots(std::move(finalist));
     if (outcome_.best.empty() && refused_) throw *refused_;
     if (outcome_.best.empty() && outcome_.ended) {
       look_for_changes();

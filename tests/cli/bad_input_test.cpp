@@ -420,6 +420,13 @@ const CommandCase command_cases[] = {
       "--expert-every=2", "--cluster=local", "--gpus=1", "--data=README.md"},
      2,
      "--expert-every: checkpoints have experts in every layer (use 1)"},
+    {{"train", "--model=llama", "--layers=2", "--hidden=64", "--heads=4", "--seq=32", "--vocab=256",
+      "--qkv-bias", "--cluster=local", "--gpus=1", "--data=README.md"},
+     2,
+     "--qkv-bias: checkpoints have biases in all linear layers or in none"},
+    {{"simulate", "--model=gpt2", "--qkv-bias", "--cluster=dgx-a100-80g", "--gpus=8"},
+     2,
+     "--qkv-bias: has no effect unless bias is false"},
     {{"simulate", "--model=resnet50", "--layers=18", "--cluster=dgx-a100-80g", "--gpus=8"},
      2,
      "--layers: is 18, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50"},
@@ -587,8 +594,9 @@ const FileCase file_cases[] = {
     {std::string("model: {layerz: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"layerz\" under model (did you mean layers?); known are family, layers, "
-     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, gelu, norm, position, tied, bias, dropout, pad_vocab, "
-     "experts, top_k, expert_every, masked, decoder_layers, decoder_seq, width, image, channels_last"},
+     "hidden, heads, seq, vocab, ffn, kv_heads, mlp, gelu, norm, position, tied, bias, qkv_bias, dropout, "
+     "pad_vocab, experts, top_k, expert_every, masked, decoder_layers, decoder_seq, width, image, "
+     "channels_last"},
     {std::string("model: {tp: 4}\n"),
      {},
      "job.yaml:1:9: unknown key \"tp\" under model; it belongs under parallel"},
@@ -704,6 +712,14 @@ TEST(BadInput, ModelsFromFiles) {
        "BertForPreTraining"},
       {R"({"architectures": ["GPT2LMHeadModel"], "n_layer": -1})",
        "config.json: n_layer is -1, expected a whole number of at least 1"},
+      {R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64,
+           "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 64, "vocab_size": 128,
+           "hidden_act": "relu"})",
+       "config.json: hidden_act is \"relu\", expected silu"},
+      {R"({"architectures": ["BertForMaskedLM"], "num_hidden_layers": 2, "hidden_size": 64,
+           "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 64, "vocab_size": 128,
+           "hidden_act": "relu"})",
+       "config.json: hidden_act is \"relu\", expected gelu, gelu_new, gelu_fast or gelu_pytorch_tanh"},
   };
   for (const auto& [text, message] : cases) {
     TemporaryFile file("config.json", text);
@@ -727,6 +743,49 @@ TEST(Jobs, AModelFromAFile) {
   const Output from_file = run_program(by_file);
   EXPECT_EQ(from_file.exit_code, 0) << from_file.err;
   EXPECT_EQ(until_simulator(from_file.out), until_simulator(run_program(by_name).out));
+}
+
+// What a file says beside sizes is built, or told.
+TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
+  const auto simulate = [](const std::string& config, const Words& flags) {
+    TemporaryFile file("config.json", config);
+    Words words{"simulate", "--model", file.path(), "--cluster=dgx-a100-80g", "--gpus=1", "--json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return output;
+  };
+  const std::string sizes = R"("num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "intermediate_size": 128, "max_position_embeddings": 64, "vocab_size": 128)";
+  const auto llama = [&](const std::string& name, const std::string& more) {
+    return R"({"architectures": [")" + name + R"("], )" + sizes + more + "}";
+  };
+  const auto parameters = [](const Output& output) {
+    const auto doc = nlohmann::json::parse(output.out);
+    return doc["memory_breakdown_bytes"][0]["optimizer"].get<int64_t>();
+  };
+  const Output plain = simulate(llama("LlamaForCausalLM", ""), {});
+  const Output qwen = simulate(llama("Qwen2ForCausalLM", R"(, "sliding_window": 32)"), {});
+  EXPECT_EQ(plain.err + qwen.err, "");
+  EXPECT_GT(parameters(qwen), parameters(plain));
+  EXPECT_EQ(nlohmann::json::parse(qwen.out)["configuration"]["model.qkv_bias"], "true");
+  EXPECT_EQ(
+      simulate(llama("Qwen2ForCausalLM", R"(, "sliding_window": 32, "use_sliding_window": true)"), {}).err,
+      "boxcar: --model: sliding_window 32 is not built: attention reaches all 64 tokens\n");
+  EXPECT_EQ(simulate(llama("MistralForCausalLM", R"(, "sliding_window": 32)"), {"--seq=32"}).err, "");
+  EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "attention_bias": true)"), {}).err,
+            "boxcar: --model: attention_bias alone is not built: all linear layers have biases\n");
+  const std::string bert = R"({"architectures": ["BertForMaskedLM"], )" + sizes;
+  const Output tanh = simulate(
+      bert + R"(, "hidden_act": "gelu_new", "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0})",
+      {});
+  EXPECT_EQ(
+      tanh.err,
+      "boxcar: --model: hidden_dropout_prob, attention_probs_dropout_prob differ, which is not built: all "
+      "are 0.2\n");
+  EXPECT_EQ(nlohmann::json::parse(tanh.out)["configuration"]["model.gelu"], "tanh");
+  EXPECT_EQ(nlohmann::json::parse(tanh.out)["configuration"]["model.dropout"], "0.2");
+  EXPECT_EQ(nlohmann::json::parse(simulate(bert + "}", {}).out)["configuration"]["model.gelu"], "erf");
 }
 
 // Devices are written to, and stay devices.

@@ -12,10 +12,12 @@ namespace {
 
 using nlohmann::json;
 
-Output search(std::vector<std::string> more) {
-  std::vector<std::string> arguments{"search",    "--model=gpt",      "--layers=2",  "--hidden=64",
-                                     "--heads=4", "--seq=32",         "--vocab=128", "--cluster=dgx-a100-80g",
-                                     "--gpus=2",  "--global-batch=8", "--json"};
+using Words = std::vector<std::string>;
+
+Output search(Words more) {
+  Words arguments{"search",    "--model=gpt",      "--layers=2",  "--hidden=64",
+                  "--heads=4", "--seq=32",         "--vocab=128", "--cluster=dgx-a100-80g",
+                  "--gpus=2",  "--global-batch=8", "--json"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return run_program(arguments);
 }
@@ -34,6 +36,31 @@ TEST(SearchCommand, writes_degrees_as_what_they_are) {
   EXPECT_GE(doc["search"]["gap_of_degrees"], 0);
   EXPECT_LT(doc["search"]["gap_of_degrees"], 1);
   EXPECT_EQ(doc["search"]["ended"], true);
+}
+
+// Each is searched, and the best of all taken.
+TEST(SearchCommand, searches_several_precisions) {
+  const auto step = [](const json& doc) { return doc["step_time_s"].get<double>(); };
+  const Words rest{"--hidden=1024", "--seq=512", "--tp=1"};
+  const auto with = [&](const std::string& precision) {
+    Words words = rest;
+    words.push_back("--precision=" + precision);
+    return json::parse(search(words).out);
+  };
+  const json fp32 = with("fp32"), bf16 = with("bf16"), both = with("fp32,bf16");
+  EXPECT_LT(step(bf16), step(fp32));
+  EXPECT_EQ(step(both), step(bf16));
+  EXPECT_EQ(both["candidates"][0]["precision"], "bf16");
+  EXPECT_TRUE(both["flags"].get<std::string>().ends_with(" --precision bf16"));
+  EXPECT_EQ(both["best"]["configuration"]["train.precision"], "bf16");
+  EXPECT_EQ(both["search"]["points"].get<int>(),
+            fp32["search"]["points"].get<int>() + bf16["search"]["points"].get<int>());
+  EXPECT_EQ(both["candidates"].size(), fp32["candidates"].size() + bf16["candidates"].size());
+  const Output wrong = search({"--precision=fp32,fp9"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(
+      wrong.err,
+      "boxcar: --precision: got \"fp9\", expected fp32, tf32, fp16, bf16, fp64, fp8 (did you mean fp8?)\n");
 }
 
 TEST(SearchCommand, has_a_document_where_nothing_fits) {
