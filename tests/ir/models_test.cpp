@@ -73,6 +73,9 @@ TEST(Models, ParametersOfPublishedModels) {
   mixtral.ffn = 14336;
   mixtral.experts = 8;
   mixtral.top_k = 2;
+  ir::models::Transformer qwen = model("llama", 28, 3584, 28, 32768, 152064);
+  qwen.kv_heads = 4, qwen.ffn = 18944, qwen.qkv_bias = true;
+  EXPECT_EQ(ir::models::parameters(qwen), 7615616512);                                // Qwen2 7B
   EXPECT_EQ(ir::models::parameters(mixtral), 46702792704);                            // Mixtral 8x7B
   EXPECT_NEAR(static_cast<double>(ir::models::parameters(gpt3())), 174.6e9, 0.05e9);  // "174,600 M"
 }
