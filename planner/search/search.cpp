@@ -24,6 +24,7 @@ using planner::Job;
 // Of an estimate, at most: what is estimated to be worse than the best by more is not looked at.
 constexpr double time_error = 0.03, memory_error = 0.25;
 constexpr int alike = 3;                                    // of the same degrees that are simulated
+constexpr size_t pipelines_split = 3;                       // tried with backward passes in two parts
 constexpr int most_acts = 4000;                             // in the graph that slots are looked for in
 constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // that are tried for a message
 constexpr int most_changes = 3, most_counts = 64;           // of them
@@ -59,8 +60,8 @@ class Search {
       else
         recompute_less(outcome_.best.front());
     }
-    if (outcome_.ended) shard_otherwise();
     if (outcome_.ended) split_backward();
+    if (outcome_.ended) shard_otherwise();
     if (!layouts_asked()) lay_out_best();
     const size_t with_slots = fewest_bytes(options_.goal) ? alike : 1;  // elsewhere they make no other faster
     std::vector<Candidate> finalists = outcome_.best;
@@ -198,7 +199,7 @@ class Search {
   static Candidate with_estimate(Job job, const ModelCost& cost) {
     const Estimate e = estimate(job, cost);
     const double least = least_seconds(job, cost);
-    return {std::move(job), e.seconds, e.bytes, e.fullest_stage, least};
+    return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least};
   }
 
   // The same with as many micro-batches under way as hide transfers; where those do not fit, with as many as
@@ -382,21 +383,30 @@ class Search {
     }
   }
 
-  // The best of those with stages but no virtual ones, with backward passes in two parts: that is idle less,
-  // but hides less of collectives, which estimates do not say.
+  // Those pipelines without virtual stages with backward passes in two parts that could be fastest so: that
+  // is idle less, but hides less of collectives, which estimates do not say.
   void split_backward() {
-    if (options_.pinned.count("schedule") || fewest_bytes(options_.goal)) return;
-    const auto whole = std::find_if(outcome_.best.begin(), outcome_.best.end(), [](const Candidate& c) {
-      return c.job.parallel.pp > 1 && c.job.parallel.virtual_stages == 1;
-    });
-    if (whole == outcome_.best.end()) return;
-    const Candidate start = *whole;
-    for (const char* schedule : {"zb-h1", "zb-h2"}) {
-      Candidate split = start;
-      split.job.parallel.schedule = schedule;
-      split.found = {};
-      split.peak_bytes = 0;
-      if (outcome_.ended) attempt(std::move(split));
+    if (outcome_.best.empty() || options_.pinned.count("schedule") || fewest_bytes(options_.goal)) return;
+    std::vector<Candidate> some = outcome_.best;
+    some.insert(some.end(), candidates_.begin(), candidates_.end());
+    const auto hoped = [](const Candidate& c) {
+      return (c.seconds > 0 ? c.seconds : c.estimated_seconds) - c.split_saves;
+    };
+    std::stable_sort(some.begin(), some.end(),
+                     [&](const Candidate& a, const Candidate& b) { return hoped(a) < hoped(b); });
+    std::set<std::array<int, 4>> done;
+    for (const Candidate& whole : some) {
+      const planner::Hints& h = whole.job.parallel;
+      if (h.pp == 1 || h.virtual_stages > 1) continue;
+      if (done.size() == pipelines_split || hoped(whole) >= outcome_.best.front().seconds) break;
+      if (!done.insert({h.dp, h.tp, h.pp, h.cp}).second) continue;
+      for (const char* schedule : {"zb-h1", "zb-h2"}) {
+        Candidate split = whole;
+        split.job.parallel.schedule = schedule;
+        split.found = {};
+        split.peak_bytes = 0;
+        if (outcome_.ended) attempt(std::move(split));
+      }
     }
   }
 

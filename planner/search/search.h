@@ -39,6 +39,7 @@ struct Candidate {
   planner::Job job;  // resolved; its gpus and cluster are what it uses
   double estimated_seconds = 0, estimated_bytes = 0;
   int fullest_stage = 0;     // by estimate
+  double split_saves = 0;    // at most, where backward passes are in two parts (step_estimate.h)
   double least_seconds = 0;  // no such step takes less (lower_bound.h), with layouts that degrees lead to
   double seconds = 0;        // simulated
   int64_t peak_bytes = 0;    // of the plan, on its fullest device

@@ -264,15 +264,17 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
   const planner::Mesh mesh = planner::mesh_of(h);
   const std::vector<StageCost> stages = stages_of(job, cost);
   Estimate result;
-  double slowest = 0, sum = 0, state = 0;
+  double slowest = 0, sum = 0, state = 0, forward = 0;
   for (int s = 0; s < h.pp; ++s) {
     const StageCost& stage = stages[static_cast<size_t>(s)];
     slowest = std::max(slowest, stage.forward + stage.backward);
+    forward = std::max(forward, stage.forward);
     sum += stage.forward + stage.backward;
     state = std::max(state, state_seconds(job, mesh, stage, first_elements(cost, h, s)));
     const double bytes = stage_bytes(job, cost, stage, s);
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
+  if (h.virtual_stages == 1) result.split_saves = (h.pp - 1) * forward;
   double period = slowest;
   if (h.pp > 1) {
     const std::vector<PipelineStage> pipeline = pipeline_of(job, mesh, cost, stages);
