@@ -41,13 +41,15 @@ struct MatmulModel {
     double share = 1;           // of a multiprocessor's peak
     friend bool operator==(const Tile&, const Tile&) = default;
   };
-  std::vector<Tile> tiles;   // empty: no quantisation, matmul_efficiency alone
-  double wave_overlap = 0;   // 0: a wave is whole; 1: a part of a wave costs that part
-  double wave_seconds = 0;   // added per wave
-  double split_seconds = 0;  // added where k is split over multiprocessors
-  double start_seconds = 0;  // added once
-  double memory_share = 1;   // of peak bandwidth
-  double ramp_bytes = 0;     // added to the bytes
+  std::vector<Tile> tiles;     // empty: no quantisation, matmul_efficiency alone
+  double wave_overlap = 0;     // 0: a wave is whole; 1: a part of a wave costs that part
+  double wave_seconds = 0;     // added per wave
+  double tile_seconds = 0;     // added per wave, by the tile's elements: of 256 x 128 so much
+  double split_seconds = 0;    // added where k is split over multiprocessors
+  double start_seconds = 0;    // added once
+  double memory_share = 1;     // of peak bandwidth
+  double cache_bandwidth = 0;  // bytes/s of the cache that tiles read from and parts meet in; 0: no bound
+  double ramp_bytes = 0;       // added to the bytes
   std::map<ir::DType, double>
       type_share;  // further factor on the compute rate by operand type, 1 where absent
   friend bool operator==(const MatmulModel&, const MatmulModel&) = default;
@@ -212,9 +214,10 @@ struct Stack {
   bool sums_in_products = false;
   // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
   std::map<std::string, double> op_bytes, half_op_bytes;
-  bool reduce_whole = false;  // gradients of sharded states are all-reduced, in float32
-  double outside_bytes = 0;   // of a device's memory that no tensor has: context, libraries, NCCL
-  double fragmentation = 0;   // share of the rest that the allocator cannot give
+  bool reduce_whole = false;       // gradients of sharded states are all-reduced
+  bool reduce_in_float32 = false;  // these, whatever their type
+  double outside_bytes = 0;        // of a device's memory that no tensor has: context, libraries, NCCL
+  double fragmentation = 0;        // share of the rest that the allocator cannot give
   FusedSoftmax fused_softmax;
   std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it
   std::map<std::string, double> op_kept;      // by op: times the bytes of its output that stay with it

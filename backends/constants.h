@@ -36,6 +36,7 @@ void visit_waves(Visitor& v, MatmulModel& m) {
   v.tiles("tiles", m.tiles);
   v.number("wave_overlap", 0, 1, m.wave_overlap);
   v.number("wave_seconds", 0, most_latency, m.wave_seconds);
+  v.number("tile_seconds", 0, most_latency, m.tile_seconds);
   v.number("split_seconds", 0, most_latency, m.split_seconds);
   v.number("start_seconds", 0, most_latency, m.start_seconds);
   v.number("memory_share", 1e-3, 1, m.memory_share);
@@ -44,6 +45,7 @@ void visit_waves(Visitor& v, MatmulModel& m) {
 template <class Visitor>
 void visit(Visitor& v, MatmulModel& m) {
   visit_waves(v, m);
+  v.number("cache_bandwidth", 0, most_rate, m.cache_bandwidth);
   v.number("ramp_bytes", 0, 1e12, m.ramp_bytes);
   v.inside("type_share", !m.type_share.empty(), [&] { v.types(1e-3, 1.5, m.type_share); });
 }

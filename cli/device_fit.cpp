@@ -101,8 +101,8 @@ void fit_products(const Samples& samples, DeviceProfile& device) {
     fit_products(products, samples.type, device);
     backends::MatmulModel& m = device.matmul;
     for (auto& tile : m.tiles) tile.share = rounded(tile.share);
-    for (double* value : {&m.wave_overlap, &m.wave_seconds, &m.split_seconds, &m.start_seconds,
-                          &m.memory_share, &m.ramp_bytes})
+    for (double* value : {&m.wave_overlap, &m.wave_seconds, &m.tile_seconds, &m.split_seconds,
+                          &m.start_seconds, &m.memory_share, &m.cache_bandwidth, &m.ramp_bytes})
       *value = rounded(*value);
     for (auto& [type, share] : m.type_share) share = rounded(share);
     for (double& share : device.matmul_efficiency.y) share = rounded(share);

@@ -51,6 +51,7 @@ void fit_products(const std::vector<ProductSample>& samples, ir::DType type,
   m.tiles = {{256, 128, 1}, {128, 128, 0.95}, {256, 64, 0.9}, {128, 64, 0.85}, {64, 64, 0.7}};
   m.wave_overlap = 0.7, m.wave_seconds = 1.5e-6, m.split_seconds = 2e-6, m.start_seconds = 1e-6;
   m.memory_share = 0.8, m.ramp_bytes = 3e6;
+  m.tile_seconds = 0.5e-6, m.cache_bandwidth = 5 * device.memory_bandwidth;
   backends::Curve& curve = device.matmul_efficiency;
   for (const ProductSample& sample : main) {
     const double flops = 2.0 * static_cast<double>(sample.shape.batch * sample.shape.m) *
@@ -66,10 +67,12 @@ void fit_products(const std::vector<ProductSample>& samples, ir::DType type,
   for (double& share : curve.y) dials.push_back({&share, 1e-3, 1.5});
   dials.push_back({&m.wave_overlap, 0.01, 1});
   dials.push_back({&m.wave_seconds, 1e-8, 1e-3});
+  dials.push_back({&m.tile_seconds, 1e-8, 1e-3});
   dials.push_back({&m.split_seconds, 1e-8, 1e-3});
   dials.push_back({&m.start_seconds, 1e-8, 1e-3});
   dials.push_back({&m.memory_share, 0.01, 1});
   dials.push_back({&m.ramp_bytes, 1, 1e9});
+  dials.push_back({&m.cache_bandwidth, device.memory_bandwidth, 1e15});
   turn_dials(dials, main, device);
   for (const ProductSample& sample : others) m.type_share.emplace(sample.type, 1.0);
   for (auto& [other, share] : m.type_share) {

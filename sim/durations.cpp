@@ -310,7 +310,8 @@ const CommTime& Costing::collective(const ir::Program& program, const ir::Actor&
   const sbp::Collective kind = broadcast ? sbp::Collective::broadcast
                                : whole   ? sbp::Collective::all_reduce
                                          : actor.collective;
-  const int64_t bytes = whole ? float_bytes(program, actor) : actor.comm_bytes;
+  const int64_t bytes =
+      whole && cluster_.stack.reduce_in_float32 ? float_bytes(program, actor) : actor.comm_bytes;
   const int apart = broadcast ? static_cast<int>(actor.outputs.size())
                               : tensors_apart(program, actor, cluster_.stack.apart_elements);
   const double times = times_reduced(actor, cluster_.stack);

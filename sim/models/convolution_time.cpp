@@ -10,7 +10,7 @@
 namespace boxcar::sim {
 namespace {
 
-constexpr int most_split = 128;
+constexpr int splits[] = {1, 2, 4, 8, 16, 32, 64, 128};
 // Winograd's tiles of 4 x 4 outputs from 6 x 6 elements, with transforms in kernels of their own; or of 2 x 2
 // from 4 x 4 in one kernel, whose blocks take 32 tiles and 64 channels.
 constexpr int64_t tile_outputs = 4, tile_elements = 36, winograd_kernels = 3;
@@ -95,7 +95,7 @@ double convolution_seconds(const backends::DeviceProfile& device, const backends
                            const ConvolutionShape& s, ConvolutionPass pass, ir::DType type) {
   const double bytes = elements(s) * static_cast<double>(ir::size_of(type));
   const double compute =
-      waves_seconds(device, model.waves, product_of(s, pass), peak_flops(device, type), most_split) /
+      waves_seconds(device, model.waves, product_of(s, pass), type, peak_flops(device, type), splits) /
       share_of(model, s, pass);
   const double memory = bytes / (device.memory_bandwidth * model.waves.memory_share);
   const double product = model.waves.start_seconds + fourth_power_sum(compute, memory);

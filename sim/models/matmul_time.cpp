@@ -7,28 +7,39 @@
 namespace boxcar::sim {
 namespace {
 
-constexpr int most_split = 8;
+constexpr int splits_of_products[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
 constexpr int64_t least_k_of_split = 256;
+constexpr double largest_tile = 256 * 128;  // elements
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Waves {
   const backends::MatmulModel& model;
   const MatmulShape& shape;
-  double multiprocessors, peak_of_one, bandwidth;
-  int most_split;
+  double multiprocessors, peak_of_one, bandwidth, element_bytes;
+  std::span<const int> splits;
 
   // With tiles of rows x columns, the best split of k.
   double seconds(int rows, int columns, double share) const {
-    double tiles = static_cast<double>(shape.batch * ceil_div(shape.m, rows) * ceil_div(shape.n, columns));
-    double of_tile = 2.0 * rows * columns * static_cast<double>(shape.k) / (peak_of_one * share);
+    const double tiles =
+        static_cast<double>(shape.batch * ceil_div(shape.m, rows) * ceil_div(shape.n, columns));
+    const double k = static_cast<double>(shape.k), elements = static_cast<double>(rows) * columns;
+    const double arithmetic = 2 * elements * k / (peak_of_one * share);
+    const double constant = model.wave_seconds + model.tile_seconds * elements / largest_tile;
     double best = std::numeric_limits<double>::infinity();
-    for (int split = 1; split <= most_split; split *= 2) {
-      double parts = tiles * split;
+    for (const int split : splits) {
+      const double parts = tiles * split;
       if (split > 1 && (parts > 2 * multiprocessors || shape.k < least_k_of_split * split)) break;
-      best = std::min(best, waves(parts) * (of_tile / split + model.wave_seconds) + split_cost(split));
+      const double of_tile = fourth_power_sum(arithmetic, cache_seconds(rows + columns, k, parts)) / split;
+      best = std::min(best, waves(parts) * (of_tile + constant) + split_cost(split));
     }
     return best;
+  }
+
+  // A tile's operands, which all tiles of a wave read at once.
+  double cache_seconds(int edges, double k, double parts) const {
+    if (model.cache_bandwidth == 0) return 0;
+    return edges * k * element_bytes * std::min(parts, multiprocessors) / model.cache_bandwidth;
   }
 
   double waves(double parts) const {
@@ -41,8 +52,8 @@ struct Waves {
   // Partial results in float32 are written and read once more.
   double split_cost(int split) const {
     if (split == 1) return 0;
-    return model.split_seconds +
-           split * 8.0 * static_cast<double>(shape.batch * shape.m * shape.n) / bandwidth;
+    return model.split_seconds + split * 8.0 * static_cast<double>(shape.batch * shape.m * shape.n) /
+                                     (model.cache_bandwidth == 0 ? bandwidth : model.cache_bandwidth);
   }
 };
 
@@ -55,9 +66,11 @@ double fourth_power_sum(double a, double b) {
 }
 
 double waves_seconds(const backends::DeviceProfile& device, const backends::MatmulModel& model,
-                     const MatmulShape& shape, double peak, int most_split) {
+                     const MatmulShape& shape, ir::DType type, double peak, std::span<const int> splits) {
   const double count = device.multiprocessors;
-  const Waves waves{model, shape, count, peak / count, device.memory_bandwidth, most_split};
+  const Waves waves{
+      model, shape, count, peak / count, device.memory_bandwidth, static_cast<double>(ir::size_of(type)),
+      splits};
   double least = std::numeric_limits<double>::infinity();
   for (const auto& tile : model.tiles) {
     least = std::min(least, waves.seconds(tile.rows, tile.columns, tile.share));
@@ -84,7 +97,7 @@ double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& 
   double memory = (bytes + model.ramp_bytes) / (device.memory_bandwidth * model.memory_share);
   double compute = flops / peak;
   if (!model.tiles.empty() && device.multiprocessors > 0)
-    compute = waves_seconds(device, model, shape, peak, most_split);
+    compute = waves_seconds(device, model, shape, type, peak, splits_of_products);
   return model.start_seconds + fourth_power_sum(compute / device.matmul_efficiency.at(flops), memory);
 }
 

@@ -1,8 +1,12 @@
 // Seconds of one matrix product on a device, from its shape alone.
 //
-//   time   = start + (waves^4 + memory^4)^(1/4)
-//   waves  = least over tiles and splits of k: waves x (2 rows columns k / (peak / multiprocessors x share)
-//            + wave_seconds) / matmul_efficiency(flops); a started wave costs a whole, but for wave_overlap
+//   time   = start + sum4(waves, memory), where sum4(a, b) = (a^4 + b^4)^(1/4)
+//   waves  = least over tiles and splits of k: waves x (sum4(arithmetic, cache) + wave_seconds + tile_seconds
+//   x
+//            rows columns / 32768) / matmul_efficiency(flops); a started wave costs a whole, but for
+//            wave_overlap
+//   arithmetic = 2 rows columns k / (peak / multiprocessors x the tile's share)
+//   cache  = (rows + columns) k element bytes x tiles at once / cache_bandwidth
 //   memory = (bytes + ramp_bytes) / (bandwidth x memory_share)
 //
 //   16 bits on an A100, 512 x 6144 x 6144: 96 tiles of 128 x 256 fill 0.89 of a wave of 108 multiprocessors
@@ -11,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "backends/cluster.h"
 
@@ -24,9 +29,10 @@ struct MatmulShape {
 double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& shape, ir::DType type,
                       double bytes);
 
-// The product's waves alone, in `model`'s tiles, at `peak`: k is split in up to `most_split` parts.
+// The product's waves alone, in `model`'s tiles, at `peak`: k is split in as many parts as one of `splits`
+// says, which ascend from 1.
 double waves_seconds(const backends::DeviceProfile& device, const backends::MatmulModel& model,
-                     const MatmulShape& shape, double peak, int most_split);
+                     const MatmulShape& shape, ir::DType type, double peak, std::span<const int> splits);
 double fourth_power_sum(double a, double b);  // (a^4 + b^4)^(1/4)
 
 // Peak by the operands' type; of float32 where the type has none.

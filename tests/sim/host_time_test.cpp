@@ -326,7 +326,7 @@ TEST(Stack, a_tensor_of_a_layer_is_reduced_several_times) {
 }
 
 // A bucket of half gradients that belong to sharded states, a million of them.
-TEST(Stack, sharded_gradients_are_reduced_whole_in_float32) {
+TEST(Stack, sharded_gradients_are_reduced_whole) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   cluster.stack.reduce_whole = true;
@@ -339,6 +339,9 @@ TEST(Stack, sharded_gradients_are_reduced_whole_in_float32) {
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
               collective_time(cluster, sbp::Collective::reduce_scatter, 2000000, span).seconds(), 1e-12);
   plan.programs[0].phases = {"G", "U"};
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
+              collective_time(cluster, sbp::Collective::all_reduce, 2000000, span).seconds(), 1e-12);
+  cluster.stack.reduce_in_float32 = true;
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
               collective_time(cluster, sbp::Collective::all_reduce, 4000000, span).seconds(), 1e-12);
 }

@@ -54,8 +54,8 @@ def internevo(row):
     plan = flags(model="llama", layers=row["layers"], hidden=row["hidden"], heads=row["heads"], ffn=11008, seq=row["seq_len"],
                  vocab=103168, cluster="a100-80g-400g", gpus=row["num_gpus"], dp=row["DP"], tp=row["TP"],
                  sequence_parallel=int(row["TP"]) > 1, micro_batch=row["MBS"], global_batch=row["GBS_seqs"], zero=1,
-                 fsdp_group=group, precision="bf16", stack="pytorch", attention="flash", gradients="half",
-                 logits="half", recompute="none", grad_bucket_mb=512, overlap_param=False)
+                 fsdp_group=group, precision="bf16", stack="internevo", attention="flash", gradients="half",
+                 logits="half", recompute="none")
     name = f"{row['num_gpus']} GPUs tp{row['TP']} zero {row['zero1_group']} mb{row['MBS']}"
     return [Case(name, plan, "step_s", float(row["iter_time_s"]))]
 
