@@ -133,7 +133,8 @@ TEST(Stacks, RefuseWhatTheyDoNotKnow) {
   EXPECT_EQ(said("name: s\nlike: megatrom\n"),
             "s.yaml:2:7: like: no stack of boxcar's is named \"megatrom\" (did you mean megatron?); known "
             "are boxcar, "
-            "composer, deepspeed, fsdp, jax, megatron, megatron-fused-loss, nemo, ngc, oneflow, oneflow-ops, "
+            "composer, deepspeed, fsdp, internevo, jax, megatron, megatron-fused-loss, nemo, ngc, oneflow, "
+            "oneflow-ops, "
             "pytorch, "
             "pytorch-compiled, scaling, scaling-rms");
   EXPECT_EQ(said("name: s\nhost_per_op: 2\n"), "s.yaml:2:14: host_per_op: 2 is outside 0 to 1");

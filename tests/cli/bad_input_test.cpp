@@ -266,7 +266,7 @@ const JobCase job_cases[] = {
      "",
      2,
      "--stack: no stack is named \"megaton\" (did you mean megatron?); known are boxcar, composer, "
-     "deepspeed, fsdp, jax, "
+     "deepspeed, fsdp, internevo, jax, "
      "megatron, "
      "megatron-fused-loss, nemo, ngc, oneflow, oneflow-ops, pytorch, pytorch-compiled, scaling, scaling-rms"},
     {{"--tp=8", "--kv-heads=2"}, "", 2, "--tp: 8 does not divide kv_heads 2 (use 1 or 2)"},
@@ -481,7 +481,7 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--max-step-time=1ms"},
      1,
-     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 75.83 ms, 74.83 ms "
+     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 75.33 ms, 74.33 ms "
      "too "
      "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); neither other keys nor more GPUs mend it by estimate"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
