@@ -9,7 +9,7 @@ namespace {
 
 TEST(Stacks, AreThose) {
   EXPECT_THAT(stack_names(),
-              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "jax", "megatron",
+              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
                                    "megatron-fused-loss", "nemo", "ngc", "oneflow", "oneflow-ops", "pytorch",
                                    "pytorch-compiled", "scaling", "scaling-rms"));
   for (const std::string& name : stack_names()) EXPECT_EQ(load_stack(name).name, name);
