@@ -103,9 +103,11 @@ class CudaBackend : public Backend {
     std::vector<int> distinct = gpus;
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     connect(distinct);
-    if (!shares_ && devices > 1)
+    if (!shares_ && devices > 1) {
       nccl_.emplace(load_nccl("libnccl.so.2", BOXCAR_CUDA_LIBRARIES), waits_, mailboxes_, transport_,
                     options.collective_seconds);
+      recorder_.limit(options.collective_seconds);
+    }
     if (transport_)
       transport_->listen(Channel::control,
                          [this](int, std::span<const std::byte> bytes) { mailboxes_.put(bytes); });

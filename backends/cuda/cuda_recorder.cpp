@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 #include "backends/cuda/cuda_device.h"
@@ -37,12 +38,13 @@ using Values = std::map<const void*, std::unique_ptr<StepValues>>;
 class Graph : public Recording {
  public:
   Graph(cudaGraph_t graph, int gpu, cudaStream_t stream, Values values, cpu::Waits& waits,
-        std::function<void()> after_waiting)
+        std::function<void()> after_waiting, double seconds)
       : gpu_(gpu),
         stream_(stream),
         values_(std::move(values)),
         waits_(waits),
-        after_waiting_(std::move(after_waiting)) {
+        after_waiting_(std::move(after_waiting)),
+        seconds_(seconds) {
     const cudaError_t error = cudaGraphInstantiate(&graph_, graph, 0);
     cudaGraphDestroy(graph);
     check(error, "a graph is made ready");
@@ -67,7 +69,21 @@ class Graph : public Recording {
   void finish() override {
     if (!launched_) return;
     choose(gpu_);
-    wait_for([this] { return cudaEventQuery(done_.get()); }, waits_);
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    const auto ask = [&] {
+      const cudaError_t error = cudaEventQuery(done_.get());
+      if (error == cudaErrorNotReady &&
+          std::chrono::duration<double>(Clock::now() - begin).count() >= seconds_)
+        throw Error::fault(
+            "graphs of steps",
+            fmt::format(
+                "a step is not done after {:g} s: a process has stopped, or its collectives wait for each "
+                "other (--collective-timeout allows more, --cuda-graph false names the act)",
+                seconds_));
+      return error;
+    };
+    wait_for(ask, waits_);
     launched_ = false;
     if (after_waiting_) after_waiting_();
   }
@@ -78,6 +94,7 @@ class Graph : public Recording {
   const Values values_;
   cpu::Waits& waits_;
   const std::function<void()> after_waiting_;
+  const double seconds_;
   const Event done_;
   bool launched_ = false;
   cudaGraphExec_t graph_ = nullptr;
@@ -170,7 +187,8 @@ std::unique_ptr<Recording> Recorder::stop() {
   choose(gpu_);
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(stream_, &graph), "a step is recorded");
-  return std::make_unique<Graph>(graph, gpu_, stream_, std::exchange(steps_, {}), waits_, after_waiting_);
+  return std::make_unique<Graph>(graph, gpu_, stream_, std::exchange(steps_, {}), waits_, after_waiting_,
+                                 seconds_);
 }
 
 }  // namespace boxcar::backends::cuda

@@ -8,12 +8,14 @@
 //
 // What an act reads of its step alone (the learning rate, what dropout draws) it reads from memory of its
 // device, which prepare() writes: StepValues. Nothing is allocated, and no stream waited for, while acts are
-// recorded; a mark that was set before cannot be waited for.
+// recorded; a mark that was set before cannot be waited for. NCCL's calls in a recording are not watched one
+// by one, so that recordings have a limit() then.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +38,8 @@ class Recorder {
   void add(cudaStream_t stream, int gpu, const void* device);
   void remove(cudaStream_t stream);
 
+  // Of recordings from here on: one whose finish() has waited so long ends the run. None where nobody says.
+  void limit(double seconds) { seconds_ = seconds; }
   bool on() const { return on_; }
   // Empty where nothing is recorded.
   std::unique_lock<std::mutex> turn();
@@ -51,6 +55,7 @@ class Recorder {
   };
   cpu::Waits& waits_;
   const std::function<void()> after_waiting_;
+  double seconds_ = std::numeric_limits<double>::infinity();
   std::mutex mutex_;
   bool on_ = false;  // changes while no queue is used
   std::map<cudaStream_t, Joined> streams_;

@@ -6,7 +6,10 @@
 #include <thread>
 
 #include "actors/runtime.h"
+#include "backends/cpu/waits.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_recorder.h"
 #include "support/error_of.h"
 #include "support/fake_transport.h"
 #include "tally.h"
@@ -122,6 +125,32 @@ TEST_F(GpuFaults, ARankThatFails) {
     EXPECT_EQ(error_of([&] { run.steps(6, 0); }, Exit::fault), "device 1: x: data: the file ends")
         << (graphs ? "graphs" : "acts");
   }
+}
+
+// The host waits for each step; here an act is done only when it is asked for the second time.
+TEST_F(GpuFaults, AStepAsGraphThatDoesNotEnd) {
+  cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
+  const auto run = [](double seconds) {
+    cpu::Waits waits(nullptr);
+    Recorder recorder(waits, [] {});
+    recorder.limit(seconds);
+    CudaDevice device(
+        0, waits, [] {}, recorder);
+    const std::unique_ptr<Queue> queue = device.queue(ir::QueueKind::compute);
+    int runs = 0;
+    recorder.start();
+    cuda_on_cpu::put(dynamic_cast<CudaQueue&>(*queue).stream(), [&runs] { ++runs; });
+    const std::unique_ptr<Recording> step = recorder.stop();
+    step->prepare({});
+    step->launch();
+    step->finish();
+    return runs;
+  };
+  EXPECT_EQ(run(600), 1);
+  EXPECT_EQ(
+      error_of([&] { run(0); }, Exit::fault),
+      "graphs of steps: a step is not done after 0 s: a process has stopped, or its collectives wait for "
+      "each other (--collective-timeout allows more, --cuda-graph false names the act)");
 }
 
 }  // namespace
