@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -12,6 +13,7 @@
 namespace boxcar::cli {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -113,6 +115,21 @@ TEST(GpuCompare, JudgesTheBars) {
                 "two: acts, not both simulated and measured");
 }
 
+TEST(GpuCompare, JudgesNoFileWithoutNumbers) {
+  const tests::TemporaryFolder folder;
+  const auto refused = [](const std::string& path, const std::string& why) {
+    const Said said = compare("--judge " + path);
+    EXPECT_THAT(said.text, EndsWith("\ncompare: error: " + path + ": " + why + "\n"));
+    EXPECT_EQ(said.exit_code, 2);
+  };
+  refused(folder / "none.json", "No such file or directory");
+  refused(folder.file("torn.json", "[{"), "not what --json writes");
+  refused(folder.file("other.json", R"([{"model": "one"}])"), "not what --json writes");
+  const Said empty = compare("--judge " + folder.file("empty.json", "[]"));
+  EXPECT_EQ(empty.text, "bars\n  missed  there are no numbers\n");
+  EXPECT_EQ(empty.exit_code, 1);
+}
+
 TEST(GpuRun, SaysWhatItDoes) {
   const Said help = shell("experiments/gpu/run --help");
   EXPECT_EQ(help.exit_code, 0);
@@ -158,6 +175,43 @@ TEST(GpuRun, DoesNotCountSkippedTestsAsPassed) {
                   "2 passed, 1 failed, 1 skipped\n  failed: S.C\n" + skipped +
                   "  exit code 1\n\n== check: Plans/GpuGraphs.\\*:GpuGraph.\\*" + after +
                   "2 passed, 0 failed, 1 skipped\n" + skipped));
+}
+
+// Neither compute-sanitizer nor PyTorch among the tools, and a program that trains nothing.
+TEST(GpuRun, FailsWhereNothingWasDone) {
+  const tests::TemporaryFolder folder;
+  const std::filesystem::path tools = folder / "tools";
+  std::filesystem::create_directories(tools);
+  for (const char* tool :
+       {"bash", "dirname", "realpath", "mkdir", "date", "tee", "head", "tail", "timeout", "sed"})
+    std::filesystem::create_symlink(shell(fmt::format("printf %s \"$(command -v {})\"", tool)).text,
+                                    tools / tool);
+  const std::string python =
+      fmt::format("#!/bin/sh\n[ \"$2\" = 'import torch' ] && exit 1\nPATH='{}' '{}' \"$@\"\n",
+                  std::getenv("PATH"), BOXCAR_PYTHON);
+  std::filesystem::permissions(folder.file("tools/python3", python), std::filesystem::perms::owner_all);
+  std::filesystem::permissions(folder.file("boxcar", "#!/bin/sh\nexit 1\n"),
+                               std::filesystem::perms::owner_all);
+  const auto run = [&](const char* part) {
+    return shell(fmt::format("PATH={} BUILD={} experiments/gpu/run --only {} {}", tools.string(),
+                             folder.path(), part, folder / "out"));
+  };
+  const Said sanitized = run("memcheck");
+  EXPECT_THAT(sanitized.text, HasSubstr("\nno compute-sanitizer: memcheck was not run\n"));
+  EXPECT_EQ(sanitized.exit_code, 1);
+  const Said timed = run("time");
+  EXPECT_THAT(timed.text, HasSubstr("\nno losses to compare between acts and graphs\n"));
+  EXPECT_EQ(timed.exit_code, 1);
+}
+
+TEST(OfflineBundle, SaysWhatItDoes) {
+  const Said help = shell("scripts/offline-bundle --help");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.text, HasSubstr("\n  scripts/offline-bundle FILE\n"));
+  EXPECT_THAT(help.text, ::testing::Not(HasSubstr("set -")));
+  const Said unknown = shell("scripts/offline-bundle --nix");
+  EXPECT_EQ(unknown.text, "offline-bundle: --nix: unknown flag\n");
+  EXPECT_EQ(unknown.exit_code, 2);
 }
 
 }  // namespace
