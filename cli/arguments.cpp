@@ -145,7 +145,8 @@ JobArguments::Parsed JobArguments::parse() const {
       text.clear();
     }
     if (text == "{}") text.clear();  // how CLI11 writes an option without its optional value
-    if (text.empty() && !flag.key->is_switch()) throw Error::input(flag.key->flag, "needs a value");
+    if ((text.empty() || text.starts_with("--")) && !flag.key->is_switch())
+      throw Error::input(flag.key->flag, "needs a value");
     if (flag.key->path() == "model.family") check_one_model(results);
     flags[flag.key->path()] = {text, flag.key->flag};
   }

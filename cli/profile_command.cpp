@@ -92,6 +92,7 @@ void run(const ProfileArguments& arguments) {
   if (!gpu && arguments.backend != "cpu")
     throw Error::input("--backend", fmt::format("got \"{}\", expected one of cpu, cuda{}", arguments.backend,
                                                 did_you_mean(arguments.backend, {"cpu", "cuda"})));
+  if (arguments.fast && !gpu) throw Error::input("--fast", "needs backend cuda");
   if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
   check_writable(arguments.output);
   const std::string beside = gpu ? "" : warn_of_others();

@@ -324,6 +324,7 @@ const JobCase job_cases[] = {
      "--micro-batches: unknown flag (did you mean --micro-batch?); `boxcar simulate --help` lists all"},
     {{"job1.yaml", "job2.yaml"}, "", 2, "job2.yaml: one job file at a time; job1.yaml was given too"},
     {{"--tp"}, "", 2, "--tp: needs a value"},
+    {{"--tp", "--json"}, "", 2, "--tp: needs a value"},
     {{"--pp=2", "--virtual-stages=3"},
      "",
      2,

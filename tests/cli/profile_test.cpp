@@ -29,6 +29,7 @@ TEST(Profile, RefusesWhatItCannotDo) {
   expect_refused({"profile"}, "-o: missing; name the device file to write");
   expect_refused({"profile", "--backend=cude", "-o", "x.yaml"},
                  "--backend: got \"cude\", expected one of cpu, cuda (did you mean cuda?)");
+  expect_refused({"profile", "--fast", "-o", "x.yaml"}, "--fast: needs backend cuda");
   expect_refused({"profile", "--outptu=x.yaml"},
                  "--outptu: unknown flag (did you mean --output?); `boxcar profile --help` lists all");
   expect_refused({"profile", "-o", "x.yaml", "y.yaml"}, "y.yaml: one argument too many");
