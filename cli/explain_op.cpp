@@ -326,7 +326,14 @@ OpExplanation explain_op(const planner::LaidOut& laid, const backends::Cluster& 
       return OpTable(laid, cluster, o, op.phase == ir::Phase::update ? StepWith{} : step).explain();
   }
   std::vector<std::string> names;
-  for (const ir::Op& op : laid.graph.ops) names.push_back(op.name);
+  for (const ir::Op& op : laid.graph.ops) {
+    if (ir::has_op(op.type)) names.push_back(op.name);
+    if (op.name == name)
+      throw Error::input("--op",
+                         fmt::format("{} is there from the start, and no op makes it; give an op that "
+                                     "reads it, or --tensor {}",
+                                     name, name));
+  }
   throw Error::input("--op", fmt::format("the plan's graph has no {}{}", name, did_you_mean(name, names)));
 }
 

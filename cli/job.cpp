@@ -166,7 +166,7 @@ void expand_model(GivenKeys& given) {
   }
   std::string where = family->second.where;
   family->second.text = model->family;
-  for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where});
+  for (const auto& [path, text] : model->values) given.try_emplace(path, Given{text, where + ": " + path});
   for (const std::string& note : notes_of(*model, given))
     std::fputs(fmt::format("boxcar: {}: {}\n", where, note).c_str(), stderr);
 }

@@ -178,12 +178,13 @@ std::string why_none(const SearchReport& r) {
   if (outcome.fastest && (outcome.fastest->seconds > 0 || outcome.over_time > 0))
     return too_slow(outcome, r.max_step_seconds);
   const search::Candidate& least = outcome.smallest;
-  const double bytes = least.estimated_bytes, most = static_cast<double>(r.memory_limit_bytes);
+  const bool compiled = least.peak_bytes > 0;
+  const double bytes = compiled ? static_cast<double>(least.peak_bytes) : least.estimated_bytes;
+  const double most = static_cast<double>(r.memory_limit_bytes);
   return fmt::format(
-      "nothing fits: the smallest of {} points needs about {} of {} on each device of stage {}, {} too much "
-      "({}); "
-      "{}",
-      outcome.points, format_bytes(bytes), format_bytes(most), least.fullest_stage,
+      "nothing fits: the smallest of {} points needs {}{} of {} on each device{}, {} too much ({}); {}",
+      outcome.points, compiled ? "" : "about ", format_bytes(bytes), format_bytes(most),
+      compiled ? "" : fmt::format(" of stage {}", least.fullest_stage),
       format_bytes(std::max(0.0, bytes - most)), flags_of(least.job), enough(outcome, format_bytes(bytes)));
 }
 

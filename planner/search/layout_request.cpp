@@ -42,19 +42,25 @@ std::vector<TensorId> pinned_tensors(const ir::Graph& graph, const LayoutPin& pi
   return tensors;
 }
 
+// What no mesh mends comes first.
 void check_pin(const LayoutPin& pin, const ir::Tensor& tensor, const Mesh& mesh, bool source) {
+  for (const sbp::Sbp s : pin.layout)
+    if (s.is_split() && static_cast<size_t>(s.axis) >= tensor.type.shape.size())
+      throw Error::input(
+          flag(pin), fmt::format("{} of {} has no axis {}", tensor.name, ir::to_text(tensor.type), s.axis));
   const bool fits = pin.layout.size() == mesh.dims();
   if (!fits)
-    throw Error::input(flag(pin), fmt::format("has {} entries for a mesh of {} dimensions ({})",
-                                              pin.layout.size(), mesh.dims(), fmt::join(mesh.names, ", ")));
+    throw Error::input(
+        flag(pin), fmt::format("has {} {} for a mesh of {} {} ({})", pin.layout.size(),
+                               pin.layout.size() == 1 ? "entry" : "entries", mesh.dims(),
+                               mesh.dims() == 1 ? "dimension" : "dimensions", fmt::join(mesh.names, ", ")));
   for (size_t d = 0; d < mesh.dims(); ++d) {
     const sbp::Sbp s = pin.layout[d];
     if (s.is_partial() && source)
       throw Error::input(flag(pin),
                          fmt::format("{} is there from the start and cannot be partial", tensor.name));
     const auto& shape = tensor.type.shape;
-    const bool splits = s.is_split() && static_cast<size_t>(s.axis) < shape.size() &&
-                        shape[static_cast<size_t>(s.axis)] >= mesh.extents[d];
+    const bool splits = s.is_split() && shape[static_cast<size_t>(s.axis)] >= mesh.extents[d];
     if (s.is_split() && !splits)
       throw Error::input(flag(pin), fmt::format("{} of {} cannot be split over {} devices like this",
                                                 tensor.name, ir::to_text(tensor.type), mesh.extents[d]));
@@ -67,13 +73,15 @@ std::map<TensorId, const LayoutPin*> look_up(const ir::Graph& graph, const Mesh&
   std::map<TensorId, const LayoutPin*> found;
   for (const LayoutPin& pin : pins)
     for (TensorId t : pinned_tensors(graph, pin)) {
-      const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
-      check_pin(pin, graph.tensor(t), mesh, !ir::has_op(producer.type));
       const auto [at, fresh] = found.try_emplace(t, &pin);
       if (!fresh && at->second->layout != pin.layout)
         throw Error::input(
             flag(pin), fmt::format("contradicts {}: both name {}", flag(*at->second), graph.tensor(t).name));
     }
+  for (const auto& [t, pin] : found) {
+    const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+    check_pin(*pin, graph.tensor(t), mesh, !ir::has_op(producer.type));
+  }
   return found;
 }
 

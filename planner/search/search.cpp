@@ -69,6 +69,10 @@ class Search {
     for (Candidate& finalist : finalists)
       if (outcome_.ended) take_fewest_slots(std::move(finalist));
     if (outcome_.best.empty() && refused_) throw *refused_;
+    if (options_.goal == Goal::time)
+      std::erase_if(outcome_.best, [&](const Candidate& c) { return c.seconds > options_.max_step_seconds; });
+    else if (outcome_.best.empty() && outcome_.ended && outcome_.fastest)
+      return in_least_time();
     if (outcome_.best.empty() && outcome_.ended) {
       look_for_changes();
       outcome_.ended = true;  // all points were looked at, if not all changes
@@ -78,6 +82,20 @@ class Search {
   }
 
  private:
+  // Estimates said that nothing keeps the time, or what they said does so was too slow: the fastest plans,
+  // simulated, by the objective.
+  Outcome in_least_time() const {
+    SearchOptions fastest = options_;
+    fastest.goal = Goal::time;
+    Outcome outcome = Search(job_, fastest, oracle_).run();
+    std::stable_sort(outcome.best.begin(), outcome.best.end(), [&](const Candidate& a, const Candidate& b) {
+      return std::pair(simulated(a), a.seconds) < std::pair(simulated(b), b.seconds);
+    });
+    outcome.least.reset();
+    outcome.unknown_least = "only the fastest plans keep the time";
+    return outcome;
+  }
+
   // There is no point; or none of which a small plan could be made.
   [[noreturn]] void refuse() const {
     if (unmeasured_) throw *unmeasured_;
@@ -242,12 +260,18 @@ class Search {
       }
       any = true;
       note_fastest(c);
-      if (in_time(c))
-        candidates_.push_back(std::move(c));
-      else
-        ++outcome_.over_time;
+      if (!in_time(c)) ++outcome_.over_time;
+      if (in_time(c) || options_.goal == Goal::time) candidates_.push_back(std::move(c));
     }
     return any;
+  }
+
+  // Where estimates of memory were too low, messages go by plans, and changes are to leave as much room.
+  void note_smallest(const Candidate& c) {
+    const Candidate& known = outcome_.smallest;
+    if (known.peak_bytes == 0 ? fits(known) : c.peak_bytes < known.peak_bytes) outcome_.smallest = c;
+    if (c.estimated_bytes > 0)
+      too_low_ = std::max(too_low_, static_cast<double>(c.peak_bytes) / c.estimated_bytes);
   }
 
   // What was simulated counts more than what was not.
@@ -270,11 +294,25 @@ class Search {
       const planner::Hints& h = candidate.job.parallel;
       int& of_these = done[{h.dp, h.tp, h.pp, h.cp}];
       if (of_these >= alike) continue;
-      const bool does = attempt(candidate);
+      bool does = attempt(candidate);
+      candidate.seconds = last_seconds_;
+      if (const auto sharded = with_sharded_gradients(candidate); sharded && excess_ > 0)
+        if (outcome_.best.empty() || estimated(*sharded) <= (1 + error) * simulated(outcome_.best.front()))
+          does = attempt(*sharded);
       of_these += does ? 1 : 0;
       tried += does || too_slow_ ? 1 : 0;
-      candidate.seconds = last_seconds_;
     }
+  }
+
+  // Of a pipeline whose plan does not fit, which its estimate said it would: a point that none looked at, for
+  // gradients are sharded there only where memory asks for it.
+  std::optional<Candidate> with_sharded_gradients(const Candidate& candidate) {
+    Job job = candidate.job;
+    if (job.parallel.pp == 1 || job.parallel.zero != 1 || !is_free("zero", 2)) return std::nullopt;
+    job.parallel.zero = 2;
+    const ModelCost* cost = cost_of_point(job);
+    if (!cost) return std::nullopt;
+    return with_estimate(std::move(job), *cost);
   }
 
   // Told to end before anything was simulated: the first by estimate that can be made and fits.
@@ -311,6 +349,7 @@ class Search {
     ++outcome_.compiled;
     too_slow_ = false;
     last_seconds_ = 0;
+    excess_ = 0;
     try {
       candidate.job = planner::resolve(std::move(candidate.job));
       if (!candidate.layouts && (layouts_asked() || needs_layouts(candidate.job)))
@@ -324,6 +363,7 @@ class Search {
         candidate.peak_bytes = std::max(candidate.peak_bytes, use.total);
       if (candidate.peak_bytes > limit_) {
         excess_ = candidate.peak_bytes - limit_;
+        note_smallest(candidate);
         layouts_bytes_ = candidate.found.cost[memory];
         return false;
       }
@@ -333,7 +373,7 @@ class Search {
       return false;
     }
     note_fastest(candidate);
-    too_slow_ = candidate.seconds > options_.max_step_seconds;
+    too_slow_ = options_.goal != Goal::time && candidate.seconds > options_.max_step_seconds;
     if (too_slow_) return false;
     insert(std::move(candidate));
     return true;
@@ -508,7 +548,7 @@ class Search {
     each_point(job, fixed, [&](const Job& point) {
       bool any = false;
       for (Candidate& c : estimates(point)) {
-        if (!fits(c)) continue;
+        if (too_low_ * c.estimated_bytes > static_cast<double>(limit_)) continue;
         any = true;
         if (c.estimated_seconds <= options_.max_step_seconds &&
             (!fastest || c.estimated_seconds < fastest->estimated_seconds))
@@ -590,6 +630,7 @@ class Search {
   std::vector<Candidate> candidates_;
   std::optional<Error> refused_;     // for a pin
   std::optional<Error> unmeasured_;  // why the last small plan that could not be made could not
+  double too_low_ = 1;               // by how much estimates of memory were, at most
   int64_t excess_ = 0;               // bytes by which the last one that was compiled did not fit
   bool too_slow_ = false;            // the last one that was simulated
   double last_seconds_ = 0;          // of the last one that was compiled: 0 where it was not simulated

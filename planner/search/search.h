@@ -111,7 +111,7 @@ struct Outcome {
   int compiled = 0;         // did or did not fit by plan
   bool ended = true;        // false: go_on said no
   // For messages where best is empty:
-  Candidate smallest;                // by estimated memory
+  Candidate smallest;  // by estimated memory; of plans (peak_bytes) where estimates said they fit
   std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)
   // The smallest changes with which something would do: one key otherwise, else two; and the fewest GPUs
   // that do, to a 64th of them.

@@ -482,7 +482,7 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--max-step-time=1ms"},
      1,
-     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes about 75.33 ms, 74.33 ms "
+     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes 75.17 ms, 74.17 ms "
      "too "
      "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); neither other keys nor more GPUs mend it by estimate"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
@@ -502,9 +502,17 @@ const CommandCase command_cases[] = {
      2,
      "--pin h3.*=B: contradicts --pin h*.ln1=S(1): both name h3.ln1"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
+      "--micro-batch=1", "--pin=h0.ln1=S(0)"},
+     2,
+     "--pin h0.ln1=S(0): h0.ln1 of float16[1, 1024, 768] cannot be split over 2 devices like this"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
+      "--pin=h*.ln1=(S(1),B)", "--pin=h3.*=(B,B)"},
+     2,
+     "--pin h3.*=(B, B): contradicts --pin h*.ln1=(S(1), B): both name h3.ln1"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--pin=h0.ln1=(B,B)"},
      2,
-     "--pin h0.ln1=(B, B): has 2 entries for a mesh of 1 dimensions (tp)"},
+     "--pin h0.ln1=(B, B): has 2 entries for a mesh of 1 dimension (tp)"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--pin=h0.ln1.weight=P"},
      2,
@@ -512,7 +520,7 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--pin=h0.ln1=S(3)"},
      2,
-     "--pin h0.ln1=S(3): h0.ln1 of float16[1, 1024, 768] cannot be split over 2 devices like this"},
+     "--pin h0.ln1=S(3): h0.ln1 of float16[1, 1024, 768] has no axis 3"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--pin=h0.attn.core.softmax=P(max)"},
      2,
@@ -721,6 +729,9 @@ TEST(BadInput, ModelsFromFiles) {
            "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 64, "vocab_size": 128,
            "hidden_act": "relu"})",
        "config.json: hidden_act is \"relu\", expected gelu, gelu_new, gelu_fast or gelu_pytorch_tanh"},
+      {R"({"architectures": ["BertForMaskedLM"], "num_hidden_layers": 2, "hidden_size": 64,
+           "num_attention_heads": 5, "intermediate_size": 128, "max_position_embeddings": 64, "vocab_size": 128})",
+       "--model: model.heads: 5 does not divide hidden 64 (use 1, 2, 4, 8, 16, 32, 64)"},
   };
   for (const auto& [text, message] : cases) {
     TemporaryFile file("config.json", text);

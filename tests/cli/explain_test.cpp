@@ -226,6 +226,12 @@ TEST_F(Explain, names_the_nearest) {
   EXPECT_EQ(op.err, "boxcar: --op: the plan's graph has no h0.attn.prj (did you mean h0.attn.proj?)\n");
   EXPECT_EQ(tensor.err, "boxcar: graph gpt: has no tensor %h0.ln9 (did you mean h0.ln1?)\n");
   EXPECT_EQ(op.exit_code, 2);
+  const Output state = explain("--op", "h0.attn.proj.weight");
+  EXPECT_EQ(
+      state.err,
+      "boxcar: --op: h0.attn.proj.weight is there from the start, and no op makes it; give an op that reads "
+      "it, or --tensor h0.attn.proj.weight\n");
+  EXPECT_EQ(state.exit_code, 2);
 }
 
 TEST(ExplainSearch, tells_the_runners_up) {

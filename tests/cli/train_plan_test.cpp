@@ -152,7 +152,7 @@ TEST_F(TrainPlan, RefusesKeysThatSayOtherwise) {
   save({"--precision=fp32", "--tp=2", "--recompute=full"});
   const std::string is = plan() + " is a plan for ", mend = " (leave it out, or plan anew)";
   expect_refused({"--tp=4"}, "--tp: asks for tp 4, " + is + "tp 2" + mend);
-  expect_refused({"--model=gpt2"}, "--model: asks for heads 12, " + is + "heads 4" + mend);
+  expect_refused({"--model=gpt2"}, "--model: model.heads: asks for heads 12, " + is + "heads 4" + mend);
   expect_refused({"--recompute-layers=1"},
                  "--recompute-layers: asks for recompute_layers 1, " + is + "recompute_layers all" + mend);
   std::ofstream(path("job.yaml")) << "train: {dropout: 0.2}\n";

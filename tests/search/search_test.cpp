@@ -160,6 +160,54 @@ TEST(Search, says_what_comes_nearest_where_nothing_is_as_fast) {
   EXPECT_LE(search(job, {}, oracle()).best.front().seconds, limit);
 }
 
+// A limit that the fastest plan keeps and its estimate does not: plans count, for every objective.
+TEST(Search, keeps_a_limit_of_time_that_estimates_miss) {
+  Job job = small_gpt(4);
+  job.parallel.pp = 4, job.parallel.micro_batch = 1;
+  job.cluster.price_per_gpu_hour = 1;
+  const std::set<std::string> pinned{"pp", "micro_batch", "virtual_stages"};
+  const Candidate fastest = search(job, {.pinned = pinned}, oracle()).best.front();
+  ASSERT_LT(fastest.seconds, 0.95 * fastest.estimated_seconds);
+  for (const Goal goal : {Goal::time, Goal::memory, Goal::cost}) {
+    const double limit = 1.001 * fastest.seconds;
+    const Outcome found = search(job, {.goal = goal, .max_step_seconds = limit, .pinned = pinned}, oracle());
+    ASSERT_FALSE(found.best.empty());
+    for (const Candidate& c : found.best) EXPECT_LE(c.seconds, limit);
+    const Outcome none =
+        search(job, {.goal = goal, .max_step_seconds = 0.999 * fastest.seconds, .pinned = pinned}, oracle());
+    EXPECT_TRUE(none.best.empty());
+    EXPECT_EQ(none.fastest->seconds, fastest.seconds);
+  }
+}
+
+// Estimates say that it fits, and the plan does not: what is short is by the plan, and what would do has
+// room. Where sharding is free gradients are sharded instead.
+TEST(Search, goes_by_plans_where_estimates_of_memory_are_too_low) {
+  Job job = small_gpt(8);
+  job.parallel.dp = 4, job.parallel.pp = 2, job.parallel.micro_batch = 1, job.parallel.zero = 1;
+  std::set<std::string> pinned{"dp", "tp", "pp", "micro_batch", "recompute", "schedule", "virtual_stages"};
+  const auto plan_bytes = [&](int zero) {
+    Job one = job;
+    one.parallel.zero = zero;
+    return peak_of(planner::compile(planner::resolve(one)));
+  };
+  const int64_t memory = plan_bytes(1) - 1;
+  ASSERT_LT(plan_bytes(2), memory);
+  const Outcome free = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
+  ASSERT_FALSE(free.best.empty());
+  EXPECT_GE(free.best.front().job.parallel.zero, 2);
+
+  pinned.insert("zero");
+  const Outcome found = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
+  EXPECT_EQ(found.over_memory, 0);
+  EXPECT_TRUE(found.best.empty());
+  EXPECT_EQ(found.smallest.peak_bytes, memory + 1);
+  EXPECT_FALSE(found.would_do.empty());
+  for (const WouldDo& change : found.would_do) {
+    EXPECT_LE(peak_of(planner::compile(planner::resolve(change.candidate.job))), memory);
+  }
+}
+
 // Stages on nodes of their own, with 25 Gb/s between them: 1F1B waits for transfers, GPipe keeps all
 // micro-batches. Counts in between are faster than the one and hold far less than the other.
 TEST(Search, has_more_micro_batches_under_way_where_transfers_take_long) {
