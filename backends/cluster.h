@@ -74,13 +74,16 @@ struct CollectiveModel {
   };
   // NCCL's protocols, in this order everywhere.
   static constexpr const char* protocols[] = {"ll", "ll128", "simple"};
-  Line node[3] = {{7.99e-6, 0.94e-6, 0.029}, {11.1e-6, 1.0e-6, 0.439}, {32.8e-6, 4.29e-6, 0.786}};
-  Line nvls = {0, 0, 0};                                          // reductions in the switch; share 0: none
-  int nvls_ranks = 5;                                             // from this many on
-  Line exchange[2] = {{12.7e-6, 0, 0.250}, {30.6e-6, 0, 0.693}};  // all_to_all: the least of both
-  Line transfer[2] = {{12.7e-6, 0, 0.198}, {30.6e-6, 0, 0.547}};  // point to point: the least of both
-  double all_reduce_loss = 0.37, gather_loss = 0.74,
-         exchange_loss = 0.42;  // n ranks lose loss / n of the rate
+  Line node[3] = {{7.99e-6, 0.94e-6, 0.029}, {11.1e-6, 0.995e-6, 0.441}, {35.9e-6, 3.65e-6, 0.795}};
+  Line nvls = {0, 0, 0};  // reductions in the switch; share 0: none
+  int nvls_ranks = 5;     // from this many on
+  // all_to_all and point to point: the first for at most exchange_small_bytes to each rank, the second for
+  // more; where that is 0 the least of both
+  Line exchange[2] = {{11.6e-6, 0.267e-6, 0.251}, {24.6e-6, 2.24e-6, 0.704}};
+  Line transfer[2] = {{11.9e-6, 0, 0.191}, {26.8e-6, 0, 0.535}};
+  int exchange_small_bytes = 0;
+  double all_reduce_loss = 0.40, gather_loss = 0.77,
+         exchange_loss = 0.48;  // n ranks lose loss / n of the rate
   NetLine ring[3] = {
       {12.3e-6, 1.03e-6, 2.45e-6, 0.475}, {14e-6, 2.24e-6, 3.3e-6, 0.92}, {8.4e-6, 4.23e-6, 17.3e-6, 1}};
   NetLine tree[3] = {{18.2e-6, 1.51e-6, 2.32e-6, 0.037},

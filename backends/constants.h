@@ -88,6 +88,7 @@ void visit(Visitor& v, CollectiveModel& m) {
   visit_line(v, "exchange", m.exchange[1]);
   visit_line(v, "transfer_small", m.transfer[0]);
   visit_line(v, "transfer", m.transfer[1]);
+  v.whole("exchange_small_bytes", 0, 1 << 30, m.exchange_small_bytes);
   v.whole("nvls_ranks", 2, most_node_gpus, m.nvls_ranks);
   v.line("few_ranks_loss", true, [&] {
     v.number("all_reduce", 0, 1.5, m.all_reduce_loss);

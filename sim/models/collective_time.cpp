@@ -69,6 +69,17 @@ double nic_bandwidth(const Node& node, int members) {
   return node.nic_bandwidth * nics;
 }
 
+// By one of two lines: the first for messages of at most exchange_small_bytes, or else the least of both.
+// `on_link` bytes pass a link, of which `kept` of a line's share is there, in `steps`.
+void keep_exchange(const CollectiveModel& model, const CollectiveModel::Line (&lines)[2], double message,
+                   int steps, double on_link, double kept, const char* algorithm, CommTime* best) {
+  const auto most = static_cast<double>(model.exchange_small_bytes);
+  for (int i = 0; i < 2; ++i) {
+    if (most > 0 && (message <= most) != (i == 0)) continue;
+    keep_faster(best, lines[i].base + steps * lines[i].hop, on_link / (lines[i].share * kept), algorithm);
+  }
+}
+
 CommTime in_node(const Cluster& cluster, Collective collective, double bytes, int ranks) {
   const CollectiveModel& model = cluster.collective;
   CommTime best;
@@ -76,8 +87,7 @@ CommTime in_node(const Cluster& cluster, Collective collective, double bytes, in
   double bus = bus_bytes(collective, bytes, ranks);
   if (collective == Collective::all_to_all) {
     double kept = 1 - model.exchange_loss / ranks;
-    for (const auto& line : model.exchange)
-      keep_faster(&best, line.base, bus / (line.share * kept), "exchange");
+    keep_exchange(model, model.exchange, bytes / ranks, ranks - 1, bus, kept, "exchange", &best);
     return best;
   }
   double kept =
@@ -212,7 +222,7 @@ CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) 
   } else if (node.link == LinkKind::none) {
     time.link_bandwidth = node.pcie_bandwidth;
   }
-  for (const auto& line : model.transfer) keep_faster(&time, line.base, size / line.share, "p2p");
+  keep_exchange(model, model.transfer, size, 0, size, 1, "p2p", &time);
   return time;
 }
 
