@@ -423,22 +423,28 @@ class Search {
     }
   }
 
-  // Those pipelines without virtual stages with backward passes in two parts that could be fastest so: that
-  // is idle less, but hides less of collectives, which estimates do not say.
+  // Pipelines without virtual stages with backward passes in two parts: that is idle less, but hides less of
+  // collectives, which estimates do not say. First the fastest of those simulated, then what could be
+  // fastest.
   void split_backward() {
     if (outcome_.best.empty() || options_.pinned.count("schedule") || fewest_bytes(options_.goal)) return;
-    std::vector<Candidate> some = outcome_.best;
-    some.insert(some.end(), candidates_.begin(), candidates_.end());
+    const auto is_whole = [](const Candidate& c) {
+      return c.job.parallel.pp > 1 && c.job.parallel.virtual_stages == 1;
+    };
     const auto hoped = [](const Candidate& c) {
       return (c.seconds > 0 ? c.seconds : c.estimated_seconds) - c.split_saves;
     };
-    std::stable_sort(some.begin(), some.end(),
+    std::vector<Candidate> some;
+    for (const std::vector<Candidate>* list : {&outcome_.best, &candidates_})
+      std::copy_if(list->begin(), list->end(), std::back_inserter(some), is_whole);
+    if (some.empty()) return;
+    std::stable_sort(some.begin() + (some.front().seconds > 0 ? 1 : 0), some.end(),
                      [&](const Candidate& a, const Candidate& b) { return hoped(a) < hoped(b); });
     std::set<std::array<int, 4>> done;
     for (const Candidate& whole : some) {
       const planner::Hints& h = whole.job.parallel;
-      if (h.pp == 1 || h.virtual_stages > 1) continue;
-      if (done.size() == pipelines_split || hoped(whole) >= outcome_.best.front().seconds) break;
+      if (done.size() == pipelines_split) break;
+      if (!done.empty() && hoped(whole) >= outcome_.best.front().seconds) break;
       if (!done.insert({h.dp, h.tp, h.pp, h.cp}).second) continue;
       for (const char* schedule : {"zb-h1", "zb-h2"}) {
         Candidate split = whole;

@@ -274,7 +274,7 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
     const double bytes = stage_bytes(job, cost, stage, s);
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
-  if (h.virtual_stages == 1) result.split_saves = (h.pp - 1) * forward;
+  if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;
   double period = slowest;
   if (h.pp > 1) {
     const std::vector<PipelineStage> pipeline = pipeline_of(job, mesh, cost, stages);

@@ -19,8 +19,8 @@ struct Estimate {
   double seconds = 0;  // of a step
   double bytes = 0;    // on a device of the fullest stage
   int fullest_stage = 0;
-  // What the fill and drain of a pipeline could lose at most where backward passes are in two parts: weights'
-  // gradients, each pass's about as long as the forward pass.
+  // What the fill and drain of a pipeline could lose at most where backward passes are in two parts (zb-h2):
+  // two passes' gradients of weights for each stage but one, each about as long as a forward pass.
   double split_saves = 0;
 };
 // `job` has dp, stage_layers and micro_batches filled in.
