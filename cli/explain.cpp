@@ -175,6 +175,13 @@ std::string shares_text(const LayoutShares& shares) {
   return some.empty() ? "-" : fmt::format("{}", fmt::join(some, ", "));
 }
 
+// The layers of virtual stages, "0, 8, 16, 24", by their ends: "0 ... 24".
+std::string layers_text(const std::string& layers) {
+  const size_t comma = layers.find(','), last = layers.rfind(' ');
+  if (layers.empty()) return "-";
+  return comma == std::string::npos ? layers : layers.substr(0, comma) + " ..." + layers.substr(last);
+}
+
 std::string stages_text(const PlanExplanation& e) {
   std::string text = fmt::format("  {:<10} {:>7} {:<12} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", "stage",
                                  "GPUs", "layers", "mesh", "in flight", "busy", "idle", "exposed", "peak");
@@ -183,8 +190,8 @@ std::string stages_text(const PlanExplanation& e) {
   text += "\n";
   for (const StageExplanation& s : e.stages) {
     text += fmt::format("  {:<10} {:>7} {:<12} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", s.report.name,
-                        s.report.devices, s.layers.empty() ? "-" : s.layers, s.mesh.empty() ? "-" : s.mesh,
-                        s.in_flight, format_seconds(s.report.busy_seconds),
+                        s.report.devices, layers_text(s.layers), s.mesh.empty() ? "-" : s.mesh, s.in_flight,
+                        format_seconds(s.report.busy_seconds),
                         fmt::format("{:.1f} %", 100 * s.report.bubble_fraction),
                         format_seconds(s.report.exposed_comm_seconds),
                         format_bytes(static_cast<double>(s.report.peak_bytes)));

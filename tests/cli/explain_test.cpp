@@ -60,6 +60,16 @@ std::string without_numbers(const std::string& text) {
   return std::regex_replace(text, number, " #");
 }
 
+TEST_F(Explain, tells_virtual_stages_by_their_ends) {
+  const Output saved = run_program({"simulate", "--model=gpt", "--layers=8", "--hidden=64", "--heads=4",
+                                    "--seq=32", "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=2", "--pp=2",
+                                    "--virtual-stages=4", "--global-batch=8", "--save-plan", plan_.path()});
+  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  const std::string out = run_program({"explain", plan_.path()}).out;
+  EXPECT_NE(out.find("stage0           1 0 ... 6 "), std::string::npos) << out;
+  EXPECT_NE(out.find("stage1           1 1 ... 7 "), std::string::npos) << out;
+}
+
 TEST_F(Explain, tells_stages_whole) {
   const Output saved =
       run_program({"simulate", "--model=gpt", "--layers=5", "--hidden=64", "--heads=4", "--seq=32",
