@@ -379,8 +379,7 @@ ModelCost Measuring::of(const Job& job) {
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
   // The probe waits for the slowest of the job's devices; of one device there is no slowest.
-  if (plan.devices > 1)
-    cluster.device.speed_spread *= slowest_of(job.gpus) / slowest_of(plan.devices);
+  if (plan.devices > 1) cluster.device.speed_spread *= slowest_of(job.gpus) / slowest_of(plan.devices);
   backends::Cluster ahead = cluster;  // no kernel waits for its launch
   ahead.node.host_per_op = 0;
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;

@@ -24,8 +24,8 @@ class Points {
  public:
   Points(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit)
       : job_(job), fixed_(fixed), visit_(visit), point_(job) {
-    if (!is_pinned("stage_layers")) point_.parallel.stage_layers.clear();
-    if (!is_pinned("mesh_order")) point_.parallel.mesh_order = Hints().mesh_order;
+    if (!fixed_.is_pinned("stage_layers")) point_.parallel.stage_layers.clear();
+    if (!fixed_.is_pinned("mesh_order")) point_.parallel.mesh_order = Hints().mesh_order;
     under_way_ = planner::under_way_of(job.parallel.schedule);
   }
 
@@ -49,17 +49,11 @@ class Points {
     for (const bool split : {true, false}) {
       const int64_t ranks = int64_t{h.tp} * h.cp;
       if (split && (h.tp == 1 || m.seq % ranks != 0 || m.decoder_seq % ranks != 0)) continue;
-      if (is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1)) continue;
+      if (fixed_.is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1))
+        continue;
       h.sequence_parallel = split;
       recompute();
     }
-  }
-
-  bool is_pinned(const char* key) const { return fixed_.pinned.count(key) > 0; }
-
-  bool in_range(const char* key, int value) const {
-    const auto range = fixed_.ranges.find(key);
-    return range == fixed_.ranges.end() || (range->second.first <= value && value <= range->second.second);
   }
 
   static std::vector<int> divisors(int64_t number, int64_t most) {
@@ -71,9 +65,9 @@ class Points {
 
   template <typename Then>
   void choose(const char* key, int& value, const std::vector<int>& values, const Then& then) {
-    if (is_pinned(key)) return then();
+    if (fixed_.is_pinned(key)) return then();
     for (const int v : values) {
-      if (!in_range(key, v)) continue;
+      if (!fixed_.in_range(key, v)) continue;
       value = v;
       then();
     }
@@ -87,10 +81,10 @@ class Points {
     };
     std::vector<Kind> kinds;
     for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::ops, Recompute::full}) {
-      if (is_pinned("recompute") && kind != job_.train.recompute) continue;
+      if (fixed_.is_pinned("recompute") && kind != job_.train.recompute) continue;
       const bool has_selective = !job_.model.flash && !ir::models::is_conv_net(job_.model.family);
-      if (!is_pinned("recompute") && kind == Recompute::selective && !has_selective) continue;
-      if (!is_pinned("recompute") && kind == Recompute::ops) continue;  // simulated where asked for
+      if (!fixed_.is_pinned("recompute") && kind == Recompute::selective && !has_selective) continue;
+      if (!fixed_.is_pinned("recompute") && kind == Recompute::ops) continue;  // simulated where asked for
       kinds.push_back({kind});
     }
     choose("micro_batch", point_.parallel.micro_batch, divisors(job_.global_batch, most_sequences), [&] {
@@ -114,7 +108,7 @@ class Points {
       if (outside % h.pp != 0) return;
       if (!under_way_.empty() && under_way_.size() != static_cast<size_t>(h.pp)) return;
       const auto dp = static_cast<int>(outside / h.pp);
-      if ((is_pinned("dp") && dp != job_.parallel.dp) || !in_range("dp", dp)) return;
+      if ((fixed_.is_pinned("dp") && dp != job_.parallel.dp) || !fixed_.in_range("dp", dp)) return;
       if (dp % h.ep != 0 || job_.global_batch % (int64_t{dp} * h.micro_batch) != 0) return;
       h.dp = dp;
       std::set<int> fit;  // virtual stages with which ZeRO 1 does

@@ -2,6 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "planner/search/search.h"
 
@@ -12,6 +17,12 @@ struct Fixed {
   std::set<std::string> pinned = {};
   std::map<std::string, std::pair<int, int>> ranges = {};
   bool more_recompute = false;  // also where less of it fits
+
+  bool is_pinned(const std::string& key) const { return pinned.count(key) > 0; }
+  bool in_range(const std::string& key, int value) const {
+    const auto range = ranges.find(key);
+    return range == ranges.end() || (range->second.first <= value && value <= range->second.second);
+  }
 };
 
 // Calls `visit` with each point; hints only, not resolved. It says whether the point fits in memory: where

@@ -447,10 +447,8 @@ class Search {
       if (!done.empty() && hoped(whole) >= outcome_.best.front().seconds) break;
       if (!done.insert({h.dp, h.tp, h.pp, h.cp}).second) continue;
       for (const char* schedule : {"zb-h1", "zb-h2"}) {
-        Candidate split = whole;
+        Candidate split = anew(whole);
         split.job.parallel.schedule = schedule;
-        split.found = {};
-        split.peak_bytes = 0;
         if (outcome_.ended) attempt(std::move(split));
       }
     }
@@ -464,10 +462,8 @@ class Search {
     const planner::Hints& h = start.job.parallel;
     if (h.dp == 1) return;
     for (const int zero : {h.zero - 1, h.zero + 1}) {
-      Candidate other = start;
+      Candidate other = anew(start);
       other.job.parallel.zero = zero;
-      other.found = {};
-      other.peak_bytes = 0;
       if (!outcome_.ended || zero < 0 || zero > 3 || !is_free("zero", zero) || is_known(other.job)) continue;
       if (const ModelCost* cost = cost_of_point(other.job); cost && fits(with_estimate(other.job, *cost)))
         attempt(std::move(other));
@@ -475,9 +471,8 @@ class Search {
   }
 
   bool is_free(const char* key, int value) const {
-    const auto range = options_.ranges.find(key);
-    return !options_.pinned.count(key) && (range == options_.ranges.end() ||
-                                           (range->second.first <= value && value <= range->second.second));
+    const Fixed given = fixed();
+    return !given.is_pinned(key) && given.in_range(key, value);
   }
 
   // Whether it was simulated.
@@ -497,11 +492,17 @@ class Search {
     return *std::max_element(stages.begin(), stages.end());
   }
 
-  static Candidate with_recompute(Candidate candidate, int layers) {
-    candidate.job.train.recompute = ir::Recompute::full;
-    candidate.job.train.recompute_layers = layers;
+  // To be changed and tried: nothing is known of its plan.
+  static Candidate anew(Candidate candidate) {
     candidate.found = {};
     candidate.peak_bytes = 0;
+    return candidate;
+  }
+
+  static Candidate with_recompute(const Candidate& known, int layers) {
+    Candidate candidate = anew(known);
+    candidate.job.train.recompute = ir::Recompute::full;
+    candidate.job.train.recompute_layers = layers;
     return candidate;
   }
 

@@ -146,11 +146,10 @@ TEST_P(AttentionTest, DoesWithoutCudnn) {
              ir::complete(conv, {})};
   image.outputs = conv.infer(image.inputs, image.attrs);
   const auto queue = device_.queue(ir::QueueKind::compute);
-  EXPECT_EQ(
-      support::error_of([&] { make_kernel(image, dynamic_cast<CudaQueue&>(*queue), libraries); },
-                        Exit::cannot_run),
-      "libcudnn.so.0: does not start: not supported; convolutions on GPUs need it: install "
-      "cuDNN, or name its folder in LD_LIBRARY_PATH");
+  EXPECT_EQ(support::error_of([&] { make_kernel(image, dynamic_cast<CudaQueue&>(*queue), libraries); },
+                              Exit::cannot_run),
+            "libcudnn.so.0: does not start: not supported; convolutions on GPUs need it: install "
+            "cuDNN, or name its folder in LD_LIBRARY_PATH");
   cuda_on_cpu::pretend(before);
 }
 INSTANTIATE_TEST_SUITE_P(Rows, AttentionTest, testing::ValuesIn(rows),

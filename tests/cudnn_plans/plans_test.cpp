@@ -48,6 +48,20 @@ class CudnnPlans : public testing::TestWithParam<Gpu> {
   std::unique_ptr<Dnn> dnn_;
 };
 
+// Each shape in every pass and type.
+template <size_t count, typename Visit>
+void each_pass(const ConvolutionShape (&shapes)[count], const Visit& visit) {
+  for (ConvolutionShape shape : shapes)
+    for (const ConvolutionKind kind :
+         {ConvolutionKind::forward, ConvolutionKind::input_grad, ConvolutionKind::weight_grad})
+      for (const Type type : {Type::float32, Type::bfloat16, Type::float16}) {
+        SCOPED_TRACE(fmt::format("{} x {}, kind {}, type {}", shape.x[1], shape.x[2], static_cast<int>(kind),
+                                 static_cast<int>(type)));
+        shape.kind = kind, shape.type = type;
+        visit(shape);
+      }
+}
+
 TEST_P(CudnnPlans, Convolutions) {
   const ConvolutionShape shapes[] = {
       {.x = {64, 3, 224, 224}, .weight = {64, 3, 7, 7}, .y = {64, 64, 112, 112}, .stride = 2, .padding = 3},
@@ -59,15 +73,9 @@ TEST_P(CudnnPlans, Convolutions) {
        .stride = 2,
        .padding = 1},  // two groups
   };
-  for (ConvolutionShape shape : shapes)
-    for (const ConvolutionKind kind :
-         {ConvolutionKind::forward, ConvolutionKind::input_grad, ConvolutionKind::weight_grad})
-      for (const Type type : {Type::float32, Type::bfloat16, Type::float16}) {
-        SCOPED_TRACE(fmt::format("{} x {}, kind {}, type {}", shape.x[1], shape.x[2], static_cast<int>(kind),
-                                 static_cast<int>(type)));
-        shape.kind = kind, shape.type = type;
-        EXPECT_LE(dnn_->convolution(shape)->workspace(), Dnn::most_workspace);
-      }
+  each_pass(shapes, [&](const ConvolutionShape& shape) {
+    EXPECT_LE(dnn_->convolution(shape)->workspace(), Dnn::most_workspace);
+  });
 }
 
 // With channels last the operands stay as they are, but for weights, which are turned around.
@@ -79,21 +87,16 @@ TEST_P(CudnnPlans, ConvolutionsOfImagesWithChannelsLast) {
       {.x = {64, 512, 7, 7}, .weight = {512, 512, 3, 3}, .y = {64, 512, 7, 7}, .stride = 1, .padding = 1},
       {.x = {5, 6, 9, 11}, .weight = {4, 6, 3, 3}, .y = {5, 4, 5, 6}, .stride = 2, .padding = 1},
   };
-  for (ConvolutionShape shape : shapes)
-    for (const ConvolutionKind kind :
-         {ConvolutionKind::forward, ConvolutionKind::input_grad, ConvolutionKind::weight_grad})
-      for (const Type type : {Type::float32, Type::bfloat16, Type::float16}) {
-        SCOPED_TRACE(fmt::format("{} x {}, kind {}, type {}", shape.x[1], shape.x[2], static_cast<int>(kind),
-                                 static_cast<int>(type)));
-        shape.kind = kind, shape.type = type, shape.channels_last = true;
-        const int64_t workspace = dnn_->convolution(shape)->workspace();
-        EXPECT_LE(workspace, Dnn::most_workspace);
-        shape.channels_last = false;
-        const bool on_tensor_cores = type != Type::float32 && shape.x[1] % 8 == 0;
-        if (on_tensor_cores && shape.x[2] > 7 && kind != ConvolutionKind::weight_grad) {
-          EXPECT_LT(workspace, dnn_->convolution(shape)->workspace());
-        }
-      }
+  each_pass(shapes, [&](ConvolutionShape shape) {
+    shape.channels_last = true;
+    const int64_t workspace = dnn_->convolution(shape)->workspace();
+    EXPECT_LE(workspace, Dnn::most_workspace);
+    shape.channels_last = false;
+    const bool on_tensor_cores = shape.type != Type::float32 && shape.x[1] % 8 == 0;
+    if (on_tensor_cores && shape.x[2] > 7 && shape.kind != ConvolutionKind::weight_grad) {
+      EXPECT_LT(workspace, dnn_->convolution(shape)->workspace());
+    }
+  });
 }
 
 TEST_P(CudnnPlans, BatchNorms) {

@@ -59,7 +59,8 @@ TEST(Measuring, says_of_every_job_what_it_says_alone) {
   job.parallel.pp = 2;
   job.global_batch = 16;
   const auto same = [](const StageCost& a, const StageCost& b) {
-    return a.forward == b.forward && a.backward == b.backward && a.update.whole == b.update.whole && a.bytes == b.bytes;
+    return a.forward == b.forward && a.backward == b.backward && a.update.whole == b.update.whole &&
+           a.bytes == b.bytes;
   };
   Measuring measuring(sim::act_seconds);
   std::set<double> forward;

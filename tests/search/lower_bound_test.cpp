@@ -9,18 +9,13 @@
 #include "planner/resolve.h"
 #include "planner/search/points.h"
 #include "planner/search/search.h"
+#include "search/simulating.h"
 #include "sim/simulate.h"
 
 namespace boxcar::search {
 namespace {
 
 using planner::Job;
-
-Oracle oracle() {
-  return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
-            return sim::simulate(plan, cluster).step_seconds;
-          }};
-}
 
 // Of any family, size, batch and precision.
 Job random_job(std::mt19937& random) {

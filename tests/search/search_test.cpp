@@ -12,6 +12,7 @@
 #include "planner/search/points.h"
 #include "planner/search/step_estimate.h"
 #include "planner/verify.h"
+#include "search/simulating.h"
 #include "sim/simulate.h"
 #include "support/error_of.h"
 
@@ -19,12 +20,6 @@ namespace boxcar::search {
 namespace {
 
 using planner::Job;
-
-Oracle oracle() {
-  return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
-            return sim::simulate(plan, cluster).step_seconds;
-          }};
-}
 
 Job small_gpt(int gpus) {
   Job job;
@@ -340,6 +335,27 @@ TEST(Search, finds_the_sharding_that_a_pin_finds) {
   job.train.precision = ir::Precision::fp16;
   job.global_batch = 32;
   expect_sharding_found(job, {0, 1, 2, 3});
+}
+
+// Points with stages have ZeRO 1 where it fits, and the fastest is then tried with its gradients sharded too.
+TEST(Search, shards_the_fastest_otherwise) {
+  Job job = small_gpt(32);
+  job.model = ir::models::defaults("llama");
+  job.model.layers = 8, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
+  job.model.vocab = 51200;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("p3-16xlarge", 32);
+  job.train.precision = ir::Precision::fp16;
+  job.global_batch = 256;
+  const Outcome found = search(job, {}, oracle());
+  const planner::Hints& best = found.best.front().job.parallel;
+  EXPECT_GT(best.pp, 1);
+  EXPECT_EQ(best.zero, 2);
+  EXPECT_TRUE(std::any_of(found.best.begin(), found.best.end(), [&](const Candidate& c) {
+    const planner::Hints& h = c.job.parallel;
+    return h.zero == 1 && h.dp == best.dp && h.tp == best.tp && h.pp == best.pp &&
+           h.schedule == best.schedule;
+  }));
 }
 
 // Sharded gradients leave room for the micro-batches under way that hide transfers between nodes.

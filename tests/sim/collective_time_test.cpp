@@ -70,7 +70,8 @@ std::string node_errors(const std::string& preset, const std::string& table) {
 }
 
 // What the constants are worth, on rows of the tables that they were fitted to.
-// Up to so many bytes for each rank the first line holds, though the second would be faster, and past it the second.
+// Up to so many bytes for each rank the first line holds, though the second would be faster, and past it the
+// second.
 TEST(Collectives, small_exchanges_have_a_line_of_their_own) {
   backends::Cluster cluster = round_cluster(1, 4);
   backends::CollectiveModel& model = cluster.collective;

@@ -1,0 +1,15 @@
+// The oracle of the search's tests: the simulator itself.
+#pragma once
+
+#include "planner/search/search.h"
+#include "sim/simulate.h"
+
+namespace boxcar::search {
+
+inline Oracle oracle() {
+  return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
+            return sim::simulate(plan, cluster).step_seconds;
+          }};
+}
+
+}  // namespace boxcar::search
