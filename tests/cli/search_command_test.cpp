@@ -32,7 +32,7 @@ TEST(SearchCommand, writes_degrees_as_what_they_are) {
   EXPECT_EQ(best["dp"].get<int>() * best["tp"].get<int>() * best["pp"].get<int>(), 2);
   EXPECT_TRUE(best["sequence_parallel"].is_boolean());
   EXPECT_TRUE(best["stage_layers"].is_array());
-  EXPECT_EQ(best["schedule"], "1f1b");
+  EXPECT_TRUE(best["schedule"].is_string());
   EXPECT_GE(doc["search"]["gap_of_degrees"], 0);
   EXPECT_LT(doc["search"]["gap_of_degrees"], 1);
   EXPECT_EQ(doc["search"]["ended"], true);
