@@ -7,6 +7,7 @@
 
 #include "actors/runtime.h"
 #include "gpu.h"
+#include "loading_plan.h"
 #include "plans.h"
 #include "support/error_of.h"
 #include "trainer.h"
@@ -51,27 +52,11 @@ TEST(GpuGraph, TurnsThroughTheSlotsOfRegisters) {
   std::string why;
   const auto backend = gpus(1, why);
   if (!backend) GTEST_SKIP() << why;
-  const ir::Plan plan = ir::parse_plan(R"(plan turning
-devices 1
-micro_batches 2
-class 0: p
-
-program p
-  arena 4096
-  phases F, U
-  schedule F[0-1] U
-  queue compute: compute
-  queue copy_in: copy_in
-  %x: float32[3] x3 activations bytes 512 @0
-  %y: float32[3] x1 gradients bytes 512 every 2 @1536
-  %new: float32[3] x1 gradients bytes 512 @2048
-  %acc: float32[3] x2 optimizer bytes 512 initial 1 @2560
-  x load() -> %x on copy_in in F
-  y relu(%x) -> %y on compute in F
-  next add(%y, %acc) -> %new on compute in U
-  keep relu(%new) -> %acc on compute in U
-)");
-  ir::check(plan);
+  const ir::Plan plan = loading_plan(3,
+                                     "  %new: float32[3] x1 gradients bytes 512 @2048\n"
+                                     "  %acc: float32[3] x2 optimizer bytes 512 initial 1 @2560\n",
+                                     "  next add(%y, %acc) -> %new on compute in U\n"
+                                     "  keep relu(%new) -> %acc on compute in U\n");
   const auto cpu = cpu_devices(1);
   EXPECT_EQ(support::error_of([&] { actors::Runtime(plan, *cpu, {}, {.graphs = true}); }),
             "graphs of steps: this backend has none");

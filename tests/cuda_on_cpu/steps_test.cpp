@@ -8,6 +8,7 @@
 #include "actors/runtime.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_device.h"
+#include "loading_plan.h"
 #include "models.h"
 #include "support/error_of.h"
 #include "tally.h"
@@ -82,25 +83,8 @@ TEST(CudaStepsMemory, SaysWhereTheHostHasNoMore) {
 
 // Two queues, of which one loads ahead: a step's acts in its order, each as long as its kernel says.
 TEST(CudaTimeline, IsOfTheDevicesClockAndWaitsForNoAct) {
-  const ir::Plan plan = ir::parse_plan(R"(plan timed
-devices 1
-micro_batches 2
-class 0: p
-
-program p
-  arena 4096
-  phases F, U
-  schedule F[0-1] U
-  queue compute: compute
-  queue copy_in: copy_in
-  %x: float32[3] x2 activations bytes 512 @0
-  %y: float32[3] x1 gradients bytes 512 every 2 @1024
-  %z: float32[3] x1 gradients bytes 512 @1536
-  x load() -> %x on copy_in in F
-  y relu(%x) -> %y on compute in F
-  z relu(%y) -> %z on compute in U
-)");
-  ir::check(plan);
+  const ir::Plan plan = loading_plan(2, "  %z: float32[3] x1 gradients bytes 512 @2048\n",
+                                     "  z relu(%y) -> %z on compute in U\n");
   const auto run = [&](bool timeline) {
     const auto backend = backends::cuda::make_cuda_backend(1, {});
     actors::Runtime runtime(plan, *backend, {}, {.timeline = timeline, .timeline_from = 3});

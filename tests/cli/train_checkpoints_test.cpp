@@ -1,0 +1,223 @@
+// Checkpoints of `boxcar train`: runs that go on where they stopped, and what is no checkpoint.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "backends/host/checkpoint.h"
+#include "train.h"
+
+namespace boxcar::testing {
+namespace {
+
+TEST_F(Train, GoesOnBitForBit) {
+  const std::string whole = path("whole"), halves = path("halves");
+  const auto straight = train({"--checkpoint-dir=" + whole, "--dp=2", "--zero=1"});
+  // The schedule's length is part of the job, so the first half is a run that is cut short by its own
+  // checkpoint.
+  const Words resume{"--checkpoint-dir=" + halves, "--dp=2",   "--zero=1",
+                     "--checkpoint-every=2",       "--resume", "--keep-checkpoints=0"};
+  train(resume);
+  for (const char* step : {"step-000004", "step-000006"}) fs::remove_all(fs::path(halves) / step);
+  std::ofstream(halves + "/latest") << "step-000002\n";
+  const auto rest = train(resume);
+  ASSERT_EQ(rest.size(), 4u);
+  for (const auto& [step, loss] : rest) EXPECT_EQ(loss, straight.at(step)) << step;
+  EXPECT_EQ(checkpoint(halves), checkpoint(whole));
+}
+
+TEST_F(Train, SaysWhereItBegins) {
+  const std::string folder = path("out");
+  const auto begin = [&](const std::string& steps) {
+    Words words = arguments({"--checkpoint-dir=" + folder, "--resume", steps});
+    std::erase(words, "--json");
+    return run_program(words).out;
+  };
+  EXPECT_THAT(begin("--steps=2"), HasSubstr("\nno checkpoint in " + folder + " yet: from the beginning\n"));
+  EXPECT_THAT(begin("--steps=3"), HasSubstr("\ngoing on from " + folder + ", step 2\n"));
+}
+
+TEST_F(Train, GoesOnUnderAnotherPlan) {
+  const std::string folder = path("out");
+  const Words keep{"--checkpoint-dir=" + folder, "--checkpoint-every=3", "--precision=fp64",
+                   "--global-batch=8",           "--keep-checkpoints=0", "--resume"};
+  const auto with = [&](Words more) {
+    more.insert(more.end(), keep.begin(), keep.end());
+    return train(more);
+  };
+  const auto first = with({"--dp=2", "--zero=1"});
+  fs::remove_all(fs::path(folder) / "step-000006");
+  std::ofstream(folder + "/latest") << "step-000003\n";
+  const auto rest = with({"--tp=2", "--pp=2"});
+  ASSERT_EQ(rest.size(), 3u);
+  for (const auto& [step, loss] : rest) EXPECT_NEAR(loss, first.at(step), 1e-9) << step;
+}
+
+// 257 tokens are padded to 280 by both: to a multiple of 20 for each of two devices, and of 40.
+TEST_F(Train, PadsTheVocabularyForThePlan) {
+  const std::string folder = path("out");
+  const auto with = [&](Words more) {
+    more.insert(more.end(), {"--vocab=257", "--tied=false", "--precision=fp64", "--global-batch=4",
+                             "--validate-every=2", "--validation-fraction=0.2"});
+    const Output output = run_program(arguments(more));
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    auto all = losses(output.out);
+    for (const auto& [step, loss] : losses(output.out, "validation")) all[-step] = loss;
+    return all;
+  };
+  const auto expect_same = [](const std::map<int, double>& got, const std::map<int, double>& wanted,
+                              size_t count) {
+    EXPECT_EQ(got.size(), count);
+    for (const auto& [step, loss] : got) EXPECT_NEAR(loss, wanted.at(step), 1e-7) << step;
+  };
+  const auto alone = with({"--pad-vocab=40"});
+  expect_same(with({"--tp=2", "--pad-vocab=20", "--checkpoint-dir=" + folder, "--checkpoint-every=3",
+                    "--keep-checkpoints=0"}),
+              alone, 9);
+  fs::remove_all(fs::path(folder) / "step-000006");
+  std::ofstream(folder + "/latest") << "step-000003\n";
+  expect_same(with({"--pad-vocab=40", "--checkpoint-dir=" + folder, "--resume"}), alone, 5);
+  const std::string weights = "--init-from=" + folder + "/step-000003/model.safetensors";
+  expect_same(with({"--tp=2", "--pad-vocab=20", weights}), with({"--pad-vocab=40", weights}), 9);
+}
+
+// Starts the program and kills it after so many microseconds.
+void run_and_kill(const Words& words, int microseconds) {
+  const pid_t child = fork();
+  if (child == 0) run(words);
+  std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+  kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "ended by itself with " << WEXITSTATUS(status);
+}
+
+// 50 times at a random moment, many of them while a checkpoint is written.
+TEST_F(Train, LosesNothingWhenKilled) {
+  const std::string folder = path("killed"), whole = path("whole");
+  const Words job{"--lr-schedule=constant", "--dp=2", "--dropout=0.1"};
+  const auto with = [&](const std::string& into, const Words& more) {
+    Words words = job;
+    words.push_back("--checkpoint-dir=" + into);
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Words endless = arguments(with(folder, {"--resume", "--checkpoint-every=1", "--steps=1000000"}));
+  std::mt19937 random(11);
+  int while_writing = 0, reached = 0;
+  fs::create_directory(folder);
+  for (int i = 0; i < 50 || (while_writing == 0 && i < 200); ++i) {
+    const int most = 150000 + 20000 * std::max(0, i - 50);  // a busy machine takes longer to begin
+    run_and_kill(endless, std::uniform_int_distribution<int>(1000, most)(random));
+    for (const auto& entry : fs::directory_iterator(folder))
+      while_writing += entry.path().extension() == ".tmp";
+    const std::string latest = fs::exists(folder + "/latest") ? bytes_of(folder + "/latest") : "step-0";
+    const int step = std::stoi(latest.substr(5));
+    EXPECT_GE(step, reached) << "lost";
+    reached = step;
+  }
+  EXPECT_GT(while_writing, 0);
+  const std::string steps = "--steps=" + std::to_string(reached + 1);
+  train(with(folder, {"--resume", steps}));
+  train(with(whole, {steps}));
+  EXPECT_EQ(checkpoint(folder), checkpoint(whole));
+}
+
+// A moment that is no number spoils the weights, and the loss only in the step after.
+TEST_F(Train, WritesNoCheckpointThatIsNoNumber) {
+  const std::string folder = path("out");
+  train({"--checkpoint-dir=" + folder, "--steps=2"});
+  const std::string moments = folder + "/step-000002/optimizer.safetensors";
+  std::string bytes = bytes_of(moments);
+  bytes.replace(bytes.size() - 4, 4, "\xff\xff\xff\x7f");
+  std::ofstream(moments, std::ios::binary) << bytes;
+  const auto before = checkpoint(folder);
+  const Output output = run_program(arguments({"--checkpoint-dir=" + folder, "--resume", "--steps=3"}));
+  EXPECT_EQ(output.exit_code, 3);
+  EXPECT_EQ(replace_all(output.err, folder_.string(), "FOLDER"),
+            "boxcar: step 3: ln_f.weight has a nan (use a lower learning_rate, warmup_steps or another "
+            "precision); the last checkpoint is FOLDER/out/step-000002\n");
+  EXPECT_EQ(checkpoint(folder), before);
+}
+
+// Another run's checkpoints are neither replaced nor removed.
+TEST_F(Train, BeginsInAFolderOfItsOwn) {
+  const std::string folder = path("out");
+  const Words words = arguments({"--checkpoint-dir=" + folder});
+  const auto refusal = [&] {
+    const Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 2);
+    EXPECT_EQ(output.out, "");
+    return replace_all(output.err, folder_.string(), "FOLDER");
+  };
+  fs::create_directories(folder);
+  {
+    const backends::host::HeldFolder another(folder);
+    EXPECT_EQ(refusal(),
+              "boxcar: FOLDER/out: another run writes its checkpoints there (wait until it ends, or use "
+              "another folder)\n");
+  }
+  EXPECT_EQ(run_program(words).exit_code, 0);
+  const auto before = checkpoint(folder);
+  EXPECT_EQ(refusal(),
+            "boxcar: --checkpoint-dir: FOLDER/out has checkpoints already (go on with --resume, or use "
+            "another folder)\n");
+  EXPECT_EQ(checkpoint(folder), before);
+}
+
+// What stands in a folder of checkpoints and cannot be gone on from.
+TEST_F(Train, RefusesABadCheckpointAndLeavesIt) {
+  const std::string folder = path("out");
+  const Words resume{"--checkpoint-dir=" + folder, "--resume", "--steps=3"};
+  const auto refusal = [&](const Words& more) {
+    Words words = resume;
+    words.insert(words.end(), more.begin(), more.end());
+    const auto before = checkpoint(folder);
+    const Output output = run_program(arguments(words));
+    EXPECT_EQ(output.exit_code, 2);
+    EXPECT_EQ(output.out, "");
+    EXPECT_EQ(checkpoint(folder), before);
+    return replace_all(output.err, folder_.string(), "FOLDER");
+  };
+  train({"--checkpoint-dir=" + folder, "--steps=2"});
+  EXPECT_EQ(refusal({"--hidden=32"}),
+            "boxcar: FOLDER/out/step-000002: is of another model: hidden is 16, expected 32 (use the model's "
+            "own settings, or another folder)\n");
+  EXPECT_EQ(refusal({"--seed=9"}), "boxcar: --seed: is 9, the checkpoint was begun with 1\n");
+  EXPECT_EQ(refusal({"--global-batch=4"}), "boxcar: --global-batch: is 4, the checkpoint was begun with 2\n");
+  EXPECT_EQ(refusal({"--optimizer=sgd"}),
+            "boxcar: --resume: is optimizer sgd, precision fp32, dropout 0.1, the checkpoint was begun with "
+            "optimizer "
+            "adam, precision fp32, dropout 0.1\n");
+  std::ofstream(path("other.txt")) << bytes_of(data()) << "and more";
+  const std::string other = refusal({"--data=" + path("other.txt")});
+  EXPECT_TRUE(other.starts_with("boxcar: --data: is ")) << other;
+  EXPECT_NE(other.find(" tokens of fingerprint "), std::string::npos) << other;
+  EXPECT_NE(other.find(", the checkpoint was begun with "), std::string::npos) << other;
+  EXPECT_TRUE(other.ends_with(" (give the same files, validate_every and validation_fraction)\n")) << other;
+  std::ofstream(path("same.txt")) << bytes_of(data());
+  EXPECT_EQ(run_program(arguments({"--checkpoint-dir=" + folder, "--resume", "--steps=2",
+                                   "--data=" + path("same.txt")}))
+                .exit_code,
+            0);
+  const fs::path weights = fs::path(folder) / "step-000002" / "model.safetensors";
+  fs::resize_file(weights, fs::file_size(weights) - 1);
+  EXPECT_EQ(refusal({}),
+            "boxcar: FOLDER/out/step-000002/model.safetensors: is not a safetensors file: tensor "
+            "'transformer.wte.weight' ends at byte 43776 of the data, which has 43775\n");
+  std::ofstream(folder + "/latest") << "step-000007\n";
+  fs::create_directory(fs::path(folder) / "step-000007");
+  EXPECT_EQ(refusal({}),
+            "boxcar: FOLDER/out/step-000007/state.json: cannot be read: No such file or directory\n");
+}
+
+}  // namespace
+}  // namespace boxcar::testing

@@ -1,0 +1,51 @@
+// What was set of a descriptor, and what each kind of them must be given.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "cudnn.h"
+
+namespace cudnn_on_cpu {
+
+struct Descriptor {
+  using Pointer = std::shared_ptr<Descriptor>;
+  cudnnBackendDescriptorType_t type;
+  bool finalized = false;
+  std::map<cudnnBackendAttributeName_t, std::vector<int64_t>> numbers;  // bits of others than whole numbers
+  std::map<cudnnBackendAttributeName_t, std::vector<Pointer>> descriptors;
+  int64_t engine = -1;
+
+  bool has(cudnnBackendAttributeName_t name) const {
+    return numbers.contains(name) || descriptors.contains(name);
+  }
+  const std::vector<int64_t>& at(cudnnBackendAttributeName_t name) const { return numbers.at(name); }
+  const Descriptor& of(cudnnBackendAttributeName_t name) const { return *descriptors.at(name)[0]; }
+};
+
+constexpr int64_t any = 0;  // any number of them, one at least
+
+struct Row {
+  cudnnBackendAttributeName_t name;
+  cudnnBackendAttributeType_t type;
+  int64_t count;
+  bool needed = true;
+};
+using Rows = std::vector<Row>;
+
+constexpr auto descriptor = CUDNN_TYPE_BACKEND_DESCRIPTOR;
+// By kind. Floats stand for doubles too.
+extern const std::map<cudnnBackendDescriptorType_t, Rows> kinds;
+
+size_t size_of(cudnnBackendAttributeType_t type);
+bool is_convolution(const Descriptor& operation);
+bool is_norm(const Descriptor& operation);
+// Of a tensor.
+cudaDataType_t type_of(const Descriptor& tensor);
+// Of a convolution: itself, x, w and y, in the order in which its kind lists them.
+const Descriptor& part(const Descriptor& operation, size_t i);
+
+}  // namespace cudnn_on_cpu
