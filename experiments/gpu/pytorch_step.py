@@ -14,6 +14,21 @@ import json
 import statistics
 import time
 
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="gpt", choices=("gpt", "llama", "resnet50"))
+    for name, value in (("layers", 12), ("hidden", 768), ("heads", 12), ("kv-heads", 0), ("ffn", 0), ("seq", 1024),
+                        ("vocab", 50257), ("image", 224), ("micro-batch", 16), ("micro-batches", 2), ("steps", 20),
+                        ("warm-up", 5)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: to try the script, not compiled")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    return parser.parse_args()
+
+
+asked = arguments()  # before PyTorch, which --help can do without
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -150,16 +165,7 @@ def make(a):
     return model, optimizer, [(b[:, :-1], b[:, 1:]) for b in drawn], a.micro_batches * a.micro_batch * a.seq
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", default="gpt", choices=("gpt", "llama", "resnet50"))
-    for name, value in (("layers", 12), ("hidden", 768), ("heads", 12), ("kv-heads", 0), ("ffn", 0), ("seq", 1024),
-                        ("vocab", 50257), ("image", 224), ("micro-batch", 16), ("micro-batches", 2), ("steps", 20),
-                        ("warm-up", 5)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: to try the script, not compiled")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    a = parser.parse_args()
+def main(a):
     torch.manual_seed(1)
     on_gpu = a.device == "cuda"
     model, optimizer, batches, samples = make(a)
@@ -199,4 +205,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(asked)

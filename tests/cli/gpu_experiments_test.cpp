@@ -93,7 +93,9 @@ TEST(GpuCompare, JudgesTheBars) {
             "  met     one: graphs, 1.10 times PyTorch's speed\n"
             "  met     one: graphs, 0.80 times PyTorch's memory\n"
             "  met     one: acts, simulated +3.3% off\n"
-            "  met     one: graphs, simulated +0.0% off\n");
+            "  met     one: graphs, simulated +0.0% off\n"
+            "aims\n"
+            "  missed  one: 1.10 of 1.15 times PyTorch's speed\n");
   EXPECT_EQ(met.exit_code, 0);
 
   const Said open = judge(row("one", "acts", 0.1, 0.1, "null"));
@@ -113,6 +115,46 @@ TEST(GpuCompare, JudgesTheBars) {
   expect_missed(nothing, "two: no step was measured");
   expect_missed(row("two", "graphs", 0.1, 0.1, good) + "," + nothing,
                 "two: acts, not both simulated and measured");
+}
+
+// 1e12 operations at a peak of 2e13 take 50 ms at best.
+TEST(GpuCompare, SaysHowFarAimsAre) {
+  const tests::TemporaryFolder folder;
+  const auto aims = [&](double seconds, const std::string& pytorch) {
+    const std::string rows = "[" + row("GPT-2 1.5B", "graphs", seconds, seconds, pytorch) + "]";
+    const Said said = compare("--judge " + folder.file("rows.json", rows));
+    EXPECT_EQ(said.exit_code, 0);
+    return said.text.substr(said.text.find("aims"));
+  };
+  EXPECT_EQ(aims(0.09, peer(0.108, 3e9)),
+            "aims\n"
+            "  met     GPT-2 1.5B: 1.20 of 1.15 times PyTorch's speed\n"
+            "  met     GPT-2 1.5B: MFU 55.6% of 55%\n");
+  EXPECT_EQ(aims(0.1, "null"),
+            "aims\n"
+            "  open    GPT-2 1.5B: 1.15 times PyTorch's speed\n"
+            "  missed  GPT-2 1.5B: MFU 50.0% of 55%\n");
+}
+
+// One that hangs is ended, and what was measured before is kept.
+TEST(GpuCompare, EndsWhatHangs) {
+  const tests::TemporaryFolder folder;
+  std::filesystem::permissions(
+      folder.file("hangs", "#!/bin/sh\n[ \"$1\" = simulate ] && exit 1\nexec sleep 1000\n"),
+      std::filesystem::perms::owner_all);
+  const Said said = compare(
+      fmt::format("--boxcar {} --timeout 0.5 --json {} {}", folder / "hangs", folder / "rows.json", on_cpu));
+  EXPECT_THAT(said.text, HasSubstr("\n    exit code 1\n    hangs train: ended after 0.5 s\n"));
+  EXPECT_EQ(said.exit_code, 1);
+  const Said again = compare(fmt::format("--judge {}", folder / "rows.json"));
+  EXPECT_THAT(again.text, HasSubstr("missed  GPT, 2 layers: no step was measured\n"));
+}
+
+// Without PyTorch too.
+TEST(GpuPytorch, SaysWhatItDoes) {
+  const Said help = shell(fmt::format("'{}' experiments/gpu/pytorch_step.py --help", BOXCAR_PYTHON));
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.text, HasSubstr("pytorch_step.py --model resnet50 --micro-batch 128"));
 }
 
 TEST(GpuCompare, JudgesNoFileWithoutNumbers) {
@@ -144,6 +186,7 @@ TEST(GpuRun, SaysWhatItDoes) {
   refused("--only nix",
           "--only \"nix\": known are build check sanitize memcheck racecheck time profile compare");
   refused("--nix", "--nix: unknown flag");
+  refused("--minutes x", "--minutes \"x\": expected a whole number from 1");
   refused("a b", "b: one folder at a time");
 }
 
@@ -175,6 +218,18 @@ TEST(GpuRun, DoesNotCountSkippedTestsAsPassed) {
                   "2 passed, 1 failed, 1 skipped\n  failed: S.C\n" + skipped +
                   "  exit code 1\n\n== check: Plans/GpuGraphs.\\*:GpuGraph.\\*" + after +
                   "2 passed, 0 failed, 1 skipped\n" + skipped));
+}
+
+// The shell's clock begins after 100 seconds.
+TEST(GpuRun, EndsWhenItsTimeIsOver) {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "tests");
+  std::filesystem::permissions(folder.file("tests/test_cuda", program), std::filesystem::perms::owner_all);
+  const Said said = shell(fmt::format("SECONDS=100 BUILD={} experiments/gpu/run --minutes 1 --only check {}",
+                                      folder.path(), folder / "out"));
+  EXPECT_THAT(said.text, HasSubstr("\nno result: exit code 124, out of time\n"));
+  EXPECT_THAT(said.text, HasSubstr("\nout of time: 1 minutes are over\n"));
+  EXPECT_EQ(said.exit_code, 1);
 }
 
 // Neither compute-sanitizer nor PyTorch among the tools, and a program that trains nothing.
