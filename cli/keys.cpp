@@ -230,10 +230,13 @@ std::vector<Key> make_keys() {
       "the framework that is simulated: its kernels, launches, buckets, memory; a name, or a YAML file"));
 
   k.push_back(word("run", "backend", RUN(backend), {"cpu", "cuda"}, "what executes the plan"));
+  k.back().meant = {{"gpu", "cuda"}, {"gpus", "cuda"}, {"nvidia", "cuda"}, {"host", "cpu"}};
   k.push_back(entry("run", "share_gpus", RUN(share_gpus), 0, 1,
                     "of backend cuda: more devices than GPUs, several on one"));
   k.push_back(entry("run", "fast", RUN(fast), 0, 1,
                     "of backend cuda: the quickest kernels by timing them; bits differ from run to run"));
+  k.push_back(entry("run", "algorithms", RUN(algorithms), 0, 0,
+                    "of fast: a file where what was timed is kept, so that the next run takes the same"));
   k.push_back(entry("run", "cuda_graph", RUN(cuda_graph), 0, 1,
                     "of backend cuda: each step as one CUDA graph, recorded once"));
   k.push_back(entry("run", "collective_timeout", RUN(collective_timeout), 1, million,
@@ -309,8 +312,11 @@ std::vector<std::string> split_list(std::string text) {
 size_t parse_word(const Key& key, const std::string& where, const std::string& text) {
   auto found = std::find(key.words.begin(), key.words.end(), text);
   if (found == key.words.end()) {
-    throw Error::input(where, fmt::format("got \"{}\", expected {}{}", text, fmt::join(key.words, ", "),
-                                          did_you_mean(text, key.words)));
+    const auto meant = key.meant.find(text);
+    throw Error::input(
+        where, fmt::format("got \"{}\", expected {}{}", text, fmt::join(key.words, ", "),
+                           meant == key.meant.end() ? did_you_mean(text, key.words)
+                                                    : fmt::format(" (did you mean {}?)", meant->second)));
   }
   return static_cast<size_t>(found - key.words.begin());
 }

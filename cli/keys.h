@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -37,8 +38,9 @@ struct Key {
   std::vector<std::string> words;  // for words: the only ones allowed; enum values in order
   bool required = false;
   std::string help;
-  std::vector<std::string> families;  // of models that have it; empty: all
-  std::string fallback;               // the default in words, where it follows from other keys
+  std::vector<std::string> families;              // of models that have it; empty: all
+  std::string fallback;                           // the default in words, where it follows from other keys
+  std::map<std::string, std::string> meant = {};  // words by what people say in their place
 
   std::string path() const { return section + "." + name; }
   bool is_of(const std::string& model_family) const;

@@ -11,6 +11,7 @@ struct TrainRun {
   std::string backend = "cpu";
   bool share_gpus = false;             // several devices on one GPU, in one process
   bool fast = false;                   // kernels by their time, bits of a run do not repeat
+  std::string algorithms;              // of fast: a file where what was timed is kept; empty: none
   bool cuda_graph = false;             // steps are recorded and launched as one act each
   double collective_timeout = 600;     // seconds that a collective of NCCL may take
   std::vector<std::string> data;       // text, or .bin of uint16 tokens or of images; "random" alone: drawn

@@ -48,6 +48,7 @@ struct Blas::Library {
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtGetVersion) version;
   cublasLtHandle_t handle = nullptr;
 };
 
@@ -106,8 +107,14 @@ class Watch {
 template <class Library>
 class LtProduct : public Product {
  public:
-  LtProduct(const Library& lt, const ProductShape& s, std::shared_ptr<Algorithms> algorithms)
-      : lt_(lt), wide_(s.in == Type::float64), text_(text_of(s)), algorithms_(std::move(algorithms)) {
+  // `machine`: what algorithms are good for.
+  LtProduct(const Library& lt, const ProductShape& s, std::shared_ptr<Algorithms> algorithms,
+            const std::string& machine)
+      : lt_(lt),
+        wide_(s.in == Type::float64),
+        text_(text_of(s)),
+        known_as_(machine + ": " + text_),
+        algorithms_(std::move(algorithms)) {
     const cudaDataType_t in = type_of(s.in), out = type_of(s.out), scale = wide_ ? CUDA_R_64F : CUDA_R_32F;
     check(lt.desc_create(&desc_, wide_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, scale),
           "a product is described");
@@ -189,12 +196,12 @@ class LtProduct : public Product {
     chosen_ = true;
     static_assert(sizeof algorithm_ == sizeof(Algorithms::Choice));
     Algorithms::Choice choice{};
-    if (const auto known = algorithms_->find(text_)) {
+    if (const auto known = algorithms_->find(known_as_)) {
       choice = *known;
     } else {
       const cublasLtMatmulAlgo_t best = quickest(x);
       std::memcpy(choice.data(), &best, sizeof best);
-      choice = algorithms_->keep(text_, choice);
+      choice = algorithms_->keep(known_as_, choice);
     }
     std::memcpy(&algorithm_, choice.data(), sizeof algorithm_);
   }
@@ -229,7 +236,7 @@ class LtProduct : public Product {
 
   const Library& lt_;
   const bool wide_;
-  const std::string text_;
+  const std::string text_, known_as_;
   const std::shared_ptr<Algorithms> algorithms_;
   std::vector<cublasLtMatmulHeuristicResult_t> candidates_;
   bool chosen_ = false;
@@ -239,17 +246,6 @@ class LtProduct : public Product {
 };
 
 }  // namespace
-
-std::optional<Algorithms::Choice> Algorithms::find(const std::string& product) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = choices_.find(product);
-  return found == choices_.end() ? std::nullopt : std::optional(found->second);
-}
-
-Algorithms::Choice Algorithms::keep(const std::string& product, const Choice& choice) {
-  const std::lock_guard lock(mutex_);
-  return choices_.emplace(product, choice).first->second;
-}
 
 Blas::Blas(std::shared_ptr<Algorithms> algorithms)
     : library_(std::make_unique<Library>()), algorithms_(std::move(algorithms)) {
@@ -272,13 +268,20 @@ Blas::Blas(std::shared_ptr<Algorithms> algorithms)
   library.find("cublasLtMatmulPreferenceDestroy", lt.preference_destroy);
   library.find("cublasLtMatmulPreferenceSetAttribute", lt.preference_set);
   library.find("cublasLtMatmulAlgoGetHeuristic", lt.heuristic);
+  library.find("cublasLtGetVersion", lt.version);
   check(lt.create(&lt.handle), "it is started");
+  if (!algorithms_) return;
+  int gpu = 0;
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDevice(&gpu), "a GPU is asked");
+  cuda::check(cudaGetDeviceProperties(&properties, gpu), "a GPU is asked");
+  machine_ = fmt::format("{}, cuBLASLt {}", properties.name, lt.version());
 }
 
 Blas::~Blas() { library_->destroy(library_->handle); }
 
 std::unique_ptr<Product> Blas::product(const ProductShape& shape) {
-  auto product = std::make_unique<LtProduct<Library>>(*library_, shape, algorithms_);
+  auto product = std::make_unique<LtProduct<Library>>(*library_, shape, algorithms_, machine_);
   if (!product->has_algorithm()) return nullptr;
   return product;
 }

@@ -9,14 +9,11 @@
 // the first of them are timed where a product is first run, and the quickest is taken from there on.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 
+#include "backends/cuda/blas_algorithms.h"
 #include "backends/cuda/kernels/launch.h"
 
 namespace boxcar::backends::cuda {
@@ -43,21 +40,7 @@ class Product {
                    const void* bias = nullptr, const void* h = nullptr, const void* added = nullptr) = 0;
 };
 
-// What was found quickest for each product, by its description. Shared by the devices of a run, so that all
-// of them take the same. From any thread.
-class Algorithms {
- public:
-  using Choice = std::array<uint64_t, 8>;  // cublasLtMatmulAlgo_t
-  std::optional<Choice> find(const std::string& product) const;
-  // The one kept of this product first: this one, unless another thread was quicker.
-  Choice keep(const std::string& product, const Choice& choice);
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, Choice> choices_;
-};
-
-// From any thread; on one GPU.
+// From any thread; on one GPU, which is the calling thread's when it is made.
 class Blas {
  public:
   static constexpr int64_t workspace = 32 << 20;
@@ -77,6 +60,7 @@ class Blas {
   struct Library;
   std::unique_ptr<Library> library_;
   const std::shared_ptr<Algorithms> algorithms_;
+  std::string machine_;  // with algorithms: what they are good for
 };
 
 }  // namespace boxcar::backends::cuda

@@ -1,10 +1,13 @@
 // Products take cuBLASLt's first algorithm, or the quickest that they find by timing; biases go with them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "backends/cuda/cuda_device.h"
+#include "host/temporary.h"
+#include "support/error_of.h"
 #include "tally.h"
 
 namespace boxcar::backends::cuda {
@@ -105,6 +108,53 @@ TEST_F(AlgorithmsTest, KernelsOfProductsTakeEpilogues) {
       queue_->finish();
       EXPECT_EQ(cuda_on_cpu::tallied("epilogue") - before, epilogues) << op;
     }
+}
+
+// Another run times nothing that an earlier one has timed.
+TEST_F(AlgorithmsTest, AreKeptInAFile) {
+  const tests::TemporaryFolder folder;
+  const std::string file = folder / "algorithms";
+  {
+    Blas first(std::make_shared<Algorithms>(file));
+    EXPECT_EQ(run(first, 5, 1), (Runs{4, 0, 4 + 1, 4}));
+  }
+  EXPECT_THAT(tests::contents(file), testing::MatchesRegex("boxcar algorithms 1\nthe host in a GPU's place, "
+                                                           "cuBLASLt 13.*: 5 x 2 x 3, .* = [0-9a-f]+\n"));
+  Blas second(std::make_shared<Algorithms>(file));
+  EXPECT_EQ(run(second, 5, 1), (Runs{0, 0, 1, 0}));
+  EXPECT_EQ(run(second, 6, 1), (Runs{4, 0, 4 + 1, 4}));
+}
+
+// Two that share a file: what the other one has found meanwhile is taken, and stays.
+TEST(AlgorithmsFile, MayBeShared) {
+  const tests::TemporaryFolder folder;
+  const std::string file = folder / "algorithms";
+  Algorithms one(file), other(file);
+  EXPECT_EQ(one.keep("x", {1, ~uint64_t{0}}), (Algorithms::Choice{1, ~uint64_t{0}}));
+  EXPECT_EQ(other.keep("y", {2}), Algorithms::Choice{2});
+  EXPECT_EQ(other.keep("x", {3}), (Algorithms::Choice{1, ~uint64_t{0}}));
+  const Algorithms later(file);
+  EXPECT_EQ(later.find("x"), (Algorithms::Choice{1, ~uint64_t{0}}));
+  EXPECT_EQ(later.find("y"), Algorithms::Choice{2});
+}
+
+TEST(AlgorithmsFile, RefusesOthers) {
+  const tests::TemporaryFolder folder;
+  const auto refused = [&](const std::string& text) {
+    const std::string file = folder.file("file", text);
+    return support::error_of([&] { Algorithms{file}; }).substr(file.size());
+  };
+  EXPECT_EQ(
+      refused("once upon a time\n"),
+      ":1: got \"once upon a time\", expected \"boxcar algorithms 1\" (name a file that --algorithms wrote, "
+      "or none that is there)");
+  const std::string torn =
+      ":2: expected a product and what was chosen (remove the file: a run with --fast makes it "
+      "anew)";
+  EXPECT_EQ(refused("boxcar algorithms 1\nx = 0123\n"), torn);
+  EXPECT_EQ(refused("boxcar algorithms 1\nx = " + std::string(128, 'g') + "\n"), torn);
+  EXPECT_EQ(support::error_of([] { Algorithms("/nowhere/file").keep("x", {1}); }, Exit::fault),
+            "/nowhere/file: cannot be written (--algorithms keeps what --fast has timed there)");
 }
 
 TEST_F(AlgorithmsTest, TheOneThatWasKeptFirst) {

@@ -62,6 +62,7 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu);
 cudaError_t cudaSetDevice(int gpu);
+cudaError_t cudaGetDevice(int* gpu);
 cudaError_t cudaDeviceCanAccessPeer(int* can, int gpu, int other);
 cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned flags);
 
