@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "cli/output.h"
 #include "ir/graph.h"
+#include "planner/facts.h"
 #include "planner/search/plan_slots.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -42,8 +44,23 @@ ir::Plan read_plan(const std::string& file) {
   return plan;
 }
 
+// Of a section of a job's keys that has no key of its name, and so would be left out unnoticed.
+void check_labels(const ir::Plan& plan, const std::string& path) {
+  for (const auto& [label, text] : plan.labels) {
+    const size_t dot = std::min(label.find('.'), label.size() - 1);
+    const std::string section = label.substr(0, dot), name = label.substr(dot + 1);
+    std::vector<std::string> names;
+    for (const Key& key : keys())
+      if (key.section != run_section && key.section == section) names.push_back(key.name);
+    if (!names.empty() && std::find(names.begin(), names.end(), name) == names.end())
+      throw Error::input(path, fmt::format("label {} is no key of a job{} (leave it out, or plan anew)",
+                                           label, did_you_mean(name, names)));
+  }
+}
+
 // The keys that its labels are. A value that a job file has no words for is a default.
 GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
+  check_labels(plan, path);
   GivenKeys given;
   for (const Key& key : keys()) {
     const auto label = plan.labels.find(key.path());
@@ -63,6 +80,20 @@ std::string_view first_difference(std::string_view text, std::string_view other)
   for (size_t i = 0; i < text.size() && i < other.size() && text[i] == other[i]; ++i)
     if (text[i] == '\n') start = i + 1;
   return text == other ? "" : text.substr(start, text.find('\n', start) - start);
+}
+
+// The devices' memory is their description's, which may have changed since.
+void check_facts(const std::map<std::string, double>& expected, const ir::Plan& plan,
+                 const std::string& path) {
+  for (const auto& [name, value] : expected) {
+    const auto found = plan.facts.find(name);
+    if (name != "memory_limit_bytes" && (found == plan.facts.end() || found->second != value))
+      throw Error::input(
+          path,
+          fmt::format("fact {} is {}, its labels make {} (plan anew, and change its keys instead "
+                      "of its lines)",
+                      name, found == plan.facts.end() ? "missing" : fmt::format("{}", found->second), value));
+  }
 }
 
 }  // namespace
@@ -127,7 +158,8 @@ PlanToTrain plan_to_train(const std::string& path, GivenKeys given) {
   return result;
 }
 
-void expect_plan_of(const planner::LaidOut& laid, const ir::Plan& plan, const std::string& path) {
+void expect_plan_of(const planner::LaidOut& laid, const planner::Job& job, const ir::Plan& plan,
+                    const std::string& path) {
   ir::Plan expected = planner::compile(laid);
   expected.name = plan.name, expected.facts = plan.facts, expected.labels = plan.labels;
   std::vector<search::Slots> slots;
@@ -141,7 +173,7 @@ void expect_plan_of(const planner::LaidOut& laid, const ir::Plan& plan, const st
   if (!slots.empty()) search::set_slots(expected, slots);
   const std::string text = ir::to_text(plan);
   std::string_view line = first_difference(text, ir::to_text(expected));
-  if (line.empty()) return;
+  if (line.empty()) return check_facts(planner::facts_of(laid.graph, job), plan, path);
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   constexpr size_t most_shown = 100;
   throw Error::input(

@@ -33,7 +33,9 @@ struct PlanToTrain {
 PlanToTrain plan_to_train(const std::string& path, GivenKeys given);
 
 // Throws Error (bad input), quoting the first line that differs, where `plan` is not what is compiled from
-// `laid`, however many slots its registers have: nobody would know then where its tensors lie.
-void expect_plan_of(const planner::LaidOut& laid, const ir::Plan& plan, const std::string& path);
+// `laid`, however many slots its registers have: nobody would know then where its tensors lie. The same where
+// a fact is missing or is not the job's.
+void expect_plan_of(const planner::LaidOut& laid, const planner::Job& job, const ir::Plan& plan,
+                    const std::string& path);
 
 }  // namespace boxcar::cli

@@ -87,9 +87,11 @@ void check(const TrainRun& run, const GivenKeys& given) {
     for (const auto& [path, asked] :
          {std::pair("run.cuda_graph", run.cuda_graph),
           {"run.fast", run.fast},
+          {"run.algorithms", !run.algorithms.empty()},
           {"run.share_gpus", run.share_gpus},
           {"run.collective_timeout", run.collective_timeout != otherwise.collective_timeout}})
       if (asked) throw Error::input(where(given, path), "needs backend cuda");
+  if (!run.algorithms.empty() && !run.fast) throw Error::input(where(given, "run.algorithms"), "needs fast");
   const auto needs_folder = [&](const char* key) {
     if (run.checkpoint_dir.empty() && given.contains(std::string("run.") + key))
       throw Error::input(where(given, std::string("run.") + key), "needs checkpoint_dir");
@@ -361,6 +363,7 @@ std::unique_ptr<backends::Backend> make_backend(const TrainRun& options, int dev
   return backends::cuda::make_cuda_backend(devices,
                                            {.share_gpus = options.share_gpus,
                                             .fast = options.fast,
+                                            .algorithms = options.algorithms,
                                             .collective_seconds = options.collective_timeout},
                                            std::move(transport));
 }
@@ -377,7 +380,7 @@ TrainingJob prepare(const TrainArguments& arguments, std::optional<PlanToTrain>&
   if (const auto layouts = layouts_of(saved->plan.labels))
     choose = search::chooser(planned, *layouts, nullptr);
   const planner::LaidOut laid = planner::lay_out(planned, choose);
-  expect_plan_of(laid, saved->plan, arguments.plan);
+  expect_plan_of(laid, planned, saved->plan, arguments.plan);
   return prepare_training(job, std::move(saved->plan), laid, run, share);
 }
 
@@ -406,10 +409,8 @@ void train(const TrainArguments& arguments, Shared& shared) {
 
   const std::unique_ptr<host::HeldFolder> held = hold_folder(options, given);
   const int processes = backends::started_processes();
-  if (processes > 1 && !arguments.trace.empty())
-    throw Error::input("--trace", "shows the acts of one process; train in one, without mpirun");
   check_apart({{"--plan", arguments.plan}, {"--trace", arguments.trace}});
-  if (!arguments.trace.empty()) check_writable(arguments.trace);
+  if (!arguments.trace.empty() && backends::started_process() == 0) check_writable(arguments.trace);
   if (options.cuda_graph && (arguments.probe || !arguments.trace.empty()))
     throw Error::input(arguments.probe ? "--probe" : "--trace",
                        "shows a step act by act; leave it out, or train with --cuda-graph false");
@@ -422,6 +423,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
     expect_same_run(*backend->transport(), facts(resolved.request, prepared, data.all, begin, *backend));
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
   Trainer trainer(prepared, options, *backend, *data.samples, data.held_out ? &*data.held_out : nullptr);
+  std::vector<actors::RunAct> timeline;  // on the first process
   try {
     log.start();
     if (options.resume || begin.state.step > 0) log.resumed(begin.state.step, options.checkpoint_dir);
@@ -433,14 +435,15 @@ void train(const TrainArguments& arguments, Shared& shared) {
                    .graphs = options.cuda_graph,
                    .probe = arguments.probe});
     trainer.train(log);
+    if (!arguments.trace.empty()) timeline = trainer.timeline();
     if (backend->transport()) backend->transport()->finish();
   } catch (const std::exception& e) {
     shared.last_checkpoint = trainer.last_checkpoint();
     backend->abort(e.what());  // before the trainer ends and waits for the others
     throw;
   }
-  if (arguments.trace.empty()) return;
-  const sim::Result result = result_of(prepared.plan, trainer.timeline());
+  if (arguments.trace.empty() || !backend->is_local(0)) return;
+  const sim::Result result = result_of(prepared.plan, timeline);
   write_file(arguments.trace,
              [&](std::ostream& out) { sim::write_chrome_trace(prepared.plan, result, out); });
 }

@@ -43,6 +43,12 @@ struct LossMessage {
   double value = 0;
 };
 
+// The same, followed by a process's acts.
+struct ActsMessage {
+  ResultKind kind = ResultKind::timeline;
+  double began = 0;  // by the machine's clock
+};
+
 constexpr const char* mend = "(use a lower learning_rate, warmup_steps or another precision)";
 
 // Throws Error (fault) where a weight or moment after `step` steps is no number: nobody could go on from
@@ -114,6 +120,9 @@ struct Trainer::Impl {
   Clock::time_point step_end;
   int64_t steps_logged = 0;
   std::string last_checkpoint;
+  double began = 0;   // seconds, by this machine's clock
+  int timelines = 0;  // of other processes, which have told all their acts
+  std::vector<actors::RunAct> others_acts;
 
   Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::Samples& data,
        const backends::host::TokenData* held_out)
@@ -190,14 +199,15 @@ struct Trainer::Impl {
     LossMessage message;
     std::memcpy(&message.kind, bytes.data(), sizeof message.kind);
     if (message.kind == ResultKind::part) return collector.receive(bytes);
+    if (message.kind == ResultKind::timeline) return receive_acts(bytes);
     std::memcpy(&message, bytes.data(), sizeof message);
     add_loss(message.step, message.micro_batch, static_cast<int>(message.device), message.value);
   }
 
-  // On process 0, for the losses of other processes.
-  void wait_for_losses(int64_t step) {
-    const auto there = [&] { return steps_logged == step; };
-    const backends::Waiting::Act name("loss");
+  // On process 0, for what other processes tell it.
+  template <typename There>
+  void wait_for(const std::string& what, There there) {
+    const backends::Waiting::Act name(what);
     std::unique_lock lock(mutex);
     while (!there()) {
       const std::string whom = "the other processes";
@@ -205,10 +215,43 @@ struct Trainer::Impl {
       try {
         backend.transport()->check();
       } catch (const Error& error) {
-        throw Error::fault("loss: waits for " + whom, error.what());
+        throw Error::fault(what + ": waits for " + whom, error.what());
       }
       changed.wait_for(lock, std::chrono::milliseconds(50), there);
     }
+  }
+  void wait_for_losses(int64_t step) {
+    wait_for("loss", [&] { return steps_logged == step; });
+  }
+
+  std::vector<actors::RunAct> whole_timeline() {
+    const std::vector<actors::RunAct>& mine = runtime->timeline();
+    if (!backend.transport()) return mine;
+    if (!first_process) {
+      const ActsMessage message{ResultKind::timeline, began};
+      std::vector<std::byte> bytes(sizeof message + mine.size() * sizeof(actors::RunAct));
+      std::memcpy(bytes.data(), &message, sizeof message);
+      if (!mine.empty())
+        std::memcpy(bytes.data() + sizeof message, mine.data(), bytes.size() - sizeof message);
+      backend.transport()->send(0, Channel::results, bytes);
+      return {};
+    }
+    wait_for("trace", [&] { return timelines == backend.transport()->processes() - 1; });
+    others_acts.insert(others_acts.end(), mine.begin(), mine.end());
+    return std::exchange(others_acts, {});
+  }
+  void receive_acts(std::span<const std::byte> bytes) {
+    ActsMessage message;
+    std::memcpy(&message, bytes.data(), sizeof message);
+    std::vector<actors::RunAct> acts((bytes.size() - sizeof message) / sizeof(actors::RunAct));
+    if (!acts.empty()) std::memcpy(acts.data(), bytes.data() + sizeof message, bytes.size() - sizeof message);
+    const std::lock_guard lock(mutex);
+    for (actors::RunAct& act : acts) {
+      act.start += message.began - began, act.end += message.began - began;
+      others_acts.push_back(act);
+    }
+    ++timelines;
+    changed.notify_all();
   }
 
   // --- the run
@@ -294,6 +337,7 @@ struct Trainer::Impl {
       const std::lock_guard lock(mutex);
       log = &lines;
       step_end = start;
+      began = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     }
     for (int64_t step = state.step; step < run.steps;) {
       const int64_t stop = next_stop(step);
@@ -354,6 +398,6 @@ std::string Trainer::last_checkpoint() {
   const std::lock_guard lock(impl_->mutex);
   return impl_->last_checkpoint;
 }
-const std::vector<actors::RunAct>& Trainer::timeline() const { return impl_->runtime->timeline(); }
+std::vector<actors::RunAct> Trainer::timeline() { return impl_->whole_timeline(); }
 
 }  // namespace boxcar::cli

@@ -54,8 +54,9 @@ class Trainer {
   // not the first process.
   std::string last_checkpoint();
 
-  // Acts of the devices of this process; with the option for it.
-  const std::vector<actors::RunAct>& timeline() const;
+  // Once, by all processes, after train(): acts of all devices on process 0, which waits for those of the
+  // others; none elsewhere. Seconds are since process 0 began, by the clocks of the machines.
+  std::vector<actors::RunAct> timeline();
 
  private:
   struct Impl;

@@ -193,6 +193,25 @@ TEST_F(TrainPlan, RefusesWhatIsNoPlanOfItsJob) {
                          "--save-plan wrote)");
 }
 
+TEST_F(TrainPlan, RefusesLabelsAndFactsThatItsJobHasNot) {
+  save({"--precision=fp32"});
+  const std::string whole = tests::contents(plan());
+  replace("label train.clip_norm = ", "label train.bogus = 1\nlabel train.clip_norm = ");
+  expect_refused({}, plan() + ": label train.bogus is no key of a job (leave it out, or plan anew)");
+  std::ofstream(plan()) << whole;
+  replace("label train.clip_norm = 1\n", "label train.clip_nrm = 1\n");
+  expect_refused({}, plan() +
+                         ": label train.clip_nrm is no key of a job (did you mean clip_norm?) (leave it "
+                         "out, or plan anew)");
+  std::ofstream(plan()) << whole;
+  const std::string mend = ", its labels make 256 (plan anew, and change its keys instead of its lines)";
+  replace("fact tokens = 256\n", "");
+  expect_refused({}, plan() + ": fact tokens is missing" + mend);
+  std::ofstream(plan()) << whole;
+  replace("fact tokens = 256\n", "fact tokens = 255\n");
+  expect_refused({}, plan() + ": fact tokens is 255" + mend);
+}
+
 TEST_F(TrainPlan, RefusesWhatIsSimulatedAlone) {
   save({"--precision=fp8", "--cluster=dgx-h100"});
   expect_refused({}, plan() + ": label train.precision: fp8 is simulated, not trained (use bf16)");

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/mpi/mpi_transport.h"
@@ -23,7 +25,10 @@ void run(backends::Backend& backend, const std::string& fault) {
   const auto all = backend.communicator("all", group, me, *queue);
   all->barrier();
   if (me == 1) {
-    if (fault == "dies") raise(SIGKILL);
+    if (fault == "dies") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // by then the others wait for it
+      raise(SIGKILL);
+    }
     if (fault == "stops") raise(SIGSTOP);
     if (fault == "fails") throw Error::fault("device 1", "out of luck");
     if (fault == "leaves") std::exit(0);
