@@ -40,9 +40,8 @@ class QueueThread {
 
   int device() const { return thread_.device; }
   int64_t scratch_bytes() const { return scratch_bytes_; }
-  // The least number of steps after which every register here is at the same slot; with options.graphs.
-  // Throws Error (bad input) where a step cannot be recorded: see Runtime.
-  int64_t steps_to_repeat() const;
+  // With options.graphs. Throws Error (bad input) where a step cannot be recorded: see Runtime.
+  void check_recording() const;
   // Kernels and communicators, once there is memory; `scratch` is this thread's own. With options.graphs,
   // memory of the host for so many recordings.
   void prepare(std::byte* scratch, int recordings);
@@ -63,8 +62,6 @@ class QueueThread {
   void settle();
   // Goes on by a step that a recording makes.
   void advance();
-  // Whether one of its acts writes a checkpoint at this step.
-  bool saves(int64_t step) const;
   // Fills what a recording loads at a step, and tells the hooks what it was watched to write.
   void stage(int recording, int64_t step);
   void report(int recording, int64_t step) const;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "actors/queue_thread.h"
 
@@ -20,23 +19,18 @@ Error refused(const std::string& where, const std::string& why) {
 
 }  // namespace
 
-int64_t QueueThread::steps_to_repeat() const {
+void QueueThread::check_recording() const {
   if (!ordered_) throw refused(works_[0].name, "acts on a queue without a fixed order");
   const auto abroad = [](const Target& target) { return target.route == Route::network; };
-  int64_t steps = 1;
   for (const Work& work : works_) {
     bool leaves = std::any_of(work.producers.begin(), work.producers.end(), abroad);
     for (const auto& readers : work.readers)
       leaves = leaves || std::any_of(readers.begin(), readers.end(), abroad);
     if (leaves) throw refused(work.name, "exchanges data with another process by way of the host");
-    for (const int r : work.out_regs) {
+    for (const int r : work.out_regs)
       if (work.acts_per_step % reg(r).every != 0)
         throw refused(work.name, fmt::format("%{} is not whole at a step's end", reg(r).name));
-      steps =
-          std::lcm(steps, reg(r).count / std::gcd<int64_t>(reg(r).count, work.acts_per_step / reg(r).every));
-    }
   }
-  return steps;
 }
 
 void QueueThread::settle() {
@@ -46,14 +40,6 @@ void QueueThread::settle() {
 
 void QueueThread::advance() {
   for (int a = 0; a < table_.size(); ++a) table_.advance(a, works_[static_cast<size_t>(a)].acts_per_step);
-}
-
-bool QueueThread::saves(int64_t step) const {
-  const auto& due = state_.hooks.checkpoints.due;
-  return due && std::any_of(works_.begin(), works_.end(), [&](const Work& work) {
-           return (work.does == Does::save && due(step + work.behind)) ||
-                  (work.does == Does::write && due(step));
-         });
 }
 
 std::byte* QueueThread::staged(const Work& work, int recording, int64_t act) const {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <numeric>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -18,6 +19,20 @@ namespace {
 int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 constexpr int64_t most_recordings = 16;
+
+// The least number of steps after which every register that has memory is at the same slot again.
+int64_t steps_to_repeat(const ir::Program& program) {
+  std::vector<int64_t> runs(program.phases.size());
+  for (const ir::PhaseRun& run : program.schedule) ++runs[static_cast<size_t>(run.phase)];
+  int64_t steps = 1;
+  for (const ir::Register& reg : program.registers) {
+    const ir::Actor& producer = program.actors[static_cast<size_t>(reg.producer)];
+    const int64_t turns = runs[static_cast<size_t>(producer.phase)] / reg.every;  // from slot to slot
+    if (!is_control(reg) && turns > 0)
+      steps = std::lcm(steps, reg.count / std::gcd(int64_t{reg.count}, turns));
+  }
+  return steps;
+}
 
 // Between two processors a message is there sooner than a thread falls asleep and wakes; threads that share
 // one had better sleep.
@@ -136,13 +151,20 @@ struct Runtime::Impl {
     thread.mailbox().push(packet.word);
   }
 
-  // Two at least, so that the host writes for one while the other runs.
+  // Two at least, so that the host writes for one while the other runs. As many in each process: the graphs
+  // that are launched together must have been captured together.
   void count_recordings() {
     state.backend.check_recording();
+    for (const ir::Program& program : layout.plan().programs)
+      for (const ir::Actor& actor : program.actors)
+        if (actor.op == "save" || actor.op == "write")
+          behind.insert(actor.op == "save" ? ir::attr_int(actor.attrs, "behind") : 0);
     if (options.timeline || options.probe)
       throw Error::input("graphs of steps", "acts are neither watched nor timed one by one in them");
+    for (const auto& thread : threads) thread->check_recording();
     int64_t steps = 2;
-    for (const auto& thread : threads) steps = std::lcm(steps, thread->steps_to_repeat());
+    for (const ir::Program& program : layout.plan().programs)
+      steps = std::lcm(steps, steps_to_repeat(program));
     if (steps > most_recordings)
       throw Error::input("graphs of steps",
                          fmt::format("registers are at the same slots again after {} steps only, and {} are "
@@ -169,9 +191,15 @@ struct Runtime::Impl {
     if (const std::exception_ptr error = state.error()) std::rethrow_exception(error);
   }
 
+  // Whether any device of the plan, of this process or not, writes a checkpoint at this step: a collective is
+  // recorded by all of its members or by none.
+  bool saves(int64_t step) const {
+    const auto& due = hooks.checkpoints.due;
+    return due && std::any_of(behind.begin(), behind.end(), [&](int64_t steps) { return due(step + steps); });
+  }
+
   void run_by_graph(int64_t step) {
-    const bool saves =
-        std::any_of(threads.begin(), threads.end(), [&](const auto& thread) { return thread->saves(step); });
+    const bool saves = this->saves(step);
     const auto number = static_cast<size_t>(steps_made++ % static_cast<int64_t>(recordings.size()));
     const bool first = steps_made == 1;  // which sets up libraries and groups
     if (first || saves) {
@@ -273,6 +301,7 @@ struct Runtime::Impl {
   std::vector<RunAct> timeline;
   std::vector<std::unique_ptr<backends::Recording>> recordings;  // with options.graphs: by step, in turn
   std::deque<std::pair<size_t, int64_t>> launched;               // of which recordings, steps are under way
+  std::set<int64_t> behind;  // of acts that save and write: steps between theirs and what they save
   int64_t steps_made = 0;
 };
 

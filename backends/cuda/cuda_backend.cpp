@@ -62,6 +62,8 @@ class QueueStream : public NcclStream {
     return queue_.stream();
   }
   bool records() const override { return queue_.records(); }
+  void note(const std::string& act) override { queue_.note(act); }
+  std::string under_way() const override { return queue_.under_way(); }
   std::unique_lock<std::mutex> turn() override { return queue_.turn(); }
   std::function<bool()> probe() override {
     return [mark = queue_.cuda_mark()] { return mark->passed(); };
@@ -93,7 +95,7 @@ class CudaBackend : public Backend {
     shares_ = wanted.share && std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
     if (shares_ && transport_)
       throw Error::cannot_run("cuda", "devices that share a GPU are of one process; run without mpirun");
-    const auto algorithms = options.fast ? std::make_shared<Algorithms>() : nullptr;
+    const auto algorithms = options.fast ? std::make_shared<Algorithms>(options.algorithms) : nullptr;
     const auto after_waiting = [this] {
       if (nccl_) nccl_->check();
     };

@@ -115,6 +115,8 @@ class CudaQueue : public Queue {
   // Where acts are recorded, of one queue at a time: what uses the stream itself holds its turn.
   std::unique_lock<std::mutex> turn() const { return recorder_.turn(); }
   bool records() const { return recorder_.on(); }
+  void note(std::string act) { recorder_.note(stream_, std::move(act)); }
+  std::string under_way() const { return recorder_.under_way(); }
   StepValues* steps() const { return recorder_.steps(device_); }
   int gpu() const { return gpu_; }
 

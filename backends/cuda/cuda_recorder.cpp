@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -37,11 +38,12 @@ using Values = std::map<const void*, std::unique_ptr<StepValues>>;
 
 class Graph : public Recording {
  public:
-  Graph(cudaGraph_t graph, int gpu, cudaStream_t stream, Values values, cpu::Waits& waits,
-        std::function<void()> after_waiting, double seconds)
+  Graph(cudaGraph_t graph, int gpu, cudaStream_t stream, Values values, std::shared_ptr<NotedActs> noted,
+        cpu::Waits& waits, std::function<void()> after_waiting, double seconds)
       : gpu_(gpu),
         stream_(stream),
         values_(std::move(values)),
+        noted_(std::move(noted)),
         waits_(waits),
         after_waiting_(std::move(after_waiting)),
         seconds_(seconds) {
@@ -62,6 +64,8 @@ class Graph : public Recording {
   }
   void launch() override {
     choose(gpu_);
+    static std::atomic<int64_t> turns = 0;
+    noted_->launched(++turns);
     check(cudaGraphLaunch(graph_, stream_), "a step is launched");
     done_.record(stream_);
     launched_ = true;
@@ -70,21 +74,24 @@ class Graph : public Recording {
     if (!launched_) return;
     choose(gpu_);
     using Clock = std::chrono::steady_clock;
-    const Clock::time_point begin = Clock::now();
+    Clock::time_point begin = Clock::now();
+    size_t over = 0;
     const auto ask = [&] {
       const cudaError_t error = cudaEventQuery(done_.get());
-      if (error == cudaErrorNotReady &&
-          std::chrono::duration<double>(Clock::now() - begin).count() >= seconds_)
-        throw Error::fault(
-            "graphs of steps",
-            fmt::format(
-                "a step is not done after {:g} s: a process has stopped, or its collectives wait for each "
-                "other (--collective-timeout allows more, --cuda-graph false names the act)",
-                seconds_));
-      return error;
+      if (error != cudaErrorNotReady || seconds_ == std::numeric_limits<double>::infinity()) return error;
+      if (const size_t now = noted_->over(); std::exchange(over, now) != now) begin = Clock::now();
+      if (std::chrono::duration<double>(Clock::now() - begin).count() < seconds_) return error;
+      const std::string act = noted_->under_way();
+      throw Error::fault(
+          act.empty() ? "graphs of steps" : act,
+          fmt::format("{} not done after {:g} s: {}, or was given another order of collectives "
+                      "(--collective-timeout allows more)",
+                      act.empty() ? "a step is" : "is", seconds_,
+                      act.empty() ? "a process has stopped" : "another member has stopped"));
     };
     wait_for(ask, waits_);
     launched_ = false;
+    noted_->finished();
     if (after_waiting_) after_waiting_();
   }
 
@@ -92,6 +99,7 @@ class Graph : public Recording {
   const int gpu_;
   const cudaStream_t stream_;
   const Values values_;
+  const std::shared_ptr<NotedActs> noted_;
   cpu::Waits& waits_;
   const std::function<void()> after_waiting_;
   const double seconds_;
@@ -137,6 +145,48 @@ void StepValues::write(const Moment& moment) {
   check(cudaStreamSynchronize(stream), "a step's values are written");
 }
 
+NotedActs::NotedActs(int gpu) : gpu_(gpu), over_(std::make_unique<PinnedMemory>(most)) {
+  choose(gpu_);
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
+  check(cudaMalloc(&one_, 1), "memory for what acts say");
+  check(cudaMemsetAsync(one_, 1, 1, stream_), "memory for what acts say");
+  check(cudaStreamSynchronize(stream_), "memory for what acts say");
+}
+NotedActs::~NotedActs() {
+  cudaSetDevice(gpu_);
+  cudaStreamDestroy(stream_);
+  cudaFree(one_);
+}
+
+void NotedActs::add(cudaStream_t stream, int gpu, std::string act) {
+  choose(gpu);
+  const Event end;
+  end.record(stream);
+  choose(gpu_);
+  end.hold_back(stream_);
+  const size_t at = std::min(acts_.size(), most - 1);
+  if (at == acts_.size()) acts_.push_back(std::move(act));
+  check(cudaMemcpyAsync(over_->data() + at, one_, 1, cudaMemcpyDefault, stream_),
+        "an act says that it is over");
+}
+
+void NotedActs::launched(int64_t turn) {
+  std::fill_n(over_->data(), acts_.size(), std::byte{0});
+  turn_ = turn;
+}
+
+size_t NotedActs::over() const {
+  const volatile std::byte* const over = over_->data();  // the GPU writes it
+  size_t acts = 0;
+  while (acts < acts_.size() && over[acts] != std::byte{0}) ++acts;
+  return acts;
+}
+
+std::string NotedActs::under_way() const {
+  const size_t first = over();
+  return first < acts_.size() ? acts_[first] : "";
+}
+
 Recorder::~Recorder() {
   if (stream_) cudaStreamDestroy(stream_);
 }
@@ -164,6 +214,7 @@ void Recorder::start() {
     choose(gpu_);
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
   }
+  noted_ = std::make_shared<NotedActs>(gpu_);
   choose(gpu_);
   const Event begin;
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "a step is recorded");
@@ -172,23 +223,45 @@ void Recorder::start() {
     choose(joined.gpu);
     begin.hold_back(stream);
   }
+  choose(gpu_);
+  begin.hold_back(noted_->stream());
   on_ = true;
+}
+
+void Recorder::note(cudaStream_t stream, std::string act) {
+  noted_->add(stream, streams_.at(stream).gpu, std::move(act));
+}
+
+std::string Recorder::under_way() const {
+  const std::lock_guard lock(recordings_mutex_);
+  std::shared_ptr<const NotedActs> oldest;
+  for (const auto& entry : recordings_)
+    if (const auto acts = entry.lock();
+        acts && acts->turn() > 0 && (!oldest || acts->turn() < oldest->turn()))
+      oldest = acts;
+  return oldest ? oldest->under_way() : "";
 }
 
 std::unique_ptr<Recording> Recorder::stop() {
   on_ = false;
-  for (const auto& [stream, joined] : streams_) {
-    choose(joined.gpu);
+  const auto join = [this](cudaStream_t stream, int gpu) {
+    choose(gpu);
     const Event end;
     end.record(stream);
     choose(gpu_);
     end.hold_back(stream_);
-  }
-  choose(gpu_);
+  };
+  for (const auto& [stream, joined] : streams_) join(stream, joined.gpu);
+  join(noted_->stream(), gpu_);
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(stream_, &graph), "a step is recorded");
-  return std::make_unique<Graph>(graph, gpu_, stream_, std::exchange(steps_, {}), waits_, after_waiting_,
-                                 seconds_);
+  {
+    const std::lock_guard lock(recordings_mutex_);
+    std::erase_if(recordings_, [](const auto& entry) { return entry.expired(); });
+    recordings_.push_back(noted_);
+  }
+  return std::make_unique<Graph>(graph, gpu_, stream_, std::exchange(steps_, {}),
+                                 std::exchange(noted_, nullptr), waits_, after_waiting_, seconds_);
 }
 
 }  // namespace boxcar::backends::cuda

@@ -8,23 +8,61 @@
 //
 // What an act reads of its step alone (the learning rate, what dropout draws) it reads from memory of its
 // device, which prepare() writes: StepValues. Nothing is allocated, and no stream waited for, while acts are
-// recorded; a mark that was set before cannot be waited for. NCCL's calls in a recording are not watched one
-// by one, so that recordings have a limit() then.
+// recorded; a mark that was set before cannot be waited for. Acts that may wait for others for ever are
+// noted: when one of them is over, the graph says so in memory of the host, on a branch that no act waits
+// for. So a recording that makes no progress for limit() seconds ends the run with the act named.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "backends/backend.h"
 #include "backends/cpu/waits.h"
 #include "backends/cuda/step_values.h"
 
 namespace boxcar::backends::cuda {
+
+// Which of the noted acts of a recording are over.
+class NotedActs {
+ public:
+  static constexpr size_t most = 1 << 16;
+
+  explicit NotedActs(int gpu);
+  ~NotedActs();
+  NotedActs(const NotedActs&) = delete;
+  NotedActs& operator=(const NotedActs&) = delete;
+  // Puts it behind all that has been captured on `stream`, of any GPU. Acts beyond the most are not told
+  // apart from the last.
+  void add(cudaStream_t stream, int gpu, std::string act);
+  // The stream that tells; it has joined the capture.
+  cudaStream_t stream() const { return stream_; }
+
+  // None is over; while the recording does not run. `turn` is greater than those before.
+  void launched(int64_t turn);
+  void finished() { turn_ = 0; }
+  // From any thread: 0 where the recording does not run; how many of the first acts are over; the first that
+  // is not, empty where there is none. What is captured first follows from nothing that comes later: it is
+  // what the others wait for.
+  int64_t turn() const { return turn_; }
+  size_t over() const;
+  std::string under_way() const;
+
+ private:
+  const int gpu_;
+  cudaStream_t stream_ = nullptr;
+  void* one_ = nullptr;                 // a byte of the GPU's, which is 1
+  std::unique_ptr<PinnedMemory> over_;  // a byte for each act
+  std::vector<std::string> acts_;
+  std::atomic<int64_t> turn_ = 0;
+};
 
 class Recorder {
  public:
@@ -38,12 +76,18 @@ class Recorder {
   void add(cudaStream_t stream, int gpu, const void* device);
   void remove(cudaStream_t stream);
 
-  // Of recordings from here on: one whose finish() has waited so long ends the run. None where nobody says.
+  // Of recordings from here on: one on which finish() has waited so long for the same act ends the run. None
+  // where nobody says.
   void limit(double seconds) { seconds_ = seconds; }
   bool on() const { return on_; }
   // Empty where nothing is recorded.
   std::unique_lock<std::mutex> turn();
   StepValues* steps(const void* device);
+  // What has been put on `stream` last is act `act`; under the turn.
+  void note(cudaStream_t stream, std::string act);
+  // Of recordings that run, the noted act that the others wait for; empty: none. From any thread, whatever it
+  // holds.
+  std::string under_way() const;
 
   void start();
   std::unique_ptr<Recording> stop();
@@ -62,6 +106,9 @@ class Recorder {
   int gpu_ = -1;                   // of the recorder's stream
   cudaStream_t stream_ = nullptr;  // which begins captures, and on which recordings run
   std::map<const void*, std::unique_ptr<StepValues>> steps_;  // by device, while on
+  std::shared_ptr<NotedActs> noted_;                          // while on
+  mutable std::mutex recordings_mutex_;                       // nobody takes another one under it
+  std::vector<std::weak_ptr<const NotedActs>> recordings_;
 };
 
 }  // namespace boxcar::backends::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "backends/cpu/cpu_reduce.h"
 #include "sbp/error.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds watching{20};  // between two looks at what was launched
 constexpr std::chrono::microseconds asking{100};   // ... and of a call that waits for NCCL to take it
+constexpr std::chrono::seconds aborting{15};       // at most, before a process ends without them
 
 // For reductions.
 NcclType type_of(ir::DType dtype) {
@@ -71,6 +73,21 @@ NcclGroups::~NcclGroups() {
     changed_.notify_all();
   }
   thread_.join();
+  std::unique_lock lock(aborts_->mutex);
+  aborts_->changed.wait_for(lock, aborting, [this] { return aborts_->under_way == 0; });
+}
+
+void NcclGroups::abort(ncclComm* comm) {
+  {
+    const std::lock_guard lock(aborts_->mutex);
+    ++aborts_->under_way;
+  }
+  std::thread([abort = api_.ncclCommAbort, comm, aborts = aborts_] {
+    abort(comm);
+    const std::lock_guard lock(aborts->mutex);
+    --aborts->under_way;
+    aborts->changed.notify_all();
+  }).detach();
 }
 
 std::unique_ptr<Communicator> NcclGroups::communicator(const std::string& name, std::span<const int> devices,
@@ -231,10 +248,11 @@ void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
       if (calls > 1) call(groups_.api_.ncclGroupEnd());
     }
     until_taken(named);
-    if (stream_->records()) return;
+    const std::string all = outer.empty() ? named : outer + ": " + named;
+    if (stream_->records()) return stream_->note(all);
     const std::lock_guard lock(mutex_);
     forget_done();
-    last_ = outer.empty() ? named : outer + ": " + named;
+    last_ = all;
     launched_.push_back({last_, NcclGroups::Clock::now(), stream_->probe()});
   } catch (const Error& error) {
     groups_.waits_.abort(outer.empty() ? error.what() : outer + ": " + error.what());
@@ -332,8 +350,10 @@ void NcclCommunicator::check() {
   if (!comm_ || last_.empty()) return;  // set-up is its own thread's to watch
   NcclResult result = nccl_success;
   call(groups_.api_.ncclCommGetAsyncError(comm_, &result));
-  if (result != nccl_success && result != nccl_in_progress)
-    throw broken(launched_.empty() ? last_ : launched_.front().act, result);
+  if (result != nccl_success && result != nccl_in_progress) {
+    const std::string recorded = stream_->under_way();
+    throw broken(!launched_.empty() ? launched_.front().act : recorded.empty() ? last_ : recorded, result);
+  }
   forget_done();
   if (!launched_.empty() && NcclGroups::Clock::now() - launched_.front().at > groups_.patience_)
     throw late(launched_.front().act);
@@ -350,8 +370,7 @@ void NcclCommunicator::forget_done() {
 void NcclCommunicator::abort() {
   const std::lock_guard lock(mutex_);
   aborted_ = true;
-  if (comm_) groups_.api_.ncclCommAbort(comm_);
-  comm_ = nullptr;
+  if (comm_) groups_.abort(std::exchange(comm_, nullptr));
 }
 
 }  // namespace boxcar::backends::cuda

@@ -14,7 +14,12 @@
 //   a broadcast for each rank, or sends and receives. Calls of no elements are left out.
 // - What was put on the stream is watched by one thread: an error that NCCL finds later, and an act that has
 //   not ended `seconds` after it was its stream's next, end the run with rank and act named, and all
-//   communicators of the process are aborted, so that nothing on their streams waits for ever.
+//   communicators of the process are aborted, so that nothing on their streams waits for ever. Of a recorded
+//   step its stream tells which act that is, and its recording when time is up.
+// - Communicators are aborted all at once, each by a thread of its own that nobody waits for before the
+// groups
+//   end: NCCL's abort may wait for other members' abort, and does wait until the graphs are gone that have
+//   its calls, which themselves may wait for the abort of another communicator.
 //
 // NCCL adds in the tensors' own type, in an order of its own: sums of 16-bit types are rounded more than
 // once, and differ from the CPU backend's in the last places.
@@ -48,8 +53,12 @@ class NcclStream {
   virtual std::function<bool()> probe() = 0;
   // 8 bytes of the device's memory that nobody reads.
   virtual void* token() = 0;
-  // Whether calls are recorded instead of done; then under its turn, and not watched one by one.
+  // Whether calls are recorded instead of done; then under its turn, and each is noted in place of being
+  // watched.
   virtual bool records() const { return false; }
+  virtual void note(const std::string& /*act*/) {}
+  // Of what has been noted, the act that is under way; empty: none.
+  virtual std::string under_way() const { return {}; }
   virtual std::unique_lock<std::mutex> turn() { return {}; }
 };
 
@@ -62,7 +71,8 @@ class NcclGroups {
   // `seconds`.
   NcclGroups(const NcclApi& api, cpu::Waits& waits, cpu::Mailboxes& mailboxes, Transport* transport,
              double seconds);
-  ~NcclGroups();  // after the last communicator
+  // After the last communicator, and the last recording of its calls. Waits for aborts, not for ever.
+  ~NcclGroups();
 
   std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> devices,
                                              int device, std::unique_ptr<NcclStream> stream,
@@ -78,6 +88,14 @@ class NcclGroups {
   void watch();
   void look();
   void remove(NcclCommunicator* communicator);
+  void abort(ncclComm* comm);
+
+  // Of communicators; outlives the groups where one never ends.
+  struct Aborts {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int under_way = 0;
+  };
 
   const NcclApi api_;
   cpu::Waits& waits_;
@@ -89,6 +107,7 @@ class NcclGroups {
   std::condition_variable changed_;
   std::vector<NcclCommunicator*> communicators_;
   bool ending_ = false;
+  const std::shared_ptr<Aborts> aborts_ = std::make_shared<Aborts>();
   std::thread thread_;
 };
 

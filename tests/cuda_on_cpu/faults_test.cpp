@@ -1,6 +1,5 @@
 // What a person is told where training on GPUs cannot go on, over the stand-in for CUDA: one message, and no
 // wait for ever. How GPUs are dealt, and NCCL's errors: tests/backends.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -10,6 +9,7 @@
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_recorder.h"
+#include "summing.h"
 #include "support/error_of.h"
 #include "support/fake_transport.h"
 #include "tally.h"
@@ -18,6 +18,7 @@ namespace boxcar::backends::cuda {
 namespace {
 
 using cuda_on_cpu::Machine;
+using cuda_on_cpu::summing;
 using support::error_of;
 
 class GpuFaults : public testing::Test {
@@ -47,30 +48,6 @@ TEST_F(GpuFaults, MachinesThatCannot) {
       refused({.gpus = 2, .driver = 13000}, 3),
       "cuda: 3 devices for 2 GPUs; use more GPUs or fewer devices, or --share-gpus to put several devices "
       "on one");
-}
-
-// Two devices that sum what they load; `room` is the arena's.
-ir::Plan summing(int64_t room) {
-  ir::Plan plan = ir::parse_plan(fmt::format(R"(plan summing
-devices 2
-micro_batches 1
-comm dp: groups 1 by 1, ranks 2 by 1
-class 0-1: p
-
-program p
-  arena {}
-  phases F
-  schedule F
-  queue net: network
-  queue copy_in: copy_in
-  %x: float32[3] x2 activations bytes 512 @0
-  %sum: float32[3] x1 gradients bytes 512 @1024
-  x load() -> %x on copy_in in F
-  all all_reduce(%x) -> %sum on net in F over dp bytes 12
-)",
-                                             room));
-  ir::check(plan);
-  return plan;
 }
 
 // Processes agree by it how a run that cannot begin ends.
@@ -149,8 +126,8 @@ TEST_F(GpuFaults, AStepAsGraphThatDoesNotEnd) {
   EXPECT_EQ(run(600), 1);
   EXPECT_EQ(
       error_of([&] { run(0); }, Exit::fault),
-      "graphs of steps: a step is not done after 0 s: a process has stopped, or its collectives wait for "
-      "each other (--collective-timeout allows more, --cuda-graph false names the act)");
+      "graphs of steps: a step is not done after 0 s: a process has stopped, or was given another order of "
+      "collectives (--collective-timeout allows more)");
 }
 
 }  // namespace

@@ -7,9 +7,13 @@
 // they follow lets it. What CUDA refuses while streams are captured is refused, and, as by its strictest
 // mode, memory is neither had nor given back.
 //
+// An act of a library may wait for what other streams do, by put_until: it is asked again, also as part of a
+// graph, whenever somebody waits for its stream.
+//
 // One GPU, or as many as the environment's CUDA_ON_CPU_GPUS says. It is strict: launches, copies and marks on
 // the stream of a GPU that is not the thread's are refused.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -17,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,8 +40,12 @@ int count_gpus() {
 }
 cuda_on_cpu::Machine machine{count_gpus(), CUDART_VERSION, {}};
 
+using cuda_on_cpu::Act;
+using cuda_on_cpu::Kept;
+
 struct Work {
-  std::deque<std::function<void()>> acts;
+  std::deque<Act> acts;
+  Kept kept;  // of the first one, which waits
   int64_t launched = 0, done = 0;
   double milliseconds = 0;  // that its acts say they took
 };
@@ -51,7 +60,7 @@ struct Memory {
 // Acts under capture: each follows those that it names. `streams`: who has joined, the first one first.
 struct Capture {
   struct Node {
-    std::function<void()> act;
+    Act act;
     std::set<size_t> after;
   };
   std::vector<Node> nodes;
@@ -72,15 +81,25 @@ thread_local cudaError_t last = cudaSuccess;
 cudaError_t failed(cudaError_t error) { return last = error; }
 
 // Acts that wait for another stream run that far, which never leads back here: what is waited for was
-// launched before.
-void run(Work& work, int64_t until) {
+// launched before. False where one of them waits for what has not come.
+bool run(Work& work, int64_t until) {
   while (work.done < until) {
-    const std::function<void()> act = std::move(work.acts.front());
-    work.acts.pop_front();
     Work* const before = std::exchange(running, &work);
-    act();
+    const bool over = work.acts.front()(work.kept);
     running = before;
+    if (!over) return false;
+    work.acts.pop_front();
+    work.kept = nullptr;
     ++work.done;
+  }
+  return true;
+}
+// The same until they have; others may launch in between.
+void run_to_end(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Work>& work, int64_t until) {
+  while (!run(*work, until)) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
   }
 }
 
@@ -99,6 +118,12 @@ struct CUgraphExec_st {
   std::vector<Capture::Node> nodes;
   int runs = 0;
 };
+struct GraphRun {
+  bool newest = false;
+  std::vector<bool> done;
+  std::vector<Kept> kept;
+  size_t left = 0;
+};
 struct CUevent_st {
   int gpu;
   bool timed;
@@ -110,7 +135,7 @@ struct CUevent_st {
 
 namespace {
 
-cudaError_t add(cudaStream_t stream, std::function<void()> act) {
+cudaError_t add_until(cudaStream_t stream, Act act) {
   const std::lock_guard lock(mutex);
   if (!stream || !streams.contains(stream) || stream->gpu != current)
     return failed(cudaErrorInvalidResourceHandle);
@@ -123,10 +148,18 @@ cudaError_t add(cudaStream_t stream, std::function<void()> act) {
   ++stream->work->launched;
   return cudaSuccess;
 }
+cudaError_t add(cudaStream_t stream, std::function<void()> act) {
+  return add_until(stream, [act = std::move(act)](Kept&) {
+    act();
+    return true;
+  });
+}
 
+// On the thread's GPU: threads of a test may be processes with GPUs of their own.
 bool captures() {
-  return std::any_of(streams.begin(), streams.end(),
-                     [](const auto& entry) { return entry.first->capture != nullptr; });
+  return std::any_of(streams.begin(), streams.end(), [](const auto& entry) {
+    return entry.second == current && entry.first->capture != nullptr;
+  });
 }
 
 // What no capture survives.
@@ -136,19 +169,30 @@ cudaError_t refused_by(const std::shared_ptr<Capture>& capture, cudaError_t erro
 }
 
 // What follows from its edges alone decides: every second run takes the newest act that may run, else the
-// oldest.
-void run_graph(CUgraphExec_st& exec) {
-  const bool newest = exec.runs++ % 2 == 0;
-  std::vector<bool> done(exec.nodes.size());
-  for (size_t left = exec.nodes.size(); left > 0; --left) {
-    size_t next = exec.nodes.size();
-    for (size_t n = 0; n < exec.nodes.size() && (newest || next == exec.nodes.size()); ++n) {
-      const std::set<size_t>& after = exec.nodes[n].after;
-      if (!done[n] && std::all_of(after.begin(), after.end(), [&](size_t a) { return done[a]; })) next = n;
-    }
-    exec.nodes[next].act();
-    done[next] = true;
+// oldest. One that waits for what has not come lets others go first.
+bool run_graph(CUgraphExec_st& exec, Kept& kept) {
+  const size_t nodes = exec.nodes.size();
+  if (!kept) {
+    const bool newest = exec.runs++ % 2 == 0;
+    kept = std::make_shared<GraphRun>(
+        GraphRun{newest, std::vector<bool>(nodes), std::vector<Kept>(nodes), nodes});
   }
+  GraphRun& run = *static_cast<GraphRun*>(kept.get());
+  std::vector<bool> waits(nodes);
+  while (run.left > 0) {
+    size_t next = nodes;
+    for (size_t n = 0; n < nodes && (run.newest || next == nodes); ++n) {
+      const std::set<size_t>& after = exec.nodes[n].after;
+      if (!run.done[n] && !waits[n] &&
+          std::all_of(after.begin(), after.end(), [&](size_t a) { return run.done[a]; }))
+        next = n;
+    }
+    if (next == nodes) return false;
+    const bool over = exec.nodes[next].act(run.kept[next]);
+    (over ? run.done : waits)[next] = true;
+    if (over) --run.left;
+  }
+  return true;
 }
 
 // Copies from or to memory of the host that is not pinned wait for the host, or the host for them.
@@ -166,8 +210,14 @@ void tally_copy(const void* to, const void* from) {
   }
 }
 
-void run_all() {
-  for (const auto& [stream, gpu] : streams) run(*stream->work, stream->work->launched);
+// All of the thread's GPU to its end; of others, which may be of another process, as far as they come.
+void run_all(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::shared_ptr<Work>> works;
+  for (const auto& [stream, gpu] : streams) {
+    run(*stream->work, stream->work->launched);
+    if (gpu == current) works.push_back(stream->work);
+  }
+  for (const auto& work : works) run_to_end(lock, work, work->launched);
 }
 
 }  // namespace
@@ -186,6 +236,7 @@ cuda_on_cpu::Machine cuda_on_cpu::pretended() { return machine; }
 cudaError_t cuda_on_cpu::put(cudaStream_t stream, std::function<void()> act) {
   return add(stream, std::move(act));
 }
+cudaError_t cuda_on_cpu::put_until(cudaStream_t stream, Act act) { return add_until(stream, std::move(act)); }
 cudaError_t cuda_on_cpu::launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
@@ -264,6 +315,10 @@ cudaError_t cudaSetDevice(int gpu) {
   current = gpu;
   return cudaSuccess;
 }
+cudaError_t cudaGetDevice(int* gpu) {
+  *gpu = current;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceCanAccessPeer(int* can, int gpu, int other) {
   *can = gpu != other;
   return cudaSuccess;
@@ -306,19 +361,19 @@ cudaError_t cudaHostAlloc(void** result, size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* address) {
   if (!address) return cudaSuccess;
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (pinned.erase(address) == 0) return failed(cudaErrorInvalidValue);
-  run_all();
+  run_all(lock);
   std::free(address);
   return cudaSuccess;
 }
 // Waits for the GPU, as CUDA does.
 cudaError_t cudaFree(void* address) {
   if (!address) return cudaSuccess;
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (captures()) return failed(cudaErrorStreamCaptureUnsupported);
   if (memory.erase(address) == 0) return failed(cudaErrorInvalidValue);
-  run_all();
+  run_all(lock);
   std::free(address);
   return cudaSuccess;
 }
@@ -355,13 +410,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (streams.erase(stream) == 0) return failed(cudaErrorInvalidResourceHandle);
   if (stream->capture) {
     stream->capture->valid = false;
     std::erase(stream->capture->streams, stream);
   }
-  run(*stream->work, stream->work->launched);
+  run_to_end(lock, stream->work, stream->work->launched);
   delete stream;
   return cudaSuccess;
 }
@@ -378,10 +433,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return failed(cudaErrorNotReady);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
   ++tallies["waits for streams"];
-  run(*stream->work, stream->work->launched);
+  run_to_end(lock, stream->work, stream->work->launched);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -404,7 +459,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (stream->capture && record.work) return refused_by(stream->capture, cudaErrorStreamCaptureIsolation);
   }
   if (!record.work) return cudaSuccess;
-  return add(stream, [record] { run(*record.work, record.at); });
+  return add_until(stream, [record](Kept&) { return run(*record.work, record.at); });
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   const std::lock_guard lock(mutex);
@@ -437,7 +492,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   capture->over = true;
   if (!capture->valid) return failed(cudaErrorStreamCaptureInvalidated);
   if (!joined) return failed(cudaErrorStreamCaptureUnjoined);
-  *graph = new CUgraph_st{capture->nodes};
+  *graph = new CUgraph_st{std::move(capture->nodes)};
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
@@ -455,11 +510,11 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (stream->capture) return failed(cudaErrorStreamCaptureUnsupported);
-  return add(stream, [exec] { run_graph(*exec); });
+  return add_until(stream, [exec](Kept& kept) { return run_graph(*exec, kept); });
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  const std::lock_guard lock(mutex);
-  run_all();
+  std::unique_lock lock(mutex);
+  run_all(lock);
   delete exec;
   return cudaSuccess;
 }
@@ -484,7 +539,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Work& work = *stream->work;
   if (event->timed) {
     event->milliseconds = std::make_shared<double>();
-    work.acts.push_back([&work, time = event->milliseconds] { *time = work.milliseconds; });
+    work.acts.push_back([&work, time = event->milliseconds](Kept&) {
+      *time = work.milliseconds;
+      return true;
+    });
     ++work.launched;
   }
   event->record = {stream->work, work.launched};
@@ -499,9 +557,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return failed(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (event->capture) return failed(cudaErrorCapturedEvent);
-  if (event->record.work) run(*event->record.work, event->record.at);
+  if (const Record record = event->record; record.work) run_to_end(lock, record.work, record.at);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {

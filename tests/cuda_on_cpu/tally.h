@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ void spend(double milliseconds);
 void tally(const std::string& what);
 // An act of a library; it may run again and again, where it is captured.
 cudaError_t put(cudaStream_t stream, std::function<void()> act);
+// One that waits for others, without holding anybody up: it is asked until it says that it is over. `kept` is
+// its own meanwhile, and null whenever it begins.
+using Kept = std::shared_ptr<void>;
+using Act = std::function<bool(Kept& kept)>;
+cudaError_t put_until(cudaStream_t stream, Act act);
 // From any thread.
 int tallied(const std::string& what);
 

@@ -1,31 +1,36 @@
-// A library with the part of NCCL's C interface that Boxcar uses, between the threads of one process; streams
-// are support::LateQueue. It is strict where NCCL hangs or leaves the outcome open:
+// A library with the part of NCCL's C interface that Boxcar uses, between the threads of one process; what
+// streams are is stream.h's. It is strict where NCCL hangs or leaves the outcome open:
 //
 // - a communicator that is used before its set-up has ended, or while a call is in progress: invalid usage;
 // - two threads in one communicator at once: invalid usage;
-// - members that do not make the same calls in the same order: an error that they find asynchronously.
+// - members that do not make the same calls in the same order, of which some capture a call that others do
+// not,
+//   or that launch together what was not captured together: an error that they find asynchronously.
 //
-// After ncclCommAbort has returned, no act of that member reads or writes its memory.
+// After ncclCommAbort has returned, no act of that member reads or writes its memory; it waits until no graph
+// is left that has one.
 #include "fake_nccl/fake_nccl.h"
 
 #include <Eigen/Core>
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "support/late_queue.h"
+#include "fake_nccl/stream.h"
 
 namespace {
 
-using boxcar::support::LateQueue;
+using fake_nccl::Kept;
 
 enum Result { success = 0, invalid_argument = 4, invalid_usage = 5, in_progress = 7 };
 struct Id {
@@ -48,6 +53,7 @@ struct Primitive {
   void* out = nullptr;
   size_t count = 0;
   int type = 0, reduction = 0, peer = 0;
+  int64_t captured = 0;  // which of its communicator's captures this is; 0: none
 
   bool joint() const { return kind != Kind::send && kind != Kind::receive; }
   // How many elements a member of rank `rank` among `members` reads at `in`.
@@ -58,7 +64,7 @@ struct Primitive {
   std::string text() const {
     return std::string(names[static_cast<int>(kind)]) + " of " + std::to_string(count) + " of type " +
            std::to_string(type) + ", reduction " + std::to_string(reduction) + ", root " +
-           std::to_string(peer);
+           std::to_string(peer) + (captured > 0 ? ", capture " + std::to_string(captured) : "");
   }
 };
 
@@ -79,7 +85,6 @@ struct Group {
   explicit Group(int size) : size(size) {}
   const int size;
   std::mutex mutex;
-  std::condition_variable changed;
   int joined = 0;
   bool broken = false;
   std::map<int64_t, Round> rounds;
@@ -115,7 +120,8 @@ struct ncclComm {
   std::atomic<int> busy = 2;  // polls until what was called is taken
   std::atomic<bool> aborted = false, inside = false;
   int acts = 0;
-  int64_t rounds = 0;
+  int64_t rounds = 0, captures = 0;
+  std::shared_ptr<char> graphs = std::make_shared<char>();  // which captured acts hold
 };
 
 namespace {
@@ -136,18 +142,6 @@ Shared find(ncclComm* comm) {
 bool ready(const ncclComm& comm) {
   const std::lock_guard lock(comm.group->mutex);
   return comm.group->joined == comm.group->size && world().stopped_set_up != comm.rank;
-}
-
-// Waits for others until `there`, or until this communicator is aborted or broken: then false. Who holds the
-// lock and has seen true here may touch the member's memory.
-template <typename There>
-bool wait(ncclComm& comm, std::unique_lock<std::mutex>& lock, There there) {
-  for (;;) {
-    if (comm.aborted) return false;
-    if (there()) return true;
-    if (comm.group->broken) return false;
-    comm.group->changed.wait_for(lock, std::chrono::milliseconds(5));
-  }
 }
 
 // Under the group's lock.
@@ -233,48 +227,51 @@ Bytes result(const Round& round, int rank) {
   }
 }
 
-// All members meet, and each writes when all are here. False where that ended early.
-bool meet(ncclComm& comm, const Primitive& mine, int64_t number) {
+// One group of calls, or one call, on its way: those before `next` are over.
+struct Turn {
+  bool stops = false, arrived = false;
+  size_t next = 0;
+  int64_t round = 0;  // of the next joint one
+};
+
+// The following hold the group's lock, and its member is not aborted. False: not yet.
+
+// All members meet, and each writes when all are here.
+bool meet(ncclComm& comm, const Primitive& mine, Turn& turn) {
   Group& group = *comm.group;
   const auto members = static_cast<size_t>(group.size);
-  std::unique_lock lock(group.mutex);
-  if (comm.aborted) return false;
-  Round& round = group.rounds[number];
-  round.members.resize(members);
-  round.inputs.resize(members);
-  round.members[static_cast<size_t>(comm.rank)] = mine;
-  round.inputs[static_cast<size_t>(comm.rank)] = read(comm, mine);
-  ++round.here;
-  group.changed.notify_all();
-  if (!wait(comm, lock, [&] { return round.here == members; })) return false;
+  if (!turn.arrived) turn.round = comm.rounds++;
+  Round& round = group.rounds[turn.round];
+  if (!std::exchange(turn.arrived, true)) {
+    round.members.resize(members);
+    round.inputs.resize(members);
+    round.members[static_cast<size_t>(comm.rank)] = mine;
+    round.inputs[static_cast<size_t>(comm.rank)] = read(comm, mine);
+    ++round.here;
+  }
+  if (round.here < members) return false;
   for (const Primitive& other : round.members)
     if (other.text() != mine.text()) {
       world().complain("rank " + std::to_string(comm.rank) + " calls " + mine.text() + "; another one " +
                        other.text());
       comm.error = invalid_usage;
       group.broken = true;
+      return false;
     }
-  if (group.broken) return false;
   const Bytes bytes = result(round, comm.rank);
   if (!bytes.empty()) std::memcpy(mine.out, bytes.data(), bytes.size());
-  if (++round.done == members) group.rounds.erase(number);
+  if (++round.done == members) group.rounds.erase(turn.round);
+  turn.arrived = false;
   return true;
 }
 
-void send(ncclComm& comm, const Primitive& mine) {
-  const std::lock_guard lock(comm.group->mutex);
-  if (comm.aborted) return;
-  comm.group->sent[{comm.rank, mine.peer}].push_back(read(comm, mine));
-  comm.group->changed.notify_all();
-}
-
 bool receive(ncclComm& comm, const Primitive& mine) {
-  std::unique_lock lock(comm.group->mutex);
   auto& line = comm.group->sent[{mine.peer, comm.rank}];
-  if (!wait(comm, lock, [&] { return !line.empty(); })) return false;
+  if (line.empty()) return false;
   if (line.front().size() != mine.count * size_of(mine.type)) {
     world().complain("rank " + std::to_string(comm.rank) + " receives another size than was sent");
     comm.error = invalid_usage;
+    comm.group->broken = true;
     return false;
   }
   std::memcpy(mine.out, line.front().data(), line.front().size());
@@ -282,29 +279,46 @@ bool receive(ncclComm& comm, const Primitive& mine) {
   return true;
 }
 
-// One group of calls, or one call, put on a stream.
-void launch(const Shared& comm, std::vector<Primitive> batch, LateQueue* stream) {
+bool passes(ncclComm& comm, const Primitive& mine, Turn& turn) {
+  if (mine.joint()) return meet(comm, mine, turn);
+  if (mine.kind == Kind::receive) return receive(comm, mine);
+  comm.group->sent[{comm.rank, mine.peer}].push_back(read(comm, mine));
+  return true;
+}
+
+// Whether a batch is over: it has passed, or its communicator is aborted or broken.
+bool over(ncclComm& comm, const std::vector<Primitive>& batch, Turn& turn) {
+  const std::lock_guard lock(comm.group->mutex);
+  if (comm.aborted) return true;
+  while (!turn.stops && turn.next < batch.size() && passes(comm, batch[turn.next], turn)) ++turn.next;
+  return turn.next == batch.size() || comm.group->broken;
+}
+
+Kept begin(ncclComm& comm) {
+  const World& w = world();
+  Turn turn;
+  turn.stops = w.stopped_rank == comm.rank && w.stopped_act == comm.acts++;
+  if (turn.stops && w.stopped_with != 0) comm.error = w.stopped_with;
+  return std::make_shared<Turn>(turn);
+}
+
+// One group of calls, or one call, put on a stream: sends first, receives last.
+void launch(const Shared& comm, std::vector<Primitive> batch, void* stream) {
   World& w = world();
   w.calls += static_cast<int>(batch.size());
   if (batch.size() > 1) ++w.batches;
   comm->busy = 2;
-  const bool stops = w.stopped_rank == comm->rank && w.stopped_act == comm->acts++;
-  const int64_t first = comm->rounds;
-  comm->rounds += std::count_if(batch.begin(), batch.end(), [](const Primitive& p) { return p.joint(); });
-  stream->put([comm, batch = std::move(batch), stops, first] {
-    if (stops) {
-      if (world().stopped_with != 0) comm->error = world().stopped_with;
-      std::unique_lock lock(comm->group->mutex);
-      wait(*comm, lock, [] { return false; });
-      return;
-    }
-    int64_t number = first;
-    for (const Primitive& p : batch)
-      if (p.kind == Kind::send) send(*comm, p);
-    for (const Primitive& p : batch)
-      if (p.joint() && !meet(*comm, p, number++)) return;
-    for (const Primitive& p : batch)
-      if (p.kind == Kind::receive && !receive(*comm, p)) return;
+  std::stable_sort(batch.begin(), batch.end(), [](const Primitive& a, const Primitive& b) {
+    const auto place = [](const Primitive& p) { return p.joint() ? 1 : p.kind == Kind::send ? 0 : 2; };
+    return place(a) < place(b);
+  });
+  const bool captured = fake_nccl::captures(stream);
+  if (captured) ++comm->captures;
+  for (Primitive& p : batch) p.captured = captured ? comm->captures : 0;
+  const std::shared_ptr<char> graph = captured ? comm->graphs : nullptr;
+  fake_nccl::put(stream, [comm, graph, batch = std::move(batch)](Kept& kept) {
+    if (!kept) kept = begin(*comm);
+    return over(*comm, batch, *static_cast<Turn*>(kept.get()));
   });
 }
 
@@ -312,7 +326,7 @@ void launch(const Shared& comm, std::vector<Primitive> batch, LateQueue* stream)
 struct Pending {
   int depth = 0;
   Shared comm;
-  LateQueue* stream = nullptr;
+  void* stream = nullptr;
   std::vector<Primitive> batch;
 };
 thread_local Pending pending;
@@ -333,15 +347,14 @@ int call(ncclComm* handle, void* stream, const Primitive& primitive) {
   if (!ready(*comm)) return refuse("a call before the set-up has ended");
   if (comm->busy > 0) return refuse("a call while another is in progress");
   if (primitive.count == 0) return refuse("a call of no elements");
-  auto* const queue = static_cast<LateQueue*>(static_cast<boxcar::backends::Queue*>(stream));
   if (pending.depth == 0) {
-    launch(comm, {primitive}, queue);
+    launch(comm, {primitive}, stream);
     return in_progress;
   }
-  if (pending.comm && (pending.comm != comm || pending.stream != queue))
+  if (pending.comm && (pending.comm != comm || pending.stream != stream))
     return refuse("a group over two communicators or streams");
   pending.comm = comm;
-  pending.stream = queue;
+  pending.stream = stream;
   pending.batch.push_back(primitive);
   return success;
 }
@@ -419,8 +432,8 @@ int ncclCommAbort(ncclComm* handle) {
   {
     const std::lock_guard lock(comm->group->mutex);
     comm->aborted = true;
-    comm->group->changed.notify_all();
   }
+  while (comm->graphs.use_count() > 1) std::this_thread::sleep_for(std::chrono::microseconds(50));
   --world().live;
   const std::lock_guard lock(world().mutex);
   communicators().erase(handle);

@@ -57,18 +57,21 @@ __global__ void norm_rows_grad(const __grid_constant__ NormGrad n) {
   }
 }
 
-constexpr int64_t rows_per_block = 64;
-
-int64_t stretches_of(const NormGrad& n) { return (n.rows + rows_per_block - 1) / rows_per_block; }
+// Of 64 rows or more, so that there are 1024 at most: as many blocks as a grid has room for beside columns.
+int64_t stretch_of(const NormGrad& n) {
+  const int64_t least = 64, stretch = (n.rows + 1023) / 1024;
+  return stretch > least ? stretch : least;
+}
+int64_t stretches_of(const NormGrad& n) { return (n.rows + stretch_of(n) - 1) / stretch_of(n); }
 
 // Block (x, y): a column to each thread, one stretch of rows. partial: [stretch, gamma or beta, column].
 template <class A>
-__global__ void column_sums(const __grid_constant__ NormGrad n, A* partial) {
+__global__ void column_sums(const __grid_constant__ NormGrad n, int64_t stretch, A* partial) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (column >= n.width) return;
   const bool centres = n.mean.data != nullptr;
-  const int64_t begin = blockIdx.y * rows_per_block;
-  const int64_t end = begin + rows_per_block < n.rows ? begin + rows_per_block : n.rows;
+  const int64_t begin = blockIdx.y * stretch;
+  const int64_t end = begin + stretch < n.rows ? begin + stretch : n.rows;
   A gamma = A(0), beta = A(0);
   for (int64_t row = begin; row < end; ++row) {
     const A dy = load<A>(n.dy, row * n.width + column);
@@ -225,7 +228,8 @@ static void run_norm_grad(const NormGrad& n, A* partial, cudaStream_t stream) {
   const int64_t stretches = stretches_of(n);
   const unsigned columns = blocks_for(n.width);
   if (stretches > 0)
-    launch(column_sums<A>, dim3(columns, static_cast<unsigned>(stretches)), stream, n, partial);
+    launch(column_sums<A>, dim3(columns, static_cast<unsigned>(stretches)), stream, n, stretch_of(n),
+           partial);
   launch(columns_of_stretches<A>, columns, stream, n, partial, stretches);
 }
 void launch_norm_grad(const NormGrad& n, void* scratch, bool wide, Stream stream) {

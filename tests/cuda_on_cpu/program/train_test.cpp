@@ -1,0 +1,137 @@
+// `boxcar train --backend cuda` as a user runs it, over the stand-ins for CUDA, its libraries and NCCL.
+#include "train.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+namespace boxcar::testing {
+namespace {
+
+const Words small{"--layers=1", "--vocab=256", "--global-batch=4", "--dropout=0.1", "--precision=fp32"};
+
+class TrainOnGpus : public Train {
+ protected:
+  ~TrainOnGpus() override { unsetenv("CUDA_ON_CPU_GPUS"); }
+  static void have(int gpus) { setenv("CUDA_ON_CPU_GPUS", std::to_string(gpus).c_str(), 1); }
+  static Words with(const std::string& backend, Words more) {
+    more.insert(more.end(), small.begin(), small.end());
+    more.push_back("--backend=" + backend);
+    return more;
+  }
+  std::map<int, double> on_gpus(const Words& more) const { return train(with("cuda", more)); }
+  static void expect_near(const std::map<int, double>& got, const std::map<int, double>& wanted) {
+    ASSERT_FALSE(wanted.empty());
+    ASSERT_EQ(got.size(), wanted.size());
+    for (const auto& [step, loss] : wanted) EXPECT_NEAR(got.at(step), loss, 1e-5 * loss) << "step " << step;
+  }
+};
+
+// A GPU for each device, which then communicate by NCCL, and one that all share.
+TEST_F(TrainOnGpus, HasTheLossesOfTheCpu) {
+  const Words plan{"--dp=2", "--tp=2", "--zero=1"};
+  const auto on_cpu = train(with("cpu", plan));
+  EXPECT_LT(on_cpu.at(6), on_cpu.at(1));
+  Words shared = plan;
+  shared.push_back("--share-gpus");
+  expect_near(on_gpus(shared), on_cpu);
+  have(4);
+  expect_near(on_gpus(plan), on_cpu);
+}
+
+// Also where the checkpoints that are under way have many more slots than steps are recorded.
+TEST_F(TrainOnGpus, TrainsByGraphsBitForBit) {
+  for (const auto& [plan, every] : {std::pair(Words{"--dp=1"}, 3),
+                                    {Words{"--dp=1"}, 40},
+                                    {Words{"--dp=2", "--tp=2", "--share-gpus"}, 3}}) {
+    const std::string folder = path("graphs" + std::to_string(plan.size()) + std::to_string(every));
+    Words graphs = plan;
+    graphs.insert(graphs.end(), {"--cuda-graph", "--checkpoint-dir=" + folder,
+                                 "--checkpoint-every=" + std::to_string(every)});
+    EXPECT_EQ(on_gpus(graphs), on_gpus(plan)) << plan[0];
+  }
+}
+
+TEST_F(TrainOnGpus, GoesOnBitForBit) {
+  const Words keys{"--dp=2", "--share-gpus", "--lr-schedule=constant"};
+  const auto saving = [&](const char* folder, Words more) {
+    more.insert(more.end(), keys.begin(), keys.end());
+    more.push_back("--checkpoint-dir=" + path(folder));
+    return on_gpus(more);
+  };
+  const auto whole = saving("whole", {});
+  saving("parts", {"--steps=3"});
+  const auto rest = saving("parts", {"--resume"});
+  ASSERT_EQ(rest.size(), 3u);
+  for (const auto& [step, loss] : rest) EXPECT_EQ(loss, whole.at(step)) << step;
+  const auto weights = [&](const char* folder) { return checkpoint(path(folder)).at("model.safetensors"); };
+  EXPECT_EQ(weights("parts"), weights("whole"));
+}
+
+// What one backend has written the other one goes on from.
+TEST_F(TrainOnGpus, ChecksOutWhatTheOtherBackendWrote) {
+  const auto steps = [&](const char* backend, const std::string& folder, Words more) {
+    more.insert(more.end(), {"--lr-schedule=constant", "--checkpoint-dir=" + path(folder)});
+    return train(with(backend, more));
+  };
+  const auto whole = steps("cpu", "whole", {});
+  for (const auto& [first, then] : {std::pair("cpu", "cuda"), {"cuda", "cpu"}}) {
+    steps(first, first, {"--steps=3"});
+    auto rest = steps(then, first, {"--resume"});
+    for (int step = 1; step <= 3; ++step) rest[step] = whole.at(step);
+    expect_near(rest, whole);
+  }
+}
+
+TEST_F(TrainOnGpus, TakesPlansTracesAndAlgorithms) {
+  const std::string plan = path("best.plan"), trace = path("trace.json"), chosen = path("algorithms");
+  const Output saved =
+      run_program({"simulate", "--model=gpt", "--layers=1", "--hidden=16", "--heads=4", "--seq=16",
+                   "--vocab=256", "--cluster=local", "--dp=2", "--precision=fp32", "--global-batch=4",
+                   "--micro-batch=2", "--save-plan=" + plan});
+  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  const Words words{"train", "--plan=" + plan, "--data=" + data(), "--steps=4", "--json"};
+  const auto losses_of = [&](Words more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    const Output output = run_program(more);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return losses(output.out);
+  };
+  have(2);
+  expect_near(losses_of({"--backend=cuda", "--trace=" + trace}), losses_of({}));
+  std::map<std::string, int> acts;
+  const json events = json::parse(bytes_of(trace)).at("traceEvents");
+  for (const json& event : events)
+    if (event.at("ph") == "X") ++acts[event.at("name")];
+  EXPECT_GT(acts.size(), 20u);
+  for (const auto& [act, times] : acts) EXPECT_EQ(times % 2, 0) << act << " of two devices";
+  const auto quick = losses_of({"--backend=cuda", "--fast", "--algorithms=" + chosen});
+  expect_near(quick, losses_of({}));
+  EXPECT_TRUE(bytes_of(chosen).starts_with("boxcar algorithms 1\nthe host in a GPU's place, cuBLASLt "));
+  EXPECT_EQ(losses_of({"--backend=cuda", "--fast", "--algorithms=" + chosen}), quick);
+}
+
+TEST_F(TrainOnGpus, SaysWhyItCannot) {
+  const auto refused = [&](int exit_code, int gpus, const Words& more, const std::string& message) {
+    have(gpus);
+    const Output output = run_program(arguments(with("cuda", more)));
+    EXPECT_EQ(output.exit_code, exit_code);
+    EXPECT_THAT(output.err, ::testing::StartsWith("boxcar: " + message));
+  };
+  refused(1, 0, {"--dp=1"},
+          "cuda: no GPU is visible to this process (look at CUDA_VISIBLE_DEVICES, or use --backend cpu)");
+  refused(1, 1, {"--dp=2"},
+          "cuda: 2 devices for 1 GPU; use more GPUs or fewer devices, or --share-gpus to put several devices "
+          "on one");
+  refused(1, 1, {"--hidden=4096", "--ffn=200000"}, "cuda: GPU 0: the plan needs ");
+  refused(
+      2, 2, {"--dp=2", "--cuda-graph"},
+      "graphs of steps: 2 devices in one process communicate by NCCL; start a process for each with mpirun");
+  refused(3, 1,
+          {"--dp=1", "--optimizer=sgd", "--lr-schedule=constant", "--learning-rate=1e6", "--clip-norm=0",
+           "--steps=60"},
+          "device 0: loss: step ");
+}
+
+}  // namespace
+}  // namespace boxcar::testing
