@@ -84,8 +84,6 @@ class MpiTrain : public ::testing::Test {
     redirect("err", STDERR_FILENO);
     // OpenMPI's folder of a run lies in one that all runs share, which the last one to end takes away.
     setenv("TMPDIR", folder_.c_str(), 1);
-    // Those that mpirun ends have three seconds for what they say, not one, as machines may be busy.
-    setenv("OMPI_MCA_odls_base_sigkill_timeout", "3", 1);
     execv(argv[0], argv.data());
     _exit(127);
   }
@@ -149,6 +147,8 @@ class MpiTrain : public ::testing::Test {
   // A run without end whose process of this rank gets the signal once `sign` is in its output.
   int run_and_signal(int rank, int signal, const std::string& sign, Words more) const {
     more.push_back("--steps=1000000");
+    // Those that mpirun ends have three seconds for what they say, not one, as machines may be busy.
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "3", 1);
     const pid_t mpirun = start(command(4, more));
     for (const auto end = Clock::now() + too_long; out().find(sign) == std::string::npos;) {
       if (Clock::now() > end) break;
@@ -157,6 +157,7 @@ class MpiTrain : public ::testing::Test {
     const pid_t process = process_of(mpirun, rank);
     EXPECT_GT(process, 0) << err();
     if (process > 0) kill(process, signal);
+    unsetenv("OMPI_MCA_odls_base_sigkill_timeout");
     return end_of(mpirun);
   }
 
