@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -101,7 +102,10 @@ class Differentiator {
     find_wanted();
     for (Op& op : rewrite_.old_ops()) rewrite_.keep(std::move(op));
     seed();
-    for (size_t i = ops_.size(); i-- > 0;) walk(ops_[i]);
+    for (size_t i = ops_.size(); i-- > 0;) {
+      if (i + 1 < ops_.size() && ops_[i].layer < ops_[i + 1].layer) add_up_before(ops_[i].layer);
+      walk(ops_[i]);
+    }
     rewrite_.finish();
     return gradients();
   }
@@ -186,34 +190,57 @@ class Differentiator {
       claim(parts[0], name);
       return parts[0];
     }
-    const Op like = place_of_sum(parts, op);
-    for (size_t i = 0; i < parts.size(); ++i) claim(parts[i], fmt::format("{}.{}", name, i));
+    return add_up(tensor, op, name);
+  }
+
+  // What layers from `layer` on gave to tensors that are made before it: one sum each.
+  void add_up_before(int layer) {
+    for (TensorId tensor = 0; tensor < static_cast<TensorId>(pool_.producers.size()); ++tensor) {
+      const std::vector<TensorId>& parts = contributions(tensor);
+      if (parts.size() < 2) continue;
+      const Op& producer = ops_[static_cast<size_t>(pool_.producers[static_cast<size_t>(tensor)])];
+      if (producer.layer < layer && in_one_placement(parts)) add_up(tensor, producer, "");
+    }
+  }
+
+  // The sum of what there is: all of it with a name for the whole, else more is to come. Each contribution is
+  // added where it is made to the sum of those before, so that of what many layers read one sum goes from
+  // stage to stage, and not every contribution to the producer's. Where they stand in several placements, or
+  // one is nobody's, they are added beside the producer.
+  TensorId add_up(TensorId tensor, const Op& producer, const std::string& whole) {
+    std::vector<TensorId>& parts = contributions(tensor);
+    int& added = added_[tensor];
+    const std::string name = graph().tensor(tensor).name + ".grad";
+    const bool together = in_one_placement(parts);
+    for (size_t i = added == 0 ? 0 : 1; i < parts.size(); ++i)
+      claim(parts[i], fmt::format("{}.{}", name, static_cast<size_t>(added) + i));
     TensorId sum = parts[0];
     const size_t first_new = rewrite_.new_ops().size();
     for (size_t i = 1; i < parts.size(); ++i) {
-      const bool last = i + 1 == parts.size();
-      sum = rewrite_.add({"add", {sum, parts[i]}, {}, last ? name : fmt::format("{}.partial{}", name, i), {}},
-                         like)[0];
+      const bool last = i + 1 == parts.size() && !whole.empty();
+      ++added;
+      sum = rewrite_.add(
+          {"add", {sum, parts[i]}, {}, last ? whole : fmt::format("{}.partial{}", name, added), {}},
+          together ? beside(*maker(parts[i])) : beside(producer))[0];
     }
     parts = {sum};
     remember(first_new);
-    named_[static_cast<size_t>(sum)] = true;
+    named_[static_cast<size_t>(sum)] = !whole.empty();
     return sum;
   }
 
-  // Where contributions of one layer and placement meet, they are added there, so that one tensor crosses to
-  // the producer's stage; others are added beside the producer.
-  Op place_of_sum(const std::vector<TensorId>& parts, const Op& producer) {
+  bool in_one_placement(const std::vector<TensorId>& parts) {
+    const Op* first = maker(parts[0]);
+    return first && std::all_of(parts.begin(), parts.end(), [&](TensorId part) {
+             return maker(part) && maker(part)->placement == first->placement;
+           });
+  }
+
+  static Op beside(const Op& op) {
     Op like;
     like.phase = Phase::backward;
-    const Op* first = maker(parts[0]);
-    const bool together =
-        first && std::all_of(parts.begin(), parts.end(), [&](TensorId part) {
-          const Op* other = maker(part);
-          return other && other->layer == first->layer && other->placement == first->placement;
-        });
-    like.layer = together ? first->layer : producer.layer;
-    like.placement = together ? first->placement : producer.placement;
+    like.layer = op.layer;
+    like.placement = op.placement;
     return like;
   }
 
@@ -245,8 +272,9 @@ class Differentiator {
   Rewriter rewrite_;
   GradContext::Pool pool_;
   RuleTable rules_ = rule_table();
-  std::vector<int> makers_;  // by tensor: the backward op that makes it, an index into new_ops()
-  std::vector<bool> named_;  // by tensor: named after a gradient that it is
+  std::vector<int> makers_;        // by tensor: the backward op that makes it, an index into new_ops()
+  std::vector<bool> named_;        // by tensor: named after a gradient that it is
+  std::map<TensorId, int> added_;  // by tensor: contributions that its first one stands for, less that one
   std::vector<std::pair<TensorId, TensorId>> leaves_;
 };
 

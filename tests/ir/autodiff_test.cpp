@@ -99,6 +99,36 @@ TEST(Autodiff, Mlp) {
   expect_gradients(b.finish(), 11, 2);
 }
 
+// Of what the layers after it read, each adds its own gradients to the sum of those behind it.
+TEST(Autodiff, LayersAddToTheSumOfThoseBehindThem) {
+  Builder b("shared");
+  b.set_layer(0, "h0");
+  const TensorId memory = b.op1("relu", {b.parameter("w", {{3, 3}, DType::float32})}, {}, "memory");
+  TensorId x = memory;
+  for (const int layer : {1, 2, 3}) {
+    b.set_layer(layer, fmt::format("h{}", layer));
+    const TensorId y = b.op1("add", {b.op1("matmul", {memory, x}), b.op1("tanh", {memory})});
+    x = b.op1("tanh", {y});
+  }
+  b.set_layer(4, "");
+  b.op("reduce_mean", {b.op1("mul", {x, x})}, {{"axes", Shape{0, 1}}}, "loss");
+  const Graph forward = b.finish();
+  expect_gradients(forward, 12, 2);
+  Graph graph = forward;
+  ir::differentiate(graph, ir::find_tensor(graph, "loss"));
+  std::vector<std::pair<std::string, int>> sums;
+  for (const ir::Op& op : graph.ops)
+    if (const std::string& name = graph.tensor(op.outputs[0]).name;
+        op.type == "add" && name.starts_with("h0.memory.grad"))
+      sums.emplace_back(name, op.layer);
+  EXPECT_EQ(sums, (std::vector<std::pair<std::string, int>>{{"h0.memory.grad.partial1", 3},
+                                                            {"h0.memory.grad.partial2", 2},
+                                                            {"h0.memory.grad.partial3", 2},
+                                                            {"h0.memory.grad.partial4", 1},
+                                                            {"h0.memory.grad.partial5", 1},
+                                                            {"h0.memory.grad", 1}}));
+}
+
 TEST(Autodiff, MixtureOfExperts) {
   for (const char* family : {"gpt", "llama"}) {
     auto config = tiny(family);
