@@ -174,6 +174,15 @@ int64_t pack(ir::Program& program, std::vector<Lifetime>& lives, int64_t base) {
 
 }  // namespace
 
+std::vector<bool> shares_memory(const ir::Program& program) {
+  Timing timing(program);
+  std::vector<bool> shares(program.registers.size());
+  Lifetime life;
+  for (size_t r = 0; r < shares.size(); ++r)
+    shares[r] = program.registers[r].bytes > 0 && transient(program, timing, static_cast<int>(r), life);
+  return shares;
+}
+
 void plan_memory(ir::Program& program) {
   Timing timing(program);
   std::vector<std::vector<Lifetime>> by_phase(program.phases.size());

@@ -13,9 +13,14 @@
 // Arena: [ persistent | transient, by phase | workspace ].
 #pragma once
 
+#include <vector>
+
 #include "ir/plan.h"
 
 namespace boxcar::planner {
+
+// By register: whether it is written and read within one run of a phase, and so shares memory with others.
+std::vector<bool> shares_memory(const ir::Program& program);
 
 // Sets offsets, arena_bytes, workspace_offset and workspace_bytes.
 void plan_memory(ir::Program& program);

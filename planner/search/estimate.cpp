@@ -9,10 +9,11 @@
 
 #include "ir/models/conv_net.h"
 #include "ir/ops/updates.h"
+#include "planner/arena.h"
 #include "planner/laid_out.h"
 #include "planner/search/cost.h"
 #include "planner/search/layout_request.h"
-#include "planner/verify.h"
+#include "planner/training_graph.h"
 #include "sbp/error.h"
 #include "sim/models/slowest.h"
 
@@ -29,14 +30,14 @@ bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
   return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && actor.comm < 0;
 }
 
-// Of a model with a decoder: two layers of the encoder and three of the decoder, each on a stage of its own.
-constexpr int encoder_probes = 2, decoder_probes = 3;
+// Of an encoder, and of a decoder: layers of its stages in the probe.
+const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 
 Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_batches) {
   Job probe = job;
   Hints& h = probe.parallel;
-  if (probe.model.decoder_layers > 0) probe.model.decoder_layers = decoder_probes;
   probe.model.layers = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
+  if (probe.model.decoder_layers > 0) probe.model.decoder_layers = probe.model.layers / 2;
   h.dp = h.ep;
   h.pp = static_cast<int>(stage_layers.size());
   h.virtual_stages = 1;
@@ -175,8 +176,50 @@ double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>&
   return sum;
 }
 
+// By program and register: whether other programs read it.
+std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
+  std::vector<std::vector<bool>> result;
+  for (const ir::Program& program : plan.programs) result.emplace_back(program.registers.size());
+  for (const ir::Program& program : plan.programs)
+    for (const ir::Actor& actor : program.actors)
+      for (const ir::Input& input : actor.inputs)
+        if (input.program >= 0) result[at(input.program)][at(input.reg)] = true;
+  return result;
+}
+
+// As ProgramBuilder counts the slots of registers, and plan_memory lays them out.
+void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhere, StageCost& cost) {
+  const auto kind_of = [&](int actor) { return program.phases[at(program.actors[at(actor)].phase)][0]; };
+  std::vector<bool> for_backward(program.registers.size());
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    for (const ir::Input& input : program.actors[a].inputs)
+      if (const char kind = kind_of(static_cast<int>(a)); input.program < 0 && (kind == 'B' || kind == 'W'))
+        for_backward[at(input.reg)] = true;
+  const std::vector<bool> shares = planner::shares_memory(program);
+  double places = 0;
+  for (size_t r = 0; r < program.registers.size(); ++r) {
+    const ir::Register& reg = program.registers[r];
+    if (shares[r]) continue;
+    const auto bytes = static_cast<double>(reg.bytes), all = bytes * reg.count;
+    places += all;
+    if (reg.memory != ir::MemoryKind::activations && reg.memory != ir::MemoryKind::workspace) {
+      cost.bytes[static_cast<size_t>(reg.memory)] += all;
+      continue;
+    }
+    const ir::ActorKind made = program.actors[at(reg.producer)].kind;
+    const bool kept = kind_of(reg.producer) == 'F' && for_backward[r];
+    const bool comes = made == ir::ActorKind::pull || made == ir::ActorKind::copy;
+    if (kept) cost.bytes[static_cast<size_t>(ir::MemoryKind::activations)] += bytes;
+    double beside = kept ? 0 : all;
+    if (comes) beside = kept ? bytes : 2 * bytes;
+    if (!comes && !kept && read_elsewhere[r]) beside = 2 * bytes;
+    cost.bytes[static_cast<size_t>(ir::MemoryKind::workspace)] += beside;
+  }
+  cost.transient = static_cast<double>(program.arena_bytes) - places;
+}
+
 StageCost stage_cost(const ir::Program& program, const std::vector<double>& seconds,
-                     const planner::MemoryUse& memory) {
+                     const std::vector<bool>& read_elsewhere) {
   StageCost cost;
   const auto kind_of = [&](int phase) { return program.phases[at(phase)][0]; };
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
@@ -187,8 +230,7 @@ StageCost stage_cost(const ir::Program& program, const std::vector<double>& seco
   cost.update = state_time(program, seconds, [&](const ir::Actor& a) { return kind_of(a.phase) == 'U'; });
   cost.accumulate = state_time(program, seconds, [](const ir::Actor& a) { return a.op == "accumulate"; });
   add_elements(program, cost);
-  for (size_t kind = 0; kind < cost.bytes.size(); ++kind)
-    cost.bytes[kind] = static_cast<double>(memory.by_kind[kind]);
+  add_bytes(program, read_elsewhere, cost);
   return cost;
 }
 
@@ -212,7 +254,7 @@ std::vector<double> inside(const ir::Plan& plan, size_t first, size_t classes, s
   return seconds;
 }
 
-// f applied to every number of a and b.
+// f applied to every number of a and b that adds up over layers; the transient of a.
 template <typename F>
 StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
   StageCost c{f(a.forward, b.forward),
@@ -223,10 +265,20 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
               0,
-              0,
-              {}};
+              {},
+              a.transient};
   for (size_t kind = 0; kind < c.bytes.size(); ++kind) c.bytes[kind] = f(a.bytes[kind], b.bytes[kind]);
   return c;
+}
+
+StageCost less(const StageCost& a, const StageCost& b) {
+  return combine(a, b, [](double x, double y) { return x - y; });
+}
+
+StageCost plus(const StageCost& a, const StageCost& b) {
+  StageCost sum = combine(a, b, [](double x, double y) { return x + y; });
+  sum.transient = std::max(a.transient, b.transient);
+  return sum;
 }
 
 double pulled_forward(const ir::Program& program) {
@@ -237,59 +289,60 @@ double pulled_forward(const ir::Program& program) {
   return bytes;
 }
 
-double activations(const planner::MemoryUse& memory) {
-  return static_cast<double>(memory.by_kind[static_cast<size_t>(ir::MemoryKind::activations)]);
-}
-
 // Of each stage the first class.
 using Stages = std::vector<StageCost>;
 
-ModelCost cost_of_layers(const Stages& stages, int period) {
+// Of four stages with 1, 1, 2 and 1 times `period` layers.
+ModelCost cost_of_layers(const StageCost* stages, int period) {
   ModelCost cost;
-  const auto less = [](double a, double b) { return std::max(0.0, a - b); };
-  StageCost some = combine(stages[2], stages[1], less);
-  // All stages but the last hold two micro-batches.
-  const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
-  const double both = some.bytes[kind];
-  cost.first = combine(stages[0], some, less);
-  some.bytes[kind] = both / 2;
-  cost.last = combine(stages[3], some, less);
+  const StageCost some = less(stages[2], stages[1]);
+  cost.joint = less(stages[1], some);
+  cost.first = less(stages[0], stages[1]);
+  cost.last = less(stages[3], stages[1]);
   cost.layer = combine(some, some, [&](double a, double) { return a / period; });
+  cost.layer.transient = stages[1].transient;
   return cost;
 }
 
-// By layer, each on a stage of its own. What another micro-batch under way adds is what each one keeps.
-ModelCost cost_of_each(Stages stages, const std::vector<double>& with_more) {
+// By layer, each on a stage of its own; what stays there beside what micro-batches keep is not there twice.
+ModelCost cost_of_each(Stages stages) {
   ModelCost cost;
-  const auto kind = static_cast<size_t>(ir::MemoryKind::activations);
-  for (size_t l = 0; l < stages.size(); ++l) {
-    const double kept = with_more[l] - stages[l].bytes[kind];
-    stages[l].transient = stages[l].bytes[kind] - kept;
-    stages[l].bytes[kind] = kept;
-  }
+  for (StageCost& stage : stages)
+    stage.transient += std::exchange(stage.bytes[static_cast<size_t>(ir::MemoryKind::workspace)], 0);
   cost.layers = std::move(stages);
   return cost;
 }
 
-// From five layers those of the whole model: an encoder's are like its second, a decoder's like its second,
-// but for the first and the last of all and the decoder's first, which have the model's ends.
-ModelCost with_decoder(const ModelCost& probe, int64_t layers, int64_t decoder) {
-  const auto plus = [](double a, double b) { return a + b; };
-  const auto less = [](double a, double b) { return std::max(0.0, a - b); };
-  const int64_t encoder = layers - decoder;
-  const StageCost& usual = probe.layers[encoder_probes + 1];
+// Of `use` what its table has, of so many elements: not positions, nor a last norm.
+TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
+  TiedUse tied{static_cast<int>(layer), {}};
+  if (use.elements <= 0) return tied;
+  const double part = std::min(1.0, elements / use.elements);
+  tied.states.update = {part * use.update.whole, part * use.update.least};
+  tied.states.accumulate = {part * use.accumulate.whole, part * use.accumulate.least};
+  tied.states.elements = part * use.elements;
+  tied.states.transient = use.transient;
+  for (const ir::MemoryKind kind :
+       {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
+    tied.states.bytes[static_cast<size_t>(kind)] = part * use.bytes[static_cast<size_t>(kind)];
+  return tied;
+}
+
+// From both halves of the probe the layers of the whole model.
+ModelCost with_decoder(const Stages& stages, const std::vector<double>& boundaries, const Job& job) {
+  const size_t half = stages_of_a_kind.size();
+  const ModelCost encoder = cost_of_layers(stages.data(), 1), decoder = cost_of_layers(&stages[half], 1);
+  const int64_t layers = job.model.layers, first = layers - job.model.decoder_layers;
   ModelCost cost;
-  for (int64_t l = 0; l < layers; ++l)
-    cost.layers.push_back(l == 0         ? probe.layers[0]
-                          : l < encoder  ? probe.layers[1]
-                          : l == encoder ? probe.layers[encoder_probes]
-                                         : usual);
-  StageCost& last = cost.layers.back();
-  const double transient = std::max(last.transient, probe.layers.back().transient);
-  last = combine(combine(last, usual, less), probe.layers.back(), plus);
-  last.transient = transient;
-  for (int64_t l = 0; l + 1 < layers; ++l)
-    cost.boundaries.push_back(probe.boundaries[l + 1 < encoder ? 0 : l + 1 == encoder ? 1 : 2]);
+  for (int64_t l = 0; l < layers; ++l) {
+    const ModelCost& side = l < first ? encoder : decoder;
+    cost.layers.push_back(side.layer);
+    cost.joints.push_back(side.joint);
+    if (l == 0 || l == first) cost.layers.back() = plus(cost.layers.back(), side.first);
+    if (l + 1 == first || l + 1 == layers) cost.layers.back() = plus(cost.layers.back(), side.last);
+    if (l + 1 < layers)
+      cost.boundaries.push_back(boundaries[l + 1 < first ? 0 : l + 1 == first ? half - 1 : half]);
+  }
   return cost;
 }
 
@@ -327,39 +380,25 @@ struct Measuring::Probe {
   CostKey key{};  // in the usual order
   Job job;
   ir::Plan plan;
-  std::vector<planner::MemoryUse> memory;
-  // By class, where layers differ: with one more micro-batch under way.
-  std::vector<planner::MemoryUse> with_more = {};
 };
 
 Measuring::Measuring(ActSeconds seconds) : seconds_(std::move(seconds)) {}
 Measuring::~Measuring() = default;
 
-// Where layers differ there is one micro-batch, and then two, both of them under way on every stage.
 const Measuring::Probe& Measuring::probe_of(const Job& job) {
   const CostKey key = cost_key(in_usual_order(job));
   if (last_ && last_->key == key) return *last_;
   last_.reset();
-  const bool decodes = job.model.decoder_layers > 0;
-  const bool differ = decodes || ir::models::is_conv_net(job.model.family);
-  const auto period = static_cast<int>(job.model.expert_every);
-  const int each = decodes ? encoder_probes + decoder_probes : static_cast<int>(job.model.layers);
-  const std::vector<int> stages =
-      differ ? std::vector<int>(at(each), 1) : std::vector<int>{period, period, 2 * period, period};
-  const auto plan_of = [&](const Job& small) {
-    planner::Choose choose;
-    if (needs_layouts(small)) choose = chooser(small, {}, nullptr);
-    return planner::compile(graphs_.lay_out(small, choose));
-  };
+  const bool differ = ir::models::is_conv_net(job.model.family);
+  std::vector<int> stages = stages_of_a_kind;
+  for (int& layers : stages) layers *= static_cast<int>(job.model.expert_every);
+  if (job.model.decoder_layers > 0)
+    stages.insert(stages.end(), stages_of_a_kind.begin(), stages_of_a_kind.end());
+  if (differ) stages.assign(at(static_cast<int>(job.model.layers)), 1);
   const Job small = probe_job(job, stages, differ ? 1 : 2);
-  auto probe = std::make_unique<Probe>(Probe{key, small, plan_of(small), {}});
-  probe->memory = planner::memory_use(probe->plan);
-  if (differ) {
-    Job more = probe_job(job, stages, 2);
-    more.parallel.schedule = "gpipe";
-    probe->with_more = planner::memory_use(plan_of(more));
-  }
-  last_ = std::move(probe);
+  planner::Choose choose;
+  if (needs_layouts(small)) choose = chooser(small, {}, nullptr);
+  last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(graphs_.lay_out(small, choose))});
   return *last_;
 }
 
@@ -387,26 +426,39 @@ ModelCost Measuring::of(const Job& job) {
     return plan.programs[at(plan.classes[cls].program)];
   };
   Stages stages;
-  std::vector<double> boundaries, with_more;
+  std::vector<double> boundaries;
+  const std::vector<std::vector<bool>> elsewhere_read = read_elsewhere(plan);
   double behind = 0;
   for (size_t stage = 0; stage < count; ++stage) {
     const size_t cls = stage * classes;
     const std::vector<double> seconds =
         inside(plan, cls, classes, seconds_(plan, cluster, static_cast<int>(cls)));
     const std::vector<double> alone = seconds_(plan, ahead, static_cast<int>(cls));
-    stages.push_back(stage_cost(program(cls), seconds, probe.memory[cls]));
+    stages.push_back(stage_cost(program(cls), seconds, elsewhere_read[at(plan.classes[cls].program)]));
     stages.back().computing = computing(program(cls), alone);
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, alone));
-    if (!probe.with_more.empty()) with_more.push_back(activations(probe.with_more[cls]));
   }
-  ModelCost cost = probe.with_more.empty() ? cost_of_layers(stages, static_cast<int>(job.model.expert_every))
-                                           : cost_of_each(std::move(stages), with_more);
+  const bool decodes = job.model.decoder_layers > 0;
+  ModelCost cost = decodes ? with_decoder(stages, boundaries, job)
+                   : ir::models::is_conv_net(job.model.family)
+                       ? cost_of_each(stages)
+                       : cost_of_layers(stages.data(), static_cast<int>(job.model.expert_every));
   if (cost.layers.empty())
     cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind;
-  else
+  else if (!decodes)
     cost.boundaries = std::move(boundaries);
-  if (job.model.decoder_layers > 0) return with_decoder(cost, job.model.layers, job.model.decoder_layers);
+  if (job.model.tied) {
+    const auto elements = static_cast<double>(ir::models::padded_vocab(planner::padded_model(job)) *
+                                              job.model.hidden / job.parallel.tp);
+    const size_t half = stages_of_a_kind.size();
+    cost.tied.push_back(tied_use(0, less(stages[0], stages[1]), elements));
+    if (decodes)
+      cost.tied.push_back(tied_use(job.model.layers - job.model.decoder_layers,
+                                   less(stages[half], stages[half + 1]), elements));
+    cost.tied.push_back(
+        tied_use(job.model.layers - 1, less(stages.back(), stages[stages.size() - 3]), elements));
+  }
   return cost;
 }
 

@@ -1,12 +1,13 @@
 // What a stage of a transformer costs, from the plan of a small model under the same degrees.
 //
 //   the probe: four stages of 1, 1, 2 and 1 layers, dp 1, two micro-batches
-//   layer = the third less the second; first = the first less a layer: embeddings; last = the last less a
-//   layer: norm, head and loss. A stage of l layers is l x layer, and the end that it has
+//   layer = the third less the second; joint = the second less a layer: transfers, and what is once a stage;
+//   first, last = the first, the last less the second: embeddings; norm, head and loss, without what comes in
+//   or goes out there. A stage of l layers is l x layer + joint, and the ends that it has
 //
 // Where only every n-th layer has experts, the stages have n times as many layers, and a layer is their mean.
-// Where all layers differ (convolutional networks), the probe is the model itself, with a stage for each
-// layer. With a decoder there are two kinds of them: the probe has two and three, and a stage for each.
+// With a decoder there are four such stages of each kind. Where all layers differ (convolutional networks),
+// the probe is the model itself, with a stage for each layer.
 //
 // Times come from the plans' own acts on the time models that the simulator asks, each phase laid out with
 // its queues in order and everything else at rest. They rank candidates; whoever is chosen is simulated.
@@ -43,14 +44,25 @@ struct StageCost {
   double elements = 0;         // of parameters, on one device
   double expert_elements = 0;  // of them, of experts
   int layers = 0;              // of a stage
-  double transient = 0;  // bytes that no micro-batch keeps; known where layers differ, of the layer with most
-  // Bytes on a device with nothing sharded; activations: of one micro-batch in flight.
+  // Bytes on a device with nothing sharded, by ir::MemoryKind. Activations: what each micro-batch under way
+  // keeps; workspace: what stays beside that, slots of transfers above all.
   std::array<double, ir::memory_kinds> bytes{};
+  double transient = 0;  // bytes that acts need for a moment at most
+};
+
+// A use of a table that the model reads several times: a stage has one, whatever reads it there.
+struct TiedUse {
+  int layer = 0;
+  // What it adds to its layer: elements, update, accumulate, bytes of states; and the stage's transient.
+  StageCost states;
 };
 
 struct ModelCost {
-  StageCost layer, first, last;
-  std::vector<StageCost> layers;  // where they differ, with the model's ends; then the above are 0
+  StageCost layer, first, last, joint;
+  // Where they differ, with the model's ends; then the above are 0, and joints are by the layer that a stage
+  // begins with.
+  std::vector<StageCost> layers, joints;
+  std::vector<TiedUse> tied = {};
   // What a stage gives the next one, of a micro-batch, on one device; by the layer that it ends with where
   // layers differ.
   double boundary_bytes = 0;
@@ -58,6 +70,10 @@ struct ModelCost {
   // Of a stage's backward pass: kernels after the gradient that the stage before waits for, in s, at most;
   // known where layers are equal.
   double behind_boundary = 0;
+
+  StageCost joint_of(int begin) const {
+    return layers.empty() ? joint : joints.empty() ? StageCost() : joints[static_cast<size_t>(begin)];
+  }
 };
 
 // Measures jobs that differ in their hints, and in the nodes of their cluster; what several of them share is

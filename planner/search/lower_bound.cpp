@@ -9,7 +9,7 @@ namespace boxcar::search {
 
 double least_seconds(const planner::Job& job, const ModelCost& cost) {
   const planner::Hints& h = job.parallel;
-  double all = cost.first.computing + cost.last.computing +
+  double all = cost.first.computing + cost.last.computing + cost.joint.computing +
                static_cast<double>(job.model.layers) * cost.layer.computing;
   for (const StageCost& layer : cost.layers) all += layer.computing;
   const double m = job.train.micro_batches, p = h.pp, v = h.virtual_stages;

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "planner/mesh.h"
@@ -35,48 +37,88 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   for (size_t kind = 0; kind < sum.bytes.size(); ++kind) sum.bytes[kind] += times * part.bytes[kind];
 }
 
-// Micro-batches, or parts of one, whose activations a stage holds at most.
-double in_flight(const Hints& h, int stage, double micro_batches) {
+// Micro-batches whose activations a stage holds at most, of each of its virtual stages.
+std::vector<double> in_flight(const Hints& h, int stage, double micro_batches) {
   const double before = h.pp - stage - 1;
-  if (h.schedule == "gpipe") return micro_batches;
-  if (h.schedule == "zb-h1") return std::min<double>(micro_batches, h.pp);
-  if (h.schedule == "zb-h2") return std::min<double>(micro_batches, 2 * h.pp - 1);
+  double most = before + 1;
+  if (h.schedule == "gpipe") most = micro_batches;
+  if (h.schedule == "zb-h1") most = h.pp;
+  if (h.schedule == "zb-h2") most = 2 * h.pp - 1;
   if (const std::vector<int> counts = planner::under_way_of(h.schedule); !counts.empty())
-    return std::min<double>(micro_batches, counts[static_cast<size_t>(stage)]);
-  if (h.virtual_stages == 1) return std::min(micro_batches, before + 1);
-  // Every chunk has slots of its own for the most that it has under way; after some rounds that is all.
+    most = counts[static_cast<size_t>(stage)];
+  if (h.virtual_stages == 1) return {std::min(micro_batches, most)};
+  // After some rounds every chunk has had the most that it ever has.
   const planner::Pipeline pipeline =
       planner::pipeline_of(h, static_cast<int>(std::min<double>(micro_batches, 4 * h.pp)));
-  const std::vector<int> most = planner::chunks_in_flight(pipeline, stage);
-  return std::accumulate(most.begin(), most.end(), 0.0) / h.virtual_stages;
+  const std::vector<int> chunks = planner::chunks_in_flight(pipeline, stage);
+  return {chunks.begin(), chunks.end()};
 }
 
 // Of states that are sharded, what a device keeps: the dp ranks share them, of experts those with the same.
+double experts_of(const StageCost& stage) {
+  return stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
+}
 double sharded_part(const Hints& h, const StageCost& stage) {
-  const double experts = stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
-  return (1 - experts + experts * h.ep) / h.dp;
+  return (1 + experts_of(stage) * (h.ep - 1)) / h.dp;
+}
+
+// Where experts stand on every n-th layer, that one has the states of those of n.
+StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
+  StageCost layer = cost.layers.empty() ? cost.layer : cost.layers[index];
+  const auto every = static_cast<size_t>(job.model.expert_every);
+  if (every == 1 || layer.elements <= 0) return layer;
+  const double experts = experts_of(layer);
+  const double times = (index + 1) % every == 0 ? static_cast<double>(every) : 0;
+  for (const ir::MemoryKind kind :
+       {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
+    layer.bytes[static_cast<size_t>(kind)] *= 1 - experts + times * experts;
+  layer.elements += (times - 1) * layer.expert_elements;
+  layer.expert_elements *= times;
+  return layer;
+}
+
+// Parameters of at most `count` layers that follow each other on a stage, in bytes on a device; the model's
+// ends count as layers.
+double bytes_of_some(const Job& job, const ModelCost& cost, int stage, int count) {
+  const Hints& h = job.parallel;
+  const auto parameters = [](const StageCost& c) {
+    return c.bytes[static_cast<size_t>(ir::MemoryKind::parameters)];
+  };
+  double most = 0;
+  for (size_t part = static_cast<size_t>(stage), layer = 0, next = 0; next < h.stage_layers.size(); ++next) {
+    const auto layers = static_cast<size_t>(h.stage_layers[next]);
+    layer += layers;
+    if (next % static_cast<size_t>(h.pp) != part) continue;
+    std::vector<double> all;
+    if (next == 0) all.push_back(parameters(cost.first));
+    for (size_t l = layer - layers; l < layer; ++l) all.push_back(parameters(layer_at(job, cost, l)));
+    if (next + 1 == h.stage_layers.size()) all.push_back(parameters(cost.last));
+    for (size_t l = 0; l < all.size(); ++l) {
+      const auto end = std::min(all.size(), l + static_cast<size_t>(count));
+      most = std::max(most, std::accumulate(all.begin() + static_cast<int64_t>(l),
+                                            all.begin() + static_cast<int64_t>(end), 0.0));
+    }
+  }
+  return most;
 }
 
 double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage, int index) {
   const Hints& h = job.parallel;
   const auto kind = [](ir::MemoryKind k) { return static_cast<size_t>(k); };
-  const double dp = 1 / sharded_part(h, stage);
-  double each = cost.layer.bytes[kind(ir::MemoryKind::activations)] * stage.layers;
-  double ends = std::max(cost.first.bytes[kind(ir::MemoryKind::activations)],
-                         cost.last.bytes[kind(ir::MemoryKind::activations)]);
-  if (!cost.layers.empty()) {
-    each = stage.bytes[kind(ir::MemoryKind::activations)];
-    ends = stage.transient;
-  }
-  double bytes = in_flight(h, index, job.train.micro_batches) * each + ends;
-  bytes += stage.bytes[kind(ir::MemoryKind::optimizer)] / (h.zero >= 1 ? dp : 1);
-  bytes += stage.bytes[kind(ir::MemoryKind::gradients)] / (h.zero >= 2 ? dp : 1);
-  bytes += stage.bytes[kind(ir::MemoryKind::parameters)] / (h.zero >= 3 ? dp : 1);
-  double layer = cost.layer.bytes[kind(ir::MemoryKind::parameters)];
-  for (const StageCost& l : cost.layers) layer = std::max(layer, l.bytes[kind(ir::MemoryKind::parameters)]);
+  const double part = sharded_part(h, stage);
+  const double optimizer = stage.bytes[kind(ir::MemoryKind::optimizer)],
+               gradients = stage.bytes[kind(ir::MemoryKind::gradients)],
+               parameters = stage.bytes[kind(ir::MemoryKind::parameters)];
+  double bytes = stage.bytes[kind(ir::MemoryKind::activations)] +
+                 stage.bytes[kind(ir::MemoryKind::workspace)] + stage.transient;
+  bytes += optimizer * (h.zero >= 1 ? part : 1);
+  // What is kept whole is there in parts as well: what a gather reads and what a reduction makes.
+  const double shards = h.zero >= 1 && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
+  bytes += gradients * (h.zero < 2 ? 1 + shards : part);
+  bytes += parameters * (h.zero < 3 ? 1 + shards : part);
   // Of three layers the gradients, which are made, wait, and are reduced; of two the parameters.
-  if (h.zero >= 2) bytes += 3 * layer;
-  if (h.zero >= 3) bytes += 2 * layer;
+  if (h.zero >= 2) bytes += bytes_of_some(job, cost, index, 3);
+  if (h.zero >= 3) bytes += bytes_of_some(job, cost, index, 2);
   return bytes;
 }
 
@@ -163,21 +205,37 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
          m * (added(job, gather, stage.forward, open) + added(job, gather + reduce, sums, open) - saved);
 }
 
+int stage_of(const Hints& h, int layer) {
+  int part = 0;
+  for (int end = 0; (end += h.stage_layers[static_cast<size_t>(part)]) <= layer;) ++part;
+  return part % h.pp;
+}
+
 // Of the gradients of a head that shares the word embedding, between the last stage and the first: nothing is
 // left to hide them.
 double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
   const Hints& h = job.parallel;
-  if (h.pp == 1 || !job.model.tied || cost.last.elements == 0) return 0;
+  std::set<int> devices;
+  for (const TiedUse& use : cost.tied) devices.insert(mesh.device(0, stage_of(h, use.layer)));
+  if (devices.size() < 2) return 0;
   const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
-  const double bytes = size * cost.last.elements / (h.zero >= 1 ? h.dp : 1);
-  const sim::Span span = sim::span_of(job.cluster, {mesh.device(0, 0), mesh.device(0, h.pp - 1)});
+  const double bytes = size * cost.tied.back().states.elements / (h.zero >= 1 ? h.dp : 1);
+  const sim::Span span = sim::span_of(job.cluster, {devices.begin(), devices.end()});
   return together(
       job.cluster,
       sim::collective_time(job.cluster, sbp::Collective::all_reduce, static_cast<int64_t>(bytes), span),
       on_node(job, mesh));
 }
 
-// Of what a stage sends the next one for a micro-batch, by all its ranks at once.
+// Of so many bytes from each rank of a stage to one of another, by all of them at once.
+double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int from, int to) {
+  return together(
+      job.cluster,
+      sim::transfer_time(job.cluster, static_cast<int64_t>(bytes), mesh.device(0, from), mesh.device(0, to)),
+      on_node(job, mesh));
+}
+
+// Of what a stage sends the next one for a micro-batch.
 double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost, int stage) {
   const Hints& h = job.parallel;
   double bytes = cost.boundary_bytes;
@@ -186,38 +244,59 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
     for (int s = 0; s <= stage; ++s) layers += h.stage_layers[static_cast<size_t>(s)];
     bytes = cost.boundaries[static_cast<size_t>(layers) - 1];
   }
-  return together(job.cluster,
-                  sim::transfer_time(job.cluster, static_cast<int64_t>(bytes), mesh.device(0, stage),
-                                     mesh.device(0, stage + 1)),
-                  on_node(job, mesh));
+  return send_seconds(job, mesh, bytes, stage, stage + 1);
 }
 
-void drop_states(StageCost& cost) {
-  cost.update = {};
-  cost.elements = 0;
-  for (const ir::MemoryKind kind :
-       {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
-    cost.bytes[static_cast<size_t>(kind)] = 0;
+// What an encoder makes goes from its stage to all of the decoder's, one after the other.
+double memory_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
+  const int64_t encoder = job.model.layers - job.model.decoder_layers;
+  if (job.model.decoder_layers == 0) return 0;
+  const double bytes = cost.boundaries[static_cast<size_t>(encoder) - 1];
+  const int from = stage_of(job.parallel, static_cast<int>(encoder) - 1);
+  double sum = 0;
+  for (int to = from + 1; to < job.parallel.pp; ++to) sum += send_seconds(job, mesh, bytes, from, to);
+  return sum;
 }
 
-// By stage: its virtual stages together.
+// By stage: its virtual stages together, activations of all micro-batches under way.
 std::vector<StageCost> stages_of(const Job& job, const ModelCost& cost) {
   const Hints& h = job.parallel;
+  const size_t activations = static_cast<size_t>(ir::MemoryKind::activations);
   std::vector<StageCost> stages(static_cast<size_t>(h.pp));
+  std::vector<std::vector<double>> under_way;
+  for (int s = 0; s < h.pp; ++s) under_way.push_back(in_flight(h, s, job.train.micro_batches));
+  const size_t parts = h.stage_layers.size();
   size_t layer = 0;
-  for (size_t part = 0; part < h.stage_layers.size(); ++part) {
-    StageCost& stage = stages[part % stages.size()];
+  for (size_t part = 0; part < parts; ++part) {
     const int layers = h.stage_layers[part];
-    stage.layers += layers;
-    add(stage, cost.layer, layers);
-    for (int l = 0; l < layers && !cost.layers.empty(); ++l)
-      add(stage, cost.layers[layer + static_cast<size_t>(l)]);
+    StageCost one = cost.joint_of(static_cast<int>(layer));
+    if (cost.layers.empty() && job.model.expert_every == 1)
+      add(one, cost.layer, layers);
+    else
+      for (int l = 0; l < layers; ++l) add(one, layer_at(job, cost, layer + static_cast<size_t>(l)));
     layer += static_cast<size_t>(layers);
+    if (part == 0) add(one, cost.first);
+    if (part + 1 == parts) add(one, cost.last);
+    one.bytes[activations] *= under_way[part % stages.size()][part / stages.size()];
+    stages[part % stages.size()].layers += layers;
+    add(stages[part % stages.size()], one);
   }
-  add(stages.front(), cost.first);
-  StageCost last = cost.last;
-  if (job.model.tied && h.pp == 1) drop_states(last);  // its weight is the first's
-  add(stages.back(), last);
+  const double sum = job.train.precision == ir::Precision::fp64 ? 8 : 4;
+  const double gradient = ir::is_mixed(job.train.precision) ? 2 : sum;
+  std::map<int, const TiedUse*> first;  // by stage
+  for (const TiedUse& use : cost.tied) {
+    const auto [known, fresh] = first.try_emplace(stage_of(h, use.layer), &use);
+    if (fresh) continue;
+    StageCost& stage = stages[static_cast<size_t>(known->first)];
+    // The last use's gradient waits for the first's, and their sum for both.
+    const double table = use.states.bytes[static_cast<size_t>(ir::MemoryKind::parameters)];
+    const double transient = std::max(stage.transient, known->second->states.transient + 2 * table);
+    add(stage, use.states, -1);
+    stage.transient = transient;
+    // It is added to the first's instead of to a sum of its own: three reads and writes of the gradient's
+    // type, where the sum is read and written in its own.
+    stage.backward -= use.states.accumulate.whole * (1 - 3 * gradient / (gradient + 2 * sum));
+  }
   return stages;
 }
 
@@ -236,7 +315,7 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
 // By stage.
 std::vector<int> under_way_by(const Hints& h, double micro_batches) {
   std::vector<int> counts;
-  for (int s = 0; s < h.pp; ++s) counts.push_back(static_cast<int>(in_flight(h, s, micro_batches)));
+  for (int s = 0; s < h.pp; ++s) counts.push_back(static_cast<int>(in_flight(h, s, micro_batches)[0]));
   return counts;
 }
 
@@ -286,6 +365,7 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
     // With virtual stages every run waits for what it reads.
     period = h.virtual_stages == 1 ? period_with(pipeline, under_way_by(h, m))
                                    : slowest + h.virtual_stages * slowest_hop;
+    period = std::max(period, memory_seconds(job, mesh, cost));
   }
   result.seconds += m * period + (sum - slowest) / h.virtual_stages + state + tied_seconds(job, mesh, cost);
   return result;
