@@ -56,6 +56,8 @@ const Architecture& architecture_of(const JsonObject& config) {
     if (name == a.name) return a;
     known.push_back(a.name);
   }
+  if (name.empty())
+    config.refuse(fmt::format("has no architectures, expected one of {}", fmt::join(known, ", ")));
   config.refuse(fmt::format("architectures has \"{}\", expected one of {}", name, fmt::join(known, ", ")));
 }
 

@@ -1,5 +1,7 @@
 #include "cli/effects.h"
 
+#include <algorithm>
+
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -9,8 +11,12 @@ struct Effect {
   const char* path;
   bool (*has)(const planner::Job&);
   const char* unless;
+  const char* decides = nullptr;  // whether it has one, of the keys that are searched
+  bool so_anyway = false;         // without it
 };
 
+bool has_replicas(const planner::Job& job) { return job.parallel.dp > 1; }
+bool splits_tensors(const planner::Job& job) { return job.parallel.tp > 1; }
 bool shards(const planner::Job& job) { return job.parallel.zero >= 1; }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
 bool gathers_in_buckets(const planner::Job& job) { return job.parallel.zero <= 2; }
@@ -23,10 +29,13 @@ bool uses_momentum(const planner::Job& job) { return job.train.optimizer == ir::
 bool uses_adam(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::adam; }
 
 constexpr Effect effects[] = {
-    {"parallel.fsdp_group", shards, "zero is 1, 2 or 3"},
-    {"parallel.recompute_stop", recomputes_layers, "recompute is full"},
-    {"parallel.recompute_layers", recomputes_layers, "recompute is full"},
-    {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)"},
+    {"parallel.zero", has_replicas, "dp is 2 or more", nullptr, true},
+    {"parallel.sequence_parallel", splits_tensors, "tp is 2 or more", nullptr, true},
+    {"parallel.fsdp_group", shards, "zero is 1, 2 or 3", "parallel.zero"},
+    {"parallel.recompute_stop", recomputes_layers, "recompute is full", "parallel.recompute"},
+    {"parallel.recompute_layers", recomputes_layers, "recompute is full", "parallel.recompute"},
+    {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)",
+     "parallel.zero"},
     {"parallel.flash_version", runs_flash, "attention is flash"},
     {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.logits", is_mixed, "precision is fp16, bf16 or fp8"},
@@ -44,17 +53,34 @@ const Key& key_at(const std::string& path) {
   return *find_key(path.substr(0, dot), path.substr(dot + 1));
 }
 
+// Where it is given, other than its default; null where not.
+const Given* asked(const GivenKeys& given, const Effect& effect) {
+  const auto found = given.find(effect.path);
+  if (found == given.end()) return nullptr;
+  Request request;
+  set(request, effect.path, found->second);
+  const Key& key = key_at(effect.path);
+  return get(key, request) == get(key, Request{}) ? nullptr : &found->second;
+}
+
+std::string text_of(const Effect& effect) { return std::string("has no effect unless ") + effect.unless; }
+
 }  // namespace
 
-void check_effects(const GivenKeys& given, const Request& request) {
-  const Request defaults;
+void check_effects(const GivenKeys& given, const Request& request, const std::vector<std::string>& open) {
   for (const Effect& effect : effects) {
-    const auto found = given.find(effect.path);
-    if (found == given.end() || effect.has(request.job)) continue;
-    const Key& key = key_at(effect.path);
-    if (get(key, request) == get(key, defaults)) continue;
-    throw Error::input(found->second.where, std::string("has no effect unless ") + effect.unless);
+    if (effect.so_anyway || effect.has(request.job)) continue;
+    if (effect.decides && std::count(open.begin(), open.end(), effect.decides) > 0) continue;
+    if (const Given* key = asked(given, effect)) throw Error::input(key->where, text_of(effect));
   }
+}
+
+std::vector<std::string> without_effect(const GivenKeys& given, const planner::Job& job) {
+  std::vector<std::string> texts;
+  for (const Effect& effect : effects)
+    if (const Given* key = effect.has(job) ? nullptr : asked(given, effect))
+      texts.push_back(key->where + ": " + text_of(effect));
+  return texts;
 }
 
 }  // namespace boxcar::cli

@@ -11,6 +11,13 @@
 #include "sim/durations.h"
 
 namespace boxcar::cli {
+
+std::string without_layer(const std::string& name) {
+  size_t end = 1;
+  while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
+  return name[0] == 'h' && end > 1 && end < name.size() && name[end] == '.' ? "h*" + name.substr(end) : name;
+}
+
 namespace {
 
 size_t at(int64_t index) { return static_cast<size_t>(index); }
@@ -19,13 +26,6 @@ std::string join(const std::vector<std::string>& words, size_t most = 3) {
   std::vector<std::string> some(words.begin(),
                                 words.begin() + static_cast<int64_t>(std::min(most, words.size())));
   return fmt::format("{}{}", fmt::join(some, ", "), words.size() > most ? ", ..." : "");
-}
-
-// "h3.attn.proj.all_reduce" -> "h*.attn.proj.all_reduce": layers are told together.
-std::string without_layer(const std::string& name) {
-  size_t end = 1;
-  while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-  return name[0] == 'h' && end > 1 && end < name.size() && name[end] == '.' ? "h*" + name.substr(end) : name;
 }
 
 const char* moves(const ir::Actor& actor) {

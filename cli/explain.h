@@ -130,4 +130,7 @@ nlohmann::ordered_json to_json(const TensorExplanation& explanation);
 // "0-3, 8"
 std::string ranges_text(const std::vector<int>& numbers);
 
+// "h3.attn.proj.all_reduce" -> "h*.attn.proj.all_reduce": layers are told together.
+std::string without_layer(const std::string& name);
+
 }  // namespace boxcar::cli

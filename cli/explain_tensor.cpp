@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/explain.h"
+#include "sbp/error.h"
+#include "sbp/suggest.h"
 
 namespace boxcar::cli {
 namespace {
@@ -46,6 +48,16 @@ std::string drawing(const Blocks& blocks) {
   return text + "\n";
 }
 
+ir::TensorId tensor_named(const ir::Graph& graph, const std::string& name) {
+  std::vector<std::string> names;
+  for (const ir::Tensor& tensor : graph.tensors) {
+    if (tensor.name == name) return ir::find_tensor(graph, name);
+    names.push_back(tensor.name);
+  }
+  throw Error::input("--tensor",
+                     fmt::format("the plan's graph has no {}{}", name, did_you_mean(name, names)));
+}
+
 }  // namespace
 
 std::string ranges_text(const std::vector<int>& numbers) {
@@ -61,7 +73,7 @@ std::string ranges_text(const std::vector<int>& numbers) {
 }
 
 TensorExplanation explain_tensor(const planner::LaidOut& laid, const std::string& name) {
-  const ir::TensorId t = ir::find_tensor(laid.graph, name);
+  const ir::TensorId t = tensor_named(laid.graph, name);
   const ir::Tensor& tensor = laid.graph.tensor(t);
   const sbp::NdSbp& layout = laid.layouts.stored[static_cast<size_t>(t)];
   TensorExplanation e{name, to_text(tensor.type), 0, {}, {}, {}};

@@ -128,11 +128,7 @@ void locate(const GivenKeys& given, const Work& work) {
   try {
     work();
   } catch (const Error& e) {
-    std::string key = e.where() == "gpus"            ? "cluster.gpus"
-                      : find_key("model", e.where()) ? "model." + e.where()
-                                                     : e.where();
-    auto found = given.find(key);
-    throw Error(e.code(), found != given.end() ? found->second.where : key, message_of(e));
+    throw located(given, e);
   }
 }
 
@@ -148,6 +144,14 @@ std::vector<std::string> notes_of(const CatalogModel& model, const GivenKeys& gi
 }
 
 }  // namespace
+
+Error located(const GivenKeys& given, const Error& error) {
+  const std::string key = error.where() == "gpus"            ? "cluster.gpus"
+                          : find_key("model", error.where()) ? "model." + error.where()
+                                                             : error.where();
+  const auto found = given.find(key);
+  return Error(error.code(), found != given.end() ? found->second.where : key, message_of(error));
+}
 
 void expand_model(GivenKeys& given) {
   auto family = given.find("model.family");

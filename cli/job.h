@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/keys.h"
+#include "sbp/error.h"
 
 namespace boxcar::cli {
 
@@ -45,6 +46,9 @@ void check_rate(const backends::DeviceProfile& device, const std::string& precis
 
 // A cluster by preset or path, with `device` (empty: its own) in its nodes.
 backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus);
+
+// The same error at the place where the key that it names was written.
+Error located(const GivenKeys& given, const Error& error);
 
 // As far as it is given: what is left open stays so, and no degrees are checked. For a search to decide.
 Request open_request(const GivenKeys& given);

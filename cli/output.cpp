@@ -114,6 +114,8 @@ void print(const std::string& text) {
     throw Error::fault("standard output", fmt::format("cannot be written: {}", std::strerror(errno)));
 }
 
+void tell(const std::string& text) { std::fputs(("boxcar: " + text + "\n").c_str(), stderr); }
+
 void check_apart(const std::vector<std::pair<std::string, std::string>>& files) {
   for (size_t a = 0; a < files.size(); ++a) {
     for (size_t b = 0; b < a; ++b) {

@@ -16,6 +16,8 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
 void check_writable(const std::string& path);
 // Results, on stdout. Throws Error (fault) where they cannot be written, a full disk.
 void print(const std::string& text);
+// What a person should know beside the results, on stderr: "boxcar: <text>".
+void tell(const std::string& text);
 // By flag, in order: {{"JOB.yaml", "a.yaml"}, {"--trace", "t.json"}}. Throws Error (bad input) where two name
 // one file, at the later flag.
 void check_apart(const std::vector<std::pair<std::string, std::string>>& files);

@@ -1,7 +1,10 @@
 // The report as people and programs read it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/keys.h"
 #include "cli/report.h"
@@ -11,6 +14,23 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// A list as it is, a long one by what repeats: "[3 x 13, 93 x 12]".
+std::string short_list(const std::string& text) {
+  constexpr size_t most = 16;
+  if (!text.starts_with('[') || static_cast<size_t>(std::count(text.begin(), text.end(), ',')) < most)
+    return text;
+  std::vector<std::pair<std::string, int>> runs;
+  std::istringstream items(text.substr(1, text.size() - 2));
+  for (std::string item; std::getline(items >> std::ws, item, ',');) {
+    if (runs.empty() || runs.back().first != item) runs.emplace_back(item, 0);
+    ++runs.back().second;
+  }
+  std::vector<std::string> parts;
+  for (const auto& [item, times] : runs)
+    parts.push_back(times == 1 ? item : fmt::format("{} x {}", times, item));
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
 std::string configuration_text(const std::map<std::string, std::string>& configuration) {
   std::string text;
   for (const std::string& section : sections()) {
@@ -18,7 +38,7 @@ std::string configuration_text(const std::map<std::string, std::string>& configu
     for (const Key& key : keys()) {
       auto found = configuration.find(key.path());
       if (key.section != section || found == configuration.end()) continue;
-      std::string item = fmt::format("{} {}", key.name, found->second);
+      std::string item = fmt::format("{} {}", key.name, short_list(found->second));
       if (line.size() + item.size() > 86) {
         text +=
             fmt::format("  {:<9} {}\n", text.find("  " + section) == std::string::npos ? section : "", line);

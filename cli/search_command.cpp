@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <any>
 #include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 
 #include "cli/arguments.h"
+#include "cli/effects.h"
 #include "cli/explain.h"
 #include "cli/job.h"
 #include "cli/keys.h"
@@ -27,6 +30,8 @@ namespace boxcar::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr double for_points = 0.5;  // of the budget, the rest for plans
 
 struct SearchArguments {
   JobArguments job;
@@ -82,6 +87,13 @@ std::set<std::string> pinned(const GivenKeys& given) {
   return keys;
 }
 
+// Keys that are searched.
+std::vector<std::string> not_given(const GivenKeys& given) {
+  std::vector<std::string> open = searched_keys();
+  std::erase_if(open, [&](const std::string& path) { return given.contains(path); });
+  return open;
+}
+
 // Takes keys of section parallel that are given as a range, "1..4", out of `given`.
 std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
   const std::set<std::string> searched{"dp", "tp", "pp", "cp", "ep", "micro_batch", "zero", "virtual_stages"};
@@ -133,9 +145,13 @@ backends::Cluster as_described(const Request& request) {
 }
 
 search::Oracle oracle() {
-  return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
+  return {sim::act_seconds,
+          [](const ir::Plan& plan, const backends::Cluster& cluster,
+             const std::function<void()>& look) -> search::Oracle::Step {
             planner::verify(plan);
-            return sim::simulate(plan, cluster).step_seconds;
+            sim::Result result = sim::simulate(plan, cluster, {.look = look});
+            const double seconds = result.step_seconds;
+            return {seconds, std::move(result)};
           }};
 }
 
@@ -182,9 +198,10 @@ std::string why_none(const SearchReport& r) {
   const double bytes = compiled ? static_cast<double>(least.peak_bytes) : least.estimated_bytes;
   const double most = static_cast<double>(r.memory_limit_bytes);
   return fmt::format(
-      "nothing fits: the smallest of {} points needs {}{} of {} on each device{}, {} too much ({}); {}",
-      outcome.points, compiled ? "" : "about ", format_bytes(bytes), format_bytes(most),
-      compiled ? "" : fmt::format(" of stage {}", least.fullest_stage),
+      "nothing fits: the smallest of {} points needs {}{} of {} on each device of stage {}, {} too much "
+      "({}); "
+      "{}",
+      outcome.points, compiled ? "" : "about ", format_bytes(bytes), format_bytes(most), least.fullest_stage,
       format_bytes(std::max(0.0, bytes - most)), flags_of(least.job), enough(outcome, format_bytes(bytes)));
 }
 
@@ -198,6 +215,20 @@ double with_partial(const search::Candidate& best) {
     return sim::simulate(plan, best.job.cluster).step_seconds;
   } catch (const Error&) {
     return 0;
+  }
+}
+
+// A refusal is a document too.
+search::Outcome outcome_of(const planner::Job& job, const search::SearchOptions& options,
+                           const GivenKeys& given, const SearchReport& r, bool json) {
+  try {
+    return search::search(job, options, oracle());
+  } catch (const Error& error) {
+    SearchReport refused = r;
+    refused.outcome = {};
+    refused.outcome.smallest.estimated_bytes = search::infinity;
+    if (json && error.code() == Exit::cannot_run) print(to_json(refused, error.what()));
+    throw located(given, error);
   }
 }
 
@@ -216,22 +247,24 @@ int run(const SearchArguments& arguments) {
     requests.push_back(open_request(given));
   }
   if (requests.empty()) requests.push_back(open_request(given));
+  for (const Request& one : requests) check_effects(given, one, not_given(given));
   Request request = requests.front();
   if (request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
   const double budget = seconds_of("--budget", arguments.budget);
   options.goal = objective_of(arguments.objective);
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
-  Progress progress;
+  std::optional<Progress> progress(std::in_place);
   options.pinned = pinned(given);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   options.go_on = [&](const search::Progress& p) {
-    progress.step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
-                              p.simulated,
-                              p.best_seconds > 0 ? ", best " + format_seconds(p.best_seconds) : ""));
+    progress->step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
+                               p.simulated,
+                               p.best_seconds > 0 ? ", best " + format_seconds(p.best_seconds) : ""));
     return interrupted == 0 && passed() < budget;
   };
+  options.more_points = [&] { return passed() < for_points * budget; };
   check_apart({{"JOB.yaml", arguments.job.file()}, {"--out", arguments.out}});
   if (!arguments.out.empty()) check_writable(arguments.out);
   std::signal(SIGINT, interrupt);
@@ -242,11 +275,12 @@ int run(const SearchArguments& arguments) {
   r.precisions = requests.size() > 1;
   for (const Request& one : requests) {
     options.described = as_described(one);
-    search::Outcome outcome = search::search(one.job, options, oracle());
+    search::Outcome outcome = outcome_of(one.job, options, given, r, arguments.json);
     const bool first = &one == &requests.front();
     r.outcome = first ? std::move(outcome) : merged(std::move(r.outcome), std::move(outcome), r.goal);
   }
   std::signal(SIGINT, SIG_DFL);
+  progress.reset();
   if (r.outcome.best.empty()) {
     const std::string why = why_none(r);
     r.wall_seconds = passed();
@@ -256,10 +290,11 @@ int run(const SearchArguments& arguments) {
 
   const search::Candidate& best = r.outcome.best.front();
   request.job = best.job;
+  for (const std::string& text : without_effect(given, best.job)) tell(text);
   ir::Plan plan = search::plan_of(best);
   plan.labels = labels_of(request);
   if (best.layouts) add_labels(*best.layouts, plan.labels);
-  if (arguments.no_partial) r.partial_seconds = with_partial(best);
+  if (arguments.no_partial && r.outcome.ended) r.partial_seconds = with_partial(best);
   std::set<std::string> told{flags_of(best.job, true)};  // the same with other layouts is no other plan
   for (const search::Candidate& c : r.outcome.best)
     if (told.size() < 4 && told.insert(flags_of(c.job, true)).second)
@@ -267,7 +302,7 @@ int run(const SearchArguments& arguments) {
           fmt::format("{}: {}", against(r.goal, c, best),
                       flags_of(c.job, r.precisions) + (c.layouts ? ", layouts found" : ""));
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
-  const sim::Result result = sim::simulate(plan, request.job.cluster);
+  const auto& result = std::any_cast<const sim::Result&>(best.record);
   r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);
   r.best.wall_seconds = result.wall_seconds;
   r.wall_seconds = passed();

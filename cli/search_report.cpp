@@ -9,6 +9,7 @@
 #include <optional>
 #include <tuple>
 
+#include "cli/alike.h"
 #include "cli/keys.h"
 #include "planner/resolve.h"
 
@@ -262,10 +263,14 @@ std::string to_table(const SearchReport& r) {
       : o.ended     ? ""
                     : "; ended early");
   text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}\n", "step", "estimate", "peak", "layouts", "plan");
-  for (const Candidate& c : o.best)
-    text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}\n", format_seconds(c.seconds),
+  const std::vector<std::string> apart = differences(o.best);
+  for (size_t i = 0; i < o.best.size(); ++i) {
+    const Candidate& c = o.best[i];
+    text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}{}\n", format_seconds(c.seconds),
                         format_seconds(c.estimated_seconds), format_bytes(static_cast<double>(c.peak_bytes)),
-                        c.layouts ? "found" : "hints", flags_of(c.job, r.precisions));
+                        c.layouts ? "found" : "hints", flags_of(c.job, r.precisions),
+                        apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
+  }
   text += fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job, r.precisions), objective_text(r),
                       bound_text(r) + layouts_text(r) + slots_text(r));
   return text + to_table(r.best);

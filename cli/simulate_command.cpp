@@ -9,6 +9,7 @@
 
 #include "cli/advice.h"
 #include "cli/arguments.h"
+#include "cli/effects.h"
 #include "cli/jitter.h"
 #include "cli/job.h"
 #include "cli/output.h"
@@ -46,7 +47,9 @@ void make_changes(const SimulateArguments& arguments, backends::Cluster& cluster
 }
 
 Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
-  Resolved resolved = resolve(arguments.job.given());
+  const GivenKeys given = arguments.job.given();
+  Resolved resolved = resolve(given);
+  for (const std::string& text : without_effect(given, resolved.request.job)) tell(text);
   Loaded loaded;
   loaded.job = std::make_unique<planner::Job>(resolved.request.job);
   loaded.described = loaded.job->cluster;

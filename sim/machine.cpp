@@ -12,6 +12,7 @@ constexpr int most_steps = 32;  // looked at when none is asked for
 // How far a queue without dependencies may run ahead of the step that is not over yet. No plan that credits
 // bind gets so far; a queue of acts that take no time would never come to an end without it.
 constexpr int most_ahead = 64;
+constexpr int instants_between_looks = 256;
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
@@ -59,13 +60,17 @@ void Machine::add_actors() {
   }
 }
 
-void Machine::run(int steps) {
+void Machine::run(int steps, const std::function<void()>& look) {
   steps_ = steps;
   send_initial();
   for (int queue = 0; queue < static_cast<int>(queues_.size()); ++queue) wake(queue);
   if (acts_per_step_ == 0) return;
   start_ready();
-  time_.run([this](Ticks now, std::span<const int> tags) { step(now, tags); });
+  int64_t instants = 0;
+  time_.run([&](Ticks now, std::span<const int> tags) {
+    if (look && ++instants % instants_between_looks == 0) look();
+    step(now, tags);
+  });
   if (!done_) deadlock();
   account_unfinished();
 }

@@ -29,8 +29,8 @@ class Machine {
   Machine(const Wiring& wiring, double slowdown, std::vector<char> timeline, bool periodic);
 
   // Until `steps` steps are over; 0: until the state at the end of a step is one that was there before.
-  // Throws Error (cannot run) naming what waits for what if nothing can go on before.
-  void run(int steps);
+  // Throws Error (cannot run) naming what waits for what if nothing can go on before. `look`: see Options.
+  void run(int steps, const std::function<void()>& look = {});
 
   // After run(): how many steps lie between the last two equal states at the end of a step; 0: none seen.
   int period() const { return period_; }

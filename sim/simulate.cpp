@@ -162,7 +162,7 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow);
   const double slowdown = cores ? 0 : cluster.device.overlap_slowdown;
   Machine machine(wiring, slowdown, kept(wiring, options), options.periodic);
-  machine.run(options.steps);
+  machine.run(options.steps, options.look);
 
   Result result;
   Continuation steps(wiring, machine, options.steps);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Options {
   bool timeline = false;  // keep every act of every step
   int64_t timeline_acts =
       200'000;  // in a step; where there are more, of the first class of each program alone
+  // Called now and then, many times a second; what it throws ends the simulation.
+  std::function<void()> look = {};
 };
 
 struct Act {

@@ -91,7 +91,7 @@ class Solver {
 
   Answer run() {
     Cost value{1};
-    Tables free(problem_, order_, value, effort_.table);
+    Tables free(problem_, order_, value, effort_);
     branch(free, 0, nullptr);
     if (answer_.optimal() || answer_.lower == infinity) return answer_;
     if (problem_.space.sums == 1) return answer_;
@@ -125,6 +125,7 @@ class Solver {
     branches.bound = &tables;
     branches.row = row;
     branches.most = effort_.branches;
+    branches.look = effort_.look;
     Seen seen;
     branches.value = [&](const std::vector<int>& choice) {
       take(choice, value(choice));
@@ -143,7 +144,7 @@ class Solver {
 
   void by_fronts() {
     if (order_.largest > static_cast<double>(effort_.table)) return;
-    Fronts fronts(problem_, order_, limits_, {effort_.points, effort_.sums});
+    Fronts fronts(problem_, order_, limits_, {effort_.points, effort_.sums, effort_.look});
     if (!fronts.ended()) return;
     std::vector<int> choice(problem_.nodes.size());
     auto [points, slack] = fronts.front(choice);
@@ -161,7 +162,7 @@ class Solver {
   // and below at `under`; the next multiplier makes both equal. At the best one, branch and bound over what
   // is left.
   void by_multiplier(const Tables& free) {
-    Tables row(problem_, order_, row_, effort_.table);
+    Tables row(problem_, order_, row_, effort_);
     Seen over = branch(free, 0, nullptr);
     Seen under = least_row(row);
     if (answer_.lower == infinity) return;
@@ -169,7 +170,7 @@ class Solver {
     for (int round = 0; round < 40 && under.row < over.row && !answer_.optimal(); ++round) {
       double next = (under.value - over.value) / (over.row - under.row);
       if (next <= 0) break;  // where branch and bound ended early, both need not be the least
-      Tables tables(problem_, order_, weights(next), effort_.table);
+      Tables tables(problem_, order_, weights(next), effort_);
       double before = answer_.lower;
       Seen seen = branch(tables, next, nullptr);
       if (answer_.lower > before || round == 0) multiplier = next;
@@ -192,6 +193,7 @@ class Solver {
     Branches branches;
     branches.bound = &row;
     branches.most = effort_.branches;
+    branches.look = effort_.look;
     branches.value = [&](const std::vector<int>& choice) {
       take(choice, value(choice));
       return last_.row;
@@ -206,13 +208,14 @@ class Solver {
   }
 
   void close(double multiplier, const Tables& row) {
-    Tables tables(problem_, order_, weights(multiplier), effort_.table);
+    Tables tables(problem_, order_, weights(multiplier), effort_);
     Branches branches;
     branches.bound = &tables;
     branches.offset = -multiplier * row_limit_;
     branches.row = &row;
     branches.row_limit = row_limit_;
     branches.most = effort_.branches;
+    branches.look = effort_.look;
     branches.value = [&](const std::vector<int>& choice) { return value(choice); };
     Branched found = branch_and_bound(problem_, order_, branches, answer_.value);
     if (!found.choice.empty()) take(found.choice, found.value);
@@ -295,7 +298,8 @@ ChoiceFront front(const Assignment& problem, const Cost& limits, const Effort& e
     throw Error::cannot_run("search", fmt::format("a front needs a table of {:.3g} entries, {} are allowed",
                                                   order.largest, effort.table));
   }
-  Fronts fronts(reduced.problem, order, limits, {effort.points, std::numeric_limits<int64_t>::max()});
+  Fronts fronts(reduced.problem, order, limits,
+                {effort.points, std::numeric_limits<int64_t>::max(), effort.look});
   std::vector<int> choice(problem.nodes.size());
   auto [points, slack] = fronts.front(choice);
   ChoiceFront found;

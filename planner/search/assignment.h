@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "planner/search/cost.h"
@@ -47,6 +48,8 @@ struct Effort {
   int points = 256;            // of one front
   int64_t sums = 20'000'000;   // of two points, when fronts close a gap
   int64_t branches = 200'000;  // nodes of branch and bound, each time it runs
+  // Called now and then, many times a second; what it throws ends the work.
+  std::function<void()> look = {};
 };
 
 struct Answer {

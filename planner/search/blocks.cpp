@@ -77,8 +77,9 @@ struct Chains::Solved {
       throw Error::cannot_run("search", fmt::format("a block needs a table of {:.3g} entries, {} are allowed",
                                                     largest, effort.table));
     }
-    fronts = std::make_unique<Fronts>(reduced.problem, order, limits,
-                                      Fronts::Most{effort.points, std::numeric_limits<int64_t>::max()});
+    fronts = std::make_unique<Fronts>(
+        reduced.problem, order, limits,
+        Fronts::Most{effort.points, std::numeric_limits<int64_t>::max(), effort.look});
   }
 
   std::vector<int> choice(int row, int column) const {
@@ -134,6 +135,7 @@ int Chains::add(const Block& block) {
   table.rows = static_cast<int>(joint_choices(block.problem, block.in));
   table.columns = static_cast<int>(joint_choices(block.problem, block.out));
   for (int row = 0; row < table.rows; ++row) {
+    if (effort_.look) effort_.look();
     for (int column = 0; column < table.columns; ++column) {
       auto [points, slack] = made.solved->fronts->front(made.solved->choice(row, column));
       table.slack = std::max(table.slack, slack);
@@ -156,6 +158,7 @@ int Chains::then(int first, int second) {
   BoundaryTable& product = made.table;
   product.rows = a.rows, product.columns = b.columns;
   for (int row = 0; row < a.rows; ++row) {
+    if (effort_.look) effort_.look();
     for (int column = 0; column < b.columns; ++column) {
       Sums sums(space_, limits_);
       for (int middle : quick_first(a, b, row, column)) {

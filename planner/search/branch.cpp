@@ -13,6 +13,7 @@ size_t at(int index) { return static_cast<size_t>(index); }
 
 // Sums in another order differ by less.
 constexpr double rounding = 1e-12;
+constexpr int opened_between_looks = 64;
 
 class Brancher {
  public:
@@ -68,7 +69,7 @@ class Brancher {
     }
     for (int node = from;;) {
       if (nodes_[at(node)].position == 0) return take();
-      --left_;
+      if (--left_ % opened_between_looks == 0 && branches_.look) branches_.look();
       node = open(node);
       if (node < 0) return;
       choice_[at(order_.nodes[at(nodes_[at(node)].position)])] = nodes_[at(node)].choice;

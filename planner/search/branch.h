@@ -19,6 +19,7 @@ struct Branches {
   double row_limit = infinity;
   std::function<double(const std::vector<int>&)> value;  // of a whole choice; infinity: not allowed
   int64_t most = 0;                                      // choices that may be opened
+  std::function<void()> look = {};                       // see Effort
 };
 
 struct Branched {

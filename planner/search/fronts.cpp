@@ -58,6 +58,7 @@ Fronts::Fronts(const Assignment& problem, const Order& order, const Cost& limits
     place(std::move(pair));
   }
   for (int position = 0; position < static_cast<int>(order.nodes.size()) && ended(); ++position) {
+    if (most.look) most.look();
     eliminate(position);
   }
 }

@@ -6,6 +6,7 @@
 // Only costs are kept. Which choice a point came from is found again by combining once more at one place.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "planner/search/assignment.h"
@@ -19,7 +20,8 @@ class Fronts {
   // outlive this. What exceeds `limits` is left out; no front has more points than `most` says, see thin().
   struct Most {
     int points = 256;
-    int64_t sums = 0;  // of two points
+    int64_t sums = 0;                 // of two points
+    std::function<void()> look = {};  // see Effort
   };
   Fronts(const Assignment& problem, const Order& order, const Cost& limits, const Most& most);
 

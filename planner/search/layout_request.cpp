@@ -91,6 +91,7 @@ struct Finder {
   const planner::Hints& hints;
   const Mesh& mesh;
   const LayoutRequest& request;
+  const std::function<void()>& look;
   LayoutCosts costs{job.cluster, mesh};
 
   FoundLayouts find(const std::map<TensorId, NdSbp>& pins) {
@@ -101,7 +102,8 @@ struct Finder {
     const bool open = mesh.dims() == 1 || (request.both && mesh.dims() == 2);
     for (const std::string& name : mesh.names) space.hinted.push_back(!open && name != "tp");
     const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
-    return find_layouts_within(layouts, request.weights, request.memory);
+    if (look) look();
+    return find_layouts_within(layouts, request.weights, request.memory, {.look = look});
   }
 
   // The fewest pins, two at most, without which there would be layouts.
@@ -147,10 +149,11 @@ bool needs_layouts(const planner::Job& job) {
 
 bool has_free_dimension(const Mesh& mesh) { return mesh.dims() == 1 || mesh.dim("tp") >= 0; }
 
-planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found) {
-  return [job, request, found](const ir::Graph& graph, const planner::Hints& hints, const Mesh& mesh) {
+planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found,
+                        const std::function<void()>& look) {
+  return [job, request, found, look](const ir::Graph& graph, const planner::Hints& hints, const Mesh& mesh) {
     const auto pins = look_up(graph, mesh, request.pins);
-    Finder finder{job, graph, hints, mesh, request};
+    Finder finder{job, graph, hints, mesh, request, look};
     std::map<TensorId, NdSbp> layouts;
     for (const auto& [t, pin] : pins) layouts[t] = pin->layout;
     FoundLayouts result = finder.find(layouts);

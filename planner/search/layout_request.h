@@ -10,6 +10,7 @@
 // are to be open: two-dimensional tensor parallelism.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -44,7 +45,9 @@ bool needs_layouts(const planner::Job& job);
 bool has_free_dimension(const planner::Mesh& mesh);
 
 // `job` is resolved; what was found is written to `found`, which may be null. What it gives throws Error (bad
-// input) naming a pin that fits no tensor or not the mesh, and two pins that contradict each other.
-planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found);
+// input) naming a pin that fits no tensor or not the mesh, and two pins that contradict each other. `look`:
+// see Effort.
+planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found,
+                        const std::function<void()>& look = {});
 
 }  // namespace boxcar::search

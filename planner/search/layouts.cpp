@@ -36,13 +36,18 @@ struct Bridge {
 
 class Composed {
  public:
-  Composed(const LayoutGraph& graph, const LayoutWeights& weights, double most_joint)
-      : graph_(graph), weights_(cost_weights(weights)), most_joint_(most_joint), chains_({1, 0}) {}
+  Composed(const LayoutGraph& graph, const LayoutWeights& weights, double most_joint, const Effort& effort)
+      : graph_(graph),
+        weights_(cost_weights(weights)),
+        most_joint_(most_joint),
+        effort_(effort),
+        chains_({1, 0}, unlimited(), effort) {}
 
   FoundLayouts run() {
     std::vector<ir::OpId> rest;
     const auto& layers = graph_.layers();
     for (size_t l = 0; l < layers.size();) {
+      if (effort_.look) effort_.look();
       const size_t count = equal_layers(l);
       if (count > 2 && bridge({l, count})) {
         l += count;
@@ -108,7 +113,7 @@ class Composed {
       ends.emplace_back(in, out);
     }
     solved_ += static_cast<int>(problem.nodes.size());
-    const Answer answer = solve(problem);
+    const Answer answer = solve(problem, {}, effort_);
     FoundLayouts found;
     found.found = answer.found;
     found.value = answer.value;
@@ -208,6 +213,7 @@ class Composed {
   const LayoutGraph& graph_;
   Cost weights_;
   double most_joint_;
+  const Effort& effort_;
   Chains chains_;
   std::vector<Bridge> bridges_;
   int solved_ = 0;
@@ -215,19 +221,21 @@ class Composed {
 
 }  // namespace
 
-FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint) {
-  FoundLayouts found = Composed(graph, weights, joint).run();
+FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint,
+                          const Effort& effort) {
+  FoundLayouts found = Composed(graph, weights, joint, effort).run();
   found.weights = weights;
   return found;
 }
 
-FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes) {
-  FoundLayouts found = find_layouts(graph, weights);
+FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes,
+                                 const Effort& effort) {
+  FoundLayouts found = find_layouts(graph, weights, most_joint, effort);
   const double seconds = found.cost[kernels] + found.cost[collectives] + found.cost[states];
   double price = 0.05 * seconds / std::max(1.0, found.cost[memory]);  // all bytes together: of the step
   for (int step = 0; step < 6 && found.found && found.cost[memory] > bytes; ++step, price *= 2) {
     weights.memory = price;
-    found = find_layouts(graph, weights);
+    found = find_layouts(graph, weights, most_joint, effort);
   }
   return found;
 }

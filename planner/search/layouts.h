@@ -37,10 +37,12 @@ struct FoundLayouts {
 // Where the layouts of what goes in and out of a layer have more than `joint` combinations, the table would
 // be too large: equal layers then have equal layouts (`alike`), and the answer is the best of these.
 inline constexpr double most_joint = 1 << 18;
-FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint = most_joint);
+FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint = most_joint,
+                          const Effort& effort = {});
 // The same with at most so many bytes, by a price of a byte that is doubled until they keep that: then no
 // layouts with as few bytes take less. Where the highest price is not enough, those of the highest.
-FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes);
+FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes,
+                                 const Effort& effort = {});
 // The same as one problem, however many layers are equal: for tests, and graphs without layers.
 FoundLayouts find_layouts_at_once(const LayoutGraph& graph, const LayoutWeights& weights);
 

@@ -4,12 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <numeric>
 #include <set>
 
 #include "ir/models/conv_net.h"
 #include "planner/mesh.h"
-#include "planner/schedule.h"
 
 namespace boxcar::search {
 namespace {
@@ -17,59 +18,112 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
-constexpr int64_t most_sequences = 64;    // in a micro-batch
-constexpr int64_t long_sequence = 16384;  // from here on it may be shared
+// In which they are chosen; a rule is asked as soon as all of its keys are.
+constexpr const char* order[] = {"tp", "cp", "ep",   "sequence_parallel", "micro_batch",
+                                 "pp", "dp", "zero", "virtual_stages"};
+constexpr int most_of_range = 64;  // where a rule that is left out would say which
+
+constexpr int64_t largest_degree = 1 << 20;
+
+std::vector<int> divisors(int64_t number) {
+  std::vector<int> small, large;
+  for (int64_t d = 1; d * d <= number && d <= largest_degree; ++d) {
+    if (number % d != 0) continue;
+    small.push_back(static_cast<int>(d));
+    if (d * d < number && number / d <= largest_degree) large.push_back(static_cast<int>(number / d));
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+std::vector<int> up_to(int first, int last) {
+  std::vector<int> all(static_cast<size_t>(std::max(0, last - first + 1)));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
 
 class Points {
  public:
-  Points(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit)
-      : job_(job), fixed_(fixed), visit_(visit), point_(job) {
-    if (!fixed_.is_pinned("stage_layers")) point_.parallel.stage_layers.clear();
-    if (!fixed_.is_pinned("mesh_order")) point_.parallel.mesh_order = Hints().mesh_order;
-    under_way_ = planner::under_way_of(job.parallel.schedule);
-  }
+  using Visit = std::function<bool(const Job&)>;
 
-  void run() {
-    const ir::models::Transformer& m = job_.model;
+  // With `first` it ends with the first point. All rules but some: `loose`, where values are tried too that
+  // only the others rule out.
+  Points(const Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules, bool loose, bool first,
+         const Visit& visit)
+      : job_(job), fixed_(fixed), visit_(visit), loose_(loose), first_(first), point_(job) {
     Hints& h = point_.parallel;
-    choose("tp", h.tp, divisors(job_.gpus, job_.cluster.node.gpus), [&] {
-      if (m.heads % h.tp != 0 || m.kv_heads % h.tp != 0 || m.ffn % h.tp != 0) return;
-      choose("cp", h.cp, divisors(job_.gpus / h.tp, m.seq >= long_sequence ? 16 : 1), [&] {
-        if (m.seq % h.cp != 0 || m.decoder_seq % h.cp != 0) return;
-        choose("ep", h.ep, divisors(m.experts == 0 ? 1 : m.experts, job_.gpus / (int64_t{h.tp} * h.cp)),
-               [&] { sequence_parallel(); });
+    if (!fixed_.is_pinned("stage_layers")) h.stage_layers.clear();
+    if (!fixed_.is_pinned("mesh_order")) h.mesh_order = Hints().mesh_order;
+    for (const Rule* rule : rules) {
+      const auto last = std::find_if(std::rbegin(order), std::rend(order), [&](const char* key) {
+        return std::count(rule->keys.begin(), rule->keys.end(), key) > 0;
       });
-    });
-  }
-
- private:
-  void sequence_parallel() {
-    const ir::models::Transformer& m = job_.model;
-    Hints& h = point_.parallel;
-    for (const bool split : {true, false}) {
-      const int64_t ranks = int64_t{h.tp} * h.cp;
-      if (split && (h.tp == 1 || m.seq % ranks != 0 || m.decoder_seq % ranks != 0)) continue;
-      if (fixed_.is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1))
-        continue;
-      h.sequence_parallel = split;
-      recompute();
+      rules_[last == std::rend(order) ? "" : *last].push_back(rule);
+    }
+    const std::vector<int> shares = divisors(job_.gpus),
+                           experts = divisors(std::max<int64_t>(1, job.model.experts)),
+                           layers = divisors(job.model.layers);
+    values_ = {{"tp", shares},
+               {"cp", shares},
+               {"pp", shares},
+               {"dp", shares},
+               {"ep", experts},
+               {"zero", up_to(0, 3)},
+               {"virtual_stages", layers},
+               {"micro_batch", divisors(job.global_batch)}};
+    if (loose) {
+      std::vector<int>& dp = values_["dp"];
+      dp.insert(dp.end(), experts.begin(), experts.end());
+      values_["pp"] = up_to(1, static_cast<int>(job.model.layers));
+      values_["pp"].insert(values_["pp"].end(), shares.begin(), shares.end());
+    }
+    for (auto& [key, values] : values_) {
+      const auto range = fixed_.ranges.find(key);
+      if (range == fixed_.ranges.end()) continue;
+      const auto& [least, most] = range->second;
+      std::erase_if(values, [&](int v) { return v < least || v > most; });
+      if (!loose) continue;
+      for (const int v : up_to(least, std::min(most, least + most_of_range))) values.push_back(v);
     }
   }
 
-  static std::vector<int> divisors(int64_t number, int64_t most) {
-    std::vector<int> result;
-    for (int64_t d = 1; d <= std::min(number, most); ++d)
-      if (number % d == 0) result.push_back(static_cast<int>(d));
-    return result;
+  bool run() {
+    if (keeps("")) {
+      Hints& h = point_.parallel;
+      choose("tp", h.tp,
+             [&] { choose("cp", h.cp, [&] { choose("ep", h.ep, [&] { sequence_parallel(); }); }); });
+    }
+    return any_;
+  }
+
+ private:
+  bool keeps(const std::string& key) const {
+    const auto rules = rules_.find(key);
+    return rules == rules_.end() || std::all_of(rules->second.begin(), rules->second.end(),
+                                                [&](const Rule* rule) { return rule->holds(point_); });
   }
 
   template <typename Then>
-  void choose(const char* key, int& value, const std::vector<int>& values, const Then& then) {
-    if (fixed_.is_pinned(key)) return then();
-    for (const int v : values) {
-      if (!fixed_.in_range(key, v)) continue;
+  void choose(const std::string& key, int& value, const Then& then) {
+    if (fixed_.is_pinned(key)) {
+      if (keeps(key)) then();
+      return;
+    }
+    for (const int v : values_.at(key)) {
+      if (any_ && first_) return;
       value = v;
-      then();
+      if (keeps(key)) then();
+    }
+  }
+
+  void sequence_parallel() {
+    Hints& h = point_.parallel;
+    for (const bool split : {true, false}) {
+      if (split && h.tp == 1) continue;
+      if (fixed_.is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1))
+        continue;
+      h.sequence_parallel = split;
+      if (keeps("sequence_parallel")) recompute();
     }
   }
 
@@ -87,7 +141,7 @@ class Points {
       if (!fixed_.is_pinned("recompute") && kind == Recompute::ops) continue;  // simulated where asked for
       kinds.push_back({kind});
     }
-    choose("micro_batch", point_.parallel.micro_batch, divisors(job_.global_batch, most_sequences), [&] {
+    choose("micro_batch", point_.parallel.micro_batch, [&] {
       for (Kind& kind : kinds) {
         if (!kind.fits) continue;
         point_.train.recompute = kind.recompute;
@@ -99,114 +153,50 @@ class Points {
     });
   }
 
+  // With stages, gradients that are sharded are reduced every micro-batch: only where memory asks for it.
   void pipelines() {
     Hints& h = point_.parallel;
-    const int64_t inside = int64_t{h.tp} * h.cp;
-    if (job_.gpus % inside != 0) return;
-    const int64_t outside = job_.gpus / inside;
-    choose("pp", h.pp, divisors(outside, job_.model.layers), [&] {
-      if (outside % h.pp != 0) return;
-      if (!under_way_.empty() && under_way_.size() != static_cast<size_t>(h.pp)) return;
-      const auto dp = static_cast<int>(outside / h.pp);
-      if ((fixed_.is_pinned("dp") && dp != job_.parallel.dp) || !fixed_.in_range("dp", dp)) return;
-      if (dp % h.ep != 0 || job_.global_batch % (int64_t{dp} * h.micro_batch) != 0) return;
-      h.dp = dp;
-      std::set<int> fit;  // virtual stages with which ZeRO 1 does
-      choose("zero", h.zero, shardings(), [&] {
-        choose("virtual_stages", h.virtual_stages, divisors(job_.model.layers, job_.model.layers / h.pp),
-               [&] {
-                 const int64_t micro_batches = job_.global_batch / (int64_t{dp} * h.micro_batch);
-                 const int64_t stages = int64_t{h.pp} * h.virtual_stages;
-                 if (h.virtual_stages > 1 && job_.model.decoder_layers > 0) return;
-                 if (!h.stage_layers.empty() && !is_cut_into(stages)) return;
-                 if (h.virtual_stages > 1 && (h.pp == 1 || h.schedule != "1f1b" ||
-                                              micro_batches % h.pp != 0 || job_.model.layers % stages != 0))
-                   return;
-                 if (h.pp > 1 && h.zero > 1 && fit.count(h.virtual_stages)) return;
-                 const bool fits = visit_(point_);
-                 if (fits && h.zero == 1) fit.insert(h.virtual_stages);
-                 ++seen_;
-                 fitting_ += fits ? 1 : 0;
-               });
+    choose("pp", h.pp, [&] {
+      choose("dp", h.dp, [&] {
+        std::set<int> fit;  // virtual stages with which ZeRO 1 does
+        choose("zero", h.zero, [&] {
+          choose("virtual_stages", h.virtual_stages, [&] {
+            if (h.pp == 1 && h.virtual_stages > 1 && !fixed_.is_given("virtual_stages")) return;
+            if (h.pp > 1 && h.zero > 1 && fit.count(h.virtual_stages)) return;
+            const bool fits = visit_(point_);
+            any_ = true;
+            if (fits && h.zero == 1) fit.insert(h.virtual_stages);
+            ++seen_;
+            fitting_ += fits ? 1 : 0;
+          });
+        });
       });
     });
   }
 
-  bool is_cut_into(int64_t stages) const {
-    const std::vector<int>& layers = point_.parallel.stage_layers;
-    return static_cast<int64_t>(layers.size()) == stages &&
-           std::accumulate(layers.begin(), layers.end(), int64_t{0}) == job_.model.layers;
-  }
-
-  // With stages, gradients that are sharded are reduced every micro-batch: only where memory asks for it.
-  std::vector<int> shardings() const {
-    return point_.parallel.dp == 1 ? std::vector<int>{0} : std::vector<int>{0, 1, 2, 3};
-  }
-
   const Job& job_;
   const Fixed& fixed_;
-  const std::function<bool(const Job&)>& visit_;
+  const Visit& visit_;
+  bool loose_, first_;
   Job point_;
-  std::vector<int> under_way_;  // of the schedule
+  std::map<std::string, std::vector<const Rule*>> rules_;  // by the key that is chosen last
+  std::map<std::string, std::vector<int>> values_;
+  bool any_ = false;
   int seen_ = 0, fitting_ = 0;  // points of a micro-batch
 };
 
 }  // namespace
 
 void each_point(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit) {
-  Points(job, fixed, visit).run();
+  const std::vector<Rule> rules = rules_of(job, fixed);
+  std::vector<const Rule*> all;
+  for (const Rule& rule : rules) all.push_back(&rule);
+  Points(job, fixed, all, false, false, visit).run();
 }
 
-namespace {
-
-// Keys that decide which points there are, but mesh_order, which goes with all.
-constexpr const char* deciding[] = {"dp",   "tp",          "pp",           "cp",       "ep",
-                                    "zero", "micro_batch", "stage_layers", "schedule", "virtual_stages"};
-
-std::string value_of(const Job& job, const Fixed& fixed, const std::string& key) {
-  const Hints& h = job.parallel;
-  if (const auto range = fixed.ranges.find(key); range != fixed.ranges.end())
-    return fmt::format("{} {}..{}", key, range->second.first, range->second.second);
-  if (key == "stage_layers") return fmt::format("{} {}", key, fmt::join(h.stage_layers, ","));
-  if (key == "schedule") return fmt::format("{} {}", key, h.schedule);
-  const std::map<std::string, int> numbers{{"dp", h.dp},     {"tp", h.tp},
-                                           {"pp", h.pp},     {"cp", h.cp},
-                                           {"ep", h.ep},     {"micro_batch", h.micro_batch},
-                                           {"zero", h.zero}, {"virtual_stages", h.virtual_stages}};
-  return fmt::format("{} {}", key, numbers.at(key));
-}
-
-bool is_possible(Job job, const Fixed& fixed, const std::set<std::string>& keys) {
-  Fixed some;
-  for (const std::string& key : keys) {
-    if (fixed.pinned.count(key) > 0) some.pinned.insert(key);
-    if (const auto range = fixed.ranges.find(key); range != fixed.ranges.end()) some.ranges.insert(*range);
-  }
-  if (some.pinned.count("schedule") == 0) job.parallel.schedule = Hints().schedule;
-  bool any = false;
-  each_point(job, some, [&](const Job&) { return any = true; });
-  return any;
-}
-
-}  // namespace
-
-std::vector<std::string> in_the_way(const Job& job, const Fixed& fixed) {
-  std::vector<std::string> given;
-  for (const char* key : deciding)
-    if (fixed.pinned.count(key) + fixed.ranges.count(key) > 0) given.push_back(key);
-  for (const std::string& key : given)
-    if (!is_possible(job, fixed, {key})) return {value_of(job, fixed, key)};
-  for (size_t a = 0; a < given.size(); ++a)
-    for (size_t b = 0; b < a; ++b)
-      if (!is_possible(job, fixed, {given[a], given[b]}))
-        return {value_of(job, fixed, given[a]), value_of(job, fixed, given[b])};
-  for (size_t a = 0; a < given.size(); ++a)
-    for (size_t b = 0; b < a; ++b)
-      for (size_t c = 0; c < b; ++c)
-        if (!is_possible(job, fixed, {given[a], given[b], given[c]}))
-          return {value_of(job, fixed, given[a]), value_of(job, fixed, given[b]),
-                  value_of(job, fixed, given[c])};
-  return {};
+bool any_point(const Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules) {
+  const std::function<bool(const Job&)> visit = [](const Job&) { return true; };
+  return Points(job, fixed, rules, true, true, visit).run();
 }
 
 namespace {

@@ -10,6 +10,8 @@
 
 #include "planner/laid_out.h"
 #include "planner/resolve.h"
+#include "planner/search/changes.h"
+#include "planner/search/contradiction.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
 #include "planner/search/step_estimate.h"
@@ -23,12 +25,13 @@ using planner::Job;
 
 // Of an estimate, at most: what is estimated to be worse than the best by more is not looked at.
 constexpr double time_error = 0.03, memory_error = 0.25;
-constexpr int alike = 3;                                    // of the same degrees that are simulated
-constexpr size_t pipelines_split = 3;                       // tried with backward passes in two parts
-constexpr int most_acts = 4000;                             // in the graph that slots are looked for in
-constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // that are tried for a message
-constexpr int most_changes = 3, most_counts = 64;           // of them
-constexpr int points_between_looks = 64;                    // at the clock
+constexpr double nearly = 0.1;            // by estimate as good as the best, where time is short
+constexpr int alike = 3;                  // of the same degrees that are simulated
+constexpr size_t pipelines_split = 3;     // tried with backward passes in two parts
+constexpr int most_acts = 4000;           // in the graph that slots are looked for in
+constexpr int points_between_looks = 64;  // at the clock
+
+struct Stopped {};  // in the middle of a candidate
 
 bool fewest_bytes(Goal goal) { return goal == Goal::memory; }
 
@@ -49,9 +52,11 @@ class Search {
     for (const int gpus : gpu_counts())
       each_point(on(gpus), fixed(), [&](const Job& point) { return add(point); });
     if (outcome_.points == 0 && outcome_.ended) refuse();
+    estimating_ = false;
     std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
     });
+    if (cut_) quick_ones_first();
     try_candidates();
     take_best_estimate();
     for (int round = 0; round < 2 && outcome_.ended && !outcome_.best.empty(); ++round) {
@@ -68,13 +73,16 @@ class Search {
     if (finalists.size() > with_slots) finalists.resize(with_slots);
     for (Candidate& finalist : finalists)
       if (outcome_.ended) take_fewest_slots(std::move(finalist));
-    if (outcome_.best.empty() && refused_) throw *refused_;
+    if (cut_) outcome_.ended = false;
+    if (outcome_.best.empty() && refused_ && (layouts_asked() || !measured_)) throw *refused_;
     if (options_.goal == Goal::time)
       std::erase_if(outcome_.best, [&](const Candidate& c) { return c.seconds > options_.max_step_seconds; });
     else if (outcome_.best.empty() && outcome_.ended && outcome_.fastest)
       return in_least_time();
     if (outcome_.best.empty() && outcome_.ended) {
-      look_for_changes();
+      outcome_.would_do =
+          changes_that_do(on(job_.gpus), options_.described ? *options_.described : job_.cluster, fixed(),
+                          [&](const Job& job, const Fixed& fixed) { return fastest_of(job, fixed); });
       outcome_.ended = true;  // all points were looked at, if not all changes
     }
     bound();
@@ -82,6 +90,19 @@ class Search {
   }
 
  private:
+  // Where time is short: of those that are best by estimate what is compiled and simulated soonest.
+  void quick_ones_first() {
+    const auto worse = [&](const Candidate& c) {
+      return estimated(c) > (1 + nearly) * estimated(candidates_.front());
+    };
+    const auto acts = [](const Candidate& c) {
+      const planner::Hints& h = c.job.parallel;
+      return int64_t{h.pp} * h.virtual_stages * c.job.train.micro_batches;
+    };
+    std::stable_sort(candidates_.begin(), std::find_if(candidates_.begin(), candidates_.end(), worse),
+                     [&](const Candidate& a, const Candidate& b) { return acts(a) < acts(b); });
+  }
+
   // Estimates said that nothing keeps the time, or what they said does so was too slow: the fastest plans,
   // simulated, by the objective.
   Outcome in_least_time() const {
@@ -99,16 +120,7 @@ class Search {
   // There is no point; or none of which a small plan could be made.
   [[noreturn]] void refuse() const {
     if (unmeasured_) throw *unmeasured_;
-    const std::vector<std::string> keys = in_the_way(job_, fixed());
-    const char* legal = "no combination of degrees is legal for this model, batch and number of GPUs";
-    if (keys.size() == 1) throw Error::input("parallel", fmt::format("with {} {}", keys[0], legal));
-    if (keys.size() == 2)
-      throw Error::input("parallel", fmt::format("{} contradicts {}: with both {}", keys[0], keys[1], legal));
-    if (keys.size() == 3)
-      throw Error::input("parallel", fmt::format("{}, {} and {} contradict each other: with all three {}",
-                                                 keys[0], keys[1], keys[2], legal));
-    throw Error::input("parallel",
-                       fmt::format("{}{}", fixed().pinned.empty() ? "" : "with all of these keys ", legal));
+    throw Error::cannot_run("parallel", contradiction(job_, fixed()));
   }
 
   // Of a step, by the objective.
@@ -149,6 +161,7 @@ class Search {
 
   bool asked_to_stop() {
     if (last_) return false;
+    if (!outcome_.ended) return true;
     const double best = outcome_.best.empty() ? 0 : outcome_.best.front().seconds;
     if (options_.go_on && !options_.go_on({outcome_.points, outcome_.over_memory,
                                            static_cast<int>(outcome_.best.size()), best}))
@@ -156,12 +169,17 @@ class Search {
     return !outcome_.ended;
   }
 
+  bool has_enough_points() {
+    if (estimating_ && !candidates_.empty() && options_.more_points && !options_.more_points()) cut_ = true;
+    return cut_ && estimating_;
+  }
+
   // Nothing where no small plan can be made, or where the search is to end.
   const ModelCost* cost_of_point(const Job& point) {
     const CostKey key = cost_key(point);
     if (const auto known = costs_.find(key); known != costs_.end())
       return known->second ? &*known->second : nullptr;
-    if (asked_to_stop()) return nullptr;
+    if (asked_to_stop() || has_enough_points()) return nullptr;
     std::optional<ModelCost>& cost = costs_[key];
     try {
       cost = measuring_.of(point);
@@ -249,10 +267,10 @@ class Search {
 
   // Whether it fits in memory, by estimate.
   bool add(const Job& point) {
-    if (!outcome_.ended) return false;
+    if (!outcome_.ended || cut_) return false;
     bool any = false;
     for (Candidate& c : estimates(point)) {
-      if (++outcome_.points % points_between_looks == 0 && asked_to_stop()) break;
+      if (++outcome_.points % points_between_looks == 0 && (asked_to_stop() || has_enough_points())) break;
       if (c.estimated_bytes < outcome_.smallest.estimated_bytes) outcome_.smallest = c;
       if (!fits(c)) {
         ++outcome_.over_memory;
@@ -355,21 +373,25 @@ class Search {
       if (!candidate.layouts && (layouts_asked() || needs_layouts(candidate.job)))
         candidate.layouts = {options_.partial, options_.both, options_.pins};
       FoundLayouts found;
-      const ir::Plan plan = plan_of(candidate, &found, graphs_);
+      const ir::Plan plan = plan_of(candidate, &found, graphs_, look_);
       if (found.found) candidate.found = std::move(found);
       if (candidate.layouts)
         candidate.layouts->weights = candidate.found.weights, candidate.layouts->memory = infinity;
-      for (const planner::MemoryUse& use : planner::memory_use(plan))
-        candidate.peak_bytes = std::max(candidate.peak_bytes, use.total);
+      note_memory(plan, candidate);
+      measured_ = true;
       if (candidate.peak_bytes > limit_) {
         excess_ = candidate.peak_bytes - limit_;
         note_smallest(candidate);
         layouts_bytes_ = candidate.found.cost[memory];
         return false;
       }
-      last_seconds_ = candidate.seconds = oracle_.step_seconds(plan, candidate.job.cluster);
+      Oracle::Step step = oracle_.step(plan, candidate.job.cluster, look_);
+      last_seconds_ = candidate.seconds = step.seconds;
+      candidate.record = std::move(step.record);
+    } catch (const Stopped&) {
+      return false;
     } catch (const Error& error) {
-      if (layouts_asked() && error.where().starts_with("--pin")) refused_ = error;
+      if (!layouts_asked() || error.where().starts_with("--pin")) refused_ = error;
       return false;
     }
     note_fastest(candidate);
@@ -377,6 +399,16 @@ class Search {
     if (too_slow_) return false;
     insert(std::move(candidate));
     return true;
+  }
+
+  static void note_memory(const ir::Plan& plan, Candidate& candidate) {
+    const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
+    for (const planner::MemoryUse& use : planner::memory_use(plan)) {
+      if (use.total <= candidate.peak_bytes) continue;
+      const int device = plan.classes[static_cast<size_t>(use.cls)].devices.front();
+      candidate.peak_bytes = use.total;
+      candidate.fullest_stage = device / mesh.stage_stride % candidate.job.parallel.pp;
+    }
   }
 
   void insert(Candidate candidate) {
@@ -543,8 +575,12 @@ class Search {
 
   // As good, with fewer slots of what moves between queues and devices.
   void take_fewest_slots(Candidate candidate) {
-    candidate.slots = fewest_slots(plan_of(candidate, nullptr, graphs_), candidate.job.cluster,
-                                   oracle_.act_seconds, most_acts);
+    try {
+      candidate.slots = fewest_slots(plan_of(candidate, nullptr, graphs_, look_), candidate.job.cluster,
+                                     oracle_.act_seconds, most_acts);
+    } catch (const Stopped&) {
+      return;
+    }
     candidate.peak_bytes = 0;
     if (!candidate.slots.changes.empty()) attempt(std::move(candidate));
   }
@@ -566,64 +602,6 @@ class Search {
     return fastest;
   }
 
-  bool without(std::vector<std::string> keys) {
-    Fixed free = fixed();
-    for (const std::string& key : keys)
-      if (free.pinned.erase(key) + free.ranges.erase(key) == 0) return false;
-    std::optional<Candidate> found = fastest_of(on(job_.gpus), free);
-    if (found) outcome_.would_do.push_back({std::move(keys), std::move(*found)});
-    return found.has_value();
-  }
-
-  void look_for_changes() {
-    const std::vector<std::string> keys{
-        "recompute", "micro_batch", "sequence_parallel", "zero", "virtual_stages", "ep", "cp", "tp",
-        "pp",        "dp"};
-    for (const std::string& key : keys)
-      if (outcome_.would_do.size() < most_changes) without({key});
-    for (size_t a = 0; a < keys.size(); ++a)
-      for (size_t b = a + 1; b < keys.size(); ++b)
-        if (outcome_.would_do.empty()) without({keys[a], keys[b]});
-    more_gpus();
-  }
-
-  // Of the cluster as it is described: parts of a node, or whole ones.
-  int countable(int gpus) const {
-    const int node = described().node.gpus;
-    return gpus <= node ? gpus : (gpus + node - 1) / node * node;
-  }
-  const backends::Cluster& described() const {
-    return options_.described ? *options_.described : job_.cluster;
-  }
-
-  bool does_on(int gpus) {
-    Job job = job_;
-    job.gpus = gpus;
-    job.cluster = described();
-    backends::resize(job.cluster, gpus);
-    std::optional<Candidate> found = fastest_of(job, fixed());
-    if (found) outcome_.would_do.push_back({{}, std::move(*found)});
-    return found.has_value();
-  }
-
-  // The fewest that do: found by doubling, and then among those between.
-  void more_gpus() {
-    int least = job_.gpus;
-    for (int times = 2; times <= most_times_larger && times <= most_gpus / job_.gpus; times *= 2) {
-      const int most = countable(times * job_.gpus);
-      if (does_on(most)) {
-        const WouldDo enough = std::move(outcome_.would_do.back());
-        outcome_.would_do.pop_back();
-        const int apart = (most - least) / most_counts + 1;
-        for (int gpus = countable(least + apart); gpus < most; gpus = countable(gpus + apart))
-          if (does_on(gpus)) return;
-        outcome_.would_do.push_back(enough);
-        return;
-      }
-      least = most;
-    }
-  }
-
   // Worth more than any time that layouts take.
   static constexpr double seconds_per_byte = 1e-6;
 
@@ -635,22 +613,27 @@ class Search {
   Graphs graphs_{4};  // of candidates
   std::map<CostKey, std::optional<ModelCost>> costs_;
   std::vector<Candidate> candidates_;
-  std::optional<Error> refused_;     // for a pin
-  std::optional<Error> unmeasured_;  // why the last small plan that could not be made could not
-  double too_low_ = 1;               // by how much estimates of memory were, at most
-  int64_t excess_ = 0;               // bytes by which the last one that was compiled did not fit
-  bool too_slow_ = false;            // the last one that was simulated
-  double last_seconds_ = 0;          // of the last one that was compiled: 0 where it was not simulated
-  bool last_ = false;                // told to end: one more all the same
-  double layouts_bytes_ = 0;         // by the costs of its layouts
+  std::optional<Error> refused_;          // why the last candidate of which no plan could be made could not
+  bool measured_ = false;                 // the memory of any
+  std::optional<Error> unmeasured_;       // why the last small plan that could not be made could not
+  double too_low_ = 1;                    // by how much estimates of memory were, at most
+  int64_t excess_ = 0;                    // bytes by which the last one that was compiled did not fit
+  bool too_slow_ = false;                 // the last one that was simulated
+  double last_seconds_ = 0;               // of the last one that was compiled: 0 where it was not simulated
+  bool last_ = false;                     // told to end: one more all the same
+  bool estimating_ = true, cut_ = false;  // points were left out
+  std::function<void()> look_ = [this] {
+    if (asked_to_stop() && !outcome_.best.empty()) throw Stopped{};  // the first is finished: it may be all
+  };
+  double layouts_bytes_ = 0;  // by the costs of its layouts
   Outcome outcome_;
 };
 
 }  // namespace
 
-planner::Choose Candidate::choose(FoundLayouts* into) const {
+planner::Choose Candidate::choose(FoundLayouts* into, const std::function<void()>& look) const {
   if (!layouts) return nullptr;
-  if (!found.found) return chooser(job, *layouts, into);
+  if (!found.found) return chooser(job, *layouts, into, look);
   return [known = found.layouts](const ir::Graph&, const planner::Hints&, const planner::Mesh&) {
     return known;
   };
@@ -661,8 +644,12 @@ ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found) {
   return plan_of(candidate, found, graphs);
 }
 
-ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs) {
-  ir::Plan plan = planner::compile(graphs.lay_out(candidate.job, candidate.choose(found)), candidate.job);
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
+                 const std::function<void()>& look) {
+  const planner::LaidOut laid = graphs.lay_out(candidate.job, candidate.choose(found, look));
+  if (look) look();
+  ir::Plan plan = planner::compile(laid, candidate.job);
+  if (look) look();
   if (!candidate.slots.changes.empty()) set_slots(plan, candidate.slots.changes);
   return plan;
 }

@@ -13,6 +13,7 @@
 // simulated too; where layouts are pinned or partial values switched off, every candidate is laid out so.
 #pragma once
 
+#include <any>
 #include <functional>
 #include <map>
 #include <optional>
@@ -29,8 +30,15 @@ namespace boxcar::search {
 
 // What the planner has no simulator for.
 struct Oracle {
+  struct Step {
+    double seconds = 0;
+    std::any record = {};  // whatever the caller wants of the best
+  };
   ActSeconds act_seconds;
-  std::function<double(const ir::Plan& plan, const backends::Cluster& cluster)> step_seconds;
+  // `look` is to be called now and then; what it throws is let through.
+  std::function<Step(const ir::Plan& plan, const backends::Cluster& cluster,
+                     const std::function<void()>& look)>
+      step;
 };
 
 enum class Goal : uint8_t { time, memory, cost };
@@ -38,10 +46,11 @@ enum class Goal : uint8_t { time, memory, cost };
 struct Candidate {
   planner::Job job;  // resolved; its gpus and cluster are what it uses
   double estimated_seconds = 0, estimated_bytes = 0;
-  int fullest_stage = 0;     // by estimate
+  int fullest_stage = 0;     // by its plan where there is one, else by estimate
   double split_saves = 0;    // at most, where backward passes are in two parts (step_estimate.h)
   double least_seconds = 0;  // no such step takes less (lower_bound.h), with layouts that degrees lead to
   double seconds = 0;        // simulated
+  std::any record = {};      // of that simulation, as the oracle gave it
   int64_t peak_bytes = 0;    // of the plan, on its fullest device
   // Where the layout of every op was chosen; else the hints decide.
   std::optional<LayoutRequest> layouts = {};
@@ -50,13 +59,15 @@ struct Candidate {
   PlanSlots slots = {};
 
   // What lays its job's graph out: the layouts found, or where they are not known yet what finds them.
-  planner::Choose choose(FoundLayouts* found = nullptr) const;
+  planner::Choose choose(FoundLayouts* found = nullptr, const std::function<void()>& look = {}) const;
 };
 
 // What a candidate stands for. `found`, which may be null, gets what is known of its layouts.
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
-// The same with a training graph that may be known.
-ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs);
+// The same with a training graph that may be known. `look` is called between steps and inside of those that
+// take long; what it throws ends the work.
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
+                 const std::function<void()>& look = {});
 
 // Of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
 inline double price_of(const planner::Job& job, double step_seconds) {
@@ -87,8 +98,11 @@ struct SearchOptions {
   int simulate = 12;                 // candidates that fit, at most
   // Where the job's cluster is a part of it: what more GPUs than the job's would be of.
   std::optional<backends::Cluster> described = {};
-  // Asked now and then; false ends the search with what there is.
+  // Asked now and then, also in the middle of a candidate; false ends the search with what there is.
   std::function<bool(const Progress&)> go_on = {};
+  // The same once a point fits by estimate; false leaves out the points that are left, so that there is time
+  // to simulate.
+  std::function<bool()> more_points = {};
 };
 
 // What would do, by estimate, where nothing does.
@@ -109,7 +123,7 @@ struct Outcome {
   int64_t over_memory = 0;  // of them, by estimate
   int64_t over_time = 0;    // of those that fit, by estimate
   int compiled = 0;         // did or did not fit by plan
-  bool ended = true;        // false: go_on said no
+  bool ended = true;        // false: go_on or more_points said no
   // For messages where best is empty:
   Candidate smallest;  // by estimated memory; of plans (peak_bytes) where estimates said they fit
   std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)

@@ -47,10 +47,10 @@ size_t Tables::Function::stride_of(int node) const {
   return 0;
 }
 
-Tables::Tables(const Assignment& problem, const Order& order, const Cost& weights, int64_t most_entries)
+Tables::Tables(const Assignment& problem, const Order& order, const Cost& weights, const Effort& effort)
     : problem_(problem),
       order_(order),
-      most_(static_cast<double>(most_entries)),
+      most_(static_cast<double>(effort.table)),
       buckets_(problem.nodes.size()) {
   const Space& space = problem.space;
   for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
@@ -70,7 +70,10 @@ Tables::Tables(const Assignment& problem, const Order& order, const Cost& weight
     }
     add(std::move(pair));
   }
-  for (int position = 0; position < static_cast<int>(order.nodes.size()); ++position) eliminate(position);
+  for (int position = 0; position < static_cast<int>(order.nodes.size()); ++position) {
+    if (effort.look) effort.look();
+    eliminate(position);
+  }
 }
 
 Tables::Function Tables::empty(std::vector<int> scope) const {

@@ -21,7 +21,7 @@ class Tables {
  public:
   // `problem` has at most one edge for each pair of nodes, and with `order` outlives the tables. The value is
   // weights x cost over coordinates that add up.
-  Tables(const Assignment& problem, const Order& order, const Cost& weights, int64_t most_entries);
+  Tables(const Assignment& problem, const Order& order, const Cost& weights, const Effort& effort);
 
   // A lower bound of the value; the least value where nothing was cut.
   double root() const { return root_; }

@@ -35,9 +35,11 @@ planner::Job gpt(int layers, int hidden, int heads, int gpus, int batch) {
 
 // As `boxcar search` does it.
 void whole_search(benchmark::State& state, const planner::Job& job) {
-  const Oracle oracle{sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
+  const Oracle oracle{sim::act_seconds,
+                      [](const ir::Plan& plan, const backends::Cluster& cluster,
+                         const std::function<void()>& look) -> Oracle::Step {
                         planner::verify(plan);
-                        return sim::simulate(plan, cluster).step_seconds;
+                        return {sim::simulate(plan, cluster, {.look = look}).step_seconds};
                       }};
   Outcome found;
   for (auto _ : state) found = search(job, {}, oracle);

@@ -447,8 +447,12 @@ const CommandCase command_cases[] = {
      2,
      "--budget: got \"-1s\", expected a time such as 5s or 2m"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--tp=7"},
+     1,
+     "parallel: tp 7 contradicts heads 12: tp has to divide heads (use 1, 2 or 4)"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=8", "--global-batch=8", "--recompute=none",
+      "--recompute-layers=3"},
      2,
-     "parallel: with tp 7 no combination of degrees is legal for this model, batch and number of GPUs"},
+     "--recompute-layers: has no effect unless recompute is full"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=64", "--micro-batch=64",
       "--memory=8GB"},
      1,
@@ -715,6 +719,9 @@ TEST(BadInput, ModelsFromFiles) {
       {"{", "config.json:1:2: is not JSON"},
       {"{\n \"a\": 1,\n b}", "config.json:3:2: is not JSON"},
       {"", "config.json:1:1: is not JSON"},
+      {"{}",
+       "config.json: has no architectures, expected one of GPT2LMHeadModel, LlamaForCausalLM, "
+       "MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM, BertForMaskedLM, BertForPreTraining"},
       {R"({"architectures": ["T5ForConditionalGeneration"]})",
        "config.json: architectures has \"T5ForConditionalGeneration\", expected one of GPT2LMHeadModel, "
        "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM, BertForMaskedLM, "

@@ -234,7 +234,7 @@ TEST_F(Explain, says_what_moves_and_why) {
 TEST_F(Explain, names_the_nearest) {
   const Output op = explain("--op", "h0.attn.prj"), tensor = explain("--tensor", "h0.ln9");
   EXPECT_EQ(op.err, "boxcar: --op: the plan's graph has no h0.attn.prj (did you mean h0.attn.proj?)\n");
-  EXPECT_EQ(tensor.err, "boxcar: graph gpt: has no tensor %h0.ln9 (did you mean h0.ln1?)\n");
+  EXPECT_EQ(tensor.err, "boxcar: --tensor: the plan's graph has no h0.ln9 (did you mean h0.ln1?)\n");
   EXPECT_EQ(op.exit_code, 2);
   const Output state = explain("--op", "h0.attn.proj.weight");
   EXPECT_EQ(

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/alike.h"
 #include "cli/search_report.h"
 #include "planner/resolve.h"
 #include "support/run_program.h"
@@ -76,6 +77,36 @@ TEST(SearchCommand, has_a_document_where_nothing_fits) {
   for (const json& change : doc["would_do"]) EXPECT_LE(change["estimated_memory_bytes"], 2'000'000);
 }
 
+TEST(SearchCommand, has_a_document_where_no_degrees_are_legal) {
+  const Output output = search({"--tp=3"});
+  EXPECT_EQ(output.exit_code, 1);
+  const json doc = json::parse(output.out);
+  EXPECT_EQ(doc["fits"], false);
+  EXPECT_EQ(doc["why"], "parallel: tp 3 contradicts heads 4: tp has to divide heads (use 1 or 2)");
+  EXPECT_FALSE(doc.contains("smallest"));
+}
+
+// What a plan has anyway is no reason to refuse it, and `simulate` says the same.
+TEST(SearchCommand, says_which_keys_have_no_effect) {
+  EXPECT_EQ(search({"--dp=1", "--zero=3", "--simulate=1"}).err,
+            "boxcar: --zero: has no effect unless dp is 2 or more\n");
+  EXPECT_EQ(search({"--tp=1", "--sequence-parallel=true", "--simulate=1"}).err,
+            "boxcar: --sequence-parallel: has no effect unless tp is 2 or more\n");
+  EXPECT_EQ(search({"--dp=2", "--zero=3", "--simulate=1"}).err, "");
+  const Words simulate{"simulate",  "--model=gpt", "--layers=2",  "--hidden=64",
+                       "--heads=4", "--seq=32",    "--vocab=128", "--cluster=dgx-a100-80g",
+                       "--gpus=2"};
+  const auto simulated = [&](const Words& more) {
+    Words words = simulate;
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words).err;
+  };
+  EXPECT_EQ(simulated({"--dp=1", "--tp=2", "--zero=3"}),
+            "boxcar: --zero: has no effect unless dp is 2 or more\n");
+  EXPECT_EQ(simulated({"--zero=3", "--sequence-parallel"}),
+            "boxcar: --sequence-parallel: has no effect unless tp is 2 or more\n");
+}
+
 TEST(SearchCommand, has_a_document_where_it_ends_before_any_point) {
   const Output output = search({"--budget=0.001ms"});
   EXPECT_EQ(output.exit_code, 1);
@@ -133,6 +164,43 @@ best
                         "better, by its kernels alone\n"),
       std::string::npos)
       << beginning(r);
+}
+
+// Found twice with other weights, the second with fewer slots as well; and once by hints.
+TEST(SearchReport, tells_rows_apart_that_have_the_same_flags) {
+  cli::SearchReport r = example();
+  search::Candidate& hints = r.outcome.best.front();
+  hints.job.model.hidden = 64, hints.job.model.heads = 4, hints.job.model.seq = 32,
+  hints.job.model.vocab = 128;
+  hints.job.gpus = hints.job.parallel.tp = 2, hints.job.cluster = backends::load_cluster("dgx-a100-80g", 2);
+  hints.job.parallel.stage_layers.clear();
+  hints.job = planner::resolve(hints.job);
+  const auto pinned = [&](const char* pin) {
+    search::Candidate found = hints;
+    found.layouts = search::LayoutRequest{.pins = {search::parse_pin(pin)}};
+    return found;
+  };
+  r.outcome.best = {pinned("h*.mlp.fc1.weight=S(0)"), pinned("h*.mlp.fc1.weight=S(1)"), hints, hints};
+  r.outcome.best.back().slots.changes.resize(3);
+  const std::vector<std::string> apart = cli::differences(r.outcome.best);
+  EXPECT_EQ(apart, (std::vector<std::string>{"h*.mlp.fc1.weight.half S(0), h*.mlp.fc2.weight.half B, ...",
+                                             "h*.mlp.fc1.weight.half S(1), h*.mlp.fc2.weight.half S(0), ...",
+                                             "", "3 registers with fewer slots"}));
+  EXPECT_NE(
+      beginning(r).find(" --tp 2 --pp 1 (h*.mlp.fc1.weight.half S(0), h*.mlp.fc2.weight.half B, ...)\n"),
+      std::string::npos)
+      << beginning(r);
+}
+
+// As long as it is by what repeats; a short list as it is.
+TEST(SearchReport, shortens_lists_of_stages) {
+  cli::SearchReport r = example();
+  r.best.configuration = {{"parallel.stage_layers", "[4, 4, 3]"}};
+  EXPECT_NE(to_table(r).find("stage_layers [4, 4, 3]\n"), std::string::npos);
+  std::string many = "[3";
+  for (int i = 0; i < 30; ++i) many += i < 20 ? ", 2" : ", 1";
+  r.best.configuration = {{"parallel.stage_layers", many + "]"}};
+  EXPECT_NE(to_table(r).find("stage_layers [3, 20 x 2, 10 x 1]\n"), std::string::npos);
 }
 
 TEST(SearchReport, says_what_it_ended_with) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "planner/search/order.h"
 #include "planner/search/reduce.h"
@@ -228,7 +229,7 @@ TEST(Assignment, PartsOfACutBucketAgree) {
   Assignment problem{
       {1, 0}, {none, none, none}, {{0, 1, {{0}, {0}, {1}, {1}}}, {0, 2, {{1}, {1}, {0}, {0}}}}};
   Order order{{0, 1, 2}, {0, 1, 2}, {{1, 2}, {2}, {}}, 4};
-  Tables whole(problem, order, {1}, 4), cut(problem, order, {1}, 2);
+  Tables whole(problem, order, {1}, {.table = 4}), cut(problem, order, {1}, {.table = 2});
   EXPECT_FALSE(whole.cut());
   EXPECT_EQ(whole.root(), 1);
   EXPECT_TRUE(cut.cut());
@@ -283,6 +284,27 @@ TEST(Assignment, RefusesWhatIsNoProblem) {
       draw(random, random_shape(random, 8, 60), {.least_choices = 3, .most_choices = 3, .forbidden = 0});
   EXPECT_EQ(support::error_of([&] { front(wide, unlimited(), {.table = 8}); }, Exit::cannot_run),
             "search: a front needs a table of 729 entries, 8 are allowed");
+}
+
+// What is called while it works ends it by what it throws.
+TEST(Assignment, work_can_be_ended) {
+  Assignment problem;
+  problem.nodes.assign(4, std::vector<Cost>(3));
+  for (int a = 0; a < 4; ++a)
+    for (int b = a + 1; b < 4; ++b) {
+      Assignment::Edge edge{a, b, {}};
+      for (int i = 0; i < 9; ++i) edge.costs.push_back({static_cast<double>((i * 7 + a * 5 + b * 3) % 11)});
+      problem.edges.push_back(std::move(edge));
+    }
+  int looks = 0;
+  const Answer whole = solve(problem, {}, {.look = [&] { ++looks; }});
+  EXPECT_TRUE(whole.optimal());
+  ASSERT_GT(looks, 1);
+  const int last = std::exchange(looks, 0);
+  const auto throws = [&] {
+    if (++looks == last) throw looks;
+  };
+  EXPECT_THROW(solve(problem, {}, {.look = throws}), int);
 }
 
 }  // namespace

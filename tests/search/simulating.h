@@ -7,9 +7,9 @@
 namespace boxcar::search {
 
 inline Oracle oracle() {
-  return {sim::act_seconds, [](const ir::Plan& plan, const backends::Cluster& cluster) {
-            return sim::simulate(plan, cluster).step_seconds;
-          }};
+  return {sim::act_seconds,
+          [](const ir::Plan& plan, const backends::Cluster& cluster, const std::function<void()>& look)
+              -> Oracle::Step { return {sim::simulate(plan, cluster, {.look = look}).step_seconds}; }};
 }
 
 }  // namespace boxcar::search

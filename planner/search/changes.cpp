@@ -1,0 +1,90 @@
+#include "planner/search/changes.h"
+
+#include <string>
+#include <utility>
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // that are tried
+constexpr int most_changes = 3, most_counts = 64;           // of them
+
+// In the order in which they cost least.
+constexpr const char* keys[] = {
+    "recompute", "micro_batch", "sequence_parallel", "zero", "virtual_stages", "ep", "cp", "tp", "pp", "dp"};
+
+class Changes {
+ public:
+  Changes(const Job& job, const backends::Cluster& described, const Fixed& fixed, const FastestOf& fastest_of)
+      : job_(job), described_(described), fixed_(fixed), fastest_of_(fastest_of) {}
+
+  std::vector<WouldDo> run() {
+    for (const char* key : keys)
+      if (found_.size() < most_changes) try_without({key});
+    for (size_t a = 0; a < std::size(keys); ++a)
+      for (size_t b = a + 1; b < std::size(keys); ++b)
+        if (found_.empty()) try_without({keys[a], keys[b]});
+    more_gpus();
+    return std::move(found_);
+  }
+
+ private:
+  Job on(int gpus) const {
+    Job job = job_;
+    job.gpus = gpus;
+    job.cluster = described_;
+    backends::resize(job.cluster, gpus);
+    return job;
+  }
+
+  void try_without(std::vector<std::string> given) {
+    Fixed free = fixed_;
+    for (const std::string& key : given)
+      if (free.pinned.erase(key) + free.ranges.erase(key) == 0) return;
+    if (std::optional<Candidate> one = fastest_of_(job_, free))
+      found_.push_back({std::move(given), std::move(*one)});
+  }
+
+  // Parts of a node, or whole ones.
+  int countable(int gpus) const {
+    const int node = described_.node.gpus;
+    return gpus <= node ? gpus : (gpus + node - 1) / node * node;
+  }
+
+  void more_gpus() {
+    int least = job_.gpus;
+    for (int times = 2; times <= most_times_larger && times <= most_gpus / job_.gpus; times *= 2) {
+      const int most = countable(times * job_.gpus);
+      std::optional<Candidate> enough = fastest_of_(on(most), fixed_);
+      if (!enough) {
+        least = most;
+        continue;
+      }
+      const int apart = (most - least) / most_counts + 1;
+      for (int gpus = countable(least + apart); gpus < most; gpus = countable(gpus + apart))
+        if (std::optional<Candidate> fewer = fastest_of_(on(gpus), fixed_)) {
+          enough = std::move(fewer);
+          break;
+        }
+      found_.push_back({{}, std::move(*enough)});
+      return;
+    }
+  }
+
+  const Job& job_;
+  const backends::Cluster& described_;
+  const Fixed& fixed_;
+  const FastestOf& fastest_of_;
+  std::vector<WouldDo> found_;
+};
+
+}  // namespace
+
+std::vector<WouldDo> changes_that_do(const Job& job, const backends::Cluster& described, const Fixed& fixed,
+                                     const FastestOf& fastest_of) {
+  return Changes(job, described, fixed, fastest_of).run();
+}
+
+}  // namespace boxcar::search

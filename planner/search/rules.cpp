@@ -1,0 +1,176 @@
+#include "planner/search/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "planner/schedule.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Hints;
+using planner::Job;
+
+constexpr int most_sequences = 64;        // in a micro-batch that is not given
+constexpr int64_t long_sequence = 16384;  // from here on it may be shared
+constexpr int most_shares = 16;           // by so many
+
+std::string fact(const char* name, int64_t value) { return fmt::format("{} {}", name, value); }
+
+void add_tensor_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rules) {
+  const ir::models::Transformer& m = job.model;
+  for (const auto& [name, extent] :
+       {std::pair("heads", m.heads), std::pair("kv_heads", m.kv_heads), std::pair("ffn", m.ffn)})
+    rules.push_back(
+        {{"tp"}, {fact(name, extent)}, fmt::format("tp has to divide {}", name), [extent](const Job& j) {
+           return extent % j.parallel.tp == 0;
+         }});
+  if (!fixed.is_given("tp"))
+    rules.push_back({{"tp"},
+                     {fact("gpus of a node", job.cluster.node.gpus)},
+                     "tp stays in a node where it is not given",
+                     [node = job.cluster.node.gpus](const Job& j) { return j.parallel.tp <= node; }});
+}
+
+void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rules) {
+  const ir::models::Transformer& m = job.model;
+  for (const auto& [name, extent] : {std::pair("seq", m.seq), std::pair("decoder_seq", m.decoder_seq)}) {
+    rules.push_back({{"cp"},
+                     {fact(name, extent)},
+                     fmt::format("context_parallel has to divide {}", name),
+                     [extent](const Job& j) { return extent % j.parallel.cp == 0; }});
+    rules.push_back({{"sequence_parallel", "tp", "cp"},
+                     {fact(name, extent)},
+                     fmt::format("with sequence_parallel tp x context_parallel has to divide {}", name),
+                     [extent](const Job& j) {
+                       const Hints& h = j.parallel;
+                       return !h.sequence_parallel || extent % (int64_t{h.tp} * h.cp) == 0;
+                     }});
+  }
+  if (fixed.is_given("cp")) return;
+  const int most = m.seq >= long_sequence ? most_shares : 1;
+  rules.push_back({{"cp"},
+                   {fact("seq", m.seq)},
+                   most == 1 ? fmt::format("context_parallel is 1 where it is not given and seq is below {}",
+                                           long_sequence)
+                             : fmt::format("context_parallel is at most {} where it is not given", most),
+                   [most](const Job& j) { return j.parallel.cp <= most; }});
+}
+
+void add_expert_rules(const Job& job, std::vector<Rule>& rules) {
+  const int64_t experts = job.model.experts;
+  rules.push_back(
+      {{"ep"},
+       {fact("experts", experts)},
+       experts == 0 ? "ep needs a model with experts" : "ep has to divide experts",
+       [experts](const Job& j) { return experts == 0 ? j.parallel.ep == 1 : experts % j.parallel.ep == 0; }});
+  rules.push_back({{"ep", "dp"}, {}, "ep has to divide dp", [](const Job& j) {
+                     return j.parallel.dp % j.parallel.ep == 0;
+                   }});
+}
+
+// A copy of sharded states is shared by so many ranks of dp.
+void add_group_rules(const Job& job, std::vector<Rule>& rules) {
+  const int group = job.parallel.fsdp_group;
+  if (group == 0) return;
+  rules.push_back({{"dp"}, {fact("fsdp_group", group)}, "fsdp_group has to divide dp", [group](const Job& j) {
+                     return j.parallel.dp % group == 0;
+                   }});
+  rules.push_back({{"ep"}, {fact("fsdp_group", group)}, "ep has to divide fsdp_group", [group](const Job& j) {
+                     return group % j.parallel.ep == 0;
+                   }});
+}
+
+int64_t stages_of(const Job& job) { return int64_t{job.parallel.pp} * job.parallel.virtual_stages; }
+
+void add_stage_rules(const Job& job, std::vector<Rule>& rules) {
+  const int64_t layers = job.model.layers;
+  const std::vector<std::string> all{fact("layers", layers)};
+  rules.push_back({{"stage_layers"}, all, "stage_layers have to add up to layers", [layers](const Job& j) {
+                     const std::vector<int>& own = j.parallel.stage_layers;
+                     return own.empty() || std::accumulate(own.begin(), own.end(), int64_t{0}) == layers;
+                   }});
+  rules.push_back({{"stage_layers"}, {}, "every stage has to have a layer", [](const Job& j) {
+                     const std::vector<int>& own = j.parallel.stage_layers;
+                     return std::all_of(own.begin(), own.end(), [](int l) { return l > 0; });
+                   }});
+  rules.push_back({{"pp"}, all, "every stage has to have a layer", [layers](const Job& j) {
+                     return j.parallel.pp <= layers;
+                   }});
+  rules.push_back({{"stage_layers", "pp", "virtual_stages"},
+                   {},
+                   "stage_layers has to have a number for each of pp x virtual_stages stages",
+                   [](const Job& j) {
+                     const std::vector<int>& own = j.parallel.stage_layers;
+                     return own.empty() || static_cast<int64_t>(own.size()) == stages_of(j);
+                   }});
+  rules.push_back({{"schedule", "pp"},
+                   {},
+                   "schedule has to have a number for each of pp stages",
+                   [numbers = planner::under_way_of(job.parallel.schedule).size()](const Job& j) {
+                     return numbers == 0 || numbers == static_cast<size_t>(j.parallel.pp);
+                   }});
+}
+
+void add_virtual_rules(const Job& job, std::vector<Rule>& rules) {
+  const ir::models::Transformer& m = job.model;
+  const auto add = [&](std::vector<std::string> keys, std::vector<std::string> facts, const char* law,
+                       const std::function<bool(const Job&)>& holds) {
+    rules.push_back({std::move(keys), std::move(facts), law,
+                     [holds](const Job& j) { return j.parallel.virtual_stages == 1 || holds(j); }});
+  };
+  add({"virtual_stages"}, {fact("decoder_layers", m.decoder_layers)},
+      "virtual_stages has to be 1 for a model with a decoder",
+      [decoder = m.decoder_layers](const Job&) { return decoder == 0; });
+  add({"virtual_stages", "pp"}, {}, "virtual_stages needs pp of 2 or more",
+      [](const Job& j) { return j.parallel.pp > 1; });
+  add({"virtual_stages", "schedule"}, {}, "virtual_stages needs schedule 1f1b",
+      [](const Job& j) { return j.parallel.schedule == "1f1b"; });
+  add({"virtual_stages", "pp"}, {fact("layers", m.layers)}, "pp x virtual_stages has to divide layers",
+      [layers = m.layers](const Job& j) { return layers % stages_of(j) == 0; });
+  add({"virtual_stages", "pp", "dp", "micro_batch"}, {fact("global_batch", job.global_batch)},
+      "with virtual_stages pp has to divide the micro-batches, global_batch / (dp x micro_batch)",
+      [](const Job& j) {
+        const Hints& h = j.parallel;
+        return j.global_batch / (int64_t{h.dp} * h.micro_batch) % h.pp == 0;
+      });
+}
+
+}  // namespace
+
+std::vector<Rule> rules_of(const Job& job, const Fixed& fixed) {
+  std::vector<Rule> rules;
+  add_tensor_rules(job, fixed, rules);
+  add_sequence_rules(job, fixed, rules);
+  add_expert_rules(job, rules);
+  add_group_rules(job, rules);
+  add_stage_rules(job, rules);
+  rules.push_back({{"tp", "cp", "pp", "dp"},
+                   {fact("gpus", job.gpus)},
+                   "dp x tp x pp x context_parallel has to be gpus",
+                   [gpus = job.gpus](const Job& j) {
+                     const Hints& h = j.parallel;
+                     return int64_t{h.dp} * h.tp * h.pp * h.cp == gpus;
+                   }});
+  rules.push_back({{"dp", "micro_batch"},
+                   {fact("global_batch", job.global_batch)},
+                   "dp x micro_batch has to divide global_batch",
+                   [batch = job.global_batch](const Job& j) {
+                     return batch % (int64_t{j.parallel.dp} * j.parallel.micro_batch) == 0;
+                   }});
+  add_virtual_rules(job, rules);
+  if (!fixed.is_given("micro_batch"))
+    rules.push_back({{"micro_batch"},
+                     {},
+                     fmt::format("micro_batch is {} at most where it is not given", most_sequences),
+                     [](const Job& j) { return j.parallel.micro_batch <= most_sequences; }});
+  if (!fixed.is_pinned("zero"))
+    rules.push_back({{"zero", "dp"}, {}, "zero shards over dp, which has to be 2 or more", [](const Job& j) {
+                       return j.parallel.zero == 0 || j.parallel.dp > 1;
+                     }});
+  return rules;
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,42 @@
+// What makes a combination of degrees legal, rule by rule: points are what keeps all of them, and where
+// nothing does a message quotes those that cannot be kept together.
+//
+//   "tp has to divide heads", of {tp}, with the fact "heads 25": tp 8 breaks it
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/planner.h"
+
+namespace boxcar::search {
+
+// What stays: keys as they are, or between two values.
+struct Fixed {
+  std::set<std::string> pinned = {};
+  std::map<std::string, std::pair<int, int>> ranges = {};
+  bool more_recompute = false;  // also where less of it fits
+
+  bool is_pinned(const std::string& key) const { return pinned.count(key) > 0; }
+  bool is_given(const std::string& key) const { return is_pinned(key) || ranges.count(key) > 0; }
+  bool in_range(const std::string& key, int value) const {
+    const auto range = ranges.find(key);
+    return range == ranges.end() || (range->second.first <= value && value <= range->second.second);
+  }
+};
+
+struct Rule {
+  std::vector<std::string> keys;                   // as SearchOptions::pinned names them
+  std::vector<std::string> facts;                  // of the model, the batch and the cluster: "heads 25"
+  std::string law;                                 // "tp has to divide heads"
+  std::function<bool(const planner::Job&)> holds;  // for the hints of a job like the one they are made for
+};
+
+// Those that say more come first. `job` has a complete model, gpus and a global batch.
+std::vector<Rule> rules_of(const planner::Job& job, const Fixed& fixed);
+
+}  // namespace boxcar::search

@@ -1,0 +1,120 @@
+// Where no combination of degrees is legal, the search says which keys and which rule are in the way.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "sbp/error.h"
+#include "search/jobs.h"
+#include "search/simulating.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+std::string refusal(const std::function<void(Job&)>& change, const std::set<std::string>& pinned,
+                    const std::map<std::string, std::pair<int, int>>& ranges = {}) {
+  Job job = small_gpt(8);
+  change(job);
+  try {
+    search(job, {.pinned = pinned, .ranges = ranges}, oracle());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Exit::cannot_run);
+    return error.what();
+  }
+  return "found";
+}
+
+// 8 GPUs, 4 layers, 16 heads, 512 tokens, 16 sequences.
+TEST(Contradiction, names_a_key_what_it_contradicts_and_what_goes) {
+  EXPECT_EQ(
+      refusal([](Job& j) { j.parallel.tp = 8, j.model.hidden = 1280, j.model.heads = j.model.kv_heads = 20; },
+              {"tp"}),
+      "parallel: tp 8 contradicts heads 20: tp has to divide heads (use 1, 2 or 4)");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = 3; }, {"dp"}),
+            "parallel: dp 3 contradicts gpus 8: dp x tp x pp x context_parallel has to be gpus (use 1, 2, 4 "
+            "or 8)");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.pp = 8; }, {"pp"}),
+            "parallel: pp 8 contradicts layers 4: every stage has to have a layer (use 1, 2 or 4)");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.micro_batch = 3; }, {"micro_batch"}),
+            "parallel: micro_batch 3 contradicts global_batch 16: dp x micro_batch has to divide "
+            "global_batch (use 1, 2, 4, 8 or 16)");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.ep = 2; }, {"ep"}),
+            "parallel: ep 2 contradicts experts 0: ep needs a model with experts (use 1)");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.ep = 3, j.model.experts = 4; }, {"ep"}),
+            "parallel: ep 3 contradicts experts 4: ep has to divide experts (use 1, 2 or 4)");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.cp = 3; }, {"cp"}),
+            "parallel: context_parallel 3 contradicts seq 512: context_parallel has to divide seq (use 1, 2, "
+            "4 or 8)");
+  EXPECT_EQ(refusal(
+                [](Job& j) {
+                  j.parallel.stage_layers = {3, 2};
+                },
+                {"stage_layers"}),
+            "parallel: stage_layers 3,2 contradicts layers 4: stage_layers have to add up to layers");
+  EXPECT_EQ(refusal(
+                [](Job& j) {
+                  j.parallel.stage_layers = {4, 0};
+                },
+                {"stage_layers"}),
+            "parallel: stage_layers 4,0 is not possible: every stage has to have a layer");
+  EXPECT_EQ(refusal(
+                [](Job& j) {
+                  j.parallel.stage_layers = {2, 1, 1};
+                },
+                {"stage_layers"}),
+            "parallel: stage_layers 2,1,1 contradicts gpus 8: stage_layers has to have a number for each of "
+            "pp x virtual_stages stages, and dp x tp x pp x context_parallel has to be gpus");
+  EXPECT_EQ(refusal([](Job&) {}, {}, {{"tp", {3, 3}}}),
+            "parallel: tp 3..3 contradicts heads 16: tp has to divide heads (use 1, 2, 4 or 8)");
+}
+
+TEST(Contradiction, names_keys_that_do_not_go_together) {
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 8, j.parallel.pp = 4, j.parallel.zero = 1; },
+                    {"tp", "pp", "zero"}),
+            "parallel: pp 4 contradicts tp 8 with gpus 8: dp x tp x pp x context_parallel has to be gpus");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = j.parallel.tp = j.parallel.pp = 4; }, {"dp", "tp", "pp"}),
+            "parallel: tp 4 contradicts dp 4 with gpus 8: dp x tp x pp x context_parallel has to be gpus");
+  EXPECT_EQ(
+      refusal([](Job& j) { j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.micro_batch = 16; },
+              {"dp", "tp", "pp", "micro_batch"}),
+      "parallel: micro_batch 16 contradicts dp 2 with global_batch 16: dp x micro_batch has to divide "
+      "global_batch");
+  EXPECT_EQ(
+      refusal([](Job& j) { j.parallel.dp = j.parallel.pp = 2, j.parallel.tp = 1; }, {"dp", "tp", "pp"}),
+      "parallel: pp 2, tp 1, dp 2 contradict each other with seq 512, gpus 8: context_parallel is 1 "
+      "where it is not given and seq is below 16384, and dp x tp x pp x context_parallel has to be gpus");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 8; }, {"tp"}, {{"pp", {2, 3}}}),
+            "parallel: pp 2..3 contradicts tp 8 with gpus 8: dp x tp x pp x context_parallel has to be gpus");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.schedule = "3,1", j.parallel.pp = 4; }, {"schedule", "pp"}),
+            "parallel: schedule 3,1 contradicts pp 4: schedule has to have a number for each of pp stages");
+  EXPECT_EQ(refusal(
+                [](Job& j) {
+                  j.parallel.stage_layers = {3, 1}, j.parallel.pp = 4;
+                },
+                {"stage_layers", "pp"}),
+            "parallel: stage_layers 3,1 contradicts pp 4: stage_layers has to have a number for each of pp x "
+            "virtual_stages stages");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.schedule = "zb-h1", j.parallel.virtual_stages = 2; },
+                    {"schedule", "virtual_stages"}),
+            "parallel: virtual_stages 2 contradicts schedule zb-h1: virtual_stages needs schedule 1f1b");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.sequence_parallel = true, j.parallel.tp = 8, j.model.seq = 500; },
+                    {"sequence_parallel", "tp"}),
+            "parallel: sequence_parallel true contradicts tp 8 with seq 500: with sequence_parallel tp x "
+            "context_parallel has to divide seq");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = 1; }, {"dp"}, {{"zero", {1, 3}}}),
+            "parallel: zero 1..3 contradicts dp 1: zero shards over dp, which has to be 2 or more");
+}
+
+// One layer, two sequences and 8 heads of which two share keys: dp and tp are at most 2, pp 1.
+TEST(Contradiction, names_the_rules_where_nothing_is_given) {
+  EXPECT_EQ(
+      refusal([](Job& j) { j.model.layers = 1, j.model.kv_heads = 2, j.global_batch = 2; }, {}),
+      "parallel: no combination of degrees is legal with kv_heads 2, seq 512, layers 1, gpus 8, "
+      "global_batch 2: tp has to divide kv_heads, and context_parallel is 1 where it is not given and "
+      "seq is below 16384, and every stage has to have a layer, and dp x tp x pp x context_parallel has "
+      "to be gpus, and dp x micro_batch has to divide global_batch");
+}
+
+}  // namespace
+}  // namespace boxcar::search

@@ -1,0 +1,294 @@
+// Estimates against plans and their simulation.
+#include "planner/search/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "planner/resolve.h"
+#include "planner/search/points.h"
+#include "planner/search/step_estimate.h"
+#include "search/jobs.h"
+#include "search/simulating.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+TEST(Search, estimates_are_near_the_simulation) {
+  const Job job = small_gpt(8);
+  double sum = 0, worst_memory = 1;
+  int points = 0;
+  each_plan(job, {"micro_batch", "virtual_stages"}, [&](const Job& point, const ir::Plan& plan) {
+    const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+    sum += std::abs(e.seconds / sim::simulate(plan, point.cluster).step_seconds - 1);
+    const double memory = e.bytes / static_cast<double>(peak_of(plan));
+    worst_memory = std::max({worst_memory, memory, 1 / memory});
+    ++points;
+  });
+  EXPECT_GT(points, 50);
+  EXPECT_LT(sum / points, 0.04);
+  EXPECT_LT(worst_memory, 1.5);
+}
+
+// With virtual stages every chunk has slots for the most that it has under way, not for the mean.
+TEST(Search, estimates_the_memory_of_virtual_stages) {
+  Job job = small_gpt(8);
+  job.model.layers = 16;
+  job.global_batch = 32;
+  int points = 0;
+  each_plan(job, {"tp", "micro_batch", "zero"}, [&](const Job& point, const ir::Plan& plan) {
+    if (point.parallel.virtual_stages == 1) return;
+    const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+    EXPECT_NEAR(e.bytes / static_cast<double>(peak_of(plan)), 1, 0.05)
+        << point.parallel.pp << " stages of " << point.parallel.virtual_stages;
+    ++points;
+  });
+  EXPECT_GT(points, 5);
+}
+
+// Over nodes communication takes as long as kernels, and what hides it decides.
+TEST(Search, estimates_of_sharded_states_over_many_nodes_are_near_the_simulation) {
+  for (const int zero : {2, 3})
+    for (const int gpus : {32, 128}) {
+      Job job = small_gpt(gpus);
+      job.model.layers = 24, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
+      job.model.ffn = job.model.kv_heads = 0;
+      job.model = ir::models::complete(job.model);
+      job.train.precision = ir::Precision::fp16;
+      job.parallel.zero = zero, job.parallel.micro_batch = 4;
+      job.global_batch = gpus * 8;
+      job = planner::resolve(job);
+      const Estimate e = estimate(job, measure(job, oracle().act_seconds));
+      const double simulated = sim::simulate(planner::compile(job), job.cluster).step_seconds;
+      EXPECT_NEAR(e.seconds / simulated, 1, 0.05) << "zero " << zero << " on " << gpus;
+    }
+}
+
+struct Worst {
+  double seconds = 0, bytes = 0;
+};
+
+Worst worst_estimate(const Job& job, const std::set<std::string>& pinned, int* points) {
+  Worst worst;
+  each_point(job, {pinned, {}}, [&](const Job& point) {
+    const Job resolved = planner::resolve(point);
+    Candidate candidate{resolved};
+    if (needs_layouts(resolved)) candidate.layouts = LayoutRequest{};
+    const Estimate e = estimate(resolved, measure(resolved, oracle().act_seconds));
+    const ir::Plan plan = plan_of(candidate);
+    const double seconds = sim::simulate(plan, job.cluster).step_seconds;
+    worst.seconds = std::max(worst.seconds, std::abs(e.seconds / seconds - 1));
+    worst.bytes = std::max(worst.bytes, std::abs(e.bytes / static_cast<double>(peak_of(plan)) - 1));
+    ++*points;
+    return false;
+  });
+  return worst;
+}
+
+// 64 images on four A100s, by eights.
+Job images_job(const char* family, int64_t layers, int64_t hidden, int64_t classes, int64_t image = 0) {
+  Job job;
+  job.model = ir::models::defaults(family);
+  job.model.layers = layers, job.model.hidden = hidden, job.model.vocab = classes;
+  if (image > 0) job.model.image = image;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("dgx-a100-80g", 4);
+  job.gpus = 4, job.global_batch = 64, job.parallel.micro_batch = 8;
+  return job;
+}
+
+// Layers that all differ, on stages of whole layers; on the tensor dimension layouts are found.
+TEST(Search, estimates_of_a_convolutional_network_are_near_the_simulation) {
+  const Job job = images_job("wide_resnet", 16, 64, 1000);
+  int points = 0;
+  const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero"}, &points);
+  EXPECT_LT(worst.seconds, 0.1);
+  EXPECT_LT(worst.bytes, 0.5);
+  EXPECT_GT(points, 8);
+}
+
+// What the levels down make is read by those up, stages apart.
+TEST(Search, estimates_of_a_diffusion_unet_are_near_the_simulation) {
+  const Job job = images_job("diffusion_unet", 7, 64, 4, 32);
+  int points = 0;
+  const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero", "tp"}, &points);
+  EXPECT_LT(worst.seconds, 0.15);
+  EXPECT_LT(worst.bytes, 0.4);
+  EXPECT_GT(points, 4);
+}
+
+// Experts on every other layer: how many devices share them is a point of the space.
+TEST(Search, estimates_of_experts_are_near_the_simulation) {
+  Job job = small_gpt(4);
+  job.model.experts = 4;
+  job.model.expert_every = 2;
+  std::set<int> degrees;
+  each_point(job, {}, [&](const Job& point) { return degrees.insert(point.parallel.ep), true; });
+  EXPECT_EQ(degrees, (std::set<int>{1, 2, 4}));
+  int points = 0;
+  const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero", "recompute"}, &points);
+  EXPECT_LT(worst.seconds, 0.15);
+  EXPECT_LT(worst.bytes, 0.4);
+  EXPECT_GT(points, 8);
+}
+
+// Two kinds of layers, of which the decoder's read fewer tokens.
+TEST(Search, estimates_of_a_decoder_are_near_the_simulation) {
+  Job job = small_gpt(4);
+  job.model = ir::models::defaults("t5");
+  job.model.layers = 10, job.model.decoder_layers = 4, job.model.decoder_seq = 128;
+  job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512, job.model.vocab = 8192;
+  job.model = ir::models::complete(job.model);
+  std::set<int> stages;
+  int points = 0;
+  each_point(job, {}, [&](const Job& point) {
+    EXPECT_EQ(point.parallel.virtual_stages, 1);
+    return stages.insert(point.parallel.pp), true;
+  });
+  EXPECT_EQ(stages, (std::set<int>{1, 2, 4}));
+  const Worst worst = worst_estimate(job, {"micro_batch", "zero"}, &points);
+  EXPECT_LT(worst.seconds, 0.1);
+  EXPECT_LT(worst.bytes, 0.3);
+  EXPECT_GT(points, 8);
+}
+
+// The decoder's layers read what the encoder made, stages apart; tables are read at both ends of both.
+TEST(Search, estimates_of_an_encoder_and_decoder_on_stages_are_near_the_simulation) {
+  Job job = small_gpt(16);
+  job.model = ir::models::defaults("t5");
+  job.model.layers = 8, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
+  job.model.vocab = 32128;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("p3-16xlarge", 16);
+  job.train.precision = ir::Precision::fp16;
+  job.global_batch = 128, job.parallel.micro_batch = 2, job.parallel.zero = 1;
+  double sum = 0;
+  int points = 0;
+  each_plan(job, {"micro_batch", "zero", "tp", "recompute"}, [&](const Job& point, const ir::Plan& plan) {
+    if (point.parallel.pp == 1) return;
+    const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+    const double seconds = sim::simulate(plan, point.cluster).step_seconds;
+    EXPECT_NEAR(e.seconds / seconds, 1, 0.1) << point.parallel.pp << " stages";
+    EXPECT_NEAR(e.bytes / static_cast<double>(peak_of(plan)), 1, 0.05) << point.parallel.pp << " stages";
+    sum += std::abs(e.seconds / seconds - 1);
+    ++points;
+  });
+  EXPECT_GE(points, 3);
+  EXPECT_LT(sum / points, 0.07);
+}
+
+// Of random jobs and points: states, what micro-batches keep, slots of transfers, what lives for a moment.
+TEST(Search, estimates_of_memory_are_near_the_plans) {
+  std::mt19937 random(7);
+  const auto one_of = [&](auto... values) {
+    const std::vector<int> all{values...};
+    return all[random() % all.size()];
+  };
+  std::map<bool, std::pair<double, int>> off;  // by whether gradients are sharded: sum, points
+  for (int j = 0; j < 24; ++j) {
+    Job job = small_gpt(8);
+    const std::string family = std::array{"gpt", "llama", "t5", "gpt"}[static_cast<size_t>(j % 4)];
+    job.model = ir::models::defaults(family);
+    job.model.layers = one_of(4, 8), job.model.hidden = one_of(512, 1024, 2048), job.model.heads = 16;
+    job.model.seq = one_of(256, 1024), job.model.vocab = one_of(1024, 8192, 51200);
+    job.model.experts = j % 4 == 3 ? 8 : 0;
+    if (j % 4 == 3) job.model.expert_every = one_of(1, 2);
+    job.model = ir::models::complete(job.model);
+    job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
+    job.global_batch = one_of(16, 32);
+    std::vector<Job> points;
+    each_point(job, {}, [&](const Job& point) { return points.push_back(point), false; });
+    std::shuffle(points.begin(), points.end(), random);
+    for (size_t p = 0; p < points.size() && p < 6; ++p) {
+      const Job point = planner::resolve(points[p]);
+      const double plan = static_cast<double>(peak_of(planner::compile(point)));
+      const double ratio = estimate(point, measure(point, oracle().act_seconds)).bytes / plan;
+      const planner::Hints& h = point.parallel;
+      EXPECT_GT(ratio, 0.7) << family << " dp " << h.dp << " tp " << h.tp << " pp " << h.pp;
+      EXPECT_LT(ratio, 1.3) << family << " dp " << h.dp << " tp " << h.tp << " pp " << h.pp;
+      auto& [sum, count] = off[h.zero >= 2];
+      sum += std::abs(ratio - 1), ++count;
+    }
+  }
+  EXPECT_GT(off[false].second, 50);
+  EXPECT_GT(off[true].second, 50);
+  EXPECT_LT(off[false].first / off[false].second, 0.03);
+  EXPECT_LT(off[true].first / off[true].second, 0.08);
+}
+
+// A head that shares the embedding has one table on one device: one sum over the micro-batches, one update.
+TEST(Estimate, counts_a_tied_table_once) {
+  Job job = small_gpt(1);
+  job.model.layers = 2, job.model.vocab = 51200, job.model.seq = 64;
+  job.model = ir::models::complete(job.model);
+  job.parallel.micro_batch = 1;
+  job = planner::resolve(job);
+  const ir::Plan plan = planner::compile(job);
+  const Estimate e = estimate(job, measure(job, oracle().act_seconds));
+  EXPECT_NEAR(e.seconds / sim::simulate(plan, job.cluster).step_seconds, 1, 0.02);
+  EXPECT_NEAR(e.bytes / static_cast<double>(peak_of(plan)), 1, 0.02);
+}
+
+// A vocabulary that tp does not divide makes ranks differ; what a layer costs does not.
+TEST(Estimate, of_ranks_that_differ_is_that_of_one) {
+  Job job = small_gpt(4);
+  job.parallel.tp = 4;
+  job.parallel.dp = 1;
+  job.parallel.micro_batch = 1;
+  const ModelCost even = measure(planner::resolve(job), oracle().act_seconds);
+  job.model.vocab = 8190;
+  job.model.pad_vocab_to = 1;
+  const ModelCost uneven = measure(planner::resolve(job), oracle().act_seconds);
+  EXPECT_GT(even.layer.forward, 0);
+  EXPECT_NEAR(uneven.layer.forward, even.layer.forward, 1e-3 * even.layer.forward);
+  EXPECT_NEAR(uneven.last.backward, even.last.backward, 0.05 * even.last.backward);
+  EXPECT_EQ(uneven.boundary_bytes, even.boundary_bytes);
+}
+
+// The ends of a model take a layer's place.
+TEST(Points, stages_are_level) {
+  ModelCost cost;
+  cost.layer.forward = 1;
+  cost.first.forward = 0.5;
+  cost.last.backward = 2;
+  EXPECT_EQ(level_layers(10, 3, cost), (std::vector{4, 4, 2}));
+  EXPECT_EQ(level_layers(3, 3, cost), (std::vector{1, 1, 1}));
+}
+
+// a (2 s) -> b on another queue (3 s) -> c (1 s); d (4 s) beside b.
+TEST(Estimate, a_phase_takes_what_its_queues_in_order_take) {
+  ir::Program p;
+  p.phases = {"F0"};
+  p.queues = {{"compute", ir::QueueKind::compute, true}, {"net", ir::QueueKind::network, true}};
+  p.registers.resize(4);
+  const auto act = [&](int queue, std::vector<int> reads, int writes) {
+    ir::Actor actor;
+    actor.queue = queue;
+    for (int reg : reads) {
+      ir::Input input;
+      input.reg = reg;
+      actor.inputs.push_back(input);
+    }
+    actor.outputs = {writes};
+    p.actors.push_back(actor);
+  };
+  act(0, {}, 0);
+  act(1, {0}, 1);
+  act(0, {0}, 3);
+  act(0, {1}, 2);
+  EXPECT_EQ(phase_seconds(p, 0, {2, 3, 4, 1}), 7);
+  EXPECT_EQ(phase_seconds(p, 0, {2, 6, 4, 1}), 9);
+  p.actors[1].kind = ir::ActorKind::pull;
+  EXPECT_EQ(phase_seconds(p, 0, {2, 6, 4, 1}), 7);
+}
+
+}  // namespace
+}  // namespace boxcar::search

@@ -1,0 +1,39 @@
+#include "search/jobs.h"
+
+#include <algorithm>
+
+#include "planner/resolve.h"
+#include "planner/verify.h"
+
+namespace boxcar::search {
+
+using planner::Job;
+
+Job small_gpt(int gpus) {
+  Job job;
+  job.model = ir::models::defaults("gpt");
+  job.model.layers = 4, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
+  job.model.vocab = 8192;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("dgx-a100-80g", gpus);
+  job.gpus = gpus;
+  job.global_batch = 16;
+  return job;
+}
+
+int64_t peak_of(const ir::Plan& plan) {
+  int64_t peak = 0;
+  for (const planner::MemoryUse& use : planner::memory_use(plan)) peak = std::max(peak, use.total);
+  return peak;
+}
+
+void each_plan(const Job& job, const std::set<std::string>& pinned,
+               const std::function<void(const Job&, const ir::Plan&)>& visit) {
+  each_point(job, {pinned, {}}, [&](const Job& point) {
+    const Job resolved = planner::resolve(point);
+    visit(resolved, planner::compile(resolved));
+    return false;  // so that no recomputation is left out
+  });
+}
+
+}  // namespace boxcar::search

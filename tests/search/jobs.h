@@ -1,0 +1,22 @@
+// Jobs and walks over their points that the search's tests share.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "planner/search/points.h"
+
+namespace boxcar::search {
+
+// 4 layers of 1,024, 16 sequences of 512, on A100s.
+planner::Job small_gpt(int gpus);
+
+// Of the fullest device.
+int64_t peak_of(const ir::Plan& plan);
+
+// Visits every legal point, resolved, with its plan.
+void each_plan(const planner::Job& job, const std::set<std::string>& pinned,
+               const std::function<void(const planner::Job&, const ir::Plan&)>& visit);
+
+}  // namespace boxcar::search

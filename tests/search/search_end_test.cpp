@@ -1,0 +1,222 @@
+// What a search says where nothing does, and where it is told to end.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "planner/resolve.h"
+#include "planner/search/points.h"
+#include "planner/search/step_estimate.h"
+#include "search/jobs.h"
+#include "search/simulating.h"
+#include "support/error_of.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+TEST(Search, cost_needs_a_price) {
+  EXPECT_EQ(support::error_of([] { search(small_gpt(4), {.goal = Goal::cost}, oracle()); }),
+            "cluster: dgx-a100-80g has no price; give price_per_gpu_hour in a cluster file");
+}
+
+// By how much the fastest is too slow, and a number of GPUs with which a step is as fast indeed.
+TEST(Search, says_what_comes_nearest_where_nothing_is_as_fast) {
+  Job job = small_gpt(2);
+  job.global_batch = 128;
+  const double fastest = search(job, {}, oracle()).best.front().seconds;
+  const double limit = 0.7 * fastest;
+  const Outcome found = search(job, {.max_step_seconds = limit}, oracle());
+  EXPECT_TRUE(found.best.empty());
+  ASSERT_TRUE(found.fastest);
+  EXPECT_NEAR(found.fastest->estimated_seconds, fastest, 0.1 * fastest);
+  EXPECT_EQ(found.over_time, found.points);
+  ASSERT_EQ(found.would_do.size(), 1);
+  ASSERT_EQ(found.would_do.front().candidate.job.gpus, 4);
+  job.gpus = 4;
+  backends::resize(job.cluster, 4);
+  EXPECT_LE(search(job, {}, oracle()).best.front().seconds, limit);
+}
+
+// A limit that the fastest plan keeps and its estimate does not: plans count, for every objective.
+TEST(Search, keeps_a_limit_of_time_that_estimates_miss) {
+  Job job = small_gpt(4);
+  job.parallel.pp = 4, job.parallel.micro_batch = 1;
+  job.cluster.price_per_gpu_hour = 1;
+  const std::set<std::string> pinned{"pp", "micro_batch", "virtual_stages"};
+  const Candidate fastest = search(job, {.pinned = pinned}, oracle()).best.front();
+  ASSERT_LT(fastest.seconds, 0.95 * fastest.estimated_seconds);
+  for (const Goal goal : {Goal::time, Goal::memory, Goal::cost}) {
+    const double limit = 1.001 * fastest.seconds;
+    const Outcome found = search(job, {.goal = goal, .max_step_seconds = limit, .pinned = pinned}, oracle());
+    ASSERT_FALSE(found.best.empty());
+    for (const Candidate& c : found.best) EXPECT_LE(c.seconds, limit);
+    const Outcome none =
+        search(job, {.goal = goal, .max_step_seconds = 0.999 * fastest.seconds, .pinned = pinned}, oracle());
+    EXPECT_TRUE(none.best.empty());
+    EXPECT_EQ(none.fastest->seconds, fastest.seconds);
+  }
+}
+
+// Estimates say that it fits, and the plan does not: what is short is by the plan, and what would do has
+// room. They are too low where virtual stages gather parameters, each its own.
+TEST(Search, goes_by_plans_where_estimates_of_memory_are_too_low) {
+  Job job = small_gpt(8);
+  job.parallel.dp = 4, job.parallel.pp = 2, job.parallel.micro_batch = 1, job.parallel.zero = 3;
+  job.parallel.virtual_stages = 2;
+  const std::set<std::string> pinned{
+      "dp", "tp", "pp", "micro_batch", "recompute", "schedule", "virtual_stages", "zero"};
+  const int64_t memory = peak_of(planner::compile(planner::resolve(job))) - 1;
+  const Outcome found = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
+  EXPECT_EQ(found.over_memory, 0);
+  EXPECT_TRUE(found.best.empty());
+  EXPECT_EQ(found.smallest.peak_bytes, memory + 1);
+  EXPECT_FALSE(found.would_do.empty());
+  for (const WouldDo& change : found.would_do) {
+    EXPECT_LE(peak_of(planner::compile(planner::resolve(change.candidate.job))), memory);
+  }
+}
+
+TEST(Search, says_what_comes_nearest_where_nothing_fits) {
+  const Outcome found = search(small_gpt(4), {.memory_bytes = 1'000'000}, oracle());
+  EXPECT_TRUE(found.best.empty());
+  EXPECT_TRUE(found.ended);
+  EXPECT_GT(found.points, 10);
+  EXPECT_EQ(found.over_memory, found.points);
+  EXPECT_GT(found.smallest.estimated_bytes, 1'000'000);
+  for (const WouldDo& change : found.would_do) EXPECT_EQ(change.without, std::vector<std::string>{});
+}
+
+// Of what is given, each key that is in the way by itself, or two together; and the fewest GPUs.
+TEST(Search, says_what_would_fit) {
+  Job job = small_gpt(1);
+  job.parallel.micro_batch = 16;
+  const auto changes = [&](const std::set<std::string>& pinned, int64_t memory) {
+    const Outcome found = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
+    EXPECT_TRUE(found.best.empty());
+    EXPECT_TRUE(found.ended);
+    std::vector<std::vector<std::string>> keys;
+    for (const WouldDo& change : found.would_do) {
+      EXPECT_LE(change.candidate.estimated_bytes, static_cast<double>(memory));
+      keys.push_back(change.without);
+    }
+    return keys;
+  };
+  using Keys = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(changes({"micro_batch"}, 1'500'000'000), (Keys{{"micro_batch"}, {}}));
+  EXPECT_EQ(changes({"micro_batch", "recompute"}, 1'500'000'000), (Keys{{"micro_batch"}}));
+  EXPECT_EQ(changes({"recompute"}, 1'100'000'000), (Keys{{}}));
+}
+
+// The fewest, of parts of a node and of whole ones.
+TEST(Search, says_how_many_gpus_would_fit) {
+  Job job = small_gpt(1);
+  job.global_batch = 48;
+  const backends::Cluster whole = backends::load_cluster("dgx-a100-80g");
+  const auto fits = [&](int gpus, int64_t memory) {
+    Job on = job;
+    on.gpus = gpus;
+    on.cluster = whole;
+    backends::resize(on.cluster, gpus);
+    bool any = false;
+    each_point(on, {}, [&](const Job& point) {
+      const Job resolved = planner::resolve(point);
+      return any |=
+             estimate(resolved, measure(resolved, oracle().act_seconds)).bytes <= static_cast<double>(memory);
+    });
+    return any;
+  };
+  for (const int64_t memory : {int64_t{700'000'000}, int64_t{400'000'000}, int64_t{300'000'000}}) {
+    const Outcome found = search(job, {.memory_bytes = memory, .described = whole}, oracle());
+    ASSERT_TRUE(found.best.empty());
+    ASSERT_EQ(found.would_do.size(), 1);
+    const int gpus = found.would_do.front().candidate.job.gpus;
+    EXPECT_TRUE(fits(gpus, memory));
+    for (int fewer = 1; fewer < gpus; fewer += fewer < 8 ? 1 : 8)
+      EXPECT_FALSE(fits(fewer, memory)) << fewer << " of " << gpus;
+  }
+}
+
+// Told to end before anything was simulated, it simulates the best by estimate all the same.
+TEST(Search, has_the_best_by_estimate_where_it_ends_early) {
+  const Job job = small_gpt(8);
+  SearchOptions options;
+  options.go_on = [](const Progress& p) { return p.points < 64; };
+  const Outcome found = search(job, options, oracle());
+  EXPECT_FALSE(found.ended);
+  EXPECT_TRUE(found.by_estimate);
+  EXPECT_LE(found.points, 64);
+  ASSERT_EQ(found.best.size(), 1);
+  EXPECT_GT(found.best.front().seconds, 0);
+  EXPECT_EQ(found.best.front().seconds,
+            sim::simulate(plan_of(found.best.front()), found.best.front().job.cluster).step_seconds);
+}
+
+// In the middle of the second candidate's simulation, which is left aside.
+TEST(Search, ends_in_the_middle_of_a_candidate) {
+  int steps = 0;
+  bool stop = false;
+  Oracle one = oracle();
+  one.step = [&](const ir::Plan& plan, const backends::Cluster& cluster, const std::function<void()>& look) {
+    stop = ++steps == 2;
+    Oracle::Step step = oracle().step(plan, cluster, look);
+    look();
+    return step;
+  };
+  SearchOptions options;
+  options.go_on = [&](const Progress&) { return !stop; };
+  const Outcome found = search(small_gpt(4), options, one);
+  EXPECT_EQ(steps, 2);
+  EXPECT_FALSE(found.ended);
+  EXPECT_FALSE(found.by_estimate);
+  EXPECT_EQ(found.best.size(), 1);
+}
+
+TEST(Search, ends_in_the_middle_of_layouts) {
+  Job job = small_gpt(8);
+  job.parallel.tp = 8, job.parallel.micro_batch = 1;
+  Candidate candidate{planner::resolve(job)};
+  candidate.layouts = LayoutRequest{};
+  int looks = 0;
+  Graphs graphs(1);
+  EXPECT_THROW(plan_of(candidate, nullptr, graphs,
+                       [&] {
+                         if (++looks == 5) throw looks;
+                       }),
+               int);
+}
+
+TEST(Search, a_simulation_that_is_ended_changes_none_behind_it) {
+  const Job job = small_gpt(4);
+  Job pipeline = job;
+  pipeline.parallel.pp = 4;
+  const ir::Plan plan = planner::compile(planner::resolve(pipeline));
+  const double seconds = sim::simulate(plan, job.cluster).step_seconds;
+  EXPECT_THROW(sim::simulate(plan, job.cluster, {.look = [] { throw 1; }}), int);
+  EXPECT_EQ(sim::simulate(plan, job.cluster).step_seconds, seconds);
+}
+
+// Once a point fits, those that are left are left out, and what there is is simulated.
+TEST(Search, leaves_points_out_where_time_is_short) {
+  SearchOptions options;
+  options.more_points = [] { return false; };
+  const Outcome some = search(small_gpt(8), options, oracle()), all = search(small_gpt(8), {}, oracle());
+  EXPECT_LT(some.points, all.points);
+  EXPECT_FALSE(some.ended);
+  EXPECT_FALSE(some.by_estimate);
+  EXPECT_FALSE(some.least);
+  EXPECT_FALSE(some.best.empty());
+  EXPECT_TRUE(all.least);
+}
+
+TEST(Search, ends_when_it_is_told_to) {
+  int asked = 0;
+  SearchOptions options;
+  options.go_on = [&](const Progress&) { return ++asked < 3; };
+  const Outcome found = search(small_gpt(4), options, oracle());
+  EXPECT_FALSE(found.ended);
+  EXPECT_EQ(asked, 3);
+}
+
+}  // namespace
+}  // namespace boxcar::search

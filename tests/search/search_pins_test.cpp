@@ -1,0 +1,112 @@
+// What a user gives the search stays: degrees, ranges, layouts of tensors; and layouts that are found.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "planner/laid_out.h"
+#include "search/jobs.h"
+#include "search/simulating.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+TEST(Search, what_is_pinned_stays) {
+  Job job = small_gpt(8);
+  job.parallel.tp = 2;
+  job.parallel.zero = 1;
+  job.train.recompute = ir::Recompute::full;
+  const Outcome found = search(job, {.pinned = {"tp", "zero", "recompute"}, .simulate = 3}, oracle());
+  EXPECT_GE(found.best.size(), 3u);  // and with fewer layers computed again
+  for (const Candidate& c : found.best) {
+    EXPECT_EQ(c.job.parallel.tp, 2);
+    EXPECT_EQ(c.job.parallel.zero, 1);
+    EXPECT_EQ(c.job.train.recompute, ir::Recompute::full);
+  }
+  EXPECT_TRUE(std::is_sorted(found.best.begin(), found.best.end(),
+                             [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; }));
+}
+
+TEST(Search, what_is_given_as_a_range_stays_in_it) {
+  const Outcome found =
+      search(small_gpt(8),
+             {.ranges = {{"tp", {2, 4}}, {"dp", {2, 8}}, {"micro_batch", {2, 2}}}, .simulate = 4}, oracle());
+  ASSERT_FALSE(found.best.empty());
+  for (const Candidate& c : found.best) {
+    EXPECT_TRUE(c.job.parallel.tp == 2 || c.job.parallel.tp == 4);
+    EXPECT_GE(c.job.parallel.dp, 2);
+    EXPECT_EQ(c.job.parallel.micro_batch, 2);
+  }
+}
+
+// The fastest of one tensor-parallel group, laid out again: optimal by the models, and faster when simulated
+// than what the hints say of it; the plan is found again from what the candidate says.
+TEST(Search, lays_the_fastest_out_again) {
+  Job job = small_gpt(8);
+  job.parallel.tp = 8;
+  job.parallel.micro_batch = 8;
+  job.model.hidden = 4096;
+  const Outcome found = search(job, {.pinned = {"tp", "micro_batch"}}, oracle());
+  ASSERT_GE(found.best.size(), 2u);
+  const Candidate& best = found.best.front();
+  ASSERT_TRUE(best.layouts);
+  EXPECT_TRUE(best.found.optimal());
+  const planner::LaidOut laid = planner::lay_out(best.job, best.choose());
+  EXPECT_EQ(sim::simulate(planner::compile(laid, best.job), job.cluster).step_seconds, best.seconds);
+  EXPECT_LT(best.seconds, sim::simulate(planner::compile(best.job), job.cluster).step_seconds);
+}
+
+TEST(Search, every_candidate_has_the_layouts_that_are_pinned) {
+  Job job = small_gpt(4);
+  const sbp::NdSbp rows{sbp::Sbp::S(0)};
+  const Outcome found = search(
+      job, {.ranges = {{"pp", {1, 1}}, {"tp", {1, 1}}}, .pins = {{"h*.mlp.fc1.weight", rows}}, .simulate = 3},
+      oracle());
+  ASSERT_FALSE(found.best.empty());
+  for (const Candidate& c : found.best) {
+    const planner::LaidOut laid = planner::lay_out(c.job, c.choose());
+    for (const char* name : {"h0.mlp.fc1.weight.half", "h3.mlp.fc1.weight.half"})
+      EXPECT_EQ(laid.pins.used[static_cast<size_t>(ir::find_tensor(laid.graph, name))], rows);
+  }
+}
+
+// No op reads a partial value, and nothing is kept as one; that costs time.
+TEST(Search, does_without_partial_values) {
+  Job job = small_gpt(8);
+  job.parallel.tp = 8;
+  job.parallel.micro_batch = 8;
+  job.model.hidden = 4096;
+  const Outcome without = search(job, {.pinned = {"tp", "micro_batch"}, .partial = false}, oracle());
+  const Outcome with = search(job, {.pinned = {"tp", "micro_batch"}}, oracle());
+  ASSERT_FALSE(without.best.empty());
+  const Candidate& best = without.best.front();
+  const planner::LaidOut laid = planner::lay_out(best.job, best.choose());
+  for (size_t o = 0; o < laid.graph.ops.size(); ++o)
+    if (laid.graph.ops[o].phase != ir::Phase::update) {
+      for (const sbp::NdSbp& input : laid.layouts.ops[o].inputs)
+        EXPECT_FALSE(input[0].is_partial()) << laid.graph.ops[o].name;
+    }
+  EXPECT_GT(best.found.value, with.best.front().found.value);
+  EXPECT_GT(best.seconds, with.best.front().seconds);
+}
+
+// Levels down on one stage, levels up on the other, channels or samples split on each.
+TEST(Search, LongLaysADiffusionUnetOutOnStages) {
+  Job job;
+  job.model = ir::models::defaults("diffusion_unet");
+  job.model.layers = 5, job.model.hidden = 128, job.model.vocab = 4, job.model.image = 32;
+  job.cluster = backends::load_cluster("dgx-a100-80g", 4);
+  job.gpus = 4;
+  job.global_batch = 16;
+  job.parallel.tp = job.parallel.pp = 2, job.parallel.micro_batch = 4;
+  const Outcome found = search(job, {.pinned = {"tp", "pp", "micro_batch"}}, oracle());
+  ASSERT_FALSE(found.best.empty());
+  EXPECT_EQ(found.best.front().job.parallel.stage_layers.size(), 2);
+  EXPECT_TRUE(found.best.front().found.optimal());
+  const auto& cost = found.best.front().found.cost;
+  EXPECT_GT(cost[collectives] + cost[states], 0);
+}
+
+}  // namespace
+}  // namespace boxcar::search
