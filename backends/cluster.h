@@ -219,6 +219,7 @@ struct Stack {
   std::map<std::string, double> op_bytes, half_op_bytes;
   bool reduce_whole = false;       // gradients of sharded states are all-reduced
   bool reduce_in_float32 = false;  // these, whatever their type
+  bool ring_attention = false;     // gathered keys and values go round in a ring (sim/ring_attention.h)
   double outside_bytes = 0;        // of a device's memory that no tensor has: context, libraries, NCCL
   double fragmentation = 0;        // share of the rest that the allocator cannot give
   FusedSoftmax fused_softmax;

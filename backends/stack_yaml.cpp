@@ -64,6 +64,7 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   read(*fields, "all_reduces", 1, 100, stack.all_reduces);
   fields->flag("reduce_whole", &stack.reduce_whole);
   fields->flag("reduce_in_float32", &stack.reduce_in_float32);
+  fields->flag("ring_attention", &stack.ring_attention);
   read(*fields, "op_bytes", 0.1, 100, stack.op_bytes);
   read(*fields, "half_op_bytes", 0.01, 100, stack.half_op_bytes);
   fields->flag("pads_channels", &stack.pads_channels);

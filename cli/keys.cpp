@@ -190,6 +190,8 @@ std::vector<Key> make_keys() {
                     "ranks of tp each send a part to the next stage, gathered there"));
   k.push_back(entry("parallel", "gather_logits", PARALLEL(gather_logits), 0, 1,
                     "gather logits over tp: each rank computes the loss on the whole vocabulary"));
+  k.push_back(entry("parallel", "gather_keys", PARALLEL(gather_keys), 0, 1,
+                    "with context parallelism fused attention gathers keys and values, queries stay"));
   k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
                                     "ranks that share one copy of sharded states")));
   k.push_back(entry("parallel", "mesh_order", PARALLEL(mesh_order), 0, 0,

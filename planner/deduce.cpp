@@ -185,6 +185,12 @@ NdSbp pinned(const PartialSbp& pins, const NdSbp& otherwise) {
   return result;
 }
 
+// Of what a fused attention reads, its queries.
+bool is_queries(const ir::Op& op, size_t input) {
+  return (op.type == "scaled_dot_product_attention" && input == 0) ||
+         (op.type == "scaled_dot_product_attention_grad" && input == 1);
+}
+
 // By tensor and phase: what a tensor was boxed to.
 using Made = std::vector<std::array<std::vector<NdSbp>, 3>>;
 
@@ -192,13 +198,15 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
              const Made& made, const Mesh& mesh) {
   Call call;
   call.op = &op;
-  for (ir::TensorId t : op.inputs) {
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const ir::TensorId t = op.inputs[i];
     const auto& used = pins.used[static_cast<size_t>(t)];
     const bool state = used && op.phase != ir::Phase::update;
     call.inputs.push_back(graph.tensor(t).type);
     call.made.push_back(made[static_cast<size_t>(t)][static_cast<size_t>(op.phase)]);
     call.current.push_back(state ? *used : stored[static_cast<size_t>(t)]);
-    call.held.push_back(state || op.type == "accumulate");  // sums of partial values stay partial
+    call.held.push_back(state || op.type == "accumulate" ||  // sums of partial values stay partial
+                        (pins.queries_stay && is_queries(op, i)));
   }
   for (ir::TensorId t : op.outputs) {
     call.outputs.push_back(graph.tensor(t).type);

@@ -281,7 +281,7 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
             mesh,
             has_experts(graph),
             {std::vector<PartialSbp>(count, PartialSbp(mesh.dims())),
-             std::vector<std::optional<sbp::NdSbp>>(count)},
+             std::vector<std::optional<sbp::NdSbp>>(count), hints.gather_keys && !chosen},
             chosen};
   pin_updates(c);
   for (const ir::Op& op : graph.ops) {

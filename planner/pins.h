@@ -24,6 +24,8 @@ using PartialSbp = std::vector<std::optional<sbp::Sbp>>;
 struct Pins {
   std::vector<PartialSbp> stored;               // the layout that the tensor is kept in
   std::vector<std::optional<sbp::NdSbp>> used;  // for state: the layout that forward and backward ops see
+  // Fused attention reads queries as they are kept; so over split ones it gathers keys and values.
+  bool queries_stay = false;
 };
 
 bool matches(std::string_view pattern, std::string_view name);

@@ -37,6 +37,7 @@ struct Hints {
                                           // beside it for the backward pass (its stack's)
   bool fused_optimizer = false;           // one act updates all states of a device that one rule updates
   bool gather_logits = false;             // the loss reads the whole vocabulary on each rank of tp
+  bool gather_keys = false;               // fused attention reads all keys and values on each rank of cp
   int fsdp_group = 0;                     // ranks that share one copy of sharded states; 0: all of dp
   // How ranks stand on the cluster, outermost first: those of the last lie beside each other. dp's with ep.
   std::string mesh_order = "pp,dp,cp,tp";

@@ -167,7 +167,7 @@ std::vector<ActCost> Costing::of(int program_index, int device) {
     if (known[a].seconds > 0 || actor.attrs.contains("seconds")) continue;
     if (actor.kind == ir::ActorKind::pull) costs[a].comm = pull(actor, device);
     if (is_modelled_collective(actor))
-      costs[a].comm = collective(program, actor, span(spans, actor.comm, device));
+      costs[a].comm = shown(program_index, a, span(spans, actor.comm, device));
     costs[a].comm.bytes_on_link *= known[a].times;
   }
   return costs;
@@ -182,7 +182,13 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
   for (size_t a = 0; a < times.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     const bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
-    double seconds = fixed_seconds(program, actor);
+    double seconds = 0;
+    if (const int of = rings(program_index).of_actor[a]; kernel && of >= 0) {
+      const PartSeconds parts = ring_seconds(program, rings(program_index).rings[static_cast<size_t>(of)]);
+      seconds = parts.own + parts.others;
+    } else {
+      seconds = fixed_seconds(program, actor);
+    }
     if (kernel) seconds += (times[a] - 1) * std::max(0.0, seconds - launch);
     known->second.push_back({seconds, kernel, times[a]});
   }
@@ -210,7 +216,7 @@ std::vector<double> Costing::advances(int program_index, const std::vector<Fixed
     }
     last += known[a].seconds;
     if (is_modelled_collective(actor))
-      last += collective(program, actor, span(spans, actor.comm, device)).seconds();
+      last += shown(program_index, a, span(spans, actor.comm, device)).seconds();
     end[a] = last;
     double& whole = pass[static_cast<size_t>(actor.phase)];
     by[a] = std::max(0.0, last - whole);
@@ -293,6 +299,37 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
       cluster_.stack.update_in_one && is_update(program.phases[static_cast<size_t>(actor.phase)]);
   const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
   return in_one ? std::max(0.0, seconds - launch) : seconds;
+}
+
+const AttentionRings& Costing::rings(int program_index) {
+  auto [known, made] = rings_.try_emplace(program_index);
+  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  if (made && cluster_.stack.ring_attention) known->second = attention_rings(program);
+  if (made) known->second.of_actor.resize(program.actors.size(), -1);
+  return known->second;
+}
+
+PartSeconds Costing::ring_seconds(const ir::Program& program, const AttentionRing& ring) const {
+  const ir::Actor& attention = program.actors[ring.attention];
+  const auto ranks = static_cast<int>(plan_.comms[static_cast<size_t>(ring.comm)].groups.at(0).size());
+  const PartSeconds parts = part_seconds(cluster_.device, attention, ranks, input_types(program, attention),
+                                         output_types(program, attention));
+  return {parts.own * behind_, parts.others * behind_};
+}
+
+// What of a collective is waited for; all of it, but for a ring's.
+CommTime Costing::shown(int program_index, size_t a, const Span& span) {
+  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  CommTime time = collective(program, program.actors[a], span);
+  const int of = rings(program_index).of_actor[a];
+  if (of < 0) return time;
+  const AttentionRing& ring = rings(program_index).rings[static_cast<size_t>(of)];
+  double all = 0;
+  for (size_t exchange : ring.exchanges) all += collective(program, program.actors[exchange], span).seconds();
+  const double share = shown_share(all, ring_seconds(program, ring).others);
+  time.latency *= share;
+  time.bytes_on_link *= share;
+  return time;
 }
 
 const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) const {

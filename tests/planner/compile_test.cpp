@@ -32,6 +32,22 @@ TEST(Compile, gathered_logits_leave_the_loss_whole) {
   EXPECT_THAT(whole, testing::Not(testing::HasSubstr("loss.")));
 }
 
+// Queries stay where they are, so that attention reads all keys and values; else heads are exchanged for
+// tokens.
+TEST(Compile, gathered_keys_leave_queries_where_they_are) {
+  Job job = small_job(1, 1, 1);
+  job.parallel.cp = job.gpus = 2, job.train.flash = true;
+  const std::string exchanged = communication(plan_of(job), 0, "F0");
+  EXPECT_THAT(exchanged, testing::HasSubstr("all_to_all"));
+  job.parallel.gather_keys = true;
+  const std::string gathered = communication(plan_of(job), 0, "F0");
+  EXPECT_THAT(gathered, testing::HasSubstr("all_gather"));
+  EXPECT_THAT(gathered, testing::Not(testing::HasSubstr("all_to_all")));
+  const std::string backward = communication(plan_of(job), 0, "B0");
+  EXPECT_THAT(backward, testing::HasSubstr("reduce_scatter"));
+  EXPECT_THAT(backward, testing::Not(testing::HasSubstr("all_to_all")));
+}
+
 TEST(Compile, what_a_framework_keeps_beside_a_result_counts_with_it) {
   Job job = small_job(1, 1, 1);
   const int64_t alone = find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes;

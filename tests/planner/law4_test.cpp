@@ -237,6 +237,7 @@ Job random_job(std::mt19937& r) {
   job.train.recompute =
       pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full, ir::Recompute::ops});
   job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
+  h.gather_keys = pick(r, {false, true});
   job.global_batch *= h.micro_batch;
   job.gpus *= h.cp;
   return job;
@@ -249,11 +250,11 @@ void try_random_jobs(unsigned seed, int count) {
     const Hints& h = job.parallel;
     SCOPED_TRACE(fmt::format(
         "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} zero {} sp {} sg {} mb {} gb {} "
-        "flash {} recompute {} precision {} order {}",
+        "flash {} gk {} recompute {} precision {} order {}",
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
         h.schedule, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch, job.global_batch,
-        job.train.flash, static_cast<int>(job.train.recompute), static_cast<int>(job.train.precision),
-        h.mesh_order));
+        job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
+        static_cast<int>(job.train.precision), h.mesh_order));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
   }

@@ -2,7 +2,7 @@
 
 What a row does not say stands in tests/functional_tests/test_cases/*/model_config.yaml of its repository: GPT-2's vocabulary, or BERT's;
 deterministic mode, but for what is named nondeterministic, which has no dropout; one node of eight GPUs. Attention is Transformer Engine's
-choice, a flash kernel, but unfused where the configuration says so (regular runs of the smallest models), in the images of the runs on OCI, in local layers and
+choice, a flash kernel, but unfused where the configuration says so (regular runs of the smallest models, T5), in the images of the runs on OCI, in local layers and
 in BERT. Peaks are of the last stage: its last rank is the one that logs.
 """
 from ..family import Case, Family, LeftOut
@@ -10,7 +10,9 @@ from .flags import flags
 
 CLUSTERS = {"a100": "dgx-a100-80g", "gb200": "gb200-nvl72", "h100": "dgx-h100"}
 NOISE = 1.25  # median over fastest step: a row beyond was not measured in peace
-FAMILIES = {"gpt": ("gpt", 50257), "moe": ("gpt", 50257), "bert": ("bert", 30522)}
+FAMILIES = {"gpt": ("gpt", 50257), "moe": ("gpt", 50257), "bert": ("bert", 30522), "t5": ("t5", 28996 + 100)}
+# What T5's configurations say of it, and no column does
+T5 = {"num_layers": "24", "seq_length": "512", "decoder_layers": "12", "decoder_seq": "128"}
 # Parts of a test case's name that stand for what no column has, and no model here knows
 OTHER_PARTS = {"qk_layernorm": "norms of queries and keys are not modelled", "account_for_embedding": "layers of each stage are not stated", "muon": "no model of the optimizer Muon",
                "multi_dist_optimizer": "several optimizers side by side are not modelled", "grpo": "steps that sample text are not modelled",
@@ -30,7 +32,7 @@ def gpu_of(row):
 
 def rules(row):
     if row["family"] not in FAMILIES:
-        raise LeftOut("a model of another kind: T5, Mamba, latent attention, images")
+        raise LeftOut("a model of another kind: Mamba, latent attention, images")
     for part, why in OTHER_PARTS.items():
         if part in row["test_case"]:
             raise LeftOut(why)
@@ -65,7 +67,7 @@ def virtual_stages(row, layers, stages):
 
 
 def attention(row):
-    unfused = (row["test_type"] == "regular" and row["hidden_size"] == "512") or "oci" in row["golden_file"]
+    unfused = (row["test_type"] == "regular" and row["hidden_size"] == "512") or "oci" in row["golden_file"] or row["family"] == "t5"
     if "nondeterministic" in row["test_case"] or (row["transformer_impl"] == "transformer_engine" and not unfused):
         return "flash"
     return "unfused"
@@ -73,6 +75,8 @@ def attention(row):
 
 def cases(row):
     rules(row)
+    if row["family"] == "t5":
+        row = row | T5
     gpu, cluster = gpu_of(row)
     model, vocab = FAMILIES[row["family"]]
     layers, hidden, stages = number(row, "num_layers"), number(row, "hidden_size"), number(row, "pipeline_model_parallel_size")
@@ -80,6 +84,7 @@ def cases(row):
     swiglu = bool(row["swiglu"])
     named = lambda part: part in row["test_case"]
     plan = flags(model=model, layers=layers, hidden=hidden, heads=row["num_attention_heads"], seq=row["seq_length"], vocab=vocab,
+                 decoder_layers=row.get("decoder_layers"), decoder_seq=row.get("decoder_seq"),
                  ffn=row["moe_ffn_hidden_size"] or row["ffn_hidden_size"] or (hidden * 8 // 3 // 64 * 64 if swiglu else None),
                  kv_heads=row["num_query_groups"] or None, mlp="swiglu" if swiglu else None,
                  experts=row["num_experts"] or None, top_k=row["moe_router_topk"] or None, ep=number(row, "expert_model_parallel_size"),

@@ -18,7 +18,7 @@ def nemo(row):
     """Layouts are the repository's defaults of the time, as the table says tokens alone. Attention without a flash kernel, bf16 with
     float32 gradients; parameters and Adam sharded from September of 2022 on (distributed_fused_adam in the same configurations)."""
     if "T5" in row["model"]:
-        raise LeftOut("T5 is not modelled")
+        raise LeftOut("T5: the source does not say whether its tokens are the encoder's or both halves'")
     if not row["iter_time_s_derived"]:
         raise LeftOut("no time of a step: FLOP/s by an unknown formula")
     if "doc table gives GBS" in row["notes"]:
@@ -46,14 +46,12 @@ def jax(row):
     kind = row["model"].split()[0]
     if kind not in VOCABULARY:
         raise LeftOut("no model of that kind: T5, Imagen, vision transformers")
-    if "fp8" in row["precision"]:
-        raise LeftOut("fp8 is not modelled")
     if "LoRA" in row["model"]:
         raise LeftOut("training of added matrices alone (LoRA) is not modelled")
     model, vocab, ffn = VOCABULARY[kind]
     fused = "TE" in row["precision"] or "lash" in row["notes"].split("without")[0]
     sharded = int(row["fsdp"]) > 1
-    plan = flags(model=model, cluster="dgx-h100" if "H100" in row["gpu"] else "dgx-a100-80g", stack="jax", precision="bf16",
+    plan = flags(model=model, cluster="dgx-h100" if "H100" in row["gpu"] else "dgx-a100-80g", stack="jax", precision="fp8" if "fp8" in row["precision"] else "bf16",
                  attention="flash" if fused else "unfused", layers=row["layers"], hidden=row["hidden"], heads=row["heads"], ffn=ffn,
                  seq=row["seq_len"], vocab=vocab, gpus=row["gpus"], tp=row["tp"], zero=3 if sharded else 0, dropout=0,
                  micro_batch=row["batch_per_gpu"], recompute="full" if sharded and model == "gpt" else "none")

@@ -1,0 +1,49 @@
+// Attention over a sequence that ranks share, run in a ring (Liu et al. 2023, arXiv 2310.01889; Megatron-LM's
+// context parallelism): keys and values go round, and each part is attended to while the next is on its way.
+//
+//   in the plan                                           in a ring of c ranks
+//   gather keys, gather values, attention over all        c attentions over a part each, beside c - 1
+//   exchanges
+//
+// Both move the same bytes over the same links and compute the same products. In a ring the exchanges show
+// where they take longer than what they stand beside, all parts but a rank's own. Backward, the gradients of
+// keys and values go round with them. Causal sequences are cut so that ranks have equal work, as Megatron-LM
+// cuts them: the own part is causal, of the others half of the queries or half of the keys count.
+#pragma once
+
+#include <vector>
+
+#include "backends/cluster.h"
+#include "ir/op.h"
+#include "ir/plan.h"
+
+namespace boxcar::sim {
+
+struct AttentionRing {
+  size_t attention = 0;           // actor
+  std::vector<size_t> exchanges;  // gathers of its keys and values, reduce-scatters of their gradients
+  int comm = -1;                  // of all of these
+};
+
+// Those of a program in which attention reads gathered keys and values; by actor, -1 where it is in none.
+struct AttentionRings {
+  std::vector<AttentionRing> rings;
+  std::vector<int> of_actor;
+};
+AttentionRings attention_rings(const ir::Program& program);
+
+// Of the types that an attention (or its gradient) over whole keys and values reads and writes: those over
+// one of `ranks` parts.
+void take_part(bool backward, int ranks, ir::Types& inputs, ir::Types& outputs);
+
+// How long the parts of such an attention take: a rank's own, and all others together.
+struct PartSeconds {
+  double own = 0, others = 0;
+};
+PartSeconds part_seconds(const backends::DeviceProfile& device, const ir::Actor& attention, int ranks,
+                         ir::Types inputs, ir::Types outputs);
+
+// The share of the exchanges' seconds that shows beside those of the others. In [0, 1].
+double shown_share(double exchanges, double others);
+
+}  // namespace boxcar::sim
