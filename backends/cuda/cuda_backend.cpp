@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "backends/cuda/blas.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/nccl_communicator.h"
 #include "backends/cuda/placement.h"
@@ -141,7 +142,7 @@ class CudaBackend : public Backend {
     std::map<int, int64_t> needed;  // by GPU
     std::map<int, Device*> one;
     for (size_t d = 0; d < devices_.size(); ++d)
-      if (devices_[d]) needed[gpus_[d]] += bytes[d], one[gpus_[d]] = devices_[d].get();
+      if (devices_[d]) needed[gpus_[d]] += bytes[d] + Blas::workspace, one[gpus_[d]] = devices_[d].get();
     for (const auto& [gpu, sum] : needed) {
       const DeviceFacts facts = one[gpu]->facts();
       check_memory(gpu, sum, facts.free_bytes, facts.memory_bytes);

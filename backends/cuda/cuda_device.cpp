@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::chrono::milliseconds looking{20};  // a wait looks whether the run has failed
 constexpr std::chrono::microseconds resting{20};  // ... and lets others run
-constexpr int64_t half_bytes = 4 << 20;           // of what copies with the host go through
+constexpr const char* scratch_needs = "beside the plan's memory kernels need scratch memory of";
+constexpr int64_t half_bytes = 4 << 20;  // of what copies with the host go through
 
 void on(int gpu) { check(cudaSetDevice(gpu), "a device is chosen"); }
 
@@ -197,8 +198,11 @@ void CudaQueue::need_scratch(int64_t bytes) {
   scratch_ = nullptr;
   size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "memory is counted");
-  check_memory(gpu_, bytes, static_cast<int64_t>(free), static_cast<int64_t>(total));
-  check(cudaMalloc(&scratch_, static_cast<size_t>(bytes)), "scratch memory");
+  check_memory(gpu_, bytes, static_cast<int64_t>(free), static_cast<int64_t>(total), scratch_needs);
+  const cudaError_t error = cudaMalloc(&scratch_, static_cast<size_t>(bytes));
+  if (error == cudaErrorMemoryAllocation)
+    cudaGetLastError(), no_piece(gpu_, bytes, static_cast<int64_t>(free));
+  check(error, "scratch memory");
   scratch_bytes_ = bytes;
 }
 
@@ -242,10 +246,8 @@ void CudaDevice::reserve(int64_t bytes) {
   check_memory(gpu_, bytes, static_cast<int64_t>(free), static_cast<int64_t>(total));
   void* memory = nullptr;
   const cudaError_t error = cudaMalloc(&memory, size);
-  if (error == cudaErrorMemoryAllocation) {  // free, but not in one piece
-    cudaGetLastError();
-    check_memory(gpu_, bytes, 0, static_cast<int64_t>(total));
-  }
+  if (error == cudaErrorMemoryAllocation)
+    cudaGetLastError(), no_piece(gpu_, bytes, static_cast<int64_t>(free));
   check(error, "memory for a plan");
   arena_ = static_cast<std::byte*>(memory);
   check(cudaMemsetAsync(arena_, 0, size, stream_), "zeros are written");

@@ -78,14 +78,26 @@ Wanted sharers(std::span<const std::string> ids, int process) {
   return wanted;
 }
 
-void check_memory(int gpu, int64_t needed, int64_t free, int64_t total) {
+namespace {
+
+double gb(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+constexpr const char* mend = "use smaller micro-batches, recomputation, sharding or more devices";
+
+}  // namespace
+
+void check_memory(int gpu, int64_t needed, int64_t free, int64_t total, std::string_view who) {
   if (needed <= free) return;
-  const auto gb = [](int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
   throw Error::cannot_run(fmt::format("cuda: GPU {}", gpu),
-                          fmt::format("the plan needs {:.2f} GB, {:.2f} of {:.2f} GB are free; use smaller "
-                                      "micro-batches, recomputation, "
-                                      "sharding or more devices",
-                                      gb(needed), gb(free), gb(total)));
+                          fmt::format("{} {:.2f} GB, {:.2f} of {:.2f} GB are free; {}", who, gb(needed),
+                                      gb(free), gb(total), mend));
+}
+
+void no_piece(int gpu, int64_t needed, int64_t free) {
+  throw Error::cannot_run(
+      fmt::format("cuda: GPU {}", gpu),
+      fmt::format("{:.2f} GB are wanted in one piece, {:.2f} GB are free in smaller ones; {}", gb(needed),
+                  gb(free), mend));
 }
 
 }  // namespace boxcar::backends::cuda

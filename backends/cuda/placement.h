@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace boxcar::backends::cuda {
@@ -34,7 +35,10 @@ std::vector<int> place(const Gpus& gpus, const Wanted& wanted);
 // Error (cannot run) where two processes see some GPUs both and others not.
 Wanted sharers(std::span<const std::string> ids, int process);
 
-// Throws Error (cannot run) where a device's arena does not fit into what is free.
-void check_memory(int gpu, int64_t needed, int64_t free, int64_t total);
+// Throws Error (cannot run) where what `who` of ("the plan needs") does not fit into what is free.
+void check_memory(int gpu, int64_t needed, int64_t free, int64_t total,
+                  std::string_view who = "the plan needs");
+// Throws it where so much is free, but not in one piece.
+[[noreturn]] void no_piece(int gpu, int64_t needed, int64_t free);
 
 }  // namespace boxcar::backends::cuda

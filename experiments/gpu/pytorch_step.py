@@ -29,9 +29,12 @@ def arguments():
 
 asked = arguments()  # before PyTorch, which --help can do without
 
-import torch
-import torch.nn.functional as F
-from torch import nn
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ImportError:
+    raise SystemExit("pytorch_step.py: this Python has no PyTorch") from None
 
 
 class Block(nn.Module):

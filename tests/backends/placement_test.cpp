@@ -63,6 +63,13 @@ TEST(Placement, refuses_a_plan_that_does_not_fit) {
       error_of([] { check_memory(3, 160'000'000'000, 149'250'000'000, 150'109'106'995); }, Exit::cannot_run),
       "cuda: GPU 3: the plan needs 160.00 GB, 149.25 of 150.11 GB are free; use smaller micro-batches, "
       "recomputation, sharding or more devices");
+  EXPECT_EQ(error_of([] { check_memory(0, 32 << 20, 20'000'000, 2'000'000'000, "kernels need"); },
+                     Exit::cannot_run),
+            "cuda: GPU 0: kernels need 0.03 GB, 0.02 of 2.00 GB are free; use smaller micro-batches, "
+            "recomputation, sharding or more devices");
+  EXPECT_EQ(error_of([] { no_piece(1, 3'000'000'000, 4'000'000'000); }, Exit::cannot_run),
+            "cuda: GPU 1: 3.00 GB are wanted in one piece, 4.00 GB are free in smaller ones; use smaller "
+            "micro-batches, recomputation, sharding or more devices");
 }
 
 // All processes see the GPUs of their machine, or each has its own.

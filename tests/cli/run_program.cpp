@@ -32,9 +32,9 @@ void redirect(const std::string& path, int target, int flags) {
   if (fd < 0 || dup2(fd, target) < 0) _exit(126);
 }
 
-[[noreturn]] void become(const std::vector<std::string>& arguments, const std::string& folder) {
+[[noreturn]] void become(std::string program, const std::vector<std::string>& arguments,
+                         const std::string& folder) {
   std::vector<char*> argv;
-  std::string program = BOXCAR_PROGRAM;
   argv.push_back(program.data());
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -49,9 +49,13 @@ void redirect(const std::string& path, int target, int flags) {
 }  // namespace
 
 Output run_program(const std::vector<std::string>& arguments) {
+  return run_another(BOXCAR_PROGRAM, arguments);
+}
+
+Output run_another(const std::string& program, const std::vector<std::string>& arguments) {
   std::string folder = temporary_folder();
   pid_t child = fork();
-  if (child == 0) become(arguments, folder);
+  if (child == 0) become(program, arguments, folder);
   int status = 0;
   waitpid(child, &status, 0);
   Output output{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),

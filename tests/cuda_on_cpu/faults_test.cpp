@@ -85,7 +85,11 @@ TEST_F(GpuFaults, APlanThatDoesNotFit) {
   const std::vector<int64_t> halves(2, 1'200'000'000), quarters(2, 600'000'000);
   backend->expect_room(quarters);
   EXPECT_EQ(error_of([&] { backend->expect_room(halves); }, Exit::cannot_run),
-            "cuda: GPU 0: the plan needs 2.40 GB, 2.15 of 2.15 GB are free; " + mend);
+            "cuda: GPU 0: the plan needs 2.47 GB, 2.15 of 2.15 GB are free; " + mend);
+  // With the scratch memory of products.
+  const std::vector<int64_t> nearly_all(2, 1'060'000'000);
+  EXPECT_EQ(error_of([&] { backend->expect_room(nearly_all); }, Exit::cannot_run),
+            "cuda: GPU 0: the plan needs 2.19 GB, 2.15 of 2.15 GB are free; " + mend);
 }
 
 // One device's act fails in step 3; the other waits for it in a collective, or has launched its graph.

@@ -14,6 +14,8 @@ struct Output {
 // Runs BOXCAR_PROGRAM with these arguments (no shell), standard input empty, in a folder of its own that is
 // removed after.
 Output run_program(const std::vector<std::string>& arguments);
+// Another program, by its path.
+Output run_another(const std::string& program, const std::vector<std::string>& arguments);
 
 // A new empty folder, the caller's to remove.
 std::string temporary_folder();
