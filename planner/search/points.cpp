@@ -50,7 +50,7 @@ class Points {
   // only the others rule out.
   Points(const Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules, bool loose, bool first,
          const Visit& visit)
-      : job_(job), fixed_(fixed), visit_(visit), loose_(loose), first_(first), point_(job) {
+      : job_(job), fixed_(fixed), visit_(visit), first_(first), point_(job) {
     Hints& h = point_.parallel;
     if (!fixed_.is_pinned("stage_layers")) h.stage_layers.clear();
     if (!fixed_.is_pinned("mesh_order")) h.mesh_order = Hints().mesh_order;
@@ -80,7 +80,7 @@ class Points {
     for (auto& [key, values] : values_) {
       const auto range = fixed_.ranges.find(key);
       if (range == fixed_.ranges.end()) continue;
-      const auto& [least, most] = range->second;
+      const int least = range->second.first, most = range->second.second;
       std::erase_if(values, [&](int v) { return v < least || v > most; });
       if (!loose) continue;
       for (const int v : up_to(least, std::min(most, least + most_of_range))) values.push_back(v);
@@ -177,7 +177,7 @@ class Points {
   const Job& job_;
   const Fixed& fixed_;
   const Visit& visit_;
-  bool loose_, first_;
+  bool first_;
   Job point_;
   std::map<std::string, std::vector<const Rule*>> rules_;  // by the key that is chosen last
   std::map<std::string, std::vector<int>> values_;
