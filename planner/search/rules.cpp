@@ -23,10 +23,10 @@ void add_tensor_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rul
   const ir::models::Transformer& m = job.model;
   for (const auto& [name, extent] :
        {std::pair("heads", m.heads), std::pair("kv_heads", m.kv_heads), std::pair("ffn", m.ffn)})
-    rules.push_back(
-        {{"tp"}, {fact(name, extent)}, fmt::format("tp has to divide {}", name), [extent](const Job& j) {
-           return extent % j.parallel.tp == 0;
-         }});
+    rules.push_back({{"tp"},
+                     {fact(name, extent)},
+                     fmt::format("tp has to divide {}", name),
+                     [extent = extent](const Job& j) { return extent % j.parallel.tp == 0; }});
   if (!fixed.is_given("tp"))
     rules.push_back({{"tp"},
                      {fact("gpus of a node", job.cluster.node.gpus)},
@@ -40,11 +40,11 @@ void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& r
     rules.push_back({{"cp"},
                      {fact(name, extent)},
                      fmt::format("context_parallel has to divide {}", name),
-                     [extent](const Job& j) { return extent % j.parallel.cp == 0; }});
+                     [extent = extent](const Job& j) { return extent % j.parallel.cp == 0; }});
     rules.push_back({{"sequence_parallel", "tp", "cp"},
                      {fact(name, extent)},
                      fmt::format("with sequence_parallel tp x context_parallel has to divide {}", name),
-                     [extent](const Job& j) {
+                     [extent = extent](const Job& j) {
                        const Hints& h = j.parallel;
                        return !h.sequence_parallel || extent % (int64_t{h.tp} * h.cp) == 0;
                      }});
