@@ -26,7 +26,9 @@ void QueueThread::check_recording() const {
     bool leaves = std::any_of(work.producers.begin(), work.producers.end(), abroad);
     for (const auto& readers : work.readers)
       leaves = leaves || std::any_of(readers.begin(), readers.end(), abroad);
-    if (leaves) throw refused(work.name, "exchanges data with another process by way of the host; run such steps as acts");
+    if (leaves)
+      throw refused(work.name,
+                    "exchanges data with another process by way of the host; run such steps as acts");
     for (const int r : work.out_regs)
       if (work.acts_per_step % reg(r).every != 0)
         throw refused(work.name, fmt::format("%{} is not whole at a step's end", reg(r).name));

@@ -22,7 +22,7 @@ struct CudaOptions {
   bool share_gpus = false;
   // What is quickest here, by timing it, and sums in any order: two runs may differ in their last bits.
   bool fast = false;
-  std::string algorithms = {};  // with fast: a file where what was timed is kept; empty: none
+  std::string algorithms = {};      // with fast: a file where what was timed is kept; empty: none
   double collective_seconds = 600;  // after which a collective that has not ended ends the run
 };
 
