@@ -31,14 +31,6 @@ class Changes {
   }
 
  private:
-  Job on(int gpus) const {
-    Job job = job_;
-    job.gpus = gpus;
-    job.cluster = described_;
-    backends::resize(job.cluster, gpus);
-    return job;
-  }
-
   void try_without(std::vector<std::string> given) {
     Fixed free = fixed_;
     for (const std::string& key : given)
@@ -57,14 +49,14 @@ class Changes {
     int least = job_.gpus;
     for (int times = 2; times <= most_times_larger && times <= most_gpus / job_.gpus; times *= 2) {
       const int most = countable(times * job_.gpus);
-      std::optional<Candidate> enough = fastest_of_(on(most), fixed_);
+      std::optional<Candidate> enough = fastest_of_(on_gpus(job_, described_, most), fixed_);
       if (!enough) {
         least = most;
         continue;
       }
       const int apart = (most - least) / most_counts + 1;
       for (int gpus = countable(least + apart); gpus < most; gpus = countable(gpus + apart))
-        if (std::optional<Candidate> fewer = fastest_of_(on(gpus), fixed_)) {
+        if (std::optional<Candidate> fewer = fastest_of_(on_gpus(job_, described_, gpus), fixed_)) {
           enough = std::move(fewer);
           break;
         }
@@ -81,6 +73,13 @@ class Changes {
 };
 
 }  // namespace
+
+Job on_gpus(Job job, const backends::Cluster& described, int gpus) {
+  job.gpus = gpus;
+  job.cluster = described;
+  backends::resize(job.cluster, gpus);
+  return job;
+}
 
 std::vector<WouldDo> changes_that_do(const Job& job, const backends::Cluster& described, const Fixed& fixed,
                                      const FastestOf& fastest_of) {

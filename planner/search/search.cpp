@@ -50,7 +50,7 @@ class Search {
 
   Outcome run() {
     for (const int gpus : gpu_counts())
-      each_point(on(gpus), fixed(), [&](const Job& point) { return add(point); });
+      each_point(on_gpus(job_, job_.cluster, gpus), fixed(), [&](const Job& point) { return add(point); });
     if (outcome_.points == 0 && outcome_.ended) refuse();
     estimating_ = false;
     std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
@@ -80,9 +80,9 @@ class Search {
     else if (outcome_.best.empty() && outcome_.ended && outcome_.fastest)
       return in_least_time();
     if (outcome_.best.empty() && outcome_.ended) {
-      outcome_.would_do =
-          changes_that_do(on(job_.gpus), options_.described ? *options_.described : job_.cluster, fixed(),
-                          [&](const Job& job, const Fixed& fixed) { return fastest_of(job, fixed); });
+      outcome_.would_do = changes_that_do(
+          on_gpus(job_, job_.cluster, job_.gpus), options_.described ? *options_.described : job_.cluster,
+          fixed(), [&](const Job& job, const Fixed& fixed) { return fastest_of(job, fixed); });
       outcome_.ended = true;  // all points were looked at, if not all changes
     }
     bound();
@@ -141,13 +141,6 @@ class Search {
   }
 
   Fixed fixed() const { return {options_.pinned, options_.ranges, fewest_bytes(options_.goal)}; }
-
-  Job on(int gpus) const {
-    Job job = job_;
-    job.gpus = gpus;
-    backends::resize(job.cluster, gpus);
-    return job;
-  }
 
   // The least price may need fewer than there are: parts of a node, and whole nodes, that divide them.
   std::vector<int> gpu_counts() const {
