@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds watching{20};  // between two looks at what was launched
 constexpr std::chrono::microseconds asking{100};   // ... and of a call that waits for NCCL to take it
+constexpr std::chrono::milliseconds lasting{50};   // a call that waits so long is worth telling of
 constexpr std::chrono::seconds aborting{15};       // at most, before a process ends without them
 
 // For reductions.
@@ -135,8 +136,17 @@ NcclCommunicator::NcclCommunicator(NcclGroups& groups, std::string name, std::sp
       name_(std::move(name)),
       devices_(devices.begin(), devices.end()),
       rank_(rank),
+      me_(fmt::format("{}: rank {} of {}, device {}", name_, rank, devices.size(),
+                      devices[static_cast<size_t>(rank)])),
       stream_(std::move(stream)) {
   for (const int device : devices_) processes_.push_back(process_of(device));
+  for (int r = 0, named = 0; r < size() && named < 4; ++r) {
+    if (r == rank_) continue;
+    const auto i = static_cast<size_t>(r);
+    others_ += named++ == 3 ? ", ..."
+                            : fmt::format("{}device {} of process {}", others_.empty() ? "" : ", ",
+                                          devices_[i], processes_[i]);
+  }
 }
 
 // Aborted rather than finalized, which would wait for the other members: by now no act is under way.
@@ -231,8 +241,7 @@ void NcclCommunicator::barrier() {
 }
 
 void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
-  const std::string named = fmt::format("{} in {}: rank {} of {}, device {}", what, name_, rank_, size(),
-                                        devices_[static_cast<size_t>(rank_)]);
+  const std::string named = fmt::format("{} in {}", what, me_);
   const std::string outer = Waiting::here();
   try {
     const Waiting::Act waiting(named);
@@ -266,8 +275,8 @@ void NcclCommunicator::set_up() {
     if (comm_ || aborted_) return;
   }
   const NcclId id = draw_id();
-  const std::string act = fmt::format("set-up of {}: rank {} of {}, device {}", name_, rank_, size(),
-                                      devices_[static_cast<size_t>(rank_)]);
+  const std::string act = "set-up of " + me_;
+  const Waiting::Act waiting(act);
   {
     const std::lock_guard lock(mutex_);
     NcclConfig config;
@@ -304,6 +313,7 @@ NcclId NcclCommunicator::draw_id() {
 // Until NCCL has taken what it was last called for.
 void NcclCommunicator::until_taken(const std::string& act) {
   const auto begin = NcclGroups::Clock::now();
+  std::optional<Waiting::Entry> entry;
   for (;;) {
     NcclResult result = nccl_success;
     {
@@ -313,17 +323,17 @@ void NcclCommunicator::until_taken(const std::string& act) {
     if (result == nccl_success) break;
     if (result != nccl_in_progress) throw broken(act, result);
     groups_.waits_.check("the other members");
-    if (NcclGroups::Clock::now() - begin > groups_.patience_) throw late(act);
+    const auto waited = NcclGroups::Clock::now() - begin;
+    if (waited > groups_.patience_) throw late(act);
+    if (waited > lasting && !entry && groups_.transport_)
+      entry.emplace(groups_.transport_->waiting(), others_);
     std::this_thread::sleep_for(asking);
   }
   groups_.waits_.check("NCCL");
 }
 
 void NcclCommunicator::call(NcclResult result) const {
-  if (result != nccl_success && result != nccl_in_progress)
-    throw broken(fmt::format("{}: rank {} of {}, device {}", name_, rank_, size(),
-                             devices_[static_cast<size_t>(rank_)]),
-                 result);
+  if (result != nccl_success && result != nccl_in_progress) throw broken(me_, result);
 }
 
 Error NcclCommunicator::broken(const std::string& act, NcclResult result) const {
@@ -355,8 +365,21 @@ void NcclCommunicator::check() {
     throw broken(!launched_.empty() ? launched_.front().act : recorded.empty() ? last_ : recorded, result);
   }
   forget_done();
+  const std::string recorded = launched_.empty() ? stream_->under_way() : "";
+  say(!launched_.empty() ? launched_.front().act : recorded.ends_with("in " + me_) ? recorded : "");
   if (!launched_.empty() && NcclGroups::Clock::now() - launched_.front().at > groups_.patience_)
     throw late(launched_.front().act);
+}
+
+// That it waits for the others, where it did at the look before too.
+void NcclCommunicator::say(const std::string& act) {
+  if (act != lasting_) {
+    waits_.reset();
+    lasting_ = act;
+  } else if (!act.empty() && !waits_ && groups_.transport_) {
+    const Waiting::Act name(act);
+    waits_.emplace(groups_.transport_->waiting(), others_);
+  }
 }
 
 // Time runs for the oldest act that is not done, from when it became that.

@@ -15,7 +15,8 @@
 // - What was put on the stream is watched by one thread: an error that NCCL finds later, and an act that has
 //   not ended `seconds` after it was its stream's next, end the run with rank and act named, and all
 //   communicators of the process are aborted, so that nothing on their streams waits for ever. Of a recorded
-//   step its stream tells which act that is, and its recording when time is up.
+//   step its stream tells which act that is, and its recording when time is up. What lasts is among the waits
+//   of the transport, with the members that may be missing: the last words of a process that mpirun ends.
 // - Communicators are aborted all at once, each by a thread of its own that nobody waits for before the
 // groups
 //   end: NCCL's abort may wait for other members' abort, and does wait until the graphs are gone that have
@@ -31,6 +32,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +42,7 @@
 #include "backends/cpu/waits.h"
 #include "backends/cuda/nccl_api.h"
 #include "backends/transport.h"
+#include "backends/waiting.h"
 
 namespace boxcar::backends::cuda {
 
@@ -150,6 +153,7 @@ class NcclCommunicator : public Communicator {
   void check_counts(std::span<const int64_t> counts) const;
   // The watching thread's: throws what has gone wrong.
   void check();
+  void say(const std::string& act);
   void abort();
   void forget_done();
 
@@ -157,14 +161,18 @@ class NcclCommunicator : public Communicator {
   const std::string name_;
   const std::vector<int> devices_;
   const int rank_;
+  const std::string me_;        // "dp.0: rank 0 of 2, device 0"
   std::vector<int> processes_;  // by rank
+  std::string others_;          // "device 1 of process 1"
   const std::unique_ptr<NcclStream> stream_;
 
   std::mutex mutex_;  // of what follows; held over a call of NCCL, never over a wait
   ncclComm* comm_ = nullptr;
   bool aborted_ = false;
-  std::deque<Launched> launched_;  // and not known to be done
-  std::string last_;               // act that was launched
+  std::deque<Launched> launched_;        // and not known to be done
+  std::string last_;                     // act that was launched
+  std::string lasting_;                  // act that was under way when it was looked at last
+  std::optional<Waiting::Entry> waits_;  // for it
 };
 
 }  // namespace boxcar::backends::cuda

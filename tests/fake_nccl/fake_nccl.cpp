@@ -1,11 +1,12 @@
-// A library with the part of NCCL's C interface that Boxcar uses, between the threads of one process; what
-// streams are is stream.h's. It is strict where NCCL hangs or leaves the outcome open:
+// A library with the part of NCCL's C interface that Boxcar uses, between threads and processes of one
+// machine, which meet on a board (board.h) that a communicator's unique id names; what streams are is
+// stream.h's. It is strict where NCCL hangs or leaves the outcome open:
 //
 // - a communicator that is used before its set-up has ended, or while a call is in progress: invalid usage;
 // - two threads in one communicator at once: invalid usage;
-// - members that do not make the same calls in the same order, of which some capture a call that others do
-// not,
-//   or that launch together what was not captured together: an error that they find asynchronously.
+// - members that were set up for different numbers of ranks, that do not make the same calls in the same
+//   order, of which some capture a call that others do not, or that launch together what was not captured
+//   together: an error that they find asynchronously.
 //
 // After ncclCommAbort has returned, no act of that member reads or writes its memory; it waits until no graph
 // is left that has one.
@@ -16,23 +17,25 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "fake_nccl/board.h"
 #include "fake_nccl/stream.h"
 
 namespace {
 
+using fake_nccl::Board;
 using fake_nccl::Kept;
 
-enum Result { success = 0, invalid_argument = 4, invalid_usage = 5, in_progress = 7 };
+enum Result { success = 0, system_error = 2, invalid_argument = 4, invalid_usage = 5, in_progress = 7 };
 struct Id {
   char bytes[128];
 };
@@ -41,7 +44,6 @@ struct Config {
   unsigned magic, version;
   int blocking;
 };
-using Bytes = std::vector<char>;
 
 enum class Kind { all_reduce, reduce_scatter, reduce, all_gather, broadcast, send, receive };
 constexpr const char* names[] = {"all_reduce", "reduce_scatter", "reduce", "all_gather",
@@ -73,28 +75,8 @@ size_t size_of(int type) {
   return sizes[type];
 }
 
-// One joint call: what each member brings. Its input is read when it comes: it may be aborted, and its memory
-// freed, while others still meet.
-struct Round {
-  std::vector<Primitive> members;
-  std::vector<Bytes> inputs;
-  size_t here = 0, done = 0;
-};
-
-struct Group {
-  explicit Group(int size) : size(size) {}
-  const int size;
-  std::mutex mutex;
-  int joined = 0;
-  bool broken = false;
-  std::map<int64_t, Round> rounds;
-  std::map<std::tuple<int, int>, std::deque<Bytes>> sent;  // by from, to
-};
-
 struct World {
   std::mutex mutex;
-  int ids = 0;
-  std::map<int, std::shared_ptr<Group>> groups;
   std::atomic<int> live = 0, calls = 0, batches = 0;
   int stopped_rank = -1, stopped_act = -1, stopped_with = 0, stopped_set_up = -1;
   std::string last_error;
@@ -114,13 +96,18 @@ World& world() {
 
 // NCCL's own name, which its interface shows.
 struct ncclComm {
-  std::shared_ptr<Group> group;
-  int rank = 0;
-  std::atomic<int> error = success;
-  std::atomic<int> busy = 2;  // polls until what was called is taken
+  ncclComm(const std::string& folder, int rank, int size)
+      : board(folder), rank(rank), size(size), sent(static_cast<size_t>(size)), received(sent) {}
+
+  const Board board;
+  const int rank, size;
+  std::atomic<int> error = success, joined = 0;  // the first so many ranks have
+  std::atomic<int> busy = 2;                     // polls until what was called is taken
   std::atomic<bool> aborted = false, inside = false;
+  std::mutex mutex;  // of its acts, and of being aborted
   int acts = 0;
   int64_t rounds = 0, captures = 0;
+  std::vector<int64_t> sent, received;                      // by peer
   std::shared_ptr<char> graphs = std::make_shared<char>();  // which captured acts hold
 };
 
@@ -139,16 +126,38 @@ Shared find(ncclComm* comm) {
   return found == communicators().end() ? nullptr : found->second;
 }
 
-bool ready(const ncclComm& comm) {
-  const std::lock_guard lock(comm.group->mutex);
-  return comm.group->joined == comm.group->size && world().stopped_set_up != comm.rank;
+// What it finds wrong by itself is asked for later.
+void fail(ncclComm& comm, const std::string& why) {
+  world().complain("rank " + std::to_string(comm.rank) + " " + why);
+  comm.error = invalid_usage;
 }
 
-// Under the group's lock.
-Bytes read(const ncclComm& comm, const Primitive& mine) {
-  const char* const in = static_cast<const char*>(mine.in);
-  return Bytes(in, in + mine.reads(comm.rank, comm.group->size) * size_of(mine.type));
+std::string joined(int rank) { return "joined." + std::to_string(rank); }
+std::string left(int rank) { return "left." + std::to_string(rank); }
+
+bool ready(ncclComm& comm) {
+  if (world().stopped_set_up == comm.rank) return false;
+  while (comm.joined < comm.size) {
+    const auto size = comm.board.find(joined(comm.joined));
+    if (!size) return false;
+    if (*size != std::to_string(comm.size))
+      fail(comm, "is set up for " + std::to_string(comm.size) + " ranks, another one for " + *size);
+    ++comm.joined;
+  }
+  return true;
 }
+
+// A member's input is put where others find it when the member comes: it may be aborted, and its memory
+// freed, while they still meet.
+std::string_view read(const ncclComm& comm, const Primitive& mine) {
+  return {static_cast<const char*>(mine.in), mine.reads(comm.rank, comm.size) * size_of(mine.type)};
+}
+
+// One joint call: what each member calls, and brings.
+struct Part {
+  std::string call, input;
+};
+using Round = std::vector<Part>;
 
 template <typename T, typename Wide>
 void reduce_as(const std::vector<const char*>& parts, size_t count, int reduction, char* out) {
@@ -169,11 +178,10 @@ void reduce_as(const std::vector<const char*>& parts, size_t count, int reductio
 }
 
 // `count` elements from element `first` of every member's input.
-Bytes reduced(const Round& round, size_t first, size_t count) {
-  const Primitive& one = round.members[0];
+std::string reduced(const Round& round, const Primitive& one, size_t first, size_t count) {
   std::vector<const char*> parts;
-  for (const Bytes& input : round.inputs) parts.push_back(input.data() + first * size_of(one.type));
-  Bytes out(count * size_of(one.type));
+  for (const Part& part : round) parts.push_back(part.input.data() + first * size_of(one.type));
+  std::string out(count * size_of(one.type), 0);
   const auto as = [&]<typename T, typename Wide>() {
     reduce_as<T, Wide>(parts, count, one.reduction, out.data());
   };
@@ -208,20 +216,19 @@ Bytes reduced(const Round& round, size_t first, size_t count) {
   return out;
 }
 
-Bytes result(const Round& round, int rank) {
-  const Primitive& mine = round.members[static_cast<size_t>(rank)];
+std::string result(const Round& round, const Primitive& mine, int rank) {
   switch (mine.kind) {
     case Kind::all_reduce:
-      return reduced(round, 0, mine.count);
+      return reduced(round, mine, 0, mine.count);
     case Kind::reduce_scatter:
-      return reduced(round, mine.count * static_cast<size_t>(rank), mine.count);
+      return reduced(round, mine, mine.count * static_cast<size_t>(rank), mine.count);
     case Kind::reduce:
-      return rank == mine.peer ? reduced(round, 0, mine.count) : Bytes{};
+      return rank == mine.peer ? reduced(round, mine, 0, mine.count) : "";
     case Kind::broadcast:
-      return round.inputs[static_cast<size_t>(mine.peer)];
+      return round[static_cast<size_t>(mine.peer)].input;
     default: {
-      Bytes all;
-      for (const Bytes& part : round.inputs) all.insert(all.end(), part.begin(), part.end());
+      std::string all;
+      for (const Part& part : round) all += part.input;
       return all;
     }
   }
@@ -229,69 +236,81 @@ Bytes result(const Round& round, int rank) {
 
 // One group of calls, or one call, on its way: those before `next` are over.
 struct Turn {
-  bool stops = false, arrived = false;
+  bool stops = false;
   size_t next = 0;
-  int64_t round = 0;  // of the next joint one
+  int64_t number = 0;  // of the joint call under way
+  Round round;         // of it: the first members, who have come
 };
 
-// The following hold the group's lock, and its member is not aborted. False: not yet.
+// The following hold the communicator's lock, and it is not aborted. False: not yet, or never.
 
-// All members meet, and each writes when all are here.
+std::string name_of(int64_t round, int rank) {
+  return "round." + std::to_string(round) + "." + std::to_string(rank);
+}
+
+// All members meet, and each writes when all are here. By then all have read what they brought before.
 bool meet(ncclComm& comm, const Primitive& mine, Turn& turn) {
-  Group& group = *comm.group;
-  const auto members = static_cast<size_t>(group.size);
-  if (!turn.arrived) turn.round = comm.rounds++;
-  Round& round = group.rounds[turn.round];
-  if (!std::exchange(turn.arrived, true)) {
-    round.members.resize(members);
-    round.inputs.resize(members);
-    round.members[static_cast<size_t>(comm.rank)] = mine;
-    round.inputs[static_cast<size_t>(comm.rank)] = read(comm, mine);
-    ++round.here;
+  if (turn.number == 0) {
+    turn.number = ++comm.rounds;
+    const std::string call = mine.text() + '\0';
+    comm.board.put(name_of(turn.number, comm.rank), call + std::string(read(comm, mine)));
   }
-  if (round.here < members) return false;
-  for (const Primitive& other : round.members)
-    if (other.text() != mine.text()) {
-      world().complain("rank " + std::to_string(comm.rank) + " calls " + mine.text() + "; another one " +
-                       other.text());
-      comm.error = invalid_usage;
-      group.broken = true;
+  while (turn.round.size() < static_cast<size_t>(comm.size)) {
+    const auto part = comm.board.find(name_of(turn.number, static_cast<int>(turn.round.size())));
+    if (!part) return false;
+    const size_t call = part->find('\0');
+    turn.round.push_back({part->substr(0, call), part->substr(call + 1)});
+  }
+  for (size_t r = 0; r < turn.round.size(); ++r)
+    if (turn.round[r].call != mine.text()) {
+      fail(comm, "calls " + mine.text() + "; rank " + std::to_string(r) + " " + turn.round[r].call);
       return false;
     }
-  const Bytes bytes = result(round, comm.rank);
+  const std::string bytes = result(turn.round, mine, comm.rank);
   if (!bytes.empty()) std::memcpy(mine.out, bytes.data(), bytes.size());
-  if (++round.done == members) group.rounds.erase(turn.round);
-  turn.arrived = false;
+  comm.board.remove(name_of(turn.number - 1, comm.rank));
+  turn.number = 0;
+  turn.round.clear();
+  return true;
+}
+
+std::string name_of(int from, int to, int64_t number) {
+  return "sent." + std::to_string(from) + "." + std::to_string(to) + "." + std::to_string(number);
+}
+
+bool send(ncclComm& comm, const Primitive& mine) {
+  int64_t& sent = comm.sent[static_cast<size_t>(mine.peer)];
+  comm.board.put(name_of(comm.rank, mine.peer, sent++), std::string(read(comm, mine)));
   return true;
 }
 
 bool receive(ncclComm& comm, const Primitive& mine) {
-  auto& line = comm.group->sent[{mine.peer, comm.rank}];
-  if (line.empty()) return false;
-  if (line.front().size() != mine.count * size_of(mine.type)) {
-    world().complain("rank " + std::to_string(comm.rank) + " receives another size than was sent");
-    comm.error = invalid_usage;
-    comm.group->broken = true;
+  int64_t& received = comm.received[static_cast<size_t>(mine.peer)];
+  const std::string name = name_of(mine.peer, comm.rank, received);
+  const auto bytes = comm.board.find(name);
+  if (!bytes) return false;
+  if (bytes->size() != mine.count * size_of(mine.type)) {
+    fail(comm, "receives another size than was sent");
     return false;
   }
-  std::memcpy(mine.out, line.front().data(), line.front().size());
-  line.pop_front();
+  std::memcpy(mine.out, bytes->data(), bytes->size());
+  comm.board.remove(name);
+  ++received;
   return true;
 }
 
 bool passes(ncclComm& comm, const Primitive& mine, Turn& turn) {
   if (mine.joint()) return meet(comm, mine, turn);
-  if (mine.kind == Kind::receive) return receive(comm, mine);
-  comm.group->sent[{comm.rank, mine.peer}].push_back(read(comm, mine));
-  return true;
+  return mine.kind == Kind::receive ? receive(comm, mine) : send(comm, mine);
 }
 
-// Whether a batch is over: it has passed, or its communicator is aborted or broken.
+// Whether a batch is over: it has passed, or its communicator is aborted.
 bool over(ncclComm& comm, const std::vector<Primitive>& batch, Turn& turn) {
-  const std::lock_guard lock(comm.group->mutex);
+  const std::lock_guard lock(comm.mutex);
   if (comm.aborted) return true;
-  while (!turn.stops && turn.next < batch.size() && passes(comm, batch[turn.next], turn)) ++turn.next;
-  return turn.next == batch.size() || comm.group->broken;
+  if (turn.stops || comm.error != success) return false;
+  while (turn.next < batch.size() && passes(comm, batch[turn.next], turn)) ++turn.next;
+  return turn.next == batch.size();
 }
 
 Kept begin(ncclComm& comm) {
@@ -386,42 +405,36 @@ const char* ncclGetLastError(ncclComm*) {
   return text.c_str();
 }
 int ncclGetUniqueId(Id* id) {
-  const std::lock_guard lock(world().mutex);
   *id = {};
-  const int number = ++world().ids;
-  std::memcpy(id->bytes, &number, sizeof number);
+  const std::string folder = fake_nccl::new_folder();
+  if (folder.empty() || folder.size() >= sizeof id->bytes) {
+    world().complain("no folder of a short name for a board");
+    return system_error;
+  }
+  std::memcpy(id->bytes, folder.data(), folder.size());
   return success;
 }
 int ncclCommInitRankConfig(ncclComm** comm, int ranks, Id id, int rank, Config* config) {
   if (config->magic != 0xcafebeef || config->blocking != 0) return refuse("a configuration that blocks");
-  if (rank < 0 || rank >= ranks) return invalid_argument;
-  int number = 0;
-  std::memcpy(&number, id.bytes, sizeof number);
-  const auto made = std::make_shared<ncclComm>();
-  made->rank = rank;
+  if (rank < 0 || rank >= ranks || id.bytes[0] != '/' || id.bytes[sizeof id.bytes - 1] != 0)
+    return invalid_argument;
+  const auto made = std::make_shared<ncclComm>(id.bytes, rank, ranks);
   {
     const std::lock_guard lock(world().mutex);
-    if (number < 1 || number > world().ids) return invalid_argument;
-    std::shared_ptr<Group>& group = world().groups[number];
-    if (!group) group = std::make_shared<Group>(ranks);
-    made->group = group;
     communicators()[made.get()] = made;
     *comm = made.get();
   }
   ++world().live;
-  const std::lock_guard lock(made->group->mutex);
-  ++made->group->joined;
+  made->board.put(joined(rank), std::to_string(ranks));
   return in_progress;
 }
 int ncclCommGetAsyncError(ncclComm* handle, int* result) {
   const Shared comm = find(handle);
   if (!comm) return refuse("a communicator that is not there");
+  const bool is_ready = ready(*comm);
   *result = comm->error;
-  if (*result != success) return success;
-  if (!ready(*comm)) {
-    *result = in_progress;
-  } else if (comm->busy > 0) {
-    --comm->busy;
+  if (*result == success && (!is_ready || comm->busy > 0)) {
+    if (is_ready) --comm->busy;
     *result = in_progress;
   }
   return success;
@@ -430,10 +443,15 @@ int ncclCommAbort(ncclComm* handle) {
   const Shared comm = find(handle);
   if (!comm) return refuse("a communicator that is not there");
   {
-    const std::lock_guard lock(comm->group->mutex);
+    const std::lock_guard lock(comm->mutex);
     comm->aborted = true;
   }
   while (comm->graphs.use_count() > 1) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  comm->board.put(left(comm->rank), "");
+  bool all = true;
+  for (int r = 0; r < comm->size && all; ++r)
+    all = !comm->board.find(joined(r)) || comm->board.find(left(r)).has_value();
+  if (all) comm->board.clear();
   --world().live;
   const std::lock_guard lock(world().mutex);
   communicators().erase(handle);
@@ -478,7 +496,6 @@ int ncclRecv(void* to, size_t count, int type, int peer, ncclComm* comm, void* s
 void fakeNcclReset() {
   World& w = world();
   const std::lock_guard lock(w.mutex);
-  w.groups.clear();
   w.calls = w.batches = 0;
   w.stopped_rank = w.stopped_act = w.stopped_set_up = -1;
   w.stopped_with = 0;

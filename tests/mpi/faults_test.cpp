@@ -9,6 +9,7 @@
 namespace boxcar::backends {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 struct Ended {
@@ -16,13 +17,14 @@ struct Ended {
   std::string text;
 };
 
-Ended mpirun(const std::string& fault, const std::string& silence = "60") {
+Ended mpirun(const std::string& kind, const std::string& fault, const std::string& silence = "60") {
   // A folder of its own: OpenMPI's run in one that all runs share, which the last one to end takes away.
   // Those that a dead one takes along have three seconds for what they say, not one, as machines may be busy.
   const std::string patient = fault == "dies" ? " --mca odls_base_sigkill_timeout 3" : "";
   const std::string command = "d=$(mktemp -d); TMPDIR=$d " + std::string(BOXCAR_MPIRUN) +
                               " --allow-run-as-root --oversubscribe --bind-to none" + patient + " -n 3 " +
-                              BOXCAR_FAULTY + " " + fault + " " + silence + " 2>&1; e=$?; rm -rf $d; exit $e";
+                              BOXCAR_FAULTY + " " + kind + " " + fault + " " + silence +
+                              " 2>&1; e=$?; rm -rf $d; exit $e";
   Ended run;
   FILE* pipe = popen(command.c_str(), "r");
   char part[4096];
@@ -32,7 +34,27 @@ Ended mpirun(const std::string& fault, const std::string& silence = "60") {
   return run;
 }
 
-TEST(MpiFaults, NoneEndsWell) {
+// How processes end whose devices communicate by the CPU backend, or by NCCL's interface.
+class MpiFaults : public testing::TestWithParam<std::string> {
+ protected:
+  static Ended mpirun(const std::string& fault, const std::string& silence = "60") {
+    return backends::mpirun(GetParam(), fault, silence);
+  }
+  // What process `process` says it waits for in the barrier.
+  static std::string waits(int process) {
+    const std::string device = "device " + std::to_string(process),
+                      act = device + ": h0.barrier: barrier in all";
+    if (GetParam() == "cpu") return act + " waits for device 1 of process 1\n";
+    return act + ": rank " + std::to_string(process) + " of 3, " + device + " waits for " +
+           (process == 0 ? "device 1 of process 1, device 2 of process 2\n"
+                         : "device 0 of process 0, device 1 of process 1\n");
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, MpiFaults, testing::Values("cpu", "nccl"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(MpiFaults, NoneEndsWell) {
   const Ended run = mpirun("none");
   EXPECT_EQ(run.exit_code, 0);
   for (const char* process : {"0", "1", "2"}) {
@@ -40,38 +62,58 @@ TEST(MpiFaults, NoneEndsWell) {
   }
 }
 
-TEST(MpiFaults, AProcessThatDiesIsNamedByThoseThatWait) {
+TEST_P(MpiFaults, AProcessThatDiesIsNamedByThoseThatWait) {
   const Ended run = mpirun("dies");
   EXPECT_EQ(run.exit_code, 137);
-  for (const char* process : {"0", "2"}) {
+  for (const int process : {0, 2}) {
     EXPECT_THAT(
         run.text,
-        HasSubstr(
-            std::string("process ") + process +
-            ": ended by SIGTERM, which mpirun sends when another process dies or it is interrupted; device " +
-            process + ": h0.barrier: barrier in all waits for device 1 of process 1\n"));
+        HasSubstr("process " + std::to_string(process) +
+                  ": ended by SIGTERM, which mpirun sends when another process dies or it is interrupted; " +
+                  waits(process)));
   }
 }
 
-TEST(MpiFaults, AProcessThatStopsIsNotWaitedForForever) {
+TEST_P(MpiFaults, AProcessThatStopsIsNotWaitedForForever) {
   const Ended run = mpirun("stops", "5");
   EXPECT_EQ(run.exit_code, 3);
-  EXPECT_THAT(run.text,
-              HasSubstr("barrier in all: waits for device 1 of process 1: process 1 has not been heard "
-                        "from for 5 s\n"));
+  const std::string waits = GetParam() == "cpu" ? "barrier in all: waits for device 1 of process 1: " : "";
+  EXPECT_THAT(run.text, ContainsRegex("boxcar: process [02]: [^\n]*" + waits +
+                                      "process 1 has not been heard from for 5 s\n"));
 }
 
-TEST(MpiFaults, AProcessThatFailsIsNamedOnce) {
+TEST_P(MpiFaults, AProcessThatFailsIsNamedOnce) {
   const Ended run = mpirun("fails");
   EXPECT_EQ(run.exit_code, 3);
   EXPECT_THAT(run.text, HasSubstr("boxcar: process 1: device 1: out of luck\n"));
   EXPECT_THAT(run.text, testing::Not(HasSubstr("waits for")));  // the others do not speak
 }
 
-TEST(MpiFaults, AProcessThatLeavesEarlyEndsTheRun) {
+TEST_P(MpiFaults, AProcessThatLeavesEarlyEndsTheRun) {
   const Ended run = mpirun("leaves");
   EXPECT_NE(run.exit_code, 0);
-  EXPECT_THAT(run.text, HasSubstr("device 0: h0.barrier: barrier in all waits for device 1 of process 1\n"));
+  EXPECT_THAT(run.text, HasSubstr(waits(0)));
+}
+
+// One that gathers where the others meet; and one that takes the second group first.
+TEST(MpiNccl, MembersThatCallDifferentlyAreTold) {
+  const Ended run = mpirun("nccl", "gathers");
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.text,
+              ContainsRegex("boxcar: process [012]: (waits for NCCL: )?(device [012]: h0.barrier: "
+                            ")?(barrier|all_gather) in all: "
+                            "rank [012] of 3, device [012]: NCCL: invalid usage \\(rank [012] calls "
+                            "(all_reduce|all_gather) of [^\n]*; rank [012] (all_reduce|all_gather) of "));
+}
+
+TEST(MpiNccl, AnotherOrderOfCollectivesIsLate) {
+  const Ended run = mpirun("nccl", "reorders");
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(
+      run.text,
+      ContainsRegex("boxcar: process [012]: [^\n]*device [012]: h0.barrier: barrier in (all|others): "
+                    "rank [012] of 3, device [012]: not done after 3 s: another member has stopped, or "
+                    "was given another order of collectives\n"));
 }
 
 }  // namespace

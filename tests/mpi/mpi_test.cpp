@@ -1,4 +1,5 @@
-// Run by mpirun: every process runs the same tests on its own devices, over one transport.
+// Run by mpirun: every process runs the same tests on its own devices, over one transport. With the argument
+// "nccl" their groups communicate by the library in NCCL's place, which they set up over it.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -10,6 +11,7 @@
 #include "backends/conformance.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/mpi/mpi_transport.h"
+#include "backends/nccl_backend.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends {
@@ -54,14 +56,17 @@ class Arrivals {
 
 class MpiWorld : public World {
  public:
-  MpiWorld() : backend_(cpu::make_cpu_backend(world_devices, make_mpi_transport())), arrivals_(transport()) {
-    transport().start();
-  }
+  explicit MpiWorld(bool nccl) : backend_(make(nccl)), arrivals_(transport()) { transport().start(); }
   std::vector<Backend*> backends() override { return {backend_.get()}; }
   Transport& transport() { return *backend_->transport(); }
   Arrivals& arrivals() { return arrivals_; }
 
  private:
+  static std::unique_ptr<Backend> make(bool nccl) {
+    if (nccl) return std::make_unique<tests::NcclBackend>(world_devices, make_mpi_transport());
+    return cpu::make_cpu_backend(world_devices, make_mpi_transport());
+  }
+
   std::unique_ptr<Backend> backend_;
   Arrivals arrivals_;
 };
@@ -69,7 +74,7 @@ class MpiWorld : public World {
 std::shared_ptr<MpiWorld> the_world;
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance,
-                         testing::Values(WorldMaker{"CpuOverMpi", [] { return the_world; }}), world_name);
+                         testing::Values(WorldMaker{"OverMpi", [] { return the_world; }}), world_name);
 
 class MpiTransportTest : public testing::Test {
  protected:
@@ -139,7 +144,8 @@ TEST_F(MpiTransportTest, RefusesWhatItCannotDo) {
 int main(int argc, char** argv) {
   GTEST_FLAG_SET(brief, true);  // several processes say the same
   testing::InitGoogleTest(&argc, argv);
-  boxcar::backends::the_world = std::make_shared<boxcar::backends::MpiWorld>();
+  boxcar::backends::the_world =
+      std::make_shared<boxcar::backends::MpiWorld>(argc > 1 && std::string(argv[1]) == "nccl");
   const int failed = RUN_ALL_TESTS();
   boxcar::backends::the_world->transport().finish();
   boxcar::backends::the_world.reset();
