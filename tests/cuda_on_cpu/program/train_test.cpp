@@ -111,33 +111,6 @@ TEST_F(TrainOnGpus, TakesPlansTracesAndAlgorithms) {
   EXPECT_EQ(losses_of({"--backend=cuda", "--fast", "--algorithms=" + chosen}), quick);
 }
 
-#ifdef BOXCAR_MPIRUN
-// A GPU for each process. Stages exchange what they need by way of the hosts; without tied weights and a norm
-// over both no collective joins them, which the stand-in for NCCL does in one process alone.
-TEST_F(TrainOnGpus, ProcessesTrainAsOneDoes) {
-  have(2);
-  Words job = with("cuda", {"--pp=2", "--tied=false", "--clip-norm=0"});
-  job.push_back("--layers=2");
-  const auto over_two = [&](Words more) {
-    Words words{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", BOXCAR_PROGRAM};
-    for (const Words& part : {arguments(job), more}) words.insert(words.end(), part.begin(), part.end());
-    return run_another(BOXCAR_MPIRUN, words);
-  };
-  const Output both = over_two({});
-  ASSERT_EQ(both.exit_code, 0) << both.err;
-  EXPECT_EQ(losses(both.out), train(job));
-  const Output graphs = over_two({"--cuda-graph"});
-  EXPECT_EQ(graphs.exit_code, 2) << graphs.err;
-  EXPECT_THAT(graphs.err,
-              HasSubstr("exchanges data with another process by way of the host; run such steps as acts"));
-  have(1);
-  const Output crowded = over_two({});
-  EXPECT_EQ(crowded.exit_code, 1) << crowded.err;
-  EXPECT_THAT(crowded.err,
-              HasSubstr("cuda: 2 processes for 1 GPU that they all see; start one for each GPU"));
-}
-#endif
-
 TEST_F(TrainOnGpus, SaysWhyItCannot) {
   const auto refused = [&](int exit_code, int gpus, const Words& more, const std::string& message) {
     have(gpus);

@@ -1,0 +1,115 @@
+// `mpirun boxcar train --backend cuda` as a user runs it, over the stand-ins for CUDA, its libraries and
+// NCCL: a GPU for each process or several, groups that are set up over MPI.
+#include "mpi_train.h"
+
+namespace boxcar::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GpuProcesses : public MpiTrain {
+ protected:
+  ~GpuProcesses() override { unsetenv("CUDA_ON_CPU_GPUS"); }
+  // All processes see the same GPUs.
+  static void have(int gpus) { setenv("CUDA_ON_CPU_GPUS", std::to_string(gpus).c_str(), 1); }
+  static Words with(const std::string& backend, Words words) {
+    words.insert(words.end(), {"--backend=" + backend, "--precision=fp32"});
+    return words;
+  }
+  std::map<int, double> on_cpu(const Words& plan) const { return train(0, with("cpu", plan)); }
+  std::map<int, double> over(int processes, const Words& plan) const {
+    return train(processes, with("cuda", plan));
+  }
+  static void expect_near(const std::map<int, double>& got, const std::map<int, double>& wanted) {
+    ASSERT_EQ(wanted.size(), 4u);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (const auto& [step, loss] : wanted) EXPECT_NEAR(got.at(step), loss, 1e-5 * loss) << "step " << step;
+  }
+};
+
+struct Job {
+  int processes, gpus;
+  Words plan;
+  bool graphs = false;
+};
+
+// Collectives between processes, and within one and between: several GPUs in each.
+TEST_F(GpuProcesses, HaveTheLossesOfTheCpu) {
+  for (const Job& job : {Job{2, 2, {"--dp=2"}, true},
+                         {2, 2, {"--tp=2"}, true},
+                         {2, 2, {"--pp=2"}},
+                         {2, 4, {"--dp=2", "--tp=2", "--zero=1"}},
+                         {4, 4, {"--dp=2", "--pp=2", "--zero=3"}},
+                         {4, 4, {"--dp=2", "--tp=2", "--zero=1"}, true},
+                         {4, 4, {"--dp=4", "--zero=2"}}}) {
+    Words plan = job.plan;
+    plan.push_back("--steps=4");
+    SCOPED_TRACE(std::to_string(job.processes) + " processes, " + ::testing::PrintToString(plan));
+    have(job.gpus);
+    const auto wanted = on_cpu(plan), got = over(job.processes, plan);
+    expect_near(got, wanted);
+    if (!job.graphs) continue;
+    plan.push_back("--cuda-graph");
+    EXPECT_EQ(over(job.processes, plan), got);
+  }
+}
+
+// A plan that was found, by a process for each of its GPUs.
+TEST_F(GpuProcesses, TrainAPlanThatASearchFound) {
+  const std::string plan = (folder_ / "best.txt").string();
+  ASSERT_EQ(end_of(start({BOXCAR_PROGRAM, "search", "--model=gpt", "--layers=2", "--hidden=16", "--heads=4",
+                          "--seq=16", "--vocab=256", "--precision=fp32", "--cluster=local", "--gpus=8",
+                          "--dp=2", "--tp=2", "--pp=2", "--micro-batch=2", "--global-batch=16", "-o", plan})),
+            0)
+      << err();
+  have(8);
+  const Words words{"--plan=" + plan, "--steps=4"};
+  expect_near(over(8, words), on_cpu(words));
+}
+
+// Stages exchange what they need by way of the hosts: without tied weights and a norm over both no collective
+// joins them, and sums are one process's to the bit.
+TEST_F(GpuProcesses, PipelinesAreThoseOfOneProcessBitForBit) {
+  have(2);
+  Words words{"--pp=2", "--tied=false", "--clip-norm=0", "--steps=4"};
+  EXPECT_EQ(over(2, words), over(0, words));
+  words.push_back("--cuda-graph");
+  expect_end(1, command(2, with("cuda", words)), 2,
+             HasSubstr("exchanges data with another process by way of the host; run such steps as acts"));
+}
+
+TEST_F(GpuProcesses, NeedAGpuEach) {
+  have(1);
+  expect_end(1, command(2, with("cuda", {"--dp=2"})), 1,
+             HasSubstr("cuda: 2 processes for 1 GPU that they all see; start one for each GPU"));
+}
+
+// The others come to a collective that it does not come to, and say so; mpirun's exit code is the signal's.
+TEST_F(GpuProcesses, AProcessThatDiesIsNamedByWhatTheOthersWaitFor) {
+  for (const Job& job :
+       {Job{2, 2, {"--dp=2"}}, {2, 2, {"--dp=2", "--cuda-graph"}}, {4, 4, {"--dp=2", "--tp=2"}}}) {
+    SCOPED_TRACE(::testing::PrintToString(job.plan));
+    have(job.gpus);
+    EXPECT_EQ(run_and_signal(1, SIGKILL, "\"step\":3,", with("cuda", job.plan), job.processes), 137) << err();
+    const std::string group = job.processes == 4 ? "tp" : "dp";
+    EXPECT_THAT(
+        said(),
+        ContainsRegex(
+            "process 0: ended by SIGTERM, which mpirun sends when another process dies or it is "
+            "interrupted; ([^\n]*; )?device 0: [a-z0-9_.]+: (all_reduce|all_gather|reduce_scatter) in " +
+            group + " of 0 on net." + group + ": rank 0 of 2, device 0 waits for device 1 of process 1"));
+  }
+}
+
+TEST_F(GpuProcesses, LongAProcessThatStopsEndsTheRun) {
+  have(2);
+  for (const Words& plan : {Words{"--dp=2"}, {"--dp=2", "--cuda-graph"}}) {
+    EXPECT_EQ(run_and_signal(1, SIGSTOP, "\"step\":3,", with("cuda", plan), 2), 3) << err();
+    EXPECT_THAT(said(),
+                ContainsRegex("boxcar: process 0: [^\n]*waits for [^\n]*: process 1 has not been heard "
+                              "from for 15 s\n"));
+  }
+}
+
+}  // namespace
+}  // namespace boxcar::testing
