@@ -122,19 +122,21 @@ std::vector<Sampled> sum_calls(int64_t most) {
   return list;
 }
 
-Sweep gpu_sweep(int64_t free_bytes) {
+Sweep gpu_sweep(int64_t free_bytes, int64_t most) {
   Sweep sweep;
-  sweep.memory = std::min<int64_t>(free_bytes / 10 * 9, int64_t{32} << 30);
+  sweep.memory = std::min(free_bytes / 10 * 9, most);
   sweep.footprint = std::min<int64_t>(sweep.memory / 2, int64_t{512} << 20);  // caches are of 50 MB and so
   sweep.calls = sum_calls(int64_t{1} << 28);
   for (const auto& some : {attention_calls(), product_calls()})
     sweep.calls.insert(sweep.calls.end(), some.begin(), some.end());
   sweep.jobs = model_jobs();
-  const ir::TensorType square{{8192, 8192}, DType::bfloat16};
+  int64_t side = 8192;
+  while (side > 64 && 2 * 3 * 2 * side * side > sweep.memory) side /= 2;
+  const ir::TensorType square{{side, side}, DType::bfloat16};
   sweep.sustained = call_of("matmul", {square, square});
   sweep.sustained_seconds = 3;
-  sweep.upload_bytes = 64 << 20;
-  sweep.largest_group = 256 << 20;
+  sweep.upload_bytes = std::min<int64_t>(64 << 20, sweep.memory);
+  sweep.largest_group = std::min<int64_t>(256 << 20, sweep.memory / 2 / 4096 * 4096);
   sweep.budget_seconds = 240;
   return sweep;
 }

@@ -29,8 +29,9 @@ struct Sweep {
   int64_t upload_bytes = 0, largest_group = 0;
   double budget_seconds = 0;  // after which no kernel is begun
 };
-// For a GPU with so many bytes free: sizes of GPT-2 124M to 1.5B, a Llama of 1B, ResNet-50 and others.
-Sweep gpu_sweep(int64_t free_bytes);
+// For a GPU with so many bytes free: sizes of GPT-2 124M to 1.5B, a Llama of 1B, ResNet-50 and others. What
+// does not fit into `most` bytes, inputs, outputs and as much again, is not measured.
+Sweep gpu_sweep(int64_t free_bytes, int64_t most = 32'000'000'000);
 // Vectors' sums of 64 to `most` elements: floor and bandwidth of memory.
 std::vector<Sampled> sum_calls(int64_t most);
 

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "backends/cluster.h"
@@ -24,9 +25,12 @@
 namespace boxcar::cli {
 namespace {
 
+constexpr double most_memory = 32e9, least_memory = 1e5;
+
 struct ProfileArguments {
   std::string backend = "cpu", output;
   bool fast = false;
+  std::optional<double> memory;
 };
 
 // What the system calls its processor; "a processor" where it does not say.
@@ -72,14 +76,15 @@ std::string warn_of_others() {
   return ", while " + beside;
 }
 
-Samples measure_cuda(bool fast) {
+Samples measure_cuda(bool fast, double memory) {
   const int gpus = backends::cuda::count_gpus();
   const MakeBackend make = [fast](int devices) {
     return backends::cuda::make_cuda_backend(devices, {.fast = fast});
   };
   const int64_t free = make(1)->device(0).facts().free_bytes;
   Progress progress;
-  return measure_gpus(make, gpus, gpu_sweep(free), [&](const std::string& what) { progress.step(what); });
+  return measure_gpus(make, gpus, gpu_sweep(free, static_cast<int64_t>(memory)),
+                      [&](const std::string& what) { progress.step(what); });
 }
 
 Samples measure_processor() {
@@ -93,10 +98,14 @@ void run(const ProfileArguments& arguments) {
     throw Error::input("--backend", fmt::format("got \"{}\", expected one of cpu, cuda{}", arguments.backend,
                                                 did_you_mean(arguments.backend, {"cpu", "cuda"})));
   if (arguments.fast && !gpu) throw Error::input("--fast", "needs backend cuda");
+  if (arguments.memory && !gpu) throw Error::input("--memory", "needs backend cuda");
+  if (arguments.memory && !(*arguments.memory >= least_memory && *arguments.memory <= most_memory))
+    throw Error::input("--memory", fmt::format("got {:g}, expected 1e5 to 32e9 bytes", *arguments.memory));
   if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
   check_writable(arguments.output);
   const std::string beside = gpu ? "" : warn_of_others();
-  const Samples samples = gpu ? measure_cuda(arguments.fast) : measure_processor();
+  const Samples samples =
+      gpu ? measure_cuda(arguments.fast, arguments.memory.value_or(most_memory)) : measure_processor();
   std::time_t now = std::time(nullptr);
   std::tm date{};
   gmtime_r(&now, &date);
@@ -118,6 +127,11 @@ void add_profile_command(CLI::App& app) {
   command->add_option("-o,--output", arguments->output, "the device file to write [needed]")
       ->type_name("FILE");
   command->add_flag("--fast", arguments->fast, "of backend cuda: the kernels of `train --fast`");
+  command
+      ->add_option(
+          "--memory", arguments->memory,
+          "of backend cuda: bytes that it takes at most of the GPU; larger kernels are left out [32e9]")
+      ->type_name("BYTES");
   command->footer(
       "Takes about half a minute, of a GPU up to five; leave the machine alone meanwhile. See docs/local.md, "
       "docs/gpu.md.");

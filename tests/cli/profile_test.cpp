@@ -30,6 +30,9 @@ TEST(Profile, RefusesWhatItCannotDo) {
   expect_refused({"profile", "--backend=cude", "-o", "x.yaml"},
                  "--backend: got \"cude\", expected one of cpu, cuda (did you mean cuda?)");
   expect_refused({"profile", "--fast", "-o", "x.yaml"}, "--fast: needs backend cuda");
+  expect_refused({"profile", "--memory=1e9", "-o", "x.yaml"}, "--memory: needs backend cuda");
+  expect_refused({"profile", "--backend=cuda", "--memory=8", "-o", "x.yaml"},
+                 "--memory: got 8, expected 1e5 to 32e9 bytes");
   expect_refused({"profile", "--outptu=x.yaml"},
                  "--outptu: unknown flag (did you mean --output?); `boxcar profile --help` lists all");
   expect_refused({"profile", "-o", "x.yaml", "y.yaml"}, "y.yaml: one argument too many");
