@@ -38,7 +38,7 @@ struct SearchArguments {
   std::string out, memory, budget, objective = "time", max_step_time;
   std::vector<std::string> pins;
   bool json = false, no_partial = false, both = false;
-  int simulate = 12;
+  int simulate = 12, threads = 0;
 };
 
 // "72GB", "80GiB", "5s": a number and one of the units.
@@ -148,7 +148,6 @@ search::Oracle oracle() {
   return {sim::act_seconds,
           [](const ir::Plan& plan, const backends::Cluster& cluster,
              const std::function<void()>& look) -> search::Oracle::Step {
-            planner::verify(plan);
             sim::Result result = sim::simulate(plan, cluster, {.look = look});
             const double seconds = result.step_seconds;
             return {seconds, std::move(result)};
@@ -258,6 +257,7 @@ int run(const SearchArguments& arguments) {
   options.pinned = pinned(given);
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
+  options.threads = arguments.threads;
   options.go_on = [&](const search::Progress& p) {
     progress->step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
                                p.simulated,
@@ -346,6 +346,9 @@ void add_search_command(CLI::App& app, int& exit_code) {
   command->add_option("--simulate", arguments->simulate, "candidates to simulate [12]")
       ->type_name("1..1000")
       ->check(whole_number(1, 1000));
+  command->add_option("--threads", arguments->threads, "to search on [one a core]; what is found is the same")
+      ->type_name("1..1024")
+      ->check(whole_number(1, 1024));
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
 }
 

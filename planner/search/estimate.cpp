@@ -382,7 +382,8 @@ struct Measuring::Probe {
   ir::Plan plan;
 };
 
-Measuring::Measuring(ActSeconds seconds) : seconds_(std::move(seconds)) {}
+Measuring::Measuring(ActSeconds seconds, std::shared_ptr<Graphs> graphs)
+    : seconds_(std::move(seconds)), graphs_(std::move(graphs)) {}
 Measuring::~Measuring() = default;
 
 const Measuring::Probe& Measuring::probe_of(const Job& job) {
@@ -398,7 +399,7 @@ const Measuring::Probe& Measuring::probe_of(const Job& job) {
   const Job small = probe_job(job, stages, differ ? 1 : 2);
   planner::Choose choose;
   if (needs_layouts(small)) choose = chooser(small, {}, nullptr);
-  last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(graphs_.lay_out(small, choose))});
+  last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(graphs_->lay_out(small, choose))});
   return *last_;
 }
 

@@ -80,7 +80,7 @@ struct ModelCost {
 // made once: training graphs, and the plan of jobs that have another mesh_order than the one before.
 class Measuring {
  public:
-  explicit Measuring(ActSeconds seconds);
+  explicit Measuring(ActSeconds seconds, std::shared_ptr<Graphs> graphs = std::make_shared<Graphs>(64));
   ~Measuring();
 
   // `job` is resolved; its zero, virtual_stages, stage_layers and global_batch do not matter, its dp and pp
@@ -95,7 +95,7 @@ class Measuring {
   double slowest_of(int count);  // sim::slowest_of, worked out once
 
   ActSeconds seconds_;
-  Graphs graphs_{64};
+  std::shared_ptr<Graphs> graphs_;  // threads may share them
   std::map<int, double> slowest_;
   std::unique_ptr<Probe> last_;
 };

@@ -8,13 +8,15 @@
 #pragma once
 
 #include <list>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "planner/laid_out.h"
 
 namespace boxcar::search {
 
-// Not thread-safe.
+// Threads may share it.
 class Graphs {
  public:
   // Keeps the last `most` graphs.
@@ -22,23 +24,14 @@ class Graphs {
 
   // `job` is resolved.
   planner::LaidOut lay_out(const planner::Job& job, const planner::Choose& choose);
-  int made() const { return made_; }
+  int made() const;
 
  private:
-  struct Known {
-    ir::models::Transformer model;  // as it is built
-    ir::TrainOptions options;
-    int64_t batch = 0;
-    int stages = 0;
-    std::vector<int> stage_layers;
-    ir::Graph graph = {};
-    std::vector<planner::Replica> replicas = {};
-    bool is_for(const Known& other) const;
-  };
+  struct Known;
+  std::shared_ptr<Known> of(const planner::Job& job);
 
-  const Known& of(const planner::Job& job);
-
-  std::list<Known> known_;  // the last used first
+  mutable std::mutex mutex_;
+  std::list<std::shared_ptr<Known>> known_;  // the last used first
   size_t most_;
   int made_ = 0;
 };

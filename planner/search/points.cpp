@@ -45,6 +45,7 @@ std::vector<int> up_to(int first, int last) {
 class Points {
  public:
   using Visit = std::function<bool(const Job&)>;
+  using VisitBranch = std::function<void(const Hints&)>;
 
   // With `first` it ends with the first point. All rules but some: `loose`, where values are tried too that
   // only the others rule out.
@@ -87,12 +88,21 @@ class Points {
     }
   }
 
-  bool run() {
-    if (keeps("")) {
-      Hints& h = point_.parallel;
-      choose("tp", h.tp,
-             [&] { choose("cp", h.cp, [&] { choose("ep", h.ep, [&] { sequence_parallel(); }); }); });
-    }
+  void branches(const VisitBranch& visit) {
+    if (!keeps("")) return;
+    Hints& h = point_.parallel;
+    choose("tp", h.tp,
+           [&] { choose("cp", h.cp, [&] { choose("ep", h.ep, [&] { sequence_parallel(visit); }); }); });
+  }
+
+  // All points of a branch.
+  void run(const Hints& branch) {
+    point_.parallel = branch;
+    recompute();
+  }
+
+  bool any() {
+    branches([&](const Hints&) { recompute(); });
     return any_;
   }
 
@@ -116,14 +126,14 @@ class Points {
     }
   }
 
-  void sequence_parallel() {
+  void sequence_parallel(const VisitBranch& visit) {
     Hints& h = point_.parallel;
     for (const bool split : {true, false}) {
       if (split && h.tp == 1) continue;
       if (fixed_.is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1))
         continue;
       h.sequence_parallel = split;
-      if (keeps("sequence_parallel")) recompute();
+      if (keeps("sequence_parallel")) visit(h);
     }
   }
 
@@ -187,16 +197,38 @@ class Points {
 
 }  // namespace
 
-void each_point(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit) {
-  const std::vector<Rule> rules = rules_of(job, fixed);
+namespace {
+
+std::vector<const Rule*> all_of(const std::vector<Rule>& rules) {
   std::vector<const Rule*> all;
   for (const Rule& rule : rules) all.push_back(&rule);
-  Points(job, fixed, all, false, false, visit).run();
+  return all;
+}
+
+}  // namespace
+
+std::vector<Hints> branches(const Job& job, const Fixed& fixed) {
+  const std::vector<Rule> rules = rules_of(job, fixed);
+  std::vector<Hints> result;
+  Points(job, fixed, all_of(rules), false, false, nullptr).branches([&](const Hints& h) {
+    result.push_back(h);
+  });
+  return result;
+}
+
+void each_point(const Job& job, const Fixed& fixed, const Hints& branch,
+                const std::function<bool(const Job&)>& visit) {
+  const std::vector<Rule> rules = rules_of(job, fixed);
+  Points(job, fixed, all_of(rules), false, false, visit).run(branch);
+}
+
+void each_point(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit) {
+  for (const Hints& branch : branches(job, fixed)) each_point(job, fixed, branch, visit);
 }
 
 bool any_point(const Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules) {
   const std::function<bool(const Job&)> visit = [](const Job&) { return true; };
-  return Points(job, fixed, rules, true, true, visit).run();
+  return Points(job, fixed, rules, true, true, visit).any();
 }
 
 namespace {

@@ -14,6 +14,12 @@ namespace boxcar::search {
 void each_point(const planner::Job& job, const Fixed& fixed,
                 const std::function<bool(const planner::Job&)>& visit);
 
+// The same in parts, by tp, cp, ep and sequence parallelism: whether a point of one fits says nothing of the
+// points of another.
+std::vector<planner::Hints> branches(const planner::Job& job, const Fixed& fixed);
+void each_point(const planner::Job& job, const Fixed& fixed, const planner::Hints& branch,
+                const std::function<bool(const planner::Job&)>& visit);
+
 // Whether there is a point that keeps some of rules_of(job, fixed).
 bool any_point(const planner::Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules);
 

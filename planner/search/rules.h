@@ -27,6 +27,7 @@ struct Fixed {
     const auto range = ranges.find(key);
     return range == ranges.end() || (range->second.first <= value && value <= range->second.second);
   }
+  bool is_free(const std::string& key, int value) const { return !is_pinned(key) && in_range(key, value); }
 };
 
 struct Rule {

@@ -6,16 +6,14 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <thread>
 #include <tuple>
 
 #include "planner/laid_out.h"
-#include "planner/resolve.h"
+#include "planner/search/candidates.h"
 #include "planner/search/changes.h"
 #include "planner/search/contradiction.h"
-#include "planner/search/lower_bound.h"
-#include "planner/search/points.h"
-#include "planner/search/step_estimate.h"
-#include "planner/verify.h"
+#include "planner/search/making.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
@@ -23,15 +21,11 @@ namespace {
 
 using planner::Job;
 
-// Of an estimate, at most: what is estimated to be worse than the best by more is not looked at.
-constexpr double time_error = 0.03, memory_error = 0.25;
-constexpr double nearly = 0.1;            // by estimate as good as the best, where time is short
-constexpr int alike = 3;                  // of the same degrees that are simulated
-constexpr size_t pipelines_split = 3;     // tried with backward passes in two parts
-constexpr int most_acts = 4000;           // in the graph that slots are looked for in
-constexpr int points_between_looks = 64;  // at the clock
-
-struct Stopped {};  // in the middle of a candidate
+constexpr double memory_error = 0.25;  // as time_error, of an estimate of memory
+constexpr double nearly = 0.1;         // by estimate as good as the best, where estimates know little
+constexpr int alike = 3;               // of the same degrees that are simulated
+constexpr size_t pipelines_split = 3;  // tried with backward passes in two parts
+constexpr int most_acts = 4000;        // in the graph that slots are looked for in
 
 bool fewest_bytes(Goal goal) { return goal == Goal::memory; }
 
@@ -45,14 +39,14 @@ class Search {
       throw Error::input("cluster", fmt::format("{} has no price; give price_per_gpu_hour in a cluster file",
                                                 job_.cluster.name));
     limit_ = options.memory_bytes > 0 ? options.memory_bytes : job_.cluster.device.memory_bytes;
+    points_.emplace(options_, static_cast<double>(limit_), oracle_.act_seconds);
     outcome_.smallest.estimated_bytes = infinity;
   }
 
   Outcome run() {
     for (const int gpus : gpu_counts())
-      each_point(on_gpus(job_, job_.cluster, gpus), fixed(), [&](const Job& point) { return add(point); });
+      if (outcome_.ended && !cut_) add_candidates(on_gpus(job_, job_.cluster, gpus));
     if (outcome_.points == 0 && outcome_.ended) refuse();
-    estimating_ = false;
     std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
     });
@@ -162,121 +156,27 @@ class Search {
     return !outcome_.ended;
   }
 
-  bool has_enough_points() {
-    if (estimating_ && !candidates_.empty() && options_.more_points && !options_.more_points()) cut_ = true;
-    return cut_ && estimating_;
-  }
-
-  // Nothing where no small plan can be made, or where the search is to end.
-  const ModelCost* cost_of_point(const Job& point) {
-    const CostKey key = cost_key(point);
-    if (const auto known = costs_.find(key); known != costs_.end())
-      return known->second ? &*known->second : nullptr;
-    if (asked_to_stop() || has_enough_points()) return nullptr;
-    std::optional<ModelCost>& cost = costs_[key];
-    try {
-      cost = measuring_.of(point);
-    } catch (const Error& error) {
-      unmeasured_ = error;
-    }
-    return cost ? &*cost : nullptr;
-  }
-
-  // The point with its layers cut into stages, in one way or two, each with its estimate.
-  std::vector<Candidate> estimates(const Job& point) {
-    const ModelCost* cost = cost_of_point(point);
-    if (!cost) return {};
-    std::vector<Job> jobs{point};
-    Job& job = jobs.front();
-    job.train.micro_batches = planner::micro_batches(job);
-    const planner::Hints& h = job.parallel;
-    if (h.stage_layers.empty()) {
-      const auto layers = job.model.layers;
-      job.parallel.stage_layers = planner::balanced_layers(layers, h.pp * h.virtual_stages);
-      Job level = job;
-      if (h.virtual_stages == 1 && h.pp > 1) level.parallel.stage_layers = level_layers(layers, h.pp, *cost);
-      if (level.parallel.stage_layers != h.stage_layers) jobs.push_back(std::move(level));
-    }
-    std::vector<Candidate> result;
-    for (Job& cut : jobs) {
-      result.push_back(with_estimate(std::move(cut), *cost));
-      for (Candidate& more : with_more_under_way(result.back(), *cost)) result.push_back(std::move(more));
-    }
-    for (size_t i = 0, plain = result.size(); i < plain; ++i)
-      add_other_orders(Candidate(result[i]), *cost, result);
-    return result;
-  }
-
-  // The same in those orders of the mesh on the cluster that are faster by estimate. Groups inside of a stage
-  // are nowhere faster than in the usual order, so with its cost an order's estimate is a bound.
-  void add_other_orders(const Candidate& usual, const ModelCost& cost, std::vector<Candidate>& all) {
-    if (options_.pinned.count("mesh_order")) return;
-    for (const std::string& order : other_orders(usual.job)) {
-      Job job = usual.job;
-      job.parallel.mesh_order = order;
-      const auto gains = [&](const Candidate& c) {
-        return c.estimated_seconds < (1 - time_error / 3) * usual.estimated_seconds;
-      };
-      if (!gains(with_estimate(job, cost))) continue;
-      const ModelCost* own = cost_of_point(job);
-      if (!own) continue;
-      if (Candidate other = with_estimate(std::move(job), *own); gains(other))
-        all.push_back(std::move(other));
-    }
-  }
-
-  static Candidate with_estimate(Job job, const ModelCost& cost) {
-    const Estimate e = estimate(job, cost);
-    const double least = least_seconds(job, cost);
-    return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least};
-  }
-
-  // The same with as many micro-batches under way as hide transfers; where those do not fit, with as many as
-  // hide some of them, and with sharded gradients.
-  std::vector<Candidate> with_more_under_way(const Candidate& plain, const ModelCost& cost) const {
-    std::vector<Candidate> result;
-    if (options_.pinned.count("schedule")) return result;
-    for (const double slack : {0.02, 0.1, 0.3}) {
-      Job job = plain.job;
-      job.parallel.schedule = schedule_for(job, cost, slack);
-      if (job.parallel.schedule.empty()) break;
-      Candidate more = with_estimate(job, cost);
-      if (more.estimated_seconds >= (1 - time_error / 3) * plain.estimated_seconds) break;
-      if (fits(more)) {
-        result.push_back(std::move(more));
-        break;
-      }
-      if (job.parallel.zero != 1 || !is_free("zero", 2) || !result.empty()) continue;
-      job.parallel.zero = 2;
-      if (more = with_estimate(std::move(job), cost); fits(more)) result.push_back(std::move(more));
-    }
-    return result;
+  void add_candidates(const Job& job) {
+    const int64_t points = outcome_.points, over_memory = outcome_.over_memory;
+    const auto enough = [&](int64_t more, int64_t over, bool any_fits) {
+      outcome_.points = points + more;
+      outcome_.over_memory = over_memory + over;
+      const bool any = any_fits || !candidates_.empty();
+      if (any && options_.more_points && !options_.more_points()) cut_ = true;
+      return asked_to_stop() || cut_;
+    };
+    Estimated found = points_->of(job, fixed(), enough);
+    outcome_.points = points + found.points;
+    outcome_.over_memory = over_memory + found.over_memory;
+    outcome_.over_time += found.over_time;
+    if (found.smallest && found.smallest->estimated_bytes < outcome_.smallest.estimated_bytes)
+      outcome_.smallest = std::move(*found.smallest);
+    if (found.fastest) note_fastest(*found.fastest);
+    if (found.unmeasured) unmeasured_ = std::move(found.unmeasured);
+    std::move(found.fitting.begin(), found.fitting.end(), std::back_inserter(candidates_));
   }
 
   bool fits(const Candidate& c) const { return c.estimated_bytes <= static_cast<double>(limit_); }
-  bool in_time(const Candidate& c) const {
-    return c.estimated_seconds <= (1 + time_error) * options_.max_step_seconds;
-  }
-
-  // Whether it fits in memory, by estimate.
-  bool add(const Job& point) {
-    if (!outcome_.ended || cut_) return false;
-    bool any = false;
-    for (Candidate& c : estimates(point)) {
-      if (++outcome_.points % points_between_looks == 0 && (asked_to_stop() || has_enough_points())) break;
-      if (c.estimated_bytes < outcome_.smallest.estimated_bytes) outcome_.smallest = c;
-      if (!fits(c)) {
-        ++outcome_.over_memory;
-        continue;
-      }
-      any = true;
-      note_fastest(c);
-      if (!in_time(c)) ++outcome_.over_time;
-      if (in_time(c) || options_.goal == Goal::time) candidates_.push_back(std::move(c));
-    }
-    return any;
-  }
-
   // Where estimates of memory were too low, messages go by plans, and changes are to leave as much room.
   void note_smallest(const Candidate& c) {
     const Candidate& known = outcome_.smallest;
@@ -294,36 +194,45 @@ class Search {
   }
 
   void try_candidates() {
-    const bool bytes = fewest_bytes(options_.goal);
-    const double error = bytes ? memory_error : time_error;
+    const double error = fewest_bytes(options_.goal) ? memory_error : time_error;
     std::map<std::array<int, 4>, int> done;
+    const auto of_these = [&](const Candidate& c) -> int& {
+      const planner::Hints& h = c.job.parallel;
+      return done[{h.dp, h.tp, h.pp, h.cp}];
+    };
+    const auto too_much = [&](const Candidate& c) {
+      return !outcome_.best.empty() && estimated(c) > (1 + error) * simulated(outcome_.best.front());
+    };
+    std::map<size_t, Making> begun;  // by candidate
     int tried = 0;
-    for (Candidate& candidate : candidates_) {
-      if (!outcome_.ended || tried >= options_.simulate) break;
-      if (!outcome_.best.empty() && estimated(candidate) > (1 + error) * simulated(outcome_.best.front()))
-        break;
-      const planner::Hints& h = candidate.job.parallel;
-      int& of_these = done[{h.dp, h.tp, h.pp, h.cp}];
-      if (of_these >= alike) continue;
-      bool does = attempt(candidate);
+    for (size_t c = 0; c < candidates_.size(); ++c) {
+      Candidate& candidate = candidates_[c];
+      if (!outcome_.ended || tried >= options_.simulate || too_much(candidate)) break;
+      if (of_these(candidate) >= alike) continue;
+      // This one, and what comes next if it does.
+      for (size_t next = c; next < candidates_.size() && begun.size() < threads_of(options_); ++next) {
+        const int others = next == c ? 0 : 1;
+        if (of_these(candidates_[next]) + others < alike && !too_much(candidates_[next]))
+          if (!begun.count(next)) begun.emplace(next, begin(candidates_[next]));
+      }
+      bool does = attempt(std::move(begun.extract(c).mapped()));
       candidate.seconds = last_seconds_;
-      if (const auto sharded = with_sharded_gradients(candidate); sharded && excess_ > 0)
-        if (outcome_.best.empty() || estimated(*sharded) <= (1 + error) * simulated(outcome_.best.front()))
-          does = attempt(*sharded);
-      of_these += does ? 1 : 0;
+      if (excess_ > 0)
+        if (auto sharded = with_sharded_gradients(candidate); sharded && !too_much(*sharded))
+          does = attempt(begin(std::move(*sharded)));
+      of_these(candidate) += does ? 1 : 0;
       tried += does || too_slow_ ? 1 : 0;
     }
+    for (auto& [c, making] : begun) leave(std::move(making));
   }
 
   // Of a pipeline whose plan does not fit, which its estimate said it would: a point that none looked at, for
   // gradients are sharded there only where memory asks for it.
   std::optional<Candidate> with_sharded_gradients(const Candidate& candidate) {
     Job job = candidate.job;
-    if (job.parallel.pp == 1 || job.parallel.zero != 1 || !is_free("zero", 2)) return std::nullopt;
+    if (job.parallel.pp == 1 || job.parallel.zero != 1 || !fixed().is_free("zero", 2)) return std::nullopt;
     job.parallel.zero = 2;
-    const ModelCost* cost = cost_of_point(job);
-    if (!cost) return std::nullopt;
-    return with_estimate(std::move(job), *cost);
+    return points_->one(std::move(job));
   }
 
   // Told to end before anything was simulated: the first by estimate that can be made and fits.
@@ -331,7 +240,7 @@ class Search {
     if (outcome_.ended || !outcome_.best.empty()) return;
     last_ = true;
     for (size_t c = 0; c < candidates_.size() && c < static_cast<size_t>(options_.simulate); ++c)
-      if (attempt(candidates_[c])) break;
+      if (attempt(begin(candidates_[c]))) break;
     last_ = false;
     outcome_.by_estimate = !outcome_.best.empty();
   }
@@ -353,24 +262,31 @@ class Search {
       if (c.seconds == 0) outcome_.least = std::min(*outcome_.least, value(c.job, c.least_seconds, 0));
   }
 
+  Making begin(Candidate candidate) {
+    return {std::move(candidate), {options_.partial, options_.both, options_.pins}, layouts_asked(), graphs_};
+  }
+
+  // Its plan is not needed: whatever it is at is not waited for.
+  void leave(Making making) {
+    making.stop();
+    left_.push_back(std::move(making));
+  }
+
   // Into the list, if it is legal, fits and keeps the time. Where the memory of one that was estimated to fit
   // is over, nothing is lost: the next one is taken. False where it does not do.
-  bool attempt(Candidate candidate) {
-    if (asked_to_stop()) return false;
+  bool attempt(Making making) {
+    if (asked_to_stop()) {
+      leave(std::move(making));
+      return false;
+    }
     ++outcome_.compiled;
     too_slow_ = false;
     last_seconds_ = 0;
     excess_ = 0;
+    Candidate candidate;
     try {
-      candidate.job = planner::resolve(std::move(candidate.job));
-      if (!candidate.layouts && (layouts_asked() || needs_layouts(candidate.job)))
-        candidate.layouts = {options_.partial, options_.both, options_.pins};
-      FoundLayouts found;
-      const ir::Plan plan = plan_of(candidate, &found, graphs_, look_);
-      if (found.found) candidate.found = std::move(found);
-      if (candidate.layouts)
-        candidate.layouts->weights = candidate.found.weights, candidate.layouts->memory = infinity;
-      note_memory(plan, candidate);
+      Made made = making.take(look_);
+      candidate = std::move(made.candidate);
       measured_ = true;
       if (candidate.peak_bytes > limit_) {
         excess_ = candidate.peak_bytes - limit_;
@@ -378,10 +294,11 @@ class Search {
         layouts_bytes_ = candidate.found.cost[memory];
         return false;
       }
-      Oracle::Step step = oracle_.step(plan, candidate.job.cluster, look_);
+      Oracle::Step step = oracle_.step(made.plan, candidate.job.cluster, look_);
       last_seconds_ = candidate.seconds = step.seconds;
       candidate.record = std::move(step.record);
     } catch (const Stopped&) {
+      leave(std::move(making));
       return false;
     } catch (const Error& error) {
       if (!layouts_asked() || error.where().starts_with("--pin")) refused_ = error;
@@ -394,14 +311,8 @@ class Search {
     return true;
   }
 
-  static void note_memory(const ir::Plan& plan, Candidate& candidate) {
-    const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
-    for (const planner::MemoryUse& use : planner::memory_use(plan)) {
-      if (use.total <= candidate.peak_bytes) continue;
-      const int device = plan.classes[static_cast<size_t>(use.cls)].devices.front();
-      candidate.peak_bytes = use.total;
-      candidate.fullest_stage = device / mesh.stage_stride % candidate.job.parallel.pp;
-    }
+  void attempt_all(std::vector<Making> makings) {
+    for (Making& making : makings) attempt(std::move(making));
   }
 
   void insert(Candidate candidate) {
@@ -425,7 +336,7 @@ class Search {
     int least = 0, most = most_layers(start.job);
     while (least < most && outcome_.ended) {  // the fewest that fit
       const int middle = (least + most) / 2;
-      if (attempt(with_recompute(start, middle)))
+      if (attempt(begin(with_recompute(start, middle))))
         most = middle;
       else
         least = middle + 1;
@@ -440,7 +351,7 @@ class Search {
     int least = 0, most = most_layers(start.job);
     while (least < most && outcome_.ended) {
       const int middle = (least + most + 1) / 2;
-      attempt(with_recompute(start, middle));
+      attempt(begin(with_recompute(start, middle)));
       if (too_slow_)
         most = middle - 1;
       else
@@ -471,11 +382,13 @@ class Search {
       if (done.size() == pipelines_split) break;
       if (!done.empty() && hoped(whole) >= outcome_.best.front().seconds) break;
       if (!done.insert({h.dp, h.tp, h.pp, h.cp}).second) continue;
+      std::vector<Making> both;
       for (const char* schedule : {"zb-h1", "zb-h2"}) {
         Candidate split = anew(whole);
         split.job.parallel.schedule = schedule;
-        if (outcome_.ended) attempt(std::move(split));
+        both.push_back(begin(std::move(split)));
       }
+      attempt_all(std::move(both));
     }
   }
 
@@ -486,18 +399,18 @@ class Search {
     const Candidate start = outcome_.best.front();
     const planner::Hints& h = start.job.parallel;
     if (h.dp == 1) return;
+    std::vector<Making> others;
     for (const int zero : {h.zero - 1, h.zero + 1}) {
       Candidate other = anew(start);
       other.job.parallel.zero = zero;
-      if (!outcome_.ended || zero < 0 || zero > 3 || !is_free("zero", zero) || is_known(other.job)) continue;
-      if (const ModelCost* cost = cost_of_point(other.job); cost && fits(with_estimate(other.job, *cost)))
-        attempt(std::move(other));
+      if (zero < 0 || zero > 3 || !fixed().is_free("zero", zero) || is_known(other.job)) continue;
+      const auto estimate = points_->one(other.job);
+      if (!estimate || !fits(*estimate) || estimated(*estimate) > (1 + nearly) * simulated(start)) continue;
+      other.estimated_seconds = estimate->estimated_seconds;
+      other.estimated_bytes = estimate->estimated_bytes;
+      others.push_back(begin(std::move(other)));
     }
-  }
-
-  bool is_free(const char* key, int value) const {
-    const Fixed given = fixed();
-    return !given.is_pinned(key) && given.in_range(key, value);
+    attempt_all(std::move(others));
   }
 
   // Whether it was simulated.
@@ -552,15 +465,22 @@ class Search {
       const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
       if (!has_free_dimension(mesh) || mesh.devices() == 1) continue;
       candidate.peak_bytes = 0;
+      std::vector<Candidate> laid;
+      std::vector<Making> makings;
       for (const LayoutWeights& weights : weights(mesh)) {
         if (candidate.layouts && candidate.found.weights == weights) continue;  // as it is laid out already
-        candidate.found = {};
-        candidate.layouts = {true, options_.both, {}, weights, infinity, {}};
-        for (int tries = 0; tries < 3 && outcome_.ended; ++tries) {
-          excess_ = 0;
-          if (attempt(candidate) || excess_ == 0) break;
-          candidate.layouts->memory =
-              layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(excess_);
+        laid.push_back(candidate);
+        laid.back().found = {};
+        laid.back().layouts = {true, options_.both, {}, weights, infinity, {}};
+        makings.push_back(begin(laid.back()));
+      }
+      for (size_t i = 0; i < laid.size(); ++i) {
+        excess_ = 0;
+        bool does = attempt(std::move(makings[i]));
+        for (int tries = 1; tries < 3 && outcome_.ended && !does && excess_ > 0; ++tries) {
+          laid[i].layouts->memory =
+              layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(std::exchange(excess_, 0));
+          does = attempt(begin(laid[i]));
         }
       }
     }
@@ -575,23 +495,15 @@ class Search {
       return;
     }
     candidate.peak_bytes = 0;
-    if (!candidate.slots.changes.empty()) attempt(std::move(candidate));
+    if (!candidate.slots.changes.empty()) attempt(begin(std::move(candidate)));
   }
 
   // The fastest that fits and keeps the time, by estimate.
   std::optional<Candidate> fastest_of(const Job& job, const Fixed& fixed) {
-    std::optional<Candidate> fastest;
-    each_point(job, fixed, [&](const Job& point) {
-      bool any = false;
-      for (Candidate& c : estimates(point)) {
-        if (too_low_ * c.estimated_bytes > static_cast<double>(limit_)) continue;
-        any = true;
-        if (c.estimated_seconds <= options_.max_step_seconds &&
-            (!fastest || c.estimated_seconds < fastest->estimated_seconds))
-          fastest = std::move(c);
-      }
-      return any;
-    });
+    points_->set_bytes(static_cast<double>(limit_) / too_low_);
+    const auto enough = [&](int64_t, int64_t, bool) { return asked_to_stop(); };
+    std::optional<Candidate> fastest = points_->of(job, fixed, enough).fastest;
+    if (fastest && fastest->estimated_seconds > options_.max_step_seconds) fastest.reset();
     return fastest;
   }
 
@@ -602,24 +514,24 @@ class Search {
   const SearchOptions& options_;
   const Oracle& oracle_;
   int64_t limit_ = 0;
-  Measuring measuring_{oracle_.act_seconds};
+  std::optional<Candidates> points_;
   Graphs graphs_{4};  // of candidates
-  std::map<CostKey, std::optional<ModelCost>> costs_;
   std::vector<Candidate> candidates_;
-  std::optional<Error> refused_;          // why the last candidate of which no plan could be made could not
-  bool measured_ = false;                 // the memory of any
-  std::optional<Error> unmeasured_;       // why the last small plan that could not be made could not
-  double too_low_ = 1;                    // by how much estimates of memory were, at most
-  int64_t excess_ = 0;                    // bytes by which the last one that was compiled did not fit
-  bool too_slow_ = false;                 // the last one that was simulated
-  double last_seconds_ = 0;               // of the last one that was compiled: 0 where it was not simulated
-  bool last_ = false;                     // told to end: one more all the same
-  bool estimating_ = true, cut_ = false;  // points were left out
+  std::optional<Error> refused_;     // why the last candidate of which no plan could be made could not
+  bool measured_ = false;            // the memory of any
+  std::optional<Error> unmeasured_;  // why the last small plan that could not be made could not
+  double too_low_ = 1;               // by how much estimates of memory were, at most
+  int64_t excess_ = 0;               // bytes by which the last one that was compiled did not fit
+  bool too_slow_ = false;            // the last one that was simulated
+  double last_seconds_ = 0;          // of the last one that was compiled: 0 where it was not simulated
+  bool last_ = false;                // told to end: one more all the same
+  bool cut_ = false;                 // points were left out
   std::function<void()> look_ = [this] {
     if (asked_to_stop() && !outcome_.best.empty()) throw Stopped{};  // the first is finished: it may be all
   };
   double layouts_bytes_ = 0;  // by the costs of its layouts
   Outcome outcome_;
+  std::vector<Making> left_;  // waits, and so ends before the graphs do
 };
 
 }  // namespace
@@ -645,6 +557,11 @@ ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs
   if (look) look();
   if (!candidate.slots.changes.empty()) set_slots(plan, candidate.slots.changes);
   return plan;
+}
+
+size_t threads_of(const SearchOptions& options) {
+  const unsigned cores = std::thread::hardware_concurrency();
+  return options.threads > 0 ? static_cast<size_t>(options.threads) : std::max(1U, cores);
 }
 
 Outcome search(const Job& job, const SearchOptions& options, const Oracle& oracle) {

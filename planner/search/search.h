@@ -15,16 +15,13 @@
 
 #include <any>
 #include <functional>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "planner/search/candidate.h"
 #include "planner/search/estimate.h"
-#include "planner/search/graphs.h"
-#include "planner/search/layout_request.h"
-#include "planner/search/plan_slots.h"
+#include "planner/search/options.h"
 
 namespace boxcar::search {
 
@@ -35,74 +32,11 @@ struct Oracle {
     std::any record = {};  // whatever the caller wants of the best
   };
   ActSeconds act_seconds;
-  // `look` is to be called now and then; what it throws is let through.
+  // Asked on the thread that searches, act_seconds on several at once. `plan` is verified. `look` is to be
+  // called now and then; what it throws is let through.
   std::function<Step(const ir::Plan& plan, const backends::Cluster& cluster,
                      const std::function<void()>& look)>
       step;
-};
-
-enum class Goal : uint8_t { time, memory, cost };
-
-struct Candidate {
-  planner::Job job;  // resolved; its gpus and cluster are what it uses
-  double estimated_seconds = 0, estimated_bytes = 0;
-  int fullest_stage = 0;     // by its plan where there is one, else by estimate
-  double split_saves = 0;    // at most, where backward passes are in two parts (step_estimate.h)
-  double least_seconds = 0;  // no such step takes less (lower_bound.h), with layouts that degrees lead to
-  double seconds = 0;        // simulated
-  std::any record = {};      // of that simulation, as the oracle gave it
-  int64_t peak_bytes = 0;    // of the plan, on its fullest device
-  // Where the layout of every op was chosen; else the hints decide.
-  std::optional<LayoutRequest> layouts = {};
-  FoundLayouts found = {};
-  // Where the slots of transfers were chosen: those that differ from the schedule's.
-  PlanSlots slots = {};
-
-  // What lays its job's graph out: the layouts found, or where they are not known yet what finds them.
-  planner::Choose choose(FoundLayouts* found = nullptr, const std::function<void()>& look = {}) const;
-};
-
-// What a candidate stands for. `found`, which may be null, gets what is known of its layouts.
-ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
-// The same with a training graph that may be known. `look` is called between steps and inside of those that
-// take long; what it throws ends the work.
-ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
-                 const std::function<void()>& look = {});
-
-// Of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
-inline double price_of(const planner::Job& job, double step_seconds) {
-  return job.gpus * job.cluster.price_per_gpu_hour * step_seconds / 3600;
-}
-
-struct Progress {
-  int64_t points = 0;       // estimated
-  int64_t over_memory = 0;  // of them, by estimate
-  int simulated = 0;
-  double best_seconds = 0;  // 0: none yet
-};
-
-struct SearchOptions {
-  Goal goal = Goal::time;  // what is least; cost needs a price
-  double max_step_seconds = infinity;
-  // Keys that stay as the job has them: "tp", "pp", "dp", "cp", "ep", "micro_batch", "zero",
-  // "sequence_parallel", "recompute", "recompute_layers", "virtual_stages", "stage_layers", "schedule",
-  // "mesh_order".
-  std::set<std::string> pinned = {};
-  // Keys of those (not stage_layers, not schedule) that stay between two values.
-  std::map<std::string, std::pair<int, int>> ranges = {};
-  bool partial = true;               // ops may read partial values
-  bool both = false;                 // layouts are open on both dimensions of a mesh of two
-  std::vector<LayoutPin> pins = {};  // layouts that stay
-  int lay_out = 1;                   // of the fastest, with the layout of every op chosen
-  int64_t memory_bytes = 0;          // on a device; 0: what it has
-  int simulate = 12;                 // candidates that fit, at most
-  // Where the job's cluster is a part of it: what more GPUs than the job's would be of.
-  std::optional<backends::Cluster> described = {};
-  // Asked now and then, also in the middle of a candidate; false ends the search with what there is.
-  std::function<bool(const Progress&)> go_on = {};
-  // The same once a point fits by estimate; false leaves out the points that are left, so that there is time
-  // to simulate.
-  std::function<bool()> more_points = {};
 };
 
 // What would do, by estimate, where nothing does.

@@ -138,9 +138,11 @@ double added(const Job& job, double seconds, double behind, double open) {
   return shown + job.cluster.device.overlap_slowdown * (seconds - shown);
 }
 
-// Elements of the parameters that a stage's forward pass begins with: its first layer, and embeddings.
+// Elements of the parameters that a stage's forward passes begin with: the first layer, and embeddings. Where
+// gradients are sharded every virtual stage waits for those of its first layer, whose sums it makes last.
 double first_elements(const ModelCost& cost, const planner::Hints& h, int stage) {
-  if (cost.layers.empty()) return cost.layer.elements + (stage == 0 ? cost.first.elements : 0);
+  const int waits = h.zero >= 2 ? h.virtual_stages : 1;
+  if (cost.layers.empty()) return waits * cost.layer.elements + (stage == 0 ? cost.first.elements : 0);
   const auto before = std::accumulate(h.stage_layers.begin(), h.stage_layers.begin() + stage, 0);
   return cost.layers[static_cast<size_t>(before)].elements;
 }
@@ -183,7 +185,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const bool mixed = ir::is_mixed(job.train.precision);
   const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4, half = mixed ? 2 : size;
   // Gradients of the embeddings and of the first layer come last, and their parameters are wanted first.
-  const double open = stage.elements > 0 ? first / stage.elements : 0;
+  const double open = stage.elements > 0 ? std::min(1.0, first / stage.elements) : 0;
   if (h.zero == 0) {
     const double reduce = seconds(sbp::Collective::all_reduce, size);
     return update + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);

@@ -38,7 +38,6 @@ void whole_search(benchmark::State& state, const planner::Job& job) {
   const Oracle oracle{sim::act_seconds,
                       [](const ir::Plan& plan, const backends::Cluster& cluster,
                          const std::function<void()>& look) -> Oracle::Step {
-                        planner::verify(plan);
                         return {sim::simulate(plan, cluster, {.look = look}).step_seconds};
                       }};
   Outcome found;

@@ -1,0 +1,45 @@
+// A job that could be the answer: what is known of it by estimate, by its plan, and by simulation.
+#pragma once
+
+#include <any>
+#include <functional>
+#include <optional>
+
+#include "planner/search/graphs.h"
+#include "planner/search/layout_request.h"
+#include "planner/search/plan_slots.h"
+
+namespace boxcar::search {
+
+struct Candidate {
+  planner::Job job;  // resolved; its gpus and cluster are what it uses
+  double estimated_seconds = 0, estimated_bytes = 0;
+  int fullest_stage = 0;     // by its plan where there is one, else by estimate
+  double split_saves = 0;    // at most, where backward passes are in two parts (step_estimate.h)
+  double least_seconds = 0;  // no such step takes less (lower_bound.h), with layouts that degrees lead to
+  double seconds = 0;        // simulated
+  std::any record = {};      // of that simulation, as the oracle gave it
+  int64_t peak_bytes = 0;    // of the plan, on its fullest device
+  // Where the layout of every op was chosen; else the hints decide.
+  std::optional<LayoutRequest> layouts = {};
+  FoundLayouts found = {};
+  // Where the slots of transfers were chosen: those that differ from the schedule's.
+  PlanSlots slots = {};
+
+  // What lays its job's graph out: the layouts found, or where they are not known yet what finds them.
+  planner::Choose choose(FoundLayouts* found = nullptr, const std::function<void()>& look = {}) const;
+};
+
+// What a candidate stands for. `found`, which may be null, gets what is known of its layouts.
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
+// The same with a training graph that may be known. `look` is called between steps and inside of those that
+// take long; what it throws ends the work.
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
+                 const std::function<void()>& look = {});
+
+// Of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
+inline double price_of(const planner::Job& job, double step_seconds) {
+  return job.gpus * job.cluster.price_per_gpu_hour * step_seconds / 3600;
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,63 @@
+// Every point of a job as candidates: its layers cut into stages, micro-batches under way, ranks in an order
+// on the cluster, each with its estimate.
+//
+//   Candidates candidates(options, limit, sim::act_seconds);
+//   const Estimated found = candidates.of(job, fixed, limit, {});
+//
+// Branches of the points (points.h) are looked at on several threads and put together in their order, so that
+// what is found hangs on no number of threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "planner/search/candidate.h"
+#include "planner/search/estimate.h"
+#include "planner/search/options.h"
+#include "sbp/error.h"
+
+namespace boxcar::search {
+
+// Of an estimate of time, at most: what is estimated to be worse than the best by more is not looked at.
+constexpr double time_error = 0.03;
+
+struct Estimated {
+  std::vector<Candidate> fitting;  // in the order of points; of those too slow none, unless time is least
+  int64_t points = 0;              // with every cut and order
+  int64_t over_memory = 0;         // of them
+  int64_t over_time = 0;           // of those that fit
+  std::optional<Candidate> smallest, fastest;  // fastest: of those that fit
+  std::optional<Error> unmeasured;             // why the last small plan that could not be made could not
+};
+
+// Called every few ms with the numbers so far, on the thread that waits; true ends the search for points with
+// those there are.
+using Enough = std::function<bool(int64_t points, int64_t over_memory, bool any_fits)>;
+
+class Candidates {
+ public:
+  // `options` has to outlive it. At most `bytes` a device fit.
+  Candidates(const SearchOptions& options, double bytes, ActSeconds seconds);
+
+  Estimated of(const planner::Job& job, const Fixed& fixed, const Enough& enough);
+  // One point as it is; nothing where no small plan of it can be made.
+  std::optional<Candidate> one(planner::Job job);
+
+  void set_bytes(double bytes) { bytes_ = bytes; }
+
+ private:
+  class Branch;
+  using Costs = std::map<CostKey, std::optional<ModelCost>>;
+
+  const SearchOptions& options_;
+  double bytes_;
+  ActSeconds seconds_;
+  std::shared_ptr<Graphs> graphs_ = std::make_shared<Graphs>(64);
+  Costs costs_;
+};
+
+}  // namespace boxcar::search

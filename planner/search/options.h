@@ -1,0 +1,54 @@
+// What a search is asked for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/search/layout_request.h"
+#include "planner/search/rules.h"
+
+namespace boxcar::search {
+
+enum class Goal : uint8_t { time, memory, cost };
+
+struct Progress {
+  int64_t points = 0;       // estimated
+  int64_t over_memory = 0;  // of them, by estimate
+  int simulated = 0;
+  double best_seconds = 0;  // 0: none yet
+};
+
+struct SearchOptions {
+  Goal goal = Goal::time;  // what is least; cost needs a price
+  double max_step_seconds = infinity;
+  // Keys that stay as the job has them: "tp", "pp", "dp", "cp", "ep", "micro_batch", "zero",
+  // "sequence_parallel", "recompute", "recompute_layers", "virtual_stages", "stage_layers", "schedule",
+  // "mesh_order".
+  std::set<std::string> pinned = {};
+  // Keys of those (not stage_layers, not schedule) that stay between two values.
+  std::map<std::string, std::pair<int, int>> ranges = {};
+  bool partial = true;               // ops may read partial values
+  bool both = false;                 // layouts are open on both dimensions of a mesh of two
+  std::vector<LayoutPin> pins = {};  // layouts that stay
+  int lay_out = 1;                   // of the fastest, with the layout of every op chosen
+  int64_t memory_bytes = 0;          // on a device; 0: what it has
+  int simulate = 12;                 // candidates that fit, at most
+  // Where the job's cluster is a part of it: what more GPUs than the job's would be of.
+  std::optional<backends::Cluster> described = {};
+  // Asked now and then, also in the middle of a candidate; false ends the search with what there is.
+  std::function<bool(const Progress&)> go_on = {};
+  // The same once a point fits by estimate; false leaves out the points that are left, so that there is time
+  // to simulate.
+  std::function<bool()> more_points = {};
+  int threads = 0;  // that points are estimated on, and plans made; 0: as many as there are cores
+};
+
+size_t threads_of(const SearchOptions& options);
+
+}  // namespace boxcar::search
