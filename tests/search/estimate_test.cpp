@@ -72,6 +72,24 @@ TEST(Search, estimates_of_sharded_states_over_many_nodes_are_near_the_simulation
     }
 }
 
+// Every virtual stage waits for the gradients of its first layer, in every micro-batch.
+TEST(Search, estimates_of_virtual_stages_with_sharded_gradients_are_near_the_simulation) {
+  for (const int virtual_stages : {2, 6}) {
+    Job job = small_gpt(128);
+    job.model.layers = 24, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
+    job.model.ffn = job.model.kv_heads = 0;
+    job.model = ir::models::complete(job.model);
+    job.train.precision = ir::Precision::fp16;
+    job.parallel.tp = 4, job.parallel.pp = 4, job.parallel.virtual_stages = virtual_stages;
+    job.parallel.zero = 2, job.parallel.micro_batch = 4;
+    job.global_batch = 8 * 4 * 8;
+    job = planner::resolve(job);
+    const Estimate e = estimate(job, measure(job, oracle().act_seconds));
+    const double simulated = sim::simulate(planner::compile(job), job.cluster).step_seconds;
+    EXPECT_NEAR(e.seconds / simulated, 1, 0.1) << virtual_stages;
+  }
+}
+
 struct Worst {
   double seconds = 0, bytes = 0;
 };
