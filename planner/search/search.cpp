@@ -23,6 +23,7 @@ using planner::Job;
 
 constexpr double memory_error = 0.25;  // as time_error, of an estimate of memory
 constexpr double nearly = 0.1;         // by estimate as good as the best, where estimates know little
+constexpr size_t most_ahead = 3;       // plans made before their turn
 constexpr int alike = 3;               // of the same degrees that are simulated
 constexpr size_t pipelines_split = 3;  // tried with backward passes in two parts
 constexpr int most_acts = 4000;        // in the graph that slots are looked for in
@@ -208,14 +209,21 @@ class Search {
     for (size_t c = 0; c < candidates_.size(); ++c) {
       Candidate& candidate = candidates_[c];
       if (!outcome_.ended || tried >= options_.simulate || too_much(candidate)) break;
-      if (of_these(candidate) >= alike) continue;
-      // This one, and what comes next if it does.
-      for (size_t next = c; next < candidates_.size() && begun.size() < threads_of(options_); ++next) {
-        const int others = next == c ? 0 : 1;
-        if (of_these(candidates_[next]) + others < alike && !too_much(candidates_[next]))
-          if (!begun.count(next)) begun.emplace(next, begin(candidates_[next]));
+      auto making = begun.extract(c);
+      if (of_these(candidate) >= alike) {
+        if (making) leave(std::move(making.mapped()));
+        continue;
       }
-      bool does = attempt(std::move(begun.extract(c).mapped()));
+      Making own = making ? std::move(making.mapped()) : begin(candidate);
+      // What comes next if this one does.
+      const size_t most = std::min<size_t>(threads_of(options_), most_ahead + 1) - 1;
+      const double as_good = (1 + error) * estimated(candidate);
+      for (size_t next = c + 1; next < candidates_.size() && begun.size() < most; ++next) {
+        if (too_much(candidates_[next]) || estimated(candidates_[next]) > as_good) break;
+        if (of_these(candidates_[next]) + 1 < alike && !begun.count(next))
+          begun.emplace(next, begin(candidates_[next]));
+      }
+      bool does = attempt(std::move(own));
       candidate.seconds = last_seconds_;
       if (excess_ > 0)
         if (auto sharded = with_sharded_gradients(candidate); sharded && !too_much(*sharded))
