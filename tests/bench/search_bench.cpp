@@ -35,13 +35,14 @@ planner::Job gpt(int layers, int hidden, int heads, int gpus, int batch) {
 
 // As `boxcar search` does it.
 void whole_search(benchmark::State& state, const planner::Job& job) {
+  const SearchOptions options{.threads = static_cast<int>(state.range(0))};
   const Oracle oracle{sim::act_seconds,
                       [](const ir::Plan& plan, const backends::Cluster& cluster,
                          const std::function<void()>& look) -> Oracle::Step {
                         return {sim::simulate(plan, cluster, {.look = look}).step_seconds};
                       }};
   Outcome found;
-  for (auto _ : state) found = search(job, {}, oracle);
+  for (auto _ : state) found = search(job, options, oracle);
   state.counters["points"] = static_cast<double>(found.points);
   state.counters["compiled"] = found.compiled;
   if (found.best.empty()) return state.SkipWithError("nothing was found");
@@ -150,8 +151,17 @@ void count_registers(benchmark::State& state) {
   state.counters["optimal"] = counts.optimal();
 }
 
-BENCHMARK_CAPTURE(whole_search, 8_layers_on_8, gpt(8, 4096, 32, 8, 64))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(whole_search, 8_layers_on_8, gpt(8, 4096, 32, 8, 64))
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(whole_search, gpt3_175b_on_1024, gpt(96, 12288, 96, 1024, 1536))
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(choose)->Args({5, 8})->Args({5, 20})->Args({24, 8})->Unit(benchmark::kMillisecond);
