@@ -10,6 +10,10 @@
 #include "backends/transport.h"
 #include "sbp/error.h"
 
+namespace boxcar::ir {
+struct Plan;
+}
+
 namespace boxcar::backends {
 
 // The acts of a step, kept instead of done: one act from here on.
@@ -44,9 +48,9 @@ class Backend {
   virtual std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> group,
                                                      int device, Queue& queue) = 0;
   virtual Transport* transport() = 0;  // null where this is the only process
-  // Throws Error (cannot run) where arenas of so many bytes, by device, do not fit into what is free; before
-  // any is reserved.
-  virtual void expect_room(std::span<const int64_t> /*bytes*/) {}
+  // Throws Error (cannot run) where the arenas of a plan, with what kernels take beside them at most, do not
+  // fit into what is free; before any is reserved.
+  virtual void expect_room(const ir::Plan& /*plan*/) {}
   // Throws Error (bad input) where steps cannot be recorded, saying why.
   virtual void check_recording() const { throw Error::input("graphs of steps", "this backend has none"); }
   virtual void record() {}

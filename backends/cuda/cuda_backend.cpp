@@ -9,9 +9,11 @@
 
 #include "backends/cuda/blas.h"
 #include "backends/cuda/cuda_device.h"
+#include "backends/cuda/kernel_table.h"
 #include "backends/cuda/nccl_communicator.h"
 #include "backends/cuda/placement.h"
 #include "backends/cuda/shared_communicator.h"
+#include "ir/plan.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -76,11 +78,31 @@ class QueueStream : public NcclStream {
   void* token_ = nullptr;
 };
 
+// What libraries take at most beside a device's arena, for the queue that computes: cuDNN's choice among its
+// engines, and whether it is there, is known when kernels are prepared.
+int64_t most_scratch(const ir::Program& program, bool fast) {
+  int64_t most = Blas::workspace;
+  for (const ir::Actor& actor : program.actors) {
+    if (actor.op.starts_with("conv2d")) most = std::max(most, Dnn::most_workspace);
+    if (fast || actor.op != "scaled_dot_product_attention_grad" || actor.inputs.size() < 3) continue;
+    const auto type = [&](size_t input) {
+      return program.registers[static_cast<size_t>(actor.inputs[input].reg)].type;
+    };
+    const ir::TensorType q = type(1), k = type(2);
+    const int64_t scores = 2 * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2];
+    if (ir::size_of(q.dtype) == 2) most = std::max(most, std::min(scores, Libraries::most_scores_usually));
+  }
+  return most;
+}
+
 class CudaBackend : public Backend {
  public:
   // The transport is the caller's until own() is called.
   CudaBackend(int devices, const CudaOptions& options, Transport* transport)
-      : transport_(transport), waits_(transport), devices_(static_cast<size_t>(devices)) {
+      : transport_(transport),
+        fast_(options.fast),
+        waits_(transport),
+        devices_(static_cast<size_t>(devices)) {
     std::vector<int> mine;
     for (int d = 0; d < devices; ++d)
       if (is_local(d)) mine.push_back(d);
@@ -138,11 +160,16 @@ class CudaBackend : public Backend {
     return std::make_unique<SharedCommunicator>(name, table(name, group),
                                                 static_cast<int>(member - group.begin()), stream, waits_);
   }
-  void expect_room(std::span<const int64_t> bytes) override {
+  void expect_room(const ir::Plan& plan) override {
     std::map<int, int64_t> needed;  // by GPU
     std::map<int, Device*> one;
-    for (size_t d = 0; d < devices_.size(); ++d)
-      if (devices_[d]) needed[gpus_[d]] += bytes[d] + Blas::workspace, one[gpus_[d]] = devices_[d].get();
+    for (const ir::RankClass& cls : plan.classes) {
+      const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+      const int64_t bytes = program.arena_bytes + most_scratch(program, fast_);
+      for (const int device : cls.devices)
+        if (const auto d = static_cast<size_t>(device); devices_[d])
+          needed[gpus_[d]] += bytes, one[gpus_[d]] = devices_[d].get();
+    }
     for (const auto& [gpu, sum] : needed) {
       const DeviceFacts facts = one[gpu]->facts();
       check_memory(gpu, sum, facts.free_bytes, facts.memory_bytes);
@@ -178,6 +205,7 @@ class CudaBackend : public Backend {
   }
 
   Transport* const transport_;  // null in one process
+  const bool fast_;
   cpu::Waits waits_;
   Recorder recorder_{waits_, [this] {
                        if (nccl_) nccl_->check();

@@ -36,7 +36,8 @@ class Libraries {
   bool fast() const { return algorithms_ != nullptr; }
   // Bytes of scores that a gradient of attention keeps at a time for bits that repeat, where one key head
   // needs no more.
-  int64_t most_scores = int64_t{256} << 20;
+  static constexpr int64_t most_scores_usually = int64_t{256} << 20;
+  int64_t most_scores = most_scores_usually;
   Blas& blas();
   Dnn& dnn();
   bool has_dnn();  // for what can do without

@@ -82,14 +82,30 @@ TEST_F(GpuFaults, APlanThatDoesNotFit) {
   EXPECT_EQ(error_of([&] { actors::Runtime(plan, *backend, {}); }, Exit::cannot_run),
             "cuda: GPU 0: the plan needs 3.00 GB, 2.15 of 2.15 GB are free; " + mend);
   // Before any is reserved: of all devices that share it.
-  const std::vector<int64_t> halves(2, 1'200'000'000), quarters(2, 600'000'000);
-  backend->expect_room(quarters);
-  EXPECT_EQ(error_of([&] { backend->expect_room(halves); }, Exit::cannot_run),
+  const auto expected = [&](const ir::Plan& wanted, bool fast = false) {
+    const auto one = make_cuda_backend(2, {.share_gpus = true, .fast = fast});
+    return error_of([&] { one->expect_room(wanted); }, Exit::cannot_run);
+  };
+  EXPECT_EQ(expected(summing(600'000'000)), "no error");
+  EXPECT_EQ(expected(summing(1'200'000'000)),
             "cuda: GPU 0: the plan needs 2.47 GB, 2.15 of 2.15 GB are free; " + mend);
   // With the scratch memory of products.
-  const std::vector<int64_t> nearly_all(2, 1'060'000'000);
-  EXPECT_EQ(error_of([&] { backend->expect_room(nearly_all); }, Exit::cannot_run),
+  EXPECT_EQ(expected(summing(1'060'000'000)),
             "cuda: GPU 0: the plan needs 2.19 GB, 2.15 of 2.15 GB are free; " + mend);
+  // ... of convolutions.
+  ir::Plan other = summing(1'000'000'000);
+  EXPECT_EQ(expected(other), "no error");
+  ir::Program& program = other.programs[0];
+  program.actors[0].op = "conv2d_weight_grad";
+  EXPECT_EQ(expected(other), "cuda: GPU 0: the plan needs 2.54 GB, 2.15 of 2.15 GB are free; " + mend);
+  // ... and of gradients of attention that repeat: 2 bytes for each query and key of 4 x 16 heads.
+  program.actors[0].op = "scaled_dot_product_attention_grad";
+  ir::Input loaded;
+  loaded.reg = 0;
+  program.actors[0].inputs.assign(3, loaded);
+  program.registers[0].type = {{4, 16, 1024, 64}, ir::DType::bfloat16};
+  EXPECT_EQ(expected(other), "cuda: GPU 0: the plan needs 2.27 GB, 2.15 of 2.15 GB are free; " + mend);
+  EXPECT_EQ(expected(other, true), "no error");
 }
 
 // One device's act fails in step 3; the other waits for it in a collective, or has launched its graph.
