@@ -9,18 +9,16 @@
 //   the plan's one order of collectives, which is what keeps set-up from waiting in a circle.
 // - Communicators do not block: a call that NCCL has not taken yet is asked for until it is, and every such
 //   wait ends when the run fails or time is up.
-// - Parts of one length are one call of NCCL; uneven ones, and all_to_all, are one group of calls: a reduce
-// or
-//   a broadcast for each rank, or sends and receives. Calls of no elements are left out.
+// - Parts of one length are one call of NCCL; uneven ones, and all_to_all, are one group of calls: a
+//   reduction or a broadcast for each rank, or sends and receives. Calls of no elements are left out.
 // - What was put on the stream is watched by one thread: an error that NCCL finds later, and an act that has
 //   not ended `seconds` after it was its stream's next, end the run with rank and act named, and all
 //   communicators of the process are aborted, so that nothing on their streams waits for ever. Of a recorded
 //   step its stream tells which act that is, and its recording when time is up. What lasts is among the waits
 //   of the transport, with the members that may be missing: the last words of a process that mpirun ends.
-// - Communicators are aborted all at once, each by a thread of its own that nobody waits for before the
-// groups
-//   end: NCCL's abort may wait for other members' abort, and does wait until the graphs are gone that have
-//   its calls, which themselves may wait for the abort of another communicator.
+// - Communicators are aborted all at once, each by a thread of its own, which nobody waits for before the
+//   groups end: NCCL's abort may wait for other members' abort, and does wait until the graphs are gone that
+//   have its calls, which themselves may wait for the abort of another communicator.
 //
 // NCCL adds in the tensors' own type, in an order of its own: sums of 16-bit types are rounded more than
 // once, and differ from the CPU backend's in the last places.

@@ -10,10 +10,9 @@ namespace boxcar::tests {
 
 // 20 steps under `plan` are those of `alone`, for each optimizer, clipped:
 // - in float64 every loss, weight and moment within 1e-9 of the largest number of its tensor;
-// - in float32 losses (Adam) or weights and losses (others) within what rounding explains: eight times what
-// rounding
-//   alone moves on one device, and 1e-5 of the largest number. Adam's weights are left out, since a gradient
-//   that is mathematically zero moves them by its noise.
+// - in float32 losses (Adam) or weights and losses (others) within what rounding explains: eight times
+//   what rounding alone moves on one device, and 1e-5 of the largest number. Adam's weights are left out,
+//   since a gradient that is mathematically zero moves them by its noise.
 // Both functions lay out a training graph with these options; the plan's may change them further.
 using Laying = std::function<planner::LaidOut(const ir::TrainOptions& options)>;
 using Optimizers = std::vector<ir::Optimizer>;
