@@ -94,6 +94,14 @@ double outside_bytes(const Cluster& cluster) {
   return cluster.node.outside_bytes + cluster.stack.outside_bytes;
 }
 
+double library_workspaces(const Cluster& cluster) {
+  const std::optional<CachingAllocator>& allocator = cluster.stack.allocator;
+  if (!allocator) return 0;
+  const double one =
+      allocator->workspace_bytes > 0 ? allocator->workspace_bytes : cluster.device.library_workspace;
+  return allocator->workspaces * one;
+}
+
 void put_stack(Cluster& cluster, const Stack& stack) {
   cluster.stack = stack;
   if (cluster.device.memory_bytes > 0) {

@@ -143,7 +143,8 @@ struct DeviceProfile {
   // Between devices of this type, of the rate of products, convolutions and attention: the standard
   // deviation. A step waits for the slowest of its devices.
   double speed_spread = 0;
-  double overlap_slowdown = 0;  // share of compute speed lost while a collective runs beside
+  double overlap_slowdown = 0;   // share of compute speed lost while a collective runs beside
+  double library_workspace = 0;  // bytes that a framework gives a matrix product library on this device
   std::optional<HostProfile> host;
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
@@ -196,6 +197,15 @@ struct FusedSoftmax {
   friend bool operator==(const FusedSoftmax&, const FusedSoftmax&) = default;
 };
 
+// A framework takes memory for a tensor when a kernel writes it and takes it back after its last reader, from
+// an allocator that also gives matrix product libraries their workspaces.
+struct CachingAllocator {
+  int workspaces = 0;           // one for each thread that calls such a library
+  double workspace_bytes = 0;   // of one; 0: DeviceProfile::library_workspace
+  bool gradients_stay = false;  // what gradients are summed in is never given back
+  friend bool operator==(const CachingAllocator&, const CachingAllocator&) = default;
+};
+
 // What a training framework adds to a plan's kernels and collectives: backends/presets/stacks/*.yaml, each
 // number with its source. Keys and meanings: docs/stacks.md. The default, boxcar's own, adds nothing.
 struct Stack {
@@ -222,6 +232,7 @@ struct Stack {
   bool ring_attention = false;     // gathered keys and values go round in a ring (sim/ring_attention.h)
   double outside_bytes = 0;        // of a device's memory that no tensor has: context, libraries, NCCL
   double fragmentation = 0;        // share of the rest that the allocator cannot give
+  std::optional<CachingAllocator> allocator;  // none: an arena whose layout is planned
   FusedSoftmax fused_softmax;
   std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it
   std::map<std::string, double> op_kept;      // by op: times the bytes of its output that stay with it
@@ -272,6 +283,8 @@ std::vector<std::string> stack_names();  // sorted
 void put_stack(Cluster& cluster, const Stack& stack);
 // Of a device's memory, what no tensor has: on such nodes, and under the stack.
 double outside_bytes(const Cluster& cluster);
+// Of all libraries' workspaces that the stack's allocator gives; 0 where it has none.
+double library_workspaces(const Cluster& cluster);
 
 // Another device in the cluster's nodes, with what it says of its host.
 void put_device(Cluster& cluster, DeviceProfile device);

@@ -130,6 +130,7 @@ void visit(Visitor& v, DeviceProfile& d) {
   v.number("under_load", 0.1, 1, d.under_load);
   v.number("speed_spread", 0, 0.2, d.speed_spread);
   v.number("overlap_slowdown", 0, 0.99, d.overlap_slowdown);
+  if (d.library_workspace > 0 || v.reads) v.number("library_workspace", 0, 1e12, d.library_workspace);
   v.optional("host", d.host, [&](HostProfile& host) {
     v.number("cores", least_cores, most_cores, host.cores);
     v.number("link_bandwidth", least_rate, most_rate, host.link_bandwidth);

@@ -25,6 +25,14 @@ void read(Fields& fields, FusedSoftmax& fused) {
   fields.done();
 }
 
+// What it does not say stays.
+void read(Fields& fields, CachingAllocator& allocator) {
+  fields.integer("workspaces", 0, 100, &allocator.workspaces);
+  fields.number("workspace_bytes", 0, 1e12, &allocator.workspace_bytes);
+  fields.flag("gradients_stay", &allocator.gradients_stay);
+  fields.done();
+}
+
 // Of names already there, the new number.
 void read(Fields& fields, const char* key, double least, double most, std::map<std::string, double>& to) {
   std::vector<std::pair<std::string, double>> read;
@@ -70,6 +78,8 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   fields->flag("pads_channels", &stack.pads_channels);
   fields->number("outside_bytes", 0, 1e12, &stack.outside_bytes);
   fields->number("fragmentation", 0, 0.9, &stack.fragmentation);
+  if (auto allocator = fields->map("allocator"))
+    read(*allocator, stack.allocator ? *stack.allocator : stack.allocator.emplace());
   read(*fields, "op_kept", 0, 100, stack.op_kept);
   fields->texts("defaults", &stack.defaults);
   fields->done();

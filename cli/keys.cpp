@@ -188,6 +188,8 @@ std::vector<Key> make_keys() {
                     "run weight gradients beside tensor parallelism's collectives"));
   k.push_back(entry("parallel", "scatter_gather", PARALLEL(scatter_gather), 0, 1,
                     "ranks of tp each send a part to the next stage, gathered there"));
+  k.push_back(entry("parallel", "defer_head_grad", PARALLEL(defer_head_grad), 0, million,
+                    "micro-batches whose gradient of the head's weight waits for the last of them"));
   k.push_back(entry("parallel", "gather_logits", PARALLEL(gather_logits), 0, 1,
                     "gather logits over tp: each rank computes the loss on the whole vocabulary"));
   k.push_back(entry("parallel", "gather_keys", PARALLEL(gather_keys), 0, 1,

@@ -36,7 +36,9 @@ struct Report {
   std::map<std::string, double> comm_bytes;  // per step, by collective, over all devices
   std::vector<StageReport> stages;
   int64_t memory_limit_bytes = 0;
-  int64_t outside_bytes = 0;  // of a device's memory, beside the plan's: context, libraries
+  int64_t outside_bytes = 0;       // of a device's memory, beside the plan's: context, libraries
+  bool allocates = false;          // the stack's allocator gives memory while it is held
+  int64_t library_workspaces = 0;  // what it gives libraries
   // Where the devices of a node share its memory, which is then the limit: the most that those of one node
   // need together. 0: every device has its own.
   int64_t node_peak_bytes = 0;

@@ -139,10 +139,13 @@ std::vector<StageReport> fullest_by_stage(const Report& r) {
 void add_memory(ordered_json& doc, const Report& r) {
   ordered_json peaks = ordered_json::array(), limits = ordered_json::array(),
                breakdown = ordered_json::array(), held = ordered_json::array(), kept = ordered_json::array(),
-               whole = ordered_json::array();
+               whole = ordered_json::array(), allocated = ordered_json::array();
+  const bool allocates = r.allocates && r.simulated;
   for (const StageReport& stage : fullest_by_stage(r)) {
     peaks.push_back(stage.peak_bytes);
-    whole.push_back(stage.peak_bytes + r.outside_bytes);
+    allocated.push_back(stage.held_bytes + r.library_workspaces);
+    whole.push_back((allocates ? stage.held_bytes + r.library_workspaces : stage.peak_bytes) +
+                    r.outside_bytes);
     held.push_back(stage.held_bytes);
     kept.push_back(stage.kept_bytes);
     limits.push_back(r.memory_limit_bytes);
@@ -154,6 +157,7 @@ void add_memory(ordered_json& doc, const Report& r) {
   }
   doc["peak_memory_bytes"] = peaks;
   if (r.simulated) doc["held_memory_bytes"] = held;
+  if (allocates) doc["allocated_memory_bytes"] = allocated;
   if (r.outside_bytes > 0) doc["device_memory_bytes"] = whole;
   doc["memory_limit_bytes"] = limits;
   if (r.node_peak_bytes > 0) doc["node_peak_memory_bytes"] = r.node_peak_bytes;

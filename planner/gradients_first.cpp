@@ -40,6 +40,22 @@ std::vector<char> for_gradients_alone(const ir::Graph& graph) {
   return alone;
 }
 
+std::vector<char> for_gradient_of_head(const ir::Graph& graph) {
+  const std::vector<char> alone = for_gradients_alone(graph);
+  std::vector<char> of_head(graph.ops.size());
+  bool found = false;
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    const ir::Op& op = graph.ops[o];
+    if (!alone[o]) continue;
+    const bool first = !found && op.type == "matmul_weight_grad";
+    of_head[o] = first || std::any_of(op.inputs.begin(), op.inputs.end(), [&](ir::TensorId t) {
+                   return of_head[at(graph.tensor(t).producer)] != 0;
+                 });
+    found = found || first;
+  }
+  return of_head;
+}
+
 namespace {
 
 // By op: behind which op it comes. Its own number where it stays.

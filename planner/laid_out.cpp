@@ -23,6 +23,12 @@ void order_gradients_first(LaidOut& laid) {
   laid.layouts.ops = std::move(layouts);
 }
 
+// By op: whether it belongs to the second part of a backward pass. Empty where there is none.
+std::vector<char> later_gradients(const LaidOut& laid) {
+  if (splits_backward(laid.pipeline.kind)) return for_gradients_alone(laid.graph);
+  return laid.pipeline.head_behind > 0 ? for_gradient_of_head(laid.graph) : std::vector<char>();
+}
+
 }  // namespace
 
 LaidOut lay_out(const Job& job) { return lay_out(job, nullptr); }
@@ -51,7 +57,7 @@ LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose
     laid.layouts = deduce(laid.graph, laid.pins, laid.mesh);
   }
   if (!h.overlap_tp) order_gradients_first(laid);
-  laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp, splits_backward(laid.pipeline.kind));
+  laid.sites = assign_stages(laid.graph, h.stage_layers, h.pp, later_gradients(laid));
   return laid;
 }
 

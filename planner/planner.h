@@ -33,6 +33,7 @@ struct Hints {
   bool overlap_tp = true;     // weight gradients run beside the collectives of tensor parallelism
   // Stages send what all ranks of tp hold in parts, one from each rank, and gather it where it arrives.
   bool scatter_gather = false;
+  int defer_head_grad = 0;  // micro-batches whose gradient of the head's weight waits for the last of them
   std::map<std::string, double> op_kept;  // by op: times the bytes of its output, with what a framework keeps
                                           // beside it for the backward pass (its stack's)
   bool fused_optimizer = false;           // one act updates all states of a device that one rule updates

@@ -40,7 +40,7 @@ const auto& at(const std::vector<T>& items, int index) {
 }  // namespace
 
 ProgramBuilder::ProgramBuilder(std::string name, const Pipeline& pipeline, int stage)
-    : phases{pipeline.chunks, splits_backward(pipeline.kind)}, pipeline_(pipeline) {
+    : phases{pipeline.chunks, splits_backward(pipeline, stage)}, pipeline_(pipeline) {
   program.name = std::move(name);
   program.phases = phases.names();
   program.schedule = stage_order(pipeline, stage);

@@ -196,6 +196,8 @@ void check_schedule(const Job& job) {
                   h.schedule));
   require(h.virtual_stages == 1 || h.schedule == "1f1b", "parallel.schedule",
           fmt::format("{} does not interleave virtual stages (use 1f1b)", h.schedule));
+  require(h.defer_head_grad == 0 || !splits_backward(pipeline_of(h, 1).kind), "parallel.defer_head_grad",
+          fmt::format("{} has gradients of all weights wait (use 0, or another schedule)", h.schedule));
   require(h.virtual_stages == 1 || job.train.micro_batches % h.pp == 0, "parallel.virtual_stages",
           fmt::format(
               "{} micro-batches are not a multiple of pp {} (change global_batch or micro_batch, or use 1)",

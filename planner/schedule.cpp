@@ -19,7 +19,8 @@ std::vector<int> under_way_of(const std::string& schedule) {
 }
 
 Pipeline pipeline_of(const Hints& h, int micro_batches) {
-  Pipeline p{Schedule::one_f_one_b, h.pp, h.virtual_stages, micro_batches, under_way_of(h.schedule)};
+  Pipeline p{Schedule::one_f_one_b, h.pp, h.virtual_stages, micro_batches, under_way_of(h.schedule),
+             h.defer_head_grad};
   if (h.virtual_stages > 1) p.kind = Schedule::interleaved;
   if (h.schedule == "gpipe") p.kind = Schedule::gpipe;
   if (h.schedule == "zb-h1") p.kind = Schedule::zb_h1;
@@ -58,25 +59,33 @@ int warm_up(const Pipeline& p, int stage) {
   return 0;
 }
 
-// Micro-batches that wait for the second part of their backward pass while forward passes go on.
-int weights_behind(const Pipeline& p, int stage) { return p.kind == Schedule::zb_h2 ? 2 * stage : stage; }
+// Micro-batches that wait for the second part of their backward pass after run `k` of `all`.
+int weights_behind(const Pipeline& p, int stage, int k, int all) {
+  if (p.head_behind > 0) return p.head_behind;
+  if (k + 1 >= all) return 0;  // no forward pass is left
+  return p.kind == Schedule::zb_h2 ? 2 * stage : stage;
+}
 
 }  // namespace
 
 std::vector<ir::PhaseRun> stage_order(const Pipeline& p, int stage) {
   const int all = p.micro_batches * p.chunks;
   const int ahead = warm_up(p, stage);
-  const bool split = splits_backward(p.kind);
+  const bool split = splits_backward(p, stage);
+  const int chunk = p.chunks - 1;  // the head's; a schedule that splits all passes has one
   std::vector<ir::PhaseRun> order;
-  int weights = 0;  // second parts of backward passes so far
+  int weights = 0, waiting = 0;  // second parts of backward passes so far, and those to come
   for (int k = 0; k < all + ahead; ++k) {
     if (k < all) order.push_back(interleaved_run(p, k, true));
-    if (k >= ahead) order.push_back(interleaved_run(p, k - ahead, false));
-    const int waiting = k - ahead + 1 - weights;
-    if (split && waiting > (k + 1 < all ? weights_behind(p, stage) : 0))
-      order.push_back({weight_phase(p, 0), weights++});
+    if (k >= ahead) {
+      order.push_back(interleaved_run(p, k - ahead, false));
+      waiting += order.back().phase == backward_phase(p, chunk) ? 1 : 0;
+    }
+    if (!split || waiting <= weights_behind(p, stage, k, all)) continue;
+    order.push_back({weight_phase(p, chunk), weights++});
+    --waiting;
   }
-  while (split && weights < all) order.push_back({weight_phase(p, 0), weights++});
+  while (split && weights < p.micro_batches) order.push_back({weight_phase(p, chunk), weights++});
   return order;
 }
 

@@ -12,6 +12,11 @@
 //   zb-h1, stage 1 of 3:  F.0 F.1 B.0 F.2 B.1 W.0 F.3 B.2 W.1 B.3 W.2 W.3
 //   zb-h2, stage 1 of 3:  F.0 F.1 F.2 B.0 F.3 B.1 W.0 B.2 W.1 B.3 W.2 W.3
 //
+// With head_behind n the second part is the gradient of the head's weight alone, on the last stage alone, and
+// n micro-batches wait for it until their last backward pass:
+//
+//   1f1b, head_behind 2, stage 2 of 3:  F.0 B.0 F.1 B.1 F.2 B.2 W.0 F.3 B.3 W.1 W.2 W.3
+//
 // With v virtual stages a stage holds v chunks of the model; chunk c of stage s is the model's part c *
 // stages + s, and the order is Megatron's interleaved one (Narayanan et al. 2021, section 2.2). Phase c is
 // the forward pass of chunk c, phase v + c its backward pass, where that is split phase 2v + c its second
@@ -31,6 +36,7 @@ struct Pipeline {
   int chunks = 1;
   int micro_batches = 1;
   std::vector<int> under_way = {};  // by stage, of 1F1B alone; empty: stages - stage
+  int head_behind = 0;  // micro-batches whose gradient of the head's weight waits, on the last stage
 };
 
 // The numbers of "7,5,3,1"; empty where `schedule` is no list of whole numbers from 1 on.
@@ -39,8 +45,12 @@ std::vector<int> under_way_of(const std::string& schedule);
 // `hints` are resolved.
 Pipeline pipeline_of(const Hints& hints, int micro_batches);
 
-// Whether gradients of parameters have a phase of their own.
+// Whether all gradients of parameters have a phase of their own.
 inline bool splits_backward(Schedule kind) { return kind == Schedule::zb_h1 || kind == Schedule::zb_h2; }
+// Whether any have on `stage`.
+inline bool splits_backward(const Pipeline& pipeline, int stage) {
+  return splits_backward(pipeline.kind) || (pipeline.head_behind > 0 && stage == pipeline.stages - 1);
+}
 
 inline int forward_phase(int chunk) { return chunk; }
 inline int backward_phase(const Pipeline& pipeline, int chunk) { return pipeline.chunks + chunk; }

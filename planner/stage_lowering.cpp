@@ -314,7 +314,10 @@ StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_ph
   if (read_again(t, in_phase)) hold_back(first);
   const bool no_larger =
       !from_state_[static_cast<size_t>(t)] && parts(want, in_.mesh) >= parts(base_layout, in_.mesh);
-  boxed.scope = partial || no_larger ? -1 : in_phase;
+  // Of activations, where a framework keeps what it has gathered: its backward pass does not gather it again.
+  const bool kept = in_.hints.op_kept.contains("all_gather") && builder.phases.is_forward(in_phase) &&
+                    tensor(t).role == ir::Role::activation;
+  boxed.scope = partial || no_larger || kept ? -1 : in_phase;
   values(t).push_back(boxed);
   return boxed;
 }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "planner/gradients_first.h"
-
 namespace boxcar::planner {
 
 int virtual_stage(const std::vector<int>& stage_layers, int layer) {
@@ -62,14 +60,13 @@ InputStages input_stages(const ir::Graph& graph, const ir::Op& op, const std::ve
 }  // namespace
 
 std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages,
-                                  bool split) {
-  std::vector<char> alone(graph.ops.size());
-  if (split) alone = for_gradients_alone(graph);
+                                  const std::vector<char>& later) {
   std::vector<OpSite> sites;
   sites.reserve(graph.ops.size());
   for (const ir::Op& op : graph.ops) {
     const int v = virtual_stage(stage_layers, op.layer);
-    OpSite site{v % stages, v / stages, alone[sites.size()] ? Run::weight : run_of(graph, op), false};
+    const bool second = !later.empty() && later[sites.size()];
+    OpSite site{v % stages, v / stages, second ? Run::weight : run_of(graph, op), false};
     if (site.run == Run::update) {
       const InputStages inputs = input_stages(graph, op, sites);
       site.joint = inputs.several && op.type == "sum";

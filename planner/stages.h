@@ -31,8 +31,8 @@ struct OpSite {
 int virtual_stage(const std::vector<int>& stage_layers, int layer);
 std::vector<int> stage_starts(const std::vector<int>& stage_layers);
 
-// By op. `stages` is pp; `split`: whether the backward pass is in two parts.
+// By op. `stages` is pp; `later`, by op: whether it is in the second part of a backward pass; empty: none is.
 std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages,
-                                  bool split = false);
+                                  const std::vector<char>& later = {});
 
 }  // namespace boxcar::planner

@@ -159,7 +159,8 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   for (const ir::RankClass& cls : folded.classes)
     costs.push_back(costing.of(cls.program, cls.devices.front()));
   std::vector<Merging> mergings = options.merge && !cores ? merge(folded) : no_merging(folded);
-  Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow);
+  const bool gradients_stay = cluster.stack.allocator && cluster.stack.allocator->gradients_stay;
+  Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow, gradients_stay);
   const double slowdown = cores ? 0 : cluster.device.overlap_slowdown;
   Machine machine(wiring, slowdown, kept(wiring, options), options.periodic);
   machine.run(options.steps, options.look);

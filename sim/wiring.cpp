@@ -15,6 +15,13 @@ namespace {
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
+// Of gradients what a phase reads that runs once in a step.
+bool is_sum_of_gradients(const ir::Program& program, const ir::Actor& reader, const ir::Input& input) {
+  const char phase = program.phases[at(reader.phase)][0];
+  return input.program < 0 && (phase == 'G' || phase == 'U') &&
+         program.registers[at(input.reg)].memory == ir::MemoryKind::gradients;
+}
+
 class Builder {
  public:
   Builder(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
@@ -23,8 +30,8 @@ class Builder {
     w_.plan = &plan;
   }
 
-  Wiring build(bool every_flow) {
-    read_programs();
+  Wiring build(bool every_flow, bool gradients_stay) {
+    read_programs(gradients_stay);
     add_units();
     add_inputs();
     add_outputs();
@@ -37,7 +44,7 @@ class Builder {
   }
 
  private:
-  void read_programs() {
+  void read_programs(bool gradients_stay) {
     for (const ir::Program& program : plan_.programs) {
       std::vector<int> runs(program.phases.size(), 0);
       auto& occurrence = w_.occurrence.emplace_back();
@@ -46,7 +53,8 @@ class Builder {
       auto& updated = updated_.emplace_back(program.registers.size(), 0);
       for (size_t a = 0; a < program.actors.size(); ++a) {
         for (const ir::Input& input : program.actors[a].inputs) {
-          if (in_place(program, static_cast<int>(a), input)) updated[at(input.reg)] = 1;
+          const bool sum = gradients_stay && is_sum_of_gradients(program, program.actors[a], input);
+          if (sum || in_place(program, static_cast<int>(a), input)) updated[at(input.reg)] = 1;
         }
       }
     }
@@ -342,7 +350,7 @@ class Builder {
   const std::vector<Merging>& mergings_;
   std::vector<int> unit_of_;                // by device
   std::vector<std::vector<int>> runs_;      // by program, phase: in one step
-  std::vector<std::vector<char>> updated_;  // by program, register: updated in place
+  std::vector<std::vector<char>> updated_;  // by program, register: always held
   Wiring w_;
 };
 
@@ -364,8 +372,8 @@ bool in_place(const ir::Program& program, int actor, const ir::Input& input) {
 }
 
 Wiring wire(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
-            const std::vector<Merging>& mergings, bool every_flow) {
-  return Builder(plan, platform, costs, mergings).build(every_flow);
+            const std::vector<Merging>& mergings, bool every_flow, bool gradients_stay) {
+  return Builder(plan, platform, costs, mergings).build(every_flow, gradients_stay);
 }
 
 }  // namespace boxcar::sim

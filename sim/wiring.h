@@ -91,7 +91,7 @@ struct Unit {
   int first_actor = 0, actors = 0;
   int first_queue = 0, queues = 0;
   int compute_queue = -1;  // queue of the wiring: the first of kind compute
-  int64_t held_bytes = 0;  // at the start: registers updated in place (always), initial slots of implied ones
+  int64_t held_bytes = 0;  // at the start: registers always held, initial slots of implied ones
 };
 
 struct Wiring {
@@ -137,9 +137,9 @@ struct Wiring {
 };
 
 // Throws Error (bad input) where a group's member lacks the joint act or a pull has no source. `costs` by
-// class, `mergings` by program.
+// class, `mergings` by program. `gradients_stay`: what the phases of a step read of gradients is always held.
 Wiring wire(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
-            const std::vector<Merging>& mergings, bool every_flow);
+            const std::vector<Merging>& mergings, bool every_flow, bool gradients_stay = false);
 
 // True where actor reads register `reg` that it writes itself: an update in place, without messages.
 bool in_place(const ir::Program& program, int actor, const ir::Input& input);

@@ -45,17 +45,22 @@ def gib(value):
     return value * 2**30
 
 
-def largest(document, *kinds):
-    return max(sum(stage.get(kind, 0) for kind in kinds) for stage in document["memory_breakdown_bytes"])
+def allocated(document):
+    """By stage: what a framework's allocator says it gave at most; of a planned arena its size."""
+    return document.get("allocated_memory_bytes", document["peak_memory_bytes"])
+
+
+def least(document, *kinds):
+    return min(sum(stage.get(kind, 0) for kind in kinds) for stage in document["memory_breakdown_bytes"])
 
 
 # What is compared: of the simulator's document, where it has it. `fits` is 1 or 0.
 QUANTITIES = {
     "step_s": lambda d: d.get("step_time_s"),
-    "peak_bytes": lambda d: max(d["peak_memory_bytes"]),
-    "device_bytes": lambda d: max(d.get("device_memory_bytes", d["peak_memory_bytes"])),  # as nvidia-smi has it
-    "last_peak_bytes": lambda d: d["peak_memory_bytes"][-1],  # of the last stage
-    "state_bytes": lambda d: largest(d, "parameters", "gradients", "optimizer"),
+    "peak_bytes": lambda d: max(allocated(d)),
+    "device_bytes": lambda d: max(d.get("device_memory_bytes", allocated(d))),  # as nvidia-smi has it
+    "last_peak_bytes": lambda d: allocated(d)[-1],  # of the last stage
+    "state_bytes": lambda d: least(d, "parameters", "gradients", "optimizer"),  # of a stage of layers alone, where one is
     "activation_bytes": lambda d: d["kept_activation_bytes"][0],  # of the first stage, for backward passes
     "fits": lambda d: float(d["fits"]),
 }

@@ -8,10 +8,10 @@ namespace boxcar::backends {
 namespace {
 
 TEST(Stacks, AreThose) {
-  EXPECT_THAT(stack_names(),
-              testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
-                                   "megatron-fused-loss", "nemo", "ngc", "oneflow", "oneflow-ops", "pytorch",
-                                   "pytorch-compiled", "scaling", "scaling-rms"));
+  EXPECT_THAT(stack_names(), testing::ElementsAre(
+                                 "boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
+                                 "megatron-fused-loss", "megatron-nondeterministic", "nemo", "ngc", "oneflow",
+                                 "oneflow-ops", "pytorch", "pytorch-compiled", "scaling", "scaling-rms"));
   for (const std::string& name : stack_names()) EXPECT_EQ(load_stack(name).name, name);
 }
 
@@ -78,6 +78,19 @@ TEST(Stacks, AreLikeOthersButForWhatTheySay) {
   EXPECT_EQ(stack, wanted);
 }
 
+// What the stack says of a workspace goes before what the device does; a stack like another keeps the rest.
+TEST(Stacks, AnAllocatorGivesLibrariesWorkspaces) {
+  Cluster cluster = load_cluster("dgx-a100-80g", 8);
+  EXPECT_EQ(library_workspaces(cluster), 0);
+  put_stack(cluster, parse_stack("name: s\nallocator: {workspaces: 2}\n", "s.yaml"));
+  EXPECT_EQ(library_workspaces(cluster), 2 * 8519680);
+  put_stack(cluster, load_stack("megatron"));
+  EXPECT_EQ(library_workspaces(cluster), 3 * 33554432);
+  put_stack(cluster, load_stack("megatron-nondeterministic"));
+  EXPECT_EQ(library_workspaces(cluster), 3 * 8519680);
+  EXPECT_TRUE(cluster.stack.allocator->gradients_stay);
+}
+
 TEST(Stacks, AreReadFromText) {
   const Stack stack = parse_stack(
       "name: mine\nhost_per_op: 5e-6\none_process: true\nupdate_in_one: true\npiece_seconds: "
@@ -134,7 +147,8 @@ TEST(Stacks, RefuseWhatTheyDoNotKnow) {
   EXPECT_EQ(said("name: s\nlike: megatrom\n"),
             "s.yaml:2:7: like: no stack of boxcar's is named \"megatrom\" (did you mean megatron?); known "
             "are boxcar, "
-            "composer, deepspeed, fsdp, internevo, jax, megatron, megatron-fused-loss, nemo, ngc, oneflow, "
+            "composer, deepspeed, fsdp, internevo, jax, megatron, megatron-fused-loss, "
+            "megatron-nondeterministic, nemo, ngc, oneflow, "
             "oneflow-ops, "
             "pytorch, "
             "pytorch-compiled, scaling, scaling-rms");

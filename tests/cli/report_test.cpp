@@ -103,6 +103,23 @@ TEST(Report, TheDeviceHoldsWhatNoTensorHasToo) {
   EXPECT_EQ(doc["peak_memory_bytes"][0], 62'000'000'000);
 }
 
+// What an allocator gives at most is what is held at once, not the arena that a plan would want.
+TEST(Report, AnAllocatorGivesWhatIsHeldAndWorkspaces) {
+  Report r = example();
+  EXPECT_FALSE(nlohmann::json::parse(to_json(r)).contains("allocated_memory_bytes"));
+  r.allocates = true;
+  r.library_workspaces = 2'000;
+  r.outside_bytes = 1'000'000;
+  nlohmann::json doc = nlohmann::json::parse(to_json(r));
+  EXPECT_EQ(doc["allocated_memory_bytes"][0], 61'000'002'000);
+  EXPECT_EQ(doc["device_memory_bytes"][0], 61'001'002'000);
+  EXPECT_EQ(doc["peak_memory_bytes"][0], 62'000'000'000);
+  r.simulated = r.fits = false;  // then nothing was seen to be held
+  doc = nlohmann::json::parse(to_json(r));
+  EXPECT_FALSE(doc.contains("allocated_memory_bytes"));
+  EXPECT_EQ(doc["device_memory_bytes"][0], 62'001'000'000);
+}
+
 TEST(Report, WhatDoesNotFitHasNoTimes) {
   Report r = example();
   r.simulated = r.fits = false;

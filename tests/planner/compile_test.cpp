@@ -150,6 +150,34 @@ TEST(Compile, with_scatter_gather_each_rank_sends_its_part) {
   EXPECT_EQ(ir::to_text(split), ir::to_text(plan_of(job)));
 }
 
+// Gradients of logits wait on the last stage: those of n micro-batches and one more, at most all.
+TEST(Compile, a_deferred_gradient_of_the_head_keeps_the_logits_gradients) {
+  Job job = small_job(1, 1, 2, 2, 4);
+  const auto kept = [&](int micro_batches) {
+    job.parallel.defer_head_grad = micro_batches;
+    const ir::Plan plan = plan_of(job);
+    EXPECT_EQ(plan.programs[0].phases.size(), 4u);  // the first stage has no head
+    for (const ir::Register& reg : plan.programs[1].registers)
+      if (reg.name == "head.grad") return reg.count;
+    return 0;
+  };
+  EXPECT_EQ(kept(0), 1);
+  EXPECT_EQ(kept(1), 2);
+  EXPECT_EQ(kept(2), 3);
+  EXPECT_EQ(kept(9), 4);
+}
+
+// What is gathered for the forward pass stays for the backward pass where a framework keeps it.
+TEST(Compile, gathered_operands_may_stay) {
+  Job job = small_job(1, 2, 1, 1, 1);
+  job.parallel.sequence_parallel = true;
+  EXPECT_THAT(communication(plan_of(job), 0, "B0"), testing::HasSubstr("h0.ln1.all_gather"));
+  job.parallel.op_kept["all_gather"] = 1;
+  const ir::Plan plan = plan_of(job);
+  EXPECT_THAT(communication(plan, 0, "F0"), testing::HasSubstr("h0.ln1.all_gather tp 256\n"));
+  EXPECT_THAT(communication(plan, 0, "B0"), testing::Not(testing::HasSubstr("h0.ln1.all_gather")));
+}
+
 TEST(Compile, sequence_parallelism_scatters_and_gathers) {
   Job job = small_job(1, 2, 1, 1, 1);
   job.parallel.sequence_parallel = true;

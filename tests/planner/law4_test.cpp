@@ -171,6 +171,17 @@ const Layout layouts[] = {
      [](Job& j) {
        j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = "zb-h2", j.global_batch = 7;
      }},
+    {"head_deferred", [](Job& j) { j.parallel.pp = 2, j.parallel.defer_head_grad = 2, j.global_batch = 4; }},
+    {"head_deferred_tied_hybrid",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 2, j.parallel.defer_head_grad = 9;
+       j.global_batch = 6;
+     }},
+    {"head_deferred_interleaved",
+     [](Job& j) {
+       llama(j), j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
+       j.parallel.defer_head_grad = 1, j.global_batch = 4;
+     }},
     {"zb_h1_one_micro_batch", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "zb-h1"; }},
     {"zb_h1_hybrid",
      [](Job& j) {
@@ -231,6 +242,7 @@ Job random_job(std::mt19937& r) {
     job.model.experts = 4, job.model.top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
   if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model.layers = 4, h.virtual_stages = 2;
   if (h.virtual_stages == 1) h.schedule = pick(r, {"1f1b", "gpipe", "zb-h1", "zb-h2"});
+  if (h.schedule[0] != 'z') h.defer_head_grad = pick(r, {0, 0, 1, 3});
   h.scatter_gather = pick(r, {false, true});
   h.mesh_order = pick(r, {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"});
   job.train.flash = pick(r, {false, true});
@@ -249,11 +261,12 @@ void try_random_jobs(unsigned seed, int count) {
     const Job job = random_job(random);
     const Hints& h = job.parallel;
     SCOPED_TRACE(fmt::format(
-        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} zero {} sp {} sg {} mb {} gb {} "
+        "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} head {} zero {} sp {} sg {} mb "
+        "{} gb {} "
         "flash {} gk {} recompute {} precision {} order {}",
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
-        h.schedule, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch, job.global_batch,
-        job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
+        h.schedule, h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
+        job.global_batch, job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
         static_cast<int>(job.train.precision), h.mesh_order));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;

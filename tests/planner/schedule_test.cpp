@@ -56,6 +56,15 @@ TEST(Schedule, gpipe_runs_all_forward_first) {
   EXPECT_EQ(in_flight(stage_order(p, 0), 0, 1), 3);
 }
 
+TEST(Schedule, gradients_of_the_head_wait_on_the_last_stage_alone) {
+  const Pipeline p{Schedule::one_f_one_b, 3, 1, 4, {}, 2};
+  EXPECT_EQ(text(p, 1), "F0.0 F0.1 B0.0 F0.2 B0.1 F0.3 B0.2 B0.3");
+  EXPECT_EQ(text(p, 2), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 W0.0 F0.3 B0.3 W0.1 W0.2 W0.3");
+  EXPECT_EQ(in_flight(stage_order(p, 2), 1, 2), 3);
+  const Pipeline interleaved{Schedule::interleaved, 2, 2, 2, {}, 1};
+  EXPECT_EQ(text(interleaved, 1), "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 W1.0 B0.0 B0.1 W1.1");
+}
+
 // Gradients of weights follow late on late stages: as many micro-batches wait for them on every stage.
 TEST(Schedule, zb_h1_keeps_as_much_under_way_on_each_stage_as_the_first_of_1f1b) {
   const Pipeline p{Schedule::zb_h1, 3, 1, 4};

@@ -87,6 +87,24 @@ TEST(Simulate, rates_change_over_micro_batches) {
   EXPECT_EQ(result.classes[0].peak_bytes, 24);
 }
 
+// 100 and 10 in the forward pass, 10 and the sum's 8 in the backward pass; the sum always, where it stays.
+TEST(Simulate, sums_of_gradients_stay_where_the_stack_says) {
+  ProgramBuilder p("p", {"F", "B", "U"});
+  const int forward = p.actor("forward", 1.0), backward = p.actor("backward", 1.0, 0, 1);
+  const int update = p.actor("update", 1.0, 0, 2);
+  const int more = p.actor("more", 1.0);
+  p.link(forward, more, 1, 100);
+  p.link(more, backward, 1, 10);
+  const int sum = p.link(backward, update, 1, 8);
+  p.reg(sum).memory = ir::MemoryKind::gradients;
+  backends::Cluster cluster = one_gpu;
+  EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 110);
+  cluster.stack.allocator = backends::CachingAllocator{};
+  EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 110);
+  cluster.stack.allocator->gradients_stay = true;
+  EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 118);
+}
+
 TEST(Simulate, an_open_queue_takes_what_is_ready_first) {
   ProgramBuilder p("p");
   int open = p.queue("open", ir::QueueKind::network, false), other = p.queue("other", ir::QueueKind::copy_in);

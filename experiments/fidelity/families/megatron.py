@@ -50,7 +50,8 @@ MODES = {"none": (False, "none"), "none (TP only)": (False, "none"), "seq": (Tru
 
 
 def memory_of_modes(row):
-    """The paper's own closed forms and the bars drawn from them: activations and states of the first stage."""
+    """The paper's own closed forms and the bars drawn from them: activations of the first stage, and states of layers alone (12 L h^2
+    parameters over tensors and stages, 18 bytes each, to the last digit: neither table is in them)."""
     layers, hidden, heads, tp, pp, virtual, micro, batch = SIZES[row["model"]]
     sequence, recompute = MODES[row["mode"]]
     case = flags(**SELENE, stack="megatron", layers=layers, hidden=hidden, heads=heads, seq=2048, vocab=51200, gpus=tp * pp,

@@ -66,9 +66,25 @@ def virtual_stages(row, layers, stages):
     return number(row, "num_virtual_stages_per_pipeline_rank")
 
 
+# Cases whose configuration has NVTE_ALLOW_NONDETERMINISTIC_ALGO: 1, in which Transformer Engine takes a flash kernel in every image, and no
+# deterministic mode; and those that ask for flash
+NONDETERMINISTIC = ("nondeterministic", "reshard_1x4xNone", "cross_entropy_loss_fusion")
+ASKS_FOR_FLASH = ("etp4_dp_last",)
+
+
+def nondeterministic(row):
+    return any(part in row["test_case"] for part in NONDETERMINISTIC + ASKS_FOR_FLASH)
+
+
+def stack(row):
+    if "cross_entropy_loss_fusion" in row["test_case"]:
+        return "megatron-fused-loss"
+    return "megatron-nondeterministic" if nondeterministic(row) else "megatron"
+
+
 def attention(row):
     unfused = (row["test_type"] == "regular" and row["hidden_size"] == "512") or "oci" in row["golden_file"] or row["family"] == "t5"
-    if "nondeterministic" in row["test_case"] or (row["transformer_impl"] == "transformer_engine" and not unfused):
+    if nondeterministic(row) or (row["transformer_impl"] == "transformer_engine" and not unfused):
         return "flash"
     return "unfused"
 
@@ -89,15 +105,16 @@ def cases(row):
                  kv_heads=row["num_query_groups"] or None, mlp="swiglu" if swiglu else None,
                  experts=row["num_experts"] or None, top_k=row["moe_router_topk"] or None, ep=number(row, "expert_model_parallel_size"),
                  bias=False if named("disable_bias_linear") or row["num_experts"] else None, tied=False if named("untie") else None,
-                 position="rotary" if named("rope") else None, dropout=0 if named("nondeterministic") else 0.1,
+                 position="rotary" if named("rope") else None, dropout=0 if named("nondeterministic") or named("etp4_dp_last") else 0.1,
                  cluster=cluster, gpus=number(row, "gpus", 8), tp=number(row, "tensor_model_parallel_size"), pp=stages,
                  context_parallel=number(row, "context_parallel_size"), virtual_stages=virtual_stages(row, layers, stages),
+                 defer_head_grad=2 if named("defer_embedding_wgrad") else None,  # its --wgrad-deferral-limit
                  stage_layers="2,4,4,2" if named("uneven") else None,
                  sequence_parallel=bool(row["sequence_parallel"]) and number(row, "tensor_model_parallel_size") > 1, zero=sharding,
                  micro_batch=row["micro_batch_size"], global_batch=row["global_batch_size"],
                  overlap_grad=bool(row["overlap_grad_reduce"]), overlap_param=bool(row["overlap_param_gather"]),
                  recompute=row["recompute_granularity"] or None, precision="fp16" if row["fp16"] else "bf16", attention=attention(row),
-                 stack="megatron-fused-loss" if named("cross_entropy_loss_fusion") else "megatron")
+                 stack=stack(row))
     name = f"{row['test_case']} {row['golden_file'].removeprefix('golden_values_').removesuffix('.json')}"
     found = [Case(name, plan, "step_s", float(row["iter_time_s_median"]))]
     if row["mem_max_allocated_bytes"]:
