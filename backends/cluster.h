@@ -215,6 +215,9 @@ struct Stack {
   // waited for a transfer before, and the device waits for all of them.
   double pass_launches = 0;
   std::map<std::string, double> op_launches;  // by op: launches that it stands for, 1 where absent
+  // By op of a forward or backward pass: launches that the device stands still for, since before them the
+  // host has asked it for a number.
+  std::map<std::string, double> op_waits;
   // One process launches for all devices of a node, which take turns: a launch takes host_per_op for each.
   // The optimizer's launches, tensor by tensor, count too, as they wait for gradients of other devices.
   bool one_process = false;

@@ -62,6 +62,7 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   if (fields->number("host_per_op", 0, 1, &host)) stack.host_per_op = host;
   fields->number("pass_launches", 0, 1000, &stack.pass_launches);
   read(*fields, "op_launches", 0, 1000, stack.op_launches);
+  read(*fields, "op_waits", 0, 1000, stack.op_waits);
   fields->flag("one_process", &stack.one_process);
   fields->flag("update_in_one", &stack.update_in_one);
   fields->flag("sums_in_products", &stack.sums_in_products);

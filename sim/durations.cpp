@@ -270,6 +270,8 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
     if (!waits(a) || !(is_pass(phase) || of_tensors(phase))) continue;
     const Part& mine = part(a);
     known[a].seconds += std::max(0.0, mine.launches * launch - mine.busy) / mine.kernels;
+    const auto asked = cluster_.stack.op_waits.find(program.actors[a].op);
+    if (asked != cluster_.stack.op_waits.end()) known[a].seconds += asked->second * launch;
   }
   if (!in_pipeline) return;
   for (const auto& [phase, first] : begun)

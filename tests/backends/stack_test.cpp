@@ -99,7 +99,7 @@ TEST(Stacks, AreReadFromText) {
       "3}\n"
       "all_reduces: {ln2.grad: 2}\nreduce_whole: true\nreduce_in_float32: true\nring_attention: true\n"
       "fused_softmax: {multiple: 4, longest: 2048, forward: 9, backward: 7, kernels: 5}\n"
-      "pass_launches: 7\nsums_in_products: true\nop_launches: {top_k: 9}\n"
+      "pass_launches: 7\nsums_in_products: true\nop_launches: {top_k: 9}\nop_waits: {softmax: 6}\n"
       "op_kept: {dropout: 1.5, cross_entropy_grad: 0}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
       "mine.yaml");
   EXPECT_EQ(stack.all_reduces.at("ln2.grad"), 2);
@@ -112,6 +112,7 @@ TEST(Stacks, AreReadFromText) {
   EXPECT_EQ(stack.pass_launches, 7);
   EXPECT_TRUE(stack.sums_in_products);
   EXPECT_EQ(stack.op_launches.at("top_k"), 9);
+  EXPECT_EQ(stack.op_waits.at("softmax"), 6);
   EXPECT_EQ(stack.outside_bytes, 1e9);
   EXPECT_EQ(stack.fragmentation, 0.1);
   EXPECT_EQ(stack.host_per_op, 5e-6);

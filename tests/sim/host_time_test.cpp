@@ -311,6 +311,9 @@ TEST(Stack, passes_and_ops_have_launches_of_their_own) {
   EXPECT_NEAR(pass(), 9e-3, 1e-12);
   cluster.stack.op_launches = {{three_kernels().programs[0].actors[0].op, 5}};  // of both kernels
   EXPECT_NEAR(pass(), 17e-3, 1e-12);
+  cluster.stack.op_waits = {
+      {three_kernels().programs[0].actors[0].op, 3}};  // before each, whatever the host's lead
+  EXPECT_NEAR(pass(), 23e-3, 1e-12);
 }
 
 TEST(Stack, a_tensor_of_a_layer_is_reduced_several_times) {
