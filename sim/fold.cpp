@@ -86,7 +86,7 @@ class Refinement {
   int path_kind(int from, int to) const {
     if (from == to) return 0;
     if (cluster_.node_of(from) == cluster_.node_of(to)) return 1;
-    return platform_.leaf_of(from) == platform_.leaf_of(to) ? 2 : 3;
+    return platform_.shares_uplinks() && platform_.leaf_of(from) != platform_.leaf_of(to) ? 3 : 2;
   }
 
   void index_pulls() {

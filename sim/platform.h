@@ -39,6 +39,8 @@ class Platform {
   int node_of(int device) const { return cluster_.node_of(device); }
   // The leaf switch of a device; 0 where the fabric has one switch.
   int leaf_of(int device) const;
+  // True where leaves can be short of bandwidth between each other.
+  bool shares_uplinks() const { return first_uplink_ >= 0; }
   // True where links between nodes are alike for all pairs under the same leaves, so that devices can be
   // folded.
   bool folds_between_nodes() const;

@@ -102,6 +102,17 @@ CommTime in_node(const Cluster& cluster, Collective collective, double bytes, in
   return best;
 }
 
+// 0 where the fabric has no leaf switches.
+int nodes_per_leaf(const Cluster& cluster) {
+  const backends::Fabric& fabric = cluster.fabric;
+  return fabric.kind == backends::FabricKind::leaf_spine ? fabric.nodes_per_leaf : 0;
+}
+
+int leaves_of(const Cluster& cluster) {
+  const int per_leaf = nodes_per_leaf(cluster);
+  return per_leaf > 0 ? (cluster.nodes + per_leaf - 1) / per_leaf : 1;
+}
+
 // Seconds that one step between nodes adds beside the protocol's own.
 double net_latency(const Cluster& cluster, const Span& span) {
   return cluster.node.nic_latency + (span.leaves > 1 ? 2 * cluster.fabric.hop_latency : 0);
@@ -177,7 +188,7 @@ Span span_of(const Cluster& cluster, const std::vector<int>& devices) {
   nodes.reserve(devices.size());
   for (int device : devices) nodes.push_back(cluster.node_of(device));
   std::sort(nodes.begin(), nodes.end());
-  int per_leaf = cluster.fabric.kind == backends::FabricKind::leaf_spine ? cluster.fabric.nodes_per_leaf : 0;
+  const int per_leaf = nodes_per_leaf(cluster);
   span.nodes = span.ranks_per_node = span.leaves = 0;
   int last_leaf = -1;
   for (size_t i = 0, j = 0; i < nodes.size(); i = j) {
@@ -210,7 +221,9 @@ CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) 
     time.algorithm = "p2p";
     time.link_bandwidth = nic_bandwidth(node, 1) *
                           std::min(1.0, model.flow_share / (model.net_exchange.share * model.nic_share));
-    time.latency = model.net_exchange.base + net_latency(cluster, span_of(cluster, {from, to}));
+    Span span;
+    span.leaves = leaves_of(cluster);
+    time.latency = model.net_exchange.base + net_latency(cluster, span);
     time.bytes_on_link = size / (model.net_exchange.share * model.nic_share);
     return time;
   }

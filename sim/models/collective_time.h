@@ -47,7 +47,9 @@ struct CommTime {
 // have.
 CommTime collective_time(const backends::Cluster& cluster, sbp::Collective collective, int64_t bytes,
                          const Span& span);
-// Point to point between two devices.
+// Point to point between two devices. Between nodes of a cluster with several leaf switches the latency is
+// that between leaves, also inside one: a microsecond, by which devices of a stage would not be alike
+// (sim/fold.h).
 CommTime transfer_time(const backends::Cluster& cluster, int64_t bytes, int from, int to);
 
 }  // namespace boxcar::sim

@@ -225,6 +225,17 @@ TEST(CollectiveTime, farther_leaves_add_hops) {
               3 * 2e-6, 1e-15);
 }
 
+TEST(CollectiveTime, transfers_count_the_hops_between_leaves_where_there_are_several) {
+  backends::Cluster cluster = round_cluster(4, 1);
+  cluster.fabric.kind = backends::FabricKind::leaf_spine;
+  cluster.fabric.hop_latency = 1e-6;
+  const auto latency = [&](int nodes_per_leaf) {
+    cluster.fabric.nodes_per_leaf = nodes_per_leaf;
+    return transfer_time(cluster, 1000, 0, 1).latency;
+  };
+  EXPECT_NEAR(latency(2) - latency(4), 2e-6, 1e-15);
+}
+
 TEST(CollectiveTime, protocols_follow_the_size) {
   Span node{8, 1, 8, 1};
   auto algorithm = [&](int64_t bytes) {

@@ -186,6 +186,18 @@ TEST(Fold, oversubscribed_leaves_agree) {
   expect_agreement(pipeline(2, 4, 4, 4), cluster, 2);
 }
 
+// Stages of two nodes under leaves of three: no link tells transfers apart that cross leaves.
+TEST(Fold, leaves_that_fill_unevenly_split_only_what_shares_their_uplinks) {
+  backends::Cluster cluster = make_cluster(8, 4, 4);
+  cluster.fabric.kind = backends::FabricKind::leaf_spine;
+  cluster.fabric.nodes_per_leaf = 3;
+  cluster.fabric.hop_latency = 1e-6;
+  const ir::Plan plan = pipeline(4, 2, 4, 4);
+  expect_agreement(plan, cluster, 4);
+  cluster.fabric.oversubscription = 4;
+  EXPECT_GT(refine(plan, cluster).classes.size(), 4u);
+}
+
 TEST(Fold, stragglers_agree) {
   backends::Cluster cluster = make_cluster(4, 4, 4);
   cluster.slowdown[5] = 1.3;
