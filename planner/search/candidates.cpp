@@ -46,7 +46,6 @@ class Candidates::Branch {
       : all_(all), options_(all.options_), shared_(shared), measuring_(all.seconds_, all.graphs_) {}
 
   void run(const Job& job, const Fixed& fixed, const planner::Hints& branch) {
-    fixed_ = &fixed;
     each_point(job, fixed, branch, [&](const Job& point) { return add(point); });
   }
 
@@ -109,7 +108,7 @@ class Candidates::Branch {
     std::vector<Candidate> result;
     for (Job& cut : jobs) {
       result.push_back(with_estimate(std::move(cut), *cost));
-      for (Candidate& more : with_more_under_way(result.back(), *cost)) result.push_back(std::move(more));
+      if (auto more = with_more_under_way(result.back(), *cost)) result.push_back(std::move(*more));
     }
     for (size_t i = 0, plain = result.size(); i < plain; ++i)
       add_other_orders(Candidate(result[i]), *cost, result);
@@ -135,25 +134,18 @@ class Candidates::Branch {
   }
 
   // The same with as many micro-batches under way as hide transfers; where those do not fit, with as many as
-  // hide some of them, and with sharded gradients.
-  std::vector<Candidate> with_more_under_way(const Candidate& plain, const ModelCost& cost) const {
-    std::vector<Candidate> result;
-    if (options_.pinned.count("schedule")) return result;
+  // hide some of them.
+  std::optional<Candidate> with_more_under_way(const Candidate& plain, const ModelCost& cost) const {
+    if (options_.pinned.count("schedule")) return std::nullopt;
     for (const double slack : {0.02, 0.1, 0.3}) {
       Job job = plain.job;
       job.parallel.schedule = schedule_for(job, cost, slack);
       if (job.parallel.schedule.empty()) break;
       Candidate more = with_estimate(job, cost);
       if (more.estimated_seconds >= (1 - time_error / 3) * plain.estimated_seconds) break;
-      if (fits(more)) {
-        result.push_back(std::move(more));
-        break;
-      }
-      if (job.parallel.zero != 1 || !fixed_->is_free("zero", 2) || !result.empty()) continue;
-      job.parallel.zero = 2;
-      if (more = with_estimate(std::move(job), cost); fits(more)) result.push_back(std::move(more));
+      if (fits(more)) return more;
     }
-    return result;
+    return std::nullopt;
   }
 
   bool fits(const Candidate& c) const { return c.estimated_bytes <= all_.bytes_; }
@@ -162,7 +154,6 @@ class Candidates::Branch {
   const SearchOptions& options_;
   Shared& shared_;
   Measuring measuring_;
-  const Fixed* fixed_ = nullptr;
 };
 
 Candidates::Candidates(const SearchOptions& options, double bytes, ActSeconds seconds)

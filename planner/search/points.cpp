@@ -163,19 +163,19 @@ class Points {
     });
   }
 
-  // With stages, gradients that are sharded are reduced every micro-batch: only where memory asks for it.
+  // With stages, parameters that are sharded are gathered every micro-batch: only where memory asks for it.
   void pipelines() {
     Hints& h = point_.parallel;
     choose("pp", h.pp, [&] {
       choose("dp", h.dp, [&] {
-        std::set<int> fit;  // virtual stages with which ZeRO 1 does
+        std::set<int> fit;  // virtual stages with which less sharding does
         choose("zero", h.zero, [&] {
           choose("virtual_stages", h.virtual_stages, [&] {
             if (h.pp == 1 && h.virtual_stages > 1 && !fixed_.is_given("virtual_stages")) return;
-            if (h.pp > 1 && h.zero > 1 && fit.count(h.virtual_stages)) return;
+            if (h.pp > 1 && h.zero > 2 && fit.count(h.virtual_stages)) return;
             const bool fits = visit_(point_);
             any_ = true;
-            if (fits && h.zero == 1) fit.insert(h.virtual_stages);
+            if (fits) fit.insert(h.virtual_stages);
             ++seen_;
             fitting_ += fits ? 1 : 0;
           });

@@ -223,24 +223,12 @@ class Search {
         if (of_these(candidates_[next]) + 1 < alike && !begun.count(next))
           begun.emplace(next, begin(candidates_[next]));
       }
-      bool does = attempt(std::move(own));
+      const bool does = attempt(std::move(own));
       candidate.seconds = last_seconds_;
-      if (excess_ > 0)
-        if (auto sharded = with_sharded_gradients(candidate); sharded && !too_much(*sharded))
-          does = attempt(begin(std::move(*sharded)));
       of_these(candidate) += does ? 1 : 0;
       tried += does || too_slow_ ? 1 : 0;
     }
     for (auto& [c, making] : begun) leave(std::move(making));
-  }
-
-  // Of a pipeline whose plan does not fit, which its estimate said it would: a point that none looked at, for
-  // gradients are sharded there only where memory asks for it.
-  std::optional<Candidate> with_sharded_gradients(const Candidate& candidate) {
-    Job job = candidate.job;
-    if (job.parallel.pp == 1 || job.parallel.zero != 1 || !fixed().is_free("zero", 2)) return std::nullopt;
-    job.parallel.zero = 2;
-    return points_->one(std::move(job));
   }
 
   // Told to end before anything was simulated: the first by estimate that can be made and fits.
