@@ -240,7 +240,7 @@ void fit_groups(const Samples& samples, HostProfile& host) {
   }
   const Line rate = line_through(rates), latency = line_through(latencies);
   CollectiveModel& model = host.collective.emplace();
-  const auto loss = [](double value) { return rounded(std::clamp(value, 0.0, 1.5)); };
+  const auto loss = [](double value) { return rounded(std::min(std::max(0.0, value), 1.5)); };  // no -0
   model.all_reduce_loss = loss(-rate.slope / rate.at_zero);
   // Through the middle of what was measured, where the loss is cut off.
   double middle = 0, rest = 0;

@@ -19,15 +19,21 @@ void Waits::abort(const std::string& why) {
   transport_->fail(why);
 }
 
-void Waits::check(const std::string& whom) {
+void Waits::check(const std::string& whom) { check(whom, false); }
+void Waits::check_with_others(const std::string& whom) { check(whom, true); }
+
+void Waits::check(const std::string& whom, bool others) {
+  const std::string waits = "waits for " + whom;
+  {
+    std::lock_guard lock(mutex_);
+    if (!why_.empty()) throw Error::fault(waits, why_);
+  }
+  if (!transport_) return;
   try {
-    {
-      std::lock_guard lock(mutex_);
-      if (!why_.empty()) throw Error::fault("", why_);
-    }
-    if (transport_) transport_->check();
+    transport_->check();
   } catch (const Error& error) {
-    throw Error::fault("waits for " + whom, error.what());
+    const std::string text = others ? transport_->waiting().text() : "";
+    throw Error::fault(waits, error.what() + (text.empty() ? "" : "; " + text));
   }
 }
 

@@ -27,6 +27,9 @@ class Waits {
 
   // Throws Error (fault) "waits for WHOM: REASON" where there is one to give up.
   void check(const std::string& whom);
+  // The same by who waits for what may itself wait for other processes, or for who does: where one of them is
+  // the reason, "waits for WHOM: REASON; " and who waits for what.
+  void check_with_others(const std::string& whom);
 
   // Returns when ready() is true, which is asked under the lock; looks for a reason to give up now and then,
   // and throws Error (fault) "waits for WHOM: REASON".
@@ -44,6 +47,8 @@ class Waits {
 
  private:
   static constexpr std::chrono::milliseconds patience{50};
+
+  void check(const std::string& whom, bool others);
 
   Transport* transport_;
   std::mutex mutex_;

@@ -83,7 +83,8 @@ class QueueStream : public NcclStream {
 int64_t most_scratch(const ir::Program& program, bool fast) {
   int64_t most = Blas::workspace;
   for (const ir::Actor& actor : program.actors) {
-    if (actor.op.starts_with("conv2d")) most = std::max(most, Dnn::most_workspace);
+    if (actor.op.starts_with("conv2d") || actor.op == "max_pool2d_grad")
+      most = std::max(most, Dnn::most_workspace);
     if (fast || actor.op != "scaled_dot_product_attention_grad" || actor.inputs.size() < 3) continue;
     const auto type = [&](size_t input) {
       return program.registers[static_cast<size_t>(actor.inputs[input].reg)].type;

@@ -38,7 +38,7 @@ void wait_for(const std::function<cudaError_t()>& ask, cpu::Waits& waits) {
     if (asked < 100) continue;
     std::this_thread::sleep_for(resting);
     if (std::chrono::steady_clock::now() < look) continue;
-    waits.check("its GPU");
+    waits.check_with_others("its GPU");
     look = std::chrono::steady_clock::now() + looking;
   }
 }

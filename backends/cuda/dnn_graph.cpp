@@ -19,6 +19,8 @@ cudnnDataType_t dnn_type(Type type) {
       return CUDNN_DATA_HALF;
     case Type::bfloat16:
       return CUDNN_DATA_BFLOAT16;
+    case Type::int8:
+      return CUDNN_DATA_INT8;
     default:
       return CUDNN_DATA_FLOAT;
   }
@@ -253,7 +255,7 @@ std::unique_ptr<DnnPlan> DnnGraph::plan(const Suits& suits, int64_t most_workspa
   DnnDescriptor graph = descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations);
   if (dnn_.handle) graph.one(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, dnn_.handle);
-  graph.ready();
+  if (!graph.finalize()) return nullptr;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const DnnDescriptor& engine : engines(graph, mode)) {
       if (!repeats(engine, suits)) continue;

@@ -21,8 +21,36 @@ Pool pool_of(const Call& call, const ir::Shape& x, const ir::Shape& y) {
   return p;
 }
 
+// Runs it with all inputs and then all outputs.
+std::unique_ptr<Kernel> planned(const Call& call, const Place& place, const std::shared_ptr<DnnPlan>& plan) {
+  return kernel(call, place, plan->workspace(), [plan](const Act& act) {
+    std::vector<const void*> tensors(act.inputs.begin(), act.inputs.end());
+    tensors.insert(tensors.end(), act.outputs.begin(), act.outputs.end());
+    plan->run(tensors, act.scratch, act.stream);
+  });
+}
+
+// cuDNN's plan, null where it has none: of gradients with channels last alone. With channels first it finds
+// maxima again by their values, and then equal elements may all get the gradient.
+std::shared_ptr<DnnPlan> fast_pool(const Call& call, const Place& place, const Pool& p,
+                                   const ir::TensorType& x, const ir::TensorType& y, bool gradient) {
+  const bool types = x.dtype == y.dtype && (call.inputs.size() < 2 || call.inputs[1].dtype == x.dtype) &&
+                     (x.dtype == ir::DType::float32 || ir::size_of(x.dtype) == 2);
+  const bool takes = p.padding < p.kernel && p.kernel * p.kernel <= 127 && (p.last || !gradient);
+  if (!types || !takes || x.elements() == 0 || y.elements() == 0 || !place.libraries.has_dnn())
+    return nullptr;
+  PoolShape s;
+  s.max = p.max, s.channels_last = p.last, s.type = static_cast<Type>(x.dtype);
+  s.x = {p.images, p.channels, p.height, p.width};
+  s.y = {p.images, p.channels, p.out_height, p.out_width};
+  s.kernel = p.kernel, s.stride = p.stride, s.padding = p.padding;
+  return gradient ? place.libraries.dnn().pool_grad(s) : place.libraries.dnn().pool(s);
+}
+
 std::unique_ptr<Kernel> make_pool(const Call& call, const Place& place) {
-  const Pool shape = pool_of(call, call.inputs[0].shape, call.outputs[0].shape);
+  const ir::TensorType &x = call.inputs[0], &y = call.outputs[0];
+  const Pool shape = pool_of(call, x.shape, y.shape);
+  if (const auto plan = fast_pool(call, place, shape, x, y, false)) return planned(call, place, plan);
   return kernel(call, place, 0, [shape, wide = any_float64(call)](const Act& act) {
     Pool pool = shape;
     pool.x = act.in(0), pool.y = act.out(0);
@@ -31,7 +59,9 @@ std::unique_ptr<Kernel> make_pool(const Call& call, const Place& place) {
 }
 
 std::unique_ptr<Kernel> make_pool_grad(const Call& call, const Place& place) {
-  const Pool shape = pool_of(call, call.outputs[0].shape, call.inputs[0].shape);
+  const ir::TensorType &x = call.outputs[0], &y = call.inputs[0];
+  const Pool shape = pool_of(call, x.shape, y.shape);
+  if (const auto plan = fast_pool(call, place, shape, x, y, true)) return planned(call, place, plan);
   return kernel(call, place, 0, [shape, wide = any_float64(call)](const Act& act) {
     Pool pool = shape;
     pool.dy = act.in(0), pool.dx = act.out(0);
@@ -61,15 +91,6 @@ std::shared_ptr<DnnPlan> fast_norm(const Call& call, const Place& place) {
   if (!forward) return place.libraries.dnn().batch_norm_grad(s);
   s.eps = ir::attr_float(call.attrs, "eps");
   return place.libraries.dnn().batch_norm(s);
-}
-
-// Runs it with all inputs and then all outputs.
-std::unique_ptr<Kernel> planned(const Call& call, const Place& place, const std::shared_ptr<DnnPlan>& plan) {
-  return kernel(call, place, plan->workspace(), [plan](const Act& act) {
-    std::vector<const void*> tensors(act.inputs.begin(), act.inputs.end());
-    tensors.insert(tensors.end(), act.outputs.begin(), act.outputs.end());
-    plan->run(tensors, act.scratch, act.stream);
-  });
 }
 
 BatchNorm shape_of(const ir::Shape& x, const ir::Attrs& attrs) {

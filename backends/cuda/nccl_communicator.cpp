@@ -121,7 +121,7 @@ void NcclGroups::check() {
 
 void NcclGroups::look() {
   try {
-    waits_.check("NCCL");
+    waits_.check_with_others("NCCL");
     for (NcclCommunicator* communicator : communicators_) communicator->check();
   } catch (const Error& error) {
     waits_.abort(error.what());
@@ -264,8 +264,10 @@ void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
     last_ = all;
     launched_.push_back({last_, NcclGroups::Clock::now(), stream_->probe()});
   } catch (const Error& error) {
-    groups_.waits_.abort(outer.empty() ? error.what() : outer + ": " + error.what());
-    throw;
+    const std::string what = error.what();
+    const std::string full = what.find(me_) == std::string::npos ? named + ": " + what : what;
+    groups_.waits_.abort(outer.empty() ? full : outer + ": " + full);
+    throw Error(error.code(), "", full);
   }
 }
 

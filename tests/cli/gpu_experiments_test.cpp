@@ -232,6 +232,23 @@ TEST(GpuRun, EndsWhenItsTimeIsOver) {
   EXPECT_EQ(said.exit_code, 1);
 }
 
+// What runs when it is ended does not run on.
+TEST(GpuRun, EndsWhatItStarted) {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "tests");
+  const std::string waits =
+      fmt::format("#!/bin/sh\necho $$ >'{0}.new'\nmv '{0}.new' '{0}'\nexec sleep 1000\n", folder / "pid");
+  std::filesystem::permissions(folder.file("tests/test_cuda", waits), std::filesystem::perms::owner_all);
+  const Said said = shell(fmt::format(
+      "BUILD={} experiments/gpu/run --only check {} >/dev/null & until [ -s {} ]; do sleep 0.05; done; kill "
+      "$!; "
+      "wait $!; code=$?; for i in $(seq 200); do kill -0 $(cat {}) 2>/dev/null || break; sleep 0.05; done; "
+      "kill $(cat {}) && echo runs on; exit $code",
+      folder.path(), folder / "out", folder / "pid", folder / "pid", folder / "pid"));
+  EXPECT_EQ(said.exit_code, 143);
+  EXPECT_THAT(said.text, ::testing::Not(HasSubstr("runs on")));
+}
+
 // Neither compute-sanitizer nor PyTorch among the tools, and a program that trains nothing.
 TEST(GpuRun, FailsWhereNothingWasDone) {
   const tests::TemporaryFolder folder;

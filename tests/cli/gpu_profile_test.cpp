@@ -181,6 +181,14 @@ double kernels_seconds(const planner::Job& job, const DeviceProfile& device, boo
   return seconds;
 }
 
+// Two GPUs are no line of group sizes: nothing is known to be lost, and zeros are written as such.
+TEST(GpuProfile, WritesNoNegativeZeros) {
+  cli::Samples samples = measured(known_cluster(), 2, cli::gpu_sweep(1'000'000));
+  const std::string text = backends::to_yaml(cli::fit(samples));
+  EXPECT_NE(text.find("few_ranks_loss: {all_reduce: 0, "), std::string::npos) << text;
+  EXPECT_EQ(text.find("-0,"), std::string::npos) << text;
+}
+
 TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
   const Cluster cluster = known_cluster();
   const DeviceProfile& device = cluster.device;

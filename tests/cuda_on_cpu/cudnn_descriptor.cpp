@@ -88,6 +88,25 @@ const std::map<cudnnBackendDescriptorType_t, Rows> kinds = {
       {CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, descriptor, 1},
       {CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, descriptor, 1},
       {CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, descriptor, 1}}},
+    {CUDNN_BACKEND_RESAMPLE_DESCRIPTOR,
+     {{CUDNN_ATTR_RESAMPLE_MODE, CUDNN_TYPE_RESAMPLE_MODE, 1},
+      {CUDNN_ATTR_RESAMPLE_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1},
+      {CUDNN_ATTR_RESAMPLE_PADDING_MODE, CUDNN_TYPE_PADDING_MODE, 1},
+      {CUDNN_ATTR_RESAMPLE_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1},
+      {CUDNN_ATTR_RESAMPLE_WINDOW_DIMS, CUDNN_TYPE_INT64, 2},
+      {CUDNN_ATTR_RESAMPLE_PRE_PADDINGS, CUDNN_TYPE_INT64, 2},
+      {CUDNN_ATTR_RESAMPLE_POST_PADDINGS, CUDNN_TYPE_INT64, 2},
+      {CUDNN_ATTR_RESAMPLE_STRIDES, CUDNN_TYPE_INT64, 2}}},
+    {CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR,
+     {{CUDNN_ATTR_OPERATION_RESAMPLE_FWD_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_RESAMPLE_FWD_XDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_RESAMPLE_FWD_YDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_RESAMPLE_FWD_IDXDESC, descriptor, 1, false}}},
+    {CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR,
+     {{CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DXDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DYDESC, descriptor, 1},
+      {CUDNN_ATTR_OPERATION_RESAMPLE_BWD_IDXDESC, descriptor, 1, false}}},
     {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
      {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, descriptor, 1},
       {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, descriptor, 1}}},
@@ -129,6 +148,11 @@ bool is_norm(const Descriptor& operation) {
          operation.type == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
 }
 
+bool is_pool(const Descriptor& operation) {
+  return operation.type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR ||
+         operation.type == CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR;
+}
+
 cudaDataType_t type_of(const Descriptor& tensor) {
   switch (static_cast<cudnnDataType_t>(tensor.at(CUDNN_ATTR_TENSOR_DATA_TYPE)[0])) {
     case CUDNN_DATA_DOUBLE:
@@ -137,6 +161,8 @@ cudaDataType_t type_of(const Descriptor& tensor) {
       return CUDA_R_16F;
     case CUDNN_DATA_BFLOAT16:
       return CUDA_R_16BF;
+    case CUDNN_DATA_INT8:
+      return CUDA_R_8I;
     default:
       return CUDA_R_32F;
   }

@@ -1,4 +1,4 @@
-// Elements of any float type, as the stand-ins of libraries read and write them.
+// Elements of any float type, and bytes, as the stand-ins of libraries read and write them.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@ inline double read(const void* data, cudaDataType_t type, int64_t i) {
       return __half2float(static_cast<const __half*>(data)[i]);
     case CUDA_R_16BF:
       return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+    case CUDA_R_8I:
+      return static_cast<const int8_t*>(data)[i];
     default:
       return static_cast<const float*>(data)[i];
   }
@@ -31,6 +33,9 @@ inline void write(void* data, cudaDataType_t type, int64_t i, double x) {
       break;
     case CUDA_R_16BF:
       static_cast<__nv_bfloat16*>(data)[i] = __double2bfloat16(x);
+      break;
+    case CUDA_R_8I:
+      static_cast<int8_t*>(data)[i] = static_cast<int8_t>(x);
       break;
     default:
       static_cast<float*>(data)[i] = static_cast<float>(x);

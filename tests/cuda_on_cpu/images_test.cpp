@@ -1,5 +1,5 @@
-// Which kernels a network for images runs: convolutions are cuDNN's, and so are batch norms where channels
-// are last and fill 16 bytes.
+// Which kernels a network for images runs: convolutions are cuDNN's, and so are pools, of which gradients
+// where channels are last, and batch norms where channels are last and fill 16 bytes.
 #include "images.h"
 
 #include <gtest/gtest.h>
@@ -11,24 +11,33 @@ namespace boxcar::tests {
 namespace {
 
 struct Ran {
-  int convolutions = 0, norms = 0;
+  int convolutions = 0, norms = 0, pools = 0;
 };
 
+Ran so_far() {
+  return {cuda_on_cpu::tallied("convolution"), cuda_on_cpu::tallied("batch norm"),
+          cuda_on_cpu::tallied("pool")};
+}
+
 Ran one_step(int64_t channels, bool channels_last, ir::Precision precision) {
-  const int convolutions = cuda_on_cpu::tallied("convolution"), norms = cuda_on_cpu::tallied("batch norm");
+  const Ran before = so_far();
   train(resnet(channels, channels_last, precision), resnet_start(), 1,
         [](int devices) { return backends::cuda::make_cuda_backend(devices, {}); });
-  return {cuda_on_cpu::tallied("convolution") - convolutions, cuda_on_cpu::tallied("batch norm") - norms};
+  const Ran after = so_far();
+  return {after.convolutions - before.convolutions, after.norms - before.norms, after.pools - before.pools};
 }
 
 // Forward, and both gradients, but of the first convolution's input.
 constexpr int convolutions = 3 * 53 - 1, norms = 2 * 53;
+// The maximum's: its gradient finds it once more and then goes back.
+constexpr int pools_forward = 1, pools = pools_forward + 2;
 
 TEST(CudaImages, WithChannelsLastAreNormalisedByCudnn) {
   for (const ir::Precision precision : {ir::Precision::fp32, ir::Precision::bf16}) {
     const Ran ran = one_step(8, true, precision);
     EXPECT_EQ(ran.convolutions, convolutions);
     EXPECT_EQ(ran.norms, norms);
+    EXPECT_EQ(ran.pools, pools);
   }
 }
 
@@ -36,6 +45,7 @@ TEST(CudaImages, WithChannelsFirstAreNormalisedByOwnKernels) {
   const Ran ran = one_step(8, false, ir::Precision::bf16);
   EXPECT_EQ(ran.convolutions, convolutions);
   EXPECT_EQ(ran.norms, 0);
+  EXPECT_EQ(ran.pools, pools_forward);
 }
 
 // Norms of 4 channels, 8 bytes: the stem's, and two in each of the first three blocks.

@@ -107,7 +107,9 @@ TEST_F(GpuProcesses, LongAProcessThatStopsEndsTheRun) {
     EXPECT_EQ(run_and_signal(1, SIGSTOP, "\"step\":3,", with("cuda", plan), 2), 3) << err();
     EXPECT_THAT(said(),
                 ContainsRegex("boxcar: process 0: [^\n]*waits for [^\n]*: process 1 has not been heard "
-                              "from for 15 s\n"));
+                              "from for 15 s; ([^\n]*; )?device 0: [a-z0-9_.]+: "
+                              "(all_reduce|all_gather|reduce_scatter) in dp of 0 on net.dp: rank 0 of 2, "
+                              "device 0 waits for device 1 of process 1\n"));
   }
 }
 
