@@ -199,7 +199,8 @@ TEST_F(Nccl, a_run_that_fails_frees_its_streams) {
     communicator.barrier();
     if (communicator.rank() == 1) backend.abort("device 5: out of range");
   });
-  EXPECT_THAT(errors, Each(MatchesRegex("waits for (the other members|NCCL): device 5: out of range")));
+  EXPECT_THAT(errors, Each(MatchesRegex("(barrier in dp.0: rank [01] of 2, device [01]: )?"
+                                        "waits for (the other members|NCCL): device 5: out of range")));
 }
 
 // The member that would draw the id never comes.
@@ -209,7 +210,9 @@ TEST_F(Nccl, set_up_ends_with_the_run) {
     if (communicator.rank() == 1) return communicator.barrier();
     backend.abort("device 0: out of range");
   });
-  EXPECT_EQ(errors[1], "waits for device 0, which begins the set-up of dp.0: device 0: out of range");
+  EXPECT_EQ(errors[1],
+            "barrier in dp.0: rank 1 of 2, device 1: waits for device 0, which begins the set-up of dp.0: "
+            "device 0: out of range");
 }
 
 TEST_F(Nccl, refuses_what_it_cannot_reduce) {
