@@ -61,6 +61,24 @@ TEST(GpuCompare, SaysWhyThereAreNoNumbers) {
   EXPECT_EQ(said.exit_code, 1);
 }
 
+// A program that takes 1 GB and, on GPUs, 256 MiB of scratch memory.
+TEST(GpuCompare, CountsWhatKernelsTakeBesideTheArena) {
+  const tests::TemporaryFolder folder;
+  std::filesystem::permissions(folder.file("boxcar", R"(#!/bin/sh
+[ "$1" = simulate ] && exec echo '{"step_time_s": 0.1, "model_tflops_per_gpu": 1}'
+echo '{"event": "start", "tokens_per_step": 1000, "peak_memory_bytes": [1000000000]}'
+for step in 6 7 8; do echo '{"event": "step", "step": '$step', "step_time_s": 0.2}'; done
+)"),
+                               std::filesystem::perms::owner_all);
+  const auto said = [&](const char* backend) {
+    return compare(fmt::format("--boxcar {} --device backends/presets/devices/cpu.yaml --small --backend {}",
+                               folder / "boxcar", backend))
+        .text;
+  };
+  EXPECT_THAT(said("cuda"), HasSubstr("acts        200.0 ms       5,000 /s  MFU      -     1.27 GB"));
+  EXPECT_THAT(said("cpu"), HasSubstr("acts        200.0 ms       5,000 /s  MFU      -     1.00 GB"));
+}
+
 // A row of its document: 1e12 operations and 1000 tokens a step.
 std::string row(const char* model, const char* way, double simulated, double measured,
                 const std::string& pytorch) {
