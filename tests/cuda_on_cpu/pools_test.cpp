@@ -1,0 +1,111 @@
+// Pools are cuDNN's where they can be had, and gradients of them where channels are last; elsewhere, and
+// where there is no cuDNN, they take own kernels. Either way they equal the reference.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "backends/cpu/convert.h"
+#include "backends/cpu/reference.h"
+#include "backends/cuda/cuda_device.h"
+#include "tally.h"
+
+namespace boxcar::backends::cuda {
+namespace {
+
+using cpu::HostTensor;
+using ir::DType;
+
+struct Row {
+  const char* name;
+  DType type;
+  bool channels_last;
+  int64_t kernel, stride, padding;
+  // Kernels of cuDNN: of a pool, of the gradients of a maximum and of a mean.
+  int forward, max_grad, mean_grad;
+};
+const Row rows[] = {
+    {"last", DType::bfloat16, true, 3, 2, 1, 1, 2, 1},
+    {"last_float32", DType::float32, true, 2, 2, 0, 1, 2, 1},
+    {"first", DType::float16, false, 3, 1, 1, 1, 0, 0},
+    {"float64", DType::float64, true, 3, 2, 1, 0, 0, 0},
+    {"of_many_elements", DType::float32, true, 12, 1, 0, 0, 0, 0},
+};
+
+class PoolTest : public testing::TestWithParam<Row> {
+ protected:
+  // Small whole numbers: sums are exact, and of each window no two are equal.
+  static HostTensor drawn(const ir::TensorType& type, uint64_t seed) {
+    HostTensor x = cpu::zeros(type);
+    for (uint64_t i = seed; double& value : x.data) value = static_cast<double>(i++ * 37 % 251) - 125;
+    return x;
+  }
+
+  // As the reference computes it, by so many kernels of cuDNN's.
+  void expect(const std::string& name, const cpu::Tensors& inputs, const ir::Attrs& attrs,
+              Libraries& libraries, int kernels) {
+    SCOPED_TRACE(name);
+    const ir::OpDef& op = ir::op(name);
+    Call call{op.name, {}, {}, ir::complete(op, attrs)};
+    std::vector<std::vector<std::byte>> memory;  // the device's is the host's
+    std::vector<const void*> from;
+    for (const HostTensor& x : inputs) {
+      call.inputs.push_back(x.type);
+      cpu::store(x, memory.emplace_back(static_cast<size_t>(x.type.bytes())).data());
+      from.push_back(memory.back().data());
+    }
+    call.outputs = op.infer(call.inputs, call.attrs);
+    std::vector<std::byte> y(static_cast<size_t>(call.outputs[0].bytes()), std::byte{0x5a});
+    const int before = cuda_on_cpu::tallied("pool");
+    const auto owned = device_.queue(ir::QueueKind::compute);
+    auto& queue = dynamic_cast<CudaQueue&>(*owned);
+    make_kernel(call, queue, libraries)->run(from, std::vector<void*>{y.data()}, {});
+    queue.finish();
+    EXPECT_EQ(cuda_on_cpu::tallied("pool") - before, kernels);
+    const HostTensor got = cpu::load(call.outputs[0], y.data()),
+                     want = cpu::run_reference(op.name, inputs, call.attrs)[0];
+    for (size_t e = 0; e < want.data.size(); ++e)
+      ASSERT_NEAR(got.data[e], want.data[e], 0.5) << "element " << e;
+  }
+
+  void expect_all(const Row& row, bool cudnn) {
+    Libraries libraries(nullptr);
+    const ir::Attrs attrs = {{"kernel", row.kernel},
+                             {"stride", row.stride},
+                             {"padding", row.padding},
+                             {"channels_last", row.channels_last}};
+    const ir::Shape shape = row.channels_last ? ir::Shape{2, 13, 14, 8} : ir::Shape{2, 8, 13, 14};
+    const HostTensor x = drawn({shape, row.type}, 5);
+    for (const std::string mode : {"max", "avg"}) {
+      expect(mode + "_pool2d", {x}, attrs, libraries, cudnn ? row.forward : 0);
+      const ir::OpDef& op = ir::op(mode + "_pool2d");
+      const HostTensor dy = drawn(op.infer({x.type}, ir::complete(op, attrs))[0], 9);
+      ir::Attrs back = attrs;
+      if (mode == "avg") back["input_size"] = ir::Shape{13, 14};
+      const int kernels = mode == "max" ? row.max_grad : row.mean_grad;
+      expect(mode + "_pool2d_grad", mode == "max" ? cpu::Tensors{dy, x} : cpu::Tensors{dy}, back, libraries,
+             cudnn ? kernels : 0);
+    }
+  }
+
+  cpu::Waits waits_{nullptr};
+  Recorder recorder_{waits_, [] {}};
+  CudaDevice device_{0, waits_, [] {}, recorder_};
+};
+
+TEST_P(PoolTest, IsOfCudnnWhereItCanBe) { expect_all(GetParam(), true); }
+
+TEST_P(PoolTest, DoesWithoutCudnn) {
+  cuda_on_cpu::Machine machine = cuda_on_cpu::pretended();
+  const cuda_on_cpu::Machine before = machine;
+  machine.cudnn = false;
+  cuda_on_cpu::pretend(machine);
+  expect_all(GetParam(), false);
+  cuda_on_cpu::pretend(before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pools, PoolTest, testing::ValuesIn(rows),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace boxcar::backends::cuda
