@@ -51,7 +51,8 @@ struct MatmulModel {
   double cache_bandwidth = 0;  // bytes/s of the cache that tiles read from and parts meet in; 0: no bound
   double ramp_bytes = 0;       // added to the bytes
   std::map<ir::DType, double>
-      type_share;  // further factor on the compute rate by operand type, 1 where absent
+      type_share;         // further factor on the compute rate by operand type, 1 where absent
+  double odd_share = 1;  // further factor in 16 bits where rows of an operand or the result are odd in length
   friend bool operator==(const MatmulModel&, const MatmulModel&) = default;
 };
 

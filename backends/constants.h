@@ -48,6 +48,7 @@ void visit(Visitor& v, MatmulModel& m) {
   v.number("cache_bandwidth", 0, most_rate, m.cache_bandwidth);
   v.number("ramp_bytes", 0, 1e12, m.ramp_bytes);
   v.inside("type_share", !m.type_share.empty(), [&] { v.types(1e-3, 1.5, m.type_share); });
+  v.number("odd_share", 1e-3, 1, m.odd_share);
 }
 
 template <class Visitor>

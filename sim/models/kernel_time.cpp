@@ -72,11 +72,21 @@ MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::Te
   return shape;
 }
 
+// Rows of an odd number of elements in 16 bits begin where no load of two elements may: such products go to
+// kernels of their own.
+bool has_odd_rows(const ir::Types& inputs, const ir::Types& outputs) {
+  const auto odd = [](const ir::TensorType& type) {
+    return !type.shape.empty() && type.shape.back() % 2 == 1 && type.elements() > type.shape.back();
+  };
+  return is_half(inputs[0].dtype) && (odd(inputs[0]) || odd(inputs[1]) || odd(outputs[0]));
+}
+
 double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                        const ir::Types& outputs, const ir::Attrs& attrs, double bytes) {
   MatmulShape shape = shape_of(def, inputs[0], outputs[0]);
   if (shape.k < 1) return memory_seconds(device, def, bytes) + device.kernel_floor;
-  return matmul_seconds(device, shape, inputs[0].dtype, bytes) / product_share(device, def, attrs);
+  const double odd = has_odd_rows(inputs, outputs) ? device.matmul.odd_share : 1;
+  return matmul_seconds(device, shape, inputs[0].dtype, bytes) / (odd * product_share(device, def, attrs));
 }
 
 // A causal kernel has short rows and reaches what a full one does at a quarter of the sequence

@@ -169,6 +169,26 @@ TEST(KernelSeconds, backward_products_have_shares_of_their_own) {
               1e-3 * alone);
 }
 
+TEST(KernelSeconds, odd_rows_in_16_bits_have_a_share) {
+  backends::DeviceProfile device = round_device();
+  device.matmul.odd_share = 0.5;
+  const ir::OpDef forward = op_of("matmul", Family::matmul);
+  const auto slower = [&](const ir::OpDef& def, const TensorType& a, const TensorType& b, const TensorType& out) {
+    backends::DeviceProfile even = device;
+    even.matmul.odd_share = 1;
+    return seconds(device, def, {a, b}, {out}) / seconds(even, def, {a, b}, {out});
+  };
+  const DType half = DType::float16;
+  const TensorType x{{512, 1000}, half}, w{{1000, 501}, half}, y{{512, 501}, half};
+  EXPECT_DOUBLE_EQ(slower(forward, x, w, y), 2);
+  EXPECT_DOUBLE_EQ(slower(op_of("matmul_weight_grad", Family::matmul), x, y, w), 2);
+  EXPECT_DOUBLE_EQ(slower(forward, y, {{501, 1000}, half}, x), 2);  // the input's gradient
+  EXPECT_DOUBLE_EQ(slower(forward, {{511, 1000}, half}, {{1000, 500}, half}, {{511, 500}, half}), 1);
+  EXPECT_DOUBLE_EQ(slower(forward, {{512, 1000}, DType::float32}, {{1000, 501}, DType::float32},
+                          {{512, 501}, DType::float32}), 1);
+  EXPECT_DOUBLE_EQ(slower(forward, {{1, 1000}, half}, {{1000, 501}, half}, {{1, 501}, half}), 2);
+}
+
 TEST(KernelSeconds, others_go_by_bytes) {
   backends::DeviceProfile device = round_device();
   device.kernel_floor = 2e-6;
