@@ -106,8 +106,7 @@ void put_stack(Cluster& cluster, const Stack& stack) {
   cluster.stack = stack;
   if (cluster.device.memory_bytes > 0) {
     const double inside = static_cast<double>(cluster.device.memory_bytes) - outside_bytes(cluster);
-    const double usable = inside * (1 - stack.fragmentation);
-    cluster.device.memory_bytes = std::max<int64_t>(1, static_cast<int64_t>(usable));
+    cluster.device.memory_bytes = std::max<int64_t>(1, static_cast<int64_t>(inside));
   }
   if (stack.host_per_op) cluster.node.host_per_op = *stack.host_per_op;
   if (stack.pads_channels) cluster.device.pads_channels = true;

@@ -235,7 +235,7 @@ struct Stack {
   bool reduce_in_float32 = false;  // these, whatever their type
   bool ring_attention = false;     // gathered keys and values go round in a ring (sim/ring_attention.h)
   double outside_bytes = 0;        // of a device's memory that no tensor has: context, libraries, NCCL
-  double fragmentation = 0;        // share of the rest that the allocator cannot give
+  double fragmentation = 0;        // beside what comes and goes so much of it more is held in vain
   std::optional<CachingAllocator> allocator;  // none: an arena whose layout is planned
   FusedSoftmax fused_softmax;
   std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it

@@ -49,6 +49,7 @@ std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
       {"memory_limit_bytes", static_cast<double>(job.cluster.device.memory_bytes)},
   };
   if (job.routing_skew > 1) facts["routing_skew"] = job.routing_skew;
+  if (const double share = job.cluster.stack.fragmentation; share > 0) facts["fragmentation"] = share;
   return facts;
 }
 

@@ -106,8 +106,19 @@ int64_t largest_workspace(const ir::Program& program) {
   return most;
 }
 
+// What an allocator cannot give again: its share of what comes and goes, whose blocks it splits.
+int64_t held_in_vain(const ir::Plan& plan, const MemoryUse& use) {
+  const auto share = plan.facts.find("fragmentation");
+  if (share == plan.facts.end()) return 0;
+  int64_t states = 0;
+  for (const auto kind : {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
+    states += use.by_kind[static_cast<size_t>(kind)];
+  return static_cast<int64_t>(share->second * static_cast<double>(std::max<int64_t>(0, use.total - states)));
+}
+
 // The parts add up to the total: what is neither register nor workspace, gaps of the arena, counts as
-// workspace; where registers that live across runs share bytes, activations count that much less.
+// workspace, as does what an allocator holds in vain; where registers that live across runs share bytes,
+// activations count that much less.
 MemoryUse use_of(const ir::Plan& plan, int program) {
   const ir::Program& p = plan.programs[static_cast<size_t>(program)];
   MemoryUse use;
@@ -120,6 +131,7 @@ MemoryUse use_of(const ir::Plan& plan, int program) {
   bool planned = p.arena_bytes > 0;
   use.total =
       planned ? p.arena_bytes + unplaced + (p.workspace_offset < 0 ? workspace : 0) : held + workspace;
+  use.total += held_in_vain(plan, use);
   auto& activations = use.by_kind[static_cast<size_t>(ir::MemoryKind::activations)];
   auto& scratch = use.by_kind[static_cast<size_t>(ir::MemoryKind::workspace)];
   int64_t rest = use.total - held;
