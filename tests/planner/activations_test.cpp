@@ -65,6 +65,25 @@ TEST(Activations, a_split_backward_pass_keeps_what_gradients_of_weights_read) {
   EXPECT_GT(kept("zb-h2", 4), kept("zb-h1", 4));
 }
 
+// States are made once and are not broken up.
+TEST(Activations, an_allocator_holds_a_share_of_what_comes_and_goes_in_vain) {
+  Job job = small_job(1, 1, 1);
+  const MemoryUse exact = memory_use(compile(resolve(job)))[0];
+  job.cluster.stack.fragmentation = 0.5;
+  const MemoryUse held = memory_use(compile(resolve(job)))[0];
+  const auto of = [](const MemoryUse& use, ir::MemoryKind kind) {
+    return use.by_kind[static_cast<size_t>(kind)];
+  };
+  int64_t moving = exact.total;
+  for (const auto kind : {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer}) {
+    EXPECT_EQ(of(held, kind), of(exact, kind));
+    moving -= of(exact, kind);
+  }
+  EXPECT_GT(moving, 0);
+  EXPECT_EQ(held.total - exact.total, moving / 2);
+  EXPECT_EQ(of(held, ir::MemoryKind::workspace) - of(exact, ir::MemoryKind::workspace), moving / 2);
+}
+
 TEST(Activations, a_layer_keeps_what_the_formula_says) {
   for (int tp : {2, 4, 8})
     for (bool sequence_parallel : {false, true})
