@@ -51,7 +51,7 @@ struct MatmulModel {
   double cache_bandwidth = 0;  // bytes/s of the cache that tiles read from and parts meet in; 0: no bound
   double ramp_bytes = 0;       // added to the bytes
   std::map<ir::DType, double>
-      type_share;         // further factor on the compute rate by operand type, 1 where absent
+      type_share;        // further factor on the compute rate by operand type, 1 where absent
   double odd_share = 1;  // further factor in 16 bits where rows of an operand or the result are odd in length
   friend bool operator==(const MatmulModel&, const MatmulModel&) = default;
 };
@@ -114,7 +114,9 @@ struct ConvolutionModel {
   double input_grad = 1;  // rate of the pass over that of the forward one
   double weight_grad = 1;
   double strided_input_grad = 1;
-  double winograd = 0;        // share of the peak that its products reach; 0: none
+  double pointwise_weight_grad = 1, pointwise_strided_input_grad = 1;  // in their place for 1x1 windows
+  double input_grad_seconds = 0;                                       // added
+  double winograd = 0;        // rate of its products over that of others; 0: none
   double winograd_fused = 0;  // the same in one kernel of 2 x 2 outputs
   friend bool operator==(const ConvolutionModel&, const ConvolutionModel&) = default;
 };

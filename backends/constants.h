@@ -58,6 +58,9 @@ void visit(Visitor& v, ConvolutionModel& m) {
   v.number("input_grad", 1e-3, 10, m.input_grad);
   v.number("weight_grad", 1e-3, 10, m.weight_grad);
   v.number("strided_input_grad", 1e-3, 10, m.strided_input_grad);
+  v.number("pointwise_weight_grad", 1e-3, 10, m.pointwise_weight_grad);
+  v.number("pointwise_strided_input_grad", 1e-3, 10, m.pointwise_strided_input_grad);
+  v.number("input_grad_seconds", 0, most_latency, m.input_grad_seconds);
   v.number("winograd", 0, 1.5, m.winograd);
   v.number("winograd_fused", 0, 1.5, m.winograd_fused);
 }

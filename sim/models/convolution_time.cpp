@@ -11,9 +11,10 @@ namespace boxcar::sim {
 namespace {
 
 constexpr int splits[] = {1, 2, 4, 8, 16, 32, 64, 128};
-// Winograd's tiles of 4 x 4 outputs from 6 x 6 elements, with transforms in kernels of their own; or of 2 x 2
-// from 4 x 4 in one kernel, whose blocks take 32 tiles and 64 channels.
-constexpr int64_t tile_outputs = 4, tile_elements = 36, winograd_kernels = 3;
+// Winograd's tiles of 6 x 6 elements, 4 x 4 outputs of 3x3 windows and 2 x 2 of 5x5 ones, with transforms in
+// kernels of their own; or of 2 x 2 outputs from 4 x 4 in one kernel, whose blocks take 32 tiles and 64
+// channels.
+constexpr int64_t tile_edge = 6, tile_elements = tile_edge * tile_edge, winograd_kernels = 3;
 constexpr int64_t fused_outputs = 2, fused_elements = 16, block_tiles = 32, block_channels = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -23,14 +24,18 @@ MatmulShape product_of(const ConvolutionShape& s, ConvolutionPass pass) {
   const int64_t window = s.kernel_rows * s.kernel_columns, out = s.batch * s.out_rows * s.out_columns;
   if (pass == ConvolutionPass::forward) return {s.groups, out, s.to, s.from * window};
   if (pass == ConvolutionPass::weight_grad) return {s.groups, s.to, s.from * window, out};
+  if (window == 1) return {s.groups, out, s.from, s.to};  // others than these positions are zero
   return {s.groups, s.batch * s.rows * s.columns, s.from,
           std::max<int64_t>(1, s.to * window / (s.stride * s.stride))};
 }
 
 double share_of(const backends::ConvolutionModel& model, const ConvolutionShape& s, ConvolutionPass pass) {
+  const bool pointwise = s.kernel_rows * s.kernel_columns == 1;
   if (pass == ConvolutionPass::forward) return 1;
-  if (pass == ConvolutionPass::weight_grad) return model.weight_grad;
-  return s.stride > 1 ? model.strided_input_grad : model.input_grad;
+  if (pass == ConvolutionPass::weight_grad)
+    return pointwise ? model.pointwise_weight_grad : model.weight_grad;
+  if (s.stride == 1) return model.input_grad;
+  return pointwise ? model.pointwise_strided_input_grad : model.strided_input_grad;
 }
 
 double elements(const ConvolutionShape& s) {
@@ -42,15 +47,21 @@ double tiles_of(const ConvolutionShape& s, int64_t outputs) {
   return static_cast<double>(s.batch * ceil_div(s.out_rows, outputs) * ceil_div(s.out_columns, outputs));
 }
 
-// Products of 36 places at once; their operands and results pass through memory twice.
+// Products of 36 places at once, a batch; their operands and results pass through memory twice.
 double winograd_apart(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
-                      const ConvolutionShape& s, double peak, double element_bytes) {
-  const double tiles = tiles_of(s, tile_outputs);
-  const auto from = static_cast<double>(s.from), to = static_cast<double>(s.to);
-  const double products = tile_elements * 2.0 * tiles * from * to / (peak * model.winograd);
-  const double moved = elements(s) + 2.0 * tile_elements * (tiles * (from + to) + from * to);
+                      const ConvolutionShape& s, ConvolutionPass pass, ir::DType type) {
+  const auto tiles = static_cast<int64_t>(tiles_of(s, tile_edge + 1 - s.kernel_rows));
+  const MatmulShape product =
+      pass == ConvolutionPass::forward      ? MatmulShape{tile_elements, tiles, s.to, s.from}
+      : pass == ConvolutionPass::input_grad ? MatmulShape{tile_elements, tiles, s.from, s.to}
+                                            : MatmulShape{tile_elements, s.to, s.from, tiles};
+  const double products =
+      waves_seconds(device, model.waves, product, type, peak_flops(device, type) * model.winograd, splits);
+  const auto transformed = static_cast<double>(tiles * (s.from + s.to) + s.from * s.to);
+  const double moved = elements(s) + 2.0 * tile_elements * transformed;
   return winograd_kernels * model.waves.start_seconds + products +
-         moved * element_bytes / (device.memory_bandwidth * model.waves.memory_share);
+         moved * static_cast<double>(ir::size_of(type)) /
+             (device.memory_bandwidth * model.waves.memory_share);
 }
 
 double winograd_in_one(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
@@ -66,12 +77,12 @@ double winograd_in_one(const backends::DeviceProfile& device, const backends::Co
 
 double winograd_seconds(const backends::DeviceProfile& device, const backends::ConvolutionModel& model,
                         const ConvolutionShape& s, ConvolutionPass pass, ir::DType type) {
-  const double peak = peak_flops(device, type), bytes = static_cast<double>(ir::size_of(type));
-  const bool whole = s.groups == 1 && s.stride == 1 && s.kernel_rows == 3 && s.kernel_columns == 3;
+  const bool whole = s.groups == 1 && s.stride == 1 && s.kernel_rows == s.kernel_columns;
   double least = std::numeric_limits<double>::infinity();
-  if (whole && model.winograd > 0) least = winograd_apart(device, model, s, peak, bytes);
-  if (whole && model.winograd_fused > 0 && pass != ConvolutionPass::weight_grad)
-    least = std::min(least, winograd_in_one(device, model, s, pass, peak));
+  if (whole && (s.kernel_rows == 3 || s.kernel_rows == 5) && model.winograd > 0)
+    least = winograd_apart(device, model, s, pass, type);
+  if (whole && s.kernel_rows == 3 && model.winograd_fused > 0 && pass != ConvolutionPass::weight_grad)
+    least = std::min(least, winograd_in_one(device, model, s, pass, peak_flops(device, type)));
   return least;
 }
 
@@ -98,7 +109,8 @@ double convolution_seconds(const backends::DeviceProfile& device, const backends
       waves_seconds(device, model.waves, product_of(s, pass), type, peak_flops(device, type), splits) /
       share_of(model, s, pass);
   const double memory = bytes / (device.memory_bandwidth * model.waves.memory_share);
-  const double product = model.waves.start_seconds + fourth_power_sum(compute, memory);
+  const double more = pass == ConvolutionPass::input_grad ? model.input_grad_seconds : 0;
+  const double product = model.waves.start_seconds + more + fourth_power_sum(compute, memory);
   return std::min(product, winograd_seconds(device, model, s, pass, type));
 }
 

@@ -2,12 +2,12 @@
 //
 //   product   the implicit matrix product, in tiles and waves as matmul_time.h has them:
 //               forward            n oh ow x k    over c kh kw
-//               input's gradient   n h w x c      over k kh kw / stride^2
+//               input's gradient   n h w x c      over k kh kw / stride^2; of 1x1 windows n oh ow x c over k
 //               weight's gradient  k x c kh kw    over n oh ow
-//   winograd  3x3 windows without stride, where the device says so: products of 36 elements in place of 144
-//   for
-//             every 4 x 4 outputs, and the transformed operands written and read; or of 16 in place of 36 for
-//             every 2 x 2, in one kernel, which the weight's gradient has not
+//   winograd  3x3 and 5x5 windows without stride, where the device says so: 36 products, a batch, in place of
+//             144 for every 4 x 4 outputs of 3x3 windows, of 100 for every 2 x 2 of 5x5 ones, in the same
+//             tiles and waves, and the transformed operands written and read; or 16 in place of 36 for every
+//             2 x 2 of 3x3 windows, in one kernel, which the weight's gradient has not
 //   memory    the operands' bytes, once
 //
 //   n 8, c 64, k 64, 56 x 56, 3x3, float32 on a V100: 1.85 GFLOP, 0.11 ms measured

@@ -173,7 +173,8 @@ TEST(KernelSeconds, odd_rows_in_16_bits_have_a_share) {
   backends::DeviceProfile device = round_device();
   device.matmul.odd_share = 0.5;
   const ir::OpDef forward = op_of("matmul", Family::matmul);
-  const auto slower = [&](const ir::OpDef& def, const TensorType& a, const TensorType& b, const TensorType& out) {
+  const auto slower = [&](const ir::OpDef& def, const TensorType& a, const TensorType& b,
+                          const TensorType& out) {
     backends::DeviceProfile even = device;
     even.matmul.odd_share = 1;
     return seconds(device, def, {a, b}, {out}) / seconds(even, def, {a, b}, {out});
@@ -185,7 +186,8 @@ TEST(KernelSeconds, odd_rows_in_16_bits_have_a_share) {
   EXPECT_DOUBLE_EQ(slower(forward, y, {{501, 1000}, half}, x), 2);  // the input's gradient
   EXPECT_DOUBLE_EQ(slower(forward, {{511, 1000}, half}, {{1000, 500}, half}, {{511, 500}, half}), 1);
   EXPECT_DOUBLE_EQ(slower(forward, {{512, 1000}, DType::float32}, {{1000, 501}, DType::float32},
-                          {{512, 501}, DType::float32}), 1);
+                          {{512, 501}, DType::float32}),
+                   1);
   EXPECT_DOUBLE_EQ(slower(forward, {{1, 1000}, half}, {{1000, 501}, half}, {{1, 501}, half}), 2);
 }
 
