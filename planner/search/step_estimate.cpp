@@ -111,6 +111,7 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                parameters = stage.bytes[kind(ir::MemoryKind::parameters)];
   double bytes = stage.bytes[kind(ir::MemoryKind::activations)] +
                  stage.bytes[kind(ir::MemoryKind::workspace)] + stage.transient;
+  bytes *= 1 + job.cluster.stack.fragmentation;
   bytes += optimizer * (h.zero >= 1 ? part : 1);
   // What is kept whole is there in parts as well: what a gather reads and what a reduction makes.
   const double shards = h.zero >= 1 && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
