@@ -6,6 +6,7 @@
 #include <any>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -114,6 +115,11 @@ std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
                                                   fmt::join(searched, ", ")));
     if (first < 0 || last < first)
       throw Error::input(value.where, fmt::format("got \"{}\", expected a range such as 1..4", value.text));
+    const int least = key == "zero" ? 0 : 1, most = key == "zero" ? 3 : std::numeric_limits<int>::max();
+    if (first < least || last > most)
+      throw Error::input(value.where, fmt::format("got \"{}\", expected {}", value.text,
+                                                  key == "zero" ? "a range within 0..3"
+                                                                : "a range that begins at 1 or more"));
     ranges[key] = {first, last};
     return true;
   });
@@ -184,6 +190,12 @@ std::string too_slow(const search::Outcome& outcome, double limit) {
       format_seconds(seconds), format_seconds(seconds - limit), flags_of(fastest.job), enough(outcome, ""));
 }
 
+// As many bytes or more: what is printed is enough when it is typed.
+double in_three_digits(double bytes) {
+  const double last = std::pow(10, std::floor(std::log10(std::max(1.0, bytes))) - 2);
+  return std::ceil(bytes / last) * last;
+}
+
 // Why there is no plan.
 std::string why_none(const SearchReport& r) {
   const search::Outcome& outcome = r.outcome;
@@ -201,7 +213,8 @@ std::string why_none(const SearchReport& r) {
       "({}); "
       "{}",
       outcome.points, compiled ? "" : "about ", format_bytes(bytes), format_bytes(most), least.fullest_stage,
-      format_bytes(std::max(0.0, bytes - most)), flags_of(least.job), enough(outcome, format_bytes(bytes)));
+      format_bytes(std::max(0.0, bytes - most)), flags_of(least.job),
+      enough(outcome, format_bytes(in_three_digits(bytes))));
 }
 
 // The step of the best candidate where ops may read partial values; 0 where that does not fit.

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <tuple>
 
@@ -380,6 +381,8 @@ class Search {
       if (!done.insert({h.dp, h.tp, h.pp, h.cp}).second) continue;
       std::vector<Making> both;
       for (const char* schedule : {"zb-h1", "zb-h2"}) {
+        if (schedule == std::string_view("zb-h2") && whole.job.train.micro_batches <= 2)
+          continue;  // the same
         Candidate split = anew(whole);
         split.job.parallel.schedule = schedule;
         both.push_back(begin(std::move(split)));
@@ -401,7 +404,9 @@ class Search {
       other.job.parallel.zero = zero;
       if (zero < 0 || zero > 3 || !fixed().is_free("zero", zero) || is_known(other.job)) continue;
       const auto estimate = points_->one(other.job);
-      if (!estimate || !fits(*estimate) || estimated(*estimate) > (1 + nearly) * simulated(start)) continue;
+      // Of split backward passes estimates are too long, of both alike.
+      const double best = std::max(simulated(start), estimated(start));
+      if (!estimate || !fits(*estimate) || estimated(*estimate) > (1 + nearly) * best) continue;
       other.estimated_seconds = estimate->estimated_seconds;
       other.estimated_bytes = estimate->estimated_bytes;
       others.push_back(begin(std::move(other)));

@@ -315,6 +315,8 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
   return pipeline;
 }
 
+constexpr int all_of_them = 1 << 30;
+
 // By stage.
 std::vector<int> under_way_by(const Hints& h, double micro_batches) {
   std::vector<int> counts;
@@ -365,9 +367,12 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
       result.seconds += stage.send + stage.send_back;
       slowest_hop = std::max(slowest_hop, stage.send);
     }
+    // Who has room for all micro-batches of a step never waits for it.
+    std::vector<int> counts = under_way_by(h, m);
+    std::replace_if(
+        counts.begin(), counts.end(), [&](int count) { return count >= m; }, all_of_them);
     // With virtual stages every run waits for what it reads.
-    period = h.virtual_stages == 1 ? period_with(pipeline, under_way_by(h, m))
-                                   : slowest + h.virtual_stages * slowest_hop;
+    period = h.virtual_stages == 1 ? period_with(pipeline, counts) : slowest + h.virtual_stages * slowest_hop;
     period = std::max(period, memory_seconds(job, mesh, cost));
   }
   result.seconds += m * period + (sum - slowest) / h.virtual_stages + state + tied_seconds(job, mesh, cost);

@@ -460,7 +460,7 @@ const CommandCase command_cases[] = {
      "nothing fits: the smallest of 3 points needs about 36.7 GB of 8 GB on each device of stage 0, 28.7 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 64 --recompute full); by estimate one would do with "
-     "--micro-batch 4 or with 36.7 GB on each device"},
+     "--micro-batch 4 or with 36.8 GB on each device"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
      "nothing fits: the smallest of 3 points needs about 2.78 GB of 100 MB on each device of stage 0, 2.68 "
@@ -534,6 +534,12 @@ const CommandCase command_cases[] = {
       "--zero=a..2"},
      2,
      "--zero: got \"a..2\", expected a range such as 1..4"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--global-batch=2", "--zero=0..5"},
+     2,
+     "--zero: got \"0..5\", expected a range within 0..3"},
+    {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--global-batch=2", "--tp=0..2"},
+     2,
+     "--tp: got \"0..2\", expected a range that begins at 1 or more"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--sequence-parallel=1..2"},
      2,

@@ -90,6 +90,21 @@ TEST(Search, estimates_of_virtual_stages_with_sharded_gradients_are_near_the_sim
   }
 }
 
+// Fewer micro-batches than stages: each stage has room for all of them.
+TEST(Estimate, of_few_micro_batches_waits_for_no_room) {
+  Job job = small_gpt(8);
+  job.model.layers = 8, job.model.hidden = 768, job.model.heads = 12, job.model.ffn = job.model.kv_heads = 0;
+  job.model = ir::models::complete(job.model);
+  job.parallel.pp = 8;
+  for (const int micro_batch : {2, 8, 16}) {
+    job.parallel.micro_batch = micro_batch;
+    const Job point = planner::resolve(job);
+    const Estimate e = estimate(point, measure(point, oracle().act_seconds));
+    const double simulated = sim::simulate(planner::compile(point), point.cluster).step_seconds;
+    EXPECT_NEAR(e.seconds / simulated, 1, 0.03) << micro_batch;
+  }
+}
+
 struct Worst {
   double seconds = 0, bytes = 0;
 };
