@@ -250,6 +250,24 @@ TEST(Search, shards_gradients_of_stages_where_that_lets_more_be_under_way) {
   expect_sharding_found(job, {1, 2});
 }
 
+// One micro-batch, whose gradients of weights fill what stages wait; both split orders are one plan then.
+TEST(Search, splits_backward_passes_of_one_micro_batch) {
+  Job job = small_gpt(8);
+  job.model.hidden = 512, job.model.heads = 8, job.model.seq = 256, job.model.vocab = 1000;
+  job.model.ffn = job.model.kv_heads = 0;
+  job.model = ir::models::complete(job.model);
+  job.global_batch = 64;
+  const Outcome found = search(job, {.lay_out = 0}, oracle());
+  for (const Candidate& c : found.best)
+    EXPECT_TRUE(c.job.train.micro_batches > 2 || c.job.parallel.schedule != "zb-h2");
+  Job known = job;
+  known.parallel.dp = 2, known.parallel.pp = 4, known.parallel.micro_batch = 32, known.parallel.zero = 1;
+  known.parallel.schedule = "zb-h1";
+  const double seconds = sim::simulate(plan_of({planner::resolve(known)}, nullptr), job.cluster).step_seconds;
+  ASSERT_FALSE(found.best.empty());
+  EXPECT_LE(found.best.front().seconds, seconds * 1.0001);
+}
+
 // Weights of experts are most of the model here: too large for a device, so that several share them.
 TEST(Search, shares_experts_where_memory_asks_for_it) {
   Job job = small_gpt(4);
