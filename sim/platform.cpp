@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/models/collective_time.h"
+
 namespace boxcar::sim {
 
 Platform::Platform(const backends::Cluster& cluster) : cluster_(cluster), fabric_(cluster) {
@@ -16,12 +18,11 @@ Platform::Platform(const backends::Cluster& cluster) : cluster_(cluster), fabric
   first_fabric_ = links();
   capacity_.insert(capacity_.end(), fabric_.capacities().begin(), fabric_.capacities().end());
   const backends::Fabric& fabric = cluster.fabric;
-  if (fabric.kind != backends::FabricKind::leaf_spine || fabric.nodes_per_leaf <= 0) return;
-  if (fabric.oversubscription <= 1) return;
+  const int per_leaf = nodes_per_leaf(cluster);
+  if (per_leaf == 0 || fabric.oversubscription <= 1) return;
   first_uplink_ = links();
-  double leaf = per_link * nics_ * fabric.nodes_per_leaf / fabric.oversubscription;
-  int leaves = (cluster.nodes + fabric.nodes_per_leaf - 1) / fabric.nodes_per_leaf;
-  for (int i = 0; i < leaves; ++i) add_pair(leaf);
+  double leaf = per_link * nics_ * per_leaf / fabric.oversubscription;
+  for (int i = 0; i < leaves_of(cluster); ++i) add_pair(leaf);
 }
 
 void Platform::add_pair(double capacity) { capacity_.insert(capacity_.end(), 2, capacity); }
@@ -35,9 +36,8 @@ int Platform::nic_of(int device) const {
 }
 
 int Platform::leaf_of(int device) const {
-  const backends::Fabric& fabric = cluster_.fabric;
-  if (fabric.kind != backends::FabricKind::leaf_spine || fabric.nodes_per_leaf <= 0) return 0;
-  return cluster_.node_of(device) / fabric.nodes_per_leaf;
+  const int per_leaf = nodes_per_leaf(cluster_);
+  return per_leaf == 0 ? 0 : cluster_.node_of(device) / per_leaf;
 }
 
 int Platform::uplink_of(int leaf) const { return first_uplink_ < 0 ? -1 : first_uplink_ + 2 * leaf; }

@@ -102,17 +102,6 @@ CommTime in_node(const Cluster& cluster, Collective collective, double bytes, in
   return best;
 }
 
-// 0 where the fabric has no leaf switches.
-int nodes_per_leaf(const Cluster& cluster) {
-  const backends::Fabric& fabric = cluster.fabric;
-  return fabric.kind == backends::FabricKind::leaf_spine ? fabric.nodes_per_leaf : 0;
-}
-
-int leaves_of(const Cluster& cluster) {
-  const int per_leaf = nodes_per_leaf(cluster);
-  return per_leaf > 0 ? (cluster.nodes + per_leaf - 1) / per_leaf : 1;
-}
-
 // Seconds that one step between nodes adds beside the protocol's own.
 double net_latency(const Cluster& cluster, const Span& span) {
   return cluster.node.nic_latency + (span.leaves > 1 ? 2 * cluster.fabric.hop_latency : 0);
@@ -180,6 +169,16 @@ CommTime between_nodes(const Cluster& cluster, Collective collective, double byt
 }
 
 }  // namespace
+
+int nodes_per_leaf(const Cluster& cluster) {
+  const backends::Fabric& fabric = cluster.fabric;
+  return fabric.kind == backends::FabricKind::leaf_spine ? fabric.nodes_per_leaf : 0;
+}
+
+int leaves_of(const Cluster& cluster) {
+  const int per_leaf = nodes_per_leaf(cluster);
+  return per_leaf > 0 ? (cluster.nodes + per_leaf - 1) / per_leaf : 1;
+}
 
 Span span_of(const Cluster& cluster, const std::vector<int>& devices) {
   Span span;

@@ -21,6 +21,10 @@
 
 namespace boxcar::sim {
 
+// 0 where the fabric has no leaf switches.
+int nodes_per_leaf(const backends::Cluster& cluster);
+int leaves_of(const backends::Cluster& cluster);  // 1 where it has none
+
 // How a group lies on a cluster.
 struct Span {
   int ranks = 1;
