@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "ir/ops/ops.h"
 #include "sbp/error.h"
@@ -64,10 +66,13 @@ const std::vector<OpDef>& registry() {
 }
 
 const OpDef* find(std::string_view name) {
-  const auto& ops = registry();
-  auto found = std::lower_bound(ops.begin(), ops.end(), name,
-                                [](const OpDef& def, std::string_view wanted) { return def.name < wanted; });
-  return found != ops.end() && found->name == name ? &*found : nullptr;
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const OpDef*> ops;
+    for (const OpDef& def : registry()) ops.emplace(def.name, &def);
+    return ops;
+  }();
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 std::vector<std::string> names() {

@@ -403,12 +403,6 @@ const Measuring::Probe& Measuring::probe_of(const Job& job) {
   return *last_;
 }
 
-double Measuring::slowest_of(int count) {
-  const auto [at, fresh] = slowest_.try_emplace(count, 0);
-  if (fresh) at->second = sim::slowest_of(count);
-  return at->second;
-}
-
 ModelCost Measuring::of(const Job& job) {
   const Probe& probe = probe_of(job);
   std::optional<Standing> elsewhere;
@@ -419,7 +413,8 @@ ModelCost Measuring::of(const Job& job) {
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
   // The probe waits for the slowest of the job's devices; of one device there is no slowest.
-  if (plan.devices > 1) cluster.device.speed_spread *= slowest_of(job.gpus) / slowest_of(plan.devices);
+  if (plan.devices > 1)
+    cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
   backends::Cluster ahead = cluster;  // no kernel waits for its launch
   ahead.node.host_per_op = 0;
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;

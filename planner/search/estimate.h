@@ -92,11 +92,8 @@ class Measuring {
   struct Probe;
   const Probe& probe_of(const planner::Job& job);
 
-  double slowest_of(int count);  // sim::slowest_of, worked out once
-
   ActSeconds seconds_;
   std::shared_ptr<Graphs> graphs_;  // threads may share them
-  std::map<int, double> slowest_;
   std::unique_ptr<Probe> last_;
 };
 

@@ -1,11 +1,13 @@
 #include "sim/models/slowest.h"
 
 #include <cmath>
+#include <unordered_map>
 
 namespace boxcar::sim {
+namespace {
 
 // The mean of a variable is what its distribution leaves to 1 above 0, less what it has below.
-double slowest_of(int count) {
+double integrate(int count) {
   constexpr double step = 1.0 / 64, end = 10;
   double mean = 0;
   for (double x = step / 2; x < end; x += step) {
@@ -13,6 +15,15 @@ double slowest_of(int count) {
     mean += step * (-std::expm1(count * std::log1p(-above)) - std::pow(above, count));
   }
   return mean;
+}
+
+}  // namespace
+
+double slowest_of(int count) {
+  thread_local std::unordered_map<int, double> known;
+  const auto [at, fresh] = known.try_emplace(count, 0);
+  if (fresh) at->second = integrate(count);
+  return at->second;
 }
 
 }  // namespace boxcar::sim
