@@ -24,15 +24,18 @@ class Pulls {
  public:
   explicit Pulls(RunState& state);
 
+  struct Pull {
+    int source = 0, reg = 0;
+    std::vector<Move> moves;  // from the slot into a buffer; none of a control register
+    int64_t bytes = 0;
+  };
+  // Of a device or from one that is here.
+  const Pull& pull(int device, int actor) const { return pulls_.find({device, actor})->second; }
+
   // What the slot that the actor's peer named holds, to `to` on `device`; from the thread of `queue`.
   void fetch(int device, int actor, int slot, std::byte* to, backends::Queue& queue);
 
  private:
-  struct Pull {
-    int source = 0, reg = 0;
-    std::vector<Move> moves;
-    int64_t bytes = 0;
-  };
   struct Request {
     int32_t device = 0, actor = 0, slot = 0, unused = 0;
   };
@@ -40,7 +43,6 @@ class Pulls {
     std::byte* to = nullptr;
     bool done = false;
   };
-  const Pull& pull(int device, int actor) const { return pulls_.find({device, actor})->second; }
   void answer(int process, std::span<const std::byte> bytes);
   void arrive(std::span<const std::byte> bytes);
   void ask(int device, int actor, int slot, std::byte* to);

@@ -26,6 +26,11 @@ void QueueThread::send_initial() {
     effects_.clear();
     table_.start(a, effects_);
     send(a);
+    const Work& work = at(works_, a);
+    if (work.does != Does::receive) continue;
+    const ir::Program& owner = state_.layout.program(work.sources[0]);
+    for (int slot = 0; slot < at(owner.registers, work.in_regs[0]).count; ++slot)
+      deliver(work.producers[0], MessageKind::req, slot);
   }
 }
 
@@ -252,6 +257,12 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
     case Does::pull:
       pulls_.fetch(device, work.index, in_slots_[0], static_cast<std::byte*>(out_addresses_[0]), *queue_);
       break;
+    case Does::receive: {
+      const int64_t bytes = work.outputs.empty() ? 0 : work.outputs[0].bytes;
+      work.communicator->receive_from(bytes > 0 ? out_addresses_[0] : scratch_ + work.joint_scratch,
+                                      std::max<int64_t>(bytes, 1), 0);
+      break;
+    }
     case Does::load:
     case Does::constant:
       bring(work, moment, index);
@@ -399,11 +410,13 @@ void QueueThread::send(int actor) {
     if (effect.kind == MessageKind::req)
       for (const Target& reader : at(work.readers, effect.port)) deliver(reader, effect.kind, effect.slot);
     else
-      deliver(at(work.producers, effect.port), effect.kind, effect.slot);
+      deliver(at(work.producers, effect.port),
+              work.does == Does::receive ? MessageKind::req : MessageKind::ack, effect.slot);
   }
 }
 
 void QueueThread::deliver(const Target& target, MessageKind kind, int slot) {
+  if (target.sender) return target.sender->offer(slot);
   const Message message{kind, target.port, slot};
   const int actor = target.to.actor();
   if (target.route == Route::local) {

@@ -19,6 +19,7 @@
 #include "actors/bus.h"
 #include "actors/joint.h"
 #include "actors/layout.h"
+#include "actors/links.h"
 #include "actors/mailbox.h"
 #include "actors/pulls.h"
 #include "actors/run_state.h"
@@ -36,7 +37,7 @@ class QueueThread {
  public:
   // Learns what its actors do; no memory is needed yet. Throws Error (bad input) where the plan cannot be
   // run.
-  QueueThread(RunState& state, Pulls& pulls, Layout::Thread thread, int spins);
+  QueueThread(RunState& state, Pulls& pulls, Links& links, Layout::Thread thread, int spins);
 
   int device() const { return thread_.device; }
   int64_t scratch_bytes() const { return scratch_bytes_; }
@@ -73,7 +74,7 @@ class QueueThread {
   void acknowledged(int actor, const Message& message) const;
 
  private:
-  enum class Does : uint8_t { kernel, collective, pull, load, constant, save, write, nothing };
+  enum class Does : uint8_t { kernel, collective, pull, receive, load, constant, save, write, nothing };
   struct Operand {
     int reg = -1, port = -1;    // port -1: updated in place
     int every = 1;              // of an output's register
@@ -88,6 +89,7 @@ class QueueThread {
     int port = 0;
     Route route = Route::local;
     Mailbox* mailbox = nullptr;
+    Links::Sender* sender = nullptr;  // to whom slots are offered, in place of a req
   };
   struct Work {
     const ir::Actor* actor = nullptr;
@@ -185,6 +187,7 @@ class QueueThread {
 
   RunState& state_;
   Pulls& pulls_;
+  Links& links_;
   Layout::Thread thread_;
   Address address_;
   bool ordered_ = true;

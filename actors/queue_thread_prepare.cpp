@@ -33,9 +33,10 @@ const ir::Register& QueueThread::reg(int index) const {
   return at(state_.layout.program(thread_.device).registers, index);
 }
 
-QueueThread::QueueThread(RunState& state, Pulls& pulls, Layout::Thread thread, int spins)
+QueueThread::QueueThread(RunState& state, Pulls& pulls, Links& links, Layout::Thread thread, int spins)
     : state_(state),
       pulls_(pulls),
+      links_(links),
       thread_(std::move(thread)),
       address_(state.layout.address(thread_.device, thread_.actors[0])),
       ordered_(at(state.layout.program(thread_.device).queues, thread_.queue).ordered) {
@@ -108,7 +109,8 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     if (out.every > 1) scratch += aligned(out.bytes);
     work.outputs.push_back(std::move(out));
   }
-  work.does = what_it_does(*work.actor, work.outputs);
+  work.does =
+      Links::has(state_, thread_.device, index) ? Does::receive : what_it_does(*work.actor, work.outputs);
   if (work.does == Does::save) {
     if (work.inputs.size() != 1)
       throw Error::input(work.actor->name,
@@ -116,6 +118,7 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     work.behind = ir::attr_int(work.actor->attrs, "behind");
   }
   work.joint_scratch = scratch;
+  if (work.does == Does::receive) scratch += aligned(1);
   if (work.does == Does::collective) learn_joint(work);
   if (work.does == Does::constant || work.actor->op == "parameter")
     work.keeps = reg(work.outputs[0].reg).count == 1 && reg(work.outputs[0].reg).initial == 1;
@@ -203,7 +206,7 @@ void QueueThread::prepare(std::byte* scratch, int recordings) {
     const ir::Actor& actor = *work.actor;
     for (std::vector<Operand>* operands : {&work.inputs, &work.outputs})
       for (Operand& operand : *operands) {
-        if (operand.bytes == 0 || (operands == &work.inputs && work.does == Does::pull)) continue;
+        if (operand.bytes == 0 || (operands == &work.inputs && actor.kind == ir::ActorKind::pull)) continue;
         operand.base = state_.slot(thread_.device, operand.reg, 0);
         operand.stride = reg(operand.reg).bytes;
       }
@@ -222,6 +225,8 @@ void QueueThread::prepare(std::byte* scratch, int recordings) {
     } catch (const Error& error) {
       throw named(static_cast<int>(&work - works_.data()), error);
     }
+    if (work.does == Does::receive)
+      work.communicator = links_.receiver(thread_.device, work.index, *queue_, scratch_ + work.joint_scratch);
     if (work.does != Does::collective) continue;
     const std::string name = state_.layout.communicator(thread_.device, actor);
     auto known = std::find_if(communicators_.begin(), communicators_.end(),
@@ -307,12 +312,27 @@ void QueueThread::connect(const std::vector<std::unique_ptr<QueueThread>>& threa
   for (Work& work : works_) {
     for (const int r : work.out_regs) {
       work.readers.emplace_back();
-      for (const Layout::Place& reader : layout.readers(thread_.device, r))
-        work.readers.back().push_back(target(reader, threads));
+      for (const Layout::Place& reader : layout.readers(thread_.device, r)) {
+        Target to;
+        if (Links::has(state_, reader.device, reader.actor)) {
+          to.sender = links_.sender(reader.device, reader.actor);
+          to.sender->heard_by(*mailbox_, layout.address(thread_.device, work.index).actor(),
+                              static_cast<int>(work.readers.size()) - 1);
+          to.route = Route::shared;
+        } else {
+          to = target(reader, threads);
+        }
+        work.readers.back().push_back(to);
+      }
     }
-    for (size_t i = 0; i < work.actor->inputs.size(); ++i)
-      if (layout.in_port(thread_.device, work.index, i) >= 0)
-        work.producers.push_back(target(layout.producer(thread_.device, work.index, i), threads));
+    for (size_t i = 0; i < work.actor->inputs.size(); ++i) {
+      const int port = layout.in_port(thread_.device, work.index, i);
+      if (port < 0) continue;
+      // What is received always is readable: what it gives back comes to itself.
+      const Layout::Place from = work.does == Does::receive ? Layout::Place{thread_.device, work.index, port}
+                                                            : layout.producer(thread_.device, work.index, i);
+      work.producers.push_back(target(from, threads));
+    }
     connect_marks(work);
   }
 }

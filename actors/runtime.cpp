@@ -10,6 +10,7 @@
 #include <system_error>
 #include <thread>
 
+#include "actors/links.h"
 #include "actors/queue_thread.h"
 #include "sbp/error.h"
 
@@ -63,6 +64,7 @@ struct Runtime::Impl {
                           [this](int, std::span<const std::byte> bytes) { deliver(bytes); });
         transport->start();
       }
+      links->connect();
       for (const auto& thread : threads) thread->send_initial();
     } catch (const std::exception& error) {
       backend.abort(error.what());
@@ -85,9 +87,10 @@ struct Runtime::Impl {
     const int process = transport ? transport->process() : 0;
     const std::vector<Layout::Thread> list = layout.threads(process);
     pulls = std::make_unique<Pulls>(state);
+    links = std::make_unique<Links>(state, *pulls);
     std::vector<int64_t> scratch(memory.size());  // by device: where the next thread's begins
     for (const Layout::Thread& thread : list)
-      threads.push_back(std::make_unique<QueueThread>(state, *pulls, thread, spins_for(list.size())));
+      threads.push_back(std::make_unique<QueueThread>(state, *pulls, *links, thread, spins_for(list.size())));
     make_marks();
     for (const auto& thread : threads) thread->connect(threads);
     if (options.graphs) count_recordings();
@@ -95,11 +98,12 @@ struct Runtime::Impl {
     for (size_t d = 0; d < memory.size(); ++d) {
       if (!backend.is_local(static_cast<int>(d))) continue;
       const int64_t arena = aligned(layout.program(static_cast<int>(d)).arena_bytes);
-      int64_t bytes = arena;
+      int64_t bytes = arena + links->scratch_bytes(static_cast<int>(d));
       for (const auto& thread : threads)
         if (thread->device() == static_cast<int>(d)) bytes += aligned(thread->scratch_bytes());
       backend.device(static_cast<int>(d)).reserve(bytes);
-      scratch[d] = arena;
+      links->prepare(static_cast<int>(d), backend.device(static_cast<int>(d)).arena() + arena);
+      scratch[d] = arena + links->scratch_bytes(static_cast<int>(d));
     }
     for (const auto& thread : threads) {
       int64_t& at = scratch[static_cast<size_t>(thread->device())];
@@ -188,7 +192,16 @@ struct Runtime::Impl {
       state.fail(std::make_exception_ptr(none), none.what());
     }
     for (std::thread& thread : running) thread.join();
+    if (!state.error() && state.recorded < 0) finish_links();
     if (const std::exception_ptr error = state.error()) std::rethrow_exception(error);
+  }
+
+  void finish_links() {
+    try {
+      links->finish();
+    } catch (const std::exception& error) {
+      state.fail(std::current_exception(), error.what());
+    }
   }
 
   // Whether any device of the plan, of this process or not, writes a checkpoint at this step: a collective is
@@ -298,6 +311,7 @@ struct Runtime::Impl {
   std::vector<Memory> memory;
   std::vector<std::unique_ptr<QueueThread>> threads;
   std::unique_ptr<Pulls> pulls;
+  std::unique_ptr<Links> links;
   std::vector<RunAct> timeline;
   std::vector<std::unique_ptr<backends::Recording>> recordings;  // with options.graphs: by step, in turn
   std::deque<std::pair<size_t, int64_t>> launched;               // of which recordings, steps are under way

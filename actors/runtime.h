@@ -12,12 +12,13 @@
 //   planner::verify, are what makes that safe.
 // - A pull copies from the slot that its peer's req named, which nobody writes until the ack. In other
 //   processes it asks the owner's progress thread for the bytes. No turn is taken on the producer's queue:
-//   transfers here are one-sided.
+//   transfers here are one-sided; or, where devices of different processes can, a send and a receive of
+//   theirs without any message: links.h.
 // - Acts on a register with `every` above 1 add to its slot, the first of them writes it.
 // - A parameter or constant with one slot that is there from the start is written once, before all steps.
 // - On a backend whose queues have marks an act hands over when it is launched: whoever acts next on a slot,
 //   on another queue of the process, waits behind its mark on the device, and the thread goes on. What
-//   another process reads hands over when it is done. What acts load, and what is watched, goes by way of
+//   another process asks this one for hands over when it is done. What acts load, and what is watched, goes by way of
 //   memory of the host that the device copies from and to: it is filled while the copies before are under
 //   way, and read when a mark has passed. All acts of a plan with open queues hand over when they are done: a
 //   pull that was launched before its device's part of a collective, only because its input had been

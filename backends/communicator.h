@@ -10,6 +10,7 @@
 #include <span>
 
 #include "ir/types.h"
+#include "sbp/error.h"
 #include "sbp/sbp.h"
 
 namespace boxcar::backends {
@@ -35,6 +36,18 @@ class Communicator {
   // From member 0. `out` may be `in`; others' `in` is not read.
   virtual void broadcast(const void* in, void* out, int64_t count, ir::DType dtype) = 0;
   virtual void barrier() = 0;
+
+  // To one other member, which receives them; of two members that have several of these, both call them in
+  // one order. On backends where groups span processes without the host's help: Backend::sends().
+  virtual void send_to(const void* in, int64_t bytes, int to);
+  virtual void receive_from(void* out, int64_t bytes, int from);
 };
+
+inline void Communicator::send_to(const void*, int64_t, int) {
+  throw Error::fault("communicator", "has no sends");
+}
+inline void Communicator::receive_from(void*, int64_t, int) {
+  throw Error::fault("communicator", "has no receives");
+}
 
 }  // namespace boxcar::backends

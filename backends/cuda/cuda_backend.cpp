@@ -66,7 +66,7 @@ class QueueStream : public NcclStream {
   }
   bool records() const override { return queue_.records(); }
   void note(const std::string& act) override { queue_.note(act); }
-  std::string under_way() const override { return queue_.under_way(); }
+  std::string under_way(const std::string& end) const override { return queue_.under_way(end); }
   std::unique_lock<std::mutex> turn() override { return queue_.turn(); }
   std::function<bool()> probe() override {
     return [mark = queue_.cuda_mark()] { return mark->passed(); };
@@ -176,6 +176,7 @@ class CudaBackend : public Backend {
       check_memory(gpu, sum, facts.free_bytes, facts.memory_bytes);
     }
   }
+  bool sends() const override { return nccl_.has_value(); }
   Transport* transport() override { return transport_; }
   void own(std::unique_ptr<Transport> transport) { owned_ = std::move(transport); }
   // One thread at a time records, and NCCL's calls of several devices of a process would wait for each other.

@@ -116,7 +116,7 @@ class CudaQueue : public Queue {
   std::unique_lock<std::mutex> turn() const { return recorder_.turn(); }
   bool records() const { return recorder_.on(); }
   void note(std::string act) { recorder_.note(stream_, std::move(act)); }
-  std::string under_way() const { return recorder_.under_way(); }
+  std::string under_way(const std::string& end) const { return recorder_.under_way(end); }
   StepValues* steps() const { return recorder_.steps(device_); }
   int gpu() const { return gpu_; }
 

@@ -182,9 +182,10 @@ size_t NotedActs::over() const {
   return acts;
 }
 
-std::string NotedActs::under_way() const {
-  const size_t first = over();
-  return first < acts_.size() ? acts_[first] : "";
+std::string NotedActs::under_way(const std::string& end) const {
+  const auto first = std::find_if(acts_.begin() + static_cast<std::ptrdiff_t>(over()), acts_.end(),
+                                  [&end](const std::string& act) { return act.ends_with(end); });
+  return first != acts_.end() ? *first : "";
 }
 
 Recorder::~Recorder() {
@@ -232,14 +233,14 @@ void Recorder::note(cudaStream_t stream, std::string act) {
   noted_->add(stream, streams_.at(stream).gpu, std::move(act));
 }
 
-std::string Recorder::under_way() const {
+std::string Recorder::under_way(const std::string& end) const {
   const std::lock_guard lock(recordings_mutex_);
   std::shared_ptr<const NotedActs> oldest;
   for (const auto& entry : recordings_)
     if (const auto acts = entry.lock();
         acts && acts->turn() > 0 && (!oldest || acts->turn() < oldest->turn()))
       oldest = acts;
-  return oldest ? oldest->under_way() : "";
+  return oldest ? oldest->under_way(end) : "";
 }
 
 std::unique_ptr<Recording> Recorder::stop() {

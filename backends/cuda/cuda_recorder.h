@@ -49,11 +49,11 @@ class NotedActs {
   void launched(int64_t turn);
   void finished() { turn_ = 0; }
   // From any thread: 0 where the recording does not run; how many of the first acts are over; the first that
-  // is not, empty where there is none. What is captured first follows from nothing that comes later: it is
-  // what the others wait for.
+  // is not and whose text ends so, empty where there is none. What is captured first follows from nothing in
+  // this process that comes later: it is what the others wait for.
   int64_t turn() const { return turn_; }
   size_t over() const;
-  std::string under_way() const;
+  std::string under_way(const std::string& end = "") const;
 
  private:
   const int gpu_;
@@ -85,9 +85,9 @@ class Recorder {
   StepValues* steps(const void* device);
   // What has been put on `stream` last is act `act`; under the turn.
   void note(cudaStream_t stream, std::string act);
-  // Of recordings that run, the noted act that the others wait for; empty: none. From any thread, whatever it
-  // holds.
-  std::string under_way() const;
+  // Of recordings that run, the noted act that the others wait for, among those whose text ends so; empty:
+  // none. From any thread, whatever it holds.
+  std::string under_way(const std::string& end = "") const;
 
   void start();
   std::unique_ptr<Recording> stop();

@@ -240,6 +240,17 @@ void NcclCommunicator::barrier() {
   });
 }
 
+void NcclCommunicator::send_to(const void* in, int64_t bytes, int to) {
+  act("send", bytes > 0 ? 1 : 0, [&](void* stream) {
+    call(groups_.api_.ncclSend(in, static_cast<size_t>(bytes), nccl_uint8, to, comm_, stream));
+  });
+}
+void NcclCommunicator::receive_from(void* out, int64_t bytes, int from) {
+  act("receive", bytes > 0 ? 1 : 0, [&](void* stream) {
+    call(groups_.api_.ncclRecv(out, static_cast<size_t>(bytes), nccl_uint8, from, comm_, stream));
+  });
+}
+
 void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
   const std::string named = fmt::format("{} in {}", what, me_);
   const std::string outer = Waiting::here();
@@ -363,11 +374,11 @@ void NcclCommunicator::check() {
   NcclResult result = nccl_success;
   call(groups_.api_.ncclCommGetAsyncError(comm_, &result));
   if (result != nccl_success && result != nccl_in_progress) {
-    const std::string recorded = stream_->under_way();
+    const std::string recorded = stream_->under_way("in " + me_);
     throw broken(!launched_.empty() ? launched_.front().act : recorded.empty() ? last_ : recorded, result);
   }
   forget_done();
-  const std::string recorded = launched_.empty() ? stream_->under_way() : "";
+  const std::string recorded = launched_.empty() ? stream_->under_way("") : "";
   say(!launched_.empty() ? launched_.front().act : recorded.ends_with("in " + me_) ? recorded : "");
   if (!launched_.empty() && NcclGroups::Clock::now() - launched_.front().at > groups_.patience_)
     throw late(launched_.front().act);

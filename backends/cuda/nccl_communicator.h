@@ -58,8 +58,8 @@ class NcclStream {
   // watched.
   virtual bool records() const { return false; }
   virtual void note(const std::string& /*act*/) {}
-  // Of what has been noted, the act that is under way; empty: none.
-  virtual std::string under_way() const { return {}; }
+  // Of what has been noted and is not over, the first act whose text ends so; empty: none.
+  virtual std::string under_way(const std::string& /*end*/) const { return {}; }
   virtual std::unique_lock<std::mutex> turn() { return {}; }
 };
 
@@ -129,6 +129,8 @@ class NcclCommunicator : public Communicator {
                   std::span<const int64_t> receive_counts, ir::DType dtype) override;
   void broadcast(const void* in, void* out, int64_t count, ir::DType dtype) override;
   void barrier() override;
+  void send_to(const void* in, int64_t bytes, int to) override;
+  void receive_from(void* out, int64_t bytes, int from) override;
 
  private:
   friend class NcclGroups;

@@ -56,7 +56,7 @@ void expect_values(const support::RandomPlanOptions& drawn, RunOptions options, 
   ASSERT_TRUE(after.run(2, 0));
   ASSERT_TRUE(after.run(1, 5));
   FakeCluster cluster(plan.devices, std::min(processes, plan.devices));
-  cluster.act_late(late);
+  cluster.act_late(late, late % 2 == 1);  // -1: they do not
   std::vector<std::thread> running;
   for (int p = 0; p < cluster.processes(); ++p)
     running.emplace_back([&, p] {

@@ -365,6 +365,26 @@ TEST_P(Conformance, Broadcast) {
   }
 }
 
+// From the first to the last; pulls of other backends are the transport's.
+TEST_P(Conformance, SendsAreReceivedInTheirOrder) {
+  if (!world_->backends()[0]->sends()) return;
+  for (const std::vector<int>& group : groups()) {
+    if (group.size() == 1) continue;
+    meet(fresh_name(), group, [](Communicator& c, Device& device) {
+      Memory memory(device);
+      c.barrier();
+      int64_t call = 0;
+      for (const int64_t bytes : {1, 0, 5, 4096, 3}) {
+        const Bytes sent = anything(0, 1, bytes, ++call);
+        if (c.rank() == 0) c.send_to(memory.in(sent), bytes, c.size() - 1);
+        if (c.rank() != c.size() - 1) continue;
+        c.receive_from(memory.out(bytes), bytes, 0);
+        memory.expect(sent);
+      }
+    });
+  }
+}
+
 TEST_P(Conformance, NobodyLeavesABarrierBeforeAllHaveCome) {
   for (const std::vector<int>& group : groups()) {
     int64_t here = 0;

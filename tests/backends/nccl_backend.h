@@ -68,6 +68,7 @@ class NcclBackend : public backends::Backend {
                                 std::make_unique<LateStream>(dynamic_cast<support::LateQueue&>(queue)),
                                 [this](int d) { return process_of(d); });
   }
+  bool sends() const override { return true; }
   backends::Transport* transport() override { return transport_.get(); }
   void abort(const std::string& why) override { waits_.abort(why); }
   backends::cpu::Waits& waits() { return waits_; }

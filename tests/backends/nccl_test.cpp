@@ -191,6 +191,36 @@ TEST_F(Nccl, members_that_call_differently_are_told) {
   for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("NCCL: invalid usage (rank"));
 }
 
+// A send that nobody receives: both are told what the other has called.
+TEST_F(Nccl, a_receive_of_what_was_not_sent_is_told) {
+  NcclBackend backend(2, nullptr);
+  const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue& queue) {
+    std::vector<std::byte> bytes(8);
+    if (communicator.rank() == 0)
+      communicator.send_to(bytes.data(), 4, 1);
+    else
+      communicator.receive_from(bytes.data(), 8, 0);
+    queue.finish();
+  });
+  for (const std::string& error : errors)
+    EXPECT_THAT(error, HasSubstr("send in dp.0: rank 0 of 2, device 0: NCCL: invalid usage (rank "
+                                 "0 sends 4 bytes; rank 1 receives 8 bytes)"));
+}
+
+// The first is received; the second send has nobody.
+TEST_F(Nccl, a_send_that_is_not_received_is_late) {
+  CONTROL(fakeNcclStop)(1, 1, 0);
+  NcclBackend backend(2, nullptr, 0.5);
+  const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue&) {
+    std::byte byte{};
+    for (int i = 0; i < 2; ++i)
+      communicator.rank() == 0 ? communicator.send_to(&byte, 1, 1) : communicator.receive_from(&byte, 1, 0);
+  });
+  EXPECT_THAT(errors, Each(MatchesRegex("waits for NCCL: device .: h0.grads: (send|receive) in dp.0: rank . "
+                                        "of 2, device .: not done after 0.5 s: another member has stopped, "
+                                        "or was given another order of collectives")));
+}
+
 // A run that fails elsewhere frees the streams of all communicators.
 TEST_F(Nccl, a_run_that_fails_frees_its_streams) {
   CONTROL(fakeNcclStop)(0, 0, 0);

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <barrier>
 #include <cstring>
+#include <map>
 #include <thread>
 
 #include "actors/runtime.h"
 #include "backends/cuda/cuda_backend.h"
 #include "fake_nccl/fake_nccl.h"
+#include "passing.h"
 #include "summing.h"
 #include "support/error_of.h"
 #include "support/fake_transport.h"
@@ -19,6 +22,7 @@ namespace boxcar::backends::cuda {
 namespace {
 
 using support::error_of;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
@@ -34,22 +38,37 @@ class CudaNccl : public testing::TestWithParam<bool> {
   }
 
   struct Ended {
-    std::vector<float> sums;  // by step
+    std::vector<float> sums;  // by step and micro-batch
     std::vector<int64_t> written;
     std::string error;
   };
-  // Device d of step s loads 10 s + d, as often as it must.
-  static std::array<Ended, 2> run(bool graphs, int64_t steps, double seconds,
-                                  const ir::Plan& plan = cuda_on_cpu::summing()) {
+  // What comes of steps, one after the other in all processes; `between` is called before each and at the
+  // end.
+  using Between = std::function<void(int64_t step)>;
+  static std::array<Ended, 2> run(bool graphs, int64_t steps, double seconds, const ir::Plan& plan,
+                                  const ir::Plan* other_plan = nullptr, const Between& between = nullptr) {
     support::FakeNetwork network(2, 1);
+    return run(network, graphs, steps, seconds, {&plan, other_plan ? other_plan : &plan}, between);
+  }
+  static std::array<Ended, 2> run(bool graphs, int64_t steps, double seconds) {
+    return run(graphs, steps, seconds, cuda_on_cpu::summing());
+  }
+  // Device d of step s loads 10 s + d, and more by micro-batch and element, as often as it must.
+  static std::array<Ended, 2> run(const support::FakeNetwork& network, bool graphs, int64_t steps,
+                                  double seconds, const std::array<const ir::Plan*, 2>& plans,
+                                  const Between& between) {
     std::array<Ended, 2> ended;
+    std::barrier meeting(2);
     const auto process = [&](size_t p) {
       const auto backend =
           make_cuda_backend(2, {.collective_seconds = seconds}, network.transport(static_cast<int>(p)));
       actors::Hooks hooks;
       hooks.fill = [](int device, const ir::Register&, const Moment& moment, std::span<std::byte> bytes) {
-        const std::array<float, 3> values{static_cast<float>(10 * moment.step + device)};
-        std::memcpy(bytes.data(), values.data(), bytes.size());
+        for (size_t e = 0; e < bytes.size() / sizeof(float); ++e) {
+          const float value = static_cast<float>(10 * moment.step + device + 100 * static_cast<int64_t>(e)) +
+                              0.25F * static_cast<float>(moment.micro_batch);
+          std::memcpy(&bytes[e * sizeof(float)], &value, sizeof(float));
+        }
       };
       hooks.watch = "sum";
       hooks.watched = [&](int, const Moment&, std::span<const std::byte> bytes) {
@@ -57,8 +76,19 @@ class CudaNccl : public testing::TestWithParam<bool> {
       };
       hooks.checkpoints.due = [](int64_t made) { return made == 4; };
       hooks.checkpoints.write = [&](int, int64_t made, const auto&) { ended[p].written.push_back(made); };
-      actors::Runtime runtime(plan, *backend, hooks, {.graphs = graphs});
-      ended[p].error = error_of([&] { runtime.steps(steps, 0); }, Exit::fault);
+      ended[p].error = error_of(
+          [&] {
+            actors::Runtime runtime(*plans[p], *backend, hooks, {.graphs = graphs});
+            if (!between) return runtime.steps(steps, 0);
+            for (int64_t step = 0; step <= steps; ++step) {
+              meeting.arrive_and_wait();
+              if (p == 0) between(step);
+              meeting.arrive_and_wait();
+              if (step < steps) runtime.steps(1, step);
+            }
+          },
+          Exit::fault);
+      meeting.arrive_and_drop();
     };
     std::thread other([&] { process(1); });
     process(0);
@@ -110,6 +140,98 @@ TEST_P(CudaNccl, AnActThatDoesNotEndNamesRankAndAct) {
         MatchesRegex(".*device (.): all: all_reduce in dp of 0 on net: rank . of 2, device .: (is )?not done "
                      "after 0.3 s: another member has stopped, or was given another order of collectives.*"));
   }
+}
+
+// --- pulls between the processes, both ways
+
+// What device 0 gets back, and no message but those of the groups' set-up, nor a copy by the host.
+TEST_P(CudaNccl, PullsAreSendsAndReceives) {
+  support::FakeNetwork network(2, 1);
+  const ir::Plan plan = cuda_on_cpu::passing();
+  const int pageable = cuda_on_cpu::tallied("copies of pageable memory");
+  const auto [first, second] = run(network, GetParam(), 7, 600, {&plan, &plan}, nullptr);
+  EXPECT_EQ(first.error, "no error");
+  EXPECT_EQ(second.error, "no error");
+  std::vector<float> sums;
+  for (int step = 0; step < 7; ++step)
+    for (const float micro_batch : {0.F, 0.25F})
+      sums.push_back(100 + static_cast<float>(20 * step) + 1 + 2 * micro_batch);
+  EXPECT_EQ(first.sums, sums);
+  EXPECT_EQ(cuda_on_cpu::tallied("copies of pageable memory"), pageable);
+  for (const Channel channel : {Channel::bus, Channel::data, Channel::request})
+    EXPECT_EQ(network.sent(channel), 0);
+  EXPECT_EQ(network.sent(Channel::control), 2);  // ids
+  // Of each link a byte at the start; two pulls of each for every micro-batch.
+  EXPECT_EQ(fakeNcclCalls(), 2 * (2 + 4 * 2 * (GetParam() ? 1 + 2 : 7)));
+}
+
+TEST_P(CudaNccl, PullsHaveAllWhenTheFirstStepHasEnded) {
+  std::vector<std::map<std::string, int>> had;
+  const ir::Plan plan = cuda_on_cpu::passing();
+  const auto ended = run(GetParam(), 6, 600, plan, nullptr, [&](int64_t) {
+    had.emplace_back();
+    for (const char* what : {"memory", "pinned memory", "streams", "events", "graphs"})
+      had.back()[what] = cuda_on_cpu::tallied(what);
+  });
+  for (const Ended& one : ended) EXPECT_EQ(one.error, "no error");
+  ASSERT_EQ(had.size(), 7u);
+  EXPECT_GT(had[0].at("streams"), 0);
+  for (size_t step = 2; step <= 6; ++step) EXPECT_EQ(had[step], had[1]) << "step " << step;
+}
+
+// An older version is pulled than the newest: by way of the host, and not in graphs.
+TEST_P(CudaNccl, PullsOfInitialSlotsAreTheTransports) {
+  const ir::Plan plan = cuda_on_cpu::passing(false, true);
+  if (GetParam()) {
+    support::FakeNetwork network(2, 1);
+    std::vector<std::string> errors(2);
+    std::vector<std::thread> processes;
+    for (size_t p = 0; p < 2; ++p)
+      processes.emplace_back([&, p] {
+        const auto backend = make_cuda_backend(2, {}, network.transport(static_cast<int>(p)));
+        errors[p] = error_of([&] { actors::Runtime(plan, *backend, {}, {.graphs = true}); }, Exit::bad_input);
+      });
+    for (std::thread& process : processes) process.join();
+    EXPECT_EQ(
+        errors[0],
+        "graphs of steps: device 0: y: exchanges data with another process by way of the host; run such "
+        "steps as acts");
+    return;
+  }
+  const auto [first, second] = run(false, 3, 600, plan);
+  EXPECT_EQ(first.error, "no error");
+  EXPECT_EQ(second.error, "no error");
+  EXPECT_EQ(first.sums, (std::vector<float>{101, 101.25, 111.25, 121.25, 131.25, 141.25}));
+}
+
+TEST_P(CudaNccl, ASendThatFailsNamesDeviceActAndPull) {
+  fakeNcclStop(0, 9, 6);
+  for (const Ended& ended : run(GetParam(), 7, 600, cuda_on_cpu::passing()))
+    EXPECT_THAT(
+        ended.error,
+        ContainsRegex("device (0: ([xy]: )?[wz] for device 1: send in forward of 1 from 0: rank 0 of 2, "
+                      "device 0|1: (dz: )?(go|dy) for device 0: send in backward of 0 from 1: rank 0 of 2, "
+                      "device 1): NCCL: remote process exited or there was a network error"));
+}
+
+TEST_P(CudaNccl, AReceiveThatDoesNotEndNamesDeviceActAndPull) {
+  fakeNcclStop(1, 9, 0);
+  for (const Ended& ended : run(GetParam(), 7, 0.3, cuda_on_cpu::passing()))
+    EXPECT_THAT(ended.error,
+                ContainsRegex(
+                    "device [01]: ([a-z]+: )?[a-z]+( for device [01])?: (send|receive) in (forward of 1 from "
+                    "0|backward of 0 from 1): rank [01] of 2, device [01]: (is )?not done after 0.3 "
+                    "s: another member has stopped"));
+}
+
+// One process has another order of its pulls than the other thinks it has.
+TEST_P(CudaNccl, OrdersThatDifferAreTold) {
+  const ir::Plan plan = cuda_on_cpu::passing(), other = cuda_on_cpu::passing(true);
+  for (const Ended& ended : run(GetParam(), 3, 600, plan, &other))
+    EXPECT_THAT(
+        ended.error,
+        ContainsRegex("send in forward of 1 from 0: rank 0 of 2, device 0: NCCL: invalid usage .rank 0 "
+                      "sends 12 bytes; rank 1 receives 24 bytes"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, CudaNccl, testing::Bool(),

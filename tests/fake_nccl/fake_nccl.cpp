@@ -6,7 +6,9 @@
 // - two threads in one communicator at once: invalid usage;
 // - members that were set up for different numbers of ranks, that do not make the same calls in the same
 //   order, of which some capture a call that others do not, or that launch together what was not captured
-//   together: an error that they find asynchronously.
+//   together: an error that they find asynchronously; so with a receive of what was sent otherwise.
+//
+// A send reads its memory when the receive has begun, and ends when that has ended.
 //
 // After ncclCommAbort has returned, no act of that member reads or writes its memory; it waits until no graph
 // is left that has one.
@@ -238,8 +240,9 @@ std::string result(const Round& round, const Primitive& mine, int rank) {
 struct Turn {
   bool stops = false;
   size_t next = 0;
-  int64_t number = 0;  // of the joint call under way
-  Round round;         // of it: the first members, who have come
+  int64_t number = 0;                 // of the joint call under way
+  Round round;                        // of it: the first members, who have come
+  std::vector<int64_t> numbers = {};  // of its sends and receives, by peer; as long as the batch
 };
 
 // The following hold the communicator's lock, and it is not aborted. False: not yet, or never.
@@ -274,34 +277,57 @@ bool meet(ncclComm& comm, const Primitive& mine, Turn& turn) {
   return true;
 }
 
-std::string name_of(int from, int to, int64_t number) {
-  return "sent." + std::to_string(from) + "." + std::to_string(to) + "." + std::to_string(number);
+std::string name_of(const char* what, int from, int to, int64_t number) {
+  return std::string(what) + "." + std::to_string(from) + "." + std::to_string(to) + "." +
+         std::to_string(number);
+}
+// What both ends say of it.
+std::string transfer(const Primitive& one) {
+  return std::to_string(one.count * size_of(one.type)) + " bytes" +
+         (one.captured > 0 ? ", capture " + std::to_string(one.captured) : "");
 }
 
-bool send(ncclComm& comm, const Primitive& mine) {
-  int64_t& sent = comm.sent[static_cast<size_t>(mine.peer)];
-  comm.board.put(name_of(comm.rank, mine.peer, sent++), std::string(read(comm, mine)));
-  return true;
+void wish(ncclComm& comm, const Primitive& mine, Turn& turn) {
+  const auto peer = static_cast<size_t>(mine.peer);
+  if (mine.joint()) return turn.numbers.push_back(0);
+  turn.numbers.push_back(mine.kind == Kind::receive ? comm.received[peer]++ : comm.sent[peer]++);
+  if (mine.kind == Kind::receive)
+    comm.board.put(name_of("wished", mine.peer, comm.rank, turn.numbers.back()), transfer(mine));
 }
 
-bool receive(ncclComm& comm, const Primitive& mine) {
-  int64_t& received = comm.received[static_cast<size_t>(mine.peer)];
-  const std::string name = name_of(mine.peer, comm.rank, received);
-  const auto bytes = comm.board.find(name);
-  if (!bytes) return false;
-  if (bytes->size() != mine.count * size_of(mine.type)) {
-    fail(comm, "receives another size than was sent");
+bool send(ncclComm& comm, const Primitive& mine, int64_t number) {
+  const auto wished = comm.board.find(name_of("wished", comm.rank, mine.peer, number));
+  if (!wished) return false;
+  if (*wished != transfer(mine)) {
+    fail(comm, "sends " + transfer(mine) + "; rank " + std::to_string(mine.peer) + " receives " + *wished);
     return false;
   }
-  std::memcpy(mine.out, bytes->data(), bytes->size());
-  comm.board.remove(name);
-  ++received;
+  comm.board.put(name_of("sent", comm.rank, mine.peer, number), std::string(read(comm, mine)));
   return true;
 }
 
-bool passes(ncclComm& comm, const Primitive& mine, Turn& turn) {
+bool receive(ncclComm& comm, const Primitive& mine, int64_t number) {
+  const auto bytes = comm.board.find(name_of("sent", mine.peer, comm.rank, number));
+  if (!bytes) return false;
+  std::memcpy(mine.out, bytes->data(), bytes->size());
+  comm.board.remove(name_of("wished", mine.peer, comm.rank, number));
+  comm.board.remove(name_of("sent", mine.peer, comm.rank, number));
+  return true;
+}
+
+bool passes(ncclComm& comm, const std::vector<Primitive>& batch, Turn& turn) {
+  const Primitive& mine = batch[turn.next];
   if (mine.joint()) return meet(comm, mine, turn);
-  return mine.kind == Kind::receive ? receive(comm, mine) : send(comm, mine);
+  const int64_t number = turn.numbers[turn.next];
+  return mine.kind == Kind::receive ? receive(comm, mine, number) : send(comm, mine, number);
+}
+
+bool was_received(const ncclComm& comm, const std::vector<Primitive>& batch, const Turn& turn) {
+  for (size_t i = 0; i < batch.size(); ++i)
+    if (batch[i].kind == Kind::send &&
+        comm.board.find(name_of("sent", comm.rank, batch[i].peer, turn.numbers[i])))
+      return false;
+  return true;
 }
 
 // Whether a batch is over: it has passed, or its communicator is aborted.
@@ -309,8 +335,9 @@ bool over(ncclComm& comm, const std::vector<Primitive>& batch, Turn& turn) {
   const std::lock_guard lock(comm.mutex);
   if (comm.aborted) return true;
   if (turn.stops || comm.error != success) return false;
-  while (turn.next < batch.size() && passes(comm, batch[turn.next], turn)) ++turn.next;
-  return turn.next == batch.size();
+  while (turn.numbers.size() < batch.size()) wish(comm, batch[turn.numbers.size()], turn);
+  while (turn.next < batch.size() && passes(comm, batch, turn)) ++turn.next;
+  return turn.next == batch.size() && was_received(comm, batch, turn);
 }
 
 Kept begin(ncclComm& comm) {

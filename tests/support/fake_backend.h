@@ -216,6 +216,16 @@ class FakeCommunicator : public backends::Communicator {
     act(in, out, [&] { return std::vector<float>(meeting_.in()[0], meeting_.in()[0] + count); });
   }
   void barrier() override { meeting_.meet(); }
+  void send_to(const void* in, int64_t, int) override {
+    meeting_.in()[static_cast<size_t>(rank_)] = static_cast<const float*>(in);
+    meeting_.meet();
+    meeting_.meet();
+  }
+  void receive_from(void* out, int64_t bytes, int from) override {
+    meeting_.meet();
+    std::memcpy(out, meeting_.in()[static_cast<size_t>(from)], static_cast<size_t>(bytes));
+    meeting_.meet();
+  }
 
  private:
   template <typename Result>
@@ -276,6 +286,12 @@ class LateCommunicator : public backends::Communicator {
   }
   void barrier() override {
     queue_.put([this] { communicator_->barrier(); });
+  }
+  void send_to(const void* in, int64_t bytes, int to) override {
+    queue_.put([=, this] { communicator_->send_to(in, bytes, to); });
+  }
+  void receive_from(void* out, int64_t bytes, int from) override {
+    queue_.put([=, this] { communicator_->receive_from(out, bytes, from); });
   }
 
  private:
@@ -362,6 +378,7 @@ class FakeBackend : public backends::Backend {
   backends::Device& device(int device) override { return *devices_.at(static_cast<size_t>(device)); }
   std::unique_ptr<backends::Communicator> communicator(const std::string& name, std::span<const int> group,
                                                        int device, backends::Queue& queue) override;
+  bool sends() const override;
   backends::Transport* transport() override { return transport_.get(); }
   void check_recording() const override {}  // nothing is recorded: for what a runtime refuses before
   void abort(const std::string& why) override;
@@ -378,6 +395,7 @@ class FakeHub {
   int devices = 1, processes = 1;
   FakeKernel::Failing failing;
   int64_t late = -1;
+  bool sends = false;
   std::vector<FakeTransport*> transports;
 
   FakeMeeting& meeting(const std::string& name, size_t size) {
@@ -427,6 +445,7 @@ inline FakeBackend::FakeBackend(FakeHub& hub, int process) : hub_(hub), process_
   transport_ = std::make_unique<FakeTransport>(hub, process);
   hub.transports.push_back(transport_.get());
 }
+inline bool FakeBackend::sends() const { return hub_.sends; }
 inline int FakeBackend::devices() const { return hub_.devices; }
 inline int FakeBackend::process_of(int device) const { return device * hub_.processes / hub_.devices; }
 inline std::unique_ptr<backends::Communicator> FakeBackend::communicator(const std::string& name,
@@ -454,7 +473,8 @@ class FakeCluster {
   int processes() const { return hub_.processes; }
   // Kernels throw where it says so. Before anything runs.
   void fail_where(FakeKernel::Failing failing) { hub_.failing = std::move(failing); }
-  void act_late(int64_t seed) { hub_.late = seed; }
+  // With `sends`, pulls between processes are acts of both devices' queues.
+  void act_late(int64_t seed, bool sends = false) { hub_.late = seed, hub_.sends = sends; }
 
  private:
   FakeHub hub_;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -27,7 +28,8 @@
 namespace boxcar::support {
 
 class FakeNetwork {
-  using Line = std::pair<int, backends::Channel>;  // from whom, for whom
+  using Sent = std::array<std::atomic<int>, backends::channels>;  // by channel
+  using Line = std::pair<int, backends::Channel>;                 // from whom, for whom
   struct Process {
     Process(int id, int processes) : peers(id, processes, silence) {}
     backends::Peers peers;
@@ -46,8 +48,12 @@ class FakeNetwork {
   }
 
   std::unique_ptr<backends::Transport> transport(int process) const {
-    return std::make_unique<FakeTransport>(processes_, process, seed_ + static_cast<unsigned>(process));
+    return std::make_unique<FakeTransport>(processes_, sent_, process,
+                                           seed_ + static_cast<unsigned>(process));
   }
+
+  // Messages on a channel so far, of all processes.
+  int sent(backends::Channel channel) const { return (*sent_)[static_cast<size_t>(channel)]; }
 
   // Nothing that it sends arrives from here on, and the others have waited long enough.
   void fall_silent(int process) {
@@ -68,8 +74,9 @@ class FakeNetwork {
  private:
   class FakeTransport : public backends::Transport {
    public:
-    FakeTransport(std::vector<std::shared_ptr<Process>> processes, int process, unsigned seed)
-        : processes_(std::move(processes)), process_(process), random_(seed) {}
+    FakeTransport(std::vector<std::shared_ptr<Process>> processes, std::shared_ptr<Sent> sent, int process,
+                  unsigned seed)
+        : processes_(std::move(processes)), sent_(std::move(sent)), process_(process), random_(seed) {}
     ~FakeTransport() override { stop(); }
 
     int process() const override { return process_; }
@@ -104,6 +111,7 @@ class FakeNetwork {
         std::lock_guard lock(me().mutex);
         if (me().silent) return;
       }
+      ++(*sent_)[static_cast<size_t>(channel)];
       Process& to = at(process);
       std::lock_guard lock(to.mutex);
       to.lines[{process_, channel}].emplace_back(bytes.begin(), bytes.end());
@@ -161,6 +169,7 @@ class FakeNetwork {
     }
 
     const std::vector<std::shared_ptr<Process>> processes_;
+    const std::shared_ptr<Sent> sent_;
     const int process_;
     std::mt19937 random_;
     std::array<Listener, backends::channels> listeners_;
@@ -171,6 +180,7 @@ class FakeNetwork {
   Process& at(int process) const { return *processes_[static_cast<size_t>(process)]; }
 
   std::vector<std::shared_ptr<Process>> processes_;
+  const std::shared_ptr<Sent> sent_ = std::make_shared<Sent>();
   unsigned seed_;
 };
 

@@ -35,13 +35,16 @@ struct Job {
 
 // Collectives between processes, and within one and between: several GPUs in each.
 TEST_F(GpuProcesses, HaveTheLossesOfTheCpu) {
-  for (const Job& job : {Job{2, 2, {"--dp=2"}, true},
-                         {2, 2, {"--tp=2"}, true},
-                         {2, 2, {"--pp=2"}},
-                         {2, 4, {"--dp=2", "--tp=2", "--zero=1"}},
-                         {4, 4, {"--dp=2", "--pp=2", "--zero=3"}},
-                         {4, 4, {"--dp=2", "--tp=2", "--zero=1"}, true},
-                         {4, 4, {"--dp=4", "--zero=2"}}}) {
+  for (const Job& job :
+       {Job{2, 2, {"--dp=2"}, true},
+        {2, 2, {"--tp=2"}, true},
+        {2, 2, {"--pp=2"}, true},
+        {2, 4, {"--dp=2", "--tp=2", "--zero=1"}},
+        {4, 4, {"--dp=2", "--pp=2", "--zero=3"}, true},
+        {4, 4, {"--tp=2", "--pp=2", "--virtual-stages=2", "--layers=4", "--global-batch=24"}, true},
+        {2, 4, {"--tp=2", "--pp=2"}},
+        {4, 4, {"--dp=2", "--tp=2", "--zero=1"}, true},
+        {4, 4, {"--dp=4", "--zero=2"}}}) {
     Words plan = job.plan;
     plan.push_back("--steps=4");
     SCOPED_TRACE(std::to_string(job.processes) + " processes, " + ::testing::PrintToString(plan));
@@ -67,15 +70,23 @@ TEST_F(GpuProcesses, TrainAPlanThatASearchFound) {
   expect_near(over(8, words), on_cpu(words));
 }
 
-// Stages exchange what they need by way of the hosts: without tied weights and a norm over both no collective
-// joins them, and sums are one process's to the bit.
+// Without tied weights and a norm over both no collective joins two stages, and sums are one process's to the
+// bit: what they exchange, both ways, with one chunk of the model on each and with two, as acts and as
+// graphs.
 TEST_F(GpuProcesses, PipelinesAreThoseOfOneProcessBitForBit) {
   have(2);
-  Words words{"--pp=2", "--tied=false", "--clip-norm=0", "--steps=4"};
-  EXPECT_EQ(over(2, words), over(0, words));
-  words.push_back("--cuda-graph");
-  expect_end(1, command(2, with("cuda", words)), 2,
-             HasSubstr("exchanges data with another process by way of the host; run such steps as acts"));
+  for (const Words& more : {Words{},
+                            {"--virtual-stages=2", "--layers=4", "--global-batch=24"},
+                            {"--schedule=gpipe"},
+                            {"--schedule=zb-h1"}}) {
+    SCOPED_TRACE(::testing::PrintToString(more));
+    Words words{"--pp=2", "--tied=false", "--clip-norm=0", "--steps=4"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto wanted = over(0, words);
+    EXPECT_EQ(over(2, words), wanted);
+    words.push_back("--cuda-graph");
+    EXPECT_EQ(over(2, words), wanted);
+  }
 }
 
 TEST_F(GpuProcesses, NeedAGpuEach) {
@@ -84,32 +95,45 @@ TEST_F(GpuProcesses, NeedAGpuEach) {
              HasSubstr("cuda: 2 processes for 1 GPU that they all see; start one for each GPU"));
 }
 
-// The others come to a collective that it does not come to, and say so; mpirun's exit code is the signal's.
+// What process 0 says that it waits for, of an act that needs device 1.
+std::string awaited(const Words& plan) {
+  if (plan[0] == "--pp=2")
+    return "device 0: [a-z0-9_.]+( for device 1: send in net.pp.[a-z]+ of 1 from 0: rank 0|: receive in "
+           "net.pp.[a-z]+ of 0 from 1: rank 1) of 2, device 0 waits for device 1 of process 1";
+  const std::string group = plan.size() > 1 && plan[1] == "--tp=2" ? "tp" : "dp";
+  return "device 0: [a-z0-9_.]+: (all_reduce|all_gather|reduce_scatter) in " + group + " of 0 on net." +
+         group + ": rank 0 of 2, device 0 waits for device 1 of process 1";
+}
+const Words links_alone{"--pp=2", "--tied=false", "--clip-norm=0"},
+    links_in_graphs{"--pp=2", "--tied=false", "--clip-norm=0", "--cuda-graph"};
+
+// The others come to a collective, a send or a receive that it does not come to, and say so; mpirun's exit
+// code is the signal's.
 TEST_F(GpuProcesses, AProcessThatDiesIsNamedByWhatTheOthersWaitFor) {
-  for (const Job& job :
-       {Job{2, 2, {"--dp=2"}}, {2, 2, {"--dp=2", "--cuda-graph"}}, {4, 4, {"--dp=2", "--tp=2"}}}) {
+  for (const Job& job : {Job{2, 2, {"--dp=2"}},
+                         {2, 2, {"--dp=2", "--cuda-graph"}},
+                         {4, 4, {"--dp=2", "--tp=2"}},
+                         {2, 2, links_alone},
+                         {2, 2, links_in_graphs}}) {
     SCOPED_TRACE(::testing::PrintToString(job.plan));
     have(job.gpus);
     EXPECT_EQ(run_and_signal(1, SIGKILL, "\"step\":3,", with("cuda", job.plan), job.processes), 137) << err();
-    const std::string group = job.processes == 4 ? "tp" : "dp";
     EXPECT_THAT(
         said(),
-        ContainsRegex(
-            "process 0: ended by SIGTERM, which mpirun sends when another process dies or it is "
-            "interrupted; ([^\n]*; )?device 0: [a-z0-9_.]+: (all_reduce|all_gather|reduce_scatter) in " +
-            group + " of 0 on net." + group + ": rank 0 of 2, device 0 waits for device 1 of process 1"));
+        ContainsRegex("process 0: ended by SIGTERM, which mpirun sends when another process dies or it is "
+                      "interrupted; ([^\n]*; )?" +
+                      awaited(job.plan)));
   }
 }
 
 TEST_F(GpuProcesses, LongAProcessThatStopsEndsTheRun) {
   have(2);
-  for (const Words& plan : {Words{"--dp=2"}, {"--dp=2", "--cuda-graph"}}) {
+  for (const Words& plan : {Words{"--dp=2"}, {"--dp=2", "--cuda-graph"}, links_alone, links_in_graphs}) {
     EXPECT_EQ(run_and_signal(1, SIGSTOP, "\"step\":3,", with("cuda", plan), 2), 3) << err();
     EXPECT_THAT(said(),
                 ContainsRegex("boxcar: process 0: [^\n]*waits for [^\n]*: process 1 has not been heard "
-                              "from for 15 s; ([^\n]*; )?device 0: [a-z0-9_.]+: "
-                              "(all_reduce|all_gather|reduce_scatter) in dp of 0 on net.dp: rank 0 of 2, "
-                              "device 0 waits for device 1 of process 1\n"));
+                              "from for 15 s; ([^\n]*; )?" +
+                              awaited(plan) + "\n"));
   }
 }
 

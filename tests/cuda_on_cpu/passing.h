@@ -1,0 +1,66 @@
+// Plans of two devices that pass what they load to each other, two micro-batches in a step.
+//
+// Device 0 loads x[e] = b + 100 e and passes column 1 of [3, 2], so b + 100 first; device 1 adds what it
+// loads and passes the sum back, with a control register before it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "summing.h"
+
+namespace cuda_on_cpu {
+
+// `order`: the actors of device 1 that pull; `behind`: %y has a slot that is there from the start, so that
+// what is pulled is older.
+inline boxcar::ir::Plan passing(bool swapped = false, bool initial = false) {
+  const std::string
+      z = "  z pull(%y of first via forward) {starts=[0, 1], ends=[3, 2]} -> %z on forward in F bytes 12\n",
+      w = "  w pull(%x of first via forward) -> %w on forward in F bytes 24\n";
+  return checked(fmt::format(R"(plan passing
+devices 2
+micro_batches 2
+peers forward: 1 from 0
+peers backward: 0 from 1
+class 0: first
+class 1: second
+
+program first
+  arena 8192
+  phases F, B
+  schedule F[0-1] B[0-1]
+  queue compute: compute
+  queue backward: network
+  queue copy_in: copy_in
+  %x: float32[3, 2] x2 activations bytes 512 @0
+  %y: float32[3, 2] x{} activations bytes 512{} @1024
+  %dy: float32[3] x2 gradients bytes 512 @4096
+  %sum: float32[3] x1 gradients bytes 512 @5120
+  x load() -> %x on copy_in in F
+  y relu(%x) -> %y on compute in F
+  go pull(%go of second via backward) on backward in B
+  dy pull(%dz of second via backward) -> %dy on backward in B bytes 12
+  sum relu(%dy) -> %sum on compute in B
+
+program second
+  arena 8192
+  phases F, B
+  schedule F[0] B[0] F[1] B[1]
+  queue compute: compute
+  queue forward: network
+  queue copy_in: copy_in
+  %z: float32[3] x1 activations bytes 512 @0
+  %w: float32[3, 2] x1 activations bytes 512 @512
+  %v: float32[3, 2] x1 activations bytes 512 @1024
+  %own: float32[3] x2 activations bytes 512 @2048
+  %dz: float32[3] x1 gradients bytes 512 @3072
+  %go: float32[1] x1 gradients bytes 0 @0
+{}  own load() -> %own on copy_in in F
+  v relu(%w) -> %v on compute in F
+  dz add(%z, %own) -> %dz, %go on compute in B
+)",
+                             initial ? 3 : 2, initial ? " initial 1" : "", swapped ? w + z : z + w));
+}
+
+}  // namespace cuda_on_cpu
