@@ -241,7 +241,10 @@ struct Stack {
   std::optional<CachingAllocator> allocator;  // none: an arena whose layout is planned
   FusedSoftmax fused_softmax;
   std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it
-  std::map<std::string, double> op_kept;      // by op: times the bytes of its output that stay with it
+  // By op: how often its results are copied where a device has more than one sequence, since positions lie
+  // before sequences there; by tensor: how often it is copied where it has been gathered, part by part.
+  std::map<std::string, double> batch_copies, gather_copies;
+  std::map<std::string, double> op_kept;        // by op: times the bytes of its output that stay with it
   std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
   friend bool operator==(const Stack&, const Stack&) = default;
 };

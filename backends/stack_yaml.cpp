@@ -71,6 +71,8 @@ Stack parse_stack(const std::string& yaml, const std::string& file) {
   fields->integer("apart_elements", 0, int64_t{1} << 40, &stack.apart_elements);
   if (auto fused = fields->map("fused_softmax")) read(*fused, stack.fused_softmax);
   read(*fields, "all_reduces", 1, 100, stack.all_reduces);
+  read(*fields, "batch_copies", 0, 100, stack.batch_copies);
+  read(*fields, "gather_copies", 0, 100, stack.gather_copies);
   fields->flag("reduce_whole", &stack.reduce_whole);
   fields->flag("reduce_in_float32", &stack.reduce_in_float32);
   fields->flag("ring_attention", &stack.ring_attention);

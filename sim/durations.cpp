@@ -148,6 +148,38 @@ double times_reduced(const ir::Actor& actor, const backends::Stack& stack) {
   return found == stack.all_reduces.end() ? 1 : found->second;
 }
 
+// Of as many copies of so many bytes, each of which is read and written.
+double copying_seconds(const backends::DeviceProfile& device, double copies, double bytes) {
+  const double moved = 2 * bytes;
+  const double one = moved / (device.memory_bandwidth * device.memory_efficiency.at(moved));
+  return copies * (one + device.launch_latency + device.kernel_floor);
+}
+
+double bytes_of(const ir::Types& types) {
+  double bytes = 0;
+  for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
+  return bytes;
+}
+
+// Results [sequences, ...] of more than one sequence, where the stack's kernels want another order.
+double batch_copy_seconds(const ir::Program& program, const ir::Actor& actor,
+                          const backends::Cluster& cluster) {
+  const auto found = cluster.stack.batch_copies.find(actor.op);
+  if (found == cluster.stack.batch_copies.end()) return 0;
+  const ir::Types results = output_types(program, actor);
+  if (results.empty() || results[0].shape.empty() || results[0].shape[0] < 2) return 0;
+  return copying_seconds(cluster.device, found->second, bytes_of(results));
+}
+
+// "head.all_gather" is looked up as head.
+double gather_copy_seconds(const ir::Program& program, const ir::Actor& actor,
+                           const backends::Cluster& cluster) {
+  if (cluster.stack.gather_copies.empty() || actor.collective != sbp::Collective::all_gather) return 0;
+  const auto found = cluster.stack.gather_copies.find(actor.name.substr(0, actor.name.rfind('.')));
+  if (found == cluster.stack.gather_copies.end()) return 0;
+  return copying_seconds(cluster.device, found->second, bytes_of(output_types(program, actor)));
+}
+
 }  // namespace
 
 Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster)
@@ -292,7 +324,8 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
                       def.name != "batch_matmul" && layer_of(actor.name) >= 0;
   const double alone = (float8 ? float8_product_seconds : kernel_seconds)(
       cluster_.device, def, input_types(program, actor), output_types(program, actor), actor.attrs);
-  const double seconds = is_bound_by_compute(def) ? alone * behind_ : alone;
+  const double seconds =
+      (is_bound_by_compute(def) ? alone * behind_ : alone) + batch_copy_seconds(program, actor, cluster_);
   if (falls_back(program, actor, cluster_.stack)) {
     const backends::FusedSoftmax& fused = cluster_.stack.fused_softmax;
     return seconds * (actor.op.ends_with("_grad") ? fused.backward : fused.forward);
@@ -323,6 +356,7 @@ PartSeconds Costing::ring_seconds(const ir::Program& program, const AttentionRin
 CommTime Costing::shown(int program_index, size_t a, const Span& span) {
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
   CommTime time = collective(program, program.actors[a], span);
+  time.latency += gather_copy_seconds(program, program.actors[a], cluster_);
   const int of = rings(program_index).of_actor[a];
   if (of < 0) return time;
   const AttentionRing& ring = rings(program_index).rings[static_cast<size_t>(of)];

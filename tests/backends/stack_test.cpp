@@ -96,12 +96,15 @@ TEST(Stacks, AreReadFromText) {
       "1e-6\napart_elements: 10\n"
       "op_bytes: {adam: 2}\nhalf_op_bytes: {add_relu: 0.5}\npads_channels: true\ndefaults: {parallel.zero: "
       "3}\n"
-      "all_reduces: {ln2.grad: 2}\nreduce_whole: true\nreduce_in_float32: true\nring_attention: true\n"
+      "all_reduces: {ln2.grad: 2}\nbatch_copies: {merge_heads: 3}\ngather_copies: {head: 2}\nreduce_whole: "
+      "true\nreduce_in_float32: true\nring_attention: true\n"
       "fused_softmax: {multiple: 4, longest: 2048, forward: 9, backward: 7, kernels: 5}\n"
       "pass_launches: 7\nsums_in_products: true\nop_launches: {top_k: 9}\nop_waits: {softmax: 6}\n"
       "op_kept: {dropout: 1.5, cross_entropy_grad: 0}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
       "mine.yaml");
   EXPECT_EQ(stack.all_reduces.at("ln2.grad"), 2);
+  EXPECT_EQ(stack.batch_copies.at("merge_heads"), 3);
+  EXPECT_EQ(stack.gather_copies.at("head"), 2);
   EXPECT_TRUE(stack.reduce_whole);
   EXPECT_TRUE(stack.reduce_in_float32);
   EXPECT_TRUE(stack.ring_attention);

@@ -328,6 +328,38 @@ TEST(Stack, a_tensor_of_a_layer_is_reduced_several_times) {
   EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
 }
 
+// 4 MB read and written three times by a kernel of a thousand sequences, and not by one of a single one.
+TEST(Stack, results_are_copied_where_there_are_several_sequences) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
+  cluster.node.host_per_op = 0;
+  ir::Plan plan = three_kernels();
+  const double alone = act_seconds(plan, cluster, 0)[0];
+  cluster.stack.batch_copies = {{plan.programs[0].actors[0].op, 3}};
+  const backends::DeviceProfile& device = cluster.device;
+  const double copy = 8e6 / (device.memory_bandwidth * device.memory_efficiency.at(8e6)) +
+                      device.launch_latency + device.kernel_floor;
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[0], alone + 3 * copy, 1e-12);
+  for (ir::Register& reg : plan.programs[0].registers) reg.type.shape = {1, 1000000};
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[0], alone, 1e-12);
+}
+
+TEST(Stack, what_is_gathered_in_parts_is_joined) {
+  backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
+  cluster.node.host_per_op = 0;
+  ir::Plan plan = with_collective(1 << 20);
+  ir::Actor& gather = plan.programs[0].actors[1];
+  gather.name = "head.all_gather";
+  gather.collective = sbp::Collective::all_gather;
+  const double once = act_seconds(plan, cluster, 0)[1];
+  cluster.stack.gather_copies = {{"head", 2}};
+  const backends::DeviceProfile& device = cluster.device;
+  const double copy = 8e6 / (device.memory_bandwidth * device.memory_efficiency.at(8e6)) +
+                      device.launch_latency + device.kernel_floor;
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], once + 2 * copy, 1e-12);
+  gather.name = "h0.ln1.all_gather";
+  EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
+}
+
 // A bucket of half gradients that belong to sharded states, a million of them.
 TEST(Stack, sharded_gradients_are_reduced_whole) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
