@@ -201,6 +201,19 @@ void ActorTable::advance(int actor, int64_t acts) {
   s.acts += acts;
 }
 
+void ActorTable::rewind_in(int actor, int port) {
+  In& in = ins_[static_cast<size_t>(state(actor).in_begin + port)];
+  if (in.used != 0 || (in.readable != 0 && in.readable != in.count))
+    broken(actor, "input", port, "rewound while there are slots to read");
+  in.slot = in.next = 0;
+}
+void ActorTable::rewind_out(int actor, int port) {
+  Out& out = outs_[static_cast<size_t>(state(actor).out_begin + port)];
+  if (out.written != 0 || out.free != out.count)
+    broken(actor, "output", port, "rewound while slots are in use");
+  out.slot = 0;
+}
+
 int ActorTable::reference_counter(int actor, int port, int slot) const {
   return references_[static_cast<size_t>(out(actor, port).references + slot)];
 }

@@ -81,6 +81,11 @@ class ActorTable {
   // counters are the same after as before: slots move on alone. Throws Error (fault) where a slot would be in
   // part written or read then.
   void advance(int actor, int64_t acts);
+  // The next slot is the first one again, on both sides of a register all of whose slots have been written,
+  // read and given back (an input that has all of them to read is such as well). Throws Error (fault) where
+  // they have not.
+  void rewind_in(int actor, int port);
+  void rewind_out(int actor, int port);
   bool acting(int actor) const { return state(actor).acting; }
   int64_t acts(int actor) const { return state(actor).acts; }
   int in_counter(int actor, int port) const { return in(actor, port).readable; }

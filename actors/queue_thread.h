@@ -59,7 +59,8 @@ class QueueThread {
   // --- recordings, between runs
   // While state.recorded says so, run() puts a step's acts on queues that record: what acts load comes from
   // memory of that recording, what is watched goes there.
-  // Takes the messages that are left of the last run.
+  // Takes the messages that are left of the last run, a step's; what no other step reads begins at its first
+  // slot again.
   void settle();
   // Goes on by a step that a recording makes.
   void advance();
@@ -140,6 +141,7 @@ class QueueThread {
   void learn_joint(Work& work);
   Does what_it_does(const ir::Actor& actor, const std::vector<Operand>& outputs) const;
   std::vector<ir::TensorType> types(int device, const ir::Actor& actor, bool outputs) const;
+  void rewind();
   void make_constant(Work& work, std::byte* scratch);
   Target target(const Layout::Place& place, const std::vector<std::unique_ptr<QueueThread>>& threads) const;
 

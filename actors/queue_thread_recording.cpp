@@ -38,10 +38,25 @@ void QueueThread::check_recording() const {
 void QueueThread::settle() {
   while (take()) {
   }
+  rewind();
 }
 
 void QueueThread::advance() {
   for (int a = 0; a < table_.size(); ++a) table_.advance(a, works_[static_cast<size_t>(a)].acts_per_step);
+  rewind();
+}
+
+// What has no initial slots is read in the step that writes it: each step may begin at its first slot.
+void QueueThread::rewind() {
+  for (int a = 0; a < table_.size(); ++a) {
+    const Work& work = works_[static_cast<size_t>(a)];
+    for (size_t o = 0; o < work.out_regs.size(); ++o)
+      if (reg(work.out_regs[o]).initial == 0) table_.rewind_out(a, static_cast<int>(o));
+    for (size_t i = 0; i < work.in_regs.size(); ++i) {
+      const ir::Program& source = state_.layout.program(work.sources[i]);
+      if (at(source.registers, work.in_regs[i]).initial == 0) table_.rewind_in(a, static_cast<int>(i));
+    }
+  }
 }
 
 std::byte* QueueThread::staged(const Work& work, int recording, int64_t act) const {

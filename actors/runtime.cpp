@@ -21,7 +21,8 @@ int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 constexpr int64_t most_recordings = 16;
 
-// The least number of steps after which every register that has memory is at the same slot again.
+// The least number of steps after which every register that has memory is at the same slot again; those that
+// have no initial slots are after each.
 int64_t steps_to_repeat(const ir::Program& program) {
   std::vector<int64_t> runs(program.phases.size());
   for (const ir::PhaseRun& run : program.schedule) ++runs[static_cast<size_t>(run.phase)];
@@ -29,7 +30,7 @@ int64_t steps_to_repeat(const ir::Program& program) {
   for (const ir::Register& reg : program.registers) {
     const ir::Actor& producer = program.actors[static_cast<size_t>(reg.producer)];
     const int64_t turns = runs[static_cast<size_t>(producer.phase)] / reg.every;  // from slot to slot
-    if (!is_control(reg) && turns > 0)
+    if (!is_control(reg) && reg.initial > 0 && turns > 0)
       steps = std::lcm(steps, reg.count / std::gcd(int64_t{reg.count}, turns));
   }
   return steps;
@@ -297,7 +298,9 @@ struct Runtime::Impl {
                                   [&](const ir::Register& r) { return r.name == name; });
     if (reg == program.registers.end() || is_control(*reg)) throw Error::input(where, "no such register");
     const Address producer = layout.address(device, reg->producer);
-    const int64_t acts = threads[static_cast<size_t>(producer.thread())]->acts(producer.actor());
+    int64_t acts = threads[static_cast<size_t>(producer.thread())]->acts(producer.actor());
+    if (!recordings.empty() && reg->initial == 0)  // the last step's
+      acts = std::min<int64_t>(acts, program.acts_per_step(reg->producer));
     const int64_t version = std::max<int64_t>(0, reg->initial + acts / reg->every - 1);
     const auto index = static_cast<int>(reg - program.registers.begin());
     return {state.slot(device, index, static_cast<int>(version % reg->count)), reg->type.bytes()};

@@ -18,15 +18,16 @@
 // - A parameter or constant with one slot that is there from the start is written once, before all steps.
 // - On a backend whose queues have marks an act hands over when it is launched: whoever acts next on a slot,
 //   on another queue of the process, waits behind its mark on the device, and the thread goes on. What
-//   another process asks this one for hands over when it is done. What acts load, and what is watched, goes by way of
-//   memory of the host that the device copies from and to: it is filled while the copies before are under
-//   way, and read when a mark has passed. All acts of a plan with open queues hand over when they are done: a
-//   pull that was launched before its device's part of a collective, only because its input had been
+//   another process asks this one for hands over when it is done. What acts load, and what is watched, goes
+//   by way of memory of the host that the device copies from and to: it is filled while the copies before are
+//   under way, and read when a mark has passed. All acts of a plan with open queues hand over when they are
+//   done: a pull that was launched before its device's part of a collective, only because its input had been
 //   launched, could wait for that very collective.
 // - Acts of the timeline are between two marks that know the device's time, where a queue has such; else they
 //   hand over when they are done.
 // - With `graphs` the first step is run like that. The next ones are then recorded, each as one act of the
-//   backend, as many as there are until every register is at the same slot once more, two or more, and
+//   backend, as many as there are until every register is at the same slot once more, two or more (what has
+//   no initial slots, and is read in the step that writes it, begins each at its first slot), and
 //   launched in turn from there on. What acts load, and what is watched, goes by way of the recording's own
 //   memory: the host fills it before a launch, and reads it when the step after it has been launched. Steps
 //   that write checkpoints are run as the first one.

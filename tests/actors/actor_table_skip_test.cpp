@@ -89,6 +89,33 @@ TEST(ActorTableAdvance, is_a_step_without_its_acts) {
   }
 }
 
+// One that writes and one that reads, slots 0 1 2 0 of three in a step; then they are free, or not.
+TEST(ActorTableRewind, begins_at_the_first_slot_where_all_are_given_back) {
+  ActorTable table;
+  const int writer = table.add({}, std::vector<OutSpec>{{.count = 3, .consumers = 1}}),
+            reader = table.add(std::vector<InSpec>{{.count = 3}}, {});
+  const auto act = [&](int actor, int other) {
+    std::vector<Effect> effects;
+    table.begin(actor);
+    table.end(actor, effects);
+    for (const Effect& effect : effects) table.receive(other, {effect.kind, 0, effect.slot});
+  };
+  for (int step = 0; step < 2; ++step) {
+    std::vector<int> slots;
+    for (int i = 0; i < 4; ++i) {
+      slots.push_back(table.out_slot(writer, 0));
+      act(writer, reader);
+      EXPECT_EQ(table.in_slot(reader, 0), slots.back());
+      EXPECT_THROW(table.rewind_out(writer, 0), Error);
+      EXPECT_THROW(table.rewind_in(reader, 0), Error);
+      act(reader, writer);
+    }
+    EXPECT_EQ(slots, (std::vector{0, 1, 2, 0}));
+    table.rewind_out(writer, 0);
+    table.rewind_in(reader, 0);
+  }
+}
+
 TEST(ActorTableAdvance, does_not_leave_a_slot_in_part) {
   ActorTable table;
   const int writer = table.add({}, std::vector<OutSpec>{{.count = 1, .every = 3}}),

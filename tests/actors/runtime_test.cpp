@@ -130,7 +130,7 @@ TEST(Runtime, says_why_steps_cannot_be_recorded) {
          "acts are neither watched nor timed one by one in them");
   expect(refused(pair_plan, "queue copy_in: copy_in", "queue copy_in: copy_in unordered", {}),
          "device 0: tokens: acts on a queue without a fixed order");
-  expect(refused(pair_plan, "x2 activations bytes 64 @0", "x17 activations bytes 64 @320", {}),
+  expect(refused(pair_plan, "x2 activations bytes 64 @0", "x17 activations bytes 64 initial 1 @320", {}),
          "registers are at the same slots again after 34 steps only, and 16 are recorded at most");
 }
 

@@ -46,15 +46,16 @@ TEST_P(GpuGraphs, IsTheStepItWasRecordedFrom) {
 INSTANTIATE_TEST_SUITE_P(Plans, GpuGraphs, testing::ValuesIn(rows),
                          [](const auto& info) { return std::string(info.param); });
 
-// What lies in another slot after every step: x in three for the two of a step, acc in two. So six steps are
-// recorded, and the sum of all that was loaded stands where the last of fourteen has put it.
+// What lies in another slot after every step: acc in three. So six steps are recorded, two at least, and the
+// sum of all that was loaded stands where the last of fourteen has put it. x has three slots for the two of a
+// step, and each step begins at the first.
 TEST(GpuGraph, TurnsThroughTheSlotsOfRegisters) {
   std::string why;
   const auto backend = gpus(1, why);
   if (!backend) GTEST_SKIP() << why;
   const ir::Plan plan = loading_plan(3,
                                      "  %new: float32[3] x1 gradients bytes 512 @2048\n"
-                                     "  %acc: float32[3] x2 optimizer bytes 512 initial 1 @2560\n",
+                                     "  %acc: float32[3] x3 optimizer bytes 512 initial 1 @2560\n",
                                      "  next add(%y, %acc) -> %new on compute in U\n"
                                      "  keep relu(%new) -> %acc on compute in U\n");
   const auto cpu = cpu_devices(1);
@@ -82,6 +83,8 @@ TEST(GpuGraph, TurnsThroughTheSlotsOfRegisters) {
   float last = 0;
   std::memcpy(&last, run.read(0, "acc").data(), sizeof last);
   EXPECT_EQ(last, sum);
+  std::memcpy(&last, run.read(0, "x").data(), sizeof last);
+  EXPECT_EQ(last, 131);
 }
 
 }  // namespace
