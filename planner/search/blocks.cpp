@@ -7,6 +7,7 @@
 #include "planner/search/fronts.h"
 #include "planner/search/order.h"
 #include "planner/search/reduce.h"
+#include "planner/search/tables.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
@@ -40,6 +41,10 @@ double joint_choices(const Assignment& problem, const std::vector<int>& nodes) {
   return joint;
 }
 
+double largest_table(const Block& block, const Order& order) {
+  return std::max(order.largest, joint_choices(block.problem, boundary(block)));
+}
+
 Assignment without_cost_of_in(const Block& block) {
   Assignment problem = block.problem;
   for (int node : block.in) std::fill(problem.nodes[at(node)].begin(), problem.nodes[at(node)].end(), Cost{});
@@ -49,6 +54,31 @@ Assignment without_cost_of_in(const Block& block) {
 }  // namespace
 
 namespace {
+
+// Whether a cost is one number, and a front its least one.
+bool is_number(const Space& space, const Cost& limits) {
+  return space.sums == 1 && space.maxima == 0 && limits == unlimited();
+}
+
+double least(const Front& front) { return front.empty() ? infinity : front[0][0]; }
+Front front_of(double value) { return value < infinity ? Front{{value}} : Front{}; }
+
+BoundaryTable product_of_numbers(const BoundaryTable& a, const BoundaryTable& b) {
+  std::vector<double> behind;
+  for (const Front& front : b.fronts) behind.push_back(least(front));
+  BoundaryTable product{a.rows, b.columns, {}, 0};
+  std::vector<double> row(at(b.columns));
+  for (int r = 0; r < a.rows; ++r) {
+    std::fill(row.begin(), row.end(), infinity);
+    for (int middle = 0; middle < a.columns; ++middle) {
+      const double before = least(a.at(r, middle));
+      const double* from = &behind[at(middle) * row.size()];
+      for (size_t c = 0; c < row.size(); ++c) row[c] = std::min(row[c], before + from[c]);
+    }
+    for (const double value : row) product.fronts.push_back(front_of(value));
+  }
+  return product;
+}
 
 // The middle choices that lead from a row to a column, in order of the fastest sum.
 std::vector<int> quick_first(const BoundaryTable& a, const BoundaryTable& b, int row, int column) {
@@ -63,6 +93,26 @@ std::vector<int> quick_first(const BoundaryTable& a, const BoundaryTable& b, int
   return middles;
 }
 
+BoundaryTable product_of_fronts(const Space& space, const Cost& limits, const Effort& effort,
+                                const BoundaryTable& a, const BoundaryTable& b) {
+  BoundaryTable product{a.rows, b.columns, {}, 0};
+  for (int row = 0; row < a.rows; ++row) {
+    if (effort.look) effort.look();
+    for (int column = 0; column < b.columns; ++column) {
+      Sums sums(space, limits);
+      for (int middle : quick_first(a, b, row, column)) {
+        const Front& behind = b.at(middle, column);
+        sums.add(a.at(row, middle), behind.data(), behind.size());
+      }
+      Front points = sums.take();
+      product.slack = std::max(product.slack, thin(space, points, at(effort.points)));
+      product.fronts.push_back(std::move(points));
+    }
+  }
+  product.slack += a.slack + b.slack;
+  return product;
+}
+
 }  // namespace
 
 // A block with its inner nodes eliminated.
@@ -72,14 +122,29 @@ struct Chains::Solved {
         out(block.out),
         reduced(reduce(without_cost_of_in(block), boundary(block))),
         order(order_of(reduced.problem, boundary(block))) {
-    double largest = std::max(order.largest, joint_choices(block.problem, boundary(block)));
+    const double largest = largest_table(block, order);
     if (largest > static_cast<double>(effort.table)) {
       throw Error::cannot_run("search", fmt::format("a block needs a table of {:.3g} entries, {} are allowed",
                                                     largest, effort.table));
     }
-    fronts = std::make_unique<Fronts>(
-        reduced.problem, order, limits,
-        Fronts::Most{effort.points, std::numeric_limits<int64_t>::max(), effort.look});
+    if (is_number(block.problem.space, limits))
+      tables = std::make_unique<Tables>(reduced.problem, order, Cost{1}, effort);
+    else
+      fronts = std::make_unique<Fronts>(
+          reduced.problem, order, limits,
+          Fronts::Most{effort.points, std::numeric_limits<int64_t>::max(), effort.look});
+  }
+
+  // Of the kept nodes' choices: what the block costs.
+  Fronts::Points front(const std::vector<int>& choice) const {
+    if (fronts) return fronts->front(choice);
+    return {front_of(tables->given(choice)), 0};
+  }
+  void trace(std::vector<int>& choice, const Cost& point) const {
+    if (fronts)
+      fronts->trace(choice, point);
+    else
+      tables->trace(choice);
   }
 
   std::vector<int> choice(int row, int column) const {
@@ -99,6 +164,7 @@ struct Chains::Solved {
   Reduced reduced;
   Order order;
   std::unique_ptr<Fronts> fronts;
+  std::unique_ptr<Tables> tables;  // in place of fronts where a cost is one number
 };
 
 Block weighed(const Block& block, const Cost& weights) {
@@ -137,12 +203,18 @@ int Chains::add(const Block& block) {
   for (int row = 0; row < table.rows; ++row) {
     if (effort_.look) effort_.look();
     for (int column = 0; column < table.columns; ++column) {
-      auto [points, slack] = made.solved->fronts->front(made.solved->choice(row, column));
+      auto [points, slack] = made.solved->front(made.solved->choice(row, column));
       table.slack = std::max(table.slack, slack);
       table.fronts.push_back(std::move(points));
     }
   }
   return keep(std::move(made));
+}
+
+bool Chains::fits(const Block& block) const {
+  const std::vector<int> kept = boundary(block);
+  const Order order = order_of(reduce(without_cost_of_in(block), kept).problem, kept);
+  return largest_table(block, order) <= static_cast<double>(effort_.table);
 }
 
 int Chains::then(int first, int second) {
@@ -153,24 +225,11 @@ int Chains::then(int first, int second) {
     throw Error::input("search",
                        fmt::format("a boundary of {} choices does not fit one of {}", a.columns, b.rows));
   }
+  if (effort_.look) effort_.look();
   Made made;
   made.first = first, made.second = second;
-  BoundaryTable& product = made.table;
-  product.rows = a.rows, product.columns = b.columns;
-  for (int row = 0; row < a.rows; ++row) {
-    if (effort_.look) effort_.look();
-    for (int column = 0; column < b.columns; ++column) {
-      Sums sums(space_, limits_);
-      for (int middle : quick_first(a, b, row, column)) {
-        const Front& behind = b.at(middle, column);
-        sums.add(a.at(row, middle), behind.data(), behind.size());
-      }
-      Front points = sums.take();
-      product.slack = std::max(product.slack, thin(space_, points, at(effort_.points)));
-      product.fronts.push_back(std::move(points));
-    }
-  }
-  product.slack += a.slack + b.slack;
+  made.table = is_number(space_, limits_) ? product_of_numbers(a, b)
+                                          : product_of_fronts(space_, limits_, effort_, a, b);
   return products_[{first, second}] = keep(std::move(made));
 }
 
@@ -193,7 +252,7 @@ void Chains::trace(int number, int row, int column, const Cost& point, std::vect
   const Made& made = *tables_[at(number)];
   if (made.solved) {
     std::vector<int> choice = made.solved->choice(row, column);
-    made.solved->fronts->trace(choice, point);
+    made.solved->trace(choice, point);
     copies.push_back({number, made.solved->reduced.restore(choice)});
     return;
   }

@@ -54,8 +54,9 @@ class Chains {
   ~Chains();
 
   // Each gives the number of a table. Errors: input, as solve, and where boundaries do not fit; cannot_run
-  // where a table would be larger than the effort.
+  // where a table would be larger than the effort, see fits().
   int add(const Block& block);
+  bool fits(const Block& block) const;
   int then(int first, int second);
   int power(int table, int n);  // n > 0
 

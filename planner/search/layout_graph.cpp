@@ -110,21 +110,36 @@ void LayoutGraph::find_choices() {
   planner::Deduction hinted;
   if (std::count(space_.hinted.begin(), space_.hinted.end(), true) > 0)
     hinted = planner::deduce(graph_, planner::pins_of(graph_, hints_, mesh_), mesh_);
-  for (const auto& ops : layers_)
-    for (OpId o : ops)
-      for (const OpChoice& choice : costs_.choices(graph_, op(o))) {
-        const planner::OpLayout& layout = choice.layout;
-        const auto given = space_.ops.find(o);
-        bool may = given == space_.ops.end() || layout.signatures == given->second;
-        for (size_t d = 0; d < mesh_.dims(); ++d) {
-          const sbp::Signature& signature = layout.signatures[d];
-          if (space_.hinted[d])
-            may = may && signature == hinted.ops[at(o)].signatures[d];
-          else
-            may = may && (space_.partial || !is_partial(signature.inputs));
-        }
-        if (may) choices_[at(o)].push_back(&choice);
+  // By tensor: the partial entries that some choice of its producer makes, by mesh dimension. Nothing is
+  // boxed to a partial maximum or minimum, so what makes none lets no reader have one.
+  std::vector<std::set<std::pair<size_t, sbp::Sbp>>> made(graph_.tensors.size());
+  const auto is_there = [&](TensorId t, const NdSbp& layout) {
+    for (size_t d = 0; d < layout.size(); ++d)
+      if (layout[d].is_partial() && layout[d] != sbp::Sbp::P() && !made[at(t)].contains({d, layout[d]}))
+        return false;
+    return true;
+  };
+  for (OpId o : all_ops())
+    for (const OpChoice& choice : costs_.choices(graph_, op(o))) {
+      const planner::OpLayout& layout = choice.layout;
+      const auto given = space_.ops.find(o);
+      bool may = given == space_.ops.end() || layout.signatures == given->second;
+      for (size_t d = 0; d < mesh_.dims(); ++d) {
+        const sbp::Signature& signature = layout.signatures[d];
+        if (space_.hinted[d])
+          may = may && signature == hinted.ops[at(o)].signatures[d];
+        else
+          may = may && (space_.partial || !is_partial(signature.inputs));
       }
+      for (size_t i = 0; i < layout.inputs.size(); ++i)
+        may = may && is_there(op(o).inputs[i], layout.inputs[i]);
+      if (!may) continue;
+      choices_[at(o)].push_back(&choice);
+      for (size_t i = 0; i < layout.outputs.size(); ++i)
+        for (size_t d = 0; d < mesh_.dims(); ++d)
+          if (const sbp::Sbp sbp = layout.outputs[i][d]; sbp.is_partial())
+            made[at(op(o).outputs[i])].emplace(d, sbp);
+    }
 }
 
 // The layouts in which ops of the passes read a tensor, none that only a partial tensor could have.
@@ -143,6 +158,7 @@ std::vector<NdSbp> LayoutGraph::wanted(TensorId t) const {
 
 void LayoutGraph::find_crossings() {
   between_.resize(layers_.size());
+  common_.resize(layers_.size());
   far_.assign(layers_.size(), false);
   for (TensorId t = 0; t < static_cast<TensorId>(graph_.tensors.size()); ++t) {
     std::set<int> touched;
@@ -151,10 +167,15 @@ void LayoutGraph::find_crossings() {
     if (made) touched.insert(layer_of(producer));
     for (OpId o : readers_[at(t)]) touched.insert(layer_of(o));
     if (touched.size() < 2) continue;
+    const bool has_node = state_of_[at(t)] < 0 && readers_[at(t)].size() > 1;
     if (made && touched.size() == 2 && *touched.rbegin() == *touched.begin() + 1)
       between_[at(*touched.begin())].push_back(t);
     else
-      for (int layer : touched) far_[at(layer)] = true;
+      for (int layer : touched)
+        if (has_node)
+          common_[at(layer)].push_back(t);
+        else
+          far_[at(layer)] = true;
   }
   for (const State& state : all_states_) {
     const std::string& name = tensor(state.master).name;
@@ -298,6 +319,7 @@ std::string LayoutGraph::key(size_t layer) const {
     for (TensorId t : op(o).inputs) {
       key.type(tensor(t).type);
       add_crossing(t);
+      if (std::count(common_[layer].begin(), common_[layer].end(), t) > 0) key.raw(t);
       const OpId producer = tensor(t).producer;
       const int state = state_of_[at(t)];
       if (const auto from = position.find(producer); from != position.end())

@@ -72,8 +72,10 @@ class LayoutGraph {
 
   // Kept tensors that go between a layer and the next one, by id.
   const std::vector<ir::TensorId>& between(size_t layer) const { return between_[layer]; }
-  // Equal for layers with equal problems and equal neighbours; empty where something goes to a layer that is
-  // no neighbour.
+  // Other tensors with a node that a layer and some that is no neighbour have: what an encoder made.
+  const std::vector<ir::TensorId>& common(size_t layer) const { return common_[layer]; }
+  // Equal for layers with equal problems, equal neighbours and the same common tensors; empty where something
+  // else goes to a layer that is no neighbour.
   std::string key(size_t layer) const;
 
   // Puts what the choices of a part say into `layouts`.
@@ -132,7 +134,8 @@ class LayoutGraph {
   std::vector<int> state_of_;                                    // by tensor: what it is or follows from; -1
   std::vector<int> gradient_of_;                                 // by tensor: whose summed gradient it is; -1
   std::vector<std::vector<sbp::NdSbp>> layouts_;                 // by tensor with a node
-  std::vector<bool> far_;                                        // by layer + 1
+  std::vector<std::vector<ir::TensorId>> common_;                // by layer + 1
+  std::vector<bool> far_;                                        // by layer + 1: has what is neither
 };
 
 }  // namespace boxcar::search

@@ -25,14 +25,21 @@ struct Run {
   size_t first = 0, count = 0;
 };
 
-// A run's table over what goes in below its first layer and out above its last; or where that would be too
-// large, one layer that stands for all, whose nodes are in the problem itself.
+// A run's tables over what goes in below its first layer and out above its last, one for each joint choice of
+// the tensors that all of its layers share; or where that would be too large, one layer that stands for all,
+// whose nodes are in the problem itself.
 struct Bridge {
   Run run;
   LayoutPart layer;          // of the first
   std::vector<int> in, out;  // its nodes
-  int table = -1;            // none: one stands for all
+  std::vector<int> tables;   // none: one stands for all
 };
+
+// A layer's tables hold numbers, and are made once for all layers.
+Effort for_layers(Effort effort) {
+  effort.table *= 4;
+  return effort;
+}
 
 class Composed {
  public:
@@ -41,7 +48,7 @@ class Composed {
         weights_(cost_weights(weights)),
         most_joint_(most_joint),
         effort_(effort),
-        chains_({1, 0}, unlimited(), effort) {}
+        chains_({1, 0}, unlimited(), for_layers(effort)) {}
 
   FoundLayouts run() {
     std::vector<ir::OpId> rest;
@@ -79,15 +86,31 @@ class Composed {
     b.layer = graph_.part(graph_.layers()[run.first]);
     for (ir::TensorId t : below) b.in.push_back(b.layer.node.at({Kind::kept, t, -1, 0}));
     for (ir::TensorId t : above) b.out.push_back(b.layer.node.at({Kind::kept, t, -1, 0}));
-    solved_ += static_cast<int>(b.layer.items.size());
+    const auto& common = graph_.common(run.first);
     double joint = 1;
-    for (const auto* side : {&below, &above})
-      for (ir::TensorId t : *side) joint *= static_cast<double>(graph_.layouts(t).size());
-    const Block block{b.layer.problem, b.in, b.out};
-    if (joint <= most_joint_)
-      b.table = chains_.power(chains_.add(weighed(block, weights_)), static_cast<int>(run.count));
+    for (const auto* some : {&below, &above, &common}) joint *= static_cast<double>(joint_choices(*some));
+    const Block block = weighed({b.layer.problem, b.in, b.out}, weights_);
+    if (!common.empty() && (joint > most_joint_ || !chains_.fits(block))) return false;
+    solved_ += static_cast<int>(b.layer.items.size());
+    for (int64_t choice = 0; joint <= most_joint_ && choice < joint_choices(common); ++choice) {
+      Block given = block;
+      int64_t left = choice;
+      for (size_t i = common.size(); i-- > 0;) {
+        std::vector<Cost>& node = given.problem.nodes[at(b.layer.node.at({Kind::kept, common[i], -1, 0}))];
+        for (size_t c = 0; c < node.size(); ++c)
+          if (c != static_cast<size_t>(left) % node.size()) node[c][0] = infinity;
+        left /= std::ssize(node);
+      }
+      b.tables.push_back(chains_.power(chains_.add(given), static_cast<int>(run.count)));
+    }
     bridges_.push_back(std::move(b));
     return true;
+  }
+
+  int64_t joint_choices(const std::vector<ir::TensorId>& tensors) const {
+    int64_t count = 1;
+    for (ir::TensorId t : tensors) count *= std::ssize(graph_.layouts(t));
+    return count;
   }
 
   // The layers that are left, and an edge for each run, between two nodes that have the joint choices.
@@ -96,19 +119,22 @@ class Composed {
     Assignment problem = weighed({part.problem, {}, {}}, weights_).problem;
     std::vector<std::pair<int, int>> ends;  // of each bridge; the first node of one that stands for all
     for (const Bridge& b : bridges_) {
-      if (b.table < 0) {
+      if (b.tables.empty()) {
         ends.emplace_back(add_for_all(part, problem, b), 0);
         continue;
       }
-      const BoundaryTable& table = chains_.table(b.table);
-      const int in = add_joint(part, problem, graph_.between(b.run.first - 1));
+      std::vector<ir::TensorId> below = graph_.between(b.run.first - 1);
+      const auto& common = graph_.common(b.run.first);
+      below.insert(below.end(), common.begin(), common.end());
+      const int in = add_joint(part, problem, below);
       const int out = add_joint(part, problem, graph_.between(b.run.first + b.run.count - 1));
       Assignment::Edge edge{in, out, {}};
-      for (const Front& front : table.fronts) {
-        Cost cost{};
-        cost[0] = front.empty() ? infinity : front[0][0];
-        edge.costs.push_back(cost);
-      }
+      for (int row = 0; row < chains_.table(b.tables[0]).rows; ++row)
+        for (int number : b.tables)
+          for (int column = 0; column < chains_.table(number).columns; ++column) {
+            const Front& front = chains_.table(number).at(row, column);
+            edge.costs.push_back({front.empty() ? infinity : front[0][0]});
+          }
       problem.edges.push_back(std::move(edge));
       ends.emplace_back(in, out);
     }
@@ -126,14 +152,14 @@ class Composed {
     graph_.take(part, choice, found.layouts);
     found.cost = cost_of(part.problem, choice);
     for (size_t b = 0; b < bridges_.size(); ++b) {
-      if (bridges_[b].table >= 0) continue;
+      if (!bridges_[b].tables.empty()) continue;
       found.alike = true;
       const auto first = answer.choice.begin() + ends[b].first;
       const std::vector<int> own(first, first + static_cast<std::ptrdiff_t>(bridges_[b].layer.items.size()));
       for (size_t l = 0; l < bridges_[b].run.count; ++l) take_layer(bridges_[b], l, own, found);
     }
     for (size_t b = 0; b < bridges_.size(); ++b)
-      if (bridges_[b].table >= 0)
+      if (!bridges_[b].tables.empty())
         cross(bridges_[b], answer.choice[at(ends[b].first)], answer.choice[at(ends[b].second)], found);
     return found;
   }
@@ -172,8 +198,7 @@ class Composed {
 
   // A node whose choices are those of several tensors together, the last fastest.
   int add_joint(const LayoutPart& part, Assignment& problem, const std::vector<ir::TensorId>& tensors) const {
-    int64_t count = 1;
-    for (ir::TensorId t : tensors) count *= static_cast<int64_t>(graph_.layouts(t).size());
+    const int64_t count = joint_choices(tensors);
     const int node = static_cast<int>(problem.nodes.size());
     problem.nodes.emplace_back(static_cast<size_t>(count));
     int64_t stride = count;
@@ -194,9 +219,10 @@ class Composed {
 
   // What the layers of a run chose.
   void cross(const Bridge& b, int in, int out, FoundLayouts& found) const {
-    const Front& front = chains_.table(b.table).at(in, out);
+    const auto given = static_cast<int>(b.tables.size());
+    const int table = b.tables[at(in % given)], row = in / given;
     size_t layer = 0;
-    for (const Chains::Copy& copy : chains_.trace(b.table, in, out, front[0]))
+    for (const Chains::Copy& copy : chains_.trace(table, row, out, chains_.table(table).at(row, out)[0]))
       take_layer(b, layer++, copy.choice, found);
   }
 

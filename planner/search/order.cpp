@@ -9,10 +9,12 @@ namespace {
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
+enum class By : uint8_t { fill, weighted_fill, size };
+
 class Eliminator {
  public:
-  Eliminator(const Assignment& problem, const std::vector<int>& kept, bool by_fill)
-      : problem_(problem), by_fill_(by_fill), near_(problem.nodes.size()), rank_(problem.nodes.size()) {
+  Eliminator(const Assignment& problem, const std::vector<int>& kept, By by)
+      : problem_(problem), by_(by), near_(problem.nodes.size()), rank_(problem.nodes.size()) {
     for (const auto& edge : problem.edges) {
       near_[at(edge.a)].insert(edge.b);
       near_[at(edge.b)].insert(edge.a);
@@ -47,14 +49,18 @@ class Eliminator {
   Rank rank(int node) const {
     double fill = 0;
     for (auto i = near_[at(node)].begin(); i != near_[at(node)].end(); ++i) {
-      for (auto j = std::next(i); j != near_[at(node)].end(); ++j) fill += near_[at(*i)].count(*j) == 0;
+      for (auto j = std::next(i); j != near_[at(node)].end(); ++j)
+        if (near_[at(*i)].count(*j) == 0)
+          fill +=
+              by_ == By::weighted_fill ? static_cast<double>(problem_.choices(*i)) * problem_.choices(*j) : 1;
     }
-    return by_fill_ ? Rank{fill, size(node)} : Rank{size(node), fill};
+    return by_ == By::size ? Rank{size(node), fill} : Rank{fill, size(node)};
   }
 
   void eliminate(int node) {
     waiting_.erase({rank_[at(node)], node});
     order_.largest = std::max(order_.largest, size(node));
+    order_.work += size(node) * problem_.choices(node);
     order_.position[at(node)] = static_cast<int>(order_.nodes.size());
     order_.nodes.push_back(node);
     const std::set<int> scope = std::exchange(near_[at(node)], {});
@@ -73,7 +79,7 @@ class Eliminator {
   }
 
   const Assignment& problem_;
-  bool by_fill_;
+  By by_;
   std::vector<std::set<int>> near_;
   std::vector<Rank> rank_;
   std::set<std::pair<Rank, int>> waiting_;
@@ -83,8 +89,10 @@ class Eliminator {
 }  // namespace
 
 Order order_of(const Assignment& problem, const std::vector<int>& kept) {
-  Order fill = Eliminator(problem, kept, true).run(), size = Eliminator(problem, kept, false).run();
-  return size.largest < fill.largest ? size : fill;
+  Order best = Eliminator(problem, kept, By::fill).run();
+  for (const By by : {By::weighted_fill, By::size})
+    if (Order other = Eliminator(problem, kept, by).run(); other.work < best.work) best = std::move(other);
+  return best;
 }
 
 }  // namespace boxcar::search

@@ -4,8 +4,8 @@
 //   cycle a - b - c - d - a: a, then b, c, d; two
 //
 // Eliminating a node joins its neighbours to one another. Next is the node that joins fewest that were apart
-// (min-fill), or the one with the smallest function (min-size); of the two orders the one with the smaller
-// largest function is taken.
+// (min-fill), the one whose joints have fewest pairs of choices (weighted min-fill), or the one with the
+// smallest function (min-size); of the three orders the one with least work is taken.
 #pragma once
 
 #include <vector>
@@ -19,6 +19,7 @@ struct Order {
   std::vector<int> position;            // by node; kept ones come after all others
   std::vector<std::vector<int>> scope;  // by position: the neighbours at that time, in order of position
   double largest = 1;                   // entries of the largest function, over scopes
+  double work = 0;  // sums of entries: those of all functions, for each choice of the node
 };
 
 Order order_of(const Assignment& problem, const std::vector<int>& kept = {});

@@ -244,6 +244,22 @@ void Tables::eliminate(int position) {
   }
 }
 
+double Tables::given(const std::vector<int>& choice) const {
+  double value = root_;
+  for (size_t position = order_.nodes.size(); position < buckets_.size(); ++position)
+    for (int f : buckets_[position].holds) value += functions_[at(f)].values[functions_[at(f)].index(choice)];
+  return value;
+}
+
+void Tables::trace(std::vector<int>& choice) const {
+  std::vector<double> lifted;
+  for (size_t position = order_.nodes.size(); position-- > 0;) {
+    lifts(static_cast<int>(position), choice, lifted);
+    choice[at(order_.nodes[position])] =
+        static_cast<int>(std::min_element(lifted.begin(), lifted.end()) - lifted.begin());
+  }
+}
+
 void Tables::lifts(int position, const std::vector<int>& choice, std::vector<double>& out) const {
   int node = order_.nodes[at(position)];
   const Bucket& bucket = buckets_[at(position)];

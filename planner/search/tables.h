@@ -23,8 +23,13 @@ class Tables {
   // weights x cost over coordinates that add up.
   Tables(const Assignment& problem, const Order& order, const Cost& weights, const Effort& effort);
 
-  // A lower bound of the value; the least value where nothing was cut.
+  // A lower bound of the value, less what functions of kept nodes alone say; the least value where nothing
+  // was cut.
   double root() const { return root_; }
+  // By the choices of kept nodes: a lower bound of the value with them.
+  double given(const std::vector<int>& choice) const;
+  // The choices of all other nodes with which the bound is met, where nothing was cut.
+  void trace(std::vector<int>& choice) const;
   bool cut() const { return cut_; }
 
   // By choice of the node at `position`, all later ones being chosen: by how much it lifts the lower bound.

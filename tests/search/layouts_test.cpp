@@ -344,6 +344,10 @@ void llama(Job& j) {
   j.model.ffn = 24;
 }
 
+void t5(Job& j) {
+  j.model.family = "t5", j.model.tied = true, j.model.layers = 4, j.model.decoder_layers = 2;
+}
+
 const Point points[] = {
     {"tp", [](Job& j) { j.parallel.tp = 4; }},
     {"tp_many_samples", [](Job& j) { j.parallel.tp = 2, j.parallel.micro_batch = 4; }},
@@ -360,6 +364,7 @@ const Point points[] = {
     {"fp32", [](Job& j) { j.parallel.tp = 2, j.train.precision = ir::Precision::fp32; }},
     {"full_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::full; }},
     {"llama", [](Job& j) { llama(j), j.parallel.tp = 2, j.train.flash = true; }},
+    {"t5", [](Job& j) { t5(j), j.parallel.tp = 2; }},
     {"llama_pp", [](Job& j) { llama(j), j.parallel.tp = 2, j.parallel.pp = 2; }},
 };
 
@@ -415,6 +420,8 @@ TEST_P(FoundLayoutsOf, many_layers_cost_what_one_problem_says) {
     const Job job = small({"", [&](Job& j) {
                              GetParam().change(j);
                              j.model.layers = layers;
+                             if (j.model.decoder_layers > 0)
+                               j.model.layers += j.model.decoder_layers = layers;
                            }});
     const planner::LaidOut laid = planner::lay_out(job);
     LayoutCosts costs(job.cluster, laid.mesh);
