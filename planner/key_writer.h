@@ -5,6 +5,7 @@
 //   key.take()
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -51,8 +52,20 @@ class KeyWriter {
     for (const auto& [name, value] : attrs) {
       if (name == "op") continue;  // which dropout it is
       text(name);
-      attr(value);
+      if (name == "program")
+        program(std::get<std::string>(value));
+      else
+        attr(value);
     }
+  }
+  // Of a fused op, such as "dropout(0) {op=3, p=0.1}; add(2, 1)".
+  void program(std::string_view steps) {
+    constexpr std::string_view which = "{op=";
+    for (size_t at = steps.find(which); at != steps.npos; at = steps.find(which)) {
+      text(steps.substr(0, at));
+      steps.remove_prefix(std::min(steps.find_first_of(",}", at), steps.size()));
+    }
+    text(steps);
   }
   std::string take() { return std::move(key_); }
 

@@ -1,6 +1,7 @@
 #include "planner/search/layouts.h"
 
 #include <algorithm>
+#include <set>
 
 #include "planner/search/blocks.h"
 
@@ -20,9 +21,11 @@ Cost cost_weights(const LayoutWeights& weights) {
   return cost;
 }
 
-// Layers in a row with equal problems.
+// Layers in a row, of which every `period` have the problems of those before: `count` blocks of them.
 struct Run {
-  size_t first = 0, count = 0;
+  size_t first = 0, period = 1, count = 0;
+  size_t layers() const { return period * count; }
+  size_t block(size_t place) const { return first + place * period; }  // its first layer
 };
 
 // A run's tables over what goes in below its first layer and out above its last, one for each joint choice of
@@ -30,7 +33,7 @@ struct Run {
 // whose nodes are in the problem itself.
 struct Bridge {
   Run run;
-  LayoutPart layer;          // of the first
+  LayoutPart layer;          // the first block
   std::vector<int> in, out;  // its nodes
   std::vector<int> tables;   // none: one stands for all
 };
@@ -48,16 +51,18 @@ class Composed {
         weights_(cost_weights(weights)),
         most_joint_(most_joint),
         effort_(effort),
-        chains_({1, 0}, unlimited(), for_layers(effort)) {}
+        chains_({1, 0}, unlimited(), for_layers(effort)) {
+    for (size_t l = 0; l < graph.layers().size(); ++l) keys_.push_back(graph.key(l));
+  }
 
   FoundLayouts run() {
     std::vector<ir::OpId> rest;
     const auto& layers = graph_.layers();
     for (size_t l = 0; l < layers.size();) {
       if (effort_.look) effort_.look();
-      const size_t count = equal_layers(l);
-      if (count > 2 && bridge({l, count})) {
-        l += count;
+      const Run run = run_from(l);
+      if (run.count > 2 && bridge(run)) {
+        l += run.layers();
         continue;
       }
       rest.insert(rest.end(), layers[l].begin(), layers[l].end());
@@ -68,25 +73,52 @@ class Composed {
   }
 
  private:
-  size_t equal_layers(size_t first) const {
-    const std::string key = graph_.key(first);
-    if (key.empty() || first == 0) return 1;
-    size_t count = 1;
-    while (first + count < graph_.layers().size() && graph_.key(first + count) == key) ++count;
-    return count;
+  // The shortest period with which a block comes more than twice.
+  Run run_from(size_t first) const {
+    const size_t layers = graph_.layers().size();
+    for (size_t period = 1; first > 0 && period <= longest_period; ++period) {
+      Run run{first, period, 1};
+      const auto repeats = [&](size_t layer) {
+        return layer + period < layers && !keys_[layer].empty() && keys_[layer] == keys_[layer + period];
+      };
+      for (size_t equal = 0; repeats(first + equal); ++equal) run.count = 1 + (equal + 1) / period;
+      if (run.count > 2) return run;
+    }
+    return {first, 1, 1};
+  }
+
+  std::vector<ir::OpId> ops_of(const Run& run, size_t place) const {
+    std::vector<ir::OpId> ops;
+    for (size_t l = run.block(place); l < run.block(place + 1); ++l)
+      ops.insert(ops.end(), graph_.layers()[l].begin(), graph_.layers()[l].end());
+    std::sort(ops.begin(), ops.end());
+    return ops;
+  }
+
+  // What a block has in common with layers that are no neighbours.
+  std::vector<ir::TensorId> common(const Run& run) const {
+    std::set<ir::TensorId> all;
+    for (size_t l = run.first; l < run.block(1); ++l)
+      all.insert(graph_.common(l).begin(), graph_.common(l).end());
+    return {all.begin(), all.end()};
+  }
+
+  const std::vector<ir::TensorId>& below(const Run& run) const { return graph_.between(run.first - 1); }
+  const std::vector<ir::TensorId>& above(const Run& run, size_t place) const {
+    return graph_.between(run.block(place + 1) - 1);
   }
 
   bool bridge(const Run& run) {
-    const auto &below = graph_.between(run.first - 1), &above = graph_.between(run.first);
+    const auto &below = this->below(run), &above = this->above(run, 0);
     Bridge b;
     b.run = run;
     if (below.size() != above.size()) return false;
     for (size_t i = 0; i < below.size(); ++i)
       if (graph_.layouts(below[i]) != graph_.layouts(above[i])) return false;
-    b.layer = graph_.part(graph_.layers()[run.first]);
+    b.layer = graph_.part(ops_of(run, 0));
     for (ir::TensorId t : below) b.in.push_back(b.layer.node.at({Kind::kept, t, -1, 0}));
     for (ir::TensorId t : above) b.out.push_back(b.layer.node.at({Kind::kept, t, -1, 0}));
-    const auto& common = graph_.common(run.first);
+    const std::vector<ir::TensorId> common = this->common(run);
     double joint = 1;
     for (const auto* some : {&below, &above, &common}) joint *= static_cast<double>(joint_choices(*some));
     const Block block = weighed({b.layer.problem, b.in, b.out}, weights_);
@@ -123,11 +155,10 @@ class Composed {
         ends.emplace_back(add_for_all(part, problem, b), 0);
         continue;
       }
-      std::vector<ir::TensorId> below = graph_.between(b.run.first - 1);
-      const auto& common = graph_.common(b.run.first);
-      below.insert(below.end(), common.begin(), common.end());
+      std::vector<ir::TensorId> below = this->below(b.run);
+      for (ir::TensorId t : common(b.run)) below.push_back(t);
       const int in = add_joint(part, problem, below);
-      const int out = add_joint(part, problem, graph_.between(b.run.first + b.run.count - 1));
+      const int out = add_joint(part, problem, above(b.run, b.run.count - 1));
       Assignment::Edge edge{in, out, {}};
       for (int row = 0; row < chains_.table(b.tables[0]).rows; ++row)
         for (int number : b.tables)
@@ -186,8 +217,7 @@ class Composed {
         for (int c = 0; c < choices; ++c) edge.costs.push_back({a == c ? 0 : infinity});
       problem.edges.push_back(std::move(edge));
     };
-    const auto &below = graph_.between(b.run.first - 1),
-               &above = graph_.between(b.run.first + b.run.count - 1);
+    const auto &below = this->below(b.run), &above = this->above(b.run, b.run.count - 1);
     for (size_t i = 0; i < below.size(); ++i) {
       equal(first + b.in[i], first + b.out[i]);
       equal(part.node.at({Kind::kept, below[i], -1, 0}), first + b.in[i]);
@@ -228,15 +258,17 @@ class Composed {
 
   // What the layer at a place in a run chose.
   void take_layer(const Bridge& b, size_t place, const std::vector<int>& choice, FoundLayouts& found) const {
-    graph_.take(place == 0 ? b.layer : graph_.items(graph_.layers()[b.run.first + place]), choice,
-                found.layouts);
+    graph_.take(place == 0 ? b.layer : graph_.items(ops_of(b.run, place)), choice, found.layouts);
     Assignment own = b.layer.problem;
     for (int node : b.in)
       for (Cost& cost : own.nodes[at(node)]) cost = {};
     found.cost = own.space.add(found.cost, cost_of(own, choice));
   }
 
+  static constexpr size_t longest_period = 4;
+
   const LayoutGraph& graph_;
+  std::vector<std::string> keys_;  // by layer
   Cost weights_;
   double most_joint_;
   const Effort& effort_;

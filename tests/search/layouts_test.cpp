@@ -413,31 +413,44 @@ TEST_P(FoundLayoutsOf, so_is_it_in_layouts_that_are_drawn) {
   }
 }
 
-// Layers that are alike are solved once: the same optimum, and no more nodes for more layers.
+// As blocks and as one problem: the same optimum. How many nodes were solved as blocks.
+int solved_in_blocks(const Job& job) {
+  const planner::LaidOut laid = planner::lay_out(job);
+  LayoutCosts costs(job.cluster, laid.mesh);
+  LayoutSpace space;
+  for (const std::string& name : laid.mesh.names)
+    space.hinted.push_back(laid.mesh.dims() > 1 && name != "tp");
+  const LayoutGraph graph(laid.graph, job.parallel, laid.mesh, job.train.micro_batches, space, costs);
+  const FoundLayouts blocks = find_layouts(graph, {.memory = 1e-12});
+  const FoundLayouts whole = find_layouts_at_once(graph, {.memory = 1e-12});
+  EXPECT_TRUE(blocks.optimal() && whole.optimal());
+  EXPECT_NEAR(blocks.value, whole.value, 1e-9 * whole.value);
+  EXPECT_NEAR(
+      blocks.cost[kernels] + blocks.cost[collectives] + blocks.cost[states] + 1e-12 * blocks.cost[memory],
+      blocks.value, 1e-9 * blocks.value);
+  return blocks.solved;
+}
+
+// Layers that are alike are solved once: no more nodes for more layers.
 TEST_P(FoundLayoutsOf, many_layers_cost_what_one_problem_says) {
   std::vector<int> solved;
-  for (const int layers : {5, 9}) {
-    const Job job = small({"", [&](Job& j) {
-                             GetParam().change(j);
-                             j.model.layers = layers;
-                             if (j.model.decoder_layers > 0)
-                               j.model.layers += j.model.decoder_layers = layers;
-                           }});
-    const planner::LaidOut laid = planner::lay_out(job);
-    LayoutCosts costs(job.cluster, laid.mesh);
-    LayoutSpace space;
-    for (const std::string& name : laid.mesh.names)
-      space.hinted.push_back(laid.mesh.dims() > 1 && name != "tp");
-    const LayoutGraph graph(laid.graph, job.parallel, laid.mesh, job.train.micro_batches, space, costs);
-    const FoundLayouts blocks = find_layouts(graph, {.memory = 1e-12});
-    const FoundLayouts whole = find_layouts_at_once(graph, {.memory = 1e-12});
-    ASSERT_TRUE(blocks.optimal() && whole.optimal());
-    EXPECT_NEAR(blocks.value, whole.value, 1e-9 * whole.value);
-    EXPECT_NEAR(
-        blocks.cost[kernels] + blocks.cost[collectives] + blocks.cost[states] + 1e-12 * blocks.cost[memory],
-        blocks.value, 1e-9 * blocks.value);
-    solved.push_back(blocks.solved);
-  }
+  for (const int layers : {5, 9})
+    solved.push_back(solved_in_blocks(small({"", [&](Job& j) {
+                                               GetParam().change(j);
+                                               j.model.layers = layers;
+                                               if (j.model.decoder_layers > 0)
+                                                 j.model.layers += j.model.decoder_layers = layers;
+                                             }})));
+  EXPECT_EQ(solved[0], solved[1]);
+}
+
+TEST(Layouts, of_layers_that_take_turns_are_solved_once) {
+  std::vector<int> solved;
+  for (const int layers : {10, 14})
+    solved.push_back(solved_in_blocks(small({"", [&](Job& j) {
+                                               j.model.layers = layers, j.model.experts = 2,
+                                               j.model.expert_every = 2, j.parallel.tp = 2;
+                                             }})));
   EXPECT_EQ(solved[0], solved[1]);
 }
 
