@@ -21,10 +21,12 @@ using sbp::NdSbp;
 
 std::string flag(const LayoutPin& pin) { return "--pin " + to_text(pin); }
 
-// A state stands for what forward and backward ops read of it.
-bool can_be_pinned(const ir::Graph& graph, TensorId t) {
+// What a pin of a tensor is of: a parameter where it is the copy that ops read, as tables name it; -1 of
+// other results of the update.
+TensorId pinned_as(const ir::Graph& graph, TensorId t) {
   const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
-  return producer.phase != ir::Phase::update;
+  if (producer.phase != ir::Phase::update) return t;
+  return graph.tensor(t).role == ir::Role::parameter && producer.type == "cast" ? producer.inputs[0] : -1;
 }
 
 // Those of the table whose name fits; throws where none does.
@@ -32,9 +34,10 @@ std::vector<TensorId> pinned_tensors(const ir::Graph& graph, const LayoutPin& pi
   std::vector<TensorId> tensors;
   std::vector<std::string> names;
   for (TensorId t = 0; t < static_cast<TensorId>(graph.tensors.size()); ++t) {
-    if (!can_be_pinned(graph, t)) continue;
+    const TensorId of = pinned_as(graph, t);
+    if (of < 0) continue;
     names.push_back(graph.tensor(t).name);
-    if (planner::matches(pin.pattern, names.back())) tensors.push_back(t);
+    if (planner::matches(pin.pattern, names.back())) tensors.push_back(of);
   }
   if (tensors.empty())
     throw Error::input(
@@ -116,7 +119,13 @@ struct Finder {
       return find(some).found;
     };
     for (const LayoutPin& pin : all)
-      if (!possible(pin, pin)) throw Error::input(flag(pin), "no op can make or read it like this");
+      if (!possible(pin, pin))
+        throw Error::input(flag(pin),
+                           fmt::format("no op can make or read it like this{}",
+                                       mesh.dims() == 2 && !request.both
+                                           ? " with other dimensions than tp as degrees have them (try "
+                                             "--both-dimensions)"
+                                           : ""));
     for (size_t a = 0; a < all.size(); ++a)
       for (size_t b = 0; b < a; ++b)
         if (!possible(all[a], all[b]))
