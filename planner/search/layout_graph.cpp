@@ -167,7 +167,7 @@ void LayoutGraph::find_crossings() {
     if (made) touched.insert(layer_of(producer));
     for (OpId o : readers_[at(t)]) touched.insert(layer_of(o));
     if (touched.size() < 2) continue;
-    const bool has_node = state_of_[at(t)] < 0 && readers_[at(t)].size() > 1;
+    const bool has_node = made && state_of_[at(t)] < 0 && readers_[at(t)].size() > 1;
     if (made && touched.size() == 2 && *touched.rbegin() == *touched.begin() + 1)
       between_[at(*touched.begin())].push_back(t);
     else
@@ -308,6 +308,7 @@ std::string LayoutGraph::key(size_t layer) const {
       const auto found = std::find(tensors.begin(), tensors.end(), t);
       key.raw(found == tensors.end() ? -1 : static_cast<int>(found - tensors.begin()));
     }
+    if (std::count(common_[layer].begin(), common_[layer].end(), t) > 0) key.raw(t);
     add_layouts(t);
   };
   std::map<int, size_t> met;  // states, sources
@@ -319,7 +320,6 @@ std::string LayoutGraph::key(size_t layer) const {
     for (TensorId t : op(o).inputs) {
       key.type(tensor(t).type);
       add_crossing(t);
-      if (std::count(common_[layer].begin(), common_[layer].end(), t) > 0) key.raw(t);
       const OpId producer = tensor(t).producer;
       const int state = state_of_[at(t)];
       if (const auto from = position.find(producer); from != position.end())

@@ -58,13 +58,16 @@ class Composed {
   FoundLayouts run() {
     std::vector<ir::OpId> rest;
     const auto& layers = graph_.layers();
+    bool below_is_rest = false;  // what goes into a run has its node there
     for (size_t l = 0; l < layers.size();) {
       if (effort_.look) effort_.look();
       const Run run = run_from(l);
-      if (run.count > 2 && bridge(run)) {
+      if (below_is_rest && run.count > 2 && bridge(run)) {
         l += run.layers();
+        below_is_rest = false;
         continue;
       }
+      below_is_rest = true;
       rest.insert(rest.end(), layers[l].begin(), layers[l].end());
       ++l;
     }
@@ -76,7 +79,7 @@ class Composed {
   // The shortest period with which a block comes more than twice.
   Run run_from(size_t first) const {
     const size_t layers = graph_.layers().size();
-    for (size_t period = 1; first > 0 && period <= longest_period; ++period) {
+    for (size_t period = 1; period <= longest_period; ++period) {
       Run run{first, period, 1};
       const auto repeats = [&](size_t layer) {
         return layer + period < layers && !keys_[layer].empty() && keys_[layer] == keys_[layer + period];

@@ -320,6 +320,68 @@ TEST(Layouts, LongOfAFeedForwardBlockAreTheLeastOfAll) {
   expect_the_least_of_all({mlp(32, 4096), {{"tp"}, {4}}});
 }
 
+// Chains of layers, one product of a square matrix in each.
+class Chain {
+ public:
+  ir::TensorId product(ir::TensorId x) {
+    b_.set_layer(layer_++, fmt::format("h{}", layer_));
+    return b_.op1("matmul", {x, b_.parameter("w", {{width, width}, DType::float32})});
+  }
+  ir::TensorId input() { return b_.input("x", {{64, width}, DType::float32}); }
+  ir::TensorId add(ir::TensorId a, ir::TensorId b) { return b_.op1("add", {a, b}); }
+  ir::TensorId gelu(ir::TensorId x) { return b_.op1("gelu", {x}); }
+  ir::Graph finish(ir::TensorId y) { return training(b_, y); }
+
+ private:
+  static constexpr int64_t width = 4096;
+  ir::Builder b_{"chain"};
+  int layer_ = 0;
+};
+
+// Returns how many nodes were solved as blocks.
+int expect_blocks_cost_what_one_problem_does(Step step) {
+  const LayoutGraph graph = step.layouts();
+  const FoundLayouts blocks = find_layouts(graph, {}), whole = find_layouts_at_once(graph, {});
+  EXPECT_TRUE(blocks.optimal() && whole.optimal());
+  EXPECT_NEAR(blocks.value, whole.value, 1e-9 * whole.value);
+  EXPECT_NEAR(ByDefinition(step).of(blocks.layouts), blocks.value, 1e-9 * blocks.value);
+  return blocks.solved;
+}
+
+TEST(Layouts, of_runs_side_by_side) {
+  std::vector<int> solved;
+  for (const int layers : {5, 8}) {
+    Chain c;
+    ir::TensorId x = c.input();
+    for (int l = 0; l < layers; ++l) x = c.product(x);
+    for (int l = 0; l < layers; ++l) x = c.gelu(c.product(x));
+    solved.push_back(expect_blocks_cost_what_one_problem_does({c.finish(x), {{"tp"}, {4}}}));
+  }
+  EXPECT_EQ(solved[0], solved[1]);
+}
+
+TEST(Layouts, of_layers_that_read_one_tensor) {
+  std::vector<int> solved;
+  for (const int layers : {6, 9}) {
+    Chain c;
+    const ir::TensorId made = c.product(c.input());
+    ir::TensorId x = made;
+    for (int l = 0; l < layers; ++l) x = c.product(c.add(x, made));
+    solved.push_back(expect_blocks_cost_what_one_problem_does({c.finish(x), {{"tp"}, {4}}}));
+  }
+  EXPECT_EQ(solved[0], solved[1]);
+}
+
+// Each layer's result goes to the next one and to one far away.
+TEST(Layouts, of_skips) {
+  Chain c;
+  std::vector<ir::TensorId> down{c.product(c.input())};
+  for (int l = 0; l < 5; ++l) down.push_back(c.product(down.back()));
+  ir::TensorId x = down.back();
+  for (; !down.empty(); down.pop_back()) x = c.product(c.add(x, down.back()));
+  expect_blocks_cost_what_one_problem_does({c.finish(x), {{"tp"}, {4}}});
+}
+
 struct Point {
   const char* name;
   std::function<void(Job&)> change;
