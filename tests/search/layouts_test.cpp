@@ -324,7 +324,8 @@ TEST(Layouts, LongOfAFeedForwardBlockAreTheLeastOfAll) {
 class Chain {
  public:
   ir::TensorId product(ir::TensorId x) {
-    b_.set_layer(layer_++, fmt::format("h{}", layer_));
+    b_.set_layer(layer_, fmt::format("h{}", layer_));
+    ++layer_;
     return b_.op1("matmul", {x, b_.parameter("w", {{width, width}, DType::float32})});
   }
   ir::TensorId input() { return b_.input("x", {{64, width}, DType::float32}); }
