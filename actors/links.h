@@ -21,10 +21,10 @@
 // offered, and sent as soon as it is next, by the thread that offers it. So both ends call in one order, and
 // a send and its receive wait, on the host as on the devices, for the act that filled the slot, for a free
 // slot at the puller, and for the acts before the pull on the puller's queue: for what the pull itself waits
-// for in the plan, and nothing else. (A turn on the owner's queue is not taken; it could only add to that.)
-// Orders of different links have nothing to do with each other. What planner::verify has proved of the plan,
-// that it ends, therefore holds for them, both ways between two stages, and with several chunks of the model
-// on each.
+// for in the plan, and nothing else as far as the device's streams run independently of one another. (A turn
+// on the owner's queue is not taken; it could only add to that.) Orders of different links have nothing to do
+// with each other. What planner::verify has proved of the plan, that it ends, therefore holds for them, both
+// ways between two stages, and with several chunks of the model on each.
 //
 // Credits. The owner hears that a slot has been read when its send is launched, and behind the send's mark it
 // is written again. The puller's input always is readable: its receive waits on the device.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -236,6 +237,9 @@ std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& optio
   if (transport && transport->processes() > devices)
     throw Error::input("devices", fmt::format("{} for {} processes; start at most {}", devices,
                                               transport->processes(), devices));
+  // Read when CUDA starts. Streams that share a queue of the hardware wait for one another, and one of them
+  // may be in a receive whose send needs what another is to run: as many queues as there can be.
+  if (transport) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   auto backend = std::make_unique<CudaBackend>(devices, options, transport.get());
   backend->own(std::move(transport));
   return backend;

@@ -12,7 +12,7 @@
 
 namespace cuda_on_cpu {
 
-// `order`: the actors of device 1 that pull; `behind`: %y has a slot that is there from the start, so that
+// `swapped`: device 1 pulls in the other order; `initial`: %y has a slot that is there from the start, so that
 // what is pulled is older.
 inline boxcar::ir::Plan passing(bool swapped = false, bool initial = false) {
   const std::string
