@@ -1,4 +1,5 @@
-// Keys that are equal exactly where what was written is: what a decision depends on, byte by byte.
+// Keys that are equal exactly where what was written is: what a decision depends on, byte by byte. Of
+// attributes the number that tells dropouts apart is left out.
 //
 //   KeyWriter key;
 //   key.text("matmul"), key.type({{4, 5}, DType::float32});

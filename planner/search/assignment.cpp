@@ -81,7 +81,7 @@ class View {
 class Solver {
  public:
   Solver(const Assignment& problem, const Cost& limits, const Effort& effort)
-      : problem_(problem), limits_(limits), effort_(effort), order_(order_of(problem)) {
+      : problem_(problem), limits_(limits), effort_(effort), order_(order_of(problem, {}, effort.table)) {
     for (int k = 1; k < problem.space.sums; ++k) {
       double limit = limits[at(k)];
       row_[at(k)] = limit > 0 ? 1 / limit : 1;
@@ -293,7 +293,7 @@ Answer solve(const Assignment& problem, const Objective& objective, const Effort
 ChoiceFront front(const Assignment& problem, const Cost& limits, const Effort& effort) {
   check(problem);
   Reduced reduced = reduce(problem);
-  Order order = order_of(reduced.problem);
+  Order order = order_of(reduced.problem, {}, effort.table);
   if (order.largest > static_cast<double>(effort.table)) {
     throw Error::cannot_run("search", fmt::format("a front needs a table of {:.3g} entries, {} are allowed",
                                                   order.largest, effort.table));

@@ -51,10 +51,6 @@ Assignment without_cost_of_in(const Block& block) {
   return problem;
 }
 
-}  // namespace
-
-namespace {
-
 // Whether a cost is one number, and a front its least one.
 bool is_number(const Space& space, const Cost& limits) {
   return space.sums == 1 && space.maxima == 0 && limits == unlimited();
@@ -72,6 +68,7 @@ BoundaryTable product_of_numbers(const BoundaryTable& a, const BoundaryTable& b)
     std::fill(row.begin(), row.end(), infinity);
     for (int middle = 0; middle < a.columns; ++middle) {
       const double before = least(a.at(r, middle));
+      if (before == infinity) continue;
       const double* from = &behind[at(middle) * row.size()];
       for (size_t c = 0; c < row.size(); ++c) row[c] = std::min(row[c], before + from[c]);
     }
@@ -121,7 +118,7 @@ struct Chains::Solved {
       : in(block.in),
         out(block.out),
         reduced(reduce(without_cost_of_in(block), boundary(block))),
-        order(order_of(reduced.problem, boundary(block))) {
+        order(order_of(reduced.problem, boundary(block), effort.table)) {
     const double largest = largest_table(block, order);
     if (largest > static_cast<double>(effort.table)) {
       throw Error::cannot_run("search", fmt::format("a block needs a table of {:.3g} entries, {} are allowed",
@@ -213,7 +210,7 @@ int Chains::add(const Block& block) {
 
 bool Chains::fits(const Block& block) const {
   const std::vector<int> kept = boundary(block);
-  const Order order = order_of(reduce(without_cost_of_in(block), kept).problem, kept);
+  const Order order = order_of(reduce(without_cost_of_in(block), kept).problem, kept, effort_.table);
   return largest_table(block, order) <= static_cast<double>(effort_.table);
 }
 

@@ -15,7 +15,6 @@
 
 #include <array>
 #include <functional>
-#include <map>
 #include <memory>
 #include <vector>
 

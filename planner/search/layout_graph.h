@@ -74,8 +74,8 @@ class LayoutGraph {
   const std::vector<ir::TensorId>& between(size_t layer) const { return between_[layer]; }
   // Other tensors with a node that a layer and some that is no neighbour have: what an encoder made.
   const std::vector<ir::TensorId>& common(size_t layer) const { return common_[layer]; }
-  // Equal for layers with equal problems, equal neighbours and the same common tensors; empty where something
-  // else goes to a layer that is no neighbour.
+  // Equal for layers with equal problems, the same layouts of what goes between them and their neighbours,
+  // and the same common tensors; empty where something else goes to a layer that is no neighbour.
   std::string key(size_t layer) const;
 
   // Puts what the choices of a part say into `layouts`.

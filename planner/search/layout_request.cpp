@@ -122,7 +122,7 @@ struct Finder {
       if (!possible(pin, pin))
         throw Error::input(flag(pin),
                            fmt::format("no op can make or read it like this{}",
-                                       mesh.dims() == 2 && !request.both
+                                       mesh.dims() == 2 && mesh.dim("tp") >= 0 && !request.both
                                            ? " with other dimensions than tp as degrees have them (try "
                                              "--both-dimensions)"
                                            : ""));

@@ -125,7 +125,7 @@ class Composed {
     double joint = 1;
     for (const auto* some : {&below, &above, &common}) joint *= static_cast<double>(joint_choices(*some));
     const Block block = weighed({b.layer.problem, b.in, b.out}, weights_);
-    if (!common.empty() && (joint > most_joint_ || !chains_.fits(block))) return false;
+    if (!common.empty() && joint <= most_joint_ && !chains_.fits(block)) return false;
     solved_ += static_cast<int>(b.layer.items.size());
     for (int64_t choice = 0; joint <= most_joint_ && choice < joint_choices(common); ++choice) {
       Block given = block;
@@ -226,6 +226,8 @@ class Composed {
       equal(part.node.at({Kind::kept, below[i], -1, 0}), first + b.in[i]);
       equal(part.node.at({Kind::kept, above[i], -1, 0}), first + b.out[i]);
     }
+    for (ir::TensorId t : common(b.run))
+      equal(part.node.at({Kind::kept, t, -1, 0}), first + b.layer.node.at({Kind::kept, t, -1, 0}));
     return first;
   }
 

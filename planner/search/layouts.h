@@ -5,9 +5,10 @@
 //   const FoundLayouts found = find_layouts(layouts, {});
 //   planner::lay_out(job, [&](...) { return found.layouts; })
 //
-// Layers with equal problems are solved once: a table over the layouts of what goes in and out (blocks.h),
-// whose power for n layers is one edge of the problem that is left. So the work grows with the number of
-// different layers.
+// Layers with equal problems, or up to four that take turns, are solved once: a table over the layouts of
+// what goes in and out (blocks.h), whose power for n layers is one edge of the problem that is left; a table
+// for each layout of what all of them read from far away. So the work grows with the number of different
+// layers.
 #pragma once
 
 #include "planner/search/layout_graph.h"

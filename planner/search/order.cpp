@@ -88,10 +88,13 @@ class Eliminator {
 
 }  // namespace
 
-Order order_of(const Assignment& problem, const std::vector<int>& kept) {
+Order order_of(const Assignment& problem, const std::vector<int>& kept, int64_t most) {
+  const auto key = [&](const Order& order) {
+    return std::pair(order.largest > static_cast<double>(most), order.work);
+  };
   Order best = Eliminator(problem, kept, By::fill).run();
   for (const By by : {By::weighted_fill, By::size})
-    if (Order other = Eliminator(problem, kept, by).run(); other.work < best.work) best = std::move(other);
+    if (Order other = Eliminator(problem, kept, by).run(); key(other) < key(best)) best = std::move(other);
   return best;
 }
 

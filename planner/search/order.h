@@ -5,9 +5,12 @@
 //
 // Eliminating a node joins its neighbours to one another. Next is the node that joins fewest that were apart
 // (min-fill), the one whose joints have fewest pairs of choices (weighted min-fill), or the one with the
-// smallest function (min-size); of the three orders the one with least work is taken.
+// smallest function (min-size); of the three orders the one with least work is taken, of those without a
+// function that is too large where there are any.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "planner/search/assignment.h"
@@ -22,6 +25,8 @@ struct Order {
   double work = 0;  // sums of entries: those of all functions, for each choice of the node
 };
 
-Order order_of(const Assignment& problem, const std::vector<int>& kept = {});
+// `most`: entries of a function that are not too many.
+Order order_of(const Assignment& problem, const std::vector<int>& kept = {},
+               int64_t most = std::numeric_limits<int64_t>::max());
 
 }  // namespace boxcar::search

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +24,7 @@ inline const backends::cuda::NcclApi& fake_nccl() {
 
 class LateStream : public backends::cuda::NcclStream {
  public:
-  explicit LateStream(support::LateQueue& queue) : queue_(queue) {}
+  LateStream(support::LateQueue& queue, int64_t& token) : queue_(queue), token_(token) {}
   void* handle() override { return static_cast<backends::Queue*>(&queue_); }
   std::function<bool()> probe() override {
     const auto done = std::make_shared<std::atomic<bool>>(false);
@@ -33,7 +35,7 @@ class LateStream : public backends::cuda::NcclStream {
 
  private:
   support::LateQueue& queue_;
-  int64_t token_ = 0;
+  int64_t& token_;
 };
 
 class LateDevice : public backends::cpu::CpuDevice {
@@ -64,9 +66,9 @@ class NcclBackend : public backends::Backend {
   backends::Device& device(int device) override { return devices_.at(static_cast<size_t>(device)); }
   std::unique_ptr<backends::Communicator> communicator(const std::string& name, std::span<const int> group,
                                                        int device, backends::Queue& queue) override {
-    return groups_.communicator(name, group, device,
-                                std::make_unique<LateStream>(dynamic_cast<support::LateQueue&>(queue)),
-                                [this](int d) { return process_of(d); });
+    return groups_.communicator(
+        name, group, device, std::make_unique<LateStream>(dynamic_cast<support::LateQueue&>(queue), token()),
+        [this](int d) { return process_of(d); });
   }
   bool sends() const override { return true; }
   backends::Transport* transport() override { return transport_.get(); }
@@ -75,7 +77,14 @@ class NcclBackend : public backends::Backend {
   backends::cuda::NcclGroups& groups() { return groups_; }
 
  private:
+  int64_t& token() {
+    const std::lock_guard lock(mutex_);
+    return tokens_.emplace_back(0);
+  }
+
   std::vector<LateDevice> devices_;
+  std::mutex mutex_;
+  std::deque<int64_t> tokens_;  // of streams; a queue may read one after its communicator has ended
   backends::cpu::Waits waits_;
   backends::cpu::Mailboxes mailboxes_;
   std::unique_ptr<backends::Transport> transport_;  // ends before what its listener uses
