@@ -154,10 +154,7 @@ void Links::finish() {
 void Links::Sender::offer(int slot) {
   const std::lock_guard lock(link_->mutex);
   if (link_->failed) throw Stopped{};
-  full_.push_back({slot, state_
-                             ->marks[static_cast<size_t>(link_->owner)][static_cast<size_t>(pull_->reg)]
-                                    [static_cast<size_t>(slot)]
-                             .written});
+  full_.push_back({slot, state_->marks_of(link_->owner, pull_->reg, slot).written});
   for (Sender* next = link_->order[link_->next]; !next->full_.empty(); next = link_->order[link_->next]) {
     next->send();
     link_->next = (link_->next + 1) % link_->order.size();
@@ -186,10 +183,7 @@ void Links::Sender::send() {
   if (++sent_ < repeat_) return;
   sent_ = 0;
   full_.pop_front();
-  state_
-      ->marks[static_cast<size_t>(link_->owner)][static_cast<size_t>(pull_->reg)]
-             [static_cast<size_t>(full.slot)]
-      .read[reader_] = queue.mark();
+  state_->marks_of(link_->owner, pull_->reg, full.slot).read[reader_] = queue.mark();
   if (Probe* const probe = state_->probes[static_cast<size_t>(link_->owner)].get())
     probe->release(pull_->reg, full.slot);
   mailbox_->push(to_word(actor_, {MessageKind::ack, port_, full.slot}));

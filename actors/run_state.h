@@ -43,7 +43,10 @@ class RunState {
   const bool ordered;                          // all queues of the plan
   std::vector<std::unique_ptr<Probe>> probes;  // by device; null for others' devices, or without the option
   std::vector<std::vector<std::vector<SlotMarks>>> marks;  // by local device, register, slot
-  std::function<void()> on_failure;                        // wakes the threads that sleep
+  SlotMarks& marks_of(int device, int reg, int slot) {
+    return marks[static_cast<size_t>(device)][static_cast<size_t>(reg)][static_cast<size_t>(slot)];
+  }
+  std::function<void()> on_failure;  // wakes the threads that sleep
   std::chrono::steady_clock::time_point began;
   int recorded = -1;  // which of the plan's steps is being recorded, see QueueThread; -1: none
 

@@ -47,8 +47,8 @@ class Backend {
   // different for groups in use at once. Made on all members, in any order.
   virtual std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> group,
                                                      int device, Queue& queue) = 0;
-  // Whether devices of different processes send and receive on their queues: pulls between them are then
-  // groups of two, see actors/links.h, and not the transport's.
+  // Whether devices of different processes send and receive on their queues, which have marks then: pulls
+  // between them are groups of two, see actors/links.h, and not the transport's.
   virtual bool sends() const { return false; }
   virtual Transport* transport() = 0;  // null where this is the only process
   // Throws Error (cannot run) where the arenas of a plan, with what kernels take beside them at most, do not

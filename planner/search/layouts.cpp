@@ -38,7 +38,7 @@ struct Bridge {
   std::vector<int> tables;   // none: one stands for all
 };
 
-// A layer's tables hold numbers, and are made once for all layers.
+// Of a run one block is solved, and its tables hold numbers, where fronts take several times as much.
 Effort for_layers(Effort effort) {
   effort.table *= 4;
   return effort;
@@ -252,7 +252,7 @@ class Composed {
     return node;
   }
 
-  // What the layers of a run chose.
+  // What the blocks of a run chose.
   void cross(const Bridge& b, int in, int out, FoundLayouts& found) const {
     const auto given = static_cast<int>(b.tables.size());
     const int table = b.tables[at(in % given)], row = in / given;
@@ -261,7 +261,7 @@ class Composed {
       take_layer(b, layer++, copy.choice, found);
   }
 
-  // What the layer at a place in a run chose.
+  // What the block at a place in a run chose.
   void take_layer(const Bridge& b, size_t place, const std::vector<int>& choice, FoundLayouts& found) const {
     graph_.take(place == 0 ? b.layer : graph_.items(ops_of(b.run, place)), choice, found.layouts);
     Assignment own = b.layer.problem;

@@ -12,8 +12,8 @@
 
 namespace cuda_on_cpu {
 
-// `swapped`: device 1 pulls in the other order; `initial`: %y has a slot that is there from the start, so that
-// what is pulled is older.
+// `swapped`: device 1 pulls in the other order; `initial`: %y has a slot that is there from the start, so
+// that what is pulled is older.
 inline boxcar::ir::Plan passing(bool swapped = false, bool initial = false) {
   const std::string
       z = "  z pull(%y of first via forward) {starts=[0, 1], ends=[3, 2]} -> %z on forward in F bytes 12\n",

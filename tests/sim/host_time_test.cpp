@@ -208,14 +208,19 @@ TEST(Stack, an_update_in_one_launches_nothing_for_each_tensor) {
   EXPECT_NEAR(each[2] - in_one[2], cluster.device.launch_latency + cluster.device.kernel_floor, 1e-15);
 }
 
+ir::Plan with_gather() {
+  ir::Plan plan = with_collective(1 << 20);
+  plan.programs[0].actors[1].op = "all_gather";
+  plan.programs[0].actors[1].collective = sbp::Collective::all_gather;
+  return plan;
+}
+
 // Two tensors of four in a bucket are large enough to go apart: twice the latency, and a piece of each rank.
 TEST(Stack, large_tensors_are_gathered_apart_rank_by_rank) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
-  ir::Plan plan = with_collective(1 << 20);
+  ir::Plan plan = with_gather();
   ir::Actor& gather = plan.programs[0].actors[1];
-  gather.op = "all_gather";
-  gather.collective = sbp::Collective::all_gather;
   for (int64_t rows : {1000, 10, 10}) {
     ir::Register reg = plan.programs[0].registers[3];
     reg.name = "more" + std::to_string(plan.programs[0].registers.size());
@@ -234,10 +239,8 @@ TEST(Stack, large_tensors_are_gathered_apart_rank_by_rank) {
 TEST(Stack, updated_tensors_are_broadcast_one_by_one) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
-  ir::Plan plan = with_collective(1 << 20);
+  ir::Plan plan = with_gather();
   ir::Actor& gather = plan.programs[0].actors[1];
-  gather.op = "all_gather";
-  gather.collective = sbp::Collective::all_gather;
   cluster.stack.gather_by_broadcast = true;
   const Span span{2, 1, 2, 1};
   const CommTime flat = collective_time(cluster, sbp::Collective::all_gather, 1 << 20, span);
@@ -346,17 +349,15 @@ TEST(Stack, results_are_copied_where_there_are_several_sequences) {
 TEST(Stack, what_is_gathered_in_parts_is_joined) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
-  ir::Plan plan = with_collective(1 << 20);
-  ir::Actor& gather = plan.programs[0].actors[1];
-  gather.name = "head.all_gather";
-  gather.collective = sbp::Collective::all_gather;
+  ir::Plan plan = with_gather();
+  plan.programs[0].actors[1].name = "head.all_gather";
   const double once = act_seconds(plan, cluster, 0)[1];
   cluster.stack.gather_copies = {{"head", 2}};
   const backends::DeviceProfile& device = cluster.device;
   const double copy = 8e6 / (device.memory_bandwidth * device.memory_efficiency.at(8e6)) +
                       device.launch_latency + device.kernel_floor;
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], once + 2 * copy, 1e-12);
-  gather.name = "h0.ln1.all_gather";
+  plan.programs[0].actors[1].name = "h0.ln1.all_gather";
   EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
 }
 
