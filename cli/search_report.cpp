@@ -60,7 +60,11 @@ const Candidate* laid_out(const search::Outcome& outcome) {
 std::string layouts_text(const SearchReport& r) {
   const Candidate& best = r.outcome.best.front();
   const Candidate* const laid = laid_out(r.outcome);
-  if (!laid) return "";
+  if (!laid)
+    return r.outcome.no_layouts.empty()
+               ? ""
+               : fmt::format("  layout of every op: that of the degrees; none was found: {}\n",
+                             r.outcome.no_layouts);
   const search::FoundLayouts& f = laid->found;
   std::string text = fmt::format(
       "  layout of every op: {}{}{}; kernels {}, collectives {}, of states {}\n",

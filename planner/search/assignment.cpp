@@ -90,12 +90,19 @@ class Solver {
   }
 
   Answer run() {
-    Cost value{1};
-    Tables free(problem_, order_, value, effort_);
-    branch(free, 0, nullptr);
+    Effort first = effort_;
+    first.table = std::min(first.small, effort_.table);
+    auto free = std::make_unique<Tables>(problem_, order_, Cost{1}, first);
+    if (free->cut() && first.table < effort_.table) {
+      branch(*free, 0, effort_.branches / 16);
+      if (answer_.optimal() || answer_.lower == infinity) return answer_;
+      free.reset();
+      free = std::make_unique<Tables>(problem_, order_, Cost{1}, effort_);
+    }
+    branch(*free, 0, effort_.branches);
     if (answer_.optimal() || answer_.lower == infinity) return answer_;
     if (problem_.space.sums == 1) return answer_;
-    by_multiplier(free);
+    by_multiplier(*free);
     if (!answer_.optimal() && answer_.lower < infinity) by_fronts();
     return answer_;
   }
@@ -120,11 +127,10 @@ class Solver {
   }
 
   // Least value + multiplier x row, limits left aside: gives a bound, and a choice that may keep the limits.
-  Seen branch(const Tables& tables, double multiplier, const Tables* row) {
+  Seen branch(const Tables& tables, double multiplier, int64_t most) {
     Branches branches;
     branches.bound = &tables;
-    branches.row = row;
-    branches.most = effort_.branches;
+    branches.most = most;
     branches.look = effort_.look;
     Seen seen;
     branches.value = [&](const std::vector<int>& choice) {
@@ -163,7 +169,7 @@ class Solver {
   // is left.
   void by_multiplier(const Tables& free) {
     Tables row(problem_, order_, row_, effort_);
-    Seen over = branch(free, 0, nullptr);
+    Seen over = branch(free, 0, effort_.branches);
     Seen under = least_row(row);
     if (answer_.lower == infinity) return;
     double multiplier = 0;
@@ -172,7 +178,7 @@ class Solver {
       if (next <= 0) break;  // where branch and bound ended early, both need not be the least
       Tables tables(problem_, order_, weights(next), effort_);
       double before = answer_.lower;
-      Seen seen = branch(tables, next, nullptr);
+      Seen seen = branch(tables, next, effort_.branches);
       if (answer_.lower > before || round == 0) multiplier = next;
       bool between =
           seen.value + next * seen.row < over.value + next * over.row - 1e-9 * std::abs(over.value);

@@ -125,9 +125,11 @@ class Composed {
     double joint = 1;
     for (const auto* some : {&below, &above, &common}) joint *= static_cast<double>(joint_choices(*some));
     const Block block = weighed({b.layer.problem, b.in, b.out}, weights_);
-    if (!common.empty() && joint <= most_joint_ && !chains_.fits(block)) return false;
+    const bool small = joint <= most_joint_, tables = small && chains_.fits(block);
+    const bool worth = tables && static_cast<int64_t>(run.count) >= blocks_per_table * joint_choices(common);
+    if (!common.empty() && small && !worth) return false;
     solved_ += static_cast<int>(b.layer.items.size());
-    for (int64_t choice = 0; joint <= most_joint_ && choice < joint_choices(common); ++choice) {
+    for (int64_t choice = 0; tables && choice < joint_choices(common); ++choice) {
       Block given = block;
       int64_t left = choice;
       for (size_t i = common.size(); i-- > 0;) {
@@ -271,6 +273,7 @@ class Composed {
   }
 
   static constexpr size_t longest_period = 4;
+  static constexpr int64_t blocks_per_table = 4;  // that are solved at once in the time of one block's table
 
   const LayoutGraph& graph_;
   std::vector<std::string> keys_;  // by layer

@@ -280,6 +280,7 @@ class Search {
     too_slow_ = false;
     last_seconds_ = 0;
     excess_ = 0;
+    error_.reset();
     Candidate candidate;
     try {
       Made made = making.take(look_);
@@ -298,6 +299,7 @@ class Search {
       leave(std::move(making));
       return false;
     } catch (const Error& error) {
+      error_ = error;
       if (!layouts_asked() || error.where().starts_with("--pin")) refused_ = error;
       return false;
     }
@@ -483,6 +485,7 @@ class Search {
               layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(std::exchange(excess_, 0));
           does = attempt(begin(laid[i]));
         }
+        if (error_) outcome_.no_layouts = error_->what();
       }
     }
   }
@@ -518,6 +521,7 @@ class Search {
   std::optional<Candidates> points_;
   Graphs graphs_{4};  // of candidates
   std::vector<Candidate> candidates_;
+  std::optional<Error> error_;       // of the last candidate, where no plan could be made
   std::optional<Error> refused_;     // why the last candidate of which no plan could be made could not
   bool measured_ = false;            // the memory of any
   std::optional<Error> unmeasured_;  // why the last small plan that could not be made could not

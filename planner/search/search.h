@@ -57,7 +57,9 @@ struct Outcome {
   int64_t over_memory = 0;  // of them, by estimate
   int64_t over_time = 0;    // of those that fit, by estimate
   int compiled = 0;         // did or did not fit by plan
-  bool ended = true;        // false: go_on or more_points said no
+  std::string no_layouts;  // why none could be chosen for every op of the best; empty: they were, or there is
+                           // nothing to choose
+  bool ended = true;       // false: go_on or more_points said no
   // For messages where best is empty:
   Candidate smallest;  // by estimated memory; of plans (peak_bytes) where estimates said they fit
   std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)

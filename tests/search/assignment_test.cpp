@@ -136,6 +136,15 @@ TEST(Assignment, IsOptimalByMultiplierAndBranchAndBound) {
   EXPECT_GT(counts.none, 20);
 }
 
+// Small tables alone, or where these prove nothing, large ones.
+TEST(Assignment, IsOptimalWithSmallTablesFirst) {
+  for (const bool limited : {false, true}) {
+    const Counts counts = check_random(limited ? 8001 : 9001, 400, limited, {.small = 4, .branches = 64});
+    EXPECT_EQ(counts.bounded, 0);
+    EXPECT_GT(counts.optimal, 100);
+  }
+}
+
 TEST(Assignment, BoundHoldsWhereEffortEnds) {
   Counts free = check_random(4001, 400, false, {.table = 1, .points = 2, .branches = 1});
   Counts limited = check_random(5001, 400, true, {.table = 1, .points = 2, .branches = 1});
@@ -146,8 +155,8 @@ TEST(Assignment, BoundHoldsWhereEffortEnds) {
 }
 
 TEST(Assignment, LongManyGraphs) {
-  for (Effort effort :
-       {Effort{}, Effort{.branches = 8}, Effort{.table = 4}, Effort{.table = 1, .branches = 1}}) {
+  for (Effort effort : {Effort{}, Effort{.branches = 8}, Effort{.table = 4}, Effort{.small = 4},
+                        Effort{.table = 1, .branches = 1}}) {
     check_random(100'001, 20'000, false, effort);
     check_random(200'001, 20'000, true, effort);
   }

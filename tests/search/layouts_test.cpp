@@ -366,9 +366,10 @@ TEST(Layouts, of_runs_side_by_side) {
   EXPECT_EQ(solved[0], solved[1]);
 }
 
+// So many that tables for each layout of that tensor are worth it.
 TEST(Layouts, of_layers_that_read_one_tensor) {
   std::vector<int> solved;
-  for (const int layers : {6, 9}) {
+  for (const int layers : {24, 33}) {
     Chain c;
     const ir::TensorId made = c.product(c.input());
     ir::TensorId x = made;
@@ -376,6 +377,21 @@ TEST(Layouts, of_layers_that_read_one_tensor) {
     solved.push_back(expect_blocks_cost_what_one_problem_does({c.finish(x), {{"tp"}, {4}}}));
   }
   EXPECT_EQ(solved[0], solved[1]);
+}
+
+// A layer whose table would be too large stands for all of its run.
+TEST(Layouts, of_layers_without_tables_are_alike) {
+  Chain c;
+  ir::TensorId x = c.input();
+  for (int l = 0; l < 6; ++l) x = c.gelu(c.product(x));
+  Step step{c.finish(x), {{"tp"}, {4}}};
+  const LayoutGraph graph = step.layouts();
+  const FoundLayouts alike = find_layouts(graph, {}, most_joint, {.table = 8});
+  const FoundLayouts whole = find_layouts_at_once(graph, {});
+  ASSERT_TRUE(alike.found && alike.alike && !find_layouts(graph, {}).alike);
+  EXPECT_GE(alike.value, whole.value * (1 - 1e-9));
+  EXPECT_NEAR(alike.cost[kernels] + alike.cost[collectives] + alike.cost[states], alike.value,
+              1e-9 * alike.value);
 }
 
 // Each layer's result goes to the next one and to one far away.
@@ -499,15 +515,17 @@ int solved_in_blocks(const Job& job) {
   return blocks.solved;
 }
 
-// Layers that are alike are solved once: no more nodes for more layers.
+// Layers that are alike are solved once: no more nodes for more layers. Of a decoder's only where there are
+// many.
 TEST_P(FoundLayoutsOf, many_layers_cost_what_one_problem_says) {
   std::vector<int> solved;
-  for (const int layers : {5, 9})
+  for (const int more : {0, 4})
     solved.push_back(solved_in_blocks(small({"", [&](Job& j) {
                                                GetParam().change(j);
-                                               j.model.layers = layers;
-                                               if (j.model.decoder_layers > 0)
-                                                 j.model.layers += j.model.decoder_layers = layers;
+                                               const bool decoder = j.model.decoder_layers > 0;
+                                               j.model.layers = (decoder ? 22 : 5) + more;
+                                               if (decoder)
+                                                 j.model.layers += j.model.decoder_layers = 22 + more;
                                              }})));
   EXPECT_EQ(solved[0], solved[1]);
 }
