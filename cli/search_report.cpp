@@ -82,6 +82,12 @@ std::string layouts_text(const SearchReport& r) {
   return text;
 }
 
+// Nobody estimates split backward passes or some layers' recomputation: such candidates are another one's,
+// whose estimate they keep.
+bool is_estimated(const Candidate& c) {
+  return !c.job.parallel.schedule.starts_with("zb-") && c.job.train.recompute_layers < 0;
+}
+
 ordered_json candidate_json(const Candidate& c) {
   ordered_json doc;
   for (const auto& [key, text] : decided(c.job)) doc[key->name] = typed(text);
@@ -89,7 +95,7 @@ ordered_json candidate_json(const Candidate& c) {
   request.job = c.job;
   doc["precision"] = get(*find_key("train", "precision"), request);
   doc["step_time_s"] = c.seconds;
-  doc["estimated_step_time_s"] = c.estimated_seconds;
+  doc["estimated_step_time_s"] = is_estimated(c) ? ordered_json(c.estimated_seconds) : ordered_json(nullptr);
   doc["peak_memory_bytes"] = c.peak_bytes;
   if (c.job.cluster.price_per_gpu_hour > 0) {
     doc["gpus"] = c.job.gpus;
@@ -270,10 +276,11 @@ std::string to_table(const SearchReport& r) {
   const std::vector<std::string> apart = differences(o.best);
   for (size_t i = 0; i < o.best.size(); ++i) {
     const Candidate& c = o.best[i];
-    text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}{}\n", format_seconds(c.seconds),
-                        format_seconds(c.estimated_seconds), format_bytes(static_cast<double>(c.peak_bytes)),
-                        c.layouts ? "found" : "hints", flags_of(c.job, r.precisions),
-                        apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
+    text +=
+        fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}{}\n", format_seconds(c.seconds),
+                    is_estimated(c) ? format_seconds(c.estimated_seconds) : "-",
+                    format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints",
+                    flags_of(c.job, r.precisions), apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
   }
   text += fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job, r.precisions), objective_text(r),
                       bound_text(r) + layouts_text(r) + slots_text(r));

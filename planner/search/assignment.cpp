@@ -90,20 +90,21 @@ class Solver {
   }
 
   Answer run() {
-    Effort first = effort_;
-    first.table = std::min(first.small, effort_.table);
-    auto free = std::make_unique<Tables>(problem_, order_, Cost{1}, first);
-    if (free->cut() && first.table < effort_.table) {
+    Effort effort = effort_;
+    effort.table = std::min(effort.small, effort_.table);
+    std::unique_ptr<Tables> free = std::make_unique<Tables>(problem_, order_, Cost{1}, effort);
+    while (free->cut() && effort.table < effort_.table) {
       branch(*free, 0, effort_.branches / 16);
-      if (answer_.optimal() || answer_.lower == infinity) return answer_;
+      if (done()) return answer_;
+      effort.table = std::min(effort.table * 32, effort_.table);
       free.reset();
-      free = std::make_unique<Tables>(problem_, order_, Cost{1}, effort_);
+      free = std::make_unique<Tables>(problem_, order_, Cost{1}, effort);
     }
     branch(*free, 0, effort_.branches);
-    if (answer_.optimal() || answer_.lower == infinity) return answer_;
+    if (done()) return answer_;
     if (problem_.space.sums == 1) return answer_;
     by_multiplier(*free);
-    if (!answer_.optimal() && answer_.lower < infinity) by_fronts();
+    if (!done()) by_fronts();
     return answer_;
   }
 
@@ -111,6 +112,12 @@ class Solver {
   struct Seen {
     double value = 0, row = 0;
   };
+
+  // It is known that there is no answer, or one that is good enough.
+  bool done() const {
+    if (answer_.lower == infinity || answer_.optimal()) return true;
+    return answer_.found && answer_.value - answer_.lower <= effort_.enough * std::abs(answer_.value);
+  }
 
   // The value of a choice that keeps the limits, else infinity.
   double value(const std::vector<int>& choice) {
@@ -173,7 +180,7 @@ class Solver {
     Seen under = least_row(row);
     if (answer_.lower == infinity) return;
     double multiplier = 0;
-    for (int round = 0; round < 40 && under.row < over.row && !answer_.optimal(); ++round) {
+    for (int round = 0; round < 40 && under.row < over.row && !done(); ++round) {
       double next = (under.value - over.value) / (over.row - under.row);
       if (next <= 0) break;  // where branch and bound ended early, both need not be the least
       Tables tables(problem_, order_, weights(next), effort_);
@@ -185,7 +192,7 @@ class Solver {
       if (!between) break;
       (seen.row > row_limit_ ? over : under) = seen;
     }
-    if (!answer_.optimal()) close(multiplier, row);
+    if (!done()) close(multiplier, row);
   }
 
   Cost weights(double multiplier) const {

@@ -45,7 +45,8 @@ struct Objective {
 // What the search may spend. More of it gives a better bound, never a different optimum.
 struct Effort {
   int64_t table = 1 << 21;     // entries of one table
-  int64_t small = 1 << 14;     // of one table at first: often that proves the optimum
+  int64_t small = 1 << 11;     // of one table at first, then 32 times as many: often few prove the optimum
+  double enough = 0;           // a gap of this share of the value may stay
   int points = 256;            // of one front
   int64_t sums = 20'000'000;   // of two points, when fronts close a gap
   int64_t branches = 200'000;  // nodes of branch and bound, each time it runs

@@ -398,7 +398,7 @@ const Measuring::Probe& Measuring::probe_of(const Job& job) {
   if (differ) stages.assign(at(static_cast<int>(job.model.layers)), 1);
   const Job small = probe_job(job, stages, differ ? 1 : 2);
   planner::Choose choose;
-  if (needs_layouts(small)) choose = chooser(small, {}, nullptr);
+  if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
   last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(graphs_->lay_out(small, choose))});
   return *last_;
 }

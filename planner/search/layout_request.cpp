@@ -78,7 +78,7 @@ std::map<TensorId, const LayoutPin*> look_up(const ir::Graph& graph, const Mesh&
     for (TensorId t : pinned_tensors(graph, pin)) {
       const auto [at, fresh] = found.try_emplace(t, &pin);
       if (!fresh && at->second->layout != pin.layout)
-        throw Error::input(
+        throw Error::cannot_run(
             flag(pin), fmt::format("contradicts {}: both name {}", flag(*at->second), graph.tensor(t).name));
     }
   for (const auto& [t, pin] : found) {
@@ -106,7 +106,8 @@ struct Finder {
     for (const std::string& name : mesh.names) space.hinted.push_back(!open && name != "tp");
     const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
     if (look) look();
-    return find_layouts_within(layouts, request.weights, request.memory, {.look = look});
+    return find_layouts_within(layouts, request.weights, request.memory,
+                               {.enough = request.enough, .look = look});
   }
 
   // The fewest pins, two at most, without which there would be layouts.
@@ -120,18 +121,20 @@ struct Finder {
     };
     for (const LayoutPin& pin : all)
       if (!possible(pin, pin))
-        throw Error::input(flag(pin),
-                           fmt::format("no op can make or read it like this{}",
-                                       mesh.dims() == 2 && mesh.dim("tp") >= 0 && !request.both
-                                           ? " with other dimensions than tp as degrees have them (try "
-                                             "--both-dimensions)"
-                                           : ""));
+        throw Error::cannot_run(flag(pin),
+                                fmt::format("no op can make or read it like this{}",
+                                            mesh.dims() == 2 && mesh.dim("tp") >= 0 && !request.both
+                                                ? " with other dimensions than tp as degrees have them (try "
+                                                  "--both-dimensions)"
+                                                : ""));
     for (size_t a = 0; a < all.size(); ++a)
       for (size_t b = 0; b < a; ++b)
         if (!possible(all[a], all[b]))
-          throw Error::input(flag(all[a]), fmt::format("contradicts {}: no ops go with both", flag(all[b])));
-    throw Error::input("--pin", all.empty() ? "no layouts are possible"
-                                            : "no layouts are possible with all of these; leave some out");
+          throw Error::cannot_run(flag(all[a]),
+                                  fmt::format("contradicts {}: no ops go with both", flag(all[b])));
+    throw Error::cannot_run("--pin", all.empty()
+                                         ? "no layouts are possible"
+                                         : "no layouts are possible with all of these; leave some out");
   }
 };
 

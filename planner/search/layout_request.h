@@ -34,6 +34,7 @@ struct LayoutRequest {
   std::vector<LayoutPin> pins = {};
   LayoutWeights weights = {};
   double memory = infinity;  // bytes that stay, see layout_graph.h, over all stages
+  double enough = 0;         // share of the objective that layouts may be over the least
   std::map<std::string, std::vector<sbp::Signature>> ops = {};  // ops that stay, by name, by mesh dimension
 };
 

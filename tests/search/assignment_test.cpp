@@ -145,6 +145,22 @@ TEST(Assignment, IsOptimalWithSmallTablesFirst) {
   }
 }
 
+TEST(Assignment, MayBeAsFarFromTheOptimumAsIsEnough) {
+  int optimal = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    const Assignment problem = draw(random, random_shape(random, 7, 12), {});
+    const Answer answer = solve(problem, {}, {.small = 2, .enough = 0.3});
+    const double best = brute_force(problem, {});
+    optimal += answer.optimal();
+    ASSERT_TRUE(answer.found == (best < infinity));
+    if (!answer.found) continue;
+    ASSERT_GE(answer.lower, 0.7 * answer.value - 1e-9);
+    ASSERT_LE(answer.lower, best + 1e-9);
+  }
+  EXPECT_LT(optimal, 190);
+}
+
 TEST(Assignment, BoundHoldsWhereEffortEnds) {
   Counts free = check_random(4001, 400, false, {.table = 1, .points = 2, .branches = 1});
   Counts limited = check_random(5001, 400, true, {.table = 1, .points = 2, .branches = 1});
