@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "cli/catalog.h"
@@ -143,6 +144,13 @@ std::vector<std::string> notes_of(const CatalogModel& model, const GivenKeys& gi
   return notes;
 }
 
+// Of a model that is given as a path: to a config.json, or to the folder that has it. What has a name's form
+// is a name.
+std::optional<std::string> config_file(const std::string& model) {
+  if (!model.ends_with(".json") && model.find('/') == std::string::npos) return std::nullopt;
+  return std::filesystem::is_directory(model) ? model + "/config.json" : model;
+}
+
 }  // namespace
 
 Error located(const GivenKeys& given, const Error& error) {
@@ -156,8 +164,8 @@ Error located(const GivenKeys& given, const Error& error) {
 void expand_model(GivenKeys& given) {
   auto family = given.find("model.family");
   if (family == given.end()) return;
-  const bool file = family->second.text.ends_with(".json");
-  const CatalogModel read = file ? read_model_config(family->second.text) : CatalogModel{};
+  const std::optional<std::string> file = config_file(family->second.text);
+  const CatalogModel read = file ? read_model_config(*file) : CatalogModel{};
   const CatalogModel* model = file ? &read : find_model(family->second.text);
   if (!model) {
     const Key* key = find_key("model", "family");

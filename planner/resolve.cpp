@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "ir/models/conv_net.h"
 #include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "sbp/error.h"
@@ -102,6 +103,12 @@ void check_splits(const Job& job) {
   require_divides(h.tp, m.heads, "parallel.tp", "heads");
   require_divides(h.tp, m.kv_heads, "parallel.tp", "kv_heads");
   require_divides(h.tp, m.ffn, "parallel.tp", "ffn");
+  if (ir::models::is_conv_net(m.family)) {
+    require(h.cp == 1, "parallel.context_parallel",
+            fmt::format("{} for images, which have no sequence to split (use 1)", h.cp));
+    require(!h.sequence_parallel || h.tp == 1, "parallel.sequence_parallel",
+            "images have no sequence to split (switch it off)");
+  }
   for (const auto& [name, seq] : {std::pair("seq", m.seq), std::pair("decoder_seq", m.decoder_seq)}) {
     require_divides(h.cp, seq, "parallel.context_parallel", name);
     if (h.sequence_parallel && h.tp > 1)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/models/conv_net.h"
 #include "planner/schedule.h"
 
 namespace boxcar::search {
@@ -36,6 +37,16 @@ void add_tensor_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rul
 
 void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rules) {
   const ir::models::Transformer& m = job.model;
+  if (ir::models::is_conv_net(m.family)) {
+    rules.push_back({{"cp"}, {"family " + m.family}, "images have no sequence to split", [](const Job& j) {
+                       return j.parallel.cp == 1;
+                     }});
+    rules.push_back({{"sequence_parallel", "tp"},
+                     {"family " + m.family},
+                     "images have no sequence to split",
+                     [](const Job& j) { return !j.parallel.sequence_parallel || j.parallel.tp == 1; }});
+    return;
+  }
   for (const auto& [name, extent] : {std::pair("seq", m.seq), std::pair("decoder_seq", m.decoder_seq)}) {
     rules.push_back({{"cp"},
                      {fact(name, extent)},

@@ -760,6 +760,11 @@ TEST(BadInput, ModelsFromFiles) {
   }
 }
 
+TEST(BadInput, ModelsFromFilesThatAreNotThere) {
+  expect_refused({"simulate", "--model=./no/such", "--cluster=dgx-a100-80g", "--gpus=8"}, 2,
+                 "./no/such: cannot be read: No such file or directory");
+}
+
 // A file has the sizes that the catalog has, and flags win.
 TEST(Jobs, AModelFromAFile) {
   TemporaryFile file("config.json", R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32,
@@ -775,6 +780,8 @@ TEST(Jobs, AModelFromAFile) {
   const Output from_file = run_program(by_file);
   EXPECT_EQ(from_file.exit_code, 0) << from_file.err;
   EXPECT_EQ(until_simulator(from_file.out), until_simulator(run_program(by_name).out));
+  by_file[2] = std::filesystem::path(file.path()).parent_path().string() + "/";  // the folder
+  EXPECT_EQ(until_simulator(run_program(by_file).out), until_simulator(from_file.out));
 }
 
 // What a file says beside sizes is built, or told.

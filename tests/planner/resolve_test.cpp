@@ -120,7 +120,9 @@ const Refusal refusals[] = {
      "parallel.schedule: unknown schedule 'zigzag' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches under "
      "way on each stage, as 4,3,2,1; virtual_stages > 1 interleaves 1f1b)"},
     {"rows_of_images", [](Job& j) { images(j), j.parallel.cp = 2; },
-     "parallel.context_parallel: 2 does not divide seq 1 (use 1)"},
+     "parallel.context_parallel: 2 for images, which have no sequence to split (use 1)"},
+    {"sequence_of_images", [](Job& j) { images(j), j.parallel.tp = 2, j.parallel.sequence_parallel = true; },
+     "parallel.sequence_parallel: images have no sequence to split (switch it off)"},
     {"experts_of_images", [](Job& j) { images(j), j.parallel.ep = 2; },
      "parallel.ep: 2 for a model without experts (use 1)"},
     {"stages_of_images", [](Job& j) { images(j), j.gpus = j.parallel.pp = 17; },

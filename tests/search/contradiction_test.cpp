@@ -43,6 +43,17 @@ TEST(Contradiction, names_a_key_what_it_contradicts_and_what_goes) {
             "parallel: ep 2 contradicts experts 0: ep needs a model with experts (use 1)");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.ep = 3, j.model.experts = 4; }, {"ep"}),
             "parallel: ep 3 contradicts experts 4: ep has to divide experts (use 1, 2 or 4)");
+  const auto of_images = [](Job& j) {
+    j.model = ir::models::defaults("resnet");
+    j.model.layers = 16, j.model.hidden = 64, j.model.vocab = 1000;
+  };
+  EXPECT_EQ(
+      refusal([&](Job& j) { of_images(j), j.parallel.cp = 2; }, {"cp"}),
+      "parallel: context_parallel 2 contradicts family resnet: images have no sequence to split (use 1)");
+  EXPECT_EQ(refusal([&](Job& j) { of_images(j), j.parallel.tp = 2, j.parallel.sequence_parallel = true; },
+                    {"sequence_parallel", "tp"}),
+            "parallel: sequence_parallel true contradicts tp 2 with family resnet: images have no sequence "
+            "to split");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.cp = 3; }, {"cp"}),
             "parallel: context_parallel 3 contradicts seq 512: context_parallel has to divide seq (use 1, 2, "
             "4 or 8)");
