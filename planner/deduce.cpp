@@ -198,6 +198,9 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
              const Made& made, const Mesh& mesh) {
   Call call;
   call.op = &op;
+  call.inputs.reserve(op.inputs.size());
+  call.made.reserve(op.inputs.size());
+  call.current.reserve(op.inputs.size());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const ir::TensorId t = op.inputs[i];
     const auto& used = pins.used[static_cast<size_t>(t)];

@@ -7,10 +7,17 @@ namespace boxcar::planner {
 
 using sbp::Sbp;
 
+namespace {
+
+// Most names end otherwise.
+bool may_match(std::string_view pattern, std::string_view name) {
+  return pattern.empty() || pattern.back() == '*' || (!name.empty() && name.back() == pattern.back());
+}
+
+}  // namespace
+
 bool matches(std::string_view pattern, std::string_view name) {
-  // Most names end otherwise.
-  if (!pattern.empty() && pattern.back() != '*' && (name.empty() || name.back() != pattern.back()))
-    return false;
+  if (!may_match(pattern, name)) return false;
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
   if (name.substr(0, star) != pattern.substr(0, star)) return false;
@@ -130,7 +137,7 @@ constexpr PinRule rules[] = {
 
 const PinRule* find_rule(std::string_view name) {
   for (const PinRule& rule : rules)
-    if (matches(rule.pattern, name)) return &rule;
+    if (may_match(rule.pattern, name) && matches(rule.pattern, name)) return &rule;
   return nullptr;
 }
 

@@ -75,12 +75,15 @@ Graph training_step(Graph forward, TensorId loss, const TrainOptions& options) {
   for (const Pass& pass : passes) {
     if (options.off.contains(pass.name)) continue;
     pass.run(step);
+#ifndef NDEBUG
     try {
       verify(step.graph);
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("after pass {}", pass.name), error.what());
     }
+#endif
   }
+  verify(step.graph);
   return std::move(step.graph);
 }
 
