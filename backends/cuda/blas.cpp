@@ -89,11 +89,11 @@ class Watch {
     for (cudaEvent_t event : events_) cudaEventDestroy(event);
   }
   void start(cudaStream_t stream) { cuda::check(cudaEventRecord(events_[0], stream), "a time is taken"); }
-  // In milliseconds, when the stream is there: all before it was launched, so it comes to an end.
-  float stop(cudaStream_t stream) {
+  // In milliseconds, when the stream is there.
+  float stop(cudaStream_t stream, cpu::Waits& waits) {
     float milliseconds = 0;
     cuda::check(cudaEventRecord(events_[1], stream), "a time is taken");
-    cuda::check(cudaEventSynchronize(events_[1]), "a time is taken");
+    wait_for([this] { return cudaEventQuery(events_[1]); }, waits);
     cuda::check(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]), "a time is taken");
     return milliseconds;
   }
@@ -108,9 +108,10 @@ template <class Library>
 class LtProduct : public Product {
  public:
   // `machine`: what algorithms are good for.
-  LtProduct(const Library& lt, const ProductShape& s, std::shared_ptr<Algorithms> algorithms,
-            const std::string& machine)
+  LtProduct(const Library& lt, const ProductShape& s, cpu::Waits& waits,
+            std::shared_ptr<Algorithms> algorithms, const std::string& machine)
       : lt_(lt),
+        waits_(waits),
         wide_(s.in == Type::float64),
         text_(text_of(s)),
         known_as_(machine + ": " + text_),
@@ -215,7 +216,7 @@ class LtProduct : public Product {
         continue;  // also loads what the others find loaded
       watch.start(x.stream);
       for (int run = 0; run < timed_runs; ++run) check(launch(candidate.algo, x), "a product");
-      if (const float time = watch.stop(x.stream); time < least) least = time, best = candidate.algo;
+      if (const float time = watch.stop(x.stream, waits_); time < least) least = time, best = candidate.algo;
     }
     return best;
   }
@@ -235,6 +236,7 @@ class LtProduct : public Product {
   }
 
   const Library& lt_;
+  cpu::Waits& waits_;
   const bool wide_;
   const std::string text_, known_as_;
   const std::shared_ptr<Algorithms> algorithms_;
@@ -247,8 +249,8 @@ class LtProduct : public Product {
 
 }  // namespace
 
-Blas::Blas(std::shared_ptr<Algorithms> algorithms)
-    : library_(std::make_unique<Library>()), algorithms_(std::move(algorithms)) {
+Blas::Blas(cpu::Waits& waits, std::shared_ptr<Algorithms> algorithms)
+    : waits_(waits), library_(std::make_unique<Library>()), algorithms_(std::move(algorithms)) {
   const SharedLibrary library(
       fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
       "matrix products on GPUs need it: install the CUDA toolkit's cuBLAS, or name its folder in "
@@ -281,7 +283,7 @@ Blas::Blas(std::shared_ptr<Algorithms> algorithms)
 Blas::~Blas() { library_->destroy(library_->handle); }
 
 std::unique_ptr<Product> Blas::product(const ProductShape& shape) {
-  auto product = std::make_unique<LtProduct<Library>>(*library_, shape, algorithms_, machine_);
+  auto product = std::make_unique<LtProduct<Library>>(*library_, shape, waits_, algorithms_, machine_);
   if (!product->has_algorithm()) return nullptr;
   return product;
 }

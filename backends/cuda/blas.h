@@ -16,6 +16,10 @@
 #include "backends/cuda/blas_algorithms.h"
 #include "backends/cuda/kernels/launch.h"
 
+namespace boxcar::backends::cpu {
+class Waits;
+}
+
 namespace boxcar::backends::cuda {
 
 // What a product's kernel does beside it: adds a bias [n] to each row of c, or writes the sums [n] of the
@@ -47,8 +51,9 @@ class Blas {
 
   static constexpr int candidates = 8;  // that are timed
 
-  // Throws Error (cannot run) where there is no cuBLASLt. Without `algorithms` nothing is timed.
-  explicit Blas(std::shared_ptr<Algorithms> algorithms = nullptr);
+  // Throws Error (cannot run) where there is no cuBLASLt. Without `algorithms` nothing is timed; `waits` end
+  // a timing where the run has failed.
+  explicit Blas(cpu::Waits& waits, std::shared_ptr<Algorithms> algorithms = nullptr);
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
@@ -58,6 +63,7 @@ class Blas {
 
  private:
   struct Library;
+  cpu::Waits& waits_;
   std::unique_ptr<Library> library_;
   const std::shared_ptr<Algorithms> algorithms_;
   std::string machine_;  // with algorithms: what they are good for

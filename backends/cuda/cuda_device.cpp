@@ -214,7 +214,7 @@ CudaDevice::CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_w
       recorder_(recorder),
       events_(std::make_shared<Events>(gpu)),
       pinned_((on(gpu), 2 * half_bytes)),
-      libraries_(std::move(algorithms)) {
+      libraries_(waits, std::move(algorithms)) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
   for (size_t h = 0; h < 2; ++h)
     halves_[h] = {pinned_.data() + static_cast<int64_t>(h) * half_bytes, events_->take()};

@@ -60,7 +60,7 @@ const Factories& kernels() {
 }
 
 Blas& Libraries::blas() {
-  if (!blas_) blas_ = std::make_unique<Blas>(algorithms_);
+  if (!blas_) blas_ = std::make_unique<Blas>(waits_, algorithms_);
   return *blas_;
 }
 Dnn& Libraries::dnn() {

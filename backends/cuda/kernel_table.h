@@ -24,6 +24,10 @@
 #include "backends/cuda/step_values.h"
 #include "backends/device.h"
 
+namespace boxcar::backends::cpu {
+class Waits;
+}
+
 namespace boxcar::backends::cuda {
 
 class CudaQueue;
@@ -32,7 +36,8 @@ class CudaQueue;
 class Libraries {
  public:
   // With `algorithms`, what is quickest is taken, be its bits the same in every run or not.
-  explicit Libraries(std::shared_ptr<Algorithms> algorithms) : algorithms_(std::move(algorithms)) {}
+  Libraries(cpu::Waits& waits, std::shared_ptr<Algorithms> algorithms)
+      : waits_(waits), algorithms_(std::move(algorithms)) {}
   bool fast() const { return algorithms_ != nullptr; }
   // Bytes of scores that a gradient of attention keeps at a time for bits that repeat, where one key head
   // needs no more.
@@ -43,6 +48,7 @@ class Libraries {
   bool has_dnn();  // for what can do without
 
  private:
+  cpu::Waits& waits_;
   const std::shared_ptr<Algorithms> algorithms_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Dnn> dnn_;

@@ -46,7 +46,7 @@ class AlgorithmsTest : public testing::Test {
 using Runs = std::vector<int>;
 
 TEST_F(AlgorithmsTest, TheFirstWhereNothingIsTimed) {
-  Blas blas;
+  Blas blas(waits_);
   EXPECT_EQ(run(blas, 5, 3), (Runs{3, 0, 0, 0}));
 }
 
@@ -54,17 +54,31 @@ TEST_F(AlgorithmsTest, TheFirstWhereNothingIsTimed) {
 // product.
 TEST_F(AlgorithmsTest, TheQuickestIsTimedOnceForEachShape) {
   const auto algorithms = std::make_shared<Algorithms>();
-  Blas blas(algorithms), other(algorithms);
+  Blas blas(waits_, algorithms), other(waits_, algorithms);
   EXPECT_EQ(run(blas, 5, 3), (Runs{4, 0, 4 + 3, 4}));
   EXPECT_EQ(run(blas, 5, 2), (Runs{0, 0, 2, 0}));
   EXPECT_EQ(run(other, 5, 2), (Runs{0, 0, 2, 0}));
   EXPECT_EQ(run(blas, 6, 1), (Runs{4, 0, 4 + 1, 4}));
 }
 
+// What is before it on the stream would not end for long.
+TEST_F(AlgorithmsTest, ATimingEndsWithTheRun) {
+  Blas blas(waits_, std::make_shared<Algorithms>());
+  run(blas, 6, 1);  // has the memory
+  int asked = 0;
+  bool ends = false;
+  cuda_on_cpu::put_until(queue_->stream(), [&](cuda_on_cpu::Kept&) { return ends || ++asked > 50'000; });
+  waits_.abort("device 5: out of range");
+  EXPECT_EQ(support::error_of([&] { run(blas, 5, 1); }, Exit::fault),
+            "waits for its GPU: device 5: out of range");
+  ends = true;
+  cudaStreamSynchronize(queue_->stream());
+}
+
 // c = a b + bias, and the sums of b's columns beside its product with a. Not in float64, which cuBLASLt has
 // no epilogue for.
 TEST_F(AlgorithmsTest, BiasesAreEpilogues) {
-  Blas blas(std::make_shared<Algorithms>());
+  Blas blas(waits_, std::make_shared<Algorithms>());
   const auto run = [&](Epilogue epilogue, std::vector<float> bias) {
     const auto product = blas.product({.m = 2, .n = 3, .k = 2, .epilogue = epilogue});
     const float a[] = {1, 2, 3, 4}, b[] = {1, 2, 3, 4, 5, 6};
@@ -97,7 +111,7 @@ TEST_F(AlgorithmsTest, KernelsOfProductsTakeEpilogues) {
       if (def.inputs.back().starts_with("bias")) call.inputs.push_back({{8}, type});
       if (def.inputs.back() == "h") call.inputs.push_back({{8, 8}, type});
       call.outputs = def.infer(call.inputs, call.attrs);
-      Libraries libraries(nullptr);
+      Libraries libraries(waits_, nullptr);
       const auto kernel = make_kernel(call, *queue_, libraries);
       std::vector<std::vector<std::byte>> memory(6, std::vector<std::byte>(512));
       const std::vector<const void*> from = {memory[0].data(), memory[1].data(), memory[2].data(),
@@ -115,12 +129,12 @@ TEST_F(AlgorithmsTest, AreKeptInAFile) {
   const tests::TemporaryFolder folder;
   const std::string file = folder / "algorithms";
   {
-    Blas first(std::make_shared<Algorithms>(file));
+    Blas first(waits_, std::make_shared<Algorithms>(file));
     EXPECT_EQ(run(first, 5, 1), (Runs{4, 0, 4 + 1, 4}));
   }
   EXPECT_THAT(tests::contents(file), testing::MatchesRegex("boxcar algorithms 1\nthe host in a GPU's place, "
                                                            "cuBLASLt 13.*: 5 x 2 x 3, .* = [0-9a-f]+\n"));
-  Blas second(std::make_shared<Algorithms>(file));
+  Blas second(waits_, std::make_shared<Algorithms>(file));
   EXPECT_EQ(run(second, 5, 1), (Runs{0, 0, 1, 0}));
   EXPECT_EQ(run(second, 6, 1), (Runs{4, 0, 4 + 1, 4}));
 }

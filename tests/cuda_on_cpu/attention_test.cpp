@@ -95,7 +95,7 @@ TEST_P(AttentionTest, EqualsTheReference) {
   const Row& row = GetParam();
   const ir::OpDef &op = ir::op("scaled_dot_product_attention"),
                   &grad = ir::op("scaled_dot_product_attention_grad");
-  Libraries whole(nullptr), sliced(nullptr), fast(std::make_shared<Algorithms>());
+  Libraries whole(waits_, nullptr), sliced(waits_, nullptr), fast(waits_, std::make_shared<Algorithms>());
   sliced.most_scores = 1;
   for (const DType type : {DType::bfloat16, DType::float16}) {
     SCOPED_TRACE(type == DType::float16 ? "float16" : "bfloat16");
@@ -129,7 +129,7 @@ TEST_P(AttentionTest, DoesWithoutCudnn) {
   cuda_on_cpu::pretend(machine);
   const Row& row = GetParam();
   const ir::OpDef& op = ir::op("scaled_dot_product_attention");
-  Libraries libraries(nullptr);
+  Libraries libraries(waits_, nullptr);
   Tensors in;
   for (const ir::Shape& shape : {row.q, row.k, row.v})
     in.push_back(drawn({shape, DType::bfloat16}, in.size()));

@@ -69,7 +69,7 @@ class PoolTest : public testing::TestWithParam<Row> {
   }
 
   void expect_all(const Row& row, bool cudnn) {
-    Libraries libraries(nullptr);
+    Libraries libraries(waits_, nullptr);
     const ir::Attrs attrs = {{"kernel", row.kernel},
                              {"stride", row.stride},
                              {"padding", row.padding},
