@@ -26,7 +26,7 @@
 namespace boxcar::cli {
 
 // What a message on Channel::results begins with.
-enum class ResultKind : int64_t { loss, part, timeline };
+enum class ResultKind : int64_t { loss, part, timeline, validated };
 
 class Collector {
  public:

@@ -36,7 +36,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What other processes tell process 0 on Channel::results.
+// What other processes tell process 0 on Channel::results, and when it has validated.
 struct LossMessage {
   ResultKind kind = ResultKind::loss;
   int64_t step = 0, micro_batch = 0, device = 0;
@@ -120,8 +120,9 @@ struct Trainer::Impl {
   Clock::time_point step_end;
   int64_t steps_logged = 0;
   std::string last_checkpoint;
-  double began = 0;   // seconds, by this machine's clock
-  int timelines = 0;  // of other processes, which have told all their acts
+  double began = 0;       // seconds, by this machine's clock
+  int64_t validated = 0;  // steps, as process 0 says
+  int timelines = 0;      // of other processes, which have told all their acts
   std::vector<actors::RunAct> others_acts;
 
   Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::Samples& data,
@@ -201,16 +202,21 @@ struct Trainer::Impl {
     if (message.kind == ResultKind::part) return collector.receive(bytes);
     if (message.kind == ResultKind::timeline) return receive_acts(bytes);
     std::memcpy(&message, bytes.data(), sizeof message);
+    if (message.kind == ResultKind::validated) {
+      const std::lock_guard lock(mutex);
+      validated = message.step;
+      return changed.notify_all();
+    }
     add_loss(message.step, message.micro_batch, static_cast<int>(message.device), message.value);
   }
 
-  // On process 0, for what other processes tell it.
+  // For what other processes tell this one.
   template <typename There>
   void wait_for(const std::string& what, There there) {
     const backends::Waiting::Act name(what);
     std::unique_lock lock(mutex);
     while (!there()) {
-      const std::string whom = "the other processes";
+      const std::string whom = first_process ? "the other processes" : "process 0";
       const backends::Waiting::Entry entry(backend.transport()->waiting(), whom);
       try {
         backend.transport()->check();
@@ -305,6 +311,15 @@ struct Trainer::Impl {
     const std::lock_guard lock(mutex);
     log->validation(step, loss);
   }
+  // Process 0 validates alone. The others launch nothing meanwhile: what waits for it on their devices would
+  // look as if it had stopped.
+  void meet_after_validation(int64_t step) {
+    if (!backend.transport()) return;
+    if (!first_process) return wait_for("validation", [&] { return validated >= step; });
+    const LossMessage message{ResultKind::validated, step, 0, 0, 0};
+    for (int p = 1; p < backend.transport()->processes(); ++p)
+      backend.transport()->send(p, Channel::results, std::as_bytes(std::span(&message, 1)));
+  }
 
   void stop_at(int64_t step) {
     const bool last = step == run.steps;
@@ -316,6 +331,7 @@ struct Trainer::Impl {
       if (validates) validate(step, tensors);
       if (saves) write(step, std::move(tensors));
     }
+    if (validates) meet_after_validation(step);
     const std::lock_guard lock(mutex);
     step_end = Clock::now();
   }
