@@ -203,8 +203,7 @@ void ActorTable::advance(int actor, int64_t acts) {
 
 void ActorTable::rewind_in(int actor, int port) {
   In& in = ins_[static_cast<size_t>(state(actor).in_begin + port)];
-  if (in.used != 0 || (in.readable != 0 && in.readable != in.count))
-    broken(actor, "input", port, "rewound while there are slots to read");
+  if (in.used != 0 || in.readable != 0) broken(actor, "input", port, "rewound while there are slots to read");
   in.slot = in.next = 0;
 }
 void ActorTable::rewind_out(int actor, int port) {

@@ -82,8 +82,7 @@ class ActorTable {
   // part written or read then.
   void advance(int actor, int64_t acts);
   // The next slot is the first one again, on both sides of a register all of whose slots have been written,
-  // read and given back (an input that has all of them to read is such as well). Throws Error (fault) where
-  // they have not.
+  // read and given back. Throws Error (fault) where they have not.
   void rewind_in(int actor, int port);
   void rewind_out(int actor, int port);
   bool acting(int actor) const { return state(actor).acting; }

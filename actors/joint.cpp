@@ -9,8 +9,6 @@
 namespace boxcar::actors {
 namespace {
 
-int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
-
 int64_t elements(const std::vector<ir::TensorType>& tensors) {
   int64_t sum = 0;
   for (const ir::TensorType& type : tensors) sum += type.elements();

@@ -128,6 +128,11 @@ std::vector<Layout::Place> Layout::readers(int device, int reg) const {
   return result;
 }
 
+size_t Layout::reader(int device, int reg, const Place& place) const {
+  const std::vector<Place> all = readers(device, reg);
+  return static_cast<size_t>(std::find(all.begin(), all.end(), place) - all.begin());
+}
+
 Layout::Place Layout::producer(int device, int actor, size_t input) const {
   const ir::Input& in = at(program(device).actors, actor).inputs[input];
   const int from = source(device, in);

@@ -33,6 +33,7 @@ class Layout {
   };
   struct Place {  // an actor's port
     int device = 0, actor = 0, port = 0;
+    friend bool operator==(const Place&, const Place&) = default;
   };
 
   const ir::Plan& plan() const { return plan_; }
@@ -47,6 +48,8 @@ class Layout {
   bool in_place(int device, int reg) const;
   // Who gets a req for a register's slots; and who gets the ack of an input.
   std::vector<Place> readers(int device, int reg) const;
+  // Which of them is at this place.
+  size_t reader(int device, int reg, const Place& place) const;
   Place producer(int device, int actor, size_t input) const;
   // The device whose register an input reads.
   int source(int device, const ir::Input& input) const;

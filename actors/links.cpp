@@ -4,6 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <span>
 
 #include "actors/layout.h"
 #include "backends/waiting.h"
@@ -12,7 +18,7 @@
 namespace boxcar::actors {
 namespace {
 
-constexpr int64_t byte_room = 512;  // of scratch memory, where one byte is meant
+using backends::Channel;
 
 const ir::Actor& actor_of(const Layout& layout, int device, int actor) {
   return layout.program(device).actors[static_cast<size_t>(actor)];
@@ -27,15 +33,15 @@ bool is_dense(const std::vector<Move>& moves) {
 
 struct Links::Link {
   std::string name;
-  int owner = 0, puller = 0;
+  int owner = 0, puller = 0, queue_of_puller = 0;
   std::unique_ptr<backends::Queue> queue;  // the owner's; goes after the communicator
   std::unique_ptr<backends::Communicator> communicator;
   std::byte* scratch = nullptr;
-  int64_t scratch_bytes = byte_room;
-  std::mutex mutex;            // of what follows, and of the senders
+  int64_t scratch_bytes = aligned(1);
   std::vector<Sender*> order;  // over one step
-  size_t next = 0;
-  bool failed = false;  // and the thread that knows why says so
+  std::mutex mutex;            // of what follows, and of what senders have to send
+  std::condition_variable changed;
+  int64_t words = 0;  // of the other end, that nobody has waited for yet
 
   std::array<int, 2> group() const { return {owner, puller}; }
 };
@@ -54,11 +60,9 @@ Links::Links(RunState& state, const Pulls& pulls) : state_(state) {
       std::unique_ptr<Link>& link = links_[key];
       if (!link) {
         link = std::make_unique<Link>();
-        const int queue = std::get<2>(key);
-        link->name = fmt::format("{} of {} from {}",
-                                 layout.program(d).queues[static_cast<size_t>(queue)].name, d, owner);
-        link->owner = owner;
-        link->puller = d;
+        link->owner = owner, link->puller = d, link->queue_of_puller = std::get<2>(key);
+        const auto queue = static_cast<size_t>(link->queue_of_puller);
+        link->name = fmt::format("{} of {} from {}", layout.program(d).queues[queue].name, d, owner);
       }
       if (!sends) continue;
       const ir::Input& input = actors[static_cast<size_t>(a)].inputs[0];
@@ -66,20 +70,18 @@ Links::Links(RunState& state, const Pulls& pulls) : state_(state) {
       sender->state_ = &state;
       sender->link_ = link.get();
       sender->pull_ = &pulls.pull(d, a);
-      sender->name_ = fmt::format("{} for device {}", actors[static_cast<size_t>(a)].name, d);
+      sender->name_ =
+          fmt::format("device {}: {} for device {}", owner, actors[static_cast<size_t>(a)].name, d);
       sender->repeat_ = input.repeat;
-      const std::vector<Layout::Place> readers = layout.readers(owner, input.reg);
-      const auto mine = std::find_if(readers.begin(), readers.end(), [d, a](const Layout::Place& place) {
-        return place.device == d && place.actor == a;
-      });
-      sender->reader_ = static_cast<size_t>(mine - readers.begin());
+      sender->reader_ = layout.reader(owner, input.reg, {d, a, 0});
       if (!is_dense(sender->pull_->moves))
-        link->scratch_bytes = std::max(link->scratch_bytes, (sender->pull_->bytes + 511) / 512 * 512);
+        link->scratch_bytes = std::max(link->scratch_bytes, aligned(sender->pull_->bytes));
       senders_[{d, a}] = std::move(sender);
     }
   }
   for (const auto& [key, link] : links_) {
     if (!state.backend.is_local(link->owner)) continue;
+    sending_.push_back(link.get());
     const int process = state.backend.process_of(link->puller);
     if (!threads.contains(process)) threads[process] = layout.threads(process);
     for (const Layout::Thread& thread : threads[process])
@@ -91,7 +93,20 @@ Links::Links(RunState& state, const Pulls& pulls) : state_(state) {
       }
   }
 }
+
 Links::~Links() = default;
+
+void Links::listen() {
+  if (!state_.backend.transport()) return;
+  state_.backend.transport()->listen(Channel::links, [this](int, std::span<const std::byte> bytes) {
+    Word word;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    Link& link = *links_.at({word.owner, word.puller, word.queue});
+    const std::lock_guard lock(link.mutex);
+    ++link.words;
+    link.changed.notify_all();
+  });
+}
 
 bool Links::has(const RunState& state, int device, int actor) {
   const Layout& layout = state.layout;
@@ -128,65 +143,123 @@ void Links::prepare(int device, std::byte* scratch) {
   }
 }
 
-backends::Communicator* Links::receiver(int device, int actor, backends::Queue& queue, std::byte* byte) {
+void Links::prepare(int device, int actor, backends::Queue& queue, std::byte* byte) {
   Link& link = *links_.at(key(device, actor));
   if (!link.communicator)
     link.communicator = state_.backend.communicator(link.name, link.group(), device, queue);
   link.scratch = byte;
-  return link.communicator.get();
 }
 
-void Links::connect() {
-  for (const auto& [key, link] : links_) {
-    const bool sends = state_.backend.is_local(link->owner);
-    const std::string here = fmt::format("device {}: start", sends ? link->owner : link->puller);
-    const backends::Waiting::Act name(here);
-    sends ? link->communicator->send_to(link->scratch, 1, 1)
-          : link->communicator->receive_from(link->scratch, 1, 0);
+std::vector<Connection> Links::connections() {
+  std::vector<Connection> result;
+  for (const auto& [key, entry] : links_) {
+    Link* const link = entry.get();
+    if (state_.backend.is_local(link->owner))
+      result.push_back(
+          {link->owner, link->name, [link] { link->communicator->send_to(link->scratch, 1, 1); }});
+    else
+      result.push_back(
+          {link->puller, link->name, [link] { link->communicator->receive_from(link->scratch, 1, 0); }});
   }
+  return result;
 }
 
-void Links::finish() {
-  for (const auto& [key, link] : links_)
-    if (link->queue) link->queue->finish();
+// To the other end's process.
+void Links::say(const Link& link) {
+  const int other = state_.backend.is_local(link.owner) ? link.puller : link.owner;
+  const Word word{link.owner, link.puller, link.queue_of_puller};
+  state_.backend.transport()->send(state_.backend.process_of(other), Channel::links,
+                                   std::as_bytes(std::span(&word, 1)));
+}
+
+void Links::wait_for_word(Link& link) {
+  std::unique_lock lock(link.mutex);
+  const auto there = [&link] { return link.words > 0; };
+  if (!link.changed.wait_for(lock, wake_interval, there)) {
+    const int other = state_.backend.is_local(link.owner) ? link.puller : link.owner;
+    const std::string whom = fmt::format("device {} of process {}", other, state_.backend.process_of(other));
+    const backends::Waiting::Entry entry(state_.backend.transport()->waiting(), whom);
+    do {
+      lock.unlock();
+      state_.check(whom);
+      lock.lock();
+    } while (!link.changed.wait_for(lock, wake_interval, there));
+  }
+  --link.words;
+}
+
+void Links::receive(int device, int actor, std::byte* to, int64_t bytes) {
+  Link& link = *links_.at(key(device, actor));
+  {
+    const std::string here = "receive in " + link.name;
+    const backends::Waiting::Act name(here);
+    say(link);
+    wait_for_word(link);
+  }
+  link.communicator->receive_from(to, std::max<int64_t>(bytes, 1), 0);
 }
 
 void Links::Sender::offer(int slot) {
   const std::lock_guard lock(link_->mutex);
-  if (link_->failed) throw Stopped{};
   full_.push_back({slot, state_->marks_of(link_->owner, pull_->reg, slot).written});
-  for (Sender* next = link_->order[link_->next]; !next->full_.empty(); next = link_->order[link_->next]) {
-    next->send();
-    link_->next = (link_->next + 1) % link_->order.size();
+  link_->changed.notify_all();
+}
+
+void Links::run(int link, int64_t count) {
+  const Link& mine = *sending_[static_cast<size_t>(link)];
+  std::string where = fmt::format("device {}: {}", mine.owner, mine.name);
+  try {
+    for (int64_t step = 0; step < count; ++step)
+      for (Sender* const sender : mine.order) {
+        where = sender->name_;
+        send(*sender);
+      }
+    if (state_.recorded < 0) mine.queue->finish();
+  } catch (const Stopped&) {  // another thread says why
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const Error what(known ? known->code() : Exit::fault, where, error.what());
+    state_.fail(std::make_exception_ptr(what), what.what());
   }
 }
 
-// The oldest full slot; the link is locked.
-void Links::Sender::send() {
-  const std::string here = fmt::format("device {}: {}", link_->owner, name_);
-  const backends::Waiting::Act name(here);
-  backends::Queue& queue = *link_->queue;
-  const Full full = full_.front();
-  if (full.written) queue.wait(*full.written);
-  const std::byte* const tensor = state_->slot(link_->owner, pull_->reg, full.slot);
-  const std::byte* from = link_->scratch;
-  if (is_dense(pull_->moves))
-    from = tensor + pull_->moves[0].tensor;
-  else
-    for (const Move& move : pull_->moves) pack(queue, move, link_->scratch, tensor);
-  try {
-    link_->communicator->send_to(from, std::max<int64_t>(pull_->bytes, 1), 1);
-  } catch (const Error& error) {  // the act that has filled the slot is named too
-    link_->failed = true;
-    throw Error(error.code(), name_, error.what());
+// The oldest full slot, when there is one and the puller waits for it.
+void Links::send(Sender& sender) {
+  const backends::Waiting::Act name(sender.name_);
+  Link& link = *sender.link_;
+  Sender::Full full;
+  {
+    std::unique_lock lock(link.mutex);
+    while (!link.changed.wait_for(lock, wake_interval, [&] { return !sender.full_.empty(); }))
+      if (state_.stopped()) throw Stopped{};
+    full = sender.full_.front();
   }
-  if (++sent_ < repeat_) return;
-  sent_ = 0;
-  full_.pop_front();
-  state_->marks_of(link_->owner, pull_->reg, full.slot).read[reader_] = queue.mark();
-  if (Probe* const probe = state_->probes[static_cast<size_t>(link_->owner)].get())
-    probe->release(pull_->reg, full.slot);
-  mailbox_->push(to_word(actor_, {MessageKind::ack, port_, full.slot}));
+  {
+    const std::string here = "send in " + link.name;
+    const backends::Waiting::Act word(here);
+    wait_for_word(link);
+  }
+  backends::Queue& queue = *link.queue;
+  const Pulls::Pull& pull = *sender.pull_;
+  if (full.written) queue.wait(*full.written);
+  const std::byte* const tensor = state_.slot(link.owner, pull.reg, full.slot);
+  const std::byte* from = link.scratch;
+  if (is_dense(pull.moves))
+    from = tensor + pull.moves[0].tensor;
+  else
+    for (const Move& move : pull.moves) pack(queue, move, link.scratch, tensor);
+  link.communicator->send_to(from, std::max<int64_t>(pull.bytes, 1), 1);
+  say(link);
+  if (++sender.sent_ < sender.repeat_) return;
+  sender.sent_ = 0;
+  {
+    const std::lock_guard lock(link.mutex);
+    sender.full_.pop_front();
+  }
+  state_.marks_of(link.owner, pull.reg, full.slot).read[sender.reader_] = queue.mark();
+  if (Probe* const probe = state_.probes[static_cast<size_t>(link.owner)].get())
+    probe->release(pull.reg, full.slot);
+  sender.mailbox_->push(to_word(sender.actor_, {MessageKind::ack, sender.port_, full.slot}));
 }
 
 }  // namespace boxcar::actors

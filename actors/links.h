@@ -1,6 +1,5 @@
 // Pulls between processes that their devices carry out themselves, on backends that can (Backend::sends):
-// the one sends, the other receives, nothing goes by way of a host's memory, and the processes exchange no
-// message.
+// the one sends, the other receives, and nothing goes by way of a host's memory.
 //
 // A *link* has the pulls that one queue of a device makes from one device of another process. It is a group
 // of two, the owner (rank 0) and the puller (rank 1); at the owner it has a queue of its own. Two stages in
@@ -17,33 +16,49 @@
 //              compute                 F[0]   B[0]   F[1]   B[1] ...
 //              link to 0                         dx[0]         dx[1] ...
 //
-// Order. A link sends in the order in which the puller's queue takes its pulls: what an act has filled is
-// offered, and sent as soon as it is next, by the thread that offers it. So both ends call in one order, and
-// a send and its receive wait, on the host as on the devices, for the act that filled the slot, for a free
-// slot at the puller, and for the acts before the pull on the puller's queue: for what the pull itself waits
-// for in the plan, and nothing else as far as the device's streams run independently of one another. (A turn
-// on the owner's queue is not taken; it could only add to that.) Orders of different links have nothing to do
-// with each other. What planner::verify has proved of the plan, that it ends, therefore holds for them, both
-// ways between two stages, and with several chunks of the model on each.
+// Order. A link sends in the order in which the puller's queue takes its pulls, on a thread of its own: so
+// both ends call in one order. A send and its receive wait for the act that filled the slot, for a free slot
+// at the puller, and for the acts before the pull on the puller's queue: for what the pull itself waits for
+// in the plan. (A turn on the owner's queue is not taken; it could only add to that.) Orders of different
+// links have nothing to do with each other. What planner::verify has proved of the plan, that it ends,
+// therefore holds for them, both ways between two stages, and with several chunks of the model on each.
+//
+// Words. When a receive's turn has come and all that it waits for has been launched, its thread says so to
+// the owner's process, by a message of the transport, and waits for nothing but the answer. The owner's
+// thread launches the send when the slot is full and that word has come, and then answers; the puller's
+// launches the receive at once:
+//
+//   owner's thread    slot full ...... send launched, answer .........
+//   puller's thread   turn, word ......................... receive launched
+//
+// So a GPU is in a send or a receive only while the two are on their way, and never while another act of the
+// plan has yet to be launched for it to end. By induction over what is launched, in the order of the hosts'
+// calls, it all ends, whatever more is launched meanwhile: an act on a stream waits for acts that were
+// launched before; a receive for its send, which was; a send for its receive, which is launched next by a
+// thread that has nothing else to wait for. What CUDA or NCCL may do at a first call, wait until the GPU has
+// done what it was given, therefore ends too. Recordings are launched whole: they load nothing, and all
+// processes launch the same ones in one order. (Collectives are not in this: one waits for calls of other
+// members that their hosts may not have come to.)
 //
 // Credits. The owner hears that a slot has been read when its send is launched, and behind the send's mark it
-// is written again. The puller's input always is readable: its receive waits on the device.
+// is written again. So no process is ahead of another by more acts than the slots between them allow, be its
+// GPU ever so far behind, and one that loads what its acts read waits for its GPU.
 //
-// Steps. What is pulled has no initial slots, so what a step receives is sent in the same step; recorded
-// steps need no message on the way, and each end's recording has its part of the link.
+// Steps. What is pulled has no initial slots, so what a step receives is sent in the same step, and no word
+// is on its way between steps. Recorded steps need no word; that they are recorded does, as acts do.
 //
-// Set-up. connect() sends a byte over each link, in one order of all links of the plan, which each process
-// walks: calls in a step find their connection and do not wait for the other end on the host.
+// Set-up. connections() send a byte over each link, so that calls in a step find their connection.
 //
 // Other pulls are Pulls': between devices of a process, of registers with initial slots, of plans with open
-// queues (where a receive that is launched early could hold up what its send waits for).
+// queues.
 //
-//   Links links(state, pulls);
-//   links.prepare(0, scratch);  links.receiver(1, pull, queue, byte);     // by each its own devices
-//   links.connect();
+//   Links links(state, pulls);                // listens; before the transport starts
+//   links.prepare(0, scratch);  links.prepare(1, pull, queue, byte);         // by each its own devices
+//   ... connections() ...
 //   links.sender(1, pull)->heard_by(mailbox, actor, port);
+//   links.run(0, steps);                      // on a thread of each link that sends
 //   links.sender(1, pull)->offer(slot);       // by the thread that has launched the act that filled it
-//   links.receiver(1, pull)->receive_from(to, bytes, 0);                     // by that of the puller's queue
+//   links.receive(1, pull, to, bytes);        // by that of the puller's queue
 #pragma once
 
 #include <cstddef>
@@ -51,7 +66,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -83,17 +97,16 @@ class Links {
       int slot = 0;
       SlotMarks::Mark written;
     };
-    void send();
 
     RunState* state_ = nullptr;
     Link* link_ = nullptr;
     const Pulls::Pull* pull_ = nullptr;
-    std::string name_;   // "h1.in.pull for device 1"
+    std::string name_;   // "device 0: h1.in.pull for device 1"
     size_t reader_ = 0;  // of the register's
     int repeat_ = 1, sent_ = 0;
     Mailbox* mailbox_ = nullptr;
     int actor_ = 0, port_ = 0;
-    std::deque<Full> full_;
+    std::deque<Full> full_;  // the link's lock guards it
   };
 
   Links(RunState& state, const Pulls& pulls);
@@ -102,28 +115,45 @@ class Links {
   // Whether a pull goes over a link; the same in all processes.
   static bool has(const RunState& state, int device, int actor);
 
+  // To the other ends' words; before the transport starts.
+  void listen();
+
   // --- of owners here
   // Memory that the sends of a device need.
   int64_t scratch_bytes(int device) const;
   void prepare(int device, std::byte* scratch);
   Sender* sender(int device, int actor) { return senders_.at({device, actor}).get(); }
 
-  // --- of pullers here
-  // The communicator that a pull receives by; `queue` outlives it, and into `byte` connect() may write.
-  backends::Communicator* receiver(int device, int actor, backends::Queue& queue, std::byte* byte);
+  // How many links send from here; `count` steps of one, on the thread that this is for: an error stops the
+  // run.
+  int size() const { return static_cast<int>(sending_.size()); }
+  void run(int link, int64_t count);
 
-  // Once the transport has started. Waits for the other ends.
-  void connect();
-  // Waits until all that was offered has been sent.
-  void finish();
+  // --- of pullers here
+  // Makes the communicator that a pull receives by; `queue` outlives it, and into `byte` the set-up may
+  // write.
+  void prepare(int device, int actor, backends::Queue& queue, std::byte* byte);
+  // On the queue: what the pull is of.
+  void receive(int device, int actor, std::byte* to, int64_t bytes);
+
+  // --- of both
+  std::vector<Connection> connections();
 
  private:
   using Key = std::tuple<int, int, int>;  // owner, puller, the puller's queue
+  // What an end tells the other one, as a message.
+  struct Word {
+    int32_t owner = 0, puller = 0, queue = 0;
+  };
   Key key(int device, int actor) const;
+  void say(const Link& link);
+  void wait_for_word(Link& link);
+  void send(Sender& sender);
 
   RunState& state_;
   std::map<Key, std::unique_ptr<Link>> links_;                      // that have an end here
   std::map<std::pair<int, int>, std::unique_ptr<Sender>> senders_;  // by puller's device and actor
+  std::vector<Link*> sending_;
 };
 
 }  // namespace boxcar::actors

@@ -48,7 +48,10 @@ Pulls::Pulls(RunState& state) : state_(state) {
       pulls_[{d, static_cast<int>(a)}] = std::move(pull);
     }
   }
-  if (backends::Transport* transport = state.backend.transport()) {
+}
+
+void Pulls::listen() {
+  if (backends::Transport* transport = state_.backend.transport()) {
     transport->listen(Channel::request,
                       [this](int from, std::span<const std::byte> bytes) { answer(from, bytes); });
     transport->listen(Channel::data, [this](int, std::span<const std::byte> bytes) { arrive(bytes); });

@@ -2,7 +2,7 @@
 // from another process by asking it, where the transport's progress thread answers: nobody writes the slot
 // until the pull has sent its ack.
 //
-//   Pulls pulls(state);                         // listens; before the transport starts
+//   Pulls pulls(state);  pulls.listen();
 //   pulls.fetch(device, actor, slot, to, queue);
 #pragma once
 
@@ -23,6 +23,9 @@ namespace boxcar::actors {
 class Pulls {
  public:
   explicit Pulls(RunState& state);
+
+  // To requests and what answers them; before the transport starts.
+  void listen();
 
   struct Pull {
     int source = 0, reg = 0;

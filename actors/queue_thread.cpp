@@ -26,11 +26,6 @@ void QueueThread::send_initial() {
     effects_.clear();
     table_.start(a, effects_);
     send(a);
-    const Work& work = at(works_, a);
-    if (work.does != Does::receive) continue;
-    const ir::Program& owner = state_.layout.program(work.sources[0]);
-    for (int slot = 0; slot < at(owner.registers, work.in_regs[0]).count; ++slot)
-      deliver(work.producers[0], MessageKind::req, slot);
   }
 }
 
@@ -259,8 +254,9 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
       break;
     case Does::receive: {
       const int64_t bytes = work.outputs.empty() ? 0 : work.outputs[0].bytes;
-      work.communicator->receive_from(bytes > 0 ? out_addresses_[0] : scratch_ + work.joint_scratch,
-                                      std::max<int64_t>(bytes, 1), 0);
+      links_.receive(device, work.index,
+                     bytes > 0 ? static_cast<std::byte*>(out_addresses_[0]) : scratch_ + work.joint_scratch,
+                     bytes);
       break;
     }
     case Does::load:
@@ -410,8 +406,7 @@ void QueueThread::send(int actor) {
     if (effect.kind == MessageKind::req)
       for (const Target& reader : at(work.readers, effect.port)) deliver(reader, effect.kind, effect.slot);
     else
-      deliver(at(work.producers, effect.port),
-              work.does == Does::receive ? MessageKind::req : MessageKind::ack, effect.slot);
+      deliver(at(work.producers, effect.port), effect.kind, effect.slot);
   }
 }
 

@@ -46,6 +46,8 @@ class QueueThread {
   // Kernels and communicators, once there is memory; `scratch` is this thread's own. With options.graphs,
   // memory of the host for so many recordings.
   void prepare(std::byte* scratch, int recordings);
+  // Of the communicators that it has made.
+  void add_connections(std::vector<Connection>& all) const;
   // Where messages go, once all threads of the process and the state's marks are there.
   void connect(const std::vector<std::unique_ptr<QueueThread>>& threads);
   // Fills initial slots and registers updated in place; then sends what is readable at the start.
@@ -159,7 +161,6 @@ class QueueThread {
   static bool brings(const Work& work);
   int64_t most_marks() const;
   int64_t staged_size(const Work& work) const;
-  static int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
   // In the host's memory: of act `act` of a recording's step.
   std::byte* staged(const Work& work, int recording, int64_t act) const;
   bool recording() const { return state_.recorded >= 0; }

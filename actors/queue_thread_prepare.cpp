@@ -75,7 +75,8 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
   work.acts_per_step = program.acts_per_step(index);
   for (const ir::PhaseRun& run : program.schedule)
     if (run.phase == work.actor->phase) work.micro_batches.push_back(run.micro_batch);
-  for (size_t i = 0; i < work.actor->inputs.size(); ++i) {
+  const bool receives = Links::has(state_, thread_.device, index);
+  for (size_t i = 0; i < work.actor->inputs.size() && !receives; ++i) {
     const ir::Input& input = work.actor->inputs[i];
     const int source = layout.source(thread_.device, input);
     const ir::Register& from = at(layout.program(source).registers, input.reg);
@@ -109,8 +110,7 @@ QueueThread::Work QueueThread::learn(int index, std::vector<InSpec>& ins, std::v
     if (out.every > 1) scratch += aligned(out.bytes);
     work.outputs.push_back(std::move(out));
   }
-  work.does =
-      Links::has(state_, thread_.device, index) ? Does::receive : what_it_does(*work.actor, work.outputs);
+  work.does = receives ? Does::receive : what_it_does(*work.actor, work.outputs);
   if (work.does == Does::save) {
     if (work.inputs.size() != 1)
       throw Error::input(work.actor->name,
@@ -226,7 +226,7 @@ void QueueThread::prepare(std::byte* scratch, int recordings) {
       throw named(static_cast<int>(&work - works_.data()), error);
     }
     if (work.does == Does::receive)
-      work.communicator = links_.receiver(thread_.device, work.index, *queue_, scratch_ + work.joint_scratch);
+      links_.prepare(thread_.device, work.index, *queue_, scratch_ + work.joint_scratch);
     if (work.does != Does::collective) continue;
     const std::string name = state_.layout.communicator(thread_.device, actor);
     auto known = std::find_if(communicators_.begin(), communicators_.end(),
@@ -284,6 +284,16 @@ void QueueThread::fill_initial() {
     }
 }
 
+void QueueThread::add_connections(std::vector<Connection>& all) const {
+  for (const auto& [name, communicator] : communicators_) {
+    const auto is_pairwise = [&c = *communicator](const Work& work) {
+      return work.communicator == &c && work.actor->collective == sbp::Collective::all_to_all;
+    };
+    const bool pairs = std::any_of(works_.begin(), works_.end(), is_pairwise);
+    all.push_back({thread_.device, name, [&c = *communicator, pairs] { c.connect(pairs); }});
+  }
+}
+
 // That its acts have set and others may still look at, the newest one too.
 int64_t QueueThread::most_marks() const {
   int64_t marks = 1;
@@ -325,14 +335,9 @@ void QueueThread::connect(const std::vector<std::unique_ptr<QueueThread>>& threa
         work.readers.back().push_back(to);
       }
     }
-    for (size_t i = 0; i < work.actor->inputs.size(); ++i) {
-      const int port = layout.in_port(thread_.device, work.index, i);
-      if (port < 0) continue;
-      // What is received always is readable: what it gives back comes to itself.
-      const Layout::Place from = work.does == Does::receive ? Layout::Place{thread_.device, work.index, port}
-                                                            : layout.producer(thread_.device, work.index, i);
-      work.producers.push_back(target(from, threads));
-    }
+    for (size_t i = 0; i < work.actor->inputs.size() && work.does != Does::receive; ++i)
+      if (layout.in_port(thread_.device, work.index, i) >= 0)
+        work.producers.push_back(target(layout.producer(thread_.device, work.index, i), threads));
     connect_marks(work);
   }
 }
@@ -352,11 +357,8 @@ void QueueThread::connect_marks(Work& work) {
     work.in_marks.emplace_back();
     if (work.producers[i].route != Route::shared) continue;
     const int source = at(work.sources, static_cast<int>(i)), reg = at(work.in_regs, static_cast<int>(i));
-    const std::vector<Layout::Place> readers = layout.readers(source, reg);
-    const auto mine = std::find_if(readers.begin(), readers.end(), [&](const Layout::Place& place) {
-      return place.device == thread_.device && place.actor == work.index && place.port == static_cast<int>(i);
-    });
-    work.in_marks.back() = {marks(source, reg), static_cast<size_t>(mine - readers.begin())};
+    work.in_marks.back() = {marks(source, reg),
+                            layout.reader(source, reg, {thread_.device, work.index, static_cast<int>(i)})};
   }
   for (size_t o = 0; o < work.readers.size(); ++o) {
     const std::vector<Target>& readers = work.readers[o];

@@ -28,6 +28,14 @@ struct SlotMarks {
   std::vector<Mark> read;  // by reader, as Layout::readers has them
 };
 
+// What a member of a group does to set up all that the group's calls need of the other members; `name` is the
+// group's. The members come to it in an order of all groups.
+struct Connection {
+  int device = 0;
+  std::string name;
+  std::function<void()> make;
+};
+
 // Thrown where a thread stops because another one has failed; never seen outside.
 struct Stopped {};
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <numeric>
 #include <set>
 #include <system_error>
@@ -16,8 +17,6 @@
 
 namespace boxcar::actors {
 namespace {
-
-int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 constexpr int64_t most_recordings = 16;
 
@@ -40,7 +39,39 @@ int64_t steps_to_repeat(const ir::Program& program) {
 // one had better sleep.
 int spins_for(size_t threads) { return threads <= std::thread::hardware_concurrency() ? 4000 : 0; }
 
+using Threads = std::vector<std::unique_ptr<QueueThread>>;
+
+Threads threads_of(RunState& state, Pulls& pulls, Links& links) {
+  const backends::Transport* const transport = state.backend.transport();
+  const std::vector<Layout::Thread> list = state.layout.threads(transport ? transport->process() : 0);
+  Threads threads;
+  for (const Layout::Thread& thread : list)
+    threads.push_back(std::make_unique<QueueThread>(state, pulls, links, thread, spins_for(list.size())));
+  return threads;
+}
+
+int64_t scratch_of(const Threads& threads, const Links& links, int device) {
+  int64_t bytes = links.scratch_bytes(device);
+  for (const auto& thread : threads)
+    if (thread->device() == device) bytes += aligned(thread->scratch_bytes());
+  return bytes;
+}
+
 }  // namespace
+
+std::vector<int64_t> scratch_bytes(const ir::Plan& plan, backends::Backend& backend) {
+  const Layout layout(plan, [&backend](int device) { return backend.process_of(device); });
+  const Hooks hooks;
+  const RunOptions options;
+  RunState state(layout, backend, hooks, options);
+  Pulls pulls(state);
+  Links links(state, pulls);
+  const Threads threads = threads_of(state, pulls, links);
+  std::vector<int64_t> bytes;
+  for (int d = 0; d < plan.devices; ++d)
+    bytes.push_back(backend.is_local(d) ? scratch_of(threads, links, d) : 0);
+  return bytes;
+}
 
 struct Runtime::Impl {
   Impl(const ir::Plan& plan, backends::Backend& backend, Hooks given, RunOptions options)
@@ -63,9 +94,11 @@ struct Runtime::Impl {
       if (transport) {
         transport->listen(backends::Channel::bus,
                           [this](int, std::span<const std::byte> bytes) { deliver(bytes); });
+        pulls->listen();
+        links->listen();
         transport->start();
       }
-      links->connect();
+      connect();
       for (const auto& thread : threads) thread->send_initial();
     } catch (const std::exception& error) {
       backend.abort(error.what());
@@ -85,13 +118,10 @@ struct Runtime::Impl {
 
   void make_threads() {
     backends::Backend& backend = state.backend;
-    const int process = transport ? transport->process() : 0;
-    const std::vector<Layout::Thread> list = layout.threads(process);
     pulls = std::make_unique<Pulls>(state);
     links = std::make_unique<Links>(state, *pulls);
     std::vector<int64_t> scratch(memory.size());  // by device: where the next thread's begins
-    for (const Layout::Thread& thread : list)
-      threads.push_back(std::make_unique<QueueThread>(state, *pulls, *links, thread, spins_for(list.size())));
+    threads = threads_of(state, *pulls, *links);
     make_marks();
     for (const auto& thread : threads) thread->connect(threads);
     if (options.graphs) count_recordings();
@@ -99,10 +129,7 @@ struct Runtime::Impl {
     for (size_t d = 0; d < memory.size(); ++d) {
       if (!backend.is_local(static_cast<int>(d))) continue;
       const int64_t arena = aligned(layout.program(static_cast<int>(d)).arena_bytes);
-      int64_t bytes = arena + links->scratch_bytes(static_cast<int>(d));
-      for (const auto& thread : threads)
-        if (thread->device() == static_cast<int>(d)) bytes += aligned(thread->scratch_bytes());
-      backend.device(static_cast<int>(d)).reserve(bytes);
+      backend.device(static_cast<int>(d)).reserve(arena + scratch_of(threads, *links, static_cast<int>(d)));
       links->prepare(static_cast<int>(d), backend.device(static_cast<int>(d)).arena() + arena);
       scratch[d] = arena + links->scratch_bytes(static_cast<int>(d));
     }
@@ -115,6 +142,45 @@ struct Runtime::Impl {
     state.on_failure = [this] {
       for (const auto& thread : threads) thread->mailbox().wake();
     };
+  }
+
+  // Groups are set up before the first step, where nothing else is under way: each device comes to its own in
+  // the order of their names, which is one for all processes, so no two wait for each other in a circle.
+  void connect() {
+    std::vector<Connection> all = links->connections();
+    for (const auto& thread : threads) thread->add_connections(all);
+    std::map<int, std::map<std::string, std::function<void()>>> by_device;
+    for (Connection& one : all) by_device[one.device][one.name] = std::move(one.make);
+    std::vector<std::function<void()>> bodies;
+    for (const auto& entry : by_device)
+      bodies.emplace_back([this, &entry] {
+        const std::string here = fmt::format("device {}: start", entry.first);
+        const backends::Waiting::Act name(here);
+        try {
+          for (const auto& [group, make] : entry.second) make();
+        } catch (const Error& error) {
+          const Error named(error.code(), here, error.what());
+          state.fail(std::make_exception_ptr(named), named.what());
+        }
+      });
+    on_threads(bodies);
+  }
+
+  // A thread for each; throws the run's first error when all have ended.
+  void on_threads(const std::vector<std::function<void()>>& bodies) {
+    std::vector<std::thread> running;
+    running.reserve(bodies.size());
+    try {
+      for (const auto& body : bodies) running.emplace_back(body);
+    } catch (const std::system_error& error) {
+      const Error none = Error::cannot_run(
+          "threads",
+          fmt::format("{} of {} could be had: {} (use fewer devices in a process, or raise `ulimit -u`)",
+                      running.size(), bodies.size(), error.code().message()));
+      state.fail(std::make_exception_ptr(none), none.what());
+    }
+    for (std::thread& thread : running) thread.join();
+    if (const std::exception_ptr error = state.error()) std::rethrow_exception(error);
   }
 
   void make_marks() {
@@ -180,29 +246,11 @@ struct Runtime::Impl {
 
   // Acts of so many steps, by threads.
   void run(int64_t count, int64_t first_step) {
-    std::vector<std::thread> running;
-    running.reserve(threads.size());
-    try {
-      for (const auto& thread : threads)
-        running.emplace_back([&thread, count, first_step] { thread->run(count, first_step); });
-    } catch (const std::system_error& error) {
-      const Error none = Error::cannot_run(
-          "threads",
-          fmt::format("{} of {} could be had: {} (use fewer devices in a process, or raise `ulimit -u`)",
-                      running.size(), threads.size(), error.code().message()));
-      state.fail(std::make_exception_ptr(none), none.what());
-    }
-    for (std::thread& thread : running) thread.join();
-    if (!state.error() && state.recorded < 0) finish_links();
-    if (const std::exception_ptr error = state.error()) std::rethrow_exception(error);
-  }
-
-  void finish_links() {
-    try {
-      links->finish();
-    } catch (const std::exception& error) {
-      state.fail(std::current_exception(), error.what());
-    }
+    std::vector<std::function<void()>> bodies;
+    for (const auto& thread : threads)
+      bodies.emplace_back([&thread, count, first_step] { thread->run(count, first_step); });
+    for (int l = 0; l < links->size(); ++l) bodies.emplace_back([this, l, count] { links->run(l, count); });
+    on_threads(bodies);
   }
 
   // Whether any device of the plan, of this process or not, writes a checkpoint at this step: a collective is
@@ -312,7 +360,7 @@ struct Runtime::Impl {
   RunState state;
   backends::Transport* transport;
   std::vector<Memory> memory;
-  std::vector<std::unique_ptr<QueueThread>> threads;
+  Threads threads;
   std::unique_ptr<Pulls> pulls;
   std::unique_ptr<Links> links;
   std::vector<RunAct> timeline;

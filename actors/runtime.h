@@ -13,7 +13,7 @@
 // - A pull copies from the slot that its peer's req named, which nobody writes until the ack. In other
 //   processes it asks the owner's progress thread for the bytes. No turn is taken on the producer's queue:
 //   transfers here are one-sided; or, where devices of different processes can, a send and a receive of
-//   theirs without any message: links.h.
+//   theirs: links.h.
 // - Acts on a register with `every` above 1 add to its slot, the first of them writes it.
 // - A parameter or constant with one slot that is there from the start is written once, before all steps.
 // - On a backend whose queues have marks an act hands over when it is launched: whoever acts next on a slot,
@@ -88,6 +88,10 @@ struct RunOptions {
   bool graphs = false;        // record steps and launch them as one act each, on backends that can
   bool probe = false;         // count held bytes at each act and refuse to exceed the plan's (Error, fault)
 };
+
+// Bytes that a runtime takes beside the arenas of a plan, by device (0 for other processes'): what sums,
+// collectives and sends need. Throws Error (bad input) where the plan cannot be run.
+std::vector<int64_t> scratch_bytes(const ir::Plan& plan, backends::Backend& backend);
 
 class Runtime {
  public:

@@ -51,9 +51,9 @@ class Backend {
   // between them are groups of two, see actors/links.h, and not the transport's.
   virtual bool sends() const { return false; }
   virtual Transport* transport() = 0;  // null where this is the only process
-  // Throws Error (cannot run) where the arenas of a plan, with what kernels take beside them at most, do not
-  // fit into what is free; before any is reserved.
-  virtual void expect_room(const ir::Plan& /*plan*/) {}
+  // Throws Error (cannot run) where the arenas of a plan, with what kernels take beside them at most and
+  // `beside` bytes by device, do not fit into what is free; before any is reserved.
+  virtual void expect_room(const ir::Plan& /*plan*/, std::span<const int64_t> /*beside*/) {}
   // Throws Error (bad input) where steps cannot be recorded, saying why.
   virtual void check_recording() const { throw Error::input("graphs of steps", "this backend has none"); }
   virtual void record() {}

@@ -37,6 +37,10 @@ class Communicator {
   virtual void broadcast(const void* in, void* out, int64_t count, ir::DType dtype) = 0;
   virtual void barrier() = 0;
 
+  // Called by all members before all else, where what calls need of other members is to be had beforehand;
+  // `pairs`: all_to_all is among them. Sends and receives set up theirs alone.
+  virtual void connect(bool /*pairs*/) {}
+
   // To one other member, which receives them; of two members that have several of these, both call them in
   // one order. On backends where groups span processes without the host's help: Backend::sends().
   virtual void send_to(const void* in, int64_t bytes, int to);

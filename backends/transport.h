@@ -5,8 +5,9 @@
 //   transport.listen(Channel::bus, [&](int from, std::span<const std::byte> bytes) { ... });
 //   transport.send(1, Channel::bus, bytes);     // returns when `bytes` may be reused
 //
-// The runtime listens to bus (messages), request and data (pulls), and starts the transport when all its
-// communicators are there; control is the backend's own; results is for whoever drives the runtime.
+// The runtime listens to bus (messages), request and data (pulls), links (when pulls are sent), and starts
+// the transport when all its communicators are there; control is the backend's own; results is for whoever
+// drives the runtime.
 //
 // One progress thread per process calls the listeners; a listener must not wait for another message, but may
 // send. Threads may send at once. A process that has not been heard from for `silence` seconds while somebody
@@ -27,8 +28,8 @@
 
 namespace boxcar::backends {
 
-enum class Channel : uint8_t { bus, data, request, control, results };
-inline constexpr int channels = 5;
+enum class Channel : uint8_t { bus, data, request, links, control, results };
+inline constexpr int channels = 6;
 
 class Transport {
  public:

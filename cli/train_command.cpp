@@ -417,7 +417,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   const TrainingJob prepared = prepare(arguments, saved, job, options);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
-  backend->expect_room(prepared.plan);
+  backend->expect_room(prepared.plan, actors::scratch_bytes(prepared.plan, *backend));
   host::Checkpoint begin = beginning(resolved.request, data.training, prepared, given);
   if (backend->transport())
     expect_same_run(*backend->transport(), facts(resolved.request, prepared, data.all, begin, *backend));

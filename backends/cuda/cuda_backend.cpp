@@ -162,7 +162,7 @@ class CudaBackend : public Backend {
     return std::make_unique<SharedCommunicator>(name, table(name, group),
                                                 static_cast<int>(member - group.begin()), stream, waits_);
   }
-  void expect_room(const ir::Plan& plan) override {
+  void expect_room(const ir::Plan& plan, std::span<const int64_t> beside) override {
     std::map<int, int64_t> needed;  // by GPU
     std::map<int, Device*> one;
     for (const ir::RankClass& cls : plan.classes) {
@@ -170,7 +170,7 @@ class CudaBackend : public Backend {
       const int64_t bytes = program.arena_bytes + most_scratch(program, fast_);
       for (const int device : cls.devices)
         if (const auto d = static_cast<size_t>(device); devices_[d])
-          needed[gpus_[d]] += bytes, one[gpus_[d]] = devices_[d].get();
+          needed[gpus_[d]] += bytes + beside[d], one[gpus_[d]] = devices_[d].get();
     }
     for (const auto& [gpu, sum] : needed) {
       const DeviceFacts facts = one[gpu]->facts();
@@ -240,6 +240,8 @@ std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& optio
   // Read when CUDA starts. Streams that share a queue of the hardware wait for one another, and one of them
   // may be in a receive whose send needs what another is to run: as many queues as there can be.
   if (transport) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Read when NCCL starts: groups connect their members when they are set up, not at calls in a step.
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   auto backend = std::make_unique<CudaBackend>(devices, options, transport.get());
   backend->own(std::move(transport));
   return backend;

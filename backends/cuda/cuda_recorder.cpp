@@ -81,6 +81,7 @@ class Graph : public Recording {
       if (error != cudaErrorNotReady || seconds_ == std::numeric_limits<double>::infinity()) return error;
       if (const size_t now = noted_->over(); std::exchange(over, now) != now) begin = Clock::now();
       if (std::chrono::duration<double>(Clock::now() - begin).count() < seconds_) return error;
+      cudaGetLastError();  // that it is not ready
       const std::string act = noted_->under_way();
       throw Error::fault(
           act.empty() ? "graphs of steps" : act,
@@ -145,29 +146,22 @@ void StepValues::write(const Moment& moment) {
   check(cudaStreamSynchronize(stream), "a step's values are written");
 }
 
-NotedActs::NotedActs(int gpu) : gpu_(gpu), over_(std::make_unique<PinnedMemory>(most)) {
+NotedActs::NotedActs(int gpu, cudaStream_t stream) : gpu_(gpu), over_(std::make_unique<PinnedMemory>(most)) {
   choose(gpu_);
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
   check(cudaMalloc(&one_, 1), "memory for what acts say");
-  check(cudaMemsetAsync(one_, 1, 1, stream_), "memory for what acts say");
-  check(cudaStreamSynchronize(stream_), "memory for what acts say");
+  check(cudaMemsetAsync(one_, 1, 1, stream), "memory for what acts say");
+  check(cudaStreamSynchronize(stream), "memory for what acts say");
 }
 NotedActs::~NotedActs() {
   cudaSetDevice(gpu_);
-  cudaStreamDestroy(stream_);
   cudaFree(one_);
 }
 
-void NotedActs::add(cudaStream_t stream, int gpu, std::string act) {
-  choose(gpu);
-  const Event end;
-  end.record(stream);
-  choose(gpu_);
-  end.hold_back(stream_);
-  const size_t at = std::min(acts_.size(), most - 1);
-  if (at == acts_.size()) acts_.push_back(std::move(act));
-  check(cudaMemcpyAsync(over_->data() + at, one_, 1, cudaMemcpyDefault, stream_),
+void NotedActs::add(cudaStream_t tells, std::string act) {
+  if (acts_.size() == most) return;
+  check(cudaMemcpyAsync(over_->data() + acts_.size(), one_, 1, cudaMemcpyDefault, tells),
         "an act says that it is over");
+  acts_.push_back(std::move(act));
 }
 
 void NotedActs::launched(int64_t turn) {
@@ -175,17 +169,21 @@ void NotedActs::launched(int64_t turn) {
   turn_ = turn;
 }
 
-size_t NotedActs::over() const {
+bool NotedActs::is_over(size_t act) const {
   const volatile std::byte* const over = over_->data();  // the GPU writes it
+  return over[act] != std::byte{0};
+}
+
+size_t NotedActs::over() const {
   size_t acts = 0;
-  while (acts < acts_.size() && over[acts] != std::byte{0}) ++acts;
+  for (size_t act = 0; act < acts_.size(); ++act) acts += is_over(act) ? 1 : 0;
   return acts;
 }
 
 std::string NotedActs::under_way(const std::string& end) const {
-  const auto first = std::find_if(acts_.begin() + static_cast<std::ptrdiff_t>(over()), acts_.end(),
-                                  [&end](const std::string& act) { return act.ends_with(end); });
-  return first != acts_.end() ? *first : "";
+  for (size_t act = 0; act < acts_.size(); ++act)
+    if (acts_[act].ends_with(end) && !is_over(act)) return acts_[act];
+  return "";
 }
 
 Recorder::~Recorder() {
@@ -194,11 +192,15 @@ Recorder::~Recorder() {
 
 void Recorder::add(cudaStream_t stream, int gpu, const void* device) {
   const std::lock_guard lock(mutex_);
-  streams_[stream] = {gpu, device};
+  streams_[stream] = {gpu, device, nullptr};
 }
 void Recorder::remove(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
+  const Joined joined = streams_.at(stream);
   streams_.erase(stream);
+  if (!joined.tells) return;
+  cudaSetDevice(joined.gpu);
+  cudaStreamDestroy(joined.tells);
 }
 
 std::unique_lock<std::mutex> Recorder::turn() {
@@ -215,22 +217,30 @@ void Recorder::start() {
     choose(gpu_);
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream is made");
   }
-  noted_ = std::make_shared<NotedActs>(gpu_);
-  choose(gpu_);
+  for (auto& [stream, joined] : streams_) {
+    choose(joined.gpu);
+    if (!joined.tells)
+      check(cudaStreamCreateWithFlags(&joined.tells, cudaStreamNonBlocking), "a stream is made");
+  }
+  noted_ = std::make_shared<NotedActs>(gpu_, stream_);
   const Event begin;
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "a step is recorded");
   begin.record(stream_);
   for (const auto& [stream, joined] : streams_) {
     choose(joined.gpu);
     begin.hold_back(stream);
+    begin.hold_back(joined.tells);
   }
-  choose(gpu_);
-  begin.hold_back(noted_->stream());
   on_ = true;
 }
 
 void Recorder::note(cudaStream_t stream, std::string act) {
-  noted_->add(stream, streams_.at(stream).gpu, std::move(act));
+  const Joined& joined = streams_.at(stream);
+  choose(joined.gpu);
+  const Event end;
+  end.record(stream);
+  end.hold_back(joined.tells);
+  noted_->add(joined.tells, std::move(act));
 }
 
 std::string Recorder::under_way(const std::string& end) const {
@@ -252,8 +262,10 @@ std::unique_ptr<Recording> Recorder::stop() {
     choose(gpu_);
     end.hold_back(stream_);
   };
-  for (const auto& [stream, joined] : streams_) join(stream, joined.gpu);
-  join(noted_->stream(), gpu_);
+  for (const auto& [stream, joined] : streams_) {
+    join(stream, joined.gpu);
+    join(joined.tells, joined.gpu);
+  }
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(stream_, &graph), "a step is recorded");
   {

@@ -10,7 +10,8 @@
 // device, which prepare() writes: StepValues. Nothing is allocated, and no stream waited for, while acts are
 // recorded; a mark that was set before cannot be waited for. Acts that may wait for others for ever are
 // noted: when one of them is over, the graph says so in memory of the host, on a branch that no act waits
-// for. So a recording that makes no progress for limit() seconds ends the run with the act named.
+// for, one to each queue. So a recording that makes no progress for limit() seconds ends the run with the act
+// named.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,29 +36,28 @@ class NotedActs {
  public:
   static constexpr size_t most = 1 << 16;
 
-  explicit NotedActs(int gpu);
+  // `stream` is of the GPU, and idle.
+  NotedActs(int gpu, cudaStream_t stream);
   ~NotedActs();
   NotedActs(const NotedActs&) = delete;
   NotedActs& operator=(const NotedActs&) = delete;
-  // Puts it behind all that has been captured on `stream`, of any GPU. Acts beyond the most are not told
-  // apart from the last.
-  void add(cudaStream_t stream, int gpu, std::string act);
-  // The stream that tells; it has joined the capture.
-  cudaStream_t stream() const { return stream_; }
+  // Of which `tells`, a stream that is captured, says that it is over. Acts beyond the most are not noted.
+  void add(cudaStream_t tells, std::string act);
 
   // None is over; while the recording does not run. `turn` is greater than those before.
   void launched(int64_t turn);
   void finished() { turn_ = 0; }
-  // From any thread: 0 where the recording does not run; how many of the first acts are over; the first that
-  // is not and whose text ends so, empty where there is none. What is captured first follows from nothing in
-  // this process that comes later: it is what the others wait for.
+  // From any thread: 0 where the recording does not run; how many acts are over; the first that is not and
+  // whose text ends so, empty where there is none. What is captured first follows from nothing in this
+  // process that comes later: it is what the others wait for.
   int64_t turn() const { return turn_; }
   size_t over() const;
   std::string under_way(const std::string& end = "") const;
 
  private:
+  bool is_over(size_t act) const;
+
   const int gpu_;
-  cudaStream_t stream_ = nullptr;
   void* one_ = nullptr;                 // a byte of the GPU's, which is 1
   std::unique_ptr<PinnedMemory> over_;  // a byte for each act
   std::vector<std::string> acts_;
@@ -96,6 +96,7 @@ class Recorder {
   struct Joined {
     int gpu = 0;
     const void* device = nullptr;
+    cudaStream_t tells = nullptr;  // of its noted acts, that they are over; made by the first recording
   };
   cpu::Waits& waits_;
   const std::function<void()> after_waiting_;

@@ -4,10 +4,11 @@
 //   const NcclApi nccl = load_nccl();                           // libnccl.so.2, wherever the system finds it
 //   nccl.ncclGetUniqueId(&id);
 //
-// The declarations are NCCL's own since 2.14 (values and layouts do not change); where nccl.h is found,
+// The declarations are NCCL's own since 2.18 (values and layouts do not change); where nccl.h is found,
 // nccl_header.cpp checks them against it.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <string>
 
@@ -17,12 +18,17 @@ struct ncclComm;  // opaque
 struct NcclId {
   char internal[128];
 };
-// What the library reads of a configuration of version 2.14.
+// What the library reads of a configuration of version 2.18.
 struct NcclConfig {
+  static constexpr int undefined = INT_MIN;
   size_t size = sizeof(NcclConfig);
   unsigned int magic = 0xcafebeef;
-  unsigned int version = 21400;
+  unsigned int version = 21800;
   int blocking = 0;
+  int cga_cluster_size = undefined;
+  int least_blocks = undefined, most_blocks = undefined;  // of a kernel: multiprocessors that it takes
+  const char* net_name = nullptr;
+  int split_share = undefined;
 };
 
 enum NcclResult : int { nccl_success = 0, nccl_in_progress = 7 };

@@ -16,6 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds watching{20};  // between two looks at what was launched
 constexpr std::chrono::microseconds asking{100};   // ... and of a call that waits for NCCL to take it
 constexpr std::chrono::milliseconds lasting{50};   // a call that waits so long is worth telling of
+constexpr int blocks_of_pairs = 8;                 // of sends and receives, which wait beside other kernels
 constexpr std::chrono::seconds aborting{15};       // at most, before a process ends without them
 
 // For reductions.
@@ -240,24 +241,42 @@ void NcclCommunicator::barrier() {
   });
 }
 
-void NcclCommunicator::send_to(const void* in, int64_t bytes, int to) {
-  act("send", bytes > 0 ? 1 : 0, [&](void* stream) {
-    call(groups_.api_.ncclSend(in, static_cast<size_t>(bytes), nccl_uint8, to, comm_, stream));
-  });
-}
-void NcclCommunicator::receive_from(void* out, int64_t bytes, int from) {
-  act("receive", bytes > 0 ? 1 : 0, [&](void* stream) {
-    call(groups_.api_.ncclRecv(out, static_cast<size_t>(bytes), nccl_uint8, from, comm_, stream));
+void NcclCommunicator::connect(bool pairs) {
+  barrier();
+  if (!pairs) return;
+  act("connections", 2 * size(), [&](void* stream) {
+    auto* const token = bytes(stream_->token());
+    for (int r = 0; r < size(); ++r) {
+      call(groups_.api_.ncclSend(token, 1, nccl_uint8, r, comm_, stream));
+      call(groups_.api_.ncclRecv(token + 1, 1, nccl_uint8, r, comm_, stream));
+    }
   });
 }
 
-void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
+void NcclCommunicator::send_to(const void* in, int64_t bytes, int to) {
+  act(
+      "send", bytes > 0 ? 1 : 0,
+      [&](void* stream) {
+        call(groups_.api_.ncclSend(in, static_cast<size_t>(bytes), nccl_uint8, to, comm_, stream));
+      },
+      blocks_of_pairs);
+}
+void NcclCommunicator::receive_from(void* out, int64_t bytes, int from) {
+  act(
+      "receive", bytes > 0 ? 1 : 0,
+      [&](void* stream) {
+        call(groups_.api_.ncclRecv(out, static_cast<size_t>(bytes), nccl_uint8, from, comm_, stream));
+      },
+      blocks_of_pairs);
+}
+
+void NcclCommunicator::act(const char* what, int64_t calls, const Body& body, int most_blocks) {
   const std::string named = fmt::format("{} in {}", what, me_);
   const std::string outer = Waiting::here();
   try {
     const Waiting::Act waiting(named);
     void* const stream = stream_->handle();
-    set_up();
+    set_up(most_blocks);
     if (calls == 0) return;
     const auto turn = stream_->turn();
     {
@@ -282,7 +301,7 @@ void NcclCommunicator::act(const char* what, int64_t calls, const Body& body) {
   }
 }
 
-void NcclCommunicator::set_up() {
+void NcclCommunicator::set_up(int most_blocks) {
   {
     const std::lock_guard lock(mutex_);
     if (comm_ || aborted_) return;
@@ -293,6 +312,7 @@ void NcclCommunicator::set_up() {
   {
     const std::lock_guard lock(mutex_);
     NcclConfig config;
+    config.most_blocks = most_blocks;
     call(groups_.api_.ncclCommInitRankConfig(&comm_, size(), id, rank_, &config));
   }
   until_taken(act);

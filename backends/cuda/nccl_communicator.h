@@ -5,8 +5,9 @@
 //
 // The call discipline, which is what tests/backends/nccl_test.cpp holds it to:
 // - A group has an NCCL communicator of its own, set up by its members' first call: rank 0 draws the id and
-//   sends it to the others over the transport. So members are set up from the threads of their queues and in
-//   the plan's one order of collectives, which is what keeps set-up from waiting in a circle.
+//   sends it to the others over the transport. So members come to first calls in one order of all groups,
+//   which is what keeps set-up from waiting in a circle. Where that call is a send or a receive, the group is
+//   one for such alone, which take few multiprocessors.
 // - Communicators do not block: a call that NCCL has not taken yet is asked for until it is, and every such
 //   wait ends when the run fails or time is up.
 // - Parts of one length are one call of NCCL; uneven ones, and all_to_all, are one group of calls: a
@@ -129,6 +130,7 @@ class NcclCommunicator : public Communicator {
                   std::span<const int64_t> receive_counts, ir::DType dtype) override;
   void broadcast(const void* in, void* out, int64_t count, ir::DType dtype) override;
   void barrier() override;
+  void connect(bool pairs) override;
   void send_to(const void* in, int64_t bytes, int to) override;
   void receive_from(void* out, int64_t bytes, int from) override;
 
@@ -143,8 +145,8 @@ class NcclCommunicator : public Communicator {
 
   // One collective: `calls` calls of NCCL in `body`. Where there are none the member takes part in the set-up
   // alone.
-  void act(const char* what, int64_t calls, const Body& body);
-  void set_up();
+  void act(const char* what, int64_t calls, const Body& body, int most_blocks = NcclConfig::undefined);
+  void set_up(int most_blocks);
   NcclId draw_id();
   void until_taken(const std::string& act);
   void call(NcclResult result) const;

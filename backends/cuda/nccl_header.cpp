@@ -12,7 +12,13 @@ namespace {
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic) &&
               offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version) &&
-              offsetof(NcclConfig, blocking) == offsetof(ncclConfig_t, blocking));
+              offsetof(NcclConfig, blocking) == offsetof(ncclConfig_t, blocking) &&
+              offsetof(NcclConfig, cga_cluster_size) == offsetof(ncclConfig_t, cgaClusterSize) &&
+              offsetof(NcclConfig, least_blocks) == offsetof(ncclConfig_t, minCTAs) &&
+              offsetof(NcclConfig, most_blocks) == offsetof(ncclConfig_t, maxCTAs) &&
+              offsetof(NcclConfig, net_name) == offsetof(ncclConfig_t, netName) &&
+              offsetof(NcclConfig, split_share) == offsetof(ncclConfig_t, splitShare) &&
+              NcclConfig::undefined == NCCL_CONFIG_UNDEF_INT);
 static_assert(int{nccl_success} == ncclSuccess && int{nccl_in_progress} == ncclInProgress);
 static_assert(int{nccl_int8} == ncclInt8 && int{nccl_uint8} == ncclUint8 && int{nccl_int32} == ncclInt32 &&
               int{nccl_int64} == ncclInt64 && int{nccl_float16} == ncclFloat16 &&

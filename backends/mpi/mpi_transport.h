@@ -15,9 +15,9 @@
 //   process 3: ended by SIGTERM, which mpirun sends when another process dies or it is
 //   interrupted; device 3: h0.attn.proj.all_reduce waits for device 1 of process 0
 //
-// unless another process says why the run ends, or the machine is so busy that SIGKILL comes first, which mpirun
-// sends a second later (odls_base_sigkill_timeout). To that end make_mpi_transport() blocks SIGTERM in the thread
-// that calls it, and so in those that it starts later.
+// unless another process says why the run ends, or the machine is so busy that SIGKILL comes first, which
+// mpirun sends a second later (odls_base_sigkill_timeout). To that end make_mpi_transport() blocks SIGTERM in
+// the thread that calls it, and so in those that it starts later.
 #pragma once
 
 #include <cstdlib>

@@ -116,6 +116,16 @@ TEST(ActorTableRewind, begins_at_the_first_slot_where_all_are_given_back) {
   }
 }
 
+// All that it can be given, and not read yet.
+TEST(ActorTableRewind, does_not_leave_slots_unread) {
+  ActorTable table;
+  const int reader = table.add(std::vector<InSpec>{{.count = 3}}, {});
+  for (int slot = 0; slot < 3; ++slot) {
+    table.receive(reader, {MessageKind::req, 0, slot});
+    EXPECT_THROW(table.rewind_in(reader, 0), Error) << slot;
+  }
+}
+
 TEST(ActorTableAdvance, does_not_leave_a_slot_in_part) {
   ActorTable table;
   const int writer = table.add({}, std::vector<OutSpec>{{.count = 1, .every = 3}}),

@@ -2,6 +2,7 @@
 // wait for ever. How GPUs are dealt, and NCCL's errors: tests/backends.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "actors/runtime.h"
@@ -82,13 +83,16 @@ TEST_F(GpuFaults, APlanThatDoesNotFit) {
   EXPECT_EQ(error_of([&] { actors::Runtime(plan, *backend, {}); }, Exit::cannot_run),
             "cuda: GPU 0: the plan needs 3.00 GB, 2.15 of 2.15 GB are free; " + mend);
   // Before any is reserved: of all devices that share it.
-  const auto expected = [&](const ir::Plan& wanted, bool fast = false) {
+  const auto expected = [&](const ir::Plan& wanted, bool fast = false, int64_t beside = 0) {
     const auto one = make_cuda_backend(2, {.share_gpus = true, .fast = fast});
-    return error_of([&] { one->expect_room(wanted); }, Exit::cannot_run);
+    return error_of([&] { one->expect_room(wanted, std::vector<int64_t>(2, beside)); }, Exit::cannot_run);
   };
   EXPECT_EQ(expected(summing(600'000'000)), "no error");
   EXPECT_EQ(expected(summing(1'200'000'000)),
             "cuda: GPU 0: the plan needs 2.47 GB, 2.15 of 2.15 GB are free; " + mend);
+  // With what the runtime takes beside them, of each.
+  EXPECT_EQ(expected(summing(600'000'000), false, 500'000'000),
+            "cuda: GPU 0: the plan needs 2.27 GB, 2.15 of 2.15 GB are free; " + mend);
   // With the scratch memory of products.
   EXPECT_EQ(expected(summing(1'060'000'000)),
             "cuda: GPU 0: the plan needs 2.19 GB, 2.15 of 2.15 GB are free; " + mend);
@@ -122,6 +126,38 @@ TEST_F(GpuFaults, ARankThatFails) {
     EXPECT_EQ(error_of([&] { run.steps(6, 0); }, Exit::fault), "device 1: x: data: the file ends")
         << (graphs ? "graphs" : "acts");
   }
+}
+
+// Acts on two queues, each captured behind another one that does not end.
+TEST_F(GpuFaults, TheActOfAGraphThatIsNamedIsNotOver) {
+  cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
+  cpu::Waits waits(nullptr);
+  Recorder recorder(waits, [] {});
+  CudaDevice device(
+      0, waits, [] {}, recorder);
+  const std::unique_ptr<Queue> first = device.queue(ir::QueueKind::network),
+                               second = device.queue(ir::QueueKind::network);
+  std::atomic<bool> ends = false;
+  const auto add = [&](Queue& queue, const char* act, bool waiting) {
+    auto& stream = dynamic_cast<CudaQueue&>(queue);
+    const auto turn = stream.turn();
+    cuda_on_cpu::put_until(stream.stream(),
+                           [&ends, waiting](cuda_on_cpu::Kept&) { return !waiting || ends; });
+    stream.note(act);
+  };
+  recorder.start();
+  add(*first, "a in one", true);
+  add(*second, "b in two", false);
+  add(*second, "c in two", true);
+  const std::unique_ptr<Recording> step = recorder.stop();
+  step->prepare({});
+  step->launch();
+  EXPECT_EQ(recorder.under_way("two"), "b in two");
+  waits.abort("device 5: out of range");
+  error_of([&] { step->finish(); }, Exit::fault);
+  EXPECT_EQ(recorder.under_way("two"), "c in two");
+  EXPECT_EQ(recorder.under_way(), "a in one");
+  ends = true;
 }
 
 // The host waits for each step; here an act is done only when it is asked for the second time.

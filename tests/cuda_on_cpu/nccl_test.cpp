@@ -106,7 +106,8 @@ TEST_P(CudaNccl, SumsOverProcesses) {
     EXPECT_EQ(ended.error, "no error");
     EXPECT_EQ(ended.sums, (std::vector<float>{1, 21, 41, 61, 81, 101, 121}));
   }
-  EXPECT_EQ(fakeNcclCalls(), 2 * (GetParam() ? 1 + 2 : 7));
+  EXPECT_EQ(fakeNcclCalls(), 2 * (1 + (GetParam() ? 1 + 2 : 7)));  // one at the start
+  EXPECT_EQ(fakeNcclFewBlocks(), 0);
 }
 
 // The step in which one of them writes a checkpoint is captured by none; and both have the two recordings,
@@ -117,7 +118,7 @@ TEST_P(CudaNccl, CapturesAStepInAllProcessesOrInNone) {
   EXPECT_EQ(second.error, "no error");
   EXPECT_EQ(first.written, std::vector<int64_t>{4});
   EXPECT_EQ(second.sums, (std::vector<float>{1, 21, 41, 61, 81, 101, 121}));
-  EXPECT_EQ(fakeNcclCalls(), 2 * (GetParam() ? 1 + 2 + 1 : 7));
+  EXPECT_EQ(fakeNcclCalls(), 2 * (1 + (GetParam() ? 1 + 2 + 1 : 7)));
 }
 
 TEST_P(CudaNccl, AnErrorFoundLaterNamesRankAndAct) {
@@ -144,7 +145,8 @@ TEST_P(CudaNccl, AnActThatDoesNotEndNamesRankAndAct) {
 
 // --- pulls between the processes, both ways
 
-// What device 0 gets back, and no message but those of the groups' set-up, nor a copy by the host.
+// What device 0 gets back, by no message but those of the groups' set-up and two words for each pull of a
+// step that is no graph, and no copy by the host.
 TEST_P(CudaNccl, PullsAreSendsAndReceives) {
   support::FakeNetwork network(2, 1);
   const ir::Plan plan = cuda_on_cpu::passing();
@@ -162,7 +164,10 @@ TEST_P(CudaNccl, PullsAreSendsAndReceives) {
     EXPECT_EQ(network.sent(channel), 0);
   EXPECT_EQ(network.sent(Channel::control), 2);  // ids
   // Of each link a byte at the start; two pulls of each for every micro-batch.
-  EXPECT_EQ(fakeNcclCalls(), 2 * (2 + 4 * 2 * (GetParam() ? 1 + 2 : 7)));
+  const int pulls = 4 * 2 * (GetParam() ? 1 + 2 : 7);
+  EXPECT_EQ(fakeNcclCalls(), 2 * (2 + pulls));
+  EXPECT_EQ(network.sent(Channel::links), 2 * pulls);
+  EXPECT_EQ(fakeNcclFewBlocks(), 4);
 }
 
 TEST_P(CudaNccl, PullsHaveAllWhenTheFirstStepHasEnded) {
@@ -177,6 +182,52 @@ TEST_P(CudaNccl, PullsHaveAllWhenTheFirstStepHasEnded) {
   ASSERT_EQ(had.size(), 7u);
   EXPECT_GT(had[0].at("streams"), 0);
   for (size_t step = 2; step <= 6; ++step) EXPECT_EQ(had[step], had[1]) << "step " << step;
+}
+
+// Nothing that a GPU is in waits for what has yet to be launched, but in graphs, which are launched whole;
+// and groups are there when the first step begins.
+TEST_P(CudaNccl, ReceivesAreLaunchedBehindTheirSends) {
+  int early = 0;
+  const auto ended = run(GetParam(), 6, 600, cuda_on_cpu::passing(), nullptr, [&](int64_t step) {
+    if (step == 0) early = fakeNcclEarly();  // of the groups' set-up
+  });
+  for (const Ended& one : ended) EXPECT_EQ(one.error, "no error");
+  EXPECT_EQ(fakeNcclEarly(), early);
+}
+TEST_P(CudaNccl, GroupsAreThereBeforeTheFirstStep) {
+  for (const ir::Plan& plan : {cuda_on_cpu::summing(), cuda_on_cpu::passing()}) {
+    const bool pulls = plan.name == "passing";
+    std::vector<int> live;
+    run(GetParam(), 2, 600, plan, nullptr, [&](int64_t) { live.push_back(fakeNcclLive()); });
+    EXPECT_EQ(live, std::vector<int>(3, pulls ? 4 : 2));
+  }
+}
+
+// A buffer that each of them sends from, what is not in one piece being packed there, and one for the bytes
+// that are received to no register.
+TEST_P(CudaNccl, ScratchMemoryIsKnownBeforehand) {
+  support::FakeNetwork network(2, 1);
+  const auto scratch = [&](int process) {
+    const auto backend = make_cuda_backend(2, {}, network.transport(process));
+    return actors::scratch_bytes(cuda_on_cpu::passing(), *backend);
+  };
+  std::vector<int64_t> of_second;
+  std::thread other([&] { of_second = scratch(1); });
+  EXPECT_EQ(scratch(0), (std::vector<int64_t>{1024, 0}));
+  other.join();
+  EXPECT_EQ(of_second, (std::vector<int64_t>{0, 1024}));
+}
+
+// Device 1 neither loads nor shows anything, so nothing but its neighbours keeps its host from going on.
+TEST_P(CudaNccl, NoHostRunsAheadWithoutBound) {
+  const ir::Plan plan = cuda_on_cpu::passing(false, false, false);
+  const auto events = [&](int64_t steps) {
+    const int before = cuda_on_cpu::tallied("events");
+    for (const Ended& one : run(GetParam(), steps, 600, plan)) EXPECT_EQ(one.error, "no error");
+    return cuda_on_cpu::tallied("events") - before;
+  };
+  const int few = events(4);
+  EXPECT_LT(events(100), few + 20);
 }
 
 // An older version is pulled than the newest: by way of the host, and not in graphs.

@@ -13,8 +13,8 @@
 namespace cuda_on_cpu {
 
 // `swapped`: device 1 pulls in the other order; `initial`: %y has a slot that is there from the start, so
-// that what is pulled is older.
-inline boxcar::ir::Plan passing(bool swapped = false, bool initial = false) {
+// that what is pulled is older; without `loads` device 1 loads nothing, and adds what it gets to itself.
+inline boxcar::ir::Plan passing(bool swapped = false, bool initial = false, bool loads = true) {
   const std::string
       z = "  z pull(%y of first via forward) {starts=[0, 1], ends=[3, 2]} -> %z on forward in F bytes 12\n",
       w = "  w pull(%x of first via forward) -> %w on forward in F bytes 24\n";
@@ -53,14 +53,15 @@ program second
   %z: float32[3] x1 activations bytes 512 @0
   %w: float32[3, 2] x1 activations bytes 512 @512
   %v: float32[3, 2] x1 activations bytes 512 @1024
-  %own: float32[3] x2 activations bytes 512 @2048
-  %dz: float32[3] x1 gradients bytes 512 @3072
+{}  %dz: float32[3] x1 gradients bytes 512 @3072
   %go: float32[1] x1 gradients bytes 0 @0
-{}  own load() -> %own on copy_in in F
-  v relu(%w) -> %v on compute in F
-  dz add(%z, %own) -> %dz, %go on compute in B
+{}{}  v relu(%w) -> %v on compute in F
+  dz add(%z, %{}) -> %dz, %go on compute in B
 )",
-                             initial ? 3 : 2, initial ? " initial 1" : "", swapped ? w + z : z + w));
+                             initial ? 3 : 2, initial ? " initial 1" : "",
+                             loads ? "  %own: float32[3] x2 activations bytes 512 @2048\n" : "",
+                             swapped ? w + z : z + w, loads ? "  own load() -> %own on copy_in in F\n" : "",
+                             loads ? "own" : "z"));
 }
 
 }  // namespace cuda_on_cpu

@@ -16,8 +16,10 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -44,7 +46,9 @@ struct Id {
 struct Config {
   size_t size;
   unsigned magic, version;
-  int blocking;
+  int blocking, cluster, least_blocks, most_blocks;
+  const char* net;
+  int split;
 };
 
 enum class Kind { all_reduce, reduce_scatter, reduce, all_gather, broadcast, send, receive };
@@ -79,7 +83,7 @@ size_t size_of(int type) {
 
 struct World {
   std::mutex mutex;
-  std::atomic<int> live = 0, calls = 0, batches = 0;
+  std::atomic<int> live = 0, calls = 0, batches = 0, few_blocks = 0, early = 0;
   int stopped_rank = -1, stopped_act = -1, stopped_with = 0, stopped_set_up = -1;
   std::string last_error;
 
@@ -99,7 +103,13 @@ World& world() {
 // NCCL's own name, which its interface shows.
 struct ncclComm {
   ncclComm(const std::string& folder, int rank, int size)
-      : board(folder), rank(rank), size(size), sent(static_cast<size_t>(size)), received(sent) {}
+      : board(folder),
+        rank(rank),
+        size(size),
+        sent(static_cast<size_t>(size)),
+        received(sent),
+        sends(sent),
+        receives(sent) {}
 
   const Board board;
   const int rank, size;
@@ -110,6 +120,7 @@ struct ncclComm {
   int acts = 0;
   int64_t rounds = 0, captures = 0;
   std::vector<int64_t> sent, received;                      // by peer
+  std::vector<int64_t> sends, receives;                     // the same, as they are launched
   std::shared_ptr<char> graphs = std::make_shared<char>();  // which captured acts hold
 };
 
@@ -348,6 +359,18 @@ Kept begin(ncclComm& comm) {
   return std::make_shared<Turn>(turn);
 }
 
+// A send by itself leaves word for its receive.
+void tell_launched(ncclComm& comm, const std::vector<Primitive>& batch) {
+  const Primitive& one = batch[0];
+  if (batch.size() > 1 || one.joint()) return;
+  const auto peer = static_cast<size_t>(one.peer);
+  if (one.kind == Kind::send)
+    return comm.board.put(name_of("launched", comm.rank, one.peer, comm.sends[peer]++), "");
+  const std::string word = name_of("launched", one.peer, comm.rank, comm.receives[peer]++);
+  if (!comm.board.find(word)) ++world().early;
+  comm.board.remove(word);
+}
+
 // One group of calls, or one call, put on a stream: sends first, receives last.
 void launch(const Shared& comm, std::vector<Primitive> batch, void* stream) {
   World& w = world();
@@ -361,6 +384,7 @@ void launch(const Shared& comm, std::vector<Primitive> batch, void* stream) {
   const bool captured = fake_nccl::captures(stream);
   if (captured) ++comm->captures;
   for (Primitive& p : batch) p.captured = captured ? comm->captures : 0;
+  if (!captured) tell_launched(*comm, batch);
   const std::shared_ptr<char> graph = captured ? comm->graphs : nullptr;
   fake_nccl::put(stream, [comm, graph, batch = std::move(batch)](Kept& kept) {
     if (!kept) kept = begin(*comm);
@@ -443,6 +467,11 @@ int ncclGetUniqueId(Id* id) {
 }
 int ncclCommInitRankConfig(ncclComm** comm, int ranks, Id id, int rank, Config* config) {
   if (config->magic != 0xcafebeef || config->blocking != 0) return refuse("a configuration that blocks");
+  if (config->size != sizeof *config || config->version != 21800 || config->net ||
+      std::array{config->cluster, config->least_blocks, config->split} !=
+          std::array{INT_MIN, INT_MIN, INT_MIN})
+    return refuse("a configuration of another version");
+  if (config->most_blocks != INT_MIN) ++world().few_blocks;
   if (rank < 0 || rank >= ranks || id.bytes[0] != '/' || id.bytes[sizeof id.bytes - 1] != 0)
     return invalid_argument;
   const auto made = std::make_shared<ncclComm>(id.bytes, rank, ranks);
@@ -523,7 +552,7 @@ int ncclRecv(void* to, size_t count, int type, int peer, ncclComm* comm, void* s
 void fakeNcclReset() {
   World& w = world();
   const std::lock_guard lock(w.mutex);
-  w.calls = w.batches = 0;
+  w.calls = w.batches = w.few_blocks = w.early = 0;
   w.stopped_rank = w.stopped_act = w.stopped_set_up = -1;
   w.stopped_with = 0;
   w.last_error.clear();
@@ -531,6 +560,8 @@ void fakeNcclReset() {
 int fakeNcclLive() { return world().live; }
 int fakeNcclCalls() { return world().calls; }
 int fakeNcclGroups() { return world().batches; }
+int fakeNcclEarly() { return world().early; }
+int fakeNcclFewBlocks() { return world().few_blocks; }
 void fakeNcclStop(int rank, int act, int result) {
   world().stopped_rank = rank, world().stopped_act = act, world().stopped_with = result;
 }
