@@ -83,9 +83,12 @@ class Candidates::Branch {
       any = true;
       shared_.any_fits = true;
       keep_less(estimated.fastest, c, &Candidate::estimated_seconds);
-      const bool slow = c.estimated_seconds > (1 + time_error) * options_.max_step_seconds;
+      const bool slow = is_over(c.estimated_seconds, options_);
       if (slow) ++estimated.over_time;
-      if (!slow || options_.goal == Goal::time) estimated.fitting.push_back(std::move(c));
+      // With its backward passes split it may keep the time.
+      const bool may_keep =
+          options_.goal == Goal::cost && !is_over(c.estimated_seconds - c.split_saves, options_);
+      if (!slow || may_keep || options_.goal == Goal::time) estimated.fitting.push_back(std::move(c));
     }
     return any;
   }

@@ -25,6 +25,11 @@ namespace boxcar::search {
 // Of an estimate of time, at most: what is estimated to be worse than the best by more is not looked at.
 constexpr double time_error = 0.03;
 
+// Whether a step that is estimated so long breaks the limit of time, estimates being what they are.
+inline bool is_over(double seconds, const SearchOptions& options) {
+  return seconds > (1 + time_error) * options.max_step_seconds;
+}
+
 struct Estimated {
   std::vector<Candidate> fitting;  // in the order of points; of those too slow none, unless time is least
   int64_t points = 0;              // with every cut and order

@@ -55,6 +55,7 @@ class Search {
     if (cut_) quick_ones_first();
     try_candidates();
     take_best_estimate();
+    lay_out_smallest();
     for (int round = 0; round < 2 && outcome_.ended && !outcome_.best.empty(); ++round) {
       if (fewest_bytes(options_.goal))
         recompute_more(outcome_.best.front());
@@ -75,7 +76,7 @@ class Search {
       std::erase_if(outcome_.best, [&](const Candidate& c) { return c.seconds > options_.max_step_seconds; });
     else if (outcome_.best.empty() && outcome_.ended && outcome_.fastest)
       return in_least_time();
-    if (outcome_.best.empty() && outcome_.ended) {
+    if (outcome_.best.empty() && outcome_.ended && says_what_would_do_) {
       outcome_.would_do = changes_that_do(
           on_gpus(job_, job_.cluster, job_.gpus), options_.described ? *options_.described : job_.cluster,
           fixed(), [&](const Job& job, const Fixed& fixed) { return fastest_of(job, fixed); });
@@ -99,18 +100,48 @@ class Search {
                      [&](const Candidate& a, const Candidate& b) { return acts(a) < acts(b); });
   }
 
-  // Estimates said that nothing keeps the time, or what they said does so was too slow: the fastest plans,
-  // simulated, by the objective.
+  // Estimates said that nothing keeps the time, or what they said does so was too slow: the fastest plans of
+  // each number of GPUs, simulated, by the objective.
   Outcome in_least_time() const {
     SearchOptions fastest = options_;
     fastest.goal = Goal::time;
-    Outcome outcome = Search(job_, fastest, oracle_).run();
-    std::stable_sort(outcome.best.begin(), outcome.best.end(), [&](const Candidate& a, const Candidate& b) {
+    Outcome all;
+    std::optional<Error> none;
+    for (const int gpus : gpu_counts()) {
+      Search search(on_gpus(job_, job_.cluster, gpus), fastest, oracle_);
+      search.says_what_would_do_ = all.best.empty() && gpus == job_.gpus;
+      try {
+        add(search.run(), all);
+      } catch (const Error& error) {  // no point is legal there
+        none = error;
+      }
+      if (!all.ended) break;
+    }
+    if (all.points == 0 && none) throw *none;
+    std::stable_sort(all.best.begin(), all.best.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(simulated(a), a.seconds) < std::pair(simulated(b), b.seconds);
     });
-    outcome.least.reset();
-    outcome.unknown_least = "only the fastest plans keep the time";
-    return outcome;
+    all.unknown_least = "only the fastest plans keep the time";
+    return all;
+  }
+
+  static void add(Outcome more, Outcome& all) {
+    if (all.points == 0) {
+      all = std::move(more);
+      all.least.reset();
+      return;
+    }
+    std::move(more.best.begin(), more.best.end(), std::back_inserter(all.best));
+    all.by_estimate |= more.by_estimate;
+    all.points += more.points;
+    all.over_memory += more.over_memory;
+    all.over_time += more.over_time;
+    all.compiled += more.compiled;
+    all.ended &= more.ended;
+    if (all.no_layouts.empty()) all.no_layouts = std::move(more.no_layouts);
+    if (more.smallest.estimated_bytes < all.smallest.estimated_bytes) all.smallest = std::move(more.smallest);
+    if (more.fastest && (!all.fastest || is_faster(*more.fastest, *all.fastest))) all.fastest = more.fastest;
+    all.would_do = std::move(more.would_do);
   }
 
   // There is no point; or none of which a small plan could be made.
@@ -179,20 +210,28 @@ class Search {
   }
 
   bool fits(const Candidate& c) const { return c.estimated_bytes <= static_cast<double>(limit_); }
+  // Of the smallest known: by its plan, or by an estimate that does not fit.
+  double smallest_bytes() const {
+    const Candidate& known = outcome_.smallest;
+    if (known.peak_bytes > 0) return static_cast<double>(known.peak_bytes);
+    return fits(known) ? infinity : known.estimated_bytes;
+  }
   // Where estimates of memory were too low, messages go by plans, and changes are to leave as much room.
   void note_smallest(const Candidate& c) {
-    const Candidate& known = outcome_.smallest;
-    if (known.peak_bytes == 0 ? fits(known) : c.peak_bytes < known.peak_bytes) outcome_.smallest = c;
+    if (static_cast<double>(c.peak_bytes) < smallest_bytes()) outcome_.smallest = c;
     if (c.estimated_bytes > 0)
       too_low_ = std::max(too_low_, static_cast<double>(c.peak_bytes) / c.estimated_bytes);
   }
 
   // What was simulated counts more than what was not.
-  void note_fastest(const Candidate& c) {
+  static bool is_faster(const Candidate& a, const Candidate& b) {
     const auto key = [](const Candidate& x) {
       return std::pair(x.seconds == 0, x.seconds == 0 ? x.estimated_seconds : x.seconds);
     };
-    if (!outcome_.fastest || key(c) < key(*outcome_.fastest)) outcome_.fastest = c;
+    return key(a) < key(b);
+  }
+  void note_fastest(const Candidate& c) {
+    if (!outcome_.fastest || is_faster(c, *outcome_.fastest)) outcome_.fastest = c;
   }
 
   void try_candidates() {
@@ -210,6 +249,7 @@ class Search {
     for (size_t c = 0; c < candidates_.size(); ++c) {
       Candidate& candidate = candidates_[c];
       if (!outcome_.ended || tried >= options_.simulate || too_much(candidate)) break;
+      if (options_.goal != Goal::time && is_over(candidate.estimated_seconds, options_)) continue;
       auto making = begun.extract(c);
       if (of_these(candidate) >= alike) {
         if (making) leave(std::move(making.mapped()));
@@ -230,6 +270,19 @@ class Search {
       tried += does || too_slow_ ? 1 : 0;
     }
     for (auto& [c, making] : begun) leave(std::move(making));
+  }
+
+  // Nothing fits as degrees lay it out: the smallest of it with layouts in which bytes come first.
+  void lay_out_smallest() {
+    const double bytes = smallest_bytes();
+    if (!outcome_.best.empty() || !outcome_.ended || bytes <= static_cast<double>(limit_) ||
+        bytes == infinity)
+      return;
+    Candidate candidate = anew(outcome_.smallest);
+    const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
+    if (!has_free_dimension(mesh) || mesh.devices() == 1) return;
+    candidate.layouts = {options_.partial, options_.both, options_.pins, {1, seconds_per_byte}, infinity, {}};
+    attempt(begin(std::move(candidate)));
   }
 
   // Told to end before anything was simulated: the first by estimate that can be made and fits.
@@ -366,8 +419,8 @@ class Search {
     const auto is_whole = [](const Candidate& c) {
       return c.job.parallel.pp > 1 && c.job.parallel.virtual_stages == 1;
     };
-    const auto hoped = [](const Candidate& c) {
-      return (c.seconds > 0 ? c.seconds : c.estimated_seconds) - c.split_saves;
+    const auto hoped = [&](const Candidate& c) {
+      return value(c.job, (c.seconds > 0 ? c.seconds : c.estimated_seconds) - c.split_saves, 0);
     };
     std::vector<Candidate> some;
     for (const std::vector<Candidate>* list : {&outcome_.best, &candidates_})
@@ -379,7 +432,7 @@ class Search {
     for (const Candidate& whole : some) {
       const planner::Hints& h = whole.job.parallel;
       if (done.size() == pipelines_split) break;
-      if (!done.empty() && hoped(whole) >= outcome_.best.front().seconds) break;
+      if (!done.empty() && hoped(whole) >= simulated(outcome_.best.front())) break;
       if (!done.insert({h.dp, h.tp, h.pp, h.cp}).second) continue;
       std::vector<Making> both;
       for (const char* schedule : {"zb-h1", "zb-h2"}) {
@@ -529,6 +582,7 @@ class Search {
   int64_t excess_ = 0;               // bytes by which the last one that was compiled did not fit
   bool too_slow_ = false;            // the last one that was simulated
   double last_seconds_ = 0;          // of the last one that was compiled: 0 where it was not simulated
+  bool says_what_would_do_ = true;   // where nothing does
   bool last_ = false;                // told to end: one more all the same
   bool cut_ = false;                 // points were left out
   std::function<void()> look_ = [this] {

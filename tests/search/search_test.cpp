@@ -83,7 +83,7 @@ TEST(Search, finds_the_least_price_and_how_many_gpus_it_takes) {
     backends::resize(some.cluster, gpus);
     seconds[gpus] = search(some, {}, oracle()).best.front().seconds;
   }
-  for (const double limit : {infinity, 1.1 * seconds[2], 1.1 * seconds[4]}) {
+  for (const double limit : {infinity, 1.1 * seconds[2], 1.1 * seconds[4], seconds[4]}) {
     int cheapest = 0;
     for (const auto& [gpus, time] : seconds)
       if (time <= limit && (cheapest == 0 || gpus * time < cheapest * seconds[cheapest])) cheapest = gpus;
@@ -97,6 +97,33 @@ TEST(Search, finds_the_least_price_and_how_many_gpus_it_takes) {
   }
   EXPECT_GT(seconds[1], 1.1 * seconds[2]);
   EXPECT_GT(seconds[2], 1.1 * seconds[4]);
+}
+
+// Where what degrees lead to does not fit, other layouts of the same degrees may.
+TEST(Search, fits_by_layouts_where_degrees_alone_do_not) {
+  Job job = small_gpt(8);
+  job.parallel.dp = 8;
+  job.train.recompute = ir::Recompute::none;
+  SearchOptions options{.goal = Goal::memory,
+                        .pinned = {"dp", "tp", "pp", "zero", "micro_batch", "recompute"}};
+  const Outcome least = search(job, options, oracle());
+  ASSERT_FALSE(least.best.empty());
+  const auto plain = std::find_if(least.best.begin(), least.best.end(),
+                                  [](const Candidate& c) { return !c.layouts.has_value(); });
+  ASSERT_NE(plain, least.best.end());
+  const int64_t found = least.best.front().peak_bytes, degrees = plain->peak_bytes;
+  ASSERT_LT(found, degrees * 9 / 10);
+  options.memory_bytes = (found + degrees) / 2;
+  for (const Goal goal : {Goal::memory, Goal::time}) {
+    options.goal = goal;
+    const Outcome some = search(job, options, oracle());
+    ASSERT_FALSE(some.best.empty());
+    EXPECT_LE(some.best.front().peak_bytes, options.memory_bytes);
+  }
+  options.memory_bytes = found / 2;
+  const Outcome none = search(job, options, oracle());
+  EXPECT_TRUE(none.best.empty());
+  EXPECT_GE(none.smallest.peak_bytes, found);
 }
 
 // Stages on nodes of their own, with 25 Gb/s between them: 1F1B waits for transfers, GPipe keeps all
