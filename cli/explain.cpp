@@ -226,6 +226,8 @@ PlanExplanation explain_plan(const ir::Plan& plan, const backends::Cluster& clus
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     StageExplanation stage{report.stages[p], "", "", in_flight(plan.programs[p]), {}, {}};
     if (const int number = stage_of(plan.programs[p]); laid && number >= 0) {
+      const std::vector<int> chunks = planner::chunks_in_flight(laid->pipeline, number);
+      stage.in_flight = *std::max_element(chunks.begin(), chunks.end());
       stage.layers = layers_of(laid->hints, number);
       stage.mesh = mesh_text(laid->mesh);
       stage.parameters = layouts_on(*laid, number, ir::Role::parameter);

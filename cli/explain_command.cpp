@@ -48,9 +48,10 @@ search::LayoutRequest as_laid_out(const planner::LaidOut& laid) {
 StepWith step_with(const planner::Job& job, const planner::LaidOut& laid, const std::string& op,
                    const std::optional<search::LayoutRequest>& layouts) {
   StepWith step;
-  if (!search::has_free_dimension(laid.mesh)) return step;
+  if (!search::has_open_dimension(laid.mesh)) return step;
   const search::LayoutRequest base = layouts ? *layouts : as_laid_out(laid);
   step.anew = layouts.has_value();
+  step.open = search::open_dimensions(laid.mesh, base.both);
   step.by_memory = base.weights.memory > 0;
   const auto find = [job, &laid, base, op](const std::vector<sbp::Signature>& signatures,
                                            const backends::Cluster& cluster, bool free_memory) {

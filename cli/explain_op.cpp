@@ -110,7 +110,7 @@ class OpTable {
                      const Dimension& dim) const {
     const int64_t parts = laid_.mesh.extents[dim.d];
     const sim::Span span = sim::span_of(cluster, dim.group);
-    SignatureCost cost{signature, is_chosen(signature, dim.d), 0, {}, 0, 0};
+    SignatureCost cost{signature, is_chosen(signature, dim.d), 0, {}, 0, 0, true};
     for (size_t i = 0; i < inputs_.size() + outputs_.size(); ++i) {
       const bool input = i < inputs_.size();
       const Sbp own = input ? signature.inputs[i] : signature.outputs[i - inputs_.size()];
@@ -146,7 +146,9 @@ class OpTable {
     for (const sbp::Signature& signature : ir::signatures(def_, inputs_, attrs_, parts))
       if (SignatureCost c = cost(cluster_, signature, dim); std::isfinite(c.boxing))  // else whole to partial
         e.signatures.push_back(std::move(c));
-    if (step_.seconds) {
+    const bool open = !step_.seconds || step_.open[d];
+    for (SignatureCost& c : e.signatures) c.asked = step_.seconds && open;
+    if (step_.seconds && open) {
       const double now = step_.seconds(layout_.signatures, cluster_, false);
       for (SignatureCost& c : e.signatures) c.step = c.chosen ? 0 : step(c.signature, d, cluster_) - now;
     }
@@ -154,6 +156,10 @@ class OpTable {
                      [](const SignatureCost& a, const SignatureCost& b) {
                        return std::pair(a.step, local(a)) < std::pair(b.step, local(b));
                      });
+    if (!open) {
+      e.decided = "degrees decided: this dimension is not open";
+      return e;
+    }
     const SignatureCost *chosen = nullptr, *next = nullptr;
     for (const SignatureCost& c : e.signatures) {
       if (c.chosen) chosen = &c;
@@ -311,6 +317,7 @@ class OpTable {
 
 std::string step_text(const OpExplanation& e, const SignatureCost& cost) {
   if (!e.steps) return "";
+  if (!cost.asked) return fmt::format("{:>9} ", "");
   if (!std::isfinite(cost.step)) return fmt::format("{:>9} ", "none");
   const double size = std::abs(cost.step);
   return fmt::format("{:>9} ", size < 1e-9 ? "-" : (cost.step < 0 ? "-" : "+") + format_seconds(size));
@@ -344,7 +351,7 @@ std::string to_text(const OpExplanation& e) {
     text += fmt::format("\n{}, {} devices\n  {:<44} {}{:>9} {:>9}  {}\n", d.name, d.devices, "  signature",
                         e.steps ? "     step " : "", "kernel", "boxing", "what moves");
     for (const SignatureCost& c : d.signatures) {
-      none |= e.steps && !std::isfinite(c.step);
+      none |= c.asked && !std::isfinite(c.step);
       std::string line = fmt::format("  {} {:<42} {}{:>9} {:>9}  {}", c.chosen ? '*' : ' ',
                                      signature_text(c.signature), step_text(e, c), format_seconds(c.kernel),
                                      c.boxing > 0 ? format_seconds(c.boxing) : "-", moved_text(c));
@@ -376,7 +383,7 @@ nlohmann::ordered_json to_json(const OpExplanation& e) {
                        {"kernel_s", c.kernel},
                        {"boxing_s", c.boxing},
                        {"moved", moved}};
-      if (e.steps) row["step_growth_s"] = std::isfinite(c.step) ? ordered_json(c.step) : ordered_json();
+      if (c.asked) row["step_growth_s"] = std::isfinite(c.step) ? ordered_json(c.step) : ordered_json();
       signatures.push_back(std::move(row));
     }
     dimensions.push_back({{"name", d.name},

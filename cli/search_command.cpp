@@ -68,7 +68,8 @@ int64_t memory_of(const std::string& text, const backends::DeviceProfile& device
 
 double seconds_of(const std::string& flag, const std::string& text) {
   if (text.empty()) return std::numeric_limits<double>::infinity();
-  return with_unit(flag, "time", text, {{"s", 1}, {"ms", 1e-3}, {"m", 60}, {"", 1}}, "5s or 2m");
+  return with_unit(flag, "time", text, {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"m", 60}, {"", 1}},
+                   "5s or 2m");
 }
 
 search::Goal objective_of(const std::string& text) {
@@ -135,7 +136,8 @@ std::vector<Given> take_precisions(GivenKeys& given) {
   std::string text = found->second.text, one;
   std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
   for (std::istringstream words(text); std::getline(words, one, ',');)
-    all.push_back({one, found->second.where});
+    if (std::none_of(all.begin(), all.end(), [&](const Given& known) { return known.text == one; }))
+      all.push_back({one, found->second.where});
   given.erase(found);
   return all;
 }
@@ -290,7 +292,7 @@ int run(const SearchArguments& arguments) {
     options.described = as_described(one);
     search::Outcome outcome = outcome_of(one.job, options, given, r, arguments.json);
     const bool first = &one == &requests.front();
-    r.outcome = first ? std::move(outcome) : merged(std::move(r.outcome), std::move(outcome), r.goal);
+    r.outcome = first ? std::move(outcome) : search::merged(std::move(r.outcome), std::move(outcome), r.goal);
   }
   std::signal(SIGINT, SIG_DFL);
   progress.reset();
@@ -304,6 +306,9 @@ int run(const SearchArguments& arguments) {
   const search::Candidate& best = r.outcome.best.front();
   request.job = best.job;
   for (const std::string& text : without_effect(given, best.job)) tell(text);
+  if (const planner::Mesh mesh = planner::mesh_of(best.job.parallel); options.both && mesh.dims() != 2)
+    tell(fmt::format("--both-dimensions: has no effect on a mesh of {} ({})", mesh.dims(),
+                     fmt::join(mesh.names, ", ")));
   ir::Plan plan = search::plan_of(best);
   plan.labels = labels_of(request);
   if (best.layouts) add_labels(*best.layouts, plan.labels);

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <tuple>
 
 #include "cli/alike.h"
 #include "cli/keys.h"
@@ -56,28 +55,42 @@ const Candidate* laid_out(const search::Outcome& outcome) {
   return nullptr;
 }
 
+// Where some dimensions of the mesh are as degrees have them: ", tp open, dp and cp as degrees have them".
+std::string open_text(const planner::Mesh& mesh, const std::vector<bool>& open) {
+  std::vector<std::string> free, fixed;
+  for (size_t d = 0; d < mesh.dims(); ++d) (open[d] ? free : fixed).push_back(mesh.names[d]);
+  if (fixed.empty()) return "";
+  return fmt::format(", {} open, {} as degrees have {}", fmt::join(free, " and "), fmt::join(fixed, " and "),
+                     fixed.size() > 1 ? "them" : "it");
+}
+
 // What was chosen for every op, and what is proved of it.
 std::string layouts_text(const SearchReport& r) {
   const Candidate& best = r.outcome.best.front();
   const Candidate* const laid = laid_out(r.outcome);
-  if (!laid)
-    return r.outcome.no_layouts.empty()
-               ? ""
-               : fmt::format("  layout of every op: that of the degrees; none was found: {}\n",
-                             r.outcome.no_layouts);
+  const planner::Mesh mesh = planner::mesh_of(best.job.parallel);
+  if (!laid) {
+    std::string why = r.outcome.no_layouts;
+    if (mesh.devices() > 1 && !search::has_open_dimension(mesh))
+      why = fmt::format("of {} none is open", fmt::join(mesh.names, ", "));
+    return why.empty() ? ""
+                       : fmt::format("  layout of every op: that of the degrees; none was found: {}\n", why);
+  }
   const search::FoundLayouts& f = laid->found;
   std::string text = fmt::format(
-      "  layout of every op: {}{}{}; kernels {}, collectives {}, of states {}\n",
+      "  layout of every op: {}{}{}; {}kernels {}, collectives {}, of states {}\n",
       best.layouts ? ""
                    : "that of the degrees, for what was found takes no less in the simulation; found is ",
       f.optimal() ? std::string("optimal within this space by the time models") +
-                        (f.weights.memory > 0 ? ", with no more memory" : "")
+                        (f.weights.memory > 0 ? ", of those that take no more memory" : "")
                   : fmt::format("at most {:.2g} % over the optimum of this space by the time models",
                                 100 * (f.value / f.lower - 1)),
-      f.alike ? ", equal layers alike" : "", format_seconds(f.cost[search::kernels]),
+      (f.alike ? ", equal layers alike" : "") +
+          open_text(mesh, search::open_dimensions(mesh, laid->layouts->both)),
+      best.job.parallel.pp > 1 ? "of all stages " : "", format_seconds(f.cost[search::kernels]),
       format_seconds(f.cost[search::collectives]), format_seconds(f.cost[search::states]));
   if (r.partial_seconds > 0)
-    text += fmt::format("  no partial values: with them the step takes {}, {:.1f} % less\n",
+    text += fmt::format("  no partial values: with them, at these degrees, the step takes {}, {:.1f} % less\n",
                         format_seconds(r.partial_seconds), 100 * (1 - r.partial_seconds / best.seconds));
   return text;
 }
@@ -138,8 +151,8 @@ std::string objective_text(const SearchReport& r) {
       return fmt::format("  least memory of a device{}: {}\n", limit,
                          format_bytes(static_cast<double>(best.peak_bytes)));
     case search::Goal::cost:
-      return fmt::format("  least cost{}: {:.4g} a step, on {} GPUs at {:g} an hour\n", limit,
-                         price_of(best.job, best.seconds), best.job.gpus,
+      return fmt::format("  least cost{}: {:.4g} a step, on {} GPU{} at {:g} an hour\n", limit,
+                         price_of(best.job, best.seconds), best.job.gpus, best.job.gpus > 1 ? "s" : "",
                          best.job.cluster.price_per_gpu_hour);
     case search::Goal::time:
       break;
@@ -234,35 +247,6 @@ std::string change_text(const search::WouldDo& change) {
   return fmt::format("with {}", fmt::join(flags, " "));
 }
 
-search::Outcome merged(search::Outcome a, search::Outcome b, search::Goal goal) {
-  const auto rank = [&](const Candidate& c) {
-    const auto bytes = static_cast<double>(c.peak_bytes);
-    const double value = goal == search::Goal::memory ? bytes
-                         : goal == search::Goal::cost ? price_of(c.job, c.seconds)
-                                                      : c.seconds;
-    return std::tuple(value, c.seconds, bytes);
-  };
-  const auto is_before = [&](const Candidate& x, const Candidate& y) { return rank(x) < rank(y); };
-  const size_t middle = a.best.size();
-  std::move(b.best.begin(), b.best.end(), std::back_inserter(a.best));
-  std::inplace_merge(a.best.begin(), a.best.begin() + static_cast<std::ptrdiff_t>(middle), a.best.end(),
-                     is_before);
-  if (a.would_do.empty()) a.would_do = std::move(b.would_do);
-  a.by_estimate |= b.by_estimate;
-  a.ended &= b.ended;
-  a.points += b.points, a.over_memory += b.over_memory, a.over_time += b.over_time, a.compiled += b.compiled;
-  if (b.smallest.estimated_bytes < a.smallest.estimated_bytes) a.smallest = std::move(b.smallest);
-  const auto seconds = [](const Candidate& c) { return c.seconds > 0 ? c.seconds : c.estimated_seconds; };
-  if (b.fastest && (!a.fastest || seconds(*b.fastest) < seconds(*a.fastest)))
-    a.fastest = std::move(b.fastest);
-  if (a.unknown_least.empty()) a.unknown_least = b.unknown_least;
-  if (a.least && b.least)
-    a.least = std::min(*a.least, *b.least);
-  else
-    a.least.reset();
-  return a;
-}
-
 std::string to_table(const SearchReport& r) {
   const search::Outcome& o = r.outcome;
   std::string text = fmt::format(
@@ -272,13 +256,16 @@ std::string to_table(const SearchReport& r) {
       o.by_estimate ? "; ended before any was simulated: the best by estimate"
       : o.ended     ? ""
                     : "; ended early");
-  text += fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}\n", "step", "estimate", "peak", "layouts", "plan");
+  const bool priced = r.goal == search::Goal::cost;
+  text += fmt::format("  {}{:>9} {:>9} {:>9} {:<7}  {}\n", priced ? "     cost  GPUs " : "", "step",
+                      "estimate", "peak", "layouts", "plan");
   const std::vector<std::string> apart = differences(o.best);
   for (size_t i = 0; i < o.best.size(); ++i) {
     const Candidate& c = o.best[i];
     text +=
-        fmt::format("  {:>9} {:>9} {:>9} {:<7}  {}{}\n", format_seconds(c.seconds),
-                    is_estimated(c) ? format_seconds(c.estimated_seconds) : "-",
+        fmt::format("  {}{:>9} {:>9} {:>9} {:<7}  {}{}\n",
+                    priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
+                    format_seconds(c.seconds), is_estimated(c) ? format_seconds(c.estimated_seconds) : "-",
                     format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints",
                     flags_of(c.job, r.precisions), apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
   }

@@ -29,9 +29,6 @@ std::string to_json(const SearchReport& report, const std::string& why);
 // "with --recompute full", "on 16 GPUs".
 std::string change_text(const search::WouldDo& change);
 
-// What two searches found, of two precisions, as what one found.
-search::Outcome merged(search::Outcome a, search::Outcome b, search::Goal goal);
-
 // Paths of the keys that a search decides where they are not given.
 std::vector<std::string> searched_keys();
 

@@ -102,8 +102,7 @@ struct Finder {
     for (size_t o = 0; o < graph.ops.size() && !request.ops.empty(); ++o)
       if (const auto op = request.ops.find(graph.ops[o].name); op != request.ops.end())
         space.ops[static_cast<ir::OpId>(o)] = op->second;
-    const bool open = mesh.dims() == 1 || (request.both && mesh.dims() == 2);
-    for (const std::string& name : mesh.names) space.hinted.push_back(!open && name != "tp");
+    for (const bool open : open_dimensions(mesh, request.both)) space.hinted.push_back(!open);
     const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
     if (look) look();
     return find_layouts_within(layouts, request.weights, request.memory,
@@ -119,10 +118,15 @@ struct Finder {
         if (pin == &a || pin == &b) some[t] = pin->layout;
       return find(some).found;
     };
+    const auto which = [&](const LayoutPin& pin) {
+      for (const auto& [t, own] : pins)
+        if (own == &pin && !find({{t, pin.layout}}).found) return graph.tensor(t).name;
+      return std::string("all that it names");
+    };
     for (const LayoutPin& pin : all)
       if (!possible(pin, pin))
         throw Error::cannot_run(flag(pin),
-                                fmt::format("no op can make or read it like this{}",
+                                fmt::format("no ops can make and read {} like this{}", which(pin),
                                             mesh.dims() == 2 && mesh.dim("tp") >= 0 && !request.both
                                                 ? " with other dimensions than tp as degrees have them (try "
                                                   "--both-dimensions)"
@@ -159,7 +163,14 @@ bool needs_layouts(const planner::Job& job) {
   return job.parallel.tp > 1 && ir::models::is_conv_net(job.model.family);
 }
 
-bool has_free_dimension(const Mesh& mesh) { return mesh.dims() == 1 || mesh.dim("tp") >= 0; }
+std::vector<bool> open_dimensions(const Mesh& mesh, bool both) {
+  const bool all = mesh.dims() == 1 || (both && mesh.dims() == 2);
+  std::vector<bool> open;
+  for (const std::string& name : mesh.names) open.push_back(all || name == "tp");
+  return open;
+}
+
+bool has_open_dimension(const Mesh& mesh) { return mesh.dims() == 1 || mesh.dim("tp") >= 0; }
 
 planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found,
                         const std::function<void()>& look) {

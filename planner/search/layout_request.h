@@ -42,8 +42,9 @@ struct LayoutRequest {
 // networks.
 bool needs_layouts(const planner::Job& job);
 
-// Whether ops have a choice on this mesh at all.
-bool has_free_dimension(const planner::Mesh& mesh);
+// By dimension of the mesh: whether ops have a choice there. Elsewhere they are as degrees have them.
+std::vector<bool> open_dimensions(const planner::Mesh& mesh, bool both);
+bool has_open_dimension(const planner::Mesh& mesh);
 
 // `job` is resolved; what was found is written to `found`, which may be null. What it gives throws Error (bad
 // input) naming a pin that fits no tensor or not the mesh, and two pins that contradict each other. `look`:

@@ -105,43 +105,26 @@ class Search {
   Outcome in_least_time() const {
     SearchOptions fastest = options_;
     fastest.goal = Goal::time;
-    Outcome all;
+    std::optional<Outcome> all;
     std::optional<Error> none;
     for (const int gpus : gpu_counts()) {
       Search search(on_gpus(job_, job_.cluster, gpus), fastest, oracle_);
-      search.says_what_would_do_ = all.best.empty() && gpus == job_.gpus;
+      search.says_what_would_do_ = gpus == job_.gpus && (!all || all->best.empty());
       try {
-        add(search.run(), all);
+        Outcome one = search.run();
+        all = all ? merged(std::move(*all), std::move(one), options_.goal) : std::move(one);
       } catch (const Error& error) {  // no point is legal there
         none = error;
       }
-      if (!all.ended) break;
+      if (all && !all->ended) break;
     }
-    if (all.points == 0 && none) throw *none;
-    std::stable_sort(all.best.begin(), all.best.end(), [&](const Candidate& a, const Candidate& b) {
+    if (!all) throw *none;
+    std::stable_sort(all->best.begin(), all->best.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(simulated(a), a.seconds) < std::pair(simulated(b), b.seconds);
     });
-    all.unknown_least = "only the fastest plans keep the time";
-    return all;
-  }
-
-  static void add(Outcome more, Outcome& all) {
-    if (all.points == 0) {
-      all = std::move(more);
-      all.least.reset();
-      return;
-    }
-    std::move(more.best.begin(), more.best.end(), std::back_inserter(all.best));
-    all.by_estimate |= more.by_estimate;
-    all.points += more.points;
-    all.over_memory += more.over_memory;
-    all.over_time += more.over_time;
-    all.compiled += more.compiled;
-    all.ended &= more.ended;
-    if (all.no_layouts.empty()) all.no_layouts = std::move(more.no_layouts);
-    if (more.smallest.estimated_bytes < all.smallest.estimated_bytes) all.smallest = std::move(more.smallest);
-    if (more.fastest && (!all.fastest || is_faster(*more.fastest, *all.fastest))) all.fastest = more.fastest;
-    all.would_do = std::move(more.would_do);
+    all->least.reset();
+    all->unknown_least = "only the fastest plans keep the time";
+    return std::move(*all);
   }
 
   // There is no point; or none of which a small plan could be made.
@@ -280,7 +263,7 @@ class Search {
       return;
     Candidate candidate = anew(outcome_.smallest);
     const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
-    if (!has_free_dimension(mesh) || mesh.devices() == 1) return;
+    if (!has_open_dimension(mesh) || mesh.devices() == 1) return;
     candidate.layouts = {options_.partial, options_.both, options_.pins, {1, seconds_per_byte}, infinity, {}};
     attempt(begin(std::move(candidate)));
   }
@@ -519,7 +502,7 @@ class Search {
       best.resize(static_cast<size_t>(options_.lay_out));
     for (Candidate& candidate : best) {
       const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
-      if (!has_free_dimension(mesh) || mesh.devices() == 1) continue;
+      if (!has_open_dimension(mesh) || mesh.devices() == 1) continue;
       candidate.peak_bytes = 0;
       std::vector<Candidate> laid;
       std::vector<Making> makings;
@@ -539,6 +522,7 @@ class Search {
           does = attempt(begin(laid[i]));
         }
         if (error_) outcome_.no_layouts = error_->what();
+        if (excess_ > 0) outcome_.no_layouts = "what was found does not fit";
       }
     }
   }

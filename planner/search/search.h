@@ -68,6 +68,9 @@ struct Outcome {
   std::vector<WouldDo> would_do;
 };
 
+// What two searches found (of two precisions, of two numbers of GPUs) as what one found.
+Outcome merged(Outcome a, Outcome b, Goal goal);
+
 // `job`: a model, a cluster, gpus, a global batch; hints that are not pinned do not matter. Throws Error (bad
 // input) where no legal point exists, or where pinned layouts leave none, or cost is asked without a price.
 Outcome search(const planner::Job& job, const SearchOptions& options, const Oracle& oracle);

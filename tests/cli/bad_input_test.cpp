@@ -529,13 +529,13 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--pin=h0.attn.core.softmax=P(max)"},
      1,
-     "--pin h0.attn.core.softmax=P(max): no op can make or read it like this"},
+     "--pin h0.attn.core.softmax=P(max): no ops can make and read h0.attn.core.softmax like this"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=4", "--dp=2", "--tp=2", "--global-batch=2",
       "--pin=h*.attn.qkv.weight=(S(0), S(1))"},
      1,
-     "--pin h*.attn.qkv.weight=(S(0), S(1)): no op can make or read it like this with other dimensions than "
-     "tp as "
-     "degrees have them (try --both-dimensions)"},
+     "--pin h*.attn.qkv.weight=(S(0), S(1)): no ops can make and read h0.attn.qkv.weight like this with "
+     "other "
+     "dimensions than tp as degrees have them (try --both-dimensions)"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--zero=a..2"},
      2,

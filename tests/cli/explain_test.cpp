@@ -83,7 +83,7 @@ TEST_F(Explain, tells_stages_whole) {
 stages, memory of one device, limit #
   stage         GPUs layers       mesh                 in flight      busy    idle   exposed      peak  parameters   gradients   optimizer activations   workspace
   stage0           4 0-2          dp 2 x tp 2                  2 # # # # # # # # #
-  stage1           4 3-4          dp 2 x tp 2                  2 # # # # # # # # #
+  stage1           4 3-4          dp 2 x tp 2                  1 # # # # # # # # #
 
 layouts as kept, by part of a device's bytes
   stage0     parameters (B, S(1)) #, (B, S(0)) #, (B, B) #; activations (S(0), S(2)) #, (S(0), B) #, (S(0), S(1)) #
@@ -96,7 +96,7 @@ layouts as kept, by part of a device's bytes
   EXPECT_EQ(stage["gpus"], 4);
   EXPECT_EQ(stage["layers"], "3-4");
   EXPECT_EQ(stage["mesh"], "dp 2 x tp 2");
-  EXPECT_EQ(stage["in_flight"], 2);
+  EXPECT_EQ(stage["in_flight"], 1);
   double shares = 0;
   for (const auto& share : stage["activation_layouts"]) shares += share.get<double>();
   EXPECT_NEAR(shares, 1, 1e-9);
@@ -256,6 +256,23 @@ TEST(ExplainSearch, tells_the_runners_up) {
   EXPECT_NE(out.find(" % slower: --dp ", at), std::string::npos) << out;
 }
 
+// Layouts are found on tp; samples are split as dp has them.
+TEST(ExplainSearch, says_where_degrees_decided) {
+  TemporaryFile plan("plan.txt", "");
+  const Output found =
+      run_program({"search", "--model=gpt", "--layers=2", "--hidden=64", "--heads=4", "--seq=32",
+                   "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=4", "--dp=2", "--tp=2",
+                   "--global-batch=4", "--pin=h*.mlp.fc1.weight=(B, S(0))", "--out", plan.path()});
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const std::string op = run_program({"explain", plan.path(), "--op", "h1.mlp.fc1"}).out;
+  const size_t dp = op.find("\ndp, 2 devices\n"),
+               closed = op.find("degrees decided: this dimension is not open\n"),
+               tp = op.find("\ntp, 2 devices\n");
+  EXPECT_TRUE(dp < closed && closed < tp && tp != std::string::npos) << op;
+  EXPECT_EQ(op.substr(0, tp).find(" none "), std::string::npos) << op;
+  EXPECT_NE(op.find(" none ", tp), std::string::npos) << op;
+}
+
 TEST(ExplainSearch, finds_the_layouts_of_a_plan_again) {
   TemporaryFile plan("plan.txt", "");
   const Output found =
@@ -266,7 +283,8 @@ TEST(ExplainSearch, finds_the_layouts_of_a_plan_again) {
   EXPECT_NE(found.out.find("\n  layout of every op: optimal within this space by the time models; kernels "),
             std::string::npos)
       << found.out;
-  EXPECT_NE(found.out.find("\n  no partial values: with them the step takes "), std::string::npos)
+  EXPECT_NE(found.out.find("\n  no partial values: with them, at these degrees, the step takes "),
+            std::string::npos)
       << found.out;
   const std::string out = run_program({"explain", plan.path(), "--tensor", "h1.mlp.fc1.weight"}).out;
   EXPECT_EQ(out,

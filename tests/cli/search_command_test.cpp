@@ -64,6 +64,14 @@ TEST(SearchCommand, searches_several_precisions) {
       "boxcar: --precision: got \"fp9\", expected fp32, tf32, fp16, bf16, fp64, fp8 (did you mean fp8?)\n");
 }
 
+TEST(SearchCommand, tells_of_dimensions_that_are_not_there) {
+  const Output output = search({"--tp=2", "--both-dimensions", "--precision=fp16,fp16"});
+  EXPECT_EQ(output.err, "boxcar: --both-dimensions: has no effect on a mesh of 1 (tp)\n");
+  const json doc = json::parse(output.out);  // a precision that stands twice is searched once
+  EXPECT_EQ(doc["candidates"].size(),
+            json::parse(search({"--tp=2", "--precision=fp16"}).out)["candidates"].size());
+}
+
 TEST(SearchCommand, has_a_document_where_nothing_fits) {
   const Output output = search({"--memory=2MB", "--micro-batch=8", "--gpus=1", "--recompute=none"});
   EXPECT_EQ(output.exit_code, 1);
@@ -132,6 +140,7 @@ cli::SearchReport example() {
   best.job.model = ir::models::defaults("gpt");
   best.job.model.layers = 2;
   best.job.parallel.stage_layers = {2};
+  best.job.parallel.dp = 1;
   best.seconds = 2, best.estimated_seconds = 1.9, best.peak_bytes = 1'000'000'000;
   r.outcome.best = {best};
   r.outcome.points = 7, r.outcome.compiled = 1;
@@ -152,10 +161,10 @@ TEST(SearchReport, reads_as_written) {
   7 points, 0 of them over 2 GB of memory by estimate; 1 compiled, 1 simulated, 500 ms
 
        step  estimate      peak layouts  plan
-        2 s     1.9 s      1 GB hints    --dp 0 --tp 1 --pp 1
+        2 s     1.9 s      1 GB hints    --dp 1 --tp 1 --pp 1
 
 best
-  --dp 0 --tp 1 --pp 1
+  --dp 1 --tp 1 --pp 1
   degrees: of the points that fit by estimate none that was not simulated is better by more than 25 %, by its kernels alone
 )");
   r.outcome.least = search::infinity;
@@ -164,6 +173,42 @@ best
                         "better, by its kernels alone\n"),
       std::string::npos)
       << beginning(r);
+}
+
+// Of a mesh of three dimensions tp is open, of one without tp none.
+TEST(SearchReport, says_which_dimensions_were_open) {
+  cli::SearchReport r = example();
+  search::Candidate& best = r.outcome.best.front();
+  best.job.gpus = 8, best.job.parallel.dp = best.job.parallel.cp = best.job.parallel.tp = 2;
+  best.layouts.emplace();
+  best.found.value = best.found.lower = 1;
+  best.found.found = true;
+  EXPECT_NE(
+      beginning(r).find("\n  layout of every op: optimal within this space by the time models, tp open, dp "
+                        "and cp as degrees have them; kernels "),
+      std::string::npos)
+      << beginning(r);
+  best.layouts.reset();
+  best.job.parallel.tp = 1, best.job.parallel.cp = 4;
+  EXPECT_NE(beginning(r).find(
+                "\n  layout of every op: that of the degrees; none was found: of dp, cp none is open\n"),
+            std::string::npos)
+      << beginning(r);
+}
+
+TEST(SearchReport, shows_what_costs) {
+  cli::SearchReport r = example();
+  r.goal = search::Goal::cost;
+  r.outcome.best.front().job.gpus = 1;
+  r.outcome.best.front().job.cluster.price_per_gpu_hour = 3.6;
+  const std::string text = beginning(r);
+  EXPECT_NE(text.find(R"(
+       cost  GPUs      step  estimate      peak layouts  plan
+      0.002     1       2 s     1.9 s      1 GB hints    --dp 1 --tp 1 --pp 1
+)"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\n  least cost: 0.002 a step, on 1 GPU at 3.6 an hour\n"), std::string::npos) << text;
 }
 
 // Found twice with other weights, the second with fewer slots as well; and once by hints.

@@ -59,13 +59,14 @@ TEST(Search, keeps_a_limit_of_time_that_estimates_miss) {
 }
 
 // Estimates say that it fits, and the plan does not: what is short is by the plan, and what would do has
-// room. They are too low where virtual stages gather parameters, each its own.
+// room. They are too low where virtual stages gather parameters, each its own. Ops have no choice on this
+// mesh.
 TEST(Search, goes_by_plans_where_estimates_of_memory_are_too_low) {
   Job job = small_gpt(8);
-  job.parallel.dp = 4, job.parallel.pp = 2, job.parallel.micro_batch = 1, job.parallel.zero = 3;
-  job.parallel.virtual_stages = 2;
+  job.parallel.dp = 2, job.parallel.cp = 2, job.parallel.pp = 2, job.parallel.micro_batch = 1;
+  job.parallel.zero = 3, job.parallel.virtual_stages = 2;
   const std::set<std::string> pinned{
-      "dp", "tp", "pp", "micro_batch", "recompute", "schedule", "virtual_stages", "zero"};
+      "dp", "cp", "tp", "pp", "micro_batch", "recompute", "schedule", "virtual_stages", "zero"};
   const int64_t memory = peak_of(planner::compile(planner::resolve(job))) - 1;
   const Outcome found = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
   EXPECT_EQ(found.over_memory, 0);

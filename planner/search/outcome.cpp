@@ -1,0 +1,39 @@
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+#include "planner/search/search.h"
+
+namespace boxcar::search {
+
+Outcome merged(Outcome a, Outcome b, Goal goal) {
+  const auto rank = [&](const Candidate& c) {
+    const auto bytes = static_cast<double>(c.peak_bytes);
+    const double value = goal == Goal::memory ? bytes
+                         : goal == Goal::cost ? price_of(c.job, c.seconds)
+                                              : c.seconds;
+    return std::tuple(value, c.seconds, bytes);
+  };
+  const auto is_before = [&](const Candidate& x, const Candidate& y) { return rank(x) < rank(y); };
+  const size_t middle = a.best.size();
+  std::move(b.best.begin(), b.best.end(), std::back_inserter(a.best));
+  std::inplace_merge(a.best.begin(), a.best.begin() + static_cast<std::ptrdiff_t>(middle), a.best.end(),
+                     is_before);
+  if (a.would_do.empty()) a.would_do = std::move(b.would_do);
+  a.by_estimate |= b.by_estimate;
+  a.ended &= b.ended;
+  a.points += b.points, a.over_memory += b.over_memory, a.over_time += b.over_time, a.compiled += b.compiled;
+  if (b.smallest.estimated_bytes < a.smallest.estimated_bytes) a.smallest = std::move(b.smallest);
+  const auto seconds = [](const Candidate& c) { return c.seconds > 0 ? c.seconds : c.estimated_seconds; };
+  if (b.fastest && (!a.fastest || seconds(*b.fastest) < seconds(*a.fastest)))
+    a.fastest = std::move(b.fastest);
+  if (a.unknown_least.empty()) a.unknown_least = b.unknown_least;
+  if (a.least && b.least)
+    a.least = std::min(*a.least, *b.least);
+  else
+    a.least.reset();
+  return a;
+}
+
+}  // namespace boxcar::search
