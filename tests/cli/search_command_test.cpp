@@ -1,6 +1,10 @@
 // boxcar search, as a user and a program run it.
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "cli/alike.h"
@@ -70,6 +74,33 @@ TEST(SearchCommand, tells_of_dimensions_that_are_not_there) {
   const json doc = json::parse(output.out);  // a precision that stands twice is searched once
   EXPECT_EQ(doc["candidates"].size(),
             json::parse(search({"--tp=2", "--precision=fp16"}).out)["candidates"].size());
+}
+
+// In the middle of layouts that take some seconds; a plan was simulated before.
+TEST(SearchCommand, saves_the_best_so_far_when_interrupted) {
+  const TemporaryFile plan("plan.txt", "");
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    execl(BOXCAR_PROGRAM, "boxcar", "search", "--model=gpt", "--layers=6", "--hidden=8192", "--heads=64",
+          "--seq=2048", "--vocab=51200", "--cluster=dgx-a100-80g", "--gpus=8", "--dp=2", "--tp=4", "--pp=1",
+          "--micro-batch=1", "--global-batch=4", "--zero=0", "--both-dimensions", "-o", plan.path().c_str(),
+          nullptr);
+    _exit(127);
+  }
+  std::string text;
+  char part[4096];
+  bool told = false;
+  for (ssize_t n = 0; (n = read(terminal, part, sizeof part)) > 0;) {
+    text.append(part, static_cast<size_t>(n));
+    if (!told && text.find("simulated, best ") != std::string::npos) told = kill(child, SIGINT) == 0;
+  }
+  close(terminal);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(told && WIFEXITED(status) && WEXITSTATUS(status) == 0) << text;
+  EXPECT_NE(text.find("; ended early"), std::string::npos) << text;
+  EXPECT_EQ(run_program({"simulate", "--plan", plan.path()}).exit_code, 0);
 }
 
 TEST(SearchCommand, has_a_document_where_nothing_fits) {
