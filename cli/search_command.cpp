@@ -307,8 +307,8 @@ int run(const SearchArguments& arguments) {
   request.job = best.job;
   for (const std::string& text : without_effect(given, best.job)) tell(text);
   if (const planner::Mesh mesh = planner::mesh_of(best.job.parallel); options.both && mesh.dims() != 2)
-    tell(fmt::format("--both-dimensions: has no effect on a mesh of {} ({})", mesh.dims(),
-                     fmt::join(mesh.names, ", ")));
+    tell(fmt::format("--both-dimensions: has no effect unless a stage's mesh has two dimensions (it has {})",
+                     mesh.dims() == 0 ? "none" : fmt::format("{}", fmt::join(mesh.names, ", "))));
   ir::Plan plan = search::plan_of(best);
   plan.labels = labels_of(request);
   if (best.layouts) add_labels(*best.layouts, plan.labels);

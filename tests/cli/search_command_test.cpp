@@ -70,7 +70,9 @@ TEST(SearchCommand, searches_several_precisions) {
 
 TEST(SearchCommand, tells_of_dimensions_that_are_not_there) {
   const Output output = search({"--tp=2", "--both-dimensions", "--precision=fp16,fp16"});
-  EXPECT_EQ(output.err, "boxcar: --both-dimensions: has no effect on a mesh of 1 (tp)\n");
+  EXPECT_EQ(
+      output.err,
+      "boxcar: --both-dimensions: has no effect unless a stage's mesh has two dimensions (it has tp)\n");
   const json doc = json::parse(output.out);  // a precision that stands twice is searched once
   EXPECT_EQ(doc["candidates"].size(),
             json::parse(search({"--tp=2", "--precision=fp16"}).out)["candidates"].size());
