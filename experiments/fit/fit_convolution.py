@@ -112,6 +112,13 @@ def start(element):
     return p | {"tiles": [0.7, 0.95, 0.9, 0.6, 0.7], "split_seconds": 8e-6, "start_seconds": 12e-6}
 
 
+def constants(rows, device):
+    p = start(device.element)
+    fit.descend(p, lambda q: fit.log_error(pairs(rows, q, device)), rounds=40, fixed=() if device.winograd else ("winograd", "winograd_fused"),
+                most={"wave_overlap": 1, "memory_share": 0.95, "winograd": 1.5, "tiles": 1})
+    return p
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table")
@@ -126,9 +133,7 @@ def main():
     device = parser.parse_args()
     rows = list(read(device))
     held_out, fitted = rows[::10], [r for i, r in enumerate(rows) if i % 10]
-    p = start(device.element)
-    fit.descend(p, lambda q: fit.log_error(pairs(fitted, q, device)), rounds=40, fixed=() if device.winograd else ("winograd", "winograd_fused"),
-                most={"wave_overlap": 1, "memory_share": 0.95, "winograd": 1.5, "tiles": 1})
+    p = constants(fitted, device)
     for text, chosen in [("all", rows), ("held out", held_out), ("1 GFLOP and more", [r for r in rows if r[0].flops >= 1e9])] + [
             (name, [r for r in rows if r[1] == name]) for name, _, _ in PASSES]:
         print(f"# {text}:", fit.figures(pairs(chosen, p, device)))
