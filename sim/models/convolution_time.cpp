@@ -10,7 +10,8 @@
 namespace boxcar::sim {
 namespace {
 
-constexpr int splits[] = {1, 2, 4, 8, 16, 32, 64, 128};
+constexpr int parts_of_k[] = {1, 2, 4, 8, 16, 32, 64, 128};
+constexpr Splits splits{parts_of_k, 2};
 // Winograd's tiles of 6 x 6 elements, 4 x 4 outputs of 3x3 windows and 2 x 2 of 5x5 ones, with transforms in
 // kernels of their own; or of 2 x 2 outputs from 4 x 4 in one kernel, whose blocks take 32 tiles and 64
 // channels.

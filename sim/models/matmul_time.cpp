@@ -7,7 +7,8 @@
 namespace boxcar::sim {
 namespace {
 
-constexpr int splits_of_products[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
+constexpr int parts_of_products[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
+constexpr Splits splits_of_products{parts_of_products, 8};
 constexpr int64_t least_k_of_split = 256;
 constexpr double largest_tile = 256 * 128;  // elements
 
@@ -17,7 +18,7 @@ struct Waves {
   const backends::MatmulModel& model;
   const MatmulShape& shape;
   double multiprocessors, peak_of_one, bandwidth, element_bytes;
-  std::span<const int> splits;
+  const Splits& splits;
 
   // With tiles of rows x columns, the best split of k.
   double seconds(int rows, int columns, double share) const {
@@ -27,9 +28,10 @@ struct Waves {
     const double arithmetic = 2 * elements * k / (peak_of_one * share);
     const double constant = model.wave_seconds + model.tile_seconds * elements / largest_tile;
     double best = std::numeric_limits<double>::infinity();
-    for (const int split : splits) {
+    for (const int split : splits.parts) {
       const double parts = tiles * split;
-      if (split > 1 && (parts > 2 * multiprocessors || shape.k < least_k_of_split * split)) break;
+      if (split > 1 && (parts > splits.most_waves * multiprocessors || shape.k < least_k_of_split * split))
+        break;
       const double of_tile = fourth_power_sum(arithmetic, cache_seconds(rows + columns, k, parts)) / split;
       best = std::min(best, waves(parts) * (of_tile + constant) + split_cost(split));
     }
@@ -66,7 +68,7 @@ double fourth_power_sum(double a, double b) {
 }
 
 double waves_seconds(const backends::DeviceProfile& device, const backends::MatmulModel& model,
-                     const MatmulShape& shape, ir::DType type, double peak, std::span<const int> splits) {
+                     const MatmulShape& shape, ir::DType type, double peak, const Splits& splits) {
   const double count = device.multiprocessors;
   const Waves waves{
       model, shape, count, peak / count, device.memory_bandwidth, static_cast<double>(ir::size_of(type)),

@@ -29,10 +29,15 @@ struct MatmulShape {
 double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& shape, ir::DType type,
                       double bytes);
 
-// The product's waves alone, in `model`'s tiles, at `peak`: k is split in as many parts as one of `splits`
-// says, which ascend from 1.
+// In how many parts k may be split, ascending from 1, where parts of all tiles come to at most so many waves.
+struct Splits {
+  std::span<const int> parts;
+  double most_waves;
+};
+
+// The product's waves alone, in `model`'s tiles, at `peak`.
 double waves_seconds(const backends::DeviceProfile& device, const backends::MatmulModel& model,
-                     const MatmulShape& shape, ir::DType type, double peak, std::span<const int> splits);
+                     const MatmulShape& shape, ir::DType type, double peak, const Splits& splits);
 double fourth_power_sum(double a, double b);  // (a^4 + b^4)^(1/4)
 
 // Peak by the operands' type; of float32 where the type has none.

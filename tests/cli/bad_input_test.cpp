@@ -487,7 +487,7 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--max-step-time=1ms"},
      1,
-     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes 75.17 ms, 74.17 ms "
+     "--max-step-time: no plan that fits takes 1 ms or less: the fastest of 4 takes 75.33 ms, 74.33 ms "
      "too "
      "long (--dp 1 --tp 1 --pp 1 --micro-batch 8); neither other keys nor more GPUs mend it by estimate"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",

@@ -90,7 +90,7 @@ TEST(WhatIf, RefusesWhatItCannotRead) {
             "--what-if bandwidth.network: got \"-1\", expected a number, or a factor as 2x");
   EXPECT_EQ(what_if("flops=1e15"), "--what-if flops: stands for 4 numbers; give a factor as 2x");
   EXPECT_EQ(what_if("matmul.tiles=9x"),
-            "--what-if matmul.tiles: matmul.tiles.0 would be 8.559, expected 0 to 1.5");
+            "--what-if matmul.tiles: matmul.tiles.0 would be 8.748, expected 0 to 1.5");
   EXPECT_EQ(what_if("overlap_slowdown=1.5"), "--what-if overlap_slowdown: would be 1.5, expected 0 to 0.99");
   EXPECT_EQ(what_if("piece_seconds=2x"),
             "--what-if piece_seconds: is 0, which no factor changes; give a number");
