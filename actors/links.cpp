@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <span>
 
 #include "actors/layout.h"
@@ -137,7 +139,7 @@ void Links::prepare(int device, std::byte* scratch) {
     link->queue = state_.backend.device(device).queue(ir::QueueKind::network);
     link->communicator = state_.backend.communicator(link->name, link->group(), device, *link->queue);
     int64_t marks = 1;
-    for (const Sender* sender : link->order)
+    for (const Sender* sender : std::set<const Sender*>(link->order.begin(), link->order.end()))
       marks += state_.layout.program(device).registers[static_cast<size_t>(sender->pull_->reg)].count;
     link->queue->expect_marks(marks);
   }
@@ -172,7 +174,9 @@ void Links::say(const Link& link) {
                                    std::as_bytes(std::span(&word, 1)));
 }
 
-void Links::wait_for_word(Link& link) {
+// Throws Error (fault) naming `act` where the other end has not come to it when acts have to be over.
+void Links::wait_for_word(Link& link, const std::string& act) {
+  const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(link.mutex);
   const auto there = [&link] { return link.words > 0; };
   if (!link.changed.wait_for(lock, wake_interval, there)) {
@@ -182,6 +186,12 @@ void Links::wait_for_word(Link& link) {
     do {
       lock.unlock();
       state_.check(whom);
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+      if (const double patience = link.communicator->patience(); waited.count() > patience)
+        throw Error::fault(act,
+                           fmt::format("not done after {:g} s: {} has stopped, or was given another order "
+                                       "of pulls",
+                                       patience, whom));
       lock.lock();
     } while (!link.changed.wait_for(lock, wake_interval, there));
   }
@@ -194,7 +204,7 @@ void Links::receive(int device, int actor, std::byte* to, int64_t bytes) {
     const std::string here = "receive in " + link.name;
     const backends::Waiting::Act name(here);
     say(link);
-    wait_for_word(link);
+    wait_for_word(link, here);
   }
   link.communicator->receive_from(to, std::max<int64_t>(bytes, 1), 0);
 }
@@ -237,7 +247,7 @@ void Links::send(Sender& sender) {
   {
     const std::string here = "send in " + link.name;
     const backends::Waiting::Act word(here);
-    wait_for_word(link);
+    wait_for_word(link, here);
   }
   backends::Queue& queue = *link.queue;
   const Pulls::Pull& pull = *sender.pull_;

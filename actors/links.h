@@ -31,14 +31,15 @@
 //   owner's thread    slot full ...... send launched, answer .........
 //   puller's thread   turn, word ......................... receive launched
 //
-// So a GPU is in a send or a receive only while the two are on their way, and never while another act of the
-// plan has yet to be launched for it to end. By induction over what is launched, in the order of the hosts'
-// calls, it all ends, whatever more is launched meanwhile: an act on a stream waits for acts that were
-// launched before; a receive for its send, which was; a send for its receive, which is launched next by a
-// thread that has nothing else to wait for. What CUDA or NCCL may do at a first call, wait until the GPU has
-// done what it was given, therefore ends too. Recordings are launched whole: they load nothing, and all
-// processes launch the same ones in one order. (Collectives are not in this: one waits for calls of other
-// members that their hosts may not have come to.)
+// So a GPU is in a send or a receive only while the two and what they wait for are on their way, and never
+// while another act of the plan has yet to be launched for it to end. By induction over what is launched, in
+// the order of the hosts' calls, it all ends, whatever more is launched meanwhile: an act on a stream waits
+// for acts that were launched before; a receive for its send, which was; a send for its receive, which is
+// launched next by a thread that has nothing else to wait for. What CUDA or NCCL may do at a first call, wait
+// until the GPU has done what it was given, therefore ends too, as long as it keeps no other thread from
+// launching. Recordings are launched whole: they load nothing, and all processes launch the same ones in one
+// order. (Collectives are not in this: one waits for calls of other members that their hosts may not have
+// come to.)
 //
 // Credits. The owner hears that a slot has been read when its send is launched, and behind the send's mark it
 // is written again. So no process is ahead of another by more acts than the slots between them allow, be its
@@ -147,7 +148,7 @@ class Links {
   };
   Key key(int device, int actor) const;
   void say(const Link& link);
-  void wait_for_word(Link& link);
+  void wait_for_word(Link& link, const std::string& act);
   void send(Sender& sender);
 
   RunState& state_;

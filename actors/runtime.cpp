@@ -158,8 +158,9 @@ struct Runtime::Impl {
         const backends::Waiting::Act name(here);
         try {
           for (const auto& [group, make] : entry.second) make();
-        } catch (const Error& error) {
-          const Error named(error.code(), here, error.what());
+        } catch (const std::exception& error) {
+          const auto* known = dynamic_cast<const Error*>(&error);
+          const Error named(known ? known->code() : Exit::fault, here, error.what());
           state.fail(std::make_exception_ptr(named), named.what());
         }
       });

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -20,6 +21,8 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // After which an act that has not ended ends the run, in s.
+  virtual double patience() const { return std::numeric_limits<double>::infinity(); }
 
   // `out` may be `in`. All members end with the same bits.
   virtual void all_reduce(const void* in, void* out, int64_t count, ir::DType dtype,

@@ -411,6 +411,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   const int processes = backends::started_processes();
   check_apart({{"--plan", arguments.plan}, {"--trace", arguments.trace}});
   if (!arguments.trace.empty() && backends::started_process() == 0) check_writable(arguments.trace);
+  if (!options.algorithms.empty() && backends::started_process() == 0) check_writable(options.algorithms);
   if (options.cuda_graph && (arguments.probe || !arguments.trace.empty()))
     throw Error::input(arguments.probe ? "--probe" : "--trace",
                        "shows a step act by act; leave it out, or train with --cuda-graph false");

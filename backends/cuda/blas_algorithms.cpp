@@ -81,8 +81,9 @@ void Algorithms::write() const {
   out << title << '\n';
   for (const auto& [product, choice] : choices_) out << product << " = " << to_text(choice) << '\n';
   out.close();
-  if (!out || std::rename(beside.c_str(), file_.c_str()) != 0)
-    throw Error::fault(file_, "cannot be written (--algorithms keeps what --fast has timed there)");
+  if (out && std::rename(beside.c_str(), file_.c_str()) == 0) return;
+  std::remove(beside.c_str());
+  throw Error::fault(file_, "cannot be written (--algorithms keeps what --fast has timed there)");
 }
 
 }  // namespace boxcar::backends::cuda

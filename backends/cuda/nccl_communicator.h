@@ -121,6 +121,7 @@ class NcclCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(devices_.size()); }
+  double patience() const override { return groups_.patience_.count(); }
   void all_reduce(const void* in, void* out, int64_t count, ir::DType dtype,
                   sbp::Reduction reduction) override;
   void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, ir::DType dtype,

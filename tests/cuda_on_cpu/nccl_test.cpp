@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <barrier>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <thread>
@@ -31,6 +33,7 @@ class CudaNccl : public testing::TestWithParam<bool> {
   CudaNccl() {
     cuda_on_cpu::pretend({.gpus = 2, .driver = 13000});
     fakeNcclReset();
+    stays_at_ = -1, other_ended_ = false;
   }
   ~CudaNccl() override {
     EXPECT_EQ(fakeNcclLive(), 0);
@@ -63,7 +66,10 @@ class CudaNccl : public testing::TestWithParam<bool> {
       const auto backend =
           make_cuda_backend(2, {.collective_seconds = seconds}, network.transport(static_cast<int>(p)));
       actors::Hooks hooks;
-      hooks.fill = [](int device, const ir::Register&, const Moment& moment, std::span<std::byte> bytes) {
+      hooks.fill = [&, p](int device, const ir::Register&, const Moment& moment, std::span<std::byte> bytes) {
+        if (p == 1 && moment.step == stays_at_)
+          for (int turn = 0; turn < 6000 && !other_ended_; ++turn)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
         for (size_t e = 0; e < bytes.size() / sizeof(float); ++e) {
           const float value = static_cast<float>(10 * moment.step + device + 100 * static_cast<int64_t>(e)) +
                               0.25F * static_cast<float>(moment.micro_batch);
@@ -88,6 +94,7 @@ class CudaNccl : public testing::TestWithParam<bool> {
             }
           },
           Exit::fault);
+      if (p == 0) other_ended_ = true;
       meeting.arrive_and_drop();
     };
     std::thread other([&] { process(1); });
@@ -96,7 +103,10 @@ class CudaNccl : public testing::TestWithParam<bool> {
     return ended;
   }
 
+  static inline int64_t stays_at_ = -1;  // the step in which process 1's host stays until process 0 has ended
+
  private:
+  static inline std::atomic<bool> other_ended_ = false;
   const cuda_on_cpu::Machine before_ = cuda_on_cpu::pretended();
 };
 
@@ -265,14 +275,24 @@ TEST_P(CudaNccl, ASendThatFailsNamesDeviceActAndPull) {
                       "device 1): NCCL: remote process exited or there was a network error"));
 }
 
+// NCCL's watcher says so, or the host at the other end, which waits for the one behind it.
 TEST_P(CudaNccl, AReceiveThatDoesNotEndNamesDeviceActAndPull) {
   fakeNcclStop(1, 9, 0);
   for (const Ended& ended : run(GetParam(), 7, 2, cuda_on_cpu::passing()))
-    EXPECT_THAT(ended.error,
-                ContainsRegex(
-                    "device [01]: ([a-z]+: )?[a-z]+( for device [01])?: (send|receive) in (forward of 1 from "
-                    "0|backward of 0 from 1): rank [01] of 2, device [01]: (is )?not done after 2 "
-                    "s: another member has stopped"));
+    EXPECT_THAT(
+        ended.error,
+        ContainsRegex("device [01]: ([a-z]+: )?[a-z]+( for device [01])?: (send|receive) in (forward of 1 "
+                      "from 0|backward of 0 from 1): (rank [01] of 2, device [01]: (is )?not done after 2 "
+                      "s: another member|not done after 2 s: device [01] of process [01]) has stopped"));
+}
+
+// Its GPU has all that was launched, and its process is heard from.
+TEST_P(CudaNccl, AHostThatStaysIsNotWaitedForForever) {
+  stays_at_ = 5;
+  const auto [first, second] = run(GetParam(), 7, 2, cuda_on_cpu::passing());
+  EXPECT_THAT(first.error,
+              ContainsRegex("device 0: ([xy]: )?[a-z]+( for device 1)?: (send in forward of 1 from 0|"
+                            "receive in backward of 0 from 1).*not done after 2 s: "));
 }
 
 // One process has another order of its pulls than the other thinks it has.
