@@ -395,6 +395,8 @@ void train(const TrainArguments& arguments, Shared& shared) {
     saved = plan_to_train(arguments.plan, given);
     given = saved->given;
     refuse_what_is_simulated_alone(given);
+    if (given.try_emplace("run.data", Given{"random", "--data"}).second && backends::started_process() == 0)
+      tell("--data: none is given: what is trained on is drawn (--data random)");
   }
   Resolved resolved = resolve(given);
   if (resolved.request.job.model.qkv_bias)

@@ -119,6 +119,18 @@ TEST_F(TrainPlan, TakesAnotherLearningRate) {
   EXPECT_NE(given, losses(train_plan()));
 }
 
+TEST_F(TrainPlan, DrawsWhatItTrainsOnWhereNoDataIsGiven) {
+  save({"--precision=fp32", "--tp=2"});
+  const auto train = [&](Words more) {
+    Words words{"train", "--plan=" + plan(), "--steps=4", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const Output none = train({});
+  EXPECT_EQ(none.err, "boxcar: --data: none is given: what is trained on is drawn (--data random)\n");
+  EXPECT_EQ(losses(none), losses(train({"--data=random"})));
+}
+
 TEST_F(TrainPlan, GoesOnFromItsCheckpoint) {
   save({"--precision=fp32", "--dp=2", "--zero=1"});
   const Words keys{"--checkpoint-dir=" + path("out"), "--checkpoint-every=2", "--resume"};
