@@ -138,9 +138,9 @@ void Links::prepare(int device, std::byte* scratch) {
     scratch += link->scratch_bytes;
     link->queue = state_.backend.device(device).queue(ir::QueueKind::network);
     link->communicator = state_.backend.communicator(link->name, link->group(), device, *link->queue);
-    int64_t marks = 1;
+    int64_t marks = 1;  // of each slot's last send, and one that the slot's writer still waits for
     for (const Sender* sender : std::set<const Sender*>(link->order.begin(), link->order.end()))
-      marks += state_.layout.program(device).registers[static_cast<size_t>(sender->pull_->reg)].count;
+      marks += state_.layout.program(device).registers[static_cast<size_t>(sender->pull_->reg)].count + 1;
     link->queue->expect_marks(marks);
   }
 }
