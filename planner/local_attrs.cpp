@@ -47,10 +47,33 @@ ir::Attrs attrs_at(const ir::Graph& graph, const ir::Op& op, const OpLayout& lay
   return attrs;
 }
 
+// Whether every part of every operand is as large as the others, on a mesh of which one dimension alone has
+// several devices: attributes then grow by the same step from device to device.
+bool splits_evenly(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout, const Mesh& mesh) {
+  if (std::count_if(mesh.extents.begin(), mesh.extents.end(), [](int64_t e) { return e > 1; }) != 1)
+    return false;
+  const auto even = [&](const std::vector<ir::TensorId>& tensors, const std::vector<sbp::NdSbp>& layouts) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      for (size_t d = 0; d < mesh.dims(); ++d)
+        if (layouts[i][d].is_split() &&
+            graph.tensor(tensors[i]).type.shape[static_cast<size_t>(layouts[i][d].axis)] % mesh.extents[d] !=
+                0)
+          return false;
+    return true;
+  };
+  return even(op.inputs, layout.inputs) && even(op.outputs, layout.outputs);
+}
+
+bool evenly_spaced(const std::vector<int>& places) {
+  for (size_t k = 2; k < places.size(); ++k)
+    if (places[k] - places[k - 1] != places[1] - places[0]) return false;
+  return true;
+}
+
 }  // namespace
 
 ir::Attrs class_attrs(const Mesh& mesh, const std::vector<int>& places,
-                      const std::function<ir::Attrs(int64_t place)>& at) {
+                      const std::function<ir::Attrs(int64_t place)>& at, bool even) {
   ir::Attrs attrs = at(places[0]);
   const auto add = [&](const std::string& dim, const std::vector<ir::Attrs>& all) {
     for (const auto& [name, value] : all.back())
@@ -58,8 +81,9 @@ ir::Attrs class_attrs(const Mesh& mesh, const std::vector<int>& places,
   };
   if (places.size() == 1) return attrs;
   if (places.size() < static_cast<size_t>(mesh.devices())) {
-    std::vector<ir::Attrs> all;
-    for (int place : places) all.push_back(at(place));
+    std::vector<ir::Attrs> all = {attrs};
+    const size_t enough = even && evenly_spaced(places) ? 2 : places.size();
+    for (size_t k = 1; k < enough; ++k) all.push_back(at(places[k]));
     add("rank", all);
     return attrs;
   }
@@ -75,7 +99,8 @@ ir::Attrs class_attrs(const Mesh& mesh, const std::vector<int>& places,
 ir::Attrs local_attrs(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout, const Mesh& mesh,
                       const std::vector<int>& places) {
   if (!ir::op(op.type).localize) return op.attrs;
-  return class_attrs(mesh, places, [&](int64_t place) { return attrs_at(graph, op, layout, mesh, place); });
+  const auto at = [&](int64_t place) { return attrs_at(graph, op, layout, mesh, place); };
+  return class_attrs(mesh, places, at, splits_evenly(graph, op, layout, mesh));
 }
 
 }  // namespace boxcar::planner

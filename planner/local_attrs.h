@@ -19,8 +19,9 @@ ir::Attrs local_attrs(const ir::Graph& graph, const ir::Op& op, const OpLayout& 
                       const std::vector<int>& places);
 
 // The attributes of the first place and how those of the others differ, given those of any place: along mesh
-// dimensions where all ranks are in the class, else by the place in it ("rank").
+// dimensions where all ranks are in the class, else by the place in it ("rank"). `even`: they grow by the
+// same step from one device of the mesh to the next, so that two places tell of all that are evenly spaced.
 ir::Attrs class_attrs(const Mesh& mesh, const std::vector<int>& places,
-                      const std::function<ir::Attrs(int64_t place)>& at);
+                      const std::function<ir::Attrs(int64_t place)>& at, bool even = false);
 
 }  // namespace boxcar::planner

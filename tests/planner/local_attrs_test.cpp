@@ -1,0 +1,72 @@
+#include "planner/local_attrs.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "ir/rank_attrs.h"
+
+namespace boxcar::planner {
+namespace {
+
+// x split by rows over a mesh of one dimension, and dropout on it, which draws by an element's place in the
+// whole.
+struct Rows {
+  ir::Graph graph;
+  OpLayout layout;
+  Mesh mesh;
+
+  Rows(int64_t rows, Mesh m) : mesh(std::move(m)) {
+    ir::Builder builder("rows");
+    const ir::TensorId x = builder.input("x", {{rows, 3}, ir::DType::float32});
+    builder.op1("dropout", {x}, {{"p", 0.5}}, "drop");
+    graph = builder.finish();
+    const auto split = [&](size_t d) {
+      return mesh.names[d] == "dp" ? sbp::Sbp::S(0) : sbp::Sbp::B();
+    };
+    sbp::NdSbp operand;
+    for (size_t d = 0; d < mesh.dims(); ++d) operand.push_back(split(d));
+    layout.inputs = layout.outputs = {operand};
+    for (size_t d = 0; d < mesh.dims(); ++d) layout.signatures.push_back({{split(d)}, {split(d)}});
+  }
+
+  ir::Attrs at(const std::vector<int>& places) const {
+    return local_attrs(graph, graph.ops.back(), layout, mesh, places);
+  }
+};
+
+TEST(LocalAttrs, those_of_evenly_spaced_places_grow_by_a_step) {
+  const Rows rows(12, {{"dp"}, {6}});
+  EXPECT_EQ(std::get<std::vector<int64_t>>(rows.at({1, 3, 5}).at("starts_step_rank")),
+            (std::vector<int64_t>{4, 0}));
+  EXPECT_EQ(std::get<std::vector<int64_t>>(rows.at({0, 1, 4}).at("starts_by_rank")),
+            (std::vector<int64_t>{0, 0, 2, 0, 8, 0}));
+}
+
+// Whatever the class, what it says of its k-th place is what that place alone has.
+TEST(LocalAttrs, of_a_class_are_those_of_each_place) {
+  std::mt19937 random(7);
+  const auto draw = [&](int from, int to) { return std::uniform_int_distribution<int>(from, to)(random); };
+  int uneven = 0;
+  for (int round = 0; round < 300; ++round) {
+    const int parts = draw(2, 9), others = draw(1, 3);
+    const int64_t count = draw(0, 1) ? parts * draw(1, 4) : draw(parts, 40);
+    uneven += count % parts != 0;
+    const Rows rows(count, others == 1 ? Mesh{{"dp"}, {parts}} : Mesh{{"dp", "tp"}, {parts, others}});
+    std::vector<int> places;
+    for (int place = 0; place < rows.mesh.devices(); ++place)
+      if (draw(0, 2)) places.push_back(place);
+    if (places.empty() || places.size() == static_cast<size_t>(rows.mesh.devices())) continue;
+    const ir::Attrs all = rows.at(places);
+    for (size_t k = 0; k < places.size(); ++k) {
+      const auto own = [&](const std::string&) -> ir::Coordinates { return {static_cast<int64_t>(k), 0}; };
+      EXPECT_EQ(ir::to_text(ir::rank_attrs(all, own)), ir::to_text(rows.at({places[k]}))) << fmt::format(
+          "place {} of {}, {} rows in {} parts, {} beside", places[k], k, count, parts, others);
+    }
+  }
+  EXPECT_GT(uneven, 50);
+}
+
+}  // namespace
+}  // namespace boxcar::planner
