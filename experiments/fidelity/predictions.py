@@ -28,15 +28,21 @@ def pin(comparison):
     (FOLDER / f"{comparison.family.name}.csv").write_text("\n".join(lines(comparison)) + "\n")
 
 
-def differences(comparison):
-    """What is simulated now and not what is pinned, as a diff. A part of the family's rows is compared with its lines."""
+def key(line):
+    return tuple(next(csv.reader([line]))[:2])
+
+
+def differences(comparison, whole=True):
+    """What is simulated now and not what is pinned, as a diff. Where not the `whole` family was simulated, pinned lines of other rows
+    say nothing."""
     path = FOLDER / f"{comparison.family.name}.csv"
-    pinned = path.read_text().splitlines() if path.exists() else []
+    pinned = path.read_text().splitlines()[1:] if path.exists() else []
+    now = lines(comparison)[1:]
+    known, keys = set(pinned), {key(line) for line in now}
     found = []
-    known = set(pinned)
-    for line in lines(comparison)[1:]:
-        if line in known:
-            continue
-        key = next(csv.reader([line]))[:2]
-        found += [f"- {old}" for old in pinned if next(csv.reader([old]))[:2] == key] + [f"+ {line}"]
+    for line in now:
+        if line not in known:
+            found += [f"- {old}" for old in pinned if key(old) == key(line)] + [f"+ {line}"]
+    if whole:
+        found += [f"- {old}" for old in pinned if key(old) not in keys]
     return found

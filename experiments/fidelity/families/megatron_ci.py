@@ -36,8 +36,6 @@ def rules(row):
     for part, why in OTHER_PARTS.items():
         if part in row["test_case"]:
             raise LeftOut(why)
-    if row["fp8_format"]:
-        raise LeftOut("fp8 is not modelled")
     if row["cuda_graph_impl"]:
         raise LeftOut("CUDA graphs are not modelled")
     if row["tp_comm_overlap"]:
@@ -113,8 +111,8 @@ def cases(row):
                  sequence_parallel=bool(row["sequence_parallel"]) and number(row, "tensor_model_parallel_size") > 1, zero=sharding,
                  micro_batch=row["micro_batch_size"], global_batch=row["global_batch_size"],
                  overlap_grad=bool(row["overlap_grad_reduce"]), overlap_param=bool(row["overlap_param_gather"]),
-                 recompute=row["recompute_granularity"] or None, precision="fp16" if row["fp16"] else "bf16", attention=attention(row),
-                 stack=stack(row))
+                 recompute=row["recompute_granularity"] or None, attention=attention(row),
+                 precision="fp8" if row["fp8_format"] else "fp16" if row["fp16"] else "bf16", stack=stack(row))
     name = f"{row['test_case']} {row['golden_file'].removeprefix('golden_values_').removesuffix('.json')}"
     found = [Case(name, plan, "step_s", float(row["iter_time_s_median"]))]
     if row["mem_max_allocated_bytes"]:
@@ -122,4 +120,4 @@ def cases(row):
     return found
 
 
-FAMILY = Family("megatron_ci", "Megatron-LM's regression runs, small models on a node of A100s and H100s", cases)
+FAMILY = Family("megatron_ci", "Megatron-LM's regression runs, small models on a node or two of A100s, H100s or GB200s", cases)
