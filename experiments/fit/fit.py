@@ -85,6 +85,16 @@ def figures(pairs):
             f"bias {100 * bias:+.1f} %")
 
 
+def at(points, x):
+    """Of a device file's curve: between points linear in log x."""
+    if x <= points[0][0]:
+        return points[0][1]
+    for (x0, y0), (x1, y1) in zip(points, points[1:]):
+        if x <= x1:
+            return y0 + (y1 - y0) * math.log(x / x0) / math.log(x1 / x0)
+    return points[-1][1]
+
+
 def curve(points, digits=3):
     return "[" + ", ".join(f"[{x:.4g}, {y:.{digits}f}]" for x, y in points) + "]"
 

@@ -55,25 +55,80 @@ struct Errors {
   }
 };
 
-Errors matmul_errors(const std::string& device_name, const std::string& table) {
+Errors matmul_errors(const std::string& device_name, const std::string& table, DType type = DType::bfloat16,
+                     double unit = 1e-6) {
   backends::DeviceProfile device = backends::load_device(device_name);
   device.under_load = 1;  // the tables' products run alone
   Errors errors;
   for (const auto& row : support::samples(table)) {
     MatmulShape shape{1, std::stoll(row[0]), std::stoll(row[1]), std::stoll(row[2])};
-    double bytes = 2.0 * static_cast<double>(shape.m * shape.k + shape.k * shape.n + shape.m * shape.n);
-    double predicted = device.launch_latency + matmul_seconds(device, shape, DType::bfloat16, bytes);
-    errors.add(predicted, std::stod(row.back()) * 1e-6);
+    double bytes =
+        static_cast<double>(ir::size_of(type) * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n));
+    double predicted = device.launch_latency + matmul_seconds(device, shape, type, bytes);
+    errors.add(predicted, std::stod(row.back()) * unit);
   }
   return errors;
 }
 
-// What the profiles are worth, on rows of the tables they were fitted to and, for the last, one more table.
+// What the profiles are worth, on rows of the tables they were fitted to and, for the last three, of others.
+// The V100's follow products inside training steps, which are slower than DeepBench's, each alone.
 TEST(Profiles, matrix_products) {
   EXPECT_EQ(matmul_errors("a100-sxm-80g", "gemm_a100.csv").text(), "28 rows, mean 4.7 %, worst 28 %");
   EXPECT_EQ(matmul_errors("h100-sxm", "gemm_h100.csv").text(), "28 rows, mean 5.9 %, worst 17 %");
   EXPECT_EQ(matmul_errors("h200-sxm", "gemm_h200.csv").text(), "28 rows, mean 4.0 %, worst 14 %");
   EXPECT_EQ(matmul_errors("a100-pcie-80g", "gemm_a100_pcie.csv").text(), "28 rows, mean 5.8 %, worst 14 %");
+  EXPECT_EQ(matmul_errors("v100-sxm2-16g", "gemm_v100_float.csv", DType::float32, 1e-3).text(),
+            "28 rows, mean 12.6 %, worst 95 %");
+  EXPECT_EQ(matmul_errors("v100-sxm2-16g", "gemm_v100_half.csv", DType::float16, 1e-3).text(),
+            "28 rows, mean 23.2 %, worst 44 %");
+}
+
+// Rows of pass, causal, head size, sequence, hidden size, batch, Tflop/s; of both passes 3.5 times the
+// forward one's flops.
+TEST(Profiles, attention) {
+  const auto errors_of = [](const char* device_name, const char* table) {
+    const backends::DeviceProfile device = backends::load_device(device_name);
+    Errors errors;
+    for (const auto& row : support::samples(table)) {
+      const bool both = row[0] == "fwd+bwd", causal = row[1] == "1";
+      const int64_t head = std::stoll(row[2]), sequence = std::stoll(row[3]),
+                    heads = std::stoll(row[4]) / head, batch = std::stoll(row[5]);
+      const TensorType x{{batch, heads, sequence, head}, DType::float16},
+          lse{{batch, heads, sequence}, DType::float32};
+      const auto run = [&](const char* name, const ir::Types& inputs) {
+        const ir::OpDef& def = ir::op(name);
+        const ir::Attrs attrs = ir::complete(def, {{"causal", causal}});
+        return seconds(device, def, inputs, def.infer(inputs, attrs), attrs);
+      };
+      double predicted = run("scaled_dot_product_attention", {x, x, x});
+      if (both) predicted += run("scaled_dot_product_attention_grad", {x, x, x, x, x, lse});
+      const double flops = 4.0 * static_cast<double>(x.elements() * sequence) / (causal ? 2 : 1);
+      errors.add(predicted, flops * (both ? 3.5 : 1) / (std::stod(row[6]) * 1e12));
+    }
+    return errors.text();
+  };
+  EXPECT_EQ(errors_of("a100-sxm-80g", "attention_a100.csv"), "22 rows, mean 1.0 %, worst 3 %");
+  EXPECT_EQ(errors_of("h100-sxm", "attention_h100.csv"), "28 rows, mean 3.2 %, worst 9 %");
+}
+
+// Rows of op, rows, columns, milliseconds, in float32.
+TEST(Profiles, memory_bound_kernels) {
+  const auto errors_of = [](const char* device_name, const char* table) {
+    const backends::DeviceProfile device = backends::load_device(device_name);
+    Errors errors;
+    for (const auto& row : support::samples(table)) {
+      const TensorType x{{std::stoll(row[1]), std::stoll(row[2])}}, width{{std::stoll(row[2])}};
+      ir::Types inputs{x};
+      if (row[0] == "add") inputs.push_back(x);
+      if (row[0] == "ln") inputs.insert(inputs.end(), {width, width});
+      const ir::OpDef& def = ir::op(row[0] == "ln" ? "layer_norm" : row[0]);
+      const ir::Attrs attrs = ir::complete(def, {});
+      errors.add(seconds(device, def, inputs, def.infer(inputs, attrs), attrs), std::stod(row[3]) * 1e-3);
+    }
+    return errors.text();
+  };
+  EXPECT_EQ(errors_of("a100-pcie-80g", "memory_a100_pcie.csv"), "28 rows, mean 11.2 %, worst 33 %");
+  EXPECT_EQ(errors_of("v100-sxm2-32g", "memory_v100.csv"), "28 rows, mean 10.8 %, worst 52 %");
 }
 
 // One wave of 108 multiprocessors holds 108 tiles of 128 x 256; one tile more costs a second wave, of which
