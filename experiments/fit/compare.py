@@ -5,7 +5,8 @@
 
 FOLDER has the tables (names below); those that it lacks are left out. Times come from build/experiments/fit/fit_times. Nothing
 is fitted here: what the presets' constants were fitted to is in docs/profiles.md and docs/clusters.md. left-out is of products
-on a GPU by another's constants: of its own the file has peak, bandwidth and multiprocessors alone.
+on a GPU by another's constants: of its own it has peak, bandwidth and multiprocessors alone; the cache's bandwidth goes with
+the peak.
 """
 
 import argparse
@@ -53,7 +54,10 @@ def products(table):
             continue
         device = {"A100-PCIe 80GB": "a100-pcie-80g", "B200-SXM": "b200-sxm"}[r["gpu"]]
         kind = f"{r['out_dtype']} out, {r['layout']}"
-        yield f"SimuMax {r['gpu']}|{kind}", product(device, "bfloat16", r["m"], r["n"], r["k"]), float(r["derived_time_us"])
+        line = product(device, "bfloat16", r["m"], r["n"], r["k"])
+        if r["layout"] == "NT":  # the weight's gradient
+            line = f"{device} matmul_weight_grad bfloat16[{r['k']},{r['m']}] bfloat16[{r['k']},{r['n']}]"
+        yield f"SimuMax {r['gpu']}|{kind}", line, float(r["derived_time_us"])
     for r in table("neusight_op_latency_fp32.csv"):
         if r["op"] == "linear" and r["device"] in NEUSIGHT:
             line = product(NEUSIGHT[r["device"]], "float32", r["m"], r["n"], r["k"])
@@ -71,6 +75,10 @@ NEUSIGHT = {"Tesla V100-PCIE-32GB": "v100-sxm2-32g", "NVIDIA A100 80GB PCIe": "a
             "NVIDIA A100-PCIE-40GB": "a100-sxm-40g"}
 
 
+def bfloat16_peak(device_text):
+    return float(re.search(r"bfloat16: ([0-9.e]+)", device_text)[1])
+
+
 def left_out(table):
     with tempfile.TemporaryDirectory() as folder:
         rows = []
@@ -78,10 +86,13 @@ def left_out(table):
                                 ("h100", "h100-sxm", "a100-sxm-80g"), ("a100", "a100-sxm-80g", "h100-sxm")):
             path = os.path.join(folder, f"{own}-by-{other}.yaml")
             with open(os.path.join(DEVICES, other + ".yaml")) as theirs, open(os.path.join(DEVICES, own + ".yaml")) as ours:
-                text, of_own = theirs.read(), ours.read()
+                theirs_text, of_own = theirs.read(), ours.read()
+            text = theirs_text
             for key in ("memory_bandwidth", "peak_flops", "multiprocessors"):
                 line = re.search(rf"^{key}:.*$", of_own, re.M)[0]
                 text = re.sub(rf"^{key}:.*$", lambda _: line, text, flags=re.M)
+            ratio = bfloat16_peak(of_own) / bfloat16_peak(theirs_text)
+            text = re.sub(r"cache_bandwidth: (\S+)", lambda found: f"cache_bandwidth: {float(found[1]) * ratio:.4g}", text)
             with open(path, "w") as out:
                 out.write(text)
             rows += [(name.replace(" bf16", f" by {other}'s constants"), *rest) for name, *rest in aiconfigurator(table, gpu, path)]
@@ -150,20 +161,22 @@ def collectives(table):
                  if r["source"].endswith(source) and r["gpu"].startswith(gpu) and r["nodes"] == nodes]
         micro = r["time_us_out_of_place"] or r["time_us_in_place"]
         op = {"alltoall": "all_to_all"}.get(r["collective"], r["collective"])
-        if not found or not r["size_bytes"] or not 512 <= int(r["size_bytes"]) <= 1 << 30 or r["backend_algo"].startswith(CHOSEN):
+        if not found or not r["size_bytes"] or not 512 <= int(r["size_bytes"]) <= 1 << 30 or r["backend_algo"].startswith(LEFT_OUT):
             continue
         if not micro:
             rate = float(r["busbw_GBps_oop"] or r["busbw_GBps_in_place"] or 0) * 1e9
+            rate *= rate >= LEAST_RATE
             n = int(r["ranks"])
             micro = int(r["size_bytes"]) * (2 if op == "all_reduce" else 1) * (n - 1) / n / rate * 1e6 if rate else 0
         if float(micro):
             large = "16 MiB and more" if int(r["size_bytes"]) >= 16 * MIB else "smaller"
-            kind = f"{op}, {r['nodes']} x {int(r['ranks']) // int(r['nodes'])}"
+            kind = f"{op}, {r['nodes']} x {int(r['ranks']) // int(r['nodes'])}" + (", older plugin" if "EKS" in r["path_or_url"] else "")
             line = f"{found[0]} {op} {r['nodes']}x{int(r['ranks']) // int(r['nodes'])} {r['size_bytes']}"
             yield f"{r['source'].split('/', 1)[1]} {r['gpu']}|{kind}|{large}", line, float(micro)
 
 
-CHOSEN = ("MSCCL", "Ring", "RING", "Tree", "SHARP")  # not by NCCL
+LEAST_RATE = 0.5e9  # published to 0.01e9
+LEFT_OUT = ("MSCCL", "Ring", "RING", "Tree", "SHARP")  # not by NCCL
 PUBLISHED = [  # end of the source, beginning of the GPU, nodes, preset
     ("superbenchmark", "A100", "1", "dgx-a100-40g"), ("SimuMax", "H100", "1", "dgx-h100"),
     ("AI-benchmarking-guide", "A100", "1", "dgx-a100-80g"), ("AI-benchmarking-guide", "H100", "1", "dgx-h100"),
