@@ -22,9 +22,7 @@ struct Rows {
     const ir::TensorId x = builder.input("x", {{rows, 3}, ir::DType::float32});
     builder.op1("dropout", {x}, {{"p", 0.5}}, "drop");
     graph = builder.finish();
-    const auto split = [&](size_t d) {
-      return mesh.names[d] == "dp" ? sbp::Sbp::S(0) : sbp::Sbp::B();
-    };
+    const auto split = [&](size_t d) { return mesh.names[d] == "dp" ? sbp::Sbp::S(0) : sbp::Sbp::B(); };
     sbp::NdSbp operand;
     for (size_t d = 0; d < mesh.dims(); ++d) operand.push_back(split(d));
     layout.inputs = layout.outputs = {operand};
