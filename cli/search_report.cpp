@@ -90,8 +90,9 @@ std::string layouts_text(const SearchReport& r) {
       best.job.parallel.pp > 1 ? "of all stages " : "", format_seconds(f.cost[search::kernels]),
       format_seconds(f.cost[search::collectives]), format_seconds(f.cost[search::states]));
   if (r.partial_seconds > 0)
-    text += fmt::format("  no partial values: with them, at these degrees, the step takes {}, {:.1f} % less\n",
-                        format_seconds(r.partial_seconds), 100 * (1 - r.partial_seconds / best.seconds));
+    text +=
+        fmt::format("  no partial values: with them, at these degrees, the step takes {}, {:.1f} % less\n",
+                    format_seconds(r.partial_seconds), 100 * (1 - r.partial_seconds / best.seconds));
   return text;
 }
 
