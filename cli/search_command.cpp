@@ -186,7 +186,9 @@ std::string too_slow(const search::Outcome& outcome, double limit) {
   const bool simulated = fastest.seconds > 0;
   const double seconds = simulated ? fastest.seconds : fastest.estimated_seconds;
   return fmt::format(
-      "--max-step-time: no plan that fits takes {} or less: the fastest of {} takes {}{}, {} too long ({}); "
+      "--max-step-time: no plan was found that fits and takes {} or less: the fastest of {} takes {}{}, {} "
+      "too "
+      "long ({}); "
       "{}",
       format_seconds(limit), outcome.points - outcome.over_memory, simulated ? "" : "about ",
       format_seconds(seconds), format_seconds(seconds - limit), flags_of(fastest.job), enough(outcome, ""));
@@ -305,7 +307,8 @@ int run(const SearchArguments& arguments) {
 
   const search::Candidate& best = r.outcome.best.front();
   request.job = best.job;
-  for (const std::string& text : without_effect(given, best.job)) tell(text);
+  for (const std::string& text : without_effect(given, best.job))
+    if (!best.layouts || !text.starts_with("--zero:")) tell(text);  // found layouts shard over tp too
   if (const planner::Mesh mesh = planner::mesh_of(best.job.parallel); options.both && mesh.dims() != 2)
     tell(fmt::format("--both-dimensions: has no effect unless a stage's mesh has two dimensions (it has {})",
                      mesh.dims() == 0 ? "none" : fmt::format("{}", fmt::join(mesh.names, ", "))));

@@ -99,7 +99,8 @@ std::string layouts_text(const SearchReport& r) {
 // Nobody estimates split backward passes or some layers' recomputation: such candidates are another one's,
 // whose estimate they keep.
 bool is_estimated(const Candidate& c) {
-  return !c.job.parallel.schedule.starts_with("zb-") && c.job.train.recompute_layers < 0;
+  return c.estimated_seconds > 0 && !c.job.parallel.schedule.starts_with("zb-") &&
+         c.job.train.recompute_layers < 0;
 }
 
 ordered_json candidate_json(const Candidate& c) {

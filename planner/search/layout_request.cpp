@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "ir/models/conv_net.h"
 #include "ir/op.h"
@@ -171,6 +172,38 @@ std::vector<bool> open_dimensions(const Mesh& mesh, bool both) {
 }
 
 bool has_open_dimension(const Mesh& mesh) { return mesh.dims() == 1 || mesh.dim("tp") >= 0; }
+
+bool keeps(const planner::LaidOut& laid, const std::vector<LayoutPin>& pins) {
+  const ir::Graph& graph = laid.graph;
+  std::map<TensorId, const NdSbp*> read_as;  // parameters, and the copies of them that ops read
+  const auto parameter = [&](TensorId t) {
+    const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+    return ir::has_op(producer.type) ? pinned_as(graph, t) : t;
+  };
+  for (const auto& [t, pin] : look_up(graph, laid.mesh, pins)) {
+    const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+    if (!ir::has_op(producer.type)) {
+      read_as[t] = &pin->layout;
+      continue;
+    }
+    const planner::OpLayout& made = laid.layouts.ops[static_cast<size_t>(graph.tensor(t).producer)];
+    if (laid.layouts.stored[static_cast<size_t>(t)] != pin->layout ||
+        made.outputs[static_cast<size_t>(graph.tensor(t).output)] != pin->layout)
+      return false;
+  }
+  std::set<TensorId> read;
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    const ir::Op& op = graph.ops[o];
+    if (op.phase == ir::Phase::update || !ir::has_op(op.type)) continue;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const auto pin = read_as.find(parameter(op.inputs[i]));
+      if (pin == read_as.end()) continue;
+      if (laid.layouts.ops[o].inputs[i] != *pin->second) return false;
+      read.insert(pin->first);
+    }
+  }
+  return read.size() == read_as.size();
+}
 
 planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found,
                         const std::function<void()>& look) {

@@ -46,6 +46,10 @@ bool needs_layouts(const planner::Job& job);
 std::vector<bool> open_dimensions(const planner::Mesh& mesh, bool both);
 bool has_open_dimension(const planner::Mesh& mesh);
 
+// Whether what is laid out keeps them: a parameter as every op of the passes reads it, other tensors as they
+// are made and kept. Throws as what `chooser` gives does where a pin fits no tensor.
+bool keeps(const planner::LaidOut& laid, const std::vector<LayoutPin>& pins);
+
 // `job` is resolved; what was found is written to `found`, which may be null. What it gives throws Error (bad
 // input) naming a pin that fits no tensor or not the mesh, and two pins that contradict each other. `look`:
 // see Effort.

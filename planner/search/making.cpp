@@ -21,10 +21,14 @@ void note_memory(const ir::Plan& plan, Candidate& candidate) {
   }
 }
 
-Made make(Candidate candidate, LayoutRequest asked, bool always, Graphs& graphs,
-          const std::function<void()>& look) {
+bool degrees_do(const planner::Job& job, const LayoutRequest& asked, Graphs& graphs) {
+  if (needs_layouts(job) || !asked.partial) return false;
+  return asked.pins.empty() || keeps(graphs.lay_out(job, nullptr), asked.pins);
+}
+
+Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs, const std::function<void()>& look) {
   candidate.job = planner::resolve(std::move(candidate.job));
-  if (!candidate.layouts && (always || needs_layouts(candidate.job))) candidate.layouts = std::move(asked);
+  if (!candidate.layouts && !degrees_do(candidate.job, asked, graphs)) candidate.layouts = std::move(asked);
   FoundLayouts found;
   ir::Plan plan = plan_of(candidate, &found, graphs, look);
   if (found.found) candidate.found = std::move(found);
@@ -37,13 +41,13 @@ Made make(Candidate candidate, LayoutRequest asked, bool always, Graphs& graphs,
 
 }  // namespace
 
-Making::Making(Candidate candidate, LayoutRequest asked, bool always, Graphs& graphs)
+Making::Making(Candidate candidate, LayoutRequest asked, Graphs& graphs)
     : made_(std::async(std::launch::async, [candidate = std::move(candidate), asked = std::move(asked),
-                                            always, &graphs, stop = stop_]() mutable {
+                                            &graphs, stop = stop_]() mutable {
         const auto look = [&] {
           if (*stop) throw Stopped{};
         };
-        return make(std::move(candidate), std::move(asked), always, graphs, look);
+        return make(std::move(candidate), std::move(asked), graphs, look);
       })) {}
 
 Made Making::take(const std::function<void()>& look) {

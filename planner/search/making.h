@@ -23,9 +23,10 @@ struct Made {
 
 class Making {
  public:
-  // Begins. The layout of every op is chosen where the candidate asks for it, or its model does, or
-  // `always`: as `asked`. `graphs` has to outlive it.
-  Making(Candidate candidate, LayoutRequest asked, bool always, Graphs& graphs);
+  // Begins. The layout of every op is chosen, as `asked`, where the candidate asks for it, or its model does,
+  // or where what the degrees lead to may have partial values that are not asked for, or keeps not all pins.
+  // `graphs` has to outlive it.
+  Making(Candidate candidate, LayoutRequest asked, Graphs& graphs);
   ~Making() { stop(); }  // and waits
   Making(Making&&) = default;
 

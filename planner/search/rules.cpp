@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ir/models/conv_net.h"
+#include "planner/mesh.h"
 #include "planner/schedule.h"
 
 namespace boxcar::search {
@@ -177,6 +178,14 @@ std::vector<Rule> rules_of(const Job& job, const Fixed& fixed) {
                      {},
                      fmt::format("micro_batch is {} at most where it is not given", most_sequences),
                      [](const Job& j) { return j.parallel.micro_batch <= most_sequences; }});
+  for (const auto& [text, entries] : fixed.layouts)
+    rules.push_back({{"tp", "cp", "ep", "pp", "dp"},
+                     {text},
+                     fmt::format("a layout has an entry for each dimension of a stage's mesh"),
+                     [entries = entries](const Job& j) {
+                       const Hints& h = j.parallel;
+                       return h.dp % h.ep != 0 || planner::mesh_of(h).dims() == entries;
+                     }});
   if (!fixed.is_pinned("zero"))
     rules.push_back({{"zero", "dp"}, {}, "zero shards over dp, which has to be 2 or more", [](const Job& j) {
                        return j.parallel.zero == 0 || j.parallel.dp > 1;

@@ -20,6 +20,8 @@ struct Fixed {
   std::set<std::string> pinned = {};
   std::map<std::string, std::pair<int, int>> ranges = {};
   bool more_recompute = false;  // also where less of it fits
+  // Layouts that stay, as a user names them, and for how many dimensions of a stage's mesh they are.
+  std::vector<std::pair<std::string, size_t>> layouts = {};
 
   bool is_pinned(const std::string& key) const { return pinned.count(key) > 0; }
   bool is_given(const std::string& key) const { return is_pinned(key) || ranges.count(key) > 0; }

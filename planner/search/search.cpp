@@ -64,7 +64,7 @@ class Search {
     }
     if (outcome_.ended) split_backward();
     if (outcome_.ended) shard_otherwise();
-    if (!layouts_asked()) lay_out_best();
+    if (options_.partial) lay_out_best();
     const size_t with_slots = fewest_bytes(options_.goal) ? alike : 1;  // elsewhere they make no other faster
     std::vector<Candidate> finalists = outcome_.best;
     if (finalists.size() > with_slots) finalists.resize(with_slots);
@@ -150,7 +150,12 @@ class Search {
     return value(c.job, c.seconds, static_cast<double>(c.peak_bytes));
   }
 
-  Fixed fixed() const { return {options_.pinned, options_.ranges, fewest_bytes(options_.goal)}; }
+  Fixed fixed() const {
+    Fixed fixed{options_.pinned, options_.ranges, fewest_bytes(options_.goal)};
+    for (const LayoutPin& pin : options_.pins)
+      fixed.layouts.emplace_back("--pin " + to_text(pin), pin.layout.size());
+    return fixed;
+  }
 
   // The least price may need fewer than there are: parts of a node, and whole nodes, that divide them.
   std::vector<int> gpu_counts() const {
@@ -247,7 +252,7 @@ class Search {
         if (of_these(candidates_[next]) + 1 < alike && !begun.count(next))
           begun.emplace(next, begin(candidates_[next]));
       }
-      const bool does = attempt(std::move(own));
+      const bool does = attempt_within(candidate, std::move(own));
       candidate.seconds = last_seconds_;
       of_these(candidate) += does ? 1 : 0;
       tried += does || too_slow_ ? 1 : 0;
@@ -295,9 +300,9 @@ class Search {
       if (c.seconds == 0) outcome_.least = std::min(*outcome_.least, value(c.job, c.least_seconds, 0));
   }
 
-  Making begin(Candidate candidate) {
-    return {std::move(candidate), {options_.partial, options_.both, options_.pins}, layouts_asked(), graphs_};
-  }
+  LayoutRequest asked() const { return {options_.partial, options_.both, options_.pins}; }
+
+  Making begin(Candidate candidate) { return {std::move(candidate), asked(), graphs_}; }
 
   // Its plan is not needed: whatever it is at is not waited for.
   void leave(Making making) {
@@ -325,7 +330,7 @@ class Search {
       if (candidate.peak_bytes > limit_) {
         excess_ = candidate.peak_bytes - limit_;
         note_smallest(candidate);
-        layouts_bytes_ = candidate.found.cost[memory];
+        layouts_bytes_ = candidate.found.found ? candidate.found.cost[memory] : 0;
         return false;
       }
       Oracle::Step step = oracle_.step(made.plan, candidate.job.cluster, look_);
@@ -344,6 +349,19 @@ class Search {
     if (too_slow_) return false;
     insert(std::move(candidate));
     return true;
+  }
+
+  // Where chosen layouts need too much memory, again with as much less on every stage.
+  bool attempt_within(const Candidate& candidate, Making making) {
+    bool does = attempt(std::move(making));
+    for (int tries = 1; tries < 3 && outcome_.ended && !does && excess_ > 0 && layouts_bytes_ > 0; ++tries) {
+      Candidate again = anew(candidate);
+      if (!again.layouts) again.layouts = asked();
+      again.layouts->memory =
+          layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(std::exchange(excess_, 0));
+      does = attempt(begin(std::move(again)));
+    }
+    return does;
   }
 
   void attempt_all(std::vector<Making> makings) {
@@ -494,8 +512,7 @@ class Search {
     return all;
   }
 
-  // The best again, with the layout of every op chosen. Where they need too much memory, once more with as
-  // much less on every stage.
+  // The best again, with the layout of every op chosen.
   void lay_out_best() {
     std::vector<Candidate> best = outcome_.best;
     if (best.size() > static_cast<size_t>(options_.lay_out))
@@ -506,25 +523,35 @@ class Search {
       candidate.peak_bytes = 0;
       std::vector<Candidate> laid;
       std::vector<Making> makings;
-      for (const LayoutWeights& weights : weights(mesh)) {
-        if (candidate.layouts && candidate.found.weights == weights) continue;  // as it is laid out already
-        laid.push_back(candidate);
-        laid.back().found = {};
-        laid.back().layouts = {true, options_.both, {}, weights, infinity, {}};
+      const auto lay_out = [&](const Candidate& one, const LayoutWeights& weights) {
+        laid.push_back(anew(one));
+        laid.back().layouts = asked();
+        laid.back().layouts->weights = weights;
         makings.push_back(begin(laid.back()));
-      }
+      };
+      for (const LayoutWeights& weights : weights(mesh))
+        if (!candidate.layouts || candidate.found.weights != weights)  // else as it is laid out already
+          lay_out(candidate, weights);
+      if (const auto other = sharded_otherwise(candidate)) lay_out(*other, weights(mesh).front());
       for (size_t i = 0; i < laid.size(); ++i) {
-        excess_ = 0;
-        bool does = attempt(std::move(makings[i]));
-        for (int tries = 1; tries < 3 && outcome_.ended && !does && excess_ > 0; ++tries) {
-          laid[i].layouts->memory =
-              layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(std::exchange(excess_, 0));
-          does = attempt(begin(laid[i]));
-        }
+        attempt_within(laid[i], std::move(makings[i]));
         if (error_) outcome_.no_layouts = error_->what();
         if (excess_ > 0) outcome_.no_layouts = "what was found does not fit";
       }
     }
+  }
+
+  // Layouts that split samples on the tensor dimension reduce whole gradients where degrees reduce shares of
+  // them, so what degrees say of sharding is not theirs. With stages shares are reduced every micro-batch.
+  std::optional<Candidate> sharded_otherwise(const Candidate& one) const {
+    const planner::Hints& h = one.job.parallel;
+    const int zero = h.zero > 1 ? 1 : 2;
+    if (h.tp == 1 || (h.pp > 1 && zero > 1) || fewest_bytes(options_.goal) || !fixed().is_free("zero", zero))
+      return {};
+    Candidate other = anew(one);
+    other.job.parallel.zero = zero;
+    other.estimated_seconds = 0;  // is of the degrees' layouts
+    return other;
   }
 
   // As good, with fewer slots of what moves between queues and devices.

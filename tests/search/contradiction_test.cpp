@@ -13,11 +13,12 @@ namespace {
 using planner::Job;
 
 std::string refusal(const std::function<void(Job&)>& change, const std::set<std::string>& pinned,
-                    const std::map<std::string, std::pair<int, int>>& ranges = {}) {
+                    const std::map<std::string, std::pair<int, int>>& ranges = {},
+                    const std::vector<LayoutPin>& pins = {}) {
   Job job = small_gpt(8);
   change(job);
   try {
-    search(job, {.pinned = pinned, .ranges = ranges}, oracle());
+    search(job, {.pinned = pinned, .ranges = ranges, .pins = pins}, oracle());
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Exit::cannot_run);
     return error.what();
@@ -125,6 +126,19 @@ TEST(Contradiction, names_the_rules_where_nothing_is_given) {
       "global_batch 2: tp has to divide kv_heads, and context_parallel is 1 where it is not given and "
       "seq is below 16384, and every stage has to have a layer, and dp x tp x pp x context_parallel has "
       "to be gpus, and dp x micro_batch has to divide global_batch");
+}
+
+// A pinned layout asks for a mesh of as many dimensions.
+TEST(Contradiction, names_layouts_and_the_degrees_or_layouts_that_they_contradict) {
+  const LayoutPin two = parse_pin("h*.mlp.fc1.weight=(B,S(1))"), one = parse_pin("h*.attn.qkv.weight=S(1)");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 8; }, {"tp"}, {}, {two}),
+            "parallel: tp 8 contradicts gpus 8 and --pin h*.mlp.fc1.weight=(B, S(1)): dp x tp x pp x "
+            "context_parallel has to be gpus, and a layout has an entry for each dimension of a stage's mesh "
+            "(use 2 or 4)");
+  EXPECT_EQ(refusal([](Job&) {}, {}, {}, {one, two}),
+            "parallel: no combination of degrees is legal with --pin h*.attn.qkv.weight=S(1), --pin "
+            "h*.mlp.fc1.weight=(B, S(1)): a layout has an entry for each dimension of a stage's mesh");
+  EXPECT_EQ(refusal([](Job&) {}, {}, {}, {two}), "found");
 }
 
 }  // namespace

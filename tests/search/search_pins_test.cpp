@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "planner/laid_out.h"
+#include "planner/resolve.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 
@@ -71,6 +72,43 @@ TEST(Search, every_candidate_has_the_layouts_that_are_pinned) {
       for (const char* name : {"h0.mlp.fc1.weight.half", "h3.mlp.fc1.weight.half"})
         EXPECT_EQ(laid.pins.used[static_cast<size_t>(ir::find_tensor(laid.graph, name))], rows);
     }
+  }
+}
+
+// What degrees lead to keeps this pin: it is tried as it is where no layouts are pinned, and is found where
+// nothing else fits.
+TEST(Search, layouts_of_degrees_are_tried_where_they_keep_the_pins) {
+  Job job = small_gpt(4);
+  job.parallel.dp = job.parallel.tp = 2, job.parallel.micro_batch = 8;
+  for (const int zero : {0, 1}) {
+    job.parallel.zero = zero;
+    const Job resolved = planner::resolve(job);
+    const ir::Plan plan = planner::compile(resolved);
+    const SearchOptions options{.pinned = {"dp", "tp", "micro_batch", "zero", "recompute"},
+                                .pins = {parse_pin("h*.mlp.fc1.weight=(B,S(1))")},
+                                .memory_bytes = peak_of(plan)};
+    const Outcome found = search(job, options, oracle());
+    ASSERT_FALSE(found.best.empty()) << zero;
+    EXPECT_LE(found.best.front().seconds, sim::simulate(plan, job.cluster).step_seconds) << zero;
+    SearchOptions other = options;
+    other.pins = {parse_pin("h*.mlp.fc1.weight=(B,B)")}, other.memory_bytes = 0;
+    for (const Candidate& c : search(job, other, oracle()).best) EXPECT_TRUE(c.layouts) << zero;
+  }
+}
+
+// Found layouts want their states sharded as they themselves are: the fastest is laid out both ways.
+TEST(Search, lays_out_with_less_sharding_and_with_more) {
+  Job job = small_gpt(8);
+  job.model.seq = 1024;
+  job.global_batch = 64;
+  job.parallel.pp = 1;
+  for (const int tp : {4, 8}) {
+    job.parallel.tp = tp;
+    const Outcome free = search(job, {.pinned = {"tp", "pp"}}, oracle());
+    Job pinned = job;
+    pinned.parallel.zero = tp == 8 ? 2 : 1;
+    const Outcome with = search(pinned, {.pinned = {"tp", "pp", "zero"}}, oracle());
+    EXPECT_LE(free.best.front().seconds, with.best.front().seconds * (1 + 1e-9)) << tp;
   }
 }
 
