@@ -22,7 +22,9 @@
 #include "cli/layout_labels.h"
 #include "cli/output.h"
 #include "cli/search_report.h"
+#include "cli/time_budget.h"
 #include "planner/laid_out.h"
+#include "planner/search/making.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/simulate.h"
@@ -221,15 +223,22 @@ std::string why_none(const SearchReport& r) {
       enough(outcome, format_bytes(in_three_digits(bytes))));
 }
 
-// The step of the best candidate where ops may read partial values; 0 where that does not fit.
-double with_partial(const search::Candidate& best) {
+// The step of the best candidate where ops may read partial values; 0 where that does not fit, or
+// `time_is_up` before it is known.
+double with_partial(const search::Candidate& best, const std::function<bool()>& time_is_up) {
   search::LayoutRequest request = *best.layouts;
   request.partial = true;
+  const auto look = [&] {
+    if (time_is_up()) throw search::Stopped{};
+  };
   try {
-    const ir::Plan plan =
-        planner::compile(planner::lay_out(best.job, search::chooser(best.job, request, nullptr)), best.job);
-    return sim::simulate(plan, best.job.cluster).step_seconds;
+    const planner::LaidOut laid =
+        planner::lay_out(best.job, search::chooser(best.job, request, nullptr, look));
+    look();
+    return sim::simulate(planner::compile(laid, best.job), best.job.cluster, {.look = look}).step_seconds;
   } catch (const Error&) {
+    return 0;
+  } catch (const search::Stopped&) {
     return 0;
   }
 }
@@ -267,7 +276,7 @@ int run(const SearchArguments& arguments) {
   Request request = requests.front();
   if (request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
-  const double budget = seconds_of("--budget", arguments.budget);
+  TimeBudget budget(seconds_of("--budget", arguments.budget), passed);
   options.goal = objective_of(arguments.objective);
   options.max_step_seconds = seconds_of("--max-step-time", arguments.max_step_time);
   std::optional<Progress> progress(std::in_place);
@@ -279,9 +288,10 @@ int run(const SearchArguments& arguments) {
     progress->step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
                                p.simulated,
                                p.best_seconds > 0 ? ", best " + format_seconds(p.best_seconds) : ""));
-    return interrupted == 0 && passed() < budget;
+    budget.keep(p.ending_seconds);
+    return interrupted == 0 && !budget.is_spent();
   };
-  options.more_points = [&] { return passed() < for_points * budget; };
+  options.more_points = [&] { return !budget.is_spent(for_points); };
   check_apart({{"JOB.yaml", arguments.job.file()}, {"--out", arguments.out}});
   if (!arguments.out.empty()) check_writable(arguments.out);
   std::signal(SIGINT, interrupt);
@@ -292,6 +302,7 @@ int run(const SearchArguments& arguments) {
   r.precisions = requests.size() > 1;
   for (const Request& one : requests) {
     options.described = as_described(one);
+    budget.begin_share(static_cast<size_t>(&requests.back() - &one) + 1);
     search::Outcome outcome = outcome_of(one.job, options, given, r, arguments.json);
     const bool first = &one == &requests.front();
     r.outcome = first ? std::move(outcome) : search::merged(std::move(r.outcome), std::move(outcome), r.goal);
@@ -312,10 +323,11 @@ int run(const SearchArguments& arguments) {
   if (const planner::Mesh mesh = planner::mesh_of(best.job.parallel); options.both && mesh.dims() != 2)
     tell(fmt::format("--both-dimensions: has no effect unless a stage's mesh has two dimensions (it has {})",
                      mesh.dims() == 0 ? "none" : fmt::format("{}", fmt::join(mesh.names, ", "))));
-  ir::Plan plan = search::plan_of(best);
+  ir::Plan plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
   plan.labels = labels_of(request);
   if (best.layouts) add_labels(*best.layouts, plan.labels);
-  if (arguments.no_partial && r.outcome.ended) r.partial_seconds = with_partial(best);
+  if (arguments.no_partial && r.outcome.ended)
+    r.partial_seconds = with_partial(best, [&] { return budget.is_spent(); });
   std::set<std::string> told{flags_of(best.job, true)};  // the same with other layouts is no other plan
   for (const search::Candidate& c : r.outcome.best)
     if (told.size() < 4 && told.insert(flags_of(c.job, true)).second)

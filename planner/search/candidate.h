@@ -3,6 +3,7 @@
 
 #include <any>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "planner/search/graphs.h"
@@ -20,6 +21,8 @@ struct Candidate {
   double seconds = 0;        // simulated
   std::any record = {};      // of that simulation, as the oracle gave it
   int64_t peak_bytes = 0;    // of the plan, on its fullest device
+  // What was simulated, of the best of a search: others' plans are not kept.
+  std::shared_ptr<ir::Plan> plan = nullptr;
   // Where the layout of every op was chosen; else the hints decide.
   std::optional<LayoutRequest> layouts = {};
   FoundLayouts found = {};

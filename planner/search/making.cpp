@@ -1,5 +1,6 @@
 #include "planner/search/making.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -10,6 +11,8 @@ namespace boxcar::search {
 namespace {
 
 constexpr auto between_looks = std::chrono::milliseconds(5);
+
+using Clock = std::chrono::steady_clock;
 
 void note_memory(const ir::Plan& plan, Candidate& candidate) {
   const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
@@ -26,7 +29,16 @@ bool degrees_do(const planner::Job& job, const LayoutRequest& asked, Graphs& gra
   return asked.pins.empty() || keeps(graphs.lay_out(job, nullptr), asked.pins);
 }
 
-Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs, const std::function<void()>& look) {
+Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs,
+          const std::function<void()>& asked_to_stop) {
+  double deaf_seconds = 0;
+  Clock::time_point last = Clock::now();
+  const auto look = [&] {
+    const Clock::time_point now = Clock::now();
+    deaf_seconds =
+        std::max(deaf_seconds, std::chrono::duration<double>(now - std::exchange(last, now)).count());
+    asked_to_stop();
+  };
   candidate.job = planner::resolve(std::move(candidate.job));
   if (!candidate.layouts && !degrees_do(candidate.job, asked, graphs)) candidate.layouts = std::move(asked);
   FoundLayouts found;
@@ -36,7 +48,8 @@ Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs, const std::f
     candidate.layouts->weights = candidate.found.weights, candidate.layouts->memory = infinity;
   note_memory(plan, candidate);
   planner::verify(plan);
-  return {std::move(candidate), std::move(plan)};
+  look();
+  return {std::move(candidate), std::move(plan), deaf_seconds};
 }
 
 }  // namespace

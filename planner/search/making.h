@@ -17,8 +17,9 @@ namespace boxcar::search {
 struct Stopped {};  // in the middle of a candidate
 
 struct Made {
-  Candidate candidate;  // resolved, with its peak and the layouts that were found
-  ir::Plan plan;        // verified
+  Candidate candidate;      // resolved, with its peak and the layouts that were found
+  ir::Plan plan;            // verified
+  double deaf_seconds = 0;  // the longest between two looks: how long ending it may have taken
 };
 
 class Making {

@@ -22,6 +22,9 @@ struct Progress {
   int64_t over_memory = 0;  // of them, by estimate
   int simulated = 0;
   double best_seconds = 0;  // 0: none yet
+  // What ending takes where it is told to, as far as is known: the longest that making a plan could not be
+  // interrupted. 0: none was made yet.
+  double ending_seconds = 0;
 };
 
 struct SearchOptions {

@@ -20,6 +20,7 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
   std::move(b.best.begin(), b.best.end(), std::back_inserter(a.best));
   std::inplace_merge(a.best.begin(), a.best.begin() + static_cast<std::ptrdiff_t>(middle), a.best.end(),
                      is_before);
+  for (size_t c = 1; c < a.best.size(); ++c) a.best[c].plan.reset();
   if (a.would_do.empty()) a.would_do = std::move(b.would_do);
   a.by_estimate |= b.by_estimate;
   a.ended &= b.ended;

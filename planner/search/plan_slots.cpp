@@ -192,7 +192,7 @@ PlanCounts open_counts(const planner::StepView& view, const std::vector<double>&
 }
 
 PlanSlots fewest_slots(const ir::Plan& plan, const backends::Cluster& cluster, const ActSeconds& seconds,
-                       int most_acts) {
+                       int most_acts, const std::function<void()>& look) {
   const planner::StepView view = planner::view_of_classes(plan);
   PlanSlots slots;
   int64_t all = 0;
@@ -206,7 +206,7 @@ PlanSlots fewest_slots(const ir::Plan& plan, const backends::Cluster& cluster, c
   for (const auto& [program, reg] : open.registers)
     now.push_back(plan.programs[at(program)].registers[at(reg)].count);
   slots.period = period_of(open.problem, now);
-  const Counts least = least_counts(open.problem, slots.period, 200);
+  const Counts least = least_counts(open.problem, slots.period, 200, look);
   slots.optimal = least.optimal();
   for (size_t r = 0; r < now.size() && least.found; ++r) {
     const auto [program, reg] = open.registers[r];

@@ -12,6 +12,7 @@
 // plan where nothing contends.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,9 @@ struct PlanSlots {
 PlanCounts open_counts(const planner::StepView& view, const std::vector<double>& seconds);
 
 // `plan` has passed ir::check. No changes where more than `most_acts` acts are left, or 25 times as many
-// were there, acts being 0 then.
+// were there, acts being 0 then. `look` is called now and then; what it throws ends the work.
 PlanSlots fewest_slots(const ir::Plan& plan, const backends::Cluster& cluster, const ActSeconds& seconds,
-                       int most_acts);
+                       int most_acts, const std::function<void()>& look = {});
 
 // Sets these counts and places registers anew. Throws Error (fault) naming a register that is not there.
 void set_slots(ir::Plan& plan, const std::vector<Slots>& slots);

@@ -87,12 +87,12 @@ Slow slow_cycle(const CountProblem& problem, const std::vector<int>& counts, dou
 
 class CountSearch {
  public:
-  CountSearch(const CountProblem& problem, double period, int64_t most)
-      : problem_(problem), period_(period), left_(most) {}
+  CountSearch(const CountProblem& problem, double period, int64_t most, const std::function<void()>& look)
+      : problem_(problem), period_(period), left_(most), look_(look) {}
 
   Counts run() {
     std::vector<int> free(problem_.registers.size(), any_number);
-    if (!slow_cycle(problem_, free, period_).kept) return {};
+    if (!slow(free).kept) return {};
     std::vector<int> root = free;
     for (size_t r = 0; r < root.size(); ++r) root[r] = least_alone(static_cast<int>(r));
     push(root);
@@ -122,6 +122,11 @@ class CountSearch {
     }
   };
 
+  Slow slow(const std::vector<int>& counts) const {
+    if (look_) look_();
+    return slow_cycle(problem_, counts, period_);
+  }
+
   double weight(const std::vector<int>& counts) const {
     double sum = 0;
     for (size_t r = 0; r < counts.size(); ++r) sum += problem_.registers[r].weight * counts[r];
@@ -133,7 +138,7 @@ class CountSearch {
     std::vector<int> counts(problem_.registers.size(), any_number);
     auto kept = [&](int count) {
       counts[at(r)] = count;
-      return slow_cycle(problem_, counts, period_).kept;
+      return slow(counts).kept;
     };
     int low = problem_.registers[at(r)].least;
     if (kept(low)) return low;
@@ -154,13 +159,13 @@ class CountSearch {
     state.bound = weight(counts);
     std::vector<int> rest = counts;
     for (;;) {
-      Slow slow = slow_cycle(problem_, rest, period_);
-      if (slow.kept) break;
-      if (slow.registers.empty())
+      const Slow found = slow(rest);
+      if (found.kept) break;
+      if (found.registers.empty())
         throw Error::fault("search", "a cycle without registers is too slow only with them");
-      if (state.registers.empty()) state.registers = slow.registers;
+      if (state.registers.empty()) state.registers = found.registers;
       double least = infinity_;
-      for (int r : slow.registers) {
+      for (int r : found.registers) {
         least = std::min(least, problem_.registers[at(r)].weight);
         rest[at(r)] = any_number;
       }
@@ -175,8 +180,8 @@ class CountSearch {
     auto lighter = [&](int a, int b) {
       return problem_.registers[at(a)].weight < problem_.registers[at(b)].weight;
     };
-    for (Slow slow; !(slow = slow_cycle(problem_, counts, period_)).kept;) {
-      ++counts[at(*std::min_element(slow.registers.begin(), slow.registers.end(), lighter))];
+    for (Slow found; !(found = slow(counts)).kept;) {
+      ++counts[at(*std::min_element(found.registers.begin(), found.registers.end(), lighter))];
     }
     std::vector<int> order;
     for (size_t r = 0; r < counts.size(); ++r) order.push_back(static_cast<int>(r));
@@ -184,7 +189,7 @@ class CountSearch {
     for (int r : order) {
       for (bool kept = true; kept && counts[at(r)] > problem_.registers[at(r)].least;) {
         --counts[at(r)];
-        kept = slow_cycle(problem_, counts, period_).kept;
+        kept = slow(counts).kept;
         if (!kept) ++counts[at(r)];
       }
     }
@@ -195,6 +200,7 @@ class CountSearch {
   const CountProblem& problem_;
   double period_;
   int64_t left_;
+  const std::function<void()>& look_;
   std::priority_queue<State> open_;
   std::set<std::vector<int>> seen_;
 };
@@ -253,9 +259,10 @@ double least_period(const CountProblem& problem) {
   return period_of(problem, std::vector<int>(problem.registers.size(), any_number));
 }
 
-Counts least_counts(const CountProblem& problem, double period, int64_t most) {
+Counts least_counts(const CountProblem& problem, double period, int64_t most,
+                    const std::function<void()>& look) {
   check(problem);
-  return CountSearch(problem, period, most).run();
+  return CountSearch(problem, period, most, look).run();
 }
 
 PlanCounts counts_of_plan(const planner::StepView& view, const std::vector<double>& seconds) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -52,8 +53,10 @@ struct Counts {
   double lower = 0;  // no counts that keep the period weigh less
   bool optimal() const { return found && weight <= lower * (1 + 1e-9); }
 };
-// `most`: counts that may be looked at. Errors: input (a register that is none, as above).
-Counts least_counts(const CountProblem& problem, double period, int64_t most = 5000);
+// `most`: counts that may be looked at. `look` is called before every look for a cycle; what it throws ends
+// the work. Errors: input (a register that is none, as above).
+Counts least_counts(const CountProblem& problem, double period, int64_t most = 5000,
+                    const std::function<void()>& look = {});
 
 // The registers of a plan whose queues are all ordered, by a view of it with the issue order, and seconds by
 // node of the view. Registers that are updated in place keep their count and stand in `graph`. A slot weighs

@@ -172,7 +172,7 @@ class Search {
     if (!outcome_.ended) return true;
     const double best = outcome_.best.empty() ? 0 : outcome_.best.front().seconds;
     if (options_.go_on && !options_.go_on({outcome_.points, outcome_.over_memory,
-                                           static_cast<int>(outcome_.best.size()), best}))
+                                           static_cast<int>(outcome_.best.size()), best, ending_seconds_}))
       outcome_.ended = false;
     return !outcome_.ended;
   }
@@ -219,7 +219,8 @@ class Search {
     return key(a) < key(b);
   }
   void note_fastest(const Candidate& c) {
-    if (!outcome_.fastest || is_faster(c, *outcome_.fastest)) outcome_.fastest = c;
+    if (!outcome_.fastest || is_faster(c, *outcome_.fastest))
+      outcome_.fastest = c, outcome_.fastest->plan.reset();
   }
 
   void try_candidates() {
@@ -326,6 +327,7 @@ class Search {
     try {
       Made made = making.take(look_);
       candidate = std::move(made.candidate);
+      ending_seconds_ = std::max(ending_seconds_, made.deaf_seconds);
       measured_ = true;
       if (candidate.peak_bytes > limit_) {
         excess_ = candidate.peak_bytes - limit_;
@@ -336,6 +338,7 @@ class Search {
       Oracle::Step step = oracle_.step(made.plan, candidate.job.cluster, look_);
       last_seconds_ = candidate.seconds = step.seconds;
       candidate.record = std::move(step.record);
+      candidate.plan = std::make_shared<ir::Plan>(std::move(made.plan));
     } catch (const Stopped&) {
       leave(std::move(making));
       return false;
@@ -379,6 +382,7 @@ class Search {
                                                  std::tuple(simulated(b), b.seconds, b.peak_bytes);
                                         });
     outcome_.best.insert(place, std::move(candidate));
+    for (size_t c = 1; c < outcome_.best.size(); ++c) outcome_.best[c].plan.reset();
   }
 
   // Of what computes whole layers again: only as many of each stage's as memory asks for.
@@ -490,6 +494,7 @@ class Search {
   // To be changed and tried: nothing is known of its plan.
   static Candidate anew(Candidate candidate) {
     candidate.found = {};
+    candidate.plan.reset();
     candidate.peak_bytes = 0;
     return candidate;
   }
@@ -557,11 +562,14 @@ class Search {
   // As good, with fewer slots of what moves between queues and devices.
   void take_fewest_slots(Candidate candidate) {
     try {
-      candidate.slots = fewest_slots(plan_of(candidate, nullptr, graphs_, look_), candidate.job.cluster,
-                                     oracle_.act_seconds, most_acts);
+      if (!candidate.plan)
+        candidate.plan = std::make_shared<ir::Plan>(plan_of(candidate, nullptr, graphs_, look_));
+      candidate.slots =
+          fewest_slots(*candidate.plan, candidate.job.cluster, oracle_.act_seconds, most_acts, look_);
     } catch (const Stopped&) {
       return;
     }
+    candidate.plan.reset();
     candidate.peak_bytes = 0;
     if (!candidate.slots.changes.empty()) attempt(begin(std::move(candidate)));
   }
@@ -594,6 +602,7 @@ class Search {
   bool too_slow_ = false;            // the last one that was simulated
   double last_seconds_ = 0;          // of the last one that was compiled: 0 where it was not simulated
   bool says_what_would_do_ = true;   // where nothing does
+  double ending_seconds_ = 0;        // after go_on says no, by the plans made so far
   bool last_ = false;                // told to end: one more all the same
   bool cut_ = false;                 // points were left out
   std::function<void()> look_ = [this] {

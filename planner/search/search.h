@@ -46,7 +46,7 @@ struct WouldDo {
 };
 
 struct Outcome {
-  std::vector<Candidate> best;  // simulated, least by the objective first
+  std::vector<Candidate> best;  // simulated, least by the objective first, which mostly has its plan
   // go_on said no before anything was simulated; the best by estimate was, all the same.
   bool by_estimate = false;
   // Of the points that fit by estimate and were not simulated: no step takes less than this (infinite where

@@ -173,6 +173,51 @@ TEST(Search, ends_in_the_middle_of_a_candidate) {
   EXPECT_EQ(found.best.size(), 1);
 }
 
+// Known once a plan was made, and asked with every look.
+TEST(Search, says_how_long_ending_takes) {
+  bool before = false, after = false;
+  SearchOptions options;
+  options.go_on = [&](const Progress& p) {
+    if (p.points == 0) before = p.ending_seconds == 0;
+    if (p.simulated > 0) after = p.ending_seconds > 0;
+    return p.ending_seconds == 0;
+  };
+  const Outcome found = search(small_gpt(4), options, oracle());
+  EXPECT_TRUE(before);
+  EXPECT_TRUE(after);
+  EXPECT_FALSE(found.ended);
+  EXPECT_EQ(found.best.size(), 1);
+}
+
+// So that nobody makes it again.
+TEST(Search, keeps_the_plan_of_the_best) {
+  Job job = small_gpt(4);
+  job.parallel.pp = 2;  // with transfers, of which the best has fewer slots
+  const Outcome found = search(job, {.pinned = {"pp"}}, oracle());
+  ASSERT_GT(found.best.size(), 1);
+  const Candidate& best = found.best.front();
+  ASSERT_TRUE(best.plan);
+  EXPECT_EQ(ir::to_text(*best.plan), ir::to_text(plan_of(best)));
+  for (size_t c = 1; c < found.best.size(); ++c) EXPECT_FALSE(found.best[c].plan);
+  Outcome worse = found;
+  worse.best.front().seconds *= 2;
+  const Outcome both = merged(worse, found, Goal::time);
+  EXPECT_TRUE(both.best.front().plan);
+  for (size_t c = 1; c < both.best.size(); ++c) EXPECT_FALSE(both.best[c].plan);
+}
+
+TEST(Search, ends_in_the_middle_of_slots) {
+  Job job = small_gpt(4);
+  job.parallel.pp = 4;
+  const ir::Plan plan = planner::compile(planner::resolve(job));
+  int looks = 0;
+  EXPECT_THROW(fewest_slots(plan, job.cluster, oracle().act_seconds, 4000,
+                            [&] {
+                              if (++looks == 2) throw looks;
+                            }),
+               int);
+}
+
 TEST(Search, ends_in_the_middle_of_layouts) {
   Job job = small_gpt(8);
   job.parallel.tp = 8, job.parallel.micro_batch = 1;
