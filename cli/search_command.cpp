@@ -171,11 +171,11 @@ void interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-// "with --recompute full, on 16 GPUs or with 35 GB on each device"
+// "with --recompute full, on 16 GPUs or with --memory 35GB"
 std::string enough(const search::Outcome& outcome, const std::string& memory) {
   std::vector<std::string> changes;
   for (const search::WouldDo& w : outcome.would_do) changes.push_back(change_text(w));
-  if (!memory.empty()) changes.push_back("with " + memory + " on each device");
+  if (!memory.empty()) changes.push_back(memory);
   if (changes.empty()) return "neither other keys nor more GPUs mend it by estimate";
   const std::string last = changes.back();
   changes.pop_back();
@@ -202,6 +202,16 @@ double in_three_digits(double bytes) {
   return std::ceil(bytes / last) * last;
 }
 
+// With which the smallest plan fits: of what a device has, or more than any described has.
+std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
+  std::string size = format_bytes(in_three_digits(bytes));
+  if (bytes > static_cast<double>(device.memory_bytes))
+    return fmt::format("on devices with {} each ({} has {})", size, device.name,
+                       format_bytes(static_cast<double>(device.memory_bytes)));
+  std::erase(size, ' ');
+  return "with --memory " + size;
+}
+
 // Why there is no plan.
 std::string why_none(const SearchReport& r) {
   const search::Outcome& outcome = r.outcome;
@@ -220,7 +230,7 @@ std::string why_none(const SearchReport& r) {
       "{}",
       outcome.points, compiled ? "" : "about ", format_bytes(bytes), format_bytes(most), least.fullest_stage,
       format_bytes(std::max(0.0, bytes - most)), flags_of(least.job),
-      enough(outcome, format_bytes(in_three_digits(bytes))));
+      enough(outcome, enough_memory(bytes, least.job.cluster.device)));
 }
 
 // The step of the best candidate where ops may read partial values; 0 where that does not fit, or
@@ -337,6 +347,7 @@ int run(const SearchArguments& arguments) {
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const auto& result = std::any_cast<const sim::Result&>(best.record);
   r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);
+  r.best.memory_limit_bytes = r.memory_limit_bytes;
   r.best.wall_seconds = result.wall_seconds;
   r.wall_seconds = passed();
   print(arguments.json ? to_json(r) : to_table(r));

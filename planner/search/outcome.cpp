@@ -25,7 +25,10 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
   a.by_estimate |= b.by_estimate;
   a.ended &= b.ended;
   a.points += b.points, a.over_memory += b.over_memory, a.over_time += b.over_time, a.compiled += b.compiled;
-  if (b.smallest.estimated_bytes < a.smallest.estimated_bytes) a.smallest = std::move(b.smallest);
+  const auto bytes = [](const Candidate& c) {
+    return c.peak_bytes > 0 ? static_cast<double>(c.peak_bytes) : c.estimated_bytes;
+  };
+  if (bytes(b.smallest) < bytes(a.smallest)) a.smallest = std::move(b.smallest);
   const auto seconds = [](const Candidate& c) { return c.seconds > 0 ? c.seconds : c.estimated_seconds; };
   if (b.fastest && (!a.fastest || seconds(*b.fastest) < seconds(*a.fastest)))
     a.fastest = std::move(b.fastest);

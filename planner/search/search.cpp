@@ -31,6 +31,25 @@ constexpr int most_acts = 4000;        // in the graph that slots are looked for
 
 bool fewest_bytes(Goal goal) { return goal == Goal::memory; }
 
+bool has_partial(const sbp::NdSbp& layout) {
+  return std::any_of(layout.begin(), layout.end(), [](const sbp::Sbp& s) { return s.is_partial(); });
+}
+
+// Of a stage.
+int most_layers(const Job& job) {
+  const std::vector<int>& stages = job.parallel.stage_layers;
+  return *std::max_element(stages.begin(), stages.end());
+}
+
+// What is searched of a job.
+auto key(const Job& j) {
+  const planner::Hints& h = j.parallel;
+  const bool some = j.train.recompute == ir::Recompute::full && j.train.recompute_layers < most_layers(j);
+  return std::tuple(j.gpus, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.stage_layers, h.micro_batch,
+                    h.zero, h.sequence_parallel, h.schedule, h.mesh_order, j.train.recompute,
+                    some ? j.train.recompute_layers : -1);
+}
+
 class Search {
  public:
   Search(const Job& job, const SearchOptions& options, const Oracle& oracle)
@@ -40,6 +59,10 @@ class Search {
     if (options.goal == Goal::cost && job_.cluster.price_per_gpu_hour <= 0)
       throw Error::input("cluster", fmt::format("{} has no price; give price_per_gpu_hour in a cluster file",
                                                 job_.cluster.name));
+    for (const LayoutPin& pin : options.pins)
+      if (!options.partial && has_partial(pin.layout))
+        throw Error::cannot_run("--pin " + to_text(pin),
+                                "contradicts --no-partial: no op reads a partial value");
     limit_ = options.memory_bytes > 0 ? options.memory_bytes : job_.cluster.device.memory_bytes;
     points_.emplace(options_, static_cast<double>(limit_), oracle_.act_seconds);
     outcome_.smallest.estimated_bytes = infinity;
@@ -56,7 +79,11 @@ class Search {
     try_candidates();
     take_best_estimate();
     lay_out_smallest();
+    std::optional<Job> before;
     for (int round = 0; round < 2 && outcome_.ended && !outcome_.best.empty(); ++round) {
+      const Job job = outcome_.best.front().job;
+      if (before && key(*before) == key(job)) break;  // all of it was tried
+      before = job;
       if (fewest_bytes(options_.goal))
         recompute_more(outcome_.best.front());
       else
@@ -213,10 +240,10 @@ class Search {
 
   // What was simulated counts more than what was not.
   static bool is_faster(const Candidate& a, const Candidate& b) {
-    const auto key = [](const Candidate& x) {
+    const auto rank = [](const Candidate& x) {
       return std::pair(x.seconds == 0, x.seconds == 0 ? x.estimated_seconds : x.seconds);
     };
-    return key(a) < key(b);
+    return rank(a) < rank(b);
   }
   void note_fastest(const Candidate& c) {
     if (!outcome_.fastest || is_faster(c, *outcome_.fastest))
@@ -261,12 +288,25 @@ class Search {
     for (auto& [c, making] : begun) leave(std::move(making));
   }
 
+  // By estimate nothing fits: what the smallest needs indeed.
+  void measure_smallest() {
+    const Candidate smallest = outcome_.smallest;
+    const std::optional<Error> refused = refused_;
+    outcome_.smallest.estimated_bytes = infinity;
+    attempt(begin(smallest));
+    if (outcome_.smallest.peak_bytes == 0) outcome_.smallest = smallest;  // it may even fit, or have no plan
+    refused_ = refused;
+  }
+
   // Nothing fits as degrees lay it out: the smallest of it with layouts in which bytes come first.
   void lay_out_smallest() {
-    const double bytes = smallest_bytes();
-    if (!outcome_.best.empty() || !outcome_.ended || bytes <= static_cast<double>(limit_) ||
-        bytes == infinity)
-      return;
+    const auto none_fits = [&] {
+      const double bytes = smallest_bytes();
+      return outcome_.best.empty() && outcome_.ended && bytes > static_cast<double>(limit_) &&
+             bytes < infinity;
+    };
+    if (none_fits() && outcome_.smallest.peak_bytes == 0) measure_smallest();
+    if (!none_fits()) return;
     Candidate candidate = anew(outcome_.smallest);
     const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
     if (!has_open_dimension(mesh) || mesh.devices() == 1) return;
@@ -372,10 +412,8 @@ class Search {
   }
 
   void insert(Candidate candidate) {
-    for (const Candidate& known : outcome_.best)  // the same layouts at other weights
-      if (candidate.layouts && known.found.cost == candidate.found.cost &&
-          known.seconds == candidate.seconds && known.peak_bytes == candidate.peak_bytes)
-        return;
+    for (const Candidate& known : outcome_.best)
+      if (is_same(known, candidate)) return;
     const auto place = std::upper_bound(outcome_.best.begin(), outcome_.best.end(), candidate,
                                         [&](const Candidate& a, const Candidate& b) {
                                           return std::tuple(simulated(a), a.seconds, a.peak_bytes) <
@@ -474,21 +512,19 @@ class Search {
     attempt_all(std::move(others));
   }
 
-  // Whether it was simulated.
-  bool is_known(const Job& job) const {
-    const auto key = [](const Job& j) {
-      const planner::Hints& h = j.parallel;
-      return std::tuple(j.gpus, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.stage_layers, h.micro_batch,
-                        h.zero, h.sequence_parallel, h.schedule, h.mesh_order, j.train.recompute,
-                        j.train.recompute_layers);
-    };
-    return std::any_of(outcome_.best.begin(), outcome_.best.end(),
-                       [&](const Candidate& c) { return key(c.job) == key(job); });
+  // The same plan, found again; or the same layouts, at other weights.
+  static bool is_same(const Candidate& a, const Candidate& b) {
+    if (a.seconds != b.seconds || a.peak_bytes != b.peak_bytes ||
+        a.layouts.has_value() != b.layouts.has_value())
+      return false;
+    if (b.layouts) return a.found.cost == b.found.cost;
+    return key(a.job) == key(b.job) && a.slots.changes == b.slots.changes;
   }
 
-  static int most_layers(const Job& job) {
-    const std::vector<int>& stages = job.parallel.stage_layers;
-    return *std::max_element(stages.begin(), stages.end());
+  // Whether it was simulated.
+  bool is_known(const Job& job) const {
+    return std::any_of(outcome_.best.begin(), outcome_.best.end(),
+                       [&](const Candidate& c) { return key(c.job) == key(job); });
   }
 
   // To be changed and tried: nothing is known of its plan.

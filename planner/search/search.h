@@ -61,7 +61,7 @@ struct Outcome {
                            // nothing to choose
   bool ended = true;       // false: go_on or more_points said no
   // For messages where best is empty:
-  Candidate smallest;  // by estimated memory; of plans (peak_bytes) where estimates said they fit
+  Candidate smallest;                // by estimate, with its plan's peak where one could be made
   std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)
   // The smallest changes with which something would do: one key otherwise, else two; and the fewest GPUs
   // that do, to a 64th of them.

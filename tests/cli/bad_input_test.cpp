@@ -457,22 +457,22 @@ const CommandCase command_cases[] = {
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=64", "--micro-batch=64",
       "--memory=8GB"},
      1,
-     "nothing fits: the smallest of 3 points needs about 36.7 GB of 8 GB on each device of stage 0, 28.7 GB "
+     "nothing fits: the smallest of 3 points needs 36.7 GB of 8 GB on each device of stage 0, 28.7 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 64 --recompute full); by estimate one would do with "
-     "--micro-batch 4 or with 36.8 GB on each device"},
+     "--micro-batch 4 or with --memory 36.8GB"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8", "--memory=100MB"},
      1,
-     "nothing fits: the smallest of 3 points needs about 2.78 GB of 100 MB on each device of stage 0, 2.68 "
+     "nothing fits: the smallest of 3 points needs 2.78 GB of 100 MB on each device of stage 0, 2.68 "
      "GB too "
-     "much (--dp 1 --tp 1 --pp 1 --recompute full); by estimate one would do with 2.78 GB on each device"},
+     "much (--dp 1 --tp 1 --pp 1 --recompute full); by estimate one would do with --memory 2.78GB"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=32", "--micro-batch=32",
       "--recompute=none", "--memory=2900MB"},
      1,
-     "nothing fits: the smallest of 1 points needs about 47.9 GB of 2.9 GB on each device of stage 0, 45 GB "
+     "nothing fits: the smallest of 1 points needs 47.9 GB of 2.9 GB on each device of stage 0, 45 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 32); by estimate one would do with --recompute full "
-     "--micro-batch 1 or with 47.9 GB on each device"},
+     "--micro-batch 1 or with --memory 47.9GB"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--objective=money"},
      2,

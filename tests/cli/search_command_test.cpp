@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/alike.h"
 #include "cli/search_report.h"
@@ -116,6 +117,49 @@ TEST(SearchCommand, has_a_document_where_nothing_fits) {
   EXPECT_EQ(doc["search"]["simulated"], 0);
   ASSERT_FALSE(doc["would_do"].empty());
   for (const json& change : doc["would_do"]) EXPECT_LE(change["estimated_memory_bytes"], 2'000'000);
+}
+
+// The figure of the message, when typed, is enough; of devices with more than there are it says so.
+TEST(SearchCommand, offers_memory_that_is_enough) {
+  const std::string why = json::parse(search({"--memory=1MB", "--gpus=1"}).out)["why"];
+  const std::string offered = " with --memory ";
+  const size_t at = why.rfind(offered);
+  ASSERT_NE(at, std::string::npos) << why;
+  const json enough = json::parse(search({"--gpus=1", "--memory=" + why.substr(at + offered.size())}).out);
+  EXPECT_EQ(enough["fits"], true) << why;
+  const std::string none = json::parse(
+      search({"--layers=48", "--hidden=8192", "--heads=64", "--gpus=1", "--dp=1", "--global-batch=1"})
+          .out)["why"];
+  EXPECT_EQ(none.find("--memory"), std::string::npos) << none;
+  EXPECT_TRUE(none.ends_with(" GB each (a100-sxm-80g has 85.1 GB)") ||
+              none.ends_with(" TB each (a100-sxm-80g has 85.1 GB)"))
+      << none;
+}
+
+TEST(SearchCommand, shows_the_limit_of_memory_that_was_asked_for) {
+  EXPECT_EQ(json::parse(search({"--memory=6GB", "--simulate=1"}).out)["best"]["memory_limit_bytes"][0],
+            6'000'000'000);
+  EXPECT_NE(run_program({"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=1",
+                         "--memory=6GB", "--simulate=1"})
+                .out.find("\nmemory, limit 6 GB per GPU"),
+            std::string::npos);
+}
+
+// Halving comes by the same numbers of layers twice.
+TEST(SearchCommand, lists_no_plan_twice) {
+  const json doc =
+      json::parse(search({"--layers=8", "--hidden=1024", "--heads=16", "--seq=1024", "--vocab=50257",
+                          "--gpus=8", "--dp=8", "--micro-batch=4", "--global-batch=64", "--precision=fp16",
+                          "--objective=memory", "--max-step-time=100ms"})
+                      .out);
+  std::set<std::string> plans;
+  int some_layers = 0;
+  for (json row : doc["candidates"]) {
+    if (row["layouts"] == "found") continue;  // such rows differ in what their flags do not say
+    some_layers += row.contains("recompute_layers") ? 1 : 0;
+    EXPECT_TRUE(plans.insert(row.dump()).second) << row;
+  }
+  EXPECT_GE(some_layers, 1);
 }
 
 TEST(SearchCommand, has_a_document_where_no_degrees_are_legal) {

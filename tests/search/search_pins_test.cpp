@@ -7,6 +7,7 @@
 #include "planner/resolve.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
+#include "support/error_of.h"
 
 namespace boxcar::search {
 namespace {
@@ -110,6 +111,13 @@ TEST(Search, lays_out_with_less_sharding_and_with_more) {
     const Outcome with = search(pinned, {.pinned = {"tp", "pp", "zero"}}, oracle());
     EXPECT_LE(free.best.front().seconds, with.best.front().seconds * (1 + 1e-9)) << tp;
   }
+}
+
+TEST(Search, no_tensor_is_kept_partial_without_partial_values) {
+  const std::vector<LayoutPin> pins{parse_pin("h*.mlp.fc1=(S(0), P(sum))")};
+  EXPECT_EQ(support::error_of([&] { search(small_gpt(4), {.partial = false, .pins = pins}, oracle()); },
+                              Exit::cannot_run),
+            "--pin h*.mlp.fc1=(S(0), P(sum)): contradicts --no-partial: no op reads a partial value");
 }
 
 // No op reads a partial value, and nothing is kept as one; that costs time.
