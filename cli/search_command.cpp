@@ -35,6 +35,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double for_points = 0.5;  // of the budget, the rest for plans
+constexpr double for_report = 1;    // and for letting go of plans: of what ending the search takes
 
 struct SearchArguments {
   JobArguments job;
@@ -298,7 +299,7 @@ int run(const SearchArguments& arguments) {
     progress->step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
                                p.simulated,
                                p.best_seconds > 0 ? ", best " + format_seconds(p.best_seconds) : ""));
-    budget.keep(p.ending_seconds);
+    budget.keep((1 + for_report) * p.ending_seconds);
     return interrupted == 0 && !budget.is_spent();
   };
   options.more_points = [&] { return !budget.is_spent(for_points); };
