@@ -96,6 +96,13 @@ void check_facts(const std::map<std::string, double>& expected, const ir::Plan& 
   }
 }
 
+// That of the labels, which no act depends on.
+void put_skew(ir::Plan& plan, const std::string& file) {
+  const double skew = job_of(plan, file).request.job.routing_skew;
+  plan.facts.erase("routing_skew");
+  if (skew > 1) plan.facts["routing_skew"] = skew;
+}
+
 }  // namespace
 
 SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
@@ -103,11 +110,15 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   loaded.plan = read_plan(file);
   ir::Plan& plan = loaded.plan;
   for (const auto& [path, value] : given) {
-    if (path != "cluster.preset" && path != "cluster.device")
-      throw Error::input(
-          value.where, "has no effect on a saved plan; only --cluster and --device may be given with --plan");
+    if (path == "train.routing_skew" && !plan.labels.contains(path))
+      throw Error::input(value.where, "has no effect on a plan without experts");
+    if (path != "cluster.preset" && path != "cluster.device" && path != "train.routing_skew")
+      throw Error::input(value.where,
+                         "has no effect on a saved plan; only --cluster, --device and --routing-skew may be "
+                         "given with --plan");
     plan.labels[path] = value.text;
   }
+  if (given.contains("train.routing_skew")) put_skew(plan, file);
   if (given.contains("cluster.preset") && !given.contains("cluster.device"))
     plan.labels.erase("cluster.device");
   const std::string name = plan.labels["cluster.preset"];

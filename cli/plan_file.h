@@ -15,8 +15,9 @@ struct SavedPlan {
   backends::Cluster cluster;
 };
 
-// `given`: at most cluster.preset and cluster.device, which put the plan on others of the same size; its
-// labels say so. Throws Error (bad input) naming the file, with line and column where it does not read back.
+// `given`: at most cluster.preset and cluster.device, which put the plan on others of the same size, and
+// train.routing_skew, which no act of it depends on; its labels say so. Throws Error (bad input) naming the
+// file, with line and column where it does not read back.
 SavedPlan load_plan(const std::string& path, const GivenKeys& given);
 
 // The job that a plan's labels describe. Throws Error (bad input) where they are not those of a whole job.

@@ -161,5 +161,40 @@ TEST(Simulate, RefusesJitterThatCannotBe) {
   EXPECT_EQ(error({"--runs=3"}), "boxcar: --runs requires --jitter\n");
 }
 
+// No act depends on it, so a saved plan takes another than it was made with, and nothing else.
+TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
+  const boxcar::testing::TemporaryFile even("even.txt", ""), skewed("skewed.txt", ""), plain("plain.txt", "");
+  const std::vector<std::string> mixture = {"--experts=8", "--dp=16", "--ep=8", "--global-batch=32"};
+  const auto step = [&](std::vector<std::string> more, bool planned = false) {
+    more.push_back("--json");
+    if (planned) more.insert(more.begin(), "simulate");
+    const boxcar::testing::Output output = boxcar::testing::run_program(planned ? more : job(more));
+    return nlohmann::json::parse(output.out)["step_time_s"].get<double>();
+  };
+  const auto made = [&](const boxcar::testing::TemporaryFile& file, const char* skew) {
+    std::vector<std::string> all = mixture;
+    all.insert(all.end(), {skew, "--save-plan", file.path()});
+    return step(all);
+  };
+  const double even_step = made(even, "--routing-skew=1"), skewed_step = made(skewed, "--routing-skew=2");
+  EXPECT_LT(even_step, skewed_step);
+  EXPECT_EQ(step({"--plan", even.path(), "--routing-skew=2"}, true), skewed_step);
+  EXPECT_EQ(step({"--plan", skewed.path(), "--routing-skew=1"}, true), even_step);
+  const auto refused = [&](const boxcar::testing::TemporaryFile& file, const char* flag) {
+    return boxcar::testing::run_program({"simulate", "--plan", file.path(), flag}).err;
+  };
+  EXPECT_EQ(
+      refused(even, "--routing-skew=9"),
+      "boxcar: " + std::string(even.path()) +
+          ": label train.routing_skew: 9 times the mean is more than all tokens (use at most experts 8 / "
+          "top_k 2 = 4)\n");
+  EXPECT_EQ(refused(even, "--tp=2"),
+            "boxcar: --tp: has no effect on a saved plan; only --cluster, --device and --routing-skew may be "
+            "given with --plan\n");
+  boxcar::testing::run_program(job({"--dp=16", "--global-batch=32", "--save-plan", plain.path()}));
+  EXPECT_EQ(refused(plain, "--routing-skew=2"),
+            "boxcar: --routing-skew: has no effect on a plan without experts\n");
+}
+
 }  // namespace
 }  // namespace boxcar::cli
