@@ -26,7 +26,7 @@ std::vector<Change> changes(const planner::Job& job) {
     list.push_back([](planner::Job& j) { j.parallel.sequence_parallel = true; });
   if (job.train.recompute != ir::Recompute::full)
     list.push_back(
-        [](planner::Job& j) { j.train.recompute = ir::Recompute::full, j.train.recompute_layers = -1; });
+        [](planner::Job& j) { j.train.recompute = ir::Recompute::full, j.train.recompute_layers.clear(); });
   if (h.zero < 1 && h.dp > 1) list.push_back([](planner::Job& j) { j.parallel.zero = 1; });
   if (h.zero < 3 && h.dp > 1 && h.pp == 1) list.push_back([](planner::Job& j) { j.parallel.zero = 3; });
   if (h.micro_batch > 1) list.push_back([](planner::Job& j) { j.parallel.micro_batch = 1; });
@@ -105,7 +105,8 @@ std::optional<int64_t> peak(planner::Job job, int64_t limit) {
     job = planner::resolve(std::move(job));
     bound_micro_batches(job);
     const std::vector<int>& stages = job.parallel.stage_layers;
-    const bool alike = job.train.recompute_layers < 0 && *std::max_element(stages.begin(), stages.end()) > 8;
+    const bool alike =
+        job.train.recompute_layers.empty() && *std::max_element(stages.begin(), stages.end()) > 8;
     if (alike) {
       if (const int64_t guess = extrapolated_peak(job); guess > limit + limit / 50) return guess;
     }

@@ -18,7 +18,12 @@ struct Effect {
 bool has_replicas(const planner::Job& job) { return job.parallel.dp > 1; }
 bool splits_tensors(const planner::Job& job) { return job.parallel.tp > 1; }
 bool shards(const planner::Job& job) { return job.parallel.zero >= 1; }
+bool recomputes(const planner::Job& job) { return job.train.recompute != ir::Recompute::none; }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
+bool recomputes_some(const planner::Job& job) { return !job.train.recompute_layers.empty(); }
+bool may_be_selective(const planner::Job& job) {
+  return recomputes_layers(job) && ir::models::has_attention_core(job.model);
+}
 bool gathers_in_buckets(const planner::Job& job) { return job.parallel.zero <= 2; }
 bool runs_flash(const planner::Job& job) { return job.model.flash; }
 bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision); }
@@ -33,7 +38,10 @@ constexpr Effect effects[] = {
     {"parallel.sequence_parallel", splits_tensors, "tp is 2 or more", nullptr, true},
     {"parallel.fsdp_group", shards, "zero is 1, 2 or 3", "parallel.zero"},
     {"parallel.recompute_stop", recomputes_layers, "recompute is full", "parallel.recompute"},
-    {"parallel.recompute_layers", recomputes_layers, "recompute is full", "parallel.recompute"},
+    {"parallel.recompute_layers", recomputes, "recompute is selective, full or ops", "parallel.recompute"},
+    {"parallel.recompute_others", may_be_selective, "recompute is full and attention is unfused",
+     "parallel.recompute"},
+    {"parallel.recompute_others", recomputes_some, "recompute_layers are given", "parallel.recompute_layers"},
     {"parallel.grad_bucket_mb", gathers_in_buckets, "zero is 0, 1 or 2 (3 gathers and reduces by layer)",
      "parallel.zero"},
     {"parallel.flash_version", runs_flash, "attention is flash"},

@@ -173,7 +173,9 @@ std::vector<Key> make_keys() {
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
   k.push_back(otherwise("all", entry("parallel", "recompute_layers", TRAIN(recompute_layers), 0, 10000,
-                                     "with full: only this many layers of each stage")));
+                                     "only so many layers of each stage; or by stage: 4,2,1,0")));
+  k.push_back(word("parallel", "recompute_others", TRAIN(recompute_others), {"none", "selective"},
+                   "with full and recompute_layers: of the other layers"));
   k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
                    {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
   k.push_back(entry("parallel", "flash_version", at(+[](Request & r) -> auto& { return r.flash_version; }), 1,
@@ -343,6 +345,7 @@ struct Setter {
   }
   void operator()(std::vector<int>* p) const {
     p->clear();
+    if (text == key.fallback) return;
     for (const std::string& item : split_list(text))
       p->push_back(static_cast<int>(parse_number(key, where, item, true)));
   }

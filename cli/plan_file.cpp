@@ -67,8 +67,8 @@ GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
     if (label == plan.labels.end()) continue;
     std::string text = label->second;
     std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
-    const bool is_default = text.empty() || (key.name == "recompute_layers" && text == "all") ||
-                            (key.name == "fsdp_group" && text == plan.labels.at("parallel.dp"));
+    const bool is_default =
+        text.empty() || (key.name == "fsdp_group" && text == plan.labels.at("parallel.dp"));
     if (!is_default) given[key.path()] = {text, path + ": label " + key.path()};
   }
   return given;

@@ -20,9 +20,21 @@ using planner::Hints;
 using search::Candidate;
 using search::price_of;
 
-constexpr const char* searched[] = {
-    "dp",       "tp",          "pp",   "context_parallel",  "ep",        "virtual_stages",   "stage_layers",
-    "schedule", "micro_batch", "zero", "sequence_parallel", "recompute", "recompute_layers", "mesh_order"};
+constexpr const char* searched[] = {"dp",
+                                    "tp",
+                                    "pp",
+                                    "context_parallel",
+                                    "ep",
+                                    "virtual_stages",
+                                    "stage_layers",
+                                    "schedule",
+                                    "micro_batch",
+                                    "zero",
+                                    "sequence_parallel",
+                                    "recompute",
+                                    "recompute_layers",
+                                    "recompute_others",
+                                    "mesh_order"};
 
 // What a search decides, by key, in the order of a job file.
 std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job) {
@@ -31,7 +43,7 @@ std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job)
   std::vector<std::pair<const Key*, std::string>> result;
   for (const char* name : searched) {
     const Key* key = find_key("parallel", name);
-    if (key->name == "recompute_layers" && job.train.recompute_layers < 0) continue;
+    if (key->name == "recompute_layers" && job.train.recompute_layers.empty()) continue;
     result.emplace_back(key, get(*key, request));
   }
   return result;
@@ -100,7 +112,7 @@ std::string layouts_text(const SearchReport& r) {
 // whose estimate they keep.
 bool is_estimated(const Candidate& c) {
   return c.estimated_seconds > 0 && !c.job.parallel.schedule.starts_with("zb-") &&
-         c.job.train.recompute_layers < 0;
+         c.job.train.recompute_layers.empty();
 }
 
 ordered_json candidate_json(const Candidate& c) {

@@ -209,9 +209,18 @@ void check_schedule(const Job& job) {
           fmt::format(
               "{} micro-batches are not a multiple of pp {} (change global_batch or micro_batch, or use 1)",
               job.train.micro_batches, h.pp));
-  require(job.train.recompute_layers >= -1 && job.train.recompute_layers <= job.model.layers,
-          "parallel.recompute_layers",
-          fmt::format("{} is out of range (use 0 to {})", job.train.recompute_layers, job.model.layers));
+}
+
+void check_recomputation(const Job& job) {
+  const Hints& h = job.parallel;
+  const std::vector<int>& counts = job.train.recompute_layers;
+  require(
+      counts.size() <= 1 || counts.size() == h.stage_layers.size(), "parallel.recompute_layers",
+      fmt::format("{} numbers for {} stages (give one for all, or one for each of pp {} x virtual_stages {})",
+                  counts.size(), h.stage_layers.size(), h.pp, h.virtual_stages));
+  for (const int count : counts)
+    require(count >= 0 && count <= job.model.layers, "parallel.recompute_layers",
+            fmt::format("{} is out of range (use 0 to {})", count, job.model.layers));
 }
 
 // Without these passes the graph is no training step.
@@ -240,6 +249,7 @@ Job resolve(Job job) {
   resolve_stages(job);
   resolve_batch(job);
   check_schedule(job);
+  check_recomputation(job);
   mesh_order_of(job.parallel.mesh_order);
   check_passes(job);
   return job;

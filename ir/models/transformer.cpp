@@ -348,6 +348,8 @@ Transformer defaults(const std::string& family) {
   return c;
 }
 
+bool has_attention_core(const Transformer& model) { return !model.flash && !is_conv_net(model.family); }
+
 Transformer complete(Transformer c) {
   one_of(c.family, "family", families);
   if (is_conv_net(c.family)) {

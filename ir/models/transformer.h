@@ -44,6 +44,9 @@ Transformer defaults(const std::string& family);
 // Fills in what the family leaves open. Throws Error naming the key for sizes that cannot be.
 Transformer complete(Transformer config);
 
+// Whether it has the products and the softmax that selective recomputation runs again.
+bool has_attention_core(const Transformer& model);
+
 // Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2",
 // "ln_f", "head", "loss"; parameters "h0.attn.qkv.weight", "h0.attn.qkv.bias", .... Inputs "tokens" and
 // "labels": int64[batch, seq]. With experts: "h0.mlp.router", "h0.mlp.dispatch", "h0.mlp.combine"; weights of

@@ -31,7 +31,10 @@ struct TrainOptions {
   Recompute recompute = Recompute::none;
   bool recompute_stop =
       false;  // full: a layer's second run stops at the last result that its backward pass reads
-  int recompute_layers = -1;  // full: only the first this many layers of each stage; -1: all
+  // Of each (virtual) stage only so many layers, its first: a number for all stages or one for each; empty:
+  // all layers.
+  std::vector<int> recompute_layers = {};
+  Recompute recompute_others = Recompute::none;  // of the layers behind those
   std::vector<int>
       stage_starts;        // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
   bool flash = false;      // attention as one op
@@ -51,6 +54,9 @@ struct TrainOptions {
   std::set<std::string> off;  // passes switched off, by name
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
+
+// Of a (virtual) stage's layers those that `recompute` is for.
+int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 
 // From a forward graph with a loss to a whole training step, in this order:
 //   double_precision  fp64: every float tensor in float64, states, norms and scales too

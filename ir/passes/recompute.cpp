@@ -7,6 +7,8 @@
 // reads, as PyTorch's does from 2.1 on: without the last product of a layer that has no dropout behind it.
 // Ops: all of a layer but what a policy by op keeps, results of every other product, the first on, and of
 // attention as one op: torchtitan/models/llama3/infra/parallelize.py, selective_ac_option "op".
+//
+// Each stage may have a number of layers that do so, its first; the others have a kind of their own.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -26,8 +28,16 @@ class Recomputer {
   explicit Recomputer(Step& step)
       : options_(step.options),
         layers_(step.graph.layers),
+        kinds_(static_cast<size_t>(layers_), options_.recompute_others),
         groups_(static_cast<size_t>(layers_)),
-        rewrite_(step.graph) {}
+        rewrite_(step.graph) {
+    std::vector<int> ends = options_.stage_starts;
+    if (ends.empty()) ends.push_back(0);
+    ends.push_back(layers_);
+    for (size_t stage = 0; stage + 1 < ends.size(); ++stage)
+      std::fill_n(kinds_.begin() + ends[stage],
+                  recomputed_layers(options_, stage, ends[stage + 1] - ends[stage]), options_.recompute);
+  }
 
   Rewriter& run() {
     if (options_.recompute_stop) find_reads();
@@ -64,28 +74,19 @@ class Recomputer {
 
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers_; }
   Group& group(const Op& op) { return groups_[static_cast<size_t>(op.layer)]; }
+  Recompute kind(const Op& op) const { return kinds_[static_cast<size_t>(op.layer)]; }
 
   bool chosen(const Op& op) const {
-    if (!in_layer(op) || op.inputs.empty()) return false;
-    if (options_.recompute == Recompute::selective) return in_core(op);
-    return options_.recompute == Recompute::ops || position(op.layer) < limit();
+    if (!in_layer(op) || op.inputs.empty() || kind(op) == Recompute::none) return false;
+    return kind(op) != Recompute::selective || in_core(op);
   }
 
   // By the policy of Recompute::ops; called once for each op, in order.
   bool kept(const Op& op) {
-    if (options_.recompute != Recompute::ops) return false;
+    if (kind(op) != Recompute::ops) return false;
     if (op.type == "scaled_dot_product_attention") return true;
     return op.type.starts_with("matmul") && ++group(op).products % 2 == 1;
   }
-
-  // A layer's place in its stage.
-  int position(int layer) const {
-    int start = 0;
-    for (int first : options_.stage_starts)
-      if (first <= layer) start = std::max(start, first);
-    return layer - start;
-  }
-  int limit() const { return options_.recompute_layers < 0 ? layers_ : options_.recompute_layers; }
 
   // Reads results of this layer's group from its second run, which stands before the first op that needs it.
   void backward(Op& op) {
@@ -98,7 +99,7 @@ class Recomputer {
   // Full recomputation opens the layer's backward pass; the others wait for the first reader.
   bool needs(const Op& op, const Group& group) const {
     if (group.ops.empty()) return false;
-    if (options_.recompute == Recompute::full) return true;
+    if (kind(op) == Recompute::full) return true;
     return std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
       return std::any_of(group.ops.begin(), group.ops.end(), [&](const Op& made) {
         return std::find(made.outputs.begin(), made.outputs.end(), input) != made.outputs.end();
@@ -144,6 +145,7 @@ class Recomputer {
 
   const TrainOptions& options_;
   int layers_;
+  std::vector<Recompute> kinds_;  // by layer
   std::vector<Group> groups_;
   Rewriter rewrite_;
   std::vector<Copy> copies_;                 // by tensor
@@ -151,6 +153,12 @@ class Recomputer {
 };
 
 }  // namespace
+
+int recomputed_layers(const TrainOptions& options, size_t stage, int layers) {
+  const std::vector<int>& counts = options.recompute_layers;
+  if (counts.empty()) return layers;
+  return std::min(layers, counts[counts.size() == 1 ? 0 : stage]);
+}
 
 void recompute(Step& step) {
   if (step.options.recompute == Recompute::none) return;

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <set>
 
-#include "ir/models/conv_net.h"
 #include "planner/mesh.h"
 
 namespace boxcar::search {
@@ -146,7 +145,7 @@ class Points {
     std::vector<Kind> kinds;
     for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::ops, Recompute::full}) {
       if (fixed_.is_pinned("recompute") && kind != job_.train.recompute) continue;
-      const bool has_selective = !job_.model.flash && !ir::models::is_conv_net(job_.model.family);
+      const bool has_selective = ir::models::has_attention_core(job_.model);
       if (!fixed_.is_pinned("recompute") && kind == Recompute::selective && !has_selective) continue;
       if (!fixed_.is_pinned("recompute") && kind == Recompute::ops) continue;  // simulated where asked for
       kinds.push_back({kind});

@@ -1,6 +1,7 @@
 #include "planner/search/rules.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -118,6 +119,13 @@ void add_stage_rules(const Job& job, std::vector<Rule>& rules) {
                      const std::vector<int>& own = j.parallel.stage_layers;
                      return own.empty() || static_cast<int64_t>(own.size()) == stages_of(j);
                    }});
+  const std::vector<int>& again = job.train.recompute_layers;
+  if (again.size() > 1)
+    rules.push_back(
+        {{"pp", "virtual_stages"},
+         {fmt::format("recompute_layers {}", fmt::join(again, ","))},
+         "recompute_layers has to have a number for each of pp x virtual_stages stages",
+         [numbers = static_cast<int64_t>(again.size())](const Job& j) { return numbers == stages_of(j); }});
   rules.push_back({{"schedule", "pp"},
                    {},
                    "schedule has to have a number for each of pp stages",

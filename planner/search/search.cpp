@@ -41,13 +41,22 @@ int most_layers(const Job& job) {
   return *std::max_element(stages.begin(), stages.end());
 }
 
+// By layer.
+std::vector<ir::Recompute> recomputation(const Job& job) {
+  std::vector<ir::Recompute> kinds;
+  for (size_t stage = 0; stage < job.parallel.stage_layers.size(); ++stage) {
+    const int layers = job.parallel.stage_layers[stage], again = recomputed_layers(job.train, stage, layers);
+    kinds.insert(kinds.end(), static_cast<size_t>(again), job.train.recompute);
+    kinds.insert(kinds.end(), static_cast<size_t>(layers - again), job.train.recompute_others);
+  }
+  return kinds;
+}
+
 // What is searched of a job.
 auto key(const Job& j) {
   const planner::Hints& h = j.parallel;
-  const bool some = j.train.recompute == ir::Recompute::full && j.train.recompute_layers < most_layers(j);
   return std::tuple(j.gpus, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.stage_layers, h.micro_batch,
-                    h.zero, h.sequence_parallel, h.schedule, h.mesh_order, j.train.recompute,
-                    some ? j.train.recompute_layers : -1);
+                    h.zero, h.sequence_parallel, h.schedule, h.mesh_order, recomputation(j));
 }
 
 class Search {
@@ -426,7 +435,7 @@ class Search {
   // Of what computes whole layers again: only as many of each stage's as memory asks for.
   void recompute_less(const Candidate& whole) {
     if (options_.pinned.count("recompute_layers") || whole.job.train.recompute != ir::Recompute::full) return;
-    if (whole.job.train.recompute_layers >= 0) return;
+    if (!whole.job.train.recompute_layers.empty()) return;
     const Candidate start = whole;
     int least = 0, most = most_layers(start.job);
     while (least < most && outcome_.ended) {  // the fewest that fit
@@ -538,7 +547,7 @@ class Search {
   static Candidate with_recompute(const Candidate& known, int layers) {
     Candidate candidate = anew(known);
     candidate.job.train.recompute = ir::Recompute::full;
-    candidate.job.train.recompute_layers = layers;
+    candidate.job.train.recompute_layers = {layers};
     return candidate;
   }
 

@@ -78,7 +78,7 @@ TEST(Keys, SayTheirValuesAndDefaults) {
   EXPECT_EQ(said("parallel", "tp"), "1..10000 [1]");
   EXPECT_EQ(said("parallel", "stage_layers"), "N,N,... [balanced]");
   EXPECT_EQ(said("parallel", "overlap_grad"), "true|false [true]");
-  EXPECT_EQ(said("parallel", "recompute_layers"), "0..10000 [all]");
+  EXPECT_EQ(said("parallel", "recompute_layers"), "N,N,... [all]");
   EXPECT_EQ(said("train", "precision"), "fp32|tf32|fp16|bf16|fp64|fp8 [fp16]");
   EXPECT_EQ(said("train", "off"), "PASS,... [none]");
 }
@@ -98,6 +98,10 @@ TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "sequence_parallel", "FALSE"), "accepted as false");
   EXPECT_EQ(message("parallel", "sequence_parallel", "maybe"), "here: got \"maybe\", expected true or false");
   EXPECT_EQ(message("parallel", "stage_layers", "[7, 8,8]"), "accepted as [7, 8, 8]");
+  EXPECT_EQ(message("parallel", "recompute_layers", "4,2,1,0"), "accepted as [4, 2, 1, 0]");
+  EXPECT_EQ(message("parallel", "recompute_layers", "3"), "accepted as [3]");
+  EXPECT_EQ(message("parallel", "recompute_layers", "all"), "accepted as []");
+  EXPECT_EQ(message("parallel", "recompute_others", "full"), "here: got \"full\", expected none, selective");
   EXPECT_EQ(message("parallel", "stage_layers", "7,,8"),
             "here: got \"\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "attention", "flash"), "accepted as flash");

@@ -94,7 +94,9 @@ TEST_F(TrainPlan, HasTheLossesOfItsKeys) {
        {Words{"--precision=fp32"}, Words{"--precision=bf16", "--tp=2", "--pp=2", "--micro-batch=2"},
         Words{"--precision=fp32", "--dp=2", "--tp=2", "--zero=3", "--recompute=full", "--micro-batch=4"},
         Words{"--precision=fp32", "--pp=2", "--dp=2", "--zero=1", "--recompute=full", "--recompute-layers=0",
-              "--stage-layers=1,1", "--schedule=zb-h1", "--optimizer=momentum", "--tied=false"}}) {
+              "--stage-layers=1,1", "--schedule=zb-h1", "--optimizer=momentum", "--tied=false"},
+        Words{"--precision=fp32", "--pp=2", "--recompute=full", "--recompute-layers=1,0",
+              "--recompute-others=selective"}}) {
     SCOPED_TRACE(::testing::PrintToString(keys));
     save(keys);
     EXPECT_EQ(losses(train_plan()), train_keys(keys));
@@ -166,7 +168,7 @@ TEST_F(TrainPlan, RefusesKeysThatSayOtherwise) {
   expect_refused({"--tp=4"}, "--tp: asks for tp 4, " + is + "tp 2" + mend);
   expect_refused({"--model=gpt2"}, "--model: model.heads: asks for heads 12, " + is + "heads 4" + mend);
   expect_refused({"--recompute-layers=1"},
-                 "--recompute-layers: asks for recompute_layers 1, " + is + "recompute_layers all" + mend);
+                 "--recompute-layers: asks for recompute_layers [1], " + is + "recompute_layers all" + mend);
   std::ofstream(path("job.yaml")) << "train: {dropout: 0.2}\n";
   expect_refused({path("job.yaml")}, path("job.yaml") +
                                          ":1:9: unknown key \"dropout\" under train; it belongs "

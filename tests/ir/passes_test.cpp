@@ -435,13 +435,35 @@ TEST(Passes, RecomputationStopsWhereTheBackwardPassHasAllItReads) {
 TEST(Passes, RecomputeLayersCountsFromEachStagesFirst) {
   TrainOptions options = plain();
   options.recompute = Recompute::full;
-  options.recompute_layers = 1;
+  options.recompute_layers = {1};
   options.stage_starts = {0, 2};
   const Graph step = step_of(gpt(4), options);
   EXPECT_GT(recomputed(step, 0), 0);
   EXPECT_EQ(recomputed(step, 1), 0);
   EXPECT_GT(recomputed(step, 2), 0);
   EXPECT_EQ(recomputed(step, 3), 0);
+}
+
+// Stages of 2, 1 and 1 layers: the first has one of two, the second none, the third all that it has.
+TEST(Passes, RecomputeLayersMayDifferByStage) {
+  TrainOptions options = plain();
+  options.recompute = Recompute::full;
+  options.recompute_layers = {1, 0, 3};
+  options.stage_starts = {0, 2, 3};
+  const auto by_layer = [&] {
+    const Graph step = step_of(gpt(4), options);
+    std::vector<int> counts;
+    for (int layer = 0; layer < 4; ++layer) counts.push_back(recomputed(step, layer));
+    return counts;
+  };
+  const std::vector<int> alone = by_layer();
+  const int whole = alone[0], core = 4;
+  EXPECT_GT(whole, core);
+  EXPECT_EQ(alone, (std::vector{whole, 0, 0, whole}));
+  options.recompute_others = Recompute::selective;
+  EXPECT_EQ(by_layer(), (std::vector{whole, core, core, whole}));
+  options.recompute = Recompute::selective, options.recompute_others = Recompute::none;
+  EXPECT_EQ(by_layer(), (std::vector{core, 0, 0, core}));
 }
 
 TEST(Passes, SelectiveRecomputationRunsTheAttentionCoreAgain) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/verify.h"
+#include "sim/simulate.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -108,6 +109,39 @@ TEST(Activations, full_recomputation_keeps_a_layers_input) {
       job.train.recompute = ir::Recompute::full;
       const double input = sequence_parallel ? 2.0 / tp : 2;
       EXPECT_NEAR(per_layer(job), input, input * 0.02);
+    }
+}
+
+// Each stage by its own number, and by no other's. Where one micro-batch is under way, on the last stage, the
+// first layer that runs again needs what it frees.
+TEST(Activations, a_stage_needs_less_memory_and_more_time_with_every_layer_that_computes_again) {
+  struct Needs {
+    std::vector<int64_t> bytes;
+    double seconds = 0;
+  };
+  const auto needs = [](const std::vector<int>& counts, ir::Recompute others) {
+    Job job = wide_job(1, false);
+    job.model.layers = 6, job.gpus = job.parallel.pp = 2, job.global_batch = 16;
+    job.train.recompute = ir::Recompute::full;
+    job.train.recompute_layers = counts, job.train.recompute_others = others;
+    const ir::Plan plan = compile(resolve(job));
+    Needs needs;
+    for (const MemoryUse& use : memory_use(plan)) needs.bytes.push_back(use.total);
+    needs.seconds = sim::simulate(plan, backends::load_cluster("dgx-a100-80g", 2)).step_seconds;
+    return needs;
+  };
+  for (const ir::Recompute others : {ir::Recompute::none, ir::Recompute::selective})
+    for (const size_t stage : {0, 1}) {
+      std::vector<int> counts{1, 1};
+      counts[stage] = static_cast<int>(stage);
+      Needs before = needs(counts, others);
+      while (++counts[stage] <= 3) {
+        const Needs now = needs(counts, others);
+        EXPECT_LT(now.bytes[stage], before.bytes[stage]) << stage << " " << counts[stage];
+        EXPECT_EQ(now.bytes[1 - stage], before.bytes[1 - stage]) << stage << " " << counts[stage];
+        EXPECT_GT(now.seconds, before.seconds) << stage << " " << counts[stage];
+        before = now;
+      }
     }
 }
 

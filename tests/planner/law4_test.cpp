@@ -98,6 +98,12 @@ const Layout layouts[] = {
        llama(j), j.parallel.zero = 3, j.train.flash = true, j.train.recompute = ir::Recompute::ops;
      }},
     {"selective_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::selective; }},
+    {"recompute_by_stage",
+     [](Job& j) {
+       j.model.layers = 5, j.parallel.tp = 2, j.parallel.pp = 3, j.global_batch = 4;
+       j.train.recompute = ir::Recompute::full, j.train.recompute_layers = {2, 1, 0};
+       j.train.recompute_others = ir::Recompute::selective;
+     }},
     {"vocab_uneven", [](Job& j) { j.parallel.tp = 4, j.model.vocab = 10, j.model.pad_vocab_to = 1; }},
     {"vocab_uneven_zero3",
      [](Job& j) {
@@ -248,6 +254,10 @@ Job random_job(std::mt19937& r) {
   job.train.flash = pick(r, {false, true});
   job.train.recompute =
       pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full, ir::Recompute::ops});
+  job.train.recompute_others = pick(r, {ir::Recompute::none, ir::Recompute::selective});
+  if (job.train.recompute != ir::Recompute::none && pick(r, {false, true}))
+    for (int stage = 0; stage < h.pp * h.virtual_stages; ++stage)
+      job.train.recompute_layers.push_back(pick(r, {0, 1, 2}));
   job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
   h.gather_keys = pick(r, {false, true});
   job.global_batch *= h.micro_batch;
@@ -263,10 +273,11 @@ void try_random_jobs(unsigned seed, int count) {
     SCOPED_TRACE(fmt::format(
         "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} head {} zero {} sp {} sg {} mb "
         "{} gb {} "
-        "flash {} gk {} recompute {} precision {} order {}",
+        "flash {} gk {} recompute {} layers {} others {} precision {} order {}",
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
         h.schedule, h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
         job.global_batch, job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
+        fmt::join(job.train.recompute_layers, ","), static_cast<int>(job.train.recompute_others),
         static_cast<int>(job.train.precision), h.mesh_order));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;

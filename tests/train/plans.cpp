@@ -67,7 +67,17 @@ const TransformerRow transformers[] = {
      [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::selective; }},
     {"recompute_one_layer", "llama", 0, 2,
      [](Job& j) {
-       j.parallel.dp = 2, j.train.recompute = ir::Recompute::full, j.train.recompute_layers = 1;
+       j.parallel.dp = 2, j.train.recompute = ir::Recompute::full, j.train.recompute_layers = {1};
+     }},
+    {"recompute_by_stage", "gpt", 0.1, 4,
+     [](Job& j) {
+       j.model.layers = 4, j.parallel.pp = j.parallel.tp = 2, j.train.recompute = ir::Recompute::full;
+       j.train.recompute_layers = {2, 1}, j.train.recompute_others = ir::Recompute::selective;
+     }},
+    {"recompute_selective_by_stage", "llama", 0, 4,
+     [](Job& j) {
+       j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
+       j.train.recompute = ir::Recompute::selective, j.train.recompute_layers = {1, 1, 0, 1};
      }},
     {"epilogues_tp2", "gpt", 0.1, 1, [](Job& j) { j.parallel.tp = 2, j.train.epilogues = true; }},
     {"gelu_tanh_tp2", "gpt", 0.1, 1, [](Job& j) { j.model.gelu = "tanh", j.parallel.tp = 2; }},
