@@ -61,16 +61,15 @@ nlohmann::ordered_json to_json(const PlanExplanation& explanation);
 
 // --- an op
 
-// The step by the time models, in s, with these signatures of the op, by mesh dimension, on a cluster, and
-// with `free_memory` where bytes cost nothing; infinite where nothing goes with them.
+// The step by the time models, in s, with these signatures of the op, by mesh dimension, of which one is
+// open, on a cluster, and with `free_memory` where bytes cost nothing; infinite where nothing goes with them.
 struct StepWith {
-  std::function<double(const std::vector<sbp::Signature>& signatures, const backends::Cluster& cluster,
-                       bool free_memory)>
-      seconds;                  // may be null: not known
-  bool anew = false;            // all other ops are laid out anew with it; else they stay as they are
-  bool by_memory = false;       // layouts were chosen with a price of bytes
-  bool quick = true;            // may be asked some dozen times
-  std::vector<bool> open = {};  // by mesh dimension: elsewhere ops are as degrees have them
+  std::function<double(size_t dimension, const std::vector<sbp::Signature>& signatures,
+                       const backends::Cluster& cluster, bool free_memory)>
+      seconds;             // may be null: not known
+  bool anew = false;       // all other ops are laid out anew with it; else they stay as they are
+  bool by_memory = false;  // layouts were chosen with a price of bytes
+  bool quick = true;       // may be asked some dozen times
 };
 
 struct SignatureCost {
@@ -86,7 +85,6 @@ struct SignatureCost {
   std::vector<Boxing> moved;
   double boxing = 0;  // all of it
   double step = 0;    // by how much the step would grow; infinite where nothing goes with it
-  bool asked = true;  // false: not known, the dimension is not open
 };
 
 struct DimensionExplanation {

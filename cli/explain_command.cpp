@@ -37,7 +37,6 @@ void explain_whole(const SavedPlan& saved, const planner::LaidOut* laid, bool js
 // Every op but updates as it is.
 search::LayoutRequest as_laid_out(const planner::LaidOut& laid) {
   search::LayoutRequest request;
-  request.both = true;
   for (size_t o = 0; o < laid.graph.ops.size(); ++o)
     if (const ir::Op& op = laid.graph.ops[o]; ir::has_op(op.type) && op.phase != ir::Phase::update)
       request.ops[op.name] = laid.layouts.ops[o].signatures;
@@ -46,27 +45,32 @@ search::LayoutRequest as_laid_out(const planner::LaidOut& laid) {
 
 // Where layouts were found, all others are found anew with the op's; where hints decided, they stay.
 StepWith step_with(const planner::Job& job, const planner::LaidOut& laid, const std::string& op,
-                   const std::optional<search::LayoutRequest>& layouts) {
+                   const std::optional<search::LayoutRequest>& layouts,
+                   const search::FoundLayouts& as_found) {
   StepWith step;
-  if (!search::has_open_dimension(laid.mesh)) return step;
+  if (laid.mesh.devices() == 1) return step;
   const search::LayoutRequest base = layouts ? *layouts : as_laid_out(laid);
   step.anew = layouts.has_value();
-  step.open = search::open_dimensions(laid.mesh, base.both);
   step.by_memory = base.weights.memory > 0;
-  const auto find = [job, &laid, base, op](const std::vector<sbp::Signature>& signatures,
-                                           const backends::Cluster& cluster, bool free_memory) {
+  const planner::Layouts as = layouts ? as_found.layouts : planner::Layouts{laid.layouts.ops, {}};
+  const auto find = [job, &laid, base, op, as](size_t dimension,
+                                               const std::vector<sbp::Signature>& signatures,
+                                               const backends::Cluster& cluster, bool free_memory) {
     planner::Job on = job;
     on.cluster = cluster;
     search::LayoutRequest request = base;
+    request.dimension = dimension;
+    request.as = as;
     if (!signatures.empty()) request.ops[op] = signatures;
     if (free_memory) request.weights.memory = 0;
     search::FoundLayouts found;
     search::chooser(on, request, &found)(laid.graph, on.parallel, laid.mesh);
     return found;
   };
-  step.quick = !layouts || (!base.both && find({}, job.cluster, false).solved <= most_solved);
-  step.seconds = [find](const std::vector<sbp::Signature>& signatures, const backends::Cluster& cluster,
-                        bool free_memory) { return find(signatures, cluster, free_memory).value; };
+  step.quick = !layouts || find(0, {}, job.cluster, false).solved <= most_solved;
+  step.seconds = [find](size_t dimension, const std::vector<sbp::Signature>& signatures,
+                        const backends::Cluster& cluster,
+                        bool free_memory) { return find(dimension, signatures, cluster, free_memory).value; };
   return step;
 }
 
@@ -78,14 +82,15 @@ void run(const ExplainArguments& arguments) {
   const planner::Job job = job_of(saved.plan, arguments.plan).request.job;
   const auto layouts = layouts_of(saved.plan.labels);
   planner::Choose choose;
-  if (layouts) choose = search::chooser(job, *layouts, nullptr);
+  search::FoundLayouts found;
+  if (layouts) choose = search::chooser(job, *layouts, &found);
   const planner::LaidOut laid = planner::lay_out(job, choose);
   if (whole) return explain_whole(saved, &laid, arguments.json);
   std::string text;
   ordered_json doc{{"schema_version", 1}};
   if (!arguments.op.empty()) {
     const OpExplanation op =
-        explain_op(laid, saved.cluster, arguments.op, step_with(job, laid, arguments.op, layouts));
+        explain_op(laid, saved.cluster, arguments.op, step_with(job, laid, arguments.op, layouts, found));
     text += to_text(op);
     doc["op"] = to_json(op);
   }

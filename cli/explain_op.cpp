@@ -110,7 +110,7 @@ class OpTable {
                      const Dimension& dim) const {
     const int64_t parts = laid_.mesh.extents[dim.d];
     const sim::Span span = sim::span_of(cluster, dim.group);
-    SignatureCost cost{signature, is_chosen(signature, dim.d), 0, {}, 0, 0, true};
+    SignatureCost cost{signature, is_chosen(signature, dim.d), 0, {}, 0, 0};
     for (size_t i = 0; i < inputs_.size() + outputs_.size(); ++i) {
       const bool input = i < inputs_.size();
       const Sbp own = input ? signature.inputs[i] : signature.outputs[i - inputs_.size()];
@@ -133,7 +133,7 @@ class OpTable {
               bool free_memory = false) const {
     std::vector<sbp::Signature> signatures = layout_.signatures;
     signatures[d] = signature;
-    return step_.seconds(signatures, cluster, free_memory);
+    return step_.seconds(d, signatures, cluster, free_memory);
   }
 
   DimensionExplanation dimension(size_t d) const {
@@ -146,20 +146,14 @@ class OpTable {
     for (const sbp::Signature& signature : ir::signatures(def_, inputs_, attrs_, parts))
       if (SignatureCost c = cost(cluster_, signature, dim); std::isfinite(c.boxing))  // else whole to partial
         e.signatures.push_back(std::move(c));
-    const bool open = !step_.seconds || step_.open[d];
-    for (SignatureCost& c : e.signatures) c.asked = step_.seconds && open;
-    if (step_.seconds && open) {
-      const double now = step_.seconds(layout_.signatures, cluster_, false);
+    if (step_.seconds) {
+      const double now = step_.seconds(d, layout_.signatures, cluster_, false);
       for (SignatureCost& c : e.signatures) c.step = c.chosen ? 0 : step(c.signature, d, cluster_) - now;
     }
     std::stable_sort(e.signatures.begin(), e.signatures.end(),
                      [](const SignatureCost& a, const SignatureCost& b) {
                        return std::pair(a.step, local(a)) < std::pair(b.step, local(b));
                      });
-    if (!open) {
-      e.decided = "degrees decided: this dimension is not open";
-      return e;
-    }
     const SignatureCost *chosen = nullptr, *next = nullptr;
     for (const SignatureCost& c : e.signatures) {
       if (c.chosen) chosen = &c;
@@ -170,13 +164,17 @@ class OpTable {
       return e;
     }
     e.decided = decided(*chosen, *next);
-    would_change(*chosen, *next, dim, e);
+    if (next->step >= 0) would_change(*chosen, *next, dim, e);
     return e;
   }
 
   // The boxing, or the kernel, in which the chosen one gains most on the next.
   static std::string decided(const SignatureCost& chosen, const SignatureCost& next) {
     std::string text = fmt::format("the next is {}", signature_text(next.signature));
+    if (next.step < 0)
+      return text +
+             fmt::format(", with which the step would take {} less by the time models: degrees decided",
+                         format_seconds(-next.step));
     if (local(next) < local(chosen))
       return text + fmt::format(", {} less by its own kernel and boxing: what other ops need decided",
                                 format_seconds(local(chosen) - local(next)));
@@ -317,7 +315,6 @@ class OpTable {
 
 std::string step_text(const OpExplanation& e, const SignatureCost& cost) {
   if (!e.steps) return "";
-  if (!cost.asked) return fmt::format("{:>9} ", "");
   if (!std::isfinite(cost.step)) return fmt::format("{:>9} ", "none");
   const double size = std::abs(cost.step);
   return fmt::format("{:>9} ", size < 1e-9 ? "-" : (cost.step < 0 ? "-" : "+") + format_seconds(size));
@@ -351,7 +348,7 @@ std::string to_text(const OpExplanation& e) {
     text += fmt::format("\n{}, {} devices\n  {:<44} {}{:>9} {:>9}  {}\n", d.name, d.devices, "  signature",
                         e.steps ? "     step " : "", "kernel", "boxing", "what moves");
     for (const SignatureCost& c : d.signatures) {
-      none |= c.asked && !std::isfinite(c.step);
+      none |= e.steps && !std::isfinite(c.step);
       std::string line = fmt::format("  {} {:<42} {}{:>9} {:>9}  {}", c.chosen ? '*' : ' ',
                                      signature_text(c.signature), step_text(e, c), format_seconds(c.kernel),
                                      c.boxing > 0 ? format_seconds(c.boxing) : "-", moved_text(c));
@@ -362,8 +359,9 @@ std::string to_text(const OpExplanation& e) {
     for (const std::string& change : d.would_change) text += "  " + change + "\n";
   }
   if (e.steps)
-    text += fmt::format("\nstep: by how much it would grow by the time models with this signature and {}\n",
-                        e.anew ? "the best layouts of all other ops" : "all other ops as they are");
+    text += fmt::format("\nstep: by how much it would grow by the time models with this signature and {}{}\n",
+                        e.anew ? "the best layouts of all other ops" : "all other ops as they are",
+                        e.anew && e.dimensions.size() > 1 ? " on that dimension" : "");
   if (none) text += "none: no layouts of the other ops go with it\n";
   return text;
 }
@@ -383,7 +381,7 @@ nlohmann::ordered_json to_json(const OpExplanation& e) {
                        {"kernel_s", c.kernel},
                        {"boxing_s", c.boxing},
                        {"moved", moved}};
-      if (c.asked) row["step_growth_s"] = std::isfinite(c.step) ? ordered_json(c.step) : ordered_json();
+      if (e.steps) row["step_growth_s"] = std::isfinite(c.step) ? ordered_json(c.step) : ordered_json();
       signatures.push_back(std::move(row));
     }
     dimensions.push_back({{"name", d.name},

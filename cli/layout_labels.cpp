@@ -1,8 +1,11 @@
 #include "cli/layout_labels.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "sbp/error.h"
 
@@ -10,6 +13,16 @@ namespace boxcar::cli {
 namespace {
 
 constexpr const char* section = "search.layouts.";
+
+constexpr const char* open_names[] = {"one", "each", "both"};  // by search::Open
+
+search::Open open_of(const std::string& key, const std::string& text) {
+  const auto* const found = std::find(std::begin(open_names), std::end(open_names), text);
+  if (found == std::end(open_names))
+    throw Error::input("label " + key,
+                       fmt::format("got \"{}\", expected {}", text, fmt::join(open_names, ", ")));
+  return static_cast<search::Open>(found - std::begin(open_names));
+}
 
 double number(const std::string& key, const std::string& text) {
   double value = 0;
@@ -24,7 +37,7 @@ double number(const std::string& key, const std::string& text) {
 void add_labels(const search::LayoutRequest& request, std::map<std::string, std::string>& labels) {
   const std::string prefix = section;
   labels[prefix + "partial"] = request.partial ? "true" : "false";
-  if (request.both) labels[prefix + "both"] = "true";
+  labels[prefix + "open"] = open_names[static_cast<size_t>(request.open)];
   labels[prefix + "states"] = fmt::format("{}", request.weights.states);
   labels[prefix + "memory"] = fmt::format("{}", request.weights.memory);
   for (size_t i = 0; i < request.pins.size(); ++i)
@@ -38,7 +51,7 @@ std::optional<search::LayoutRequest> layouts_of(const std::map<std::string, std:
     if (!request) request.emplace();
     const std::string name = key.substr(std::string(section).size());
     if (name == "partial") request->partial = text == "true";
-    if (name == "both") request->both = text == "true";
+    if (name == "open") request->open = open_of(key, text);
     if (name == "states") request->weights.states = number(key, text);
     if (name == "memory") request->weights.memory = number(key, text);
     if (name.starts_with("pin.")) request->pins.push_back(search::parse_pin(text));

@@ -67,24 +67,23 @@ const Candidate* laid_out(const search::Outcome& outcome) {
   return nullptr;
 }
 
-// Where some dimensions of the mesh are as degrees have them: ", tp open, dp and cp as degrees have them".
-std::string open_text(const planner::Mesh& mesh, const std::vector<bool>& open) {
-  std::vector<std::string> free, fixed;
-  for (size_t d = 0; d < mesh.dims(); ++d) (open[d] ? free : fixed).push_back(mesh.names[d]);
-  if (fixed.empty()) return "";
-  return fmt::format(", {} open, {} as degrees have {}", fmt::join(free, " and "), fmt::join(fixed, " and "),
-                     fixed.size() > 1 ? "them" : "it");
+// What of a mesh of several dimensions was open: ", tp open, dp and cp as degrees have them".
+std::string open_text(const planner::Mesh& mesh, const search::FoundLayouts& found) {
+  const char* others = mesh.dims() == 2 ? "the other" : "the others";
+  if (found.apart) return fmt::format(", each of {} given {}", fmt::join(mesh.names, " and "), others);
+  if (!found.dimension) return "";
+  std::vector<std::string> fixed = mesh.names;
+  fixed.erase(fixed.begin() + static_cast<int64_t>(*found.dimension));
+  return fmt::format(", {} open, {} as degrees have {}", mesh.names[*found.dimension],
+                     fmt::join(fixed, " and "), fixed.size() > 1 ? "them" : "it");
 }
 
 // What was chosen for every op, and what is proved of it.
 std::string layouts_text(const SearchReport& r) {
   const Candidate& best = r.outcome.best.front();
   const Candidate* const laid = laid_out(r.outcome);
-  const planner::Mesh mesh = planner::mesh_of(best.job.parallel);
   if (!laid) {
-    std::string why = r.outcome.no_layouts;
-    if (mesh.devices() > 1 && !search::has_open_dimension(mesh))
-      why = fmt::format("of {} none is open", fmt::join(mesh.names, ", "));
+    const std::string& why = r.outcome.no_layouts;
     return why.empty() ? ""
                        : fmt::format("  layout of every op: that of the degrees; none was found: {}\n", why);
   }
@@ -97,8 +96,7 @@ std::string layouts_text(const SearchReport& r) {
                         (f.weights.memory > 0 ? ", of those that take no more memory" : "")
                   : fmt::format("at most {:.2g} % over the optimum of this space by the time models",
                                 100 * (f.value / f.lower - 1)),
-      (f.alike ? ", equal layers alike" : "") +
-          open_text(mesh, search::open_dimensions(mesh, laid->layouts->both)),
+      (f.alike ? ", equal layers alike" : "") + open_text(planner::mesh_of(best.job.parallel), f),
       best.job.parallel.pp > 1 ? "of all stages " : "", format_seconds(f.cost[search::kernels]),
       format_seconds(f.cost[search::collectives]), format_seconds(f.cost[search::states]));
   if (r.partial_seconds > 0)

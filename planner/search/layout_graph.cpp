@@ -106,10 +106,11 @@ void LayoutGraph::find_states() {
 
 void LayoutGraph::find_choices() {
   choices_.resize(graph_.ops.size());
-  space_.hinted.resize(mesh_.dims());
-  planner::Deduction hinted;
-  if (std::count(space_.hinted.begin(), space_.hinted.end(), true) > 0)
-    hinted = planner::deduce(graph_, planner::pins_of(graph_, hints_, mesh_), mesh_);
+  space_.closed.resize(mesh_.dims());
+  std::vector<planner::OpLayout> hinted;
+  if (!space_.as && std::count(space_.closed.begin(), space_.closed.end(), true) > 0)
+    hinted = planner::deduce(graph_, planner::pins_of(graph_, hints_, mesh_), mesh_).ops;
+  const std::vector<planner::OpLayout>& as = space_.as ? space_.as->ops : hinted;
   // By tensor: the partial entries that some choice of its producer makes, by mesh dimension. Nothing is
   // boxed to a partial maximum or minimum, so what makes none lets no reader have one.
   std::vector<std::set<std::pair<size_t, sbp::Sbp>>> made(graph_.tensors.size());
@@ -126,8 +127,8 @@ void LayoutGraph::find_choices() {
       bool may = given == space_.ops.end() || layout.signatures == given->second;
       for (size_t d = 0; d < mesh_.dims(); ++d) {
         const sbp::Signature& signature = layout.signatures[d];
-        if (space_.hinted[d])
-          may = may && signature == hinted.ops[at(o)].signatures[d];
+        if (space_.closed[d])
+          may = may && signature == as[at(o)].signatures[d];
         else
           may = may && (space_.partial || !is_partial(signature.inputs));
       }
@@ -201,7 +202,7 @@ void LayoutGraph::find_crossings() {
 // Where partial values are off, what is kept is none on the dimensions that are open.
 bool LayoutGraph::may_keep(const NdSbp& layout) const {
   for (size_t d = 0; d < layout.size(); ++d)
-    if (!space_.partial && !space_.hinted[d] && layout[d].is_partial()) return false;
+    if (!space_.partial && !space_.closed[d] && layout[d].is_partial()) return false;
   return true;
 }
 
@@ -213,6 +214,7 @@ void LayoutGraph::find_layouts() {
     add_once(all, whole);
     for (TensorId t : state.kept)
       for (const NdSbp& layout : wanted(t)) add_once(all, layout);
+    add_known(state.master, all);
     if (const auto pin = space_.pins.find(state.master); pin != space_.pins.end()) all = {pin->second};
     for (const NdSbp& layout : all)
       state.stored.push_back(hints_.zero > 0 && !state.gradients.empty()
@@ -250,7 +252,14 @@ void LayoutGraph::find_layouts() {
             add_once(all, layout);
       for (const NdSbp& layout : wanted(t)) add_once(all, layout);
     }
+    if (pin == space_.pins.end() && !all.empty()) add_known(t, all);
   }
+}
+
+void LayoutGraph::add_known(TensorId t, std::vector<NdSbp>& all) const {
+  const auto known = static_cast<size_t>(t);
+  if (space_.as && known < space_.as->tensors.size() && !space_.as->tensors[known].empty())
+    add_once(all, space_.as->tensors[known]);
 }
 
 bool LayoutGraph::is_kept(TensorId t) const { return state_of_[at(t)] < 0 && !layouts_[at(t)].empty(); }

@@ -37,8 +37,10 @@ struct LayoutSpace {
   bool partial = true;                           // ops may read partial values
   std::map<ir::TensorId, sbp::NdSbp> pins = {};  // a state as it is read, any other tensor as it is kept
   std::map<ir::OpId, std::vector<sbp::Signature>> ops = {};  // ops that stay, by mesh dimension
-  // By mesh dimension: whether every op takes the signature there that the hints lead to.
-  std::vector<bool> hinted = {};
+  // By mesh dimension: whether every op takes the signature there that it has in `as`, or without that the
+  // one that the hints lead to. `as` itself is in the space.
+  std::vector<bool> closed = {};
+  std::optional<planner::Layouts> as = {};
 };
 
 // A set of ops of the graph as a problem; `items` says what its nodes are.
@@ -108,6 +110,7 @@ class LayoutGraph {
   void find_layouts();
   void find_crossings();
   std::vector<sbp::NdSbp> wanted(ir::TensorId t) const;
+  void add_known(ir::TensorId t, std::vector<sbp::NdSbp>& all) const;
   std::vector<sbp::NdSbp> shared(ir::TensorId t, int phase, int layer) const;
   bool may_keep(const sbp::NdSbp& layout) const;
   bool is_kept(ir::TensorId t) const;

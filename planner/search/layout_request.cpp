@@ -20,6 +20,8 @@ using ir::TensorId;
 using planner::Mesh;
 using sbp::NdSbp;
 
+constexpr double least_gain = 1e-4;  // share of the objective
+
 std::string flag(const LayoutPin& pin) { return "--pin " + to_text(pin); }
 
 // What a pin of a tensor is of: a parameter where it is the copy that ops read, as tables name it; -1 of
@@ -97,19 +99,68 @@ struct Finder {
   const LayoutRequest& request;
   const std::function<void()>& look;
   LayoutCosts costs{job.cluster, mesh};
+  Effort effort{.enough = request.enough, .look = look};
 
   FoundLayouts find(const std::map<TensorId, NdSbp>& pins) {
-    LayoutSpace space{request.partial, pins, {}, {}};
+    if (request.dimension) return solve(pins, request.dimension, request.as);
+    if (mesh.dims() <= 1 || (request.open == Open::both && mesh.dims() == 2)) return solve(pins, {}, {});
+    FoundLayouts found;
+    for (const size_t d : in_turn()) {
+      found = solve(pins, d, {});
+      found.dimension = d;
+      if (found.found) break;
+    }
+    return found.found && request.open != Open::one ? then_the_others(pins, std::move(found)) : found;
+  }
+
+ private:
+  // With one dimension of the mesh open, the others as they are in `as`; with none given, all at once.
+  LayoutGraph graph_of(const std::map<TensorId, NdSbp>& pins, std::optional<size_t> dimension,
+                       std::optional<planner::Layouts> as) {
+    LayoutSpace space{request.partial, pins, {}, {}, std::move(as)};
     for (size_t o = 0; o < graph.ops.size() && !request.ops.empty(); ++o)
       if (const auto op = request.ops.find(graph.ops[o].name); op != request.ops.end())
         space.ops[static_cast<ir::OpId>(o)] = op->second;
-    for (const bool open : open_dimensions(mesh, request.both)) space.hinted.push_back(!open);
-    const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
+    for (size_t d = 0; d < mesh.dims(); ++d) space.closed.push_back(dimension && d != *dimension);
     if (look) look();
-    return find_layouts_within(layouts, request.weights, request.memory,
-                               {.enough = request.enough, .look = look});
+    return {graph, hints, mesh, job.train.micro_batches, std::move(space), costs};
   }
 
+  FoundLayouts solve(const std::map<TensorId, NdSbp>& pins, std::optional<size_t> dimension,
+                     const std::optional<planner::Layouts>& as) {
+    return find_layouts_within(graph_of(pins, dimension, as), request.weights, request.memory, effort);
+  }
+
+  // Innermost first, but for the tensor dimension.
+  std::vector<size_t> in_turn() const {
+    std::vector<size_t> dims;
+    for (size_t d = mesh.dims(); d-- > 0;) dims.push_back(d);
+    std::stable_partition(dims.begin(), dims.end(), [&](size_t d) { return mesh.names[d] == "tp"; });
+    return dims;
+  }
+
+  // One dimension after the other, until none gains by itself.
+  FoundLayouts then_the_others(const std::map<TensorId, NdSbp>& pins, FoundLayouts found) {
+    const std::vector<size_t> dims = in_turn();
+    std::map<size_t, double> lower{{*found.dimension, found.lower}};  // with the others as they are
+    while (lower.size() < dims.size()) {
+      const size_t d = *std::find_if(dims.begin(), dims.end(), [&](size_t dim) { return !lower.count(dim); });
+      FoundLayouts next = find_layouts(graph_of(pins, d, found.layouts), found.weights, most_joint, effort);
+      next.solved += found.solved;
+      if (next.found && next.value < (1 - least_gain) * found.value) {
+        found = next;
+        lower.clear();
+      }
+      found.solved = next.solved;
+      lower[d] = next.lower;
+    }
+    for (const auto& [d, least] : lower) found.lower = std::min(found.lower, least);
+    found.dimension.reset();
+    found.apart = true;
+    return found;
+  }
+
+ public:
   // The fewest pins, two at most, without which there would be layouts.
   [[noreturn]] void contradiction(const std::map<TensorId, const LayoutPin*>& pins) {
     const auto& all = request.pins;
@@ -128,8 +179,8 @@ struct Finder {
       if (!possible(pin, pin))
         throw Error::cannot_run(flag(pin),
                                 fmt::format("no ops can make and read {} like this{}", which(pin),
-                                            mesh.dims() == 2 && mesh.dim("tp") >= 0 && !request.both
-                                                ? " with other dimensions than tp as degrees have them (try "
+                                            mesh.dims() == 2 && request.open != Open::both
+                                                ? " with a dimension of the mesh as degrees have it (try "
                                                   "--both-dimensions)"
                                                 : ""));
     for (size_t a = 0; a < all.size(); ++a)
@@ -163,15 +214,6 @@ std::string to_text(const LayoutPin& pin) { return pin.pattern + "=" + sbp::to_t
 bool needs_layouts(const planner::Job& job) {
   return job.parallel.tp > 1 && ir::models::is_conv_net(job.model.family);
 }
-
-std::vector<bool> open_dimensions(const Mesh& mesh, bool both) {
-  const bool all = mesh.dims() == 1 || (both && mesh.dims() == 2);
-  std::vector<bool> open;
-  for (const std::string& name : mesh.names) open.push_back(all || name == "tp");
-  return open;
-}
-
-bool has_open_dimension(const Mesh& mesh) { return mesh.dims() == 1 || mesh.dim("tp") >= 0; }
 
 bool keeps(const planner::LaidOut& laid, const std::vector<LayoutPin>& pins) {
   const ir::Graph& graph = laid.graph;

@@ -5,13 +5,14 @@
 //   FoundLayouts found;
 //   const ir::Plan plan = planner::compile(planner::lay_out(job, chooser(job, request, &found)), job);
 //
-// On a mesh of one dimension every op is free. On a mesh of several, ops are free on the tensor dimension; on
-// the others (samples, tokens, experts) they take the signatures that the hints lead to, unless both of two
-// are to be open: two-dimensional tensor parallelism.
+// On a mesh of one dimension every op is free. On a mesh of several, ops are free on one dimension at a time:
+// with the signatures on the others that the hints lead to, or one dimension after the other with those that
+// were found before.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,23 +29,29 @@ struct LayoutPin {
 LayoutPin parse_pin(const std::string& text);  // throws Error (bad input) saying what is expected
 std::string to_text(const LayoutPin& pin);     // "h*.mlp.fc1.weight=(B, S(1))"
 
+// Of a mesh of several dimensions.
+enum class Open : uint8_t {
+  one,  // the tensor dimension, or where it is not there or pins do not let it, the innermost one that can be
+  each,  // that one, then the others in turn, until none of them gains by itself
+  both   // both of two at once; with more dimensions, each
+};
+
 struct LayoutRequest {
   bool partial = true;
-  bool both = false;  // on a mesh of two dimensions both are open
+  Open open = Open::one;
   std::vector<LayoutPin> pins = {};
   LayoutWeights weights = {};
   double memory = infinity;  // bytes that stay, see layout_graph.h, over all stages
   double enough = 0;         // share of the objective that layouts may be over the least
   std::map<std::string, std::vector<sbp::Signature>> ops = {};  // ops that stay, by name, by mesh dimension
+  // Of a mesh of several dimensions this one is open alone, with the others as they are in `as`.
+  std::optional<size_t> dimension = {};
+  std::optional<planner::Layouts> as = {};
 };
 
 // Whether hints say nothing of tensor parallelism for this model, and layouts are to be found: convolutional
 // networks.
 bool needs_layouts(const planner::Job& job);
-
-// By dimension of the mesh: whether ops have a choice there. Elsewhere they are as degrees have them.
-std::vector<bool> open_dimensions(const planner::Mesh& mesh, bool both);
-bool has_open_dimension(const planner::Mesh& mesh);
 
 // Whether what is laid out keeps them: a parameter as every op of the passes reads it, other tensors as they
 // are made and kept. Throws as what `chooser` gives does where a pin fits no tensor.

@@ -311,7 +311,7 @@ FoundLayouts find_layouts_at_once(const LayoutGraph& graph, const LayoutWeights&
   const Answer answer = solve(part.problem, {.weights = cost_weights(weights)});
   FoundLayouts found{
       answer.found, {}, answer.cost, answer.value, answer.lower, static_cast<int>(part.items.size()),
-      false,        {}};
+      false,        {},          false, {}};
   if (!answer.found) return found;
   found.layouts = graph.none();
   graph.take(part, answer.choice, found.layouts);

@@ -11,6 +11,8 @@
 // layers.
 #pragma once
 
+#include <optional>
+
 #include "planner/search/layout_graph.h"
 
 namespace boxcar::search {
@@ -31,6 +33,9 @@ struct FoundLayouts {
   double lower = 0;    // no layouts of the space have less
   int solved = 0;      // nodes of the problems that were solved
   bool alike = false;  // the space is narrower: layers with equal problems have equal layouts
+  // Of a mesh of several dimensions: the one that was open; each of them was, given the others.
+  std::optional<size_t> dimension = {};
+  bool apart = false;
   LayoutWeights weights = {};
   bool optimal() const { return found && value <= lower + 1e-9 * value; }
 };

@@ -39,7 +39,7 @@ struct SearchOptions {
   bool partial = true;               // ops may read partial values
   bool both = false;                 // layouts are open on both dimensions of a mesh of two
   std::vector<LayoutPin> pins = {};  // layouts that stay
-  int lay_out = 1;                   // of the fastest, with the layout of every op chosen
+  int lay_out = 4;                   // of the fastest at most, with the layout of every op chosen
   int64_t memory_bytes = 0;          // on a device; 0: what it has
   int simulate = 12;                 // candidates that fit, at most
   // Where the job's cluster is a part of it: what more GPUs than the job's would be of.

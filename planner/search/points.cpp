@@ -10,6 +10,7 @@
 #include <set>
 
 #include "planner/mesh.h"
+#include "planner/resolve.h"
 
 namespace boxcar::search {
 namespace {
@@ -162,7 +163,8 @@ class Points {
     });
   }
 
-  // With stages, parameters that are sharded are gathered every micro-batch: only where memory asks for it.
+  // With stages, parameters that are sharded are gathered every micro-batch: of several only where memory asks
+  // for it.
   void pipelines() {
     Hints& h = point_.parallel;
     choose("pp", h.pp, [&] {
@@ -171,7 +173,8 @@ class Points {
         choose("zero", h.zero, [&] {
           choose("virtual_stages", h.virtual_stages, [&] {
             if (h.pp == 1 && h.virtual_stages > 1 && !fixed_.is_given("virtual_stages")) return;
-            if (h.pp > 1 && h.zero > 2 && fit.count(h.virtual_stages)) return;
+            const bool often = h.pp > 1 && planner::micro_batches(point_) > 1;
+            if (often && h.zero > 2 && fit.count(h.virtual_stages)) return;
             const bool fits = visit_(point_);
             any_ = true;
             if (fits) fit.insert(h.virtual_stages);

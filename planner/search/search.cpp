@@ -23,11 +23,19 @@ namespace {
 using planner::Job;
 
 constexpr double memory_error = 0.25;  // as time_error, of an estimate of memory
+constexpr double short_error = 0.05;   // of an estimate of time of a short step
 constexpr double nearly = 0.1;         // by estimate as good as the best, where estimates know little
 constexpr size_t most_ahead = 3;       // plans made before their turn
 constexpr int alike = 3;               // of the same degrees that are simulated
-constexpr size_t pipelines_split = 3;  // tried with backward passes in two parts
+constexpr size_t pipelines_split = 6;  // tried with backward passes in two parts
+constexpr double least_hope = 0.02;    // that layouts may save of a step, as a share
 constexpr int most_acts = 4000;        // in the graph that slots are looked for in
+
+// Whether compiling and simulating it takes some ms.
+bool is_short(const Job& job) {
+  const planner::Hints& h = job.parallel;
+  return int64_t{h.pp} * h.virtual_stages * job.train.micro_batches <= 64;
+}
 
 bool fewest_bytes(Goal goal) { return goal == Goal::memory; }
 
@@ -57,6 +65,12 @@ auto key(const Job& j) {
   const planner::Hints& h = j.parallel;
   return std::tuple(j.gpus, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.stage_layers, h.micro_batch,
                     h.zero, h.sequence_parallel, h.schedule, h.mesh_order, recomputation(j));
+}
+
+using Degrees = std::array<int, 4>;
+Degrees degrees(const Job& job) {
+  const planner::Hints& h = job.parallel;
+  return {h.dp, h.tp, h.pp, h.cp};
 }
 
 class Search {
@@ -261,13 +275,11 @@ class Search {
 
   void try_candidates() {
     const double error = fewest_bytes(options_.goal) ? memory_error : time_error;
-    std::map<std::array<int, 4>, int> done;
-    const auto of_these = [&](const Candidate& c) -> int& {
-      const planner::Hints& h = c.job.parallel;
-      return done[{h.dp, h.tp, h.pp, h.cp}];
-    };
+    std::map<Degrees, int> done;
+    const auto of_these = [&](const Candidate& c) -> int& { return done[degrees(c.job)]; };
     const auto too_much = [&](const Candidate& c) {
-      return !outcome_.best.empty() && estimated(c) > (1 + error) * simulated(outcome_.best.front());
+      const double own = is_short(c.job) ? std::max(error, short_error) : error;
+      return !outcome_.best.empty() && estimated(c) > (1 + own) * simulated(outcome_.best.front());
     };
     std::map<size_t, Making> begun;  // by candidate
     int tried = 0;
@@ -315,11 +327,12 @@ class Search {
              bytes < infinity;
     };
     if (none_fits() && outcome_.smallest.peak_bytes == 0) measure_smallest();
-    if (!none_fits()) return;
+    if (!none_fits() || options_.lay_out == 0) return;
     Candidate candidate = anew(outcome_.smallest);
     const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
-    if (!has_open_dimension(mesh) || mesh.devices() == 1) return;
-    candidate.layouts = {options_.partial, options_.both, options_.pins, {1, seconds_per_byte}, infinity, {}};
+    if (mesh.devices() == 1) return;
+    candidate.layouts = asked();
+    candidate.layouts->weights = {1, seconds_per_byte};
     attempt(begin(std::move(candidate)));
   }
 
@@ -350,7 +363,9 @@ class Search {
       if (c.seconds == 0) outcome_.least = std::min(*outcome_.least, value(c.job, c.least_seconds, 0));
   }
 
-  LayoutRequest asked() const { return {options_.partial, options_.both, options_.pins}; }
+  LayoutRequest asked() const {
+    return {options_.partial, options_.both ? Open::both : Open::one, options_.pins};
+  }
 
   Making begin(Candidate candidate) { return {std::move(candidate), asked(), graphs_}; }
 
@@ -384,6 +399,10 @@ class Search {
         layouts_bytes_ = candidate.found.found ? candidate.found.cost[memory] : 0;
         return false;
       }
+      if (const Candidate* known = with_these_layouts(candidate)) {
+        last_value_ = simulated(*known);
+        return true;
+      }
       Oracle::Step step = oracle_.step(made.plan, candidate.job.cluster, look_);
       last_seconds_ = candidate.seconds = step.seconds;
       candidate.record = std::move(step.record);
@@ -399,6 +418,7 @@ class Search {
     note_fastest(candidate);
     too_slow_ = options_.goal != Goal::time && candidate.seconds > options_.max_step_seconds;
     if (too_slow_) return false;
+    last_value_ = simulated(candidate);
     insert(std::move(candidate));
     return true;
   }
@@ -480,12 +500,11 @@ class Search {
     if (some.empty()) return;
     std::stable_sort(some.begin() + (some.front().seconds > 0 ? 1 : 0), some.end(),
                      [&](const Candidate& a, const Candidate& b) { return hoped(a) < hoped(b); });
-    std::set<std::array<int, 4>> done;
+    std::set<Degrees> done;
     for (const Candidate& whole : some) {
-      const planner::Hints& h = whole.job.parallel;
       if (done.size() == pipelines_split) break;
       if (!done.empty() && hoped(whole) >= simulated(outcome_.best.front())) break;
-      if (!done.insert({h.dp, h.tp, h.pp, h.cp}).second) continue;
+      if (!done.insert(degrees(whole.job)).second) continue;
       std::vector<Making> both;
       for (const char* schedule : {"zb-h1", "zb-h2"}) {
         if (schedule == std::string_view("zb-h2") && whole.job.train.micro_batches <= 2)
@@ -498,25 +517,38 @@ class Search {
     }
   }
 
-  // The best with its states sharded less and more: how much of that hides behind kernels estimates know
-  // least.
+  // The best, and where steps are short those of other degrees that could be, so many at most.
+  std::vector<Candidate> hopeful(double share, int most) const {
+    std::vector<Candidate> some;
+    std::set<Degrees> done;
+    for (const Candidate& c : outcome_.best) {
+      if (some.size() == static_cast<size_t>(most)) break;
+      const bool may_win = (1 - share) * simulated(c) < simulated(outcome_.best.front());
+      if ((some.empty() || (may_win && is_short(c.job))) && done.insert(degrees(c.job)).second)
+        some.push_back(c);
+    }
+    return some;
+  }
+
+  // With its states sharded less and more: how much of that hides behind kernels estimates know least.
   void shard_otherwise() {
-    if (outcome_.best.empty() || fewest_bytes(options_.goal)) return;
-    const Candidate start = outcome_.best.front();
-    const planner::Hints& h = start.job.parallel;
-    if (h.dp == 1) return;
+    if (fewest_bytes(options_.goal)) return;
     std::vector<Making> others;
-    for (const int zero : {h.zero - 1, h.zero + 1}) {
-      Candidate other = anew(start);
-      other.job.parallel.zero = zero;
-      if (zero < 0 || zero > 3 || !fixed().is_free("zero", zero) || is_known(other.job)) continue;
-      const auto estimate = points_->one(other.job);
-      // Of split backward passes estimates are too long, of both alike.
-      const double best = std::max(simulated(start), estimated(start));
-      if (!estimate || !fits(*estimate) || estimated(*estimate) > (1 + nearly) * best) continue;
-      other.estimated_seconds = estimate->estimated_seconds;
-      other.estimated_bytes = estimate->estimated_bytes;
-      others.push_back(begin(std::move(other)));
+    for (const Candidate& start : hopeful(nearly, alike)) {
+      const planner::Hints& h = start.job.parallel;
+      if (h.dp == 1) continue;
+      for (const int zero : {h.zero - 1, h.zero + 1}) {
+        Candidate other = anew(start);
+        other.job.parallel.zero = zero;
+        if (zero < 0 || zero > 3 || !fixed().is_free("zero", zero) || is_known(other.job)) continue;
+        const auto estimate = points_->one(other.job);
+        // Of split backward passes estimates are too long, of both alike.
+        const double best = std::max(simulated(start), estimated(start));
+        if (!estimate || !fits(*estimate) || estimated(*estimate) > (1 + nearly) * best) continue;
+        other.estimated_seconds = estimate->estimated_seconds;
+        other.estimated_bytes = estimate->estimated_bytes;
+        others.push_back(begin(std::move(other)));
+      }
     }
     attempt_all(std::move(others));
   }
@@ -536,6 +568,16 @@ class Search {
                        [&](const Candidate& c) { return key(c.job) == key(job); });
   }
 
+  // Of whom layouts were found that cost what these do; null: of nobody.
+  const Candidate* with_these_layouts(const Candidate& c) const {
+    if (!c.layouts) return nullptr;
+    for (const Candidate& known : outcome_.best)
+      if (known.layouts && key(known.job) == key(c.job) && known.found.cost == c.found.cost &&
+          known.peak_bytes == c.peak_bytes && known.slots.changes == c.slots.changes)
+        return &known;
+    return nullptr;
+  }
+
   // To be changed and tried: nothing is known of its plan.
   static Candidate anew(Candidate candidate) {
     candidate.found = {};
@@ -553,42 +595,73 @@ class Search {
 
   bool layouts_asked() const { return !options_.partial || !options_.pins.empty(); }
 
-  // For the least time, collectives of states count in full, or as such that run beside other work; where
-  // other dimensions hold the samples these hardly differ. For the least memory bytes come first.
-  std::vector<LayoutWeights> weights(const planner::Mesh& mesh) const {
-    std::vector<LayoutWeights> all{{1, 0}};
-    if (mesh.dims() == 1) all.push_back({0.1, 0});
-    if (fewest_bytes(options_.goal)) all.push_back({1, seconds_per_byte});
+  // How layouts are looked for.
+  struct Way {
+    Open open = Open::one;
+    LayoutWeights weights = {};
+  };
+
+  // For the least time, collectives of states count in full, or as such that run beside other work. Of a mesh
+  // of several dimensions one is open, and all of them. For the least memory bytes come first.
+  std::vector<Way> ways(const planner::Mesh& mesh) const {
+    std::vector<Way> all{{Open::one, {}}};
+    const Open most = mesh.dims() == 1 ? Open::one : options_.both ? Open::both : Open::each;
+    if (most != Open::one) all.push_back({most, {}});
+    all.push_back({most, {0.1, 0}});
+    if (fewest_bytes(options_.goal)) all.push_back({most, {1, seconds_per_byte}});
     return all;
   }
 
-  // The best again, with the layout of every op chosen.
+  // The best again, with the layout of every op chosen; then those of other degrees, while twice what layouts
+  // gained so far would let one of them win.
   void lay_out_best() {
-    std::vector<Candidate> best = outcome_.best;
-    if (best.size() > static_cast<size_t>(options_.lay_out))
-      best.resize(static_cast<size_t>(options_.lay_out));
-    for (Candidate& candidate : best) {
-      const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
-      if (!has_open_dimension(mesh) || mesh.devices() == 1) continue;
-      candidate.peak_bytes = 0;
-      std::vector<Candidate> laid;
-      std::vector<Making> makings;
-      const auto lay_out = [&](const Candidate& one, const LayoutWeights& weights) {
-        laid.push_back(anew(one));
-        laid.back().layouts = asked();
-        laid.back().layouts->weights = weights;
-        makings.push_back(begin(laid.back()));
-      };
-      for (const LayoutWeights& weights : weights(mesh))
-        if (!candidate.layouts || candidate.found.weights != weights)  // else as it is laid out already
-          lay_out(candidate, weights);
-      if (const auto other = sharded_otherwise(candidate)) lay_out(*other, weights(mesh).front());
-      for (size_t i = 0; i < laid.size(); ++i) {
-        attempt_within(laid[i], std::move(makings[i]));
-        if (error_) outcome_.no_layouts = error_->what();
-        if (excess_ > 0) outcome_.no_layouts = "what was found does not fit";
-      }
+    double hope = least_hope;  // share of the value
+    for (const Candidate& c : hopeful(nearly, options_.lay_out)) {
+      if (!outcome_.ended || (1 - hope) * simulated(c) >= simulated(outcome_.best.front())) break;
+      if (planner::mesh_of(c.job.parallel).devices() > 1)
+        hope = std::max(hope, 2 * (1 - lay_out(c) / simulated(c)));
     }
+  }
+
+  // The least of what was found; infinite: nothing was.
+  double lay_out(const Candidate& candidate) {
+    const std::vector<Way> ways = this->ways(planner::mesh_of(candidate.job.parallel));
+    std::vector<Candidate> laid;
+    for (const Way& way : ways) {
+      const bool done =
+          candidate.layouts && candidate.layouts->open == way.open && candidate.found.weights == way.weights;
+      if (!done) laid.push_back(laid_out(candidate, way));
+    }
+    const std::optional<Candidate> other = sharded_otherwise(candidate);
+    for (const Way& way : ways)
+      if (other && way.weights == LayoutWeights()) laid.push_back(laid_out(*other, way));
+    const double least = attempt_within(std::move(laid));
+    if (!other || key(outcome_.best.front().job) != key(other->job)) return least;
+    laid.clear();
+    for (const Way& way : ways)
+      if (way.weights != LayoutWeights()) laid.push_back(laid_out(*other, way));
+    return std::min(least, attempt_within(std::move(laid)));
+  }
+
+  Candidate laid_out(const Candidate& known, const Way& way) const {
+    Candidate candidate = anew(known);
+    candidate.layouts = asked();
+    candidate.layouts->open = way.open;
+    candidate.layouts->weights = way.weights;
+    return candidate;
+  }
+
+  // The least of those that do; infinite: none does.
+  double attempt_within(std::vector<Candidate> candidates) {
+    std::vector<Making> makings;
+    for (const Candidate& candidate : candidates) makings.push_back(begin(candidate));
+    double least = infinity;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (attempt_within(candidates[i], std::move(makings[i]))) least = std::min(least, last_value_);
+      if (error_) outcome_.no_layouts = error_->what();
+      if (excess_ > 0) outcome_.no_layouts = "what was found does not fit";
+    }
+    return least;
   }
 
   // Layouts that split samples on the tensor dimension reduce whole gradients where degrees reduce shares of
@@ -646,6 +719,7 @@ class Search {
   int64_t excess_ = 0;               // bytes by which the last one that was compiled did not fit
   bool too_slow_ = false;            // the last one that was simulated
   double last_seconds_ = 0;          // of the last one that was compiled: 0 where it was not simulated
+  double last_value_ = 0;            // of the last one that does
   bool says_what_would_do_ = true;   // where nothing does
   double ending_seconds_ = 0;        // after go_on says no, by the plans made so far
   bool last_ = false;                // told to end: one more all the same

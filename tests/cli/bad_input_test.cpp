@@ -559,11 +559,10 @@ const CommandCase command_cases[] = {
      1,
      "--pin h0.attn.core.softmax=P(max): no ops can make and read h0.attn.core.softmax like this"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=4", "--dp=2", "--tp=2", "--global-batch=2",
-      "--pin=h*.attn.qkv.weight=(S(0), S(1))"},
+      "--pin=h*.attn.qkv.weight=(S(0), S(0))"},
      1,
-     "--pin h*.attn.qkv.weight=(S(0), S(1)): no ops can make and read h0.attn.qkv.weight like this with "
-     "other "
-     "dimensions than tp as degrees have them (try --both-dimensions)"},
+     "--pin h*.attn.qkv.weight=(S(0), S(0)): no ops can make and read h0.attn.qkv.weight like this with a "
+     "dimension of the mesh as degrees have it (try --both-dimensions)"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=2", "--tp=2", "--global-batch=2",
       "--zero=a..2"},
      2,

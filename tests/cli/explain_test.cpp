@@ -153,9 +153,8 @@ none: no layouts of the other ops go with it
   EXPECT_EQ(doc["tensor"]["blocks"].size(), 2);
 }
 
-// With its constant at the factor that is told the next signature takes less than the chosen one, at the
-// factor's root it does not.
-TEST(ExplainOp, tells_the_factor_at_which_the_next_wins) {
+// On dp 2, tp 2.
+planner::Job small_job() {
   planner::Job job;
   job.model.layers = 2;
   job.model.hidden = 256;
@@ -166,7 +165,13 @@ TEST(ExplainOp, tells_the_factor_at_which_the_next_wins) {
   job.parallel.dp = job.parallel.tp = 2;
   job.gpus = 4;
   job.global_batch = 8;
-  job = planner::resolve(job);
+  return planner::resolve(job);
+}
+
+// With its constant at the factor that is told the next signature takes less than the chosen one, at the
+// factor's root it does not.
+TEST(ExplainOp, tells_the_factor_at_which_the_next_wins) {
+  const planner::Job job = small_job();
   const planner::LaidOut laid = planner::lay_out(job);
   const auto gain = [&](const std::string& op, size_t d, const std::string& constant, double times) {
     backends::Cluster cluster = job.cluster;
@@ -256,8 +261,8 @@ TEST(ExplainSearch, tells_the_runners_up) {
   EXPECT_NE(out.find(" % slower: --dp ", at), std::string::npos) << out;
 }
 
-// Layouts are found on tp; samples are split as dp has them.
-TEST(ExplainSearch, says_where_degrees_decided) {
+// Layouts are found on each dimension: what others there would cost is told of each.
+TEST(ExplainSearch, tells_of_each_dimension) {
   TemporaryFile plan("plan.txt", "");
   const Output found =
       run_program({"search", "--model=gpt", "--layers=2", "--hidden=64", "--heads=4", "--seq=32",
@@ -265,12 +270,31 @@ TEST(ExplainSearch, says_where_degrees_decided) {
                    "--global-batch=4", "--pin=h*.mlp.fc1.weight=(B, S(0))", "--out", plan.path()});
   ASSERT_EQ(found.exit_code, 0) << found.err;
   const std::string op = run_program({"explain", plan.path(), "--op", "h1.mlp.fc1"}).out;
-  const size_t dp = op.find("\ndp, 2 devices\n"),
-               closed = op.find("degrees decided: this dimension is not open\n"),
-               tp = op.find("\ntp, 2 devices\n");
-  EXPECT_TRUE(dp < closed && closed < tp && tp != std::string::npos) << op;
-  EXPECT_EQ(op.substr(0, tp).find(" none "), std::string::npos) << op;
+  const size_t dp = op.find("\ndp, 2 devices\n"), tp = op.find("\ntp, 2 devices\n");
+  ASSERT_TRUE(dp < tp && tp != std::string::npos) << op;
+  EXPECT_NE(op.substr(dp, tp - dp).find(" +"), std::string::npos) << op;
   EXPECT_NE(op.find(" none ", tp), std::string::npos) << op;
+  EXPECT_NE(op.find(" and the best layouts of all other ops on that dimension\n"), std::string::npos) << op;
+}
+
+// As degrees have it, where the time models would have another.
+TEST(ExplainSearch, says_where_degrees_decided) {
+  const planner::Job job = small_job();
+  const planner::LaidOut laid = planner::lay_out(job);
+  const size_t dp = 0;
+  std::vector<sbp::Signature> own;
+  for (size_t o = 0; o < laid.graph.ops.size(); ++o)
+    if (laid.graph.ops[o].name == "h0.mlp.fc1") own = laid.layouts.ops[o].signatures;
+  cli::StepWith step;
+  step.seconds = [&](size_t, const std::vector<sbp::Signature>& signatures, const backends::Cluster&, bool) {
+    return signatures[dp] == own[dp] ? 1.0 : 0.9;
+  };
+  const cli::DimensionExplanation told =
+      cli::explain_op(laid, job.cluster, "h0.mlp.fc1", step).dimensions[dp];
+  EXPECT_TRUE(told.decided.ends_with(
+      ", with which the step would take 100 ms less by the time models: degrees decided"))
+      << told.decided;
+  EXPECT_TRUE(told.would_change.empty());
 }
 
 TEST(ExplainSearch, finds_the_layouts_of_a_plan_again) {

@@ -444,6 +444,9 @@ const Point points[] = {
     {"zero2", [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 2, j.global_batch = 2; }},
     {"zero2_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 2; }},
     {"zero3", [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3; }},
+    {"dp_cp_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.cp = 2, j.parallel.tp = 2; }},
+    {"ep_tp", [](Job& j) { j.model.experts = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.tp = 2; }},
+    {"ep_dp", [](Job& j) { j.model.experts = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
     {"zero3_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 3; }},
     {"fp32", [](Job& j) { j.parallel.tp = 2, j.train.precision = ir::Precision::fp32; }},
     {"full_recompute", [](Job& j) { j.parallel.tp = 2, j.train.recompute = ir::Recompute::full; }},
@@ -460,6 +463,27 @@ TEST_P(FoundLayoutsOf, a_step_is_the_single_devices) {
   planner::expect_law_4(job, chooser(job, {}, &found));
   EXPECT_TRUE(found.optimal());
   planner::expect_law_4(job, chooser(job, {.partial = false}, nullptr));
+}
+
+// None of a mesh's dimensions gains by itself, with the layouts on the others as they were found.
+TEST_P(FoundLayoutsOf, so_is_it_where_each_dimension_was_open_in_turn) {
+  const Job job = small(GetParam());
+  const Mesh mesh = planner::mesh_of(job.parallel);
+  FoundLayouts one, each;
+  planner::lay_out(job, chooser(job, {}, &one));
+  planner::expect_law_4(job, chooser(job, {.open = Open::each}, &each));
+  EXPECT_LE(each.value, one.value);
+  EXPECT_LE(each.lower, each.value);
+  EXPECT_EQ(each.apart, mesh.dims() > 1);
+  EXPECT_EQ(one.dimension.has_value(), mesh.dims() > 1);
+  for (size_t d = 0; d < mesh.dims(); ++d) {
+    SCOPED_TRACE(mesh.names[d]);
+    FoundLayouts again;
+    planner::lay_out(job, chooser(job, {.dimension = d, .as = each.layouts}, &again));
+    EXPECT_LE(again.value, each.value * (1 + 1e-9));
+    EXPECT_GE(again.value, each.value * (1 - 1e-4));
+    EXPECT_GE(again.value, each.lower);
+  }
 }
 
 // A choice that costs something finite: the least where few signatures of each op, the one that is all B
@@ -479,7 +503,7 @@ std::vector<int> draw_choice(const ir::Graph& graph, const LayoutPart& part, std
   return answer.choice;
 }
 
-// Any layouts of the space, with every dimension of the mesh open.
+// Any layouts of the space, with every dimension of the mesh open, or two of three.
 TEST_P(FoundLayoutsOf, so_is_it_in_layouts_that_are_drawn) {
   const Job job = small(GetParam());
   const Mesh mesh = planner::mesh_of(job.parallel);
@@ -487,7 +511,9 @@ TEST_P(FoundLayoutsOf, so_is_it_in_layouts_that_are_drawn) {
   for (unsigned seed = 0; seed < (mesh.dims() > 1 ? 1 : 4); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     planner::expect_law_4(job, [&](const ir::Graph& graph, const planner::Hints& hints, const Mesh&) {
-      const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, {}, costs);
+      LayoutSpace space;
+      space.closed = {mesh.dims() > 2};
+      const LayoutGraph layouts(graph, hints, mesh, job.train.micro_batches, space, costs);
       const LayoutPart part = layouts.part(layouts.all_ops());
       std::mt19937 random(seed);
       planner::Layouts drawn = layouts.none();
@@ -503,7 +529,7 @@ int solved_in_blocks(const Job& job) {
   LayoutCosts costs(job.cluster, laid.mesh);
   LayoutSpace space;
   for (const std::string& name : laid.mesh.names)
-    space.hinted.push_back(laid.mesh.dims() > 1 && name != "tp");
+    space.closed.push_back(laid.mesh.dims() > 1 && name != "tp");
   const LayoutGraph graph(laid.graph, job.parallel, laid.mesh, job.train.micro_batches, space, costs);
   const FoundLayouts blocks = find_layouts(graph, {.memory = 1e-12});
   const FoundLayouts whole = find_layouts_at_once(graph, {.memory = 1e-12});
@@ -549,7 +575,7 @@ TEST(Layouts, of_equal_layers_that_are_alike) {
   planner::expect_law_4(job, [&](const ir::Graph& graph, const planner::Hints& hints, const Mesh&) {
     LayoutCosts costs(job.cluster, mesh);
     LayoutSpace space;
-    space.hinted = {false};
+    space.closed = {false};
     const LayoutGraph layouts(graph, hints, mesh, 1, space, costs);
     const FoundLayouts own = find_layouts(layouts, {});
     alike = find_layouts(layouts, {}, 1);
@@ -564,17 +590,21 @@ TEST(Layouts, of_equal_layers_that_are_alike) {
               1e-9 * alike.value);
 }
 
-// Both dimensions of a mesh of two open: a step is the single device's, and takes less than with one of them.
+// Both dimensions of a mesh of two open: a step is the single device's, and takes less than with one of them,
+// and than with one after the other, but here not much.
 TEST(Layouts, LongOfBothDimensionsAreFasterThanOfOne) {
   const Job job = small({"", [](Job& j) {
                            j.model.layers = 1, j.parallel.dp = 2, j.parallel.tp = 2;
                            j.model.hidden = 64, j.model.dropout = 0;
                          }});
-  FoundLayouts one, both;
+  FoundLayouts one, each, both;
   planner::expect_law_4(job, chooser(job, {}, &one));
-  planner::expect_law_4(job, chooser(job, {.both = true}, &both));
+  planner::lay_out(job, chooser(job, {.open = Open::each}, &each));
+  planner::expect_law_4(job, chooser(job, {.open = Open::both}, &both));
   EXPECT_TRUE(one.optimal() && both.optimal());
   EXPECT_LT(both.value, 0.97 * one.value);
+  EXPECT_LE(both.value, each.value * (1 + 1e-9));
+  EXPECT_LT(each.value, 1.03 * both.value);
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, FoundLayoutsOf, testing::ValuesIn(points),

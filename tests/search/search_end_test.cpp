@@ -59,8 +59,7 @@ TEST(Search, keeps_a_limit_of_time_that_estimates_miss) {
 }
 
 // Estimates say that it fits, and the plan does not: what is short is by the plan, and what would do has
-// room. They are too low where virtual stages gather parameters, each its own. Ops have no choice on this
-// mesh.
+// room. They are too low where virtual stages gather parameters, each its own.
 TEST(Search, goes_by_plans_where_estimates_of_memory_are_too_low) {
   Job job = small_gpt(8);
   job.parallel.dp = 2, job.parallel.cp = 2, job.parallel.pp = 2, job.parallel.micro_batch = 1;
@@ -68,7 +67,7 @@ TEST(Search, goes_by_plans_where_estimates_of_memory_are_too_low) {
   const std::set<std::string> pinned{
       "dp", "cp", "tp", "pp", "micro_batch", "recompute", "schedule", "virtual_stages", "zero"};
   const int64_t memory = peak_of(planner::compile(planner::resolve(job))) - 1;
-  const Outcome found = search(job, {.pinned = pinned, .memory_bytes = memory}, oracle());
+  const Outcome found = search(job, {.pinned = pinned, .lay_out = 0, .memory_bytes = memory}, oracle());
   EXPECT_EQ(found.over_memory, 0);
   EXPECT_TRUE(found.best.empty());
   EXPECT_EQ(found.smallest.peak_bytes, memory + 1);
@@ -95,13 +94,13 @@ TEST(Search, says_what_the_smallest_plan_needs) {
   job.parallel.zero = 3, job.parallel.virtual_stages = 2;
   const std::set<std::string> pinned{
       "dp", "cp", "tp", "pp", "micro_batch", "recompute", "schedule", "virtual_stages", "zero"};
-  const Outcome none = search(job, {.pinned = pinned, .memory_bytes = 1'000'000}, oracle());
+  const Outcome none = search(job, {.pinned = pinned, .lay_out = 0, .memory_bytes = 1'000'000}, oracle());
   ASSERT_TRUE(none.best.empty());
   EXPECT_EQ(none.over_memory, none.points);
   EXPECT_EQ(none.smallest.peak_bytes, peak_of(planner::compile(planner::resolve(job))));
   ASSERT_LT(none.smallest.estimated_bytes, static_cast<double>(none.smallest.peak_bytes));
   const auto with = [&](int64_t bytes) {
-    return search(job, {.pinned = pinned, .memory_bytes = bytes}, oracle());
+    return search(job, {.pinned = pinned, .lay_out = 0, .memory_bytes = bytes}, oracle());
   };
   EXPECT_TRUE(with(none.smallest.peak_bytes - 1).best.empty());
   EXPECT_FALSE(with(none.smallest.peak_bytes).best.empty());
