@@ -387,7 +387,7 @@ void add_search_command(CLI::App& app, int& exit_code) {
   command->add_flag("--no-partial", arguments->no_partial,
                     "no op reads partial values: what sharding in two kinds would give");
   command->add_flag("--both-dimensions", arguments->both,
-                    "layouts of ops are open on both dimensions of a mesh of two, not on tp alone; slow");
+                    "layouts of ops are open on both dimensions of a mesh of two at once, not in turn; slow");
   command->add_option("--simulate", arguments->simulate, "candidates to simulate [12]")
       ->type_name("1..1000")
       ->check(whole_number(1, 1000));
