@@ -446,6 +446,10 @@ const Point points[] = {
     {"zero3", [](Job& j) { j.parallel.dp = 4, j.parallel.zero = 3; }},
     {"dp_cp_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.cp = 2, j.parallel.tp = 2; }},
     {"ep_tp", [](Job& j) { j.model.experts = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.tp = 2; }},
+    {"ep_cp_tp",
+     [](Job& j) {
+       j.model.experts = 2, j.parallel.dp = j.parallel.ep = 2, j.parallel.cp = 2, j.parallel.tp = 2;
+     }},
     {"ep_dp", [](Job& j) { j.model.experts = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
     {"zero3_tp", [](Job& j) { j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.zero = 3; }},
     {"fp32", [](Job& j) { j.parallel.tp = 2, j.train.precision = ir::Precision::fp32; }},
