@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/search_report.h"
 #include "sim/durations.h"
 
 namespace boxcar::cli {
@@ -222,7 +223,8 @@ nlohmann::ordered_json shares_json(const LayoutShares& shares) {
 
 PlanExplanation explain_plan(const ir::Plan& plan, const backends::Cluster& cluster, const Report& report,
                              const planner::LaidOut* laid) {
-  PlanExplanation e{report, {}, {}, communications(plan, cluster)};
+  PlanExplanation e{
+      report, {}, {}, communications(plan, cluster), laid ? slow_stages_text(laid->hints, cluster) : ""};
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     StageExplanation stage{report.stages[p], "", "", in_flight(plan.programs[p]), {}, {}};
     if (const int number = stage_of(plan.programs[p]); laid && number >= 0) {
@@ -244,7 +246,7 @@ std::string to_text(const PlanExplanation& e) {
   std::string text = configuration_and_result(e.report);
   text += fmt::format("\nstages, memory of one device, limit {}\n",
                       format_bytes(static_cast<double>(e.report.memory_limit_bytes)));
-  text += stages_text(e);
+  text += stages_text(e) + e.slow_stages;
   text += "\nlayouts as kept, by part of a device's bytes\n";
   for (const StageExplanation& s : e.stages)
     text += fmt::format("  {:<10} parameters {}; activations {}\n", s.report.name, shares_text(s.parameters),

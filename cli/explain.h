@@ -51,6 +51,7 @@ struct PlanExplanation {
   std::vector<StageExplanation> stages;
   std::vector<std::string> runners_up;
   std::vector<Communication> communications;  // the ten that take most time
+  std::string slow_stages;                    // a line for people; empty where no device is slow
 };
 
 // `laid` may be null: the plan was not compiled from a job.

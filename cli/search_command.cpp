@@ -23,6 +23,7 @@
 #include "cli/output.h"
 #include "cli/search_report.h"
 #include "cli/time_budget.h"
+#include "cli/what_if.h"
 #include "planner/laid_out.h"
 #include "planner/search/making.h"
 #include "planner/verify.h"
@@ -40,7 +41,7 @@ constexpr double for_report = 1;    // and for letting go of plans: of what endi
 struct SearchArguments {
   JobArguments job;
   std::string out, memory, budget, objective = "time", max_step_time;
-  std::vector<std::string> pins;
+  std::vector<std::string> pins, stragglers;
   bool json = false, no_partial = false, both = false;
   int simulate = 12, threads = 0;
 };
@@ -283,7 +284,10 @@ int run(const SearchArguments& arguments) {
     requests.push_back(open_request(given));
   }
   if (requests.empty()) requests.push_back(open_request(given));
-  for (const Request& one : requests) check_effects(given, one, not_given(given));
+  for (Request& one : requests) {
+    check_effects(given, one, not_given(given));
+    for (const std::string& text : arguments.stragglers) slow_down(one.job.cluster, text);
+  }
   Request request = requests.front();
   if (request.job.global_batch == 0)
     throw Error::input("train.global_batch", "missing; give it in the job file or as --global-batch");
@@ -383,6 +387,9 @@ void add_search_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--pin", arguments->pins, "keep tensors in a layout, \"NAME=(B, S(1))\"; may be repeated")
       ->type_name("NAME=LAYOUT")
+      ->take_all();
+  command->add_option("--straggler", arguments->stragglers, "a slow device; may be repeated")
+      ->type_name("rank=NUMBER,slowdown=FACTOR")
       ->take_all();
   command->add_flag("--no-partial", arguments->no_partial,
                     "no op reads partial values: what sharding in two kinds would give");

@@ -11,6 +11,7 @@
 #include "cli/alike.h"
 #include "cli/keys.h"
 #include "planner/resolve.h"
+#include "planner/search/slow_stages.h"
 
 namespace boxcar::cli {
 namespace {
@@ -249,6 +250,28 @@ std::vector<std::string> searched_keys() {
   return paths;
 }
 
+std::string slow_stages_text(const Hints& hints, const backends::Cluster& cluster) {
+  const std::vector<double> slowness = search::slowness_by_stage(hints, cluster);
+  std::vector<int> layers(slowness.size()), others;
+  for (size_t part = 0; part < hints.stage_layers.size(); ++part)
+    layers[part % layers.size()] += hints.stage_layers[part];
+  std::vector<std::string> slow;
+  for (size_t s = 0; s < slowness.size(); ++s)
+    if (slowness[s] > 1)
+      slow.push_back(fmt::format("stage {} with {} layer{} ({:g} times as long)", s, layers[s],
+                                 layers[s] == 1 ? "" : "s", slowness[s]));
+    else
+      others.push_back(layers[s]);
+  if (slow.empty()) return "";
+  std::string text = fmt::format("  on slow devices: {}", fmt::join(slow, ", "));
+  if (!others.empty()) {
+    const auto [least, most] = std::minmax_element(others.begin(), others.end());
+    text +=
+        fmt::format("; elsewhere {}{} a stage", *least, *least < *most ? fmt::format(" to {}", *most) : "");
+  }
+  return text + "\n";
+}
+
 std::string change_text(const search::WouldDo& change) {
   if (change.without.empty()) return fmt::format("on {} GPUs", change.candidate.job.gpus);
   Request request;
@@ -281,8 +304,10 @@ std::string to_table(const SearchReport& r) {
                     format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints",
                     flags_of(c.job, r.precisions), apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
   }
-  text += fmt::format("\nbest\n  {}\n{}{}\n", flags_of(o.best.front().job, r.precisions), objective_text(r),
-                      bound_text(r) + layouts_text(r) + slots_text(r));
+  const planner::Job& best = o.best.front().job;
+  text += fmt::format(
+      "\nbest\n  {}\n{}{}\n", flags_of(best, r.precisions), objective_text(r),
+      bound_text(r) + layouts_text(r) + slots_text(r) + slow_stages_text(best.parallel, best.cluster));
   return text + to_table(r.best);
 }
 

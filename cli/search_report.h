@@ -36,6 +36,10 @@ std::vector<std::string> searched_keys();
 // "--dp 16 --tp 8 --pp 8 --zero 1 --recompute full"; and with `precision` "--precision bf16".
 std::string flags_of(const planner::Job& job, bool precision = false);
 
+// "  on slow devices: stage 2 with 5 layers (1.3 times as long); elsewhere 6 to 7 a stage\n"; empty where
+// none is.
+std::string slow_stages_text(const planner::Hints& hints, const backends::Cluster& cluster);
+
 // What another candidate loses: "1.23 s, 4.0 % slower", "42 GB, 3.1 % more memory", "0.31 a step, 2.0 %
 // dearer".
 std::string against(search::Goal goal, const search::Candidate& other, const search::Candidate& best);

@@ -9,6 +9,7 @@
 #include "planner/resolve.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
+#include "planner/search/slow_stages.h"
 #include "planner/search/step_estimate.h"
 
 namespace boxcar::search {
@@ -102,10 +103,9 @@ class Candidates::Branch {
     job.train.micro_batches = planner::micro_batches(job);
     const planner::Hints& h = job.parallel;
     if (h.stage_layers.empty()) {
-      const auto layers = job.model.layers;
-      job.parallel.stage_layers = planner::balanced_layers(layers, h.pp * h.virtual_stages);
+      job.parallel.stage_layers = planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
       Job level = job;
-      if (h.virtual_stages == 1 && h.pp > 1) level.parallel.stage_layers = level_layers(layers, h.pp, *cost);
+      level.parallel.stage_layers = level_cut(job, *cost);
       if (level.parallel.stage_layers != h.stage_layers) jobs.push_back(std::move(level));
     }
     std::vector<Candidate> result;
@@ -118,13 +118,24 @@ class Candidates::Branch {
     return result;
   }
 
-  // The same in those orders of the mesh on the cluster that are faster by estimate. Groups inside of a stage
-  // are nowhere faster than in the usual order, so with its cost an order's estimate is a bound.
+  // As the job has its layers, or on stages that may have any so that these are level.
+  static std::vector<int> level_cut(const Job& job, const ModelCost& cost) {
+    const planner::Hints& h = job.parallel;
+    if (h.virtual_stages > 1 || h.pp == 1) return h.stage_layers;
+    return level_layers(job.model.layers, cost, slowness_by_stage(h, job.cluster), job.train.micro_batches);
+  }
+
+  // The same in those orders of the mesh on the cluster that are faster by estimate; where stages are level,
+  // they are in each. Groups inside of a stage are nowhere faster than in the usual order, so with its cost
+  // an order's estimate is a bound.
   void add_other_orders(const Candidate& usual, const ModelCost& cost, std::vector<Candidate>& all) {
     if (options_.pinned.count("mesh_order")) return;
+    const bool level = slowest_device(usual.job) > 1 && !options_.pinned.count("stage_layers") &&
+                       usual.job.parallel.stage_layers == level_cut(usual.job, cost);
     for (const std::string& order : other_orders(usual.job)) {
       Job job = usual.job;
       job.parallel.mesh_order = order;
+      if (level) job.parallel.stage_layers = level_cut(job, cost);
       const auto gains = [&](const Candidate& c) {
         return c.estimated_seconds < (1 - time_error / 3) * usual.estimated_seconds;
       };

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "ir/models/conv_net.h"
@@ -13,6 +14,7 @@
 #include "planner/laid_out.h"
 #include "planner/search/cost.h"
 #include "planner/search/layout_request.h"
+#include "planner/search/slow_stages.h"
 #include "planner/training_graph.h"
 #include "sbp/error.h"
 #include "sim/models/slowest.h"
@@ -218,20 +220,35 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
   cost.transient = static_cast<double>(program.arena_bytes) - places;
 }
 
+// Forward and backward.
+std::pair<double, double> pass_seconds(const ir::Program& program, const std::vector<double>& seconds) {
+  std::pair<double, double> sum;
+  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
+    const char kind = program.phases[at(phase)][0];
+    if (kind == 'F') sum.first += phase_seconds(program, phase, seconds);
+    if (kind == 'B' || kind == 'W') sum.second += phase_seconds(program, phase, seconds);
+  }
+  return sum;
+}
+
 StageCost stage_cost(const ir::Program& program, const std::vector<double>& seconds,
                      const std::vector<bool>& read_elsewhere) {
   StageCost cost;
   const auto kind_of = [&](int phase) { return program.phases[at(phase)][0]; };
-  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
-    if (kind_of(phase) == 'F') cost.forward += phase_seconds(program, phase, seconds);
-    if (kind_of(phase) == 'B' || kind_of(phase) == 'W')
-      cost.backward += phase_seconds(program, phase, seconds);
-  }
+  std::tie(cost.forward, cost.backward) = pass_seconds(program, seconds);
   cost.update = state_time(program, seconds, [&](const ir::Actor& a) { return kind_of(a.phase) == 'U'; });
   cost.accumulate = state_time(program, seconds, [](const ir::Actor& a) { return a.op == "accumulate"; });
   add_elements(program, cost);
   add_bytes(program, read_elsewhere, cost);
   return cost;
+}
+
+// `seconds`: where kernels take `times` as long.
+void note_slower(const ir::Program& program, const std::vector<double>& seconds, double times,
+                 StageCost& cost) {
+  const auto [forward, backward] = pass_seconds(program, seconds);
+  cost.forward_kernels = (forward - cost.forward) / (times - 1);
+  cost.backward_kernels = (backward - cost.backward) / (times - 1);
 }
 
 // Of a stage whose first class is `first`: its acts' times, without collectives with other stages.
@@ -259,6 +276,8 @@ template <typename F>
 StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
   StageCost c{f(a.forward, b.forward),
               f(a.backward, b.backward),
+              f(a.forward_kernels, b.forward_kernels),
+              f(a.backward_kernels, b.backward_kernels),
               {f(a.update.whole, b.update.whole), f(a.update.least, b.update.least)},
               {f(a.accumulate.whole, b.accumulate.whole), f(a.accumulate.least, b.accumulate.least)},
               f(a.computing, b.computing),
@@ -359,6 +378,15 @@ Job in_usual_order(Job job) {
 
 }  // namespace
 
+StageCost StageCost::slowed(double times) const {
+  StageCost cost = *this;
+  cost.forward += (times - 1) * forward_kernels;
+  cost.backward += (times - 1) * backward_kernels;
+  for (StateTime* state : {&cost.update, &cost.accumulate}) state->whole *= times, state->least *= times;
+  cost.computing *= times;
+  return cost;
+}
+
 CostKey cost_key(const Job& job) {
   const Hints& h = job.parallel;
   const int node = job.cluster.node.gpus;
@@ -415,6 +443,11 @@ ModelCost Measuring::of(const Job& job) {
   // The probe waits for the slowest of the job's devices; of one device there is no slowest.
   if (plan.devices > 1)
     cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
+  const double slowest = slowest_device(job);
+  cluster.slowdown.clear();
+  backends::Cluster slow = cluster;  // every device as the slowest
+  if (slowest > 1)
+    for (int device = 0; device < plan.devices; ++device) slow.slowdown[device] = slowest;
   backends::Cluster ahead = cluster;  // no kernel waits for its launch
   ahead.node.host_per_op = 0;
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;
@@ -427,11 +460,14 @@ ModelCost Measuring::of(const Job& job) {
   double behind = 0;
   for (size_t stage = 0; stage < count; ++stage) {
     const size_t cls = stage * classes;
-    const std::vector<double> seconds =
-        inside(plan, cls, classes, seconds_(plan, cluster, static_cast<int>(cls)));
+    const auto seconds_on = [&](const backends::Cluster& on) {
+      return inside(plan, cls, classes, seconds_(plan, on, static_cast<int>(cls)));
+    };
+    const std::vector<double> seconds = seconds_on(cluster);
     const std::vector<double> alone = seconds_(plan, ahead, static_cast<int>(cls));
     stages.push_back(stage_cost(program(cls), seconds, elsewhere_read[at(plan.classes[cls].program)]));
     stages.back().computing = computing(program(cls), alone);
+    if (slowest > 1) note_slower(program(cls), seconds_on(slow), slowest, stages.back());
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, alone));
   }

@@ -36,8 +36,10 @@ struct StateTime {
 
 struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, the collectives inside of the stage included
-  StateTime update;                  // of a step
-  StateTime accumulate;              // of the backward pass: adding up gradients
+  // By how much these grow for each time more that the stage's kernels take; 0 where no device is slow.
+  double forward_kernels = 0, backward_kernels = 0;
+  StateTime update;      // of a step
+  StateTime accumulate;  // of the backward pass: adding up gradients
   // Of a micro-batch: kernels alone, launched in time, without what adds up gradients.
   double computing = 0;
   double elements = 0;         // of parameters, on one device
@@ -47,6 +49,9 @@ struct StageCost {
   // keeps; workspace: what stays beside that, slots of transfers above all.
   std::array<double, ir::memory_kinds> bytes{};
   double transient = 0;  // bytes that acts need for a moment at most
+
+  // Where kernels take `times` as long.
+  StageCost slowed(double times) const;
 };
 
 // A use of a table that the model reads several times: a stage has one, whatever reads it there.
@@ -83,8 +88,9 @@ class Measuring {
   ~Measuring();
 
   // `job` is resolved; its zero, virtual_stages, stage_layers and global_batch do not matter, its dp and pp
-  // only where it has another mesh_order: they say how far the ranks of a group are apart. Throws Error (bad
-  // input) where no plan of such stages can be made.
+  // only where it has another mesh_order: they say how far the ranks of a group are apart. Of devices that
+  // are not slow; where its cluster has slow ones, with what kernels take more of. Throws Error (bad input)
+  // where no plan of such stages can be made.
   ModelCost of(const planner::Job& job);
 
  private:

@@ -5,8 +5,9 @@
 //
 // A stage that takes c_i for a micro-batch has them all to do, after forward passes of the stages before it
 // and before their backward passes: T >= m c_i + sum of c_j before it. However layers are cut, one stage then
-// takes C / (1 - (1 - 1/m)^p), of all kernels C of a micro-batch on p stages. Collectives, transfers, updates
-// and launches that wait only add to it.
+// takes C / (1 - (1 - 1/m)^p), of all kernels C of a micro-batch on p stages. With slow devices that is so
+// for every line of devices, one of each stage, that wait for each other: their c_i is f_i times what they
+// compute, and C the sum of c_i / f_i. Collectives, transfers, updates and launches that wait only add to it.
 #pragma once
 
 #include "planner/search/estimate.h"

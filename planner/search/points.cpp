@@ -11,6 +11,7 @@
 
 #include "planner/mesh.h"
 #include "planner/resolve.h"
+#include "planner/search/slow_stages.h"
 
 namespace boxcar::search {
 namespace {
@@ -252,14 +253,15 @@ std::vector<int64_t> beside(const Hints& h, int node) {
 std::vector<std::string> other_orders(const Job& job) {
   const int node = job.cluster.node.gpus;
   std::vector<std::string> orders;
-  if (job.gpus <= node) return orders;
+  if (job.gpus <= node && slowest_device(job) == 1) return orders;
   Hints h = job.parallel;
+  const auto standing = [&] { return std::pair(beside(h, node), slowness_by_stage(h, job.cluster)); };
   h.mesh_order = Hints().mesh_order;
-  std::set<std::vector<int64_t>> known{beside(h, node)};
+  std::set known{standing()};
   std::vector<std::string> dims{"cp", "dp", "pp", "tp"};
   do {
     h.mesh_order = fmt::format("{}", fmt::join(dims, ","));
-    if (known.insert(beside(h, node)).second) orders.push_back(h.mesh_order);
+    if (known.insert(standing()).second) orders.push_back(h.mesh_order);
   } while (std::next_permutation(dims.begin(), dims.end()));
   return orders;
 }

@@ -23,8 +23,8 @@ void each_point(const planner::Job& job, const Fixed& fixed, const planner::Hint
 // Whether there is a point that keeps some of rules_of(job, fixed).
 bool any_point(const planner::Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules);
 
-// The orders of the job's mesh on its cluster, but the usual one, in which others of its groups cross nodes
-// than in the ones before.
+// The orders of the job's mesh on its cluster, but the usual one, in which others of its groups cross nodes,
+// or others of its stages stand on slow devices, than in the ones before.
 std::vector<std::string> other_orders(const planner::Job& job);
 
 }  // namespace boxcar::search

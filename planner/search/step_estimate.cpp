@@ -12,6 +12,7 @@
 #include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "planner/search/cost.h"
+#include "planner/search/slow_stages.h"
 #include "sim/models/collective_time.h"
 
 namespace boxcar::search {
@@ -28,6 +29,8 @@ void add(StateTime& sum, const StateTime& part, double times) {
 void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.forward += times * part.forward;
   sum.backward += times * part.backward;
+  sum.forward_kernels += times * part.forward_kernels;
+  sum.backward_kernels += times * part.backward_kernels;
   add(sum.update, part.update, times);
   add(sum.accumulate, part.accumulate, times);
   sum.computing += times * part.computing;
@@ -298,8 +301,11 @@ std::vector<StageCost> stages_of(const Job& job, const ModelCost& cost) {
     stage.transient = transient;
     // It is added to the first's instead of to a sum of its own: three reads and writes of the gradient's
     // type, where the sum is read and written in its own.
-    stage.backward -= use.states.accumulate.whole * (1 - 3 * gradient / (gradient + 2 * sum));
+    const double saved = use.states.accumulate.whole * (1 - 3 * gradient / (gradient + 2 * sum));
+    stage.backward -= saved, stage.backward_kernels -= saved;
   }
+  const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
+  for (size_t s = 0; s < stages.size(); ++s) stages[s] = stages[s].slowed(slowness[s]);
   return stages;
 }
 
@@ -391,49 +397,122 @@ std::string schedule_for(const Job& job, const ModelCost& cost, double slack) {
 
 namespace {
 
+double pass_seconds(const StageCost& cost) { return cost.forward + cost.backward; }
+
 // Of layers that differ: of all cuts one whose slowest stage is fastest, by dynamic programming over the
 // first layers and the stages that they take.
-std::vector<int> level_cut(const std::vector<StageCost>& layers, size_t stages) {
+std::vector<int> level_cut(const std::vector<StageCost>& layers, const std::vector<double>& slowness) {
   const size_t n = layers.size();
-  std::vector<double> until{0};
-  for (const StageCost& layer : layers) until.push_back(until.back() + layer.forward + layer.backward);
-  std::vector<double> best = until;                                    // by layers, on one stage
+  std::vector<double> until{0}, until_kernels{0};
+  for (const StageCost& layer : layers) {
+    until.push_back(until.back() + pass_seconds(layer));
+    until_kernels.push_back(until_kernels.back() + layer.forward_kernels + layer.backward_kernels);
+  }
+  const auto seconds = [&](size_t stage, size_t from, size_t end) {
+    return until[end] - until[from] + (slowness[stage] - 1) * (until_kernels[end] - until_kernels[from]);
+  };
+  std::vector<double> best;                                            // by layers, on one stage
   std::vector<std::vector<size_t>> begin{std::vector<size_t>(n + 1)};  // by stages - 1: of the last stage
-  for (size_t s = 2; s <= stages; ++s) {
+  for (size_t end = 0; end <= n; ++end) best.push_back(seconds(0, 0, end));
+  for (size_t s = 1; s < slowness.size(); ++s) {
     std::vector<double> next(n + 1, infinity);
     begin.emplace_back(n + 1);
-    for (size_t end = s; end <= n; ++end)
-      for (size_t from = s - 1; from < end; ++from) {
-        const double slowest = std::max(best[from], until[end] - until[from]);
+    for (size_t end = s + 1; end <= n; ++end)
+      for (size_t from = s; from < end; ++from) {
+        const double slowest = std::max(best[from], seconds(s, from, end));
         if (slowest < next[end]) next[end] = slowest, begin.back()[end] = from;
       }
     best = std::move(next);
   }
   std::vector<int> result;
-  for (size_t s = stages, end = n; s > 0; --s) {
+  for (size_t s = slowness.size(), end = n; s > 0; --s) {
     result.insert(result.begin(), static_cast<int>(end - begin[s - 1][end]));
     end = begin[s - 1][end];
   }
   return result;
 }
 
+// Stages of equal layers: each has one, and what it takes so.
+struct LevelStages {
+  std::vector<double> with_one, layer;  // s, by stage
+
+  double seconds(size_t stage, int layers) const { return with_one[stage] + (layers - 1) * layer[stage]; }
+  double slowest(const std::vector<int>& cut) const {
+    double most = 0;
+    for (size_t s = 0; s < cut.size(); ++s) most = std::max(most, seconds(s, cut[s]));
+    return most;
+  }
+  double sum(const std::vector<int>& cut) const {
+    double all = 0;
+    for (size_t s = 0; s < cut.size(); ++s) all += seconds(s, cut[s]);
+    return all;
+  }
+
+  // Every layer where it costs least by `price`; empty where that is infinite.
+  template <typename Price>
+  std::vector<int> cut(int64_t layers, const Price& price) const {
+    std::vector<int> result(layer.size(), 1);
+    std::vector<std::pair<double, double>> next;
+    for (size_t s = 0; s < result.size(); ++s) next.push_back(price(s, 2));
+    for (int64_t left = layers - std::ssize(result); left > 0; --left) {
+      // Of equals the last: the first stages hold the most micro-batches.
+      const auto least = std::min_element(next.rbegin(), next.rend());
+      if (least->first == infinity) return {};
+      const auto at = static_cast<size_t>(next.rend() - least - 1);
+      next[at] = price(at, ++result[at] + 1);
+    }
+    return result;
+  }
+  std::vector<int> level(int64_t layers) const {
+    return cut(layers, [&](size_t s, int l) { return std::pair(seconds(s, l), 0.0); });
+  }
+  // Of cuts whose slowest stage takes at most `most` one of the least sum.
+  std::vector<int> within(int64_t layers, double most) const {
+    return cut(layers, [&](size_t s, int l) {
+      const double all = seconds(s, l);
+      return all > most ? std::pair(infinity, 0.0) : std::pair(layer[s], all);
+    });
+  }
+  // Times that a slowest stage could take, from `least` to below `most`.
+  std::set<double> limits(int64_t layers, double least, double most) const {
+    std::set<double> all;
+    for (size_t s = 0; s < layer.size(); ++s)
+      for (int l = 1; l <= layers; ++l)
+        if (const double limit = seconds(s, l); least <= limit && limit < most) all.insert(limit);
+    return all;
+  }
+};
+
 }  // namespace
 
-std::vector<int> level_layers(int64_t layers, int stages, const ModelCost& cost) {
-  if (!cost.layers.empty()) return level_cut(cost.layers, static_cast<size_t>(stages));
-  const double each = cost.layer.forward + cost.layer.backward;
-  std::vector<double> times(static_cast<size_t>(stages), each);
-  std::vector<int> result(static_cast<size_t>(stages), 1);
-  times.front() += cost.first.forward + cost.first.backward;
-  times.back() += cost.last.forward + cost.last.backward;
-  for (int64_t left = layers - stages; left > 0; --left) {
-    // Of equals the last: the first stages hold the most micro-batches.
-    const auto least = std::min_element(times.rbegin(), times.rend());
-    const auto at = static_cast<size_t>(times.rend() - least - 1);
-    times[at] += each;
-    ++result[at];
+std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
+                              int micro_batches) {
+  if (!cost.layers.empty()) return level_cut(cost.layers, slowness);
+  LevelStages stages;
+  for (const double slow : slowness) {
+    // What is once a stage counts where stages differ by it.
+    const double once = pass_seconds(cost.joint.slowed(slow)) - pass_seconds(cost.joint);
+    stages.layer.push_back(pass_seconds(cost.layer.slowed(slow)));
+    stages.with_one.push_back(stages.layer.back() + once);
   }
-  return result;
+  stages.with_one.front() += pass_seconds(cost.first.slowed(slowness.front()));
+  stages.with_one.back() += pass_seconds(cost.last.slowed(slowness.back()));
+  std::vector<int> best = stages.level(layers);
+  const auto step = [&](const std::vector<int>& cut) {
+    return (micro_batches - 1) * stages.slowest(cut) + stages.sum(cut);
+  };
+  // What layers on the fastest devices alone could save lets the slowest stage be slower by so much.
+  const double cheapest = *std::min_element(stages.layer.begin(), stages.layer.end());
+  double saves = 0;
+  for (size_t s = 0; s < best.size(); ++s) saves += (best[s] - 1) * (stages.layer[s] - cheapest);
+  if (saves <= 0) return best;
+  const double slowest = stages.slowest(best);
+  const double most = micro_batches > 1 ? slowest + saves / (micro_batches - 1) : infinity;
+  for (const double limit : stages.limits(layers, slowest, most)) {
+    std::vector<int> cut = stages.within(layers, limit);
+    if (step(cut) < step(best)) best = std::move(cut);
+  }
+  return best;
 }
 
 }  // namespace boxcar::search

@@ -26,8 +26,11 @@ struct Estimate {
 // `job` has dp, stage_layers and micro_batches filled in.
 Estimate estimate(const planner::Job& job, const ModelCost& cost);
 
-// Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer.
-std::vector<int> level_layers(int64_t layers, int stages, const ModelCost& cost);
+// Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer, and so have
+// stages on slow devices. `slowness` by stage (slow_stages.h). Of equal layers, where stages differ, so that
+// the slowest `micro_batches` - 1 times and all stages once take least.
+std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
+                              int micro_batches);
 
 // The schedule "7,5,3,1" that keeps the pipeline within `slack` of its least period; empty where that is what
 // 1F1B has under way, or where there are virtual stages.

@@ -293,8 +293,8 @@ TEST(Points, stages_are_level) {
   cost.layer.forward = 1;
   cost.first.forward = 0.5;
   cost.last.backward = 2;
-  EXPECT_EQ(level_layers(10, 3, cost), (std::vector{4, 4, 2}));
-  EXPECT_EQ(level_layers(3, 3, cost), (std::vector{1, 1, 1}));
+  EXPECT_EQ(level_layers(10, cost, {1, 1, 1}, 8), (std::vector{4, 4, 2}));
+  EXPECT_EQ(level_layers(3, cost, {1, 1, 1}, 8), (std::vector{1, 1, 1}));
 }
 
 // a (2 s) -> b on another queue (3 s) -> c (1 s); d (4 s) beside b.

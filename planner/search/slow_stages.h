@@ -1,0 +1,24 @@
+// Which stages stand on slow devices of a job's cluster.
+//
+//   dp 8, pp 4, devices 16 to 23 slow by 1.3: {1, 1, 1.3, 1}; in mesh_order "dp,pp,cp,tp"
+//   {1.3, 1.3, 1.3, 1.3}
+//
+// A stage waits for its slowest device: tensor parallelism for every layer, data parallelism once a step.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "planner/planner.h"
+
+namespace boxcar::search {
+
+// Factors on the kernels of the slowest device, by stage: of all, at least 1.
+std::vector<double> slowness_by_stage(const planner::Hints& hints, const backends::Cluster& cluster);
+
+// The same of single devices, one of each stage, that send each other what they make: of those that differ.
+std::set<std::vector<double>> slowness_in_line(const planner::Hints& hints, const backends::Cluster& cluster);
+
+double slowest_device(const planner::Job& job);  // of those that it has
+
+}  // namespace boxcar::search
