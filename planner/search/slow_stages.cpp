@@ -41,7 +41,7 @@ std::set<Factors> slowness_in_line(const Hints& hints, const backends::Cluster& 
     lines.try_emplace(line, ones(hints)).first->second[stage] = factor;
   });
   std::set<Factors> all;
-  if (std::ssize(lines) < planner::mesh_of(hints).devices()) all.insert(ones(hints));
+  if (lines.empty() || std::ssize(lines) < planner::mesh_of(hints).devices()) all.insert(ones(hints));
   for (const auto& line : lines) all.insert(line.second);
   return all;
 }

@@ -54,6 +54,23 @@ dp 2: S(0), tp 2: B
 )");
 }
 
+TEST(ExplainPlan, says_which_stages_stand_on_slow_devices) {
+  const TemporaryFile cluster(
+      "slow.yaml",
+      "name: slow\ndevice: a100-sxm-80g\nnode: {gpus: 2, link: nvswitch, link_bandwidth: "
+      "300e9}\nslowdown: {1: 1.5}\n");
+  const TemporaryFile plan("plan.txt", "");
+  const Output saved =
+      run_program({"simulate", "--model=gpt", "--layers=5", "--hidden=64", "--heads=4", "--seq=32",
+                   "--vocab=128", "--cluster", cluster.path(), "--gpus=2", "--pp=2", "--stage-layers=3,2",
+                   "--global-batch=8", "--save-plan", plan.path()});
+  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  EXPECT_NE(
+      run_program({"explain", plan.path()})
+          .out.find("\n  on slow devices: stage 1 with 2 layers (1.5 times as long); elsewhere 3 a stage\n"),
+      std::string::npos);
+}
+
 // Times, sizes and shares as #, however wide: the time models say them.
 std::string without_numbers(const std::string& text) {
   static const std::regex number(R"( *[+-]?[0-9.e-]+ (s|ms|us|B|kB|MB|GB|%)(?![a-z]))");

@@ -69,6 +69,41 @@ TEST(SearchCommand, searches_several_precisions) {
       "boxcar: --precision: got \"fp9\", expected fp32, tf32, fp16, bf16, fp64, fp8 (did you mean fp8?)\n");
 }
 
+// The table says which stages are slow.
+TEST(SearchCommand, cuts_stages_around_stragglers) {
+  const Words words{"search",
+                    "--model=gpt",
+                    "--layers=9",
+                    "--hidden=1024",
+                    "--heads=8",
+                    "--seq=512",
+                    "--vocab=128",
+                    "--cluster=dgx-a100-80g",
+                    "--gpus=3",
+                    "--pp=3",
+                    "--tp=1",
+                    "--micro-batch=1",
+                    "--global-batch=24",
+                    "--simulate=3"};
+  const auto table = [&](Words more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return run_program(more).out;
+  };
+  EXPECT_EQ(table({}).find("on slow devices"), std::string::npos);
+  EXPECT_NE(
+      table({"--straggler=rank=1,slowdown=1.9"})
+          .find("\n  on slow devices: stage 1 with 2 layers (1.9 times as long); elsewhere 3 to 4 a stage\n"),
+      std::string::npos);
+  EXPECT_NE(
+      table({"--straggler=rank=0,slowdown=2.5", "--straggler=rank=2,slowdown=2.5"})
+          .find("\n  on slow devices: stage 0 with 2 layers (2.5 times as long), stage 2 with 2 layers (2.5 "
+                "times as long); elsewhere 5 a stage\n"),
+      std::string::npos);
+  const Output wrong = search({"--straggler=rank=2,slowdown=2"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(wrong.err, "boxcar: --straggler: rank 2 is not there; ranks are 0 to 1\n");
+}
+
 TEST(SearchCommand, tells_of_dimensions_that_are_not_there) {
   const Output output = search({"--tp=2", "--both-dimensions", "--precision=fp16,fp16"});
   EXPECT_EQ(
