@@ -28,6 +28,7 @@ std::function<Field(Request&)> at(T& (*member)(Request&)) {
 #define JOB(m) at(+[](Request & r) -> auto& { return r.job.m; })
 
 constexpr double million = 1e6;
+constexpr double most_times = 10000;  // that a list repeats a number
 
 Key entry(std::string section, std::string name, std::function<Field(Request&)> field, double least,
           double most, std::string help) {
@@ -282,14 +283,15 @@ std::string number(double value) {
                                                               : fmt::format("{}", value);
 }
 
-double parse_number(const Key& key, const std::string& where, const std::string& text, bool whole_only) {
+double parse_number(double least, double most, const std::string& where, const std::string& text,
+                    bool whole_only) {
   std::string range = fmt::format("{} from {} to {}", whole_only ? "a whole number" : "a number",
-                                  number(key.least), number(key.most));
+                                  number(least), number(most));
   double value = 0;
   const char* end = text.data() + text.size();
   auto [rest, error] = std::from_chars(text.data(), end, value);
   bool good = error == std::errc() && rest == end && std::isfinite(value);
-  if (!good || (whole_only && value != std::floor(value)) || value < key.least || value > key.most)
+  if (!good || (whole_only && value != std::floor(value)) || value < least || value > most)
     refuse(where, text, range);
   return value;
 }
@@ -332,9 +334,13 @@ struct Setter {
   const std::string& where;
   const std::string& text;
 
-  void operator()(int* p) const { *p = static_cast<int>(parse_number(key, where, text, true)); }
-  void operator()(int64_t* p) const { *p = static_cast<int64_t>(parse_number(key, where, text, true)); }
-  void operator()(double* p) const { *p = parse_number(key, where, text, false); }
+  void operator()(int* p) const {
+    *p = static_cast<int>(parse_number(key.least, key.most, where, text, true));
+  }
+  void operator()(int64_t* p) const {
+    *p = static_cast<int64_t>(parse_number(key.least, key.most, where, text, true));
+  }
+  void operator()(double* p) const { *p = parse_number(key.least, key.most, where, text, false); }
   void operator()(bool* p) const {
     *p = key.words.empty() ? parse_bool(where, text) : parse_word(key, where, text) == 1;
   }
@@ -346,8 +352,12 @@ struct Setter {
   void operator()(std::vector<int>* p) const {
     p->clear();
     if (text == key.fallback) return;
-    for (const std::string& item : split_list(text))
-      p->push_back(static_cast<int>(parse_number(key, where, item, true)));
+    for (const std::string& item : split_list(text)) {  // 12x8: eight times 12
+      const size_t x = std::min(item.find('x'), item.size());
+      const double times = x < item.size() ? parse_number(1, most_times, where, item.substr(x + 1), true) : 1;
+      p->insert(p->end(), static_cast<size_t>(times),
+                static_cast<int>(parse_number(key.least, key.most, where, item.substr(0, x), true)));
+    }
   }
   void operator()(std::vector<std::string>* p) const {
     p->clear();

@@ -50,6 +50,20 @@ std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job)
   return result;
 }
 
+// "1x94,0,0"
+std::string in_runs(const std::vector<int>& list) {
+  std::vector<std::string> runs;
+  for (auto from = list.begin(), to = from; from != list.end(); from = to) {
+    to = std::find_if(from, list.end(), [&](int number) { return number != *from; });
+    if (to - from > 3)
+      runs.push_back(fmt::format("{}x{}", *from, to - from));
+    else
+      std::transform(from, to, std::back_inserter(runs),
+                     [](int number) { return fmt::format("{}", number); });
+  }
+  return fmt::format("{}", fmt::join(runs, ","));
+}
+
 // "8" as a number, "[4, 4]" as a list, "1f1b" as it stands.
 ordered_json typed(const std::string& text) {
   ordered_json value = ordered_json::parse(text, nullptr, false);
@@ -107,11 +121,9 @@ std::string layouts_text(const SearchReport& r) {
   return text;
 }
 
-// Nobody estimates split backward passes or some layers' recomputation: such candidates are another one's,
-// whose estimate they keep.
+// Nobody estimates split backward passes: such candidates are another one's, whose estimate they keep.
 bool is_estimated(const Candidate& c) {
-  return c.estimated_seconds > 0 && !c.job.parallel.schedule.starts_with("zb-") &&
-         c.job.train.recompute_layers.empty();
+  return c.estimated_seconds > 0 && !c.job.parallel.schedule.starts_with("zb-");
 }
 
 ordered_json candidate_json(const Candidate& c) {
@@ -229,18 +241,19 @@ std::string against(search::Goal goal, const Candidate& other, const Candidate& 
 std::string flags_of(const planner::Job& job, bool precision) {
   const Hints& h = job.parallel;
   const bool balanced = h.stage_layers == planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
+  Request request;
+  request.job = job;
   std::string text;
   for (const auto& [key, value] : decided(job)) {
     const bool degree = key->name == "dp" || key->name == "tp" || key->name == "pp";
     if (!degree && value == get(*key, Request{})) continue;  // the default
     if (key->name == "stage_layers" && balanced) continue;
-    std::string plain = value;
-    std::erase_if(plain, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    const Field field = key->field(request);
+    const auto* const list = std::get_if<std::vector<int>*>(&field);
+    const std::string plain = list ? in_runs(**list) : value;
     text += fmt::format("{}{} {}", text.empty() ? "" : " ", key->flag, plain);
   }
   if (!precision) return text;
-  Request request;
-  request.job = job;
   return text + " --precision " + get(*find_key("train", "precision"), request);
 }
 

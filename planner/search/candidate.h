@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "planner/search/graphs.h"
 #include "planner/search/layout_request.h"
@@ -21,6 +22,7 @@ struct Candidate {
   double seconds = 0;        // simulated
   std::any record = {};      // of that simulation, as the oracle gave it
   int64_t peak_bytes = 0;    // of the plan, on its fullest device
+  std::vector<double> stage_bytes = {};  // the same of each stage; empty: no plan was made
   // What was simulated, of the best of a search: others' plans are not kept.
   std::shared_ptr<ir::Plan> plan = nullptr;
   // Where the layout of every op was chosen; else the hints decide.

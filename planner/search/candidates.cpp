@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <utility>
 
+#include "ir/models/conv_net.h"
 #include "planner/resolve.h"
+#include "planner/search/fewest_again.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
 #include "planner/search/slow_stages.h"
@@ -17,6 +20,7 @@ namespace {
 
 using planner::Job;
 
+constexpr double slacks[] = {0.02, 0.1, 0.3};  // of a period, for fewer micro-batches under way
 constexpr auto between_looks = std::chrono::milliseconds(5);
 
 // What the threads tell whoever waits for them, and the other way round.
@@ -26,9 +30,9 @@ struct Shared {
   std::atomic<size_t> next = 0;  // branch
 };
 
-Candidate with_estimate(Job job, const ModelCost& cost) {
-  const Estimate e = estimate(job, cost);
-  const double least = least_seconds(job, cost);
+Candidate with_estimate(Job job, const KindCosts& costs) {
+  const Estimate e = estimate(job, costs);
+  const double least = least_seconds(job, costs);
   return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least};
 }
 
@@ -52,12 +56,9 @@ class Candidates::Branch {
 
   // Nothing where no small plan can be made, or where there are enough points.
   const ModelCost* cost_of(const Job& point) {
-    const CostKey key = cost_key(point);
-    for (const Costs* known : {&all_.costs_, &std::as_const(costs)})
-      if (const auto found = known->find(key); found != known->end())
-        return found->second ? &*found->second : nullptr;
+    if (const auto* known = known_cost(point)) return *known ? &**known : nullptr;
     if (shared_.stop) return nullptr;
-    std::optional<ModelCost>& cost = costs[key];
+    std::optional<ModelCost>& cost = costs[cost_key(point)];
     try {
       cost = measuring_.of(point);
     } catch (const Error& error) {
@@ -66,10 +67,138 @@ class Candidates::Branch {
     return cost ? &*cost : nullptr;
   }
 
+  // As the job says, of which layers compute again and what the others do.
+  std::optional<KindCosts> costs_of(const Job& job) {
+    const ModelCost* again = cost_of(job);
+    const ModelCost* others = again;
+    if (again && !job.train.recompute_layers.empty())
+      others = cost_of(all_of(job, job.train.recompute_others));
+    if (!again || !others) return std::nullopt;
+    return KindCosts(*again, *others);
+  }
+
+  // See Candidates::with_fewest_again; bytes by stage.
+  std::optional<Candidate> with_fewest_again(const Job& job, const std::vector<double>& bytes) {
+    std::optional<Candidate> best;
+    const UnderWay under_way = under_way_of(job);
+    for (const ir::Recompute less : lesser(job)) {
+      const ModelCost* again = cost_of(job);
+      const ModelCost* others = cost_of_lesser(job, less);
+      if (!again || !others) continue;
+      const KindCosts both(*again, *others);
+      Job mixed = job;
+      mixed.train.recompute_others = less;
+      if (recuts(job, *again)) mixed.parallel.stage_layers = level_layers(mixed, both, under_way, bytes);
+      if (mixed.parallel.stage_layers.empty()) continue;
+      const auto fewest = search::with_fewest_again(std::move(mixed), both, under_way, bytes);
+      if (!fewest) continue;
+      const std::vector<int>& counts = fewest->train.recompute_layers;
+      const bool none = !counts.empty() && std::ranges::max(counts) == 0;
+      keep_less(best,
+                none && !options_.pinned.count("recompute") ? with_estimate(all_of(*fewest, less), *others)
+                                                            : with_estimate(*fewest, both),
+                &Candidate::estimated_seconds);
+    }
+    return best;
+  }
+
+  // By which an estimate of each stage is too low; none where no plan was made.
+  std::vector<double> errors_of(const Candidate& tried) {
+    std::vector<double> errors = tried.stage_bytes;
+    errors.resize(static_cast<size_t>(tried.job.parallel.pp));
+    if (const auto kinds = tried.stage_bytes.empty() ? std::nullopt : costs_of(tried.job)) {
+      const std::vector<double> known = bytes_by_stage(tried.job, *kinds, under_way_of(tried.job));
+      std::transform(errors.begin(), errors.end(), known.begin(), errors.begin(), std::minus<>());
+    }
+    return errors;
+  }
+
   Estimated estimated;
   Costs costs;  // that were not known
 
  private:
+  const std::optional<ModelCost>* known_cost(const Job& point) const {
+    const CostKey key = cost_key(point);
+    for (const Costs* known : {&all_.costs_, &costs})
+      if (const auto found = known->find(key); found != known->end()) return &found->second;
+    return nullptr;
+  }
+
+  // Where all layers differ the small plan is the whole one: none is made for this alone.
+  const ModelCost* cost_of_lesser(const Job& job, ir::Recompute kind) {
+    const Job all = all_of(job, kind);
+    return ir::models::is_conv_net(job.model.family) && !known_cost(all) ? nullptr : cost_of(all);
+  }
+
+  static Job all_of(Job job, ir::Recompute kind) {
+    job.train.recompute = kind;
+    job.train.recompute_layers.clear();
+    job.train.recompute_others = ir::Recompute::none;
+    return job;
+  }
+
+  // What layers may do that do not compute again as the job says.
+  std::vector<ir::Recompute> lesser(const Job& job) const {
+    std::vector<ir::Recompute> kinds;
+    if (options_.goal == Goal::memory || options_.pinned.count("recompute_layers")) return kinds;
+    if (job.train.recompute != ir::Recompute::none) kinds.push_back(ir::Recompute::none);
+    if (job.train.recompute == ir::Recompute::full && ir::models::has_attention_core(job.model))
+      kinds.push_back(ir::Recompute::selective);
+    if (options_.pinned.count("recompute_others"))
+      std::erase_if(kinds, [&](ir::Recompute kind) { return kind != job.train.recompute_others; });
+    return kinds;
+  }
+
+  // Whether the cut of the layers is open, and one solver's affair.
+  bool recuts(const Job& job, const ModelCost& cost) const {
+    return job.parallel.pp > 1 && job.parallel.virtual_stages == 1 && cost.layers.empty() &&
+           !options_.pinned.count("stage_layers");
+  }
+
+  // In place of what computes all layers again, which fit: what computes again only those that have to. Where
+  // less recomputation of all layers fits, that is a point of its own. Where no hints lead to layouts,
+  // estimates know memory too little for it.
+  std::optional<Candidate> with_some_again(const std::vector<Candidate>& whole) {
+    std::optional<Candidate> best;
+    const Job& first = whole.front().job;
+    const std::vector<ir::Recompute> kinds = lesser(first);
+    if (std::none_of(whole.begin(), whole.end(), [&](const Candidate& c) { return fits(c); })) return best;
+    if (kinds.empty() || needs_layouts(first) ||
+        (!options_.pinned.count("recompute") && any_fits(whole, kinds)))
+      return best;
+    const std::vector<double> bytes(static_cast<size_t>(first.parallel.pp), all_.bytes_);
+    for (const Candidate& c : whole) {
+      if (auto some = with_fewest_again(c.job, bytes)) keep_less(best, *some, &Candidate::estimated_seconds);
+      if (recuts(first, *cost_of(first))) break;  // the same again
+    }
+    if (best && !options_.pinned.count("schedule"))
+      for (const double slack : slacks) {
+        Job job = best->job;
+        job.parallel.schedule = schedule_for(job, *costs_of(job), slack);
+        if (job.parallel.schedule.empty()) break;
+        if (auto more = with_fewest_again(job, bytes)) keep_less(best, *more, &Candidate::estimated_seconds);
+      }
+    for (const Candidate& c : whole)
+      if (best && fits(c) && !gains(*best, c)) best.reset();
+    return best;
+  }
+
+  // All layers of any alike, on all stages.
+  bool any_fits(const std::vector<Candidate>& some, const std::vector<ir::Recompute>& kinds) {
+    for (const Candidate& c : some) {
+      const UnderWay under_way = under_way_of(c.job);
+      for (const ir::Recompute kind : kinds) {
+        const ModelCost* cost = cost_of_lesser(c.job, kind);
+        if (cost && std::ranges::max(bytes_by_stage(c.job, *cost, under_way)) <= all_.bytes_) return true;
+      }
+    }
+    return false;
+  }
+
+  static bool gains(const Candidate& c, const Candidate& over) {
+    return c.estimated_seconds < (1 - time_error / 3) * over.estimated_seconds;
+  }
+
   // Whether it fits in memory, by estimate.
   bool add(const Job& point) {
     bool any = false;
@@ -96,8 +225,8 @@ class Candidates::Branch {
 
   // The point with its layers cut into stages, in one way or two, each with its estimate.
   std::vector<Candidate> estimates(const Job& point) {
-    const ModelCost* cost = cost_of(point);
-    if (!cost) return {};
+    const std::optional<KindCosts> kinds = costs_of(point);
+    if (!kinds) return {};
     std::vector<Job> jobs{point};
     Job& job = jobs.front();
     job.train.micro_batches = planner::micro_batches(job);
@@ -105,16 +234,16 @@ class Candidates::Branch {
     if (h.stage_layers.empty()) {
       job.parallel.stage_layers = planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
       Job level = job;
-      level.parallel.stage_layers = level_cut(job, *cost);
+      level.parallel.stage_layers = level_cut(job, kinds->again);
       if (level.parallel.stage_layers != h.stage_layers) jobs.push_back(std::move(level));
     }
     std::vector<Candidate> result;
     for (Job& cut : jobs) {
-      result.push_back(with_estimate(std::move(cut), *cost));
-      if (auto more = with_more_under_way(result.back(), *cost)) result.push_back(std::move(*more));
+      result.push_back(with_estimate(std::move(cut), *kinds));
+      if (auto more = with_more_under_way(result.back(), *kinds)) result.push_back(std::move(*more));
     }
-    for (size_t i = 0, plain = result.size(); i < plain; ++i)
-      add_other_orders(Candidate(result[i]), *cost, result);
+    if (auto some = with_some_again(result)) result.push_back(std::move(*some));
+    for (size_t i = 0, plain = result.size(); i < plain; ++i) add_other_orders(Candidate(result[i]), result);
     return result;
   }
 
@@ -128,35 +257,33 @@ class Candidates::Branch {
   // The same in those orders of the mesh on the cluster that are faster by estimate; where stages are level,
   // they are in each. Groups inside of a stage are nowhere faster than in the usual order, so with its cost
   // an order's estimate is a bound.
-  void add_other_orders(const Candidate& usual, const ModelCost& cost, std::vector<Candidate>& all) {
+  void add_other_orders(const Candidate& usual, std::vector<Candidate>& all) {
     if (options_.pinned.count("mesh_order")) return;
+    const KindCosts kinds = *costs_of(usual.job);
     const bool level = slowest_device(usual.job) > 1 && !options_.pinned.count("stage_layers") &&
-                       usual.job.parallel.stage_layers == level_cut(usual.job, cost);
+                       usual.job.parallel.stage_layers == level_cut(usual.job, kinds.again);
     for (const std::string& order : other_orders(usual.job)) {
       Job job = usual.job;
       job.parallel.mesh_order = order;
-      if (level) job.parallel.stage_layers = level_cut(job, cost);
-      const auto gains = [&](const Candidate& c) {
-        return c.estimated_seconds < (1 - time_error / 3) * usual.estimated_seconds;
-      };
-      if (!gains(with_estimate(job, cost))) continue;
-      const ModelCost* own = cost_of(job);
+      if (level) job.parallel.stage_layers = level_cut(job, kinds.again);
+      if (!gains(with_estimate(job, kinds), usual)) continue;
+      const std::optional<KindCosts> own = costs_of(job);
       if (!own) continue;
-      if (Candidate other = with_estimate(std::move(job), *own); gains(other))
+      if (Candidate other = with_estimate(std::move(job), *own); gains(other, usual))
         all.push_back(std::move(other));
     }
   }
 
   // The same with as many micro-batches under way as hide transfers; where those do not fit, with as many as
   // hide some of them.
-  std::optional<Candidate> with_more_under_way(const Candidate& plain, const ModelCost& cost) const {
+  std::optional<Candidate> with_more_under_way(const Candidate& plain, const KindCosts& kinds) const {
     if (options_.pinned.count("schedule")) return std::nullopt;
-    for (const double slack : {0.02, 0.1, 0.3}) {
+    for (const double slack : slacks) {
       Job job = plain.job;
-      job.parallel.schedule = schedule_for(job, cost, slack);
+      job.parallel.schedule = schedule_for(job, kinds, slack);
       if (job.parallel.schedule.empty()) break;
-      Candidate more = with_estimate(job, cost);
-      if (more.estimated_seconds >= (1 - time_error / 3) * plain.estimated_seconds) break;
+      Candidate more = with_estimate(job, kinds);
+      if (!gains(more, plain)) break;
       if (fits(more)) return more;
     }
     return std::nullopt;
@@ -219,9 +346,18 @@ Estimated Candidates::of(const Job& job, const Fixed& fixed, const Enough& enoug
 std::optional<Candidate> Candidates::one(Job job) {
   Shared shared;
   Branch branch(*this, shared);
-  const ModelCost* cost = branch.cost_of(job);
   std::optional<Candidate> result;
-  if (cost) result = with_estimate(std::move(job), *cost);
+  if (const auto kinds = branch.costs_of(job)) result = with_estimate(std::move(job), *kinds);
+  costs_.merge(branch.costs);
+  return result;
+}
+
+std::optional<Candidate> Candidates::with_fewest_again(const Candidate& tried) {
+  Shared shared;
+  Branch branch(*this, shared);
+  std::vector<double> bytes = branch.errors_of(tried);
+  for (double& most : bytes) most = bytes_ - most;
+  std::optional<Candidate> result = branch.with_fewest_again(tried.job, bytes);
   costs_.merge(branch.costs);
   return result;
 }

@@ -48,6 +48,7 @@ Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_ba
   h.schedule = "1f1b";
   h.mesh_order = Hints().mesh_order;
   probe.train.recompute_layers.clear();
+  probe.train.recompute_others = ir::Recompute::none;
   probe.gpus = h.dp * h.pp * h.tp * h.cp;
   probe.global_batch = int64_t{micro_batches} * h.micro_batch * h.dp;
   const int nodes = (probe.gpus + probe.cluster.node.gpus - 1) / probe.cluster.node.gpus;

@@ -80,6 +80,16 @@ struct ModelCost {
   }
 };
 
+// Of a job whose layers do not all compute again (recompute_layers): what those cost that do as it says, and
+// the others. Both have to outlive it.
+struct KindCosts {
+  const ModelCost& again;
+  const ModelCost& others;
+  KindCosts(const ModelCost& all) : KindCosts(all, all) {}
+  KindCosts(const ModelCost& again_cost, const ModelCost& others_cost)
+      : again(again_cost), others(others_cost) {}
+};
+
 // Measures jobs that differ in their hints, and in the nodes of their cluster; what several of them share is
 // made once: training graphs, and the plan of jobs that have another mesh_order than the one before.
 class Measuring {
@@ -87,10 +97,10 @@ class Measuring {
   explicit Measuring(ActSeconds seconds, std::shared_ptr<Graphs> graphs = std::make_shared<Graphs>(64));
   ~Measuring();
 
-  // `job` is resolved; its zero, virtual_stages, stage_layers and global_batch do not matter, its dp and pp
-  // only where it has another mesh_order: they say how far the ranks of a group are apart. Of devices that
-  // are not slow; where its cluster has slow ones, with what kernels take more of. Throws Error (bad input)
-  // where no plan of such stages can be made.
+  // `job` is resolved; all of its layers compute again as it says. Its zero, virtual_stages, stage_layers and
+  // global_batch do not matter, its dp and pp only where it has another mesh_order: they say how far the
+  // ranks of a group are apart. Of devices that are not slow; where its cluster has slow ones, with what
+  // kernels take more of. Throws Error (bad input) where no plan of such stages can be made.
   ModelCost of(const planner::Job& job);
 
  private:

@@ -17,23 +17,39 @@ double shares(const std::vector<double>& slowness, double times) {
   return sum;
 }
 
+// Of all kernels of a micro-batch.
+double computing(const planner::Job& job, const KindCosts& costs) {
+  const auto ends = [](const ModelCost& cost) {
+    return cost.first.computing + cost.last.computing + cost.joint.computing;
+  };
+  const auto layer = [](const ModelCost& cost, size_t l) {
+    return (cost.layers.empty() ? cost.layer : cost.layers[l]).computing;
+  };
+  double all = std::min(ends(costs.again), ends(costs.others));
+  size_t l = 0;
+  for (size_t stage = 0; stage < job.parallel.stage_layers.size(); ++stage) {
+    const int layers = job.parallel.stage_layers[stage], again = recomputed_layers(job.train, stage, layers);
+    for (int of_stage = 0; of_stage < layers; ++of_stage, ++l)
+      all += layer(of_stage < again ? costs.again : costs.others, l);
+  }
+  return all;
+}
+
 }  // namespace
 
-double least_seconds(const planner::Job& job, const ModelCost& cost) {
+double least_seconds(const planner::Job& job, const KindCosts& costs) {
   const planner::Hints& h = job.parallel;
-  double all = cost.first.computing + cost.last.computing + cost.joint.computing +
-               static_cast<double>(job.model.layers) * cost.layer.computing;
-  for (const StageCost& layer : cost.layers) all += layer.computing;
-  const double m = job.train.micro_batches, v = h.virtual_stages;
+  const double all = computing(job, costs), m = job.train.micro_batches, v = h.virtual_stages;
   const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
   const double alone = m * all / shares(slowness, 1);  // where every stage takes as long
   const bool split = planner::splits_backward(planner::pipeline_of(h, job.train.micro_batches).kind);
-  if (!cost.layers.empty() || split || h.pp == 1) return alone;
+  if (!costs.again.layers.empty() || split || h.pp == 1) return alone;
   // With virtual stages what is before a stage is its first chunk, a v-th. What a backward pass leaves for
   // after the gradient that the stage before waits for runs beside that one.
+  const double boundary = std::max(costs.again.behind_boundary, costs.others.behind_boundary);
   double least = alone;
   for (const std::vector<double>& line : slowness_in_line(h, job.cluster)) {
-    const double behind = *std::max_element(line.begin(), line.end()) * cost.behind_boundary;
+    const double behind = *std::max_element(line.begin(), line.end()) * boundary;
     const double left = shares(line, 1 - 1 / (v * m)) / (v * m);
     least = std::max(least, (all / v - shares(line, 1) * behind) / left + v * m * behind);
   }

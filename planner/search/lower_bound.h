@@ -8,6 +8,7 @@
 // takes C / (1 - (1 - 1/m)^p), of all kernels C of a micro-batch on p stages. With slow devices that is so
 // for every line of devices, one of each stage, that wait for each other: their c_i is f_i times what they
 // compute, and C the sum of c_i / f_i. Collectives, transfers, updates and launches that wait only add to it.
+// Where only some layers compute again, as many do so, on whatever stages.
 #pragma once
 
 #include "planner/search/estimate.h"
@@ -15,7 +16,7 @@
 namespace boxcar::search {
 
 // In s, for layouts that the hints lead to, any cut of the layers and any order of whole backward passes.
-// `job` has dp and micro_batches filled in.
-double least_seconds(const planner::Job& job, const ModelCost& cost);
+// `job` has dp, stage_layers and micro_batches filled in.
+double least_seconds(const planner::Job& job, const KindCosts& costs);
 
 }  // namespace boxcar::search

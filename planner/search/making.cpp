@@ -16,11 +16,15 @@ using Clock = std::chrono::steady_clock;
 
 void note_memory(const ir::Plan& plan, Candidate& candidate) {
   const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
+  candidate.stage_bytes.assign(static_cast<size_t>(candidate.job.parallel.pp), 0);
   for (const planner::MemoryUse& use : planner::memory_use(plan)) {
-    if (use.total <= candidate.peak_bytes) continue;
     const int device = plan.classes[static_cast<size_t>(use.cls)].devices.front();
+    const int stage = device / mesh.stage_stride % candidate.job.parallel.pp;
+    double& bytes = candidate.stage_bytes[static_cast<size_t>(stage)];
+    bytes = std::max(bytes, static_cast<double>(use.total));
+    if (use.total <= candidate.peak_bytes) continue;
     candidate.peak_bytes = use.total;
-    candidate.fullest_stage = device / mesh.stage_stride % candidate.job.parallel.pp;
+    candidate.fullest_stage = stage;
   }
 }
 

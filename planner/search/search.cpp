@@ -386,6 +386,7 @@ class Search {
     too_slow_ = false;
     last_seconds_ = 0;
     excess_ = 0;
+    stage_bytes_.clear();
     error_.reset();
     Candidate candidate;
     try {
@@ -393,6 +394,7 @@ class Search {
       candidate = std::move(made.candidate);
       ending_seconds_ = std::max(ending_seconds_, made.deaf_seconds);
       measured_ = true;
+      stage_bytes_ = candidate.stage_bytes;
       if (candidate.peak_bytes > limit_) {
         excess_ = candidate.peak_bytes - limit_;
         note_smallest(candidate);
@@ -423,15 +425,23 @@ class Search {
     return true;
   }
 
-  // Where chosen layouts need too much memory, again with as much less on every stage.
-  bool attempt_within(const Candidate& candidate, Making making) {
+  // Where it needs too much memory, again with as much less: more layers compute again on stages that have
+  // too much, or, of what was made to have other layouts, these need less on every stage.
+  bool attempt_within(Candidate candidate, Making making, int most_tries = 3) {
     bool does = attempt(std::move(making));
-    for (int tries = 1; tries < 3 && outcome_.ended && !does && excess_ > 0 && layouts_bytes_ > 0; ++tries) {
-      Candidate again = anew(candidate);
-      if (!again.layouts) again.layouts = asked();
-      again.layouts->memory =
-          layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(std::exchange(excess_, 0));
-      does = attempt(begin(std::move(again)));
+    for (int tries = 1; tries < most_tries && outcome_.ended && !does && excess_ > 0; ++tries) {
+      if (!candidate.job.train.recompute_layers.empty() && !candidate.layouts) {
+        candidate.stage_bytes = stage_bytes_;
+        std::optional<Candidate> fewest = points_->with_fewest_again(candidate);
+        if (!fewest) break;
+        candidate = std::move(*fewest);
+      } else {
+        if (layouts_bytes_ == 0) break;
+        candidate = anew(std::move(candidate));
+        if (!candidate.layouts) candidate.layouts = asked();
+        candidate.layouts->memory = layouts_bytes_ - candidate.job.parallel.pp * static_cast<double>(excess_);
+      }
+      does = attempt(begin(candidate));
     }
     return does;
   }
@@ -452,18 +462,14 @@ class Search {
     for (size_t c = 1; c < outcome_.best.size(); ++c) outcome_.best[c].plan.reset();
   }
 
-  // Of what computes whole layers again: only as many of each stage's as memory asks for.
-  void recompute_less(const Candidate& whole) {
-    if (options_.pinned.count("recompute_layers") || whole.job.train.recompute != ir::Recompute::full) return;
-    if (!whole.job.train.recompute_layers.empty()) return;
-    const Candidate start = whole;
-    int least = 0, most = most_layers(start.job);
-    while (least < most && outcome_.ended) {  // the fewest that fit
-      const int middle = (least + most) / 2;
-      if (attempt(begin(with_recompute(start, middle))))
-        most = middle;
-      else
-        least = middle + 1;
+  // Only as many layers computed again as memory asks for, now that a plan says how much there is.
+  void recompute_less(Candidate known) {
+    for (int tries = 0; tries < 3 && outcome_.ended && !known.stage_bytes.empty(); ++tries) {
+      std::optional<Candidate> fewest = points_->with_fewest_again(known);
+      if (!fewest || key(fewest->job) == key(known.job) || is_known(fewest->job)) return;
+      attempt(begin(*fewest));
+      known = std::move(*fewest);
+      known.stage_bytes = stage_bytes_;
     }
   }
 
@@ -475,7 +481,7 @@ class Search {
     int least = 0, most = most_layers(start.job);
     while (least < most && outcome_.ended) {
       const int middle = (least + most + 1) / 2;
-      attempt(begin(with_recompute(start, middle)));
+      attempt(begin(with_whole_layers_again(start, middle)));
       if (too_slow_)
         most = middle - 1;
       else
@@ -505,15 +511,23 @@ class Search {
       if (done.size() == pipelines_split) break;
       if (!done.empty() && hoped(whole) >= simulated(outcome_.best.front())) break;
       if (!done.insert(degrees(whole.job)).second) continue;
-      std::vector<Making> both;
+      std::vector<std::pair<Candidate, Making>> both;
       for (const char* schedule : {"zb-h1", "zb-h2"}) {
         if (schedule == std::string_view("zb-h2") && whole.job.train.micro_batches <= 2)
           continue;  // the same
         Candidate split = anew(whole);
         split.job.parallel.schedule = schedule;
-        both.push_back(begin(std::move(split)));
+        if (!split.job.train.recompute_layers.empty())
+          if (auto fewest = points_->with_fewest_again(split)) split = std::move(*fewest);
+        both.emplace_back(split, begin(split));
       }
-      attempt_all(std::move(both));
+      bool over = false;  // what splits more needs more memory
+      for (auto& [split, making] : both) {
+        if (over)
+          leave(std::move(making));
+        else
+          over = !attempt_within(split, std::move(making), 2) && excess_ > 0;
+      }
     }
   }
 
@@ -583,13 +597,20 @@ class Search {
     candidate.found = {};
     candidate.plan.reset();
     candidate.peak_bytes = 0;
+    candidate.stage_bytes.clear();
     return candidate;
   }
 
-  static Candidate with_recompute(const Candidate& known, int layers) {
+  Candidate with_whole_layers_again(const Candidate& known, int layers) {
     Candidate candidate = anew(known);
-    candidate.job.train.recompute = ir::Recompute::full;
-    candidate.job.train.recompute_layers = {layers};
+    ir::TrainOptions& train = candidate.job.train;
+    if (train.recompute == ir::Recompute::selective) train.recompute_others = train.recompute;
+    train.recompute = ir::Recompute::full;
+    train.recompute_layers = {layers};
+    if (const auto estimate = points_->one(candidate.job)) {
+      candidate.estimated_seconds = estimate->estimated_seconds;
+      candidate.estimated_bytes = estimate->estimated_bytes;
+    }
     return candidate;
   }
 
@@ -727,7 +748,8 @@ class Search {
   std::function<void()> look_ = [this] {
     if (asked_to_stop() && !outcome_.best.empty()) throw Stopped{};  // the first is finished: it may be all
   };
-  double layouts_bytes_ = 0;  // by the costs of its layouts
+  double layouts_bytes_ = 0;         // by the costs of its layouts
+  std::vector<double> stage_bytes_;  // of the last plan, by stage
   Outcome outcome_;
   std::vector<Making> left_;  // waits, and so ends before the graphs do
 };

@@ -36,6 +36,7 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.computing += times * part.computing;
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
+  sum.layers += part.layers;
   sum.transient = std::max(sum.transient, part.transient);
   for (size_t kind = 0; kind < sum.bytes.size(); ++kind) sum.bytes[kind] += times * part.bytes[kind];
 }
@@ -80,22 +81,36 @@ StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
   return layer;
 }
 
-// Parameters of at most `count` layers that follow each other on a stage, in bytes on a device; the model's
+// Layers that follow each other on a stage; those that compute again come first.
+struct Part {
+  int begin = 0, layers = 0, again = 0;
+};
+
+// By stage, its virtual stages.
+std::vector<std::vector<Part>> parts_of(const Job& job) {
+  const std::vector<int>& layers = job.parallel.stage_layers;
+  std::vector<std::vector<Part>> parts(static_cast<size_t>(job.parallel.pp));
+  int begin = 0;
+  for (size_t v = 0; v < layers.size(); begin += layers[v++])
+    parts[v % parts.size()].push_back({begin, layers[v], recomputed_layers(job.train, v, layers[v])});
+  return parts;
+}
+
+bool is_last(const Job& job, const Part& part) { return part.begin + part.layers == job.model.layers; }
+
+// Parameters of at most `count` layers of these that follow each other, in bytes on a device; the model's
 // ends count as layers.
-double bytes_of_some(const Job& job, const ModelCost& cost, int stage, int count) {
-  const Hints& h = job.parallel;
+double bytes_of_some(const Job& job, const ModelCost& cost, const std::vector<Part>& parts, int count) {
   const auto parameters = [](const StageCost& c) {
     return c.bytes[static_cast<size_t>(ir::MemoryKind::parameters)];
   };
   double most = 0;
-  for (size_t part = static_cast<size_t>(stage), layer = 0, next = 0; next < h.stage_layers.size(); ++next) {
-    const auto layers = static_cast<size_t>(h.stage_layers[next]);
-    layer += layers;
-    if (next % static_cast<size_t>(h.pp) != part) continue;
+  for (const Part& part : parts) {
     std::vector<double> all;
-    if (next == 0) all.push_back(parameters(cost.first));
-    for (size_t l = layer - layers; l < layer; ++l) all.push_back(parameters(layer_at(job, cost, l)));
-    if (next + 1 == h.stage_layers.size()) all.push_back(parameters(cost.last));
+    if (part.begin == 0) all.push_back(parameters(cost.first));
+    for (int l = part.begin; l < part.begin + part.layers; ++l)
+      all.push_back(parameters(layer_at(job, cost, static_cast<size_t>(l))));
+    if (is_last(job, part)) all.push_back(parameters(cost.last));
     for (size_t l = 0; l < all.size(); ++l) {
       const auto end = std::min(all.size(), l + static_cast<size_t>(count));
       most = std::max(most, std::accumulate(all.begin() + static_cast<int64_t>(l),
@@ -105,7 +120,8 @@ double bytes_of_some(const Job& job, const ModelCost& cost, int stage, int count
   return most;
 }
 
-double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage, int index) {
+double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage,
+                   const std::vector<Part>& parts) {
   const Hints& h = job.parallel;
   const auto kind = [](ir::MemoryKind k) { return static_cast<size_t>(k); };
   const double part = sharded_part(h, stage);
@@ -121,8 +137,8 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   bytes += gradients * (h.zero < 2 ? 1 + shards : part);
   bytes += parameters * (h.zero < 3 ? 1 + shards : part);
   // Of three layers the gradients, which are made, wait, and are reduced; of two the parameters.
-  if (h.zero >= 2) bytes += bytes_of_some(job, cost, index, 3);
-  if (h.zero >= 3) bytes += bytes_of_some(job, cost, index, 2);
+  if (h.zero >= 2) bytes += bytes_of_some(job, cost, parts, 3);
+  if (h.zero >= 3) bytes += bytes_of_some(job, cost, parts, 2);
   return bytes;
 }
 
@@ -264,29 +280,35 @@ double memory_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost
   return sum;
 }
 
+void add_layers(StageCost& sum, const Job& job, const ModelCost& cost, int begin, int layers) {
+  if (layers > 0 && cost.layers.empty() && job.model.expert_every == 1) return add(sum, cost.layer, layers);
+  for (int l = begin; l < begin + layers; ++l) add(sum, layer_at(job, cost, static_cast<size_t>(l)));
+}
+
+// Activations of `under_way` micro-batches. What it is given goes with its first layer, what it gives with
+// its last.
+StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, double under_way) {
+  const ModelCost& front = part.again > 0 ? costs.again : costs.others;
+  const ModelCost& back = part.again < part.layers ? costs.others : costs.again;
+  StageCost one = front.joint_of(part.begin);
+  add_layers(one, job, costs.again, part.begin, part.again);
+  add_layers(one, job, costs.others, part.begin + part.again, part.layers - part.again);
+  if (part.begin == 0) add(one, front.first);
+  if (is_last(job, part)) add(one, back.last);
+  one.bytes[static_cast<size_t>(ir::MemoryKind::activations)] *= under_way;
+  one.layers = part.layers;
+  return one;
+}
+
 // By stage: its virtual stages together, activations of all micro-batches under way.
-std::vector<StageCost> stages_of(const Job& job, const ModelCost& cost) {
+std::vector<StageCost> stages_of(const Job& job, const KindCosts& costs,
+                                 const std::vector<std::vector<Part>>& parts, const UnderWay& under_way) {
   const Hints& h = job.parallel;
-  const size_t activations = static_cast<size_t>(ir::MemoryKind::activations);
+  const ModelCost& cost = costs.again;
   std::vector<StageCost> stages(static_cast<size_t>(h.pp));
-  std::vector<std::vector<double>> under_way;
-  for (int s = 0; s < h.pp; ++s) under_way.push_back(in_flight(h, s, job.train.micro_batches));
-  const size_t parts = h.stage_layers.size();
-  size_t layer = 0;
-  for (size_t part = 0; part < parts; ++part) {
-    const int layers = h.stage_layers[part];
-    StageCost one = cost.joint_of(static_cast<int>(layer));
-    if (cost.layers.empty() && job.model.expert_every == 1)
-      add(one, cost.layer, layers);
-    else
-      for (int l = 0; l < layers; ++l) add(one, layer_at(job, cost, layer + static_cast<size_t>(l)));
-    layer += static_cast<size_t>(layers);
-    if (part == 0) add(one, cost.first);
-    if (part + 1 == parts) add(one, cost.last);
-    one.bytes[activations] *= under_way[part % stages.size()][part / stages.size()];
-    stages[part % stages.size()].layers += layers;
-    add(stages[part % stages.size()], one);
-  }
+  for (size_t s = 0; s < stages.size(); ++s)
+    for (size_t chunk = 0; chunk < parts[s].size(); ++chunk)
+      add(stages[s], cost_of(job, costs, parts[s][chunk], under_way[s][chunk]));
   const double sum = job.train.precision == ir::Precision::fp64 ? 8 : 4;
   const double gradient = ir::is_mixed(job.train.precision) ? 2 : sum;
   std::map<int, const TiedUse*> first;  // by stage
@@ -323,10 +345,10 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
 
 constexpr int all_of_them = 1 << 30;
 
-// By stage.
-std::vector<int> under_way_by(const Hints& h, double micro_batches) {
+// By stage, where there are no virtual stages.
+std::vector<int> counts_of(const UnderWay& under_way) {
   std::vector<int> counts;
-  for (int s = 0; s < h.pp; ++s) counts.push_back(static_cast<int>(in_flight(h, s, micro_batches)[0]));
+  for (const std::vector<double>& of_stage : under_way) counts.push_back(static_cast<int>(of_stage[0]));
   return counts;
 }
 
@@ -348,11 +370,39 @@ double period_with(const std::vector<PipelineStage>& stages, const std::vector<i
 
 }  // namespace
 
-Estimate estimate(const Job& job, const ModelCost& cost) {
+UnderWay under_way_of(const Job& job) {
+  UnderWay result;
+  for (int s = 0; s < job.parallel.pp; ++s)
+    result.push_back(in_flight(job.parallel, s, job.train.micro_batches));
+  return result;
+}
+
+std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const UnderWay& under_way) {
+  const auto parts = parts_of(job);
+  const std::vector<StageCost> stages = stages_of(job, costs, parts, under_way);
+  std::vector<double> bytes;
+  for (size_t s = 0; s < stages.size(); ++s)
+    bytes.push_back(stage_bytes(job, costs.again, stages[s], parts[s]));
+  return bytes;
+}
+
+StageNeeds needs_of(const Job& job, const KindCosts& costs, const UnderWay& under_way, int stage, int layers,
+                    int again, double slowness) {
+  const int after = static_cast<int>(job.model.layers) - layers;
+  const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
+  const Part part{begin, layers, again};
+  const StageCost cost = cost_of(job, costs, part, under_way[static_cast<size_t>(stage)][0]).slowed(slowness);
+  return {cost.forward + cost.backward, stage_bytes(job, costs.again, cost, {part})};
+}
+
+Estimate estimate(const Job& job, const KindCosts& costs) {
   const Hints& h = job.parallel;
+  const ModelCost& cost = costs.again;
   const double m = job.train.micro_batches;
   const planner::Mesh mesh = planner::mesh_of(h);
-  const std::vector<StageCost> stages = stages_of(job, cost);
+  const auto parts = parts_of(job);
+  const UnderWay under_way = under_way_of(job);
+  const std::vector<StageCost> stages = stages_of(job, costs, parts, under_way);
   Estimate result;
   double slowest = 0, sum = 0, state = 0, forward = 0;
   for (int s = 0; s < h.pp; ++s) {
@@ -361,7 +411,7 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
     forward = std::max(forward, stage.forward);
     sum += stage.forward + stage.backward;
     state = std::max(state, state_seconds(job, mesh, stage, first_elements(cost, h, s)));
-    const double bytes = stage_bytes(job, cost, stage, s);
+    const double bytes = stage_bytes(job, cost, stage, parts[static_cast<size_t>(s)]);
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
   if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;
@@ -374,7 +424,7 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
       slowest_hop = std::max(slowest_hop, stage.send);
     }
     // Who has room for all micro-batches of a step never waits for it.
-    std::vector<int> counts = under_way_by(h, m);
+    std::vector<int> counts = counts_of(under_way);
     std::replace_if(
         counts.begin(), counts.end(), [&](int count) { return count >= m; }, all_of_them);
     // With virtual stages every run waits for what it reads.
@@ -385,14 +435,15 @@ Estimate estimate(const Job& job, const ModelCost& cost) {
   return result;
 }
 
-std::string schedule_for(const Job& job, const ModelCost& cost, double slack) {
+std::string schedule_for(const Job& job, const KindCosts& costs, double slack) {
   const Hints& h = job.parallel;
   if (h.pp == 1 || h.virtual_stages > 1) return "";
-  const std::vector<PipelineStage> stages = pipeline_of(job, planner::mesh_of(h), cost, stages_of(job, cost));
+  const UnderWay usual = under_way_of(job);
+  const std::vector<PipelineStage> stages =
+      pipeline_of(job, planner::mesh_of(h), costs.again, stages_of(job, costs, parts_of(job), usual));
   std::vector<int> counts = under_way(stages, (1 + slack) * least_period(stages));
-  const std::vector<int> usual = under_way_by(h, job.train.micro_batches);
   for (int& count : counts) count = std::min(count, job.train.micro_batches);
-  return counts == usual ? "" : fmt::format("{}", fmt::join(counts, ","));
+  return counts == counts_of(usual) ? "" : fmt::format("{}", fmt::join(counts, ","));
 }
 
 namespace {

@@ -99,6 +99,11 @@ TEST(Keys, SayWhatIsAllowed) {
   EXPECT_EQ(message("parallel", "sequence_parallel", "maybe"), "here: got \"maybe\", expected true or false");
   EXPECT_EQ(message("parallel", "stage_layers", "[7, 8,8]"), "accepted as [7, 8, 8]");
   EXPECT_EQ(message("parallel", "recompute_layers", "4,2,1,0"), "accepted as [4, 2, 1, 0]");
+  EXPECT_EQ(message("parallel", "recompute_layers", "2x3,0"), "accepted as [2, 2, 2, 0]");
+  EXPECT_EQ(message("parallel", "recompute_layers", "2x0"),
+            "here: got \"0\", expected a whole number from 1 to 10000");
+  EXPECT_EQ(message("parallel", "recompute_layers", "2x"),
+            "here: got \"\", expected a whole number from 1 to 10000");
   EXPECT_EQ(message("parallel", "recompute_layers", "3"), "accepted as [3]");
   EXPECT_EQ(message("parallel", "recompute_layers", "all"), "accepted as []");
   EXPECT_EQ(message("parallel", "recompute_others", "full"), "here: got \"full\", expected none, selective");

@@ -38,6 +38,32 @@ TEST(Search, estimates_are_near_the_simulation) {
   EXPECT_LT(worst_memory, 1.5);
 }
 
+// Any number of layers again on each stage, the others of a lesser kind.
+TEST(Search, estimates_of_layers_that_differ_in_recomputation_are_near_the_simulation) {
+  std::mt19937 random(11);
+  Job job = small_gpt(8);
+  job.model.layers = 8, job.global_batch = 32;
+  double seconds = 0, bytes = 0;
+  int points = 0;
+  each_point(job, {{"micro_batch", "zero"}, {}}, [&](const Job& point) {
+    if (point.train.recompute == ir::Recompute::none) return false;
+    Job mixed = planner::resolve(point);
+    for (const int layers : mixed.parallel.stage_layers)
+      mixed.train.recompute_layers.push_back(static_cast<int>(random() % static_cast<size_t>(layers + 1)));
+    if (mixed.train.recompute == ir::Recompute::full && random() % 2 == 0)
+      mixed.train.recompute_others = ir::Recompute::selective;
+    const Estimate e = estimated(mixed);
+    const ir::Plan plan = planner::compile(mixed);
+    seconds += std::abs(e.seconds / sim::simulate(plan, mixed.cluster).step_seconds - 1);
+    bytes += std::abs(e.bytes / static_cast<double>(peak_of(plan)) - 1);
+    ++points;
+    return false;
+  });
+  EXPECT_GT(points, 40);
+  EXPECT_LT(seconds / points, 0.04);
+  EXPECT_LT(bytes / points, 0.02);
+}
+
 // With virtual stages every chunk has slots for the most that it has under way, not for the mean.
 TEST(Search, estimates_the_memory_of_virtual_stages) {
   Job job = small_gpt(8);
@@ -242,9 +268,12 @@ TEST(Search, estimates_of_memory_are_near_the_plans) {
     each_point(job, {}, [&](const Job& point) { return points.push_back(point), false; });
     std::shuffle(points.begin(), points.end(), random);
     for (size_t p = 0; p < points.size() && p < 6; ++p) {
-      const Job point = planner::resolve(points[p]);
+      Job point = planner::resolve(points[p]);
+      if (p % 2 == 0)
+        for (const int layers : point.parallel.stage_layers)
+          point.train.recompute_layers.push_back(one_of(0, 1, layers));
       const double plan = static_cast<double>(peak_of(planner::compile(point)));
-      const double ratio = estimate(point, measure(point, oracle().act_seconds)).bytes / plan;
+      const double ratio = estimated(point).bytes / plan;
       const planner::Hints& h = point.parallel;
       EXPECT_GT(ratio, 0.7) << family << " dp " << h.dp << " tp " << h.tp << " pp " << h.pp;
       EXPECT_LT(ratio, 1.3) << family << " dp " << h.dp << " tp " << h.tp << " pp " << h.pp;

@@ -4,6 +4,7 @@
 
 #include "planner/resolve.h"
 #include "planner/verify.h"
+#include "sim/simulate.h"
 
 namespace boxcar::search {
 
@@ -19,6 +20,13 @@ Job small_gpt(int gpus) {
   job.gpus = gpus;
   job.global_batch = 16;
   return job;
+}
+
+Estimate estimated(const Job& job) {
+  Job others = job;
+  others.train.recompute = job.train.recompute_others;
+  const ModelCost again = measure(job, sim::act_seconds);
+  return estimate(job, {again, measure(others, sim::act_seconds)});
 }
 
 int64_t peak_of(const ir::Plan& plan) {

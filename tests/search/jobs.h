@@ -6,11 +6,15 @@
 #include <string>
 
 #include "planner/search/points.h"
+#include "planner/search/step_estimate.h"
 
 namespace boxcar::search {
 
 // 4 layers of 1,024, 16 sequences of 512, on A100s.
 planner::Job small_gpt(int gpus);
+
+// Where layers may differ in what they compute again.
+Estimate estimated(const planner::Job& job);
 
 // Of the fullest device.
 int64_t peak_of(const ir::Plan& plan);
