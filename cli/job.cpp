@@ -336,6 +336,7 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (!request.job.model.qkv_bias) labels.erase("model.qkv_bias");
   if (request.job.model.experts == 0) labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
+  if (request.job.parallel.stage_order.empty()) labels.erase("parallel.stage_order");
   if (request.job.train.recompute_layers.empty()) labels["parallel.recompute_layers"] = "all";
   if (request.job.train.recompute_others == ir::Recompute::none) labels.erase("parallel.recompute_others");
   return labels;

@@ -201,6 +201,8 @@ std::vector<Key> make_keys() {
                                     "ranks that share one copy of sharded states")));
   k.push_back(entry("parallel", "mesh_order", PARALLEL(mesh_order), 0, 0,
                     "how ranks stand on the cluster, outermost first: those of the last lie side by side"));
+  k.push_back(otherwise("in order", entry("parallel", "stage_order", PARALLEL(stage_order), 0, 10000,
+                                          "which stage's devices each stage has: 2,0,1,3")));
 
   k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,
                                                   1000 * million, "sequences in an optimizer step")));

@@ -35,7 +35,8 @@ constexpr const char* searched[] = {"dp",
                                     "recompute",
                                     "recompute_layers",
                                     "recompute_others",
-                                    "mesh_order"};
+                                    "mesh_order",
+                                    "stage_order"};
 
 // What a search decides, by key, in the order of a job file.
 std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job) {
@@ -45,6 +46,7 @@ std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job)
   for (const char* name : searched) {
     const Key* key = find_key("parallel", name);
     if (key->name == "recompute_layers" && job.train.recompute_layers.empty()) continue;
+    if (key->name == "stage_order" && job.parallel.stage_order.empty()) continue;
     result.emplace_back(key, get(*key, request));
   }
   return result;

@@ -24,11 +24,18 @@ int Mesh::dim(const std::string& name) const {
 }
 
 int Mesh::device(int place, int stage) const {
+  if (!stage_order.empty()) stage = stage_order[static_cast<size_t>(stage)];
   if (strides.empty()) return stage * devices() + place;
   int result = stage * stage_stride;
   for (size_t d = dims(); d-- > 0; place /= static_cast<int>(extents[d]))
     result += place % static_cast<int>(extents[d]) * strides[d];
   return result;
+}
+
+int Mesh::stage_of(int device, int stages) const {
+  const int stands = device / stage_stride % stages;
+  if (stage_order.empty()) return stands;
+  return static_cast<int>(std::find(stage_order.begin(), stage_order.end(), stands) - stage_order.begin());
 }
 
 Mesh mesh_of(const Hints& hints) {
@@ -46,6 +53,7 @@ Mesh mesh_of(const Hints& hints) {
   int inside = 1;
   const std::vector<std::string> order = mesh_order_of(hints.mesh_order);
   Mesh mesh;
+  mesh.stage_order = hints.stage_order;
   for (auto key = order.rbegin(); key != order.rend(); ++key) {
     if (*key == "pp") mesh.stage_stride = std::exchange(inside, inside * hints.pp);
     for (auto dim = std::rbegin(dims); dim != std::rend(dims); ++dim)
@@ -57,7 +65,7 @@ Mesh mesh_of(const Hints& hints) {
     mesh.extents.push_back(dim.extent);
     mesh.strides.push_back(stride[dim.name]);
   }
-  if (mesh.names.empty()) return {{"dp"}, {1}, {1}, mesh.stage_stride};
+  if (mesh.names.empty()) return {{"dp"}, {1}, {1}, mesh.stage_stride, mesh.stage_order};
   return mesh;
 }
 

@@ -6,6 +6,7 @@
 //   device 13 is stage 1, dp 1, tp 1
 //   the same with mesh_order "dp,pp,cp,tp": stage 0 is devices 0-3 and 8-11, device 13 is stage 1, dp 1, tp 1
 //   and with "pp,tp,cp,dp": device 13 is stage 1, tp 2, dp 1
+//   with stage_order {1, 0} stage 0 is devices 8-15
 //
 // The mesh itself is the same in every order, and so are its layouts: a *place* on it is its row-major index.
 // Extents of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller
@@ -28,9 +29,11 @@ struct Mesh {
   // row-major, stage after stage.
   std::vector<int> strides = {};
   int stage_stride = 0;
+  std::vector<int> stage_order = {};  // as of the hints
 
   int devices() const;
   int device(int place, int stage) const;  // its global id
+  int stage_of(int device, int stages) const;
   int dim(const std::string& name) const;  // -1 where its extent is 1
   size_t dims() const { return names.size(); }
 };

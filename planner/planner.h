@@ -42,6 +42,7 @@ struct Hints {
   int fsdp_group = 0;                     // ranks that share one copy of sharded states; 0: all of dp
   // How ranks stand on the cluster, outermost first: those of the last lie beside each other. dp's with ep.
   std::string mesh_order = "pp,dp,cp,tp";
+  std::vector<int> stage_order = {};  // by stage: whose devices it has in that order; empty: its own
 };
 
 struct Job {

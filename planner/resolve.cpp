@@ -237,7 +237,20 @@ void check_passes(const Job& job) {
     refuse("accumulate", fmt::format("adds up the gradients of {} micro-batches", job.train.micro_batches));
 }
 
+void check_stage_order(const Hints& h) {
+  require(is_stage_order(h), "parallel.stage_order",
+          fmt::format("{} is no order of the {} stages (give each of 0 to {} once)",
+                      fmt::join(h.stage_order, ","), h.pp, h.pp - 1));
+}
+
 }  // namespace
+
+bool is_stage_order(const Hints& h) {
+  std::vector<int> stages(static_cast<size_t>(h.pp));
+  std::iota(stages.begin(), stages.end(), 0);
+  return h.stage_order.empty() ||
+         std::is_permutation(stages.begin(), stages.end(), h.stage_order.begin(), h.stage_order.end());
+}
 
 Job resolve(Job job) {
   if (job.gpus == 0) job.gpus = job.cluster.devices();
@@ -251,6 +264,7 @@ Job resolve(Job job) {
   check_schedule(job);
   check_recomputation(job);
   mesh_order_of(job.parallel.mesh_order);
+  check_stage_order(job.parallel);
   check_passes(job);
   return job;
 }

@@ -15,6 +15,9 @@ namespace boxcar::planner {
 // The layers of each of `stages` stages, as even as can be, the longer ones first.
 std::vector<int> balanced_layers(int64_t layers, int stages);
 
+// Whether stage_order is empty or has each of the pp stages once.
+bool is_stage_order(const Hints& hints);
+
 // "1, 2, 4 or 8": the divisors of `number`, at most the first ten, for messages.
 std::string divisors_text(int64_t number);
 

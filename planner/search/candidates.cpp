@@ -244,7 +244,34 @@ class Candidates::Branch {
     }
     if (auto some = with_some_again(result)) result.push_back(std::move(*some));
     for (size_t i = 0, plain = result.size(); i < plain; ++i) add_other_orders(Candidate(result[i]), result);
+    add_stage_orders(*kinds, result);
     return result;
+  }
+
+  // The first with slow devices under other stages, where that is faster or takes less memory by estimate
+  // than each known.
+  void add_stage_orders(const KindCosts& kinds, std::vector<Candidate>& all) const {
+    const std::vector<std::vector<int>> orders =
+        slow_orders(all.front().job.parallel, all.front().job.cluster);
+    if (orders.empty() || options_.pinned.count("stage_order") || all.front().job.parallel.virtual_stages > 1)
+      return;
+    const Job usual = all.front().job;
+    const auto add = [&](Candidate other) {
+      const auto is_as_good = [&](const Candidate& known) {
+        return (1 - time_error / 3) * known.estimated_seconds <= other.estimated_seconds &&
+               (1 - time_error / 3) * known.estimated_bytes <= other.estimated_bytes;
+      };
+      if (std::none_of(all.begin(), all.end(), is_as_good)) all.push_back(std::move(other));
+    };
+    for (const std::vector<int>& order : orders) {
+      Job job = usual;
+      job.parallel.stage_order = order;
+      if (!options_.pinned.count("stage_layers")) job.parallel.stage_layers = level_cut(job, kinds.again);
+      Candidate plain = with_estimate(std::move(job), kinds);
+      std::optional<Candidate> more = with_more_under_way(plain, kinds);
+      add(std::move(plain));
+      if (more) add(std::move(*more));
+    }
   }
 
   // As the job has its layers, or on stages that may have any so that these are level.

@@ -30,6 +30,7 @@ std::string text_of(const Job& job, const Fixed& fixed, const std::string& key) 
   if (const auto range = fixed.ranges.find(key); range != fixed.ranges.end())
     return fmt::format("{} {}..{}", name, range->second.first, range->second.second);
   if (key == "stage_layers") return fmt::format("{} {}", name, fmt::join(h.stage_layers, ","));
+  if (key == "stage_order") return fmt::format("{} {}", name, fmt::join(h.stage_order, ","));
   if (key == "schedule") return fmt::format("{} {}", name, h.schedule);
   if (key == "sequence_parallel") return fmt::format("{} {}", name, h.sequence_parallel);
   return fmt::format("{} {}", name, h.*numbers.at(key));
@@ -47,6 +48,7 @@ struct Some {
     }
     if (!fixed.is_pinned("schedule")) job.parallel.schedule = Hints().schedule;
     if (!fixed.is_pinned("stage_layers")) job.parallel.stage_layers.clear();
+    if (!fixed.is_pinned("stage_order")) job.parallel.stage_order.clear();
   }
   bool is_possible() const {
     bool any = false;
@@ -58,8 +60,8 @@ struct Some {
 // The first of one, two or three keys with which there is no point although all others are free; else all.
 Keys in_the_way(const Job& job, const Fixed& fixed) {
   Keys given;  // mesh_order, recompute and recompute_layers go with all
-  for (const char* key : {"dp", "tp", "pp", "cp", "ep", "zero", "micro_batch", "stage_layers", "schedule",
-                          "virtual_stages", "sequence_parallel"})
+  for (const char* key : {"dp", "tp", "pp", "cp", "ep", "zero", "micro_batch", "stage_layers", "stage_order",
+                          "schedule", "virtual_stages", "sequence_parallel"})
     if (fixed.is_given(key)) given.push_back(key);
   const auto rules_out = [&](const Keys& keys) { return !Some(job, fixed, keys).is_possible(); };
   if (rules_out({})) return {};

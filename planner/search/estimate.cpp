@@ -47,6 +47,7 @@ Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_ba
   h.zero = h.fsdp_group = 0;
   h.schedule = "1f1b";
   h.mesh_order = Hints().mesh_order;
+  h.stage_order.clear();
   probe.train.recompute_layers.clear();
   probe.train.recompute_others = ir::Recompute::none;
   probe.gpus = h.dp * h.pp * h.tp * h.cp;

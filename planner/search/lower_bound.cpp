@@ -40,7 +40,7 @@ double computing(const planner::Job& job, const KindCosts& costs) {
 double least_seconds(const planner::Job& job, const KindCosts& costs) {
   const planner::Hints& h = job.parallel;
   const double all = computing(job, costs), m = job.train.micro_batches, v = h.virtual_stages;
-  const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
+  const std::vector<double> slowness = least_slowness(h, job.cluster);
   const double alone = m * all / shares(slowness, 1);  // where every stage takes as long
   const bool split = planner::splits_backward(planner::pipeline_of(h, job.train.micro_batches).kind);
   if (!costs.again.layers.empty() || split || h.pp == 1) return alone;
@@ -48,8 +48,10 @@ double least_seconds(const planner::Job& job, const KindCosts& costs) {
   // after the gradient that the stage before waits for runs beside that one.
   const double boundary = std::max(costs.again.behind_boundary, costs.others.behind_boundary);
   double least = alone;
-  for (const std::vector<double>& line : slowness_in_line(h, job.cluster)) {
-    const double behind = *std::max_element(line.begin(), line.end()) * boundary;
+  for (const double slow : {1.0, slowness.back()}) {  // of the slowest device's line, with any others
+    std::vector<double> line(slowness.size(), 1);
+    line.back() = slow;
+    const double behind = slow * boundary;
     const double left = shares(line, 1 - 1 / (v * m)) / (v * m);
     least = std::max(least, (all / v - shares(line, 1) * behind) / left + v * m * behind);
   }

@@ -19,7 +19,7 @@ void note_memory(const ir::Plan& plan, Candidate& candidate) {
   candidate.stage_bytes.assign(static_cast<size_t>(candidate.job.parallel.pp), 0);
   for (const planner::MemoryUse& use : planner::memory_use(plan)) {
     const int device = plan.classes[static_cast<size_t>(use.cls)].devices.front();
-    const int stage = device / mesh.stage_stride % candidate.job.parallel.pp;
+    const int stage = mesh.stage_of(device, candidate.job.parallel.pp);
     double& bytes = candidate.stage_bytes[static_cast<size_t>(stage)];
     bytes = std::max(bytes, static_cast<double>(use.total));
     if (use.total <= candidate.peak_bytes) continue;

@@ -32,7 +32,7 @@ struct SearchOptions {
   double max_step_seconds = infinity;
   // Keys that stay as the job has them: "tp", "pp", "dp", "cp", "ep", "micro_batch", "zero",
   // "sequence_parallel", "recompute", "recompute_layers", "recompute_others", "virtual_stages",
-  // "stage_layers", "schedule", "mesh_order".
+  // "stage_layers", "schedule", "mesh_order", "stage_order".
   std::set<std::string> pinned = {};
   // Keys of those (not stage_layers, not schedule) that stay between two values.
   std::map<std::string, std::pair<int, int>> ranges = {};

@@ -56,6 +56,7 @@ class Points {
     Hints& h = point_.parallel;
     if (!fixed_.is_pinned("stage_layers")) h.stage_layers.clear();
     if (!fixed_.is_pinned("mesh_order")) h.mesh_order = Hints().mesh_order;
+    if (!fixed_.is_pinned("stage_order")) h.stage_order.clear();
     for (const Rule* rule : rules) {
       const auto last = std::find_if(std::rbegin(order), std::rend(order), [&](const char* key) {
         return std::count(rule->keys.begin(), rule->keys.end(), key) > 0;
@@ -164,8 +165,8 @@ class Points {
     });
   }
 
-  // With stages, parameters that are sharded are gathered every micro-batch: of several only where memory asks
-  // for it.
+  // With stages, parameters that are sharded are gathered every micro-batch: of several only where memory
+  // asks for it.
   void pipelines() {
     Hints& h = point_.parallel;
     choose("pp", h.pp, [&] {

@@ -8,6 +8,7 @@
 
 #include "ir/models/conv_net.h"
 #include "planner/mesh.h"
+#include "planner/resolve.h"
 #include "planner/schedule.h"
 
 namespace boxcar::search {
@@ -119,6 +120,10 @@ void add_stage_rules(const Job& job, std::vector<Rule>& rules) {
                      const std::vector<int>& own = j.parallel.stage_layers;
                      return own.empty() || static_cast<int64_t>(own.size()) == stages_of(j);
                    }});
+  rules.push_back(
+      {{"stage_order", "pp"}, {}, "stage_order has to have each of the pp stages once", [](const Job& j) {
+         return planner::is_stage_order(j.parallel);
+       }});
   const std::vector<int>& again = job.train.recompute_layers;
   if (again.size() > 1)
     rules.push_back(

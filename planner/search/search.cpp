@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -64,13 +63,14 @@ std::vector<ir::Recompute> recomputation(const Job& job) {
 auto key(const Job& j) {
   const planner::Hints& h = j.parallel;
   return std::tuple(j.gpus, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages, h.stage_layers, h.micro_batch,
-                    h.zero, h.sequence_parallel, h.schedule, h.mesh_order, recomputation(j));
+                    h.zero, h.sequence_parallel, h.schedule, h.mesh_order, h.stage_order, recomputation(j));
 }
 
-using Degrees = std::array<int, 4>;
+// With slow devices under other stages a pipeline has room for others.
+using Degrees = std::tuple<int, int, int, int, std::vector<int>>;
 Degrees degrees(const Job& job) {
   const planner::Hints& h = job.parallel;
-  return {h.dp, h.tp, h.pp, h.cp};
+  return {h.dp, h.tp, h.pp, h.cp, h.stage_order};
 }
 
 class Search {

@@ -1,49 +1,58 @@
 #include "planner/search/slow_stages.h"
 
 #include <algorithm>
-#include <map>
+#include <functional>
+#include <numeric>
 
 #include "planner/mesh.h"
 
 namespace boxcar::search {
-namespace {
 
 using planner::Hints;
-using Factors = std::vector<double>;  // by stage
 
-Factors ones(const Hints& hints) { return Factors(static_cast<size_t>(hints.pp), 1); }
-
-// Calls `visit` with the stage, the device of the first stage in its line, and the factor of each that is
-// slow.
-template <typename Visit>
-void each_slow(const Hints& hints, const backends::Cluster& cluster, const Visit& visit) {
-  if (cluster.slowdown.empty()) return;
+std::vector<double> slowness_by_stage(const Hints& hints, const backends::Cluster& cluster) {
+  std::vector<double> factors(static_cast<size_t>(hints.pp), 1);
+  if (cluster.slowdown.empty()) return factors;
   const planner::Mesh mesh = planner::mesh_of(hints);
   for (const auto& [device, factor] : cluster.slowdown) {
     if (device >= mesh.devices() * hints.pp) continue;
-    const int stage = device / mesh.stage_stride % hints.pp;
-    visit(static_cast<size_t>(stage), device - stage * mesh.stage_stride, factor);
+    double& most = factors[static_cast<size_t>(mesh.stage_of(device, hints.pp))];
+    most = std::max(most, factor);
   }
-}
-
-}  // namespace
-
-Factors slowness_by_stage(const Hints& hints, const backends::Cluster& cluster) {
-  Factors factors = ones(hints);
-  each_slow(hints, cluster,
-            [&](size_t stage, int, double factor) { factors[stage] = std::max(factors[stage], factor); });
   return factors;
 }
 
-std::set<Factors> slowness_in_line(const Hints& hints, const backends::Cluster& cluster) {
-  std::map<int, Factors> lines;
-  each_slow(hints, cluster, [&](size_t stage, int line, double factor) {
-    lines.try_emplace(line, ones(hints)).first->second[stage] = factor;
-  });
-  std::set<Factors> all;
-  if (lines.empty() || std::ssize(lines) < planner::mesh_of(hints).devices()) all.insert(ones(hints));
-  for (const auto& line : lines) all.insert(line.second);
-  return all;
+// Where the slowest devices share a stage, the next ones share the next, and so on.
+std::vector<double> least_slowness(const Hints& hints, const backends::Cluster& cluster) {
+  std::vector<double> factors(static_cast<size_t>(hints.pp), 1);
+  if (cluster.slowdown.empty()) return factors;
+  const int devices = planner::mesh_of(hints).devices();
+  std::vector<double> slow;
+  for (const auto& [device, factor] : cluster.slowdown)
+    if (device < devices * hints.pp) slow.push_back(factor);
+  std::sort(slow.begin(), slow.end(), std::greater<>());
+  auto stage = factors.rbegin();
+  for (size_t d = 0; d < slow.size(); d += static_cast<size_t>(devices)) *stage++ = slow[d];
+  return factors;
+}
+
+std::vector<std::vector<int>> slow_orders(const Hints& hints, const backends::Cluster& cluster) {
+  if (cluster.slowdown.empty()) return {};
+  Hints usual = hints;
+  usual.stage_order.clear();
+  const std::vector<double> slowness = slowness_by_stage(usual, cluster);
+  std::vector<int> own(slowness.size());
+  std::iota(own.begin(), own.end(), 0);
+  if (!hints.stage_order.empty()) own = hints.stage_order;
+  std::vector<std::vector<int>> orders;
+  for (const bool first : {true, false}) {
+    std::vector<int> order = own;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return slowness[static_cast<size_t>(first ? b : a)] < slowness[static_cast<size_t>(first ? a : b)];
+    });
+    if (order != own) orders.push_back(std::move(order));
+  }
+  return orders;
 }
 
 double slowest_device(const planner::Job& job) {

@@ -6,7 +6,6 @@
 // A stage waits for its slowest device: tensor parallelism for every layer, data parallelism once a step.
 #pragma once
 
-#include <set>
 #include <vector>
 
 #include "planner/planner.h"
@@ -16,8 +15,12 @@ namespace boxcar::search {
 // Factors on the kernels of the slowest device, by stage: of all, at least 1.
 std::vector<double> slowness_by_stage(const planner::Hints& hints, const backends::Cluster& cluster);
 
-// The same of single devices, one of each stage, that send each other what they make: of those that differ.
-std::set<std::vector<double>> slowness_in_line(const planner::Hints& hints, const backends::Cluster& cluster);
+// Those that stages have at least, in whatever order they stand; the fastest first.
+std::vector<double> least_slowness(const planner::Hints& hints, const backends::Cluster& cluster);
+
+// Stage orders, but that of the hints, in which the slowest devices have the first stages, which keep most
+// micro-batches, or the last ones, which have the head.
+std::vector<std::vector<int>> slow_orders(const planner::Hints& hints, const backends::Cluster& cluster);
 
 double slowest_device(const planner::Job& job);  // of those that it has
 

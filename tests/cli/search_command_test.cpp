@@ -84,6 +84,7 @@ TEST(SearchCommand, cuts_stages_around_stragglers) {
                     "--tp=1",
                     "--micro-batch=1",
                     "--global-batch=24",
+                    "--stage-order=0,1,2",
                     "--simulate=3"};
   const auto table = [&](Words more) {
     more.insert(more.begin(), words.begin(), words.end());

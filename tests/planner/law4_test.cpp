@@ -213,6 +213,11 @@ const Layout layouts[] = {
        j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 2;
        j.parallel.mesh_order = "tp,pp,cp,dp";
      }},
+    {"other_stage_order",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.pp = 3, j.parallel.zero = 1, j.global_batch = 4, j.model.layers = 3;
+       j.model.tied = true, j.parallel.stage_order = {2, 0, 1};
+     }},
     {"other_order_uneven",
      [](Job& j) {
        j.parallel.dp = 2, j.parallel.tp = 3, j.model.heads = 6, j.model.hidden = 18, j.model.vocab = 10;
@@ -251,6 +256,7 @@ Job random_job(std::mt19937& r) {
   if (h.schedule[0] != 'z') h.defer_head_grad = pick(r, {0, 0, 1, 3});
   h.scatter_gather = pick(r, {false, true});
   h.mesh_order = pick(r, {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"});
+  if (h.pp == 2) h.stage_order = pick<std::vector<int>>(r, {{}, {1, 0}});
   job.train.flash = pick(r, {false, true});
   job.train.recompute =
       pick(r, {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full, ir::Recompute::ops});
@@ -273,12 +279,12 @@ void try_random_jobs(unsigned seed, int count) {
     SCOPED_TRACE(fmt::format(
         "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} head {} zero {} sp {} sg {} mb "
         "{} gb {} "
-        "flash {} gk {} recompute {} layers {} others {} precision {} order {}",
+        "flash {} gk {} recompute {} layers {} others {} precision {} order {} {}",
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
         h.schedule, h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
         job.global_batch, job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
         fmt::join(job.train.recompute_layers, ","), static_cast<int>(job.train.recompute_others),
-        static_cast<int>(job.train.precision), h.mesh_order));
+        static_cast<int>(job.train.precision), h.mesh_order, fmt::join(h.stage_order, ",")));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
   }

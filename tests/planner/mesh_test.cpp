@@ -40,15 +40,23 @@ TEST(Mesh, stands_on_devices_in_the_order_that_is_given) {
   EXPECT_EQ(mesh.device(4, 0), 8);
   h.mesh_order = "pp,tp,cp,dp";
   EXPECT_EQ(mesh_of(h).device(6, 1), 13);
+  h.stage_order = {1, 0};
+  EXPECT_EQ(mesh_of(h).device(6, 1), 5);
+  EXPECT_EQ(mesh_of(h).stage_of(5, 2), 1);
+  EXPECT_EQ(mesh_of(h).stage_of(13, 2), 0);
   // Every order has every device once; experts and replicas stand where dp does.
   h = {};
   h.dp = 8, h.ep = 2, h.fsdp_group = 4, h.zero = 1, h.cp = 3, h.tp = 2, h.pp = 5;
   for (const char* order : {"pp,dp,cp,tp", "tp,cp,dp,pp", "cp,dp,tp,pp", "dp,tp,pp,cp"}) {
     h.mesh_order = order;
+    h.stage_order = {2, 4, 0, 1, 3};
     mesh = mesh_of(h);
     std::set<int> devices;
     for (int stage = 0; stage < h.pp; ++stage)
-      for (int place = 0; place < mesh.devices(); ++place) devices.insert(mesh.device(place, stage));
+      for (int place = 0; place < mesh.devices(); ++place) {
+        devices.insert(mesh.device(place, stage));
+        EXPECT_EQ(mesh.stage_of(mesh.device(place, stage), h.pp), stage);
+      }
     EXPECT_EQ(devices.size(), 240u);
     EXPECT_EQ(*devices.rbegin(), 239);
     const auto stride = [&](const char* name) { return mesh.strides[static_cast<size_t>(mesh.dim(name))]; };
@@ -82,6 +90,15 @@ TEST(CommTable, groups_along_dimensions_over_all_stages) {
   EXPECT_THAT(groups(comms.between({0, 1})),
               ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
   EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
+}
+
+TEST(CommTable, stages_are_where_their_order_puts_them) {
+  Hints h;
+  h.dp = 2, h.pp = 3, h.stage_order = {2, 0, 1};
+  CommTable comms(mesh_of(h), 3);
+  const auto groups = [&](int comm) { return comms.comms[static_cast<size_t>(comm)].groups; };
+  EXPECT_THAT(groups(comms.along({0})), ElementsAre(ElementsAre(4, 5), ElementsAre(0, 1), ElementsAre(2, 3)));
+  EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(4, 5, 0, 1, 2, 3));
 }
 
 TEST(CommTable, groups_are_where_the_order_puts_them) {

@@ -41,6 +41,7 @@ Job random_job(std::mt19937& random) {
   job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
   job.gpus = one_of(8, 16, 32);
   job.cluster = backends::load_cluster(one_of(0, 1) == 0 ? "dgx-a100-80g" : "p3-16xlarge", job.gpus);
+  job.cluster.device.memory_bytes = int64_t{1} << 40;  // so that every point fits
   job.global_batch = one_of(32, 64);
   return job;
 }
@@ -60,6 +61,8 @@ bool make_slow(Job& job, std::mt19937& random) {
 Job level_point(Job point, std::mt19937& random) {
   const char* const orders[] = {"pp,dp,cp,tp", "pp,dp,cp,tp", "pp,dp,cp,tp", "dp,pp,cp,tp", "pp,tp,cp,dp"};
   point.parallel.mesh_order = orders[random() % 5];
+  for (int stage = 0; stage < point.parallel.pp; ++stage) point.parallel.stage_order.push_back(stage);
+  std::shuffle(point.parallel.stage_order.begin(), point.parallel.stage_order.end(), random);
   point = planner::resolve(point);
   const planner::Hints& h = point.parallel;
   if (h.pp > 1 && h.virtual_stages == 1)
@@ -80,11 +83,18 @@ TEST(SlowStages, are_those_with_slow_devices) {
   job.cluster.slowdown[40] = 9;  // not the job's
   EXPECT_EQ(slowest_device(job), 1.5);
   EXPECT_EQ(slowness_by_stage(job.parallel, job.cluster), (Factors{1, 1, 1.5, 1}));
-  EXPECT_EQ(slowness_in_line(job.parallel, job.cluster), (std::set<Factors>{{1, 1, 1.3, 1}, {1, 1, 1.5, 1}}));
+  EXPECT_EQ(least_slowness(job.parallel, job.cluster), (Factors{1, 1, 1, 1.5}));
+  using Orders = std::vector<std::vector<int>>;
+  EXPECT_EQ(slow_orders(job.parallel, job.cluster), (Orders{{2, 0, 1, 3}, {0, 1, 3, 2}}));
+  job.parallel.stage_order = {2, 0, 1, 3};
+  EXPECT_EQ(slowness_by_stage(job.parallel, job.cluster), (Factors{1.5, 1, 1, 1}));
+  EXPECT_EQ(slow_orders(job.parallel, job.cluster), (Orders{{0, 1, 3, 2}}));
+  job.parallel.stage_order = {};
   job.parallel.mesh_order = "dp,pp,cp,tp";
   EXPECT_EQ(slowness_by_stage(job.parallel, job.cluster), (Factors{1.3, 1.5, 1.3, 1.3}));
-  EXPECT_EQ(slowness_in_line(job.parallel, job.cluster),
-            (std::set<Factors>{{1, 1, 1, 1}, {1.3, 1.3, 1.3, 1.3}, {1.3, 1.5, 1.3, 1.3}}));
+  EXPECT_EQ(least_slowness(job.parallel, job.cluster), (Factors{1, 1, 1, 1.5}));
+  job.cluster.slowdown[0] = 1.2;
+  EXPECT_EQ(least_slowness(job.parallel, job.cluster), (Factors{1, 1, 1.2, 1.5}));
 }
 
 TEST(SlowStages, estimates_are_near_the_simulation_and_bounds_below_it) {
@@ -125,9 +135,9 @@ TEST(SlowStages, estimates_are_near_the_simulation_and_bounds_below_it) {
   EXPECT_GT(points, 100);
   EXPECT_GT(stages, 50);
   for (const Off& sum : off) {
-    EXPECT_GT(sum.points, 40);
+    EXPECT_GT(sum.points, 30);
     EXPECT_LT(sum.slow, sum.alike + 0.02 * sum.points);
-    EXPECT_LT(sum.slow, 0.08 * sum.points);
+    EXPECT_LT(sum.slow, 0.06 * sum.points);
     EXPECT_GT(sum.unknown, 2 * sum.slow);
   }
 }
@@ -203,6 +213,26 @@ TEST(SlowStages, are_worth_knowing) {
     const double seconds = sim::simulate(plan_of(alike.best.front()), job.cluster).step_seconds;
     EXPECT_LT(known.best.front().seconds, 0.98 * seconds) << "node " << node;
   }
+}
+
+// A slow device under the first stages, which keep most micro-batches.
+TEST(SlowStages, stand_where_that_is_faster) {
+  Job job = small_gpt(4);
+  job.model.layers = 12;
+  job.parallel.pp = 4, job.parallel.micro_batch = 1;
+  job.cluster.slowdown = {{2, 2}};
+  SearchOptions options{.pinned = {"pp", "micro_batch", "recompute"}};
+  const Outcome found = search(job, options, oracle());
+  options.pinned.insert("stage_order");
+  const Outcome usual = search(job, options, oracle());
+  ASSERT_FALSE(found.best.empty());
+  ASSERT_FALSE(usual.best.empty());
+  EXPECT_EQ(found.best.front().job.parallel.stage_order, (std::vector{2, 0, 1, 3}));
+  EXPECT_TRUE(usual.best.front().job.parallel.stage_order.empty());
+  EXPECT_LT(found.best.front().seconds, usual.best.front().seconds);
+  // The same plan as where the first device is the slow one.
+  job.cluster.slowdown = {{0, 2}};
+  EXPECT_DOUBLE_EQ(search(job, options, oracle()).best.front().seconds, found.best.front().seconds);
 }
 
 }  // namespace
