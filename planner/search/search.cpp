@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -429,7 +431,10 @@ class Search {
   // too much, or, of what was made to have other layouts, these need less on every stage.
   bool attempt_within(Candidate candidate, Making making, int most_tries = 3) {
     bool does = attempt(std::move(making));
-    for (int tries = 1; tries < most_tries && outcome_.ended && !does && excess_ > 0; ++tries) {
+    int64_t most = std::numeric_limits<int64_t>::max();  // that it may be over by: half of what it was before
+    for (int tries = 1; tries < most_tries && outcome_.ended && !does && excess_ > 0 && excess_ < most;
+         ++tries) {
+      most = excess_ / 2;
       if (!candidate.job.train.recompute_layers.empty() && !candidate.layouts) {
         candidate.stage_bytes = stage_bytes_;
         std::optional<Candidate> fewest = points_->with_fewest_again(candidate);
