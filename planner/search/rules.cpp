@@ -17,9 +17,11 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
-constexpr int most_sequences = 64;        // in a micro-batch that is not given
 constexpr int64_t long_sequence = 16384;  // from here on it may be shared
 constexpr int most_shares = 16;           // by so many
+
+// Where some devices would have no sample of their own, samples are split in more ways.
+bool has_few_samples(const Job& job) { return job.global_batch < job.gpus; }
 
 std::string fact(const char* name, int64_t value) { return fmt::format("{} {}", name, value); }
 
@@ -31,10 +33,10 @@ void add_tensor_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rul
                      {fact(name, extent)},
                      fmt::format("tp has to divide {}", name),
                      [extent = extent](const Job& j) { return extent % j.parallel.tp == 0; }});
-  if (!fixed.is_given("tp"))
+  if (!fixed.is_given("tp") && !has_few_samples(job))
     rules.push_back({{"tp"},
                      {fact("gpus of a node", job.cluster.node.gpus)},
-                     "tp stays in a node where it is not given",
+                     "tp stays in a node where it is not given and global_batch is gpus or more",
                      [node = job.cluster.node.gpus](const Job& j) { return j.parallel.tp <= node; }});
 }
 
@@ -64,10 +66,11 @@ void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& r
                      }});
   }
   if (fixed.is_given("cp")) return;
-  const int most = m.seq >= long_sequence ? most_shares : 1;
+  const int most = m.seq >= long_sequence || has_few_samples(job) ? most_shares : 1;
   rules.push_back({{"cp"},
                    {fact("seq", m.seq)},
-                   most == 1 ? fmt::format("context_parallel is 1 where it is not given and seq is below {}",
+                   most == 1 ? fmt::format("context_parallel is 1 where it is not given, seq is below {} and "
+                                           "global_batch is gpus or more",
                                            long_sequence)
                              : fmt::format("context_parallel is at most {} where it is not given", most),
                    [most](const Job& j) { return j.parallel.cp <= most; }});
@@ -186,11 +189,6 @@ std::vector<Rule> rules_of(const Job& job, const Fixed& fixed) {
                      return batch % (int64_t{j.parallel.dp} * j.parallel.micro_batch) == 0;
                    }});
   add_virtual_rules(job, rules);
-  if (!fixed.is_given("micro_batch"))
-    rules.push_back({{"micro_batch"},
-                     {},
-                     fmt::format("micro_batch is {} at most where it is not given", most_sequences),
-                     [](const Job& j) { return j.parallel.micro_batch <= most_sequences; }});
   for (const auto& [text, entries] : fixed.layouts)
     rules.push_back({{"tp", "cp", "ep", "pp", "dp"},
                      {text},

@@ -29,7 +29,9 @@ constexpr double nearly = 0.1;         // by estimate as good as the best, where
 constexpr size_t most_ahead = 3;       // plans made before their turn
 constexpr int alike = 3;               // of the same degrees that are simulated
 constexpr size_t pipelines_split = 6;  // tried with backward passes in two parts
-constexpr double least_hope = 0.02;    // that layouts may save of a step, as a share
+constexpr int most_changed = 24;       // tried of what differs from the best in one thing
+constexpr double least_hope = 0.02;    // that layouts may save of a step at least, as a share
+constexpr double most_hope = 0.25;     // at most
 constexpr int most_acts = 4000;        // in the graph that slots are looked for in
 
 // Whether compiling and simulating it takes some ms.
@@ -115,8 +117,8 @@ class Search {
         recompute_less(outcome_.best.front());
     }
     if (outcome_.ended) split_backward();
-    if (outcome_.ended) shard_otherwise();
-    if (options_.partial) lay_out_best();
+    if (outcome_.ended) change_a_little();
+    lay_out_best();
     const size_t with_slots = fewest_bytes(options_.goal) ? alike : 1;  // elsewhere they make no other faster
     std::vector<Candidate> finalists = outcome_.best;
     if (finalists.size() > with_slots) finalists.resize(with_slots);
@@ -549,27 +551,65 @@ class Search {
     return some;
   }
 
-  // With its states sharded less and more: how much of that hides behind kernels estimates know least.
-  void shard_otherwise() {
+  // Of the best, and while that helps of what comes out, all that differ in one thing of which estimates know
+  // little.
+  void change_a_little() {
     if (fewest_bytes(options_.goal)) return;
-    std::vector<Making> others;
-    for (const Candidate& start : hopeful(nearly, alike)) {
-      const planner::Hints& h = start.job.parallel;
-      if (h.dp == 1) continue;
-      for (const int zero : {h.zero - 1, h.zero + 1}) {
-        Candidate other = anew(start);
-        other.job.parallel.zero = zero;
-        if (zero < 0 || zero > 3 || !fixed().is_free("zero", zero) || is_known(other.job)) continue;
-        const auto estimate = points_->one(other.job);
-        // Of split backward passes estimates are too long, of both alike.
-        const double best = std::max(simulated(start), estimated(start));
-        if (!estimate || !fits(*estimate) || estimated(*estimate) > (1 + nearly) * best) continue;
-        other.estimated_seconds = estimate->estimated_seconds;
-        other.estimated_bytes = estimate->estimated_bytes;
-        others.push_back(begin(std::move(other)));
-      }
+    int left = most_changed;
+    std::vector<Candidate> starts = hopeful(nearly, alike);
+    while (!starts.empty() && left > 0 && outcome_.ended) {
+      const double before = simulated(starts.front());
+      std::vector<Making> others;
+      for (const Candidate& start : starts)
+        for (Job& job : changed_jobs(start.job, &start == &starts.front()))
+          if (auto other = changed(start, std::move(job)); other && left-- > 0)
+            others.push_back(begin(std::move(*other)));
+      attempt_all(std::move(others));
+      starts = {outcome_.best.front()};
+      if (simulated(starts.front()) >= before || !is_short(starts.front().job)) break;
     }
-    attempt_all(std::move(others));
+  }
+
+  // With its states sharded less and more, of which it depends what hides behind kernels. Of the best where
+  // its steps are short: with experts in larger and in smaller groups, and with a layer moved to a stage
+  // beside.
+  std::vector<Job> changed_jobs(const Job& job, bool best) const {
+    const planner::Hints& h = job.parallel;
+    std::vector<Job> jobs;
+    const auto add = [&](const char* name, int planner::Hints::*key, int value) {
+      if (!fixed().is_free(name, value)) return;
+      jobs.push_back(job);
+      jobs.back().parallel.*key = value;
+    };
+    for (const int zero : {h.zero - 1, h.zero + 1})
+      if (zero >= 0 && zero <= 3 && h.dp > 1) add("zero", &planner::Hints::zero, zero);
+    if (!best || !is_short(job)) return jobs;
+    for (const int ep : {1, h.ep / 2, 2 * h.ep})
+      if (ep > 0 && ep != h.ep && h.dp % ep == 0 && job.model.experts > 0 && job.model.experts % ep == 0)
+        add("ep", &planner::Hints::ep, ep);
+    if (h.virtual_stages > 1 || fixed().is_pinned("stage_layers")) return jobs;
+    for (size_t s = 0; s + 1 < h.stage_layers.size(); ++s)
+      for (const int more : {1, -1}) {
+        Job moved = job;
+        int &one = moved.parallel.stage_layers[s], &next = moved.parallel.stage_layers[s + 1];
+        one += more, next -= more;
+        if (one > 0 && next > 0) jobs.push_back(std::move(moved));
+      }
+    return jobs;
+  }
+
+  // Nothing where it was tried or has no chance by estimate.
+  std::optional<Candidate> changed(const Candidate& start, Job job) {
+    if (is_known(job) || !changed_.insert(key(job)).second) return {};
+    const auto estimate = points_->one(job);
+    // Of split backward passes estimates are too long, of both alike.
+    const double best = std::max(simulated(start), estimated(start));
+    if (!estimate || !fits(*estimate) || estimated(*estimate) > (1 + nearly) * best) return {};
+    Candidate other = anew(start);
+    other.job = std::move(job);
+    other.estimated_seconds = estimate->estimated_seconds;
+    other.estimated_bytes = estimate->estimated_bytes;
+    return other;
   }
 
   // The same plan, found again; or the same layouts, at other weights.
@@ -642,7 +682,7 @@ class Search {
   // gained so far would let one of them win.
   void lay_out_best() {
     double hope = least_hope;  // share of the value
-    for (const Candidate& c : hopeful(nearly, options_.lay_out)) {
+    for (const Candidate& c : hopeful(most_hope, options_.lay_out)) {
       if (!outcome_.ended || (1 - hope) * simulated(c) >= simulated(outcome_.best.front())) break;
       if (planner::mesh_of(c.job.parallel).devices() > 1)
         hope = std::max(hope, 2 * (1 - lay_out(c) / simulated(c)));
@@ -753,7 +793,8 @@ class Search {
   std::function<void()> look_ = [this] {
     if (asked_to_stop() && !outcome_.best.empty()) throw Stopped{};  // the first is finished: it may be all
   };
-  double layouts_bytes_ = 0;         // by the costs of its layouts
+  double layouts_bytes_ = 0;  // by the costs of its layouts
+  std::set<decltype(key(Job()))> changed_;
   std::vector<double> stage_bytes_;  // of the last plan, by stage
   Outcome outcome_;
   std::vector<Making> left_;  // waits, and so ends before the graphs do
