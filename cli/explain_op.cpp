@@ -6,16 +6,14 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 
 #include "cli/explain.h"
 #include "cli/what_if.h"
 #include "ir/op.h"
+#include "planner/search/layout_costs.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
-#include "sim/models/collective_time.h"
-#include "sim/models/kernel_time.h"
 
 namespace boxcar::cli {
 namespace {
@@ -30,11 +28,6 @@ constexpr const char* constants[] = {
 constexpr double most_times = 64;
 
 size_t at(int64_t index) { return static_cast<size_t>(index); }
-
-int64_t stride(const planner::Mesh& mesh, size_t dim) {
-  return std::accumulate(mesh.extents.begin() + static_cast<int64_t>(dim) + 1, mesh.extents.end(), int64_t{1},
-                         std::multiplies<>());
-}
 
 std::string signature_text(const sbp::Signature& signature) {
   std::vector<std::string> in, out;
@@ -55,15 +48,12 @@ double local(const SignatureCost& cost) { return cost.kernel + cost.boxing; }
 class OpTable {
  public:
   OpTable(const planner::LaidOut& laid, const backends::Cluster& cluster, size_t op, const StepWith& step)
-      : laid_(laid),
-        cluster_(cluster),
-        op_(laid.graph.ops[op]),
-        layout_(laid.layouts.ops[op]),
-        def_(ir::op(op_.type)),
-        step_(step) {
-    for (const ir::TensorId t : op_.inputs) inputs_.push_back(laid.graph.tensor(t).type);
-    for (const ir::TensorId t : op_.outputs) outputs_.push_back(laid.graph.tensor(t).type);
-    attrs_ = op_.attrs;
+      : laid_(laid), cluster_(cluster), op_(laid.graph.ops[op]), layout_(laid.layouts.ops[op]), step_(step) {
+    tensors_ = op_.inputs;
+    tensors_.insert(tensors_.end(), op_.outputs.begin(), op_.outputs.end());
+    for (sbp::Signature& signature : others_)
+      for (std::vector<Sbp>* side : {&signature.inputs, &signature.outputs})
+        for (Sbp& s : *side) s.inner = 0;  // of a part's size it says nothing
   }
 
   OpExplanation explain() {
@@ -73,60 +63,55 @@ class OpTable {
     e.op = fmt::format("{} = {}({})", op_.name, op_.type, fmt::join(reads, ", "));
     e.steps = step_.seconds != nullptr;
     e.anew = step_.anew;
-    for (size_t d = 0; d < laid_.mesh.dims(); ++d) {
-      e.dimensions.push_back(dimension(d));
-      step_into(d);
-    }
+    for (size_t d = 0; d < laid_.mesh.dims(); ++d) e.dimensions.push_back(dimension(d));
     return e;
   }
 
  private:
-  // By tensor of the op, inputs first: how it is kept on the dimension.
-  using Kept = std::vector<Sbp>;
-
   struct Dimension {
     size_t d;
-    std::vector<int> group;
-    Kept kept;
+    std::vector<Sbp> kept;  // how tensors of the op are kept there
   };
 
-  ir::TensorId tensor(size_t i) const {
-    return i < inputs_.size() ? op_.inputs[i] : op_.outputs[i - inputs_.size()];
+  // Its signatures on a dimension, with those on the others as they are.
+  const std::vector<search::OpChoice>& choices(search::LayoutCosts& costs, size_t d) const {
+    search::LayoutCosts::Given given;
+    for (const sbp::Signature& signature : others_) given.push_back(&signature);
+    given[d] = nullptr;
+    return costs.choices(laid_.graph, op_, given);
   }
 
-  static double boxing_seconds(const backends::Cluster& cluster, Sbp from, Sbp to, int64_t bytes,
-                               const sim::Span& span) {
-    using sbp::Collective;
-    if (from == to || from.is_broadcast()) return 0;
-    if (to.is_partial()) return infinity;
-    const Collective collective = from.is_partial()
-                                      ? (to.is_split() ? Collective::reduce_scatter : Collective::all_reduce)
-                                  : to.is_split() ? Collective::all_to_all
-                                                  : Collective::all_gather;
-    return sim::collective_time(cluster, collective, bytes, span).seconds();
-  }
-
-  SignatureCost cost(const backends::Cluster& cluster, const sbp::Signature& signature,
-                     const Dimension& dim) const {
-    const int64_t parts = laid_.mesh.extents[dim.d];
-    const sim::Span span = sim::span_of(cluster, dim.group);
-    SignatureCost cost{signature, is_chosen(signature, dim.d), 0, {}, 0, 0};
-    for (size_t i = 0; i < inputs_.size() + outputs_.size(); ++i) {
-      const bool input = i < inputs_.size();
-      const Sbp own = input ? signature.inputs[i] : signature.outputs[i - inputs_.size()];
-      const Sbp from = input ? dim.kept[i] : own, to = input ? own : dim.kept[i];
-      if (from.is_split() && to.is_split() && from.axis == to.axis) continue;
-      const int64_t bytes = (input ? inputs_[i] : outputs_[i - inputs_.size()]).bytes();
-      const double seconds = boxing_seconds(cluster, from, to, bytes, span);
-      if (seconds > 0) cost.moved.push_back({i, laid_.graph.tensor(tensor(i)).name, from, to, seconds});
+  SignatureCost cost(search::LayoutCosts& costs, const search::OpChoice& choice, const Dimension& dim) const {
+    const sbp::Signature& signature = choice.layout.signatures[dim.d];
+    SignatureCost cost{signature, is_chosen(signature, dim.d), choice.seconds, {}, 0, 0};
+    const size_t inputs = op_.inputs.size();
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const sbp::NdSbp& own = i < inputs ? choice.layout.inputs[i] : choice.layout.outputs[i - inputs];
+      sbp::NdSbp kept = own;
+      kept[dim.d] = dim.kept[i];
+      if (kept[dim.d].is_split() && own[dim.d].is_split() && kept[dim.d].axis == own[dim.d].axis) continue;
+      const ir::Tensor& tensor = laid_.graph.tensor(tensors_[i]);
+      const search::Boxing boxing =
+          i < inputs ? costs.boxing(tensor.type, kept, own) : costs.boxing(tensor.type, own, kept);
+      const double seconds = boxing.compute + boxing.communication;
+      const Sbp from = i < inputs ? kept[dim.d] : own[dim.d], to = i < inputs ? own[dim.d] : kept[dim.d];
+      if (seconds > 0) cost.moved.push_back({i, tensor.name, from, to, seconds});
       cost.boxing += seconds;
     }
-    ir::Types in = inputs_, out = outputs_;
-    split(in, signature.inputs, parts);
-    split(out, signature.outputs, parts);
-    cost.kernel = sim::kernel_seconds(cluster.device, def_, in, out,
-                                      ir::localize(def_, inputs_, attrs_, signature, parts, 0));
     return cost;
+  }
+
+  // The same on another cluster, of signatures that are known to go.
+  SignatureCost cost(const backends::Cluster& cluster, const sbp::Signature& signature,
+                     const Dimension& dim) const {
+    search::LayoutCosts costs(cluster, laid_.mesh);
+    const auto& all = choices(costs, dim.d);
+    return cost(costs,
+                *std::find_if(all.begin(), all.end(),
+                              [&](const search::OpChoice& choice) {
+                                return choice.layout.signatures[dim.d] == signature;
+                              }),
+                dim);
   }
 
   double step(const sbp::Signature& signature, size_t d, const backends::Cluster& cluster,
@@ -137,14 +122,12 @@ class OpTable {
   }
 
   DimensionExplanation dimension(size_t d) const {
-    const int64_t parts = laid_.mesh.extents[d];
-    Dimension dim{d, {}, {}};
-    for (int64_t i = 0; i < parts; ++i) dim.group.push_back(static_cast<int>(i * stride(laid_.mesh, d)));
-    for (size_t i = 0; i < inputs_.size() + outputs_.size(); ++i)
-      dim.kept.push_back(laid_.layouts.stored[at(tensor(i))][d]);
-    DimensionExplanation e{laid_.mesh.names[d], parts, {}, "", {}, "", 1};
-    for (const sbp::Signature& signature : ir::signatures(def_, inputs_, attrs_, parts))
-      if (SignatureCost c = cost(cluster_, signature, dim); std::isfinite(c.boxing))  // else whole to partial
+    Dimension dim{d, {}};
+    for (const ir::TensorId t : tensors_) dim.kept.push_back(laid_.layouts.stored[at(t)][d]);
+    DimensionExplanation e{laid_.mesh.names[d], laid_.mesh.extents[d], {}, "", {}, "", 1};
+    search::LayoutCosts costs(cluster_, laid_.mesh);
+    for (const search::OpChoice& choice : choices(costs, d))
+      if (SignatureCost c = cost(costs, choice, dim); std::isfinite(c.boxing))  // else whole to partial
         e.signatures.push_back(std::move(c));
     if (step_.seconds) {
       const double now = step_.seconds(d, layout_.signatures, cluster_, false);
@@ -221,7 +204,7 @@ class OpTable {
     const auto gain = [&](const std::vector<SignatureCost::Boxing>& tensors) {
       Dimension otherwise = dim;
       for (const SignatureCost::Boxing& b : tensors)
-        otherwise.kept[b.tensor] = b.tensor < inputs_.size() ? b.to : b.from;
+        otherwise.kept[b.tensor] = b.tensor < op_.inputs.size() ? b.to : b.from;
       return local(cost(cluster_, chosen.signature, otherwise)) -
              local(cost(cluster_, next.signature, otherwise));
     };
@@ -229,7 +212,7 @@ class OpTable {
       std::vector<std::string> kept;
       for (const SignatureCost::Boxing& b : tensors)
         kept.push_back(
-            fmt::format("%{} were kept {}", b.name, to_text(b.tensor < inputs_.size() ? b.to : b.from)));
+            fmt::format("%{} were kept {}", b.name, to_text(b.tensor < op_.inputs.size() ? b.to : b.from)));
       return fmt::format("the next would win{} here if {}",
                          std::isfinite(seconds) ? " by " + format_seconds(seconds) : "",
                          fmt::join(kept, " and "));
@@ -288,29 +271,13 @@ class OpTable {
            same(signature.outputs, layout_.signatures[d].outputs);
   }
 
-  static void split(ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
-    for (size_t i = 0; i < types.size(); ++i)
-      if (layout[i].is_split()) {
-        int64_t& extent = types[i].shape[at(layout[i].axis)];
-        extent = sbp::part_range(extent, parts, 0).size();
-      }
-  }
-
-  void step_into(size_t d) {
-    const sbp::Signature& chosen = layout_.signatures[d];
-    attrs_ = ir::localize(def_, inputs_, attrs_, chosen, laid_.mesh.extents[d], 0);
-    split(inputs_, chosen.inputs, laid_.mesh.extents[d]);
-    split(outputs_, chosen.outputs, laid_.mesh.extents[d]);
-  }
-
   const planner::LaidOut& laid_;
   const backends::Cluster& cluster_;
   const ir::Op& op_;
   const planner::OpLayout& layout_;
-  const ir::OpDef& def_;
   const StepWith& step_;
-  ir::Types inputs_, outputs_;  // on the dimensions before
-  ir::Attrs attrs_;
+  std::vector<sbp::Signature> others_ = layout_.signatures;  // by mesh dimension
+  std::vector<ir::TensorId> tensors_;                        // inputs first
 };
 
 std::string step_text(const OpExplanation& e, const SignatureCost& cost) {

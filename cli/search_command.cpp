@@ -194,8 +194,9 @@ std::string too_slow(const search::Outcome& outcome, double limit) {
       "too "
       "long ({}); "
       "{}",
-      format_seconds(limit), outcome.points - outcome.over_memory, simulated ? "" : "about ",
-      format_seconds(seconds), format_seconds(seconds - limit), flags_of(fastest.job), enough(outcome, ""));
+      format_seconds(limit), std::max<int64_t>(1, outcome.points - outcome.over_memory),
+      simulated ? "" : "about ", format_seconds(seconds), format_seconds(seconds - limit),
+      flags_of(fastest.job), enough(outcome, ""));
 }
 
 // As many bytes or more: what is printed is enough when it is typed.
@@ -232,7 +233,9 @@ std::string why_none(const SearchReport& r) {
       "{}",
       outcome.points, compiled ? "" : "about ", format_bytes(bytes), format_bytes(most), least.fullest_stage,
       format_bytes(std::max(0.0, bytes - most)), flags_of(least.job),
-      enough(outcome, enough_memory(bytes, least.job.cluster.device)));
+      // With a limit of time more memory may not be enough.
+      enough(outcome,
+             std::isfinite(r.max_step_seconds) ? "" : enough_memory(bytes, least.job.cluster.device)));
 }
 
 // The step of the best candidate where ops may read partial values; 0 where that does not fit, or

@@ -63,18 +63,24 @@ struct LayoutCosts::Making {
   ir::Types inputs, outputs;
   ir::Attrs attrs;
   planner::OpLayout layout;
+  const Given& given;
 };
 
 LayoutCosts::LayoutCosts(const backends::Cluster& cluster, const Mesh& mesh)
     : cluster_(cluster), mesh_(mesh), routes_(mesh) {}
 
-const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const ir::Op& op) {
-  Making making{ir::op(op.type), {}, {}, op.attrs, {}};
+const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const ir::Op& op,
+                                                  const Given& given) {
+  Making making{ir::op(op.type), {}, {}, op.attrs, {}, given};
   planner::KeyWriter key;
   key.text(op.type);
   key.attrs(op.attrs);
   for (ir::TensorId t : op.inputs) key.type(making.inputs.emplace_back(graph.tensor(t).type));
   for (ir::TensorId t : op.outputs) making.outputs.push_back(graph.tensor(t).type);
+  for (const sbp::Signature* signature : given) {
+    key.raw(signature != nullptr);
+    if (signature) key.layout(signature->inputs), key.layout(signature->outputs);
+  }
   const auto [at, fresh] = choices_.try_emplace(key.take());
   if (!fresh) return at->second;
   making.layout.inputs.resize(making.inputs.size());
@@ -93,6 +99,7 @@ void LayoutCosts::extend(const Making& making, std::vector<OpChoice>& all) const
   }
   const int64_t parts = mesh_.extents[d];
   for (const sbp::Signature& signature : ir::signatures(making.def, making.inputs, making.attrs, parts)) {
+    if (d < making.given.size() && making.given[d] && *making.given[d] != signature) continue;
     if (!fills(making.inputs, signature.inputs, parts) || !fills(making.outputs, signature.outputs, parts))
       continue;
     Making next = making;

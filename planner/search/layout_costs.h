@@ -43,8 +43,11 @@ class LayoutCosts {
   // Costs are those of the first stage. Both outlive this.
   LayoutCosts(const backends::Cluster& cluster, const planner::Mesh& mesh);
 
-  // All ways to run `op` in which every part of a split axis holds something, in the registry's order.
-  const std::vector<OpChoice>& choices(const ir::Graph& graph, const ir::Op& op);
+  // Of some mesh dimensions the signature there; null of others.
+  using Given = std::vector<const sbp::Signature*>;
+  // All ways to run `op` in which every part of a split axis holds something, with these signatures, in the
+  // registry's order.
+  const std::vector<OpChoice>& choices(const ir::Graph& graph, const ir::Op& op, const Given& given = {});
   // From one layout of a tensor to another; nothing makes a part of a tensor partial again.
   Boxing boxing(const ir::TensorType& type, const sbp::NdSbp& from, const sbp::NdSbp& to);
   // The same, of a tensor that goes with others in collectives of `bucket` bytes in all: its share of one.

@@ -120,18 +120,16 @@ void LayoutGraph::find_choices() {
         return false;
     return true;
   };
-  for (OpId o : all_ops())
-    for (const OpChoice& choice : costs_.choices(graph_, op(o))) {
+  for (OpId o : all_ops()) {
+    LayoutCosts::Given closed(mesh_.dims());
+    for (size_t d = 0; d < mesh_.dims(); ++d)
+      if (space_.closed[d]) closed[d] = &as[at(o)].signatures[d];
+    for (const OpChoice& choice : costs_.choices(graph_, op(o), closed)) {
       const planner::OpLayout& layout = choice.layout;
       const auto given = space_.ops.find(o);
       bool may = given == space_.ops.end() || layout.signatures == given->second;
-      for (size_t d = 0; d < mesh_.dims(); ++d) {
-        const sbp::Signature& signature = layout.signatures[d];
-        if (space_.closed[d])
-          may = may && signature == as[at(o)].signatures[d];
-        else
-          may = may && (space_.partial || !is_partial(signature.inputs));
-      }
+      for (size_t d = 0; d < mesh_.dims(); ++d)
+        may = may && (space_.closed[d] || space_.partial || !is_partial(layout.signatures[d].inputs));
       for (size_t i = 0; i < layout.inputs.size(); ++i)
         may = may && is_there(op(o).inputs[i], layout.inputs[i]);
       if (!may) continue;
@@ -141,6 +139,7 @@ void LayoutGraph::find_choices() {
           if (const sbp::Sbp sbp = layout.outputs[i][d]; sbp.is_partial())
             made[at(op(o).outputs[i])].emplace(d, sbp);
     }
+  }
 }
 
 // The layouts in which ops of the passes read a tensor, none that only a partial tensor could have.

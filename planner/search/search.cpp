@@ -28,7 +28,7 @@ constexpr double short_error = 0.05;   // of an estimate of time of a short step
 constexpr double nearly = 0.1;         // by estimate as good as the best, where estimates know little
 constexpr size_t most_ahead = 3;       // plans made before their turn
 constexpr int alike = 3;               // of the same degrees that are simulated
-constexpr size_t pipelines_split = 6;  // tried with backward passes in two parts
+constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; three times where short
 constexpr int most_changed = 24;       // tried of what differs from the best in one thing
 constexpr double least_hope = 0.02;    // that layouts may save of a step at least, as a share
 constexpr double most_hope = 0.25;     // at most
@@ -261,7 +261,7 @@ class Search {
   // Where estimates of memory were too low, messages go by plans, and changes are to leave as much room.
   void note_smallest(const Candidate& c) {
     if (static_cast<double>(c.peak_bytes) < smallest_bytes()) outcome_.smallest = c;
-    if (c.estimated_bytes > 0)
+    if (c.estimated_bytes > 0 && !c.layouts)
       too_low_ = std::max(too_low_, static_cast<double>(c.peak_bytes) / c.estimated_bytes);
   }
 
@@ -515,7 +515,7 @@ class Search {
                      [&](const Candidate& a, const Candidate& b) { return hoped(a) < hoped(b); });
     std::set<Degrees> done;
     for (const Candidate& whole : some) {
-      if (done.size() == pipelines_split) break;
+      if (done.size() == (is_short(whole.job) ? 3 : 1) * pipelines_split) break;
       if (!done.empty() && hoped(whole) >= simulated(outcome_.best.front())) break;
       if (!done.insert(degrees(whole.job)).second) continue;
       std::vector<std::pair<Candidate, Making>> both;
@@ -669,11 +669,12 @@ class Search {
 
   // For the least time, collectives of states count in full, or as such that run beside other work. Of a mesh
   // of several dimensions one is open, and all of them. For the least memory bytes come first.
-  std::vector<Way> ways(const planner::Mesh& mesh) const {
+  std::vector<Way> ways(const Job& job) const {
+    const planner::Mesh mesh = planner::mesh_of(job.parallel);
     std::vector<Way> all{{Open::one, {}}};
     const Open most = mesh.dims() == 1 ? Open::one : options_.both ? Open::both : Open::each;
     if (most != Open::one) all.push_back({most, {}});
-    all.push_back({most, {0.1, 0}});
+    if (mesh.dims() == 1 || is_short(job)) all.push_back({most, {0.1, 0}});
     if (fewest_bytes(options_.goal)) all.push_back({most, {1, seconds_per_byte}});
     return all;
   }
@@ -691,7 +692,7 @@ class Search {
 
   // The least of what was found; infinite: nothing was.
   double lay_out(const Candidate& candidate) {
-    const std::vector<Way> ways = this->ways(planner::mesh_of(candidate.job.parallel));
+    const std::vector<Way> ways = this->ways(candidate.job);
     std::vector<Candidate> laid;
     for (const Way& way : ways) {
       const bool done =

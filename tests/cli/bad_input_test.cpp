@@ -514,7 +514,7 @@ const CommandCase command_cases[] = {
      "nothing fits: the smallest of 1 points needs 47.9 GB of 2.9 GB on each device of stage 0, 45 GB "
      "too "
      "much (--dp 1 --tp 1 --pp 1 --micro-batch 32); by estimate one would do with --recompute full "
-     "--micro-batch 1 or with --memory 47.9GB"},
+     "--micro-batch 1, on 40 GPUs or with --memory 47.9GB"},
     {{"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=8",
       "--objective=money"},
      2,

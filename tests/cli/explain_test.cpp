@@ -133,12 +133,13 @@ TEST_F(Explain, says_what_decided_and_what_would_change_it) {
 dp, 2 devices
     signature                                       step    kernel    boxing  what moves
   * S(0), B -> S(0)                                    - #         -
-    B, B -> B # # #  h0.attn.merge: S(0) -> B
-    B, S(1) -> S(2) # # #  h0.attn.merge: S(0) -> B, h0.attn.proj: S(2) -> S(0)
+    B, B -> B # # #  h0.attn.merge: S(0) -> B, h0.attn.proj: B -> S(0)
+    B, S(1) -> S(2) # # #  h0.attn.merge: S(0) -> B, h0.attn.proj.weight.half: B -> S(1), h0.attn.proj: S(2) -> S(0)
     S(1), B -> S(1) # # #  h0.attn.merge: S(0) -> S(1), h0.attn.proj: S(1) -> S(0)
-    S(2), S(0) -> P(sum) # # #  h0.attn.merge: S(0) -> S(2), h0.attn.proj: P(sum) -> S(0)
-    B, P(sum) -> P(sum)                             none # #  h0.attn.merge: S(0) -> B, h0.attn.proj: P(sum) -> S(0)
+    S(2), S(0) -> P(sum) # # #  h0.attn.merge: S(0) -> S(2), h0.attn.proj.weight.half: B -> S(0), h0.attn.proj: P(sum) -> S(0)
+    B, P(sum) -> P(sum)                             none # #  h0.attn.merge: S(0) -> B, h0.attn.proj.weight.half: B -> P(sum), h0.attn.proj: P(sum) -> S(0)
   the next is B, B -> B; the boxing of %h0.attn.merge decided, S(0) -> B in # there
+  the next would win by # here if %h0.attn.proj were kept B
   no constant of the cluster, at 1/64 to 64 times, lets the next win
 
 tp, 2 devices
@@ -147,7 +148,6 @@ tp, 2 devices
     B, B -> B # # #  h0.attn.merge: S(2) -> B, h0.attn.proj.weight.half: S(0) -> B
     B, S(1) -> S(2) # # #  h0.attn.merge: S(2) -> B, h0.attn.proj.weight.half: S(0) -> S(1), h0.attn.proj: S(2) -> B
     S(1), B -> S(1) # # #  h0.attn.merge: S(2) -> S(1), h0.attn.proj.weight.half: S(0) -> B, h0.attn.proj: S(1) -> B
-    S(0), B -> S(0)                                 none # #  h0.attn.merge: S(2) -> S(0), h0.attn.proj.weight.half: S(0) -> B, h0.attn.proj: S(0) -> B
   the next is B, B -> B; the boxing of %h0.attn.proj.weight.half decided, S(0) -> B in # there
   the next would win by # here if %h0.attn.proj.weight.half were kept B
   no constant of the cluster, at 1/64 to 64 times, lets the next win
@@ -292,6 +292,23 @@ TEST(ExplainSearch, tells_of_each_dimension) {
   EXPECT_NE(op.substr(dp, tp - dp).find(" +"), std::string::npos) << op;
   EXPECT_NE(op.find(" none ", tp), std::string::npos) << op;
   EXPECT_NE(op.find(" and the best layouts of all other ops on that dimension\n"), std::string::npos) << op;
+}
+
+// One kernel, whichever dimension it is told of: that of a device's part.
+TEST(ExplainOp, tells_of_one_kernel) {
+  const planner::Job job = small_job();
+  const planner::LaidOut laid = planner::lay_out(job);
+  const auto kernel = [](const cli::DimensionExplanation& d) {
+    return std::find_if(d.signatures.begin(), d.signatures.end(),
+                        [](const cli::SignatureCost& c) { return c.chosen; })
+        ->kernel;
+  };
+  for (const ir::Op& op : laid.graph.ops) {
+    if (!ir::has_op(op.type)) continue;
+    const cli::OpExplanation e = cli::explain_op(laid, job.cluster, op.name);
+    ASSERT_EQ(e.dimensions.size(), 2);
+    EXPECT_EQ(kernel(e.dimensions[0]), kernel(e.dimensions[1])) << op.name;
+  }
 }
 
 // As degrees have it, where the time models would have another.

@@ -92,10 +92,10 @@ TEST(Contradiction, names_keys_that_do_not_go_together) {
               {"dp", "tp", "pp", "micro_batch"}),
       "parallel: micro_batch 16 contradicts dp 2 with global_batch 16: dp x micro_batch has to divide "
       "global_batch");
-  EXPECT_EQ(
-      refusal([](Job& j) { j.parallel.dp = j.parallel.pp = 2, j.parallel.tp = 1; }, {"dp", "tp", "pp"}),
-      "parallel: pp 2, tp 1, dp 2 contradict each other with seq 512, gpus 8: context_parallel is 1 "
-      "where it is not given and seq is below 16384, and dp x tp x pp x context_parallel has to be gpus");
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.dp = j.parallel.pp = 2, j.parallel.tp = 1; }, {"dp", "tp", "pp"}),
+            "parallel: pp 2, tp 1, dp 2 contradict each other with seq 512, gpus 8: context_parallel is 1 "
+            "where it is not given, seq is below 16384 and global_batch is gpus or more, and dp x tp x pp x "
+            "context_parallel has to be gpus");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 8; }, {"tp"}, {{"pp", {2, 3}}}),
             "parallel: pp 2..3 contradicts tp 8 with gpus 8: dp x tp x pp x context_parallel has to be gpus");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.schedule = "3,1", j.parallel.pp = 4; }, {"schedule", "pp"}),
@@ -118,14 +118,17 @@ TEST(Contradiction, names_keys_that_do_not_go_together) {
             "parallel: zero 1..3 contradicts dp 1: zero shards over dp, which has to be 2 or more");
 }
 
-// One layer, two sequences and 8 heads of which two share keys: dp and tp are at most 2, pp 1.
+// One layer, two sequences that cannot be cut and 8 heads of which two share keys: dp and tp are at most 2,
+// pp and context_parallel 1.
 TEST(Contradiction, names_the_rules_where_nothing_is_given) {
   EXPECT_EQ(
-      refusal([](Job& j) { j.model.layers = 1, j.model.kv_heads = 2, j.global_batch = 2; }, {}),
-      "parallel: no combination of degrees is legal with kv_heads 2, seq 512, layers 1, gpus 8, "
-      "global_batch 2: tp has to divide kv_heads, and context_parallel is 1 where it is not given and "
-      "seq is below 16384, and every stage has to have a layer, and dp x tp x pp x context_parallel has "
-      "to be gpus, and dp x micro_batch has to divide global_batch");
+      refusal([](Job& j) { j.model.layers = 1, j.model.kv_heads = 2, j.model.seq = 511, j.global_batch = 2; },
+              {}),
+      "parallel: no combination of degrees is legal with kv_heads 2, seq 511, layers 1, gpus 8, "
+      "global_batch 2: tp has to divide kv_heads, and context_parallel has to divide seq, and every stage "
+      "has to "
+      "have a layer, and dp x tp x pp x context_parallel has to be gpus, and dp x micro_batch has to divide "
+      "global_batch");
 }
 
 // A pinned layout asks for a mesh of as many dimensions.

@@ -529,11 +529,11 @@ TEST_P(FoundLayoutsOf, so_is_it_in_layouts_that_are_drawn) {
 
 // As blocks and as one problem: the same optimum. How many nodes were solved as blocks.
 int solved_in_blocks(const Job& job) {
-  const planner::LaidOut laid = planner::lay_out(job);
+  FoundLayouts one;
+  const planner::LaidOut laid = planner::lay_out(job, chooser(job, {}, &one));
   LayoutCosts costs(job.cluster, laid.mesh);
   LayoutSpace space;
-  for (const std::string& name : laid.mesh.names)
-    space.closed.push_back(laid.mesh.dims() > 1 && name != "tp");
+  for (size_t d = 0; d < laid.mesh.dims(); ++d) space.closed.push_back(one.dimension.value_or(d) != d);
   const LayoutGraph graph(laid.graph, job.parallel, laid.mesh, job.train.micro_batches, space, costs);
   const FoundLayouts blocks = find_layouts(graph, {.memory = 1e-12});
   const FoundLayouts whole = find_layouts_at_once(graph, {.memory = 1e-12});

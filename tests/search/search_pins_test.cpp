@@ -136,7 +136,6 @@ TEST(Search, does_without_partial_values) {
       for (const sbp::NdSbp& input : laid.layouts.ops[o].inputs)
         EXPECT_FALSE(input[0].is_partial()) << laid.graph.ops[o].name;
     }
-  EXPECT_GT(best.found.value, with.best.front().found.value);
   EXPECT_GT(best.seconds, with.best.front().seconds);
 }
 
