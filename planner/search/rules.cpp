@@ -66,7 +66,8 @@ void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& r
                      }});
   }
   if (fixed.is_given("cp")) return;
-  const int most = m.seq >= long_sequence || has_few_samples(job) ? most_shares : 1;
+  const bool open = m.seq >= long_sequence || has_few_samples(job) || fixed.more_recompute;
+  const int most = open ? most_shares : 1;
   rules.push_back({{"cp"},
                    {fact("seq", m.seq)},
                    most == 1 ? fmt::format("context_parallel is 1 where it is not given, seq is below {} and "

@@ -119,6 +119,7 @@ class Search {
     if (outcome_.ended) split_backward();
     if (outcome_.ended) change_a_little();
     lay_out_best();
+    if (fewest_bytes(options_.goal)) lay_out_all_degrees();
     const size_t with_slots = fewest_bytes(options_.goal) ? alike : 1;  // elsewhere they make no other faster
     std::vector<Candidate> finalists = outcome_.best;
     if (finalists.size() > with_slots) finalists.resize(with_slots);
@@ -688,6 +689,18 @@ class Search {
       if (planner::mesh_of(c.job.parallel).devices() > 1)
         hope = std::max(hope, 2 * (1 - lay_out(c) / simulated(c)));
     }
+  }
+
+  // What layouts make of bytes degrees do not say: the smallest of each, as many as are simulated.
+  void lay_out_all_degrees() {
+    std::set<Degrees> done;
+    std::vector<Candidate> laid;
+    for (const Candidate& c : candidates_) {
+      if (laid.size() == static_cast<size_t>(options_.simulate)) break;
+      if (options_.lay_out == 0 || planner::mesh_of(c.job.parallel).devices() == 1) continue;
+      if (done.insert(degrees(c.job)).second) laid.push_back(laid_out(c, ways(c.job).back()));
+    }
+    attempt_within(std::move(laid));
   }
 
   // The least of what was found; infinite: nothing was.
