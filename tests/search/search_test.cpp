@@ -360,9 +360,9 @@ void expect_no_better(const Job& job, const SearchOptions& options, Job pinned,
 
 TEST(Search, finds_the_least_memory_of_any_degrees) {
   Job job = small_gpt(8);
-  job.model.layers = 2, job.global_batch = 8;
+  job.model.layers = 2, job.model.experts = 4, job.global_batch = 8;
   Job pinned = job;
-  pinned.parallel.cp = 4;
+  pinned.parallel.cp = 2;
   expect_no_better(job, {.goal = Goal::memory}, pinned, {"cp"});
 }
 
