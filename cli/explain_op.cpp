@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -19,8 +18,6 @@ namespace boxcar::cli {
 namespace {
 
 using sbp::Sbp;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // What is asked of the cluster's constants, as --what-if calls them: how many times as much.
 constexpr const char* constants[] = {
