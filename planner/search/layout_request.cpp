@@ -146,7 +146,7 @@ struct Finder {
     while (lower.size() < dims.size()) {
       const size_t d = *std::find_if(dims.begin(), dims.end(), [&](size_t dim) { return !lower.count(dim); });
       FoundLayouts next = find_layouts(graph_of(pins, d, found.layouts), found.weights, most_joint, effort);
-      next.solved += found.solved;
+      next.solved = std::max(next.solved, found.solved);
       if (next.found && next.value < (1 - least_gain) * found.value) {
         found = next;
         lower.clear();

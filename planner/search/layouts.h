@@ -31,7 +31,7 @@ struct FoundLayouts {
   Cost cost{};         // by LayoutCoordinate
   double value = 0;    // of the objective
   double lower = 0;    // no layouts of the space have less
-  int solved = 0;      // nodes of the problems that were solved
+  int solved = 0;      // nodes of the problems that were solved for one dimension, at most
   bool alike = false;  // the space is narrower: layers with equal problems have equal layouts
   // Of a mesh of several dimensions: the one that was open; each of them was, given the others.
   std::optional<size_t> dimension = {};

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "planner/laid_out.h"
+#include "planner/resolve.h"
 #include "planner/search/candidates.h"
 #include "planner/search/changes.h"
 #include "planner/search/contradiction.h"
@@ -30,8 +31,9 @@ constexpr size_t most_ahead = 3;       // plans made before their turn
 constexpr int alike = 3;               // of the same degrees that are simulated
 constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; three times where short
 constexpr int most_changed = 24;       // tried of what differs from the best in one thing
-constexpr double least_hope = 0.02;    // that layouts may save of a step at least, as a share
-constexpr double most_hope = 0.25;     // at most
+constexpr double most_hope = 0.25;     // that layouts may save of a step, as a share
+constexpr double most_gained = 0.6;    // and of what it takes more than its kernels
+constexpr int most_solved = 1000;      // nodes of a problem of layouts that takes some ms
 constexpr int most_acts = 4000;        // in the graph that slots are looked for in
 
 // Whether compiling and simulating it takes some ms.
@@ -399,6 +401,7 @@ class Search {
       candidate = std::move(made.candidate);
       ending_seconds_ = std::max(ending_seconds_, made.deaf_seconds);
       measured_ = true;
+      solved_ = std::max(solved_, candidate.found.solved);
       stage_bytes_ = candidate.stage_bytes;
       if (candidate.peak_bytes > limit_) {
         excess_ = candidate.peak_bytes - limit_;
@@ -667,28 +670,86 @@ class Search {
     Open open = Open::one;
     LayoutWeights weights = {};
   };
+  Way all_open(const Job& job) const {
+    if (planner::mesh_of(job.parallel).dims() == 1) return {};
+    return {options_.both ? Open::both : Open::each, {}};
+  }
 
   // For the least time, collectives of states count in full, or as such that run beside other work. Of a mesh
   // of several dimensions one is open, and all of them. For the least memory bytes come first.
   std::vector<Way> ways(const Job& job) const {
-    const planner::Mesh mesh = planner::mesh_of(job.parallel);
+    const Open most = all_open(job).open;
     std::vector<Way> all{{Open::one, {}}};
-    const Open most = mesh.dims() == 1 ? Open::one : options_.both ? Open::both : Open::each;
     if (most != Open::one) all.push_back({most, {}});
-    if (mesh.dims() == 1 || is_short(job)) all.push_back({most, {0.1, 0}});
+    if (most == Open::one || is_short(job)) all.push_back({most, {0.1, 0}});
     if (fewest_bytes(options_.goal)) all.push_back({most, {1, seconds_per_byte}});
     return all;
   }
 
-  // The best again, with the layout of every op chosen; then those of other degrees, while twice what layouts
-  // gained so far would let one of them win.
+  // The best again, with the layout of every op chosen; then those of other degrees that could win by it. In
+  // one way each; of what comes out the best in all others.
   void lay_out_best() {
-    double hope = least_hope;  // share of the value
     for (const Candidate& c : hopeful(most_hope, options_.lay_out)) {
-      if (!outcome_.ended || (1 - hope) * simulated(c) >= simulated(outcome_.best.front())) break;
-      if (planner::mesh_of(c.job.parallel).devices() > 1)
-        hope = std::max(hope, 2 * (1 - lay_out(c) / simulated(c)));
+      if (!outcome_.ended || solved_ > most_solved) break;
+      if (planner::mesh_of(c.job.parallel).devices() == 1 || !could_win(c)) continue;
+      std::vector<Candidate> laid;
+      for (const Candidate& one : sharded_otherwise(c)) lay_out(one, all_open(c.job), laid);
+      attempt_within(std::move(laid));
     }
+    if (!outcome_.ended || outcome_.best.empty() || options_.lay_out == 0) return;
+    const Candidate best = outcome_.best.front();
+    if (planner::mesh_of(best.job.parallel).devices() == 1) return;
+    std::vector<Candidate> laid;
+    for (const Way& way : ways(best.job)) lay_out(best, way, laid);
+    attempt_within(std::move(laid));
+    change_found();
+  }
+
+  // Layouts gained at most so much of what a step takes more than its kernels alone.
+  bool could_win(const Candidate& c) const {
+    const double best = outcome_.best.front().seconds;
+    return c.seconds - most_gained * (c.seconds - c.least_seconds) <= best;
+  }
+
+  // Where steps are short the best found, and while that helps what comes out, with other micro-batches and
+  // backward passes split otherwise: each has layouts of its own.
+  void change_found() {
+    if (fewest_bytes(options_.goal)) return;
+    for (size_t left = most_changed; outcome_.ended;) {
+      const Candidate best = outcome_.best.front();
+      if (!best.layouts || !is_short(best.job)) return;
+      std::vector<Candidate> others;
+      for (Job& job : otherwise_in_time(best.job)) {
+        Candidate other = best;
+        other.job = std::move(job);
+        other.layouts.reset();
+        other.estimated_seconds = 0;  // is of the degrees' layouts
+        lay_out(other, {best.layouts->open, best.layouts->weights}, others);
+      }
+      if (others.empty() || others.size() > left) return;
+      left -= others.size();
+      attempt_within(std::move(others));
+      if (simulated(outcome_.best.front()) >= simulated(best)) return;
+    }
+  }
+
+  std::vector<Job> otherwise_in_time(const Job& job) const {
+    const planner::Hints& h = job.parallel;
+    std::vector<Job> jobs;
+    for (const int samples : {h.micro_batch / 2, 2 * h.micro_batch}) {
+      if (samples == 0 || job.global_batch % (int64_t{h.dp} * samples) != 0) continue;
+      if (!fixed().is_free("micro_batch", samples)) continue;
+      jobs.push_back(job);
+      jobs.back().parallel.micro_batch = samples;
+      jobs.back().train.micro_batches = planner::micro_batches(jobs.back());
+    }
+    if (h.pp == 1 || h.virtual_stages > 1 || fixed().is_pinned("schedule")) return jobs;
+    for (const char* schedule : {"zb-h1", "zb-h2"}) {
+      if (h.schedule == schedule) continue;
+      jobs.push_back(job);
+      jobs.back().parallel.schedule = schedule;
+    }
+    return jobs;
   }
 
   // What layouts make of bytes degrees do not say: the smallest of each, as many as are simulated.
@@ -698,63 +759,56 @@ class Search {
     for (const Candidate& c : candidates_) {
       if (laid.size() == static_cast<size_t>(options_.simulate)) break;
       if (options_.lay_out == 0 || planner::mesh_of(c.job.parallel).devices() == 1) continue;
-      if (done.insert(degrees(c.job)).second) laid.push_back(laid_out(c, ways(c.job).back()));
+      if (done.insert(degrees(c.job)).second) lay_out(c, {all_open(c.job).open, {1, seconds_per_byte}}, laid);
     }
     attempt_within(std::move(laid));
   }
 
-  // The least of what was found; infinite: nothing was.
-  double lay_out(const Candidate& candidate) {
-    const std::vector<Way> ways = this->ways(candidate.job);
-    std::vector<Candidate> laid;
-    for (const Way& way : ways) {
-      const bool done =
-          candidate.layouts && candidate.layouts->open == way.open && candidate.found.weights == way.weights;
-      if (!done) laid.push_back(laid_out(candidate, way));
-    }
-    const std::optional<Candidate> other = sharded_otherwise(candidate);
-    for (const Way& way : ways)
-      if (other && way.weights == LayoutWeights()) laid.push_back(laid_out(*other, way));
-    const double least = attempt_within(std::move(laid));
-    if (!other || key(outcome_.best.front().job) != key(other->job)) return least;
-    laid.clear();
-    for (const Way& way : ways)
-      if (way.weights != LayoutWeights()) laid.push_back(laid_out(*other, way));
-    return std::min(least, attempt_within(std::move(laid)));
+  // Onto those to be tried, if it was not yet.
+  void lay_out(const Candidate& known, const Way& way, std::vector<Candidate>& into) {
+    const bool done = known.layouts && known.layouts->open == way.open && known.found.weights == way.weights;
+    if (done || !laid_.insert({key(known.job), way.open, way.weights.states, way.weights.memory}).second)
+      return;
+    into.push_back(anew(known));
+    into.back().layouts = asked();
+    into.back().layouts->open = way.open;
+    into.back().layouts->weights = way.weights;
   }
 
-  Candidate laid_out(const Candidate& known, const Way& way) const {
-    Candidate candidate = anew(known);
-    candidate.layouts = asked();
-    candidate.layouts->open = way.open;
-    candidate.layouts->weights = way.weights;
-    return candidate;
-  }
-
-  // The least of those that do; infinite: none does.
-  double attempt_within(std::vector<Candidate> candidates) {
+  void attempt_within(std::vector<Candidate> candidates) {
     std::vector<Making> makings;
     for (const Candidate& candidate : candidates) makings.push_back(begin(candidate));
-    double least = infinity;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      if (attempt_within(candidates[i], std::move(makings[i]))) least = std::min(least, last_value_);
+      attempt_within(candidates[i], std::move(makings[i]));
       if (error_) outcome_.no_layouts = error_->what();
       if (excess_ > 0) outcome_.no_layouts = "what was found does not fit";
     }
-    return least;
   }
 
-  // Layouts that split samples on the tensor dimension reduce whole gradients where degrees reduce shares of
-  // them, so what degrees say of sharding is not theirs. With stages shares are reduced every micro-batch.
-  std::optional<Candidate> sharded_otherwise(const Candidate& one) const {
+  // And those that differ in what layouts decide anew: on the tensor dimension they may split samples, and
+  // then reduce whole gradients where degrees reduce shares of them; and from experts that each device has
+  // whole they come to others than from groups of them. In pipelines shares are reduced every micro-batch.
+  std::vector<Candidate> sharded_otherwise(const Candidate& one) const {
     const planner::Hints& h = one.job.parallel;
-    const int zero = h.zero > 1 ? 1 : 2;
-    if (h.tp == 1 || (h.pp > 1 && zero > 1) || fewest_bytes(options_.goal) || !fixed().is_free("zero", zero))
-      return {};
-    Candidate other = anew(one);
-    other.job.parallel.zero = zero;
-    other.estimated_seconds = 0;  // is of the degrees' layouts
-    return other;
+    std::vector<Candidate> all{one};
+    if (h.tp == 1 || fewest_bytes(options_.goal)) return all;
+    std::set<int> zeros{h.zero}, experts{h.ep};
+    if (is_short(one.job))
+      zeros.insert({1, 2}), experts.insert(1);
+    else
+      zeros.insert(h.zero > 1 ? 1 : 2);
+    for (const int ep : experts)
+      for (const int zero : zeros) {
+        const bool free = (zero == h.zero || (fixed().is_free("zero", zero) && (h.pp == 1 || zero == 1))) &&
+                          (ep == h.ep || fixed().is_free("ep", ep));
+        if (!free || (zero == h.zero && ep == h.ep)) continue;
+        Candidate other = anew(one);
+        other.job.parallel.zero = zero;
+        other.job.parallel.ep = ep;
+        other.estimated_seconds = 0;  // is of the degrees' layouts
+        all.push_back(std::move(other));
+      }
+    return all;
   }
 
   // As good, with fewer slots of what moves between queues and devices.
@@ -808,7 +862,9 @@ class Search {
     if (asked_to_stop() && !outcome_.best.empty()) throw Stopped{};  // the first is finished: it may be all
   };
   double layouts_bytes_ = 0;  // by the costs of its layouts
+  int solved_ = 0;            // nodes of the largest problem of layouts
   std::set<decltype(key(Job()))> changed_;
+  std::set<std::tuple<decltype(key(Job())), Open, double, double>> laid_;
   std::vector<double> stage_bytes_;  // of the last plan, by stage
   Outcome outcome_;
   std::vector<Making> left_;  // waits, and so ends before the graphs do
