@@ -5,10 +5,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "planner/search/graphs.h"
 #include "planner/search/layout_request.h"
+#include "planner/search/options.h"
 #include "planner/search/plan_slots.h"
 
 namespace boxcar::search {
@@ -42,9 +45,31 @@ ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
                  const std::function<void()>& look = {});
 
+// To be changed and tried: nothing is known of its plan.
+Candidate anew(Candidate candidate);
+
+// What is searched of a job: jobs with equal keys are the same point.
+using JobKey = std::tuple<int, int, int, int, int, int, int, std::vector<int>, int, int, bool, std::string,
+                          std::string, std::vector<int>, std::vector<ir::Recompute>>;
+JobKey key_of(const planner::Job& job);
+
+// With slow devices under other stages a pipeline has room for others.
+using Degrees = std::tuple<int, int, int, int, std::vector<int>>;
+Degrees degrees_of(const planner::Job& job);
+
+// Whether compiling and simulating it takes some ms.
+bool is_short(const planner::Job& job);
+
 // Of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
-inline double price_of(const planner::Job& job, double step_seconds) {
-  return job.gpus * job.cluster.price_per_gpu_hour * step_seconds / 3600;
+double price_of(const planner::Job& job, double step_seconds);
+
+// What is to be least: seconds, bytes or a price.
+double value_of(Goal goal, const planner::Job& job, double seconds, double bytes);
+inline double estimated(Goal goal, const Candidate& c) {
+  return value_of(goal, c.job, c.estimated_seconds, c.estimated_bytes);
+}
+inline double simulated(Goal goal, const Candidate& c) {
+  return value_of(goal, c.job, c.seconds, static_cast<double>(c.peak_bytes));
 }
 
 }  // namespace boxcar::search

@@ -9,11 +9,7 @@ namespace boxcar::search {
 
 Outcome merged(Outcome a, Outcome b, Goal goal) {
   const auto rank = [&](const Candidate& c) {
-    const auto bytes = static_cast<double>(c.peak_bytes);
-    const double value = goal == Goal::memory ? bytes
-                         : goal == Goal::cost ? price_of(c.job, c.seconds)
-                                              : c.seconds;
-    return std::tuple(value, c.seconds, bytes);
+    return std::tuple(simulated(goal, c), c.seconds, c.peak_bytes);
   };
   const auto is_before = [&](const Candidate& x, const Candidate& y) { return rank(x) < rank(y); };
   const size_t middle = a.best.size();

@@ -1,0 +1,221 @@
+#include "planner/search/attempts.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "planner/search/plan_slots.h"
+
+namespace boxcar::search {
+namespace {
+
+constexpr int most_acts = 4000;  // in the graph that slots are looked for in
+
+// The same plan, found again; or the same layouts, at other weights.
+bool is_same(const Candidate& a, const Candidate& b) {
+  if (a.seconds != b.seconds || a.peak_bytes != b.peak_bytes ||
+      a.layouts.has_value() != b.layouts.has_value())
+    return false;
+  if (b.layouts) return a.found.cost == b.found.cost;
+  return key_of(a.job) == key_of(b.job) && a.slots.changes == b.slots.changes;
+}
+
+}  // namespace
+
+Attempts::Attempts(const SearchOptions& options, const Oracle& oracle, Candidates& points, int64_t limit,
+                   Outcome& outcome)
+    : options_(options), oracle_(oracle), points_(points), limit_(limit), outcome_(outcome), look_([this] {
+        if (asked_to_stop() && !outcome_.best.empty())
+          throw Stopped{};  // the first is finished: it may be all
+      }) {}
+
+LayoutRequest Attempts::asked() const {
+  return {options_.partial, options_.both ? Open::both : Open::one, options_.pins};
+}
+
+bool Attempts::asked_to_stop() {
+  if (last_) return false;
+  if (!outcome_.ended) return true;
+  const double best = outcome_.best.empty() ? 0 : outcome_.best.front().seconds;
+  if (options_.go_on && !options_.go_on({outcome_.points, outcome_.over_memory,
+                                         static_cast<int>(outcome_.best.size()), best, ending_seconds_}))
+    outcome_.ended = false;
+  return !outcome_.ended;
+}
+
+void Attempts::leave(Making making) {
+  making.stop();
+  left_.push_back(std::move(making));
+}
+
+Attempt Attempts::attempt(Making making) {
+  Attempt attempt;
+  if (asked_to_stop()) {
+    leave(std::move(making));
+    return attempt;
+  }
+  ++outcome_.compiled;
+  try {
+    simulate(making.take(look_), attempt);
+  } catch (const Stopped&) {
+    leave(std::move(making));
+  } catch (const Error& error) {
+    attempt.error = error;
+    if (!layouts_asked() || error.where().starts_with("--pin")) refused_ = error;
+  }
+  return attempt;
+}
+
+void Attempts::simulate(Made made, Attempt& attempt) {
+  Candidate& candidate = made.candidate;
+  ending_seconds_ = std::max(ending_seconds_, made.deaf_seconds);
+  measured_ = true;
+  solved_ = std::max(solved_, candidate.found.solved);
+  attempt.stage_bytes = candidate.stage_bytes;
+  if (candidate.peak_bytes > limit_) {
+    attempt.excess = candidate.peak_bytes - limit_;
+    attempt.layouts_bytes = candidate.found.found ? candidate.found.cost[memory] : 0;
+    note_smallest(candidate);
+    return;
+  }
+  if (with_these_layouts(candidate)) {
+    attempt.does = true;
+    return;
+  }
+  Oracle::Step step = oracle_.step(made.plan, candidate.job.cluster, look_);
+  attempt.seconds = candidate.seconds = step.seconds;
+  candidate.record = std::move(step.record);
+  candidate.plan = std::make_shared<ir::Plan>(std::move(made.plan));
+  note_fastest(candidate);
+  attempt.too_slow = options_.goal != Goal::time && candidate.seconds > options_.max_step_seconds;
+  attempt.does = !attempt.too_slow;
+  if (attempt.does) insert(std::move(candidate));
+}
+
+Attempt Attempts::attempt_within(Candidate candidate, Making making, int most_tries) {
+  Attempt last = attempt(std::move(making));
+  int64_t most = std::numeric_limits<int64_t>::max();  // that it may be over by: half of what it was before
+  for (int tries = 1; tries < most_tries && outcome_.ended && last.excess > 0 && last.excess < most;
+       ++tries) {
+    most = last.excess / 2;
+    if (!candidate.job.train.recompute_layers.empty() && !candidate.layouts) {
+      candidate.stage_bytes = last.stage_bytes;
+      std::optional<Candidate> fewest = points_.with_fewest_again(candidate);
+      if (!fewest) break;
+      candidate = std::move(*fewest);
+    } else {
+      if (last.layouts_bytes == 0) break;
+      candidate = anew(std::move(candidate));
+      if (!candidate.layouts) candidate.layouts = asked();
+      candidate.layouts->memory =
+          last.layouts_bytes - candidate.job.parallel.pp * static_cast<double>(last.excess);
+    }
+    last = attempt(begin(candidate));
+  }
+  return last;
+}
+
+void Attempts::attempt_laid_out(const std::vector<Candidate>& candidates) {
+  std::vector<Making> makings;
+  for (const Candidate& candidate : candidates) makings.push_back(begin(candidate));
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Attempt one = attempt_within(candidates[i], std::move(makings[i]));
+    if (one.error) outcome_.no_layouts = one.error->what();
+    if (one.excess > 0) outcome_.no_layouts = "what was found does not fit";
+  }
+}
+
+void Attempts::take_fewest_slots(Candidate candidate) {
+  try {
+    if (!candidate.plan)
+      candidate.plan = std::make_shared<ir::Plan>(plan_of(candidate, nullptr, graphs_, look_));
+    candidate.slots =
+        fewest_slots(*candidate.plan, candidate.job.cluster, oracle_.act_seconds, most_acts, look_);
+  } catch (const Stopped&) {
+    return;
+  }
+  candidate.plan.reset();
+  candidate.peak_bytes = 0;
+  if (!candidate.slots.changes.empty()) attempt(begin(std::move(candidate)));
+}
+
+Attempt Attempts::attempt_at_the_end(const Candidate& candidate) {
+  last_ = true;
+  const Attempt one = attempt(begin(candidate));
+  last_ = false;
+  return one;
+}
+
+void Attempts::insert(Candidate candidate) {
+  std::vector<Candidate>& best = outcome_.best;
+  for (const Candidate& known : best)
+    if (is_same(known, candidate)) return;
+  const auto rank = [&](const Candidate& c) { return std::tuple(value(c), c.seconds, c.peak_bytes); };
+  const auto place =
+      std::upper_bound(best.begin(), best.end(), candidate,
+                       [&](const Candidate& a, const Candidate& b) { return rank(a) < rank(b); });
+  best.insert(place, std::move(candidate));
+  for (size_t c = 1; c < best.size(); ++c) best[c].plan.reset();
+}
+
+bool Attempts::is_known(const planner::Job& job) const {
+  return std::any_of(outcome_.best.begin(), outcome_.best.end(),
+                     [&](const Candidate& c) { return key_of(c.job) == key_of(job); });
+}
+
+// Of whom layouts were found that cost what these do; null: of nobody.
+const Candidate* Attempts::with_these_layouts(const Candidate& c) const {
+  if (!c.layouts) return nullptr;
+  for (const Candidate& known : outcome_.best)
+    if (known.layouts && key_of(known.job) == key_of(c.job) && known.found.cost == c.found.cost &&
+        known.peak_bytes == c.peak_bytes && known.slots.changes == c.slots.changes)
+      return &known;
+  return nullptr;
+}
+
+std::vector<Candidate> Attempts::hopeful(double share, int most) const {
+  std::vector<Candidate> some;
+  std::set<Degrees> done;
+  for (const Candidate& c : outcome_.best) {
+    if (some.size() == static_cast<size_t>(most)) break;
+    const bool may_win = (1 - share) * value(c) < value(outcome_.best.front());
+    if ((some.empty() || (may_win && is_short(c.job))) && done.insert(degrees_of(c.job)).second)
+      some.push_back(c);
+  }
+  return some;
+}
+
+double Attempts::smallest_bytes() const {
+  const Candidate& known = outcome_.smallest;
+  if (known.peak_bytes > 0) return static_cast<double>(known.peak_bytes);
+  return known.estimated_bytes <= static_cast<double>(limit_) ? infinity : known.estimated_bytes;
+}
+
+// Where estimates of memory were too low, messages go by plans, and changes are to leave as much room.
+void Attempts::note_smallest(const Candidate& c) {
+  if (static_cast<double>(c.peak_bytes) < smallest_bytes()) outcome_.smallest = c;
+  if (c.estimated_bytes > 0 && !c.layouts)
+    too_low_ = std::max(too_low_, static_cast<double>(c.peak_bytes) / c.estimated_bytes);
+}
+
+void Attempts::measure_smallest() {
+  const Candidate smallest = outcome_.smallest;
+  const std::optional<Error> refused = refused_;
+  outcome_.smallest.estimated_bytes = infinity;
+  attempt(begin(smallest));
+  if (outcome_.smallest.peak_bytes == 0) outcome_.smallest = smallest;  // it may even fit, or have no plan
+  refused_ = refused;
+}
+
+// What was simulated counts more than what was not.
+void Attempts::note_fastest(const Candidate& c) {
+  const auto rank = [](const Candidate& x) {
+    return std::pair(x.seconds == 0, x.seconds == 0 ? x.estimated_seconds : x.seconds);
+  };
+  if (!outcome_.fastest || rank(c) < rank(*outcome_.fastest))
+    outcome_.fastest = c, outcome_.fastest->plan.reset();
+}
+
+}  // namespace boxcar::search

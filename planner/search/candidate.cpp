@@ -1,0 +1,99 @@
+#include "planner/search/candidate.h"
+
+#include <utility>
+
+#include "planner/laid_out.h"
+
+namespace boxcar::search {
+namespace {
+
+// By layer.
+std::vector<ir::Recompute> recomputation(const planner::Job& job) {
+  std::vector<ir::Recompute> kinds;
+  for (size_t stage = 0; stage < job.parallel.stage_layers.size(); ++stage) {
+    const int layers = job.parallel.stage_layers[stage], again = recomputed_layers(job.train, stage, layers);
+    kinds.insert(kinds.end(), static_cast<size_t>(again), job.train.recompute);
+    kinds.insert(kinds.end(), static_cast<size_t>(layers - again), job.train.recompute_others);
+  }
+  return kinds;
+}
+
+}  // namespace
+
+planner::Choose Candidate::choose(FoundLayouts* into, const std::function<void()>& look) const {
+  if (!layouts) return nullptr;
+  if (!found.found) return chooser(job, *layouts, into, look);
+  return [known = found.layouts](const ir::Graph&, const planner::Hints&, const planner::Mesh&) {
+    return known;
+  };
+}
+
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found) {
+  Graphs graphs(1);
+  return plan_of(candidate, found, graphs);
+}
+
+ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
+                 const std::function<void()>& look) {
+  const planner::LaidOut laid = graphs.lay_out(candidate.job, candidate.choose(found, look));
+  if (look) look();
+  ir::Plan plan = planner::compile(laid, candidate.job);
+  if (look) look();
+  if (!candidate.slots.changes.empty()) set_slots(plan, candidate.slots.changes);
+  return plan;
+}
+
+Candidate anew(Candidate candidate) {
+  candidate.found = {};
+  candidate.plan.reset();
+  candidate.peak_bytes = 0;
+  candidate.stage_bytes.clear();
+  return candidate;
+}
+
+JobKey key_of(const planner::Job& job) {
+  const planner::Hints& h = job.parallel;
+  return {job.gpus,
+          h.dp,
+          h.tp,
+          h.pp,
+          h.cp,
+          h.ep,
+          h.virtual_stages,
+          h.stage_layers,
+          h.micro_batch,
+          h.zero,
+          h.sequence_parallel,
+          h.schedule,
+          h.mesh_order,
+          h.stage_order,
+          recomputation(job)};
+}
+
+Degrees degrees_of(const planner::Job& job) {
+  const planner::Hints& h = job.parallel;
+  return {h.dp, h.tp, h.pp, h.cp, h.stage_order};
+}
+
+bool is_short(const planner::Job& job) {
+  const planner::Hints& h = job.parallel;
+  return int64_t{h.pp} * h.virtual_stages * job.train.micro_batches <= 64;
+}
+
+double price_of(const planner::Job& job, double step_seconds) {
+  return job.gpus * job.cluster.price_per_gpu_hour * step_seconds / 3600;
+}
+
+double value_of(Goal goal, const planner::Job& job, double seconds, double bytes) {
+  switch (goal) {
+    case Goal::memory:
+      return bytes;
+    case Goal::cost:
+      return price_of(job, seconds);
+    case Goal::time:
+      break;
+  }
+  return seconds;
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,178 @@
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "planner/resolve.h"
+#include "planner/search/refine.h"
+
+namespace boxcar::search {
+namespace {
+
+constexpr double most_hope = 0.25;   // that layouts may save of a step, as a share
+constexpr double most_gained = 0.6;  // and of what it takes more than its kernels
+constexpr int most_solved = 1000;    // nodes of a problem of layouts that takes some ms
+constexpr size_t most_changed = 24;  // tried of what differs from the best found in one thing
+
+bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
+
+class LayOut {
+ public:
+  explicit LayOut(const Refinement& of)
+      : attempts_(of.attempts), candidates_(of.candidates), options_(of.options), fixed_(of.fixed) {}
+
+  void make() {
+    if (options_.lay_out == 0) return;
+    lay_out_best();
+    if (least_bytes_) lay_out_all_degrees();
+  }
+
+ private:
+  // How layouts are looked for.
+  struct Way {
+    Open open = Open::one;
+    LayoutWeights weights = {};
+  };
+  Way all_open(const planner::Job& job) const {
+    if (planner::mesh_of(job.parallel).dims() == 1) return {};
+    return {options_.both ? Open::both : Open::each, {}};
+  }
+
+  // For the least time, collectives of states count in full, or as such that run beside other work. Of a mesh
+  // of several dimensions one is open, and all of them. For the least memory bytes come first.
+  std::vector<Way> ways(const planner::Job& job) const {
+    const Open most = all_open(job).open;
+    std::vector<Way> all{{Open::one, {}}};
+    if (most != Open::one) all.push_back({most, {}});
+    if (most == Open::one || is_short(job)) all.push_back({most, {0.1, 0}});
+    if (least_bytes_) all.push_back({most, {1, seconds_per_byte}});
+    return all;
+  }
+
+  // The best again, with the layout of every op chosen; then those of other degrees that could win by it. In
+  // one way each; of what comes out the best in all others.
+  void lay_out_best() {
+    for (const Candidate& c : attempts_.hopeful(most_hope, options_.lay_out)) {
+      if (attempts_.asked_to_stop() || attempts_.solved() > most_solved) break;
+      if (!has_layouts(c.job) || !could_win(c)) continue;
+      std::vector<Candidate> laid;
+      for (const Candidate& one : sharded_otherwise(c)) lay_out(one, all_open(c.job), laid);
+      attempts_.attempt_laid_out(laid);
+    }
+    if (attempts_.asked_to_stop() || attempts_.best().empty()) return;
+    const Candidate best = attempts_.best().front();
+    if (!has_layouts(best.job)) return;
+    std::vector<Candidate> laid;
+    for (const Way& way : ways(best.job)) lay_out(best, way, laid);
+    attempts_.attempt_laid_out(laid);
+    change_found();
+  }
+
+  // Layouts gained at most so much of what a step takes more than its kernels alone.
+  bool could_win(const Candidate& c) const {
+    const double best = attempts_.best().front().seconds;
+    return c.seconds - most_gained * (c.seconds - c.least_seconds) <= best;
+  }
+
+  // Where steps are short the best found, and while that helps what comes out, with other micro-batches and
+  // backward passes split otherwise: each has layouts of its own.
+  void change_found() {
+    if (least_bytes_) return;
+    for (size_t left = most_changed; !attempts_.asked_to_stop();) {
+      const Candidate best = attempts_.best().front();
+      if (!best.layouts || !is_short(best.job)) return;
+      std::vector<Candidate> others;
+      for (planner::Job& job : otherwise_in_time(best.job)) {
+        Candidate other = best;
+        other.job = std::move(job);
+        other.layouts.reset();
+        other.estimated_seconds = 0;  // is of the degrees' layouts
+        lay_out(other, {best.layouts->open, best.layouts->weights}, others);
+      }
+      if (others.empty() || others.size() > left) return;
+      left -= others.size();
+      attempts_.attempt_laid_out(others);
+      if (attempts_.value(attempts_.best().front()) >= attempts_.value(best)) return;
+    }
+  }
+
+  std::vector<planner::Job> otherwise_in_time(const planner::Job& job) const {
+    const planner::Hints& h = job.parallel;
+    std::vector<planner::Job> jobs;
+    for (const int samples : {h.micro_batch / 2, 2 * h.micro_batch}) {
+      if (samples == 0 || job.global_batch % (int64_t{h.dp} * samples) != 0) continue;
+      if (!fixed_.is_free("micro_batch", samples)) continue;
+      jobs.push_back(job);
+      jobs.back().parallel.micro_batch = samples;
+      jobs.back().train.micro_batches = planner::micro_batches(jobs.back());
+    }
+    if (h.pp == 1 || h.virtual_stages > 1 || fixed_.is_pinned("schedule")) return jobs;
+    for (const char* schedule : {"zb-h1", "zb-h2"}) {
+      if (h.schedule == schedule) continue;
+      jobs.push_back(job);
+      jobs.back().parallel.schedule = schedule;
+    }
+    return jobs;
+  }
+
+  // What layouts make of bytes degrees do not say: the smallest of each, as many as are simulated.
+  void lay_out_all_degrees() {
+    std::set<Degrees> done;
+    std::vector<Candidate> laid;
+    for (const Candidate& c : candidates_) {
+      if (laid.size() == static_cast<size_t>(options_.simulate)) break;
+      if (has_layouts(c.job) && done.insert(degrees_of(c.job)).second)
+        lay_out(c, {all_open(c.job).open, {1, seconds_per_byte}}, laid);
+    }
+    attempts_.attempt_laid_out(laid);
+  }
+
+  // Onto those to be tried, if it was not yet.
+  void lay_out(const Candidate& known, const Way& way, std::vector<Candidate>& into) {
+    const bool done = known.layouts && known.layouts->open == way.open && known.found.weights == way.weights;
+    if (done || !laid_.insert({key_of(known.job), way.open, way.weights.states, way.weights.memory}).second)
+      return;
+    into.push_back(anew(known));
+    into.back().layouts = attempts_.asked();
+    into.back().layouts->open = way.open;
+    into.back().layouts->weights = way.weights;
+  }
+
+  // And those that differ in what layouts decide anew: on the tensor dimension they may split samples, and
+  // then reduce whole gradients where degrees reduce shares of them; and from experts that each device has
+  // whole they come to others than from groups of them. In pipelines shares are reduced every micro-batch.
+  std::vector<Candidate> sharded_otherwise(const Candidate& one) const {
+    const planner::Hints& h = one.job.parallel;
+    std::vector<Candidate> all{one};
+    if (h.tp == 1 || least_bytes_) return all;
+    std::set<int> zeros{h.zero}, experts{h.ep};
+    if (is_short(one.job))
+      zeros.insert({1, 2}), experts.insert(1);
+    else
+      zeros.insert(h.zero > 1 ? 1 : 2);
+    for (const int ep : experts)
+      for (const int zero : zeros) {
+        const bool free = (zero == h.zero || (fixed_.is_free("zero", zero) && (h.pp == 1 || zero == 1))) &&
+                          (ep == h.ep || fixed_.is_free("ep", ep));
+        if (!free || (zero == h.zero && ep == h.ep)) continue;
+        Candidate other = anew(one);
+        other.job.parallel.zero = zero;
+        other.job.parallel.ep = ep;
+        other.estimated_seconds = 0;  // is of the degrees' layouts
+        all.push_back(std::move(other));
+      }
+    return all;
+  }
+
+  Attempts& attempts_;
+  const std::vector<Candidate>& candidates_;
+  const SearchOptions& options_;
+  const Fixed& fixed_;
+  const bool least_bytes_ = options_.goal == Goal::memory;
+  std::set<std::tuple<JobKey, Open, double, double>> laid_;
+};
+
+}  // namespace
+
+void lay_out_best(const Refinement& of) { LayOut(of).make(); }
+
+}  // namespace boxcar::search
