@@ -10,7 +10,7 @@ namespace boxcar::search {
 namespace {
 
 constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; three times where short
-constexpr int most_changed = 24;       // tried of what differs from the best in one thing
+constexpr int most_changed = 48;       // tried of what differs from the best in one thing
 
 // Of a stage.
 int most_layers(const planner::Job& job) {
@@ -130,28 +130,27 @@ class Changes {
     }
   }
 
-  // Of the best, and while that helps of what comes out, all that differ in one thing of which estimates know
-  // little.
+  // All that differ in one thing of which estimates know little from the best, and so while that helps from
+  // what comes out; then from the best of other degrees that are nearly as good.
   void change_a_little() {
-    int left = most_changed;
-    std::vector<Candidate> starts = attempts_.hopeful(nearly, alike);
-    while (!starts.empty() && left > 0 && !attempts_.asked_to_stop()) {
-      const double before = attempts_.value(starts.front());
+    std::set<JobKey> starts;
+    for (int left = most_changed; left > 0 && !attempts_.asked_to_stop();) {
+      const std::vector<Candidate> some = attempts_.hopeful(nearly, alike);
+      const auto start = std::find_if(
+          some.begin(), some.end(), [&](const Candidate& c) { return starts.insert(key_of(c.job)).second; });
+      if (start == some.end()) return;
       std::vector<Making> others;
-      for (const Candidate& start : starts)
-        for (planner::Job& job : changed_jobs(start.job, &start == &starts.front()))
-          if (auto other = changed(start, std::move(job)); other && left-- > 0)
-            others.push_back(attempts_.begin(std::move(*other)));
+      for (planner::Job& job : changed_jobs(start->job))
+        if (auto other = changed(*start, std::move(job)); other && left-- > 0)
+          others.push_back(attempts_.begin(std::move(*other)));
       for (Making& other : others) attempts_.attempt(std::move(other));
-      starts = {attempts_.best().front()};
-      if (attempts_.value(starts.front()) >= before || !is_short(starts.front().job)) break;
     }
   }
 
   // With its states sharded less and more, of which it depends what hides behind kernels. Of the best where
   // its steps are short: with experts in larger and in smaller groups, and with a layer moved to a stage
   // beside.
-  std::vector<planner::Job> changed_jobs(const planner::Job& job, bool best) const {
+  std::vector<planner::Job> changed_jobs(const planner::Job& job) const {
     const planner::Hints& h = job.parallel;
     std::vector<planner::Job> jobs;
     const auto add = [&](const char* name, int planner::Hints::*key, int value) {
@@ -161,7 +160,7 @@ class Changes {
     };
     for (const int zero : {h.zero - 1, h.zero + 1})
       if (zero >= 0 && zero <= 3 && h.dp > 1) add("zero", &planner::Hints::zero, zero);
-    if (!best || !is_short(job)) return jobs;
+    if (!is_short(job)) return jobs;
     for (const int ep : {1, h.ep / 2, 2 * h.ep})
       if (ep > 0 && ep != h.ep && h.dp % ep == 0 && job.model.experts > 0 && job.model.experts % ep == 0)
         add("ep", &planner::Hints::ep, ep);

@@ -8,7 +8,7 @@
 namespace boxcar::search {
 namespace {
 
-constexpr double most_hope = 0.25;   // that layouts may save of a step, as a share
+constexpr double most_hope = 0.4;    // that layouts may save of a step, as a share
 constexpr double most_gained = 0.6;  // and of what it takes more than its kernels
 constexpr int most_solved = 1000;    // nodes of a problem of layouts that takes some ms
 constexpr size_t most_changed = 24;  // tried of what differs from the best found in one thing

@@ -345,59 +345,5 @@ TEST(Search, the_same_on_any_number_of_threads) {
   }
 }
 
-// Fewer keys that are given leave more to find; of time to 1 %, for estimates say what is tried.
-void expect_no_better(const Job& job, const SearchOptions& options, Job pinned,
-                      const std::set<std::string>& keys) {
-  SearchOptions more = options;
-  more.pinned.insert(keys.begin(), keys.end());
-  const Outcome free = search(job, options, oracle()), with = search(pinned, more, oracle());
-  ASSERT_FALSE(free.best.empty() || with.best.empty());
-  if (options.goal == Goal::memory)
-    EXPECT_LE(free.best.front().peak_bytes, with.best.front().peak_bytes);
-  else
-    EXPECT_LE(free.best.front().seconds, with.best.front().seconds * 1.01);
-}
-
-TEST(Search, finds_the_least_memory_of_any_degrees) {
-  Job job = small_gpt(8);
-  job.model.layers = 2, job.model.experts = 4, job.global_batch = 8;
-  Job pinned = job;
-  pinned.parallel.cp = 2;
-  expect_no_better(job, {.goal = Goal::memory}, pinned, {"cp"});
-}
-
-// One sample for all of two nodes: heads are split over both, or positions.
-TEST(Search, splits_samples_where_they_are_few) {
-  Job job = small_gpt(16);
-  job.global_batch = 1;
-  job.model.hidden = 4096, job.model.heads = 64, job.model.seq = 4096;
-  const Outcome free = search(job, {}, oracle());
-  const planner::Hints& h = free.best.front().job.parallel;
-  EXPECT_GT(h.cp * h.tp, 8);
-  for (const int cp : {2, 4}) {
-    Job pinned = job;
-    pinned.parallel.cp = cp;
-    expect_no_better(job, {}, pinned, {"cp"});
-  }
-}
-
-TEST(Search, takes_micro_batches_of_any_size) {
-  Job job = small_gpt(8);
-  job.model.hidden = 256, job.model.heads = job.model.kv_heads = 4, job.model.seq = 64,
-  job.global_batch = 2048;
-  EXPECT_GT(search(job, {}, oracle()).best.front().job.parallel.micro_batch, 64);
-}
-
-// One micro-batch and gradients to reduce behind its backward pass: the first stage, whose gradients are the
-// last, is shorter.
-TEST(Search, moves_layers_between_stages) {
-  Job job = small_gpt(64);
-  job.model.layers = 16, job.model.seq = 2048, job.model.vocab = 51200, job.global_batch = 32;
-  job.parallel.dp = 32, job.parallel.pp = 2;
-  Job pinned = job;
-  pinned.parallel.stage_layers = {6, 10};
-  expect_no_better(job, {.pinned = {"dp", "pp"}}, pinned, {"stage_layers"});
-}
-
 }  // namespace
 }  // namespace boxcar::search

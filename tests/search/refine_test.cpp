@@ -1,0 +1,113 @@
+// What a search finds around the best by estimate: a search with less left open finds nothing better.
+#include "planner/search/refine.h"
+
+#include <gtest/gtest.h>
+
+#include "search/jobs.h"
+#include "search/simulating.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+// Fewer keys that are given leave more to find; of time to 1 %, for estimates say what is tried.
+void expect_no_better(const Job& job, const SearchOptions& options, Job pinned,
+                      const std::set<std::string>& keys) {
+  SearchOptions more = options;
+  more.pinned.insert(keys.begin(), keys.end());
+  const Outcome free = search(job, options, oracle()), with = search(pinned, more, oracle());
+  ASSERT_FALSE(free.best.empty() || with.best.empty());
+  if (options.goal == Goal::memory)
+    EXPECT_LE(free.best.front().peak_bytes, with.best.front().peak_bytes);
+  else
+    EXPECT_LE(free.best.front().seconds, with.best.front().seconds * 1.01);
+}
+
+TEST(Search, finds_the_least_memory_of_any_degrees) {
+  Job job = small_gpt(8);
+  job.model.layers = 2, job.model.experts = 4, job.global_batch = 8;
+  Job pinned = job;
+  pinned.parallel.cp = 2;
+  expect_no_better(job, {.goal = Goal::memory}, pinned, {"cp"});
+}
+
+// One sample for all of two nodes: heads are split over both, or positions.
+TEST(Search, splits_samples_where_they_are_few) {
+  Job job = small_gpt(16);
+  job.global_batch = 1;
+  job.model.hidden = 4096, job.model.heads = 64, job.model.seq = 4096;
+  const Outcome free = search(job, {}, oracle());
+  const planner::Hints& h = free.best.front().job.parallel;
+  EXPECT_GT(h.cp * h.tp, 8);
+  for (const int cp : {2, 4}) {
+    Job pinned = job;
+    pinned.parallel.cp = cp;
+    expect_no_better(job, {}, pinned, {"cp"});
+  }
+}
+
+TEST(Search, takes_micro_batches_of_any_size) {
+  Job job = small_gpt(8);
+  job.model.hidden = 256, job.model.heads = job.model.kv_heads = 4, job.model.seq = 64,
+  job.global_batch = 2048;
+  EXPECT_GT(search(job, {}, oracle()).best.front().job.parallel.micro_batch, 64);
+}
+
+// One micro-batch and gradients to reduce behind its backward pass: the first stage, whose gradients are the
+// last, is shorter.
+TEST(Search, moves_layers_between_stages) {
+  Job job = small_gpt(64);
+  job.model.layers = 16, job.model.seq = 2048, job.model.vocab = 51200, job.global_batch = 32;
+  job.parallel.dp = 32, job.parallel.pp = 2;
+  Job pinned = job;
+  pinned.parallel.stage_layers = {6, 10};
+  expect_no_better(job, {.pinned = {"dp", "pp"}}, pinned, {"stage_layers"});
+}
+
+// Large tables of words and few samples over slow links: layouts let a pipeline win that the hints have
+// behind, with another schedule and other micro-batches than theirs.
+Job words_over_nodes() {
+  Job job = small_gpt(0);
+  job.model.layers = 2, job.model.hidden = 768, job.model.heads = job.model.kv_heads = 12;
+  job.model.seq = 128, job.model.vocab = 32000, job.model.ffn = 3072;
+  job.cluster = backends::load_cluster("p3-16xlarge", 32);
+  job.gpus = 32, job.global_batch = 64;
+  job.train.precision = ir::Precision::fp32;
+  return job;
+}
+
+TEST(Search, lays_out_what_layouts_could_let_win) {
+  const Job job = words_over_nodes();
+  Job pinned = job;
+  pinned.parallel.dp = 8, pinned.parallel.tp = pinned.parallel.pp = 2;
+  expect_no_better(job, {}, pinned, {"dp", "tp", "pp"});
+}
+
+TEST(Search, changes_what_was_found) {
+  Job job = words_over_nodes();
+  job.parallel.dp = 8, job.parallel.tp = job.parallel.pp = 2;
+  Job pinned = job;
+  pinned.parallel.micro_batch = 2, pinned.parallel.zero = 1, pinned.parallel.schedule = "zb-h2";
+  expect_no_better(job, {.pinned = {"dp", "tp", "pp"}}, pinned, {"micro_batch", "zero", "schedule"});
+}
+
+// Groups of experts are best with the layouts of the hints; with layouts found, whole experts of which each
+// device has a part of their weights.
+TEST(Search, lays_out_with_experts_in_other_groups) {
+  Job job = small_gpt(0);
+  job.model = ir::models::defaults("llama");
+  job.model.layers = 2, job.model.hidden = 8192, job.model.heads = 64, job.model.seq = 64;
+  job.model.vocab = 32000, job.model.experts = 8;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("dgx-h100", 16);
+  job.gpus = job.global_batch = 16;
+  job.parallel.dp = 2, job.parallel.tp = 8, job.parallel.pp = 1, job.parallel.micro_batch = 8;
+  const std::set<std::string> keys{"dp", "tp", "pp", "micro_batch"};
+  Job pinned = job;
+  pinned.parallel.zero = 1;
+  expect_no_better(job, {.pinned = keys}, pinned, {"ep", "zero"});
+}
+
+}  // namespace
+}  // namespace boxcar::search
