@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "planner/search/refine.h"
@@ -111,9 +110,7 @@ class Changes {
       if (!done.empty() && hoped(whole) >= attempts_.value(attempts_.best().front())) break;
       if (!done.insert(degrees_of(whole.job)).second) continue;
       std::vector<std::pair<Candidate, Making>> both;
-      for (const char* schedule : {"zb-h1", "zb-h2"}) {
-        if (schedule == std::string_view("zb-h2") && whole.job.train.micro_batches <= 2)
-          continue;  // the same
+      for (const char* schedule : split_schedules(whole.job)) {
         Candidate split = anew(whole);
         split.job.parallel.schedule = schedule;
         if (!split.job.train.recompute_layers.empty())
@@ -164,7 +161,13 @@ class Changes {
     for (const int ep : {1, h.ep / 2, 2 * h.ep})
       if (ep > 0 && ep != h.ep && h.dp % ep == 0 && job.model.experts > 0 && job.model.experts % ep == 0)
         add("ep", &planner::Hints::ep, ep);
-    if (h.virtual_stages > 1 || fixed_.is_pinned("stage_layers")) return jobs;
+    if (h.pp == 1 || h.virtual_stages > 1) return jobs;
+    for (const char* schedule : split_schedules(job)) {
+      if (h.schedule == schedule || fixed_.is_pinned("schedule")) continue;
+      jobs.push_back(job);
+      jobs.back().parallel.schedule = schedule;
+    }
+    if (fixed_.is_pinned("stage_layers")) return jobs;
     for (size_t s = 0; s + 1 < h.stage_layers.size(); ++s)
       for (const int more : {1, -1}) {
         planner::Job moved = job;
@@ -200,6 +203,11 @@ class Changes {
 };
 
 }  // namespace
+
+std::vector<const char*> split_schedules(const planner::Job& job) {
+  if (job.train.micro_batches <= 2) return {"zb-h1"};
+  return {"zb-h1", "zb-h2"};
+}
 
 void change_degrees(const Refinement& of) { Changes(of).make(); }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -58,12 +59,6 @@ class LayOut {
       for (const Candidate& one : sharded_otherwise(c)) lay_out(one, all_open(c.job), laid);
       attempts_.attempt_laid_out(laid);
     }
-    if (attempts_.asked_to_stop() || attempts_.best().empty()) return;
-    const Candidate best = attempts_.best().front();
-    if (!has_layouts(best.job)) return;
-    std::vector<Candidate> laid;
-    for (const Way& way : ways(best.job)) lay_out(best, way, laid);
-    attempts_.attempt_laid_out(laid);
     change_found();
   }
 
@@ -73,25 +68,31 @@ class LayOut {
     return c.seconds - most_gained * (c.seconds - c.least_seconds) <= best;
   }
 
-  // Where steps are short the best found, and while that helps what comes out, with other micro-batches and
-  // backward passes split otherwise: each has layouts of its own.
+  // The best in all other ways. Where steps are short also with other micro-batches and backward passes split
+  // otherwise: each has layouts of its own. So while that helps what comes out; then the best found of other
+  // degrees that are nearly as good.
   void change_found() {
-    if (least_bytes_) return;
+    std::set<JobKey> starts;
     for (size_t left = most_changed; !attempts_.asked_to_stop();) {
-      const Candidate best = attempts_.best().front();
-      if (!best.layouts || !is_short(best.job)) return;
+      const std::vector<Candidate> some = attempts_.hopeful(nearly, alike);
+      const auto start = std::find_if(some.begin(), some.end(), [&](const Candidate& c) {
+        return has_layouts(c.job) && (c.layouts || &c == &some.front()) &&
+               starts.insert(key_of(c.job)).second;
+      });
+      if (start == some.end()) return;
       std::vector<Candidate> others;
-      for (planner::Job& job : otherwise_in_time(best.job)) {
-        Candidate other = best;
-        other.job = std::move(job);
-        other.layouts.reset();
-        other.estimated_seconds = 0;  // is of the degrees' layouts
-        lay_out(other, {best.layouts->open, best.layouts->weights}, others);
-      }
-      if (others.empty() || others.size() > left) return;
+      for (const Way& way : ways(start->job)) lay_out(*start, way, others);
+      if (start->layouts && is_short(start->job) && !least_bytes_)
+        for (planner::Job& job : otherwise_in_time(start->job)) {
+          Candidate other = *start;
+          other.job = std::move(job);
+          other.layouts.reset();
+          other.estimated_seconds = 0;  // is of the degrees' layouts
+          lay_out(other, {start->layouts->open, start->layouts->weights}, others);
+        }
+      if (others.size() > left) return;
       left -= others.size();
       attempts_.attempt_laid_out(others);
-      if (attempts_.value(attempts_.best().front()) >= attempts_.value(best)) return;
     }
   }
 
@@ -106,7 +107,7 @@ class LayOut {
       jobs.back().train.micro_batches = planner::micro_batches(jobs.back());
     }
     if (h.pp == 1 || h.virtual_stages > 1 || fixed_.is_pinned("schedule")) return jobs;
-    for (const char* schedule : {"zb-h1", "zb-h2"}) {
+    for (const char* schedule : split_schedules(job)) {
       if (h.schedule == schedule) continue;
       jobs.push_back(job);
       jobs.back().parallel.schedule = schedule;

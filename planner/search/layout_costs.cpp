@@ -32,6 +32,15 @@ void split(ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
 }
 
 // The devices of the first group along mesh dimensions.
+// Of the first stage's devices.
+int most_on_node(const backends::Cluster& cluster, const Mesh& mesh) {
+  std::map<int, int> on_node;
+  for (int place = 0; place < mesh.devices(); ++place) ++on_node[mesh.device(place, 0) / cluster.node.gpus];
+  int most = 0;
+  for (const auto& [node, devices] : on_node) most = std::max(most, devices);
+  return most;
+}
+
 std::vector<int> first_group(const Mesh& mesh, const std::vector<int>& dims) {
   std::vector<int> group{0};  // by place
   for (int dim : dims) {
@@ -67,7 +76,7 @@ struct LayoutCosts::Making {
 };
 
 LayoutCosts::LayoutCosts(const backends::Cluster& cluster, const Mesh& mesh)
-    : cluster_(cluster), mesh_(mesh), routes_(mesh) {}
+    : cluster_(cluster), mesh_(mesh), devices_on_node_(most_on_node(cluster, mesh)), routes_(mesh) {}
 
 const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const ir::Op& op,
                                                   const Given& given) {
@@ -157,7 +166,8 @@ double LayoutCosts::collective(const sbp::MeshStep& step, int64_t bytes, double 
   if (fresh) span->second = sim::span_of(cluster_, first_group(mesh_, step.dims));
   const double share = bucket > 0 ? std::min(1.0, static_cast<double>(bytes) / bucket) : 1;
   const auto size = share < 1 ? static_cast<int64_t>(bucket) : bytes;
-  return share * sim::collective_time(cluster_, step.collective, size, span->second).seconds();
+  const sim::CommTime alone = sim::collective_time(cluster_, step.collective, size, span->second);
+  return share * sim::seconds_beside(cluster_, alone, devices_on_node_);
 }
 
 double LayoutCosts::kernel(const std::string& op, const ir::Types& inputs, const ir::Types& outputs) const {

@@ -68,6 +68,7 @@ class LayoutCosts {
 
   const backends::Cluster& cluster_;
   const planner::Mesh& mesh_;
+  const int devices_on_node_;  // of the stage, at most: they are at the same communication at once
   planner::RouteTable routes_;
   std::unordered_map<std::string, std::vector<OpChoice>> choices_;
   std::map<std::tuple<ir::TensorType, sbp::NdSbp, sbp::NdSbp, double>, Boxing> boxings_;

@@ -24,6 +24,9 @@ void change_degrees(const Refinement& of);
 // other micro-batches and schedules. For the least memory of all degrees.
 void lay_out_best(const Refinement& of);
 
+// With backward passes in two parts; of up to two micro-batches both orders are the same.
+std::vector<const char*> split_schedules(const planner::Job& job);
+
 constexpr double nearly = 0.1;  // by estimate as good as the best, where estimates know little
 constexpr int alike = 3;        // plans of the same degrees that are simulated
 

@@ -142,15 +142,6 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   return bytes;
 }
 
-// Of a communication that up to `many` of a node's devices or groups begin at once, over its NICs.
-double together(const backends::Cluster& cluster, const sim::CommTime& alone, int many) {
-  if (!alone.between_nodes) return alone.seconds();
-  const backends::Node& node = cluster.node;
-  const double wanted = std::min(many, node.gpus) * alone.link_bandwidth;
-  const double share = std::max(1.0, wanted / (node.nics * node.nic_bandwidth));
-  return alone.latency + share * alone.bytes_on_link / alone.link_bandwidth;
-}
-
 // What a communication adds to the work that it runs behind: a part of it has nothing to hide behind, and
 // what is hidden takes multiprocessors from kernels.
 double added(const Job& job, double seconds, double behind, double open) {
@@ -175,27 +166,34 @@ int on_node(const Job& job, const planner::Mesh& mesh) {
   return std::min(ranks, node / h.pp);
 }
 
-// The communication of data parallelism and the update, of the slowest stage.
+// The communication of data and context parallelism and the update, of the slowest stage.
 double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first) {
   const Hints& h = job.parallel;
   const double update = h.zero >= 1 ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
-  if (h.dp == 1) return update;
-  // From a data-parallel rank to the next one.
-  const int innermost = std::max({mesh.dim("replica"), mesh.dim("dp"), mesh.dim("ep")});
-  const int stride = mesh.strides[static_cast<size_t>(innermost)];
-  // Over every `apart`-th data-parallel rank.
-  const auto among = [&](sbp::Collective collective, double bytes, int apart) {
-    if (bytes == 0 || h.dp == apart) return 0.0;
+  if (h.dp == 1 && h.cp == 1) return update;
+  // From a rank of a dimension to the next one.
+  const auto stride = [&](std::initializer_list<const char*> names) {
+    int innermost = -1;
+    for (const char* name : names) innermost = std::max(innermost, mesh.dim(name));
+    return innermost < 0 ? 0 : mesh.strides[static_cast<size_t>(innermost)];
+  };
+  const int dp_stride = stride({"replica", "dp", "ep"}), cp_stride = stride({"cp"});
+  // Over every `apart`-th data-parallel rank, and so many ranks of context parallelism.
+  const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
     std::vector<int> group;
-    for (int d = 0; d < h.dp; d += apart) group.push_back(d * stride);
+    for (int d = 0; d < h.dp; d += apart)
+      for (int c = 0; c < cp; ++c) group.push_back(d * dp_stride + c * cp_stride);
+    if (bytes == 0 || group.size() == 1) return 0.0;
+    std::sort(group.begin(), group.end());
     const sim::Span span = sim::span_of(job.cluster, group);
-    return together(job.cluster,
-                    sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
-                    on_node(job, mesh));
+    return sim::seconds_beside(
+        job.cluster, sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
+        on_node(job, mesh));
   };
   const auto seconds = [&](sbp::Collective collective, double size) {
-    return among(collective, (stage.elements - stage.expert_elements) * size, 1) +
-           among(collective, stage.expert_elements * size, h.ep);
+    const int cp = h.zero == 0 ? h.cp : 1;
+    return among(collective, (stage.elements - stage.expert_elements) * size, 1, cp) +
+           among(collective, stage.expert_elements * size, h.ep, cp);
   };
   // Layer by layer, in every micro-batch.
   const double layers = std::max(1, stage.layers);
@@ -210,10 +208,14 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
     const double reduce = seconds(sbp::Collective::all_reduce, size);
     return update + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
+  // Parts of gradients are summed over context parallelism once a step.
+  const double parts =
+      among(sbp::Collective::all_reduce, stage.elements * sharded_part(h, stage) * size, h.dp, h.cp);
   const double once =
-      added(job, seconds(sbp::Collective::all_gather, half), h.overlap_param ? stage.forward : 0, open);
+      added(job, seconds(sbp::Collective::all_gather, half), h.overlap_param ? stage.forward : 0, open) +
+      (h.zero > 1 ? added(job, parts, stage.backward, open) : 0);
   if (h.zero == 1) {
-    const double reduce = seconds(sbp::Collective::reduce_scatter, size);
+    const double reduce = seconds(sbp::Collective::reduce_scatter, size) + parts;
     return update + once + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
   const double m = job.train.micro_batches;
@@ -223,7 +225,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
   // its kernels wait for: only the adding up of gradients is behind them.
   const double gather = by_layer(sbp::Collective::all_gather, half);
-  return update +
+  return update + (h.cp > 1 ? added(job, parts, stage.backward, open) : 0) +
          m * (added(job, gather, stage.forward, open) + added(job, gather + reduce, sums, open) - saved);
 }
 
@@ -243,7 +245,7 @@ double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& 
   const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
   const double bytes = size * cost.tied.back().states.elements / (h.zero >= 1 ? h.dp : 1);
   const sim::Span span = sim::span_of(job.cluster, {devices.begin(), devices.end()});
-  return together(
+  return sim::seconds_beside(
       job.cluster,
       sim::collective_time(job.cluster, sbp::Collective::all_reduce, static_cast<int64_t>(bytes), span),
       on_node(job, mesh));
@@ -251,7 +253,7 @@ double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& 
 
 // Of so many bytes from each rank of a stage to one of another, by all of them at once.
 double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int from, int to) {
-  return together(
+  return sim::seconds_beside(
       job.cluster,
       sim::transfer_time(job.cluster, static_cast<int64_t>(bytes), mesh.device(0, from), mesh.device(0, to)),
       on_node(job, mesh));

@@ -238,4 +238,12 @@ CommTime transfer_time(const Cluster& cluster, int64_t bytes, int from, int to) 
   return time;
 }
 
+double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices) {
+  if (!alone.between_nodes || alone.bytes_on_link <= 0) return alone.seconds();
+  const backends::Node& node = cluster.node;
+  const double wanted = std::min(devices, node.gpus) * alone.link_bandwidth;
+  const double share = std::max(1.0, wanted / (node.nics * node.nic_bandwidth));
+  return alone.latency + share * alone.bytes_on_link / alone.link_bandwidth;
+}
+
 }  // namespace boxcar::sim

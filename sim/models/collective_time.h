@@ -51,6 +51,9 @@ struct CommTime {
 // have.
 CommTime collective_time(const backends::Cluster& cluster, sbp::Collective collective, int64_t bytes,
                          const Span& span);
+// The same where so many devices of each node do as much at once, each in its own group or several in one:
+// what goes between nodes shares their NICs. s.
+double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices);
 // Point to point between two devices. Between nodes of a cluster with several leaf switches the latency is
 // that between leaves, also inside one: a microsecond, by which devices of a stage would not be alike
 // (sim/fold.h).
