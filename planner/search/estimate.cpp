@@ -105,7 +105,6 @@ void stand_as(Standing& probe, const Mesh& from, const Mesh& to, int gpus) {
     }
   }
   probe.cluster.nodes = std::max(probe.cluster.nodes, stages * apart / node);
-  share_nics(probe.cluster.node, mesh);
 }
 
 // Weights of experts have an axis for them in front.
@@ -442,6 +441,7 @@ ModelCost Measuring::of(const Job& job) {
   }
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
+  share_nics(cluster.node, planner::mesh_of(elsewhere ? job.parallel : probe.job.parallel));
   // The probe waits for the slowest of the job's devices; of one device there is no slowest.
   if (plan.devices > 1)
     cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);

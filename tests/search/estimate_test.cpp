@@ -116,6 +116,36 @@ TEST(Search, estimates_of_virtual_stages_with_sharded_gradients_are_near_the_sim
   }
 }
 
+// Gradients are reduced over positions too, whole ones with those of data parallelism; groups of a node that
+// reach another one share its NICs.
+TEST(Estimate, of_context_parallelism_reduces_gradients) {
+  double off = 0;
+  int points = 0;
+  for (const char* cluster : {"p3-16xlarge", "dgx-a100-80g"})
+    for (const auto& [dp, tp, cp, pp] : std::vector<std::array<int, 4>>{
+             {2, 2, 2, 1}, {1, 8, 2, 1}, {1, 2, 4, 2}, {4, 2, 2, 1}, {4, 1, 2, 2}})
+      for (const int zero : {0, 1, 2, 3}) {
+        if (dp == 1 && zero > 0) continue;
+        Job job = small_gpt(0);
+        job.model.hidden = 2048, job.model.heads = 16, job.model.seq = 4096, job.model.vocab = 32000;
+        job.model.ffn = job.model.kv_heads = 0;
+        job.model = ir::models::complete(job.model);
+        job.gpus = dp * tp * cp * pp;
+        job.cluster = backends::load_cluster(cluster, job.gpus);
+        job.train.precision = ir::Precision::fp16;
+        job.global_batch = 8;
+        planner::Hints& h = job.parallel;
+        h.dp = dp, h.tp = tp, h.cp = cp, h.pp = pp, h.zero = zero, h.micro_batch = 1;
+        job = planner::resolve(job);
+        const Estimate e = estimate(job, measure(job, oracle().act_seconds));
+        const double simulated = sim::simulate(planner::compile(job), job.cluster).step_seconds;
+        EXPECT_NEAR(e.seconds / simulated, 1, 0.35)
+            << cluster << " dp " << dp << " tp " << tp << " cp " << cp << " pp " << pp << " zero " << zero;
+        off += std::abs(e.seconds / simulated - 1), ++points;
+      }
+  EXPECT_LT(off / points, 0.04);
+}
+
 // Fewer micro-batches than stages: each stage has room for all of them.
 TEST(Estimate, of_few_micro_batches_waits_for_no_room) {
   Job job = small_gpt(8);

@@ -594,6 +594,20 @@ TEST(Layouts, of_equal_layers_that_are_alike) {
               1e-9 * alike.value);
 }
 
+// Eight groups of a node at once over its only NIC: each has an eighth of it.
+TEST(Layouts, groups_that_reach_other_nodes_share_nics) {
+  const backends::Cluster cluster = backends::load_cluster("p3-16xlarge", 16);
+  const ir::TensorType type{{64, 1024, 1024}, DType::float32};
+  const auto reduce = [&](const Mesh& mesh, const sbp::NdSbp& from) {
+    LayoutCosts costs(cluster, mesh);
+    return costs.boxing(type, from, sbp::NdSbp(mesh.dims(), sbp::Sbp::B())).communication;
+  };
+  const Mesh apart{{"dp"}, {2}, {8}};  // one device of each node
+  const double alone = reduce(apart, {sbp::Sbp::P()});
+  const double together = reduce({{"dp", "tp"}, {2, 8}}, {sbp::Sbp::P(), sbp::Sbp::B()});
+  EXPECT_NEAR(together / alone, 8, 0.1);
+}
+
 // Both dimensions of a mesh of two open: a step is the single device's, and takes less than with one of them,
 // and than with one after the other, but here not much.
 TEST(Layouts, LongOfBothDimensionsAreFasterThanOfOne) {

@@ -220,6 +220,22 @@ TEST(CollectiveTime, shared_nics) {
   EXPECT_NEAR(all.seconds(), 15e-3, 1e-12);
 }
 
+TEST(CollectiveTime, beside_others_of_its_node) {
+  backends::Cluster cluster = round_cluster(4, 4);
+  cluster.node.nics = 2;
+  // One group reaches over one of two NICs; three of four groups want a NIC and a half.
+  const CommTime one = collective_time(cluster, Collective::all_gather, 160'000'000, {4, 4, 1, 1});
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, one, 1), one.seconds());
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, one, 2), one.seconds());
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, one, 3), 1.5 * one.seconds());
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, one, 100), 2 * one.seconds());
+  // A group of all of a node's devices, and one inside a node, are beside nobody.
+  const CommTime all = collective_time(cluster, Collective::all_gather, 160'000'000, {16, 4, 4, 1});
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, all, 4), all.seconds());
+  const CommTime inside = collective_time(cluster, Collective::all_gather, 160'000'000, {4, 1, 4, 1});
+  EXPECT_DOUBLE_EQ(seconds_beside(cluster, inside, 4), inside.seconds());
+}
+
 TEST(CollectiveTime, farther_leaves_add_hops) {
   backends::Cluster cluster = round_cluster(4, 1);
   cluster.fabric.hop_latency = 1e-6;
