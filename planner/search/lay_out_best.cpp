@@ -11,7 +11,8 @@ namespace {
 
 constexpr double most_hope = 0.4;    // that layouts may save of a step, as a share
 constexpr double most_gained = 0.6;  // and of what it takes more than its kernels
-constexpr int most_solved = 1000;    // nodes of a problem of layouts that takes some ms
+constexpr int most_solved =
+    1000;  // nodes of a problem of layouts that takes some ms; on one dimension 4 times as many
 constexpr size_t most_changed = 24;  // tried of what differs from the best found in one thing
 
 bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
@@ -53,8 +54,9 @@ class LayOut {
   // one way each; of what comes out the best in all others.
   void lay_out_best() {
     for (const Candidate& c : attempts_.hopeful(most_hope, options_.lay_out)) {
-      if (attempts_.asked_to_stop() || attempts_.solved() > most_solved) break;
-      if (!has_layouts(c.job) || !could_win(c)) continue;
+      if (attempts_.asked_to_stop()) break;
+      const int most = planner::mesh_of(c.job.parallel).dims() > 1 ? most_solved : 4 * most_solved;
+      if (attempts_.solved() > most || !has_layouts(c.job) || !could_win(c)) continue;
       std::vector<Candidate> laid;
       for (const Candidate& one : sharded_otherwise(c)) lay_out(one, all_open(c.job), laid);
       attempts_.attempt_laid_out(laid);
@@ -82,7 +84,8 @@ class LayOut {
       if (start == some.end()) return;
       std::vector<Candidate> others;
       for (const Way& way : ways(start->job)) lay_out(*start, way, others);
-      if (start->layouts && is_short(start->job) && !least_bytes_)
+      const bool changes = start->layouts && is_short(start->job) && attempts_.solved() <= most_solved;
+      if (changes && !least_bytes_)
         for (planner::Job& job : otherwise_in_time(start->job)) {
           Candidate other = *start;
           other.job = std::move(job);
