@@ -162,6 +162,7 @@ class Changes {
       if (ep > 0 && ep != h.ep && h.dp % ep == 0 && job.model.experts > 0 && job.model.experts % ep == 0)
         add("ep", &planner::Hints::ep, ep);
     if (h.pp == 1 || h.virtual_stages > 1) return jobs;
+    if (auto elsewhere = on_other_stages(job)) jobs.push_back(std::move(*elsewhere));
     for (const char* schedule : split_schedules(job)) {
       if (h.schedule == schedule || fixed_.is_pinned("schedule")) continue;
       jobs.push_back(job);
@@ -176,6 +177,21 @@ class Changes {
         if (one > 0 && next > 0) jobs.push_back(std::move(moved));
       }
     return jobs;
+  }
+
+  // With slow devices under other stages, and layers cut for that.
+  std::optional<planner::Job> on_other_stages(const planner::Job& job) const {
+    const planner::Hints& h = job.parallel;
+    for (const Candidate& c : candidates_) {
+      const planner::Hints& other = c.job.parallel;
+      if (other.stage_order == h.stage_order || other.dp != h.dp || other.tp != h.tp || other.pp != h.pp ||
+          other.cp != h.cp || other.micro_batch != h.micro_batch || other.zero != h.zero)
+        continue;
+      planner::Job elsewhere = c.job;
+      elsewhere.parallel.schedule = h.schedule;
+      return elsewhere;
+    }
+    return {};
   }
 
   // Nothing where it was tried or has no chance by estimate.

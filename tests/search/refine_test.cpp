@@ -21,7 +21,7 @@ void expect_no_better(const Job& job, const SearchOptions& options, Job pinned,
   if (options.goal == Goal::memory)
     EXPECT_LE(free.best.front().peak_bytes, with.best.front().peak_bytes);
   else
-    EXPECT_LE(free.best.front().seconds, with.best.front().seconds * 1.01);
+    EXPECT_LE(free.best.front().seconds, with.best.front().seconds * 1.005);
 }
 
 TEST(Search, finds_the_least_memory_of_any_degrees) {
@@ -94,6 +94,22 @@ TEST(Search, lays_out_with_experts_in_other_groups) {
   Job pinned = job;
   pinned.parallel.zero = 1;
   expect_no_better(job, {.pinned = keys}, pinned, {"ep", "zero"});
+}
+
+// The order of stages that is best by estimate is not with backward passes in two parts.
+TEST(Search, tries_other_stages_on_slow_devices) {
+  Job job = small_gpt(0);
+  job.model.layers = 24, job.model.hidden = 2048, job.model.seq = 1024, job.model.vocab = 51200;
+  job.model.ffn = job.model.kv_heads = 0;
+  job.model = ir::models::complete(job.model);
+  job.cluster = backends::load_cluster("p3-16xlarge", 32);
+  job.gpus = 32, job.global_batch = 128;
+  job.train.precision = ir::Precision::fp16;
+  for (int device = 16; device < 24; ++device) job.cluster.slowdown[device] = 1.3;
+  job.parallel.dp = 8, job.parallel.tp = 1, job.parallel.pp = 4, job.parallel.micro_batch = 1;
+  Job pinned = job;
+  pinned.parallel.stage_order = {0, 1, 2, 3};
+  expect_no_better(job, {.pinned = {"dp", "tp", "pp", "micro_batch"}}, pinned, {"stage_order"});
 }
 
 }  // namespace
