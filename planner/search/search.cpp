@@ -22,7 +22,9 @@ using planner::Job;
 
 constexpr double memory_error = 0.25;  // as time_error, of an estimate of memory
 constexpr double short_error = 0.05;   // of an estimate of time of a short step
-constexpr size_t most_ahead = 3;       // plans made before their turn
+constexpr double spread = 0.015;       // of how much estimates of long steps are off, after a few of them
+constexpr int few = 4;
+constexpr size_t most_ahead = 3;  // plans made before their turn
 
 bool has_partial(const sbp::NdSbp& layout) {
   return std::any_of(layout.begin(), layout.end(), [](const sbp::Sbp& s) { return s.is_partial(); });
@@ -178,9 +180,14 @@ class Search {
     const double error = options_.goal == Goal::memory ? memory_error : time_error;
     std::map<Degrees, int> done;
     const auto of_these = [&](const Candidate& c) -> int& { return done[degrees_of(c.job)]; };
+    // Of long steps estimates are off to one side: by how much at least says what was simulated.
+    double least_off = infinity;
+    int long_ones = 0;
     const auto too_much = [&](const Candidate& c) {
-      const double own = is_short(c.job) ? std::max(error, short_error) : error;
-      return !outcome_.best.empty() && estimated(c) > (1 + own) * attempts_.value(outcome_.best.front());
+      if (outcome_.best.empty()) return false;
+      double least = 1 / (1 + (is_short(c.job) ? std::max(error, short_error) : error));
+      if (!is_short(c.job) && long_ones >= few) least = std::max(least, least_off - spread);
+      return least * estimated(c) > attempts_.value(outcome_.best.front());
     };
     std::map<size_t, Making> begun;  // by candidate
     int tried = 0;
@@ -206,6 +213,9 @@ class Search {
       candidate.seconds = last.seconds;
       of_these(candidate) += last.does ? 1 : 0;
       tried += last.does || last.too_slow ? 1 : 0;
+      if (last.seconds == 0 || is_short(candidate.job) || options_.goal == Goal::memory) continue;
+      least_off = std::min(least_off, last.seconds / candidate.estimated_seconds);
+      ++long_ones;
     }
     for (auto& [c, making] : begun) attempts_.leave(std::move(making));
   }
