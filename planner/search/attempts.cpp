@@ -12,6 +12,7 @@ namespace boxcar::search {
 namespace {
 
 constexpr int most_acts = 4000;  // in the graph that slots are looked for in
+constexpr int runners_up = 3;    // that reports name
 
 // The same plan, found again; or the same layouts, at other weights.
 bool is_same(const Candidate& a, const Candidate& b) {
@@ -80,7 +81,7 @@ void Attempts::simulate(Made made, Attempt& attempt) {
     note_smallest(candidate);
     return;
   }
-  if (with_these_layouts(candidate)) {
+  if (with_these_layouts(candidate) || (candidate.layouts && has_smaller(candidate))) {
     attempt.does = true;
     return;
   }
@@ -163,6 +164,13 @@ void Attempts::insert(Candidate candidate) {
 bool Attempts::is_known(const planner::Job& job) const {
   return std::any_of(outcome_.best.begin(), outcome_.best.end(),
                      [&](const Candidate& c) { return key_of(c.job) == key_of(job); });
+}
+
+// For the least memory the plan says all: one with more than several others need not be simulated.
+bool Attempts::has_smaller(const Candidate& candidate) const {
+  const auto known = static_cast<size_t>(runners_up);
+  return options_.goal == Goal::memory && outcome_.best.size() > known &&
+         candidate.peak_bytes >= outcome_.best[known].peak_bytes;
 }
 
 // Of whom layouts were found that cost what these do; null: of nobody.

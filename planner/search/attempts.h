@@ -18,7 +18,7 @@
 namespace boxcar::search {
 
 struct Attempt {
-  bool does = false;  // it is among the best, or something as good is
+  bool does = false;  // it is among the best, or what is known is as good
   bool too_slow = false;
   double seconds = 0;                    // simulated; 0: it was not
   int64_t excess = 0;                    // bytes by which its plan does not fit
@@ -74,6 +74,7 @@ class Attempts {
  private:
   void insert(Candidate candidate);
   void note_smallest(const Candidate& candidate);
+  bool has_smaller(const Candidate& candidate) const;
   const Candidate* with_these_layouts(const Candidate& candidate) const;
   void simulate(Made made, Attempt& attempt);
 
