@@ -9,11 +9,15 @@
 namespace boxcar::search {
 namespace {
 
-constexpr double most_hope = 0.4;    // that layouts may save of a step, as a share
+constexpr double most_hope = 0.4;  // that layouts may save of a step, as a share
+constexpr double mostly_gained = 0.5;
 constexpr double most_gained = 0.6;  // and of what it takes more than its kernels
 constexpr int most_solved =
     1000;  // nodes of a problem of layouts that takes some ms; on one dimension 4 times as many
-constexpr size_t most_changed = 24;  // tried of what differs from the best found in one thing
+constexpr size_t most_shapes = 4;          // that are laid out though estimates say no
+constexpr size_t most_of_several = 3;      // that are laid out however slow they are by estimate
+constexpr double bound_by_kernels = 0.85;  // of the best step
+constexpr size_t most_changed = 24;        // tried of what differs from the best found in one thing
 
 bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
 
@@ -53,21 +57,72 @@ class LayOut {
   // The best again, with the layout of every op chosen; then those of other degrees that could win by it. In
   // one way each; of what comes out the best in all others.
   void lay_out_best() {
+    std::set<Shape> shapes;
     for (const Candidate& c : attempts_.hopeful(most_hope, options_.lay_out)) {
-      if (attempts_.asked_to_stop()) break;
-      const int most = planner::mesh_of(c.job.parallel).dims() > 1 ? most_solved : 4 * most_solved;
-      if (attempts_.solved() > most || !has_layouts(c.job) || !could_win(c)) continue;
-      std::vector<Candidate> laid;
-      for (const Candidate& one : sharded_otherwise(c)) lay_out(one, all_open(c.job), laid);
-      attempts_.attempt_laid_out(laid);
+      shapes.insert(shape_of(c.job));
+      if (could_win(c, c.seconds, most_gained)) lay_out_one(c);
+    }
+    if (!least_bytes_) {
+      for (const Candidate& c : of_other_shapes(std::move(shapes))) lay_out_one(c);
+      for (const Candidate& c : of_several_dimensions()) lay_out_one(c);
     }
     change_found();
   }
 
+  void lay_out_one(const Candidate& c) {
+    if (attempts_.asked_to_stop() || !has_layouts(c.job)) return;
+    const int most = planner::mesh_of(c.job.parallel).dims() > 1 ? most_solved : 4 * most_solved;
+    if (attempts_.solved() > most) return;
+    std::vector<Candidate> laid;
+    for (const Candidate& one : sharded_otherwise(c)) lay_out(one, all_open(c.job), laid);
+    attempts_.attempt_laid_out(laid);
+  }
+
+  // What layouts can be found depends on which dimensions there are.
+  using Shape = std::tuple<int, bool, bool, bool>;
+  static Shape shape_of(const planner::Job& job) {
+    const planner::Hints& h = job.parallel;
+    return {h.pp, h.dp > 1, h.tp > 1, h.cp > 1};
+  }
+
+  // By estimate not good enough to be simulated, but good enough for layouts to let them win: of each shape
+  // the best.
+  std::vector<Candidate> of_other_shapes(std::set<Shape> done) const {
+    std::vector<Candidate> some;
+    if (attempts_.best().empty()) return some;
+    const double best = attempts_.value(attempts_.best().front());
+    for (const Candidate& c : candidates_) {
+      if (some.size() == most_shapes || (1 - most_hope) * estimated(options_.goal, c) > best) break;
+      if (!is_short(c.job) || !has_layouts(c.job) || !could_win(c, c.estimated_seconds, mostly_gained))
+        continue;
+      if (done.insert(shape_of(c.job)).second) some.push_back(anew(c));
+    }
+    return some;
+  }
+
+  // On meshes of several dimensions degrees may have the large tensors of a layer cross slow links, and
+  // layouts what is least there: samples or states split over nodes, whatever is done inside of them. Of each
+  // number of stages the best by estimate, with the tensor dimension inside of nodes and over them, if its
+  // kernels let it.
+  std::vector<Candidate> of_several_dimensions() const {
+    std::vector<Candidate> some;
+    if (attempts_.best().empty()) return some;
+    const double most_kernels = bound_by_kernels * attempts_.best().front().seconds;
+    std::set<int> done[2];  // stages, of those inside of nodes and over them
+    for (const Candidate& c : candidates_) {
+      const planner::Mesh mesh = planner::mesh_of(c.job.parallel);
+      if (mesh.dims() < 2 || !is_short(c.job) || c.least_seconds > most_kernels) continue;
+      const int tp = mesh.dim("tp");
+      const bool over_nodes = tp >= 0 && mesh.strides[static_cast<size_t>(tp)] >= c.job.cluster.node.gpus;
+      std::set<int>& stages = done[over_nodes ? 1 : 0];
+      if (stages.size() < most_of_several && stages.insert(c.job.parallel.pp).second) some.push_back(anew(c));
+    }
+    return some;
+  }
+
   // Layouts gained at most so much of what a step takes more than its kernels alone.
-  bool could_win(const Candidate& c) const {
-    const double best = attempts_.best().front().seconds;
-    return c.seconds - most_gained * (c.seconds - c.least_seconds) <= best;
+  bool could_win(const Candidate& c, double seconds, double most) const {
+    return seconds - most * (seconds - c.least_seconds) <= attempts_.best().front().seconds;
   }
 
   // The best in all other ways. Where steps are short also with other micro-batches and backward passes split

@@ -96,6 +96,20 @@ TEST(Search, lays_out_with_experts_in_other_groups) {
   expect_no_better(job, {.pinned = keys}, pinned, {"ep", "zero"});
 }
 
+// With few samples and slow links between nodes the layouts of all degrees are far from what can be found,
+// and estimates with them.
+TEST(Search, lays_out_meshes_of_several_dimensions) {
+  Job job = small_gpt(0);
+  job.model.layers = 12, job.model.hidden = 2048, job.model.heads = job.model.kv_heads = 32;
+  job.model.vocab = 32000, job.model.ffn = 8192;
+  job.cluster = backends::load_cluster("p3-16xlarge", 16);
+  job.gpus = 16, job.global_batch = 8;
+  job.train.precision = ir::Precision::fp16;
+  Job pinned = job;
+  pinned.parallel.dp = 8, pinned.parallel.tp = 2, pinned.parallel.pp = 1;
+  expect_no_better(job, {}, pinned, {"dp", "tp", "pp"});
+}
+
 // The order of stages that is best by estimate is not with backward passes in two parts.
 TEST(Search, tries_other_stages_on_slow_devices) {
   Job job = small_gpt(0);
