@@ -9,17 +9,22 @@
 namespace boxcar::search {
 namespace {
 
-constexpr double most_hope = 0.4;  // that layouts may save of a step, as a share
-constexpr double mostly_gained = 0.5;
-constexpr double most_gained = 0.6;  // and of what it takes more than its kernels
-constexpr int most_solved =
-    1000;  // nodes of a problem of layouts that takes some ms; on one dimension 4 times as many
-constexpr size_t most_shapes = 4;          // that are laid out though estimates say no
-constexpr size_t most_of_several = 3;      // that are laid out however slow they are by estimate
-constexpr double bound_by_kernels = 0.85;  // of the best step
-constexpr size_t most_changed = 24;        // tried of what differs from the best found in one thing
+// What layouts may save: of a step, as a share; of what it takes more than its kernels; and of that where the
+// step is an estimate.
+constexpr double most_hope = 0.4, most_gained = 0.6, mostly_gained = 0.5;
+constexpr double bound_by_kernels = 0.85;  // of the best step: nothing is to be saved
+// At most that are laid out though estimates say no: of other shapes, on meshes of several dimensions.
+constexpr size_t most_shapes = 4, most_of_several = 3;
+constexpr int most_runs = 128;     // of a layer, in a step, on a device
+constexpr int most_solved = 1000;  // nodes of a problem that takes some ms; on one dimension 4 times as many
+constexpr size_t most_changed = 24;  // tried of what differs from the best found in one thing
 
 bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
+
+// Whether what was not simulated by its estimate may be laid out all the same: a device runs few layers.
+bool is_quick(const planner::Job& job) {
+  return is_short(job) && job.model.layers * job.train.micro_batches <= most_runs * job.parallel.pp;
+}
 
 class LayOut {
  public:
@@ -93,7 +98,7 @@ class LayOut {
     const double best = attempts_.value(attempts_.best().front());
     for (const Candidate& c : candidates_) {
       if (some.size() == most_shapes || (1 - most_hope) * estimated(options_.goal, c) > best) break;
-      if (!is_short(c.job) || !has_layouts(c.job) || !could_win(c, c.estimated_seconds, mostly_gained))
+      if (!is_quick(c.job) || !has_layouts(c.job) || !could_win(c, c.estimated_seconds, mostly_gained))
         continue;
       if (done.insert(shape_of(c.job)).second) some.push_back(anew(c));
     }
@@ -107,11 +112,12 @@ class LayOut {
   std::vector<Candidate> of_several_dimensions() const {
     std::vector<Candidate> some;
     if (attempts_.best().empty()) return some;
-    const double most_kernels = bound_by_kernels * attempts_.best().front().seconds;
+    const double most_kernels = bound_by_kernels * attempts_.value(attempts_.best().front());
     std::set<int> done[2];  // stages, of those inside of nodes and over them
     for (const Candidate& c : candidates_) {
       const planner::Mesh mesh = planner::mesh_of(c.job.parallel);
-      if (mesh.dims() < 2 || !is_short(c.job) || c.least_seconds > most_kernels) continue;
+      if (mesh.dims() < 2 || !is_quick(c.job)) continue;
+      if (value_of(options_.goal, c.job, c.least_seconds, 0) > most_kernels) continue;
       const int tp = mesh.dim("tp");
       const bool over_nodes = tp >= 0 && mesh.strides[static_cast<size_t>(tp)] >= c.job.cluster.node.gpus;
       std::set<int>& stages = done[over_nodes ? 1 : 0];
@@ -122,7 +128,8 @@ class LayOut {
 
   // Layouts gained at most so much of what a step takes more than its kernels alone.
   bool could_win(const Candidate& c, double seconds, double most) const {
-    return seconds - most * (seconds - c.least_seconds) <= attempts_.best().front().seconds;
+    const double hoped = seconds - most * (seconds - c.least_seconds);
+    return value_of(options_.goal, c.job, hoped, 0) <= attempts_.value(attempts_.best().front());
   }
 
   // The best in all other ways. Where steps are short also with other micro-batches and backward passes split
