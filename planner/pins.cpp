@@ -142,9 +142,11 @@ const PinRule* find_rule(std::string_view name) {
 }
 
 // The layout of a parameter on the tensor-parallel dimension; experts' weights have an axis more in front.
-Sbp tensor_parallel(Where where, size_t rank) {
-  const auto last = static_cast<int>(rank) - 1;
-  if (where == Where::column || where == Where::vector) return Sbp::S(last);
+// Convolutions' weights are [out, in, rows, columns], their biases [out, 1, 1].
+Sbp tensor_parallel(Where where, const sbp::Shape& shape) {
+  const auto last = static_cast<int>(shape.size()) - 1;
+  const bool convolution = shape.size() == 4 || (shape.size() == 3 && shape[1] == 1 && shape[2] == 1);
+  if (where == Where::column || where == Where::vector) return Sbp::S(convolution ? 0 : last);
   return where == Where::row ? Sbp::S(last - 1) : Sbp::B();
 }
 
@@ -186,7 +188,7 @@ sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
   if (c.chosen) return whole;
   const PinRule* rule = find_rule(base_name(c.graph.tensor(weight).name));
   const int tp = c.mesh.dim("tp"), ep = c.mesh.dim("ep");
-  if (tp >= 0 && rule) whole[static_cast<size_t>(tp)] = tensor_parallel(rule->where, shape.size());
+  if (tp >= 0 && rule) whole[static_cast<size_t>(tp)] = tensor_parallel(rule->where, shape);
   if (ep >= 0 && is_expert(c, weight)) whole[static_cast<size_t>(ep)] = Sbp::S(0);
   return whole;
 }

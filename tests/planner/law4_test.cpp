@@ -148,6 +148,7 @@ const Layout layouts[] = {
      }},
     // With one layer on each stage, what the first makes skips three of them.
     {"unet_pp", [](Job& j) { conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.global_batch = 4; }},
+    {"unet_tp", [](Job& j) { conv_net(j, "unet", 3, 4), j.model.vocab = 4, j.parallel.tp = 2; }},
     {"unet_recompute",
      [](Job& j) { conv_net(j, "unet", 3, 4), j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
     // Skips, what is made of the time step, and the context go to most stages.
