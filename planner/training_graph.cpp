@@ -25,6 +25,7 @@ ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
   options.whole_products = h.tp == 1;
   options.whole_classes = h.tp == 1 || h.gather_logits;
   options.stage_starts = stage_starts(h.stage_layers);
+  for (const Replica& replica : replicas) options.copies[replica.replica] = replica.original;
   const ir::TensorId loss = ir::find_tensor(forward, "loss");
   ir::Graph graph = ir::training_step(std::move(forward), loss, options);
   merge_uses(graph);

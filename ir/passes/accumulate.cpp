@@ -17,6 +17,8 @@ class Accumulator {
   explicit Accumulator(Step& step)
       : step_(step), states_(states(step)), ops_(step.graph.ops), rewrite_(step.graph) {
     for (size_t i = 0; i < step.gradients.size(); ++i) plan(i);
+    for (size_t i = 0; i < step.gradients.size(); ++i)
+      if (tables_.contains(i)) table_names_.insert(original(states_[i].name));
   }
 
   Rewriter& run() {
@@ -50,8 +52,8 @@ class Accumulator {
   }
   DType summed(size_t index, TensorId made) const {
     const Gradients kept = step_.options.gradients;
-    const bool half =
-        kept == Gradients::half || (kept == Gradients::half_but_tables && !tables_.contains(index));
+    const bool half = kept == Gradients::half || (kept == Gradients::half_but_tables &&
+                                                  !table_names_.contains(original(states_[index].name)));
     return half ? dtype(made) : wide(dtype(made));
   }
   DType dtype(TensorId tensor) const { return rewrite_.graph().tensor(tensor).type.dtype; }
@@ -79,6 +81,11 @@ class Accumulator {
       parts_[parts[i]].push_back({index, i, parts.size()});
       if (producer(parts[i]).type == "embedding_grad") tables_.insert(index);
     }
+  }
+
+  const std::string& original(const std::string& parameter) const {
+    const auto found = step_.options.copies.find(parameter);
+    return found == step_.options.copies.end() ? parameter : found->second;
   }
 
   std::string name(size_t gradient) const { return states_[gradient].name + ".grad.sum"; }
@@ -125,7 +132,8 @@ class Accumulator {
   std::vector<Op> ops_;
   Rewriter rewrite_;
   std::unordered_set<TensorId> dropped_;
-  std::unordered_set<size_t> tables_;  // gradients of what is looked up
+  std::unordered_set<size_t> tables_;            // gradients of what is looked up
+  std::unordered_set<std::string> table_names_;  // what is looked up, on any stage
   std::unordered_map<TensorId, std::vector<Part>> parts_;
   std::map<size_t, std::vector<TensorId>> totals_;
 };
