@@ -1,0 +1,276 @@
+#include "random_job.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <sstream>
+#include <stdexcept>
+
+#include "ir/models/conv_net.h"
+
+namespace boxcar::tests {
+namespace {
+
+std::vector<std::string> passes() {
+  std::vector<std::string> values{"[]"};
+  for (const std::string& name : ir::pass_names()) values.push_back(name);
+  values.push_back("fuse_patterns,fuse_elementwise");
+  values.push_back("fuse_patterns,fuse_loss,fuse_products");
+  return values;
+}
+
+// Sizes are the least that leave something to split in every way.
+std::vector<Dimension> make_dimensions() {
+  const std::vector<std::string> no_yes{"false", "true"}, yes_no{"true", "false"};
+  return {
+      {"model.family",
+       {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"}},
+      {"model.layers", {"2", "1", "3", "4", "5", "6", "8", "16"}},
+      {"model.hidden", {"8", "2", "12", "16", "24"}},
+      {"model.heads", {"4", "1", "2", "3", "6", "8"}},
+      {"model.seq", {"4", "6", "8"}},
+      {"model.vocab", {"10", "16", "17"}},
+      {"model.ffn", {"16", "", "6", "24"}},
+      {"model.kv_heads", {"", "1", "2", "3", "4"}},
+      {"model.mlp", {"", "gelu", "swiglu"}},
+      {"model.gelu", {"erf", "tanh"}},
+      {"model.norm", {"", "layer", "rms"}},
+      {"model.position", {"", "learned", "rotary"}},
+      {"model.tied", {"", "true", "false"}},
+      {"model.bias", {"", "true", "false"}},
+      {"model.qkv_bias", no_yes},
+      {"model.dropout", {"0", "0.1"}},
+      {"model.pad_vocab", {"1", "8"}},
+      {"model.experts", {"0", "2", "4"}},
+      {"model.top_k", {"", "1", "2"}},
+      {"model.expert_every", {"1", "2"}},
+      {"model.masked", {"0", "2"}},
+      {"model.decoder_layers", {"", "1", "2"}},
+      {"model.decoder_seq", {"", "2", "4"}},
+      {"model.width", {"1", "2"}},
+      {"model.image", {"32", "4", "8", "63"}},
+      {"model.channels_last", no_yes},
+      {"cluster.preset", {"dgx-a100-80g", "local", "alps-gh200", "dgx-1-v100-16g", "dgx-h100"}},
+      {"cluster.device", {"", "a100-sxm-40g", "h100-sxm"}},
+      {"cluster.gpus", {"", "given"}},
+      {"parallel.dp", {"1", "2", "3", "4"}},
+      {"parallel.tp", {"1", "2", "3", "4"}},
+      {"parallel.pp", {"1", "2", "3", "4"}},
+      {"parallel.context_parallel", {"1", "2", "3", "4"}},
+      {"parallel.ep", {"1", "2", "4"}},
+      {"parallel.virtual_stages", {"1", "2", "3"}},
+      {"parallel.stage_layers", {"", "first", "last"}},
+      {"parallel.micro_batch", {"1", "2", "3"}},
+      {"parallel.schedule", {"1f1b", "gpipe", "zb-h1", "zb-h2", "list"}},
+      {"parallel.zero", {"0", "1", "2", "3"}},
+      {"parallel.sequence_parallel", no_yes},
+      {"parallel.recompute", {"none", "selective", "full", "ops"}},
+      {"parallel.recompute_stop", no_yes},
+      {"parallel.recompute_layers", {"all", "1", "falling", "rising"}},
+      {"parallel.recompute_others", {"none", "selective"}},
+      {"parallel.attention", {"unfused", "flash"}},
+      {"parallel.flash_version", {"2", "1"}},
+      {"parallel.grad_bucket_mb", {"25", "1"}},
+      {"parallel.overlap_grad", yes_no},
+      {"parallel.overlap_param", yes_no},
+      {"parallel.overlap_tp", yes_no},
+      {"parallel.scatter_gather", no_yes},
+      {"parallel.defer_head_grad", {"0", "1", "3"}},
+      {"parallel.gather_logits", no_yes},
+      {"parallel.gather_keys", no_yes},
+      {"parallel.fsdp_group", {"", "2"}},
+      {"parallel.mesh_order", {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"}},
+      {"parallel.stage_order", {"", "turned", "reversed"}},
+      {"train.global_batch", {"x1", "", "x2", "x3", "x4", "x6"}},
+      {"train.precision", {"fp32", "tf32", "fp16", "bf16", "fp64", "fp8"}},
+      {"train.gradients", {"float32", "half", "half-but-tables"}},
+      {"train.logits", {"float32", "half"}},
+      {"train.epilogues", no_yes},
+      {"train.fused_loss", no_yes},
+      {"train.optimizer", {"adam", "sgd", "momentum", "adamw"}},
+      {"train.fused_optimizer", no_yes},
+      {"train.clip_norm", {"1", "0", "0.01"}},
+      {"train.learning_rate", {"0.01", "0.1"}},
+      {"train.weight_decay", {"0", "0.1"}},
+      {"train.momentum", {"0.9", "0.5"}},
+      {"train.beta1", {"0.9", "0.8"}},
+      {"train.beta2", {"0.999", "0.95"}},
+      {"train.eps", {"1e-08", "0.0001"}},
+      {"train.off", passes()},
+      {"train.routing_skew", {"1", "1.5"}},
+      {"train.stack",
+       {"boxcar", "megatron", "deepspeed", "pytorch", "pytorch-compiled", "fsdp", "oneflow", "ngc", "nemo"}},
+      {"run.lr_schedule", {"cosine", "constant"}},
+      {"run.warmup_steps", {"0", "1"}},
+      {"run.min_learning_rate", {"0", "0.001"}},
+      {"run.validate_every", {"0", "1"}},
+      {"run.validation_fraction", {"0.05", "0.5"}},
+      {"run.validation_batches", {"2", "1"}},
+      {"run.log_every", {"1", "2"}},
+      {"run.checkpoint_every", {"0", "1"}},
+      {"run.keep_checkpoints", {"2", "0", "1"}},
+      {"run.cuda_graph", no_yes},
+      {layouts_dimension, {"hints", "found", "random"}},
+  };
+}
+
+// Text of values that follow from other keys.
+class Writer {
+ public:
+  explicit Writer(const RandomJob& job) : job_(job) {}
+
+  // Empty: the key is left out.
+  std::string text(const Dimension& d) const {
+    const std::string& value = job_.value(d.path);
+    if (d.path == "train.global_batch" && value.starts_with('x'))
+      return std::to_string(std::stoi(value.substr(1)) * number("parallel.dp") *
+                            number("parallel.micro_batch"));
+    if (d.path == "cluster.gpus" && value == "given") return std::to_string(devices());
+    if (d.path == "parallel.dp" && job_.value("cluster.gpus") == "given") return "";
+    if (d.path == "parallel.stage_layers" && !value.empty()) return stage_layers(value == "first");
+    if (d.path == "parallel.schedule" && value == "list") return falling(number("parallel.pp"), 1);
+    if (d.path == "parallel.recompute_layers" && value == "falling") return falling(stages(), 0);
+    if (d.path == "parallel.recompute_layers" && value == "rising") return rising(stages());
+    if (d.path == "parallel.stage_order" && !value.empty()) return stage_order(value == "turned");
+    return value;
+  }
+
+ private:
+  int number(const std::string& path) const { return std::stoi(job_.value(path)); }
+  int stages() const { return number("parallel.pp") * number("parallel.virtual_stages"); }
+  int devices() const {
+    return number("parallel.dp") * number("parallel.tp") * number("parallel.pp") *
+           number("parallel.context_parallel");
+  }
+  // One on each stage, the others on the first or the last.
+  std::string stage_layers(bool first) const {
+    std::vector<int> layers(static_cast<size_t>(stages()), 1);
+    (first ? layers.front() : layers.back()) += number("model.layers") - stages();
+    return fmt::format("{}", fmt::join(layers, ","));
+  }
+  static std::string falling(int count, int least) {
+    std::vector<int> all;
+    for (int i = count - 1; i >= 0; --i) all.push_back(i + least);
+    return fmt::format("{}", fmt::join(all, ","));
+  }
+  static std::string rising(int count) {
+    std::vector<int> all(static_cast<size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    return fmt::format("{}", fmt::join(all, ","));
+  }
+  std::string stage_order(bool turned) const {
+    std::vector<int> order(static_cast<size_t>(number("parallel.pp")));
+    std::iota(order.begin(), order.end(), 0);
+    if (turned)
+      std::rotate(order.begin(), order.begin() + 1, order.end());
+    else
+      std::reverse(order.begin(), order.end());
+    return fmt::format("{}", fmt::join(order, ","));
+  }
+
+  const RandomJob& job_;
+};
+
+bool is_said(const RandomJob& job, const Dimension& d) {
+  if (job.values.contains(d.path)) return true;
+  // Sizes are small, and what is needed has no default; the rest of the first values are the defaults.
+  static const std::vector<std::string> always{
+      "model.family",   "model.layers", "model.hidden",    "model.heads",         "model.seq",
+      "model.vocab",    "model.ffn",    "model.dropout",   "model.pad_vocab",     "model.image",
+      "cluster.preset", "parallel.dp",  "train.precision", "train.learning_rate", "train.global_batch"};
+  return std::find(always.begin(), always.end(), d.path) != always.end();
+}
+
+}  // namespace
+
+const std::vector<Dimension>& dimensions() {
+  static const std::vector<Dimension> all = make_dimensions();
+  return all;
+}
+
+const Dimension& dimension(const std::string& path) {
+  static const std::map<std::string, const Dimension*> by_path = [] {
+    std::map<std::string, const Dimension*> index;
+    for (const Dimension& d : dimensions()) index[d.path] = &d;
+    return index;
+  }();
+  return *by_path.at(path);
+}
+
+const std::map<std::string, std::string>& fixed_keys() {
+  static const std::map<std::string, std::string> keys{
+      {"run.backend", "each backend is a law"},
+      {"run.share_gpus", "of backend cuda: always, as there are more devices than GPUs"},
+      {"run.fast", "of backend cuda: bits differ from run to run"},
+      {"run.algorithms", "of fast"},
+      {"run.collective_timeout", "of backend cuda: a wait, which no result depends on"},
+      {"run.data", "random"},
+      {"run.steps", "two or three"},
+      {"run.seed", "one draw of weights is as good as another"},
+      {"run.checkpoint_dir", "a folder of the law's own"},
+      {"run.resume", "a law"},
+      {"run.init_from", "a law of tests/host"},
+  };
+  return keys;
+}
+
+const std::string& RandomJob::value(const std::string& path) const {
+  const auto found = values.find(path);
+  return found == values.end() ? dimension(path).values.front() : found->second;
+}
+
+RandomJob RandomJob::with(const std::string& path, const std::string& value) const {
+  RandomJob job = *this;
+  if (value == dimension(path).values.front())
+    job.values.erase(path);
+  else
+    job.values[path] = value;
+  return job;
+}
+
+std::string to_text(const RandomJob& job) {
+  std::string text;
+  for (const auto& [path, value] : job.values) text += (text.empty() ? "" : " ") + path + "=" + value;
+  return text;
+}
+
+RandomJob parse_random_job(const std::string& text) {
+  RandomJob job;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    const std::string path = word.substr(0, equals);
+    const std::vector<std::string>& values = dimension(path).values;
+    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (std::find(values.begin(), values.end(), value) == values.end())
+      throw std::invalid_argument(fmt::format("{}: not one of {}", word, fmt::join(values, " ")));
+    job = job.with(path, value);
+  }
+  return job;
+}
+
+cli::GivenKeys given_of(const RandomJob& job, bool run) {
+  const Writer writer(job);
+  const std::string& family = job.value("model.family");
+  cli::GivenKeys given;
+  for (const Dimension& d : dimensions()) {
+    if (d.path == layouts_dimension || !is_said(job, d)) continue;
+    if (!run && d.path.starts_with("run.")) continue;
+    const cli::Key& key =
+        *cli::find_key(d.path.substr(0, d.path.find('.')), d.path.substr(d.path.find('.') + 1));
+    if (!key.is_of(family) && !job.values.contains(d.path)) continue;
+    if (const std::string text = writer.text(d); !text.empty()) given[d.path] = {text, key.flag};
+  }
+  return given;
+}
+
+std::vector<std::string> arguments(const RandomJob& job, bool run) {
+  std::vector<std::string> flags;
+  for (const auto& [path, given] : given_of(job, run)) flags.push_back(given.where + "=" + given.text);
+  return flags;
+}
+
+}  // namespace boxcar::tests

@@ -1,0 +1,124 @@
+// Jobs drawn at random hold to the laws; and the drawing is what it says.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "apart.h"
+#include "program.h"
+#include "shrink.h"
+#include "soak.h"
+
+namespace boxcar::tests {
+namespace {
+
+// Of the commit, where scripts/test says so: other jobs with each.
+uint64_t seed_of_run() {
+  const char* text = std::getenv("BOXCAR_SEED");
+  return text ? std::strtoull(text, nullptr, 16) : 1;
+}
+
+TEST(RandomJobs, KnowEveryKey) {
+  for (const cli::Key& key : cli::keys()) {
+    const bool varied = std::any_of(dimensions().begin(), dimensions().end(),
+                                    [&](const Dimension& d) { return d.path == key.path(); });
+    EXPECT_NE(varied, fixed_keys().contains(key.path())) << key.path();
+  }
+}
+
+TEST(RandomJobs, KnowEveryWord) {
+  for (const Dimension& d : dimensions()) {
+    if (d.path == layouts_dimension) continue;
+    const size_t dot = d.path.find('.');
+    for (const std::string& word : cli::find_key(d.path.substr(0, dot), d.path.substr(dot + 1))->words)
+      EXPECT_NE(std::find(d.values.begin(), d.values.end(), word), d.values.end()) << d.path << " " << word;
+  }
+}
+
+TEST(RandomJobs, ReadBack) {
+  Coverage coverage;
+  Drawer drawer(5);
+  for (int i = 0; i < 20; ++i)
+    if (const auto job = drawer.draw(coverage)) {
+      EXPECT_EQ(parse_random_job(to_text(*job)), *job);
+    }
+}
+
+TEST(RandomJobs, HaveThePairThatIsAskedFor) {
+  const Coverage none;
+  Drawer drawer(6);
+  int drawn = 0;
+  for (size_t i = 0; i < none.pairs(); i += none.pairs() / 30) {
+    const Pair& pair = none.all()[i];
+    const auto job = drawer.draw(pair);
+    if (!job) continue;
+    ++drawn;
+    Coverage coverage;
+    coverage.add(*job);
+    EXPECT_TRUE(coverage.has(pair)) << to_text(pair);
+    EXPECT_FALSE(refusal(*job)) << to_text(*job);
+  }
+  EXPECT_GT(drawn, 10);
+}
+
+TEST(RandomJobs, ShrinkToWhatFails) {
+  const RandomJob job = parse_random_job(
+      "model.layers=4 parallel.tp=2 parallel.pp=2 parallel.zero=3 parallel.dp=2 train.weight_decay=0.1");
+  const RandomJob least = shrink(job, [](const RandomJob& less) {
+    return less.value("parallel.tp") != "1" && less.value("train.weight_decay") != "0";
+  });
+  EXPECT_EQ(to_text(least), "parallel.tp=2 train.weight_decay=0.1");
+}
+
+TEST(Apart, TellsHowACheckFailed) {
+  EXPECT_EQ(failure_of([] {}, 10), "");
+  EXPECT_EQ(failure_of([] { throw std::runtime_error("no"); }, 10), "threw no\n");
+  EXPECT_NE(failure_of([] { EXPECT_EQ(1, 2) << "numbers"; }, 10).find("numbers"), std::string::npos);
+  EXPECT_EQ(failure_of([] { std::abort(); }, 10), "ended by signal 6 (Aborted)\n");
+  EXPECT_EQ(failure_of(
+                [] {
+                  for (;;) pause();
+                },
+                1),
+            "has not ended after 1 s\n");
+}
+
+// --- the laws, in parts that run beside each other
+
+constexpr int parts = 6, jobs_a_part = 50;
+
+class RandomJobLaws : public testing::TestWithParam<int> {};
+
+TEST_P(RandomJobLaws, hold) {
+  SoakOptions options;
+  options.seed = seed_of_run() * parts + static_cast<uint64_t>(GetParam());
+  options.jobs = jobs_a_part;
+  Coverage coverage;
+  const SoakResult result = soak(options, coverage);
+  EXPECT_EQ(result.jobs, jobs_a_part);
+  for (const Failure& failure : result.failures)
+    ADD_FAILURE() << fmt::format("seed {}: {}", options.seed, to_text(failure));
+}
+INSTANTIATE_TEST_SUITE_P(Parts, RandomJobLaws, testing::Range(0, parts));
+
+// A job that one command refuses is refused by the other, with the same words.
+TEST(RandomJobs, AreRefusedByBothCommands) {
+  std::mt19937_64 random(seed_of_run());
+  int refused = 0;
+  for (int i = 0; i < 60; ++i) {
+    RandomJob job;
+    for (int changes = 0; changes < 4; ++changes) {
+      const Dimension& d = dimensions()[random() % dimensions().size()];
+      if (!d.path.starts_with("run.") && d.path != layouts_dimension && d.path != "cluster.preset")
+        job = job.with(d.path, d.values[random() % d.values.size()]);
+    }
+    if (!refusal(job)) continue;
+    ++refused;
+    EXPECT_EQ(failure_of([&] { check_refused(job); }, 60), "") << to_text(job);
+  }
+  EXPECT_GT(refused, 5);
+}
+
+}  // namespace
+}  // namespace boxcar::tests

@@ -1,0 +1,45 @@
+// Draws jobs and holds each to all laws.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "draw.h"
+
+namespace boxcar::tests {
+
+struct SoakOptions {
+  uint64_t seed = 1;
+  int64_t jobs = 0;                 // 0: until the time is over
+  double seconds = 0;               // 0: until all jobs have run
+  std::set<std::string> laws = {};  // by name; empty: all
+  std::string record = {};          // a file that gets a line for each job that held; empty: none
+  std::ostream* progress = nullptr;
+};
+
+struct Failure {
+  RandomJob job;  // the smallest that still fails
+  std::string law, message;
+};
+// How to see it again: the message, the command and the job.
+std::string to_text(const Failure& failure);
+
+struct SoakResult {
+  int64_t jobs = 0, refused = 0;
+  std::map<std::string, int64_t> checks;  // by law
+  std::vector<Failure> failures;          // one for each law and message
+  size_t covered = 0, pairs = 0, illegal = 0;
+};
+
+// `coverage`: what has run before; grows.
+SoakResult soak(const SoakOptions& options, Coverage& coverage);
+
+// Runs the laws on one job; nothing where all hold.
+std::vector<Failure> check(const RandomJob& job, const std::set<std::string>& laws,
+                           std::map<std::string, int64_t>* checks = nullptr);
+
+}  // namespace boxcar::tests
