@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/graph_line.h"
+#include "ir/order.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -99,11 +100,7 @@ class Verifier {
     types_.clear();
     types_.reserve(op.inputs.size());
     for (TensorId input : op.inputs) {
-      if (input < 0 || input >= static_cast<TensorId>(graph_.tensors.size()))
-        refuse(graph_, op.name, fmt::format("operand {} is no tensor", input));
-      if (!defined_[static_cast<size_t>(input)])
-        refuse(graph_, op.name,
-               fmt::format("operand %{} is not defined before it", graph_.tensor(input).name));
+      verify_operand(graph_, op, input, defined_);
       types_.push_back(graph_.tensor(input).type);
     }
     check_types(op);

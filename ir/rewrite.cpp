@@ -20,8 +20,6 @@ Rewriter::Rewriter(Graph& graph) : graph_(graph), old_(std::exchange(graph.ops, 
   ops_.reserve(old_.size() * 2);
 }
 
-Rewriter::~Rewriter() { finish(); }
-
 TensorId Rewriter::current(TensorId tensor) const {
   while (static_cast<size_t>(tensor) < replaced_.size() && replaced_[static_cast<size_t>(tensor)] >= 0)
     tensor = replaced_[static_cast<size_t>(tensor)];
@@ -113,9 +111,16 @@ void Rewriter::finish() {
   renumbered_.assign(graph_.tensors.size(), -1);
   std::vector<Tensor> tensors;
   tensors.reserve(graph_.tensors.size());
+  const auto defined = [&](const std::string& reader, TensorId old) {
+    const TensorId id = renumbered_.at(static_cast<size_t>(old));
+    if (id < 0)
+      throw Error::fault(fmt::format("graph {}: op {}", graph_.name, reader),
+                         fmt::format("operand %{} is not defined before it", graph_.tensor(old).name));
+    return id;
+  };
   for (size_t i = 0; i < ops_.size(); ++i) {
     Op& op = ops_[i];
-    for (TensorId& input : op.inputs) input = renumbered_[static_cast<size_t>(input)];
+    for (TensorId& input : op.inputs) input = defined(op.name, input);
     for (size_t k = 0; k < op.outputs.size(); ++k) {
       const auto old = static_cast<size_t>(op.outputs[k]);
       op.outputs[k] = renumbered_[old] = static_cast<TensorId>(tensors.size());
@@ -125,8 +130,8 @@ void Rewriter::finish() {
     }
   }
   for (Update& update : graph_.updates) {
-    update.state = renumbered_[static_cast<size_t>(update.state)];
-    update.next = renumbered_[static_cast<size_t>(update.next)];
+    update.state = defined("update", update.state);
+    update.next = defined("update", update.next);
   }
   graph_.tensors = std::move(tensors);
   graph_.ops = std::move(ops_);

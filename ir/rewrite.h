@@ -8,8 +8,9 @@
 //   }
 //   rewrite.finish();                              // new list, producers, no unused tensors
 //
-// Tensor ids stay valid until finish(), which drops tensors that no op defines and renumbers the rest. Not
-// thread-safe; one Rewriter per graph at a time.
+// Tensor ids stay valid until finish(), which drops tensors that no op defines and renumbers the rest. The
+// new list has to define what it reads, before it reads it. Not thread-safe; one Rewriter per graph at a
+// time.
 #pragma once
 
 #include <string>
@@ -34,7 +35,6 @@ std::string output_name(const OpDef& def, const std::string& op_name, size_t ind
 class Rewriter {
  public:
   explicit Rewriter(Graph& graph);
-  ~Rewriter();  // finishes if finish() was not called
   Rewriter(const Rewriter&) = delete;
   Rewriter& operator=(const Rewriter&) = delete;
 
@@ -58,6 +58,7 @@ class Rewriter {
   TensorId current(TensorId tensor) const;  // follows replace()
   std::vector<Op>& new_ops() { return ops_; }
 
+  // Throws Error (fault) naming an op that reads what none before it defines.
   void finish();
   // After finish(): what a tensor that was known before is called now, -1 if it is gone.
   TensorId renumbered(TensorId old) const { return renumbered_.at(static_cast<size_t>(old)); }

@@ -166,7 +166,7 @@ class Products {
                   {dx, op(*sum).outputs[0]}};
   }
 
-  // In the place of the product of dy, before or after the sum.
+  // The bias's gradient in the kernel of the weight's, before or after it.
   void sum(OpId id) {
     if (is_gone(id) || !sums_columns(id)) return;
     const TensorId dy = op(id).inputs[0];
@@ -175,12 +175,25 @@ class Products {
       if (product.type != "matmul_weight_grad" || product.inputs[1] != dy || !beside(product, op(id)) ||
           fused_.contains(reader) || is_gone(reader))
         continue;
-      const OpId first = std::min(reader, id);
-      gone_[static_cast<size_t>(std::max(reader, id))] = true;
-      fused_[first] = {{"matmul_bias_grad", product.inputs, {}, product.name},
+      const OpId place = place_of_both(reader, id);
+      if (place < 0) continue;
+      gone_[static_cast<size_t>(place == reader ? id : reader)] = true;
+      fused_[place] = {{"matmul_bias_grad", product.inputs, {}, product.name},
                        {product.outputs[0], op(id).outputs[0]}};
       return;
     }
+  }
+
+  // Where one op may stand for both: behind what they read and before what reads them; -1 where it may not.
+  OpId place_of_both(OpId a, OpId b) const {
+    const auto [first, last] = std::minmax(a, b);
+    const auto& late = op(last).inputs;
+    if (std::all_of(late.begin(), late.end(), [&](TensorId t) { return graph_.tensor(t).producer < first; }))
+      return first;
+    for (const TensorId result : op(first).outputs)
+      for (const OpId reader : consumers_[static_cast<size_t>(result)])
+        if (reader < last) return -1;
+    return last;
   }
 
   Step& step_;

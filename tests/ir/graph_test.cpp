@@ -12,6 +12,8 @@
 #include <sstream>
 
 #include "graphs.h"
+#include "ir/order.h"
+#include "ir/rewrite.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
@@ -192,6 +194,25 @@ TEST(Graph, VerifyNamesTheFirstOpThatIsWrong) {
   EXPECT_EQ(fault_of([](Graph& g) { g.updates[0].state = 0; }), "graph g: update %x: is not a parameter");
   EXPECT_EQ(fault_of([](Graph& g) { g.updates.push_back(g.updates[0]); }),
             "graph g: update %w: is updated twice");
+}
+
+// What every build checks after each pass; and what a rewriter leaves.
+TEST(Graph, OrderOfDefinitionsIsChecked) {
+  Graph graph = small();
+  EXPECT_NO_THROW(verify_order(graph));
+  std::swap(graph.ops[2], graph.ops[3]);
+  EXPECT_EQ(message([&] { verify_order(graph); }), "graph g: op z: operand %y is not defined before it");
+  graph = small();
+  graph.ops[2].inputs[0] = -1;
+  EXPECT_EQ(message([&] { verify_order(graph); }), "graph g: op y: operand -1 is no tensor");
+}
+
+TEST(Graph, ARewriterThatReadsWhatIsNotThereYetIsRefused) {
+  Graph graph = small();
+  ir::Rewriter rewrite(graph);
+  std::swap(rewrite.old_ops()[2], rewrite.old_ops()[3]);
+  for (ir::Op& op : rewrite.old_ops()) rewrite.keep(std::move(op));
+  EXPECT_EQ(message([&] { rewrite.finish(); }), "graph g: op z: operand %y is not defined before it");
 }
 
 TEST(Graph, NamesAreThoseThatTextCanHold) {

@@ -2,11 +2,14 @@
 #include "ir/passes/passes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <random>
 #include <set>
+#include <type_traits>
 
 #include "graphs.h"
 #include "sbp/error.h"
@@ -565,6 +568,71 @@ TEST(Passes, AnyMayBeSwitchedOff) {
     options.off = {name};
     EXPECT_NO_THROW(step_of(gpt(), options)) << name;
   }
+}
+
+// Fusions, recomputation and what else rewrites a step, in every company.
+void expect_any_passes_together(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  const auto pick = [&](auto... all) {
+    const std::common_type_t<decltype(all)...> values[] = {all...};
+    return values[random() % sizeof...(all)];
+  };
+  std::vector<ir::models::Transformer> all = styles();
+  all.push_back(tiny("t5"));
+  all.back().layers = 2;
+  all[0].dropout = 0;  // a residual's product takes it in
+  std::vector<Graph> forwards, wanted;
+  for (const auto& style : all) {
+    forwards.push_back(ir::models::build(style, 2));
+    wanted.push_back(unchanged(forwards.back()));
+  }
+  for (int i = 0; i < count; ++i) {
+    TrainOptions options = sgd();
+    const size_t style = random() % all.size();
+    options.recompute = pick(Recompute::none, Recompute::selective, Recompute::full, Recompute::ops);
+    options.recompute_others = pick(Recompute::none, Recompute::selective, Recompute::ops);
+    if (pick(true, false)) options.recompute_layers = {1};
+    options.recompute_stop = pick(true, false);
+    options.epilogues = pick(true, true, false);
+    options.whole_products = pick(true, false);
+    options.flash = pick(true, false);
+    options.fused_loss = pick(true, false);
+    options.whole_classes = pick(true, false);
+    options.optimizer = pick(ir::Optimizer::sgd, ir::Optimizer::adam);
+    for (const char* fusion : {"fuse_patterns", "fuse_elementwise", "fuse_loss", "fuse_products"})
+      if (random() % 3 == 0) options.off.insert(fusion);
+    SCOPED_TRACE(fmt::format(
+        "seed {} case {}: style {} recompute {} others {} layers {} stop {} epilogues {} whole products {} "
+        "flash {} fused loss {} whole classes {} off {}",
+        seed, i, style, static_cast<int>(options.recompute), static_cast<int>(options.recompute_others),
+        fmt::join(options.recompute_layers, ","), options.recompute_stop, options.epilogues,
+        options.whole_products, options.flash, options.fused_loss, options.whole_classes,
+        fmt::join(options.off, ",")));
+    Graph step;
+    ASSERT_NO_THROW(step = step_of(forwards[style], options));
+    if (options.optimizer == ir::Optimizer::sgd) expect_same(step, wanted[style], 20);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Passes, AnyTogetherChangeNoNumber) { expect_any_passes_together(1, 60); }
+TEST(Passes, LongAnyTogetherChangeNoNumber) { expect_any_passes_together(2, 1500); }
+
+// The bias's gradient is added up before the second run of what the weight's is made from.
+TEST(Passes, AFusedOpStandsBehindItsRecomputedOperand) {
+  auto model = tiny("gpt");
+  model.gelu = "tanh";
+  TrainOptions options = sgd();
+  options.epilogues = true;
+  options.recompute = Recompute::ops;
+  const Graph forward = ir::models::build(model, 2), step = step_of(forward, options);
+  bool recomputed = false;
+  for (const Op& op : step.ops)
+    if (op.type == "matmul_bias_grad")
+      for (const ir::TensorId input : op.inputs)
+        recomputed |= step.ops[static_cast<size_t>(step.tensor(input).producer)].recomputed;
+  EXPECT_TRUE(recomputed);
+  expect_same(step, unchanged(forward), 1);
 }
 
 }  // namespace
