@@ -160,7 +160,8 @@ int64_t Layout::coordinate(const std::string& dim, int device) const {
       if (const auto found = std::find(group.begin(), group.end(), device); found != group.end())
         return found - group.begin();
   }
-  return 0;
+  throw Error::fault("comm " + dim,
+                     fmt::format("attributes differ along it, and device {} is in no group of it", device));
 }
 
 const std::vector<int>& Layout::group(int device, const ir::Actor& actor) const {

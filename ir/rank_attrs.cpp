@@ -5,6 +5,8 @@
 #include <cctype>
 #include <string_view>
 
+#include "sbp/error.h"
+
 namespace boxcar::ir {
 
 namespace {
@@ -32,6 +34,26 @@ void each_number(const std::string& text, Visit visit) {
     if (whole) visit(i, end);
     i = end;
   }
+}
+
+// By coordinate.
+std::vector<std::vector<int64_t>> numbers_of(const std::string& name, const std::vector<Attrs>& at) {
+  std::vector<std::vector<int64_t>> numbers;
+  const Attr& first = at[0].at(name);
+  for (const Attrs& one : at) {
+    const auto found = one.find(name);
+    const std::string got = found == one.end() ? "missing" : to_text(found->second);
+    if (found != one.end()) numbers.push_back(whole_numbers(found->second));
+    const bool alike = found != one.end() && found->second.index() == first.index() &&
+                       numbers.back().size() == numbers[0].size() &&
+                       with_whole_numbers(first, numbers.back()) == found->second;
+    if (!alike)
+      throw Error::fault("attribute " + name,
+                         fmt::format("is {} on one rank and {} on another of its class, which differ in more "
+                                     "than whole numbers",
+                                     to_text(first), got));
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -63,8 +85,7 @@ Attr with_whole_numbers(const Attr& attr, const std::vector<int64_t>& numbers) {
 
 void add_difference(Attrs& attrs, const std::string& name, const std::string& dim,
                     const std::vector<Attrs>& at) {
-  std::vector<std::vector<int64_t>> numbers;
-  for (const Attrs& one : at) numbers.push_back(whole_numbers(one.find(name)->second));
+  const std::vector<std::vector<int64_t>> numbers = numbers_of(name, at);
   const std::vector<int64_t>& first = numbers[0];
   std::vector<int64_t> step(first.size()), all;
   bool same = true, even = true;

@@ -26,7 +26,8 @@ std::vector<int64_t> whole_numbers(const Attr& attr);
 Attr with_whole_numbers(const Attr& attr, const std::vector<int64_t>& numbers);
 
 // Adds to `attrs` how `name` differs along `dim`, given all attributes at every coordinate; nothing where it
-// does not.
+// does not. Throws Error (fault) naming an attribute that differs in more than its whole numbers, which
+// cannot be said.
 void add_difference(Attrs& attrs, const std::string& name, const std::string& dim,
                     const std::vector<Attrs>& at);
 

@@ -177,10 +177,11 @@ Attrs localize_steps(const Types& in, const Attrs& attrs, const sbp::Signature& 
     for (const int operand : step.operands) inner.inputs.push_back(layouts[static_cast<size_t>(operand)]);
     step.attrs = localize(op(step.op), operands_of(step, values), step.attrs, inner, parts, index);
   }
-  return with(attrs, "program", to_text(program));
+  return with(attrs, "program", part_text(program));
 }
 
 const char* const chain = "add(0, 1); tanh(3); dropout(4) {p=0.1}; mul(5, 2)";
+const char* const masked = "scale(0) {factor=0.5}; causal_mask(1) {fill=-9.0}; dropout(2) {p=0.5}";
 const char* const curve = "mul(0, 1); scale(2) {factor=2.0}; gelu(3) {tanh=true}; gelu(4)";
 
 std::vector<Sample> fused_samples(const Extent& n, bool grad) {
@@ -188,6 +189,7 @@ std::vector<Sample> fused_samples(const Extent& n, bool grad) {
   std::vector<Sample> samples = {
       {.inputs = {f32({a, b}), f32({b}), f32({a, b})}, .attrs = {{"program", chain}}},
       {.inputs = {f32({a, b, c}), f32({a, 1, c})}, .attrs = {{"program", curve}}},
+      {.inputs = {f32({a, b, c})}, .attrs = {{"program", masked}}},
   };
   if (!grad)
     samples.push_back(
@@ -242,26 +244,35 @@ OpDef fused_grad() {
           .omitted = {{"only dy is followed through the gradient of a chain", has_partial}}};
 }
 
-}  // namespace
-
-bool is_fusable(std::string_view op) {
-  return std::find(std::begin(fusable), std::end(fusable), op) != std::end(fusable);
-}
-
-std::string to_text(const FusedProgram& program) {
+// Attributes that are not defaults, and those of these names.
+std::string text_of(const FusedProgram& program, const std::vector<std::string_view>& always) {
   std::string text;
   for (const FusedStep& step : program) {
     text += fmt::format("{}{}({})", text.empty() ? "" : "; ", step.op, fmt::join(step.operands, ", "));
     std::string attrs;
     const Attrs& usual = op(step.op).attrs;
     for (const auto& [name, value] : step.attrs) {
-      if (const auto found = usual.find(name); found != usual.end() && found->second == value) continue;
+      const auto found = usual.find(name);
+      const bool is_usual = found != usual.end() && found->second == value;
+      if (is_usual && std::find(always.begin(), always.end(), name) == always.end()) continue;
       const auto* word = std::get_if<std::string>(&value);
       attrs += fmt::format("{}{}={}", attrs.empty() ? "" : ", ", name, word ? *word : to_text(value));
     }
     if (!attrs.empty()) text += " {" + attrs + "}";
   }
   return text;
+}
+
+}  // namespace
+
+bool is_fusable(std::string_view op) {
+  return std::find(std::begin(fusable), std::end(fusable), op) != std::end(fusable);
+}
+
+std::string to_text(const FusedProgram& program) { return text_of(program, {}); }
+
+std::string part_text(const FusedProgram& program) {
+  return text_of(program, {"column_offset", "row_offset"});
 }
 
 FusedProgram parse_fused(std::string_view text, size_t inputs) {

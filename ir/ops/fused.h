@@ -24,6 +24,10 @@ struct FusedStep {
 using FusedProgram = std::vector<FusedStep>;
 
 std::string to_text(const FusedProgram& program);  // attributes that are not defaults
+// The program of a part: places in the whole are written though they are defaults, so that the texts of all
+// parts differ in their numbers alone (ir/rank_attrs.h).
+//   causal_mask(0)  of the first part of the rows is  causal_mask(0) {column_offset=0, row_offset=0}
+std::string part_text(const FusedProgram& program);
 // Throws Error (bad input) quoting the text, for unknown ops and for values that are not there yet.
 FusedProgram parse_fused(std::string_view text, size_t inputs);
 

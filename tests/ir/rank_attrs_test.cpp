@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sbp/error.h"
+
 namespace boxcar::ir {
 namespace {
 
@@ -25,6 +27,37 @@ TEST(RankAttrs, a_rank_has_its_own) {
   EXPECT_EQ(to_text(attrs), "{offset=0, offset_by_tp=[0, 4, 7], starts=[0, 0], starts_step_dp=[2, 0]}");
   const auto at = [](const std::string& dim) -> Coordinates { return {dim == "tp" ? 2 : 1, 0}; };
   EXPECT_EQ(to_text(rank_attrs(attrs, at)), "{offset=7, starts=[2, 0]}");
+}
+
+// Nothing that differs is dropped.
+TEST(RankAttrs, what_numbers_cannot_say_is_an_error) {
+  const auto message = [](const Attr& first, const Attrs& second) -> std::string {
+    Attrs attrs{{"a", first}};
+    try {
+      add_difference(attrs, "a", "tp", {{{"a", first}}, second});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return to_text(attrs);
+  };
+  const auto text = [](const char* t) { return Attr{std::string(t)}; };
+  EXPECT_EQ(message(text("mask(0)"), {{"a", text("mask(0) {row_offset=2}")}}),
+            "attribute a: is \"mask(0)\" on one rank and \"mask(0) {row_offset=2}\" on another of its class, "
+            "which differ in more than whole numbers");
+  EXPECT_EQ(message(text("mask(0)"), {{"a", text("mask(2)")}}), "{a=\"mask(0)\", a_step_tp=[2]}");
+  EXPECT_EQ(message(Attr{std::vector<int64_t>{}}, {{"a", Attr{std::vector<int64_t>{2, 0}}}}),
+            "attribute a: is [] on one rank and [2, 0] on another of its class, which differ in more than "
+            "whole numbers");
+  EXPECT_EQ(message(Attr{true}, {{"a", Attr{false}}}),
+            "attribute a: is true on one rank and false on another of its class, which differ in more than "
+            "whole numbers");
+  EXPECT_EQ(message(Attr{0.5}, {{"a", Attr{0.25}}}),
+            "attribute a: is 0.5 on one rank and 0.25 on another of its class, which differ in more than "
+            "whole numbers");
+  EXPECT_EQ(message(Attr{int64_t{1}}, {}),
+            "attribute a: is 1 on one rank and missing on another of its class, which differ in more than "
+            "whole numbers");
+  EXPECT_EQ(message(Attr{0.5}, {{"a", Attr{0.5}}}), "{a=0.5}");
 }
 
 }  // namespace
