@@ -1,13 +1,16 @@
 #include "planner/deduce.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/op.h"
 #include "planner/key_writer.h"
@@ -22,7 +25,9 @@ using sbp::Signature;
 double transition_bytes(Sbp from, Sbp to, double bytes, int64_t parts) {
   constexpr double never = std::numeric_limits<double>::infinity();
   const auto p = static_cast<double>(parts);
-  if (from == to || from.is_broadcast()) return 0;
+  if (from == to) return 0;
+  if (to.is_partial() && to.reduction != sbp::Reduction::sum) return never;  // a share is one of a sum
+  if (from.is_broadcast()) return 0;
   if (from.is_split()) {
     if (to.is_partial()) return never;
     return to.is_split() ? bytes * (p - 1) / p : bytes * (p - 1);
@@ -51,6 +56,7 @@ Sbp with_inner(Sbp sbp, int8_t inner) {
 }
 
 using Score = std::tuple<double, int, int, int>;
+constexpr Score never{std::numeric_limits<double>::infinity(), 0, 0, 0};
 
 // The candidate `signature` on dimension `d`: its score, infinite bytes where it cannot be.
 struct Chooser {
@@ -96,7 +102,6 @@ struct Chooser {
   }
 
   Score score(const Signature& signature) const {
-    constexpr double never = std::numeric_limits<double>::infinity();
     const int8_t order = inner(signature);
     double bytes = 0;
     int boxed = 0, partial = 0, split = 0;
@@ -105,11 +110,11 @@ struct Chooser {
       partial += want.is_partial();
       if (want == have) continue;
       if (already(i, want)) continue;
-      if (call.held[i] && (!have.is_broadcast() || want.is_partial())) return {never, 0, 0, 0};
+      if (call.held[i] && (!have.is_broadcast() || want.is_partial())) return never;
       ++boxed;
       bytes += transition_bytes(have, want, static_cast<double>(local_inputs[i].bytes()), parts);
     }
-    if (boxed > 0 && !splittable(signature, local_inputs, parts)) return {never, 0, 0, 0};
+    if (boxed > 0 && !splittable(signature, local_inputs, parts)) return never;
     for (size_t o = 0; o < signature.outputs.size(); ++o) {
       const Sbp got = with_inner(signature.outputs[o], order);
       split += got.is_split();
@@ -120,42 +125,114 @@ struct Chooser {
   }
 };
 
-void split_types(ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
-  for (size_t i = 0; i < types.size(); ++i)
-    if (layout[i].is_split()) {
-      int64_t& extent = types[i].shape[static_cast<size_t>(layout[i].axis)];
-      extent = sbp::part_range(extent, parts, 0).size();
-    }
+// An op's signatures on the first mesh dimensions, and what they leave to the first part.
+struct Making {
+  OpLayout layout;
+  ir::Types inputs, outputs;
+  ir::Attrs attrs;
+  int64_t groups = 1;  // of devices, that the next dimension falls into
+  Score score = {0, 0, 0, 0};
+};
+
+Making start(const Call& call) {
+  Making making{{}, call.inputs, call.outputs, call.op->attrs};
+  making.layout.inputs.resize(call.inputs.size());
+  making.layout.outputs.resize(call.outputs.size());
+  return making;
 }
 
-OpLayout decide(const Call& call, const Mesh& mesh) {
-  const ir::OpDef& def = ir::op(call.op->type);
-  ir::Types inputs = call.inputs, outputs = call.outputs;
-  ir::Attrs attrs = call.op->attrs;
-  OpLayout result;
-  result.inputs.assign(inputs.size(), {});
-  result.outputs.assign(outputs.size(), {});
+void take(Making& making, const Call& call, const Signature& signature, int8_t order, int64_t parts) {
+  OpLayout& layout = making.layout;
+  for (size_t i = 0; i < layout.inputs.size(); ++i)
+    layout.inputs[i].push_back(with_inner(signature.inputs[i], order));
+  for (size_t o = 0; o < layout.outputs.size(); ++o)
+    layout.outputs[o].push_back(with_inner(signature.outputs[o], order));
+  layout.signatures.push_back(signature);
+  making.attrs = ir::localize(ir::op(call.op->type), making.inputs, making.attrs, signature, parts, 0);
+  take_part(making.inputs, signature.inputs, parts, 0);
+  take_part(making.outputs, signature.outputs, parts, 0);
+  making.groups *= parts;
+}
+
+bool legal(const Call& call, const Making& making, const Mesh& mesh) {
+  return is_legal(ir::op(call.op->type), call.inputs, call.op->attrs, making.layout, mesh.extents);
+}
+
+// On each dimension the best signature, whatever follows; false where there is none.
+bool choose_one_by_one(const Call& call, const Mesh& mesh, Making& making) {
   for (size_t d = 0; d < mesh.dims(); ++d) {
     const int64_t parts = mesh.extents[d];
-    const Chooser chooser{call, d, parts, inputs, outputs};
-    const std::vector<Signature> candidates = ir::signatures(def, inputs, attrs, parts);
+    const Chooser chooser{call, d, parts, making.inputs, making.outputs};
+    const std::vector<Signature> candidates =
+        ir::signatures(ir::op(call.op->type), making.inputs, making.attrs, parts);
     const Signature* best = nullptr;
-    Score least{std::numeric_limits<double>::infinity(), 0, 0, 0};
+    Score least = never;
     for (const Signature& candidate : candidates)
       if (const Score score = chooser.score(candidate); score < least) least = score, best = &candidate;
-    if (!best)
-      throw Error::fault(call.op->name, fmt::format("no signature of {} fits on mesh dimension {}",
-                                                    call.op->type, mesh.names[d]));
-    const int8_t order = chooser.inner(*best);
-    for (size_t i = 0; i < inputs.size(); ++i) result.inputs[i].push_back(with_inner(best->inputs[i], order));
-    for (size_t o = 0; o < outputs.size(); ++o)
-      result.outputs[o].push_back(with_inner(best->outputs[o], order));
-    result.signatures.push_back(*best);
-    attrs = ir::localize(def, inputs, attrs, *best, parts, 0);
-    split_types(inputs, best->inputs, parts);
-    split_types(outputs, best->outputs, parts);
+    if (!best) return false;
+    take(making, call, *best, chooser.inner(*best), parts);
   }
-  return result;
+  return true;
+}
+
+// Of all legal combinations the one with the best sum of scores, bytes counted over the whole mesh.
+class Combinations {
+ public:
+  Combinations(const Call& call, const Mesh& mesh) : call_(call), mesh_(mesh), def_(ir::op(call.op->type)) {}
+
+  // Nothing where no combination is legal.
+  std::optional<OpLayout> best() {
+    best_.score = never;
+    extend(start(call_));
+    if (best_.score == never) return std::nullopt;
+    return std::move(best_.layout);
+  }
+
+ private:
+  // What the op offers for the first part, and for the whole: a later dimension may cut first.
+  std::vector<Signature> candidates(const Making& making, int64_t parts) const {
+    std::vector<Signature> all = ir::signatures(def_, making.inputs, making.attrs, parts);
+    for (Signature& signature : ir::signatures(def_, call_.inputs, call_.op->attrs, parts))
+      if (std::find(all.begin(), all.end(), signature) == all.end()) all.push_back(std::move(signature));
+    return all;
+  }
+
+  void extend(const Making& making) {
+    const size_t d = making.layout.signatures.size();
+    if (d == mesh_.dims()) {
+      if (making.score < best_.score) best_ = making;
+      return;
+    }
+    const int64_t parts = mesh_.extents[d];
+    const Chooser chooser{call_, d, parts, making.inputs, making.outputs};
+    for (const Signature& signature : candidates(making, parts)) {
+      const Score score = added(making.score, chooser.score(signature), making.groups);
+      if (std::get<0>(score) == std::get<0>(never) || std::get<0>(score) > std::get<0>(best_.score)) continue;
+      Making next = making;
+      next.score = score;
+      take(next, call_, signature, chooser.inner(signature), parts);
+      if (legal(call_, next, mesh_)) extend(next);
+    }
+  }
+
+  static Score added(const Score& before, const Score& score, int64_t groups) {
+    return {std::get<0>(before) + std::get<0>(score) * static_cast<double>(groups),
+            std::get<1>(before) + std::get<1>(score), std::get<2>(before) + std::get<2>(score),
+            std::get<3>(before) + std::get<3>(score)};
+  }
+
+  const Call& call_;
+  const Mesh& mesh_;
+  const ir::OpDef& def_;
+  Making best_;
+};
+
+OpLayout decide(const Call& call, const Mesh& mesh) {
+  Making making = start(call);
+  if (choose_one_by_one(call, mesh, making) && legal(call, making, mesh)) return std::move(making.layout);
+  if (std::optional<OpLayout> best = Combinations(call, mesh).best()) return std::move(*best);
+  throw Error::fault(call.op->name, fmt::format("no signature of {} fits what it reads on mesh {}",
+                                                call.op->type, fmt::join(mesh.names, ", ")));
 }
 
 // Equal exactly for calls that are decided alike. Names of ops are no part of it.
@@ -176,6 +253,29 @@ std::string key_of(const Call& call) {
       key.raw(pin.value_or(Sbp::B()));
     }
   return key.take();
+}
+
+// Of an op with the layout that was chosen for it.
+std::string key_of(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout) {
+  KeyWriter key;
+  key.text(op.type);
+  key.attrs(op.attrs);
+  for (const ir::TensorId t : op.inputs) key.type(graph.tensor(t).type);
+  for (const auto* operands : {&layout.inputs, &layout.outputs})
+    for (const NdSbp& operand : *operands) key.layout(operand);
+  for (const Signature& signature : layout.signatures)
+    key.layout(signature.inputs), key.layout(signature.outputs);
+  return key.take();
+}
+
+void check_legal(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout, const Mesh& mesh) {
+  ir::Types inputs;
+  for (const ir::TensorId t : op.inputs) inputs.push_back(graph.tensor(t).type);
+  if (is_legal(ir::op(op.type), inputs, op.attrs, layout, mesh.extents)) return;
+  std::vector<std::string> signatures;
+  for (const Signature& signature : layout.signatures) signatures.push_back(sbp::to_text(signature));
+  throw Error::fault(op.name, fmt::format("the signatures chosen for {} do not go together on mesh {}: {}",
+                                          op.type, fmt::join(mesh.names, ", "), fmt::join(signatures, "; ")));
 }
 
 NdSbp pinned(const PartialSbp& pins, const NdSbp& otherwise) {
@@ -259,6 +359,7 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<con
   result.ops.resize(graph.ops.size());
   result.stored.resize(graph.tensors.size());
   std::map<const Mesh*, std::unordered_map<std::string, OpLayout>> decided;
+  std::map<const Mesh*, std::unordered_set<std::string>> legal_ones;
   for (size_t o = 0; o < graph.ops.size(); ++o) {
     const ir::Op& op = graph.ops[o];
     OpLayout& layout = result.ops[o];
@@ -270,6 +371,8 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<con
         layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(*meshes[o])));
     } else if (chosen && !chosen->ops[o].signatures.empty()) {
       layout = chosen->ops[o];
+      if (legal_ones[meshes[o]].insert(key_of(graph, op, layout)).second)
+        check_legal(graph, op, layout, *meshes[o]);
     } else {
       const Call call = call_of(graph, op, pins, result.stored, made, *meshes[o]);
       const auto [at, fresh] = decided[meshes[o]].try_emplace(key_of(call));

@@ -3,7 +3,8 @@
 // In graph order, each op takes on every mesh dimension, outermost first, the legal signature that moves the
 // fewest bytes: what its inputs must be boxed from what they are, and its outputs to what they are pinned to.
 // Ties go to fewer boxed inputs, then to fewer partial inputs, then to more split outputs, then to the
-// registry's order. (Paper, section 3.1; Table 2 gives the bytes.)
+// registry's order. (Paper, section 3.1; Table 2 gives the bytes.) Where what these choices come to is not
+// legal (op_layout.h), the legal combination takes their place that moves the fewest bytes in all.
 //
 //   matmul(x: B, w: S(1) pinned)  -> B, S(1) -> S(1)      nothing moves
 //   matmul(y: S(2), v: S(0) pinned) -> S(2), S(0) -> P    the output is pinned to B: an all-reduce follows
@@ -15,14 +16,10 @@
 
 #include "ir/graph.h"
 #include "planner/mesh.h"
+#include "planner/op_layout.h"
 #include "planner/pins.h"
 
 namespace boxcar::planner {
-
-struct OpLayout {
-  std::vector<sbp::NdSbp> inputs, outputs;  // as the op reads and writes them
-  std::vector<sbp::Signature> signatures;   // by mesh dimension
-};
 
 struct Deduction {
   std::vector<OpLayout> ops;       // by op
@@ -39,7 +36,8 @@ struct Layouts {
   Chosen tensors;
 };
 
-// Throws Error (fault) naming an op for which no signature fits. Types are global; all ops are on one mesh.
+// Throws Error (fault) naming an op for which no signature fits, or whose chosen layout is not legal. Types
+// are global; all ops are on one mesh.
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh);
 // `pins` are those of layouts.tensors.
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh, const Layouts& layouts);

@@ -9,18 +9,6 @@ namespace boxcar::planner {
 
 namespace {
 
-// Mesh dimensions in the order in which they split: those that lie inside others after them.
-std::vector<size_t> split_order(const OpLayout& layout, size_t dims) {
-  std::vector<int8_t> inner(dims);
-  for (const auto* operands : {&layout.inputs, &layout.outputs})
-    for (const sbp::NdSbp& operand : *operands)
-      for (size_t d = 0; d < dims; ++d) inner[d] = std::max(inner[d], operand[d].inner);
-  std::vector<size_t> order(dims);
-  for (size_t d = 0; d < dims; ++d) order[d] = d;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return inner[a] < inner[b]; });
-  return order;
-}
-
 std::vector<int64_t> coordinate_of(const Mesh& mesh, int64_t place) {
   std::vector<int64_t> result(mesh.dims());
   for (size_t d = mesh.dims(); d-- > 0; place /= mesh.extents[d]) result[d] = place % mesh.extents[d];
@@ -35,14 +23,10 @@ ir::Attrs attrs_at(const ir::Graph& graph, const ir::Op& op, const OpLayout& lay
   const std::vector<int64_t> coordinate = coordinate_of(mesh, place);
   ir::Types types;
   for (ir::TensorId t : op.inputs) types.push_back(graph.tensor(t).type);
-  for (const size_t d : split_order(layout, mesh.dims())) {
+  for (const size_t d : split_order(layout)) {
     const sbp::Signature& signature = layout.signatures[d];
     attrs = ir::localize(def, types, attrs, signature, mesh.extents[d], coordinate[d]);
-    for (size_t i = 0; i < types.size(); ++i)
-      if (signature.inputs[i].is_split()) {
-        int64_t& extent = types[i].shape[static_cast<size_t>(signature.inputs[i].axis)];
-        extent = sbp::part_range(extent, mesh.extents[d], coordinate[d]).size();
-      }
+    take_part(types, signature.inputs, mesh.extents[d], coordinate[d]);
   }
   return attrs;
 }
@@ -64,6 +48,20 @@ bool splits_evenly(const ir::Graph& graph, const ir::Op& op, const OpLayout& lay
   return even(op.inputs, layout.inputs) && even(op.outputs, layout.outputs);
 }
 
+void add_differences(ir::Attrs& attrs, const std::string& dim, const std::vector<ir::Attrs>& all) {
+  for (const auto& [name, value] : all[0]) ir::add_difference(attrs, name, dim, all);
+}
+
+// Whether the attributes of the class say of its k-th place that it has these.
+bool says(const ir::Attrs& attrs, const Mesh& mesh, const std::vector<int>& places, size_t k,
+          const ir::Attrs& own) {
+  const std::vector<int64_t> coordinate = coordinate_of(mesh, places[k]);
+  return ir::rank_attrs(attrs, [&](const std::string& dim) -> ir::Coordinates {
+           return {dim == "rank" ? static_cast<int64_t>(k) : coordinate[static_cast<size_t>(mesh.dim(dim))],
+                   0};
+         }) == own;
+}
+
 bool evenly_spaced(const std::vector<int>& places) {
   for (size_t k = 2; k < places.size(); ++k)
     if (places[k] - places[k - 1] != places[1] - places[0]) return false;
@@ -74,25 +72,24 @@ bool evenly_spaced(const std::vector<int>& places) {
 
 ir::Attrs class_attrs(const Mesh& mesh, const std::vector<int>& places,
                       const std::function<ir::Attrs(int64_t place)>& at, bool even) {
-  ir::Attrs attrs = at(places[0]);
-  const auto add = [&](const std::string& dim, const std::vector<ir::Attrs>& all) {
-    for (const auto& [name, value] : all.back())
-      if (!ir::whole_numbers(value).empty()) ir::add_difference(attrs, name, dim, all);
-  };
-  if (places.size() == 1) return attrs;
-  if (places.size() < static_cast<size_t>(mesh.devices())) {
-    std::vector<ir::Attrs> all = {attrs};
-    const size_t enough = even && evenly_spaced(places) ? 2 : places.size();
-    for (size_t k = 1; k < enough; ++k) all.push_back(at(places[k]));
-    add("rank", all);
-    return attrs;
+  const ir::Attrs first = at(places[0]);
+  if (places.size() == 1) return first;
+  const bool all = places.size() == static_cast<size_t>(mesh.devices());
+  ir::Attrs attrs = first;
+  if (all) {  // mostly parts are even, and two of them give the step
+    int64_t stride = mesh.devices();
+    for (size_t d = 0; d < mesh.dims(); ++d) {
+      stride /= mesh.extents[d];
+      if (mesh.extents[d] > 1) add_differences(attrs, mesh.names[d], {first, at(stride)});
+    }
+  } else if (even && evenly_spaced(places)) {
+    add_differences(attrs, "rank", {first, at(places[1])});
   }
-  const ir::Attrs first = attrs;  // all ranks are alike, so parts are even and two of them give the step
-  int64_t stride = mesh.devices();
-  for (size_t d = 0; d < mesh.dims(); ++d) {
-    stride /= mesh.extents[d];
-    if (mesh.extents[d] > 1) add(mesh.names[d], {first, at(stride)});
-  }
+  if ((all || even) && says(attrs, mesh, places, places.size() - 1, at(places.back()))) return attrs;
+  std::vector<ir::Attrs> every;
+  for (const int place : places) every.push_back(at(place));
+  attrs = first;
+  add_differences(attrs, "rank", every);
   return attrs;
 }
 

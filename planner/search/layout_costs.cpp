@@ -73,6 +73,8 @@ struct LayoutCosts::Making {
   ir::Attrs attrs;
   planner::OpLayout layout;
   const Given& given;
+  const ir::Op& op;
+  const ir::Types& whole;  // its inputs
 };
 
 LayoutCosts::LayoutCosts(const backends::Cluster& cluster, const Mesh& mesh)
@@ -80,7 +82,8 @@ LayoutCosts::LayoutCosts(const backends::Cluster& cluster, const Mesh& mesh)
 
 const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const ir::Op& op,
                                                   const Given& given) {
-  Making making{ir::op(op.type), {}, {}, op.attrs, {}, given};
+  ir::Types whole;
+  Making making{ir::op(op.type), {}, {}, op.attrs, {}, given, op, whole};
   planner::KeyWriter key;
   key.text(op.type);
   key.attrs(op.attrs);
@@ -92,6 +95,7 @@ const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const 
   }
   const auto [at, fresh] = choices_.try_emplace(key.take());
   if (!fresh) return at->second;
+  whole = making.inputs;
   making.layout.inputs.resize(making.inputs.size());
   making.layout.outputs.resize(making.outputs.size());
   extend(making, at->second);
@@ -101,6 +105,7 @@ const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const 
 void LayoutCosts::extend(const Making& making, std::vector<OpChoice>& all) const {
   const size_t d = making.layout.signatures.size();
   if (d == mesh_.dims()) {
+    if (!planner::is_legal(making.def, making.whole, making.op.attrs, making.layout, mesh_.extents)) return;
     const double seconds =
         sim::kernel_seconds(cluster_.device, making.def, making.inputs, making.outputs, making.attrs);
     all.push_back({making.layout, seconds, making.outputs});

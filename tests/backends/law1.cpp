@@ -34,6 +34,8 @@ double draw(Random& random, const ir::Domain& domain, double low, double high) {
   return domain.low + domain.step * static_cast<double>(draw(random, from, to));
 }
 
+}  // namespace
+
 HostTensor draw_tensor(Random& random, const ir::TensorType& type, const ir::Domain& domain, bool infinite) {
   HostTensor tensor = backends::cpu::zeros(type);
   for (double& x : tensor.data) x = draw(random, domain, domain.low, domain.high);
@@ -41,6 +43,8 @@ HostTensor draw_tensor(Random& random, const ir::TensorType& type, const ir::Dom
     tensor.data[random() % tensor.data.size()] = INFINITY;
   return tensor;
 }
+
+namespace {
 
 HostTensor mirror(HostTensor tensor, const ir::Domain& domain) {
   for (double& x : tensor.data) {
@@ -53,7 +57,8 @@ std::vector<sbp::Range> ranges(const ir::Shape& shape, Sbp layout, int64_t parts
   return sbp::local_ranges(shape, {layout}, {parts}, index);
 }
 
-// One element over the devices, so that `reduction` gives it back; no two parts are alike but by chance.
+}  // namespace
+
 void split_element(Random& random, const ir::Domain& domain, Reduction reduction, double x,
                    std::vector<double>& parts) {
   size_t owner = random() % parts.size();
@@ -71,6 +76,8 @@ void split_element(Random& random, const ir::Domain& domain, Reduction reduction
   }
   parts[owner] = reduction == Reduction::sum ? rest : x;
 }
+
+namespace {
 
 Tensors split(Random& random, const ir::Domain& domain, const HostTensor& whole, Sbp layout, int64_t parts) {
   Tensors result;
@@ -95,6 +102,8 @@ Layouts layouts_of(const ir::TensorType& type) {
   return all;
 }
 
+}  // namespace
+
 bool near(double got, double want, double tolerance) {
   if (got == want || (std::isnan(got) && std::isnan(want))) return true;
   if (!std::isfinite(got) || !std::isfinite(want)) return false;
@@ -105,6 +114,8 @@ double combine(Reduction reduction, double a, double b) {
   if (reduction == Reduction::sum) return a + b;
   return reduction == Reduction::max ? std::max(a, b) : std::min(a, b);
 }
+
+namespace {
 
 // Are the devices' tensors `want` in this layout?
 bool is_layout(const Tensors& got, const HostTensor& want, Sbp layout, double tolerance) {

@@ -13,10 +13,12 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "backends/cpu/reference.h"
 #include "ir/op.h"
 
 namespace boxcar::tests {
@@ -28,6 +30,15 @@ struct Law1 {
 };
 
 Law1 check_law1(const ir::OpDef& def, const ir::Sample& sample, int64_t parts, uint64_t seed);
+
+// Values that tell right from wrong, as law 1 draws them.
+backends::cpu::HostTensor draw_tensor(std::mt19937_64& random, const ir::TensorType& type,
+                                      const ir::Domain& domain, bool infinite);
+// One element over the devices, so that `reduction` gives it back; no two parts are alike but by chance.
+void split_element(std::mt19937_64& random, const ir::Domain& domain, sbp::Reduction reduction, double x,
+                   std::vector<double>& parts);
+double combine(sbp::Reduction reduction, double a, double b);
+bool near(double got, double want, double tolerance);
 
 // The op's samples with extents drawn from `seed`.
 std::vector<ir::Sample> draw_samples(const ir::OpDef& def, uint64_t seed);

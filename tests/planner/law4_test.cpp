@@ -38,6 +38,10 @@ void llama(Job& j) {
   j.model.ffn = 24;
 }
 
+void queries_in_groups(Job& j, int64_t heads, int64_t kv_heads) {
+  llama(j), j.model.hidden = 2 * heads, j.model.heads = heads, j.model.kv_heads = kv_heads;
+}
+
 void t5(Job& j) { j.model.family = "t5", j.model.layers = 6, j.model.decoder_seq = j.model.seq / 2; }
 
 void conv_net(Job& j, const char* family, int64_t layers, int64_t image) {
@@ -115,6 +119,32 @@ const Layout layouts[] = {
      }},
     {"llama",
      [](Job& j) { llama(j), j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.cp = 2, j.train.flash = true; }},
+    // Query heads are cut twice, key heads once or not at all.
+    {"grouped_queries", [](Job& j) { llama(j), j.parallel.cp = j.parallel.tp = 2; }},
+    {"grouped_queries_flash",
+     [](Job& j) { queries_in_groups(j, 8, 4), j.parallel.cp = 2, j.parallel.tp = 4, j.train.flash = true; }},
+    {"grouped_queries_more_context",
+     [](Job& j) { queries_in_groups(j, 8, 2), j.parallel.cp = 4, j.parallel.tp = 2, j.train.flash = true; }},
+    {"grouped_queries_gathered_keys",
+     [](Job& j) {
+       queries_in_groups(j, 8, 4), j.parallel.cp = 2, j.parallel.tp = 4, j.train.flash = true;
+       j.parallel.gather_keys = true;
+     }},
+    {"grouped_queries_across_groups",  // a part's queries are of two groups
+     [](Job& j) {
+       queries_in_groups(j, 12, 4), j.parallel.cp = 3, j.parallel.tp = 2, j.train.flash = true;
+       j.model.seq = 6;
+     }},
+    {"masks_in_chains", [](Job& j) { j.parallel.cp = 2, j.train.off = {"fuse_patterns"}; }},
+    {"masks_in_chains_tp",
+     [](Job& j) {
+       j.parallel.cp = 3, j.parallel.tp = 2, j.model.seq = 9;
+       j.train.off = {"fuse_patterns"};
+     }},
+    {"epilogues_and_op_recompute",
+     [](Job& j) {
+       j.parallel.tp = j.parallel.pp = 2, j.train.epilogues = true, j.train.recompute = ir::Recompute::ops;
+     }},
     {"llama_pp",
      [](Job& j) { llama(j), j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.sequence_parallel = true; }},
     {"experts",

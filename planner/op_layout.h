@@ -1,0 +1,41 @@
+// One op's layouts on a mesh: a signature for each mesh dimension, and whether these go together.
+//
+// Signatures apply one after the other, in the order in which the dimensions split: (S(1,inner), S(1)) is cut
+// by the second dimension first. So what the first of them may be depends on what the second leaves. With 4
+// query heads, 2 key heads and a mesh {cp 2, tp 2}:
+//
+//   q (S(1,inner), S(1)), k (B, S(1))           legal: tp leaves 2 query heads and the key head that they
+//                                               use, of which cp cuts the query heads
+//   q (S(1,inner), S(1)), k (S(1), B)           illegal: after tp, cp would have to cut key heads that are
+//                                               whole on every device beside query heads that are not
+//
+// An op's layout is legal where each signature is one that the op offers for what those before it leave to
+// every part, with that part's attributes. And where signatures with partial operands do not get in each
+// other's way: two copies of a P may hold different partials (sbp/sbp.h), so an input that is P on one
+// dimension is no factor of another one that is P elsewhere; and sums of maxima are no maxima of sums.
+// `deduce` gives no other layout.
+#pragma once
+
+#include <vector>
+
+#include "ir/op.h"
+#include "sbp/sbp.h"
+
+namespace boxcar::planner {
+
+struct OpLayout {
+  std::vector<sbp::NdSbp> inputs, outputs;  // as the op reads and writes them
+  std::vector<sbp::Signature> signatures;   // by mesh dimension
+};
+
+// Mesh dimensions in the order in which they split: those that lie inside others after them.
+std::vector<size_t> split_order(const OpLayout& layout);
+
+// Narrows each type to part `index` of `parts`.
+void take_part(ir::Types& types, const std::vector<sbp::Sbp>& layouts, int64_t parts, int64_t index);
+
+// Types and attributes are global; of `mesh`, as many dimensions count as the layout has signatures.
+bool is_legal(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs, const OpLayout& layout,
+              const sbp::Shape& mesh);
+
+}  // namespace boxcar::planner
