@@ -65,6 +65,7 @@ struct Chooser {
   int64_t parts;
   const ir::Types& local_inputs;
   const ir::Types& local_outputs;
+  bool shares = false;  // whether a state may be read as a share of it: one kernel more in every pass
 
   // A split of a split keeps its order through an op; a new split of an axis that a later mesh dimension
   // splits already lies inside of it, so that nothing is gathered first. An operand that is read as it is
@@ -110,7 +111,8 @@ struct Chooser {
       partial += want.is_partial();
       if (want == have) continue;
       if (already(i, want)) continue;
-      if (call.held[i] && (!have.is_broadcast() || want.is_partial())) return never;
+      const bool share = shares && want == Sbp::P();
+      if (call.held[i] && (!have.is_broadcast() || (want.is_partial() && !share))) return never;
       ++boxed;
       bytes += transition_bytes(have, want, static_cast<double>(local_inputs[i].bytes()), parts);
     }
@@ -178,7 +180,8 @@ bool choose_one_by_one(const Call& call, const Mesh& mesh, Making& making) {
 // Of all legal combinations the one with the best sum of scores, bytes counted over the whole mesh.
 class Combinations {
  public:
-  Combinations(const Call& call, const Mesh& mesh) : call_(call), mesh_(mesh), def_(ir::op(call.op->type)) {}
+  Combinations(const Call& call, const Mesh& mesh, bool shares)
+      : call_(call), mesh_(mesh), shares_(shares), def_(ir::op(call.op->type)) {}
 
   // Nothing where no combination is legal.
   std::optional<OpLayout> best() {
@@ -204,7 +207,7 @@ class Combinations {
       return;
     }
     const int64_t parts = mesh_.extents[d];
-    const Chooser chooser{call_, d, parts, making.inputs, making.outputs};
+    const Chooser chooser{call_, d, parts, making.inputs, making.outputs, shares_};
     for (const Signature& signature : candidates(making, parts)) {
       const Score score = added(making.score, chooser.score(signature), making.groups);
       if (std::get<0>(score) == std::get<0>(never) || std::get<0>(score) > std::get<0>(best_.score)) continue;
@@ -223,6 +226,7 @@ class Combinations {
 
   const Call& call_;
   const Mesh& mesh_;
+  const bool shares_;
   const ir::OpDef& def_;
   Making best_;
 };
@@ -230,7 +234,8 @@ class Combinations {
 OpLayout decide(const Call& call, const Mesh& mesh) {
   Making making = start(call);
   if (choose_one_by_one(call, mesh, making) && legal(call, making, mesh)) return std::move(making.layout);
-  if (std::optional<OpLayout> best = Combinations(call, mesh).best()) return std::move(*best);
+  for (const bool shares : {false, true})  // a share of a bias, where a product of rows adds it
+    if (std::optional<OpLayout> best = Combinations(call, mesh, shares).best()) return std::move(*best);
   throw Error::fault(call.op->name, fmt::format("no signature of {} fits what it reads on mesh {}",
                                                 call.op->type, fmt::join(mesh.names, ", ")));
 }

@@ -145,6 +145,16 @@ const Layout layouts[] = {
      [](Job& j) {
        j.parallel.tp = j.parallel.pp = 2, j.train.epilogues = true, j.train.recompute = ir::Recompute::ops;
      }},
+    {"biases_of_products_of_rows",
+     [](Job& j) {
+       j.parallel.tp = 2, j.model.heads = 2, j.train.epilogues = true;
+       j.train.off = {"fuse_patterns", "fuse_elementwise"};
+     }},
+    {"biases_of_products_of_rows_zero3",
+     [](Job& j) {
+       j.parallel.tp = j.parallel.dp = 2, j.parallel.zero = 3, j.train.epilogues = true;
+       j.train.off = {"fuse_patterns", "fuse_elementwise"}, j.parallel.sequence_parallel = true;
+     }},
     {"llama_pp",
      [](Job& j) { llama(j), j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.sequence_parallel = true; }},
     {"experts",
