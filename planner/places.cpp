@@ -53,7 +53,17 @@ class Finder {
   const ir::Op& producer(TensorId t) const {
     return laid_.graph.ops[static_cast<size_t>(tensor(t).producer)];
   }
-  int stage(TensorId t) const { return laid_.sites[static_cast<size_t>(tensor(t).producer)].stage; }
+  int stage_of(ir::OpId op) const { return laid_.sites[static_cast<size_t>(op)].stage; }
+  // An input is loaded on every stage that reads it.
+  std::set<int> stages(TensorId t) const {
+    std::set<int> all;
+    if (producer(t).type == "input")
+      for (ir::OpId reader : readers_[static_cast<size_t>(t)]) all.insert(stage_of(reader));
+    else
+      all.insert(stage_of(tensor(t).producer));
+    all.erase(-1);
+    return all;
+  }
 
   // The parameter that `t` is a copy of, -1 where it is none.
   TensorId source(TensorId t) const {
@@ -90,12 +100,13 @@ class Finder {
     place.holds.resize(devices);
     place.ranges.resize(devices);
     place.first.resize(devices);
-    for (int rank = 0; rank < laid_.mesh.devices() && stage(t) >= 0; ++rank) {
-      const auto device = static_cast<size_t>(laid_.mesh.device(rank, stage(t)));
-      place.holds[device] = true;
-      place.ranges[device] = sbp::local_ranges(place.type.shape, layout, laid_.mesh.extents, rank);
-      place.first[device] = !derived && taken_.insert({place.tensor, part(layout, rank)}).second;
-    }
+    for (const int on : stages(t))
+      for (int rank = 0; rank < laid_.mesh.devices(); ++rank) {
+        const auto device = static_cast<size_t>(laid_.mesh.device(rank, on));
+        place.holds[device] = true;
+        place.ranges[device] = sbp::local_ranges(place.type.shape, layout, laid_.mesh.extents, rank);
+        place.first[device] = !derived && taken_.insert({place.tensor, part(layout, rank)}).second;
+      }
     places_.places.push_back(std::move(place));
   }
 

@@ -197,6 +197,11 @@ const Layout layouts[] = {
        conv_net(j, "diffusion_unet", 5, 4), j.model.hidden = 8, j.parallel.pp = 5, j.global_batch = 3;
        j.train.recompute = ir::Recompute::full;
      }},
+    {"diffusion_unet_two_stages",  // both load the context
+     [](Job& j) {
+       conv_net(j, "diffusion_unet", 5, 4), j.model.hidden = 8, j.parallel.pp = 2, j.global_batch = 2;
+       j.train.recompute = ir::Recompute::selective;
+     }},
     {"alexnet_pp", [](Job& j) { conv_net(j, "alexnet", 8, 63), j.parallel.pp = 4, j.global_batch = 2; }},
     {"wide_resnet_pp",
      [](Job& j) { conv_net(j, "wide_resnet", 16, 32), j.parallel.pp = 4, j.global_batch = 2; }},
