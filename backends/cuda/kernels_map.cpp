@@ -338,6 +338,11 @@ class Backwards {
     if (op == "silu") return give(a, p_.add(Step::silu_grad, g, x(0))), true;
     if (op == "scale" || op == "dropout")
       return give(a, p_.add(op, {g}, step.attrs, ir::DType::float32)), true;
+    if (op == "causal_mask") {  // nothing goes back to what was filled
+      ir::Attrs attrs = step.attrs;
+      attrs["fill"] = 0.0;
+      return give(a, p_.add(op, {g}, attrs, ir::DType::float32)), true;
+    }
     if (op == "add") return give(a, g), give(b, g), true;
     if (op == "sub") return give(a, g), give(b, p_.add(Step::neg, g)), true;
     if (op == "mul") {
