@@ -406,6 +406,8 @@ void train(const TrainArguments& arguments, Shared& shared) {
     throw Error::input(where(given, "model.expert_every"), "checkpoints have experts in every layer (use 1)");
   const TrainRun& options = resolved.request.run;
   planner::Job& job = resolved.request.job;
+  job.parallel.op_kept
+      .clear();  // what the simulated framework keeps or overwrites: here every result has its place
   check(options, given);
   const Data data = open_data(options, job, given);
 
