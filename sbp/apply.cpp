@@ -170,6 +170,9 @@ struct Target {
   Target(Block at, double value) : piece{std::move(at), {}}, written(static_cast<size_t>(volume(piece.at))) {
     piece.values.assign(written.size(), value);
   }
+  void fill(const Block& block, double value) {
+    each(block, piece.at, piece.at, [&](size_t a, size_t) { piece.values[a] = value; });
+  }
   void copy(const Piece& from, const Block& block) {
     each(block, from.at, piece.at, [&](size_t a, size_t b) {
       if (written[b]++ == 0) piece.values[b] = from.values[a];
@@ -261,6 +264,8 @@ Held apply_transfer(const Step& step, const Held& held) {
     if (whole_parts)
       list.emplace_back(block_of(step.result, index_of(step.result, device)), identity(step.reduction));
   }
+  for (const Fill& fill : step.fills)
+    targets.at(fill.device).front().fill(fill.block, identity(fill.reduction));
   for (const Slice& slice : step.slices) {
     auto& list = targets.at(slice.to);
     auto target = std::find_if(list.begin(), list.end(),

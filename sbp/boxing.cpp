@@ -215,38 +215,185 @@ std::optional<Step> counterparts(const Layout& from, const Layout& to) {
   return step;
 }
 
-bool reduces_one_way(const Layout& layout) {
-  const Sbp* first = nullptr;
-  for (size_t d = 0; d < layout.sbp.size(); ++d) {
-    if (!layout.sbp[d].is_partial() || layout.placement.mesh[d] == 1) continue;
-    if (first && first->reduction != layout.sbp[d].reduction) return false;
-    first = &layout.sbp[d];
-  }
-  return true;
-}
-
 int64_t total(const std::vector<Step>& steps) {
   int64_t moved = 0;
   for (const Step& step : steps) moved += step.elements_moved;
   return moved;
 }
 
-std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim);
+// `middles`: over how many layouts in between it may look, where partials of several reductions do not let it
+// see the cheapest way at once.
+std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim, int middles);
 
-// To a layout that is partial in several kinds of reduction: to one that is split there, then filled kind by
-// kind.
-std::vector<Step> plan_filled(const Layout& from, const Layout& to, Aim aim) {
-  Layout split = to;
-  for (Sbp& sbp : split.sbp)
-    if (sbp.is_partial()) sbp = to.shape.empty() ? Sbp::B() : Sbp::S(0, max_axis);
-  split.sbp = canonical(split.sbp);
-  auto steps = plan(from, split, aim);
-  const auto fill = mesh_route(to.shape, to.placement.mesh, split.sbp, to.sbp);
-  for (const MeshStep& step : fill->steps) steps.push_back(expand(step, to.shape, to.placement));
+// Partials of one kind that both layouts have along `dims` of one mesh stay where they are: each is a tensor
+// of its own, and all go the same way on their part of the mesh.
+class Apart {
+ public:
+  Apart(const Layout& from, const Layout& to, const std::vector<int>& dims) : dims_(dims), from_(from) {
+    for (const auto& devices : groups_along(from.placement, others(from))) {
+      froms_.push_back(part(from, devices));
+      tos_.push_back(part(to, devices));
+    }
+  }
+
+  std::vector<Step> plan(Aim aim, int middles) const {
+    std::vector<Step> all;
+    for (size_t k = 0; k < froms_.size(); ++k) {
+      std::vector<Step> steps = boxcar::sbp::plan(froms_[k], tos_[k], aim, middles);
+      if (all.empty()) all.resize(steps.size());
+      for (size_t i = 0; i < steps.size(); ++i) join(all[i], std::move(steps[i]));
+    }
+    return all;
+  }
+
+ private:
+  bool is_kept(int d) const { return std::find(dims_.begin(), dims_.end(), d) != dims_.end(); }
+  std::vector<int> others(const Layout& layout) const {
+    std::vector<int> dims;
+    for (int d = 0; d < static_cast<int>(layout.sbp.size()); ++d)
+      if (!is_kept(d)) dims.push_back(d);
+    return dims;
+  }
+  Layout part(const Layout& layout, const std::vector<int>& devices) const {
+    Layout result{layout.shape, {}, {{}, devices}};
+    for (const int d : others(layout)) {
+      result.sbp.push_back(layout.sbp[static_cast<size_t>(d)]);
+      result.placement.mesh.push_back(layout.placement.mesh[static_cast<size_t>(d)]);
+    }
+    return result;
+  }
+
+  // A step of one part into that of all. Mesh dimensions are the whole mesh's again, and so is the result.
+  void join(Step& all, Step step) const {
+    const std::vector<int> left = others(from_);
+    if (all.result.placement.devices.empty()) {
+      const auto whole = [&](int d) { return left[static_cast<size_t>(d)]; };
+      std::transform(step.mesh_dims.begin(), step.mesh_dims.end(), step.mesh_dims.begin(), whole);
+      if (step.mesh_dim >= 0) step.mesh_dim = whole(step.mesh_dim);
+      if (!step.result.sbp.empty()) {
+        NdSbp sbp = from_.sbp;
+        for (size_t k = 0; k < left.size(); ++k) sbp[static_cast<size_t>(left[k])] = step.result.sbp[k];
+        step.result.sbp = std::move(sbp);
+        step.result.placement = from_.placement;
+      }
+      all = std::move(step);
+      return;
+    }
+    const auto append = [](auto& list, const auto& more) {
+      list.insert(list.end(), more.begin(), more.end());
+    };
+    append(all.groups, step.groups);
+    append(all.slices, step.slices);
+    append(all.fills, step.fills);
+    if (all.result.sbp.empty())
+      all.result.placement.devices = joined(all.result.placement.devices, step.result.placement.devices);
+    all.elements_moved += step.elements_moved;
+  }
+
+  std::vector<int> dims_;
+  const Layout& from_;
+  std::vector<Layout> froms_, tos_;
+};
+
+// The reductions of a layout's partials.
+std::vector<Reduction> reductions_of(const Layout& layout) {
+  std::vector<Reduction> kinds;
+  for (size_t d = 0; d < layout.sbp.size(); ++d)
+    if (layout.sbp[d].is_partial() && layout.placement.mesh[d] > 1) kinds.push_back(layout.sbp[d].reduction);
+  std::sort(kinds.begin(), kinds.end());
+  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+  return kinds;
+}
+
+// Whether partials along `kept` may stay while the others are reduced and made: what is inside reduces first,
+// and what is handed on as partials does not pass another reduction.
+bool may_keep(const Layout& from, const Layout& to, const std::vector<int>& kept) {
+  const auto is_kept = [&](size_t d) {
+    return std::find(kept.begin(), kept.end(), static_cast<int>(d)) != kept.end();
+  };
+  bool reduces = false;
+  for (size_t d = 0; d < from.sbp.size(); ++d) reduces |= from.sbp[d].is_partial() && !is_kept(d);
+  for (const int e : kept)
+    for (size_t d = 0; d < static_cast<size_t>(e); ++d) {
+      const Sbp inside = from.sbp[static_cast<size_t>(e)];
+      if (is_kept(d)) continue;
+      if (from.sbp[d].is_partial() && from.sbp[d] != inside) return false;
+      if (reduces && to.sbp[d].is_partial() && to.sbp[d] != inside) return false;
+    }
+  return true;
+}
+
+// The cheapest of the ways that keep partials of several reductions apart; `best` where none is cheaper.
+std::vector<Step> plan_apart(const Layout& from, const Layout& to, Aim aim, int middles,
+                             std::vector<Step> best) {
+  if (from.placement != to.placement) return best;
+  std::vector<int> common;
+  for (size_t d = 0; d < from.sbp.size(); ++d)
+    if (from.sbp[d].is_partial() && from.sbp[d] == to.sbp[d]) common.push_back(static_cast<int>(d));
+  for (uint32_t bits = 1; bits < 1u << common.size(); ++bits) {
+    std::vector<int> kept;
+    for (size_t k = 0; k < common.size(); ++k)
+      if (bits >> k & 1) kept.push_back(common[k]);
+    if (kept.size() == from.sbp.size() || !may_keep(from, to, kept)) continue;
+    auto steps = Apart(from, to, kept).plan(aim, middles);
+    if (total(steps) >= total(best)) continue;
+    if (!steps.empty()) steps.back().result = to;
+    best = std::move(steps);
+  }
+  return best;
+}
+
+// A layout with only some of its partials, all of one reduction: the others are copied, or split along an
+// axis.
+std::vector<Layout> of_one_reduction(const Layout& layout) {
+  std::vector<Sbp> instead{Sbp::B()};
+  for (int axis = 0; axis < static_cast<int>(layout.shape.size()); ++axis)
+    for (const int inner : {0, max_axis}) instead.push_back(Sbp::S(axis, inner));
+  std::vector<Layout> result;
+  for (const Reduction reduction : reductions_of(layout))
+    for (const Sbp entry : instead) {
+      Layout less = layout;
+      for (Sbp& sbp : less.sbp)
+        if (sbp.is_partial() && sbp.reduction != reduction) sbp = entry;
+      less.sbp = canonical(less.sbp);
+      result.push_back(std::move(less));
+    }
+  return result;
+}
+
+// Over a layout in between with partials of one kind alone, which can be handed on as they are: the others
+// are reduced before, or made after. The cheapest; `best` where none is cheaper.
+std::vector<Step> plan_over(const Layout& from, const Layout& to, Aim aim, int middles,
+                            std::vector<Step> best) {
+  const auto is = [](const Layout& a, const Layout& b) {
+    return a.placement == b.placement && a.sbp == b.sbp;
+  };
+  for (const Layout* end : {&from, &to})
+    for (const Layout& middle : of_one_reduction(*end)) {
+      if (is(middle, from) || is(middle, to)) continue;
+      auto steps = plan(from, middle, aim, middles - 1);
+      if (total(steps) >= total(best)) continue;
+      for (Step& step : plan(middle, to, aim, middles - 1)) steps.push_back(std::move(step));
+      if (total(steps) < total(best)) best = std::move(steps);
+    }
+  return best;
+}
+
+// Partials go to all that need them, or each element's meet where one of these is; or they are reduced on the
+// mesh where they are, and then moved: as cheap unless a root could have been where the result goes.
+std::vector<Step> plan_transfers(const Layout& from, const Layout& to) {
+  std::vector<Step> direct = transfer(from, to);
+  if (direct.size() == 1) return direct;
+  const MeshRoute scatter = scatter_route(from.shape, from.placement.mesh, from.sbp);
+  const Layout scattered{from.shape, scatter.steps.back().result, from.placement};
+  if (scatter.elements_moved + transfer_elements(scattered, to) > total(direct)) return direct;
+  std::vector<Step> steps;
+  for (const MeshStep& step : scatter.steps) steps.push_back(expand(step, from.shape, from.placement));
+  for (Step& step : transfer(scattered, to)) steps.push_back(std::move(step));
   return steps;
 }
 
-std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim) {
+std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim, int middles) {
   if (from.placement == to.placement && from.sbp == to.sbp) return {};
   const auto same = common(from, to);
   if (same) {
@@ -255,21 +402,10 @@ std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim) {
   }
   if (auto step = rooted(from, to)) return {std::move(*step)};
   if (auto step = counterparts(from, to)) return {std::move(*step)};
-  if (!reduces_one_way(to)) return plan_filled(from, to, aim);
-
-  std::vector<Step> direct;
-  if (reduces_one_way(from)) direct = transfer(from, to);
-  if (direct.size() == 1) return direct;
-  // Reduce on the mesh where the partials are, then move: as cheap unless a root could have been where the
-  // result goes.
-  const MeshRoute scatter = scatter_route(from.shape, from.placement.mesh, from.sbp);
-  const Layout scattered{from.shape, scatter.steps.back().result, from.placement};
-  if (!direct.empty() && scatter.elements_moved + transfer_elements(scattered, to) > total(direct))
-    return direct;
-  std::vector<Step> steps;
-  for (const MeshStep& step : scatter.steps) steps.push_back(expand(step, from.shape, from.placement));
-  for (Step& step : transfer(scattered, to)) steps.push_back(std::move(step));
-  return steps;
+  auto steps = plan_transfers(from, to);
+  if (reductions_of(from).size() <= 1 && reductions_of(to).size() <= 1) return steps;
+  steps = plan_apart(from, to, aim, middles, std::move(steps));
+  return middles == 0 ? steps : plan_over(from, to, aim, middles, std::move(steps));
 }
 
 // Elements received so far, by device.
@@ -345,7 +481,8 @@ Route box(const Layout& from, const Layout& to, Aim aim) {
   check_layout(to);
   if (from.shape != to.shape) throw Error::fault("boxing", "the shapes differ");
   Route route;
-  route.steps = plan(from, to, aim);
+  constexpr int middles = 2;  // one beside each end
+  route.steps = plan(from, to, aim, middles);
   route.elements_moved = total(route.steps);
   route.devices = joined(from.placement.devices, to.placement.devices);
   Received received(route.devices);

@@ -32,7 +32,15 @@ struct Slice {
   bool add = false;  // combined into what is there by `reduction`
 };
 
-// A transfer lists all that its result holds: what no slice writes is the identity of `reduction`.
+// Where `device` holds nothing that counts: the identity of `reduction` in all of the block.
+struct Fill {
+  int device = 0;
+  std::vector<Range> block;
+  Reduction reduction = Reduction::sum;
+};
+
+// A transfer lists all that its result holds: what no slice writes is the identity of `reduction`, or of what
+// `fills` say, where the result is partial in several reductions.
 struct Step {
   Collective collective = Collective::none;
   int mesh_dim = -1;           // the dimension of the mesh before it that it runs along, -1 where none
@@ -43,6 +51,7 @@ struct Step {
   std::vector<std::vector<int>>
       groups;                  // global device ids; disjoint; the root of broadcast and reduce first
   std::vector<Slice> slices;   // for transfer
+  std::vector<Fill> fills;     // for transfer
   Layout result;               // the layout after this step; no sbp: blocks lie where `slices` put them
   int64_t elements_moved = 0;  // over all devices: what crosses between devices, bandwidth-optimal
   int latency_steps = 0;       // serial message rounds of a ring or direct algorithm

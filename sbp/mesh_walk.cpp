@@ -172,20 +172,22 @@ bool Walk::gather(const State& goal) {
   return false;
 }
 
-// S -> P and B -> P, those of one reduction at once, from the inside.
+// S -> P and B -> P, those of one reduction at once; where both have to wait for others, from the inside.
 bool Walk::fill(const State& goal) {
-  int innermost = dims() - 1;
-  while (innermost >= 0 && !(entry_of(goal, innermost).is_partial() && !entry(innermost).is_partial()))
-    --innermost;
-  if (innermost < 0) return false;
-  const Sbp target = entry_of(goal, innermost);
+  for (int d = dims() - 1; d >= 0; --d)
+    if (entry_of(goal, d).is_partial() && !entry(d).is_partial() && fill(goal, entry_of(goal, d)))
+      return true;
+  return false;
+}
+
+bool Walk::fill(const State& goal, Sbp target) {
   bool any = false;
   for (int axis = 0; axis < axes(); ++axis) {
     const Dims dims = end(goal, axis, target);
     join(axis, dims, target);
     any |= !dims.empty();
   }
-  for (int d = 0; d <= innermost; ++d) {
+  for (int d = 0; d < dims(); ++d) {
     if (!entry(d).is_broadcast() || entry_of(goal, d) != target) continue;
     entry(d) = target;
     any = true;

@@ -46,6 +46,7 @@ class Walk {
   bool reduce(const State& goal);
   bool gather(const State& goal);
   bool fill(const State& goal);
+  bool fill(const State& goal, Sbp target);
 
   const Space& space_;
   State now_;

@@ -1,6 +1,7 @@
 #include "sbp/transfer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sbp/grid.h"
 
@@ -22,6 +23,23 @@ const Sbp* partial_of(const Layout& layout) {
   for (size_t d = 0; d < layout.sbp.size(); ++d)
     if (layout.sbp[d].is_partial() && layout.placement.mesh[d] > 1) return &layout.sbp[d];
   return nullptr;
+}
+
+// The reductions of a layout from the outside: how many partials each has. Neighbours of one kind are one.
+struct Level {
+  Reduction reduction = Reduction::sum;
+  int partials = 1;
+};
+std::vector<Level> levels_of(const Layout& layout) {
+  std::vector<Level> levels;
+  for (size_t d = 0; d < layout.sbp.size(); ++d) {
+    const auto extent = static_cast<int>(layout.placement.mesh[d]);
+    if (!layout.sbp[d].is_partial() || extent == 1) continue;
+    if (levels.empty() || levels.back().reduction != layout.sbp[d].reduction)
+      levels.push_back({layout.sbp[d].reduction, 1});
+    levels.back().partials *= extent;
+  }
+  return levels;
 }
 
 int64_t partials_of(const Layout& layout) {
@@ -84,7 +102,8 @@ class Transfer {
   // Whether the target may hold the source's partials as they are.
   bool mergeable() const {
     const Sbp *f = partial_of(from_), *t = partial_of(to_);
-    return !f || !t || f->reduction == t->reduction;
+    return levels_of(from_).size() <= 1 && (!f || !t || f->reduction == t->reduction) &&
+           (!f || levels_of(to_).size() <= 1);
   }
 
   void lay() {
@@ -167,6 +186,25 @@ class Transfer {
     if (from != to) step.elements_moved += grid_.volume(at);
   }
 
+  // A set of partials that holds a cell at `holder`, one of its members, and has several reductions: what the
+  // others hold of it counts for nothing in the outermost one that is between them and it.
+  void fill(Step& step, const Block& target, int holder, const Grid::Indices& at) const {
+    if (levels_of(to_).size() <= 1) return;
+    const auto own = std::find_if(target.members.begin(), target.members.end(),
+                                  [&](const Holding& member) { return member.device == holder; });
+    for (const Holding& member : target.members) {
+      if (member.device == holder) continue;
+      auto below = static_cast<int>(partials_of(to_));
+      for (size_t d = 0; d < to_.sbp.size(); ++d) {
+        if (!to_.sbp[d].is_partial()) continue;
+        below /= static_cast<int>(to_.placement.mesh[d]);
+        if (member.label / below == own->label / below) continue;
+        step.fills.push_back({member.device, grid_.block(at), to_.sbp[d].reduction});
+        break;
+      }
+    }
+  }
+
   Step direct() const {
     const Sbp *f = partial_of(from_), *t = partial_of(to_);
     Step step = transfer_step(f ? f->reduction : t ? t->reduction : Reduction::sum);
@@ -181,7 +219,9 @@ class Transfer {
               there > 0 && std::any_of(members.begin(), members.end(),
                                        [&](const Holding& member) { return member.device == sender.device; });
           const auto turn = static_cast<size_t>(label) % members.size();
-          send(step, sender.device, own ? sender.device : members[turn].device, at, partials_ > 1);
+          const int receiver = own ? sender.device : members[turn].device;
+          send(step, sender.device, receiver, at, partials_ > 1);
+          fill(step, targets_[o], receiver, at);
         }
       });
     }
@@ -201,33 +241,59 @@ class Transfer {
     return result;
   }
 
-  // The first step brings the partials of each cell to its root, the second the sums from there to all that
-  // need them.
+  // One step for each kind of reduction, from the inside, brings what is reduced to its roots; the last one
+  // brings the results from there to all that need them.
   std::vector<Step> rooted() const {
-    Step reduce = transfer_step(partial_of(from_)->reduction);
+    const auto levels = levels_of(from_);
+    std::vector<Step> steps;
+    for (auto level = levels.rbegin(); level != levels.rend(); ++level)
+      steps.push_back(transfer_step(level->reduction));
     const Sbp* t = partial_of(to_);
     Step spread = transfer_step(t ? t->reduction : Reduction::sum);
     std::vector<int> roots(source_of_.size());
     const auto needing = candidates();
+    std::vector<std::vector<int>> holders(steps.size());  // by step: the devices that hold something after it
     grid_.each(grid_.all(), [&](size_t cell, const auto& at) {
       const auto& choice =
           needing[cell].empty() ? sources_[static_cast<size_t>(source_of_[cell])].members : needing[cell];
       const Holding& root = choice[cell % choice.size()];
       roots[cell] = root.device;
-      for (int label = 0; label < partials_; ++label)
-        send(reduce, source(root.block, root.copy, label).device, root.device, at, true);
+      int inside = 1;  // partials of what is reduced already
+      for (size_t k = 0; k < steps.size(); ++k) {
+        const int outside = inside * levels[levels.size() - 1 - k].partials;
+        for (int label = 0; label < partials_; label += inside) {
+          const int from = root_of(root, label, inside, cell), to = root_of(root, label, outside, cell);
+          send(steps[k], from, to, at, true);
+          holders[k].push_back(to);
+        }
+        inside = outside;
+      }
     });
     for (const Block& target : targets_)
       grid_.each(target.cells, [&](size_t cell, const auto& at) {
         const bool own = std::any_of(target.members.begin(), target.members.end(),
                                      [&](const Holding& member) { return member.device == roots[cell]; });
-        send(spread, roots[cell], own ? roots[cell] : target.members.front().device, at, false);
+        const int receiver = own ? roots[cell] : target.members.front().device;
+        send(spread, roots[cell], receiver, at, false);
+        fill(spread, target, receiver, at);
       });
-    std::sort(roots.begin(), roots.end());
-    roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
-    reduce.result = {from_.shape, {}, {{}, roots}};
+    for (size_t k = 0; k < steps.size(); ++k) {
+      std::sort(holders[k].begin(), holders[k].end());
+      holders[k].erase(std::unique(holders[k].begin(), holders[k].end()), holders[k].end());
+      steps[k].result = {from_.shape, {}, {{}, std::move(holders[k])}};
+    }
     spread.result = to_;
-    return {std::move(reduce), std::move(spread)};
+    steps.push_back(std::move(spread));
+    return steps;
+  }
+
+  // Where the `count` partials meet that `label` is one of: the root of all where it is one of them, else one
+  // whose turn it is.
+  int root_of(const Holding& root, int label, int count, size_t cell) const {
+    const int first = label / count * count;
+    const bool own = first <= root.label && root.label < first + count;
+    const int at = own ? root.label : first + static_cast<int>(cell % static_cast<size_t>(count));
+    return source(root.block, root.copy, at).device;
   }
 
   const Layout &from_, &to_;

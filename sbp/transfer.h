@@ -4,14 +4,16 @@
 //   4) 8 elements, P(sum) on 0-1 -> S(0) on 2-3: both send [0, 4) to 2, which adds them, and [4, 8) to 3
 //
 // Partials that several devices need reduced meet at one root per block first, where that moves less: two
-// steps.
+// steps. Partials of several reductions always do, from the inside, each kind at roots of its own:
+//
+//   4 elements, (P(sum), P(max)) on 0-3:2x2 -> S(0) on 0-3: the maxima of [0, 1) meet at 0 (of 0 and 1) and
+//   at 2 (of 2 and 3), then the sum of both at 0, and so on
 #pragma once
 
 #include "sbp/boxing.h"
 
 namespace boxcar::sbp {
 
-// `from` and `to` are each partial in one kind of reduction only.
 std::vector<Step> transfer(const Layout& from, const Layout& to);
 
 // What transfer(from, to) moves.

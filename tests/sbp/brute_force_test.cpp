@@ -2,11 +2,13 @@
 //
 // A path's legs are direct moves: to every device that needs an element go all the partials that its set
 // lacks, or, from a layout without partials, one copy. Every collective is a path of such legs (an all-reduce
-// goes through a split). The price of each leg is counted element by element here, the cheapest path is
-// Floyd's and Warshall's.
+// goes through a split). Partials along a mesh dimension may stay where they are: then each is a tensor of
+// its own that is moved like any other; so sums inside of maxima are reduced alone. The price of each leg is
+// counted element by element here, the cheapest path is Floyd's and Warshall's.
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "sbp/apply.h"
 #include "sbp/layouts.h"
@@ -71,22 +73,93 @@ int64_t leg(const Sets& from, const Sets& to) {
   return moved;
 }
 
+// Mesh dimensions as bits.
+using Bits = unsigned;
+bool in(Bits bits, size_t d) { return (bits >> d & 1) != 0; }
+
+Bits partials(const Layout& layout) {
+  Bits bits = 0;
+  for (size_t d = 0; d < layout.sbp.size(); ++d) bits |= Bits{layout.sbp[d].is_partial()} << d;
+  return bits;
+}
+
+// The layouts that are left of one, by coordinate along `kept`: each of these partials is a tensor of its
+// own.
+std::vector<Layout> apart(const Layout& layout, Bits kept) {
+  const Shape& mesh = layout.placement.mesh;
+  std::map<std::vector<int64_t>, Layout> result;
+  for (size_t i = 0; i < layout.placement.devices.size(); ++i) {
+    std::vector<int64_t> key(mesh.size());
+    auto rest = static_cast<int64_t>(i);
+    for (size_t d = mesh.size(); d-- > 0; rest /= mesh[d]) key[d] = in(kept, d) ? rest % mesh[d] : 0;
+    result[key].shape = layout.shape;
+    result[key].placement.devices.push_back(layout.placement.devices[i]);
+  }
+  std::vector<Layout> layouts;
+  for (auto& [key, part] : result) {
+    for (size_t d = 0; d < mesh.size(); ++d) {
+      if (in(kept, d)) continue;
+      part.placement.mesh.push_back(mesh[d]);
+      part.sbp.push_back(layout.sbp[d]);
+    }
+    layouts.push_back(std::move(part));
+  }
+  return layouts;
+}
+
+// Whether partials of `from` that are not kept may be reduced, and those of `to` filled, while those along
+// `kept` stay as they are. What is inside reduces first: nothing is reduced outside of another reduction that
+// is kept; what is handed on as partials has one reduction, and no other one inside or between.
+bool legal(const Layout& from, const Layout& to, Bits kept) {
+  const Bits gone = partials(from) & ~kept, made = partials(to) & ~kept;
+  std::set<Reduction> kinds;
+  for (size_t d = 0; d < 32; ++d) {
+    if (in(gone, d)) kinds.insert(from.sbp[d].reduction);
+    if (in(made, d)) kinds.insert(to.sbp[d].reduction);
+  }
+  for (size_t e = 0; e < from.sbp.size(); ++e) {
+    if (!in(kept, e)) continue;
+    for (size_t d = 0; d < e; ++d) {
+      if (in(gone, d) && from.sbp[d] != from.sbp[e]) return false;
+      if (gone != 0 && in(made, d) && to.sbp[d] != from.sbp[e]) return false;
+    }
+  }
+  return gone == 0 || made == 0 || kinds.size() == 1;
+}
+
+int64_t leg(const Layout& from, const Layout& to) {
+  Bits common = 0;
+  if (from.placement == to.placement)
+    for (size_t d = 0; d < from.sbp.size(); ++d)
+      common |= Bits{from.sbp[d].is_partial() && from.sbp[d] == to.sbp[d]} << d;
+  int64_t best = never;
+  for (Bits kept = common;; kept = (kept - 1) & common) {
+    if (legal(from, to, kept)) {
+      const auto sources = apart(from, kept), targets = apart(to, kept);
+      int64_t moved = 0;
+      for (size_t k = 0; k < sources.size(); ++k)
+        if (!sources[k].sbp.empty()) moved += leg(Sets(sources[k]), Sets(targets[k]));
+      best = std::min(best, moved);
+    }
+    if (kept == 0) return best;
+  }
+}
+
 // Holds box() against all paths between layouts of `shape` on `placements`; compares each pair on the first
 // two.
-void expect_cheapest(const Shape& shape, const std::vector<Placement>& placements) {
+void expect_cheapest(const Shape& shape, const std::vector<Placement>& placements,
+                     const std::vector<Reduction>& reductions = {Reduction::sum}) {
   std::vector<Layout> layouts;
-  std::vector<Sets> sets;
   size_t ends = 0;
   for (size_t p = 0; p < placements.size(); ++p)
-    for (const NdSbp& sbp : all_layouts(shape.size(), placements[p].mesh.size(), {Reduction::sum})) {
+    for (const NdSbp& sbp : all_layouts(shape.size(), placements[p].mesh.size(), reductions)) {
       layouts.push_back({shape, sbp, placements[p]});
-      sets.emplace_back(layouts.back());
       if (p < 2) ends = layouts.size();
     }
   const size_t n = layouts.size();
   std::vector<std::vector<int64_t>> price(n, std::vector<int64_t>(n, never));
   for (size_t i = 0; i < n; ++i)
-    for (size_t j = 0; j < n; ++j) price[i][j] = leg(sets[i], sets[j]);
+    for (size_t j = 0; j < n; ++j) price[i][j] = leg(layouts[i], layouts[j]);
   for (size_t k = 0; k < n; ++k)
     for (size_t i = 0; i < n; ++i)
       for (size_t j = 0; j < n; ++j) price[i][j] = std::min(price[i][j], price[i][k] + price[k][j]);
@@ -128,6 +201,24 @@ TEST(Law2, NoPathIsCheaperInOneDimension) {
     for (const char* a : {"0-1", "0-2", "0-3"})
       for (const char* b : {"0-1", "0-2", "0-3", "3,1,0,2", "1-4", "4-6"})
         expect_cheapest(shape, placements({a, b, "1-2"}));
+}
+
+const std::vector<Reduction> mixed{Reduction::sum, Reduction::max};
+
+TEST(Law2, NoPathIsCheaperForMixedReductions) {
+  for (const Shape& shape : {Shape{4, 4}, Shape{5, 3}, Shape{6}, Shape{}})
+    for (const char* mesh : {"0-3", "0-3:2x2", "0-5:2x3", "0-5:3x2"})
+      expect_cheapest(shape, placements({mesh, mesh, "0", "0-3"}), mixed);
+  for (const Shape& shape : {Shape{4, 4}, Shape{5, 3}, Shape{}})
+    for (const char* other : {"0-3", "2-5:2x2", "4-7:2x2", "0,2,1,3:2x2", "1-3", "5", "2"}) {
+      SCOPED_TRACE(std::string("0-3:2x2 and ") + other);
+      expect_cheapest(shape, placements({"0-3:2x2", other, "0", "2-3"}), mixed);
+    }
+}
+
+TEST(Law2, NoPathIsCheaperForMixedReductionsInThreeDimensions) {
+  for (const Shape& shape : {Shape{8}, Shape{5}})
+    expect_cheapest(shape, placements({"0-7:2x2x2", "0-7"}), mixed);
 }
 
 TEST(Law2, NoPathIsCheaperInThreeDimensions) {
