@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/sbp_arguments.h"
 #include "ir/op.h"
+#include "sbp/apply.h"
 #include "sbp/boxing.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -93,7 +94,46 @@ int64_t volume(const sbp::Slice& slice) {
   return elements;
 }
 
-Json step_json(const sbp::Step& step, int64_t element_bytes) {
+Json block_json(const std::vector<sbp::Range>& block) {
+  Json json = Json::array();
+  for (const sbp::Range range : block) json.push_back({range.begin, range.end});
+  return json;
+}
+
+// By device: the blocks that it holds under a layout.
+Json holds_json(const sbp::Layout& layout) {
+  Json json = Json::object();
+  const auto& devices = layout.placement.devices;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const auto block =
+        sbp::local_ranges(layout.shape, layout.sbp, layout.placement.mesh, static_cast<int64_t>(i));
+    json[std::to_string(devices[i])] = Json::array({{{"block", block_json(block)}}});
+  }
+  return json;
+}
+
+// The same after a step, and what stands there where no slice writes.
+Json holds_json(const sbp::Step& step, const sbp::Layout& before) {
+  Json json = Json::object();
+  if (!step.result.sbp.empty()) json = holds_json(step.result);
+  if (step.collective == sbp::Collective::reduce)
+    json = {{std::to_string(step.groups[0][0]), json[std::to_string(step.groups[0][0])]}};
+  if (step.result.sbp.empty())  // blocks at roots
+    for (const sbp::Slice& slice : step.slices) {
+      Json& pieces = json[std::to_string(slice.to)];
+      const Json piece{{"block", block_json(slice.block)}};
+      if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) pieces.push_back(piece);
+    }
+  if (sbp::begins_with_identity(step, before))
+    for (Json& pieces : json)
+      for (Json& piece : pieces) piece["identity"] = sbp::to_text(step.reduction);
+  for (const sbp::Fill& fill : step.fills)
+    json[std::to_string(fill.device)][0]["fills"].push_back(
+        {{"block", block_json(fill.block)}, {"identity", sbp::to_text(fill.reduction)}});
+  return json;
+}
+
+Json step_json(const sbp::Step& step, const sbp::Layout& before, int64_t element_bytes) {
   Json json{{"collective", sbp::to_text(step.collective)}};
   if (!step.mesh_dims.empty()) json["mesh_dims"] = step.mesh_dims;
   if (step.collective == sbp::Collective::all_to_all) {
@@ -105,24 +145,29 @@ Json step_json(const sbp::Step& step, int64_t element_bytes) {
   }
   if (reduces(step)) json["reduction"] = sbp::to_text(step.reduction);
   if (!step.groups.empty()) json["groups"] = step.groups;
-  for (const sbp::Slice& slice : step.slices) {
-    if (slice.from == slice.to) continue;
-    Json block = Json::array();
-    for (const sbp::Range range : slice.block) block.push_back({range.begin, range.end});
+  const bool local = step.collective == sbp::Collective::none;
+  for (const sbp::Slice& slice : local ? sbp::kept_slices(step, before) : step.slices)
     json["slices"].push_back({{"from", slice.from},
                               {"to", slice.to},
-                              {"block", std::move(block)},
-                              {"bytes", volume(slice) * element_bytes}});
-  }
+                              {"block", block_json(slice.block)},
+                              {"how", slice.add ? sbp::to_text(step.reduction) : "copy"},
+                              {"bytes", slice.from == slice.to ? 0 : volume(slice) * element_bytes}});
+  json["holds"] = holds_json(step, before);
   json["result"] = step.result.sbp.empty() ? "blocks at roots" : sbp::to_text(step.result);
   json["bytes_moved"] = step.elements_moved * element_bytes;
   json["latency_steps"] = step.latency_steps;
   return json;
 }
 
-Json route_json(const sbp::Route& route, int64_t element_bytes) {
-  Json json{{"steps", Json::array()}, {"bytes_moved", route.elements_moved * element_bytes}};
-  for (const sbp::Step& step : route.steps) json["steps"].push_back(step_json(step, element_bytes));
+Json route_json(const sbp::Route& route, const sbp::Layout& from, int64_t element_bytes) {
+  Json json{{"holds", holds_json(from)},
+            {"steps", Json::array()},
+            {"bytes_moved", route.elements_moved * element_bytes}};
+  const sbp::Layout* before = &from;
+  for (const sbp::Step& step : route.steps) {
+    json["steps"].push_back(step_json(step, *before, element_bytes));
+    before = &step.result;
+  }
   json["bytes_received_per_device"] = Json::object();
   for (size_t i = 0; i < route.devices.size(); ++i)
     json["bytes_received_per_device"][std::to_string(route.devices[i])] = route.received[i] * element_bytes;
@@ -169,7 +214,7 @@ void print_box(std::ostream& out, BoxArguments arguments) {
               {"dtype", ir::to_text(dtype)},
               {"from", sbp::to_text(from)},
               {"to", sbp::to_text(to)}};
-    json.update(route_json(route, bytes));
+    json.update(route_json(route, from, bytes));
     out << json.dump() << "\n";
     return;
   }

@@ -203,20 +203,15 @@ int64_t coordinate(const Shape& mesh, size_t dim, int64_t index) {
 
 // Slices, fills and new names: each device by itself.
 Held apply_local(const Step& step, const Layout& before, const Held& held) {
+  std::map<int, Target> targets;
+  for (const int device : step.result.placement.devices)
+    targets.emplace(device,
+                    Target(block_of(step.result, index_of(step.result, device)), identity(step.reduction)));
+  for (const Slice& slice : kept_slices(step, before))
+    targets.at(slice.to).copy(held.at(slice.from).at(0), slice.block);
+  const bool fills = begins_with_identity(step, before);
   Held result;
-  const Layout& after = step.result;
-  for (const int device : after.placement.devices) {
-    const int64_t index = index_of(after, device);
-    const Piece& old = held.at(device).at(0);
-    Target target(block_of(after, index), identity(step.reduction));
-    bool keeps = true;
-    bool fills = false;
-    for (size_t d = 0; d < after.sbp.size() && before.placement.mesh == after.placement.mesh; ++d) {
-      if (!after.sbp[d].is_partial() || before.sbp[d].is_partial()) continue;
-      fills = true;
-      if (before.sbp[d].is_broadcast() && coordinate(after.placement.mesh, d, index) != 0) keeps = false;
-    }
-    if (keeps) target.copy(old, intersection(old.at, target.piece.at));
+  for (auto& [device, target] : targets) {
     if (!fills) target.expect(1, device);
     result[device].push_back(std::move(target.piece));
   }
@@ -297,6 +292,35 @@ double identity(Reduction reduction) {
 
 double combine(Reduction reduction, double a, double b) {
   return reduction == Reduction::sum ? a + b : reduction == Reduction::max ? std::max(a, b) : std::min(a, b);
+}
+
+std::vector<Slice> kept_slices(const Step& step, const Layout& before) {
+  const Layout& after = step.result;
+  std::vector<Slice> slices;
+  for (const int device : after.placement.devices) {
+    const int64_t index = index_of(after, device);
+    bool keeps = true;
+    for (size_t d = 0; d < after.sbp.size() && before.placement.mesh == after.placement.mesh; ++d)
+      if (after.sbp[d].is_partial() && before.sbp[d].is_broadcast() &&
+          coordinate(after.placement.mesh, d, index) != 0)
+        keeps = false;
+    Block block = intersection(block_of(before, index_of(before, device)), block_of(after, index));
+    if (keeps && volume(block) > 0) slices.push_back({device, device, std::move(block)});
+  }
+  return slices;
+}
+
+bool begins_with_identity(const Step& step, const Layout& before) {
+  const NdSbp& after = step.result.sbp;
+  const auto is_partial = [](Sbp sbp) { return sbp.is_partial(); };
+  if (step.collective == Collective::transfer)
+    return std::any_of(after.begin(), after.end(), is_partial) ||
+           std::any_of(step.slices.begin(), step.slices.end(), [](const Slice& slice) { return slice.add; });
+  if (step.collective != Collective::none || before.placement.mesh != step.result.placement.mesh)
+    return false;
+  for (size_t d = 0; d < after.size(); ++d)
+    if (after[d].is_partial() && !before.sbp[d].is_partial()) return true;
+  return false;
 }
 
 Held lay_out(const std::vector<double>& global, const Layout& layout, uint64_t seed) {

@@ -32,6 +32,13 @@ Held lay_out(const std::vector<double>& global, const Layout& layout, uint64_t s
 // says.
 std::vector<double> assemble(const Layout& layout, const Held& held);
 
+// What the devices keep in a step without collective, of the block that each holds before: nothing where it
+// holds a copy that another one counts for. What no slice writes is the identity of the step's reduction.
+std::vector<Slice> kept_slices(const Step& step, const Layout& before);
+// Whether results of a step begin with the identity of its reduction: where slices add to what is there, or a
+// partial layout has elements that none writes.
+bool begins_with_identity(const Step& step, const Layout& before);
+
 // Throw Error (fault) where a step needs what no member of its group has.
 Held apply(const Step& step, const Layout& before, const Held& held);
 Held apply(const Route& route, const Layout& from, Held held);

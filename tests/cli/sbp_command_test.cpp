@@ -205,9 +205,9 @@ TEST(SbpBox, Json) {
   EXPECT_EQ(route["bytes_received_per_device"], json::parse(R"({"0":0,"1":0,"2":72,"3":72,"4":96,"5":96})"));
   ASSERT_EQ(route["steps"].size(), 1u);
   EXPECT_EQ(route["steps"][0]["collective"], "transfer");
-  EXPECT_EQ(route["steps"][0]["slices"].size(), 14u);
+  EXPECT_EQ(route["steps"][0]["slices"].size(), 16u);  // two of them stay where they are
   EXPECT_EQ(route["steps"][0]["slices"][0],
-            json::parse(R"({"from":0,"to":2,"block":[[0,2],[0,3]],"bytes":24})"));
+            json::parse(R"({"from":0,"to":2,"block":[[0,2],[0,3]],"how":"copy","bytes":24})"));
 }
 
 TEST(SbpBox, MeshIsTheOthersOrTheSquarest) {
