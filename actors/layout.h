@@ -18,8 +18,7 @@
 
 namespace boxcar::actors {
 
-// A control edge: no data, whatever its type says.
-inline bool is_control(const ir::Register& reg) { return reg.bytes == 0 && reg.type.elements() > 0; }
+using ir::is_control;
 
 class Layout {
  public:

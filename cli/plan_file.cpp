@@ -16,31 +16,17 @@
 namespace boxcar::cli {
 namespace {
 
-// Nobody knows how long an op takes that is not in the registry, unless the plan says so.
-void check_ops(const ir::Plan& plan, const std::string& path) {
-  for (const ir::Program& program : plan.programs) {
-    for (const ir::Actor& actor : program.actors) {
-      if (actor.kind != ir::ActorKind::kernel || actor.attrs.contains("seconds")) continue;
-      if (ir::has_op(actor.op) || ir::is_special(actor.op)) continue;
-      std::vector<std::string> names;
-      for (const ir::OpDef& op : ir::all_ops()) names.push_back(op.name);
-      throw Error::input(path, fmt::format("{}: {}: no op is named \"{}\"{}", program.name, actor.name,
-                                           actor.op, did_you_mean(actor.op, names)));
-    }
-  }
-}
-
 ir::Plan read_plan(const std::string& file) {
   ir::Plan plan;
   try {
     plan = ir::parse_plan(read_file(file));
     ir::check(plan);
+    ir::check_types(plan);
   } catch (const Error& e) {
     std::string message = e.what();
     if (message.starts_with("plan:")) message = file + message.substr(4);  // plan:LINE:COLUMN
     throw Error(e.code(), "", message.starts_with(file) ? message : file + ": " + message);
   }
-  check_ops(plan, file);
   return plan;
 }
 

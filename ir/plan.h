@@ -73,7 +73,13 @@ struct Register {
   int producer = -1;  // actor index in this program
   MemoryKind memory = MemoryKind::activations;
   int64_t offset = -1;  // of slot 0 in the device's arena; slots lie one after the other
+  // Written over an operand of its producer, as some frameworks do, and so smaller than its type: such a plan
+  // can be simulated, and not run.
+  bool over = false;
 };
+
+// A control edge: no data, whatever its type says.
+inline bool is_control(const Register& reg) { return reg.bytes == 0 && reg.type.elements() > 0; }
 
 struct Input {
   int reg = -1;      // register index, in this program or in `program`
@@ -188,8 +194,10 @@ struct Plan {
 //   ...
 //     p pull(%y of first via forward) -> %x on net in F bytes 256 turn net
 //
-// `bytes` of a register stands where it is not its type's. An actor's kind stands before its op where the op
-// does not say it: a pull's op is pull, a collective's its collective's name, any other a kernel.
+// `bytes` of a register stands where it is not its type's, `over` behind it where it is written over an
+// operand (%y: float32[4, 16] x1 activations bytes 512 over @1024). An actor's kind stands before its op
+// where the op does not say it: a pull's op is pull, a collective's its collective's name, any other a
+// kernel.
 std::string to_text(const Plan& plan);
 Plan parse_plan(std::string_view text);  // throws Error with line and column
 
@@ -200,11 +208,24 @@ inline TensorType input_type(const Register& reg, const Input& input) {
 
 // What the registers of a program take together, in bytes; a double, for it may be more than can be counted.
 constexpr int64_t most_bytes = int64_t{1} << 60;  // of anything in a program
+constexpr int most_devices = 1 << 20;
+constexpr int64_t most_actors = int64_t{1} << 24;  // of all classes, each as one device
+constexpr int64_t most_acts = int64_t{1} << 30;    // of these in a step
 double register_bytes(const Program& program);
 
 // Local consistency: indices in range, one producer per register, every device in one class, comm groups
-// disjoint. Throws Error (bad input) naming program and actor. (Deadlock and memory are planner::verify's.)
+// disjoint; a phase runs once in a step, for micro-batch 0, or once for each micro-batch, and what the runs
+// of two phases hand over without initial slots they hand over for one micro-batch. Sizes can be counted in
+// 64 bits, and what the plan unfolds to is in proportion to what there is (most_acts). Throws Error (bad
+// input) naming program and actor. (Deadlock and memory are planner::verify's.)
 void check(const Plan& plan);
+
+// What acts read and write fits what they do, of a plan that has passed check(): a slot holds its type, or is
+// `over` an operand; a kernel's operands and attributes on every rank give its results, by the registry; a
+// collective's members give and get what it makes, in one element type, along the axes that its attributes
+// say; a pull writes what it reads, or the block that its attributes say. Of ops outside the registry that
+// say their own "seconds" nothing is known. Throws Error (bad input) naming program and actor.
+void check_types(const Plan& plan);
 
 // Unfolded counts over all devices.
 struct PlanSize {

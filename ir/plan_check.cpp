@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "ir/plan.h"
-#include "sbp/error.h"
+#include "ir/plan_require.h"
 
 namespace boxcar::ir {
 namespace {
@@ -15,24 +15,6 @@ namespace {
 template <typename List>
 bool within(int index, const List& list) {
   return index >= 0 && index < static_cast<int>(list.size());
-}
-
-// What an error is about; put together only where there is one.
-struct Place {
-  Place(const std::string& whole) : first(whole) {}
-  Place(const char* whole) : first(whole) {}
-  Place(const Program& program, std::string_view name, const char* mark = "")
-      : first(program.name), second(name), mark(mark) {}
-  std::string_view first, second;
-  const char* mark = "";
-};
-
-template <typename... Args>
-void require(bool holds, const Place& where, fmt::format_string<Args...> message, Args&&... args) {
-  if (holds) return;
-  std::string place = where.second.empty() ? std::string(where.first)
-                                           : fmt::format("{}: {}{}", where.first, where.mark, where.second);
-  throw Error::input(std::move(place), fmt::format(message, std::forward<Args>(args)...));
 }
 
 template <typename List>
@@ -45,16 +27,19 @@ void check_names(const List& list, const std::string& where, const char* what) {
   }
 }
 
+bool countable(int64_t bytes) { return bytes >= 0 && bytes <= most_bytes; }
+
 // Two joint acts that came in another order on each of their queues would wait for each other.
 constexpr const char* open_queue = "acts together with others on a queue that is not ordered";
 
 class Checker {
  public:
-  explicit Checker(const Plan& plan)
-      : plan_(plan), class_of_(static_cast<size_t>(std::max(0, plan.devices)), -1) {}
+  explicit Checker(const Plan& plan) : plan_(plan) {}
 
   void run() {
     require(plan_.devices >= 1, "plan", "{} devices, at least 1", plan_.devices);
+    require(plan_.devices <= most_devices, "plan", "{} devices, at most {}", plan_.devices, most_devices);
+    class_of_.assign(static_cast<size_t>(plan_.devices), -1);
     require(plan_.micro_batches >= 1, "plan", "{} micro-batches, at least 1", plan_.micro_batches);
     check_names(plan_.programs, "plan", "program");
     check_names(plan_.comms, "plan", "communicator");
@@ -63,7 +48,12 @@ class Checker {
     for (const Comm& comm : plan_.comms) groups(comm);
     for (const Peers& peers : plan_.peers) sources(peers);
     for (const Program& program : plan_.programs) schedule(program);
+    extent();
     for (const Program& program : plan_.programs) {
+      require(countable(program.arena_bytes) && countable(program.workspace_bytes), program.name,
+              "an arena of {} bytes, {} of workspace", program.arena_bytes, program.workspace_bytes);
+      require(program.workspace_offset == -1 || countable(program.workspace_offset), program.name,
+              "workspace at {}", program.workspace_offset);
       for (size_t r = 0; r < program.registers.size(); ++r) reg(program, static_cast<int>(r));
       outputs(program);
       const double bytes = register_bytes(program);
@@ -124,29 +114,88 @@ class Checker {
     check_names(program.queues, program.name, "queue");
     check_names(program.registers, program.name, "register");
     check_names(program.actors, program.name, "actor");
-    std::vector<int> runs(program.phases.size());
     std::set<std::string_view> names(program.phases.begin(), program.phases.end());
     require(names.size() == program.phases.size(), program.name, "two phases have one name");
+    std::vector<std::vector<int>> runs(program.phases.size());
     for (const PhaseRun& run : program.schedule) {
       std::string where = program.name + ": schedule";
       require(within(run.phase, program.phases), where, "no phase {}", run.phase);
       require(run.micro_batch >= 0 && run.micro_batch < plan_.micro_batches, where, "micro-batch {} of {}",
               run.micro_batch, plan_.micro_batches);
-      ++runs[static_cast<size_t>(run.phase)];
+      runs[static_cast<size_t>(run.phase)].push_back(run.micro_batch);
     }
-    runs_.push_back(runs);
+    for (size_t phase = 0; phase < runs.size(); ++phase) check_runs(program, phase, runs[phase]);
+    runs_.push_back(std::move(runs));
+  }
+
+  // Once in a step, or once for each micro-batch.
+  void check_runs(const Program& program, size_t phase, const std::vector<int>& runs) const {
+    const PlanPlace where(program, program.phases[phase], "phase ");
+    const auto all = static_cast<size_t>(plan_.micro_batches);
+    const bool acts = std::any_of(program.actors.begin(), program.actors.end(),
+                                  [&](const Actor& x) { return x.phase == static_cast<int>(phase); });
+    if (runs.empty() && !acts) return;
+    require(runs.size() == 1 || runs.size() == all, where,
+            "runs {} times in a step, expected once, or once for each of {} micro-batches", runs.size(), all);
+    if (runs.size() == 1)
+      return require(runs[0] == 0, where, "runs once, for micro-batch {} and not 0", runs[0]);
+    std::vector<bool> seen(all);
+    for (const int m : runs) {
+      require(!seen[static_cast<size_t>(m)], where, "runs twice for micro-batch {}", m);
+      seen[static_cast<size_t>(m)] = true;
+    }
+  }
+
+  // Some phase runs for each micro-batch, and what it all unfolds to can be looked at.
+  void extent() const {
+    size_t most = 0;
+    for (const auto& runs : runs_)
+      for (const auto& of_phase : runs) most = std::max(most, of_phase.size());
+    require(static_cast<int>(most) == plan_.micro_batches, "plan",
+            "{} micro-batches, but no phase runs more than {} times", plan_.micro_batches, most);
+    int64_t actors = 0, acts = 0;
+    for (const RankClass& cls : plan_.classes) {
+      const Program& program = plan_.programs[static_cast<size_t>(cls.program)];
+      actors += static_cast<int64_t>(program.actors.size());
+      for (const Actor& x : program.actors)
+        if (within(x.phase, program.phases))
+          acts += static_cast<int64_t>(
+              runs_[static_cast<size_t>(cls.program)][static_cast<size_t>(x.phase)].size());
+      require(actors <= most_actors && acts <= most_acts, "plan",
+              "its classes have more than {} actors or {} acts in a step", most_actors, most_acts);
+    }
+  }
+
+  // A phase that runs for each micro-batch, and one that hands something over to it: in one order.
+  void one_order(int from, int writer, int to, int reader, const PlanPlace& where, const char* verb,
+                 std::string_view what) const {
+    const auto &given = runs_of(from, writer), &taken = runs_of(to, reader);
+    if (&given == &taken || given.size() < 2 || taken.size() < 2 || given == taken) return;
+    const auto [mine, other] = std::mismatch(taken.begin(), taken.end(), given.begin());
+    require(false, where, "{}{} of micro-batch {} for micro-batch {}, as {} runs in another order in {}",
+            verb, what, *other, *mine, phase_name(from, writer),
+            plan_.programs[static_cast<size_t>(from)].name);
+  }
+  const std::vector<int>& runs_of(int program, int actor) const {
+    const int phase = plan_.programs[static_cast<size_t>(program)].actors[static_cast<size_t>(actor)].phase;
+    return runs_[static_cast<size_t>(program)][static_cast<size_t>(phase)];
+  }
+  const std::string& phase_name(int program, int actor) const {
+    const Program& p = plan_.programs[static_cast<size_t>(program)];
+    return p.phases[static_cast<size_t>(p.actors[static_cast<size_t>(actor)].phase)];
   }
 
   void reg(const Program& program, int index) const {
     const Register& r = program.registers[static_cast<size_t>(index)];
-    Place where(program, r.name, "%");
-    require(r.bytes >= 0, where, "{} bytes", r.bytes);
+    PlanPlace where(program, r.name, "%");
+    require(countable(r.bytes), where, "{} bytes", r.bytes);
+    for (const int64_t extent : r.type.shape) require(extent >= 0, where, "extent {}", extent);
     require(r.count >= 1, where, "count {}, at least 1", r.count);
     require(r.count <= 1 << 20, where, "count {}, at most {}", r.count, 1 << 20);
     require(r.initial >= 0 && r.initial <= r.count, where, "initial {}, from 0 to the count {}", r.initial,
             r.count);
     require(r.every >= 1, where, "every {}, at least 1", r.every);
-    require(r.offset >= -1, where, "offset {}", r.offset);
+    require(r.offset == -1 || countable(r.offset), where, "offset {}", r.offset);
     require(r.producer >= 0, where, "no actor writes it");
     require(within(r.producer, program.actors), where, "no actor {}", r.producer);
     const Actor& producer = program.actors[static_cast<size_t>(r.producer)];
@@ -159,29 +208,29 @@ class Checker {
     std::vector<int> writer(program.registers.size(), -1);
     for (size_t a = 0; a < program.actors.size(); ++a) {
       const Actor& actor = program.actors[a];
+      require(within(actor.queue, program.queues), PlanPlace(program, actor.name), "no queue {}",
+              actor.queue);
+      require(within(actor.phase, program.phases), PlanPlace(program, actor.name), "no phase {}",
+              actor.phase);
       for (int out : actor.outputs) {
-        require(within(out, program.registers), Place(program, actor.name), "no register {}", out);
+        require(within(out, program.registers), PlanPlace(program, actor.name), "no register {}", out);
         const Register& r = program.registers[static_cast<size_t>(out)];
         int& mine = writer[static_cast<size_t>(out)];
-        require(mine < 0, Place(program, actor.name), "%{} has two producers", r.name);
+        require(mine < 0, PlanPlace(program, actor.name), "%{} has two producers", r.name);
         mine = static_cast<int>(a);
-        require(r.producer == mine, Place(program, actor.name), "is not the producer of %{}", r.name);
+        require(r.producer == mine, PlanPlace(program, actor.name), "is not the producer of %{}", r.name);
       }
     }
   }
 
-  int acts(int program, int actor) const {
-    int phase = plan_.programs[static_cast<size_t>(program)].actors[static_cast<size_t>(actor)].phase;
-    return runs_[static_cast<size_t>(program)][static_cast<size_t>(phase)];
-  }
+  int acts(int program, int actor) const { return static_cast<int>(runs_of(program, actor).size()); }
 
   void actor(int p, int a) const {
     const Program& program = plan_.programs[static_cast<size_t>(p)];
     const Actor& x = program.actors[static_cast<size_t>(a)];
-    Place where(program, x.name);
-    require(within(x.queue, program.queues), where, "no queue {}", x.queue);
-    require(within(x.phase, program.phases), where, "no phase {}", x.phase);
-    require(x.comm_bytes >= 0 && x.workspace >= 0, where, "bytes are negative");
+    PlanPlace where(program, x.name);
+    require(countable(x.comm_bytes) && countable(x.workspace), where, "{} bytes, {} of workspace",
+            x.comm_bytes, x.workspace);
     require(x.kind != ActorKind::pull || x.inputs.size() == 1, where, "a pull has one input, not {}",
             x.inputs.size());
     for (const Input& in : x.inputs) input(p, a, in, where);
@@ -193,7 +242,7 @@ class Checker {
     collective(program, x, where);
   }
 
-  void collective(const Program& program, const Actor& x, const Place& where) const {
+  void collective(const Program& program, const Actor& x, const PlanPlace& where) const {
     bool joint = x.kind == ActorKind::collective;
     require(!joint || x.comm >= 0, where, "a collective without a communicator");
     require(joint || x.comm < 0, where, "a communicator, but it is no collective");
@@ -204,7 +253,7 @@ class Checker {
     require(program.queues[static_cast<size_t>(x.queue)].ordered, where, open_queue);
   }
 
-  void input(int p, int a, const Input& in, const Place& where) const {
+  void input(int p, int a, const Input& in, const PlanPlace& where) const {
     const Program& program = plan_.programs[static_cast<size_t>(p)];
     const Actor& x = program.actors[static_cast<size_t>(a)];
     bool pull = x.kind == ActorKind::pull;
@@ -224,17 +273,19 @@ class Checker {
     if (pull) peers(p, x, in, where);
     if (!pull && r.producer == a) return in_place(r, in, where);
     int versions = acts(from, r.producer) / r.every, wanted = acts(p, a);
-    require(wanted == versions * in.repeat, where,
-            "reads %{} {} times in a step, but {} has {} of it, each for {}", r.name, wanted,
-            source.actors[static_cast<size_t>(r.producer)].name, versions, in.repeat);
+    const std::string& producer = source.actors[static_cast<size_t>(r.producer)].name;
+    require(wanted == int64_t{versions} * in.repeat, where,
+            "reads %{} {} times in a step, but {} has {} of it, each for {}", r.name, wanted, producer,
+            versions, in.repeat);
+    if (r.initial == 0) one_order(from, r.producer, p, a, where, "reads %", r.name);
   }
 
-  void in_place(const Register& r, const Input& in, const Place& where) const {
+  void in_place(const Register& r, const Input& in, const PlanPlace& where) const {
     require(r.count == 1 && r.every == 1 && in.repeat == 1, where,
             "updates %{} in place: its count, every and repeat are 1", r.name);
   }
 
-  void peers(int p, const Actor& x, const Input& in, const Place& where) const {
+  void peers(int p, const Actor& x, const Input& in, const PlanPlace& where) const {
     const Peers& list = plan_.peers[static_cast<size_t>(in.peers)];
     const Program& source = plan_.programs[static_cast<size_t>(in.program)];
     for (const RankClass& cls : plan_.classes) {
@@ -262,9 +313,7 @@ class Checker {
 
   // Every device of a group that acts jointly has that act, the same collective as often.
   void joint_acts() const {
-    struct Joint {
-      std::map<int, std::pair<int, const Actor*>> by_program;  // acts in a step
-    };
+    using Joint = std::map<int, int>;  // by program: its actor
     std::map<std::pair<int, std::string_view>, Joint> joints;
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
       const Program& program = plan_.programs[p];
@@ -272,24 +321,14 @@ class Checker {
         const Actor& x = program.actors[a];
         if (x.comm < 0) continue;
         std::string_view name = x.joint.empty() ? x.name : x.joint;
-        int program_index = static_cast<int>(p);
-        std::pair<int, const Actor*> member{acts(program_index, static_cast<int>(a)), &x};
-        bool added = joints[{x.comm, name}].by_program.emplace(program_index, member).second;
-        require(added, Place(program, x.name), "another actor has the joint act {} too", name);
+        bool added = joints[{x.comm, name}].emplace(static_cast<int>(p), static_cast<int>(a)).second;
+        require(added, PlanPlace(program, x.name), "another actor has the joint act {} too", name);
       }
     }
     std::vector<std::set<std::vector<int>>> kinds;  // by comm: the programs that meet in a group
     for (const Comm& comm : plan_.comms) kinds.push_back(group_programs(comm));
-    for (const auto& [key, joint] : joints) {
-      const auto& by_program = joint.by_program;  // a lambda may capture this, and not the binding
-      for (const auto& [p, member] : by_program) {
-        members(p, member.first, *member.second, kinds[static_cast<size_t>(key.first)],
-                [&by_program](int other) {
-                  auto found = by_program.find(other);
-                  return found == by_program.end() ? std::pair<int, const Actor*>{0, nullptr} : found->second;
-                });
-      }
-    }
+    for (const auto& [key, joint] : joints)
+      for (const auto& [p, a] : joint) members(p, a, joint, kinds[static_cast<size_t>(key.first)]);
   }
 
   std::set<std::vector<int>> group_programs(const Comm& comm) const {
@@ -309,27 +348,32 @@ class Checker {
     return kinds;
   }
 
-  template <typename Find>
-  void members(int p, int times, const Actor& x, const std::set<std::vector<int>>& kinds, Find find) const {
-    Place where(plan_.programs[static_cast<size_t>(p)], x.name);
+  void members(int p, int a, const std::map<int, int>& joint, const std::set<std::vector<int>>& kinds) const {
+    const Program& program = plan_.programs[static_cast<size_t>(p)];
+    const Actor& x = program.actors[static_cast<size_t>(a)];
+    const PlanPlace where(program, x.name);
     const std::string& comm = plan_.comms[static_cast<size_t>(x.comm)].name;
     for (const std::vector<int>& kind : kinds) {
       require(kind != std::vector<int>{-1 - p}, where, "a device that runs it is in no group of {}", comm);
       if (std::find(kind.begin(), kind.end(), p) == kind.end()) continue;
       for (int other : kind) {
-        auto [theirs, actor] = find(other);
-        const std::string& name = plan_.programs[static_cast<size_t>(other)].name;
-        require(actor, where, "{} is in a group of {} with it, but does not take part", name, comm);
-        require(actor->collective == x.collective, where, "is {}, but in {} {}", sbp::to_text(x.collective),
-                name, sbp::to_text(actor->collective));
-        require(theirs == times, where, "acts {} times in a step, but in {} {}", times, name, theirs);
+        const Program& there = plan_.programs[static_cast<size_t>(other)];
+        const auto found = joint.find(other);
+        require(found != joint.end(), where, "{} is in a group of {} with it, but does not take part",
+                there.name, comm);
+        const Actor& theirs = there.actors[static_cast<size_t>(found->second)];
+        require(theirs.collective == x.collective, where, "is {}, but in {} {}", sbp::to_text(x.collective),
+                there.name, sbp::to_text(theirs.collective));
+        require(acts(other, found->second) == acts(p, a), where, "acts {} times in a step, but in {} {}",
+                acts(p, a), there.name, acts(other, found->second));
+        one_order(other, found->second, p, a, where, "acts with ", theirs.name);
       }
     }
   }
 
   const Plan& plan_;
-  std::vector<int> class_of_;           // by device
-  std::vector<std::vector<int>> runs_;  // by program, phase: runs in a step
+  std::vector<int> class_of_;                        // by device
+  std::vector<std::vector<std::vector<int>>> runs_;  // by program, phase: micro-batches of its runs in a step
 };
 
 }  // namespace

@@ -17,8 +17,10 @@
 namespace boxcar::ir {
 namespace {
 
-constexpr int max_devices = 1 << 20;
 constexpr int most_count = std::numeric_limits<int>::max();
+// What a few words stand for takes memory for each: more than any plan needs is a mistake in the text.
+constexpr size_t most_listed = 1 << 25;  // devices in all lists of a plan
+constexpr size_t most_runs = 1 << 24;    // in all its schedules
 
 // Names of one kind of thing, with their numbers.
 class Names {
@@ -123,7 +125,7 @@ class Reader {
   void read_first(PlanLine& in) {
     if (named_) {
       in.expect_word("devices");
-      plan_.devices = static_cast<int>(in.number(1, max_devices));
+      plan_.devices = static_cast<int>(in.number(1, most_devices));
     } else {
       in.expect_word("plan");
       plan_.name = in.name("the plan's name");
@@ -153,11 +155,14 @@ class Reader {
     } else if (in.take_word("comm")) {
       std::string name = new_name(in, comms_, "communicator");
       plan_.comms.push_back({name, parse_groups(in, plan_.devices)});
+      for (const auto& group : plan_.comms.back().groups) count(in, listed_, group.size());
     } else if (in.take_word("peers")) {
       std::string name = new_name(in, peers_, "list of peers");
+      count(in, listed_, static_cast<size_t>(plan_.devices));
       plan_.peers.push_back({name, parse_peers(in, plan_.devices)});
     } else if (in.take_word("class")) {
       plan_.classes.push_back({0, parse_device_list(in, plan_.devices)});
+      count(in, listed_, plan_.classes.back().devices.size());
       in.expect(':');
       in.done();
       size_t at = in.at();
@@ -166,6 +171,11 @@ class Reader {
     } else {
       in.fail("expected micro_batches, fact, label, comm, peers, class or program");
     }
+  }
+
+  static void count(const PlanLine& in, size_t& listed, size_t more) {
+    if ((listed += more) > most_listed)
+      in.fail(fmt::format("lists of more than {} devices together", most_listed));
   }
 
   // "NAME:" that is not in `names` yet.
@@ -195,6 +205,8 @@ class Reader {
       } while (in.take(','));
     } else if (in.take_word("schedule")) {
       program.schedule = parse_schedule(in, program.phases);
+      if ((runs_ += program.schedule.size()) > most_runs)
+        in.fail(fmt::format("the schedules have more than {} runs together", most_runs));
     } else if (in.take_word("queue")) {
       std::string name = new_name(in, names_.back().queues, "queue");
       QueueKind kind = parse_kind(in, queue_kinds, "a kind of queue");
@@ -224,6 +236,7 @@ class Reader {
       in.fail_at(at, fmt::format("expected a count from x1 to x{}, got {}", most_count, count));
     reg.memory = parse_kind(in, memory_kinds_known, "a kind of memory");
     if (in.take_word("bytes")) reg.bytes = in.number(0, most_bytes);
+    reg.over = in.take_word("over");
     if (in.take_word("initial")) reg.initial = in.small(0);
     if (in.take_word("every")) reg.every = in.small(1);
     if (in.take('@')) reg.offset = in.number(0, most_bytes);
@@ -401,6 +414,7 @@ class Reader {
   std::string_view text_;
   Plan plan_;
   bool named_ = false;
+  size_t listed_ = 0, runs_ = 0;
   Names programs_, comms_, peers_;
   std::vector<ProgramNames> names_;  // by program
   std::vector<Pending> pulls_;

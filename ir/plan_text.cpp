@@ -41,6 +41,7 @@ void write_register(const Register& reg, Out out) {
   fmt::format_to(out, "  %{}: {} x{} {}", name_text(reg.name), to_text(reg.type), reg.count,
                  to_text(reg.memory));
   if (reg.bytes != reg.type.bytes()) fmt::format_to(out, " bytes {}", reg.bytes);
+  if (reg.over) fmt::format_to(out, " over");
   if (reg.initial != 0) fmt::format_to(out, " initial {}", reg.initial);
   if (reg.every != 1) fmt::format_to(out, " every {}", reg.every);
   if (reg.offset >= 0) fmt::format_to(out, " @{}", reg.offset);

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <string_view>
 
+#include "ir/read_number.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -64,7 +66,10 @@ std::vector<int64_t> whole_numbers(const Attr& attr) {
   std::vector<int64_t> numbers;
   if (const auto* text = std::get_if<std::string>(&attr))
     each_number(*text, [&](size_t begin, size_t end) {
-      numbers.push_back(std::stoll(text->substr(begin, end - begin)));
+      const std::string_view digits = std::string_view(*text).substr(begin, end - begin);
+      const auto number = read_number<int64_t>(digits);
+      if (!number) throw Error::input(std::string(digits), "is beyond 64 bits");
+      numbers.push_back(*number);
     });
   return numbers;
 }
@@ -106,28 +111,64 @@ void add_difference(Attrs& attrs, const std::string& name, const std::string& di
     attrs[name + std::string(step_mark) + dim] = step;
 }
 
+namespace {
+
+// "starts_step_tp": how starts differs along tp.
+struct Mark {
+  std::string_view name, mark, dim;  // no mark: an attribute as it is
+};
+
+Mark mark_in(std::string_view name) {
+  for (const std::string_view mark : {step_mark, list_mark})
+    if (const size_t cut = name.find(mark); cut != name.npos)
+      return {name.substr(0, cut), mark, name.substr(cut + mark.size())};
+  return {name, {}, {}};
+}
+
+// `value` + times x `step`; in 64 bits, or an error.
+int64_t moved(const std::string& name, int64_t value, int64_t times, int64_t step) {
+  int64_t change = 0, result = 0;
+  if (__builtin_mul_overflow(times, step, &change) || __builtin_add_overflow(value, change, &result))
+    throw Error::input(name, fmt::format("{} and {} times {} are beyond 64 bits", value, times, step));
+  return result;
+}
+
+}  // namespace
+
+std::set<std::string> differing_dims(const Attrs& attrs) {
+  std::set<std::string> dims;
+  for (const auto& [name, value] : attrs)
+    if (const Mark mark = mark_in(name); !mark.mark.empty()) dims.emplace(mark.dim);
+  return dims;
+}
+
 Attrs rank_attrs(const Attrs& attrs, const std::function<Coordinates(const std::string& dim)>& at) {
   Attrs result;
-  const auto mark_in = [](const std::string& name) {
-    for (const std::string_view mark : {step_mark, list_mark})
-      if (name.find(mark) != std::string::npos) return mark;
-    return std::string_view();
-  };
   for (const auto& [name, value] : attrs)
-    if (mark_in(name).empty()) result[name] = value;
+    if (mark_in(name).mark.empty()) result[name] = value;
   for (const auto& [name, value] : attrs) {
-    const std::string_view mark = mark_in(name);
-    if (mark.empty()) continue;
-    const size_t cut = name.find(mark);
-    const Coordinates place = at(name.substr(cut + mark.size()));
-    Attr& target = result.at(name.substr(0, cut));
-    std::vector<int64_t> numbers = whole_numbers(target);
+    const Mark mark = mark_in(name);
+    if (mark.mark.empty()) continue;
+    const auto target = result.find(mark.name);
+    if (target == result.end())
+      throw Error::input(name, fmt::format("there is no attribute {} that differs", mark.name));
+    const Coordinates place = at(std::string(mark.dim));
+    std::vector<int64_t> numbers = whole_numbers(target->second);
     const std::vector<int64_t> change = whole_numbers(value);
+    const bool steps = mark.mark == step_mark;
+    const int64_t rows = steps ? 1 : std::max(place.own, place.first) + 1;
+    if (numbers.empty() || change.size() % numbers.size() != 0 ||
+        static_cast<int64_t>(change.size() / numbers.size()) < rows)
+      throw Error::input(name, fmt::format("has {} numbers, {} has {} and needs {}", change.size(), mark.name,
+                                           numbers.size(), steps ? "as many" : "them for every coordinate"));
     const auto nth = [&](int64_t k, size_t i) { return change[static_cast<size_t>(k) * numbers.size() + i]; };
-    for (size_t i = 0; i < numbers.size(); ++i)
-      numbers[i] +=
-          mark == step_mark ? change[i] * (place.own - place.first) : nth(place.own, i) - nth(place.first, i);
-    target = with_whole_numbers(target, numbers);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (steps)
+        numbers[i] = moved(name, numbers[i], place.own - place.first, change[i]);
+      else
+        numbers[i] = moved(name, moved(name, numbers[i], 1, nth(place.own, i)), -1, nth(place.first, i));
+    }
+    target->second = with_whole_numbers(target->second, numbers);
   }
   return result;
 }

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,10 @@ void add_difference(Attrs& attrs, const std::string& name, const std::string& di
 struct Coordinates {
   int64_t own = 0, first = 0;
 };
-// The attributes of one rank, without what says how they differ.
+// The dimensions along which they differ.
+std::set<std::string> differing_dims(const Attrs& attrs);
+// The attributes of one rank, without what says how they differ. Throws Error (bad input) where what differs
+// is not there, has other numbers, or leaves 64 bits.
 Attrs rank_attrs(const Attrs& attrs, const std::function<Coordinates(const std::string& dim)>& at);
 
 }  // namespace boxcar::ir

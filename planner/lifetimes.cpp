@@ -7,7 +7,8 @@ namespace {
 
 size_t at(int64_t index) { return static_cast<size_t>(index); }
 
-constexpr int deepest = 6;  // acts of other queues between two acts of the main one
+constexpr int deepest = 6;           // acts of other queues between two acts of the main one
+constexpr int most_looks = 1 << 16;  // at them, for one life: what is not looked at bounds nothing
 
 int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
@@ -63,7 +64,7 @@ int64_t Lifetimes::place(int actor, int64_t act) const {
 // A time after which the act starts; none where nothing on the main queue holds it back.
 std::optional<int64_t> Lifetimes::start(int actor, int64_t act, int depth) const {
   if (main(actor)) return place(actor, act);
-  if (depth == deepest) return {};
+  if (too_far(depth)) return {};
   std::optional<int64_t> latest;
   auto after = [&](int other, int64_t k) {  // starts after act k of `other` has ended
     auto t = main(other) ? std::optional(place(other, k) + 1) : start(other, k, depth + 1);
@@ -89,7 +90,7 @@ std::optional<int64_t> Lifetimes::start(int actor, int64_t act, int depth) const
 // A time before which the act has ended; none where nothing on the main queue waits for it.
 std::optional<int64_t> Lifetimes::finish(int actor, int64_t act, int depth) const {
   if (main(actor)) return place(actor, act) + 1;
-  if (depth == deepest) return {};
+  if (too_far(depth)) return {};
   std::optional<int64_t> earliest;
   for (int out : program_.actors[at(actor)].outputs) {
     const ir::Register& reg = program_.registers[at(out)];
@@ -105,7 +106,10 @@ std::optional<int64_t> Lifetimes::finish(int actor, int64_t act, int depth) cons
   return earliest;
 }
 
+bool Lifetimes::too_far(int depth) const { return depth == deepest || ++looks_ > most_looks; }
+
 std::optional<Life> Lifetimes::life(int reg, int64_t version) const {
+  looks_ = 0;
   const ir::Register& r = program_.registers[at(reg)];
   int64_t first = (version - r.initial) * r.every;
   auto begin = start(r.producer, first, 0);

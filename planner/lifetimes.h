@@ -58,6 +58,7 @@ class Lifetimes {
   int64_t place(int actor, int64_t act) const;  // act may lie in another step
   std::optional<int64_t> start(int actor, int64_t act, int depth) const;
   std::optional<int64_t> finish(int actor, int64_t act, int depth) const;
+  bool too_far(int depth) const;
   std::optional<Life> life(int reg, int64_t version) const;
   bool always(int reg) const;
   InRun find_in_run(int reg) const;
@@ -70,6 +71,7 @@ class Lifetimes {
   std::vector<std::vector<Reader>> readers_;  // by register
   std::vector<bool> pulled_;                  // by register: other devices read it
   std::vector<InRun> in_run_;
+  mutable int looks_ = 0;  // at acts of other queues, for the life that is worked out
 };
 
 }  // namespace boxcar::planner

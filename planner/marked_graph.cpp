@@ -16,11 +16,9 @@ void add_needs(const StepView& view, StepGraph& step) {
       const Need& need = view.needs[at(i)];
       const StepNode& on = view.nodes[at(need.on)];
       for (int64_t j = 0; j < node.acts; j += need.div) {
-        int64_t last = need.acts(j) - 1, steps = 0;
-        while (last < 0) {
-          last += on.acts;
-          ++steps;
-        }
+        int64_t last = need.acts(j) - 1;
+        const int64_t steps = last < 0 ? (on.acts - 1 - last) / on.acts : 0;  // before this one
+        last += steps * on.acts;
         step.graph.edges.push_back({step.first_act[at(on.unit)] + static_cast<int>(last),
                                     step.first_act[at(node.unit)] + static_cast<int>(j),
                                     static_cast<int>(steps)});

@@ -29,6 +29,7 @@ class Checker {
   void run() {
     bounds();
     workspace();
+    workspace_of_acts();
     if (!in_runs() || !across_runs()) pairs();
   }
 
@@ -61,7 +62,7 @@ class Checker {
     }
   }
 
-  // The workspace is in use whenever the compute queue acts.
+  // Acts may use the workspace at any time.
   void workspace() const {
     int64_t first = program_.workspace_offset, last = first + program_.workspace_bytes;
     if (first < 0) return;
@@ -70,14 +71,25 @@ class Checker {
       throw Error::cannot_run(program_.name, fmt::format("{} and the workspace (bytes {} to {}) share memory",
                                                          text(r), first, last - 1));
     }
+  }
+
+  // All acts that need it share it, so they are on one queue.
+  void workspace_of_acts() const {
+    const ir::Actor* first = nullptr;
     for (const ir::Actor& actor : program_.actors) {
-      bool small = actor.queue == lifetimes_.main_queue() && actor.workspace > program_.workspace_bytes;
-      if (!small) continue;
-      throw Error::cannot_run(program_.name + ": " + actor.name,
-                              fmt::format("needs {} bytes of workspace, there are {}", actor.workspace,
-                                          program_.workspace_bytes));
+      if (actor.workspace == 0) continue;
+      if (!first) first = &actor;
+      const std::string where = program_.name + ": " + actor.name;
+      if (actor.queue != first->queue)
+        throw Error::cannot_run(
+            where, fmt::format("needs workspace on {}, and {} on {}: acts that share it are on one queue",
+                               queue(actor), first->name, queue(*first)));
+      if (program_.workspace_offset >= 0 && actor.workspace > program_.workspace_bytes)
+        throw Error::cannot_run(where, fmt::format("needs {} bytes of workspace, there are {}",
+                                                   actor.workspace, program_.workspace_bytes));
     }
   }
+  const std::string& queue(const ir::Actor& actor) const { return program_.queues[at(actor.queue)].name; }
 
   // Registers that live inside runs of one phase: through the run in time, with those alive by address. False
   // where two meet.

@@ -423,8 +423,11 @@ int StageLowering::make_register(TensorId t, const NdSbp& layout, const std::str
   const ir::TensorType type = local_type(t, layout);
   const double kept = kept_beside(t, suffix);  // 0: over its operand; a byte then, as none is a control edge
   const auto bytes = static_cast<int64_t>(kept * static_cast<double>(type.bytes()));
-  return builder.add_register(unique(register_names_, tensor(t).name + suffix), type,
-                              memory_of(tensor(t).role), kept > 0 ? bytes : 1);
+  const int reg = builder.add_register(unique(register_names_, tensor(t).name + suffix), type,
+                                       memory_of(tensor(t).role), kept > 0 ? bytes : 1);
+  ir::Register& made = builder.program.registers[static_cast<size_t>(reg)];
+  made.over = made.bytes < type.bytes();
+  return reg;
 }
 
 std::string StageLowering::unique(std::unordered_map<std::string, int>& names, const std::string& name) {

@@ -1,10 +1,14 @@
 #include "planner/uses.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <queue>
 #include <tuple>
+
+#include "sbp/error.h"
 
 namespace boxcar::planner {
 namespace {
@@ -27,9 +31,22 @@ bool updated_in_place(const ir::Program& program, int reg) {
                      [&](const ir::Input& in) { return in.program < 0 && in.reg == reg; });
 }
 
+constexpr int64_t most_acts = int64_t{1} << 22;   // of a step on all devices
+constexpr int64_t most_pairs = int64_t{1} << 22;  // of slots that are compared, for two registers
+
+const ir::Plan& expect_few(const ir::Plan& plan) {
+  const int64_t acts = ir::size_of(plan).acts_per_step;
+  if (acts <= most_acts) return plan;
+  throw Error::cannot_run(
+      plan.name,
+      fmt::format("the order of its queues alone does not keep its registers apart, and {} acts on "
+                  "all devices are too many to look at each (at most {})",
+                  acts, most_acts));
+}
+
 }  // namespace
 
-Uses::Uses(const ir::Plan& plan) : plan_(plan), view_(view_of_devices(plan)) {
+Uses::Uses(const ir::Plan& plan) : plan_(expect_few(plan)), view_(view_of_devices(plan)) {
   const StepGraph all = step_graph(view_), without_issues = step_graph(view_of_devices(plan, false));
   first_act_ = all.first_act;
   next_.resize(2 * all.graph.seconds.size());
@@ -102,6 +119,36 @@ int Uses::behind(const Use& first, const Use& second) {
   return steps;
 }
 
+bool Uses::before(const Act& first, const Act& second) {
+  const int tokens = tokens_from(first.node)[at(2 * second.node)];
+  return tokens != never && tokens <= second.step - first.step;
+}
+
+bool Uses::ordered(int program, int r, int actor, int reader_program, int reader) {
+  const ir::Register& reg = plan_.programs[at(program)].registers[at(r)];
+  const auto input = [&](int p, int a) {
+    const auto& inputs = plan_.programs[at(p)].actors[at(a)].inputs;
+    return std::find_if(inputs.begin(), inputs.end(), [&](const ir::Input& in) {
+      return in.reg == r && (in.program < 0 ? p : in.program) == program;
+    });
+  };
+  const auto own = input(program, actor), others = input(reader_program, reader);
+  const int64_t versions = plan_.programs[at(program)].acts_per_step(reg.producer) / reg.every;
+  for (int d = 0; d < plan_.devices; ++d) {
+    if (view_.program[at(d)] != reader_program) continue;
+    const int source = others->program < 0 ? d : plan_.peers[at(others->peers)].source[at(d)];
+    const int mine = view_.first_node[at(source)] + actor, theirs = view_.first_node[at(d)] + reader;
+    for (int64_t v = reg.initial; v < reg.initial + versions; ++v) {
+      const auto first = [&](int node, int64_t repeat) { return act(node, v * repeat); };
+      const auto last = [&](int node, int64_t repeat) { return act(node, (v + 1) * repeat - 1); };
+      if (!before(last(theirs, others->repeat), first(mine, own->repeat)) &&
+          !before(last(mine, own->repeat), first(theirs, others->repeat)))
+        return false;
+    }
+  }
+  return true;
+}
+
 bool Uses::apart(int program, int r, int other) {
   const ir::Program& p = plan_.programs[at(program)];
   if (updated_in_place(p, r) || updated_in_place(p, other)) return false;
@@ -112,7 +159,9 @@ bool Uses::apart(int program, int r, int other) {
                   from = b.offset + b.bytes * (with % b.count);
     return begin < from + b.bytes && from < begin + a.bytes;
   };
-  const int round = std::lcm(a.count, b.count);  // steps after which slots are the same again
+  const int64_t rounds = std::lcm(int64_t{a.count}, int64_t{b.count});
+  if (double(rounds) * versions(a) * versions(b) > double(most_pairs)) return false;
+  const auto round = static_cast<int>(rounds);  // steps after which slots are the same again
   for (int d = 0; d < plan_.devices; ++d) {
     if (view_.program[at(d)] != program) continue;
     for (int v = 0; v < versions(a); ++v)
@@ -122,6 +171,7 @@ bool Uses::apart(int program, int r, int other) {
         // Theirs comes t steps later; neither is behind the other for t between these.
         const int from = before == never ? (after == never ? 0 : after - round) : 1 - before;
         const int until = after == never ? from + round : after;
+        if (int64_t{until - from} * round > most_pairs) return false;
         for (int t = from; t < until; ++t)
           for (int s = 0; s < round; ++s) {
             const int64_t step = s + int64_t{round} * (std::abs(t) + 1);

@@ -20,11 +20,17 @@ namespace boxcar::planner {
 
 class Uses {
  public:
-  // `plan` has passed ir::check and outlives this.
+  // `plan` has passed ir::check and outlives this. Throws Error (cannot run) where it has more acts on all
+  // devices than can be looked at.
   explicit Uses(const ir::Plan& plan);
 
-  // Registers of `program`, both with a place in its arena; on all its devices.
+  // Registers of `program`, both with a place in its arena; on all its devices. False too where it would take
+  // too long to see.
   bool apart(int program, int reg, int other);
+
+  // Whether acts of `actor` of `program` on a version of its register never overlap with those of another
+  // reader on it, an actor of `reader_program`, on any device.
+  bool ordered(int program, int reg, int actor, int reader_program, int reader);
 
  private:
   struct Act {
@@ -46,6 +52,7 @@ class Uses {
   // is enough.
   int behind(const Use& first, const Use& second);
   const std::vector<int>& tokens_from(int node);
+  bool before(const Act& first, const Act& second);
 
   const ir::Plan& plan_;
   StepView view_;

@@ -4,6 +4,7 @@
 
 #include "planner/dry_run.h"
 #include "planner/memory_check.h"
+#include "planner/overwrite_check.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -52,6 +53,7 @@ void verify(const ir::Plan& plan, int64_t memory_bytes) {
   StepView classes = view_of_classes(plan);
   if (memory_bytes > 0) check_limit(plan, classes, memory_bytes);
   check_memory(plan);
+  check_overwrites(plan);
   DryRun run = dry_run(classes);
   if (run.ended) return;
   if (classes.exact) refuse(classes, run);

@@ -19,12 +19,32 @@ struct MemoryUse {
 };
 std::vector<MemoryUse> memory_use(const ir::Plan& plan);
 
+// What is proved of a plan, whoever wrote it. With ir::check and ir::check_types before it:
+//
+// - Structure. Every index names something, every rate is balanced, every member of a group takes part.
+//   (ir::check)
+// - Shapes and types. A slot holds its type; every act gives, on every rank, what its op makes of what it
+//   reads. (ir::check_types)
+// - Order. An act on a version of a register sees what ir/plan.h says of it, of its own micro-batch where both
+//   ends run for each, and all of it: nobody writes what others read at that time, into one slot
+//   (actors/actor.h), over shared bytes (memory_check.h) or in place (overwrite_check.h). So a step leaves the
+//   same numbers whatever the order of messages.
+// - It ends: no acts wait for one another, over all ranks.
+// - It fits: registers and workspace lie in the arena, and a class needs at most the memory that there is.
+//
+// Nothing is promised of what the plan is for. Another operand of the same type, other attributes, another
+// member of a group, an initial slot more make another program, and it is proved as any other. What only
+// reports or times (names, facts, labels, bytes moved, seconds, kinds of memory) is taken as it stands, as is
+// an op outside the registry.
+//
 // Throws Error (cannot run):
 // - a directed cycle without a token in the step unfolded over all ranks
 //   (collectives are joint, queues in order, communicators consistent with
 //   one global order), naming the acts on it;
 // - two registers that share arena bytes while one still has readers, naming both;
+// - a collective that writes over what another act may read at that time, naming both;
 // - a class that needs more than `memory_bytes` (0: no limit), by how much.
+// Where acts of all devices would have to be looked at and are too many, that is said instead.
 void verify(const ir::Plan& plan, int64_t memory_bytes = 0);
 
 }  // namespace boxcar::planner

@@ -207,6 +207,22 @@ TEST_F(TrainPlan, RefusesWhatIsNoPlanOfItsJob) {
                          "--save-plan wrote)");
 }
 
+// What cannot be carried out is no plan, whoever asks.
+TEST_F(TrainPlan, BothCommandsRefuseAPlanThatCannotBe) {
+  save({"--precision=fp32", "--micro-batch=4"});
+  const std::string whole = tests::contents(plan());
+  const auto expect_both = [&](const std::string& from, const std::string& to, const std::string& message) {
+    std::ofstream(plan()) << whole;
+    replace(from, to);
+    expect_refused({}, plan() + ": " + message);
+    const Output simulated = run_program({"simulate", "--plan=" + plan()});
+    EXPECT_EQ(simulated.exit_code, 2);
+    EXPECT_EQ(simulated.err, "boxcar: " + plan() + ": " + message + "\n");
+  };
+  expect_both("micro_batches 4\n", "micro_batches 8\n",
+              "stage0: phase F0: runs 4 times in a step, expected once, or once for each of 8 micro-batches");
+}
+
 TEST_F(TrainPlan, RefusesLabelsAndFactsThatItsJobHasNot) {
   save({"--precision=fp32"});
   const std::string whole = tests::contents(plan());

@@ -318,6 +318,71 @@ TEST(PlanCheck, SoundPlanPasses) {
   EXPECT_EQ(refusal([](Plan&) {}), "no error");
 }
 
+TEST(PlanCheck, PhasesRunOnceOrForEachMicroBatch) {
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.programs[0].schedule.push_back({0, 0});
+            }),
+            "first: phase F: runs 9 times in a step, expected once, or once for each of 8 micro-batches");
+  EXPECT_EQ(refusal([](Plan& p) { p.programs[0].schedule.pop_back(); }),
+            "first: phase U: runs 0 times in a step, expected once, or once for each of 8 micro-batches");
+  EXPECT_EQ(refusal([](Plan& p) { p.programs[0].schedule[1].micro_batch = 0; }),
+            "first: phase F: runs twice for micro-batch 0");
+  EXPECT_EQ(refusal([](Plan& p) { p.programs[0].schedule.back().micro_batch = 1; }),
+            "first: phase U: runs once, for micro-batch 1 and not 0");
+  EXPECT_EQ(refusal([](Plan& p) { p.micro_batches = 16; }),
+            "first: phase F: runs 8 times in a step, expected once, or once for each of 16 micro-batches");
+  EXPECT_EQ(error_of([] {
+              check(
+                  parse_plan("plan p\ndevices 1\nmicro_batches 2\nclass 0: p\nprogram p\n  phases U\n"
+                             "  schedule U\n"));
+            }),
+            "plan: 2 micro-batches, but no phase runs more than 1 times");
+}
+
+TEST(PlanCheck, MicroBatchesAreHandedOnInOneOrder) {
+  EXPECT_EQ(refusal([](Plan& p) { std::swap(p.programs[1].schedule[0], p.programs[1].schedule[1]); }),
+            "second: p: reads %y of micro-batch 0 for micro-batch 1, as F runs in another order in first");
+  EXPECT_EQ(error_of([] {
+              const std::string body =
+                  "  phases F\n  schedule F[0-1]\n  queue net: network\n"
+                  "  ar all_reduce() on net in F over c joint ar\n";
+              std::string other = body;
+              other.replace(other.find("F[0-1]"), 6, "F[1] F[0]");
+              check(
+                  parse_plan("plan p\ndevices 2\nmicro_batches 2\ncomm c: {0-1}\nclass 0: p\nclass 1: q\n"
+                             "program p\n" +
+                             body + "program q\n" + other));
+            }),
+            "p: ar: acts with ar of micro-batch 1 for micro-batch 0, as F runs in another order in q");
+}
+
+TEST(PlanCheck, WhatItUnfoldsToIsBounded) {
+  EXPECT_EQ(refusal([](Plan& p) { p.devices = most_devices + 1; }), "plan: 1048577 devices, at most 1048576");
+  EXPECT_EQ(error_of([] {
+              Plan plan;
+              plan.devices = 4096;
+              plan.programs.push_back({"p", {"F"}, {{0, 0}}, {{"q"}}, {}, {}});
+              for (int a = 0; a < 4097; ++a) {
+                plan.programs[0].actors.emplace_back();
+                plan.programs[0].actors.back().name = std::to_string(a);
+              }
+              for (int d = 0; d < plan.devices; ++d) plan.classes.push_back({0, {d}});
+              check(plan);
+            }),
+            "plan: its classes have more than 16777216 actors or 1073741824 acts in a step");
+  EXPECT_EQ(parse_error("F[0-7] U", "16777216*() U"), "plan:17:23: a loop of nothing");
+  EXPECT_EQ(error_of([] {
+              std::string text = "plan p\ndevices 1048576\n";
+              for (int i = 0; i < 33; ++i) text += "peers p" + std::to_string(i) + ": 0 from 0\n";
+              parse_plan(text);
+            }),
+            "plan:35:11: lists of more than 33554432 devices together");
+  EXPECT_EQ(refusal([](Plan& p) { p.programs[0].registers[0].bytes = most_bytes + 1; }),
+            "first: %x: 1152921504606846977 bytes");
+  EXPECT_EQ(refusal([](Plan& p) { p.programs[0].arena_bytes = -1; }),
+            "first: an arena of -1 bytes, 4096 of workspace");
+}
+
 TEST(PlanCheck, DevicesClassesGroups) {
   EXPECT_EQ(refusal([](Plan& p) { p.devices = 0; }), "plan: 0 devices, at least 1");
   EXPECT_EQ(refusal([](Plan& p) { p.micro_batches = 0; }), "plan: 0 micro-batches, at least 1");

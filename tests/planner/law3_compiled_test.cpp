@@ -50,6 +50,7 @@ class CompiledLaw3 : public testing::TestWithParam<Case> {};
 
 TEST_P(CompiledLaw3, EndsAndKeepsMemoryApartUnderEveryInterleaving) {
   ir::Plan plan = compiled(GetParam());
+  ASSERT_NO_THROW(ir::check_types(plan));
   ASSERT_NO_THROW(verify(plan));
   for (unsigned seed = 1; seed <= 3; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -101,6 +102,16 @@ bool memory_is_apart(const ir::Plan& plan) {
   return true;
 }
 
+// Where micro-batches would be handed on in another order.
+bool refused_at_once(const ir::Plan& plan) {
+  try {
+    ir::check(plan);
+  } catch (const Error&) {
+    return true;
+  }
+  return false;
+}
+
 void check_mistakes(const Case& c, unsigned first, unsigned rounds) {
   const ir::Plan good = compiled(c);
   constexpr void (*mistakes[])(ir::Program&, Random&) = {take_a_slot, swap_actors, swap_runs, move_register};
@@ -110,7 +121,7 @@ void check_mistakes(const Case& c, unsigned first, unsigned rounds) {
     Random random(seed);
     ir::Plan plan = good;
     mistakes[seed % 4](plan.programs[any(random, plan.programs.size())], random);
-    ir::check(plan);
+    if (refused_at_once(plan)) continue;
     bool ends = dry_run(view_of_devices(plan)).ended, apart = memory_is_apart(plan);
     StepView classes = view_of_classes(plan);
     ASSERT_TRUE(classes.exact);

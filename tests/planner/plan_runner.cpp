@@ -15,6 +15,7 @@ using backends::cpu::put;
 using backends::cpu::run_reference;
 using backends::cpu::take;
 using backends::cpu::zeros;
+using ir::is_control;
 
 namespace {
 
@@ -22,8 +23,6 @@ template <typename T>
 const T& item(const std::vector<T>& items, int index) {
   return items[static_cast<size_t>(index)];
 }
-
-bool is_control(const ir::Register& reg) { return reg.bytes == 0 && reg.type.elements() > 0; }
 
 // The place of a device in its group of the comm of this name.
 int64_t coordinate(const ir::Plan& plan, const std::string& dim, int device) {
@@ -133,7 +132,7 @@ const PlanRunner::Slot* PlanRunner::readable(int device, int r, int version) con
   return slot.writes == reg(device, r).every ? &slot : nullptr;
 }
 
-int PlanRunner::goal(int device, int a) const { return program(device).acts_per_step(a); }
+int PlanRunner::goal(int device, int a) const { return steps_ * program(device).acts_per_step(a); }
 
 bool PlanRunner::ready(int device, int a) const {
   const ir::Actor& actor = item(program(device).actors, a);
@@ -185,11 +184,12 @@ void PlanRunner::write(int device, int a, std::vector<HostTensor> results) {
 }
 
 ir::Attrs PlanRunner::attrs(int device, const ir::Actor& actor) const {
-  return ir::complete(ir::op(actor.op),
-                      ir::rank_attrs(actor.attrs, [&](const std::string& dim) -> ir::Coordinates {
-                        if (dim == "rank") return {rank_in_class(plan_, device), 0};
-                        return {coordinate(plan_, dim, device), coordinate(plan_, dim, item(first_, device))};
-                      }));
+  ir::Attrs attrs = ir::rank_attrs(actor.attrs, [&](const std::string& dim) -> ir::Coordinates {
+    if (dim == "rank") return {rank_in_class(plan_, device), 0};
+    return {coordinate(plan_, dim, device), coordinate(plan_, dim, item(first_, device))};
+  });
+  attrs.erase("seconds");
+  return ir::complete(ir::op(actor.op), attrs);
 }
 
 void PlanRunner::kernel(int device, int a) {
@@ -285,6 +285,28 @@ bool PlanRunner::step(int device, int a) {
   actor.kind == ir::ActorKind::pull ? pull(device, a) : kernel(device, a);
   ++at(device).acts[static_cast<size_t>(a)];
   return true;
+}
+
+void PlanRunner::expect_ready(int device, int a) const {
+  if (!ready(device, a))
+    throw Error::fault(program(device).actors[static_cast<size_t>(a)].name,
+                       "acts before its operands are there");
+}
+
+void PlanRunner::act(int device, int a) {
+  steps_ = 1 << 20;
+  expect_ready(device, a);
+  const ir::Actor& actor = item(program(device).actors, a);
+  if (actor.kind == ir::ActorKind::collective)
+    for (const auto& [member, b] : members(device, a)) expect_ready(member, b);
+  step(device, a);
+}
+
+const HostTensor* PlanRunner::value_after(int steps, int r, int device) const {
+  const ir::Register& of = reg(device, r);
+  const auto& versions = item(item(devices_, device).registers, r);
+  const int last = of.initial + steps * program(device).acts_per_step(of.producer) / of.every - 1;
+  return last >= 0 && last < static_cast<int>(versions.size()) ? &item(versions, last).value : nullptr;
 }
 
 void PlanRunner::run() {

@@ -23,8 +23,13 @@ class PlanRunner {
 
   // One step. Throws Error (fault) naming an actor that cannot act.
   void run();
+  // One act of an actor, of a collective that of all members, in an order that others choose; any number of
+  // steps. Throws Error (fault) where what it reads is not there.
+  void act(int device, int actor);
   // What the register of this name holds on a device after the step.
   const HostTensor& value(const std::string& name, int device) const;
+  // The same after so many steps, where acts went on; null where nothing was written.
+  const HostTensor* value_after(int steps, int reg, int device) const;
   int program_of(int device) const { return program_[static_cast<size_t>(device)]; }
 
  private:
@@ -43,6 +48,7 @@ class PlanRunner {
   const Slot* readable(int device, int r, int version) const;
   int goal(int device, int a) const;
   bool ready(int device, int a) const;
+  void expect_ready(int device, int a) const;
   bool step(int device, int a);
   std::vector<HostTensor> operands(int device, int a) const;
   void write(int device, int a, std::vector<HostTensor> results);
@@ -57,6 +63,7 @@ class PlanRunner {
   std::vector<int> program_;  // by device
   std::vector<int> first_;    // by device: the first of its class
   std::vector<Device> devices_;
+  int steps_ = 1;  // that actors may make
 };
 
 }  // namespace boxcar::planner

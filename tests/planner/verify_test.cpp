@@ -317,6 +317,56 @@ TEST(Verify, RefusesPlantedOverlapsInMemory) {
             "p: the workspace (bytes 3600 to 4111) lies outside the arena of 4096 bytes");
 }
 
+TEST(Verify, RefusesWorkspaceOnTwoQueues) {
+  EXPECT_EQ(refusal(replaced(overlap, "in F over tp bytes 256", "in F over tp bytes 256 workspace 8")),
+            "p: b: needs workspace on compute, and ar on net: acts that share it are on one queue");
+}
+
+// The gradient is reduced where it is; its norm reads it when that is done.
+constexpr const char* in_place = R"(plan in_place
+devices 2
+micro_batches 1
+comm dp: {0-1}
+class 0-1: p
+
+program p
+  phases F
+  schedule F
+  queue compute: compute
+  queue net: network
+  %g: float32[4] x1 gradients
+  %ar.done: int8[] x1 workspace bytes 0
+  %late: int8[] x1 workspace bytes 0
+  %n: float32[] x1 activations
+  g host test() -> %g on compute in F
+  ar all_reduce(%g) {in_place=true} -> %ar.done on net in F over dp bytes 16
+  late host test(%ar.done) -> %late on compute in F
+  norm host test(%g, %ar.done) -> %n on compute in F
+)";
+
+TEST(Verify, RefusesToReadWhatACollectiveWritesOver) {
+  constexpr const char* race =
+      "p: ar: writes over %g, and nothing keeps norm of p from reading it at that time (let it read %ar.done "
+      "too)";
+  EXPECT_EQ(refusal(in_place), "");
+  EXPECT_EQ(refusal(replaced(in_place, "norm host test(%g, %ar.done)", "norm host test(%g, %late)")), "");
+  // Without the edge: on a queue of its own, behind one that waits, on the collective's before and after it.
+  std::string loose = replaced(in_place, "norm host test(%g, %ar.done)", "norm host test(%g)");
+  EXPECT_EQ(refusal(loose), "");  // after `late` on its queue
+  EXPECT_EQ(refusal(replaced(loose, "  late host test(%ar.done) -> %late on compute in F\n",
+                             "  late host test(%ar.done) -> %late on net in F\n")),
+            race);
+  EXPECT_EQ(refusal(replaced(loose, "-> %n on compute", "-> %n on net")), "");
+  std::string norm = "  norm host test(%g) -> %n on compute in F\n";
+  std::string first = replaced(loose, norm, "");
+  EXPECT_EQ(
+      refusal(replaced(first, "  ar all_reduce", "  norm host test(%g) -> %n on net in F\n  ar all_reduce")),
+      "");
+  EXPECT_EQ(refusal(replaced(first, "  ar all_reduce", norm + "  ar all_reduce")), race);
+  EXPECT_EQ(refusal(replaced(in_place, "all_reduce(%g)", "all_reduce(%g, %g)")),
+            "p: ar: writes over %g twice at once");
+}
+
 TEST(MemoryUse, PartsAddUpToTheArena) {
   std::vector<MemoryUse> uses = memory_use(ir::parse_plan(overlap));
   ASSERT_EQ(uses.size(), 1u);

@@ -6,10 +6,13 @@
 //   Chaos run(plan, 7);
 //   run.steps(3);          // true: all acts of three steps have ended; false: nothing can go on
 //   run.overlap();         // "" or which register was written over which
+//   run.ended = ...;       // before steps(): hears of every act as it ends, of a joint act by its first
+//   member
 #pragma once
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -63,6 +66,8 @@ class Chaos {
     return true;
   }
   const std::string& overlap() const { return overlap_; }
+
+  std::function<void(int device, int actor)> ended;
 
  private:
   struct Wire {
@@ -343,6 +348,8 @@ class Chaos {
       ++orders_[size(o)].next;
     }
     for (int o : unit.open) orders_[size(o)].busy = false;
+    const int first = unit.actors[0];
+    if (ended) ended(device_of(first), first - first_[size(device_of(first))]);
     std::vector<actors::Effect> effects;
     for (int a : unit.actors) {
       effects.clear();

@@ -1,0 +1,37 @@
+// How the checks of a plan refuse: where, then what was got and what was expected.
+//
+//   require(r.every >= 1, {program, r.name, "%"}, "every {}, at least 1", r.every);
+//   throws Error (bad input): "stage0: %x: every 0, at least 1"
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ir/plan.h"
+#include "sbp/error.h"
+
+namespace boxcar::ir {
+
+// What an error is about; put together only where there is one.
+struct PlanPlace {
+  PlanPlace(const std::string& whole) : first(whole) {}
+  PlanPlace(const char* whole) : first(whole) {}
+  PlanPlace(const Program& program, std::string_view name, const char* mark = "")
+      : first(program.name), second(name), mark(mark) {}
+  std::string_view first, second;
+  const char* mark = "";
+
+  std::string text() const {
+    return second.empty() ? std::string(first) : fmt::format("{}: {}{}", first, mark, second);
+  }
+};
+
+template <typename... Args>
+void require(bool holds, const PlanPlace& where, fmt::format_string<Args...> message, Args&&... args) {
+  if (!holds) throw Error::input(where.text(), fmt::format(message, std::forward<Args>(args)...));
+}
+
+}  // namespace boxcar::ir
