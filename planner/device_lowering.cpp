@@ -187,9 +187,9 @@ DeviceLowering::Blocks DeviceLowering::take(const sbp::Step& step, const std::st
   }
   if (!member || before.empty()) return {};
   Block target = whole(step.result, -1);
-  int64_t shares = 1;  // a copy becomes equal shares that add up to it
+  int64_t shares = 1;  // a copy becomes equal shares that add up to it; as a maximum it is one already
   for (size_t d = 0; d < step.result.sbp.size(); ++d)
-    if (step.result.sbp[d].is_partial() && target.ranges == before[0].ranges)
+    if (step.result.sbp[d] == Sbp::P() && target.ranges == before[0].ranges)
       shares *= step.result.placement.mesh[d];
   if (shares > 1)
     target.reg = kernel_actor(tensor + ".share", "scale", {{"factor", 1.0 / static_cast<double>(shares)}},
@@ -202,6 +202,11 @@ DeviceLowering::Blocks DeviceLowering::take(const sbp::Step& step, const std::st
 DeviceLowering::Blocks DeviceLowering::transfer(const sbp::Step& step, const std::string& name, int index,
                                                 const Blocks& before, ir::DType dtype) {
   const std::string tensor = name.substr(0, name.find(' '));
+  // Blocks are put together by adding them to zeros.
+  for (const Sbp sbp : step.result.sbp)
+    if (sbp.is_partial() && sbp != Sbp::P())
+      throw Error::input(tensor, fmt::format("{} cannot be moved to other devices (bring it to B or S first)",
+                                             sbp::to_text(step.result)));
   Blocks blocks;
   for (const sbp::Slice& slice : step.slices) {
     if (slice.from == device_) builder.queue("net.out");

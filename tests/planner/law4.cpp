@@ -61,6 +61,7 @@ void expect_near(const HostTensor& got, const HostTensor& want, const std::strin
 void expect_law_4(const Job& job, const Choose& choose) {
   const Comparison c(job, choose);
   const ir::Plan plan = compile(c.laid);
+  ir::check_types(plan);
   verify(plan);
   PlanRunner runner(
       plan, [&](const ir::Register& reg, int, int device) { return c.local(c.before, reg.name, device); });

@@ -175,6 +175,15 @@ TEST(Placed, refuses_what_has_no_placement_or_two) {
   two.place(y, p1, {Sbp::S(0)});
   two.op1("add", {x, y}, {}, "z");
   EXPECT_EQ(message(two.finish()), "z: runs on 0-1 and reads %y on 2-3 (use to_global)");
+
+  ir::Builder maxima("maxima");
+  const int from = maxima.placement(sbp::Placement::line(2, 0)),
+            to = maxima.placement(sbp::Placement::line(2, 2));
+  const auto m = maxima.input("m", {{4}, ir::DType::float32});
+  maxima.place(m, from, {Sbp::S(0)});
+  maxima.op1("relu", {maxima.to_global(m, to, {Sbp::P(sbp::Reduction::max)})}, {}, "r");
+  EXPECT_EQ(message(maxima.finish()),
+            "m: P(max) on 2-3 cannot be moved to other devices (bring it to B or S first)");
 }
 
 }  // namespace
