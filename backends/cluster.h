@@ -179,6 +179,7 @@ struct Node {
   // Of each device's memory what no tensor has on such nodes: CUDA's context, loaded kernels. With that of a
   // stack it is left out of what plans may take.
   double outside_bytes = 0;
+  friend bool operator==(const Node&, const Node&) = default;
 };
 
 struct Fabric {
@@ -187,6 +188,7 @@ struct Fabric {
   double oversubscription = 1;  // leaf_spine: down over up
   double hop_latency = 0;       // s added per further switch hop
   std::vector<int> dims;        // torus, fat_tree, dragonfly: SimGrid's own parameters
+  friend bool operator==(const Fabric&, const Fabric&) = default;
 };
 
 // Which softmaxes of attention a framework's one kernel takes, and what the single kernels take that run
@@ -262,6 +264,7 @@ struct Cluster {
 
   int devices() const { return nodes * node.gpus; }
   int node_of(int device) const { return device / node.gpus; }
+  friend bool operator==(const Cluster&, const Cluster&) = default;
 };
 
 // A preset by name, or a YAML file by path, sized to `gpus` devices (0: the file's own number of nodes).

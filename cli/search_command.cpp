@@ -328,9 +328,11 @@ int run(const SearchArguments& arguments) {
   std::signal(SIGINT, SIG_DFL);
   progress.reset();
   if (r.outcome.best.empty()) {
+    std::string line;
     const std::string why = why_none(r);
     r.wall_seconds = passed();
     if (arguments.json) print(to_json(r, why));
+    for (std::istringstream lines(left_out_text(r.outcome)); std::getline(lines, line);) tell(line.substr(2));
     throw Error::cannot_run("", why);
   }
 

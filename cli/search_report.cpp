@@ -206,10 +206,17 @@ std::string bound_text(const SearchReport& r) {
                      100 * *less);
 }
 
+ordered_json left_out_json(const search::Dropped& dropped) {
+  ordered_json all = ordered_json::array();
+  for (const auto& [why, count] : dropped) all.push_back({{"count", count}, {"why", why}});
+  return all;
+}
+
 ordered_json search_json(const SearchReport& r) {
   const search::Outcome& o = r.outcome;
-  ordered_json doc{{"points", o.points},           {"over_memory", o.over_memory},
-                   {"over_time", o.over_time},     {"compiled", o.compiled},
+  ordered_json doc{{"points", o.points},           {"without_estimate", left_out_json(o.dropped)},
+                   {"over_memory", o.over_memory}, {"over_time", o.over_time},
+                   {"compiled", o.compiled},       {"without_plan", left_out_json(o.unmade)},
                    {"simulated", o.best.size()},   {"ended", o.ended},
                    {"by_estimate", o.by_estimate}, {"memory_limit_bytes", r.memory_limit_bytes},
                    {"wall_s", r.wall_seconds}};
@@ -297,15 +304,36 @@ std::string change_text(const search::WouldDo& change) {
   return fmt::format("with {}", fmt::join(flags, " "));
 }
 
+std::string left_out_text(const search::Outcome& outcome) {
+  constexpr int most_reasons = 3;  // JSON has all
+  std::string text;
+  const auto add = [&](const search::Dropped& dropped, const char* what) {
+    int reasons = 0;
+    int64_t others = 0;
+    for (const auto& [why, count] : dropped)
+      if (++reasons > most_reasons)
+        others += count;
+      else
+        text += fmt::format("  {} {}: {}\n", count, what, why);
+    if (others > 0)
+      text += fmt::format("  {} {}, for {} other reasons\n", others, what, reasons - most_reasons);
+  };
+  add(outcome.dropped, "of the points without an estimate");
+  add(outcome.unmade, "of those compiled without a plan");
+  return text;
+}
+
 std::string to_table(const SearchReport& r) {
   const search::Outcome& o = r.outcome;
   std::string text = fmt::format(
-      "searched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, {}{}\n\n",
+      "searched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, "
+      "{}{}\n{}\n",
       o.points, o.over_memory, format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
       o.best.size(), format_seconds(r.wall_seconds),
       o.by_estimate ? "; ended before any was simulated: the best by estimate"
       : o.ended     ? ""
-                    : "; ended early");
+                    : "; ended early",
+      left_out_text(o));
   const bool priced = r.goal == search::Goal::cost;
   text += fmt::format("  {}{:>9} {:>9} {:>9} {:<7}  {}\n", priced ? "     cost  GPUs " : "", "step",
                       "estimate", "peak", "layouts", "plan");

@@ -26,6 +26,10 @@ std::string to_json(const SearchReport& report);
 // Of one that has none: why, what comes nearest, what would do.
 std::string to_json(const SearchReport& report, const std::string& why);
 
+// What had to be left out and why, a line for each reason: "  12 of the points without an estimate:
+// h0.mlp.fc1: no signature of matmul fits on mesh dimension tp\n"; empty where nothing was.
+std::string left_out_text(const search::Outcome& outcome);
+
 // "with --recompute full", "on 16 GPUs".
 std::string change_text(const search::WouldDo& change);
 

@@ -245,6 +245,7 @@ std::string key_of(const Call& call) {
   KeyWriter key;
   key.text(call.op->type);
   key.attrs(call.op->attrs);
+  key.raw(call.inputs.size());
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     key.type(call.inputs[i]);
     key.layout(call.current[i]);
@@ -252,6 +253,7 @@ std::string key_of(const Call& call) {
     key.raw(call.made[i].size());
     for (const NdSbp& layout : call.made[i]) key.layout(layout);
   }
+  for (const ir::TensorType& type : call.outputs) key.type(type);
   for (const PartialSbp& pins : call.pins)
     for (const auto& pin : pins) {
       key.raw(pin.has_value());

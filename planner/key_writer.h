@@ -28,6 +28,7 @@ class KeyWriter {
     key_.append(value);
   }
   void layout(const sbp::NdSbp& layout) {
+    raw(layout.size());
     for (const sbp::Sbp& s : layout) raw(s);
   }
   void type(const ir::TensorType& type) {
@@ -50,6 +51,7 @@ class KeyWriter {
       raw(std::get<bool>(attr));
   }
   void attrs(const ir::Attrs& attrs) {
+    raw(attrs.size());
     for (const auto& [name, value] : attrs) {
       if (name == "op") continue;  // which dropout it is
       text(name);

@@ -43,6 +43,7 @@ struct Hints {
   // How ranks stand on the cluster, outermost first: those of the last lie beside each other. dp's with ep.
   std::string mesh_order = "pp,dp,cp,tp";
   std::vector<int> stage_order = {};  // by stage: whose devices it has in that order; empty: its own
+  friend bool operator==(const Hints&, const Hints&) = default;
 };
 
 struct Job {
@@ -53,6 +54,7 @@ struct Job {
   int64_t global_batch = 0;  // sequences per optimizer step; 0: dp x micro_batch
   backends::Cluster cluster;
   int gpus = 0;
+  friend bool operator==(const Job&, const Job&) = default;
 };
 
 // Fills in defaults and refuses what cannot be: degrees that do not multiply, sizes that do not divide.

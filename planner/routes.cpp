@@ -38,15 +38,14 @@ std::optional<MeshRoute> indirect(const sbp::Shape& shape, const Mesh& mesh, con
 }  // namespace
 
 const MeshRoute& RouteTable::find(const sbp::Shape& shape, const NdSbp& from, const NdSbp& to) {
-  const auto [at, fresh] = known_.try_emplace({shape, from, to});
-  if (!fresh) return at->second;
+  const std::tuple key{shape, from, to};
+  if (const auto known = known_.find(key); known != known_.end()) return known->second;
   auto route = direct(shape, mesh_, from, to);
   if (!route) route = indirect(shape, mesh_, from, to);
   if (!route)
     throw Error::fault(sbp::to_text(from) + " to " + sbp::to_text(to),
                        "no collectives along mesh dimensions do this");
-  at->second = std::move(*route);
-  return at->second;
+  return known_.emplace(key, std::move(*route)).first->second;
 }
 
 }  // namespace boxcar::planner

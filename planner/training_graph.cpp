@@ -1,5 +1,9 @@
 #include "planner/training_graph.h"
 
+#include <utility>
+
+#include "ir/models/conv_net.h"
+
 namespace boxcar::planner {
 
 ir::models::Transformer padded_model(const Job& job) {
@@ -8,29 +12,37 @@ ir::models::Transformer padded_model(const Job& job) {
   return model;
 }
 
-namespace {
-
-ir::Graph forward_graph(const Job& job) {
-  const int64_t batch = int64_t{job.parallel.micro_batch} * job.parallel.dp;
-  return ir::models::build(padded_model(job), batch);
+GraphInputs graph_inputs(const Job& job) {
+  const Hints& h = job.parallel;
+  GraphInputs inputs{padded_model(job), int64_t{h.micro_batch} * h.dp, job.train, h.stage_layers, h.pp};
+  if (!ir::models::is_conv_net(job.model.family)) {  // what it is padded to says nothing more once it is
+    inputs.model.vocab = ir::models::padded_vocab(inputs.model);
+    inputs.model.pad_vocab_to = 1;
+  }
+  ir::TrainOptions& options = inputs.options;
+  options.whole_products = !options.epilogues || h.tp == 1;
+  options.whole_classes = !options.fused_loss || h.tp == 1 || h.gather_logits;
+  options.stage_starts = stage_starts(h.stage_layers);
+  return inputs;
 }
 
-}  // namespace
+TrainingGraph training_graph(const GraphInputs& inputs) {
+  ir::Graph forward = ir::models::build(inputs.model, inputs.batch);
+  TrainingGraph made;
+  made.replicas = replicate_shared_parameters(forward, inputs.stage_layers, inputs.stages);
+  ir::TrainOptions options = inputs.options;
+  for (const Replica& replica : made.replicas) options.copies[replica.replica] = replica.original;
+  const ir::TensorId loss = ir::find_tensor(forward, "loss");
+  made.graph = ir::training_step(std::move(forward), loss, options);
+  merge_uses(made.graph);
+  drop_replica_norms(made.graph, made.replicas);
+  return made;
+}
 
 ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
-  const Hints& h = job.parallel;
-  ir::Graph forward = forward_graph(job);
-  replicas = replicate_shared_parameters(forward, h.stage_layers, h.pp);
-  ir::TrainOptions options = job.train;
-  options.whole_products = h.tp == 1;
-  options.whole_classes = h.tp == 1 || h.gather_logits;
-  options.stage_starts = stage_starts(h.stage_layers);
-  for (const Replica& replica : replicas) options.copies[replica.replica] = replica.original;
-  const ir::TensorId loss = ir::find_tensor(forward, "loss");
-  ir::Graph graph = ir::training_step(std::move(forward), loss, options);
-  merge_uses(graph);
-  drop_replica_norms(graph, replicas);
-  return graph;
+  TrainingGraph made = training_graph(graph_inputs(job));
+  replicas = std::move(made.replicas);
+  return std::move(made.graph);
 }
 
 }  // namespace boxcar::planner

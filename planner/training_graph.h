@@ -1,7 +1,14 @@
 // The training graph of a job: the model for all data-parallel ranks, its backward pass and update, with
 // parameters replicated where several stages use them.
+//
+//   GraphInputs inputs = graph_inputs(job);                // tp 1 and tp 8 have equal ones, if nothing of
+//   the TrainingGraph training = training_graph(inputs);       // graph depends on whose parts devices have
+//
+// A graph is made from its inputs and from nothing else, so whoever keeps graphs by their inputs cannot take
+// one for another.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "ir/graph.h"
@@ -12,6 +19,24 @@ namespace boxcar::planner {
 
 // The model as a plan of the job has it: its vocabulary padded for the tensor parallelism of the hints.
 ir::models::Transformer padded_model(const Job& job);
+
+// All that a training graph is made from.
+struct GraphInputs {
+  ir::models::Transformer model;  // padded
+  int64_t batch = 0;              // sequences of a micro-batch, of all data-parallel ranks
+  ir::TrainOptions options;
+  std::vector<int> stage_layers;
+  int stages = 1;
+  friend bool operator==(const GraphInputs&, const GraphInputs&) = default;
+};
+// `job` is resolved.
+GraphInputs graph_inputs(const Job& job);
+
+struct TrainingGraph {
+  ir::Graph graph;
+  std::vector<Replica> replicas;  // pairs of replicated parameters
+};
+TrainingGraph training_graph(const GraphInputs& inputs);
 
 // `job` is resolved; `replicas` gets the pairs of replicated parameters.
 ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas);

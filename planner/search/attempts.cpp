@@ -64,6 +64,7 @@ Attempt Attempts::attempt(Making making) {
     leave(std::move(making));
   } catch (const Error& error) {
     attempt.error = error;
+    ++outcome_.unmade[error.what()];
     if (!layouts_asked() || error.where().starts_with("--pin")) refused_ = error;
   }
   return attempt;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <numeric>
+#include <random>
 #include <utility>
 
 #include "ir/models/conv_net.h"
@@ -36,6 +38,29 @@ Candidate with_estimate(Job job, const KindCosts& costs) {
   return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least};
 }
 
+// In which branches are looked at.
+std::vector<size_t> order_of(size_t branches, uint64_t shuffle) {
+  std::vector<size_t> order(branches);
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (shuffle != 0) std::shuffle(order.begin(), order.end(), std::mt19937_64(shuffle));
+  return order;
+}
+
+// What is not searched of them.
+planner::Hints with_no_searched(planner::Hints h) {
+  const planner::Hints none;
+  h.dp = none.dp, h.tp = none.tp, h.pp = none.pp, h.cp = none.cp, h.ep = none.ep;
+  h.virtual_stages = none.virtual_stages;
+  h.stage_layers.clear();
+  h.micro_batch = none.micro_batch;
+  h.zero = none.zero;
+  h.sequence_parallel = none.sequence_parallel;
+  h.schedule = none.schedule;
+  h.mesh_order = none.mesh_order;
+  h.stage_order.clear();
+  return h;
+}
+
 bool keep_less(std::optional<Candidate>& least, const Candidate& c, double Candidate::*number) {
   if (least && least.value().*number <= c.*number) return false;
   least = c;
@@ -47,8 +72,13 @@ bool keep_less(std::optional<Candidate>& least, const Candidate& c, double Candi
 // The points of a branch, on one thread.
 class Candidates::Branch {
  public:
-  Branch(const Candidates& all, Shared& shared)
-      : all_(all), options_(all.options_), shared_(shared), measuring_(all.seconds_, all.graphs_) {}
+  // `job`: what its points have alike; `known`: what was measured of such before.
+  Branch(const Candidates& all, const Job& job, const Costs& known, Shared& shared)
+      : all_(all),
+        options_(all.options_),
+        known_(known),
+        shared_(shared),
+        measuring_(job, all.seconds_, all.graphs_) {}
 
   void run(const Job& job, const Fixed& fixed, const planner::Hints& branch) {
     each_point(job, fixed, branch, [&](const Job& point) { return add(point); });
@@ -56,15 +86,11 @@ class Candidates::Branch {
 
   // Nothing where no small plan can be made, or where there are enough points.
   const ModelCost* cost_of(const Job& point) {
-    if (const auto* known = known_cost(point)) return *known ? &**known : nullptr;
-    if (shared_.stop) return nullptr;
-    std::optional<ModelCost>& cost = costs[cost_key(point)];
-    try {
-      cost = measuring_.of(point);
-    } catch (const Error& error) {
-      estimated.unmeasured = error;
-    }
-    return cost ? &*cost : nullptr;
+    const CostKey key = cost_key(point);
+    const auto* cost = known_cost(key);
+    if (!cost && shared_.stop) return nullptr;
+    if (!cost) cost = &costs.emplace(key, measured(key)).first->second;
+    return std::get_if<ModelCost>(cost);
   }
 
   // As the job says, of which layers compute again and what the others do.
@@ -117,17 +143,35 @@ class Candidates::Branch {
   Costs costs;  // that were not known
 
  private:
-  const std::optional<ModelCost>* known_cost(const Job& point) const {
-    const CostKey key = cost_key(point);
-    for (const Costs* known : {&all_.costs_, &costs})
+  const std::variant<ModelCost, Error>* known_cost(const CostKey& key) const {
+    for (const Costs* known : {&known_, static_cast<const Costs*>(&costs)})
       if (const auto found = known->find(key); found != known->end()) return &found->second;
     return nullptr;
+  }
+
+  // Counts a point that has no estimate, and why: of its layers that compute again, or of the others.
+  void drop(const Job& point) {
+    for (const Job& job : {point, all_of(point, point.train.recompute_others)})
+      if (const auto* cost = known_cost(cost_key(job)); cost && std::holds_alternative<Error>(*cost)) {
+        estimated.unmeasured = std::get<Error>(*cost);
+        ++estimated.dropped[estimated.unmeasured->what()];
+        ++estimated.points, ++shared_.points;
+        return;
+      }
+  }
+
+  std::variant<ModelCost, Error> measured(const CostKey& key) {
+    try {
+      return measuring_.of(key);
+    } catch (const Error& error) {
+      return error;
+    }
   }
 
   // Where all layers differ the small plan is the whole one: none is made for this alone.
   const ModelCost* cost_of_lesser(const Job& job, ir::Recompute kind) {
     const Job all = all_of(job, kind);
-    return ir::models::is_conv_net(job.model.family) && !known_cost(all) ? nullptr : cost_of(all);
+    return ir::models::is_conv_net(job.model.family) && !known_cost(cost_key(all)) ? nullptr : cost_of(all);
   }
 
   static Job all_of(Job job, ir::Recompute kind) {
@@ -167,6 +211,8 @@ class Candidates::Branch {
         (!options_.pinned.count("recompute") && any_fits(whole, kinds)))
       return best;
     const std::vector<double> bytes(static_cast<size_t>(first.parallel.pp), all_.bytes_);
+    for (const ir::Recompute kind : kinds)
+      if (!cost_of_lesser(first, kind)) drop(all_of(first, kind));
     for (const Candidate& c : whole) {
       if (auto some = with_fewest_again(c.job, bytes)) keep_less(best, *some, &Candidate::estimated_seconds);
       if (recuts(first, *cost_of(first))) break;  // the same again
@@ -199,11 +245,13 @@ class Candidates::Branch {
     return c.estimated_seconds < (1 - time_error / 3) * over.estimated_seconds;
   }
 
-  // Whether it fits in memory, by estimate.
-  bool add(const Job& point) {
+  // Whether it fits in memory, by estimate; nothing where there is none.
+  std::optional<bool> add(const Job& point) {
     bool any = false;
     if (shared_.stop) return any;
-    for (Candidate& c : estimates(point)) {
+    std::vector<Candidate> all = estimates(point);
+    if (all.empty()) return std::nullopt;
+    for (Candidate& c : all) {
       ++estimated.points, ++shared_.points;
       keep_less(estimated.smallest, c, &Candidate::estimated_bytes);
       if (!fits(c)) {
@@ -226,7 +274,7 @@ class Candidates::Branch {
   // The point with its layers cut into stages, in one way or two, each with its estimate.
   std::vector<Candidate> estimates(const Job& point) {
     const std::optional<KindCosts> kinds = costs_of(point);
-    if (!kinds) return {};
+    if (!kinds) return drop(point), std::vector<Candidate>();
     std::vector<Job> jobs{point};
     Job& job = jobs.front();
     job.train.micro_batches = planner::micro_batches(job);
@@ -295,7 +343,10 @@ class Candidates::Branch {
       if (level) job.parallel.stage_layers = level_cut(job, kinds.again);
       if (!gains(with_estimate(job, kinds), usual)) continue;
       const std::optional<KindCosts> own = costs_of(job);
-      if (!own) continue;
+      if (!own) {
+        drop(job);
+        continue;
+      }
       if (Candidate other = with_estimate(std::move(job), *own); gains(other, usual))
         all.push_back(std::move(other));
     }
@@ -320,6 +371,7 @@ class Candidates::Branch {
 
   const Candidates& all_;
   const SearchOptions& options_;
+  const Costs& known_;
   Shared& shared_;
   Measuring measuring_;
 };
@@ -327,14 +379,28 @@ class Candidates::Branch {
 Candidates::Candidates(const SearchOptions& options, double bytes, ActSeconds seconds)
     : options_(options), bytes_(bytes), seconds_(std::move(seconds)) {}
 
+Candidates::Costs& Candidates::costs_of(const Job& job) {
+  Job alike = job;
+  alike.parallel = with_no_searched(job.parallel);
+  alike.train.recompute = ir::Recompute::none, alike.train.recompute_others = ir::Recompute::none;
+  alike.train.recompute_layers.clear();
+  alike.train.micro_batches = 1;
+  for (auto& [known, costs] : costs_)
+    if (known == alike) return costs;
+  return costs_.emplace_back(std::move(alike), Costs{}).second;
+}
+
 Estimated Candidates::of(const Job& job, const Fixed& fixed, const Enough& enough) {
   const std::vector<planner::Hints> parts = branches(job, fixed);
+  Costs& known = costs_of(job);
   Shared shared;
   std::vector<std::unique_ptr<Branch>> done(parts.size());
+  const std::vector<size_t> order = order_of(parts.size(), options_.shuffle);
   const auto work = [&] {
-    for (size_t b = shared.next++; b < parts.size(); b = shared.next++) {
-      done[b] = std::make_unique<Branch>(*this, shared);
-      done[b]->run(job, fixed, parts[b]);
+    for (size_t next = shared.next++; next < order.size(); next = shared.next++) {
+      std::unique_ptr<Branch>& branch = done[order[next]];
+      branch = std::make_unique<Branch>(*this, job, known, shared);
+      branch->run(job, fixed, parts[order[next]]);
     }
   };
   const auto look = [&] {
@@ -360,32 +426,35 @@ Estimated Candidates::of(const Job& job, const Fixed& fixed, const Enough& enoug
     Estimated& part = branch->estimated;
     std::move(part.fitting.begin(), part.fitting.end(), std::back_inserter(all.fitting));
     all.points += part.points;
+    add(all.dropped, part.dropped);
     all.over_memory += part.over_memory;
     all.over_time += part.over_time;
     if (part.smallest) keep_less(all.smallest, *part.smallest, &Candidate::estimated_bytes);
     if (part.fastest) keep_less(all.fastest, *part.fastest, &Candidate::estimated_seconds);
     if (part.unmeasured) all.unmeasured = part.unmeasured;
-    costs_.merge(branch->costs);
+    known.merge(branch->costs);
   }
   return all;
 }
 
 std::optional<Candidate> Candidates::one(Job job) {
   Shared shared;
-  Branch branch(*this, shared);
+  Costs& known = costs_of(job);
+  Branch branch(*this, job, known, shared);
   std::optional<Candidate> result;
   if (const auto kinds = branch.costs_of(job)) result = with_estimate(std::move(job), *kinds);
-  costs_.merge(branch.costs);
+  known.merge(branch.costs);
   return result;
 }
 
 std::optional<Candidate> Candidates::with_fewest_again(const Candidate& tried) {
   Shared shared;
-  Branch branch(*this, shared);
+  Costs& known = costs_of(tried.job);
+  Branch branch(*this, tried.job, known, shared);
   std::vector<double> bytes = branch.errors_of(tried);
   for (double& most : bytes) most = bytes_ - most;
   std::optional<Candidate> result = branch.with_fewest_again(tried.job, bytes);
-  costs_.merge(branch.costs);
+  known.merge(branch.costs);
   return result;
 }
 

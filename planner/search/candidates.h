@@ -2,17 +2,20 @@
 // micro-batches under way, ranks in an order on the cluster, each with its estimate.
 //
 //   Candidates candidates(options, limit, sim::act_seconds);
-//   const Estimated found = candidates.of(job, fixed, limit, {});
+//   const Estimated found = candidates.of(job, fixed, {});
 //
 // Branches of the points (points.h) are looked at on several threads and put together in their order, so that
-// what is found hangs on no number of threads.
+// what is found hangs on no number of threads, nor on which branch is looked at first.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "planner/search/candidate.h"
@@ -33,7 +36,8 @@ inline bool is_over(double seconds, const SearchOptions& options) {
 struct Estimated {
   std::vector<Candidate> fitting;  // in the order of points; of those too slow none, unless time is least
   int64_t points = 0;              // with every cut and order
-  int64_t over_memory = 0;         // of them
+  Dropped dropped = {};            // of them, those that no small plan could be made of
+  int64_t over_memory = 0;         // of the others
   int64_t over_time = 0;           // of those that fit
   std::optional<Candidate> smallest, fastest;  // fastest: of those that fit
   std::optional<Error> unmeasured;             // why the last small plan that could not be made could not
@@ -61,13 +65,16 @@ class Candidates {
 
  private:
   class Branch;
-  using Costs = std::map<CostKey, std::optional<ModelCost>>;
+  // What was measured, or why it could not be.
+  using Costs = std::map<CostKey, std::variant<ModelCost, Error>>;
+  // Costs are of jobs that have all alike but what is searched.
+  Costs& costs_of(const planner::Job& job);
 
   const SearchOptions& options_;
   double bytes_;
   ActSeconds seconds_;
   std::shared_ptr<Graphs> graphs_ = std::make_shared<Graphs>(64);
-  Costs costs_;
+  std::list<std::pair<planner::Job, Costs>> costs_;  // by what jobs have alike
 };
 
 }  // namespace boxcar::search

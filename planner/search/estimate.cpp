@@ -35,9 +35,13 @@ bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
 // Of an encoder, and of a decoder: layers of its stages in the probe.
 const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 
-Job probe_job(const Job& job, const std::vector<int>& stage_layers, int micro_batches) {
-  Job probe = job;
+// The small model of a key.
+Job probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layers, int micro_batches) {
   Hints& h = probe.parallel;
+  h.tp = key.tp, h.cp = key.cp, h.ep = key.ep;
+  h.sequence_parallel = key.sequence_parallel;
+  h.micro_batch = key.micro_batch;
+  probe.train.recompute = key.recompute;
   probe.model.layers = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
   if (probe.model.decoder_layers > 0) probe.model.decoder_layers = probe.model.layers / 2;
   h.dp = h.ep;
@@ -76,14 +80,32 @@ void share_nics(backends::Node& node, const Mesh& mesh) {
   node.nic_bandwidth /= times;
 }
 
-// The probe's devices where those of the job's stages are, each stage beginning on a node of its own.
-void stand_as(Standing& probe, const Mesh& from, const Mesh& to, int gpus) {
-  const int node = probe.cluster.node.gpus, apart = (gpus + node - 1) / node * node;
-  const int stages = probe.plan.devices / from.devices();
-  Mesh mesh = from;
+int stride_of(const CostKey& key, const std::string& name) {
+  return name == "tp" ? key.strides[0] : name == "cp" ? key.strides[1] : name == "ep" ? key.strides[2] : 1;
+}
+
+int in_whole_nodes(int devices, int node) { return (devices + node - 1) / node * node; }
+
+// A stage's mesh whose ranks stand as far apart as the key says; those on other nodes each on the next one.
+Mesh standing_as(Mesh mesh, const CostKey& key, int node) {
+  std::vector<size_t> dims(mesh.dims());
+  std::iota(dims.begin(), dims.end(), size_t{0});
+  const auto stride = [&](size_t d) { return stride_of(key, mesh.names[d]); };
+  std::stable_sort(dims.begin(), dims.end(), [&](size_t a, size_t b) { return stride(a) < stride(b); });
+  int taken = 1;  // devices of the dimensions before
+  for (const size_t d : dims) {
+    mesh.strides[d] = stride(d) < node ? stride(d) : in_whole_nodes(taken, node);
+    taken += static_cast<int>(mesh.extents[d] - 1) * mesh.strides[d];
+  }
+  mesh.stage_stride = in_whole_nodes(taken, node);
+  return mesh;
+}
+
+// The probe's devices where those of such stages are, each stage beginning on a node of its own.
+void stand_as(Standing& probe, const Mesh& from, Mesh mesh, int gpus) {
+  const int node = probe.cluster.node.gpus, stages = probe.plan.devices / from.devices();
+  const int apart = std::max(mesh.stage_stride, in_whole_nodes(gpus, node));
   mesh.stage_stride = apart;
-  for (size_t d = 0; d < mesh.dims(); ++d)
-    mesh.strides[d] = to.dim(mesh.names[d]) < 0 ? 1 : to.strides[at(to.dim(mesh.names[d]))];
   const auto place = [&](int& device) {
     device = mesh.device(device % from.devices(), device / from.devices());
   };
@@ -366,17 +388,6 @@ ModelCost with_decoder(const Stages& stages, const std::vector<double>& boundari
   return cost;
 }
 
-// From a rank to the next along a dimension, a node's GPUs at most; 0 where there is one rank.
-int stride_of(const Mesh& mesh, const char* name, int node) {
-  const int dim = mesh.dim(name);
-  return dim < 0 ? 0 : std::min(node, mesh.strides[at(dim)]);
-}
-
-Job in_usual_order(Job job) {
-  job.parallel.mesh_order = Hints().mesh_order;
-  return job;
-}
-
 }  // namespace
 
 StageCost StageCost::slowed(double times) const {
@@ -388,60 +399,71 @@ StageCost StageCost::slowed(double times) const {
   return cost;
 }
 
+namespace {
+
+// From a rank to the next along a dimension, a node's GPUs at most; 0 where there is one rank.
+std::array<int, 3> strides_on(const Mesh& mesh, int node) {
+  const auto stride = [&](const char* name) {
+    const int dim = mesh.dim(name);
+    return dim < 0 ? 0 : std::min(node, mesh.strides[at(dim)]);
+  };
+  return {stride("tp"), stride("cp"), stride("ep")};
+}
+
+}  // namespace
+
 CostKey cost_key(const Job& job) {
   const Hints& h = job.parallel;
-  const int node = job.cluster.node.gpus;
-  const Mesh mesh = planner::mesh_of(h);
-  return {stride_of(mesh, "tp", node),
-          stride_of(mesh, "cp", node),
-          stride_of(mesh, "ep", node),
-          h.tp,
+  return {h.tp,
           h.cp,
           h.ep,
-          h.sequence_parallel ? 1 : 0,
+          h.sequence_parallel,
           h.micro_batch,
-          static_cast<int>(job.train.recompute),
-          node,
-          job.gpus};
+          job.train.recompute,
+          strides_on(planner::mesh_of(h), job.cluster.node.gpus)};
 }
 
 struct Measuring::Probe {
-  CostKey key{};  // in the usual order
+  CostKey key{};  // without strides
   Job job;
   ir::Plan plan;
 };
 
-Measuring::Measuring(ActSeconds seconds, std::shared_ptr<Graphs> graphs)
-    : seconds_(std::move(seconds)), graphs_(std::move(graphs)) {}
+Measuring::Measuring(Job job, ActSeconds seconds, std::shared_ptr<Graphs> graphs)
+    : job_(std::move(job)), seconds_(std::move(seconds)), graphs_(std::move(graphs)) {}
 Measuring::~Measuring() = default;
 
-const Measuring::Probe& Measuring::probe_of(const Job& job) {
-  const CostKey key = cost_key(in_usual_order(job));
+const Measuring::Probe& Measuring::probe_of(CostKey key) {
+  key.strides = {};
   if (last_ && last_->key == key) return *last_;
   last_.reset();
-  const bool differ = ir::models::is_conv_net(job.model.family);
+  const bool differ = ir::models::is_conv_net(job_.model.family);
   std::vector<int> stages = stages_of_a_kind;
-  for (int& layers : stages) layers *= static_cast<int>(job.model.expert_every);
-  if (job.model.decoder_layers > 0)
+  for (int& layers : stages) layers *= static_cast<int>(job_.model.expert_every);
+  if (job_.model.decoder_layers > 0)
     stages.insert(stages.end(), stages_of_a_kind.begin(), stages_of_a_kind.end());
-  if (differ) stages.assign(at(static_cast<int>(job.model.layers)), 1);
-  const Job small = probe_job(job, stages, differ ? 1 : 2);
+  if (differ) stages.assign(at(static_cast<int>(job_.model.layers)), 1);
+  const Job small = probe_job(job_, key, stages, differ ? 1 : 2);
   planner::Choose choose;
   if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
   last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(graphs_->lay_out(small, choose))});
   return *last_;
 }
 
-ModelCost Measuring::of(const Job& job) {
-  const Probe& probe = probe_of(job);
+ModelCost Measuring::of(const CostKey& key) {
+  const Probe& probe = probe_of(key);
+  const Job& job = job_;
+  const int node = job.cluster.node.gpus;
+  Mesh mesh = planner::mesh_of(probe.job.parallel);
   std::optional<Standing> elsewhere;
-  if (job.parallel.mesh_order != probe.job.parallel.mesh_order) {
+  if (strides_on(mesh, node) != key.strides) {
     elsewhere = {probe.plan, probe.job.cluster};
-    stand_as(*elsewhere, planner::mesh_of(probe.job.parallel), planner::mesh_of(job.parallel), job.gpus);
+    const Mesh usual = std::exchange(mesh, standing_as(mesh, key, node));
+    stand_as(*elsewhere, usual, mesh, job.gpus);
   }
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
-  share_nics(cluster.node, planner::mesh_of(elsewhere ? job.parallel : probe.job.parallel));
+  share_nics(cluster.node, mesh);
   // The probe waits for the slowest of the job's devices; of one device there is no slowest.
   if (plan.devices > 1)
     cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
@@ -483,8 +505,8 @@ ModelCost Measuring::of(const Job& job) {
   else if (!decodes)
     cost.boundaries = std::move(boundaries);
   if (job.model.tied) {
-    const auto elements = static_cast<double>(ir::models::padded_vocab(planner::padded_model(job)) *
-                                              job.model.hidden / job.parallel.tp);
+    const auto elements = static_cast<double>(ir::models::padded_vocab(planner::padded_model(probe.job)) *
+                                              job.model.hidden / key.tp);
     const size_t half = stages_of_a_kind.size();
     cost.tied.push_back(tied_use(0, less(stages[0], stages[1]), elements));
     if (decodes)
@@ -496,7 +518,9 @@ ModelCost Measuring::of(const Job& job) {
   return cost;
 }
 
-ModelCost measure(const Job& job, const ActSeconds& seconds) { return Measuring(seconds).of(job); }
+ModelCost measure(const Job& job, const ActSeconds& seconds) {
+  return Measuring(job, seconds).of(cost_key(job));
+}
 
 double phase_seconds(const ir::Program& program, int phase, const std::vector<double>& seconds) {
   std::vector<double> ready(program.registers.size()), queue(program.queues.size());

@@ -90,33 +90,44 @@ struct KindCosts {
       : again(again_cost), others(others_cost) {}
 };
 
-// Measures jobs that differ in their hints, and in the nodes of their cluster; what several of them share is
-// made once: training graphs, and the plan of jobs that have another mesh_order than the one before.
+// What a ModelCost depends on beside what all points of a search have alike.
+struct CostKey {
+  int tp = 1, cp = 1, ep = 1;
+  bool sequence_parallel = false;
+  int micro_batch = 1;
+  ir::Recompute recompute = ir::Recompute::none;
+  // Of tp, cp and ep, how far apart a group's ranks are: from one to the next so many devices, a node's at
+  // most; 0 where there is one rank.
+  std::array<int, 3> strides{};
+  friend auto operator<=>(const CostKey&, const CostKey&) = default;
+};
+CostKey cost_key(const planner::Job& job);
+
+// Measures the points of one search, each by its key, and by nothing else of it; what several of them share
+// is made once: training graphs, and the plan of keys that differ in strides from the one before.
 class Measuring {
  public:
-  explicit Measuring(ActSeconds seconds, std::shared_ptr<Graphs> graphs = std::make_shared<Graphs>(64));
+  // `job`: what all points have alike; what of it is in a key, and its sharding and stages, do not matter. Of
+  // devices that are not slow; where its cluster has slow ones, with what kernels take more of.
+  Measuring(planner::Job job, ActSeconds seconds,
+            std::shared_ptr<Graphs> graphs = std::make_shared<Graphs>(64));
   ~Measuring();
 
-  // `job` is resolved; all of its layers compute again as it says. Its zero, virtual_stages, stage_layers and
-  // global_batch do not matter, its dp and pp only where it has another mesh_order: they say how far the
-  // ranks of a group are apart. Of devices that are not slow; where its cluster has slow ones, with what
-  // kernels take more of. Throws Error (bad input) where no plan of such stages can be made.
-  ModelCost of(const planner::Job& job);
+  // All layers compute again as the key says. Throws Error (bad input) where no plan of such stages can be
+  // made.
+  ModelCost of(const CostKey& key);
 
  private:
   struct Probe;
-  const Probe& probe_of(const planner::Job& job);
+  const Probe& probe_of(CostKey key);
 
+  planner::Job job_;
   ActSeconds seconds_;
   std::shared_ptr<Graphs> graphs_;  // threads may share them
   std::unique_ptr<Probe> last_;
 };
 
 ModelCost measure(const planner::Job& job, const ActSeconds& seconds);  // alone
-
-// Equal for jobs that have the same ModelCost, on one cluster.
-using CostKey = std::array<int, 11>;
-CostKey cost_key(const planner::Job& job);
 
 // When the last act of a phase ends that begins with all that it needs from elsewhere, in s. Pulls take
 // nothing: in a pipeline they run behind other work.

@@ -3,44 +3,26 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/training_graph.h"
-
 namespace boxcar::search {
 
 struct Graphs::Known {
-  ir::models::Transformer model;  // as it is built
-  ir::TrainOptions options;
-  int64_t batch = 0;
-  int stages = 0;
-  std::vector<int> stage_layers;
+  planner::GraphInputs inputs;
   std::once_flag once = {};  // what follows is made by whoever is first to ask
-  ir::Graph graph = {};
-  std::vector<planner::Replica> replicas = {};
-
-  bool is_for(const Known& other) const {
-    return batch == other.batch && stages == other.stages && stage_layers == other.stage_layers &&
-           model == other.model && options == other.options;
-  }
+  planner::TrainingGraph training = {};
 };
 
-std::shared_ptr<Graphs::Known> Graphs::of(const planner::Job& job) {
-  const planner::Hints& h = job.parallel;
-  const std::shared_ptr<Known> wanted(
-      new Known{planner::padded_model(job), job.train, int64_t{h.micro_batch} * h.dp, h.pp, h.stage_layers});
-  // What it is padded to says nothing more once it is.
-  wanted->model.vocab = ir::models::padded_vocab(wanted->model);
-  wanted->model.pad_vocab_to = 1;
+std::shared_ptr<Graphs::Known> Graphs::of(planner::GraphInputs inputs) {
   const std::lock_guard lock(mutex_);
   const auto found =
-      std::find_if(known_.begin(), known_.end(), [&](const auto& k) { return k->is_for(*wanted); });
+      std::find_if(known_.begin(), known_.end(), [&](const auto& k) { return k->inputs == inputs; });
   if (found != known_.end()) {
     known_.splice(known_.begin(), known_, found);
     return known_.front();
   }
   ++made_;
-  known_.push_front(wanted);
+  known_.push_front(std::shared_ptr<Known>(new Known{std::move(inputs)}));
   if (known_.size() > most_) known_.pop_back();
-  return wanted;
+  return known_.front();
 }
 
 int Graphs::made() const {
@@ -49,13 +31,11 @@ int Graphs::made() const {
 }
 
 planner::LaidOut Graphs::lay_out(const planner::Job& job, const planner::Choose& choose) {
-  const std::shared_ptr<Known> known = of(job);
-  std::call_once(known->once, [&] {
-    known->replicas.clear();
-    known->graph = planner::training_graph(job, known->replicas);
-  });
-  planner::LaidOut laid = planner::lay_out(known->graph, job.parallel, job.train.micro_batches, choose);
-  laid.replicas = known->replicas;
+  const std::shared_ptr<Known> known = of(planner::graph_inputs(job));
+  std::call_once(known->once, [&] { known->training = planner::training_graph(known->inputs); });
+  planner::LaidOut laid =
+      planner::lay_out(known->training.graph, job.parallel, job.train.micro_batches, choose);
+  laid.replicas = known->training.replicas;
   return laid;
 }
 

@@ -3,8 +3,9 @@
 //   Graphs graphs;
 //   planner::LaidOut laid = graphs.lay_out(job, choose);  // planner::lay_out(job, choose), sooner
 //
-// A training graph knows samples, layers and stages, but neither how many devices share an op nor how states
-// are sharded: with 51,200 words, tp 1 and tp 8 have the same one.
+// A training graph knows samples, layers and stages, but not how states are sharded, and mostly not how many
+// devices share an op: with 51,200 words, tp 1 and tp 8 have the same one unless there are epilogues. Graphs
+// are made from what they are known by (planner/training_graph.h).
 #pragma once
 
 #include <list>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "planner/laid_out.h"
+#include "planner/training_graph.h"
 
 namespace boxcar::search {
 
@@ -28,7 +30,7 @@ class Graphs {
 
  private:
   struct Known;
-  std::shared_ptr<Known> of(const planner::Job& job);
+  std::shared_ptr<Known> of(planner::GraphInputs inputs);
 
   mutable std::mutex mutex_;
   std::list<std::shared_ptr<Known>> known_;  // the last used first

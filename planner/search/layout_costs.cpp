@@ -87,19 +87,21 @@ const std::vector<OpChoice>& LayoutCosts::choices(const ir::Graph& graph, const 
   planner::KeyWriter key;
   key.text(op.type);
   key.attrs(op.attrs);
+  key.raw(op.inputs.size());
   for (ir::TensorId t : op.inputs) key.type(making.inputs.emplace_back(graph.tensor(t).type));
-  for (ir::TensorId t : op.outputs) making.outputs.push_back(graph.tensor(t).type);
+  for (ir::TensorId t : op.outputs) key.type(making.outputs.emplace_back(graph.tensor(t).type));
   for (const sbp::Signature* signature : given) {
     key.raw(signature != nullptr);
     if (signature) key.layout(signature->inputs), key.layout(signature->outputs);
   }
-  const auto [at, fresh] = choices_.try_emplace(key.take());
-  if (!fresh) return at->second;
+  std::string text = key.take();
+  if (const auto known = choices_.find(text); known != choices_.end()) return known->second;
   whole = making.inputs;
   making.layout.inputs.resize(making.inputs.size());
   making.layout.outputs.resize(making.outputs.size());
-  extend(making, at->second);
-  return at->second;
+  std::vector<OpChoice> all;
+  extend(making, all);
+  return choices_.emplace(std::move(text), std::move(all)).first->second;
 }
 
 void LayoutCosts::extend(const Making& making, std::vector<OpChoice>& all) const {
@@ -134,9 +136,9 @@ Boxing LayoutCosts::boxing(const ir::TensorType& type, const NdSbp& from, const 
 Boxing LayoutCosts::boxing_in_bucket(const ir::TensorType& type, const NdSbp& from, const NdSbp& to,
                                      double bucket) {
   if (from == to) return {};
-  const auto [at, fresh] = boxings_.try_emplace({type, from, to, bucket});
-  if (fresh) at->second = work_out(type, from, to, bucket);
-  return at->second;
+  const std::tuple key{type, from, to, bucket};
+  if (const auto known = boxings_.find(key); known != boxings_.end()) return known->second;
+  return boxings_.emplace(key, work_out(type, from, to, bucket)).first->second;
 }
 
 Boxing LayoutCosts::work_out(const ir::TensorType& type, const NdSbp& from, const NdSbp& to, double bucket) {

@@ -316,14 +316,31 @@ std::string LayoutGraph::key(size_t layer) const {
       const auto found = std::find(tensors.begin(), tensors.end(), t);
       key.raw(found == tensors.end() ? -1 : static_cast<int>(found - tensors.begin()));
     }
-    if (std::count(common_[layer].begin(), common_[layer].end(), t) > 0) key.raw(t);
+    key.raw(std::count(common_[layer].begin(), common_[layer].end(), t) > 0 ? t : -1);
     add_layouts(t);
+  };
+  const auto add_types = [&](const std::vector<TensorId>& tensors) {
+    key.raw(tensors.size());
+    for (TensorId t : tensors) key.type(tensor(t).type);
+  };
+  const auto add_state = [&](const State& state) {
+    add_layouts(state.master);
+    for (const NdSbp& layout : state.stored) key.layout(layout);
+    add_types(state.kept), add_types(state.gradients);
+    for (TensorId t : state.kept) key.raw(readers_[at(t)].empty());
+    key.raw(state.updates.size());
+    for (OpId o : state.updates) {
+      key.text(op(o).type), key.attrs(op(o).attrs);
+      add_types(op(o).inputs), add_types(op(o).outputs);
+    }
   };
   std::map<int, size_t> met;  // states, sources
   for (OpId o : ops) {
     key.text(op(o).type);
     key.attrs(op(o).attrs);
     key.raw(op(o).phase);
+    key.raw(op(o).inputs.size());
+    key.raw(choices_[at(o)].size());
     for (const OpChoice* choice : choices_[at(o)]) key.raw(choice);
     for (TensorId t : op(o).inputs) {
       key.type(tensor(t).type);
@@ -335,8 +352,7 @@ std::string LayoutGraph::key(size_t layer) const {
       else
         key.raw(met.try_emplace(state >= 0 ? -1 - state : t, met.size()).first->second);
       if (state < 0) continue;
-      add_layouts(all_states_[at(state)].master);
-      for (TensorId kept : all_states_[at(state)].kept) key.type(tensor(kept).type);
+      add_state(all_states_[at(state)]);
     }
     for (TensorId t : op(o).outputs) {
       key.type(tensor(t).type);

@@ -49,8 +49,14 @@ struct SearchOptions {
   // The same once a point fits by estimate; false leaves out the points that are left, so that there is time
   // to simulate.
   std::function<bool()> more_points = {};
-  int threads = 0;  // that points are estimated on, and plans made; 0: as many as there are cores
+  int threads = 0;       // that points are estimated on, and plans made; 0: as many as there are cores
+  uint64_t shuffle = 0;  // for tests: branches of the points in an order drawn by this; 0: as they come
 };
+
+// What a search had to leave out: how many, by why no plan of it could be made.
+using Dropped = std::map<std::string, int64_t>;
+void add(Dropped& all, const Dropped& more);
+int64_t left_out(const Dropped& dropped);  // in all
 
 size_t threads_of(const SearchOptions& options);
 

@@ -7,6 +7,16 @@
 
 namespace boxcar::search {
 
+void add(Dropped& all, const Dropped& more) {
+  for (const auto& [why, count] : more) all[why] += count;
+}
+
+int64_t left_out(const Dropped& dropped) {
+  int64_t all = 0;
+  for (const auto& [why, count] : dropped) all += count;
+  return all;
+}
+
 Outcome merged(Outcome a, Outcome b, Goal goal) {
   const auto rank = [&](const Candidate& c) {
     return std::tuple(simulated(goal, c), c.seconds, c.peak_bytes);
@@ -20,6 +30,7 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
   if (a.would_do.empty()) a.would_do = std::move(b.would_do);
   a.by_estimate |= b.by_estimate;
   a.ended &= b.ended;
+  add(a.dropped, b.dropped), add(a.unmade, b.unmade);
   a.points += b.points, a.over_memory += b.over_memory, a.over_time += b.over_time, a.compiled += b.compiled;
   const auto bytes = [](const Candidate& c) {
     return c.peak_bytes > 0 ? static_cast<double>(c.peak_bytes) : c.estimated_bytes;

@@ -45,7 +45,6 @@ std::vector<int> up_to(int first, int last) {
 
 class Points {
  public:
-  using Visit = std::function<bool(const Job&)>;
   using VisitBranch = std::function<void(const Hints&)>;
 
   // With `first` it ends with the first point. All rules but some: `loose`, where values are tried too that
@@ -160,7 +159,8 @@ class Points {
         seen_ = fitting_ = 0;
         pipelines();
         if (seen_ > 0 && fitting_ == 0) kind.fits = false;
-        if (seen_ == fitting_ && !fixed_.more_recompute) break;  // computing more again would be slower
+        if (seen_ > 0 && seen_ == fitting_ && !fixed_.more_recompute)
+          break;  // computing more again would be slower
       }
     });
   }
@@ -177,11 +177,12 @@ class Points {
             if (h.pp == 1 && h.virtual_stages > 1 && !fixed_.is_given("virtual_stages")) return;
             const bool often = h.pp > 1 && planner::micro_batches(point_) > 1;
             if (often && h.zero > 2 && fit.count(h.virtual_stages)) return;
-            const bool fits = visit_(point_);
+            const std::optional<bool> fits = visit_(point_);
             any_ = true;
-            if (fits) fit.insert(h.virtual_stages);
+            if (!fits) return;
+            if (*fits) fit.insert(h.virtual_stages);
             ++seen_;
-            fitting_ += fits ? 1 : 0;
+            fitting_ += *fits ? 1 : 0;
           });
         });
       });
@@ -220,18 +221,17 @@ std::vector<Hints> branches(const Job& job, const Fixed& fixed) {
   return result;
 }
 
-void each_point(const Job& job, const Fixed& fixed, const Hints& branch,
-                const std::function<bool(const Job&)>& visit) {
+void each_point(const Job& job, const Fixed& fixed, const Hints& branch, const Visit& visit) {
   const std::vector<Rule> rules = rules_of(job, fixed);
   Points(job, fixed, all_of(rules), false, false, visit).run(branch);
 }
 
-void each_point(const Job& job, const Fixed& fixed, const std::function<bool(const Job&)>& visit) {
+void each_point(const Job& job, const Fixed& fixed, const Visit& visit) {
   for (const Hints& branch : branches(job, fixed)) each_point(job, fixed, branch, visit);
 }
 
 bool any_point(const Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules) {
-  const std::function<bool(const Job&)> visit = [](const Job&) { return true; };
+  const Visit visit = [](const Job&) { return true; };
   return Points(job, fixed, rules, true, true, visit).any();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,16 +10,17 @@
 
 namespace boxcar::search {
 
-// Calls `visit` with each point; hints only, not resolved. It says whether the point fits in memory: where
-// all of a micro-batch do, more recomputation is left out, and where none does, so are larger micro-batches.
-void each_point(const planner::Job& job, const Fixed& fixed,
-                const std::function<bool(const planner::Job&)>& visit);
+// Calls `visit` with each point; hints only, not resolved. It says whether the point fits in memory, nothing
+// where that is not known: where all of a micro-batch do, more recomputation is left out, and where none
+// does, so are larger micro-batches.
+using Visit = std::function<std::optional<bool>(const planner::Job&)>;
+void each_point(const planner::Job& job, const Fixed& fixed, const Visit& visit);
 
 // The same in parts, by tp, cp, ep and sequence parallelism: whether a point of one fits says nothing of the
 // points of another.
 std::vector<planner::Hints> branches(const planner::Job& job, const Fixed& fixed);
 void each_point(const planner::Job& job, const Fixed& fixed, const planner::Hints& branch,
-                const std::function<bool(const planner::Job&)>& visit);
+                const Visit& visit);
 
 // Whether there is a point that keeps some of rules_of(job, fixed).
 bool any_point(const planner::Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules);

@@ -52,7 +52,7 @@ class Search {
   Outcome run() {
     for (const int gpus : gpu_counts())
       if (outcome_.ended && !cut_) add_candidates(on_gpus(job_, job_.cluster, gpus));
-    if (outcome_.points == 0 && outcome_.ended) refuse();
+    if (outcome_.points == left_out(outcome_.dropped) && outcome_.ended) refuse();
     std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
       return std::pair(estimated(a), a.estimated_seconds) < std::pair(estimated(b), b.estimated_seconds);
     });
@@ -169,6 +169,7 @@ class Search {
     outcome_.points = points + found.points;
     outcome_.over_memory = over_memory + found.over_memory;
     outcome_.over_time += found.over_time;
+    add(outcome_.dropped, found.dropped);
     if (found.smallest && found.smallest->estimated_bytes < outcome_.smallest.estimated_bytes)
       outcome_.smallest = std::move(*found.smallest);
     if (found.fastest) attempts_.note_fastest(*found.fastest);

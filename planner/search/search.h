@@ -54,9 +54,11 @@ struct Outcome {
   std::optional<double> least;
   std::string unknown_least;
   int64_t points = 0;       // legal ones
-  int64_t over_memory = 0;  // of them, by estimate
+  Dropped dropped = {};     // of them, those without an estimate
+  int64_t over_memory = 0;  // of the others, by estimate
   int64_t over_time = 0;    // of those that fit, by estimate
-  int compiled = 0;         // did or did not fit by plan
+  int compiled = 0;         // plans: those that did or did not fit,
+  Dropped unmade = {};      // and of them those that could not be made
   std::string no_layouts;  // why none could be chosen for every op of the best; empty: they were, or there is
                            // nothing to choose
   bool ended = true;       // false: go_on or more_points said no

@@ -288,6 +288,26 @@ best
       << beginning(r);
 }
 
+// Every reason that JSON has, and the first three of them for people.
+TEST(SearchReport, says_what_was_left_out_and_why) {
+  cli::SearchReport r = example();
+  r.outcome.dropped = {{"h0.mlp.fc1: no signature fits", 12}};
+  r.outcome.unmade = {{"a: one", 1}, {"b: two", 2}, {"c: three", 3}, {"d: four", 4}, {"e: five", 5}};
+  EXPECT_EQ(beginning(r).substr(0, beginning(r).find("\n       step")), R"(searched
+  7 points, 0 of them over 2 GB of memory by estimate; 1 compiled, 1 simulated, 500 ms
+  12 of the points without an estimate: h0.mlp.fc1: no signature fits
+  1 of those compiled without a plan: a: one
+  2 of those compiled without a plan: b: two
+  3 of those compiled without a plan: c: three
+  9 of those compiled without a plan, for 2 other reasons
+)");
+  const nlohmann::json doc = nlohmann::json::parse(to_json(r))["search"];
+  EXPECT_EQ(doc["without_estimate"].dump(), R"([{"count":12,"why":"h0.mlp.fc1: no signature fits"}])");
+  EXPECT_EQ(doc["without_plan"].size(), 5u);
+  EXPECT_EQ(nlohmann::json::parse(to_json(r, "nothing fits"))["search"]["without_estimate"],
+            doc["without_estimate"]);
+}
+
 TEST(SearchReport, says_which_dimensions_were_open) {
   cli::SearchReport r = example();
   search::Candidate& best = r.outcome.best.front();

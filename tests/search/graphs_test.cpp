@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+#include <tuple>
+
 #include "planner/search/estimate.h"
 #include "planner/search/points.h"
 #include "sim/simulate.h"
@@ -24,23 +28,49 @@ Job small_gpt(int gpus) {
   return job;
 }
 
+// Of jobs that say more of what devices have whole: plans of known graphs are those of graphs made for them.
 TEST(Graphs, plans_are_those_of_graphs_made_for_them) {
-  Graphs graphs(100);
-  std::set<std::tuple<int64_t, int, int, ir::Recompute>> different;  // vocabulary, samples, stages
-  int plans = 0;
-  each_point(small_gpt(4), {{"virtual_stages"}, {}, true}, [&](const Job& point) {
-    const Job job = planner::resolve(point);
-    const ir::Plan plan = planner::compile(graphs.lay_out(job, nullptr), job);
-    EXPECT_EQ(ir::to_text(plan), ir::to_text(planner::compile(job)));
-    const planner::Hints& h = job.parallel;
-    different.insert({h.tp == 4   ? 1536
-                      : h.tp == 2 ? 1280
-                                  : 1152,
-                      h.micro_batch * h.dp, h.pp, job.train.recompute});
-    return ++plans, true;
-  });
-  EXPECT_EQ(graphs.made(), static_cast<int>(different.size()));
-  EXPECT_GT(plans, 3 * graphs.made());
+  for (const bool fused : {false, true})
+    for (const bool gathers : {false, true}) {
+      Job small = small_gpt(4);
+      small.train.epilogues = small.train.fused_loss = fused;
+      small.parallel.gather_logits = gathers;
+      if (fused) small.model.dropout = 0;
+      Graphs graphs(100);
+      // vocabulary, samples, stages; whether products and classes are whole
+      std::set<std::tuple<int64_t, int, int, ir::Recompute, bool, bool>> different;
+      int plans = 0;
+      each_point(small, {{"virtual_stages"}, {}, true}, [&](const Job& point) {
+        const Job job = planner::resolve(point);
+        const ir::Plan plan = planner::compile(graphs.lay_out(job, nullptr), job);
+        EXPECT_EQ(ir::to_text(plan), ir::to_text(planner::compile(job)));
+        const planner::Hints& h = job.parallel;
+        different.insert({h.tp == 4   ? 1536
+                          : h.tp == 2 ? 1280
+                                      : 1152,
+                          h.micro_batch * h.dp, h.pp, job.train.recompute, fused && h.tp > 1,
+                          fused && h.tp > 1 && !gathers});
+        return ++plans, true;
+      });
+      EXPECT_EQ(graphs.made(), static_cast<int>(different.size()));
+      EXPECT_GT(plans, 3 * graphs.made());
+    }
+}
+
+// With a vocabulary that tensor parallelism does not pad tp 1 and tp 2 share a graph, unless there are
+// epilogues or a fused loss: products and classes are whole without tensor parallelism alone.
+TEST(Graphs, are_shared_where_nothing_in_them_differs) {
+  for (const int fused : {0, 1, 2}) {
+    Graphs graphs(4);
+    Job job = small_gpt(2);
+    job.model.vocab = 1024, job.model.dropout = 0, job.global_batch = 4;
+    job.train.epilogues = fused == 1, job.train.fused_loss = fused == 2;
+    job.parallel.micro_batch = 2, job.parallel.tp = 2;
+    graphs.lay_out(planner::resolve(job), nullptr);
+    job.parallel.tp = 1, job.parallel.dp = 2, job.parallel.micro_batch = 1;
+    graphs.lay_out(planner::resolve(job), nullptr);
+    EXPECT_EQ(graphs.made(), fused == 0 ? 1 : 2);
+  }
 }
 
 TEST(Graphs, keeps_as_many_as_it_is_told) {
@@ -52,32 +82,41 @@ TEST(Graphs, keeps_as_many_as_it_is_told) {
   EXPECT_EQ(graphs.made(), 3);
 }
 
-// In other orders of the mesh, and after other jobs, what is measured is what it is alone.
+// In other orders of the mesh, and after other jobs, what is measured is what it is alone: whatever was
+// before it, and whichever of the jobs with its key it was asked for.
 TEST(Measuring, says_of_every_job_what_it_says_alone) {
   Job job = small_gpt(16);
   job.cluster.node.host_per_op = 0;  // launches take as long in every order
+  job.train.epilogues = true, job.model.dropout = 0;
   job.parallel.pp = 2;
   job.global_batch = 16;
   const auto same = [](const StageCost& a, const StageCost& b) {
     return a.forward == b.forward && a.backward == b.backward && a.update.whole == b.update.whole &&
            a.bytes == b.bytes;
   };
-  Measuring measuring(sim::act_seconds);
+  Measuring measuring(job, sim::act_seconds);
   std::set<double> forward;
-  for (const int tp : {4, 2})
-    for (const char* order : {"pp,dp,cp,tp", "tp,pp,dp,cp", "pp,dp,cp,tp", "dp,tp,cp,pp"}) {
-      job.parallel.tp = tp;
-      job.parallel.dp = 8 / tp;
-      job.parallel.mesh_order = order;
-      const Job resolved = planner::resolve(job);
-      const ModelCost shared = measuring.of(resolved), alone = measure(resolved, sim::act_seconds);
-      EXPECT_TRUE(same(shared.layer, alone.layer)) << tp << order;
-      EXPECT_TRUE(same(shared.first, alone.first)) << tp << order;
-      EXPECT_TRUE(same(shared.last, alone.last)) << tp << order;
-      EXPECT_EQ(shared.boundary_bytes, alone.boundary_bytes);
-      forward.insert(shared.layer.forward);
-    }
-  EXPECT_GE(forward.size(), 4u);  // orders differ
+  std::map<CostKey, ModelCost> known;
+  for (const int pp : {2, 1})
+    for (const int tp : {4, 2, 1})
+      for (const char* order : {"pp,dp,cp,tp", "tp,pp,dp,cp", "pp,dp,cp,tp", "dp,tp,cp,pp"}) {
+        job.parallel.tp = tp, job.parallel.pp = pp;
+        job.parallel.dp = 16 / pp / tp;
+        job.parallel.mesh_order = order;
+        const Job resolved = planner::resolve(job);
+        const ModelCost shared = measuring.of(cost_key(resolved)),
+                        alone = measure(resolved, sim::act_seconds);
+        const ModelCost& first = known.emplace(cost_key(resolved), alone).first->second;
+        for (const ModelCost* other : {&alone, &first}) {
+          EXPECT_TRUE(same(shared.layer, other->layer)) << tp << order;
+          EXPECT_TRUE(same(shared.first, other->first)) << tp << order;
+          EXPECT_TRUE(same(shared.last, other->last)) << tp << order;
+          EXPECT_EQ(shared.boundary_bytes, other->boundary_bytes);
+        }
+        forward.insert(shared.layer.forward);
+      }
+  EXPECT_GE(forward.size(), 5u);  // orders differ
+  EXPECT_LT(known.size(), 24u);
 }
 
 }  // namespace

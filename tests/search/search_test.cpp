@@ -317,33 +317,5 @@ TEST(Search, shares_experts_where_memory_asks_for_it) {
   EXPECT_GT(peak_of(plan_of(alone)), 12'000'000'000);
 }
 
-// However many threads estimate points and make plans, one after the other or at once.
-TEST(Search, the_same_on_any_number_of_threads) {
-  Job experts = small_gpt(8);
-  experts.model.experts = 4;
-  Job tight = small_gpt(4);
-  tight.cluster.device.memory_bytes = 300'000'000;
-  for (const Job& job : {small_gpt(4), experts, tight}) {
-    const Outcome one = search(job, {.simulate = 4, .threads = 1}, oracle());
-    for (const int threads : {2, 5}) {
-      const Outcome other = search(job, {.simulate = 4, .threads = threads}, oracle());
-      EXPECT_EQ(one.points, other.points);
-      EXPECT_EQ(one.over_memory, other.over_memory);
-      EXPECT_EQ(one.compiled, other.compiled);
-      EXPECT_EQ(one.least, other.least);
-      EXPECT_EQ(one.smallest.estimated_bytes, other.smallest.estimated_bytes);
-      EXPECT_EQ(one.smallest.job.parallel.dp, other.smallest.job.parallel.dp);
-      ASSERT_EQ(one.would_do.size(), other.would_do.size());
-      ASSERT_EQ(one.best.size(), other.best.size());
-      for (size_t i = 0; i < one.best.size(); ++i) {
-        EXPECT_EQ(one.best[i].seconds, other.best[i].seconds);
-        EXPECT_EQ(one.best[i].estimated_seconds, other.best[i].estimated_seconds);
-        EXPECT_EQ(one.best[i].peak_bytes, other.best[i].peak_bytes);
-        EXPECT_EQ(one.best[i].job.parallel.stage_layers, other.best[i].job.parallel.stage_layers);
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace boxcar::search
