@@ -46,6 +46,7 @@ constexpr Effect effects[] = {
      "parallel.zero"},
     {"parallel.flash_version", runs_flash, "attention is flash"},
     {"train.gradients", is_mixed, "precision is fp16, bf16 or fp8"},
+    {"train.grad_reduction", is_mixed, "precision is fp16, bf16 or fp8"},
     {"train.logits", is_mixed, "precision is fp16, bf16 or fp8"},
     {"model.gelu", has_gelu, "mlp is gelu"},
     {"model.qkv_bias", has_no_bias, "bias is false"},

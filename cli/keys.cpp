@@ -210,6 +210,8 @@ std::vector<Key> make_keys() {
                    "type of the products; fp64: of everything; fp8: of those in layers, simulated alone"));
   k.push_back(word("train", "gradients", TRAIN(gradients), {"float32", "half", "half-but-tables"},
                    "with fp16 and bf16: type of gradients, of embeddings float32 where tables are but"));
+  k.push_back(word("train", "grad_reduction", PARALLEL(grad_reduction), {"sums", "float32", "half"},
+                   "with fp16 and bf16: type in which gradients are reduced; sums: that of train.gradients"));
   k.push_back(word("train", "logits", TRAIN(half_logits), {"float32", "half"},
                    "with fp16 and bf16: type in which the loss reads logits"));
   k.push_back(entry("train", "epilogues", TRAIN(epilogues), 0, 1,

@@ -25,9 +25,9 @@ struct Request {
   TrainRun run;                  // of `boxcar train` alone
 };
 
-using Field =
-    std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, std::vector<std::string>*,
-                 ir::Precision*, ir::Recompute*, ir::Optimizer*, ir::Gradients*, std::set<std::string>*>;
+using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*,
+                           std::vector<std::string>*, ir::Precision*, ir::Recompute*, ir::Optimizer*,
+                           ir::Gradients*, planner::Reduction*, std::set<std::string>*>;
 
 struct Key {
   std::string section, name;

@@ -14,6 +14,7 @@
 
 #include "ir/op.h"
 #include "planner/key_writer.h"
+#include "planner/reduced_gradients.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -316,7 +317,7 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
     call.made.push_back(made[static_cast<size_t>(t)][static_cast<size_t>(op.phase)]);
     call.current.push_back(state ? *used : stored[static_cast<size_t>(t)]);
     call.held.push_back(state || op.type == "accumulate" ||  // sums of partial values stay partial
-                        (pins.queries_stay && is_queries(op, i)));
+                        is_cast_for_reduction(graph, op) || (pins.queries_stay && is_queries(op, i)));
   }
   for (ir::TensorId t : op.outputs) {
     call.outputs.push_back(graph.tensor(t).type);

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <vector>
 
+#include "planner/reduced_gradients.h"
+
 namespace boxcar::planner {
 namespace {
 
@@ -16,8 +18,10 @@ bool same_block(const ir::Op& a, const ir::Op& b) { return a.phase == b.phase &&
 bool sums_gradients(const ir::Graph& graph, const std::vector<std::vector<ir::OpId>>& readers,
                     const ir::Op& op) {
   if (op.type == "accumulate") return true;
-  return op.type == "add" && std::all_of(readers[at(op.outputs[0])].begin(), readers[at(op.outputs[0])].end(),
-                                         [&](ir::OpId o) { return graph.ops[at(o)].type == "accumulate"; });
+  const auto& by = readers[at(op.outputs[0])];
+  return (op.type == "add" || is_cast_for_reduction(graph, op)) &&
+         std::all_of(by.begin(), by.end(),
+                     [&](ir::OpId o) { return sums_gradients(graph, readers, graph.ops[at(o)]); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "planner/arena.h"
 #include "planner/gradients_first.h"
 #include "planner/lower.h"
+#include "planner/reduced_gradients.h"
 #include "planner/sizes.h"
 #include "planner/training_graph.h"
 #include "sbp/error.h"
@@ -45,6 +46,7 @@ LaidOut lay_out(ir::Graph graph, const Hints& h, int micro_batches, const Choose
   check_sizes(graph, h);
   LaidOut laid;
   laid.graph = std::move(graph);
+  cast_for_reduction(laid.graph, h);
   laid.hints = h;
   laid.mesh = mesh_of(h);
   laid.pipeline = pipeline_of(h, micro_batches);

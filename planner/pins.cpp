@@ -3,6 +3,8 @@
 #include <array>
 #include <set>
 
+#include "planner/reduced_gradients.h"
+
 namespace boxcar::planner {
 
 using sbp::Sbp;
@@ -243,20 +245,21 @@ void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
 
 // A gradient before accumulation: split as its parameter; reduced every micro-batch from zero 2 on.
 void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
-  pin_addends(c, accumulate.inputs[0], layout);
-  PartialSbp& pin = c.pins.stored[static_cast<size_t>(accumulate.inputs[0])];
-  for (size_t d = 0; d < pin.size(); ++d) {
-    if (layout.whole[d].is_split())
-      pin[d] = layout.whole[d];
-    else if (c.hints.zero >= 2 && layout.sharded[d].is_split())
+  const ir::TensorId reduced = accumulate.inputs[0], made = before_reduction(c.graph, reduced);
+  pin_addends(c, made, layout);
+  for (ir::TensorId t : {made, reduced})
+    for (size_t d = 0; d < layout.whole.size(); ++d)
+      if (layout.whole[d].is_split()) c.pins.stored[static_cast<size_t>(t)][d] = layout.whole[d];
+  PartialSbp& pin = c.pins.stored[static_cast<size_t>(reduced)];
+  for (size_t d = 0; d < pin.size(); ++d)
+    if (c.hints.zero >= 2 && !layout.whole[d].is_split() && layout.sharded[d].is_split())
       pin[d] = layout.sharded[d];
-  }
 }
 
 // The gradient that an update op reads.
 void pin_gradient(Context& c, ir::TensorId t, const StateLayout& layout) {
   c.set(t, c.hints.zero >= 1 ? layout.sharded : layout.whole);
-  const ir::Op& op = c.producer(t);
+  const ir::Op& op = c.producer(before_reduction(c.graph, t));
   if (op.type == "accumulate") return pin_use(c, op, layout);
   if (op.type != "add" || op.phase != ir::Phase::update) return;
   for (ir::TensorId use : op.inputs)  // gradients of two uses are added up first and reduced together

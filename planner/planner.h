@@ -15,6 +15,10 @@ namespace boxcar::planner {
 
 enum class Schedule : uint8_t { one_f_one_b, gpipe, interleaved, zb_h1, zb_h2 };
 
+// The type in which gradients are reduced, where precision is mixed: that of their sums (TrainOptions),
+// float32, or that of the products. The same at every level of zero.
+enum class Reduction : uint8_t { sums, float32, half };
+
 // What a user says of how to parallelise; everything else follows. 0 or empty: not said (resolve() fills it
 // in).
 struct Hints {
@@ -27,6 +31,7 @@ struct Hints {
   // 1f1b | gpipe | zb-h1 | zb-h2 | micro-batches under way on each stage, "7,5,3,1"; interleaved follows from
   // virtual_stages > 1
   std::string schedule = "1f1b";
+  Reduction grad_reduction = Reduction::sums;
   int grad_bucket_mb = 25;
   bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
   bool overlap_param = true;  // gather sharded parameters ahead of their use

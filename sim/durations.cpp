@@ -118,9 +118,10 @@ double launches_of(const ir::Program& program, const ir::Actor& actor, const bac
   return found == stack.op_launches.end() ? 1 : found->second;
 }
 
-// Of an accumulate whether the product before it adds to the sum, in float32, itself.
+// Of an accumulate, or a cast, whether the product before it adds to the sum, in float32, itself.
 bool sums_in_product(const ir::Program& program, const ir::Actor& actor, const backends::Stack& stack) {
-  if (!stack.sums_in_products || actor.op != "accumulate" || actor.inputs.empty()) return false;
+  const bool sums = actor.op == "accumulate" || actor.op == "cast";
+  if (!stack.sums_in_products || !sums || actor.inputs.empty()) return false;
   const ir::Input& input = actor.inputs[0];
   if (input.program >= 0 || output_types(program, actor).at(0).dtype != ir::DType::float32) return false;
   const int producer = program.registers[static_cast<size_t>(input.reg)].producer;

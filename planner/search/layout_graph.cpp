@@ -8,6 +8,7 @@
 #include "ir/op.h"
 #include "planner/key_writer.h"
 #include "planner/pins.h"
+#include "planner/reduced_gradients.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
@@ -63,6 +64,21 @@ std::vector<OpId> LayoutGraph::all_ops() const {
   return all;
 }
 
+// What is added up, and cast, once a step to this gradient.
+std::vector<TensorId> LayoutGraph::summed_in_passes(TensorId gradient) const {
+  const ir::Op& made = op(tensor(gradient).producer);
+  if (made.phase != ir::Phase::update) return {gradient};
+  std::vector<TensorId> all;
+  for (TensorId t : made.inputs)
+    for (TensorId sum : summed_in_passes(t)) all.push_back(sum);
+  return all;
+}
+
+ir::TensorType LayoutGraph::reduced_type(TensorId summed) const {
+  const auto cast = cast_.find(summed);
+  return tensor(cast == cast_.end() ? summed : cast->second).type;
+}
+
 void LayoutGraph::find_states() {
   state_of_.assign(graph_.tensors.size(), -1);
   gradient_of_.assign(graph_.tensors.size(), -1);
@@ -72,9 +88,7 @@ void LayoutGraph::find_states() {
     if (state_of_[at(master)] < 0) {
       state_of_[at(master)] = static_cast<int>(all_states_.size());
       all_states_.push_back({master, {}, {}, {}, {}, {}, op(tensor(master).producer).layer});
-      const TensorId gradient = by.inputs[1];
-      const ir::Op& summed = op(tensor(gradient).producer);
-      for (TensorId t : summed.phase == ir::Phase::update ? summed.inputs : std::vector{gradient}) {
+      for (TensorId t : summed_in_passes(by.inputs[1])) {
         gradient_of_[at(t)] = state_of_[at(master)];
         all_states_.back().gradients.push_back(t);
       }
@@ -95,6 +109,8 @@ void LayoutGraph::find_states() {
       alone = alone && state_of_[at(t)] >= 0;
     }
     if (state < 0) continue;
+    if (planner::before_reduction(graph_, op(o).outputs[0]) != op(o).outputs[0])
+      cast_[op(o).inputs[0]] = op(o).outputs[0];
     all_states_[at(state)].updates.push_back(o);
     if (!alone) continue;
     for (TensorId t : op(o).outputs) {
@@ -295,7 +311,7 @@ bool LayoutGraph::has_copy(TensorId t, OpId reader) const {
 double LayoutGraph::bucket() const {
   double bytes = 0;
   for (const State& state : all_states_)
-    for (TensorId t : state.gradients) bytes += static_cast<double>(tensor(t).type.bytes());
+    for (TensorId t : state.gradients) bytes += static_cast<double>(reduced_type(t).bytes());
   return std::min(bytes, static_cast<double>(int64_t{hints_.grad_bucket_mb} << 20));
 }
 

@@ -104,6 +104,8 @@ class LayoutGraph {
   bool is_pass(ir::OpId o) const;
   int layer_of(ir::OpId o) const { return op(o).layer + 1; }
 
+  std::vector<ir::TensorId> summed_in_passes(ir::TensorId gradient) const;
+  ir::TensorType reduced_type(ir::TensorId summed) const;  // in which such a gradient is reduced
   void find_layers();
   void find_states();
   void find_choices();
@@ -136,9 +138,10 @@ class LayoutGraph {
   std::vector<std::pair<ir::TensorId, ir::TensorId>> replicas_;  // states, and those of another stage
   std::vector<int> state_of_;                                    // by tensor: what it is or follows from; -1
   std::vector<int> gradient_of_;                                 // by tensor: whose summed gradient it is; -1
-  std::vector<std::vector<sbp::NdSbp>> layouts_;                 // by tensor with a node
-  std::vector<std::vector<ir::TensorId>> common_;                // by layer + 1
-  std::vector<bool> far_;                                        // by layer + 1: has what is neither
+  std::map<ir::TensorId, ir::TensorId> cast_;      // summed gradients, and what is reduced of them
+  std::vector<std::vector<sbp::NdSbp>> layouts_;   // by tensor with a node
+  std::vector<std::vector<ir::TensorId>> common_;  // by layer + 1
+  std::vector<bool> far_;                          // by layer + 1: has what is neither
 };
 
 }  // namespace boxcar::search

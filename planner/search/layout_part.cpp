@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "planner/pins.h"
+#include "planner/reduced_gradients.h"
 #include "planner/search/layout_graph.h"
 
 namespace boxcar::search {
@@ -186,7 +187,8 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
   };
   for (size_t i = 0; i < op(o).inputs.size(); ++i) {
     const TensorId t = op(o).inputs[i];
-    const bool held = op(o).type == "accumulate";  // it adds up what it gets, as it is
+    // They take what they get as it is.
+    const bool held = op(o).type == "accumulate" || planner::is_cast_for_reduction(graph_, op(o));
     Assignment::Edge edge{-1, node, {}};
     const auto add = [&](const NdSbp& from, const NdSbp* copy, bool may) {
       for (const OpChoice* choice : mine) {
@@ -250,7 +252,7 @@ void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
     for (const OpChoice* choice : choices_[at(o)])
       for (const NdSbp& stored : state.stored) {
         const Boxing boxing =
-            costs_.boxing_in_bucket(tensor(t).type, choice->layout.outputs[i], stored, bucket());
+            costs_.boxing_in_bucket(reduced_type(t), choice->layout.outputs[i], stored, bucket());
         Cost cost{};
         cost[kernels] = boxing.compute;
         cost[states] = boxing.communication;

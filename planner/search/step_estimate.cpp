@@ -81,6 +81,28 @@ StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
   return layer;
 }
 
+// Bytes of an element of a gradient: as it is made, summed over micro-batches, and reduced.
+struct GradientBytes {
+  double made = 4, summed = 4, reduced = 4;
+  bool is_cast(bool often) const { return reduced != (often ? made : summed); }
+};
+GradientBytes gradient_bytes(const Job& job) {
+  if (!ir::is_mixed(job.train.precision)) {
+    const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
+    return {size, size, size};
+  }
+  const double summed = job.train.gradients == ir::Gradients::float32 ? 4 : 2;
+  switch (job.parallel.grad_reduction) {
+    case planner::Reduction::sums:
+      return {2, summed, summed};
+    case planner::Reduction::half:
+      return {2, summed, 2};
+    case planner::Reduction::float32:
+      break;
+  }
+  return {2, summed, 4};
+}
+
 // Layers that follow each other on a stage; those that compute again come first.
 struct Part {
   int begin = 0, layers = 0, again = 0;
@@ -134,10 +156,13 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   bytes += optimizer * (h.zero >= 1 ? part : 1);
   // What is kept whole is there in parts as well: what a gather reads and what a reduction makes.
   const double shards = h.zero >= 1 && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
-  bytes += gradients * (h.zero < 2 ? 1 + shards : part);
+  const GradientBytes gradient = gradient_bytes(job);
+  const double reduced = gradient.reduced / gradient.summed;  // before, with a cast of it, and behind
+  const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
+  bytes += gradients * (h.zero < 2 ? 1 + (cast ? reduced : 0) + shards * reduced : part);
   bytes += parameters * (h.zero < 3 ? 1 + shards : part);
   // Of three layers the gradients, which are made, wait, and are reduced; of two the parameters.
-  if (h.zero >= 2) bytes += bytes_of_some(job, cost, parts, 3);
+  if (h.zero >= 2) bytes += bytes_of_some(job, cost, parts, 3) * gradient.reduced / gradient.made;
   if (h.zero >= 3) bytes += bytes_of_some(job, cost, parts, 2);
   return bytes;
 }
@@ -200,31 +225,41 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const auto by_layer = [&](sbp::Collective collective, double size) {
     return layers * seconds(collective, size / layers);
   };
-  const bool mixed = ir::is_mixed(job.train.precision);
-  const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4, half = mixed ? 2 : size;
+  const GradientBytes gradient = gradient_bytes(job);
+  const double parameter = gradient.made;
   // Gradients of the embeddings and of the first layer come last, and their parameters are wanted first.
   const double open = stage.elements > 0 ? std::min(1.0, first / stage.elements) : 0;
+  // Kernels that cast a gradient, or add it up, by the bytes that they move in place of the usual ones'.
+  const auto kernels = [&](double bytes) {
+    return stage.accumulate.sharded(bytes / (gradient.made + 2 * gradient.summed));
+  };
+  const double cast_once =
+      h.zero < 2 && gradient.is_cast(false) ? kernels(gradient.summed + gradient.reduced) : 0;
   if (h.zero == 0) {
-    const double reduce = seconds(sbp::Collective::all_reduce, size);
+    const double reduce = seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
     return update + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
   // Parts of gradients are summed over context parallelism once a step.
   const double parts =
-      among(sbp::Collective::all_reduce, stage.elements * sharded_part(h, stage) * size, h.dp, h.cp);
+      among(sbp::Collective::all_reduce,
+            stage.elements * sharded_part(h, stage) * (h.zero < 2 ? gradient.reduced : gradient.summed), h.dp,
+            h.cp);
   const double once =
-      added(job, seconds(sbp::Collective::all_gather, half), h.overlap_param ? stage.forward : 0, open) +
+      added(job, seconds(sbp::Collective::all_gather, parameter), h.overlap_param ? stage.forward : 0, open) +
       (h.zero > 1 ? added(job, parts, stage.backward, open) : 0);
   if (h.zero == 1) {
-    const double reduce = seconds(sbp::Collective::reduce_scatter, size) + parts;
+    const double reduce = seconds(sbp::Collective::reduce_scatter, gradient.reduced) + parts + cast_once;
     return update + once + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
   const double m = job.train.micro_batches;
-  const double reduce = by_layer(sbp::Collective::reduce_scatter, half);
-  const double sums = stage.accumulate.sharded(sharded_part(h, stage)), saved = stage.accumulate.whole - sums;
+  const double reduce = by_layer(sbp::Collective::reduce_scatter, gradient.reduced);
+  const double sums = kernels(sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed));
+  const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
+  const double saved = stage.accumulate.whole - sums - casts;
   if (h.zero == 2) return update + once + m * (added(job, reduce, stage.backward, open) - saved);
   // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
   // its kernels wait for: only the adding up of gradients is behind them.
-  const double gather = by_layer(sbp::Collective::all_gather, half);
+  const double gather = by_layer(sbp::Collective::all_gather, parameter);
   return update + (h.cp > 1 ? added(job, parts, stage.backward, open) : 0) +
          m * (added(job, gather, stage.forward, open) + added(job, gather + reduce, sums, open) - saved);
 }
@@ -242,7 +277,8 @@ double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& 
   std::set<int> devices;
   for (const TiedUse& use : cost.tied) devices.insert(mesh.device(0, stage_of(h, use.layer)));
   if (devices.size() < 2) return 0;
-  const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
+  const GradientBytes gradient = gradient_bytes(job);
+  const double size = h.zero < 2 ? gradient.reduced : gradient.summed;
   const double bytes = size * cost.tied.back().states.elements / (h.zero >= 1 ? h.dp : 1);
   const sim::Span span = sim::span_of(job.cluster, {devices.begin(), devices.end()});
   return sim::seconds_beside(

@@ -86,6 +86,28 @@ const Layout layouts[] = {
        j.parallel.dp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 4;
        j.train.gradients = ir::Gradients::half_but_tables;
      }},
+    {"zero1_half_reduction",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 4;
+       j.parallel.grad_reduction = Reduction::half;
+     }},
+    {"half_reduction_context",
+     [](Job& j) { j.parallel.cp = 2, j.parallel.tp = 2, j.parallel.grad_reduction = Reduction::half; }},
+    {"zero2_half_reduction",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 2, j.global_batch = 4;
+       j.parallel.sequence_parallel = true, j.parallel.grad_reduction = Reduction::half;
+     }},
+    {"zero3_half_gradients_float_reduction",
+     [](Job& j) {
+       j.parallel.dp = 2, j.parallel.pp = 2, j.parallel.zero = 3, j.global_batch = 4;
+       j.train.gradients = ir::Gradients::half, j.parallel.grad_reduction = Reduction::float32;
+     }},
+    {"half_gradients_float_reduction",
+     [](Job& j) {
+       j.parallel.dp = j.parallel.tp = 2, j.global_batch = 2;
+       j.train.gradients = ir::Gradients::half, j.parallel.grad_reduction = Reduction::float32;
+     }},
     {"hybrid_shards", [](Job& j) { j.parallel.dp = 4, j.parallel.fsdp_group = 2, j.parallel.zero = 3; }},
     {"fp32_zero1",
      [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1, j.train.precision = ir::Precision::fp32; }},
@@ -312,6 +334,9 @@ Job random_job(std::mt19937& r) {
       job.train.recompute_layers.push_back(pick(r, {0, 1, 2}));
   job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
   h.gather_keys = pick(r, {false, true});
+  h.grad_reduction = pick(r, {Reduction::sums, Reduction::sums, Reduction::float32, Reduction::half});
+  job.train.gradients =
+      pick(r, {ir::Gradients::float32, ir::Gradients::half, ir::Gradients::half_but_tables});
   job.global_batch *= h.micro_batch;
   job.gpus *= h.cp;
   return job;
@@ -325,12 +350,13 @@ void try_random_jobs(unsigned seed, int count) {
     SCOPED_TRACE(fmt::format(
         "seed {} job {}: {} experts {} dp {} tp {} pp {} cp {} ep {} v {} {} head {} zero {} sp {} sg {} mb "
         "{} gb {} "
-        "flash {} gk {} recompute {} layers {} others {} precision {} order {} {}",
+        "flash {} gk {} recompute {} layers {} others {} precision {} order {} {} reduction {} gradients {}",
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
         h.schedule, h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
         job.global_batch, job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
         fmt::join(job.train.recompute_layers, ","), static_cast<int>(job.train.recompute_others),
-        static_cast<int>(job.train.precision), h.mesh_order, fmt::join(h.stage_order, ",")));
+        static_cast<int>(job.train.precision), h.mesh_order, fmt::join(h.stage_order, ","),
+        static_cast<int>(h.grad_reduction), static_cast<int>(job.train.gradients)));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
   }

@@ -43,10 +43,81 @@ TEST(Sharding, zero_2_reduces_every_micro_batch_by_layer) {
   const ir::Plan plan = plan_of(2, 2);
   EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.grad.sum"), "float32[8, 48]");
   EXPECT_EQ(communication(plan, 0, "B0"),
-            "gradients.reduce_scatter dp 64\n"        // final norm
-            "gradients.reduce_scatter.2 dp 6560\n"    // the layer
-            "gradients.reduce_scatter.3 dp 2304\n");  // embeddings
+            "gradients.reduce_scatter dp 128\n"       // final norm
+            "gradients.reduce_scatter.2 dp 13120\n"   // the layer
+            "gradients.reduce_scatter.3 dp 4608\n");  // embeddings
+  EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.half.grad"), "float16[16, 48]");
+  EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.half.grad.float"), "float32[16, 48]");
+  EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.half.grad.float.reduce_scatter"), "float32[8, 48]");
   EXPECT_EQ(communication(plan, 0, "G"), "");
+}
+
+// Whatever is sharded, gradients are reduced in the type that is asked for, or in that of their sums, and the
+// update reads what was reduced.
+TEST(Sharding, gradients_are_reduced_in_one_type_at_every_level) {
+  using ir::Gradients;
+  const auto half_of = [](Reduction reduction, Gradients sums, bool table) {
+    if (reduction != Reduction::sums) return reduction == Reduction::half;
+    return sums == Gradients::half || (sums == Gradients::half_but_tables && !table);
+  };
+  for (const Reduction reduction : {Reduction::sums, Reduction::float32, Reduction::half})
+    for (const Gradients sums : {Gradients::float32, Gradients::half, Gradients::half_but_tables})
+      for (const ir::Precision precision : {ir::Precision::fp16, ir::Precision::bf16, ir::Precision::fp32})
+        for (const int micro_batches : {1, 2})
+          for (const int zero : {0, 1, 2, 3}) {
+            Job job = small_job(4, 1, 1, 1, micro_batches);
+            job.model.tied = false;
+            job.parallel.zero = zero, job.parallel.grad_reduction = reduction;
+            job.train.gradients = sums, job.train.precision = precision;
+            const ir::Plan plan = compile(resolve(job));
+            verify(plan);
+            const ir::Program& program = plan.programs[0];
+            int reduced = 0;
+            for (const ir::Actor& actor : program.actors) {
+              if (!actor.name.starts_with("gradients.")) continue;
+              for (const ir::Input& input : actor.inputs) {
+                const ir::Register& reg = program.registers[static_cast<size_t>(input.reg)];
+                if (reg.type.dtype == ir::DType::int8) continue;  // says that another is whole
+                const bool half = ir::is_mixed(precision) &&
+                                  half_of(reduction, sums, reg.name.starts_with("embedding.word"));
+                EXPECT_EQ(ir::size_of(reg.type.dtype), half ? 2 : 4) << reg.name << " zero " << zero;
+                ++reduced;
+              }
+            }
+            EXPECT_GE(reduced, 16) << zero;
+          }
+}
+
+// Nothing is cast where nothing is reduced, or has its type anyway.
+TEST(Sharding, gradients_are_cast_for_a_reduction_alone) {
+  const auto casts = [](int dp, int zero, Reduction reduction, ir::Gradients sums) {
+    Job job = small_job(dp, 2, 1, 1, 2);
+    job.parallel.zero = zero, job.parallel.grad_reduction = reduction, job.train.gradients = sums;
+    const ir::Plan plan = compile(resolve(job));
+    int count = 0;
+    for (const ir::Actor& actor : plan.programs[0].actors)
+      if (actor.op == "cast" &&
+          (actor.name.ends_with(".half.grad.float") || actor.name.find(".grad.sum.") != std::string::npos))
+        ++count;
+    return count;
+  };
+  using ir::Gradients;
+  const std::pair<int, int> often[] = {{2, 2}, {2, 3}}, once[] = {{2, 0}, {2, 1}};
+  for (const int zero : {0, 1, 2, 3})
+    for (const Reduction reduction : {Reduction::sums, Reduction::float32, Reduction::half})
+      EXPECT_EQ(casts(1, zero, reduction, Gradients::float32), 0);
+  for (const auto& [dp, zero] : often) {
+    EXPECT_GT(casts(dp, zero, Reduction::sums, Gradients::float32), 10);
+    EXPECT_GT(casts(dp, zero, Reduction::float32, Gradients::half), 10);
+    EXPECT_EQ(casts(dp, zero, Reduction::half, Gradients::float32), 0);
+    EXPECT_EQ(casts(dp, zero, Reduction::sums, Gradients::half), 0);
+  }
+  for (const auto& [dp, zero] : once) {
+    EXPECT_EQ(casts(dp, zero, Reduction::sums, Gradients::float32), 0);
+    EXPECT_EQ(casts(dp, zero, Reduction::float32, Gradients::float32), 0);
+    EXPECT_GT(casts(dp, zero, Reduction::half, Gradients::float32), 10);
+    EXPECT_GT(casts(dp, zero, Reduction::float32, Gradients::half), 10);
+  }
 }
 
 // Nothing is added up then: a layer's gradients are parted as they come, and two layers' are whole at once.

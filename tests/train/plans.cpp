@@ -181,6 +181,17 @@ const NarrowRow narrow[] = {
      {"fp16_fused_optimizer", "llama", 0.1, 2,
       [](Job& j) { j.parallel.tp = 2, j.parallel.fused_optimizer = true; }}},
     {ir::Precision::fp16, {"fp16_tp2_pp2", "gpt", 0.1, 3, [](Job& j) { j.parallel.tp = j.parallel.pp = 2; }}},
+    {ir::Precision::bf16,
+     {"bf16_zero1_half_reduction", "gpt", 0.1, 3,
+      [](Job& j) {
+        j.parallel.dp = 2, j.parallel.zero = 1, j.parallel.grad_reduction = planner::Reduction::half;
+      }}},
+    {ir::Precision::bf16,
+     {"bf16_zero2_half_reduction", "llama", 0.1, 2,
+      [](Job& j) {
+        j.parallel.dp = j.parallel.tp = j.parallel.zero = 2;
+        j.parallel.grad_reduction = planner::Reduction::half;
+      }}},
     {ir::Precision::fp16,
      {"fp16_dp2_zero2", "gpt", 0.1, 3, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 2; }}},
 };

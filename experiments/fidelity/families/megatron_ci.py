@@ -109,6 +109,7 @@ def cases(row):
                  defer_head_grad=2 if named("defer_embedding_wgrad") else None,  # its --wgrad-deferral-limit
                  stage_layers="2,4,4,2" if named("uneven") else None,
                  sequence_parallel=bool(row["sequence_parallel"]) and number(row, "tensor_model_parallel_size") > 1, zero=sharding,
+                 grad_reduction="half" if sharding == 3 else None,
                  micro_batch=row["micro_batch_size"], global_batch=row["global_batch_size"],
                  overlap_grad=bool(row["overlap_grad_reduce"]), overlap_param=bool(row["overlap_param_gather"]),
                  recompute=row["recompute_granularity"] or None, attention=attention(row),

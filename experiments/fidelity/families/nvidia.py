@@ -54,6 +54,7 @@ def jax(row):
     plan = flags(model=model, cluster="dgx-h100" if "H100" in row["gpu"] else "dgx-a100-80g", stack="jax", precision="fp8" if "fp8" in row["precision"] else "bf16",
                  attention="flash" if fused else "unfused", layers=row["layers"], hidden=row["hidden"], heads=row["heads"], ffn=ffn,
                  seq=row["seq_len"], vocab=vocab, gpus=row["gpus"], tp=row["tp"], zero=3 if sharded else 0, dropout=0,
+                 grad_reduction="half" if sharded else None,  # a product's gradient is scattered as it is
                  micro_batch=row["batch_per_gpu"], recompute="full" if sharded and model == "gpt" else "none")
     name = f"{row['model']} {row['precision']} on {row['gpus']} {row['gpu'].split('-')[0]} b{row['batch_per_gpu']}"
     return [Case(name, plan, "step_s", float(row["iter_time_s_derived"]))]

@@ -43,7 +43,7 @@ def torchtitan(row):
         raise LeftOut(f"no description of {row['gpu']}")
     plan = flags(model="llama", layers=row["layers"], hidden=row["hidden"], heads=row["heads"], kv_heads=row["kv_heads"],
                  ffn=row["ffn_hidden"], seq=row["seq_len"], vocab=row["vocab"], cluster=TITAN_CLUSTER[row["gpu"]],
-                 gpus=row["gpus"], dp=row["dp_fsdp"], tp=row["tp"], context_parallel=row["cp"], zero=3,
+                 gpus=row["gpus"], dp=row["dp_fsdp"], tp=row["tp"], context_parallel=row["cp"], zero=3, grad_reduction="half",
                  stack="pytorch-compiled" if row["compile"] == "1" else "fsdp", micro_batch=row["local_batch"],
                  global_batch=row["global_batch"], precision="fp8" if "fp8" in row["precision"] else "bf16", attention="flash",
                  recompute=recompute, recompute_layers=half)

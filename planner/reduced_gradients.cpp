@@ -1,0 +1,140 @@
+#include "planner/reduced_gradients.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace boxcar::planner {
+namespace {
+
+using ir::DType;
+using ir::TensorId;
+
+class Caster {
+ public:
+  Caster(ir::Graph& graph, const Hints& hints)
+      : graph_(graph), reduction_(hints.grad_reduction), often_(hints.zero >= 2 && hints.dp > 1) {}
+
+  void run() {
+    std::set<TensorId> gradients;
+    for (const ir::Update& update : graph_.updates) gradients.insert(producer(update.next).inputs[1]);
+    const size_t passes = end_of_passes();
+    behind_.resize(graph_.ops.size());
+    for (TensorId gradient : gradients) {
+      const std::vector<TensorId> all = sums(gradient);
+      const auto behind = std::max(passes - 1, static_cast<size_t>(graph_.tensor(gradient).producer));
+      if (!often_) cast({gradient, made(all[0]), gradient}, {}, behind, ir::Phase::update);
+      if (often_)
+        for (TensorId sum : all) cast_addend(sum);
+    }
+    if (std::any_of(behind_.begin(), behind_.end(), [](const auto& ops) { return !ops.empty(); })) insert();
+  }
+
+ private:
+  const ir::Op& producer(TensorId t) const {
+    return graph_.ops[static_cast<size_t>(graph_.tensor(t).producer)];
+  }
+  DType dtype(TensorId t) const { return graph_.tensor(t).type.dtype; }
+
+  size_t end_of_passes() const {
+    size_t end = graph_.ops.size();
+    while (end > 0 && graph_.ops[end - 1].phase == ir::Phase::update) --end;
+    return end;
+  }
+
+  // What is summed over the micro-batches and added up once a step to this gradient.
+  std::vector<TensorId> sums(TensorId gradient) const {
+    const ir::Op& op = producer(gradient);
+    if (op.phase != ir::Phase::update) return {gradient};
+    std::vector<TensorId> all;
+    for (TensorId t : op.inputs)
+      for (TensorId sum : sums(t)) all.push_back(sum);
+    return all;
+  }
+
+  // What a sum adds up over the micro-batches; itself where there is one.
+  TensorId made(TensorId sum) const {
+    return producer(sum).type == "accumulate" ? producer(sum).inputs[0] : sum;
+  }
+
+  void cast_addend(TensorId sum) {
+    const TensorId addend = made(sum);
+    const std::vector<ir::OpId> readers =
+        addend == sum ? std::vector<ir::OpId>() : std::vector{graph_.tensor(sum).producer};
+    cast({addend, addend, sum}, readers, static_cast<size_t>(graph_.tensor(addend).producer),
+         ir::Phase::backward);
+  }
+
+  // A gradient, and what says in which types it is made and summed.
+  struct Reduced {
+    TensorId t, made, summed;
+  };
+
+  // `readers`: who reads the cast in its place, none: all.
+  void cast(const Reduced& reduced, const std::vector<ir::OpId>& readers, size_t behind, ir::Phase phase) {
+    const TensorId t = reduced.t;
+    const DType half = dtype(reduced.made);
+    const DType to = reduction_ == Reduction::sums   ? dtype(reduced.summed)
+                     : reduction_ == Reduction::half ? half
+                                                     : DType::float32;
+    if (ir::size_of(half) != 2 || dtype(t) == to) return;
+    const auto id = static_cast<TensorId>(graph_.tensors.size());
+    const auto replace = [&](ir::Op& op) { std::replace(op.inputs.begin(), op.inputs.end(), t, id); };
+    if (readers.empty())
+      for (ir::Op& op : graph_.ops) replace(op);
+    for (ir::OpId reader : readers) replace(graph_.ops[static_cast<size_t>(reader)]);
+    ir::Tensor tensor = graph_.tensor(t);
+    tensor.name += to == DType::float32 ? ".float" : ".half";
+    tensor.type.dtype = to;
+    tensor.role = ir::Role::gradient;
+    tensor.output = 0;
+    ir::Op op;
+    op.name = tensor.name;
+    op.type = "cast";
+    op.inputs = {t}, op.outputs = {id};
+    op.attrs = {{"to", ir::to_text(to)}};
+    op.phase = phase;
+    op.layer = producer(t).layer;
+    op.placement = producer(t).placement;
+    graph_.tensors.push_back(std::move(tensor));
+    behind_[behind].push_back(std::move(op));
+  }
+
+  void insert() {
+    std::vector<ir::Op> ops;
+    for (size_t o = 0; o < graph_.ops.size(); ++o) {
+      ops.push_back(std::move(graph_.ops[o]));
+      std::move(behind_[o].begin(), behind_[o].end(), std::back_inserter(ops));
+    }
+    graph_.ops = std::move(ops);
+    for (size_t o = 0; o < graph_.ops.size(); ++o)
+      for (TensorId t : graph_.ops[o].outputs) graph_.tensor(t).producer = static_cast<ir::OpId>(o);
+  }
+
+  ir::Graph& graph_;
+  const Reduction reduction_;
+  const bool often_;                         // before they are summed
+  std::vector<std::vector<ir::Op>> behind_;  // by op: the casts that come behind it
+};
+
+}  // namespace
+
+void cast_for_reduction(ir::Graph& graph, const Hints& hints) {
+  if (int64_t{hints.dp} * hints.cp == 1 || graph.updates.empty()) return;
+  Caster(graph, hints).run();
+}
+
+bool is_cast_for_reduction(const ir::Graph& graph, const ir::Op& op) {
+  return op.type == "cast" && op.phase == ir::Phase::backward &&
+         graph.tensor(op.outputs[0]).role == ir::Role::gradient;
+}
+
+ir::TensorId before_reduction(const ir::Graph& graph, ir::TensorId gradient) {
+  const ir::Tensor& tensor = graph.tensor(gradient);
+  const ir::Op& op = graph.ops[static_cast<size_t>(tensor.producer)];
+  return op.type == "cast" && tensor.role == ir::Role::gradient ? op.inputs[0] : gradient;
+}
+
+}  // namespace boxcar::planner

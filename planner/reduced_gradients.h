@@ -1,0 +1,27 @@
+// The type in which gradients are reduced (Hints::grad_reduction), where that is neither the type in which
+// they are made nor that of their sums: a cast in front of the reduction.
+//
+//   zero 2 and 3, reduced in every micro-batch, in float32:
+//     %w.half.grad        made in 16 bits, partial
+//     %w.half.grad.float  = cast(%w.half.grad), which is what is reduced
+//     %w.grad.sum         = accumulate(%w.half.grad.float)
+//   zero 0 and 1, reduced once a step, in 16 bits:
+//     %w.grad.sum         = accumulate(%w.half.grad) in float32, partial
+//     %w.grad.sum.half    = cast(%w.grad.sum), which is what is reduced, and what the update reads
+#pragma once
+
+#include "ir/graph.h"
+#include "planner/planner.h"
+
+namespace boxcar::planner {
+
+// In a training graph; nothing where nothing is reduced, or no gradient is made in 16 bits.
+void cast_for_reduction(ir::Graph& graph, const Hints& hints);
+
+// Whether an op of a training graph is such a cast of gradients in every micro-batch.
+bool is_cast_for_reduction(const ir::Graph& graph, const ir::Op& op);
+
+// A gradient as it was before such a cast, of either kind; the same where there is none.
+ir::TensorId before_reduction(const ir::Graph& graph, ir::TensorId gradient);
+
+}  // namespace boxcar::planner
