@@ -13,6 +13,7 @@ namespace boxcar::planner {
 using ir::OpId;
 using ir::TensorId;
 using sbp::Range;
+using sbp::Sbp;
 
 namespace {
 
@@ -203,8 +204,8 @@ DeviceLowering::Blocks DeviceLowering::transfer(const sbp::Step& step, const std
                                                 const Blocks& before, ir::DType dtype) {
   const std::string tensor = name.substr(0, name.find(' '));
   // Blocks are put together by adding them to zeros.
-  for (const Sbp sbp : step.result.sbp)
-    if (sbp.is_partial() && sbp != Sbp::P())
+  for (const Sbp entry : step.result.sbp)
+    if (entry.is_partial() && entry != Sbp::P())
       throw Error::input(tensor, fmt::format("{} cannot be moved to other devices (bring it to B or S first)",
                                              sbp::to_text(step.result)));
   Blocks blocks;

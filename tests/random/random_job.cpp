@@ -87,6 +87,7 @@ std::vector<Dimension> make_dimensions() {
       {"train.global_batch", {"x1", "", "x2", "x3", "x4", "x6"}},
       {"train.precision", {"fp32", "tf32", "fp16", "bf16", "fp64", "fp8"}},
       {"train.gradients", {"float32", "half", "half-but-tables"}},
+      {"train.grad_reduction", {"sums", "float32", "half"}},
       {"train.logits", {"float32", "half"}},
       {"train.epilogues", no_yes},
       {"train.fused_loss", no_yes},
