@@ -19,12 +19,13 @@ namespace {
   throw Error::fault(path, fmt::format("cannot {}: {}", what, std::strerror(reason)));
 }
 
-// A descriptor that is closed, and its file removed, unless kept.
+// A descriptor that is closed, and its file removed, unless kept. What stands there already goes first, so
+// that a link of its name is not written through.
 class Beside {
  public:
-  explicit Beside(std::string path)
-      : path_(std::move(path)),
-        descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  explicit Beside(std::string path) : path_(std::move(path)) {
+    unlink(path_.c_str());
+    descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail(path_, "be created");
   }
   ~Beside() {
@@ -50,7 +51,7 @@ class Beside {
 
  private:
   std::string path_;
-  int descriptor_;
+  int descriptor_ = -1;
   bool kept_ = false;
 };
 
