@@ -129,7 +129,7 @@ CatalogModel read_model_config(const std::string& path) {
     model.window = config.whole("sliding_window", 1);
   const int64_t heads = config.whole(architecture.sizes[2].from, 1),
                 hidden = config.whole(architecture.sizes[1].from, 1);
-  if (config.has("head_dim") && config.whole("head_dim", 1) * heads != hidden)
+  if (config.has("head_dim") && (hidden % heads != 0 || config.whole("head_dim", 1) != hidden / heads))
     config.refuse("head_dim",
                   fmt::format("hidden / heads = {}, the only one that our models have", hidden / heads));
   return model;

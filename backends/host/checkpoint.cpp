@@ -101,7 +101,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 
 // Puts a whole folder in place of another, or of none, in one step.
 void put_in_place(const std::string& from, const std::string& to) {
-  if (fs::exists(to)) {
+  if (fs::exists(fs::symlink_status(to))) {
     if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0)
       fail(to, "be replaced", {errno, std::generic_category()});
     remove_all(from);
@@ -123,7 +123,7 @@ void remove_older(const std::string& folder, int64_t step, int keep) {
 }  // namespace
 
 HeldFolder::HeldFolder(const std::string& folder)
-    : descriptor_(open((folder + "/" + kLock).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
+    : descriptor_(open((folder + "/" + kLock).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
   if (descriptor_ < 0) throw Error::input(folder, fmt::format("cannot be written: {}", std::strerror(errno)));
   // Where the file system has no locks, nobody is kept out.
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
@@ -190,6 +190,16 @@ GlobalTensors with_moments(const Transformer& model, GlobalTensors tensors, cons
   return tensors;
 }
 
+// Throws where a link leads out of the folder: whoever made it would have other files of the reader's read.
+const std::string& inside(const std::string& folder, const std::string& path) {
+  std::error_code none;
+  const fs::path whole = fs::weakly_canonical(folder, none), at = fs::weakly_canonical(path, none);
+  if (std::mismatch(whole.begin(), whole.end(), at.begin(), at.end()).first != whole.end())
+    throw Error::input(path, fmt::format("is a link to {}, which is not in {} (put a copy in its place)",
+                                         at.string(), folder));
+  return path;
+}
+
 TrainState read_state(const JsonObject& file) {
   const int64_t version = file.whole("schema_version", 1);
   if (version != kSchemaVersion) file.refuse("schema_version", fmt::format("{}", kSchemaVersion));
@@ -211,13 +221,13 @@ GlobalTensors read_weights(const std::string& path, const Transformer& model) {
 std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Transformer& expected) {
   if (!has_checkpoint(folder)) return std::nullopt;
   const std::string latest = folder + "/" + kLatest;
-  std::string name = read_text(latest);
+  std::string name = read_text(inside(folder, latest));
   if (name.ends_with('\n')) name.pop_back();
   if (step_number(name) < 0)
     throw Error::input(latest, fmt::format("names '{}', expected a checkpoint such as step-000020", name));
 
   const std::string path = folder + "/" + name;
-  const JsonObject state = JsonObject::read(path + "/" + kState);
+  const JsonObject state = JsonObject::read(inside(folder, path + "/" + kState));
   const Transformer model = ir::models::complete(expected);
   const std::string different = different_key(read_model_keys(state.object("model")), model);
   if (!different.empty())
@@ -225,8 +235,8 @@ std::optional<Checkpoint> read_checkpoint(const std::string& folder, const Trans
                                          "folder)",
                                          different));
   Checkpoint checkpoint{model, read_state(state), {}};
-  checkpoint.tensors = with_moments(model, read_weights(path + "/" + kModel, model),
-                                    read_safetensors(path + "/" + kOptimizer));
+  checkpoint.tensors = with_moments(model, read_weights(inside(folder, path + "/" + kModel), model),
+                                    read_safetensors(inside(folder, path + "/" + kOptimizer)));
   return checkpoint;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -19,24 +20,36 @@ using Json = nlohmann::ordered_json;
 struct Key {
   const char* name;
   std::variant<int64_t Transformer::*, std::string Transformer::*, bool Transformer::*> field;
+  std::optional<int64_t> absent = {};  // what a file means that was written before there was the key
 };
 
-const Key kKeys[] = {{"family", &Transformer::family},   {"layers", &Transformer::layers},
-                     {"hidden", &Transformer::hidden},   {"heads", &Transformer::heads},
-                     {"seq", &Transformer::seq},         {"vocab", &Transformer::vocab},
-                     {"ffn", &Transformer::ffn},         {"kv_heads", &Transformer::kv_heads},
-                     {"mlp", &Transformer::mlp},         {"gelu", &Transformer::gelu},
-                     {"norm", &Transformer::norm},       {"position", &Transformer::position},
-                     {"tied", &Transformer::tied},       {"bias", &Transformer::bias},
-                     {"experts", &Transformer::experts}, {"top_k", &Transformer::top_k}};
+const Key kKeys[] = {{"family", &Transformer::family},
+                     {"layers", &Transformer::layers},
+                     {"hidden", &Transformer::hidden},
+                     {"heads", &Transformer::heads},
+                     {"seq", &Transformer::seq},
+                     {"vocab", &Transformer::vocab},
+                     {"ffn", &Transformer::ffn},
+                     {"kv_heads", &Transformer::kv_heads},
+                     {"mlp", &Transformer::mlp},
+                     {"gelu", &Transformer::gelu},
+                     {"norm", &Transformer::norm},
+                     {"position", &Transformer::position},
+                     {"tied", &Transformer::tied},
+                     {"bias", &Transformer::bias},
+                     {"experts", &Transformer::experts},
+                     {"top_k", &Transformer::top_k},
+                     {"expert_every", &Transformer::expert_every, 1}};
 
 Json value_of(const Transformer& model, const Key& key) {
   return std::visit([&](auto field) { return Json(model.*field); }, key.field);
 }
 
-void read_value(const JsonObject& from, const char* name, int64_t& value) { value = from.whole(name, 0); }
-void read_value(const JsonObject& from, const char* name, std::string& value) { value = from.text(name); }
-void read_value(const JsonObject& from, const char* name, bool& value) { value = from.flag(name); }
+void read_value(const JsonObject& from, const Key& key, int64_t& value) {
+  value = from.whole(key.name, 0, key.absent);
+}
+void read_value(const JsonObject& from, const Key& key, std::string& value) { value = from.text(key.name); }
+void read_value(const JsonObject& from, const Key& key, bool& value) { value = from.flag(key.name); }
 
 // --- what our ops have
 
@@ -85,7 +98,7 @@ Transformer read_gpt2(const JsonObject& config) {
   c.hidden = config.whole("n_embd", 1);
   c.heads = config.whole("n_head", 1);
   c.seq = config.whole("n_positions", 1);
-  c.ffn = config.whole("n_inner", 1, 4 * c.hidden);
+  c.ffn = config.whole("n_inner", 1, 0);
   c.vocab = config.whole("vocab_size", 1);
   c.tied = config.flag("tie_word_embeddings", true);
   c.dropout = config.number("resid_pdrop", 0.1);
@@ -150,7 +163,8 @@ Transformer read_llama(const JsonObject& config) {
   need_text(config, "hidden_act", {"silu"}, "silu");
   need_number(config, "rms_norm_eps", kNormEpsilon, 1e-6);
   need_plain_rotary(config);
-  if (config.has("head_dim") && config.whole("head_dim", 1) * c.heads != c.hidden)
+  if (config.has("head_dim") &&
+      (c.hidden % c.heads != 0 || config.whole("head_dim", 1) != c.hidden / c.heads))
     config.refuse("head_dim", fmt::format("hidden_size / num_attention_heads = {}", c.hidden / c.heads));
   return c;
 }
@@ -202,7 +216,7 @@ Json model_keys(const Transformer& model) {
 Transformer read_model_keys(const JsonObject& object) {
   Transformer model;
   for (const Key& key : kKeys)
-    std::visit([&](auto field) { read_value(object, key.name, model.*field); }, key.field);
+    std::visit([&](auto field) { read_value(object, key, model.*field); }, key.field);
   return model;
 }
 

@@ -16,8 +16,13 @@ JsonObject::JsonObject(std::string path, Json json) : path_(std::move(path)), js
 
 JsonObject JsonObject::read(const std::string& path) {
   const std::string text = read_text(path);
+  const auto check = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > deepest_json)
+      throw Error::input(path, fmt::format("is JSON that is nested deeper than {}", deepest_json));
+    return true;
+  };
   try {
-    Json json = Json::parse(text);
+    Json json = Json::parse(text, check);
     if (!json.is_object()) throw Error::input(path, "is no JSON object");
     return {path, std::move(json)};
   } catch (const Json::parse_error& error) {
@@ -26,6 +31,8 @@ JsonObject JsonObject::read(const std::string& path) {
     const auto line = std::count(begin, end, '\n') + 1;
     const size_t column = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;  // none before: npos + 1 is 0
     throw Error::input(fmt::format("{}:{}:{}", path, line, at - column + 1), "is not JSON");
+  } catch (const Json::exception&) {  // 1e999
+    throw Error::input(path, "is JSON with a number beyond a double");
   }
 }
 
@@ -47,6 +54,8 @@ int64_t JsonObject::whole(const std::string& key, int64_t least, std::optional<i
   const Json& value = at(key);
   if (!value.is_number_integer() || value.get<int64_t>() < least)
     refuse(key, fmt::format("a whole number of at least {}", least));
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX})
+    refuse(key, fmt::format("a whole number of at most {}", INT64_MAX));
   return value.get<int64_t>();
 }
 

@@ -14,9 +14,13 @@
 
 namespace boxcar::backends::host {
 
+// What writes, copies and compares values goes down into them by calls, so deeper ones are refused.
+inline constexpr int deepest_json = 64;
+
 class JsonObject {
  public:
-  // Throws Error (bad input) naming the file, where it cannot be read or is no JSON object.
+  // Throws Error (bad input) naming the file, where it cannot be read, is no JSON object, is nested deeper
+  // than deepest_json or has a number beyond a double.
   static JsonObject read(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backends/host/files.h"
+#include "backends/host/json_file.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::host {
@@ -125,7 +126,8 @@ class Reader {
 
   Json parse(const std::string& text) const {
     std::vector<std::set<std::string>> keys;  // of the objects that are open
-    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
+    const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+      if (depth > deepest_json) refuse(fmt::format("its header is nested deeper than {}", deepest_json));
       if (event == Json::parse_event_t::object_start) keys.emplace_back();
       if (event == Json::parse_event_t::object_end) keys.pop_back();
       if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
@@ -138,6 +140,8 @@ class Reader {
       return header;
     } catch (const Json::parse_error& error) {
       refuse(fmt::format("its header is not JSON at byte {}", error.byte));
+    } catch (const Json::exception&) {  // 1e999
+      refuse("its header has a number beyond a double");
     }
   }
 

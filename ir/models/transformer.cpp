@@ -32,6 +32,29 @@ std::string divisors(int64_t n) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
+// Products of two sizes can be counted.
+void check_largest(const Transformer& c) {
+  const std::pair<const char*, int64_t> sizes[] = {{"layers", c.layers},
+                                                   {"hidden", c.hidden},
+                                                   {"heads", c.heads},
+                                                   {"seq", c.seq},
+                                                   {"vocab", c.vocab},
+                                                   {"ffn", c.ffn},
+                                                   {"kv_heads", c.kv_heads},
+                                                   {"pad_vocab_to", c.pad_vocab_to},
+                                                   {"experts", c.experts},
+                                                   {"top_k", c.top_k},
+                                                   {"expert_every", c.expert_every},
+                                                   {"masked", c.masked},
+                                                   {"decoder_layers", c.decoder_layers},
+                                                   {"decoder_seq", c.decoder_seq},
+                                                   {"width", c.width},
+                                                   {"image", c.image}};
+  constexpr int64_t largest = (int64_t{1} << 31) - 1;
+  for (const auto& [key, value] : sizes)
+    need(value <= largest, key, fmt::format("is {}, expected at most {}", value, largest));
+}
+
 void check_sizes(const Transformer& c) {
   const std::pair<const char*, int64_t> positive[] = {
       {"layers", c.layers}, {"hidden", c.hidden}, {"heads", c.heads},       {"seq", c.seq},
@@ -352,6 +375,7 @@ bool has_attention_core(const Transformer& model) { return !model.flash && !is_c
 
 Transformer complete(Transformer c) {
   one_of(c.family, "family", families);
+  check_largest(c);
   if (is_conv_net(c.family)) {
     c.heads = c.kv_heads = c.ffn = c.hidden;  // what tensor parallelism may divide
     c.seq = 1;

@@ -218,6 +218,31 @@ TEST_F(DamagedCheckpoint, OfAnotherModel) {
   EXPECT_EQ(other(&Transformer::dropout, 0.5), "");
 }
 
+// A file that was written before there was the key has experts in every layer.
+TEST(Checkpoint, KnowsWhichLayersHaveExperts) {
+  std::mt19937_64 random(50);
+  const TemporaryFolder folder;
+  Transformer every = random_model(random, Architecture::own);
+  every.layers = 2;
+  every.expert_every = 1;
+  Transformer other = every;
+  other.expert_every = 2;
+  write_checkpoint(folder.path(), random_checkpoint(random, every, 20));
+  const auto read = [&](const Transformer& model) {
+    return message_of(folder, [&] { read_checkpoint(folder.path(), model); });
+  };
+  const std::string refusal =
+      "2: step-000020: is of another model: expert_every is 1, expected 2 (use the model's own settings, or "
+      "another folder)";
+  EXPECT_EQ(read(other), refusal);
+  std::string state = contents(folder / "step-000020/state.json");
+  const std::string key = ",\n    \"expert_every\": 1";
+  state.erase(state.find(key), key.size());
+  folder.file("step-000020/state.json", state);
+  EXPECT_EQ(read(every), "");
+  EXPECT_EQ(read(other), refusal);
+}
+
 TEST_F(DamagedCheckpoint, Latest) {
   folder_.file("latest", "step-20\n");
   EXPECT_EQ(read(), "2: latest: names 'step-20', expected a checkpoint such as step-000020");
@@ -227,13 +252,68 @@ TEST_F(DamagedCheckpoint, Latest) {
   EXPECT_EQ(read(), "2: step-000021/state.json: cannot be read: No such file or directory");
 }
 
+// Of a folder that somebody else made, nothing outside of it is read,
+TEST_F(DamagedCheckpoint, WithLinksOutOfIt) {
+  const TemporaryFolder outside;
+  const auto recursive = std::filesystem::copy_options::recursive;
+  std::filesystem::copy(folder_.path(), outside / "run", recursive);
+  const auto read_with_link = [&](const std::string& name) {
+    std::filesystem::rename(folder_ / name, folder_ / "kept");
+    std::filesystem::create_symlink(outside / ("run/" + name), folder_ / name);
+    const std::string message = read();
+    std::filesystem::remove(folder_ / name);
+    std::filesystem::rename(folder_ / "kept", folder_ / name);
+    return message;
+  };
+  const auto refusal = [&](const std::string& name) {
+    return "2: " + name + ": is a link to " + outside / ("run/" + name) + ", which is not in " +
+           folder_.path() + " (put a copy in its place)";
+  };
+  for (const char* file : {"step-000020/optimizer.safetensors", "step-000020/model.safetensors",
+                           "step-000020/state.json", "latest"})
+    EXPECT_EQ(read_with_link(file), refusal(file));
+  EXPECT_EQ(read_with_link("step-000020"), refusal("step-000020/state.json"));
+  EXPECT_EQ(read(), "");
+  std::filesystem::rename(folder_ / "step-000020", folder_ / "twenty");
+  std::filesystem::create_symlink("twenty", folder_ / "step-000020");
+  EXPECT_EQ(read(), "");
+}
+
+// and nothing written.
+TEST_F(DamagedCheckpoint, WithLinksThatWouldBeWrittenThrough) {
+  std::mt19937_64 random(51);
+  const TemporaryFolder outside;
+  const std::string theirs = outside.file("theirs", "precious");
+  std::filesystem::create_directory(outside / "folder");
+  for (const char* name : {"latest.tmp", "step-000030.tmp"})
+    std::filesystem::create_symlink(theirs, folder_ / name);
+  std::filesystem::create_symlink(outside / "folder", folder_ / "step-000040");
+  std::filesystem::create_symlink(outside / "none", folder_ / "step-000030");
+  for (const int64_t step : {30, 40})
+    write_checkpoint(folder_.path(), random_checkpoint(random, model_, step), 1);
+  EXPECT_EQ(read(), "");
+  EXPECT_EQ(contents(theirs), "precious");
+  EXPECT_THAT(names_in(outside.path()), UnorderedElementsAre("theirs", "folder"));
+  EXPECT_THAT(names_in(outside / "folder"), testing::IsEmpty());
+  EXPECT_THAT(names_in(folder_.path()), UnorderedElementsAre("step-000040", "latest"));
+  std::filesystem::create_symlink(outside / "none", folder_ / "lock");
+  EXPECT_EQ(message_of(folder_, [&] { const HeldFolder held(folder_.path()); }),
+            "2: " + folder_.path() + ": cannot be written: Too many levels of symbolic links");
+}
+
 TEST_F(DamagedCheckpoint, State) {
   replace("step-000020/state.json", "\"schema_version\": 1", "\"schema_version\": 2");
   EXPECT_EQ(read(), "2: step-000020/state.json: schema_version is 2, expected 1");
   replace("step-000020/state.json", "\"schema_version\": 2", "\"schema_version\": 1");
   replace("step-000020/state.json", "\"step\": 20", "\"step\": -1");
   EXPECT_EQ(read(), "2: step-000020/state.json: step is -1, expected a whole number of at least 0");
-  replace("step-000020/state.json", "\"step\": -1", "\"steps\": 20");
+  replace("step-000020/state.json", "\"seed\": 7", "\"seed\": 18446744073709551615");
+  replace("step-000020/state.json", "\"step\": -1", "\"step\": 20");
+  EXPECT_EQ(read(),
+            "2: step-000020/state.json: seed is 18446744073709551615, expected a whole number of at most "
+            "9223372036854775807");
+  replace("step-000020/state.json", "\"seed\": 18446744073709551615", "\"seed\": 7");
+  replace("step-000020/state.json", "\"step\": 20", "\"steps\": 20");
   EXPECT_EQ(read(), "2: step-000020/state.json: has no step");
   replace("step-000020/state.json", "\"model\": {", "\"model\": [");
   EXPECT_THAT(read(), testing::MatchesRegex("2: step-000020/state.json:[0-9]+:[0-9]+: is not JSON"));

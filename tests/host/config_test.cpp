@@ -157,6 +157,13 @@ TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
   EXPECT_EQ(refused("gpt", "n_layer", ""), "2: config.json: has no n_layer");
   EXPECT_EQ(refused("gpt", "n_layer", "0"),
             "2: config.json: n_layer is 0, expected a whole number of at least 1");
+  EXPECT_EQ(refused("gpt", "n_layer", "18446744073709551615"),
+            "2: config.json: n_layer is 18446744073709551615, expected a whole number of at least 1");
+  EXPECT_EQ(refused("gpt", "n_embd", "9000000000000000000"),
+            "2: config.json: hidden: is 9000000000000000000, expected at most 2147483647");
+  EXPECT_EQ(
+      refused("llama", "head_dim", "4611686018427387904"),
+      "2: config.json: head_dim is 4611686018427387904, expected hidden_size / num_attention_heads = 2");
   EXPECT_EQ(refused("gpt", "n_embd", "\"8\""),
             "2: config.json: n_embd is \"8\", expected a whole number of at least 1");
   EXPECT_EQ(refused("gpt", "n_head", "3"),
@@ -203,6 +210,10 @@ TEST(HuggingFaceConfig, RefusesWhatIsNoConfig) {
   EXPECT_EQ(refused(folder / "none.json"), "2: none.json: cannot be read: No such file or directory");
   EXPECT_EQ(refused(folder.file("a.json", "{\"n\": ")), "2: a.json:1:7: is not JSON");
   EXPECT_EQ(refused(folder.file("b.json", "[]")), "2: b.json: is no JSON object");
+  EXPECT_EQ(refused(folder.file("d.json", "{\"n\": 1e999}")),
+            "2: d.json: is JSON with a number beyond a double");
+  EXPECT_EQ(refused(folder.file("e.json", std::string(1'000'000, '['))),
+            "2: e.json: is JSON that is nested deeper than 64");
   EXPECT_EQ(refused(folder.file("c.json", "{}")),
             "2: c.json: is of a model '', expected GPT2LMHeadModel or LlamaForCausalLM");
 }

@@ -39,6 +39,7 @@ inline ir::models::Transformer random_model(std::mt19937_64& random,
   if (architecture == Architecture::own) {
     c.experts = pick(random, 2, 4);
     c.top_k = pick(random, 1, 2);
+    c.expert_every = random() % 2 == 0 ? c.layers : 1;
   }
   return ir::models::complete(c);
 }

@@ -92,6 +92,8 @@ TEST(Safetensors, RefusesDamage) {
   EXPECT_EQ(header("{\"a\": }"), is_none + "its header is not JSON at byte 7");
   EXPECT_EQ(header("{\"a\xff\": 1}"), is_none + "its header is not JSON at byte 4");
   EXPECT_EQ(header(""), is_none + "its header is not JSON at byte 1");
+  EXPECT_EQ(header("{\"a\": 1e999}"), is_none + "its header has a number beyond a double");
+  EXPECT_EQ(header(std::string(100'000, '[')), is_none + "its header is nested deeper than 64");
   EXPECT_EQ(header("[1, 2]"), is_none + "its header is no JSON object");
   EXPECT_EQ(header(R"({"a": 1, "a": 2})"), is_none + "its header has the key 'a' twice");
   EXPECT_EQ(header(R"({"__metadata__": ["pt"]})"), is_none + "__metadata__ is no JSON object");
