@@ -1,23 +1,18 @@
 #include "backends/strict_yaml.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "backends/yaml.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
 namespace boxcar::backends {
 namespace {
-
-std::string place(const std::string& file, const YAML::Mark& mark) {
-  if (mark.is_null()) return file;
-  return fmt::format("{}:{}:{}", file, mark.line + 1, mark.column + 1);
-}
 
 const char* kind_of(const YAML::Node& node) {
   switch (node.Type()) {
@@ -247,18 +242,7 @@ std::string Fields::where(const char* key) const {
 
 std::unique_ptr<Fields> parse_fields(const std::string& text, const std::string& file,
                                      const std::string& path) {
-  YAML::Node root;
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1)
-      throw Error::input(place(file, documents[1].Mark()),
-                         "a second document; one is expected (drop the ---)");
-    if (!documents.empty()) root = documents[0];
-  } catch (const YAML::DeepRecursion& error) {
-    throw Error::input(place(file, error.mark), "nested too deep");
-  } catch (const YAML::Exception& error) {
-    throw Error::input(place(file, error.mark), error.msg);
-  }
+  const YAML::Node root = load_yaml(text, file);
   if (root.IsNull() || !root.IsDefined()) throw Error::input(file, "the file is empty");
   return std::make_unique<Fields>(root, file, path);
 }

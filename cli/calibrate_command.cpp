@@ -68,7 +68,7 @@ bool is_preset(const backends::DeviceProfile& device) {
          backends::load_device(device.name) == device;
 }
 
-void run(const CalibrateArguments& arguments) {
+void run(const CalibrateArguments& arguments, Extent extent) {
   if (arguments.files.empty())
     throw Error::input(
         "", "calibrate needs measurements: the output of nccl-tests, or a CSV of jobs with a column step_s");
@@ -83,6 +83,7 @@ void run(const CalibrateArguments& arguments) {
   check_writable(arguments.output);
   Measurements measured;
   for (const std::string& file : arguments.files) read_measurements(file, measured);
+  if (extent == Extent::reading) return;
 
   Calibration done;
   {
@@ -106,7 +107,7 @@ void run(const CalibrateArguments& arguments) {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& app) {
+void add_calibrate_command(CLI::App& app, Extent extent) {
   CLI::App* command = app.add_subcommand("calibrate", "fit a cluster's constants to measurements made on it");
   auto arguments = std::make_shared<CalibrateArguments>();
   command
@@ -122,9 +123,9 @@ void add_calibrate_command(CLI::App& app) {
   command->add_option("-o,--output", arguments->output, "the cluster file to write [needed]")
       ->type_name("FILE.yaml");
   command->footer("See docs/calibrate.md.");
-  command->callback([command, arguments] {
+  command->callback([command, arguments, extent] {
     refuse_extras(*command);
-    run(*arguments);
+    run(*arguments, extent);
   });
 }
 

@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/extent.h"
+
 namespace boxcar::cli {
 
-void add_calibrate_command(CLI::App& app);
+void add_calibrate_command(CLI::App& app, Extent extent = Extent::whole);
 
 }  // namespace boxcar::cli

@@ -74,11 +74,15 @@ StepWith step_with(const planner::Job& job, const planner::LaidOut& laid, const 
   return step;
 }
 
-void run(const ExplainArguments& arguments) {
+void run(const ExplainArguments& arguments, Extent extent) {
   const SavedPlan saved = load_plan(arguments.plan, {});
   const bool whole = arguments.op.empty() && arguments.tensor.empty();
-  if (whole && !saved.plan.labels.contains("model.family"))
-    return explain_whole(saved, nullptr, arguments.json);
+  const bool labelled = saved.plan.labels.contains("model.family");
+  if (extent == Extent::reading) {
+    if (labelled) job_of(saved.plan, arguments.plan);
+    return;
+  }
+  if (whole && !labelled) return explain_whole(saved, nullptr, arguments.json);
   const planner::Job job = job_of(saved.plan, arguments.plan).request.job;
   const auto layouts = layouts_of(saved.plan.labels);
   planner::Choose choose;
@@ -104,7 +108,7 @@ void run(const ExplainArguments& arguments) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& app) {
+void add_explain_command(CLI::App& app, Extent extent) {
   CLI::App* command = app.add_subcommand("explain", "say why a saved plan is as it is");
   auto arguments = std::make_shared<ExplainArguments>();
   command->add_option("plan", arguments->plan, "a plan that search or simulate saved")
@@ -116,9 +120,9 @@ void add_explain_command(CLI::App& app) {
       ->type_name("NAME");
   command->add_flag("--json", arguments->json, "print one JSON document instead of text");
   command->allow_extras();
-  command->callback([command, arguments] {
+  command->callback([command, arguments, extent] {
     refuse_extras(*command);
-    run(*arguments);
+    run(*arguments, extent);
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -10,9 +9,11 @@
 #include <filesystem>
 #include <optional>
 
+#include "backends/yaml.h"
 #include "cli/catalog.h"
 #include "cli/config_file.h"
 #include "cli/effects.h"
+#include "cli/output.h"
 #include "ir/read_number.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -20,9 +21,7 @@
 namespace boxcar::cli {
 namespace {
 
-std::string place(const std::string& path, const YAML::Mark& mark) {
-  return fmt::format("{}:{}:{}", path, mark.line + 1, mark.column + 1);
-}
+using backends::place;
 
 // A scalar or a list of scalars as one text: "[7, 8]" for lists.
 std::string text_of(const YAML::Node& node, const std::string& where) {
@@ -72,26 +71,6 @@ void read_section(const std::string& path, const std::string& section, const YAM
     if (given.count(key->path())) throw Error::input(where, "given twice");
     if (entry.second.IsNull()) throw Error::input(where, "has no value; leave the key out for its default");
     given[key->path()] = {text_of(entry.second, where), where};
-  }
-}
-
-YAML::Node load(const std::string& path) {
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAllFromFile(path);
-    if (documents.size() > 1)
-      throw Error::input(place(path, documents[1].Mark()),
-                         "a second document; a job file is one (drop the ---)");
-    return documents.empty() ? YAML::Node() : documents[0];
-  } catch (const YAML::BadFile&) {
-    throw Error::input(path, "cannot be read; check the path");
-  } catch (const YAML::DeepRecursion& e) {
-    throw Error::input(place(path, e.mark), "nested too deep");
-  } catch (const YAML::Exception& e) {
-    throw Error::input(place(path, e.mark), e.msg);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception&) {  // a folder
-    throw Error::input(path, "cannot be read; it is no file");
   }
 }
 
@@ -183,8 +162,10 @@ void expand_model(GivenKeys& given) {
     std::fputs(fmt::format("boxcar: {}: {}\n", where, note).c_str(), stderr);
 }
 
-GivenKeys read_job_file(const std::string& path) {
-  YAML::Node root = load(path);
+GivenKeys read_job_file(const std::string& path) { return parse_job(read_file(path), path); }
+
+GivenKeys parse_job(const std::string& text, const std::string& path) {
+  const YAML::Node root = backends::load_yaml(text, path);
   if (root.IsNull() || !root.IsDefined())
     throw Error::input(path, "is empty; it needs the sections model and cluster");
   if (!root.IsMap())

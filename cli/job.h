@@ -23,6 +23,7 @@ using GivenKeys = std::map<std::string, Given>;  // by Key::path()
 
 // Reads a YAML job file. Throws Error with file, line and column; unknown keys name the nearest known one.
 GivenKeys read_job_file(const std::string& path);
+GivenKeys parse_job(const std::string& text, const std::string& path);  // that of its text
 
 // A model by name from the catalog, or by a config.json, sets the sizes that are not given themselves.
 void expand_model(GivenKeys& given);

@@ -28,7 +28,7 @@ std::function<Field(Request&)> at(T& (*member)(Request&)) {
 #define JOB(m) at(+[](Request & r) -> auto& { return r.job.m; })
 
 constexpr double million = 1e6;
-constexpr double most_times = 10000;  // that a list repeats a number
+constexpr double most_times = 10000;  // that a list repeats a number, and that it has numbers
 
 Key entry(std::string section, std::string name, std::function<Field(Request&)> field, double least,
           double most, std::string help) {
@@ -359,6 +359,8 @@ struct Setter {
     for (const std::string& item : split_list(text)) {  // 12x8: eight times 12
       const size_t x = std::min(item.find('x'), item.size());
       const double times = x < item.size() ? parse_number(1, most_times, where, item.substr(x + 1), true) : 1;
+      if (static_cast<double>(p->size()) + times > most_times)
+        throw Error::input(where, fmt::format("more than {} numbers in a list", most_times));
       p->insert(p->end(), static_cast<size_t>(times),
                 static_cast<int>(parse_number(key.least, key.most, where, item.substr(0, x), true)));
     }

@@ -35,6 +35,10 @@ void check_labels(const ir::Plan& plan, const std::string& path) {
   for (const auto& [label, text] : plan.labels) {
     const size_t dot = std::min(label.find('.'), label.size() - 1);
     const std::string section = label.substr(0, dot), name = label.substr(dot + 1);
+    if (section == run_section)
+      throw Error::input(path, fmt::format("label {} says what a run reads and writes, which no plan does "
+                                           "(leave it out, and give the key beside the plan)",
+                                           label));
     std::vector<std::string> names;
     for (const Key& key : keys())
       if (key.section != run_section && key.section == section) names.push_back(key.name);
@@ -52,9 +56,11 @@ GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
     const auto label = plan.labels.find(key.path());
     if (label == plan.labels.end()) continue;
     std::string text = label->second;
-    std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    if (text.starts_with('[') && text.ends_with(']'))  // a list
+      std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    const auto dp = plan.labels.find("parallel.dp");
     const bool is_default =
-        text.empty() || (key.name == "fsdp_group" && text == plan.labels.at("parallel.dp"));
+        text.empty() || (key.name == "fsdp_group" && dp != plan.labels.end() && text == dp->second);
     if (!is_default) given[key.path()] = {text, path + ": label " + key.path()};
   }
   return given;

@@ -92,7 +92,7 @@ Samples measure_processor() {
   return measure_cpu([&](const std::string& what) { progress.step(what); });
 }
 
-void run(const ProfileArguments& arguments) {
+void run(const ProfileArguments& arguments, Extent extent) {
   const bool gpu = arguments.backend == "cuda";
   if (!gpu && arguments.backend != "cpu")
     throw Error::input("--backend", fmt::format("got \"{}\", expected one of cpu, cuda{}", arguments.backend,
@@ -103,6 +103,7 @@ void run(const ProfileArguments& arguments) {
     throw Error::input("--memory", fmt::format("got {:g}, expected 1e5 to 32e9 bytes", *arguments.memory));
   if (arguments.output.empty()) throw Error::input("-o", "missing; name the device file to write");
   check_writable(arguments.output);
+  if (extent == Extent::reading) return;
   const std::string beside = gpu ? "" : warn_of_others();
   const Samples samples =
       gpu ? measure_cuda(arguments.fast, arguments.memory.value_or(most_memory)) : measure_processor();
@@ -119,7 +120,7 @@ void run(const ProfileArguments& arguments) {
 
 }  // namespace
 
-void add_profile_command(CLI::App& app) {
+void add_profile_command(CLI::App& app, Extent extent) {
   CLI::App* command = app.add_subcommand("profile", "measure this machine: a device for simulate's --device");
   auto arguments = std::make_shared<ProfileArguments>();
   command->allow_extras();
@@ -135,9 +136,9 @@ void add_profile_command(CLI::App& app) {
   command->footer(
       "Takes about half a minute, of a GPU up to five; leave the machine alone meanwhile. See docs/local.md, "
       "docs/gpu.md.");
-  command->callback([command, arguments] {
+  command->callback([command, arguments, extent] {
     refuse_extras(*command);
-    run(*arguments);
+    run(*arguments, extent);
   });
 }
 

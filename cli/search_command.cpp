@@ -272,7 +272,7 @@ search::Outcome outcome_of(const planner::Job& job, const search::SearchOptions&
   }
 }
 
-int run(const SearchArguments& arguments) {
+int run(const SearchArguments& arguments, Extent extent) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   GivenKeys given = arguments.job.given();
@@ -312,6 +312,7 @@ int run(const SearchArguments& arguments) {
   options.more_points = [&] { return !budget.is_spent(for_points); };
   check_apart({{"JOB.yaml", arguments.job.file()}, {"--out", arguments.out}});
   if (!arguments.out.empty()) check_writable(arguments.out);
+  if (extent == Extent::reading) return 0;
   std::signal(SIGINT, interrupt);
   SearchReport r;
   r.memory_limit_bytes = options.memory_bytes;
@@ -366,7 +367,7 @@ int run(const SearchArguments& arguments) {
 
 }  // namespace
 
-void add_search_command(CLI::App& app, int& exit_code) {
+void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
   CLI::App* command = app.add_subcommand("search", "find the fastest plan for a model on a cluster");
   auto arguments = std::make_shared<SearchArguments>();
   std::map<std::string, std::string> defaults{{"cluster.gpus", "needed"}, {"train.global_batch", "needed"}};
@@ -406,7 +407,7 @@ void add_search_command(CLI::App& app, int& exit_code) {
   command->add_option("--threads", arguments->threads, "to search on [one a core]; what is found is the same")
       ->type_name("1..1024")
       ->check(whole_number(1, 1024));
-  command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+  command->callback([arguments, extent, &exit_code] { exit_code = run(*arguments, extent); });
 }
 
 }  // namespace boxcar::cli

@@ -3,9 +3,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/extent.h"
+
 namespace boxcar::cli {
 
 // As add_simulate_command.
-void add_search_command(CLI::App& app, int& exit_code);
+void add_search_command(CLI::App& app, int& exit_code, Extent extent = Extent::whole);
 
 }  // namespace boxcar::cli

@@ -46,7 +46,7 @@ void make_changes(const SimulateArguments& arguments, backends::Cluster& cluster
   for (const std::string& text : arguments.stragglers) slow_down(cluster, text);
 }
 
-Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
+Loaded read_job(const SimulateArguments& arguments) {
   const GivenKeys given = arguments.job.given();
   Resolved resolved = resolve(given);
   for (const std::string& text : without_effect(given, resolved.request.job)) tell(text);
@@ -54,16 +54,20 @@ Loaded compile_job(const SimulateArguments& arguments, Progress& progress) {
   loaded.job = std::make_unique<planner::Job>(resolved.request.job);
   loaded.described = loaded.job->cluster;
   make_changes(arguments, loaded.job->cluster);
-  progress.step("compiling");
+  loaded.cluster = loaded.job->cluster;
+  loaded.plan.labels = resolved.labels;
+  return loaded;
+}
+
+void compile_job(const SimulateArguments& arguments, Loaded& loaded) {
+  std::map<std::string, std::string> labels = std::move(loaded.plan.labels);
   try {
     loaded.plan = planner::compile(*loaded.job);
   } catch (const planner::TooLarge& error) {
-    if (arguments.json) print(to_json(resolved.labels, *loaded.job, error));
+    if (arguments.json) print(to_json(labels, *loaded.job, error));
     throw Error::cannot_run("", error.what() + advise(*loaded.job));
   }
-  loaded.plan.labels = resolved.labels;
-  loaded.cluster = loaded.job->cluster;
-  return loaded;
+  loaded.plan.labels = std::move(labels);
 }
 
 // The refusal of a job that does not fit: where, by how much, and what would help.
@@ -107,7 +111,7 @@ void add_comparisons(const SimulateArguments& arguments, const Loaded& loaded,
   r.jitter_p95_seconds = times.p95_seconds;
 }
 
-int run(const SimulateArguments& arguments) {
+int run(const SimulateArguments& arguments, Extent extent) {
   Clock::time_point start = Clock::now();
   Progress progress;
   check_apart({{"JOB.yaml", arguments.job.file()},
@@ -118,12 +122,17 @@ int run(const SimulateArguments& arguments) {
     if (!output.empty()) check_writable(output);
   Loaded loaded;
   if (arguments.plan.empty()) {
-    loaded = compile_job(arguments, progress);
+    loaded = read_job(arguments);
   } else {
     SavedPlan saved = load_plan(arguments.plan, arguments.job.given());
     loaded = {std::move(saved.plan), saved.cluster, nullptr, saved.cluster};
     make_changes(arguments, loaded.cluster);
     check_rate(loaded.cluster.device, loaded.plan.labels["train.precision"], arguments.plan);
+  }
+  if (extent == Extent::reading) return 0;
+  if (loaded.job) {
+    progress.step("compiling");
+    compile_job(arguments, loaded);
   }
   const ir::Plan& plan = loaded.plan;
   if (!arguments.save_plan.empty())
@@ -154,7 +163,7 @@ int run(const SimulateArguments& arguments) {
 
 }  // namespace
 
-void add_simulate_command(CLI::App& app, int& exit_code) {
+void add_simulate_command(CLI::App& app, int& exit_code, Extent extent) {
   CLI::App* command = app.add_subcommand("simulate", "simulate a training job on a cluster");
   auto arguments = std::make_shared<SimulateArguments>();
   arguments->job.add_to(*command);
@@ -204,7 +213,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->type_name("1..1000")
       ->check(whole_number(1, 1000))
       ->needs(jitter);
-  command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+  command->callback([arguments, extent, &exit_code] { exit_code = run(*arguments, extent); });
 }
 
 }  // namespace boxcar::cli

@@ -3,10 +3,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/extent.h"
+
 namespace boxcar::cli {
 
 // Adds the subcommand to `app`. When it is chosen, its exit code is left in `exit_code`; wrong input is
 // thrown as Error.
-void add_simulate_command(CLI::App& app, int& exit_code);
+void add_simulate_command(CLI::App& app, int& exit_code, Extent extent = Extent::whole);
 
 }  // namespace boxcar::cli

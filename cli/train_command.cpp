@@ -384,7 +384,7 @@ TrainingJob prepare(const TrainArguments& arguments, std::optional<PlanToTrain>&
   return prepare_training(job, std::move(saved->plan), laid, run, share);
 }
 
-void train(const TrainArguments& arguments, Shared& shared) {
+void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
   GivenKeys given = arguments.job.given();
   refuse_what_is_simulated_alone(given);
   given = with_model(given);
@@ -402,8 +402,6 @@ void train(const TrainArguments& arguments, Shared& shared) {
   if (resolved.request.job.model.qkv_bias)
     throw Error::input(where(given, "model.qkv_bias"),
                        "checkpoints have biases in all linear layers or in none");
-  if (resolved.request.job.model.expert_every > 1)
-    throw Error::input(where(given, "model.expert_every"), "checkpoints have experts in every layer (use 1)");
   const TrainRun& options = resolved.request.run;
   planner::Job& job = resolved.request.job;
   job.parallel.op_kept
@@ -419,6 +417,7 @@ void train(const TrainArguments& arguments, Shared& shared) {
   if (options.cuda_graph && (arguments.probe || !arguments.trace.empty()))
     throw Error::input(arguments.probe ? "--probe" : "--trace",
                        "shows a step act by act; leave it out, or train with --cuda-graph false");
+  if (extent == Extent::reading) return;
   const TrainingJob prepared = prepare(arguments, saved, job, options);
   shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
@@ -453,12 +452,12 @@ void train(const TrainArguments& arguments, Shared& shared) {
              [&](std::ostream& out) { sim::write_chrome_trace(prepared.plan, result, out); });
 }
 
-void run(const TrainArguments& arguments) {
+void run(const TrainArguments& arguments, Extent extent) {
   Shared shared;
   if (backends::started_processes() > 1) shared.transport = backends::make_mpi_transport();
   backends::Transport* const transport = shared.transport.get();
   try {
-    train(arguments, shared);
+    train(arguments, extent, shared);
   } catch (const std::exception& e) {
     const Error error = transport ? transport->agree(as_error(e)) : as_error(e);
     if (shared.last_checkpoint.empty()) throw error;
@@ -469,7 +468,7 @@ void run(const TrainArguments& arguments) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app) {
+void add_train_command(CLI::App& app, Extent extent) {
   CLI::App* command = app.add_subcommand("train", "train a model for real");
   auto arguments = std::make_shared<TrainArguments>();
   arguments->job.add_to(*command, true, defaults);
@@ -491,7 +490,7 @@ void add_train_command(CLI::App& app) {
                    "permute messages and delay acts by this seed: no result may change")
       ->check(whole_number(0, 1000000000))
       ->type_name("SEED");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments, extent] { run(*arguments, extent); });
 }
 
 }  // namespace boxcar::cli

@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/extent.h"
+
 namespace boxcar::cli {
 
-void add_train_command(CLI::App& app);
+void add_train_command(CLI::App& app, Extent extent = Extent::whole);
 
 }  // namespace boxcar::cli

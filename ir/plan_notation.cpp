@@ -15,8 +15,6 @@ struct Stride {
 };
 using Strides = std::vector<Stride>;
 
-constexpr int max_runs = 1 << 22;  // of one schedule: more is a mistake in the text
-
 std::vector<int> spread(const Strides& strides, int first) {
   std::vector<int> values{first};
   for (const Stride& s : strides) {
@@ -65,19 +63,21 @@ struct Item {
   int phase = 0, first = 0, last = 0, step = 0;
 };
 
+// Whether run j comes again `n` turns of `length` later, its micro-batch grown evenly.
+bool comes_again(std::span<const PhaseRun> runs, size_t j, size_t length, size_t n) {
+  const PhaseRun& first = runs[j];
+  const PhaseRun& here = runs[j + n * length];
+  const int64_t step = int64_t{runs[j + length].micro_batch} - first.micro_batch;
+  return here.phase == first.phase && step >= 0 &&
+         here.micro_batch == first.micro_batch + step * static_cast<int64_t>(n);
+}
+
 // How often the `length` runs from `begin` come again with micro-batches that grow evenly.
 size_t turns(std::span<const PhaseRun> runs, size_t begin, size_t length) {
   size_t n = 1;
-  for (; begin + (n + 1) * length <= runs.size(); ++n) {
-    for (size_t j = begin; j < begin + length; ++j) {
-      const PhaseRun& first = runs[j];
-      const PhaseRun& here = runs[j + n * length];
-      int step = runs[j + length].micro_batch - first.micro_batch;
-      bool alike = here.phase == first.phase &&
-                   here.micro_batch == first.micro_batch + step * static_cast<int>(n) && step >= 0;
-      if (!alike) return n;
-    }
-  }
+  for (; begin + (n + 1) * length <= runs.size(); ++n)
+    for (size_t j = begin; j < begin + length; ++j)
+      if (!comes_again(runs, j, length, n)) return n;
   return n;
 }
 
@@ -118,6 +118,10 @@ Loop best_loop(std::span<const PhaseRun> runs, size_t begin) {
   Loop best;
   size_t saved = 0;
   for (size_t length = 1; length <= longest && begin + 2 * length <= runs.size(); ++length) {
+    // The first run that a shorter loop did not cover is looked at before all others.
+    const size_t n_more = 1 + saved / length;
+    if (begin + (n_more + 1) * length > runs.size()) continue;
+    if (!comes_again(runs, begin + saved % length, length, n_more)) continue;
     size_t n = turns(runs, begin, length);
     if ((n - 1) * length > saved) {
       saved = (n - 1) * length;
@@ -243,11 +247,11 @@ Item parse_item(PlanLine& in, const std::vector<std::string>& phases, bool loop)
   item.phase = static_cast<int>(found - phases.begin());
   if (!loop && !in.peek('[')) return item;
   in.expect('[');
-  item.first = item.last = static_cast<int>(in.number(0, max_runs));
-  if (in.take('-')) item.last = static_cast<int>(in.number(item.first, max_runs));
+  item.first = item.last = static_cast<int>(in.number(0, most_runs));
+  if (in.take('-')) item.last = static_cast<int>(in.number(item.first, most_runs));
   if (loop) {
     in.expect('+');
-    item.step = static_cast<int>(in.number(0, max_runs));
+    item.step = static_cast<int>(in.number(0, most_runs));
   }
   in.expect(']');
   return item;
@@ -258,9 +262,12 @@ Item parse_item(PlanLine& in, const std::vector<std::string>& phases, bool loop)
 std::vector<std::vector<int>> parse_groups(PlanLine& in, int devices) {
   std::vector<std::vector<int>> groups;
   if (!in.take_word("groups")) {
+    size_t listed = 0;
     while (in.take('{')) {
       groups.push_back(parse_device_list(in, devices));
       in.expect('}');
+      listed += groups.back().size();
+      if (listed > static_cast<size_t>(devices)) in.fail("more entries than there are devices");
     }
     return groups;
   }
@@ -299,12 +306,12 @@ std::vector<int> parse_peers(PlanLine& in, int devices) {
   return source;
 }
 
-std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<std::string>& phases) {
+std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<std::string>& phases, int64_t most) {
   std::vector<PhaseRun> schedule;
   auto add = [&](const Item& item, int64_t turn) {
     int64_t shift = item.step * turn;
     int64_t runs = static_cast<int64_t>(schedule.size()) + item.last - item.first + 1;
-    if (item.last + shift > max_runs || runs > max_runs) in.fail("the schedule is too long");
+    if (item.last + shift > most_runs || runs > most) in.fail("the schedule is too long");
     for (int m = item.first; m <= item.last; ++m)
       schedule.push_back({item.phase, m + static_cast<int>(shift)});
   };
@@ -316,7 +323,8 @@ std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<std::string
     }
     in.expect('(');
     std::vector<Item> items;
-    while (!in.peek(')')) items.push_back(parse_item(in, phases, true));
+    do items.push_back(parse_item(in, phases, true));
+    while (!in.peek(')'));
     in.expect(')');
     if (items.empty()) in.fail("a loop of nothing");
     for (int64_t turn = 0; turn < turns; ++turn) {

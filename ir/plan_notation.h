@@ -27,10 +27,13 @@ std::string groups_text(const std::vector<std::vector<int>>& groups);
 std::string peers_text(const std::vector<int>& source);
 std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vector<std::string>& phases);
 
-// `devices` bounds the ids, so that a wrong number cannot ask for endless memory.
+// `devices` bounds the ids, so that a wrong number cannot ask for endless memory. A schedule has at most
+// `most_runs`.
 std::vector<int> parse_device_list(PlanLine& in, int devices);
 std::vector<std::vector<int>> parse_groups(PlanLine& in, int devices);
 std::vector<int> parse_peers(PlanLine& in, int devices);
-std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<std::string>& phases);
+inline constexpr int most_runs = 1 << 22;
+std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<std::string>& phases,
+                                     int64_t most = most_runs);
 
 }  // namespace boxcar::ir

@@ -20,7 +20,6 @@ namespace {
 constexpr int most_count = std::numeric_limits<int>::max();
 // What a few words stand for takes memory for each: more than any plan needs is a mistake in the text.
 constexpr size_t most_listed = 1 << 25;  // devices in all lists of a plan
-constexpr size_t most_runs = 1 << 24;    // in all its schedules
 
 // Names of one kind of thing, with their numbers.
 class Names {
@@ -204,9 +203,9 @@ class Reader {
         names_.back().phases.add(in, at, "phase", program.phases.back());
       } while (in.take(','));
     } else if (in.take_word("schedule")) {
-      program.schedule = parse_schedule(in, program.phases);
-      if ((runs_ += program.schedule.size()) > most_runs)
-        in.fail(fmt::format("the schedules have more than {} runs together", most_runs));
+      if (!program.schedule.empty()) in.fail("there is a schedule already");
+      program.schedule = parse_schedule(in, program.phases, most_runs - runs_);
+      runs_ += static_cast<int64_t>(program.schedule.size());
     } else if (in.take_word("queue")) {
       std::string name = new_name(in, names_.back().queues, "queue");
       QueueKind kind = parse_kind(in, queue_kinds, "a kind of queue");
@@ -414,7 +413,8 @@ class Reader {
   std::string_view text_;
   Plan plan_;
   bool named_ = false;
-  size_t listed_ = 0, runs_ = 0;
+  size_t listed_ = 0;  // of devices, by classes, communicators and peers
+  int64_t runs_ = 0;   // of all schedules
   Names programs_, comms_, peers_;
   std::vector<ProgramNames> names_;  // by program
   std::vector<Pending> pulls_;

@@ -39,43 +39,69 @@ class Timing {
 
   // The earliest that it may write.
   int begin(int a) {
-    int& result = begin_[static_cast<size_t>(a)];
-    if (result != unset) return result;
-    if (position_[static_cast<size_t>(a)] >= 0) return result = 2 * position_[static_cast<size_t>(a)];
-    result = unknown_early;
-    const ir::Actor& actor = program_.actors[static_cast<size_t>(a)];
-    int latest = unknown_early;
-    for (const ir::Input& input : actor.inputs) {
-      if (input.program >= 0) continue;
-      const int producer = program_.registers[static_cast<size_t>(input.reg)].producer;
-      if (producer == a || program_.actors[static_cast<size_t>(producer)].phase != actor.phase) continue;
-      const int at = begin(producer);
-      if (at != unknown_early)
-        latest = std::max(latest, at + (position_[static_cast<size_t>(producer)] >= 0 ? 1 : 0));
-    }
-    return begin_[static_cast<size_t>(a)] = latest;
+    return known(begin_, a, unknown_early, [&](int actor, const auto& of) {
+      int latest = unknown_early;
+      for (const ir::Input& input : program_.actors[static_cast<size_t>(actor)].inputs) {
+        if (input.program >= 0) continue;
+        const int producer = program_.registers[static_cast<size_t>(input.reg)].producer;
+        const int at = beside(actor, producer) ? of(producer) : unknown_early;
+        if (at != unknown_early) latest = std::max(latest, at + (is_compute(producer) ? 1 : 0));
+      }
+      return latest;
+    });
   }
 
   // The latest that it may read: just before the first compute act that waits for it.
   int end(int a) {
-    int& result = end_[static_cast<size_t>(a)];
-    if (result != unset) return result;
-    if (position_[static_cast<size_t>(a)] >= 0) return result = 2 * position_[static_cast<size_t>(a)];
-    result = unknown_late;
-    const ir::Actor& actor = program_.actors[static_cast<size_t>(a)];
-    int first = unknown_late;
-    for (int reg : actor.outputs)
-      for (int reader : readers_[static_cast<size_t>(reg)]) {
-        if (reader == a || program_.actors[static_cast<size_t>(reader)].phase != actor.phase) continue;
-        const int at = end(reader);
-        if (at != unknown_late)
-          first = std::min(first, position_[static_cast<size_t>(reader)] >= 0 ? at - 1 : at);
-      }
-    return end_[static_cast<size_t>(a)] = first;
+    return known(end_, a, unknown_late, [&](int actor, const auto& of) {
+      int first = unknown_late;
+      for (int reg : program_.actors[static_cast<size_t>(actor)].outputs)
+        for (int reader : readers_[static_cast<size_t>(reg)]) {
+          const int at = beside(actor, reader) ? of(reader) : unknown_late;
+          if (at != unknown_late) first = std::min(first, is_compute(reader) ? at - 1 : at);
+        }
+      return first;
+    });
   }
 
  private:
   static constexpr int unset = -2;
+
+  bool is_compute(int a) const { return position_[static_cast<size_t>(a)] >= 0; }
+  // Another actor of the same phase.
+  bool beside(int a, int other) const {
+    return other != a &&
+           program_.actors[static_cast<size_t>(a)].phase == program_.actors[static_cast<size_t>(other)].phase;
+  }
+
+  // times[a]: of compute actors by their place, of all others from(a, of), where of(b) is b's. What is not
+  // known yet waits on a list of its own, since a chain of actors may be longer than calls can nest.
+  template <class From>
+  int known(std::vector<int>& times, int a, int unknown, From from) {
+    std::vector<int> open{a};
+    const auto of = [&](int other) {
+      const int at = times[static_cast<size_t>(other)];
+      if (at != unset) return at;
+      open.push_back(other);
+      return unknown;
+    };
+    if (times[static_cast<size_t>(a)] != unset) return times[static_cast<size_t>(a)];
+    while (!open.empty()) {
+      const int actor = open.back();
+      int& time = times[static_cast<size_t>(actor)];
+      if (is_compute(actor)) {
+        time = 2 * position_[static_cast<size_t>(actor)];
+      } else if (time == unset) {
+        time = unknown;  // what waits for itself never begins
+        from(actor, of);
+      }
+      if (open.back() != actor) continue;
+      if (!is_compute(actor)) time = from(actor, of);
+      open.pop_back();
+    }
+    return times[static_cast<size_t>(a)];
+  }
+
   const ir::Program& program_;
   std::vector<std::vector<int>> readers_;
   std::vector<int> position_, begin_, end_;

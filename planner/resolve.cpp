@@ -140,30 +140,31 @@ void resolve_stages(Job& job) {
   require(h.virtual_stages == 1 || job.model.decoder_layers == 0, "parallel.virtual_stages",
           fmt::format("{} for a model with a decoder, all of whose layers read what the encoder made (use 1)",
                       h.virtual_stages));
-  require(h.virtual_stages == 1 || stages <= job.model.layers || h.pp > job.model.layers,
-          "parallel.virtual_stages",
-          fmt::format("{} x pp {} are {} stages for {} layers (use at most {})", h.virtual_stages, h.pp,
-                      stages, job.model.layers, job.model.layers / h.pp));
-  require(
-      stages <= job.model.layers, "parallel.pp",
-      fmt::format("{} stages for {} layers (use at most {})", stages, job.model.layers, job.model.layers));
+  const int64_t layers = job.model.layers;
+  require(h.virtual_stages == 1 || stages <= layers, "parallel.virtual_stages",
+          fmt::format("pp {} x virtual_stages {} = {} is more than layers {} ({})", h.pp, h.virtual_stages,
+                      stages, layers,
+                      h.pp <= layers ? fmt::format("use at most {} with pp {}", layers / h.pp, h.pp)
+                                     : fmt::format("use a pp x virtual_stages of at most {}", layers)));
+  require(stages <= layers, "parallel.pp",
+          fmt::format("{} stages for {} layers (use at most {})", stages, layers, layers));
   if (h.stage_layers.empty()) {
-    require(h.virtual_stages == 1 || job.model.layers % stages == 0, "parallel.virtual_stages",
+    require(h.virtual_stages == 1 || layers % stages == 0, "parallel.virtual_stages",
             fmt::format(
                 "pp {} x virtual_stages {} = {} does not divide layers {} (change it, or give stage_layers)",
-                h.pp, h.virtual_stages, stages, job.model.layers));
-    h.stage_layers = balanced_layers(job.model.layers, static_cast<int>(stages));
+                h.pp, h.virtual_stages, stages, layers));
+    h.stage_layers = balanced_layers(layers, static_cast<int>(stages));
     return;
   }
   require(static_cast<int64_t>(h.stage_layers.size()) == stages, "parallel.stage_layers",
           fmt::format("{} numbers for {} stages (give one for each of pp {} x virtual_stages {})",
                       h.stage_layers.size(), stages, h.pp, h.virtual_stages));
-  for (int layers : h.stage_layers)
-    require(layers >= 1, "parallel.stage_layers",
-            fmt::format("{} layers in a stage (use 1 or more)", layers));
+  for (int of_one : h.stage_layers)
+    require(of_one >= 1, "parallel.stage_layers",
+            fmt::format("{} layers in a stage (use 1 or more)", of_one));
   const int64_t sum = std::accumulate(h.stage_layers.begin(), h.stage_layers.end(), int64_t{0});
-  require(sum == job.model.layers, "parallel.stage_layers",
-          fmt::format("{} layers in all, the model has {}", sum, job.model.layers));
+  require(sum == layers, "parallel.stage_layers",
+          fmt::format("{} layers in all, the model has {}", sum, layers));
 }
 
 void resolve_batch(Job& job) {

@@ -33,6 +33,9 @@ std::vector<int> read_devices(Cursor& in) {
     const int64_t first = in.number(max_device, "a device");
     const int64_t last = in.take("-") ? in.number(max_device, "a device") : first;
     if (last < first) in.fail(fmt::format("{}-{} runs backwards; write {}-{}", first, last, last, first));
+    // One of them twice is refused later; a list of long ranges would not end.
+    if (static_cast<int64_t>(devices.size()) + last - first > max_device)
+      in.fail(fmt::format("more than {} devices", max_device + 1));
     for (int64_t id = first; id <= last; ++id) devices.push_back(static_cast<int>(id));
   } while (in.take(","));
   return devices;

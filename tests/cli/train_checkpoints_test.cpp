@@ -34,6 +34,28 @@ TEST_F(Train, GoesOnBitForBit) {
   EXPECT_EQ(checkpoint(halves), checkpoint(whole));
 }
 
+// Experts in every other layer, whose weights a checkpoint names as it names all others.
+TEST_F(Train, GoesOnWithExpertsInSomeLayers) {
+  const std::string whole = path("whole"), halves = path("halves");
+  const Words experts{"--experts=4", "--expert-every=2", "--dp=2", "--ep=2"};
+  const auto with = [&](Words more) {
+    more.insert(more.end(), experts.begin(), experts.end());
+    return train(more);
+  };
+  const auto straight = with({"--checkpoint-dir=" + whole});
+  const Words resume{"--checkpoint-dir=" + halves, "--checkpoint-every=2", "--resume",
+                     "--keep-checkpoints=0"};
+  with(resume);
+  for (const char* step : {"step-000004", "step-000006"}) fs::remove_all(fs::path(halves) / step);
+  std::ofstream(halves + "/latest") << "step-000002\n";
+  const auto rest = with(resume);
+  ASSERT_EQ(rest.size(), 4u);
+  for (const auto& [step, loss] : rest) EXPECT_EQ(loss, straight.at(step)) << step;
+  EXPECT_EQ(checkpoint(halves), checkpoint(whole));
+  const auto on = with({"--init-from=" + whole + "/step-000006/model.safetensors", "--steps=1"});
+  EXPECT_LT(on.at(1), straight.at(1));
+}
+
 TEST_F(Train, SaysWhereItBegins) {
   const std::string folder = path("out");
   const auto begin = [&](const std::string& steps) {

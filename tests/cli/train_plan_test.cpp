@@ -234,6 +234,13 @@ TEST_F(TrainPlan, RefusesLabelsAndFactsThatItsJobHasNot) {
                          ": label train.clip_nrm is no key of a job (did you mean clip_norm?) (leave it "
                          "out, or plan anew)");
   std::ofstream(plan()) << whole;
+  // A plan is what somebody else may have made: it does not say where the reader's run writes.
+  replace("label train.clip_norm = ", "label run.checkpoint_dir = /tmp/elsewhere\nlabel train.clip_norm = ");
+  expect_refused({},
+                 plan() +
+                     ": label run.checkpoint_dir says what a run reads and writes, which no plan does (leave "
+                     "it out, and give the key beside the plan)");
+  std::ofstream(plan()) << whole;
   const std::string mend = ", its labels make 256 (plan anew, and change its keys instead of its lines)";
   replace("fact tokens = 256\n", "");
   expect_refused({}, plan() + ": fact tokens is missing" + mend);

@@ -179,6 +179,31 @@ TEST(PlanText, ErrorsSayLineAndColumn) {
             "plan:15:18: expected the end of the line, got \"at\"");
 }
 
+// A few characters ask for no more than a machine can hold, and take no longer than what they ask for.
+TEST(PlanText, BoundsWhatItAsksFor) {
+  const std::string head = "plan p\ndevices 1048576\n";
+  EXPECT_EQ(error_of([&] { parse_plan(head + "comm a: {0-1048575} {0}\n"); }),
+            "plan:3:24: more entries than there are devices");
+  std::string peers = head;
+  for (int i = 0; i < 65; ++i) peers += "peers p" + std::to_string(i) + ":\n";
+  EXPECT_EQ(error_of([&] { parse_plan(peers); }), "plan:67:11: more than 67108864 devices in lists");
+  const std::string program = "plan p\ndevices 1\nprogram a\n  phases F\n";
+  EXPECT_EQ(error_of([&] { parse_plan(program + "  schedule F[0-4194303] F\n"); }),
+            "plan:5:26: the schedule is too long");
+  EXPECT_EQ(error_of([&] { parse_plan(program + "  schedule F F\n  schedule F\n"); }),
+            "plan:6:11: there is a schedule already");
+  EXPECT_EQ(error_of([&] { parse_plan(program + "  schedule 16777216*()\n"); }),
+            "plan:5:22: expected a phase, got \")\"");
+  EXPECT_EQ(
+      error_of([&] {
+        parse_plan(program + "  schedule F[0-4000000]\nprogram b\n  phases F\n  schedule F[0-4000000]\n");
+      }),
+      "plan:8:24: the schedule is too long");
+  for (const std::string runs : {"4194304*(F[0+0])", "2000000*(F[0+0]) 2000000*(F[1+0])"})
+    EXPECT_NE(to_text(parse_plan(program + "  schedule " + runs + "\n")).find(runs + "\n"),
+              std::string::npos);
+}
+
 // Whatever is cut off or damaged is refused or read, never a crash.
 TEST(PlanText, DamagedTextIsRefused) {
   std::string text = pair_text;

@@ -63,6 +63,19 @@ TEST(Arena, what_nothing_waits_for_has_a_place_of_its_own) {
   }
 }
 
+// Longer than calls can nest.
+TEST(Arena, a_chain_of_any_length_has_places) {
+  Writer w;
+  const int first = w.act("first", {});
+  int last = first;
+  for (int i = 0; i < 100'000; ++i) last = w.act(std::to_string(i), {last}, "net.dp");
+  const int compute = w.act("compute", {last});
+  w.builder.finish();
+  plan_memory(w.builder.program);
+  EXPECT_NE(w.offset(first), w.offset(last));
+  EXPECT_EQ(w.offset(compute), w.offset(first));
+}
+
 TEST(Arena, a_training_step_is_packed_tightly) {
   const ir::Plan plan = compile(resolve(small_job(1, 2, 1, 4, 2)));
   const ir::Program& p = plan.programs[0];

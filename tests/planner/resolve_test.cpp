@@ -111,6 +111,14 @@ const Refusal refusals[] = {
      },
      "parallel.sequence_parallel: tp 2 x context_parallel 1 does not divide decoder_seq 3 (switch it off or "
      "change tp)"},
+    {"more_virtual_stages_than_layers",
+     [](Job& j) { j.model.layers = 2, j.gpus = 3, j.parallel.pp = j.parallel.virtual_stages = 3; },
+     "parallel.virtual_stages: pp 3 x virtual_stages 3 = 9 is more than layers 2 (use a pp x virtual_stages "
+     "of "
+     "at most 2)"},
+    {"virtual_stages_of_few_layers",
+     [](Job& j) { j.model.layers = 5, j.gpus = j.parallel.pp = 2, j.parallel.virtual_stages = 3; },
+     "parallel.virtual_stages: pp 2 x virtual_stages 3 = 6 is more than layers 5 (use at most 2 with pp 2)"},
     {"virtual_layers", [](Job& j) { j.parallel.pp = 2, j.parallel.virtual_stages = 5; },
      "parallel.virtual_stages: pp 2 x virtual_stages 5 = 10 does not divide layers 12 (change it, or give "
      "stage_layers)"},

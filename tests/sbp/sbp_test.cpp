@@ -78,6 +78,7 @@ TEST(Placement, BadTextNamesThePlace) {
       {"3-1", R"~(devices "3-1": 3-1 runs backwards; write 1-3 at the end)~"},
       {"0-99999999", R"~(devices "0-99999999": expected a device of at most 1048575 at "99999999")~"},
       {"0;1", R"~(devices "0;1": expected ",", "-" or ":" at ";1")~"},
+      {"0-1048575,0", R"~(devices "0-1048575,0": more than 1048576 devices at the end)~"},
       {"0,1,0", R"~(devices "0-1,0": device 0 is there twice)~"},
       {"0-3:3", R"~(devices "0-3": mesh 3 has 3 places, but there are 4 devices)~"},
       {"0:2x2", R"~(devices "0:2x2": mesh 2x2 has 4 places, but there is 1 device)~"},

@@ -1,0 +1,13 @@
+// How far a command goes.
+#pragma once
+
+#include <cstdint>
+
+namespace boxcar::cli {
+
+// `reading` stops where the work begins: what is given is read and checked, and no plan is compiled, nothing
+// simulated, searched, trained, measured or fitted. What only lists (clusters, models, sbp) is done all the
+// same.
+enum class Extent : uint8_t { whole, reading };
+
+}  // namespace boxcar::cli

@@ -1,0 +1,79 @@
+#include "cli/program.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/calibrate_command.h"
+#include "cli/explain_command.h"
+#include "cli/list_command.h"
+#include "cli/profile_command.h"
+#include "cli/sbp_command.h"
+#include "cli/search_command.h"
+#include "cli/simulate_command.h"
+#include "cli/train_command.h"
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+
+namespace boxcar::cli {
+namespace {
+
+// A first word that is no command, before CLI11 sees it, to name the nearest.
+void check_command(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2) throw Error::input("", "which command? `boxcar --help` lists them");
+  std::vector<std::string> names{"-h", "--help", "--version"};
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
+  throw Error::input(
+      argv[1], fmt::format("no such command{}; `boxcar --help` lists them", did_you_mean(argv[1], names)));
+}
+
+// "sbp rules "
+std::string given_commands(const CLI::App& app) {
+  std::string text;
+  for (const CLI::App* command : app.get_subcommands())
+    text += command->get_name() + " " + given_commands(*command);
+  return text;
+}
+
+}  // namespace
+
+int run_program(int argc, const char* const* argv, Extent extent) {
+  CLI::App app("boxcar: plan, simulate and run distributed deep learning", "boxcar");
+  app.set_version_flag("--version", "boxcar 0.1.0");
+  app.require_subcommand(1);
+  int exit_code = 0;
+  add_simulate_command(app, exit_code, extent);
+  add_search_command(app, exit_code, extent);
+  add_explain_command(app, extent);
+  add_train_command(app, extent);
+  add_profile_command(app, extent);
+  add_calibrate_command(app, extent);
+  add_sbp_command(app);
+  add_list_commands(app);
+  check_command(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RequiredError& e) {  // "op is required"
+    const std::string what = e.what();
+    throw Error::input(what.substr(0, what.find(" is required")),
+                       fmt::format("missing; `boxcar {}--help` says more", given_commands(app)));
+  } catch (const CLI::ArgumentMismatch& e) {  // "--tp: 1 required 1..10000 missing"
+    const std::string what = e.what();
+    const std::string option = what.substr(0, what.find(':'));
+    if (what.ends_with(" missing")) throw Error::input(option, "needs a value");
+    if (what.find("At Most") != std::string::npos) throw Error::input(option, "given twice");
+    throw Error::input("", what);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    throw Error::input("", e.what());
+  }
+  if (!std::cout.flush()) throw Error::fault("standard output", "cannot be written");
+  return exit_code;
+}
+
+}  // namespace boxcar::cli

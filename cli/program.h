@@ -1,0 +1,14 @@
+// The commands of `boxcar`, from the words of a command line.
+//
+//   const char* words[] = {"boxcar", "sbp", "ops"};
+//   run_program(3, words);   // prints the names of all ops, returns 0
+#pragma once
+
+#include "cli/extent.h"
+
+namespace boxcar::cli {
+
+// The exit code. Throws Error where the input is wrong, the job cannot run or something fails.
+int run_program(int argc, const char* const* argv, Extent extent = Extent::whole);
+
+}  // namespace boxcar::cli
