@@ -1,0 +1,34 @@
+// Plan text; and, of plans that are consistent, memory, proof of their end and arenas.
+#include "ir/plan.h"
+
+#include "harness.h"
+#include "planner/arena.h"
+#include "planner/verify.h"
+
+namespace boxcar::fuzz {
+namespace {
+
+// Acts of one step on all devices: a proof goes through them, which is for as long as a plan announces.
+double acts(const ir::Plan& plan) {
+  double sum = 0;
+  for (const ir::RankClass& cls : plan.classes) {
+    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    sum += static_cast<double>(cls.devices.size()) * static_cast<double>(program.actors.size() + 1) *
+           static_cast<double>(program.schedule.size() + 1);
+  }
+  return sum;
+}
+
+}  // namespace
+
+void fuzz_plan(std::string_view input) {
+  auto plan = reads_back(input, ir::parse_plan, [](const ir::Plan& p) { return ir::to_text(p); });
+  if (!plan || !ends([&] { ir::check(*plan); }) || acts(*plan) > 1e5) return;
+  ends([&] { planner::memory_use(*plan); });
+  ends([&] { planner::verify(*plan); });
+  for (ir::Program& program : plan->programs) planner::plan_memory(program);
+  ends([&] { planner::verify(*plan); });
+  reads_back(ir::to_text(*plan), ir::parse_plan, [](const ir::Plan& p) { return ir::to_text(p); });
+}
+
+}  // namespace boxcar::fuzz
