@@ -13,7 +13,8 @@ int add_queue(ir::Program& program, const std::string& name, ir::QueueKind kind)
   return static_cast<int>(program.queues.size()) - 1;
 }
 
-// Registers of which some device of the class has the part that counts.
+// Registers of which some device of the class has the part that counts. Those that are read before their
+// update come first: one act may update them and others, whose saves wait for it.
 std::vector<int> state_of(const ir::Program& program, const ir::RankClass& cls, const Places& places) {
   std::vector<int> result;
   for (size_t r = 0; r < program.registers.size(); ++r) {
@@ -23,6 +24,9 @@ std::vector<int> state_of(const ir::Program& program, const ir::RankClass& cls, 
         }))
       result.push_back(static_cast<int>(r));
   }
+  std::stable_partition(result.begin(), result.end(), [&](int r) {
+    return program.registers[static_cast<size_t>(r)].initial > 0;
+  });
   return result;
 }
 

@@ -56,6 +56,16 @@ TEST(Checkpoints, EveryPartIsSavedOnceAStepAndOneDeviceWrites) {
   }
 }
 
+// One act updates what is saved before it and what is saved after it.
+TEST(Checkpoints, WaitForNoneThatTheUpdateWaitsFor) {
+  Job job = with_zero(small_job(4, 1, 1, 2), 1);
+  job.model.experts = 4, job.model.top_k = 2, job.parallel.ep = 4, job.parallel.fused_optimizer = true;
+  job = resolve(job);
+  ir::Plan plan = compile(job);
+  add_checkpoints(plan, places_of(job), 3);
+  EXPECT_NO_THROW(verify(plan));
+}
+
 TEST(Checkpoints, WhatIsReadAfterItsUpdateIsAStepBehind) {
   const Job job = resolve(small_job(1, 1, 1, 2));
   ir::Plan plan = compile(job);
