@@ -60,24 +60,30 @@ T from_acc(A x) {
 }
 
 template <class T, class A>
-void read(const void* array, int64_t count, A* __restrict to) {
-  const T* __restrict from = static_cast<const T*>(array);
-  int64_t b = 0;
-  for (; b + kLanes <= count; b += kLanes) {
-    for (int64_t i = 0; i < kLanes; ++i) to[b + i] = to_acc<T, A>(from[b + i]);
-  }
-  if (b == count) return;
-  for (int64_t i = 0; i < kLanes; ++i) to[b + i] = b + i < count ? to_acc<T, A>(from[b + i]) : A(0);
+void read(const void* array, int64_t count, A* to) {
+  on_vectors(
+      [](int64_t n, A* __restrict y, const T* __restrict x) {
+        int64_t b = 0;
+        for (; b + kLanes <= n; b += kLanes) {
+          for (int64_t i = 0; i < kLanes; ++i) y[b + i] = to_acc<T, A>(x[b + i]);
+        }
+        if (b == n) return;
+        for (int64_t i = 0; i < kLanes; ++i) y[b + i] = b + i < n ? to_acc<T, A>(x[b + i]) : A(0);
+      },
+      count, to, static_cast<const T*>(array));
 }
 
 template <class T, class A>
-void write(const A* __restrict from, int64_t count, void* array) {
-  T* __restrict to = static_cast<T*>(array);
-  int64_t b = 0;
-  for (; b + kLanes <= count; b += kLanes) {
-    for (int64_t i = 0; i < kLanes; ++i) to[b + i] = from_acc<T, A>(from[b + i]);
-  }
-  for (; b < count; ++b) to[b] = from_acc<T, A>(from[b]);
+void write(const A* from, int64_t count, void* array) {
+  on_vectors(
+      [](int64_t n, T* __restrict y, const A* __restrict x) {
+        int64_t b = 0;
+        for (; b + kLanes <= n; b += kLanes) {
+          for (int64_t i = 0; i < kLanes; ++i) y[b + i] = from_acc<T, A>(x[b + i]);
+        }
+        for (; b < n; ++b) y[b] = from_acc<T, A>(x[b]);
+      },
+      count, static_cast<T*>(array), from);
 }
 
 // visit.operator()<T>() for the C++ type of a dtype.

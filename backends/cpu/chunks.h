@@ -12,7 +12,8 @@
 //
 // Loops go over whole lanes: what lies between a chunk's end and the next multiple of kLanes is computed and
 // not stored. Sums run in kLanes parallel sums of A per chunk and in double over chunks. Nothing depends on
-// where an array lies in memory, so the same numbers give the same bits.
+// where an array lies in memory or on the processor's vectors (vectors.h), so the same numbers give the same
+// bits.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/vectors.h"
 
 namespace boxcar::backends::cpu {
 
@@ -119,24 +121,44 @@ void for_chunks(int64_t count, Body body) {
 
 // y[i] = f(x[i]...). y overlaps no x.
 template <class A, class F, class... X>
-void each(int64_t count, F f, A* __restrict y, const X* __restrict... x) {
-  for (int64_t b = 0; b < count; b += kLanes) {
-    for (int64_t i = 0; i < kLanes; ++i) y[b + i] = f(x[b + i]...);
-  }
+void each(int64_t count, F f, A* y, const X*... x) {
+  on_vectors(
+      [](int64_t n, F g, A* __restrict to, const X* __restrict... from) {
+        for (int64_t b = 0; b < n; b += kLanes) {
+          for (int64_t i = 0; i < kLanes; ++i) to[b + i] = g(from[b + i]...);
+        }
+      },
+      count, f, y, x...);
+}
+
+// y[i] = f(y[i], x[i]...). y overlaps no x.
+template <class A, class F, class... X>
+void change_each(int64_t count, F f, A* y, const X*... x) {
+  on_vectors(
+      [](int64_t n, F g, A* __restrict to, const X* __restrict... from) {
+        for (int64_t b = 0; b < n; b += kLanes) {
+          for (int64_t i = 0; i < kLanes; ++i) to[b + i] = g(to[b + i], from[b + i]...);
+        }
+      },
+      count, f, y, x...);
 }
 
 // The sum of f(x[i]...).
 template <class A, class F, class... X>
 double sum_of(int64_t count, F f, const A* x, const X*... more) {
-  alignas(64) A lanes[kLanes] = {};
-  int64_t b = 0;
-  for (; b + kLanes <= count; b += kLanes) {
-    for (int64_t i = 0; i < kLanes; ++i) lanes[i] += f(x[b + i], more[b + i]...);
-  }
-  for (int64_t i = 0; b + i < count; ++i) lanes[i] += f(x[b + i], more[b + i]...);
-  double total = 0;
-  for (const A lane : lanes) total += static_cast<double>(lane);
-  return total;
+  return on_vectors(
+      [](int64_t n, F g, const A* first, const X*... others) {
+        alignas(64) A lanes[kLanes] = {};
+        int64_t b = 0;
+        for (; b + kLanes <= n; b += kLanes) {
+          for (int64_t i = 0; i < kLanes; ++i) lanes[i] += g(first[b + i], others[b + i]...);
+        }
+        for (int64_t i = 0; b + i < n; ++i) lanes[i] += g(first[b + i], others[b + i]...);
+        double total = 0;
+        for (const A lane : lanes) total += static_cast<double>(lane);
+        return total;
+      },
+      count, f, x, more...);
 }
 
 // The sum over elements start to start + width of an input.
@@ -152,17 +174,23 @@ double row_sum(const Operands& operands, const In<A>& x, int64_t start, int64_t 
 // The largest f(x[i]), -infinity of none.
 template <class A, class F>
 A max_of(int64_t count, F f, const A* x) {
-  alignas(64) A lanes[kLanes];
-  std::fill_n(lanes, kLanes, -std::numeric_limits<A>::infinity());
-  int64_t b = 0;
-  for (; b + kLanes <= count; b += kLanes) {
-    for (int64_t i = 0; i < kLanes; ++i) {
-      const A value = f(x[b + i]);
-      lanes[i] = lanes[i] < value ? value : lanes[i];
-    }
-  }
-  for (int64_t i = 0; b + i < count; ++i) lanes[i] = std::max(lanes[i], f(x[b + i]));
-  return *std::max_element(lanes, lanes + kLanes);
+  return on_vectors(
+      [](int64_t n, F g, const A* from) {
+        alignas(64) A lanes[kLanes];
+        for (A& lane : lanes) lane = -std::numeric_limits<A>::infinity();
+        int64_t b = 0;
+        for (; b + kLanes <= n; b += kLanes) {
+          for (int64_t i = 0; i < kLanes; ++i) {
+            const A value = g(from[b + i]);
+            lanes[i] = lanes[i] < value ? value : lanes[i];
+          }
+        }
+        for (int64_t i = 0; b + i < n; ++i) lanes[i] = std::max(lanes[i], g(from[b + i]));
+        A most = lanes[0];
+        for (const A lane : lanes) most = std::max(most, lane);
+        return most;
+      },
+      count, f, x);
 }
 
 }  // namespace boxcar::backends::cpu

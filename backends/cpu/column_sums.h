@@ -24,11 +24,14 @@ class ColumnSums {
 
   // Adds f(x[i]...) to columns at to at + count; at is a multiple of kLanes.
   template <class F, class... X>
-  void add(int64_t at, int64_t count, F f, const X* __restrict... x) {
-    A* __restrict sum = partial_.data() + at;
-    for (int64_t b = 0; b < count; b += kLanes) {
-      for (int64_t i = 0; i < kLanes; ++i) sum[b + i] += f(x[b + i]...);
-    }
+  void add(int64_t at, int64_t count, F f, const X*... x) {
+    on_vectors(
+        [](int64_t n, F g, A* __restrict sum, const X* __restrict... from) {
+          for (int64_t b = 0; b < n; b += kLanes) {
+            for (int64_t i = 0; i < kLanes; ++i) sum[b + i] += g(from[b + i]...);
+          }
+        },
+        count, f, partial_.data() + at, x...);
   }
 
   void next_row() {

@@ -36,8 +36,8 @@ template <class A, class Slope, class... X>
 void add_gradient(Values<A>& v, size_t operand, Slope slope, const X*... x) {
   Chunk<A> more;
   each(v.count, slope, more.at, x...);
-  A* __restrict sum = v.gradients[operand].at;
-  for (int64_t i = 0; i < v.count; ++i) sum[i] += more.at[i];
+  change_each(
+      v.count, [](A sum, A d) { return sum + d; }, v.gradients[operand].at, static_cast<const A*>(more.at));
 }
 
 // y = f(x), dx += slope(dy, x, y)

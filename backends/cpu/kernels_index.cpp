@@ -85,8 +85,8 @@ class AddRows {
       std::fill_n(sum_.at, kChunk, A(0));
       for (int64_t i = begin; i < end; ++i) {
         const int64_t from = (outer * count_ + positions_[static_cast<size_t>(i)]) * table_.inner + at;
-        const A* __restrict more = dy_.load(operands, from, n, buffer_);
-        for (int64_t k = 0; k < n; ++k) sum_.at[k] += more[k];
+        change_each(
+            n, [](A sum, A more) { return sum + more; }, sum_.at, dy_.load(operands, from, n, buffer_));
       }
       dx_.store(sum_.at, operands, (outer * table_.extent + row) * table_.inner + at, n);
     });

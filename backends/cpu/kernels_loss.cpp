@@ -126,7 +126,8 @@ std::unique_ptr<Kernel> make_cross_entropy_grad(const Call& call) {
               n, [=](A v) { return fast_exp(v - most) * inverse; }, to.at,
               logits.load(operands, start + at, n, from));
           if (label >= at && label < at + n) to.at[label - at] -= A(1);
-          for (int64_t i = 0; i < n; ++i) to.at[i] *= d;
+          change_each(
+              n, [d](A v) { return v * d; }, to.at);
           dlogits.store(to.at, operands, start + at, n);
         });
       }

@@ -54,8 +54,9 @@ std::unique_ptr<Kernel> sums(const Call& call, Finish finish) {
         for_chunks(axes.width, [&](int64_t start, int64_t n) {
           std::fill_n(total.at, kChunk, 0.0);
           each_offset(axes.reduced, [&](const int64_t* at) {
-            const A* __restrict more = x.load(operands, *kept + *at + start, n, from);
-            for (int64_t i = 0; i < n; ++i) total.at[i] += static_cast<double>(more[i]);
+            change_each(
+                n, [](double sum, A v) { return sum + static_cast<double>(v); }, total.at,
+                x.load(operands, *kept + *at + start, n, from));
           });
           for (int64_t i = 0; i < n; ++i) total.at[i] = finish(total.at[i]);
           y.store(total.at, operands, result, n);
@@ -90,8 +91,9 @@ std::unique_ptr<Kernel> extremes(const Call& call, int sign) {
             for_chunks(axes.width, [&](int64_t start, int64_t n) {
               std::fill_n(most.at, kChunk, -std::numeric_limits<A>::infinity());
               each_offset(axes.reduced, [&](const int64_t* at) {
-                const A* __restrict more = x.load(operands, *kept + *at + start, n, from);
-                for (int64_t i = 0; i < n; ++i) most.at[i] = std::max(most.at[i], by * more[i]);
+                change_each(
+                    n, [by](A largest, A v) { return std::max(largest, by * v); }, most.at,
+                    x.load(operands, *kept + *at + start, n, from));
               });
               for (int64_t i = 0; i < n; ++i) most.at[i] *= by;
               y.store(most.at, operands, result, n);

@@ -220,14 +220,12 @@ std::unique_ptr<Kernel> make_sum(const Call& call) {
     std::vector<In<A>> terms;
     for (size_t i = 0; i < call.inputs.size(); ++i) terms.emplace_back(call, i);
     return kernel([terms, count = call.outputs[0].elements(), y = Out<A>(call, 0)](const Operands& operands) {
-      Chunk<A> from, sum, next;
+      Chunk<A> from, sum;
       for_chunks(count, [&](int64_t at, int64_t n) {
         std::copy_n(terms[0].load(operands, at, n, from), n, sum.at);
-        for (size_t i = 1; i < terms.size(); ++i) {
-          each(
-              n, [](A a, A b) { return a + b; }, next.at, sum.at, terms[i].load(operands, at, n, from));
-          std::swap(sum, next);
-        }
+        for (size_t i = 1; i < terms.size(); ++i)
+          change_each(
+              n, [](A a, A b) { return a + b; }, sum.at, terms[i].load(operands, at, n, from));
         y.store(sum.at, operands, at, n);
       });
     });

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "backends/cpu/product_units.h"
+#include "backends/cpu/vectors.h"
 
 #ifdef BOXCAR_BLAS
 #define EIGEN_USE_BLAS
@@ -14,11 +15,8 @@ namespace boxcar::backends::cpu {
 ProductUnits product_units() {
   ProductUnits units{{product_baseline()}, 1};
 #ifdef BOXCAR_X86
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    units.units[units.count++] = product_avx2();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-      units.units[units.count++] = product_avx512();
-  }
+  if (widest_vectors >= Vectors::avx2) units.units[units.count++] = product_avx2();
+  if (widest_vectors >= Vectors::avx512) units.units[units.count++] = product_avx512();
 #endif
   return units;
 }
