@@ -5,10 +5,11 @@
 // linkage): the linker keeps one copy of those, and that of a wider unit would crash on a narrower processor.
 //
 // c is computed in tiles of BOXCAR_ROWS x 2 vectors that stay in registers while the tile walks down a block
-// of kDepth rows of b. That block is copied before, in panels as wide as a tile, one row after the other: 8
-// panels of 32 columns and 256 rows, 256 KiB, stay in the second cache while kRowBlock rows of a, 448 KiB
-// there, walk past. a is read where it lies, an element at a time, unless it is transposed and large. What
-// the tile adds to is asked for before it is summed up.
+// of kDepth rows and kWide columns of b. That block is copied before, once for all rows of a, in panels as
+// wide as a tile, one row after the other: 768 KiB of floats, which stay in the second cache. A tile's rows
+// of a, 18 KiB there, stay in the first one while the panels come by. They are read where they lie, an
+// element at a time, unless neighbours in a row are so far apart that their lines evict each other: then they
+// are copied together first. What a tile adds to is asked for before it is summed up.
 #pragma once
 
 #include "backends/cpu/product.h"
@@ -16,8 +17,9 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-constexpr int64_t kDepth = 256, kPanels = 8, kRowBlock = 448;
+constexpr int64_t kDepth = 384, kWide = 512;
 constexpr int64_t kFar = 1024;  // bytes between neighbours in a row, of transposed matrices that are large
+constexpr int64_t kHigh = 64;   // rows of a panel that are copied together: 8 KiB of floats
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -69,111 +71,95 @@ struct Tiles {
     }
   }
 
-  // A block of c: rows x columns (at most a panel's), from a's rows and a panel with zeros behind `columns`.
-  static void column_of_tiles(const Matrix<const T>& a, const T* panel, int64_t panel_step, T* c,
-                              int64_t c_step, int64_t columns, bool add) {
+  // A tile of c of at most BOXCAR_ROWS rows and a panel's columns. The panel has zeros behind `columns`.
+  static void tile_of_any(const Matrix<const T>& a, const T* panel, int64_t panel_step, T* c, int64_t c_step,
+                          int64_t columns, bool add) {
+    if (columns == kColumns)
+      return some_rows<BOXCAR_ROWS, 2>(a.rows, a.data, a.row_step, a.column_step, panel, panel_step,
+                                       a.columns, c, c_step, add);
+    if (columns == kWidth)
+      return some_rows<BOXCAR_ROWS, 1>(a.rows, a.data, a.row_step, a.column_step, panel, panel_step,
+                                       a.columns, c, c_step, add);
     T edge[BOXCAR_ROWS * kColumns];
-    for (int64_t i = 0; i < a.rows; i += BOXCAR_ROWS) {
-      const int64_t rows = least(BOXCAR_ROWS, a.rows - i);
-      const T* from = a.data + i * a.row_step;
-      T* to = c + i * c_step;
-      if (columns == kColumns) {
-        some_rows<BOXCAR_ROWS, 2>(rows, from, a.row_step, a.column_step, panel, panel_step, a.columns, to,
-                                  c_step, add);
-      } else if (columns == kWidth) {
-        some_rows<BOXCAR_ROWS, 1>(rows, from, a.row_step, a.column_step, panel, panel_step, a.columns, to,
-                                  c_step, add);
-      } else {
-        some_rows<BOXCAR_ROWS, 2>(rows, from, a.row_step, a.column_step, panel, panel_step, a.columns, edge,
-                                  kColumns, false);
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t j = 0; j < columns; ++j)
-            to[r * c_step + j] = (add ? to[r * c_step + j] : 0) + edge[r * kColumns + j];
-      }
-    }
+    some_rows<BOXCAR_ROWS, 2>(a.rows, a.data, a.row_step, a.column_step, panel, panel_step, a.columns, edge,
+                              kColumns, false);
+    for (int64_t r = 0; r < a.rows; ++r)
+      for (int64_t j = 0; j < columns; ++j)
+        c[r * c_step + j] = (add ? c[r * c_step + j] : 0) + edge[r * kColumns + j];
   }
 
-  // b, at most kDepth rows and kPanels panels of it, panel after panel.
+  // b, at most kDepth rows and kWide columns of it, panel after panel.
   static void copy_panels(const Matrix<const T>& b, T* panels) {
-    const bool far = b.column_step * static_cast<int64_t>(sizeof(T)) > kFar;
-    const int64_t whole = b.columns / kColumns * kColumns;
-    if (b.column_step == 1) {
-      for (int64_t i = 0; i < b.rows; ++i) {
-        const T* from = b.data + i * b.row_step;
-        T* to = panels + i * kColumns;
-        for (int64_t j = 0; j < whole; j += kColumns, to += b.rows * kColumns) {
-          store(to, load(from + j));
-          store(to + kWidth, load(from + j + kWidth));
-        }
-      }
-    }
-    for (int64_t j = b.column_step == 1 ? whole : 0; j < b.columns; ++j) {
+    for (int64_t j = 0; j < b.columns; j += kColumns, panels += b.rows * kColumns) {
       const T* from = b.data + j * b.column_step;
-      T* to = panels + j / kColumns * b.rows * kColumns + j % kColumns;
-      // One element at a time leaves few lines in flight: ask for those of the next but one.
-      if (far && j + 2 < b.columns)
-        for (int64_t i = 0; i < b.rows; i += kLine) __builtin_prefetch(from + 2 * b.column_step + i);
-      for (int64_t i = 0; i < b.rows; ++i) to[i * kColumns] = from[i * b.row_step];
+      const int64_t columns = least(kColumns, b.columns - j);
+      if (b.column_step == 1 && columns == kColumns)
+        for (int64_t i = 0; i < b.rows; ++i)
+          for (int64_t v = 0; v < 2; ++v)
+            store(panels + i * kColumns + v * kWidth, load(from + i * b.row_step + v * kWidth));
+      else
+        copy_panel({from, b.rows, columns, b.row_step, b.column_step}, panels);
     }
-    T* last = panels + whole * b.rows;
-    for (int64_t j = b.columns - whole; j > 0 && j < kColumns; ++j)
-      for (int64_t i = 0; i < b.rows; ++i) last[i * kColumns + j] = 0;
   }
 
-  // Every panel of b[a.columns, columns] with all rows of a.
-  static void all_panels(const Matrix<const T>& a, const T* panels, int64_t panel_step, int64_t next_panel,
-                         T* c, int64_t c_step, int64_t columns, bool add) {
-    for (int64_t j = 0; j < columns; j += kColumns, panels += next_panel)
-      column_of_tiles(a, panels, panel_step, c + j, c_step, least(kColumns, columns - j), add);
-  }
-
-  // The same, where neighbours in a row of a are so far apart that the lines of a tile evict each other:
-  // each tile's rows are copied together first.
-  static void all_panels_by_tiles(const Matrix<const T>& a, const T* panels, int64_t panel_step,
-                                  int64_t next_panel, T* c, int64_t c_step, int64_t columns, bool add) {
-    alignas(64) T tile[kDepth * BOXCAR_ROWS];
-    for (int64_t i = 0; i < a.rows; i += BOXCAR_ROWS) {
-      const int64_t rows = least(BOXCAR_ROWS, a.rows - i);
-      for (int64_t k = 0; k < a.columns; ++k) {
-        const T* from = a.data + i * a.row_step + k * a.column_step;
-        T* to = tile + k * BOXCAR_ROWS;
-        if (rows == BOXCAR_ROWS)
-          for (int64_t r = 0; r < BOXCAR_ROWS; ++r) to[r] = from[r * a.row_step];
-        else
-          for (int64_t r = 0; r < rows; ++r) to[r] = from[r * a.row_step];
+  // The same of one panel element by element, with zeros behind `columns`.
+  static void copy_panel(const Matrix<const T>& b, T* panel) {
+    for (int64_t i = 0; i < b.rows; i += kHigh) {
+      const int64_t end = least(i + kHigh, b.rows);
+      for (int64_t j = 0; j < b.columns; ++j) {
+        const T* from = b.data + j * b.column_step;
+        for (int64_t k = i; k < end; ++k) panel[k * kColumns + j] = from[k * b.row_step];
       }
-      all_panels({tile, rows, a.columns, 1, BOXCAR_ROWS}, panels, panel_step, next_panel, c + i * c_step,
-                 c_step, columns, add);
+      for (int64_t j = b.columns; j < kColumns; ++j)
+        for (int64_t k = i; k < end; ++k) panel[k * kColumns + j] = 0;
     }
   }
 
-  // c (+)= a b for a block of at most kDepth columns of a, and as many columns of b as panels hold.
-  static void block(const Matrix<const T>& a, const Matrix<const T>& b, T* c, int64_t c_step, bool add) {
-    alignas(64) T panels[kDepth * kPanels * kColumns];
-    // One row of tiles would read a copy once: it reads b itself, but for columns short of a panel.
-    const bool in_place = a.rows <= BOXCAR_ROWS && b.column_step == 1 && b.columns % kColumns == 0;
-    if (!in_place) copy_panels(b, panels);
-    const auto run =
-        a.column_step * static_cast<int64_t>(sizeof(T)) > kFar ? all_panels_by_tiles : all_panels;
-    if (in_place)
-      run(a, b.data, b.row_step, kColumns, c, c_step, b.columns, add);
-    else
-      run(a, panels, kColumns, b.rows * kColumns, c, c_step, b.columns, add);
+  // A tile's rows of a, at most kDepth columns: column after column.
+  static void copy_tile(const Matrix<const T>& a, T* tile) {
+    const T* from = a.data;
+    for (int64_t k = 0; k < a.columns; ++k, from += a.column_step, tile += BOXCAR_ROWS) {
+      if (a.rows == BOXCAR_ROWS && a.row_step == 1)
+        for (int64_t r = 0; r < BOXCAR_ROWS; ++r) tile[r] = from[r];
+      else
+        for (int64_t r = 0; r < a.rows; ++r) tile[r] = from[r * a.row_step];
+    }
+  }
+
+  // c (+)= a b for kDepth columns of a at most, and a block of b in panels.
+  static void block(const Matrix<const T>& a, const T* panels, int64_t panel_step, int64_t next_panel, T* c,
+                    int64_t c_step, int64_t columns, bool add) {
+    const bool far = a.column_step * static_cast<int64_t>(sizeof(T)) > kFar;
+    alignas(64) T copy[kDepth * BOXCAR_ROWS];
+    for (int64_t i = 0; i < a.rows; i += BOXCAR_ROWS, c += BOXCAR_ROWS * c_step) {
+      Matrix<const T> rows = {a.data + i * a.row_step, least(BOXCAR_ROWS, a.rows - i), a.columns, a.row_step,
+                              a.column_step};
+      if (far) {
+        copy_tile(rows, copy);
+        rows = {copy, rows.rows, rows.columns, 1, BOXCAR_ROWS};
+      }
+      const T* panel = panels;
+      for (int64_t j = 0; j < columns; j += kColumns, panel += next_panel)
+        tile_of_any(rows, panel, panel_step, c + j, c_step, least(kColumns, columns - j), add);
+    }
   }
 
   static void product(const Matrix<const T>& a, const Matrix<const T>& b, const Matrix<T>& c, bool add) {
     for (int64_t i = 0; i < c.rows && a.columns == 0 && !add; ++i)
       for (int64_t j = 0; j < c.columns; ++j) c.data[i * c.row_step + j] = 0;
-    for (int64_t i = 0; i < a.rows; i += kRowBlock)
-      for (int64_t k = 0; k < a.columns; k += kDepth)
-        for (int64_t j = 0; j < b.columns; j += kPanels * kColumns) {
-          const int64_t depth = least(kDepth, a.columns - k);
-          block({a.data + i * a.row_step + k * a.column_step, least(kRowBlock, a.rows - i), depth, a.row_step,
-                 a.column_step},
-                {b.data + k * b.row_step + j * b.column_step, depth, least(kPanels * kColumns, b.columns - j),
-                 b.row_step, b.column_step},
-                c.data + i * c.row_step + j, c.row_step, add || k > 0);
-        }
+    alignas(64) T panels[kDepth * kWide];
+    for (int64_t j = 0; j < b.columns; j += kWide)
+      for (int64_t k = 0; k < a.columns; k += kDepth) {
+        const int64_t depth = least(kDepth, a.columns - k), columns = least(kWide, b.columns - j);
+        const Matrix<const T> part = {b.data + k * b.row_step + j * b.column_step, depth, columns, b.row_step,
+                                      b.column_step};
+        // One row of tiles would read a copy once: it reads b itself, but for columns short of a panel.
+        const bool in_place = a.rows <= BOXCAR_ROWS && b.column_step == 1 && columns % kColumns == 0;
+        if (!in_place) copy_panels(part, panels);
+        block({a.data + k * a.column_step, a.rows, depth, a.row_step, a.column_step},
+              in_place ? part.data : panels, in_place ? b.row_step : kColumns,
+              in_place ? kColumns : depth * kColumns, c.data + j, c.row_step, columns, add || k > 0);
+      }
   }
 };
 
