@@ -3,21 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/fast_math.h"
 #include "backends/cpu/reference_random.h"
+#include "backends/cpu/strided_copy.h"
 #include "backends/cpu/typed_product.h"
 
 namespace boxcar::backends::cpu {
 namespace {
 
 constexpr int64_t kBlock = 64;
-
-template <class A>
-using Row = Eigen::Map<Eigen::Array<A, 1, Eigen::Dynamic>>;
-
-template <class A>
-Row<A> row(std::vector<A>& values, int64_t index, int64_t step, int64_t count) {
-  return {values.data() + index * step, count};
-}
 
 // Shapes, attributes, and which keys a query sees.
 struct Attention {
@@ -84,7 +79,7 @@ Matrix<const A> transposed(const Matrix<const A>& m) {
 }
 
 template <class A>
-Matrix<const A> first_rows(Matrix<const A> m, int64_t rows) {
+Matrix<A> first_rows(Matrix<A> m, int64_t rows) {
   m.rows = rows;
   return m;
 }
@@ -94,22 +89,54 @@ Matrix<const A> read_only(const Matrix<A>& m) {
   return {m.data, m.rows, m.columns, m.row_step, m.column_step};
 }
 
+// Room for a matrix whose rows are whole lanes.
 template <class A>
 Matrix<A> resized(std::vector<A>& memory, int64_t rows, int64_t columns) {
-  memory.resize(static_cast<size_t>(rows * columns));
-  return matrix(memory.data(), rows, columns);
+  const int64_t step = (columns + kLanes - 1) / kLanes * kLanes;
+  memory.resize(static_cast<size_t>(rows * step));
+  return {memory.data(), rows, columns, step, 1};
 }
 
-template <class T>
-void round_to(const std::vector<Acc<T>>& from, T* to) {
-  std::transform(from.begin(), from.end(), to, [](Acc<T> x) { return static_cast<T>(x); });
+// The transpose, row by row: b of products whose panels are then copied in whole vectors.
+template <class A>
+Matrix<const A> turned(const Matrix<const A>& m, std::vector<A>& memory) {
+  const Matrix<A> to = resized(memory, m.columns, m.rows);
+  StridedCopy({{m.columns, m.rows}, {{m.column_step, m.row_step}, {to.row_step, 1}}}, sizeof(A))
+      .run(m.data, to.data);
+  return read_only(to);
 }
 
 template <class A>
-void drop(const Dropout& dropout, const Attention& a, const Block& block, int64_t query, Row<A> row) {
-  if (!dropout.drops() || row.size() == 0) return;
+Matrix<const A> first_columns(Matrix<const A> m, int64_t columns) {
+  m.columns = columns;
+  return m;
+}
+
+// Where sums in A become results: the output itself, or memory that is rounded to it.
+template <class T>
+class Result {
+ public:
+  using A = Acc<T>;
+  Matrix<A> begin(T* out, int64_t rows, int64_t columns) {
+    if constexpr (std::is_same_v<T, A>) return matrix(out, rows, columns);
+    memory_.resize(static_cast<size_t>(rows * columns));
+    return matrix(memory_.data(), rows, columns);
+  }
+  void end(T* out) const {
+    if constexpr (!std::is_same_v<T, A>)
+      std::transform(memory_.begin(), memory_.end(), out, [](A x) { return static_cast<T>(x); });
+  }
+
+ private:
+  std::vector<A> memory_;
+};
+
+template <class A>
+void drop(const Dropout& dropout, const Attention& a, const Block& block, int64_t query, A* row,
+          int64_t visible) {
+  if (!dropout.drops() || visible == 0) return;
   const int64_t first = dropout.position((block.row + query) * a.keys);
-  for (int64_t t = 0; t < row.size(); ++t) row[t] *= static_cast<A>(dropout.factor_at(first + t));
+  for (int64_t t = 0; t < visible; ++t) row[t] *= static_cast<A>(dropout.factor_at(first + t));
 }
 
 template <class T>
@@ -123,7 +150,8 @@ class Forward {
     for (int64_t batch = 0; batch < a_.batch(); ++batch) {
       for (int64_t head = 0; head < a_.heads(); ++head) {
         const int64_t key_row = (batch * a_.key_heads + a_.key_head(head)) * a_.keys;
-        const auto k = rows_of(at.in<T>(1) + key_row * a_.width(), a_.keys, a_.width(), k_);
+        const auto k =
+            turned(rows_of(at.in<T>(1) + key_row * a_.width(), a_.keys, a_.width(), k_), turned_k_);
         const auto v = rows_of(at.in<T>(2) + key_row * a_.value_width, a_.keys, a_.value_width, v_);
         each_block(a_, batch, head, [&](const Block& block) { run(at, block, k, v, dropout); });
       }
@@ -131,39 +159,51 @@ class Forward {
   }
 
  private:
+  // k is [width, keys].
   void run(const Operands& at, const Block& block, const Matrix<const A>& k, const Matrix<const A>& v,
            const Dropout& dropout) {
     const auto q = rows_of(at.in<T>(0) + block.row * a_.width(), block.count, a_.width(), q_);
     const Matrix<A> scores = resized(scores_, block.count, block.keys);
-    product<A>(q, transposed(first_rows(k, block.keys)), scores);
-    sums_.resize(static_cast<size_t>(block.count));
-    for (int64_t i = 0; i < block.count; ++i) at.out<A>(1)[block.row + i] = softmax(block, i);
-    for (int64_t i = 0; i < block.count; ++i)
-      drop<A>(dropout, a_, block, i, row(scores_, i, block.keys, a_.visible(block.begin + i)));
-    product<A>(read_only(scores), first_rows(v, block.keys), resized(out_, block.count, a_.value_width));
+    product<A>(q, first_columns(k, block.keys), scores);
+    inverses_.resize(static_cast<size_t>(block.count));
     for (int64_t i = 0; i < block.count; ++i) {
-      Row<A> out = row(out_, i, a_.value_width, a_.value_width);
-      if (sums_[static_cast<size_t>(i)] > 0) out /= sums_[static_cast<size_t>(i)];
+      const int64_t visible = a_.visible(block.begin + i);
+      A* const row = scores.data + i * scores.row_step;
+      at.out<A>(1)[block.row + i] = softmax(row, visible, inverses_[static_cast<size_t>(i)]);
+      std::fill(row + visible, row + block.keys, A(0));
+      drop<A>(dropout, a_, block, i, row, visible);
     }
-    round_to<T>(out_, at.out<T>(0) + block.row * a_.value_width);
+    const Matrix<A> sums = resized(sums_, block.count, a_.value_width);
+    product<A>(read_only(scores), first_rows(v, block.keys), sums);
+    T* const out = at.out<T>(0) + block.row * a_.value_width;
+    for (int64_t i = 0; i < block.count; ++i) {
+      const A inverse = inverses_[static_cast<size_t>(i)];
+      A* const row = sums.data + i * sums.row_step;
+      change_each(
+          a_.value_width, [inverse](A x) { return x * inverse; }, row);
+      std::transform(row, row + a_.value_width, out + i * a_.value_width,
+                     [](A x) { return static_cast<T>(x); });
+    }
   }
 
-  // Turns a row of products into exponentials, whose sum goes to sums_; returns the sum's logarithm.
-  A softmax(const Block& block, int64_t query) {
-    const int64_t visible = a_.visible(block.begin + query);
-    row(scores_, query, block.keys, block.keys).tail(block.keys - visible).setZero();
-    A& sum = sums_[static_cast<size_t>(query)] = 0;
+  // Turns a row of products into exponentials; returns the logarithm of their sum. One over that goes to
+  // `inverse`.
+  A softmax(A* row, int64_t visible, A& inverse) const {
+    inverse = 0;
     if (visible == 0) return -INFINITY;
-    Row<A> scores = row(scores_, query, block.keys, visible);
     const auto scale = static_cast<A>(a_.scale);
-    const A maximum = (scores * scale).maxCoeff();
-    scores = (scores * scale - maximum).exp();
-    sum = scores.sum();
-    return std::log(sum) + maximum;
+    const A most = max_of(
+        visible, [scale](A x) { return x * scale; }, row);
+    change_each(
+        visible, [scale, most](A x) { return fast_exp(x * scale - most); }, row);
+    const double sum = sum_of(
+        visible, [](A x) { return x; }, row);
+    inverse = static_cast<A>(1 / sum);
+    return static_cast<A>(std::log(sum)) + most;
   }
 
   Attention a_;
-  std::vector<A> q_, k_, v_, scores_, sums_, out_;
+  std::vector<A> q_, k_, turned_k_, v_, scores_, sums_, inverses_;
 };
 
 // With p the probabilities before dropout and keep its factors: dv = (p keep)^T dy, ds = p (keep dy v^T -
@@ -179,56 +219,67 @@ class Backward {
     for (int64_t batch = 0; batch < a_.batch(); ++batch) {
       for (int64_t key_head = 0; key_head < a_.key_heads; ++key_head) {
         const int64_t key_row = (batch * a_.key_heads + key_head) * a_.keys;
-        const auto k = rows_of(at.in<T>(2) + key_row * a_.width(), a_.keys, a_.width(), k_);
-        const auto v = rows_of(at.in<T>(3) + key_row * a_.value_width, a_.keys, a_.value_width, v_);
-        dk_.assign(static_cast<size_t>(a_.keys * a_.width()), A(0));
-        dv_.assign(static_cast<size_t>(a_.keys * a_.value_width), A(0));
+        T *const dk = at.out<T>(1) + key_row * a_.width(), *const dv =
+                                                               at.out<T>(2) + key_row * a_.value_width;
+        k_ = rows_of(at.in<T>(2) + key_row * a_.width(), a_.keys, a_.width(), k_copy_);
+        turned_k_ = turned(k_, turned_k_copy_);
+        turned_v_ = turned(rows_of(at.in<T>(3) + key_row * a_.value_width, a_.keys, a_.value_width, v_copy_),
+                           turned_v_copy_);
+        dk_ = dk_sums_.begin(dk, a_.keys, a_.width());
+        dv_ = dv_sums_.begin(dv, a_.keys, a_.value_width);
+        std::fill_n(dk_.data, a_.keys * a_.width(), A(0));
+        std::fill_n(dv_.data, a_.keys * a_.value_width, A(0));
         for (int64_t head = 0; head < a_.heads(); ++head) {
           if (a_.key_head(head) != key_head) continue;
-          each_block(a_, batch, head, [&](const Block& block) { run(at, block, k, v, dropout); });
+          each_block(a_, batch, head, [&](const Block& block) { run(at, block, dropout); });
         }
-        round_to<T>(dk_, at.out<T>(1) + key_row * a_.width());
-        round_to<T>(dv_, at.out<T>(2) + key_row * a_.value_width);
+        dk_sums_.end(dk);
+        dv_sums_.end(dv);
       }
     }
   }
 
  private:
-  void run(const Operands& at, const Block& block, const Matrix<const A>& k, const Matrix<const A>& v,
-           const Dropout& dropout) {
+  void run(const Operands& at, const Block& block, const Dropout& dropout) {
     const auto dy = rows_of(at.in<T>(0) + block.row * a_.value_width, block.count, a_.value_width, dy_);
     const auto q = rows_of(at.in<T>(1) + block.row * a_.width(), block.count, a_.width(), q_);
     const auto out = rows_of(at.in<T>(4) + block.row * a_.value_width, block.count, a_.value_width, out_);
     const Matrix<A> p = resized(p_, block.count, block.keys), ds = resized(ds_, block.count, block.keys);
-    product<A>(q, transposed(first_rows(k, block.keys)), p);
-    product<A>(dy, transposed(first_rows(v, block.keys)), ds);
+    product<A>(q, first_columns(turned_k_, block.keys), p);
+    product<A>(dy, first_columns(turned_v_, block.keys), ds);
     for (int64_t i = 0; i < block.count; ++i) {
-      A delta = 0;
-      for (int64_t e = 0; e < a_.value_width; ++e)
-        delta += dy.data[i * a_.value_width + e] * out.data[i * a_.value_width + e];
-      scores(block, i, at.in<A>(5)[block.row + i], delta, dropout);
+      const double delta = sum_of(
+          a_.value_width, [](A a, A b) { return a * b; }, dy.data + i * a_.value_width,
+          out.data + i * a_.value_width);
+      scores(block, i, p.data + i * p.row_step, ds.data + i * ds.row_step, at.in<A>(5)[block.row + i],
+             static_cast<A>(delta), dropout);
     }
-    product<A>(transposed(read_only(p)), dy, matrix(dv_.data(), block.keys, a_.value_width), true);
-    product<A>(transposed(read_only(ds)), q, matrix(dk_.data(), block.keys, a_.width()), true);
-    product<A>(read_only(ds), first_rows(k, block.keys), resized(dq_, block.count, a_.width()));
-    round_to<T>(dq_, at.out<T>(0) + block.row * a_.width());
+    product<A>(transposed(read_only(p)), dy, first_rows(dv_, block.keys), true);
+    product<A>(transposed(read_only(ds)), q, first_rows(dk_, block.keys), true);
+    T* const dq = at.out<T>(0) + block.row * a_.width();
+    product<A>(read_only(ds), first_rows(k_, block.keys), dq_sums_.begin(dq, block.count, a_.width()));
+    dq_sums_.end(dq);
   }
 
   // A row of q k^T and one of dy v^T become p keep and ds.
-  void scores(const Block& block, int64_t query, A lse, A delta, const Dropout& dropout) {
-    const int64_t visible = a_.visible(block.begin + query), hidden = block.keys - visible;
-    row(p_, query, block.keys, block.keys).tail(hidden).setZero();
-    row(ds_, query, block.keys, block.keys).tail(hidden).setZero();
-    Row<A> p = row(p_, query, block.keys, visible), ds = row(ds_, query, block.keys, visible);
+  void scores(const Block& block, int64_t query, A* p, A* ds, A lse, A delta, const Dropout& dropout) const {
+    const int64_t visible = a_.visible(block.begin + query);
     const auto scale = static_cast<A>(a_.scale);
-    p = (p * scale - lse).exp();
-    drop<A>(dropout, a_, block, query, ds);
-    ds = p * (ds - delta) * scale;
-    drop<A>(dropout, a_, block, query, p);
+    change_each(
+        visible, [scale, lse](A x) { return fast_exp(x * scale - lse); }, p);
+    drop<A>(dropout, a_, block, query, ds, visible);
+    change_each(
+        visible, [delta, scale](A d, A x) { return x * (d - delta) * scale; }, ds, p);
+    drop<A>(dropout, a_, block, query, p, visible);
+    std::fill(p + visible, p + block.keys, A(0));
+    std::fill(ds + visible, ds + block.keys, A(0));
   }
 
   Attention a_;
-  std::vector<A> dy_, q_, k_, v_, out_, p_, ds_, dq_, dk_, dv_;
+  Matrix<const A> k_ = {}, turned_k_ = {}, turned_v_ = {};  // of a key head: [keys, width], [width, keys]
+  Matrix<A> dk_ = {}, dv_ = {};
+  std::vector<A> dy_, q_, out_, p_, ds_, k_copy_, turned_k_copy_, v_copy_, turned_v_copy_;
+  Result<T> dq_sums_, dk_sums_, dv_sums_;
 };
 
 // Whether the operands have one type and the sums of logarithms that in which it is computed.
