@@ -1,5 +1,6 @@
-// Batch normalisation by channel, some whole channels at a time, so that a batch's part of
-// them stays in the cache while it is read for the mean, for the variance and for the result.
+// Batch normalisation by channel. A batch's part of the channels that are worked on stays in the cache while
+// it is read for the mean, for the variance and for the result: one channel at a time where each image's
+// plane of it is long, else some whole channels, side by side.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/column_sums.h"
 #include "backends/cpu/reference.h"
@@ -53,8 +54,95 @@ void each_group(const Around& x, Visit visit) {
     visit(Channels{x.outer, x.extent, x.inner, first, std::min(at_once, x.extent - first)});
 }
 
+// --- one channel at a time
+
+constexpr int64_t kLong = 32;
+
+// visit(first element of a channel's plane in each image)
+template <class Visit>
+void each_plane(const Around& x, int64_t channel, Visit visit) {
+  for (int64_t image = 0; image < x.outer; ++image) visit((image * x.extent + channel) * x.inner);
+}
+
+std::unique_ptr<Kernel> norm_planes(const Call& call, const Around& shape) {
+  return for_acc(call, [&]<class A>() {
+    return kernel([shape, eps = ir::attr_float(call.attrs, "eps"), x = In<A>(call, 0), gamma = In<A>(call, 1),
+                   beta = In<A>(call, 2), y = Out<A>(call, 0), means = Out<A>(call, 1),
+                   rstds = Out<A>(call, 2)](const Operands& operands) {
+      Chunk<A> from, to;
+      const double count = static_cast<double>(std::max<int64_t>(shape.outer * shape.inner, 1));
+      for (int64_t channel = 0; channel < shape.extent; ++channel) {
+        const auto mean_of = [&](auto f) {
+          double sum = 0;
+          each_plane(shape, channel,
+                     [&](int64_t start) { sum += row_sum(operands, x, start, shape.inner, f); });
+          return sum / count;
+        };
+        const double mean = mean_of([](A v) { return v; });
+        const A m = static_cast<A>(mean);
+        const double rstd = 1 / std::sqrt(mean_of([m](A v) { return (v - m) * (v - m); }) + eps);
+        const A r = static_cast<A>(rstd), g = gamma.element(operands, channel),
+                b = beta.element(operands, channel);
+        each_plane(shape, channel, [&](int64_t start) {
+          for_chunks(shape.inner, [&](int64_t at, int64_t n) {
+            each(
+                n, [m, r, g, b](A v) { return (v - m) * r * g + b; }, to.at,
+                x.load(operands, start + at, n, from));
+            y.store(to.at, operands, start + at, n);
+          });
+        });
+        means.put(mean, operands, channel);
+        rstds.put(rstd, operands, channel);
+      }
+    });
+  });
+}
+
+// With xhat = (x - mean) rstd, over a channel: dgamma = sum(dy xhat), dbeta = sum(dy),
+// dx = gamma rstd (dy - dbeta / n - xhat dgamma / n)
+std::unique_ptr<Kernel> norm_planes_grad(const Call& call, const Around& shape) {
+  return for_acc(call, [&]<class A>() {
+    return kernel([shape, dy = In<A>(call, 0), x = In<A>(call, 1), gamma = In<A>(call, 2),
+                   means = In<A>(call, 3), rstds = In<A>(call, 4), dx = Out<A>(call, 0),
+                   dgamma = Out<A>(call, 1), dbeta = Out<A>(call, 2)](const Operands& operands) {
+      Chunk<A> from_dy, from_x, to;
+      const double count = static_cast<double>(std::max<int64_t>(shape.outer * shape.inner, 1));
+      for (int64_t channel = 0; channel < shape.extent; ++channel) {
+        const A m = means.element(operands, channel), r = rstds.element(operands, channel);
+        const auto chunks = [&](auto visit) {  // visit(element, count, dy, x)
+          each_plane(shape, channel, [&](int64_t start) {
+            for_chunks(shape.inner, [&](int64_t at, int64_t n) {
+              visit(start + at, n, dy.load(operands, start + at, n, from_dy),
+                    x.load(operands, start + at, n, from_x));
+            });
+          });
+        };
+        double dg = 0, db = 0;
+        chunks([&](int64_t, int64_t n, const A* d, const A* v) {
+          dg += sum_of(
+              n, [m, r](A a, A b) { return a * ((b - m) * r); }, d, v);
+          db += sum_of(
+              n, [](A a) { return a; }, d);
+        });
+        const A scale = gamma.element(operands, channel) * r;
+        const A mean_dg = static_cast<A>(dg / count), mean_db = static_cast<A>(db / count);
+        chunks([&](int64_t at, int64_t n, const A* d, const A* v) {
+          each(
+              n, [=](A a, A b) { return scale * (a - mean_db - (b - m) * r * mean_dg); }, to.at, d, v);
+          dx.store(to.at, operands, at, n);
+        });
+        dgamma.put(dg, operands, channel);
+        dbeta.put(db, operands, channel);
+      }
+    });
+  });
+}
+
+// --- channels side by side
+
 std::unique_ptr<Kernel> make_batch_norm(const Call& call) {
   const Around shape = around_channels(call.inputs[0].shape, call.attrs);
+  if (shape.inner >= kLong) return norm_planes(call, shape);
   return for_acc(call, [&]<class A>() {
     return kernel([shape, eps = ir::attr_float(call.attrs, "eps"), x = In<A>(call, 0), gamma = In<A>(call, 1),
                    beta = In<A>(call, 2), y = Out<A>(call, 0), means = Out<A>(call, 1),
@@ -104,10 +192,9 @@ std::unique_ptr<Kernel> make_batch_norm(const Call& call) {
   });
 }
 
-// With xhat = (x - mean) rstd, over a channel: dgamma = sum(dy xhat), dbeta = sum(dy),
-// dx = gamma rstd (dy - dbeta / n - xhat dgamma / n)
 std::unique_ptr<Kernel> make_batch_norm_grad(const Call& call) {
   const Around shape = around_channels(call.inputs[1].shape, call.attrs);
+  if (shape.inner >= kLong) return norm_planes_grad(call, shape);
   return for_acc(call, [&]<class A>() {
     return kernel([shape, dy = In<A>(call, 0), x = In<A>(call, 1), gamma = In<A>(call, 2),
                    means = In<A>(call, 3), rstds = In<A>(call, 4), dx = Out<A>(call, 0),

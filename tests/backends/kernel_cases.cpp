@@ -134,6 +134,30 @@ Large many_tensors() {
   return large;
 }
 
+// Images of many windows, whole and by rows; of few, several at a time; with padding as wide as the image;
+// read in place.
+void add_convolutions(std::vector<Large>& cases) {
+  struct Images {
+    ir::Shape x, weight, y;
+    int64_t stride, padding, groups;
+  };
+  const Images all[] = {{{2, 2, 40, 30}, {3, 2, 3, 3}, {2, 3, 40, 30}, 1, 1, 1},
+                        {{2, 4, 41, 30}, {4, 2, 3, 3}, {2, 4, 21, 15}, 2, 1, 2},
+                        {{1, 2, 60, 61}, {3, 2, 7, 7}, {1, 3, 30, 31}, 2, 3, 1},
+                        {{7, 3, 12, 11}, {2, 3, 5, 3}, {7, 2, 12, 13}, 1, 2, 1},
+                        {{3, 2, 2, 2}, {2, 2, 7, 7}, {3, 2, 2, 2}, 1, 3, 1},
+                        {{2, 6, 12, 12}, {4, 3, 1, 1}, {2, 4, 12, 12}, 1, 0, 2}};
+  for (const auto& [x, weight, y, stride, padding, groups] : all) {
+    const ir::Attrs attrs = {{"stride", stride}, {"padding", padding}, {"groups", groups}};
+    ir::Attrs of_x = attrs, of_weight = attrs;
+    of_x["input_size"] = std::vector<int64_t>{x[2], x[3]};
+    of_weight["kernel"] = std::vector<int64_t>{weight[2], weight[3]};
+    cases.push_back({"conv2d", {x, weight}, attrs});
+    cases.push_back({"conv2d_input_grad", {y, weight}, of_x});
+    cases.push_back({"conv2d_weight_grad", {y, x}, of_weight});
+  }
+}
+
 std::vector<Large> large_cases() {
   const ir::Attrs causal = {{"causal", true}}, ahead = {{"causal", true}, {"offset", int64_t{40}}};
   const ir::Attrs drop = {{"p", 0.25}, {"op", int64_t{5}}};
@@ -161,6 +185,7 @@ std::vector<Large> large_cases() {
     }
   }
   cases.push_back(many_tensors());
+  add_convolutions(cases);
   return cases;
 }
 

@@ -54,6 +54,8 @@ TEST_P(LargeKernelTest, EqualsTheReferenceInBlocks) { blocks(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Registry, LargeKernelTest, testing::ValuesIn(tests::KernelCases::ops_in_blocks()),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Convolutions, LargeKernelTest,
+                         testing::Values("conv2d", "conv2d_input_grad", "conv2d_weight_grad"), name_of);
 
 TEST(Kernels, HaveTheirOps) {
   for (const auto& entry : fast_kernels()) EXPECT_TRUE(ir::has_op(entry.first)) << entry.first;
