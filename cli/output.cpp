@@ -10,9 +10,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <optional>
-#include <sstream>
+#include <span>
+#include <streambuf>
 
+#include "backends/host/files.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -20,6 +21,8 @@ namespace boxcar::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using backends::host::FileError;
+using backends::host::NewFile;
 
 // A file that is being written beside, for signals that end the process meanwhile.
 class Leftover {
@@ -52,44 +55,76 @@ class Leftover {
   bool mine_ = false;
 };
 
-// A file is written beside and renamed; a link stays one, what it names is replaced; a device or a pipe takes
-// what is written itself.
+// An ostream's bytes, into a file. What refuses them is thrown through the stream.
+class Buffer : public std::streambuf {
+ public:
+  explicit Buffer(NewFile& file) : file_(file) { setp(bytes_.data(), bytes_.data() + bytes_.size()); }
+
+ protected:
+  int sync() override {
+    file_.write(std::as_bytes(std::span(pbase(), pptr())));
+    setp(bytes_.data(), bytes_.data() + bytes_.size());
+    return 0;
+  }
+  int_type overflow(int_type c) override {
+    sync();
+    return traits_type::eq_int_type(c, traits_type::eof()) ? 0 : sputc(traits_type::to_char_type(c));
+  }
+
+ private:
+  NewFile& file_;
+  std::vector<char> bytes_ = std::vector<char>(1 << 16);
+};
+
+[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+  throw Error::input(path, "cannot be written: " + reason);
+}
+
+// A file is written beside and put in place; a link stays one, what it names is replaced; a device or a pipe
+// takes what is written itself.
 class Destination {
  public:
-  explicit Destination(const std::string& path) : path_(path) {
+  explicit Destination(const std::string& path) : name_(path), path_(path) {
     std::error_code none;
     if (fs::is_symlink(path, none))
       path_ = (fs::path(path).parent_path() / fs::read_symlink(path, none)).string();
     const fs::file_type type = fs::status(path_, none).type();
-    if (type == fs::file_type::directory) refuse(path, EISDIR);
-    aside_ = type == fs::file_type::not_found || type == fs::file_type::regular;
-    written_ = aside_ ? fmt::format("{}.{}.part", path_, getpid()) : path_;
-    if (aside_) leftover_.emplace(written_);
-    out_.open(written_, std::ios::binary);
-    if (!out_) refuse(path, errno);
-    errno = 0;  // what writing leaves there says why it failed
-  }
-  Destination(const Destination&) = delete;
-  ~Destination() {
-    if (aside_ && !done_) std::remove(written_.c_str());
+    if (type == fs::file_type::directory) refuse(path, std::strerror(EISDIR));
+    beside_ = type == fs::file_type::not_found || type == fs::file_type::regular;
   }
 
-  std::ostream& out() { return out_; }
-  void finish(const std::string& path) {
-    out_.close();
-    if (!out_ || (aside_ && std::rename(written_.c_str(), path_.c_str()) != 0)) refuse(path, errno);
-    done_ = true;
+  void write(const std::function<void(std::ostream&)>& write) {
+    if (!beside_) return write_through(write);
+    const std::string part = fmt::format("{}.{}.part", path_, getpid());
+    const Leftover leftover(part);
+    NewFile file(part);
+    Buffer buffer(file);
+    std::ostream out(&buffer);
+    out.exceptions(std::ios::badbit);
+    write(out);
+    out.flush();
+    file.put_in_place(path_);
+  }
+  // A file that could be put there, and is not.
+  void try_out() {
+    if (!beside_) return write_through([](std::ostream&) {});
+    const std::string part = fmt::format("{}.{}.part", path_, getpid());
+    const Leftover leftover(part);
+    const NewFile file(part);
   }
 
  private:
-  [[noreturn]] static void refuse(const std::string& path, int error) {
-    throw Error::input(path, fmt::format("cannot be written: {}", std::strerror(error)));
+  void write_through(const std::function<void(std::ostream&)>& write) const {
+    std::ofstream out(path_, std::ios::binary);
+    if (!out) refuse(name_, std::strerror(errno));
+    errno = 0;  // what writing leaves there says why it failed
+    write(out);
+    out.close();
+    if (!out) refuse(name_, std::strerror(errno));
   }
 
-  std::string path_, written_;
-  bool aside_ = false, done_ = false;
-  std::ofstream out_;
-  std::optional<Leftover> leftover_;
+  std::string name_, path_;
+  bool beside_ = false;
 };
 
 }  // namespace
@@ -99,13 +134,20 @@ void check_writable(const std::string& path) {
     throw Error::input(path, fmt::format("is taken for a file's name (write ./{} if it is meant)", path));
   std::error_code none;
   const fs::file_type type = fs::status(path, none).type();
-  if (type != fs::file_type::fifo && type != fs::file_type::character) Destination ignored(path);
+  if (type == fs::file_type::fifo || type == fs::file_type::character) return;
+  try {
+    Destination(path).try_out();
+  } catch (const FileError& error) {
+    refuse(path, error.reason());
+  }
 }
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  Destination destination(path);
-  write(destination.out());
-  destination.finish(path);
+  try {
+    Destination(path).write(write);
+  } catch (const FileError& error) {
+    refuse(path, error.reason());
+  }
 }
 
 void print(const std::string& text) {

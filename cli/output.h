@@ -9,7 +9,8 @@
 
 namespace boxcar::cli {
 
-// Writes beside `path` and renames; on failure nothing is left behind. Devices and pipes are written to.
+// Writes beside `path` and puts it there whole, on disk (backends/host/files.h); on failure nothing is left
+// behind. Devices and pipes are written to.
 // Throws Error (bad input) naming path and reason.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 // Throws what write_file would, before the work is done whose result is written.

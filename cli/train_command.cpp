@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/host/files.h"
 #include "backends/host/images.h"
 #include "backends/host/initial.h"
 #include "backends/mpi/mpi_transport.h"
@@ -158,14 +158,10 @@ std::unique_ptr<host::HeldFolder> hold_folder(const TrainRun& run, const GivenKe
   if (folder.empty()) return nullptr;
   const std::string key = where(given, "run.checkpoint_dir");
   std::unique_ptr<host::HeldFolder> held;
-  if (backends::started_process() == 0) {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (!error && !std::filesystem::is_directory(folder))
-      error = std::make_error_code(std::errc::not_a_directory);
-    if (error)
-      throw Error::input(key, fmt::format("{} cannot be created: {}", folder, std::strerror(error.value())));
-    held = std::make_unique<host::HeldFolder>(folder);
+  try {
+    if (backends::started_process() == 0) held = std::make_unique<host::HeldFolder>(folder);
+  } catch (const host::FileError& error) {
+    throw Error::input(key, error.what());
   }
   if (!run.resume && host::has_checkpoint(folder))
     throw Error::input(
@@ -426,7 +422,8 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
   if (backend->transport())
     expect_same_run(*backend->transport(), facts(resolved.request, prepared, data.all, begin, *backend));
   TrainLog log = make_log(arguments, resolved.request, prepared, *backend, processes);
-  Trainer trainer(prepared, options, *backend, *data.samples, data.held_out ? &*data.held_out : nullptr);
+  Trainer trainer(prepared, options, *backend, *data.samples, data.held_out ? &*data.held_out : nullptr,
+                  held.get());
   std::vector<actors::RunAct> timeline;  // on the first process
   try {
     log.start();

@@ -119,7 +119,7 @@ void TrainLog::bar(const StepRecord& r) {
   if (!terminal_ || setup_.json || setup_.quiet) return;
   constexpr int width = 24;
   const auto done = static_cast<int>(width * r.step / std::max<int64_t>(setup_.steps, 1));
-  const auto steps = static_cast<double>(losses_.size());
+  const auto steps = static_cast<double>(losses_.steps());
   const double left = seconds_ / steps * static_cast<double>(setup_.steps - r.step);
   std::fprintf(
       stderr, "\r\033[K%s",
@@ -132,7 +132,7 @@ void TrainLog::bar(const StepRecord& r) {
 }
 
 void TrainLog::step(const StepRecord& r) {
-  losses_.emplace_back(r.step, r.loss);
+  losses_.add(r.step, r.loss);
   seconds_ += r.seconds;
   const double tokens = rate(static_cast<double>(setup_.tokens_per_step), r.seconds);
   if (setup_.json) {
@@ -163,12 +163,11 @@ void TrainLog::checkpoint(int64_t step, const std::string& path) {
 
 void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memory>& memory) {
   const double tokens =
-      rate(static_cast<double>(losses_.size()) * static_cast<double>(setup_.tokens_per_step), seconds_);
-  const double loss = losses_.empty() ? 0 : losses_.back().second;
+      rate(static_cast<double>(losses_.steps()) * static_cast<double>(setup_.tokens_per_step), seconds_);
   if (setup_.json) {
     ordered_json j{
         {"event", "end"}, {"step", setup_.steps}, {"wall_s", wall_seconds}, {"tokens_per_s", tokens}};
-    if (!losses_.empty()) j["loss"] = loss;
+    if (losses_.steps() > 0) j["loss"] = losses_.last();
     for (const auto& [held, peak] : memory) {
       if (peak == 0) continue;
       j["peak_memory_bytes"].push_back(peak);
@@ -176,11 +175,12 @@ void TrainLog::end(double wall_seconds, const std::vector<actors::Runtime::Memor
     }
     return line(text_of(j));
   }
-  if (losses_.empty()) return line("nothing left to do: all steps were done before");
-  const std::string chart = loss_chart(losses_);
+  if (losses_.steps() == 0) return line("nothing left to do: all steps were done before");
+  const std::string chart = loss_chart(losses_.points());
   if (!chart.empty()) line("\n" + chart);
-  line(fmt::format("{} steps in {}: loss {:.4f} -> {:.4f}, {}", losses_.size(), format_duration(wall_seconds),
-                   losses_.front().second, loss, speed(static_cast<double>(losses_.size()), seconds_)));
+  line(fmt::format("{} steps in {}: loss {:.4f} -> {:.4f}, {}", losses_.steps(),
+                   format_duration(wall_seconds), losses_.first(), losses_.last(),
+                   speed(static_cast<double>(losses_.steps()), seconds_)));
 }
 
 }  // namespace boxcar::cli

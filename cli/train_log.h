@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/runtime.h"
+#include "cli/loss_curve.h"
 
 namespace boxcar::cli {
 
@@ -50,7 +51,7 @@ class TrainLog {
 
   Setup setup_;
   bool terminal_ = false, bar_shown_ = false;
-  std::vector<std::pair<int64_t, double>> losses_;
+  LossCurve losses_;
   double seconds_ = 0;  // of all steps seen
 };
 

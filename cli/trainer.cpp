@@ -8,6 +8,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -105,6 +106,7 @@ struct Trainer::Impl {
   const TrainRun& run;
   backends::Backend& backend;
   const backends::host::TokenData* validation;
+  backends::host::HeldFolder* folder;
   const backends::host::Samples& samples;
   bool first_process;
   Collector collector;
@@ -126,11 +128,12 @@ struct Trainer::Impl {
   std::vector<actors::RunAct> others_acts;
 
   Impl(const TrainingJob& j, const TrainRun& r, backends::Backend& b, const backends::host::Samples& data,
-       const backends::host::TokenData* held_out)
+       const backends::host::TokenData* held_out, backends::host::HeldFolder* held)
       : job(j),
         run(r),
         backend(b),
         validation(held_out),
+        folder(held),
         samples(data),
         first_process(!b.transport() || b.transport()->process() == 0),
         collector(j.places, b),
@@ -298,6 +301,7 @@ struct Trainer::Impl {
     check_finite(step, tensors);
     TrainState reached = state;
     reached.step = step, reached.samples = step * job.job.global_batch;
+    folder->keep();
     backends::host::write_checkpoint(run.checkpoint_dir, {job.model, reached, std::move(tensors)},
                                      static_cast<int>(run.keep_checkpoints));
     const std::lock_guard lock(mutex);
@@ -369,8 +373,9 @@ struct Trainer::Impl {
 };
 
 Trainer::Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
-                 const backends::host::Samples& training, const backends::host::TokenData* validation)
-    : impl_(std::make_unique<Impl>(job, run, backend, training, validation)) {}
+                 const backends::host::Samples& training, const backends::host::TokenData* validation,
+                 backends::host::HeldFolder* folder)
+    : impl_(std::make_unique<Impl>(job, run, backend, training, validation, folder)) {}
 Trainer::~Trainer() = default;
 
 void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors::RunOptions& options) {
@@ -412,7 +417,8 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
 void Trainer::train(TrainLog& log) { impl_->train(log); }
 std::string Trainer::last_checkpoint() {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->last_checkpoint;
+  std::error_code none;
+  return std::filesystem::is_directory(impl_->last_checkpoint, none) ? impl_->last_checkpoint : "";
 }
 std::vector<actors::RunAct> Trainer::timeline() { return impl_->whole_timeline(); }
 

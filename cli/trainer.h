@@ -39,9 +39,11 @@ TrainingJob prepare_training(const planner::Job& resolved, ir::Plan plan, const 
 
 class Trainer {
  public:
-  // `training` and `validation` outlive the trainer; the second may be null.
+  // `training`, `validation` and `folder`, that of checkpoints, outlive the trainer. Those two may be null:
+  // the folder where there are no checkpoints, and on other processes than the first.
   Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
-          const backends::host::Samples& training, const backends::host::TokenData* validation);
+          const backends::host::Samples& training, const backends::host::TokenData* validation,
+          backends::host::HeldFolder* folder);
   ~Trainer();
 
   // Weights (and moments, where there are any) to begin with. Throws Error (bad input) naming a tensor that
@@ -50,8 +52,8 @@ class Trainer {
              const actors::RunOptions& options);
   // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
   void train(TrainLog& log);
-  // The last checkpoint that this run wrote or began with; empty: none, or this is
-  // not the first process.
+  // The last checkpoint that this run wrote or began with, where it still is; empty: none, or this is not the
+  // first process.
   std::string last_checkpoint();
 
   // Once, by all processes, after train(): acts of all devices on process 0, which waits for those of the

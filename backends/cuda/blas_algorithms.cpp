@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <cstdio>
 #include <fstream>
 #include <utility>
 
+#include "backends/host/files.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -76,14 +76,17 @@ Algorithms::Choice Algorithms::keep(const std::string& product, const Choice& ch
 }
 
 void Algorithms::write() const {
-  const std::string beside = fmt::format("{}.{}", file_, getpid());
-  std::ofstream out(beside);
-  out << title << '\n';
-  for (const auto& [product, choice] : choices_) out << product << " = " << to_text(choice) << '\n';
-  out.close();
-  if (out && std::rename(beside.c_str(), file_.c_str()) == 0) return;
-  std::remove(beside.c_str());
-  throw Error::fault(file_, "cannot be written (--algorithms keeps what --fast has timed there)");
+  std::string text = fmt::format("{}\n", title);
+  for (const auto& [product, choice] : choices_) text += fmt::format("{} = {}\n", product, to_text(choice));
+  try {
+    host::NewFile file(fmt::format("{}.{}", file_, getpid()));  // processes write at one time
+    file.write(host::bytes_of(text));
+    file.put_in_place(file_);
+  } catch (const host::FileError& error) {
+    throw Error::fault(file_,
+                       fmt::format("cannot be written: {} (--algorithms keeps what --fast has timed there)",
+                                   error.reason()));
+  }
 }
 
 }  // namespace boxcar::backends::cuda

@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -74,42 +74,6 @@ std::string state_text(const Checkpoint& checkpoint) {
   return json.dump(2) + "\n";
 }
 
-[[noreturn]] void fail(const std::string& path, const char* what, const std::error_code& error) {
-  throw Error::fault(path, fmt::format("cannot {}: {}", what, std::strerror(error.value())));
-}
-
-void make_folder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) fail(path, "be created", error);
-  sync_folder(folder_of(path));
-}
-
-void remove_all(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) fail(path, "be removed", error);
-}
-
-std::vector<std::string> names_in(const std::string& folder) {
-  std::error_code error;
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder, error)) names.push_back(entry.path().filename());
-  if (error) fail(folder, "be listed", error);
-  return names;
-}
-
-// Puts a whole folder in place of another, or of none, in one step.
-void put_in_place(const std::string& from, const std::string& to) {
-  if (fs::exists(fs::symlink_status(to))) {
-    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0)
-      fail(to, "be replaced", {errno, std::generic_category()});
-    remove_all(from);
-  } else if (std::rename(from.c_str(), to.c_str()) != 0) {
-    fail(to, "be created", {errno, std::generic_category()});
-  }
-}
-
 // Folders of older steps than the last `keep`, of which `step` is one.
 void remove_older(const std::string& folder, int64_t step, int keep) {
   std::vector<int64_t> older;
@@ -117,19 +81,42 @@ void remove_older(const std::string& folder, int64_t step, int keep) {
     if (step_number(name) >= 0 && step_number(name) < step) older.push_back(step_number(name));
   std::sort(older.rbegin(), older.rend());
   for (size_t i = static_cast<size_t>(keep) - 1; i < older.size(); ++i)
-    remove_all(folder + "/" + step_name(older[i]));
+    remove_folder(folder + "/" + step_name(older[i]));
 }
 
 }  // namespace
 
-HeldFolder::HeldFolder(const std::string& folder)
-    : descriptor_(open((folder + "/" + kLock).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
-  if (descriptor_ < 0) throw Error::input(folder, fmt::format("cannot be written: {}", std::strerror(errno)));
-  // Where the file system has no locks, nobody is kept out.
-  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  close(descriptor_);
-  throw Error::input(folder,
-                     "another run writes its checkpoints there (wait until it ends, or use another folder)");
+HeldFolder::HeldFolder(const std::string& folder) : path_(folder) { hold(); }
+
+// Where the file system has no locks, nobody is kept out.
+void HeldFolder::hold() {
+  make_folder(path_);
+  const std::string lock = path_ + "/" + kLock;
+  const int file = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (file < 0) throw FileError(path_, "be written", errno);
+  if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    char who[256];
+    const ssize_t n = pread(file, who, sizeof who, 0);
+    close(file);
+    throw Error::input(
+        path_, fmt::format("{} writes its checkpoints there (wait until it ends, or use another folder)",
+                           n > 0 ? std::string_view(who, static_cast<size_t>(n)) : "another run"));
+  }
+  if (descriptor_ >= 0) close(descriptor_);
+  descriptor_ = file;
+  char host[128] = {};
+  gethostname(host, sizeof host - 1);
+  const std::string me = fmt::format("process {} on {}", getpid(), host);
+  if (ftruncate(file, 0) != 0 || pwrite(file, me.data(), me.size(), 0) < 0)
+    return;  // for the words alone: a full disk is told of where it matters
+}
+
+void HeldFolder::keep() {
+  struct stat held {
+  }, there{};
+  const bool same = fstat(descriptor_, &held) == 0 && stat((path_ + "/" + kLock).c_str(), &there) == 0 &&
+                    held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+  if (!same) hold();
 }
 
 HeldFolder::~HeldFolder() { close(descriptor_); }
@@ -143,7 +130,7 @@ void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, i
   const auto [weights, moments] = weights_and_moments(checkpoint);
   make_folder(folder);
   for (const std::string& name : names_in(folder))
-    if (name.starts_with("step-") && name.ends_with(".tmp")) remove_all(folder + "/" + name);
+    if (name.starts_with("step-") && name.ends_with(".tmp")) remove_folder(folder + "/" + name);
 
   const std::string name = step_name(checkpoint.state.step), whole = folder + "/" + name,
                     part = whole + ".tmp";
@@ -152,8 +139,7 @@ void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, i
   write_safetensors(part + "/" + kOptimizer, {moments, {}});
   write_whole(part + "/" + kConfig, {bytes_of(hugging_face_config(checkpoint.model))});
   write_whole(part + "/" + kState, {bytes_of(state_text(checkpoint))});
-  put_in_place(part, whole);
-  sync_folder(folder);
+  put_folder_in_place(part, whole);
   write_whole(folder + "/" + kLatest, {bytes_of(name + "\n")});
   if (keep > 0) remove_older(folder, checkpoint.state.step, keep);
 }

@@ -69,9 +69,12 @@ GlobalTensors read_weights(const std::string& path, const ir::models::Transforme
 std::string hugging_face_config(const ir::models::Transformer& model);
 ir::models::Transformer read_hugging_face_config(const std::string& path);
 
-// A run's hold on a folder, which is there: while it lives, no other run can have one. Ends with the process,
-// however that ends. By a file "lock" in it, which stays. Throws Error (bad input) where another run has it,
-// or where nothing can be written there.
+// A run's hold on a folder, made where it is not: while it lives, no other run can have one. Ends with the
+// process, however that ends. By a lock on a file "lock" in it, which stays and says who holds it. Throws
+// Error (bad input) where another run has it, FileError where it cannot be made or written.
+//
+//   HeldFolder folder("out");
+//   HeldFolder other("out");   // throws: out: process 1234 on alpha writes its checkpoints there (wait ...)
 class HeldFolder {
  public:
   explicit HeldFolder(const std::string& folder);
@@ -79,7 +82,13 @@ class HeldFolder {
   HeldFolder(const HeldFolder&) = delete;
   HeldFolder& operator=(const HeldFolder&) = delete;
 
+  // Where the folder was moved or removed meanwhile: makes and holds another in its place. Throws as above.
+  void keep();
+
  private:
+  void hold();
+
+  std::string path_;
   int descriptor_ = -1;
 };
 

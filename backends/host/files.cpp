@@ -8,74 +8,109 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
-
-#include "sbp/error.h"
 
 namespace boxcar::backends::host {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const char* what, int reason = errno) {
-  throw Error::fault(path, fmt::format("cannot {}: {}", what, std::strerror(reason)));
-}
+namespace fs = std::filesystem;
 
-// A descriptor that is closed, and its file removed, unless kept. What stands there already goes first, so
-// that a link of its name is not written through.
-class Beside {
- public:
-  explicit Beside(std::string path) : path_(std::move(path)) {
-    unlink(path_.c_str());
-    descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail(path_, "be created");
-  }
-  ~Beside() {
-    if (descriptor_ >= 0) close(descriptor_);
-    if (!kept_) unlink(path_.c_str());
-  }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
-
-  void write(Bytes bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
-      if (n < 0 && errno != EINTR) fail(path_, "be written");
-      if (n > 0) bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-  }
-  void rename_to(const std::string& path) {
-    if (fsync(descriptor_) != 0) fail(path_, "be synced");
-    if (close(std::exchange(descriptor_, -1)) != 0) fail(path_, "be closed");
-    if (rename(path_.c_str(), path.c_str()) != 0) fail(path, "be replaced");
-    kept_ = true;
-  }
-
- private:
-  std::string path_;
-  int descriptor_ = -1;
-  bool kept_ = false;
-};
-
-}  // namespace
-
+// The folder that holds `path`: "out" of "out/latest", "." of "latest".
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-void sync_folder(const std::string& path) {
+bool is_folder(const std::string& path) {
+  struct stat about {};
+  return stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+// Makes what was created, renamed or removed in a folder last.
+void flush_folder(const std::string& path) {
   const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) fail(path, "be opened");
+  if (folder < 0) throw FileError(path, "be opened", errno);
   const int reason = fsync(folder) == 0 ? 0 : errno;
   close(folder);
-  if (reason != 0 && reason != EINVAL) fail(path, "be synced", reason);  // EINVAL: nothing to sync here
+  if (reason != 0 && reason != EINVAL)
+    throw FileError(path, "be flushed", reason);  // EINVAL: nothing to flush
+}
+
+}  // namespace
+
+FileError::FileError(const std::string& path, const char* what, int reason)
+    : Error(fault(path, fmt::format("cannot {}: {}", what, std::strerror(reason)))),
+      reason_(std::strerror(reason)) {}
+
+// What stands there already goes first, so that a link of its name is not written through.
+NewFile::NewFile(std::string path) : path_(std::move(path)) {
+  unlink(path_.c_str());
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw FileError(path_, "be created", errno);
+}
+
+NewFile::~NewFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!kept_) unlink(path_.c_str());
+}
+
+void NewFile::write(Bytes bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
+    if (n < 0 && errno != EINTR) throw FileError(path_, "be written", errno);
+    if (n > 0) bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+void NewFile::put_in_place(const std::string& path) {
+  if (fsync(descriptor_) != 0) throw FileError(path_, "be flushed", errno);
+  if (close(std::exchange(descriptor_, -1)) != 0) throw FileError(path_, "be closed", errno);
+  if (rename(path_.c_str(), path.c_str()) != 0) throw FileError(path, "be replaced", errno);
+  kept_ = true;
+  flush_folder(folder_of(path));
 }
 
 void write_whole(const std::string& path, const std::vector<Bytes>& parts) {
-  Beside file(path + ".tmp");
+  NewFile file(path + ".tmp");
   for (Bytes part : parts) file.write(part);
-  file.rename_to(path);
-  sync_folder(folder_of(path));
+  file.put_in_place(path);
+}
+
+// What another run made and was killed before it flushed it has the same look: all above are flushed, but for
+// those that only others may read.
+void make_folder(const std::string& path) {
+  const std::string above = folder_of(path);
+  if (above != "." && above != "/") make_folder(above);
+  const int reason = mkdir(path.c_str(), 0777) == 0 ? 0 : errno;
+  if (reason != 0 && !is_folder(path))
+    throw FileError(path, "be created", reason == EEXIST ? ENOTDIR : reason);
+  if (access(above.c_str(), R_OK) == 0) flush_folder(above);
+}
+
+void put_folder_in_place(const std::string& from, const std::string& path) {
+  std::error_code none;
+  const bool replaces = fs::exists(fs::symlink_status(path, none));
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, path.c_str(), replaces ? RENAME_EXCHANGE : 0) != 0)
+    throw FileError(path, replaces ? "be replaced" : "be created", errno);
+  flush_folder(folder_of(path));
+  if (replaces) remove_folder(from);
+}
+
+void remove_folder(const std::string& path) {
+  flush_folder(folder_of(path));
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) throw FileError(path, "be removed", error.value());
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder, error)) names.push_back(entry.path().filename());
+  if (error) throw FileError(folder, "be listed", error.value());
+  return names;
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {

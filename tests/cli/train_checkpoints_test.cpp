@@ -183,9 +183,9 @@ TEST_F(Train, BeginsInAFolderOfItsOwn) {
   fs::create_directories(folder);
   {
     const backends::host::HeldFolder another(folder);
-    EXPECT_EQ(refusal(),
-              "boxcar: FOLDER/out: another run writes its checkpoints there (wait until it ends, or use "
-              "another folder)\n");
+    EXPECT_THAT(refusal(), MatchesRegex("boxcar: FOLDER/out: process " + std::to_string(getpid()) +
+                                        " on [^ ]+ writes its checkpoints there .wait until it ends, or use "
+                                        "another folder.\n"));
   }
   EXPECT_EQ(run_program(words).exit_code, 0);
   const auto before = checkpoint(folder);

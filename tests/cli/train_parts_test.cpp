@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "cli/loss_curve.h"
 #include "cli/loss_table.h"
 #include "cli/parts.h"
 #include "cli/run_options.h"
@@ -130,6 +131,28 @@ TEST(LossChart, FallsFromLeftToRight) {
             "   1.000 |   *\n"
             "    step  1  4\n");
   EXPECT_EQ(loss_chart({{1, 4.0}}), "");
+}
+
+TEST(LossCurve, HasMeansOfNeighboursWhereThereAreMany) {
+  LossCurve curve(4);
+  EXPECT_EQ(curve.steps(), 0);
+  for (int64_t step = 1; step <= 7; ++step) curve.add(step, 10 - static_cast<double>(step));
+  EXPECT_EQ(curve.points(), (std::vector<LossCurve::Point>{{1, 8.5}, {4, 6.5}, {6, 4.5}, {7, 3}}));
+  EXPECT_EQ(curve.steps(), 7);
+  EXPECT_EQ(curve.first(), 9);
+  EXPECT_EQ(curve.last(), 3);
+  curve.add(8, 2);
+  EXPECT_EQ(curve.points(), (std::vector<LossCurve::Point>{{1, 7.5}, {8, 3.5}}));
+}
+
+TEST(LossCurve, OfALongRunIsSmall) {
+  LossCurve curve;
+  for (int64_t step = 1; step <= 100000; ++step) {
+    curve.add(step, 1.0 / static_cast<double>(step));
+    ASSERT_LE(curve.points().size(), 4097u);
+  }
+  EXPECT_EQ(curve.points().front().first, 1);
+  EXPECT_EQ(curve.points().back().first, 100000);
 }
 
 TEST(Duration, ReadsAsOnAClock) {

@@ -168,7 +168,8 @@ TEST(AlgorithmsFile, RefusesOthers) {
   EXPECT_EQ(refused("boxcar algorithms 1\nx = 0123\n"), torn);
   EXPECT_EQ(refused("boxcar algorithms 1\nx = " + std::string(128, 'g') + "\n"), torn);
   EXPECT_EQ(support::error_of([] { Algorithms("/nowhere/file").keep("x", {1}); }, Exit::fault),
-            "/nowhere/file: cannot be written (--algorithms keeps what --fast has timed there)");
+            "/nowhere/file: cannot be written: No such file or directory (--algorithms keeps what --fast has "
+            "timed there)");
 }
 
 TEST_F(AlgorithmsTest, TheOneThatWasKeptFirst) {

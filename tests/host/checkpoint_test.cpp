@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -142,19 +143,25 @@ TEST(Checkpoint, IsNoneWhereThereIsNone) {
 
 TEST(HeldFolder, IsHeldByOneAtATime) {
   const TemporaryFolder folder;
+  char host[128] = {};
+  gethostname(host, sizeof host - 1);
   {
     const HeldFolder held(folder.path());
     EXPECT_EQ(message_of(folder, [&] { const HeldFolder another(folder.path()); }),
-              "2: " + folder.path() +
-                  ": another run writes its checkpoints there (wait until it ends, or use another folder)");
+              "2: " + folder.path() + ": process " + std::to_string(getpid()) + " on " + host +
+                  " writes its checkpoints there (wait until it ends, or use another folder)");
   }
   const HeldFolder next(folder.path());
 }
 
 TEST(HeldFolder, SaysWhyNothingCanBeWritten) {
   const TemporaryFolder folder;
-  EXPECT_EQ(message_of(folder, [&] { const HeldFolder held(folder / "none"); }),
-            "2: none: cannot be written: No such file or directory");
+  std::filesystem::create_directories(folder / "out/lock");
+  EXPECT_EQ(message_of(folder, [&] { const HeldFolder held(folder / "out"); }),
+            "3: out: cannot be written: Is a directory");
+  folder.file("file", "");
+  EXPECT_EQ(message_of(folder, [&] { const HeldFolder held(folder / "file/out"); }),
+            "3: file: cannot be created: Not a directory");
 }
 
 TEST(Checkpoint, SaysWhyItCannotBeWritten) {
@@ -166,7 +173,7 @@ TEST(Checkpoint, SaysWhyItCannotBeWritten) {
   };
   folder.file("file", "");
   EXPECT_EQ(write(folder / "file"), "3: file: cannot be created: Not a directory");
-  EXPECT_EQ(write(folder / "file/out"), "3: file/out: cannot be created: Not a directory");
+  EXPECT_EQ(write(folder / "file/out"), "3: file: cannot be created: Not a directory");
   EXPECT_EQ(write("/proc/none"), "3: /proc/none: cannot be created: No such file or directory");
   Checkpoint partial = checkpoint;
   partial.tensors.erase("ln_f.weight");

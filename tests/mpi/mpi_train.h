@@ -129,6 +129,10 @@ class MpiTrain : public ::testing::Test {
 
   std::map<int, double> train(int processes, const Words& more) const {
     EXPECT_EQ(end_of(start(command(processes, more))), 0) << err();
+    return losses();
+  }
+  // By step, of the run that has ended.
+  std::map<int, double> losses() const {
     std::map<int, double> losses;
     std::istringstream lines(out());
     for (std::string line; std::getline(lines, line);) {
@@ -136,6 +140,16 @@ class MpiTrain : public ::testing::Test {
       if (event.at("event") == "step") losses[event.at("step")] = event.at("loss");
     }
     return losses;
+  }
+
+  // The last checkpoint there is whole: two more steps are made from it.
+  void expect_goes_on(const std::string& folder, Words plan) const {
+    const int step = std::stoi(content_of(folder + "/latest").substr(5));  // "step-000020"
+    plan.insert(plan.end(),
+                {"--checkpoint-dir=" + folder, "--resume", "--steps=" + std::to_string(step + 2)});
+    const auto losses = train(4, plan);
+    EXPECT_EQ(losses.size(), 2u);
+    EXPECT_EQ(losses.begin()->first, step + 1);
   }
 
   // The process of a rank, by what mpirun told it.
@@ -152,16 +166,20 @@ class MpiTrain : public ::testing::Test {
     return -1;
   }
 
+  // Until it is in the output.
+  void wait_for(const std::string& sign) const {
+    for (const auto end = Clock::now() + too_long;
+         out().find(sign) == std::string::npos && Clock::now() < end;)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
   // A run without end whose process of this rank gets the signal once `sign` is in its output.
   int run_and_signal(int rank, int signal, const std::string& sign, Words more, int processes = 4) const {
     more.push_back("--steps=1000000");
     // Those that mpirun ends have three seconds for what they say, not one, as machines may be busy.
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "3", 1);
     const pid_t run = start(command(processes, more));
-    for (const auto end = Clock::now() + too_long; out().find(sign) == std::string::npos;) {
-      if (Clock::now() > end) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
+    wait_for(sign);
     const pid_t process = process_of(run, rank);
     EXPECT_GT(process, 0) << err();
     if (process > 0) kill(process, signal);

@@ -78,23 +78,48 @@ TEST_F(MpiTrain, AProcessThatDiesEndsTheRunAndTheLastCheckpointGoesOn) {
                     ": ended by SIGTERM, which mpirun sends when another process dies or it is interrupted; "
                     ".*device " +
                     other + ": [a-z0-9_.]+.* waits for .*process [0-9]"));
-    const int step = std::stoi(content_of(folder + "/latest").substr(5));  // "step-000020"
-    Words rest = words;
-    rest.insert(rest.end(), {"--resume", "--steps=" + std::to_string(step + 2)});
-    const auto losses = train(4, rest);
-    EXPECT_EQ(losses.size(), 2u);
-    EXPECT_EQ(losses.begin()->first, step + 1);
+    expect_goes_on(folder, {"--dp=2", "--pp=2", "--zero=1"});
   }
 }
 
-TEST_F(MpiTrain, LongAProcessThatStopsEndsTheRun) {
+TEST_F(MpiTrain, LongAProcessThatStopsEndsTheRunAndTheLastCheckpointGoesOn) {
   for (const int rank : {2, 0}) {
-    EXPECT_EQ(run_and_signal(rank, SIGSTOP, "\"step\":2", {"--dp=2", "--tp=2", "--pp=2"}), 3) << err();
-    EXPECT_THAT(said(), MatchesRegex("boxcar: process [0-3]: device [0-7]: [a-z0-9_.]+: [^\n]*waits for "
-                                     "[^\n]*process [0-9][^\n]*: process " +
-                                     std::to_string(rank) + " has not been heard from for 15 s\n" +
-                                     // mpirun lets the stopped one go on to end it, and it may get to say so.
-                                     "(process " + std::to_string(rank) + ": ended by SIGTERM[^\n]*\n)?"));
+    const std::string folder = folder_ / ("stopped-" + std::to_string(rank));
+    const Words plan{"--dp=2", "--tp=2", "--pp=2"};
+    Words words = plan;
+    words.insert(words.end(), {"--checkpoint-dir=" + folder, "--checkpoint-every=5"});
+    EXPECT_EQ(run_and_signal(rank, SIGSTOP, "\"checkpoint\"", words), 3) << err();
+    // The first process knows which checkpoint is the last.
+    const std::string last = rank == 0 ? "" : "; the last checkpoint is " + folder + "/step-[0-9]+";
+    EXPECT_THAT(said(),
+                MatchesRegex("boxcar: process [0-3]: device [0-7]: [a-z0-9_.]+: [^\n]*waits for "
+                             "[^\n]*process [0-9][^\n]*: process " +
+                             std::to_string(rank) + " has not been heard from for 1[5-9] s" + last + "\n" +
+                             // mpirun lets the stopped one go on to end it, and it may get to say so.
+                             "(process " + std::to_string(rank) + ": ended by SIGTERM[^\n]*\n)?"));
+    expect_goes_on(folder, plan);
+  }
+}
+
+// Once for a while, and again and again: it is waited for, and nothing comes out otherwise.
+TEST_F(MpiTrain, AProcessThatIsSlowChangesNothing) {
+  const Words words{"--dp=2", "--pp=2", "--steps=150"};
+  const auto alone = train(0, words);
+  for (const int rank : {3, 0}) {
+    const pid_t run = start(command(4, words));
+    wait_for("\"step\":2,");
+    const pid_t process = process_of(run, rank);
+    ASSERT_GT(process, 0) << err();
+    const auto stop_for = [&](std::chrono::milliseconds time) {
+      kill(process, SIGSTOP);
+      std::this_thread::sleep_for(time);
+      kill(process, SIGCONT);
+      std::this_thread::sleep_for(time / 20);
+    };
+    stop_for(std::chrono::milliseconds(3000));
+    for (int i = 0; i < 10; ++i) stop_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(end_of(run), 0) << err();
+    EXPECT_EQ(losses(), alone) << "rank " << rank;
   }
 }
 
