@@ -304,6 +304,7 @@ struct Trainer::Impl {
     folder->keep();
     backends::host::write_checkpoint(run.checkpoint_dir, {job.model, reached, std::move(tensors)},
                                      static_cast<int>(run.keep_checkpoints));
+    folder->keep();  // it may have been moved, and made anew, meanwhile
     const std::lock_guard lock(mutex);
     last_checkpoint = checkpoint_path(step);
     log->checkpoint(step, last_checkpoint);
