@@ -186,7 +186,7 @@ class Products {
 
   // Where one op may stand for both: behind what they read and before what reads them; -1 where it may not.
   OpId place_of_both(OpId a, OpId b) const {
-    const auto [first, last] = std::minmax(a, b);
+    const OpId first = std::min(a, b), last = std::max(a, b);  // a lambda may not capture a binding
     const auto& late = op(last).inputs;
     if (std::all_of(late.begin(), late.end(), [&](TensorId t) { return graph_.tensor(t).producer < first; }))
       return first;

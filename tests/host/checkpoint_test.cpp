@@ -305,7 +305,7 @@ TEST_F(DamagedCheckpoint, WithLinksThatWouldBeWrittenThrough) {
   EXPECT_THAT(names_in(folder_.path()), UnorderedElementsAre("step-000040", "latest"));
   std::filesystem::create_symlink(outside / "none", folder_ / "lock");
   EXPECT_EQ(message_of(folder_, [&] { const HeldFolder held(folder_.path()); }),
-            "2: " + folder_.path() + ": cannot be written: Too many levels of symbolic links");
+            "3: " + folder_.path() + ": cannot be written: Too many levels of symbolic links");
 }
 
 TEST_F(DamagedCheckpoint, State) {
