@@ -271,7 +271,7 @@ struct InputGrad {
           work.in_acc(at.in<T>(1) + strip.group * c.weight_size(), c.weight_size(), work.weight);
       const auto weight = matrix(factors, c.rows(), c.out_channels, true);
       const Matrix<const A> dy = work.read(c, strip, at.in<T>(0));
-      if constexpr (work.kPlain)
+      if constexpr (Workspace<T>::kPlain)
         if (c.is_direct())
           return product<A>(weight, dy, matrix(work.part(c, strip, dx, c.x_size()), c.rows(), dy.columns));
       work.columns.resize(static_cast<size_t>(c.rows() * dy.columns));
