@@ -42,7 +42,8 @@ TEST_P(ImagesLaw4, train_as_one_device_does) {
   const TransformerRow alone{row.name, row.family, 0, job.parallel.dp * row.micro_batches, [](Job&) {}};
   const Start start = transformer_start(job);
   const Outcome one = train(planner::lay_out(job_of(alone, batch, options)), start, 5);
-  expect_same(train(planner::lay_out(job), start, 5), one, 1e-8);
+  // Convolutions add up by strips of images, which other plans cut otherwise, and fifty norms let that grow.
+  expect_same(train(planner::lay_out(job), start, 5), one, 1e-6);
   EXPECT_LT(one.losses[4], one.losses[0]);
 }
 INSTANTIATE_TEST_SUITE_P(Plans, ImagesLaw4, testing::ValuesIn(image_plans()),
