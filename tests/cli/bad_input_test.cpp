@@ -423,7 +423,7 @@ const CommandCase command_cases[] = {
       "--cluster=dgx-a100-40g", "--gpus=8", "--tp=1", "--micro-batch=8"},
      1,
      "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --attention flash "
-     "--recompute full --zero 3 (27.3 GB)"},
+     "--recompute full --zero 3 (30.1 GB)"},
     {{"simulate", "--model=gpt2", "--seq=100000", "--cluster=dgx-a100-80g", "--gpus=8"},
      1,
      "does not fit: stage0 needs 6.29 TB of 85.1 GB, 6.21 TB too much; it would fit with --attention flash "
