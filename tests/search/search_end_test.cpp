@@ -150,7 +150,7 @@ TEST(Search, says_how_many_gpus_would_fit) {
     ASSERT_TRUE(found.best.empty());
     ASSERT_EQ(found.would_do.size(), 1);
     const int gpus = found.would_do.front().candidate.job.gpus;
-    EXPECT_TRUE(fits(gpus, memory + memory * 9 / 100));  // as far as an estimate may be over its plan
+    EXPECT_LE(found.would_do.front().candidate.estimated_bytes, static_cast<double>(memory));
     for (int fewer = 1; fewer < gpus; fewer += fewer < 8 ? 1 : 8)
       EXPECT_FALSE(fits(fewer, memory)) << fewer << " of " << gpus;
   }
