@@ -13,10 +13,10 @@
 namespace boxcar::tests {
 namespace {
 
-// Of the commit, where scripts/test says so: other jobs with each.
+// Of the commit, where scripts/test --all says so: other jobs with each.
 uint64_t seed_of_run() {
   const char* text = std::getenv("BOXCAR_SEED");
-  return text ? std::strtoull(text, nullptr, 16) : 1;
+  return text ? std::strtoull(text, nullptr, 16) : 0x1f75b62c;
 }
 
 TEST(RandomJobs, KnowEveryKey) {
@@ -100,7 +100,8 @@ TEST_P(RandomJobLaws, hold) {
   for (const Failure& failure : result.failures)
     ADD_FAILURE() << fmt::format("seed {}: {}", options.seed, to_text(failure));
 }
-INSTANTIATE_TEST_SUITE_P(Parts, RandomJobLaws, testing::Range(0, parts));
+INSTANTIATE_TEST_SUITE_P(Parts, RandomJobLaws, testing::Range(0, 2));
+INSTANTIATE_TEST_SUITE_P(LongParts, RandomJobLaws, testing::Range(2, parts));
 
 // A job that one command refuses is refused by the other, with the same words.
 TEST(RandomJobs, AreRefusedByBothCommands) {
