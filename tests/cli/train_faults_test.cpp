@@ -25,6 +25,11 @@ class TrainFaults : public Train {
     Train::SetUp();
     out_ = path("out");
   }
+  // A run that a failed test leaves is a child still.
+  void TearDown() override {
+    if (running_ > 0 && waitpid(running_, nullptr, WNOHANG) == 0) kill(running_, SIGKILL);
+    Train::TearDown();
+  }
   // A run of the same numbers, whatever its number of steps.
   Words with(const std::string& folder, const Words& more) const {
     Words words =
@@ -52,13 +57,13 @@ class TrainFaults : public Train {
 
   // A run beside the test, its lines and messages in files; by `as` first.
   pid_t start(
-      const std::string& folder, const Words& more, const std::function<void()>& as = [] {}) const {
+      const std::string& folder, const Words& more, const std::function<void()>& as = [] {}) {
     const Words words = with(folder, more);
     const std::string out = path("lines"), err = path("err");
     std::ofstream(out).close(), std::ofstream(err).close();
     fs::permissions(out, fs::perms::all), fs::permissions(err, fs::perms::all);
     const pid_t child = fork();
-    if (child != 0) return child;
+    if (child != 0) return running_ = child;
     as();
     if (!freopen(err.c_str(), "w", stderr)) _exit(126);
     run(words, out.c_str());
@@ -90,6 +95,7 @@ class TrainFaults : public Train {
   std::string err() const { return replace_all(bytes_of(path("err")), folder_.string(), "FOLDER"); }
 
   std::string out_;
+  pid_t running_ = 0;  // what was started last
 };
 
 const char* const last_is = "; the last checkpoint is FOLDER/out/step-000002\n";
@@ -192,9 +198,9 @@ TEST_F(TrainFaults, AFolderThatIsMovedIsMadeAnew) {
     ASSERT_TRUE(wait_for_checkpoint(out_));
     fs::rename(out_, moved);
     int status = 0;
-    ASSERT_TRUE(
-        wait_until([&] { return fs::exists(out_ + "/latest") || waitpid(run, &status, WNOHANG) != 0; }));
-    if (fs::exists(out_ + "/latest")) {
+    const auto is_held = [&] { return fs::exists(out_ + "/latest") && !bytes_of(out_ + "/lock").empty(); };
+    ASSERT_TRUE(wait_until([&] { return is_held() || waitpid(run, &status, WNOHANG) != 0; }));
+    if (is_held()) {
       ++went_on;
       EXPECT_THAT(
           run_in(out_, {"--steps=2"}).err,
