@@ -46,7 +46,7 @@ FileError::FileError(const std::string& path, const char* what, int reason)
 
 // What stands there already goes first, so that a link of its name is not written through.
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
-  unlink(path_.c_str());
+  if (unlink(path_.c_str()) != 0 && errno != ENOENT) throw FileError(path_, "be created", errno);
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw FileError(path_, "be created", errno);
 }
