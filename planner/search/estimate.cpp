@@ -142,18 +142,20 @@ void add_elements(const ir::Program& program, StageCost& cost) {
   }
 }
 
-// Of kernels on the compute queue whose op or phase is asked for. A kernel of nothing takes what the
-// program's fastest one does.
+// Of kernels on the compute queue whose op or phase is asked for. A kernel of nothing waits for its launch as
+// long, and then takes what the program's fastest one does; what is no more than another shape takes nothing.
+// `alone`: launched in time.
 template <typename F>
-StateTime state_time(const ir::Program& program, const std::vector<double>& seconds, const F& asked) {
+StateTime state_time(const ir::Program& program, const std::vector<double>& seconds,
+                     const std::vector<double>& alone, const F& asked) {
   StateTime sum;
   double fastest = infinity;
   for (size_t a = 0; a < program.actors.size(); ++a)
-    if (is_kernel(program, program.actors[a])) fastest = std::min(fastest, seconds[a]);
+    if (is_kernel(program, program.actors[a]) && alone[a] > 0) fastest = std::min(fastest, alone[a]);
   for (size_t a = 0; a < program.actors.size(); ++a) {
     if (!is_kernel(program, program.actors[a]) || !asked(program.actors[a])) continue;
     sum.whole += seconds[a];
-    sum.least += fastest;
+    sum.least += seconds[a] - std::max(0.0, alone[a] - fastest);
   }
   return sum;
 }
@@ -254,13 +256,25 @@ std::pair<double, double> pass_seconds(const ir::Program& program, const std::ve
   return sum;
 }
 
-StageCost stage_cost(const ir::Program& program, const std::vector<double>& seconds,
+// By act: on the cluster; where kernels are launched in time; and of the host, the launches alone, in s.
+struct ActTimes {
+  std::vector<double> seconds, alone, launches;
+};
+
+StageCost stage_cost(const ir::Program& program, const ActTimes& times,
                      const std::vector<bool>& read_elsewhere) {
+  const auto& [seconds, alone, launches] = times;
   StageCost cost;
   const auto kind_of = [&](int phase) { return program.phases[at(phase)][0]; };
   std::tie(cost.forward, cost.backward) = pass_seconds(program, seconds);
-  cost.update = state_time(program, seconds, [&](const ir::Actor& a) { return kind_of(a.phase) == 'U'; });
-  cost.accumulate = state_time(program, seconds, [](const ir::Actor& a) { return a.op == "accumulate"; });
+  cost.update =
+      state_time(program, seconds, alone, [&](const ir::Actor& a) { return kind_of(a.phase) == 'U'; });
+  cost.accumulate =
+      state_time(program, alone, alone, [](const ir::Actor& a) { return a.op == "accumulate"; });
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    if (program.actors[a].op == "accumulate") cost.accumulate_launches += launches[a];
+  cost.lead = pass_seconds(program, alone).second - pass_seconds(program, launches).second;
+  cost.computing = computing(program, alone);
   add_elements(program, cost);
   add_bytes(program, read_elsewhere, cost);
   return cost;
@@ -303,6 +317,8 @@ StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
               f(a.backward_kernels, b.backward_kernels),
               {f(a.update.whole, b.update.whole), f(a.update.least, b.update.least)},
               {f(a.accumulate.whole, b.accumulate.whole), f(a.accumulate.least, b.accumulate.least)},
+              f(a.accumulate_launches, b.accumulate_launches),
+              f(a.lead, b.lead),
               f(a.computing, b.computing),
               f(a.elements, b.elements),
               f(a.expert_elements, b.expert_elements),
@@ -394,6 +410,7 @@ StageCost StageCost::slowed(double times) const {
   StageCost cost = *this;
   cost.forward += (times - 1) * forward_kernels;
   cost.backward += (times - 1) * backward_kernels;
+  cost.lead += (times - 1) * backward_kernels;
   for (StateTime* state : {&cost.update, &cost.accumulate}) state->whole *= times, state->least *= times;
   cost.computing *= times;
   return cost;
@@ -474,6 +491,9 @@ ModelCost Measuring::of(const CostKey& key) {
     for (int device = 0; device < plan.devices; ++device) slow.slowdown[device] = slowest;
   backends::Cluster ahead = cluster;  // no kernel waits for its launch
   ahead.node.host_per_op = 0;
+  constexpr double slow_host = 1e6;  // so slow that its launches are all that a pass takes
+  backends::Cluster launching = cluster;
+  launching.node.host_per_op *= slow_host;
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;
   const auto program = [&](size_t cls) -> const ir::Program& {
     return plan.programs[at(plan.classes[cls].program)];
@@ -487,13 +507,12 @@ ModelCost Measuring::of(const CostKey& key) {
     const auto seconds_on = [&](const backends::Cluster& on) {
       return inside(plan, cls, classes, seconds_(plan, on, static_cast<int>(cls)));
     };
-    const std::vector<double> seconds = seconds_on(cluster);
-    const std::vector<double> alone = seconds_(plan, ahead, static_cast<int>(cls));
-    stages.push_back(stage_cost(program(cls), seconds, elsewhere_read[at(plan.classes[cls].program)]));
-    stages.back().computing = computing(program(cls), alone);
+    ActTimes times{seconds_on(cluster), seconds_on(ahead), seconds_on(launching)};
+    for (double& launch : times.launches) launch /= slow_host;
+    stages.push_back(stage_cost(program(cls), times, elsewhere_read[at(plan.classes[cls].program)]));
     if (slowest > 1) note_slower(program(cls), seconds_on(slow), slowest, stages.back());
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
-    if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, alone));
+    if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, times.alone));
   }
   const bool decodes = job.model.decoder_layers > 0;
   ModelCost cost = decodes ? with_decoder(stages, boundaries, job)

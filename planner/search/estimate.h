@@ -38,8 +38,14 @@ struct StageCost {
   double forward = 0, backward = 0;  // s, of a micro-batch, the collectives inside of the stage included
   // By how much these grow for each time more that the stage's kernels take; 0 where no device is slow.
   double forward_kernels = 0, backward_kernels = 0;
-  StateTime update;      // of a step
-  StateTime accumulate;  // of the backward pass: adding up gradients
+  StateTime update;  // of a step
+  // Of the backward pass: the kernels that add up gradients, launched in time, and their launches, in s of
+  // the host.
+  StateTime accumulate;
+  double accumulate_launches = 0;
+  // By how much the device takes longer for the backward pass than the host for its launches; below 0 kernels
+  // wait for them.
+  double lead = 0;
   // Of a micro-batch: kernels alone, launched in time, without what adds up gradients.
   double computing = 0;
   double elements = 0;         // of parameters, on one device

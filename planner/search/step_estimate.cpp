@@ -33,6 +33,8 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
   sum.backward_kernels += times * part.backward_kernels;
   add(sum.update, part.update, times);
   add(sum.accumulate, part.accumulate, times);
+  sum.accumulate_launches += times * part.accumulate_launches;
+  sum.lead += times * part.lead;
   sum.computing += times * part.computing;
   sum.elements += times * part.elements;
   sum.expert_elements += times * part.expert_elements;
@@ -161,8 +163,10 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
   bytes += gradients * (h.zero < 2 ? 1 + (cast ? reduced : 0) + shards * reduced : part);
   bytes += parameters * (h.zero < 3 ? 1 + shards : part);
-  // Of three layers the gradients, which are made, wait, and are reduced; of two the parameters.
-  if (h.zero >= 2) bytes += bytes_of_some(job, cost, parts, 3) * gradient.reduced / gradient.made;
+  // Of three layers the gradients: those of one are made, of one wait, and of one are reduced. Of two the
+  // parameters.
+  if (h.zero >= 2)
+    bytes += bytes_of_some(job, cost, parts, 3) * (1 + 2 * gradient.reduced / gradient.made) / 3;
   if (h.zero >= 3) bytes += bytes_of_some(job, cost, parts, 2);
   return bytes;
 }
@@ -172,6 +176,12 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
 double added(const Job& job, double seconds, double behind, double open) {
   const double shown = open * seconds + (1 - open) * std::max(seconds - behind, 0.0);
   return shown + job.cluster.device.overlap_slowdown * (seconds - shown);
+}
+
+// By how much a backward pass takes longer with so many seconds more on the device and of launches: it takes
+// what the slower of device and host does.
+double longer(const StageCost& stage, double seconds, double launches) {
+  return std::max(stage.lead + seconds, launches) - std::max(stage.lead, 0.0);
 }
 
 // Elements of the parameters that a stage's forward passes begin with: the first layer, and embeddings. Where
@@ -255,13 +265,17 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const double reduce = by_layer(sbp::Collective::reduce_scatter, gradient.reduced);
   const double sums = kernels(sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed));
   const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
-  const double saved = stage.accumulate.whole - sums - casts;
-  if (h.zero == 2) return update + once + m * (added(job, reduce, stage.backward, open) - saved);
+  const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
+  const double kernels_more = sums + casts - stage.accumulate.whole;
+  if (h.zero == 2)
+    return update + once +
+           m * (added(job, reduce, stage.backward, open) + longer(stage, kernels_more, launches));
   // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
   // its kernels wait for: only the adding up of gradients is behind them.
   const double gather = by_layer(sbp::Collective::all_gather, parameter);
+  const double waits = added(job, gather + reduce, sums, open);
   return update + (h.cp > 1 ? added(job, parts, stage.backward, open) : 0) +
-         m * (added(job, gather, stage.forward, open) + added(job, gather + reduce, sums, open) - saved);
+         m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
 }
 
 int stage_of(const Hints& h, int layer) {
