@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ir/limits.h"
 #include "ir/ops/ops.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -44,11 +45,33 @@ void check_arity(const std::string& name, const std::string& operands, Arity all
                                        inputs.size() == 1 ? "" : "s", fmt::join(types, ", "), operands));
 }
 
+void check_types(const std::string& name, const char* verb, const Types& types) {
+  for (const TensorType& type : types)
+    if (const std::string flaw = flaw_of(type); !flaw.empty())
+      throw Error::input(name, fmt::format("{} {}: {}", verb, to_text(type), flaw));
+}
+
+void check_attrs(const std::string& name, const Attrs& attrs) {
+  const auto within = [](int64_t value) { return -most_extent <= value && value <= most_extent; };
+  for (const auto& [attr, value] : attrs) {
+    const auto* number = std::get_if<int64_t>(&value);
+    const auto* list = std::get_if<std::vector<int64_t>>(&value);
+    if ((number && !within(*number)) || (list && !std::all_of(list->begin(), list->end(), within)))
+      refuse_attr(name, attr, attrs, fmt::format("numbers from {} to {}", -most_extent, most_extent));
+  }
+}
+
+// Numbers of a graph or plan may come from anybody. What a row computes from those that pass here, and from
+// what it makes of them, fits in 64 bits.
 void guard(OpDef& def) {
   def.infer = [name = def.name, operands = fmt::format("{}", fmt::join(def.inputs, ", ")),
                allowed = arity(def), infer = std::move(def.infer)](const Types& inputs, const Attrs& attrs) {
     check_arity(name, operands, allowed, inputs);
-    return infer(inputs, attrs);
+    check_types(name, "takes", inputs);
+    check_attrs(name, attrs);
+    Types outputs = infer(inputs, attrs);
+    check_types(name, "makes", outputs);
+    return outputs;
   };
 }
 

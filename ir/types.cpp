@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "ir/limits.h"
 #include "ir/read_number.h"
 #include "sbp/error.h"
 
@@ -103,10 +105,6 @@ DType parse_dtype(std::string_view text) {
   throw Error::input(fmt::format("\"{}\"", text), fmt::format("no such element type; known are {}", known));
 }
 
-namespace {
-constexpr int64_t most_elements = int64_t{1} << 58;  // their bytes can still be counted
-}
-
 int64_t TensorType::elements() const {
   int64_t count = 1;
   for (int64_t extent : shape)
@@ -115,6 +113,16 @@ int64_t TensorType::elements() const {
 }
 
 int64_t TensorType::bytes() const { return elements() * size_of(dtype); }
+
+std::string flaw_of(const TensorType& type) {
+  int64_t room = most_elements;
+  for (int64_t extent : type.shape) {
+    if (extent < 0) return "an extent is negative";
+    if (extent > most_extent) return fmt::format("an extent is beyond {}", most_extent);
+    room /= std::max<int64_t>(extent, 1);
+  }
+  return room > 0 ? "" : fmt::format("its extents multiply to more than {}", most_elements);
+}
 
 std::string to_text(const TensorType& type) {
   return fmt::format("{}[{}]", to_text(type.dtype), fmt::join(type.shape, ", "));
@@ -129,9 +137,8 @@ TensorType parse_tensor_type(std::string_view text) {
   TensorType type;
   type.dtype = parse_dtype(trim(body.substr(0, open)));
   type.shape = parse_ints(body.substr(open + 1, body.size() - open - 2), text);
-  for (int64_t extent : type.shape) {
-    if (extent < 0) throw Error::input(fmt::format("\"{}\"", text), "an extent is negative");
-  }
+  if (const std::string flaw = flaw_of(type); !flaw.empty())
+    throw Error::input(fmt::format("\"{}\"", text), flaw);
   return type;
 }
 

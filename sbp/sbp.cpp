@@ -185,7 +185,7 @@ Placement parse_placement(std::string_view text) {
 void check_placement(const Placement& placement) {
   const auto where = [&] { return fmt::format("devices \"{}\"", to_text(placement)); };
   std::vector<int> ids = placement.devices;
-  std::sort(ids.begin(), ids.end());
+  if (!std::is_sorted(ids.begin(), ids.end())) std::sort(ids.begin(), ids.end());
   const auto twice = std::adjacent_find(ids.begin(), ids.end());
   if (twice != ids.end()) throw Error::input(where(), fmt::format("device {} is there twice", *twice));
   int64_t size = 1;

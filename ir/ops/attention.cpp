@@ -33,6 +33,12 @@ int64_t group_of(const Operands& x, const Attrs& attrs) {
   return x.k.shape[kHead] > 0 ? std::max<int64_t>(x.q.shape[kHead] / x.k.shape[kHead], 1) : 1;
 }
 
+// The probabilities [b, h, s, t], where dropout draws.
+TensorType probabilities(const Operands& x) {
+  const Shape& q = x.q.shape;
+  return {{q[kBatch], q[kHead], q[kSequence], x.k.shape[kSequence]}, x.q.dtype};
+}
+
 void check_heads(const char* op, const Operands& x, const Attrs& attrs) {
   const int64_t heads = x.q.shape[kHead], key_heads = x.k.shape[kHead];
   if (attr_int(attrs, "group") == 0) {
@@ -52,7 +58,7 @@ void check_operands(const char* op, const Operands& x, const Attrs& attrs) {
   need_shape(op, "k", x.k, {q[kBatch], k[kHead], k[kSequence], q[kWidth]}, "q", x.q);
   need_shape(op, "v", x.v, {k[kBatch], k[kHead], k[kSequence], v[kWidth]}, "k", x.k);
   check_heads(op, x, attrs);
-  check_random(op, attrs);
+  check_random(op, attrs, probabilities(x));
 }
 
 TensorType out_of(const Operands& x) {
@@ -105,12 +111,6 @@ std::vector<sbp::Signature> backward_extra(const Types& in, const Attrs& attrs, 
     rules.push_back(sbp::parse_signature("S(1), S(1), S(1), S(1), S(1), S(1) -> S(1), S(1), S(1)"));
   }
   return rules;
-}
-
-// The probabilities [b, h, s, t], where dropout draws.
-TensorType probabilities(const Operands& x) {
-  const Shape& q = x.q.shape;
-  return {{q[kBatch], q[kHead], q[kSequence], x.k.shape[kSequence]}, x.q.dtype};
 }
 
 Attrs localize_query(const Operands& x, const Attrs& attrs, sbp::Sbp q, bool keys_split, int64_t parts,

@@ -17,7 +17,7 @@ OpDef dropout(std::string name, std::string input, std::string output) {
           .attrs = random_attrs(),
           .infer = [name, input](const Types& in, const Attrs& attrs) -> Types {
             need_float(name, input, in[0]);
-            check_random(name, attrs);
+            check_random(name, attrs, in[0]);
             return {in[0]};
           },
           .index_map = ranked("* -> * ; linear 0 ; increasing 0"),
@@ -35,7 +35,7 @@ Types infer_bias_dropout_add(const Types& in, const Attrs& attrs) {
   need_float(op, "x", in[0]);
   need_shape(op, "bias", in[1], {in[0].shape.back()}, "x", in[0]);
   same_shape(op, "residual", in[2], "x", in[0]);
-  check_random(op, attrs);
+  check_random(op, attrs, in[0]);
   return {in[2]};
 }
 

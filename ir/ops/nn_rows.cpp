@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/limits.h"
+
 namespace boxcar::ir {
 namespace {
 
@@ -120,9 +122,17 @@ Attrs localize_random(const TensorType& drawn, Attrs attrs, sbp::Sbp layout, int
   return with(with(std::move(attrs), "shape", shape), "starts", starts);
 }
 
-void check_random(std::string_view op, const Attrs& attrs) {
+void check_random(std::string_view op, const Attrs& attrs, const TensorType& drawn) {
   const double p = attr_float(attrs, "p");
   if (!(p >= 0 && p < 1)) refuse_attr(op, "p", attrs, "a probability of at least 0 and below 1");
+  const Shape &shape = attr_ints(attrs, "shape"), &starts = attr_ints(attrs, "starts"), &own = drawn.shape;
+  if (shape.empty() && starts.empty()) return;
+  bool inside = shape.size() == own.size() && starts.size() == own.size() && flaw_of({shape}).empty();
+  for (size_t i = 0; inside && i < own.size(); ++i)
+    inside = starts[i] >= 0 && starts[i] + own[i] <= shape[i];
+  if (!inside)
+    refuse_attr(op, "starts", attrs,
+                fmt::format("where {} begins in a tensor of shape {}", to_text(drawn), to_text(Attr(shape))));
 }
 
 }  // namespace boxcar::ir

@@ -62,6 +62,7 @@ Attrs advanced(Attrs attrs, std::string_view name, int64_t value);
 Attrs random_attrs();
 // Sets them for the part of a tensor of type `drawn` that `layout` gives.
 Attrs localize_random(const TensorType& drawn, Attrs attrs, sbp::Sbp layout, int64_t parts, int64_t index);
-void check_random(std::string_view op, const Attrs& attrs);
+// Throws unless the attributes say of a tensor of type `drawn` where it lies.
+void check_random(std::string_view op, const Attrs& attrs, const TensorType& drawn);
 
 }  // namespace boxcar::ir

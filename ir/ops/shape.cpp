@@ -40,9 +40,9 @@ const Ints& per_dimension(std::string_view op, const char* name, const Attrs& at
 
 // The shape asked for, its -1 replaced.
 Shape reshaped(const TensorType& x, const Attrs& attrs) {
-  Shape shape = attr_ints(attrs, "shape");
-  int64_t known = 1;
-  for (int64_t extent : shape) known *= extent == -1 ? 1 : extent;
+  Shape shape = attr_ints(attrs, "shape"), given = shape;
+  std::erase(given, -1);
+  const int64_t known = TensorType{given, x.dtype}.elements();
   for (int64_t& extent : shape) {
     if (extent == -1 && known > 0) extent = x.elements() / known;
   }

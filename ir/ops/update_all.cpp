@@ -45,12 +45,15 @@ sbp::IndexMap map_all(const std::string& name, const Types& in, const Attrs& att
   return map;
 }
 
-// Every choice of an axis, or none, for each tensor.
+constexpr size_t most_choices = 4096;
+
+// Every choice of an axis, or none, for each tensor; tensors with which there would be too many are whole.
 std::vector<sbp::Signature> splits_of_all(const std::string& name, const Types& in, const Attrs& attrs) {
   const Updates updates = operands_of(name, in, attrs);
   std::vector<std::vector<sbp::Sbp>> choices = {{}};  // by tensor
   for (size_t t = 0; t < updates.tensors; ++t) {
-    const auto axes = static_cast<int>(in[updates.input(t, 0)].shape.size());
+    const size_t rank = in[updates.input(t, 0)].shape.size();
+    const int axes = choices.size() * (rank + 1) > most_choices ? 0 : static_cast<int>(rank);
     for (const std::vector<sbp::Sbp>& before : std::exchange(choices, {}))
       for (int axis = -1; axis < axes; ++axis) {
         choices.push_back(before);

@@ -276,6 +276,18 @@ TEST(NnInfer, RefusesAndSaysWhy) {
        {{"experts", int64_t{4}}, {"capacity", int64_t{3}}},
        "moe_dispatch: x is float32[6, 8], expected shape [5, 8] to go with index int64[5, 2]"},
       {"moe_dispatch", {"float32[6, 8]", "int64[6, 2]"}, {}, "moe_dispatch: experts is -1, expected a count"},
+      {"conv2d",
+       {"float32[4, 6, 7, 7]", "float32[8, 6, 3, 3]"},
+       {{"groups", INT64_MAX}},
+       "conv2d: groups is 9223372036854775807, expected numbers from -2147483648 to 2147483648"},
+      {"dropout",
+       {"float32[4, 6]"},
+       {{"shape", std::vector<int64_t>{8, 6}}, {"starts", std::vector<int64_t>{5, 0}}},
+       "dropout: starts is [5, 0], expected where float32[4, 6] begins in a tensor of shape [8, 6]"},
+      {"dropout",
+       {"float32[4]"},
+       {{"shape", std::vector<int64_t>{4, 4}}, {"starts", std::vector<int64_t>{0, 0}}},
+       "dropout: starts is [0, 0], expected where float32[4] begins in a tensor of shape [4, 4]"},
   };
   for (const Refusal& r : refusals) EXPECT_EQ(inferred(r.name, r.inputs, r.attrs), r.message);
 }

@@ -105,6 +105,13 @@ TEST(Rules, WhereOthersHaveNone) {
                           "S(0) -> S(0)", "S(1) -> S(2)"));
 }
 
+TEST(Rules, OfManyUpdatesAreNotAllListed) {
+  Attrs attrs = {{"tensors", int64_t{40}}};
+  const std::vector<std::string> inputs(80, "float32[4, 6]");
+  EXPECT_EQ(op("sgd_all").infer(types(inputs), complete(op("sgd_all"), attrs)).size(), 40);
+  EXPECT_LE(rules("sgd_all", inputs, attrs).size(), 4096);
+}
+
 TEST(Localize, GivesAPartItsOffsetAndCount) {
   const OpDef& gather = op("gather");
   Types inputs = types({"float32[8, 4]", "int64[6]"});
@@ -288,6 +295,23 @@ TEST(Infer, RefusesAndSaysWhy) {
        {"float32[4]", "float32[4]"},
        {{"copies", Shape{1}}},
        "sgd_all: copies is [1], expected numbers of tensors, ascending, below 1"},
+      {"broadcast_to",
+       {"float32[]"},
+       {{"shape", Ints{-3}}},
+       "broadcast_to: makes float32[-3]: an extent is negative"},
+      {"broadcast_to",
+       {"float32[]"},
+       {{"shape", Ints{1 << 20, 1 << 20, 1 << 20}}},
+       "broadcast_to: makes float32[1048576, 1048576, 1048576]: its extents multiply to more than "
+       "288230376151711744"},
+      {"slice_grad",
+       {"float32[4]"},
+       {{"starts", Ints{0}}, {"shape", Ints{INT64_MAX}}},
+       "slice_grad: shape is [9223372036854775807], expected numbers from -2147483648 to 2147483648"},
+      {"concat",
+       {"float32[2147483648]", "float32[1]"},
+       {},
+       "concat: makes float32[2147483649]: an extent is beyond 2147483648"},
   };
   for (const Refusal& refusal : refusals) {
     EXPECT_EQ(inferred(refusal.name, refusal.inputs, refusal.attrs), refusal.message);
