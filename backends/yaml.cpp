@@ -23,7 +23,11 @@ class Check : public YAML::EventHandler {
   void OnAlias(const Mark& mark, YAML::anchor_t) override {
     throw Error::input(place(file_, mark), "an alias; write the value itself");
   }
-  void OnDocumentStart(const Mark&) override {}
+  // yaml-cpp takes nothing from a text such as "," and finds documents in it without end.
+  void OnDocumentStart(const Mark& mark) override {
+    if (mark.pos == begin_) throw Error::input(place(file_, mark), "no value begins with this");
+    begin_ = mark.pos;
+  }
   void OnDocumentEnd() override {}
   void OnNull(const Mark&, YAML::anchor_t) override {}
   void OnScalar(const Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
@@ -34,6 +38,7 @@ class Check : public YAML::EventHandler {
 
  private:
   const std::string& file_;
+  int begin_ = -1;  // of the document before
 };
 
 }  // namespace

@@ -433,15 +433,16 @@ std::string Key::values() const {
 std::string Key::default_text() const {
   if (required) return "needed";
   if (!fallback.empty()) return fallback;
-  const auto of = [&](const char* family) {
+  const auto request_of = [](const char* family) {
     Request request;
     ir::models::Transformer model = ir::models::defaults(family);
     model.layers = model.heads = model.seq = model.vocab = 1;  // needed, and not asked for
     model.hidden = 2;
     request.job.model = ir::models::complete(model);
-    return get(*this, request);
+    return request;
   };
-  const std::string text = of("gpt"), other = of("llama");
+  static const Request gpt = request_of("gpt"), llama = request_of("llama");
+  const std::string text = get(*this, gpt), other = get(*this, llama);
   return text == other || name == "family" ? text : fmt::format("{}; llama: {}", text, other);
 }
 

@@ -184,10 +184,20 @@ Placement parse_placement(std::string_view text) {
 
 void check_placement(const Placement& placement) {
   const auto where = [&] { return fmt::format("devices \"{}\"", to_text(placement)); };
-  std::vector<int> ids = placement.devices;
-  if (!std::is_sorted(ids.begin(), ids.end())) std::sort(ids.begin(), ids.end());
-  const auto twice = std::adjacent_find(ids.begin(), ids.end());
-  if (twice != ids.end()) throw Error::input(where(), fmt::format("device {} is there twice", *twice));
+  const std::vector<int>& ids = placement.devices;
+  std::vector<std::pair<int, int>> runs;  // few where there are many devices
+  for (const int id : ids) {
+    if (!runs.empty() && id == runs.back().second + 1)
+      runs.back().second = id;
+    else
+      runs.emplace_back(id, id);
+  }
+  std::sort(runs.begin(), runs.end());
+  int last = -1;
+  for (const auto& run : runs) {
+    if (run.first <= last) throw Error::input(where(), fmt::format("device {} is there twice", run.first));
+    last = run.second;
+  }
   int64_t size = 1;
   for (const int64_t extent : placement.mesh)
     size = std::min<int64_t>(size * extent, int64_t{max_device} + 1);

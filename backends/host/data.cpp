@@ -52,7 +52,7 @@ void append_tokens(const InputFile& file, std::vector<uint16_t>& tokens) {
 
 void append_text(const InputFile& file, std::vector<uint16_t>& tokens) {
   tokens.reserve(tokens.size() + static_cast<size_t>(file.size()));
-  std::vector<std::byte> chunk(size_t{1} << 20);
+  std::vector<std::byte> chunk(static_cast<size_t>(std::min<int64_t>(file.size(), 1 << 20)));
   for (int64_t at = 0; at < file.size(); at += static_cast<int64_t>(chunk.size())) {
     chunk.resize(std::min(chunk.size(), static_cast<size_t>(file.size() - at)));
     file.read(at, chunk);

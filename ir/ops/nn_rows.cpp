@@ -128,8 +128,7 @@ void check_random(std::string_view op, const Attrs& attrs, const TensorType& dra
   const Shape &shape = attr_ints(attrs, "shape"), &starts = attr_ints(attrs, "starts"), &own = drawn.shape;
   if (shape.empty() && starts.empty()) return;
   bool inside = shape.size() == own.size() && starts.size() == own.size() && flaw_of({shape}).empty();
-  for (size_t i = 0; inside && i < own.size(); ++i)
-    inside = starts[i] >= 0 && starts[i] + own[i] <= shape[i];
+  for (size_t i = 0; inside && i < own.size(); ++i) inside = starts[i] >= 0 && starts[i] + own[i] <= shape[i];
   if (!inside)
     refuse_attr(op, "starts", attrs,
                 fmt::format("where {} begins in a tensor of shape {}", to_text(drawn), to_text(Attr(shape))));

@@ -697,6 +697,7 @@ const FileCase file_cases[] = {
      {},
      "job.yaml:4:1: a second document; one is expected (drop the ---)"},
     {std::string(100000, '['), {}, "job.yaml:1:1: nested too deep"},
+    {std::string(",\n"), {}, "job.yaml:1:1: no value begins with this"},
     {good + "parallel: {fsdp_group: 8}\n",
      {},
      "job.yaml:3:24: parallel.fsdp_group: has no effect unless zero is 1, 2 or 3"},

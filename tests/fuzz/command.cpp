@@ -2,6 +2,7 @@
 // and checked, up to where the work begins. What is written stays in the folder: words have no slashes.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <vector>
 
 #include "cli/program.h"
@@ -25,21 +26,32 @@ std::vector<std::string> words_of(std::string_view input) {
   return words;
 }
 
-// A folder to run in, as it was before, whatever ran there.
+using Times = std::map<std::string, fs::file_time_type>;
+
+// The files of a folder, and when each was written.
+Times times(const std::string& of) {
+  Times found;
+  for (const auto& file : fs::directory_iterator(of)) found[file.path().filename()] = file.last_write_time();
+  return found;
+}
+
+// A folder to run in, as it was before, whatever ran there. It is made again where something was written.
 class Inside {
  public:
   Inside() : before_(fs::current_path()) {
-    fs::create_directories(folder() + "/inside");
-    const fs::path from = fs::path(BOXCAR_SOURCE_DIR) / "tests/fuzz/files";
-    for (const auto& file : fs::directory_iterator(from))
-      fs::copy_file(file, folder() + "/inside/" + file.path().filename().string(),
-                    fs::copy_options::overwrite_existing);
-    fs::current_path(folder() + "/inside");
+    static const std::string inside = folder() + "/inside";
+    static Times made;
+    if (!fs::exists(inside) || times(inside) != made) {
+      fs::remove_all(inside);
+      fs::create_directories(inside);
+      const fs::path from = fs::path(BOXCAR_SOURCE_DIR) / "tests/fuzz/files";
+      for (const auto& file : fs::directory_iterator(from))
+        fs::copy_file(file, inside + "/" + file.path().filename().string());
+      made = times(inside);
+    }
+    fs::current_path(inside);
   }
-  ~Inside() {
-    fs::current_path(before_);
-    fs::remove_all(folder() + "/inside");
-  }
+  ~Inside() { fs::current_path(before_); }
 
  private:
   fs::path before_;

@@ -21,6 +21,14 @@ void address(const sbp::Shape& numbers) {
     throw Broken("another address: " + actors::to_text(*made));
 }
 
+// Whether a number has four digits: placements are as long as they announce, so that few inputs may be.
+bool announces_many(std::string_view text) {
+  int digits = 0;
+  for (const char c : text)
+    if (digits = c >= '0' && c <= '9' ? digits + 1 : 0; digits > 3) return true;
+  return false;
+}
+
 }  // namespace
 
 void fuzz_sbp(std::string_view input) {
@@ -34,7 +42,7 @@ void fuzz_sbp(std::string_view input) {
   if (const auto map = reads_back(input, sbp::parse_index_map, text_of))
     for (const sbp::Signature& signature : sbp::derive(*map))
       reads_back(sbp::to_text(signature), sbp::parse_signature, text_of);
-  reads_back(input, sbp::parse_placement, text_of);
+  if (!announces_many(input) || input.size() % 16 == 0) reads_back(input, sbp::parse_placement, text_of);
   if (const auto mesh = allowed([&] { return sbp::parse_mesh(input); })) address(*mesh);
 }
 
