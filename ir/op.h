@@ -61,9 +61,7 @@ struct OpDef {
   Family family = Family::memory;
 
   // Output types from input types; `attrs` are complete. Throws Error (bad input) naming op, operand and both
-  // shapes. The registry puts a check of the number of inputs before it, and of
-  // all extents and whole numbers: those of types and attributes are at most most_extent, so that products of
-  // two fit in 64 bits, and so do those of all extents of a type. What follows it is asked of what it allowed.
+  // shapes. The registry puts checks of the number of inputs and of all numbers (ir/limits.h) around it.
   std::function<Types(const Types& inputs, const Attrs&)> infer = {};
   // The index map for these types. Shapes are global.
   std::function<sbp::IndexMap(const Types& inputs, const Attrs&)> index_map = {};

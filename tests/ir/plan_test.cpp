@@ -142,7 +142,7 @@ TEST(PlanText, ErrorsSayLineAndColumn) {
       parse_error("%w: float32[16, 16] x1", "%w: float31[16, 16] x1"),
       "plan:22:7: \"float31\": no such element type; known are float64, float32, float16, bfloat16, float8, "
       "int64, int32, int8, boolean");
-  EXPECT_EQ(parse_error("%w: float32[16, 16]", "%w: float32[4000000000, 4000000000]"),
+  EXPECT_EQ(parse_error("%w: float32[16, 16]", "%w: float64[268435456, 1073741824]"),
             "plan:22:7: a tensor of more than 1 EiB");
   EXPECT_EQ(parse_error("x1 parameters", "1 parameters"),
             "plan:22:23: expected a count from x1 to x2147483647, got 1");
