@@ -12,8 +12,8 @@ namespace boxcar::ir {
 
 // Of an extent, and of a whole number of an op's attribute either way from 0: products of two fit in 64 bits.
 inline constexpr int64_t most_extent = int64_t{1} << 31;
-// Of all extents of a tensor together, where one of 0 counts as 1: their bytes can still be counted.
-inline constexpr int64_t most_elements = int64_t{1} << 58;
+// Of all extents of a tensor together, where one of 0 counts as 1: three times as many can still be counted.
+inline constexpr int64_t most_elements = int64_t{1} << 60;
 
 // Why no tensor may have this type; empty where one may.
 std::string flaw_of(const TensorType& type);

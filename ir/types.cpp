@@ -106,9 +106,10 @@ DType parse_dtype(std::string_view text) {
 }
 
 int64_t TensorType::elements() const {
+  constexpr int64_t most = int64_t{1} << 58;  // their bytes can still be counted
   int64_t count = 1;
   for (int64_t extent : shape)
-    if (__builtin_mul_overflow(count, extent, &count) || count > most_elements) return most_elements;
+    if (__builtin_mul_overflow(count, extent, &count) || count > most) return most;
   return count;
 }
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
+#include "ir/limits.h"
 #include "ir/ops/ops.h"
 
 namespace boxcar::ir {
@@ -42,13 +45,16 @@ const Ints& per_dimension(std::string_view op, const char* name, const Attrs& at
 Shape reshaped(const TensorType& x, const Attrs& attrs) {
   Shape shape = attr_ints(attrs, "shape"), given = shape;
   std::erase(given, -1);
-  const int64_t known = TensorType{given, x.dtype}.elements();
+  const auto count = [](const Shape& of) {
+    return std::accumulate(of.begin(), of.end(), int64_t{1}, std::multiplies<>());
+  };
+  const bool possible = flaw_of({given}).empty();
+  const int64_t elements = count(x.shape), known = possible ? count(given) : 0;
   for (int64_t& extent : shape) {
-    if (extent == -1 && known > 0) extent = x.elements() / known;
+    if (extent == -1 && known > 0) extent = elements / known;
   }
-  bool negative = std::any_of(shape.begin(), shape.end(), [](int64_t extent) { return extent < 0; });
-  if (negative || TensorType{shape, x.dtype}.elements() != x.elements()) {
-    refuse_attr("reshape", "shape", attrs, fmt::format("{} elements as x {}", x.elements(), to_text(x)));
+  if (!possible || !flaw_of({shape}).empty() || count(shape) != elements) {
+    refuse_attr("reshape", "shape", attrs, fmt::format("{} elements as x {}", elements, to_text(x)));
   }
   return shape;
 }

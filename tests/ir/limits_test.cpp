@@ -121,8 +121,9 @@ TEST(Limits, SayWhatNoTensorIs) {
   EXPECT_EQ(flaw_of({{}}), "");
   EXPECT_EQ(flaw_of({{most_extent, most_elements / most_extent}}), "");
   EXPECT_EQ(flaw_of({{most_extent, most_elements / most_extent, 2}}),
-            "its extents multiply to more than 288230376151711744");
-  EXPECT_EQ(flaw_of({{0, most_extent, most_extent}}), "its extents multiply to more than 288230376151711744");
+            "its extents multiply to more than 1152921504606846976");
+  EXPECT_EQ(flaw_of({{0, most_extent, most_extent}}),
+            "its extents multiply to more than 1152921504606846976");
   EXPECT_EQ(flaw_of({{INT64_MAX}}), "an extent is beyond 2147483648");
   EXPECT_EQ(flaw_of({{INT64_MIN}}), "an extent is negative");
 }

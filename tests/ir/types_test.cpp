@@ -55,8 +55,8 @@ TEST(TensorType, BadTextIsRefused) {
   EXPECT_EQ(message([] { parse_tensor_type("float32[-4]"); }), "\"float32[-4]\": an extent is negative");
   EXPECT_EQ(message([] { parse_tensor_type("float32[9223372036854775807]"); }),
             "\"float32[9223372036854775807]\": an extent is beyond 2147483648");
-  EXPECT_EQ(message([] { parse_tensor_type("int8[1073741824, 1073741824, 0]"); }),
-            "\"int8[1073741824, 1073741824, 0]\": its extents multiply to more than 288230376151711744");
+  EXPECT_EQ(message([] { parse_tensor_type("int8[1073741824, 2147483648, 0]"); }),
+            "\"int8[1073741824, 2147483648, 0]\": its extents multiply to more than 1152921504606846976");
 }
 
 TEST(Attr, TextReadsBack) {
