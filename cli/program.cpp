@@ -69,8 +69,8 @@ int run_program(int argc, const char* const* argv, Extent extent) {
     if (what.find("At Most") != std::string::npos) throw Error::input(option, "given twice");
     throw Error::input("", what);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    throw Error::input("", e.what());
+    if (e.get_exit_code() != 0) throw Error::input("", e.what());
+    app.exit(e);  // prints --help or --version
   }
   if (!std::cout.flush()) throw Error::fault("standard output", "cannot be written");
   return exit_code;

@@ -89,12 +89,21 @@ struct Chooser {
     return result;
   }
 
-  static bool splittable(const Signature& signature, const ir::Types& inputs, int64_t parts) {
-    for (size_t i = 0; i < signature.inputs.size(); ++i)
-      if (signature.inputs[i].is_split() &&
-          inputs[i].shape[static_cast<size_t>(signature.inputs[i].axis)] < parts)
-        return false;
-    return true;
+  // Whether a split leaves a device nothing.
+  bool leaves_empty(size_t input, Sbp split) const {
+    return split.is_split() && local_inputs[input].shape[static_cast<size_t>(split.axis)] < parts;
+  }
+
+  // No operand is moved for a split that leaves a device nothing, but where one that is read as it is has such
+  // a split.
+  bool splittable(const Signature& signature, int8_t order) const {
+    bool fits = true;
+    for (size_t i = 0; i < signature.inputs.size(); ++i) {
+      if (!leaves_empty(i, signature.inputs[i])) continue;
+      if (call.held[i] && call.current[i][d] == with_inner(signature.inputs[i], order)) return true;
+      fits = false;
+    }
+    return fits;
   }
 
   // Another op wants this input like this: it moves once for both.
@@ -117,7 +126,7 @@ struct Chooser {
       ++boxed;
       bytes += transition_bytes(have, want, static_cast<double>(local_inputs[i].bytes()), parts);
     }
-    if (boxed > 0 && !splittable(signature, local_inputs, parts)) return never;
+    if (boxed > 0 && !splittable(signature, order)) return never;
     for (size_t o = 0; o < signature.outputs.size(); ++o) {
       const Sbp got = with_inner(signature.outputs[o], order);
       split += got.is_split();

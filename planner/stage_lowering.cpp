@@ -416,7 +416,7 @@ double StageLowering::kept_beside(TensorId t, const std::string& suffix) const {
   const ir::Op& op = op_of(tensor(t).producer);
   const auto found = in_.hints.op_kept.find(op.type);
   if (found == in_.hints.op_kept.end() || op.outputs[0] != t || run_again_.contains(op.name)) return 1;
-  return found->second;
+  return here(tensor(t).producer) ? found->second : std::max(1.0, found->second);  // a copy lies over nothing
 }
 
 int StageLowering::make_register(TensorId t, const NdSbp& layout, const std::string& suffix) {

@@ -9,7 +9,7 @@ namespace boxcar::ir {
 
 void clip(Step& step) {
   const TrainOptions& options = step.options;
-  const bool scaled = options.precision == Precision::fp16 && !options.off.contains("mixed_precision");
+  const bool scaled = scales_loss(options);
   if (step.gradients.empty() || (options.clip_norm == 0 && !scaled)) return;
   std::vector<Op> states;
   for (const Gradient& gradient : step.gradients) states.push_back(state_op(step.graph, gradient.parameter));

@@ -36,6 +36,10 @@ void optimize(Step& step);
 // The "parameter" op behind what the forward phase reads a parameter as.
 const Op& state_op(const Graph& graph, TensorId leaf);
 
+// Whether the loss is multiplied by loss_scale: for products in fp16, where the pass clip divides the gradients
+// by it again.
+bool scales_loss(const TrainOptions& options);
+
 inline bool is_mixed(const TrainOptions& options) { return is_mixed(options.precision); }
 
 }  // namespace boxcar::ir

@@ -68,11 +68,14 @@ const Op& state_op(const Graph& graph, TensorId leaf) {
 void differentiate_loss(Step& step) {
   const std::string seed = step.graph.tensor(step.loss).name + ".grad";
   step.gradients = differentiate(step.graph, step.loss);
-  const bool scaled =
-      step.options.precision == Precision::fp16 && !step.options.off.contains("mixed_precision");
-  const double scale = scaled ? step.options.loss_scale : 1;
+  const double scale = scales_loss(step.options) ? step.options.loss_scale : 1;
   for (Op& op : step.graph.ops)
     if (op.name == seed) op.attrs["value"] = scale / step.options.micro_batches;
+}
+
+bool scales_loss(const TrainOptions& options) {
+  return options.precision == Precision::fp16 && !options.off.contains("mixed_precision") &&
+         !options.off.contains("clip");
 }
 
 Graph training_step(Graph forward, TensorId loss, const TrainOptions& options) {

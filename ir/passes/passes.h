@@ -72,7 +72,7 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //   fuse_products     with epilogues: biases and their gradients into products
 //   accumulate        "accumulate" ops: gradients over micro-batches, where precision is mixed in the types
 //                     of options.gradients
-//   clip              global norm over all gradients, one scale
+//   clip              global norm over all gradients, one scale; without it the loss is not scaled either
 //   optimize          update ops: one per parameter; and the cast to 16 bits
 // Any may be switched off by name (options.off); each is followed by verify().
 //

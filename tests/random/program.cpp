@@ -131,6 +131,7 @@ Words other_plan(const RandomJob& job, std::map<std::string, std::string> others
   others["cluster.gpus"] = "";
   others["parallel.dp"] = "1";
   others["train.epilogues"] = "";
+  if (job.value("train.off") == "accumulate") others["train.off"] = "";  // of one micro-batch alone
   const int64_t batch = cli::resolve(given).request.job.global_batch;
   others["train.global_batch"] = std::to_string(batch);
   if (batch % 2 == 0)

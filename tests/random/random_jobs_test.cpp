@@ -6,6 +6,7 @@
 #include <set>
 
 #include "apart.h"
+#include "laws.h"
 #include "program.h"
 #include "shrink.h"
 #include "soak.h"
@@ -82,6 +83,35 @@ TEST(Apart, TellsHowACheckFailed) {
                 },
                 1),
             "has not ended after 1 s\n");
+}
+
+// --- the laws, of jobs that once broke them
+
+struct Found {
+  const char* law;
+  const char* job;
+};
+
+constexpr Found found[] = {
+    {"rounding", "train.off=clip train.optimizer=momentum train.precision=fp16"},
+    {"reference", "model.family=unet model.layers=3 parallel.pp=2 train.precision=bf16 train.stack=oneflow"},
+    {"training", "model.experts=2 parallel.attention=flash parallel.dp=3 plan.layouts=random"},
+    {"training",
+     "model.dropout=0.1 model.heads=1 model.hidden=2 model.layers=4 parallel.dp=3 "
+     "parallel.recompute=selective parallel.recompute_layers=falling plan.layouts=random"},
+    {"training", "model.decoder_seq=2 model.family=t5 parallel.tp=4 plan.layouts=random"},
+};
+
+TEST(RandomJobs, ThatOnceFailedHold) {
+  for (const Found& one : found) {
+    SCOPED_TRACE(one.job);
+    const RandomJob job = parse_random_job(one.job);
+    const auto law = std::find_if(laws().begin(), laws().end(),
+                                  [&](const Law& known) { return std::string(known.name) == one.law; });
+    ASSERT_NE(law, laws().end());
+    ASSERT_TRUE(law->is_for(job));
+    EXPECT_EQ(failure_of([&] { law->check(job); }, law->seconds), "");
+  }
 }
 
 // --- the laws, in parts that run beside each other
