@@ -99,7 +99,9 @@ constexpr Found found[] = {
     {"training",
      "model.dropout=0.1 model.heads=1 model.hidden=2 model.layers=4 parallel.dp=3 "
      "parallel.recompute=selective parallel.recompute_layers=falling plan.layouts=random"},
-    {"training", "model.decoder_seq=2 model.family=t5 parallel.tp=4 plan.layouts=random"},
+    {"training",
+     "model.decoder_seq=2 model.family=t5 model.mlp=swiglu model.norm=rms parallel.tp=4 "
+     "plan.layouts=random"},
 };
 
 TEST(RandomJobs, ThatOnceFailedHold) {
