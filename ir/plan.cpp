@@ -1,6 +1,7 @@
 #include "ir/plan.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace boxcar::ir {
 namespace {
@@ -9,12 +10,27 @@ constexpr const char* queue_kinds[] = {"compute", "copy_in", "copy_out", "networ
 constexpr const char* kinds_of_memory[] = {"parameters", "gradients", "optimizer", "activations",
                                            "workspace"};
 constexpr const char* actor_kinds[] = {"kernel", "collective", "pull", "copy", "host"};
+constexpr std::string_view phase_letters = "FBWGU";  // by kind
 
 }  // namespace
 
 const char* to_text(QueueKind kind) { return queue_kinds[static_cast<size_t>(kind)]; }
 const char* to_text(MemoryKind kind) { return kinds_of_memory[static_cast<size_t>(kind)]; }
 const char* to_text(ActorKind kind) { return actor_kinds[static_cast<size_t>(kind)]; }
+
+PlanPhase::PlanPhase(std::string text) : name(std::move(text)) {
+  const size_t letter = name.empty() ? std::string_view::npos : phase_letters.find(name[0]);
+  const char *number = name.data() + 1, *end = name.data() + name.size();
+  int its_chunk = 0;
+  if (letter == std::string_view::npos) return;
+  if (number != end && std::from_chars(number, end, its_chunk).ptr != end) return;
+  kind = static_cast<PhaseKind>(letter), chunk = its_chunk;
+}
+
+PlanPhase::PlanPhase(PhaseKind its_kind, int its_chunk)
+    : name(1, phase_letters[static_cast<size_t>(its_kind)]), kind(its_kind), chunk(its_chunk) {
+  if (is_pass()) name += std::to_string(chunk);
+}
 
 int Program::acts_per_step(int actor) const {
   int phase = actors[static_cast<size_t>(actor)].phase;

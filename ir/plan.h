@@ -116,6 +116,23 @@ struct Queue {
   bool ordered = true;  // false: whichever ready actor comes first acts (order left open)
 };
 
+// What a phase does: a pass runs for each micro-batch, the rest once in a step. `weight` is the second part
+// of a backward pass that is split, the gradients of parameters; `reduce` adds gradients up over devices.
+enum class PhaseKind : uint8_t { forward, backward, weight, reduce, update, other };
+
+// In text its name alone, which says the kind and, of a pass, the chunk of the model: F0, B1, W1, G, U. A
+// plan without chunks may leave them out (F, B); any other name is of kind other.
+struct PlanPhase {
+  std::string name;
+  PhaseKind kind = PhaseKind::other;
+  int chunk = 0;
+
+  PlanPhase(std::string text);  // NOLINT: a phase is what its name says
+  PlanPhase(const char* text) : PlanPhase(std::string(text)) {}
+  PlanPhase(PhaseKind its_kind, int its_chunk);  // not other
+  bool is_pass() const { return kind <= PhaseKind::weight; }
+};
+
 struct PhaseRun {
   int phase = 0;
   int micro_batch = 0;
@@ -123,9 +140,9 @@ struct PhaseRun {
 };
 
 struct Program {
-  std::string name;                 // "stage0"
-  std::vector<std::string> phases;  // "F0", "B0", "U"
-  std::vector<PhaseRun> schedule;   // of one step; text run-length encodes it
+  std::string name;                // "stage0"
+  std::vector<PlanPhase> phases;   // F0, B0, U
+  std::vector<PhaseRun> schedule;  // of one step; text run-length encodes it
   std::vector<Queue> queues;
   std::vector<Register> registers;
   std::vector<Actor> actors;      // program order: what a queue follows inside a phase
@@ -133,6 +150,7 @@ struct Program {
   int64_t workspace_offset = -1;  // the workspace shared by all actors of the compute queue
   int64_t workspace_bytes = 0;
   int acts_per_step(int actor) const;  // runs of its phase in the schedule; O(schedule)
+  const PlanPhase& phase_of(const Actor& actor) const { return phases[static_cast<size_t>(actor.phase)]; }
 };
 
 struct RankClass {

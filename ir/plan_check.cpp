@@ -114,7 +114,8 @@ class Checker {
     check_names(program.queues, program.name, "queue");
     check_names(program.registers, program.name, "register");
     check_names(program.actors, program.name, "actor");
-    std::set<std::string_view> names(program.phases.begin(), program.phases.end());
+    std::set<std::string_view> names;
+    for (const PlanPhase& phase : program.phases) names.insert(phase.name);
     require(names.size() == program.phases.size(), program.name, "two phases have one name");
     std::vector<std::vector<int>> runs(program.phases.size());
     for (const PhaseRun& run : program.schedule) {
@@ -130,7 +131,7 @@ class Checker {
 
   // Once in a step, or once for each micro-batch.
   void check_runs(const Program& program, size_t phase, const std::vector<int>& runs) const {
-    const PlanPlace where(program, program.phases[phase], "phase ");
+    const PlanPlace where(program, program.phases[phase].name, "phase ");
     const auto all = static_cast<size_t>(plan_.micro_batches);
     const bool acts = std::any_of(program.actors.begin(), program.actors.end(),
                                   [&](const Actor& x) { return x.phase == static_cast<int>(phase); });
@@ -182,7 +183,7 @@ class Checker {
   }
   const std::string& phase_name(int program, int actor) const {
     const Program& p = plan_.programs[static_cast<size_t>(program)];
-    return p.phases[static_cast<size_t>(p.actors[static_cast<size_t>(actor)].phase)];
+    return p.phase_of(p.actors[static_cast<size_t>(actor)]).name;
   }
 
   void reg(const Program& program, int index) const {

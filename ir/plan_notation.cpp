@@ -81,11 +81,11 @@ size_t turns(std::span<const PhaseRun> runs, size_t begin, size_t length) {
   return n;
 }
 
-std::string items_text(const std::vector<Item>& items, const std::vector<std::string>& phases, bool loop) {
+std::string items_text(const std::vector<Item>& items, const std::vector<PlanPhase>& phases, bool loop) {
   std::string text;
   for (const Item& item : items) {
     if (!text.empty()) text += ' ';
-    text += name_text(phases[static_cast<size_t>(item.phase)]) + fmt::format("[{}", item.first);
+    text += name_text(phases[static_cast<size_t>(item.phase)].name) + fmt::format("[{}", item.first);
     if (item.last != item.first) text += fmt::format("-{}", item.last);
     if (loop) text += fmt::format("+{}", item.step);
     text += ']';
@@ -178,7 +178,7 @@ std::string peers_text(const std::vector<int>& source) {
   return text;
 }
 
-std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vector<std::string>& phases) {
+std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vector<PlanPhase>& phases) {
   std::string text;
   auto add = [&](const std::string& part) { text += (text.empty() ? "" : " ") + part; };
   std::vector<int> counts(phases.size());
@@ -190,7 +190,7 @@ std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vect
     Loop loop = best_loop(schedule, i);
     if (loop.length == 0) {
       const PhaseRun& run = schedule[i++];
-      const std::string& phase = phases[static_cast<size_t>(run.phase)];
+      const std::string& phase = phases[static_cast<size_t>(run.phase)].name;
       add(runs_once(run) ? name_text(phase) : fmt::format("{}[{}]", name_text(phase), run.micro_batch));
       continue;
     }
@@ -238,10 +238,11 @@ Strides parse_strides(PlanLine& in, int devices, std::string_view stop, bool& st
   return strides;
 }
 
-Item parse_item(PlanLine& in, const std::vector<std::string>& phases, bool loop) {
+Item parse_item(PlanLine& in, const std::vector<PlanPhase>& phases, bool loop) {
   size_t begin = in.at();
   std::string name = in.name("a phase");
-  auto found = std::find(phases.begin(), phases.end(), name);
+  const auto found =
+      std::find_if(phases.begin(), phases.end(), [&](const PlanPhase& phase) { return phase.name == name; });
   if (found == phases.end()) in.fail_at(begin, fmt::format("no phase {}", name));
   Item item;
   item.phase = static_cast<int>(found - phases.begin());
@@ -306,7 +307,7 @@ std::vector<int> parse_peers(PlanLine& in, int devices) {
   return source;
 }
 
-std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<std::string>& phases, int64_t most) {
+std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<PlanPhase>& phases, int64_t most) {
   std::vector<PhaseRun> schedule;
   auto add = [&](const Item& item, int64_t turn) {
     int64_t shift = item.step * turn;

@@ -25,7 +25,7 @@ namespace boxcar::ir {
 std::string device_list(const std::vector<int>& devices);
 std::string groups_text(const std::vector<std::vector<int>>& groups);
 std::string peers_text(const std::vector<int>& source);
-std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vector<std::string>& phases);
+std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vector<PlanPhase>& phases);
 
 // `devices` bounds the ids, so that a wrong number cannot ask for endless memory. A schedule has at most
 // `most_runs`.
@@ -33,7 +33,7 @@ std::vector<int> parse_device_list(PlanLine& in, int devices);
 std::vector<std::vector<int>> parse_groups(PlanLine& in, int devices);
 std::vector<int> parse_peers(PlanLine& in, int devices);
 inline constexpr int most_runs = 1 << 22;
-std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<std::string>& phases,
+std::vector<PhaseRun> parse_schedule(PlanLine& in, const std::vector<PlanPhase>& phases,
                                      int64_t most = most_runs);
 
 }  // namespace boxcar::ir

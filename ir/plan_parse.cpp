@@ -200,7 +200,7 @@ class Reader {
         in.done();
         size_t at = in.at();
         program.phases.push_back(in.name("a phase"));
-        names_.back().phases.add(in, at, "phase", program.phases.back());
+        names_.back().phases.add(in, at, "phase", program.phases.back().name);
       } while (in.take(','));
     } else if (in.take_word("schedule")) {
       if (!program.schedule.empty()) in.fail("there is a schedule already");

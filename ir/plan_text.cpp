@@ -83,7 +83,7 @@ void write_actor(const Plan& plan, const Program& program, const Actor& actor, O
     fmt::format_to(out, "{} %{}", i == 0 ? " ->" : ",", name_text(reg.name));
   }
   fmt::format_to(out, " on {} in {}", name_text(program.queues[static_cast<size_t>(actor.queue)].name),
-                 name_text(program.phases[static_cast<size_t>(actor.phase)]));
+                 name_text(program.phase_of(actor).name));
   if (actor.comm >= 0)
     fmt::format_to(out, " over {}", name_text(plan.comms[static_cast<size_t>(actor.comm)].name));
   bool collective_said = actor.kind == ActorKind::collective && actor.op == sbp::to_text(actor.collective);
@@ -111,7 +111,7 @@ void write_program(const Plan& plan, const Program& program, Out out) {
   if (!program.phases.empty()) {
     fmt::format_to(out, "  phases ");
     for (size_t i = 0; i < program.phases.size(); ++i) {
-      fmt::format_to(out, "{}{}", i == 0 ? "" : ", ", name_text(program.phases[i]));
+      fmt::format_to(out, "{}{}", i == 0 ? "" : ", ", name_text(program.phases[i].name));
     }
     *out++ = '\n';
   }

@@ -66,36 +66,42 @@ class Peak {
   Kinds always_;
 };
 
-// Bytes of one micro-batch, by the phase that leaves them and the one that is the last to read them: F1 to
-// B1, and where the backward pass is split F1 to W1 and B1 to W1.
-std::map<std::pair<std::string, std::string>, int64_t> left_behind(const ir::Program& program) {
-  constexpr std::string_view passes = "FBW";  // as a micro-batch runs them
-  const auto phase = [&](size_t actor) {
-    return program.phases[static_cast<size_t>(program.actors[actor].phase)];
-  };
-  std::vector<size_t> last(program.registers.size(), 0);
-  for (size_t a = 0; a < program.actors.size(); ++a)
-    for (const ir::Input& input : program.actors[a].inputs)
-      if (const size_t by = passes.find(phase(a)[0]); input.program < 0 && by < passes.size())
-        last[static_cast<size_t>(input.reg)] = std::max(last[static_cast<size_t>(input.reg)], by);
-  std::map<std::pair<std::string, std::string>, int64_t> bytes;
+// Bytes of one micro-batch of a chunk, by the pass that leaves them and the one that is the last to read
+// them: forward to backward, and where the backward pass is split forward to weight and backward to weight.
+struct Span {
+  int chunk;
+  ir::PhaseKind from, to;
+  friend auto operator<=>(const Span&, const Span&) = default;
+};
+
+std::map<Span, int64_t> left_behind(const ir::Program& program) {
+  std::vector<ir::PhaseKind> last(program.registers.size(), ir::PhaseKind::forward);
+  for (const ir::Actor& actor : program.actors)
+    for (const ir::Input& input : actor.inputs)
+      if (const ir::PlanPhase& by = program.phase_of(actor); input.program < 0 && by.is_pass()) {
+        ir::PhaseKind& latest = last[static_cast<size_t>(input.reg)];
+        latest = std::max(latest, by.kind);  // kinds stand as a micro-batch runs them
+      }
+  std::map<Span, int64_t> left;
   for (size_t r = 0; r < program.registers.size(); ++r) {
     const ir::Register& reg = program.registers[r];
     if (reg.memory != ir::MemoryKind::activations || reg.producer < 0) continue;
-    const std::string made = phase(static_cast<size_t>(reg.producer));
-    if (passes.find(made[0]) < last[r]) bytes[{made, passes[last[r]] + made.substr(1)}] += reg.bytes;
+    const ir::PlanPhase& made = program.phase_of(program.actors[static_cast<size_t>(reg.producer)]);
+    if (made.kind < last[r]) left[{made.chunk, made.kind, last[r]}] += reg.bytes;
   }
-  return bytes;
+  return left;
 }
 
 int64_t kept_activations(const ir::Program& program) {
-  const auto left = left_behind(program);
+  const std::map<Span, int64_t> left = left_behind(program);
   int64_t now = 0, most = 0;
   for (const ir::PhaseRun& run : program.schedule) {
-    const std::string& phase = program.phases[static_cast<size_t>(run.phase)];
-    for (const auto& [phases, bytes] : left) now += phases.first == phase ? bytes : 0;
+    const ir::PlanPhase& phase = program.phases[static_cast<size_t>(run.phase)];
+    for (const auto& [span, bytes] : left)
+      if (span.chunk == phase.chunk && span.from == phase.kind) now += bytes;
     most = std::max(most, now);
-    for (const auto& [phases, bytes] : left) now -= phases.second == phase ? bytes : 0;
+    for (const auto& [span, bytes] : left)
+      if (span.chunk == phase.chunk && span.to == phase.kind) now -= bytes;
   }
   return most;
 }

@@ -78,7 +78,7 @@ std::vector<int> alike(const std::map<int, DeviceLowering>& lowered, int devices
 
 void drop_empty_phases(ir::Program& program) {
   std::vector<int> renamed(program.phases.size(), -1);
-  std::vector<std::string> phases;
+  std::vector<ir::PlanPhase> phases;
   for (size_t p = 0; p < program.phases.size(); ++p) {
     const bool used = std::any_of(program.actors.begin(), program.actors.end(),
                                   [&](const ir::Actor& a) { return a.phase == static_cast<int>(p); });

@@ -10,12 +10,13 @@ namespace boxcar::planner {
 
 int64_t aligned(int64_t bytes) { return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment; }
 
-std::vector<std::string> Phases::names() const {
-  std::vector<std::string> result;
-  for (int c = 0; c < chunks; ++c) result.push_back(fmt::format("F{}", c));
-  for (int c = 0; c < chunks; ++c) result.push_back(fmt::format("B{}", c));
-  for (int c = 0; split && c < chunks; ++c) result.push_back(fmt::format("W{}", c));
-  result.insert(result.end(), {"G", "U"});
+std::vector<ir::PlanPhase> Phases::all() const {
+  std::vector<ir::PlanPhase> result;
+  for (int c = 0; c < chunks; ++c) result.emplace_back(ir::PhaseKind::forward, c);
+  for (int c = 0; c < chunks; ++c) result.emplace_back(ir::PhaseKind::backward, c);
+  for (int c = 0; split && c < chunks; ++c) result.emplace_back(ir::PhaseKind::weight, c);
+  result.emplace_back(ir::PhaseKind::reduce, 0);
+  result.emplace_back(ir::PhaseKind::update, 0);
   return result;
 }
 
@@ -42,7 +43,7 @@ const auto& at(const std::vector<T>& items, int index) {
 ProgramBuilder::ProgramBuilder(std::string name, const Pipeline& pipeline, int stage)
     : phases{pipeline.chunks, splits_backward(pipeline, stage)}, pipeline_(pipeline) {
   program.name = std::move(name);
-  program.phases = phases.names();
+  program.phases = phases.all();
   program.schedule = stage_order(pipeline, stage);
   program.schedule.push_back({phases.reduce(), 0});
   program.schedule.push_back({phases.update(), 0});

@@ -26,7 +26,7 @@ struct Phases {
   bool is_forward(int phase) const { return phase < chunks; }
   bool is_weight(int phase) const { return phase >= 2 * chunks && phase < reduce(); }
   bool per_micro_batch(int phase) const { return phase < reduce(); }
-  std::vector<std::string> names() const;
+  std::vector<ir::PlanPhase> all() const;
 };
 
 class ProgramBuilder {

@@ -295,7 +295,7 @@ std::string StepView::act_text(int node, int act) const {
   int k = act;
   for (const ir::PhaseRun& run : program.schedule) {
     if (run.phase != actor.phase || k-- != 0) continue;
-    return text + fmt::format(" {}[{}]", program.phases[at(run.phase)], run.micro_batch);
+    return text + fmt::format(" {}[{}]", program.phases[at(run.phase)].name, run.micro_batch);
   }
   return text + fmt::format(" #{}", act);
 }

@@ -73,15 +73,13 @@ bool is_bound_by_compute(const ir::OpDef& def) {
          def.family == ir::Family::convolution;
 }
 
-bool is_pass(const std::string& phase) { return phase[0] == 'F' || phase[0] == 'B' || phase[0] == 'W'; }
-bool is_weight_pass(const std::string& phase) { return phase[0] == 'W'; }  // which no stage waits for
-bool is_update(const std::string& phase) { return phase[0] == 'U'; }
+bool is_update(const ir::PlanPhase& phase) { return phase.kind == ir::PhaseKind::update; }
 
 // How many tensors a gather or scatter moves one by one, where the stack does: those of `least` elements on.
 // Parameters after an update (ZeRO 1 and 2) are one flat buffer.
 int tensors_apart(const ir::Program& program, const ir::Actor& actor, int64_t least) {
   const bool gather = actor.collective == sbp::Collective::all_gather;
-  if (least == 0 || is_update(program.phases[static_cast<size_t>(actor.phase)]) ||
+  if (least == 0 || is_update(program.phase_of(actor)) ||
       (!gather && actor.collective != sbp::Collective::reduce_scatter))
     return 0;
   int64_t count = 0;
@@ -131,7 +129,7 @@ bool sums_in_product(const ir::Program& program, const ir::Actor& actor, const b
 // Gradients of sharded states that the stack reduces whole.
 bool reduces_whole(const ir::Program& program, const ir::Actor& actor, const backends::Stack& stack) {
   return stack.reduce_whole && actor.collective == sbp::Collective::reduce_scatter &&
-         program.phases[static_cast<size_t>(actor.phase)][0] == 'G';
+         program.phase_of(actor).kind == ir::PhaseKind::reduce;
 }
 
 // What an actor reads, in float32.
@@ -278,7 +276,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   const std::vector<double> by = advances(program_index, known);
   std::map<std::pair<int, int>, Part> parts;  // by phase, layer
   auto waits = [&](size_t a) { return known[a].kernel && known[a].seconds > 0; };
-  auto of_tensors = [&](const std::string& phase) {
+  auto of_tensors = [&](const ir::PlanPhase& phase) {
     return is_update(phase) && cluster_.stack.one_process && !cluster_.stack.update_in_one;
   };
   auto part = [&](size_t a) -> Part& {
@@ -286,7 +284,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   };
   const bool in_pipeline =
       std::any_of(program.actors.begin(), program.actors.end(), [&](const ir::Actor& actor) {
-        return actor.kind == ir::ActorKind::pull && is_pass(program.phases[static_cast<size_t>(actor.phase)]);
+        return actor.kind == ir::ActorKind::pull && program.phase_of(actor).is_pass();
       });
   std::map<int, size_t> begun;  // by phase: its first kernel
   for (size_t a = 0; a < known.size(); ++a) {
@@ -301,17 +299,17 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
     if (actor.kind == ir::ActorKind::collective) ++part(a).launches;
   }
   for (size_t a = 0; a < known.size(); ++a) {
-    const std::string& phase = program.phases[static_cast<size_t>(program.actors[a].phase)];
-    if (!waits(a) || !(is_pass(phase) || of_tensors(phase))) continue;
+    const ir::PlanPhase& phase = program.phase_of(program.actors[a]);
+    if (!waits(a) || !(phase.is_pass() || of_tensors(phase))) continue;
     const Part& mine = part(a);
     known[a].seconds += std::max(0.0, mine.launches * launch - mine.busy) / mine.kernels;
     const auto asked = cluster_.stack.op_waits.find(program.actors[a].op);
     if (asked != cluster_.stack.op_waits.end()) known[a].seconds += asked->second * launch;
   }
   if (!in_pipeline) return;
-  for (const auto& [phase, first] : begun)
-    if (is_pass(program.phases[static_cast<size_t>(phase)]) &&
-        !is_weight_pass(program.phases[static_cast<size_t>(phase)]))
+  for (const auto& [index, first] : begun)  // but in the pass that no stage waits for
+    if (const ir::PlanPhase& phase = program.phases[static_cast<size_t>(index)];
+        phase.is_pass() && phase.kind != ir::PhaseKind::weight)
       known[first].seconds += cluster_.stack.pass_launches * launch;
 }
 
@@ -333,8 +331,7 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
     const backends::FusedSoftmax& fused = cluster_.stack.fused_softmax;
     return seconds * (actor.op.ends_with("_grad") ? fused.backward : fused.forward);
   }
-  const bool in_one =
-      cluster_.stack.update_in_one && is_update(program.phases[static_cast<size_t>(actor.phase)]);
+  const bool in_one = cluster_.stack.update_in_one && is_update(program.phase_of(actor));
   const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
   return in_one ? std::max(0.0, seconds - launch) : seconds;
 }
@@ -381,7 +378,7 @@ const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) cons
 const CommTime& Costing::collective(const ir::Program& program, const ir::Actor& actor, const Span& span) {
   const bool broadcast = cluster_.stack.gather_by_broadcast &&
                          actor.collective == sbp::Collective::all_gather &&
-                         is_update(program.phases[static_cast<size_t>(actor.phase)]);
+                         is_update(program.phase_of(actor));
   const bool whole = reduces_whole(program, actor, cluster_.stack);
   const sbp::Collective kind = broadcast ? sbp::Collective::broadcast
                                : whole   ? sbp::Collective::all_reduce

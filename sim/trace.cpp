@@ -155,9 +155,8 @@ class Writer {
     const ClassTimeline& c = classes_[cls];
     for (size_t a = 0; a < c.acts.size(); ++a) {
       const ir::Actor& actor = c.program->actors[a];
-      const std::string head =
-          fmt::format(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":)", actor.name,
-                      c.program->phases[static_cast<size_t>(actor.phase)], cls, actor.queue);
+      const std::string head = fmt::format(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":)",
+                                           actor.name, c.program->phase_of(actor).name, cls, actor.queue);
       for (const Act& act : c.last[a]) {
         add(head);
         add_thousandths(microseconds(act.start));

@@ -17,8 +17,8 @@ size_t at(int index) { return static_cast<size_t>(index); }
 
 // Of gradients what a phase reads that runs once in a step.
 bool is_sum_of_gradients(const ir::Program& program, const ir::Actor& reader, const ir::Input& input) {
-  const char phase = program.phases[at(reader.phase)][0];
-  return input.program < 0 && (phase == 'G' || phase == 'U') &&
+  const ir::PhaseKind phase = program.phase_of(reader).kind;
+  return input.program < 0 && (phase == ir::PhaseKind::reduce || phase == ir::PhaseKind::update) &&
          program.registers[at(input.reg)].memory == ir::MemoryKind::gradients;
 }
 

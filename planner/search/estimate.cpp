@@ -165,11 +165,16 @@ bool computes(const ir::Program& program, const ir::Actor& actor) {
   return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && actor.op != "accumulate";
 }
 
+bool is_in_backward(ir::PhaseKind kind) {
+  return kind == ir::PhaseKind::backward || kind == ir::PhaseKind::weight;
+}
+
 // Of a micro-batch.
 double computing(const ir::Program& program, const std::vector<double>& seconds) {
   double sum = 0;
   for (size_t a = 0; a < program.actors.size(); ++a)
-    if (computes(program, program.actors[a]) && program.phases[at(program.actors[a].phase)][0] != 'U')
+    if (computes(program, program.actors[a]) &&
+        program.phase_of(program.actors[a]).kind != ir::PhaseKind::update)
       sum += seconds[a];
   return sum;
 }
@@ -188,7 +193,9 @@ int last_kernel_before(const ir::Program& program, int reg) {
 // See ModelCost; `own` is a program of the plan.
 double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>& seconds) {
   const ir::Program& program = plan.programs[at(own)];
-  const auto is_backward = [&](const ir::Actor& actor) { return program.phases[at(actor.phase)][0] == 'B'; };
+  const auto is_backward = [&](const ir::Actor& actor) {
+    return program.phase_of(actor).kind == ir::PhaseKind::backward;
+  };
   int last = -1;
   for (const ir::Program& other : plan.programs)
     for (const ir::Actor& actor : other.actors)
@@ -216,11 +223,11 @@ std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
 
 // As ProgramBuilder counts the slots of registers, and plan_memory lays them out.
 void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhere, StageCost& cost) {
-  const auto kind_of = [&](int actor) { return program.phases[at(program.actors[at(actor)].phase)][0]; };
+  const auto kind_of = [&](int actor) { return program.phase_of(program.actors[at(actor)]).kind; };
   std::vector<bool> for_backward(program.registers.size());
   for (size_t a = 0; a < program.actors.size(); ++a)
     for (const ir::Input& input : program.actors[a].inputs)
-      if (const char kind = kind_of(static_cast<int>(a)); input.program < 0 && (kind == 'B' || kind == 'W'))
+      if (input.program < 0 && is_in_backward(kind_of(static_cast<int>(a))))
         for_backward[at(input.reg)] = true;
   const std::vector<bool> shares = planner::shares_memory(program);
   double places = 0;
@@ -234,7 +241,7 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
       continue;
     }
     const ir::ActorKind made = program.actors[at(reg.producer)].kind;
-    const bool kept = kind_of(reg.producer) == 'F' && for_backward[r];
+    const bool kept = kind_of(reg.producer) == ir::PhaseKind::forward && for_backward[r];
     const bool comes = made == ir::ActorKind::pull || made == ir::ActorKind::copy;
     if (kept) cost.bytes[static_cast<size_t>(ir::MemoryKind::activations)] += bytes;
     double beside = kept ? 0 : all;
@@ -249,9 +256,9 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
 std::pair<double, double> pass_seconds(const ir::Program& program, const std::vector<double>& seconds) {
   std::pair<double, double> sum;
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
-    const char kind = program.phases[at(phase)][0];
-    if (kind == 'F') sum.first += phase_seconds(program, phase, seconds);
-    if (kind == 'B' || kind == 'W') sum.second += phase_seconds(program, phase, seconds);
+    const ir::PhaseKind kind = program.phases[at(phase)].kind;
+    if (kind == ir::PhaseKind::forward) sum.first += phase_seconds(program, phase, seconds);
+    if (is_in_backward(kind)) sum.second += phase_seconds(program, phase, seconds);
   }
   return sum;
 }
@@ -265,10 +272,10 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
                      const std::vector<bool>& read_elsewhere) {
   const auto& [seconds, alone, launches] = times;
   StageCost cost;
-  const auto kind_of = [&](int phase) { return program.phases[at(phase)][0]; };
+  const auto kind_of = [&](int phase) { return program.phases[at(phase)].kind; };
   std::tie(cost.forward, cost.backward) = pass_seconds(program, seconds);
-  cost.update =
-      state_time(program, seconds, alone, [&](const ir::Actor& a) { return kind_of(a.phase) == 'U'; });
+  cost.update = state_time(program, seconds, alone,
+                           [&](const ir::Actor& a) { return kind_of(a.phase) == ir::PhaseKind::update; });
   cost.accumulate =
       state_time(program, alone, alone, [](const ir::Actor& a) { return a.op == "accumulate"; });
   for (size_t a = 0; a < program.actors.size(); ++a)
@@ -342,7 +349,7 @@ StageCost plus(const StageCost& a, const StageCost& b) {
 double pulled_forward(const ir::Program& program) {
   double bytes = 0;
   for (const ir::Actor& actor : program.actors)
-    if (actor.kind == ir::ActorKind::pull && program.phases[at(actor.phase)][0] == 'F')
+    if (actor.kind == ir::ActorKind::pull && program.phase_of(actor).kind == ir::PhaseKind::forward)
       bytes += static_cast<double>(actor.comm_bytes);
   return bytes;
 }

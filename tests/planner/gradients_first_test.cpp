@@ -28,9 +28,7 @@ int acts_beside_collectives(bool overlap_tp, ir::Recompute recompute) {
   };
   int beside = 0;
   for (const ir::Actor& collective : p.actors) {
-    if (collective.kind != ir::ActorKind::collective ||
-        p.phases[static_cast<size_t>(collective.phase)] != "B0")
-      continue;
+    if (collective.kind != ir::ActorKind::collective || p.phase_of(collective).name != "B0") continue;
     const int producer = p.registers[static_cast<size_t>(collective.inputs[0].reg)].producer;
     for (size_t a = static_cast<size_t>(producer) + 1; a < p.actors.size(); ++a) {
       const ir::Actor& actor = p.actors[a];

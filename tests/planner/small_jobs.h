@@ -33,7 +33,7 @@ inline std::string communication(const ir::Plan& plan, size_t program, const std
   const ir::Program& p = plan.programs[program];
   std::string result;
   for (const ir::Actor& actor : p.actors) {
-    if (p.phases[static_cast<size_t>(actor.phase)] != phase) continue;
+    if (p.phase_of(actor).name != phase) continue;
     if (actor.kind == ir::ActorKind::collective)
       result += fmt::format("{} {} {}\n", actor.name, plan.comms[static_cast<size_t>(actor.comm)].name,
                             actor.comm_bytes);

@@ -19,7 +19,8 @@ namespace boxcar::sim::test {
 struct ProgramBuilder {
   ir::Program program;
 
-  explicit ProgramBuilder(std::string name, std::vector<std::string> phases = {"F"}, int micro_batches = 1) {
+  explicit ProgramBuilder(std::string name, std::vector<ir::PlanPhase> phases = {"F"},
+                          int micro_batches = 1) {
     program.name = std::move(name);
     program.phases = std::move(phases);
     program.queues.push_back({"compute", ir::QueueKind::compute, true});
