@@ -57,7 +57,7 @@ struct MatmulModel {
 };
 
 // Constants of the collectives (sim/models/collective_time.h has the formulas), in seconds and shares of a
-// link. Defaults: an A100 on NVSwitch and InfiniBand (docs/clusters.md); clusters give what was measured on
+// link. Defaults: an A100 on NVSwitch and InfiniBand (docs/collectives.md); clusters give what was measured on
 // them.
 struct CollectiveModel {
   struct Line {        // inside a node

@@ -4,7 +4,7 @@
     compare.py FOLDER products|left-out|memory|attention|collectives
 
 FOLDER has the tables (names below); those that it lacks are left out. Times come from build/experiments/fit/fit_times. Nothing
-is fitted here: what the presets' constants were fitted to is in docs/profiles.md and docs/clusters.md. left-out is of products
+is fitted here: what the presets' constants were fitted to is in docs/profiles.md and docs/collectives.md. left-out is of products
 on a GPU by another's constants: of its own it has peak, bandwidth and multiprocessors alone; the cache's bandwidth goes with
 the peak.
 """

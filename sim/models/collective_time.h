@@ -10,7 +10,7 @@
 // by the members in its node; a tree sends the bytes once to the other of two nodes and twice from a node
 // inside the tree. A ring's steps inside nodes and between them have latencies of their own.
 //
-// Constants: backends::CollectiveModel, fitted to published nccl-tests (docs/clusters.md).
+// Constants: backends::CollectiveModel, fitted to published nccl-tests (docs/collectives.md).
 #pragma once
 
 #include <cstdint>

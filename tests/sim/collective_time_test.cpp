@@ -98,7 +98,7 @@ TEST(CollectiveProfiles, in_a_node) {
   EXPECT_EQ(node_errors("dgx-h100", "nccl_h100.csv"), "28 rows, mean 6.3 %, worst 26 %");
   EXPECT_EQ(node_errors("hgx-h200", "nccl_h200.csv"), "28 rows, mean 6.4 %, worst 24 %");
   EXPECT_EQ(node_errors("dgx-1-v100-32g", "nccl_v100.csv"), "28 rows, mean 4.0 %, worst 20 %");
-  // Of lists of tensors, which PyTorch copies; of two devices the model takes one link (docs/profiles.md).
+  // Of lists of tensors, which PyTorch copies; of two devices the model takes one link (docs/collectives.md).
   EXPECT_EQ(node_errors("dgx-1-v100-32g", "nccl_v100_lists.csv"), "28 rows, mean 126.8 %, worst 303 %");
 }
 
