@@ -1,4 +1,4 @@
-// An op's index map: what SBP signatures are derived from (docs/design.md, "SBP, derived").
+// An op's index map: what SBP signatures are derived from (docs/design.md, "Derived signatures").
 //
 //   matmul       m k, k n -> m n ; sum k ; linear 0 ; linear 1
 //   add          i j, i j -> i j ; linear 0 1            (jointly linear)
