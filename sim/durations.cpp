@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <map>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "sim/models/kernel_time.h"
 #include "sim/models/slowest.h"
 #include "sim/routing.h"
@@ -165,8 +168,8 @@ double bytes_of(const ir::Types& types) {
 // Results [sequences, ...] of more than one sequence, where the stack's kernels want another order.
 double batch_copy_seconds(const ir::Program& program, const ir::Actor& actor,
                           const backends::Cluster& cluster) {
-  const auto found = cluster.stack.batch_copies.find(actor.op);
-  if (found == cluster.stack.batch_copies.end()) return 0;
+  const auto found = cluster.stack->batch_copies.find(actor.op);
+  if (found == cluster.stack->batch_copies.end()) return 0;
   const ir::Types results = output_types(program, actor);
   if (results.empty() || results[0].shape.empty() || results[0].shape[0] < 2) return 0;
   return copying_seconds(cluster.device, found->second, bytes_of(results));
@@ -175,9 +178,9 @@ double batch_copy_seconds(const ir::Program& program, const ir::Actor& actor,
 // "head.all_gather" is looked up as head.
 double gather_copy_seconds(const ir::Program& program, const ir::Actor& actor,
                            const backends::Cluster& cluster) {
-  if (cluster.stack.gather_copies.empty() || actor.collective != sbp::Collective::all_gather) return 0;
-  const auto found = cluster.stack.gather_copies.find(actor.name.substr(0, actor.name.rfind('.')));
-  if (found == cluster.stack.gather_copies.end()) return 0;
+  if (cluster.stack->gather_copies.empty() || actor.collective != sbp::Collective::all_gather) return 0;
+  const auto found = cluster.stack->gather_copies.find(actor.name.substr(0, actor.name.rfind('.')));
+  if (found == cluster.stack->gather_copies.end()) return 0;
   return copying_seconds(cluster.device, found->second, bytes_of(output_types(program, actor)));
 }
 
@@ -186,7 +189,7 @@ double gather_copy_seconds(const ir::Program& program, const ir::Actor& actor,
 Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster)
     : plan_(plan),
       cluster_(cluster),
-      behind_(1 + cluster.device.speed_spread * slowest_of(std::max(1, plan.devices))) {}
+      behind_(1 + cluster.device->speed_spread * slowest_of(std::max(1, plan.devices))) {}
 
 std::vector<ActCost> Costing::of(int program_index, int device) {
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
@@ -211,7 +214,7 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
   if (!made) return known->second;
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
   const std::vector<double> times = routing_times(plan_, program);
-  const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
+  const double launch = cluster_.device->launch_latency + cluster_.device->kernel_floor;
   for (size_t a = 0; a < times.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     const bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
@@ -265,7 +268,7 @@ std::vector<double> Costing::advances(int program_index, const std::vector<Fixed
 // in the head say, is not counted on: published layers that are launch-bound take as long behind long kernels
 // as behind short ones.
 void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
-  const int turns = cluster_.stack.one_process ? std::min(plan_.devices, cluster_.node.gpus) : 1;
+  const int turns = cluster_.stack->one_process ? std::min(plan_.devices, cluster_.node.gpus) : 1;
   const double launch = turns * cluster_.node.host_per_op / cluster_.node.host_speed;
   if (launch <= 0) return;
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
@@ -277,7 +280,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   std::map<std::pair<int, int>, Part> parts;  // by phase, layer
   auto waits = [&](size_t a) { return known[a].kernel && known[a].seconds > 0; };
   auto of_tensors = [&](const ir::PlanPhase& phase) {
-    return is_update(phase) && cluster_.stack.one_process && !cluster_.stack.update_in_one;
+    return is_update(phase) && cluster_.stack->one_process && !cluster_.stack->update_in_one;
   };
   auto part = [&](size_t a) -> Part& {
     return parts[{program.actors[a].phase, layer_of(program.actors[a].name)}];
@@ -291,7 +294,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
     const ir::Actor& actor = program.actors[a];
     part(a).busy += by[a];
     if (waits(a) && begun.emplace(actor.phase, a).second && !in_pipeline)
-      part(a).launches += cluster_.stack.pass_launches;
+      part(a).launches += cluster_.stack->pass_launches;
     if (waits(a)) ++part(a).kernels;
     if (waits(a) ||
         sums_in_product(program, actor, cluster_.stack))  // whose product's call is as long as two
@@ -303,14 +306,14 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
     if (!waits(a) || !(phase.is_pass() || of_tensors(phase))) continue;
     const Part& mine = part(a);
     known[a].seconds += std::max(0.0, mine.launches * launch - mine.busy) / mine.kernels;
-    const auto asked = cluster_.stack.op_waits.find(program.actors[a].op);
-    if (asked != cluster_.stack.op_waits.end()) known[a].seconds += asked->second * launch;
+    const auto asked = cluster_.stack->op_waits.find(program.actors[a].op);
+    if (asked != cluster_.stack->op_waits.end()) known[a].seconds += asked->second * launch;
   }
   if (!in_pipeline) return;
   for (const auto& [index, first] : begun)  // but in the pass that no stage waits for
     if (const ir::PlanPhase& phase = program.phases[static_cast<size_t>(index)];
         phase.is_pass() && phase.kind != ir::PhaseKind::weight)
-      known[first].seconds += cluster_.stack.pass_launches * launch;
+      known[first].seconds += cluster_.stack->pass_launches * launch;
 }
 
 double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor) const {
@@ -321,25 +324,25 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op)) return 0;
   if (sums_in_product(program, actor, cluster_.stack)) return 0;
   const ir::OpDef& def = ir::op(actor.op);
-  const bool float8 = cluster_.device.float8_products && def.family == ir::Family::matmul &&
+  const bool float8 = cluster_.device->float8_products && def.family == ir::Family::matmul &&
                       def.name != "batch_matmul" && layer_of(actor.name) >= 0;
   const double alone = (float8 ? float8_product_seconds : kernel_seconds)(
       cluster_.device, def, input_types(program, actor), output_types(program, actor), actor.attrs);
   const double seconds =
       (is_bound_by_compute(def) ? alone * behind_ : alone) + batch_copy_seconds(program, actor, cluster_);
   if (falls_back(program, actor, cluster_.stack)) {
-    const backends::FusedSoftmax& fused = cluster_.stack.fused_softmax;
+    const backends::FusedSoftmax& fused = cluster_.stack->fused_softmax;
     return seconds * (actor.op.ends_with("_grad") ? fused.backward : fused.forward);
   }
-  const bool in_one = cluster_.stack.update_in_one && is_update(program.phase_of(actor));
-  const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
+  const bool in_one = cluster_.stack->update_in_one && is_update(program.phase_of(actor));
+  const double launch = cluster_.device->launch_latency + cluster_.device->kernel_floor;
   return in_one ? std::max(0.0, seconds - launch) : seconds;
 }
 
 const AttentionRings& Costing::rings(int program_index) {
   auto [known, made] = rings_.try_emplace(program_index);
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
-  if (made && cluster_.stack.ring_attention) known->second = attention_rings(program);
+  if (made && cluster_.stack->ring_attention) known->second = attention_rings(program);
   if (made) known->second.of_actor.resize(program.actors.size(), -1);
   return known->second;
 }
@@ -376,7 +379,7 @@ const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) cons
 
 // Where tensors go apart, each waits for its own latency, and its pieces are copied rank by rank.
 const CommTime& Costing::collective(const ir::Program& program, const ir::Actor& actor, const Span& span) {
-  const bool broadcast = cluster_.stack.gather_by_broadcast &&
+  const bool broadcast = cluster_.stack->gather_by_broadcast &&
                          actor.collective == sbp::Collective::all_gather &&
                          is_update(program.phase_of(actor));
   const bool whole = reduces_whole(program, actor, cluster_.stack);
@@ -384,16 +387,16 @@ const CommTime& Costing::collective(const ir::Program& program, const ir::Actor&
                                : whole   ? sbp::Collective::all_reduce
                                          : actor.collective;
   const int64_t bytes =
-      whole && cluster_.stack.reduce_in_float32 ? float_bytes(program, actor) : actor.comm_bytes;
+      whole && cluster_.stack->reduce_in_float32 ? float_bytes(program, actor) : actor.comm_bytes;
   const int apart = broadcast ? static_cast<int>(actor.outputs.size())
-                              : tensors_apart(program, actor, cluster_.stack.apart_elements);
+                              : tensors_apart(program, actor, cluster_.stack->apart_elements);
   const double times = times_reduced(actor, cluster_.stack);
   auto [time, made] = collectives_.try_emplace({static_cast<int>(kind), bytes, span, apart, times});
   if (!made) return time->second;
   time->second = collective_time(cluster_, kind, bytes, span);
   time->second.latency *= times;
   time->second.bytes_on_link *= times;
-  const double pieces = broadcast ? 0 : span.ranks * cluster_.stack.piece_seconds;
+  const double pieces = broadcast ? 0 : span.ranks * cluster_.stack->piece_seconds;
   if (apart > 0) time->second.latency = apart * (time->second.latency + pieces);
   return time->second;
 }

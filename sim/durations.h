@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/plan.h"
 #include "sim/models/collective_time.h"
 #include "sim/ring_attention.h"
