@@ -11,7 +11,8 @@
 
 namespace {
 
-// The words of the command behind `heading`, but for the program, and the block below it without its indent.
+// The words of the command behind `heading`, but for the program, and the block below it without its indent. No words
+// where there is no such heading.
 struct Shown {
   std::vector<std::string> arguments;
   std::string out;
@@ -31,6 +32,7 @@ Shown shown_below(const std::string& heading) {
       if (word != "\\") shown.arguments.push_back(word);
     goes_on = line.back() == '\\';
   }
+  if (shown.arguments.empty()) return shown;
   shown.arguments.erase(shown.arguments.begin());
   std::getline(file, line);
   while (std::getline(file, line) && (line.empty() || line.starts_with("    ")))
@@ -42,7 +44,8 @@ Shown shown_below(const std::string& heading) {
 std::string without_its_time(const std::string& out) { return out.substr(0, out.find("\nsimulator:")); }
 
 TEST(Readme, ShowsWhatTheProgramPrints) {
-  const Shown shown = shown_below("## What it says");
+  const Shown shown = shown_below("## Simulate");
+  ASSERT_FALSE(shown.arguments.empty()) << "README.md has no command under that heading";
   ASSERT_EQ(shown.arguments.at(0), "simulate");
   EXPECT_EQ(without_its_time(boxcar::testing::run_program(shown.arguments).out), without_its_time(shown.out))
       << "put what the command prints into README.md";
