@@ -152,13 +152,14 @@ QueueThread::Does QueueThread::what_it_does(const ir::Actor& actor,
                                             const std::vector<Operand>& outputs) const {
   if (actor.kind == ir::ActorKind::collective) return Does::collective;
   if (actor.kind == ir::ActorKind::pull) return outputs.empty() ? Does::nothing : Does::pull;
-  if (actor.op == "save") return Does::save;
-  if (actor.op == "write") return Does::write;
-  const bool source = actor.op == "load" || actor.op == "parameter" || actor.op == "constant";
+  if (actor.is(ir::OpKind::save)) return Does::save;
+  if (actor.is(ir::OpKind::write)) return Does::write;
+  const bool source =
+      actor.is(ir::OpKind::load) || actor.is(ir::OpKind::parameter) || actor.is(ir::OpKind::constant);
   if (!source) return Does::kernel;
   if (outputs.size() != 1)
     throw Error::input(actor.name, fmt::format("{} with {} outputs, 1 expected", actor.op, outputs.size()));
-  return actor.op == "constant" ? Does::constant : Does::load;
+  return actor.is(ir::OpKind::constant) ? Does::constant : Does::load;
 }
 
 std::vector<ir::TensorType> QueueThread::types(int device, const ir::Actor& actor, bool outputs) const {

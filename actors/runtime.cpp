@@ -229,8 +229,8 @@ struct Runtime::Impl {
     state.backend.check_recording();
     for (const ir::Program& program : layout.plan().programs)
       for (const ir::Actor& actor : program.actors)
-        if (actor.op == "save" || actor.op == "write")
-          behind.insert(actor.op == "save" ? ir::attr_int(actor.attrs, "behind") : 0);
+        if (actor.is(ir::OpKind::save) || actor.is(ir::OpKind::write))
+          behind.insert(actor.is(ir::OpKind::save) ? ir::attr_int(actor.attrs, "behind") : 0);
     if (options.timeline || options.probe)
       throw Error::input("graphs of steps", "acts are neither watched nor timed one by one in them");
     for (const auto& thread : threads) thread->check_recording();

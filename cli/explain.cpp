@@ -101,7 +101,7 @@ std::vector<Communication> communications(const ir::Plan& plan, const backends::
   std::vector<char> seen(plan.programs.size(), 0);
   for (const ir::RankClass& cls : plan.classes) {
     if (std::exchange(seen[at(cls.program)], 1)) continue;
-    for (auto& [name, row] : traffic(plan, cls, costing.of(cls.program, cls.devices.front())))
+    for (auto& [name, row] : traffic(plan, cls, costing.act_costs(cls.program, cls.devices.front())))
       if (Communication& most = all[name]; row.seconds > most.seconds) most = std::move(row);
   }
   std::vector<Communication> order;

@@ -80,7 +80,7 @@ RuleTable rule_table() {
 
 // What the forward phase reads a parameter as: the parameter itself, or its copy in the compute type.
 bool is_leaf(const Op& op, const Tensor& tensor) {
-  return is_float(tensor.type.dtype) && (op.type == "parameter" || op.phase == Phase::update);
+  return is_float(tensor.type.dtype) && (op.is(OpKind::parameter) || op.phase == Phase::update);
 }
 
 class Differentiator {

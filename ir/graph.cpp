@@ -112,9 +112,9 @@ class Verifier {
       if (op.inputs.size() != special->inputs || op.outputs.size() != 1)
         refuse(graph_, op.name,
                fmt::format("{} takes {} operands and has one result", op.type, special->inputs));
-      if (op.type == "to_global" && (op.placement < 0 || !op.to_sbp))
+      if (op.is(OpKind::to_global) && (op.placement < 0 || !op.to_sbp))
         refuse(graph_, op.name, "to_global needs a placement and a layout");
-      if (op.type == "to_global" && !(types_[0] == graph_.tensor(op.outputs[0]).type))
+      if (op.is(OpKind::to_global) && !(types_[0] == graph_.tensor(op.outputs[0]).type))
         refuse(graph_, op.name, "to_global changes the type");
       return;
     }
@@ -164,7 +164,7 @@ class Verifier {
     std::unordered_set<TensorId> seen;
     for (const Update& update : graph_.updates) {
       const Tensor& state = graph_.tensor(update.state);
-      if (graph_.ops[static_cast<size_t>(state.producer)].type != "parameter")
+      if (!graph_.ops[static_cast<size_t>(state.producer)].is(OpKind::parameter))
         throw fault_at("update %" + state.name, "is not a parameter");
       if (!(state.type == graph_.tensor(update.next).type))
         throw fault_at("update %" + state.name, fmt::format("is {}, but %{} is {}", to_text(state.type),
@@ -315,6 +315,15 @@ TensorId Builder::to_global(TensorId tensor, int placement, sbp::NdSbp sbp) {
   const TensorId id = append(std::move(op), {graph_.tensor(tensor).type}, {})[0];
   graph_.tensor(id).sbp = std::move(sbp);
   return id;
+}
+
+std::string layer_name(int layer) { return fmt::format("h{}", layer); }
+
+std::string name_in_layer(const Graph& graph, TensorId id) {
+  const Tensor& tensor = graph.tensor(id);
+  const Op& op = graph.ops[static_cast<size_t>(tensor.producer)];
+  const std::string before = graph.in_layer(op) ? layer_name(op.layer) + '.' : "";
+  return tensor.name.starts_with(before) ? tensor.name.substr(before.size()) : tensor.name;
 }
 
 void Builder::set_layer(int layer, std::string prefix) {

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/op_kind.h"
 #include "ir/types.h"
 #include "sbp/sbp.h"
 
@@ -61,6 +62,8 @@ struct Op {
   int layer = -1;                    // which block of the model, -1 before the first, `layers` after the last
   bool recomputed = false;           // a forward op run again in the backward phase
   std::optional<sbp::NdSbp> to_sbp;  // for "to_global": the layout asked for
+
+  bool is(OpKind kind) const { return kind_of(type) == kind; }
 };
 
 // After a step, `state` (the output of a "parameter" op) holds the value of `next`.
@@ -79,12 +82,17 @@ struct Graph {
 
   const Tensor& tensor(TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   Tensor& tensor(TensorId id) { return tensors[static_cast<size_t>(id)]; }
+  bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers; }
 };
 
 // input, parameter, constant and to_global are no registry ops: they say where a tensor comes from or goes.
 bool is_special(std::string_view op_type);
 Role usual_role(
     std::string_view op_type);  // of a result: input, parameter, constant; activation for all others
+
+std::string layer_name(int layer);  // "h3": what stands before names of its ops and tensors
+// Of "h3.ln2.grad", made in layer 3, "ln2.grad"; outside of layers the whole name.
+std::string name_in_layer(const Graph& graph, TensorId id);
 
 // The consumers of every tensor, by tensor id, in op order; an op that reads a tensor twice stands there
 // once.

@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/op_kind.h"
 #include "ir/types.h"
 #include "sbp/boxing.h"
 
@@ -99,6 +100,9 @@ struct Actor {
   std::vector<int> outputs;  // register indices
   int queue = 0;
   int phase = 0;
+  int layer = -1;  // block of the model that it works for, -1: none or several
+  std::string
+      moves;  // for collectives and pulls of one tensor: which, by its name within the layer, "ln2.grad"
   // For collectives: who takes part, and what. Actors of different programs with the same comm and the same
   // `joint` name act together; within one program the members of a group do.
   sbp::Collective collective = sbp::Collective::none;
@@ -108,6 +112,8 @@ struct Actor {
   int64_t workspace = 0;   // scratch bytes while it acts
   int source_queue = -1;   // for a pull: the queue of the producer's program that also takes a turn, -1: none
   // A double attribute "seconds" fixes how long an act takes; tests use it with op "test".
+
+  bool is(OpKind its_kind) const { return kind_of(op) == its_kind; }
 };
 
 struct Queue {

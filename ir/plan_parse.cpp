@@ -372,6 +372,8 @@ class Reader {
   }
 
   void read_details(PlanLine& in, Actor& actor, Pending& pull) {
+    if (in.take_word("layer")) actor.layer = in.small(0);
+    if (in.take_word("moves")) actor.moves = in.name("a tensor");
     if (in.take_word("over")) {
       in.done();
       size_t at = in.at();

@@ -84,6 +84,8 @@ void write_actor(const Plan& plan, const Program& program, const Actor& actor, O
   }
   fmt::format_to(out, " on {} in {}", name_text(program.queues[static_cast<size_t>(actor.queue)].name),
                  name_text(program.phase_of(actor).name));
+  if (actor.layer >= 0) fmt::format_to(out, " layer {}", actor.layer);
+  if (!actor.moves.empty()) fmt::format_to(out, " moves {}", name_text(actor.moves));
   if (actor.comm >= 0)
     fmt::format_to(out, " over {}", name_text(plan.comms[static_cast<size_t>(actor.comm)].name));
   bool collective_said = actor.kind == ActorKind::collective && actor.op == sbp::to_text(actor.collective);

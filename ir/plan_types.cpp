@@ -157,15 +157,15 @@ class TypeChecker {
     const Program& program = plan_.programs[at(p)];
     const PlanPlace where(program, x.name);
     const Types in = read_types(program, x), out = written_types(program, x);
-    if (x.op == "load" || x.op == "parameter" || x.op == "constant") {
+    if (x.is(OpKind::load) || x.is(OpKind::parameter) || x.is(OpKind::constant)) {
       require(in.empty() && out.size() == 1, where,
               "{} reads {} and writes {}, expected one result and no operands", x.op, types_text(in),
               types_text(out));
-      require(x.op != "constant" || attr<double>(x.attrs, "value"), where,
+      require(!x.is(OpKind::constant) || attr<double>(x.attrs, "value"), where,
               "a constant has an attribute value, a number such as 0.5");
       return;
     }
-    if (x.op == "save") {
+    if (x.is(OpKind::save)) {
       require(in.size() == 1 && out.empty(), where, "save reads {} and writes {}, expected one operand",
               types_text(in), types_text(out));
       require(attr<int64_t>(x.attrs, "behind"), where, "save has an attribute behind, a whole number");
@@ -187,7 +187,7 @@ class TypeChecker {
 
   // Nobody knows how long an op takes that is not in the registry, unless the plan says so.
   static void known_time(const PlanPlace& where, const Actor& x) {
-    if (x.op == "write" || x.attrs.contains("seconds")) return;
+    if (x.is(OpKind::write) || x.attrs.contains("seconds")) return;
     std::vector<std::string> names;
     for (const OpDef& def : all_ops()) names.push_back(def.name);
     require(false, where, "no op is named \"{}\"{}", x.op, did_you_mean(x.op, names));

@@ -9,11 +9,15 @@ namespace boxcar::planner {
 using ir::TensorId;
 
 StageLowering::Value StageLowering::box(const Item& item, int in_phase) {
-  return box_all({item}, in_phase, tensor(item.t).name)[0];
+  return box_all({item}, in_phase, label(item.t))[0];
+}
+
+StageLowering::Label StageLowering::label(TensorId t) const {
+  return {tensor(t).name, layer(tensor(t).producer), ir::name_in_layer(in_.graph, t)};
 }
 
 std::vector<StageLowering::Value> StageLowering::box_all(const Bucket& bucket, int in_phase,
-                                                         const std::string& name) {
+                                                         const Label& label) {
   std::vector<const sbp::MeshRoute*> routes;
   std::vector<Value> now;
   for (const Item& item : bucket) {
@@ -22,7 +26,7 @@ std::vector<StageLowering::Value> StageLowering::box_all(const Bucket& bucket, i
   }
   for (size_t s = 0; s < routes[0]->steps.size(); ++s) {
     if (routes[0]->steps[s].collective != sbp::Collective::none) {
-      collective_step(bucket, routes, s, now, in_phase, name);
+      collective_step(bucket, routes, s, now, in_phase, label);
       continue;
     }
     for (size_t i = 0; i < bucket.size(); ++i) {
@@ -62,6 +66,7 @@ StageLowering::Value StageLowering::local_step(const Item& item, const sbp::Mesh
     });
   }
   actor.phase = in_phase;
+  actor.layer = layer(tensor(item.t).producer);
   add_inputs(actor, {from});
   const int reg = out >= 0 ? out : make_register(item.t, step.result, shares > 1 ? ".share" : ".slice");
   actor.outputs = {reg};
@@ -86,17 +91,19 @@ void add_axes(ir::Actor& actor, const std::vector<const sbp::MeshRoute*>& routes
 }  // namespace
 
 int StageLowering::collective_step(const Bucket& bucket, const std::vector<const sbp::MeshRoute*>& routes,
-                                   size_t s, std::vector<Value>& now, int in_phase, const std::string& name) {
+                                   size_t s, std::vector<Value>& now, int in_phase, const Label& label) {
   const sbp::MeshStep& first = routes[0]->steps[s];
   const std::string verb = sbp::to_text(first.collective);
   ir::Actor actor;
-  actor.name = actor_name(name + "." + verb);
+  actor.name = actor_name(label.name + "." + verb);
   actor.kind = ir::ActorKind::collective;
   actor.op = verb;
   actor.collective = first.collective;
   actor.comm = in_.comms.along(first.dims);
   actor.queue = builder.queue(in_.comms.queue(actor.comm));
   actor.phase = in_phase;
+  actor.layer = label.layer;
+  actor.moves = label.moves;
   add_axes(actor, routes, s);
   if (first.reduction != sbp::Reduction::sum)
     actor.attrs["reduction"] = std::string(first.reduction == sbp::Reduction::max ? "max" : "min");
@@ -142,7 +149,7 @@ std::string StageLowering::bucket_key(const Item& item) const {
   return key + ir::to_text(tensor(item.t).type.dtype);
 }
 
-void StageLowering::box_in_buckets(const std::vector<Item>& items, int in_phase, const std::string& name,
+void StageLowering::box_in_buckets(const std::vector<Item>& items, int in_phase, const Label& label,
                                    bool split_by_size) {
   struct Open {
     Bucket bucket;
@@ -151,7 +158,7 @@ void StageLowering::box_in_buckets(const std::vector<Item>& items, int in_phase,
   std::map<std::string, Open> open;
   const int64_t limit = int64_t{in_.hints.grad_bucket_mb} << 20;
   const auto close = [&](Open& o) {
-    const std::vector<Value> boxed = box_all(o.bucket, in_phase, name);
+    const std::vector<Value> boxed = box_all(o.bucket, in_phase, label);
     for (size_t i = 0; i < boxed.size(); ++i) {
       if (o.bucket[i].out < 0) values(o.bucket[i].t).push_back(boxed[i]);
     }
@@ -185,8 +192,8 @@ bool StageLowering::gather_group(TensorId t, int in_phase) {
   const int layer = group->first.second;
   group->second.clear();
   const size_t before = builder.program.actors.size();
-  box_in_buckets(items, in_phase, layer < 0 ? "embedding.parameters" : fmt::format("h{}.parameters", layer),
-                 false);
+  const std::string whose = layer < 0 ? "embedding" : ir::layer_name(layer);
+  box_in_buckets(items, in_phase, {whose + ".parameters", layer < in_.graph.layers ? layer : -1}, false);
   const size_t after = builder.program.actors.size();
   for (const Item& item : items) values(item.t).back().scope = in_phase;
   const auto reader = first_reader_.find(in_phase);

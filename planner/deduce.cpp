@@ -94,8 +94,8 @@ struct Chooser {
     return split.is_split() && local_inputs[input].shape[static_cast<size_t>(split.axis)] < parts;
   }
 
-  // No operand is moved for a split that leaves a device nothing, but where one that is read as it is has such
-  // a split.
+  // No operand is moved for a split that leaves a device nothing, but where one that is read as it is has
+  // such a split.
   bool splittable(const Signature& signature, int8_t order) const {
     bool fits = true;
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
@@ -176,7 +176,7 @@ bool choose_one_by_one(const Call& call, const Mesh& mesh, Making& making) {
     const int64_t parts = mesh.extents[d];
     const Chooser chooser{call, d, parts, making.inputs, making.outputs};
     const std::vector<Signature> candidates =
-        ir::signatures(ir::op(call.op->type), making.inputs, making.attrs, parts);
+        offered(ir::op(call.op->type), making.inputs, making.attrs, mesh, d);
     const Signature* best = nullptr;
     Score least = never;
     for (const Signature& candidate : candidates)
@@ -203,9 +203,9 @@ class Combinations {
 
  private:
   // What the op offers for the first part, and for the whole: a later dimension may cut first.
-  std::vector<Signature> candidates(const Making& making, int64_t parts) const {
-    std::vector<Signature> all = ir::signatures(def_, making.inputs, making.attrs, parts);
-    for (Signature& signature : ir::signatures(def_, call_.inputs, call_.op->attrs, parts))
+  std::vector<Signature> candidates(const Making& making, size_t d) const {
+    std::vector<Signature> all = offered(def_, making.inputs, making.attrs, mesh_, d);
+    for (Signature& signature : offered(def_, call_.inputs, call_.op->attrs, mesh_, d))
       if (std::find(all.begin(), all.end(), signature) == all.end()) all.push_back(std::move(signature));
     return all;
   }
@@ -218,7 +218,7 @@ class Combinations {
     }
     const int64_t parts = mesh_.extents[d];
     const Chooser chooser{call_, d, parts, making.inputs, making.outputs, shares_};
-    for (const Signature& signature : candidates(making, parts)) {
+    for (const Signature& signature : candidates(making, d)) {
       const Score score = added(making.score, chooser.score(signature), making.groups);
       if (std::get<0>(score) == std::get<0>(never) || std::get<0>(score) > std::get<0>(best_.score)) continue;
       Making next = making;
@@ -304,8 +304,7 @@ NdSbp pinned(const PartialSbp& pins, const NdSbp& otherwise) {
 
 // Of what a fused attention reads, its queries.
 bool is_queries(const ir::Op& op, size_t input) {
-  return (op.type == "scaled_dot_product_attention" && input == 0) ||
-         (op.type == "scaled_dot_product_attention_grad" && input == 1);
+  return (op.is(ir::OpKind::attention) && input == 0) || (op.is(ir::OpKind::attention_grad) && input == 1);
 }
 
 // By tensor and phase: what a tensor was boxed to.
@@ -325,7 +324,7 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
     call.inputs.push_back(graph.tensor(t).type);
     call.made.push_back(made[static_cast<size_t>(t)][static_cast<size_t>(op.phase)]);
     call.current.push_back(state ? *used : stored[static_cast<size_t>(t)]);
-    call.held.push_back(state || op.type == "accumulate" ||  // sums of partial values stay partial
+    call.held.push_back(state || op.is(ir::OpKind::accumulate) ||  // sums of partial values stay partial
                         is_cast_for_reduction(graph, op) || (pins.queries_stay && is_queries(op, i)));
   }
   for (ir::TensorId t : op.outputs) {
@@ -380,7 +379,7 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<con
   for (size_t o = 0; o < graph.ops.size(); ++o) {
     const ir::Op& op = graph.ops[o];
     OpLayout& layout = result.ops[o];
-    if (op.type == "to_global") {
+    if (op.is(ir::OpKind::to_global)) {
       layout.inputs.push_back(result.stored[static_cast<size_t>(op.inputs[0])]);
       layout.outputs.push_back(*op.to_sbp);
     } else if (!ir::has_op(op.type)) {  // a source

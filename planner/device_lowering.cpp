@@ -61,7 +61,7 @@ void DeviceLowering::run() {
     const bool here = place_in(*placements_[static_cast<size_t>(o)]) >= 0;
     const sbp::Layout to{graph_.tensor(out).type.shape, layouts_.stored[static_cast<size_t>(out)],
                          *placements_[static_cast<size_t>(o)]};
-    if (op.type == "to_global") {
+    if (op.is(ir::OpKind::to_global)) {
       const TensorId in = op.inputs[0];
       const OpId producer = graph_.tensor(in).producer;
       if (!here && place_in(*placements_[static_cast<size_t>(producer)]) < 0) continue;
@@ -101,7 +101,7 @@ void DeviceLowering::source(const ir::Op& op, TensorId t) {
   const ir::Tensor& tensor = graph_.tensor(t);
   const sbp::Layout layout{tensor.type.shape, layouts_.stored[static_cast<size_t>(t)],
                            *placements_[static_cast<size_t>(tensor.producer)]};
-  const bool input = op.type == "input";
+  const bool input = op.is(ir::OpKind::input);
   Block block = whole(layout, -1);
   block.reg = add_register(tensor.name, {extents(block.ranges), tensor.type.dtype});
   ir::Actor actor;
@@ -113,7 +113,7 @@ void DeviceLowering::source(const ir::Op& op, TensorId t) {
   actor.queue = builder.queue(input ? "copy_in" : "host");
   actor.phase = input ? builder.phases.forward(0) : builder.phases.update();
   actor.outputs = {block.reg};
-  if (op.type == "parameter")
+  if (op.is(ir::OpKind::parameter))
     builder.program.registers[static_cast<size_t>(block.reg)].memory = ir::MemoryKind::parameters;
   builder.add_actor(std::move(actor));
   held_[{t, sbp::to_text(layout)}] = {block};
@@ -129,6 +129,7 @@ void DeviceLowering::kernel(OpId o) {
   actor.attrs = local_attrs(graph_, op, layout, meshes_[static_cast<size_t>(o)],
                             {static_cast<int>(place_in(placement))});
   actor.phase = builder.phases.forward(0);
+  actor.layer = graph_.in_layer(op) ? op.layer : -1;
   for (size_t i = 0; i < op.inputs.size(); ++i)
     actor.inputs.push_back(
         {get(op.inputs[i], {graph_.tensor(op.inputs[i]).type.shape, layout.inputs[i], placement}),

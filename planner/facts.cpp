@@ -9,8 +9,8 @@ namespace {
 // Flops are counted as publications do: attention over the whole square, masked or not, and its backward pass
 // twice its forward pass, whatever a fused kernel skips or computes again.
 double conventional(const ir::Op& op, const ir::Types& inputs, double work) {
-  const bool backward = op.type == "scaled_dot_product_attention_grad";
-  if (!backward && op.type != "scaled_dot_product_attention") return work;
+  const bool backward = op.is(ir::OpKind::attention_grad);
+  if (!backward && !op.is(ir::OpKind::attention)) return work;
   const ir::TensorType &q = inputs[backward ? 1 : 0], &k = inputs[backward ? 2 : 1];
   const double forward = 4.0 * static_cast<double>(q.elements()) * static_cast<double>(k.shape[2]);
   return backward ? 2 * forward : forward;

@@ -10,7 +10,7 @@ using ir::TensorId;
 
 // Once per step, in the order in which the backward pass completes them.
 void StageLowering::reduce_gradients() {
-  box_in_buckets(reductions_, builder.phases.reduce(), "gradients", true);
+  box_in_buckets(reductions_, builder.phases.reduce(), {"gradients"}, true);
   for (const TiedGradient& tied : in_.tied)
     if (std::find(tied.stages.begin(), tied.stages.end(), stage_) != tied.stages.end()) sum_tied(tied);
 }
@@ -29,6 +29,8 @@ void StageLowering::sum_tied(const TiedGradient& tied) {
   actor.comm_bytes = local_type(t, stored(t)).bytes();
   actor.queue = builder.queue(in_.comms.queue(actor.comm));
   actor.phase = builder.phases.reduce();
+  actor.layer = layer(tensor(t).producer);
+  actor.moves = ir::name_in_layer(in_.graph, t);
   Value value = get(t, stored(t), builder.phases.reduce());
   add_inputs(actor, {value});
   value.ready = control_register(actor.name);
@@ -47,7 +49,7 @@ void StageLowering::flush_layer() {
   if (layer_reductions_.empty()) return;
   const bool summed = !late_sums_.empty();
   const size_t before = builder.program.actors.size();
-  box_in_buckets(std::exchange(layer_reductions_, {}), now, "gradients", false);
+  box_in_buckets(std::exchange(layer_reductions_, {}), now, {"gradients"}, false);
   for (size_t a = before; a < builder.program.actors.size() && !summed; ++a)
     if (builder.program.actors[a].kind == ir::ActorKind::collective)
       layer_reduced_.push_back(static_cast<int>(a));

@@ -17,7 +17,7 @@ bool same_block(const ir::Op& a, const ir::Op& b) { return a.phase == b.phase &&
 // Whether an op adds up gradients of one parameter, wherever they are from.
 bool sums_gradients(const ir::Graph& graph, const std::vector<std::vector<ir::OpId>>& readers,
                     const ir::Op& op) {
-  if (op.type == "accumulate") return true;
+  if (op.is(ir::OpKind::accumulate)) return true;
   const auto& by = readers[at(op.outputs[0])];
   return (op.type == "add" || is_cast_for_reduction(graph, op)) &&
          std::all_of(by.begin(), by.end(),

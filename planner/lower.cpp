@@ -10,25 +10,12 @@ namespace boxcar::planner {
 
 namespace {
 
-// Whether every rank holds as much of it.
-bool even(const sbp::Shape& shape, const sbp::NdSbp& layout, const Mesh& mesh) {
-  for (size_t a = 0; a < shape.size(); ++a) {
-    int64_t parts = 1;
-    for (size_t d = 0; d < layout.size(); ++d)
-      if (layout[d].is_split() && layout[d].axis == static_cast<int>(a)) parts *= mesh.extents[d];
-    if (shape[a] % parts != 0) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-std::vector<std::vector<int>> rank_classes(const ir::Graph& graph, const Deduction& layouts,
-                                           const Mesh& mesh) {
-  std::set<std::pair<sbp::Shape, sbp::NdSbp>> uneven;
+// Of ops' operands and results.
+UnevenParts uneven_parts(const ir::Graph& graph, const Deduction& layouts, const Mesh& mesh) {
+  UnevenParts uneven;
   const auto note = [&](ir::TensorId t, const sbp::NdSbp& layout) {
     const sbp::Shape& shape = graph.tensor(t).type.shape;
-    if (!even(shape, layout, mesh)) uneven.emplace(shape, layout);
+    if (!is_even(shape, layout, mesh)) uneven.emplace(shape, layout);
   };
   for (size_t o = 0; o < graph.ops.size(); ++o) {
     for (size_t i = 0; i < layouts.ops[o].inputs.size(); ++i)
@@ -38,6 +25,13 @@ std::vector<std::vector<int>> rank_classes(const ir::Graph& graph, const Deducti
       note(graph.ops[o].outputs[i], layouts.stored[static_cast<size_t>(graph.ops[o].outputs[i])]);
     }
   }
+  return uneven;
+}
+
+// Ranks that hold parts of the same sizes: one list of row-major places per class, each in the order of their
+// devices, in the order of their first place. One class where nothing is uneven.
+//   [10] S(0) on mesh {4}: {0, 1} with 3 elements, {2, 3} with 2
+std::vector<std::vector<int>> rank_classes(const UnevenParts& uneven, const Mesh& mesh) {
   std::map<std::vector<sbp::Shape>, size_t> known;
   std::vector<std::vector<int>> classes;
   for (int place = 0; place < mesh.devices(); ++place) {
@@ -53,8 +47,6 @@ std::vector<std::vector<int>> rank_classes(const ir::Graph& graph, const Deducti
               [&](int a, int b) { return mesh.device(a, 0) < mesh.device(b, 0); });
   return classes;
 }
-
-namespace {
 
 std::string program_name(int stage, size_t cls, size_t classes) {
   return classes == 1 ? fmt::format("stage{}", stage) : fmt::format("stage{}.{}", stage, cls);
@@ -74,12 +66,8 @@ void link(std::vector<StageLowering>& programs, size_t classes) {
     }
 }
 
-}  // namespace
-
-ir::Plan lower(const LoweringInput& input) {
-  const std::vector<std::vector<int>> classes = rank_classes(input.graph, input.layouts, input.mesh);
-  for (int d = 0; d < static_cast<int>(input.mesh.dims()); ++d)  // in which attributes count their ranks
-    if (input.mesh.extents[static_cast<size_t>(d)] > 1) input.comms.along({d});
+std::vector<StageLowering> lower_stages(const LoweringInput& input,
+                                        const std::vector<std::vector<int>>& classes) {
   std::vector<StageLowering> programs;
   programs.reserve(static_cast<size_t>(input.pipeline.stages) * classes.size());
   for (int stage = 0; stage < input.pipeline.stages; ++stage)
@@ -87,6 +75,25 @@ ir::Plan lower(const LoweringInput& input) {
       programs.emplace_back(input, stage, classes[c], program_name(stage, c, classes.size()));
       programs.back().run();
     }
+  return programs;
+}
+
+}  // namespace
+
+ir::Plan lower(const LoweringInput& input) {
+  for (int d = 0; d < static_cast<int>(input.mesh.dims()); ++d)  // in which attributes count their ranks
+    if (input.mesh.extents[static_cast<size_t>(d)] > 1) input.comms.along({d});
+  UnevenParts uneven = uneven_parts(input.graph, input.layouts, input.mesh);
+  std::vector<std::vector<int>> classes;
+  std::vector<StageLowering> programs;
+  // A layout on the way from one to another may be uneven where both ends are even.
+  while (true) {
+    const std::vector<std::vector<int>> finer = rank_classes(uneven, input.mesh);
+    if (finer == classes) break;
+    classes = finer;
+    programs = lower_stages(input, classes);
+    for (const StageLowering& program : programs) uneven.insert(program.uneven.begin(), program.uneven.end());
+  }
   link(programs, classes.size());
 
   ir::Plan plan;

@@ -137,4 +137,13 @@ bool is_legal(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& at
   return true;
 }
 
+std::vector<Signature> offered(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,
+                               const Mesh& mesh, size_t d) {
+  const bool in_one = mesh.names[d] == "tp" || mesh.names[d] == "cp";
+  if (!in_one || !attrs.contains("local")) return ir::signatures(def, inputs, attrs, mesh.extents[d]);
+  ir::Attrs whole = attrs;
+  whole["local"] = false;
+  return ir::signatures(def, inputs, whole, mesh.extents[d]);
+}
+
 }  // namespace boxcar::planner

@@ -237,7 +237,7 @@ void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, int from_z
 // made.
 void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
   const ir::Op& op = c.producer(sum);
-  if ((op.type != "add" && op.type != "sum") || op.phase != ir::Phase::backward) return;
+  if (!op.is(ir::OpKind::sum) || op.phase != ir::Phase::backward) return;
   for (ir::TensorId t : op.inputs)
     for (size_t d = 0; d < layout.whole.size(); ++d)
       if (layout.whole[d].is_split()) c.pins.stored[static_cast<size_t>(t)][d] = layout.whole[d];
@@ -260,10 +260,10 @@ void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
 void pin_gradient(Context& c, ir::TensorId t, const StateLayout& layout) {
   c.set(t, c.hints.zero >= 1 ? layout.sharded : layout.whole);
   const ir::Op& op = c.producer(before_reduction(c.graph, t));
-  if (op.type == "accumulate") return pin_use(c, op, layout);
+  if (op.is(ir::OpKind::accumulate)) return pin_use(c, op, layout);
   if (op.type != "add" || op.phase != ir::Phase::update) return;
   for (ir::TensorId use : op.inputs)  // gradients of two uses are added up first and reduced together
-    if (c.producer(use).type == "accumulate") pin_use(c, c.producer(use), layout);
+    if (c.producer(use).is(ir::OpKind::accumulate)) pin_use(c, c.producer(use), layout);
 }
 
 void pin_updates(Context& c) {
@@ -299,8 +299,9 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
   for (const ir::Op& op : graph.ops) {
     const ir::TensorId out = op.outputs[0];
     const bool known = c.pins.used[static_cast<size_t>(out)].has_value();
-    if (op.type == "input" && !chosen) pin_input(c, out);
-    if (op.type == "parameter" && !known) pin_state(c, out, state_layout(c, out), 4);  // nothing updates it
+    if (op.is(ir::OpKind::input) && !chosen) pin_input(c, out);
+    if (op.is(ir::OpKind::parameter) && !known)
+      pin_state(c, out, state_layout(c, out), 4);  // nothing updates it
     if (op.phase != ir::Phase::update) {
       for (ir::TensorId t : op.outputs) {
         if (!chosen)
@@ -308,7 +309,7 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
         else if (const sbp::NdSbp& layout = (*chosen)[static_cast<size_t>(t)]; !layout.empty() && !known)
           c.set(t, layout);
       }
-    } else if (op.type == "cast" && c.pins.used[static_cast<size_t>(op.inputs[0])]) {
+    } else if (op.is(ir::OpKind::cast) && c.pins.used[static_cast<size_t>(op.inputs[0])]) {
       pin_state(c, out, state_layout(c, op.inputs[0]), 3);
     }
   }

@@ -19,7 +19,7 @@ std::vector<const sbp::Placement*> op_placements(const ir::Graph& graph) {
     for (ir::TensorId t : op.inputs) {
       const sbp::Placement* from = result[static_cast<size_t>(graph.tensor(t).producer)];
       if (!own) own = from;
-      if (op.type != "to_global" && *from != *own)
+      if (!op.is(ir::OpKind::to_global) && *from != *own)
         throw Error::input(op.name,
                            fmt::format("runs on {} and reads %{} on {} (use to_global)", sbp::to_text(*own),
                                        graph.tensor(t).name, sbp::to_text(*from)));

@@ -29,11 +29,11 @@ class Finder {
     const ir::Graph& graph = laid_.graph;
     for (const ir::Op& op : graph.ops) {
       const TensorId t = op.outputs[0];
-      if (op.type == "input" && !readers_[static_cast<size_t>(t)].empty())
+      if (op.is(ir::OpKind::input) && !readers_[static_cast<size_t>(t)].empty())
         add(t, "", stored(t), t, false);
-      else if (op.type == "parameter")
+      else if (op.is(ir::OpKind::parameter))
         add_state(t);
-      else if (op.phase == ir::Phase::update && op.type == "cast" && source(t) >= 0)
+      else if (op.phase == ir::Phase::update && op.is(ir::OpKind::cast) && source(t) >= 0)
         add_copy(op);
     }
     for (size_t t = 0; t < graph.tensors.size(); ++t)
@@ -57,7 +57,7 @@ class Finder {
   // An input is loaded on every stage that reads it.
   std::set<int> stages(TensorId t) const {
     std::set<int> all;
-    if (producer(t).type == "input")
+    if (producer(t).is(ir::OpKind::input))
       for (ir::OpId reader : readers_[static_cast<size_t>(t)]) all.insert(stage_of(reader));
     else
       all.insert(stage_of(tensor(t).producer));
@@ -67,8 +67,8 @@ class Finder {
 
   // The parameter that `t` is a copy of, -1 where it is none.
   TensorId source(TensorId t) const {
-    while (producer(t).type == "cast") t = producer(t).inputs[0];
-    return producer(t).type == "parameter" ? t : -1;
+    while (producer(t).is(ir::OpKind::cast)) t = producer(t).inputs[0];
+    return producer(t).is(ir::OpKind::parameter) ? t : -1;
   }
 
   void add_state(TensorId t) {

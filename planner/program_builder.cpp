@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "sbp/error.h"
 
@@ -95,7 +96,7 @@ int ProgramBuilder::phase_of(int reg) const {
 
 // By register: who reads it.
 struct ProgramBuilder::Readers {
-  int pass = -1;  // the last of the phases that run for each micro-batch
+  std::set<int> passes;  // phases that run for each micro-batch
   bool step = false,
        before = false;  // in a phase of the step; in one that runs before its producer's
 };
@@ -108,23 +109,21 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
   ir::Register& reg = at(program.registers, index);
   const ir::Actor& producer = at(program.actors, reg.producer);
   if (once_per_step(reg)) {
-    const bool early = readers.before || (reg.every == 1 && readers.pass >= 0);
+    const bool early = readers.before || (reg.every == 1 && !readers.passes.empty());
     if (early && readers.step)
       throw Error::fault(fmt::format("{}: {}", program.name, reg.name),
                          "is read before and after its update in a step");
     reg.initial = early ? 1 : 0;
     return;
   }
-  const int chunk = producer.phase % phases.chunks;
-  const int last = phases.is_weight(readers.pass) ? phases.weight(chunk) : phases.backward(chunk);
-  const bool saved = phases.is_forward(producer.phase)
-                         ? readers.pass >= phases.chunks
-                         : phases.is_weight(readers.pass) && producer.phase < last;
   // What arrives from elsewhere may arrive while the one before is in use; what leaves, while the next is
   // made.
   const bool moving = producer.kind == ir::ActorKind::pull || producer.kind == ir::ActorKind::copy ||
                       remote_[static_cast<size_t>(index)];
-  reg.count = saved ? in_flight(program.schedule, producer.phase, last) : 1;
+  reg.count = 1;
+  for (const int pass : readers.passes)  // a later pass, or that of another chunk
+    if (pass != producer.phase)
+      reg.count = std::max(reg.count, in_flight(program.schedule, producer.phase, pass));
   if (moving) reg.count = producer.kind == ir::ActorKind::kernel ? std::max(reg.count, 2) : reg.count + 1;
   reg.count = std::min(reg.count, std::max(pipeline_.micro_batches, moving ? 2 : 1));
 }
@@ -145,7 +144,7 @@ void ProgramBuilder::finish() {
       if (!phases.per_micro_batch(phase)) {
         (phase < at(program.actors, reg.producer).phase ? who.before : who.step) = true;
       } else {
-        who.pass = std::max(who.pass, phase);
+        who.passes.insert(phase);
         if (once_per_step(reg)) input.repeat = pipeline_.micro_batches;
       }
     }

@@ -56,7 +56,7 @@ class Caster {
 
   // What a sum adds up over the micro-batches; itself where there is one.
   TensorId made(TensorId sum) const {
-    return producer(sum).type == "accumulate" ? producer(sum).inputs[0] : sum;
+    return producer(sum).is(ir::OpKind::accumulate) ? producer(sum).inputs[0] : sum;
   }
 
   void cast_addend(TensorId sum) {
@@ -127,14 +127,14 @@ void cast_for_reduction(ir::Graph& graph, const Hints& hints) {
 }
 
 bool is_cast_for_reduction(const ir::Graph& graph, const ir::Op& op) {
-  return op.type == "cast" && op.phase == ir::Phase::backward &&
+  return op.is(ir::OpKind::cast) && op.phase == ir::Phase::backward &&
          graph.tensor(op.outputs[0]).role == ir::Role::gradient;
 }
 
 ir::TensorId before_reduction(const ir::Graph& graph, ir::TensorId gradient) {
   const ir::Tensor& tensor = graph.tensor(gradient);
   const ir::Op& op = graph.ops[static_cast<size_t>(tensor.producer)];
-  return op.type == "cast" && tensor.role == ir::Role::gradient ? op.inputs[0] : gradient;
+  return op.is(ir::OpKind::cast) && tensor.role == ir::Role::gradient ? op.inputs[0] : gradient;
 }
 
 }  // namespace boxcar::planner

@@ -30,10 +30,19 @@ ir::MemoryKind memory_of(ir::Role role) {
   }
 }
 
-bool is_alias(const ir::Op& op) { return op.type == "reshape" || op.type == "identity"; }
 bool is_source(const ir::Op& op) { return !ir::has_op(op.type); }
 
 }  // namespace
+
+bool is_even(const sbp::Shape& shape, const sbp::NdSbp& layout, const Mesh& mesh) {
+  for (size_t a = 0; a < shape.size(); ++a) {
+    int64_t parts = 1;
+    for (size_t d = 0; d < layout.size(); ++d)
+      if (layout[d].is_split() && layout[d].axis == static_cast<int>(a)) parts *= mesh.extents[d];
+    if (shape[a] % parts != 0) return false;
+  }
+  return true;
+}
 
 StageLowering::StageLowering(const LoweringInput& input, int stage, std::vector<int> places, std::string name)
     : builder(std::move(name), input.pipeline, stage),
@@ -81,7 +90,7 @@ void StageLowering::emit_passes() {
   const auto count = static_cast<OpId>(in_.graph.ops.size());
   for (OpId o = 0; o < count; ++o) {  // a layer gathers all its parameters at once, so all are there first
     if (!here(o)) continue;
-    if (op_of(o).type == "parameter")
+    if (op_of(o).is(ir::OpKind::parameter))
       declare_state(o);
     else if (site(o).run == Run::update && depends_on_state_alone(o))
       declare_copies(o);
@@ -98,8 +107,8 @@ void StageLowering::emit_passes() {
     if (now != at_layer_) flush_layer();
     at_layer_ = now;
     const auto next = std::find_if_not(mine.begin() + static_cast<std::ptrdiff_t>(i) + 1, mine.end(),
-                                       [&](OpId o) { return is_alias(op_of(o)); });
-    if (in_.hints.overlap_tp && next != mine.end() && !is_alias(op_of(mine[i])))
+                                       [&](OpId o) { return op_of(o).is(ir::OpKind::alias); });
+    if (in_.hints.overlap_tp && next != mine.end() && !op_of(mine[i]).is(ir::OpKind::alias))
       gather_ahead(*next, now.first);
     emit(mine[i]);
   }
@@ -135,8 +144,9 @@ void StageLowering::hold_back(size_t actor) {
 
 void StageLowering::emit(OpId o) {
   const ir::Op& op = op_of(o);
-  if (is_alias(op)) return emit_alias(o);
-  const bool sum_of_late = op.type == "accumulate" && in_.hints.zero >= 2 && values(op.inputs[0]).empty();
+  if (op.is(ir::OpKind::alias)) return emit_alias(o);
+  const bool sum_of_late =
+      op.is(ir::OpKind::accumulate) && in_.hints.zero >= 2 && values(op.inputs[0]).empty();
   if (sum_of_late) {  // its input is reduced with its layer
     layer_sums_.push_back(o);
     return;
@@ -164,6 +174,7 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   actor.attrs = local_attrs(in_.graph, op, layout(o), in_.mesh, places_);
   actor.queue = builder.queue("compute");
   actor.phase = in_phase;
+  actor.layer = layer(o);
   std::vector<Value> operands;
   for (size_t i = 0; i < op.inputs.size(); ++i)
     operands.push_back(get(op.inputs[i], layout(o).inputs[i], in_phase));
@@ -171,7 +182,7 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   actor.name = actor_name(op.name);
   add_outputs(o, actor);
   const int index = add_kernel(std::move(actor));
-  if (op.type == "accumulate")
+  if (op.is(ir::OpKind::accumulate))
     for (int reg : builder.program.actors.back().outputs) builder.set_every(reg, in_.pipeline.micro_batches);
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     settle(op.outputs[i], o, layout(o).outputs[i], in_phase);
@@ -215,13 +226,13 @@ void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_pha
   if (produced == stored(t) || in_.mesh.devices() == 1) return;
   const Item item{t, values(t).back(), stored(t), -1};
   if (in_phase == builder.phases.update()) return;  // state: after_update
-  const bool once = op_of(o).type == "accumulate" || in_phase == builder.phases.reduce();
+  const bool once = op_of(o).is(ir::OpKind::accumulate) || in_phase == builder.phases.reduce();
   const auto& readers = in_.readers[static_cast<size_t>(t)];
   const auto any_reader = [&](auto is) { return std::any_of(readers.begin(), readers.end(), is); };
-  const bool summed = any_reader([&](OpId reader) { return op_of(reader).type == "accumulate"; });
+  const bool summed = any_reader([&](OpId reader) { return op_of(reader).is(ir::OpKind::accumulate); });
   const bool read_at_once = any_reader([&](OpId reader) {
     const Run run = site(reader).run;
-    return (run == Run::backward || run == Run::weight) && op_of(reader).type != "accumulate";
+    return (run == Run::backward || run == Run::weight) && !op_of(reader).is(ir::OpKind::accumulate);
   });
   const bool gradient = tensor(t).role == ir::Role::gradient && !read_at_once;
   if (gradient && !once && in_.hints.zero >= 2) {
@@ -341,6 +352,7 @@ void StageLowering::load(TensorId t, int in_phase) {
   if (!input) actor.attrs["seconds"] = 0.0;
   actor.queue = builder.queue(input ? "copy_in" : "host");
   actor.phase = in_phase;
+  actor.layer = layer(tensor(t).producer);
   actor.comm_bytes = input ? local_type(t, stored(t)).bytes() : 0;
   actor.outputs = {reg};
   builder.add_actor(std::move(actor));
@@ -363,6 +375,8 @@ void StageLowering::pull(TensorId t, int in_phase) {
   actor.op = "pull";
   actor.queue = builder.queue(queue);
   actor.phase = in_phase;
+  actor.layer = layer(tensor(t).producer);
+  actor.moves = ir::name_in_layer(in_.graph, t);
   actor.comm_bytes = local_type(t, part).bytes();
   actor.inputs.push_back({-1, 1, -1, in_.comms.peers(offset), {}});
   actor.outputs = {reg};
@@ -404,8 +418,9 @@ int StageLowering::control_register(const std::string& actor) {
                               ir::MemoryKind::workspace, 0);
 }
 
-ir::TensorType StageLowering::local_type(TensorId t, const NdSbp& layout) const {
+ir::TensorType StageLowering::local_type(TensorId t, const NdSbp& layout) {
   const ir::TensorType& type = tensor(t).type;
+  if (!is_even(type.shape, layout, in_.mesh)) uneven.emplace(type.shape, layout);
   return {sbp::local_shape(type.shape, layout, in_.mesh.extents, place_), type.dtype};
 }
 

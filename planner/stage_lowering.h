@@ -61,6 +61,10 @@ struct Link {
   std::string source_queue;
 };
 
+// Shapes in layouts that do not cut them evenly: ranks hold parts of different sizes.
+using UnevenParts = std::set<std::pair<sbp::Shape, sbp::NdSbp>>;
+bool is_even(const sbp::Shape& shape, const sbp::NdSbp& layout, const Mesh& mesh);
+
 class StageLowering {
  public:
   // `places`: the row-major mesh indices of the ranks of the class; the first stands for all.
@@ -71,6 +75,7 @@ class StageLowering {
 
   ProgramBuilder builder;
   std::vector<Link> links;
+  UnevenParts uneven;  // that ranks of the class were taken to have alike
 
  private:
   struct Value {
@@ -87,6 +92,11 @@ class StageLowering {
     int out = -1;  // register made beforehand, -1: none
   };
   using Bucket = std::vector<Item>;
+  struct Label {  // of collectives: their names begin with `name`
+    std::string name;
+    int layer = -1;          // ir::Actor::layer
+    std::string moves = {};  // ir::Actor::moves
+  };
 
   const ir::Tensor& tensor(ir::TensorId t) const { return in_.graph.tensor(t); }
   const ir::Op& op_of(ir::OpId o) const { return in_.graph.ops[static_cast<size_t>(o)]; }
@@ -95,6 +105,8 @@ class StageLowering {
   const sbp::NdSbp& stored(ir::TensorId t) const { return in_.layouts.stored[static_cast<size_t>(t)]; }
   std::vector<Value>& values(ir::TensorId t) { return values_[static_cast<size_t>(t)]; }
   int phase(ir::OpId o) const;
+  int layer(ir::OpId o) const { return in_.graph.in_layer(op_of(o)) ? op_of(o).layer : -1; }
+  Label label(ir::TensorId t) const;
   bool here(ir::OpId o) const { return site(o).stage == stage_ || site(o).stage < 0; }
 
   // state_lowering.cpp: what lives from step to step
@@ -130,7 +142,7 @@ class StageLowering {
   std::string pull_queue(const std::string& name, ir::TensorId t, int in_phase);
   void add_inputs(ir::Actor& actor, const std::vector<Value>& values) const;
   int control_register(const std::string& actor);
-  ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout) const;
+  ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout);
   double kept_beside(ir::TensorId t, const std::string& suffix) const;
   int make_register(ir::TensorId t, const sbp::NdSbp& layout, const std::string& suffix);
   static std::string unique(std::unordered_map<std::string, int>& names, const std::string& name);
@@ -138,13 +150,12 @@ class StageLowering {
 
   // boxing_lowering.cpp: collectives and local steps between layouts
   Value box(const Item& item, int in_phase);
-  std::vector<Value> box_all(const Bucket& bucket, int in_phase, const std::string& name);
+  std::vector<Value> box_all(const Bucket& bucket, int in_phase, const Label& label);
   Value local_step(const Item& item, const sbp::MeshStep& step, const Value& from, int in_phase, int out);
   int collective_step(const Bucket& bucket, const std::vector<const sbp::MeshRoute*>& routes, size_t step,
-                      std::vector<Value>& now, int in_phase, const std::string& name);
+                      std::vector<Value>& now, int in_phase, const Label& label);
   std::string bucket_key(const Item& item) const;
-  void box_in_buckets(const std::vector<Item>& items, int in_phase, const std::string& name,
-                      bool split_by_size);
+  void box_in_buckets(const std::vector<Item>& items, int in_phase, const Label& label, bool split_by_size);
   bool gather_group(ir::TensorId t, int in_phase);
 
   // gradient_lowering.cpp

@@ -19,7 +19,7 @@ void StageLowering::find_state() {
     state_of_next_[static_cast<size_t>(update.next)] = update.state;
   for (OpId o = 0; o < static_cast<OpId>(in_.graph.ops.size()); ++o) {
     const ir::Op& op = op_of(o);
-    bool state = op.type == "parameter";
+    bool state = op.is(ir::OpKind::parameter);
     if (site(o).run == Run::update) state = state || depends_on_state_alone(o);
     for (TensorId t : op.outputs) from_state_[static_cast<size_t>(t)] = state;
     if (in_.hints.zero < 3 || op.phase == ir::Phase::update || !here(o)) continue;
@@ -99,8 +99,8 @@ void StageLowering::emit_updates() {
   }
   for (const auto& [rule, ops] : together) update_together(ops);
   for (OpId o = 0; o < static_cast<OpId>(in_.graph.ops.size()); ++o)
-    if (op_of(o).type == "parameter" && here(o)) emit_holder(op_of(o).outputs[0]);
-  box_in_buckets(step_gathers_, update, "parameters", true);
+    if (op_of(o).is(ir::OpKind::parameter) && here(o)) emit_holder(op_of(o).outputs[0]);
+  box_in_buckets(step_gathers_, update, {"parameters"}, true);
 }
 
 // One act for all these updates, which also writes the casts of weights: operands of the first, of the
@@ -145,7 +145,7 @@ void StageLowering::update_together(const std::vector<OpId>& ops) {
 // The cast that reads a state as it is kept, if there is one.
 OpId StageLowering::cast_of(TensorId state) {
   for (OpId copy : copies_[state])
-    if (op_of(copy).type == "cast" && layout(copy).inputs[0] == stored(state)) return copy;
+    if (op_of(copy).is(ir::OpKind::cast) && layout(copy).inputs[0] == stored(state)) return copy;
   return -1;
 }
 
@@ -178,6 +178,7 @@ void StageLowering::emit_joint(OpId o) {
   part.op = op.type;
   part.attrs = op.attrs;
   part.phase = update;
+  part.layer = layer(o);
   std::vector<Value> own;
   for (size_t i = 0; i < op.inputs.size(); ++i)
     if (site(tensor(op.inputs[i]).producer).stage == stage_)
@@ -198,6 +199,8 @@ void StageLowering::emit_joint(OpId o) {
   all.comm_bytes = tensor(out).type.bytes();
   all.queue = builder.queue(in_.comms.queue(all.comm));
   all.phase = update;
+  all.layer = layer(o);
+  all.moves = ir::name_in_layer(in_.graph, out);
   all.inputs.push_back({local, 1, -1, -1, {}});
   all.outputs = {reg};
   builder.add_actor(std::move(all));

@@ -44,7 +44,7 @@ std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::ve
     const int stage = v % stages;
     for (ir::TensorId& t : op.inputs) {
       const ir::Tensor& tensor = graph.tensor(t);
-      if (tensor.producer < 0 || graph.ops[static_cast<size_t>(tensor.producer)].type != "parameter")
+      if (tensor.producer < 0 || !graph.ops[static_cast<size_t>(tensor.producer)].is(ir::OpKind::parameter))
         continue;
       if (home.emplace(t, stage).first->second == stage) continue;
       auto [at, fresh] = replicas.emplace(std::pair{t, stage}, -1);
@@ -80,7 +80,7 @@ std::pair<ir::OpId, ir::OpId> added_sums(const ir::Graph& graph, const ir::Op& a
   const std::pair<ir::OpId, ir::OpId> none{-1, -1};
   if (add.type != "add" || add.phase != ir::Phase::update) return none;
   for (ir::TensorId t : add.inputs)
-    if (producer(graph, t).type != "accumulate") return none;
+    if (!producer(graph, t).is(ir::OpKind::accumulate)) return none;
   const ir::OpId a = graph.tensor(add.inputs[0]).producer, b = graph.tensor(add.inputs[1]).producer;
   return {std::min(a, b), std::max(a, b)};
 }

@@ -7,6 +7,7 @@
 
 #include "backends/cluster.h"
 #include "ir/plan.h"
+#include "sim/framework_effects.h"
 #include "sim/models/collective_time.h"
 #include "sim/ring_attention.h"
 
@@ -27,28 +28,29 @@ class Costing {
   Costing(const ir::Plan& plan, const backends::Cluster& cluster);
 
   // By actor of the program, as `device` of a class that runs it sees them.
-  std::vector<ActCost> of(int program, int device);
+  std::vector<ActCost> act_costs(int program, int device);
 
  private:
   struct Fixed {
     double seconds = 0;
     bool kernel = false;  // slowed on a slow device
     double times = 1;     // of experts: as the fullest device has of the mean
+    RunAct run;
   };
   const std::vector<Fixed>& fixed(int program);
   const AttentionRings& rings(int program);
   std::vector<double> advances(int program, const std::vector<Fixed>& known);
   void wait_for_host(int program, std::vector<Fixed>& known);
-  double fixed_seconds(const ir::Program& program, const ir::Actor& actor) const;
+  double fixed_seconds(const ir::Program& program, const ir::Actor& actor, const RunAct& run) const;
   PartSeconds ring_seconds(const ir::Program& program, const AttentionRing& ring) const;
   const Span& span(std::map<int, Span>& spans, int comm, int device) const;
-  const CommTime& collective(const ir::Program& program, const ir::Actor& actor, const Span& span);
-  CommTime shown(int program, size_t actor, const Span& span);
+  const CommTime& collective(const RunAct& run, const Span& span);
+  CommTime shown(int program, size_t actor, const Span& span, const std::vector<Fixed>& known);
   CommTime pull(const ir::Actor& actor, int device) const;
 
   const ir::Plan& plan_;
   const backends::Cluster& cluster_;
-  const double behind_;                      // time of the slowest device's products over the mean device's
+  const double straggler_factor_;            // time of the slowest device's products over the mean device's
   std::map<int, std::vector<Fixed>> fixed_;  // by program
   std::map<int, AttentionRings> rings_;      // by program, where the stack runs them
   std::map<std::tuple<int, int64_t, Span, int, double>, CommTime>

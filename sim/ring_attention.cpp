@@ -8,10 +8,8 @@
 namespace boxcar::sim {
 namespace {
 
-bool is_backward(const ir::Actor& actor) { return actor.op == "scaled_dot_product_attention_grad"; }
-bool is_attention(const ir::Actor& actor) {
-  return actor.op == "scaled_dot_product_attention" || is_backward(actor);
-}
+bool is_backward(const ir::Actor& actor) { return actor.is(ir::OpKind::attention_grad); }
+bool is_attention(const ir::Actor& actor) { return actor.is(ir::OpKind::attention) || is_backward(actor); }
 
 // Keys and values among what an attention reads: after dy and q, or after q.
 bool is_key_or_value(const ir::Actor& actor, size_t input) {

@@ -157,7 +157,7 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   Costing costing(folded, cluster);
   std::vector<std::vector<ActCost>> costs;
   for (const ir::RankClass& cls : folded.classes)
-    costs.push_back(costing.of(cls.program, cls.devices.front()));
+    costs.push_back(costing.act_costs(cls.program, cls.devices.front()));
   std::vector<Merging> mergings = options.merge && !cores ? merge(folded) : no_merging(folded);
   const bool gradients_stay = cluster.stack.allocator && cluster.stack.allocator->gradients_stay;
   Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow, gradients_stay);

@@ -87,7 +87,7 @@ class NetWriter {
     return c_.channels_last ? x : b_.op1("transpose", {x}, {{"perm", Shape{0, 3, 1, 2}}}, name);
   }
 
-  void layer(int64_t index) { b_.set_layer(static_cast<int>(index), fmt::format("h{}", index)); }
+  void layer(int64_t index) { b_.set_layer(static_cast<int>(index), layer_name(static_cast<int>(index))); }
   void end() { b_.set_layer(static_cast<int>(c_.layers), ""); }
 
   TensorId conv(TensorId x, const std::string& name, int64_t to, int64_t kernel, int64_t stride = 1) {
@@ -409,7 +409,7 @@ int64_t parameters(const ConvNet& config) {
   int64_t count = 0;
   const Graph graph = build(config, 1);
   for (const Op& op : graph.ops)
-    if (op.type == "parameter") count += graph.tensor(op.outputs[0]).type.elements();
+    if (op.is(OpKind::parameter)) count += graph.tensor(op.outputs[0]).type.elements();
   return count;
 }
 

@@ -129,7 +129,7 @@ class Writer {
     return labels;
   }
 
-  void enter(int64_t layer) { b_.set_layer(static_cast<int>(layer), fmt::format("h{}", layer)); }
+  void enter(int64_t layer) { b_.set_layer(static_cast<int>(layer), layer_name(static_cast<int>(layer))); }
   bool pretraining() const { return c_.masked > 0; }
 
   // Embeddings stand with the decoder's first layer, the encoder's last norm with its last.

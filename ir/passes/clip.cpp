@@ -30,7 +30,7 @@ void clip(Step& step) {
   std::vector<TensorId> layers;
   for (const auto& [layer, parts] : squares) {
     const int blocks = rewrite.graph().layers;
-    const std::string prefix = layer < 0 ? "embedding" : layer == blocks ? "head" : fmt::format("h{}", layer);
+    const std::string prefix = layer < 0 ? "embedding" : layer == blocks ? "head" : layer_name(layer);
     layers.push_back(rewrite.add({"sum", parts, {}, prefix + ".grad_norm2", {}}, likes[layer])[0]);
   }
   const TensorId norm2 = rewrite.add({"sum", layers, {}, "grad_norm2", {}}, last)[0];

@@ -10,7 +10,7 @@ void double_precision(Step& step) {
   for (Tensor& tensor : step.graph.tensors)
     if (is_float(tensor.type.dtype)) tensor.type.dtype = DType::float64;
   for (Op& op : step.graph.ops)
-    if (op.type == "cast" && is_float(parse_dtype(attr_text(op.attrs, "to")))) op.attrs["to"] = wide;
+    if (op.is(OpKind::cast) && is_float(parse_dtype(attr_text(op.attrs, "to")))) op.attrs["to"] = wide;
 }
 
 }  // namespace boxcar::ir

@@ -32,7 +32,7 @@ class Mixer {
 
   Rewriter& run() {
     for (Op& op : rewrite_.old_ops()) {
-      if (op.type == "parameter")
+      if (op.is(OpKind::parameter))
         parameter(std::move(op));
       else if (op.inputs.empty())
         rewrite_.keep(std::move(op));
@@ -61,7 +61,7 @@ class Mixer {
 
   void compute(Op op) {
     const bool as_is = options_.half_logits && is_one_of(logit_ops, op.type);
-    if (op.type != "cast" && op.type != "to_global" && !as_is) {
+    if (!op.is(OpKind::cast) && !op.is(OpKind::to_global) && !as_is) {
       const bool in_float = runs_in_float(op.type);
       const bool any_half = std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
         return tensor(rewrite_.current(input)).type.dtype == half_;

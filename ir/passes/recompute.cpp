@@ -20,7 +20,7 @@ namespace boxcar::ir {
 namespace {
 
 bool in_core(const Op& op) {
-  return op.name.find(".core.") != std::string::npos && op.type != "scaled_dot_product_attention";
+  return op.name.find(".core.") != std::string::npos && !op.is(OpKind::attention);
 }
 
 class Recomputer {
@@ -84,7 +84,7 @@ class Recomputer {
   // By the policy of Recompute::ops; called once for each op, in order.
   bool kept(const Op& op) {
     if (kind(op) != Recompute::ops) return false;
-    if (op.type == "scaled_dot_product_attention") return true;
+    if (op.is(OpKind::attention)) return true;
     return op.type.starts_with("matmul") && ++group(op).products % 2 == 1;
   }
 

@@ -162,7 +162,7 @@ StateTime state_time(const ir::Program& program, const std::vector<double>& seco
 
 // Whether it is a kernel that every plan of the job has whole, whatever is sharded.
 bool computes(const ir::Program& program, const ir::Actor& actor) {
-  return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && actor.op != "accumulate";
+  return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && !actor.is(ir::OpKind::accumulate);
 }
 
 bool is_in_backward(ir::PhaseKind kind) {
@@ -277,9 +277,9 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
   cost.update = state_time(program, seconds, alone,
                            [&](const ir::Actor& a) { return kind_of(a.phase) == ir::PhaseKind::update; });
   cost.accumulate =
-      state_time(program, alone, alone, [](const ir::Actor& a) { return a.op == "accumulate"; });
+      state_time(program, alone, alone, [](const ir::Actor& a) { return a.is(ir::OpKind::accumulate); });
   for (size_t a = 0; a < program.actors.size(); ++a)
-    if (program.actors[a].op == "accumulate") cost.accumulate_launches += launches[a];
+    if (program.actors[a].is(ir::OpKind::accumulate)) cost.accumulate_launches += launches[a];
   cost.lead = pass_seconds(program, alone).second - pass_seconds(program, launches).second;
   cost.computing = computing(program, alone);
   add_elements(program, cost);

@@ -114,7 +114,7 @@ void LayoutCosts::extend(const Making& making, std::vector<OpChoice>& all) const
     return;
   }
   const int64_t parts = mesh_.extents[d];
-  for (const sbp::Signature& signature : ir::signatures(making.def, making.inputs, making.attrs, parts)) {
+  for (const sbp::Signature& signature : planner::offered(making.def, making.inputs, making.attrs, mesh_, d)) {
     if (d < making.given.size() && making.given[d] && *making.given[d] != signature) continue;
     if (!fills(making.inputs, signature.inputs, parts) || !fills(making.outputs, signature.outputs, parts))
       continue;

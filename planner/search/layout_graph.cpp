@@ -97,7 +97,7 @@ void LayoutGraph::find_states() {
     all_states_[at(state_of_[at(master)])].kept.push_back(update.state);
   }
   for (OpId o = 0; o < static_cast<OpId>(graph_.ops.size()); ++o) {
-    if (op(o).type == "parameter" && state_of_[at(op(o).outputs[0])] < 0) {
+    if (op(o).is(ir::OpKind::parameter) && state_of_[at(op(o).outputs[0])] < 0) {
       state_of_[at(op(o).outputs[0])] = static_cast<int>(all_states_.size());
       all_states_.push_back({op(o).outputs[0], {}, {op(o).outputs[0]}, {}, {}, {}, op(o).layer});
     }
@@ -246,7 +246,7 @@ void LayoutGraph::find_layouts() {
     if (state_of_[at(t)] >= 0 || (!made && !source)) continue;
     std::vector<NdSbp>& all = layouts_[at(t)];
     const bool reduced = hints_.zero >= 2 && readers_[at(t)].size() == 1 && made &&
-                         op(readers_[at(t)][0]).type == "accumulate";
+                         op(readers_[at(t)][0]).is(ir::OpKind::accumulate);
     if (pin != space_.pins.end()) {
       all = {pin->second};
     } else if (reduced) {

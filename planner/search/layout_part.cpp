@@ -14,8 +14,6 @@ using sbp::NdSbp;
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
-bool is_alias(const ir::Op& op) { return op.type == "reshape" || op.type == "identity"; }
-
 // A state is read as it lies, or a slice of it.
 bool can_read(const NdSbp& state, const NdSbp& wanted) {
   for (size_t d = 0; d < state.size(); ++d)
@@ -73,9 +71,10 @@ std::vector<Cost> LayoutGraph::node_costs(const Item& item) const {
   const auto stays = [&](TensorId t) {  // until the backward pass
     const OpId producer = tensor(t).producer;
     const auto& readers = readers_[at(t)];
-    return is_pass(producer) && op(producer).phase == ir::Phase::forward && !is_alias(op(producer)) &&
-           std::any_of(readers.begin(), readers.end(),
-                       [&](OpId o) { return op(o).phase == ir::Phase::backward; });
+    return is_pass(producer) && op(producer).phase == ir::Phase::forward &&
+           !op(producer).is(ir::OpKind::alias) && std::any_of(readers.begin(), readers.end(), [&](OpId o) {
+             return op(o).phase == ir::Phase::backward;
+           });
   };
   if (item.kind == Kind::op) {
     for (const OpChoice* choice : choices_[at(item.id)]) {
@@ -188,7 +187,7 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
   for (size_t i = 0; i < op(o).inputs.size(); ++i) {
     const TensorId t = op(o).inputs[i];
     // They take what they get as it is.
-    const bool held = op(o).type == "accumulate" || planner::is_cast_for_reduction(graph_, op(o));
+    const bool held = op(o).is(ir::OpKind::accumulate) || planner::is_cast_for_reduction(graph_, op(o));
     Assignment::Edge edge{-1, node, {}};
     const auto add = [&](const NdSbp& from, const NdSbp* copy, bool may) {
       for (const OpChoice* choice : mine) {
@@ -224,7 +223,7 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
     const TensorId t = op(o).outputs[i];
     if (!is_kept(t)) continue;
     const bool reduced =
-        hints_.zero >= 2 && readers_[at(t)].size() == 1 && op(readers_[at(t)][0]).type == "accumulate";
+        hints_.zero >= 2 && readers_[at(t)].size() == 1 && op(readers_[at(t)][0]).is(ir::OpKind::accumulate);
     Assignment::Edge edge{node, part.node.at({Kind::kept, t, -1, 0}), {}};
     for (const OpChoice* choice : mine)
       for (const NdSbp& to : layouts_[at(t)]) {
@@ -259,7 +258,7 @@ void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
         edge.costs.push_back(cost);
       }
     part.problem.edges.push_back(std::move(edge));
-    if (hints_.zero < 2 || op(o).type != "accumulate" || !is_kept(op(o).inputs[0])) continue;
+    if (hints_.zero < 2 || !op(o).is(ir::OpKind::accumulate) || !is_kept(op(o).inputs[0])) continue;
     Assignment::Edge early{part.node.at({Kind::kept, op(o).inputs[0], -1, 0}), state_node, {}};
     for (const NdSbp& kept : layouts_[at(op(o).inputs[0])])
       for (const NdSbp& stored : state.stored) {

@@ -29,7 +29,8 @@ std::string flag(const LayoutPin& pin) { return "--pin " + to_text(pin); }
 TensorId pinned_as(const ir::Graph& graph, TensorId t) {
   const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
   if (producer.phase != ir::Phase::update) return t;
-  return graph.tensor(t).role == ir::Role::parameter && producer.type == "cast" ? producer.inputs[0] : -1;
+  return graph.tensor(t).role == ir::Role::parameter && producer.is(ir::OpKind::cast) ? producer.inputs[0]
+                                                                                      : -1;
 }
 
 // Those of the table whose name fits; throws where none does.

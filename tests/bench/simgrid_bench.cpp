@@ -58,7 +58,7 @@ class Bare {
     sim::Costing costing(plan, cluster);
     for (const ir::RankClass& cls : plan.classes) {
       const int device = cls.devices.front();
-      std::vector<sim::ActCost> costs = costing.of(cls.program, device);
+      std::vector<sim::ActCost> costs = costing.act_costs(cls.program, device);
       acts_.emplace_back(costs.size());
       for (size_t a = 0; a < costs.size(); ++a) acts_.back()[a].seconds = costs[a].total();
     }

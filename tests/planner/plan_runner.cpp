@@ -66,9 +66,14 @@ HostTensor concat(const std::vector<HostTensor>& parts, int64_t axis) {
   return whole;
 }
 
-HostTensor part(const HostTensor& whole, int64_t axis, int64_t parts, int64_t index) {
+// Of parts as long as those of members' results, which lie one after the other, that of member `index`.
+HostTensor part(const HostTensor& whole, int64_t axis, const std::vector<ir::TensorType>& results,
+                size_t index) {
+  const auto a = static_cast<size_t>(axis);
   std::vector<sbp::Range> ranges = ranges_of(whole.type.shape);
-  ranges[static_cast<size_t>(axis)] = sbp::part_range(ranges[static_cast<size_t>(axis)].end, parts, index);
+  int64_t begin = 0;
+  for (size_t m = 0; m < index; ++m) begin += results[m].shape[a];
+  ranges[a] = {begin, begin + results[index].shape[a]};
   return take(whole, ranges);
 }
 
@@ -80,20 +85,20 @@ HostTensor reduce(const std::vector<HostTensor>& parts, sbp::Reduction reduction
   return result;
 }
 
-// One tensor's results for all members of a group.
+// One tensor's results for all members of a group, of these types.
 std::vector<HostTensor> exchange(sbp::Collective collective, const std::vector<HostTensor>& parts,
-                                 int64_t axis, int64_t axis2, sbp::Reduction reduction) {
-  const auto count = static_cast<int64_t>(parts.size());
+                                 const std::vector<ir::TensorType>& types, int64_t axis, int64_t axis2,
+                                 sbp::Reduction reduction) {
   std::vector<HostTensor> results;
-  for (int64_t k = 0; k < count; ++k) {
+  for (size_t k = 0; k < parts.size(); ++k) {
     if (collective == sbp::Collective::all_reduce) results.push_back(reduce(parts, reduction));
     if (collective == sbp::Collective::broadcast) results.push_back(parts[0]);
     if (collective == sbp::Collective::all_gather) results.push_back(concat(parts, axis));
     if (collective == sbp::Collective::reduce_scatter)
-      results.push_back(part(reduce(parts, reduction), axis, count, k));
+      results.push_back(part(reduce(parts, reduction), axis, types, k));
     if (collective != sbp::Collective::all_to_all) continue;
     std::vector<HostTensor> mine;
-    for (const HostTensor& from : parts) mine.push_back(part(from, axis2, count, k));
+    for (const HostTensor& from : parts) mine.push_back(part(from, axis2, types, k));
     results.push_back(concat(mine, axis));
   }
   return results;
@@ -124,6 +129,20 @@ PlanRunner::PlanRunner(const ir::Plan& plan, Source source)
 
 const ir::Program& PlanRunner::program(int device) const { return item(plan_.programs, program_of(device)); }
 const ir::Register& PlanRunner::reg(int device, int r) const { return item(program(device).registers, r); }
+
+// Of an actor that writes over its operands, theirs.
+std::vector<ir::TensorType> PlanRunner::result_types(int device, int a) const {
+  const ir::Actor& actor = item(program(device).actors, a);
+  std::vector<int> registers = actor.outputs;
+  if (actor.attrs.contains("in_place")) {
+    registers.clear();
+    for (const ir::Input& input : actor.inputs) registers.push_back(input.reg);
+  }
+  std::vector<ir::TensorType> types;
+  for (const int r : registers)
+    if (!is_control(reg(device, r))) types.push_back(reg(device, r).type);
+  return types;
+}
 
 const PlanRunner::Slot* PlanRunner::readable(int device, int r, int version) const {
   const auto& versions = item(item(devices_, device).registers, r);
@@ -255,8 +274,10 @@ void PlanRunner::collective(int device, int a) {
   for (size_t i = 0; i < inputs[0].size(); ++i) {
     std::vector<HostTensor> parts;
     for (const auto& own : inputs) parts.push_back(own[i]);
+    std::vector<ir::TensorType> types;
+    for (const auto& [member, b] : group) types.push_back(result_types(member, b).at(i));
     std::vector<HostTensor> results =
-        exchange(actor.collective, parts, axis("axes", i), axis("axes2", i), reduction);
+        exchange(actor.collective, parts, types, axis("axes", i), axis("axes2", i), reduction);
     for (size_t m = 0; m < group.size(); ++m) outputs[m].push_back(std::move(results[m]));
   }
   for (size_t m = 0; m < group.size(); ++m) {

@@ -44,6 +44,7 @@ class PlanRunner {
 
   const ir::Program& program(int device) const;
   const ir::Register& reg(int device, int r) const;
+  std::vector<ir::TensorType> result_types(int device, int a) const;
   Device& at(int device) { return devices_[static_cast<size_t>(device)]; }
   const Slot* readable(int device, int r, int version) const;
   int goal(int device, int a) const;

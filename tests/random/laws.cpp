@@ -78,8 +78,9 @@ void check_shortcuts(const RandomJob& random) {
   const backends::Cluster& cluster = point.job.cluster;
   const double with = seconds(plan, cluster, nullptr);
   EXPECT_GT(with, 0);
-  EXPECT_EQ(seconds(plan, cluster, &sim::Options::periodic), with) << "without repeating a regime";
-  EXPECT_EQ(seconds(plan, cluster, &sim::Options::merge), with) << "without merged acts";
+  constexpr double of_flows = 1e-9;  // s, see sim/ticks.h
+  EXPECT_NEAR(seconds(plan, cluster, &sim::Options::periodic), with, of_flows) << "without repeating a regime";
+  EXPECT_NEAR(seconds(plan, cluster, &sim::Options::merge), with, of_flows) << "without merged acts";
   EXPECT_NEAR(seconds(plan, cluster, &sim::Options::fold), with, 1e-3 * with) << "without folding";
 }
 
@@ -196,8 +197,11 @@ void expect_near(const Outcome& got, const Outcome& wanted, double tolerance) {
   }
 }
 
-// Through norms of few samples rounding grows.
-double wide_tolerance(const Job& job) { return ir::models::is_conv_net(job.model.family) ? 1e-6 : 1e-9; }
+// Through norms of few samples rounding grows, and with the depth.
+double wide_tolerance(const Job& job) {
+  const double depth = std::max(1.0, static_cast<double>(job.model.layers) / 2);
+  return ir::models::is_conv_net(job.model.family) ? 1e-6 : 1e-9 * depth;
+}
 
 void check_training(const RandomJob& random) {
   const Point wide = in_precision(trained(random), ir::Precision::fp64);

@@ -94,7 +94,7 @@ std::vector<Dimension> make_dimensions() {
       {"train.optimizer", {"adam", "sgd", "momentum", "adamw"}},
       {"train.fused_optimizer", no_yes},
       {"train.clip_norm", {"1", "0", "0.01"}},
-      {"train.learning_rate", {"0.01", "0.1"}},
+      {"train.learning_rate", {"0.01", "0.02"}},
       {"train.weight_decay", {"0", "0.1"}},
       {"train.momentum", {"0.9", "0.5"}},
       {"train.beta1", {"0.9", "0.8"}},

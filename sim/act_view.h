@@ -1,0 +1,13 @@
+// An actor of a plan as cost models see it: the types that it reads and writes.
+#pragma once
+
+#include "ir/plan.h"
+
+namespace boxcar::sim {
+
+// Of operands and results; control edges (registers without bytes although their types have elements) are
+// none.
+ir::Types input_types(const ir::Program& program, const ir::Actor& actor);
+ir::Types output_types(const ir::Program& program, const ir::Actor& actor);
+
+}  // namespace boxcar::sim

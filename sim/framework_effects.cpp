@@ -1,0 +1,158 @@
+#include "sim/framework_effects.h"
+
+#include <algorithm>
+
+#include "sim/act_view.h"
+
+namespace boxcar::sim {
+namespace {
+
+using sbp::Collective;
+
+struct Subject {
+  const backends::Cluster& cluster;
+  const backends::Stack& stack;
+  const ir::Program& program;
+  const ir::Actor& actor;
+  ir::PhaseKind phase() const { return program.phase_of(actor).kind; }
+  bool is_kernel() const { return actor.kind == ir::ActorKind::kernel; }
+  bool updates() const { return phase() == ir::PhaseKind::update; }
+  bool gathers() const { return actor.collective == Collective::all_gather; }
+  bool scatters() const { return actor.collective == Collective::reduce_scatter; }
+};
+
+double named(const std::map<std::string, double>& numbers, const std::string& name, double otherwise) {
+  const auto found = numbers.find(name);
+  return found == numbers.end() ? otherwise : found->second;
+}
+
+// Of as many copies of so many bytes, each of which is read and written.
+double copying_seconds(const backends::DeviceProfile& device, double copies, const ir::Types& types) {
+  if (copies <= 0) return 0;
+  double bytes = 0;
+  for (const ir::TensorType& type : types) bytes += static_cast<double>(type.bytes());
+  const double moved = 2 * bytes;
+  const double one = moved / (device.memory_bandwidth * device.memory_efficiency.at(moved));
+  return copies * (one + device.launch_latency + device.kernel_floor);
+}
+
+void op_launches(const Subject& s, RunAct& run) {
+  run.launches = named(s.stack.op_launches, s.actor.op, run.launches);
+}
+
+void op_waits(const Subject& s, RunAct& run) { run.waits = named(s.stack.op_waits, s.actor.op, 0); }
+
+// The framework's one kernel for the softmax of attention does not take all: others run in its place.
+void fused_softmax(const Subject& s, RunAct& run) {
+  const backends::FusedSoftmax& fused = s.stack.fused_softmax;
+  const bool forward = s.actor.op == "scale_mask_softmax", backward = s.actor.op == "scale_mask_softmax_grad";
+  if (fused.multiple == 0 || !(forward || backward)) return;
+  const ir::TensorType scores = output_types(s.program, s.actor).at(0);  // [sequences, heads, queries, keys]
+  const size_t rank = scores.shape.size();
+  const int64_t squares = scores.elements() / (scores.shape[rank - 1] * scores.shape[rank - 2]);
+  if (squares % fused.multiple == 0 && scores.shape[rank - 1] <= fused.longest) return;
+  run.factor = backward ? fused.backward : fused.forward;
+  run.launches = fused.kernels;
+}
+
+// The product before an accumulate, or a cast, adds to the sum, in float32, itself.
+void sums_in_products(const Subject& s, RunAct& run) {
+  const bool sums = s.actor.is(ir::OpKind::accumulate) || s.actor.is(ir::OpKind::cast);
+  if (!s.stack.sums_in_products || !sums || s.actor.inputs.empty()) return;
+  const ir::Input& input = s.actor.inputs[0];
+  if (input.program >= 0 || output_types(s.program, s.actor).at(0).dtype != ir::DType::float32) return;
+  const int producer = s.program.registers[static_cast<size_t>(input.reg)].producer;
+  run.in_producer = s.program.actors[static_cast<size_t>(producer)].op == "matmul_weight_grad";
+}
+
+// Results [sequences, ...] of more than one sequence, where the framework's kernels want another order.
+void batch_copies(const Subject& s, RunAct& run) {
+  const double copies = named(s.stack.batch_copies, s.actor.op, 0);
+  if (copies <= 0) return;
+  const ir::Types results = output_types(s.program, s.actor);
+  if (results.empty() || results[0].shape.empty() || results[0].shape[0] < 2) return;
+  run.more_seconds = copying_seconds(s.cluster.device, copies, results);
+}
+
+void update_in_one(const Subject& s, RunAct& run) {
+  run.shares_launch = s.stack.update_in_one && s.is_kernel() && s.updates();
+}
+
+void reduce_whole(const Subject& s, RunAct& run) {
+  if (!s.stack.reduce_whole || !s.scatters() || s.phase() != ir::PhaseKind::reduce) return;
+  run.collective = Collective::all_reduce;
+  if (!s.stack.reduce_in_float32) return;
+  run.bytes = 0;
+  for (const ir::TensorType& type : input_types(s.program, s.actor))
+    run.bytes += type.elements() * ir::size_of(ir::DType::float32);
+}
+
+// Parameters after an update (ZeRO 1 and 2) are one flat buffer.
+void apart_elements(const Subject& s, RunAct& run) {
+  const int64_t least = s.stack.apart_elements;
+  if (least == 0 || s.updates() || !(s.gathers() || s.scatters())) return;
+  const auto large = [&](int reg) {
+    return s.program.registers[static_cast<size_t>(reg)].type.elements() >= least;
+  };
+  const ir::Actor& actor = s.actor;
+  const auto count = s.gathers() ? std::count_if(actor.outputs.begin(), actor.outputs.end(), large)
+                                 : std::count_if(actor.inputs.begin(), actor.inputs.end(),
+                                                 [&](const ir::Input& input) { return large(input.reg); });
+  run.apart = static_cast<int>(std::max<std::ptrdiff_t>(1, count));
+}
+
+void piece_seconds(const Subject& s, RunAct& run) { run.piece_seconds = s.stack.piece_seconds; }
+
+// The rank that owns a tensor sends it to all.
+void gather_by_broadcast(const Subject& s, RunAct& run) {
+  if (!s.stack.gather_by_broadcast || !s.gathers() || !s.updates()) return;
+  run.collective = Collective::broadcast;
+  run.apart = static_cast<int>(s.actor.outputs.size());
+  run.piece_seconds = 0;
+}
+
+void all_reduces(const Subject& s, RunAct& run) {
+  if (s.actor.collective == Collective::all_reduce && s.actor.layer >= 0)
+    run.times = named(s.stack.all_reduces, s.actor.moves, 1);
+}
+
+void gather_copies(const Subject& s, RunAct& run) {
+  if (s.gathers())
+    run.more_latency = copying_seconds(s.cluster.device, named(s.stack.gather_copies, s.actor.moves, 0),
+                                       output_types(s.program, s.actor));
+}
+
+// Later rows go over earlier ones.
+struct Effect {
+  const char* field;
+  void (*apply)(const Subject&, RunAct&);
+};
+constexpr Effect of_kernels[] = {
+    {"op_launches", op_launches},           {"op_waits", op_waits},         {"fused_softmax", fused_softmax},
+    {"sums_in_products", sums_in_products}, {"batch_copies", batch_copies}, {"update_in_one", update_in_one},
+};
+constexpr Effect of_collectives[] = {
+    {"reduce_whole, reduce_in_float32", reduce_whole},
+    {"apart_elements", apart_elements},
+    {"piece_seconds", piece_seconds},
+    {"gather_by_broadcast", gather_by_broadcast},
+    {"all_reduces", all_reduces},
+    {"gather_copies", gather_copies},
+};
+
+}  // namespace
+
+RunAct ran_by_framework(const backends::Cluster& cluster, const ir::Program& program,
+                        const ir::Actor& actor) {
+  const Subject subject{cluster, cluster.stack, program, actor};
+  RunAct run;
+  run.collective = actor.collective;
+  run.bytes = actor.comm_bytes;
+  if (actor.kind == ir::ActorKind::collective)
+    for (const Effect& effect : of_collectives) effect.apply(subject, run);
+  else
+    for (const Effect& effect : of_kernels) effect.apply(subject, run);
+  return run;
+}
+
+}  // namespace boxcar::sim

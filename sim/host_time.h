@@ -1,0 +1,34 @@
+// How long the host of an eager framework makes a device wait.
+//
+// The host runs ahead of the device as long as the device has work or waits for its links. Where the launches
+// of a layer's pass, collectives among them, take longer than that, each kernel ends later by its share of
+// the difference:
+//
+//   10 kernels of a layer's forward pass, 300 us on the device, 40 us of the host for each launch: + 10 us
+//   each
+//
+// A lead that the host won before, in the head say, is not counted on: published layers that are launch-bound
+// take as long behind long kernels as behind short ones.
+#pragma once
+
+#include <vector>
+
+#include "backends/cluster.h"
+#include "ir/plan.h"
+
+namespace boxcar::sim {
+
+// An act as its host and device see it.
+struct HostAct {
+  bool delays = false;  // a kernel of its own, which may end later
+  double launches = 0;  // by the host
+  double waits = 0;     // launches for which the device stands still before it
+  double advances = 0;  // s by which it makes the device's own time for its phase longer
+};
+
+// By actor of the program, s by which it ends later. `acts`: by actor. `turns`: devices whose launches one
+// host makes in turn.
+std::vector<double> host_delays(const ir::Program& program, const backends::Cluster& cluster,
+                                const std::vector<HostAct>& acts, int turns);
+
+}  // namespace boxcar::sim
