@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "planner/mesh.h"
 #include "sbp/sbp.h"
 
 namespace boxcar::planner {
