@@ -114,4 +114,48 @@ A fast_silu_slope(A x) {
   return s * (A(1) + x * (A(1) - s));
 }
 
+// What the rows of ir/ops/pointwise_rows.h call.
+struct FastMath {
+  template <class A>
+  static A exp(A x) {
+    return fast_exp(x);
+  }
+  template <class A>
+  static A log(A x) {
+    return std::log(x);
+  }
+  template <class A>
+  static A sqrt(A x) {
+    return std::sqrt(x);
+  }
+  template <class A>
+  static A sigmoid(A x) {
+    return fast_sigmoid(x);
+  }
+  template <class A>
+  static A tanh(A x) {
+    return fast_tanh(x);
+  }
+  template <class A>
+  static A gelu(A x) {
+    return fast_gelu(x);
+  }
+  template <class A>
+  static A gelu_slope(A x) {
+    return fast_gelu_slope(x);
+  }
+  template <class A>
+  static A gelu_tanh(A x) {
+    return fast_gelu_tanh(x);
+  }
+  template <class A>
+  static A gelu_tanh_slope(A x) {
+    return fast_gelu_tanh_slope(x);
+  }
+  template <class A>
+  static A silu_grad(A dy, A x) {
+    return dy * fast_silu_slope(x);
+  }
+};
+
 }  // namespace boxcar::backends::cpu

@@ -2,26 +2,26 @@
 // causal_mask.
 #include "backends/cpu/broadcast_rows.h"
 #include "backends/cpu/chunks.h"
-#include "backends/cpu/fast_math.h"
+#include "backends/cpu/pointwise_loops.h"
 
 namespace boxcar::backends::cpu {
 namespace {
 
 // Loops over a chunk. Kernels call them by address, so that the code around them is compiled once for all
-// ops.
+// ops. `number` is the op's parameter where that is a number.
 template <class A>
-using Loop1 = void (*)(int64_t count, A* y, const A* x);
+using Loop1 = void (*)(int64_t count, A* y, const A* x, A number);
 template <class A>
-using Loop2 = void (*)(int64_t count, A* y, const A* a, const A* b);
+using Loop2 = void (*)(int64_t count, A* y, const A* a, const A* b, A number);
 
 // y = loop(x)
 template <class A>
-std::unique_ptr<Kernel> unary(const Call& call, Loop1<A> loop) {
-  return kernel([loop, count = call.outputs[0].elements(), x = In<A>(call, 0),
+std::unique_ptr<Kernel> unary(const Call& call, Loop1<A> loop, A number = 0) {
+  return kernel([loop, number, count = call.outputs[0].elements(), x = In<A>(call, 0),
                  y = Out<A>(call, 0)](const Operands& operands) {
     Chunk<A> from, to;
     for_chunks(count, [&](int64_t at, int64_t n) {
-      loop(n, to.at, x.load(operands, at, n, from));
+      loop(n, to.at, x.load(operands, at, n, from), number);
       y.store(to.at, operands, at, n);
     });
   });
@@ -29,21 +29,21 @@ std::unique_ptr<Kernel> unary(const Call& call, Loop1<A> loop) {
 
 // y = loop(a, b); a and b broadcast.
 template <class A>
-std::unique_ptr<Kernel> binary(const Call& call, Loop2<A> loop) {
+std::unique_ptr<Kernel> binary(const Call& call, Loop2<A> loop, A number = 0) {
   const BroadcastRows rows(call.outputs[0].shape, {call.inputs[0].shape, call.inputs[1].shape});
-  return kernel(
-      [rows, loop, a = In<A>(call, 0), b = In<A>(call, 1), y = Out<A>(call, 0)](const Operands& operands) {
-        Chunk<A> from_a, from_b, to;
-        rows.each([&](int64_t start, const int64_t* starts) {
-          for_chunks(rows.width(), [&](int64_t at, int64_t n) {
-            const auto load = [&](const In<A>& in, size_t i, Chunk<A>& buffer) {
-              return in.load_step(operands, starts[i] + rows.step(i) * at, rows.step(i), n, buffer);
-            };
-            loop(n, to.at, load(a, 0, from_a), load(b, 1, from_b));
-            y.store(to.at, operands, start + at, n);
-          });
-        });
+  return kernel([rows, loop, number, a = In<A>(call, 0), b = In<A>(call, 1),
+                 y = Out<A>(call, 0)](const Operands& operands) {
+    Chunk<A> from_a, from_b, to;
+    rows.each([&](int64_t start, const int64_t* starts) {
+      for_chunks(rows.width(), [&](int64_t at, int64_t n) {
+        const auto load = [&](const In<A>& in, size_t i, Chunk<A>& buffer) {
+          return in.load_step(operands, starts[i] + rows.step(i) * at, rows.step(i), n, buffer);
+        };
+        loop(n, to.at, load(a, 0, from_a), load(b, 1, from_b), number);
+        y.store(to.at, operands, start + at, n);
       });
+    });
+  });
 }
 
 constexpr auto kAdd = [](auto a, auto b) { return a + b; };
@@ -51,61 +51,75 @@ constexpr auto kSub = [](auto a, auto b) { return a - b; };
 constexpr auto kMul = [](auto a, auto b) { return a * b; };
 constexpr auto kDiv = [](auto a, auto b) { return a / b; };
 
-constexpr auto kNeg = [](auto x) { return -x; };
-constexpr auto kExp = [](auto x) { return fast_exp(x); };
-constexpr auto kLog = [](auto x) { return std::log(x); };
-constexpr auto kSqrt = [](auto x) { return std::sqrt(x); };
-constexpr auto kRelu = []<class A>(A x) { return x > A(0) ? x : A(0); };
-constexpr auto kSigmoid = [](auto x) { return fast_sigmoid(x); };
-constexpr auto kTanh = [](auto x) { return fast_tanh(x); };
-constexpr auto kGelu = [](auto x) { return fast_gelu(x); };
-constexpr auto kGeluTanh = [](auto x) { return fast_gelu_tanh(x); };
-constexpr auto kSilu = [](auto x) { return fast_silu(x); };
-
-constexpr auto kReluGrad = []<class A>(A dy, A y) { return y > A(0) ? dy : A(0); };
-constexpr auto kSigmoidGrad = []<class A>(A dy, A y) { return dy * y * (A(1) - y); };
-constexpr auto kTanhGrad = []<class A>(A dy, A y) { return dy * (A(1) - y * y); };
-constexpr auto kGeluGrad = [](auto dy, auto x) { return dy * fast_gelu_slope(x); };
-constexpr auto kGeluTanhGrad = [](auto dy, auto x) { return dy * fast_gelu_tanh_slope(x); };
-constexpr auto kSiluGrad = [](auto dy, auto x) { return dy * fast_silu_slope(x); };
-
-template <auto& function>
-std::unique_ptr<Kernel> make_unary(const Call& call) {
-  if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
-  return for_acc(call, [&]<class A>() {
-    return unary<A>(call, [](int64_t count, A* y, const A* x) { each(count, function, y, x); });
-  });
-}
-
 template <auto& function>
 std::unique_ptr<Kernel> make_binary(const Call& call) {
   if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
   return for_acc(call, [&]<class A>() {
     return binary<A>(call,
-                     [](int64_t count, A* y, const A* a, const A* b) { each(count, function, y, a, b); });
+                     [](int64_t count, A* y, const A* a, const A* b, A) { each(count, function, y, a, b); });
   });
 }
 
-std::unique_ptr<Kernel> make_gelu(const Call& call) {
-  return (ir::attr_bool(call.attrs, "tanh") ? make_unary<kGeluTanh> : make_unary<kGelu>)(call);
+template <class A, class P>
+A number_of(P p) {
+  if constexpr (std::is_same_v<P, A>)
+    return p;
+  else
+    return 0;
 }
-std::unique_ptr<Kernel> make_gelu_grad(const Call& call) {
-  return (ir::attr_bool(call.attrs, "tanh") ? make_binary<kGeluTanhGrad> : make_binary<kGeluGrad>)(call);
+
+// P of a number, or where it is a type, that.
+template <class P, class A>
+P parameter(A number) {
+  if constexpr (std::is_same_v<P, A>)
+    return number;
+  else
+    return {};
+}
+
+template <class Op>
+std::unique_ptr<Kernel> make_pointwise(const Call& call) {
+  if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
+  return for_acc(call, [&]<class A>() {
+    return with_parameter<Op, A>(call.attrs, [&]<class P>(P p) {
+      return unary<A>(
+          call,
+          [](int64_t count, A* y, const A* x, A number) {
+            each(
+                count, [p = parameter<P>(number)](A v) { return forward<Op>(v, p); }, y, x);
+          },
+          number_of<A>(p));
+    });
+  });
+}
+
+template <class Op>
+std::unique_ptr<Kernel> make_pointwise_grad(const Call& call) {
+  if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
+  return for_acc(call, [&]<class A>() {
+    return with_parameter<Op, A>(call.attrs, [&]<class P>(P p) {
+      return binary<A>(
+          call,
+          [](int64_t count, A* y, const A* a, const A* b, A number) {
+            each(
+                count, [p = parameter<P>(number)](A dy, A read) { return backward<Op>(dy, read, p); }, y, a,
+                b);
+          },
+          number_of<A>(p));
+    });
+  });
 }
 
 std::unique_ptr<Kernel> make_scale(const Call& call) {
   if (!ir::is_float(call.inputs[0].dtype)) return nullptr;
   return for_acc(call, [&]<class A>() {
-    return kernel([factor = static_cast<A>(ir::attr_float(call.attrs, "factor")),
-                   count = call.outputs[0].elements(), x = In<A>(call, 0),
-                   y = Out<A>(call, 0)](const Operands& operands) {
-      Chunk<A> from, to;
-      for_chunks(count, [&](int64_t at, int64_t n) {
-        each(
-            n, [factor](A v) { return factor * v; }, to.at, x.load(operands, at, n, from));
-        y.store(to.at, operands, at, n);
-      });
-    });
+    return unary<A>(
+        call,
+        [](int64_t count, A* y, const A* x, A factor) {
+          each(
+              count, [factor](A v) { return factor * v; }, y, x);
+        },
+        static_cast<A>(ir::attr_float(call.attrs, "factor")));
   });
 }
 
@@ -200,23 +214,15 @@ void add_elementwise_kernels(Factories& table) {
                 {"sub", make_binary<kSub>},
                 {"mul", make_binary<kMul>},
                 {"div", make_binary<kDiv>}});
+  ir::each_pointwise([&]<class Op>() {
+    table[Op::row.name] = make_pointwise<Op>;
+    if constexpr (Op::row.has_grad_op) table[ir::grad_op(Op::row)] = make_pointwise_grad<Op>;
+  });
   table.insert({{"identity", make_identity},
-                {"neg", make_unary<kNeg>},
-                {"exp", make_unary<kExp>},
-                {"log", make_unary<kLog>},
-                {"sqrt", make_unary<kSqrt>},
-                {"relu", make_unary<kRelu>},
-                {"sigmoid", make_unary<kSigmoid>},
-                {"tanh", make_unary<kTanh>},
-                {"gelu", make_gelu},
-                {"silu", make_unary<kSilu>}});
-  table.insert({{"relu_grad", make_binary<kReluGrad>},
-                {"sigmoid_grad", make_binary<kSigmoidGrad>},
-                {"tanh_grad", make_binary<kTanhGrad>},
-                {"gelu_grad", make_gelu_grad},
-                {"silu_grad", make_binary<kSiluGrad>}});
-  table.insert(
-      {{"scale", make_scale}, {"cast", make_cast}, {"where", make_where}, {"causal_mask", make_causal_mask}});
+                {"scale", make_scale},
+                {"cast", make_cast},
+                {"where", make_where},
+                {"causal_mask", make_causal_mask}});
 }
 
 }  // namespace boxcar::backends::cpu

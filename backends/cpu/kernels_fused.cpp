@@ -3,7 +3,7 @@
 #include "backends/cpu/broadcast_rows.h"
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/drop_factors.h"
-#include "backends/cpu/fast_math.h"
+#include "backends/cpu/pointwise_loops.h"
 #include "ir/ops/fused.h"
 
 namespace boxcar::backends::cpu {
@@ -105,13 +105,24 @@ Step<A> causal_mask(const StepCall& c) {
           }};
 }
 
+template <class Op, class A>
+Step<A> pointwise(const StepCall& c) {
+  return with_parameter<Op, A>(c.attrs, [&](auto p) {
+    return unary<A>(
+        c, [p](A x) { return forward<Op>(x, p); },
+        [p](A dy, A x, A y) {
+          return backward<Op>(dy, Op::row.grad_reads == ir::PointwiseRow::y ? y : x, p);
+        });
+  });
+}
+
 template <class A>
 using MakeStep = Step<A> (*)(const StepCall& call);
 
 template <class A>
-MakeStep<A> maker(std::string_view op) {
+std::map<std::string_view, MakeStep<A>> makers() {
   using C = const StepCall&;
-  static const std::map<std::string_view, MakeStep<A>> table = {
+  std::map<std::string_view, MakeStep<A>> table = {
       {"add",
        [](C c) {
          return binary<A>(
@@ -135,55 +146,6 @@ MakeStep<A> maker(std::string_view op) {
              c, [](A a, A b) { return a / b; }, [](A dy, A, A b) { return dy / b; },
              [](A dy, A a, A b) { return -dy * a / (b * b); });
        }},
-      {"neg",
-       [](C c) {
-         return unary<A>(
-             c, [](A x) { return -x; }, [](A dy, A, A) { return -dy; });
-       }},
-      {"exp",
-       [](C c) {
-         return unary<A>(
-             c, [](A x) { return fast_exp(x); }, [](A dy, A, A y) { return dy * y; });
-       }},
-      {"log",
-       [](C c) {
-         return unary<A>(
-             c, [](A x) { return std::log(x); }, [](A dy, A x, A) { return dy / x; });
-       }},
-      {"sqrt",
-       [](C c) {
-         return unary<A>(
-             c, [](A x) { return std::sqrt(x); }, [](A dy, A, A y) { return A(0.5) * dy / y; });
-       }},
-      {"relu",
-       [](C c) {
-         return unary<A>(
-             c, [](A x) { return x > A(0) ? x : A(0); }, [](A dy, A x, A) { return x > A(0) ? dy : A(0); });
-       }},
-      {"gelu",
-       [](C c) {
-         if (ir::attr_bool(c.attrs, "tanh"))
-           return unary<A>(
-               c, [](A x) { return fast_gelu_tanh(x); },
-               [](A dy, A x, A) { return dy * fast_gelu_tanh_slope(x); });
-         return unary<A>(
-             c, [](A x) { return fast_gelu(x); }, [](A dy, A x, A) { return dy * fast_gelu_slope(x); });
-       }},
-      {"silu",
-       [](C c) {
-         return unary<A>(
-             c, [](A x) { return fast_silu(x); }, [](A dy, A x, A) { return dy * fast_silu_slope(x); });
-       }},
-      {"tanh",
-       [](C c) {
-         return unary<A>(
-             c, [](A x) { return fast_tanh(x); }, [](A dy, A, A y) { return dy * (A(1) - y * y); });
-       }},
-      {"sigmoid",
-       [](C c) {
-         return unary<A>(
-             c, [](A x) { return fast_sigmoid(x); }, [](A dy, A, A y) { return dy * y * (A(1) - y); });
-       }},
       {"scale",
        [](C c) {
          const A factor = static_cast<A>(ir::attr_float(c.attrs, "factor"));
@@ -202,6 +164,13 @@ MakeStep<A> maker(std::string_view op) {
        }},
       {"dropout", dropout<A>},
       {"causal_mask", causal_mask<A>}};
+  ir::each_pointwise([&]<class Op>() { table[Op::row.name] = pointwise<Op, A>; });
+  return table;
+}
+
+template <class A>
+MakeStep<A> maker(std::string_view op) {
+  static const std::map<std::string_view, MakeStep<A>> table = makers<A>();
   const auto found = table.find(op);
   return found == table.end() ? nullptr : found->second;
 }

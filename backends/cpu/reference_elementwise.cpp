@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "backends/cpu/reference.h"
-#include "backends/cpu/reference_math.h"
+#include "ir/ops/pointwise.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -9,38 +9,20 @@ namespace {
 // --- one operand, and gradients
 // -------------------------------------------------------------------------------
 
-template <double (*function)(double)>
-void unary(const Tensors& in, Tensors& out, const ir::Attrs&) {
-  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = function(in[0].data[i]);
+template <class Op>
+void pointwise(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const double parameter = ir::parameter_of(Op::row, attrs);
+  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = Op::exact(in[0].data[i], parameter);
 }
 
-template <double (*function)(double, double)>
-void gradient(const Tensors& in, Tensors& out, const ir::Attrs&) {
-  for (size_t i = 0; i < in[0].data.size(); ++i) out[0].data[i] = function(in[0].data[i], in[1].data[i]);
-}
-
-double same(double x) { return x; }
-double negate(double x) { return -x; }
-double exponential(double x) { return std::exp(x); }
-double logarithm(double x) { return std::log(x); }
-double root(double x) { return std::sqrt(x); }
-double hyperbolic_tangent(double x) { return std::tanh(x); }
-double relu(double x) { return x > 0 ? x : 0; }
-
-double relu_grad(double dy, double y) { return y > 0 ? dy : 0; }
-double sigmoid_grad(double dy, double y) { return dy * y * (1 - y); }
-double tanh_grad(double dy, double y) { return dy * (1 - y * y); }
-void any_gelu(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
-  const bool tanh = ir::attr_bool(attrs, "tanh");
+template <class Op>
+void pointwise_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  const double parameter = ir::parameter_of(Op::row, attrs);
   for (size_t i = 0; i < in[0].data.size(); ++i)
-    out[0].data[i] = tanh ? gelu_tanh(in[0].data[i]) : gelu(in[0].data[i]);
+    out[0].data[i] = Op::exact_grad(in[0].data[i], in[1].data[i], parameter);
 }
-void any_gelu_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
-  const bool tanh = ir::attr_bool(attrs, "tanh");
-  for (size_t i = 0; i < in[0].data.size(); ++i)
-    out[0].data[i] = in[0].data[i] * (tanh ? gelu_tanh_slope : gelu_slope)(in[1].data[i]);
-}
-double silu_grad(double dy, double x) { return dy * silu_slope(x); }
+
+void identity(const Tensors& in, Tensors& out, const ir::Attrs&) { out[0].data = in[0].data; }
 
 // --- broadcasting
 // ---------------------------------------------------------------------------------------------
@@ -104,24 +86,13 @@ void cast(const Tensors& in, Tensors& out, const ir::Attrs&) {
 }  // namespace
 
 void add_elementwise_kernels(KernelTable& table) {
-  table.insert({{"identity", unary<same>},
-                {"neg", unary<negate>},
-                {"exp", unary<exponential>},
-                {"log", unary<logarithm>},
-                {"sqrt", unary<root>},
-                {"relu", unary<relu>},
-                {"sigmoid", unary<sigmoid>},
-                {"tanh", unary<hyperbolic_tangent>},
-                {"gelu", any_gelu},
-                {"silu", unary<silu>}});
-  table.insert({{"relu_grad", gradient<relu_grad>},
-                {"sigmoid_grad", gradient<sigmoid_grad>},
-                {"tanh_grad", gradient<tanh_grad>},
-                {"gelu_grad", any_gelu_grad},
-                {"silu_grad", gradient<silu_grad>}});
+  ir::each_pointwise([&]<class Op>() {
+    table[Op::row.name] = pointwise<Op>;
+    if constexpr (Op::row.has_grad_op) table[ir::grad_op(Op::row)] = pointwise_grad<Op>;
+  });
   table.insert(
       {{"add", binary<add>}, {"sub", binary<subtract>}, {"mul", binary<multiply>}, {"div", binary<divide>}});
-  table.insert({{"where", where}, {"scale", scale}, {"cast", cast}});
+  table.insert({{"where", where}, {"identity", identity}, {"scale", scale}, {"cast", cast}});
 }
 
 }  // namespace boxcar::backends::cpu

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/kernel_table.h"
 #include "ir/ops/fused.h"
+#include "ir/ops/pointwise.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -13,36 +14,27 @@ namespace {
 struct Row {
   const char* op;
   Step step;
+  const ir::PointwiseRow* pointwise = nullptr;
+  bool is_op = true;
 };
 // One step on the op's inputs in order.
-constexpr Row rows[] = {
-    {"identity", Step::identity},
-    {"accumulate", Step::identity},
-    {"neg", Step::neg},
-    {"exp", Step::exp},
-    {"log", Step::log},
-    {"sqrt", Step::sqrt},
-    {"relu", Step::relu},
-    {"sigmoid", Step::sigmoid},
-    {"tanh", Step::tanh},
-    {"gelu", Step::gelu},
-    {"silu", Step::silu},
-    {"scale", Step::scale},
-    {"cast", Step::identity},
-    {"dropout", Step::dropout},
-    {"dropout_grad", Step::dropout},
-    {"causal_mask", Step::causal_mask},
-    {"add", Step::add},
-    {"sub", Step::sub},
-    {"mul", Step::mul},
-    {"div", Step::div},
-    {"relu_grad", Step::relu_grad},
-    {"sigmoid_grad", Step::sigmoid_grad},
-    {"tanh_grad", Step::tanh_grad},
-    {"gelu_grad", Step::gelu_grad},
-    {"silu_grad", Step::silu_grad},
-    {"where", Step::where},
-};
+#define BOXCAR_ROWS(op)                     \
+  {#op, Step::op, &ir::pointwise::op::row}, \
+      {#op "_grad", Step::op##_grad, &ir::pointwise::op::row, ir::pointwise::op::row.has_grad_op},
+constexpr Row rows[] = {{"identity", Step::identity},
+                        {"accumulate", Step::identity},
+                        {"scale", Step::scale},
+                        {"cast", Step::identity},
+                        {"dropout", Step::dropout},
+                        {"dropout_grad", Step::dropout},
+                        {"causal_mask", Step::causal_mask},
+                        {"add", Step::add},
+                        {"sub", Step::sub},
+                        {"mul", Step::mul},
+                        {"div", Step::div},
+                        {"where", Step::where},
+                        BOXCAR_POINTWISE(BOXCAR_ROWS)};
+#undef BOXCAR_ROWS
 
 const Row* row_of(std::string_view op) {
   const Row* const row =
@@ -107,7 +99,7 @@ class Program {
     if (!fits_) return -1;
     MapStep& step = map_.step[map_.steps - 1];
     if (op == "scale") step.x = ir::attr_float(attrs, "factor");
-    if (kind == Step::gelu || kind == Step::gelu_grad) step.x = ir::attr_bool(attrs, "tanh") ? 1 : 0;
+    if (row->pointwise) step.x = ir::parameter_of(*row->pointwise, attrs);
     if (op == "causal_mask") {
       step.x = ir::attr_float(attrs, "fill");
       step.rows = shape_[shape_.size() - 2], step.columns = shape_.back();
@@ -327,15 +319,10 @@ class Backwards {
     const int a = step.operands[0], b = step.operands.size() > 1 ? step.operands[1] : -1;
     const std::string& op = step.op;
     if (op == "identity" || op == "cast") return give(a, g), true;
-    if (op == "neg") return give(a, p_.add(Step::neg, g)), true;
-    if (op == "exp") return give(a, p_.add(Step::mul, g, y)), true;
-    if (op == "log") return give(a, p_.add(Step::div, g, x(0))), true;
-    if (op == "sqrt") return give(a, p_.add(Step::sqrt_grad, g, y)), true;
-    if (op == "relu") return give(a, p_.add(Step::relu_grad, g, y)), true;
-    if (op == "sigmoid") return give(a, p_.add(Step::sigmoid_grad, g, y)), true;
-    if (op == "tanh") return give(a, p_.add(Step::tanh_grad, g, y)), true;
-    if (op == "gelu") return give(a, p_.add("gelu_grad", {g, x(0)}, step.attrs, ir::DType::float32)), true;
-    if (op == "silu") return give(a, p_.add(Step::silu_grad, g, x(0))), true;
+    if (const ir::PointwiseRow* const row = ir::find_pointwise(op)) {
+      const int read = row->grad_reads == ir::PointwiseRow::y ? y : x(0);
+      return give(a, p_.add(ir::grad_op(*row), {g, read}, step.attrs, ir::DType::float32)), true;
+    }
     if (op == "scale" || op == "dropout")
       return give(a, p_.add(op, {g}, step.attrs, ir::DType::float32)), true;
     if (op == "causal_mask") {  // nothing goes back to what was filled
@@ -406,7 +393,8 @@ std::unique_ptr<Kernel> make_fused_grad(const Call& call, const Place& place) {
 }  // namespace
 
 void add_map_kernels(Factories& table) {
-  for (const Row& row : rows) table[row.op] = make_table_row;
+  for (const Row& row : rows)
+    if (row.is_op) table[row.op] = make_table_row;
   table.insert({{"bias_gelu", make_bias_gelu},
                 {"bias_gelu_grad", make_bias_gelu_grad},
                 {"bias_dropout_add", make_bias_dropout_add},

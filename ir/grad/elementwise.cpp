@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ir/grad/rules.h"
+#include "ir/ops/pointwise.h"
 
 namespace boxcar::ir {
 namespace {
@@ -59,11 +60,12 @@ void scale(GradContext& g) { g.give(0, g.emit("x", "scale", {g.dy()}, g.attrs())
 void cast(GradContext& g) { g.give(0, g.emit("x", "cast", {g.dy()}, {{"to", dtype_of(g, g.x(0))}})); }
 void dropout(GradContext& g) { g.give(0, g.emit("x", "dropout_grad", {g.dy()}, g.attrs())); }
 
-void relu(GradContext& g) { g.give(0, g.emit("x", "relu_grad", {g.dy(), g.y()})); }
-void gelu(GradContext& g) { g.give(0, g.emit("x", "gelu_grad", {g.dy(), g.x(0)}, g.attrs())); }
-void silu(GradContext& g) { g.give(0, g.emit("x", "silu_grad", {g.dy(), g.x(0)})); }
-void sigmoid(GradContext& g) { g.give(0, g.emit("x", "sigmoid_grad", {g.dy(), g.y()})); }
-void tanh(GradContext& g) { g.give(0, g.emit("x", "tanh_grad", {g.dy(), g.y()})); }
+// By the op's row.
+void by_row(GradContext& g) {
+  const PointwiseRow& row = *find_pointwise(g.op().type);
+  const TensorId read = row.grad_reads == PointwiseRow::y ? g.y() : g.x(0);
+  g.give(0, g.emit("x", grad_op(row).c_str(), {g.dy(), read}, g.attrs()));
+}
 
 void swiglu(GradContext& g) {
   const auto d = g.emit_all("x", "swiglu_grad", {g.dy(), g.x(0), g.x(1)});
@@ -100,35 +102,38 @@ void causal_mask(GradContext& g) {
   g.give(0, g.emit("x", "causal_mask", {g.dy()}, attrs));
 }
 
-constexpr GradRule rules[] = {{"add", add},
-                              {"sub", sub},
-                              {"mul", mul},
-                              {"div", div},
-                              {"where", where},
-                              {"sum", sum},
-                              {"identity", pass},
-                              {"to_global", pass},
-                              {"neg", neg},
-                              {"exp", exp},
-                              {"log", log},
-                              {"sqrt", sqrt},
-                              {"scale", scale},
-                              {"cast", cast},
-                              {"dropout", dropout},
-                              {"relu", relu},
-                              {"gelu", gelu},
-                              {"silu", silu},
-                              {"sigmoid", sigmoid},
-                              {"tanh", tanh},
-                              {"swiglu", swiglu},
-                              {"swiglu_pairs", swiglu_pairs},
-                              {"bias_gelu", bias_gelu},
-                              {"bias_dropout_add", bias_dropout_add},
-                              {"causal_mask", causal_mask},
-                              {"fused", fused}};
+constexpr GradRule written[] = {{"add", add},
+                                {"sub", sub},
+                                {"mul", mul},
+                                {"div", div},
+                                {"where", where},
+                                {"sum", sum},
+                                {"identity", pass},
+                                {"to_global", pass},
+                                {"neg", neg},
+                                {"exp", exp},
+                                {"log", log},
+                                {"sqrt", sqrt},
+                                {"scale", scale},
+                                {"cast", cast},
+                                {"dropout", dropout},
+                                {"swiglu", swiglu},
+                                {"swiglu_pairs", swiglu_pairs},
+                                {"bias_gelu", bias_gelu},
+                                {"bias_dropout_add", bias_dropout_add},
+                                {"causal_mask", causal_mask},
+                                {"fused", fused}};
 
 }  // namespace
 
-std::span<const GradRule> elementwise_gradients() { return rules; }
+std::span<const GradRule> elementwise_gradients() {
+  static const std::vector<GradRule> rules = [] {
+    std::vector<GradRule> all(std::begin(written), std::end(written));
+    for (const PointwiseRow& row : pointwise_rows())
+      if (row.has_grad_op) all.push_back({row.name, by_row});
+    return all;
+  }();
+  return rules;
+}
 
 }  // namespace boxcar::ir

@@ -1,5 +1,5 @@
-// Element-wise ops: of one operand, of two or three that broadcast as in NumPy, gradients of activations,
-// cast, scale.
+// Element-wise ops: of two or three operands that broadcast as in NumPy, identity, cast, scale; those of one
+// operand are rows of pointwise_rows.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -111,64 +111,9 @@ void add_binary_ops(std::vector<OpDef>& out) {
       out, "div", [](IndexMap& map) { map.linear = {{0}}; }, {-3.5, 3.5, 1}, 1e-12);
 }
 
-// --- one operand, and gradients
-// -------------------------------------------------------------------------------
+// --- identity, scale, cast, where
+// ---------------------------------------------------------------------------------------
 
-IndexMap pointwise_map(const Types& in) {
-  IndexMap map;
-  Indices names = indices("i", in[0].shape.size());
-  map.inputs.assign(in.size(), names);
-  map.outputs = {names};
-  return map;
-}
-
-std::vector<Sample> pointwise_samples(const Extent& n, size_t operands, const std::vector<Domain>& domains) {
-  int64_t a = n(), b = n(), c = n();
-  return {{.inputs = Types(operands, f32({a, b})), .domains = domains},
-          {.inputs = Types(operands, f32({a, b, c})), .domains = domains}};
-}
-
-struct Pointwise {
-  const char* name;
-  std::vector<std::string> operands;
-  Flags flags;
-  double flops = 1;
-  std::vector<Domain> domains = {};
-  double tolerance = 0;
-  Attrs attrs = {};
-};
-
-// Operands of one shape; the result has the type of the first.
-void add_pointwise(std::vector<OpDef>& out, const Pointwise& row) {
-  auto infer = [name = row.name, operands = row.operands](const Types& in, const Attrs&) -> Types {
-    for (size_t i = 1; i < in.size(); ++i) same_type(name, operands[i], in[i], operands[0], in[0]);
-    return {in[0]};
-  };
-  auto index_map = [flags = row.flags](const Types& in, const Attrs&) {
-    IndexMap map = pointwise_map(in);
-    flags(map);
-    return map;
-  };
-  // The second of the samples has what is a choice.
-  auto samples = [count = row.operands.size(), domains = row.domains, attrs = row.attrs](const Extent& n) {
-    std::vector<Sample> list = pointwise_samples(n, count, domains);
-    for (const auto& [name, value] : attrs) list[1].attrs[name] = !std::get<bool>(value);
-    return list;
-  };
-  out.push_back({.name = row.name,
-                 .inputs = row.operands,
-                 .outputs = {row.operands.size() == 1 ? "y" : "dx"},
-                 .attrs = row.attrs,
-                 .infer = infer,
-                 .index_map = index_map,
-                 .work = per_element(row.flops),
-                 .tolerance = row.tolerance,
-                 .samples = samples});
-}
-
-void nothing(IndexMap&) {}
-void increasing(IndexMap& map) { map.increasing = {0}; }
-void linear(IndexMap& map) { map.linear = {{0}}; }
 void linear_increasing(IndexMap& map) {
   map.linear = {{0}};
   map.increasing = {0};
@@ -178,32 +123,24 @@ void linear_decreasing(IndexMap& map) {
   map.decreasing = {0};
 }
 
-void add_pointwise_ops(std::vector<OpDef>& out) {
-  const Domain positive{0.5, 8, 0.5}, fine{-4, 4, 0.25}, unit{0, 1, 0.125}, signed_unit{-1, 1, 0.125};
-  const Attrs form = {{"tanh", false}};  // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 in its place
-  const Pointwise rows[] = {
-      {"identity", {"x"}, linear_increasing, 0},
-      {"neg", {"x"}, linear_decreasing},
-      {"exp", {"x"}, increasing, 4, {fine}, 1e-12},
-      {"log", {"x"}, increasing, 4, {positive}, 1e-12},
-      {"sqrt", {"x"}, increasing, 4, {positive}, 1e-12},
-      {"relu", {"x"}, increasing},
-      {"sigmoid", {"x"}, increasing, 6, {fine}, 1e-12},
-      {"tanh", {"x"}, increasing, 6, {fine}, 1e-12},
-      {"gelu", {"x"}, nothing, 10, {fine}, 1e-12, form},  // both dip below zero left of it: not monotone
-      {"silu", {"x"}, nothing, 7, {fine}, 1e-12},
-      // Linear in dy; and increasing in it where the slope is never negative.
-      {"relu_grad", {"dy", "y"}, linear_increasing, 1},
-      {"sigmoid_grad", {"dy", "y"}, linear_increasing, 3, {{}, unit}, 1e-12},
-      {"tanh_grad", {"dy", "y"}, linear_increasing, 3, {{}, signed_unit}, 1e-12},
-      {"gelu_grad", {"dy", "x"}, linear, 15, {{}, fine}, 1e-12, form},
-      {"silu_grad", {"dy", "x"}, linear, 10, {{}, fine}, 1e-12},
+void add_identity(std::vector<OpDef>& out) {
+  auto index_map = [](const Types& in, const Attrs&) {
+    IndexMap map = pointwise_map(in);
+    linear_increasing(map);
+    return map;
   };
-  for (const Pointwise& row : rows) add_pointwise(out, row);
+  auto samples = [](const Extent& n) -> std::vector<Sample> {
+    int64_t a = n(), b = n(), c = n();
+    return {{.inputs = {f32({a, b})}}, {.inputs = {f32({a, b, c})}}};
+  };
+  out.push_back({.name = "identity",
+                 .inputs = {"x"},
+                 .outputs = {"y"},
+                 .infer = same_as_first,
+                 .index_map = index_map,
+                 .work = per_element(0),
+                 .samples = samples});
 }
-
-// --- scale, cast, where
-// ---------------------------------------------------------------------------------------
 
 void add_scale(std::vector<OpDef>& out) {
   auto index_map = [](const Types& in, const Attrs& attrs) {
@@ -282,6 +219,7 @@ std::vector<Sample> where_samples(const Extent& n) {
 void add_elementwise_ops(std::vector<OpDef>& out) {
   add_binary_ops(out);
   add_pointwise_ops(out);
+  add_identity(out);
   add_scale(out);
   out.push_back({.name = "cast",
                  .inputs = {"x"},

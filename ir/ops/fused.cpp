@@ -5,14 +5,19 @@
 #include <algorithm>
 
 #include "ir/ops/ops.h"
+#include "ir/ops/pointwise.h"
 #include "ir/read_number.h"
 
 namespace boxcar::ir {
 namespace {
 
-constexpr std::string_view fusable[] = {"add",     "sub",   "mul",  "div",      "neg",     "exp",
-                                        "log",     "sqrt",  "relu", "gelu",     "silu",    "tanh",
-                                        "sigmoid", "scale", "cast", "identity", "dropout", "causal_mask"};
+// In the order in which messages list them.
+std::vector<std::string_view> fusable() {
+  std::vector<std::string_view> ops = {"add", "sub", "mul", "div"};
+  for (const PointwiseRow& row : pointwise_rows()) ops.emplace_back(row.name);
+  ops.insert(ops.end(), {"scale", "cast", "identity", "dropout", "causal_mask"});
+  return ops;
+}
 
 // What stands between `open` and the bracket that closes it, from text[at] on; at ends behind it.
 std::string_view bracketed(std::string_view text, size_t& at, char open, char close) {
@@ -58,7 +63,7 @@ FusedStep parse_step(std::string_view text, int values) {
   if (at == std::string_view::npos) refuse_step(text, "expected op(operands), such as add(0, 1)");
   step.op = trimmed(text.substr(0, at));
   if (!is_fusable(step.op))
-    refuse_step(text, fmt::format("{} is not one of {}", step.op, fmt::join(fusable, ", ")));
+    refuse_step(text, fmt::format("{} is not one of {}", step.op, fmt::join(fusable(), ", ")));
   for (const std::string_view operand : split(bracketed(text, at, '(', ')'), ',')) {
     const int value = read_number<int>(operand).value_or(-1);
     if (value < 0 || value >= values)
@@ -266,7 +271,8 @@ std::string text_of(const FusedProgram& program, const std::vector<std::string_v
 }  // namespace
 
 bool is_fusable(std::string_view op) {
-  return std::find(std::begin(fusable), std::end(fusable), op) != std::end(fusable);
+  static const std::vector<std::string_view> ops = fusable();
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
 }
 
 std::string to_text(const FusedProgram& program) { return text_of(program, {}); }

@@ -17,6 +17,7 @@ namespace boxcar::ir {
 
 void add_matmul_ops(std::vector<OpDef>& out);       // matmul.cpp
 void add_elementwise_ops(std::vector<OpDef>& out);  // elementwise.cpp
+void add_pointwise_ops(std::vector<OpDef>& out);    // pointwise.cpp
 void add_reduce_ops(std::vector<OpDef>& out);       // reduce.cpp
 void add_shape_ops(std::vector<OpDef>& out);        // shape.cpp
 void add_index_ops(std::vector<OpDef>& out);        // index.cpp
@@ -63,6 +64,8 @@ using Indices = std::vector<sbp::Index>;
 
 // {"a0", "a1", "a2"}
 Indices indices(std::string_view prefix, size_t count);
+// i0 i1, i0 i1 -> i0 i1: operands and the result of one shape.
+sbp::IndexMap pointwise_map(const Types& in);
 // The same map for all types, parsed once.
 std::function<sbp::IndexMap(const Types&, const Attrs&)> fixed_map(std::string_view text);
 

@@ -1,5 +1,6 @@
 // Launchers of the device's kernels: what .cu files define and the rest of this folder calls. Plain C++17,
-// and nothing of Boxcar's, so that nvcc compiles it whatever standard it knows.
+// and of Boxcar's only the rows of pointwise ops, which are too, so that nvcc compiles it whatever standard
+// it knows.
 //
 // Arrays are of any element type; kernels compute in float, or in double where `wide`, and round once when
 // they store. Launchers return at once; counts of 0 launch nothing.
@@ -7,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+
+#include "ir/ops/pointwise_rows.h"
 
 namespace boxcar::backends::cuda {
 
@@ -25,17 +28,10 @@ constexpr int max_dims = 8;
 // --- elementwise: a program over values, inputs first, then one result per step; the last is the result
 // ---------
 
+// NAME and NAME_grad, of dy and what the gradient reads, for each row of pointwise_rows.h, and others.
+#define BOXCAR_STEPS(op) op, op##_grad,
 enum class Step : int {
   identity,
-  neg,
-  exp,
-  log,
-  sqrt,
-  relu,
-  sigmoid,
-  tanh,
-  gelu,
-  silu,
   scale,
   to_boolean,
   truncate,
@@ -45,14 +41,10 @@ enum class Step : int {
   sub,
   mul,
   div,
-  relu_grad,
-  sigmoid_grad,
-  tanh_grad,
-  gelu_grad,
-  silu_grad,
-  sqrt_grad,
-  where
+  where,
+  BOXCAR_POINTWISE(BOXCAR_STEPS)
 };
+#undef BOXCAR_STEPS
 
 // What drops element `flat`: draws by its position in the step's global batch (backends/random.h).
 struct Drop {
@@ -68,7 +60,7 @@ struct Drop {
 struct MapStep {
   Step op = Step::identity;
   int a = 0, b = 0, c = 0;  // values
-  double x = 0;  // scale's factor, causal_mask's fill; of gelu and its gradient: 1 for the form with tanh
+  double x = 0;             // scale's factor, causal_mask's fill; the parameter of a row's op
   int64_t rows = 1, columns = 1, ahead = 0;  // causal_mask
   int drop = 0;
 };

@@ -5,50 +5,80 @@ namespace boxcar::backends::cuda {
 namespace {
 
 template <class A>
-__device__ A sigmoid(A x) {
-  return A(1) / (A(1) + exp_of(-x));
-}
-template <class A>
 __device__ A normal_cdf(A x) {
   return A(0.5) * erfc_of(-x * A(0.70710678118654752440));
 }
 
-// What gelu multiplies x by.
-template <class A>
-__device__ A gelu_share(const MapStep& step, A x) {
-  if (step.x == 0) return normal_cdf(x);
-  return sigmoid(A(1.5957691216057308) * (x + A(0.044715) * x * x * x));
-}
-template <class A>
-__device__ A gelu_slope(const MapStep& step, A x) {
-  const A s = gelu_share(step, x);
-  if (step.x == 0) return s + x * exp_of(A(-0.5) * x * x) * A(0.39894228040143267794);
-  return s + x * s * (A(1) - s) * A(1.5957691216057308) * (A(1) + A(3 * 0.044715) * x * x);
+// What the rows of pointwise_rows.h call.
+struct DeviceMath {
+  template <class A>
+  __device__ static A exp(A x) {
+    return exp_of(x);
+  }
+  template <class A>
+  __device__ static A log(A x) {
+    return log_of(x);
+  }
+  template <class A>
+  __device__ static A sqrt(A x) {
+    return sqrt_of(x);
+  }
+  template <class A>
+  __device__ static A tanh(A x) {
+    return tanh_of(x);
+  }
+  template <class A>
+  __device__ static A sigmoid(A x) {
+    return A(1) / (A(1) + exp_of(-x));
+  }
+  template <class A>
+  __device__ static A gelu(A x) {
+    return x * normal_cdf(x);
+  }
+  template <class A>
+  __device__ static A gelu_slope(A x) {
+    return normal_cdf(x) + x * exp_of(A(-0.5) * x * x) * A(0.39894228040143267794);
+  }
+  template <class A>
+  __device__ static A gelu_tanh_share(A x) {
+    return sigmoid(A(1.5957691216057308) * (x + A(0.044715) * x * x * x));
+  }
+  template <class A>
+  __device__ static A gelu_tanh(A x) {
+    return x * gelu_tanh_share(x);
+  }
+  template <class A>
+  __device__ static A gelu_tanh_slope(A x) {
+    const A s = gelu_tanh_share(x);
+    return s + x * s * (A(1) - s) * A(1.5957691216057308) * (A(1) + A(3 * 0.044715) * x * x);
+  }
+  template <class A>
+  __device__ static A silu_grad(A dy, A x) {
+    const A s = sigmoid(x);
+    return dy * s * (A(1) + x * (A(1) - s));
+  }
+};
+
+// A number as A, a choice as bool.
+template <class Op, class A>
+__device__ auto parameter(const MapStep& step) {
+  if constexpr (Op::row.kind == ir::PointwiseRow::number)
+    return static_cast<A>(step.x);
+  else
+    return step.x != 0;
 }
 
 template <class A>
 __device__ A apply(const Map& map, const MapStep& step, int64_t i, A a, A b, A c) {
+#define BOXCAR_CASES(op)                                                                     \
+  case Step::op:                                                                             \
+    return ir::pointwise::op::forward<DeviceMath>(a, parameter<ir::pointwise::op, A>(step)); \
+  case Step::op##_grad:                                                                      \
+    return ir::pointwise::op::backward<DeviceMath>(a, b, parameter<ir::pointwise::op, A>(step));
   switch (step.op) {
+    BOXCAR_POINTWISE(BOXCAR_CASES)
     case Step::identity:
       return a;
-    case Step::neg:
-      return -a;
-    case Step::exp:
-      return exp_of(a);
-    case Step::log:
-      return log_of(a);
-    case Step::sqrt:
-      return sqrt_of(a);
-    case Step::relu:
-      return a > A(0) ? a : A(0);
-    case Step::sigmoid:
-      return sigmoid(a);
-    case Step::tanh:
-      return tanh_of(a);
-    case Step::gelu:
-      return a * gelu_share(step, a);
-    case Step::silu:
-      return a * sigmoid(a);
     case Step::scale:
       return static_cast<A>(step.x) * a;
     case Step::to_boolean:
@@ -67,23 +97,10 @@ __device__ A apply(const Map& map, const MapStep& step, int64_t i, A a, A b, A c
       return a * b;
     case Step::div:
       return a / b;
-    case Step::relu_grad:
-      return b > A(0) ? a : A(0);
-    case Step::sigmoid_grad:
-      return a * b * (A(1) - b);
-    case Step::tanh_grad:
-      return a * (A(1) - b * b);
-    case Step::gelu_grad:
-      return a * gelu_slope(step, b);
-    case Step::silu_grad: {
-      const A s = sigmoid(b);
-      return a * s * (A(1) + b * (A(1) - s));
-    }
-    case Step::sqrt_grad:
-      return a / (A(2) * b);
     default:
       return a != A(0) ? b : c;
   }
+#undef BOXCAR_CASES
 }
 
 template <class A>

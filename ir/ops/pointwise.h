@@ -1,0 +1,33 @@
+// How the rest of the program finds the rows of pointwise_rows.h.
+//
+//   find_pointwise("gelu")->grad_reads == PointwiseRow::x;   find_pointwise("add") == nullptr
+//   each_pointwise([&]<class Op>() { table[Op::row.name] = unary<Op>; });
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ir/ops/pointwise_rows.h"
+#include "ir/types.h"
+
+namespace boxcar::ir {
+
+std::span<const PointwiseRow> pointwise_rows();
+const PointwiseRow* find_pointwise(std::string_view op);  // null: it has no row
+
+// "relu_grad"
+inline std::string grad_op(const PointwiseRow& row) { return std::string(row.name) + "_grad"; }
+
+// The value of the row's parameter in complete attributes: of a choice 0 or 1, 0 where there is none.
+double parameter_of(const PointwiseRow& row, const Attrs& attrs);
+
+// visit.operator()<Op>() for every row.
+template <class Visit>
+void each_pointwise(Visit visit) {
+#define BOXCAR_VISIT(op) visit.template operator()<pointwise::op>();
+  BOXCAR_POINTWISE(BOXCAR_VISIT)
+#undef BOXCAR_VISIT
+}
+
+}  // namespace boxcar::ir
