@@ -9,6 +9,7 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/kernels.h"
+#include "ir/ops/pointwise.h"
 #include "ir/ops/updates.h"
 #include "law1.h"
 #include "sbp/error.h"
@@ -158,6 +159,21 @@ void add_convolutions(std::vector<Large>& cases) {
   }
 }
 
+// Every pointwise op as a step of its own, and its slope where that is one of several.
+void add_fused(std::vector<Large>& cases) {
+  for (const ir::PointwiseRow& row : ir::pointwise_rows()) {
+    const ir::Domain domain{row.values.low, row.values.high, row.values.step};
+    std::string step = fmt::format("{}(0)", row.name);
+    if (row.kind == ir::PointwiseRow::choice) step += fmt::format(" {{{}=true}}", row.parameter);
+    if (row.kind == ir::PointwiseRow::number) step += fmt::format(" {{{}={}}}", row.parameter, row.other);
+    for (const std::string& program :
+         {fmt::format("{}(0)", row.name), step + "; add(1, 0); scale(2) {factor=0.5}"}) {
+      cases.push_back({"fused", {{5, 300}}, {{"program", program}}, {domain}});
+      cases.push_back({"fused_grad", {{5, 300}, {5, 300}}, {{"program", program}}, {{}, domain}});
+    }
+  }
+}
+
 std::vector<Large> large_cases() {
   const ir::Attrs causal = {{"causal", true}}, ahead = {{"causal", true}, {"offset", int64_t{40}}};
   const ir::Attrs drop = {{"p", 0.25}, {"op", int64_t{5}}};
@@ -186,6 +202,7 @@ std::vector<Large> large_cases() {
   }
   cases.push_back(many_tensors());
   add_convolutions(cases);
+  add_fused(cases);
   return cases;
 }
 
@@ -359,6 +376,8 @@ std::vector<std::string> KernelCases::ops() {
 }
 std::vector<std::string> KernelCases::ops_in_blocks() {
   return {"adam_all",
+          "fused",
+          "fused_grad",
           "matmul",
           "matmul_weight_grad",
           "matmul_add",
