@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/ops/optimizers.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -10,7 +11,7 @@ namespace {
 struct Effect {
   const char* path;
   bool (*has)(const planner::Job&);
-  const char* unless;
+  const char* unless = nullptr;   // of an optimizer's number: what the optimizers' rows say
   const char* decides = nullptr;  // whether it has one, of the keys that are searched
   bool so_anyway = false;         // without it
 };
@@ -30,8 +31,13 @@ bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision
 bool has_gelu(const planner::Job& job) { return job.model.mlp == "gelu"; }
 bool has_no_bias(const planner::Job& job) { return !job.model.bias; }
 bool has_experts(const planner::Job& job) { return job.model.experts > 0; }
-bool uses_momentum(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::momentum; }
-bool uses_adam(const planner::Job& job) { return job.train.optimizer == ir::Optimizer::adam; }
+bool uses(const planner::Job& job, const char* number) {
+  return ir::has_number(ir::row_of(job.train.optimizer), number);
+}
+bool uses_momentum(const planner::Job& job) { return uses(job, "momentum"); }
+bool uses_beta1(const planner::Job& job) { return uses(job, "beta1"); }
+bool uses_beta2(const planner::Job& job) { return uses(job, "beta2"); }
+bool uses_eps(const planner::Job& job) { return uses(job, "eps"); }
 
 constexpr Effect effects[] = {
     {"parallel.zero", has_replicas, "dp is 2 or more", nullptr, true},
@@ -51,10 +57,10 @@ constexpr Effect effects[] = {
     {"model.gelu", has_gelu, "mlp is gelu"},
     {"model.qkv_bias", has_no_bias, "bias is false"},
     {"train.routing_skew", has_experts, "the model has experts"},
-    {"train.momentum", uses_momentum, "optimizer is momentum"},
-    {"train.beta1", uses_adam, "optimizer is adam"},
-    {"train.beta2", uses_adam, "optimizer is adam"},
-    {"train.eps", uses_adam, "optimizer is adam"},
+    {"train.momentum", uses_momentum},
+    {"train.beta1", uses_beta1},
+    {"train.beta2", uses_beta2},
+    {"train.eps", uses_eps},
 };
 
 const Key& key_at(const std::string& path) {
@@ -72,7 +78,14 @@ const Given* asked(const GivenKeys& given, const Effect& effect) {
   return get(key, request) == get(key, Request{}) ? nullptr : &found->second;
 }
 
-std::string text_of(const Effect& effect) { return std::string("has no effect unless ") + effect.unless; }
+std::string text_of(const Effect& effect) {
+  std::string unless = effect.unless ? effect.unless : "";
+  if (unless.empty())
+    for (const ir::OptimizerRow& row : ir::optimizer_rows())
+      if (ir::has_number(row, key_at(effect.path).name))
+        unless += (unless.empty() ? "optimizer is " : " or ") + std::string(row.name);
+  return "has no effect unless " + unless;
+}
 
 }  // namespace
 

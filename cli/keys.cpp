@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "ir/ops/optimizers.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -218,7 +219,7 @@ std::vector<Key> make_keys() {
                     "biases, their gradients, GELU by tanh and residuals in the kernels of products"));
   k.push_back(entry("train", "fused_loss", TRAIN(fused_loss), 0, 1,
                     "maximum, sum and pick of the loss in one kernel; where tp splits classes, the sums"));
-  k.push_back(word("train", "optimizer", TRAIN(optimizer), {"sgd", "momentum", "adam"}, "optimizer"));
+  k.push_back(word("train", "optimizer", TRAIN(optimizer), ir::optimizer_names(), "optimizer"));
   k.push_back(entry("train", "fused_optimizer", PARALLEL(fused_optimizer), 0, 1,
                     "one act updates all tensors of a device and writes their 16-bit copies"));
   k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,

@@ -114,7 +114,7 @@ A fast_silu_slope(A x) {
   return s * (A(1) + x * (A(1) - s));
 }
 
-// What the rows of ir/ops/pointwise_rows.h call.
+// What the rows of ir/ops/pointwise_rows.h and optimizer_rows.h call.
 struct FastMath {
   template <class A>
   static A exp(A x) {
@@ -155,6 +155,10 @@ struct FastMath {
   template <class A>
   static A silu_grad(A dy, A x) {
     return dy * fast_silu_slope(x);
+  }
+  template <class A>
+  static A corrected(A moment, A one_over_left) {
+    return moment * one_over_left;
   }
 };
 

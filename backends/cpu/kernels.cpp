@@ -1,6 +1,9 @@
 #include "backends/cpu/kernels.h"
 
+#include <algorithm>
+
 #include "ir/ops/fused.h"
+#include "ir/ops/optimizers.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -21,13 +24,20 @@ Factories build_table() {
 
 void advance(ir::Attrs& attrs, const char* name, int64_t by) { std::get<int64_t>(attrs.at(name)) += by; }
 
+bool counts_steps(std::string_view op) {
+  const auto rows = ir::optimizer_rows();
+  return std::any_of(rows.begin(), rows.end(), [&](const ir::OptimizerRow& row) {
+    return row.counts && (op == row.name || op == ir::all_op(row));
+  });
+}
+
 ir::Attrs advanced(ir::Attrs attrs, std::string_view op, const Moment& moment) {
   if (attrs.contains("micro_batch")) {  // a random op
     advance(attrs, "seed", moment.seed);
     advance(attrs, "step", moment.step);
     advance(attrs, "micro_batch", moment.micro_batch);
   }
-  if (op == "adam" || op == "adam_all") advance(attrs, "step", moment.step);
+  if (counts_steps(op)) advance(attrs, "step", moment.step);
   if (moment.learning_rate >= 0 && attrs.contains("lr")) attrs["lr"] = moment.learning_rate;
   return attrs;
 }

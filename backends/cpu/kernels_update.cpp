@@ -1,5 +1,7 @@
 // Optimizer steps, in place or not; what clipping, overflow checks and accumulation over micro-batches need.
 #include "backends/cpu/chunks.h"
+#include "backends/cpu/fast_math.h"
+#include "ir/ops/optimizers.h"
 #include "ir/ops/updates.h"
 
 namespace boxcar::backends::cpu {
@@ -58,81 +60,52 @@ class Update {
   std::vector<int64_t> bytes_;
 };
 
-double learning_rate(const Operands& operands, double attribute) {
-  return operands.moment.learning_rate >= 0 ? operands.moment.learning_rate : attribute;
+template <class A>
+ir::Rates<A> rates_at(const ir::OptimizerRow& row, const ir::UpdateNumbers& numbers, const Moment& moment) {
+  ir::Rates<A> rates = {};
+  rates.lr = static_cast<A>(moment.learning_rate >= 0 ? moment.learning_rate : numbers.lr);
+  rates.decay = static_cast<A>(numbers.decay);
+  for (int i = 0; i < row.numbers; ++i) {
+    const double number = numbers.number[i];
+    rates.number[i] = static_cast<A>(number);
+    rates.rest[i] = static_cast<A>(1 - number);
+    rates.left[i] = static_cast<A>(1 / ir::left_of(row, number, numbers.step + moment.step));
+  }
+  return rates;
 }
 
-std::unique_ptr<Kernel> make_sgd(const Call& call) {
-  const double lr = ir::attr_float(call.attrs, "lr"), decay = ir::attr_float(call.attrs, "weight_decay");
-  return for_acc(call, [&]<class A>() {
-    return kernel([=, update = Update<A, 1>(call)](const Operands& operands) {
-      const A rate = static_cast<A>(learning_rate(operands, lr)), scale = update.factor(operands);
-      const A d = static_cast<A>(decay);
-      update.run(operands, [=](int64_t n, const A* g, const A* const* state, A* const* result) {
-        each(
-            n, [=](A w, A gradient) { return w - rate * (scale * gradient + d * w); }, result[0], state[0],
-            g);
-      });
-    });
-  });
+// A chunk of an optimizer's states; of those beyond its moments nothing is read or written.
+template <class Op, class A>
+void update_each(int64_t count, const ir::Rates<A>& rates, A scale, const A* g, const A* const* states,
+                 A* const* results) {
+  constexpr int moments = Op::row.moments;
+  on_vectors(
+      [](int64_t n, ir::Rates<A> r, A factor, const A* __restrict gradient, const A* __restrict w,
+         const A* __restrict m, const A* __restrict v, A* __restrict new_w, A* __restrict new_m,
+         A* __restrict new_v) {
+        for (int64_t b = 0; b < n; b += kLanes) {
+          for (int64_t i = b; i < b + kLanes; ++i) {
+            A state[3] = {w[i], moments > 0 ? m[i] : A(0), moments > 1 ? v[i] : A(0)};
+            Op::template update<FastMath>(r, factor * gradient[i], state);
+            new_w[i] = state[0];
+            if constexpr (moments > 0) new_m[i] = state[1];
+            if constexpr (moments > 1) new_v[i] = state[2];
+          }
+        }
+      },
+      count, rates, scale, g, states[0], moments > 0 ? states[1] : nullptr, moments > 1 ? states[2] : nullptr,
+      results[0], moments > 0 ? results[1] : nullptr, moments > 1 ? results[2] : nullptr);
 }
 
-std::unique_ptr<Kernel> make_momentum(const Call& call) {
-  const double lr = ir::attr_float(call.attrs, "lr"), decay = ir::attr_float(call.attrs, "weight_decay");
-  const double momentum = ir::attr_float(call.attrs, "momentum");
+template <class Op>
+std::unique_ptr<Kernel> make_update(const Call& call) {
   return for_acc(call, [&]<class A>() {
-    return kernel([=, update = Update<A, 2>(call)](const Operands& operands) {
-      const A rate = static_cast<A>(learning_rate(operands, lr)), scale = update.factor(operands);
-      const A d = static_cast<A>(decay), mu = static_cast<A>(momentum);
-      update.run(operands, [=](int64_t n, const A* g, const A* const* state, A* const* result) {
-        each(
-            n, [=](A w, A gradient, A m) { return mu * m + scale * gradient + d * w; }, result[1], state[0],
-            g, state[1]);
-        each(
-            n, [=](A w, A m) { return w - rate * m; }, result[0], state[0], static_cast<const A*>(result[1]));
-      });
-    });
-  });
-}
-
-// Decoupled weight decay (AdamW), bias-corrected.
-struct AdamAttrs {
-  explicit AdamAttrs(const ir::Attrs& attrs)
-      : lr(ir::attr_float(attrs, "lr")),
-        beta1(ir::attr_float(attrs, "beta1")),
-        beta2(ir::attr_float(attrs, "beta2")),
-        eps(ir::attr_float(attrs, "eps")),
-        decay(ir::attr_float(attrs, "weight_decay")),
-        step(ir::attr_int(attrs, "step")) {}
-  double lr, beta1, beta2, eps, decay;
-  int64_t step;  // of the first moment
-};
-
-std::unique_ptr<Kernel> make_adam(const Call& call) {
-  return for_acc(call, [&]<class A>() {
-    return kernel([=, attrs = AdamAttrs(call.attrs), update = Update<A, 3>(call)](const Operands& operands) {
-      const auto step = static_cast<double>(attrs.step + operands.moment.step);
-      const A rate = static_cast<A>(learning_rate(operands, attrs.lr)), scale = update.factor(operands);
-      const A beta1 = static_cast<A>(attrs.beta1), rest1 = static_cast<A>(1 - attrs.beta1);
-      const A beta2 = static_cast<A>(attrs.beta2), rest2 = static_cast<A>(1 - attrs.beta2);
-      const A correct1 = static_cast<A>(1 / (1 - std::pow(attrs.beta1, step)));
-      const A correct2 = static_cast<A>(1 / (1 - std::pow(attrs.beta2, step)));
-      const A eps = static_cast<A>(attrs.eps), decay = static_cast<A>(attrs.decay);
-      update.run(operands, [=](int64_t n, const A* g, const A* const* state, A* const* result) {
-        A *w = result[0], *m = result[1], *v = result[2];
-        each(
-            n, [=](A old, A gradient) { return beta1 * old + rest1 * (scale * gradient); }, m, state[1], g);
-        each(
-            n,
-            [=](A old, A gradient) { return beta2 * old + rest2 * (scale * gradient) * (scale * gradient); },
-            v, state[2], g);
-        each(
-            n,
-            [=](A old, A mean, A square) {
-              const A direction = mean * correct1 / (std::sqrt(square * correct2) + eps);
-              return old - rate * (direction + decay * old);
-            },
-            w, state[0], static_cast<const A*>(m), static_cast<const A*>(v));
+    return kernel([numbers = ir::numbers_of(Op::row, call.attrs),
+                   update = Update<A, 1 + Op::row.moments>(call)](const Operands& operands) {
+      const ir::Rates<A> rates = rates_at<A>(Op::row, numbers, operands.moment);
+      const A scale = update.factor(operands);
+      update.run(operands, [&](int64_t n, const A* g, const A* const* state, A* const* result) {
+        update_each<Op>(n, rates, scale, g, state, result);
       });
     });
   });
@@ -235,13 +208,11 @@ std::unique_ptr<Kernel> make_sum(const Call& call) {
 }  // namespace
 
 void add_update_kernels(Factories& table) {
-  table.insert({{"sgd", make_sgd},
-                {"momentum", make_momentum},
-                {"adam", make_adam},
-                {"sgd_all", make_update_all},
-                {"momentum_all", make_update_all},
-                {"adam_all", make_update_all},
-                {"accumulate", make_accumulate},
+  ir::each_optimizer([&]<class Op>() {
+    table[Op::row.name] = make_update<Op>;
+    table[ir::all_op(Op::row)] = make_update_all;
+  });
+  table.insert({{"accumulate", make_accumulate},
                 {"square_sum", make_square_sum},
                 {"all_finite", make_all_finite},
                 {"clip_scale", make_clip_scale},

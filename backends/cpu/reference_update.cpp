@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "backends/cpu/reference.h"
+#include "ir/ops/optimizers.h"
 #include "ir/ops/updates.h"
 
 namespace boxcar::backends::cpu {
@@ -18,62 +19,40 @@ bool skip(const Tensors& in, Tensors& out, size_t operands) {
   return true;
 }
 
-void sgd(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
-  if (skip(in, out, 2)) return;
-  const double scale = factor(in, 2);
-  double lr = ir::attr_float(attrs, "lr"), decay = ir::attr_float(attrs, "weight_decay");
+template <class Op>
+void update(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
+  constexpr size_t states = 1 + Op::row.moments;
+  if (skip(in, out, states + 1)) return;
+  const double scale = factor(in, states + 1);
+  const ir::UpdateNumbers numbers = ir::numbers_of(Op::row, attrs);
+  ir::Rates<double> rates = {};
+  rates.lr = numbers.lr, rates.decay = numbers.decay;
+  for (int i = 0; i < Op::row.numbers; ++i) {
+    rates.number[i] = numbers.number[i];
+    rates.rest[i] = 1 - numbers.number[i];
+    rates.left[i] = ir::left_of(Op::row, numbers.number[i], numbers.step);
+  }
   for (size_t i = 0; i < in[0].data.size(); ++i) {
-    double w = in[0].data[i], g = scale * in[1].data[i];
-    out[0].data[i] = w - lr * (g + decay * w);
+    double state[states] = {in[0].data[i]};
+    for (size_t s = 1; s < states; ++s) state[s] = in[s + 1].data[i];
+    Op::exact(rates, scale * in[1].data[i], state);
+    for (size_t s = 0; s < states; ++s) out[s].data[i] = state[s];
   }
 }
 
-void momentum(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
-  if (skip(in, out, 3)) return;
-  const double scale = factor(in, 3);
-  double lr = ir::attr_float(attrs, "lr"), decay = ir::attr_float(attrs, "weight_decay");
-  double mu = ir::attr_float(attrs, "momentum");
-  for (size_t i = 0; i < in[0].data.size(); ++i) {
-    double w = in[0].data[i], g = scale * in[1].data[i];
-    double m = mu * in[2].data[i] + g + decay * w;
-    out[0].data[i] = w - lr * m;
-    out[1].data[i] = m;
-  }
-}
-
-// Decoupled weight decay (AdamW), bias-corrected.
-void adam(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
-  if (skip(in, out, 4)) return;
-  const double scale = factor(in, 4);
-  double lr = ir::attr_float(attrs, "lr"), decay = ir::attr_float(attrs, "weight_decay");
-  double beta1 = ir::attr_float(attrs, "beta1"), beta2 = ir::attr_float(attrs, "beta2");
-  auto step = static_cast<double>(ir::attr_int(attrs, "step"));
-  double correct1 = 1 - std::pow(beta1, step), correct2 = 1 - std::pow(beta2, step);
-  for (size_t i = 0; i < in[0].data.size(); ++i) {
-    double w = in[0].data[i], g = scale * in[1].data[i];
-    double m = beta1 * in[2].data[i] + (1 - beta1) * g;
-    double v = beta2 * in[3].data[i] + (1 - beta2) * g * g;
-    double direction = m / correct1 / (std::sqrt(v / correct2) + ir::attr_float(attrs, "eps"));
-    out[0].data[i] = w - lr * (direction + decay * w);
-    out[1].data[i] = m;
-    out[2].data[i] = v;
-  }
-}
-
-// The op for one tensor, `one`, on each; then the copies.
-template <ReferenceKernel one, const char* name>
+// The op for one tensor on each; then the copies.
+template <class Op>
 void each_tensor(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
-  const ir::Updates updates = *ir::updates_of(name, attrs);
+  const ir::Updates updates = *ir::updates_of(ir::all_op(Op::row), attrs);
   for (size_t t = 0; t < updates.tensors; ++t) {
     const auto first = out.begin() + static_cast<std::ptrdiff_t>(updates.output(t, 0));
     Tensors results(first, first + static_cast<std::ptrdiff_t>(updates.states()));
-    one(updates.of_tensor(in, t), results, attrs);
+    update<Op>(updates.of_tensor(in, t), results, attrs);
     std::move(results.begin(), results.end(), first);
   }
   for (size_t c = 0; c < updates.copies.size(); ++c)
     out[updates.copy_at(c)].data = out[updates.output(updates.copies[c], 0)].data;
 }
-constexpr char sgd_all[] = "sgd_all", momentum_all[] = "momentum_all", adam_all[] = "adam_all";
 
 // One micro-batch: the running sum starts at zero.
 void accumulate(const Tensors& in, Tensors& out, const ir::Attrs&) { out[0].data = in[0].data; }
@@ -105,13 +84,11 @@ void clip_scale(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
 }  // namespace
 
 void add_update_kernels(KernelTable& table) {
-  table.insert({{"sgd", sgd},
-                {"momentum", momentum},
-                {"adam", adam},
-                {sgd_all, each_tensor<sgd, sgd_all>},
-                {momentum_all, each_tensor<momentum, momentum_all>},
-                {adam_all, each_tensor<adam, adam_all>},
-                {"accumulate", accumulate},
+  ir::each_optimizer([&]<class Op>() {
+    table[Op::row.name] = update<Op>;
+    table[ir::all_op(Op::row)] = each_tensor<Op>;
+  });
+  table.insert({{"accumulate", accumulate},
                 {"square_sum", square_sum},
                 {"sum", sum},
                 {"all_finite", all_finite},

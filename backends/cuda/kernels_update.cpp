@@ -1,50 +1,56 @@
 // Optimizers. Operands: w g, the rule's state, then scale and finite where they are there.
+#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "backends/cuda/kernel_table.h"
+#include "ir/ops/optimizers.h"
 #include "ir/ops/updates.h"
+#include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
 namespace {
 
-Update::Rule rule_of(const std::string& name) {
-  return name == "adam" ? Update::adam : name == "momentum" ? Update::momentum : Update::sgd;
+// Throws Error (fault) for an optimizer that has no row.
+ir::Optimizer rule_of(std::string_view name) {
+  const auto rows = ir::optimizer_rows();
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (name == rows[i].name) return static_cast<ir::Optimizer>(i);
+  throw Error::fault(std::string(name), "is no optimizer");
 }
 
 // One tensor or many, as many to a kernel as it takes.
 std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
   const bool wide = any_float64(call);
   const ir::Updates updates = *ir::updates_of(call.op, call.attrs);
-  return kernel(call, place, 0, [wide, updates](const Act& act) {
-    const ir::Attrs& attrs = act.call.attrs;
+  const ir::Optimizer rule = rule_of(updates.rule);
+  const ir::OptimizerRow& row = ir::row_of(rule);
+  const ir::UpdateNumbers numbers = ir::numbers_of(row, call.attrs);
+  return kernel(call, place, 0, [wide, updates, rule, &row, numbers](const Act& act) {
     const size_t scalars = updates.scalars_at(), given = act.call.inputs.size();
     Update u;
-    u.rule = rule_of(updates.rule);
+    u.rule = rule;
     if (given > scalars) u.scale = act.in(scalars);
     if (given > scalars + 1) u.finite = act.in(scalars + 1);
-    u.weight_decay = ir::attr_float(attrs, "weight_decay");
-    if (u.rule == Update::momentum) u.mu = ir::attr_float(attrs, "momentum");
-    if (u.rule == Update::adam) {
-      u.beta1 = ir::attr_float(attrs, "beta1"), u.beta2 = ir::attr_float(attrs, "beta2");
-      u.eps = ir::attr_float(attrs, "eps");
-    }
-    const auto at_step = [rule_lr = ir::attr_float(attrs, "lr"), beta1 = u.beta1, beta2 = u.beta2,
-                          before = u.rule == Update::adam ? ir::attr_int(attrs, "step") : 0](
-                             const Moment& moment) -> std::array<double, 3> {
-      const auto step = static_cast<double>(before + moment.step);
-      return {moment.learning_rate >= 0 ? moment.learning_rate : rule_lr, 1 - std::pow(beta1, step),
-              1 - std::pow(beta2, step)};
+    u.weight_decay = numbers.decay;
+    std::copy(std::begin(numbers.number), std::end(numbers.number), u.number);
+    // lr, then what is left of the start by number.
+    const auto at_step = [&row, numbers](const Moment& moment) {
+      std::array<double, 1 + ir::OptimizerRow::most_numbers> values = {};
+      values[0] = moment.learning_rate >= 0 ? moment.learning_rate : numbers.lr;
+      for (size_t i = 1; i < values.size(); ++i)
+        values[i] = ir::left_of(row, numbers.number[i - 1], numbers.step + moment.step);
+      return values;
     };
+    const auto values = at_step(act.moment);
     if (act.steps)
-      u.step_values =
-          static_cast<const double*>(act.steps->vary(3, [at_step](const Moment& moment, void* to) {
-            const std::array<double, 3> values = at_step(moment);
-            std::memcpy(to, values.data(), sizeof values);
+      u.step_values = static_cast<const double*>(
+          act.steps->vary(static_cast<int64_t>(values.size()), [at_step](const Moment& moment, void* to) {
+            const auto now = at_step(moment);
+            std::memcpy(to, now.data(), sizeof now);
           }));
-    const std::array<double, 3> values = at_step(act.moment);
-    u.lr = values[0], u.correct1 = values[1], u.correct2 = values[2];
+    u.lr = values[0];
+    std::copy(values.begin() + 1, values.end(), u.left);
     constexpr Update::What old[] = {Update::w, Update::m, Update::v},
                            next[] = {Update::new_w, Update::new_m, Update::new_v};
     size_t copies = 0;
@@ -76,13 +82,9 @@ std::unique_ptr<Kernel> make_clip_scale(const Call& call, const Place& place) {
 }  // namespace
 
 void add_update_kernels(Factories& table) {
-  table.insert({{"sgd", make_update},
-                {"momentum", make_update},
-                {"adam", make_update},
-                {"sgd_all", make_update},
-                {"momentum_all", make_update},
-                {"adam_all", make_update},
-                {"clip_scale", make_clip_scale}});
+  for (const ir::OptimizerRow& row : ir::optimizer_rows())
+    table[row.name] = table[ir::all_op(row)] = make_update;
+  table["clip_scale"] = make_clip_scale;
 }
 
 }  // namespace boxcar::backends::cuda

@@ -16,18 +16,13 @@
 // DeviceMath of CUDA). On the CPU they become vector code: no loops, and no branches but a choice by value.
 // The last argument is the op's parameter: a number, or of a choice what converts to bool.
 //
-// Plain C++17, and nothing of Boxcar's but exact.h: nvcc reads it too.
+// Plain C++17, and nothing of Boxcar's but the like: nvcc reads it too.
 #pragma once
 
 #include <cmath>
 
+#include "ir/ops/device_code.h"
 #include "ir/ops/exact.h"
-
-#ifdef __CUDACC__
-#define BOXCAR_DEVICE __device__
-#else
-#define BOXCAR_DEVICE
-#endif
 
 namespace boxcar::ir {
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
+#include "ir/ops/optimizers.h"
 
 namespace boxcar::ir {
 namespace {
@@ -81,31 +82,35 @@ std::function<std::vector<Sample>(const Extent&)> optimizer_samples(size_t opera
   };
 }
 
-void add_update(std::vector<OpDef>& out, const char* name, std::vector<std::string> operands, Attrs attrs,
-                bool linear, double flops, std::vector<Domain> domains = {}) {
+OpDef op_of(const OptimizerRow& row) {
+  std::vector<std::string> operands = {"w", "g", "m", "v"};
+  operands.resize(static_cast<size_t>(2 + row.moments));
   std::vector<std::string> outputs = operands;
   outputs.erase(outputs.begin() + 1);  // all but g
   std::vector<std::string> inputs = operands;
   inputs.insert(inputs.end(), {"scale?", "finite?"});
-  out.push_back({.name = name,
-                 .inputs = inputs,
-                 .outputs = outputs,
-                 .attrs = std::move(attrs),
-                 .infer = infer_update(name, operands),
-                 .index_map = update_map(operands.size(), linear),
-                 .work = per_element(flops),
-                 .tolerance = 1e-12,
-                 .samples = optimizer_samples(operands.size(), std::move(domains)),
-                 .omitted = {kNoExtremum}});
+  Attrs attrs = {{"lr", row.rate}, {"weight_decay", 0.0}};
+  for (int i = 0; i < row.numbers; ++i) attrs[row.number[i].name] = row.number[i].value;
+  if (row.counts) attrs["step"] = int64_t{1};
+  std::vector<Domain> domains;
+  if (row.positive > 0) {
+    domains.resize(static_cast<size_t>(1 + row.positive));
+    domains.push_back({0, 8, 0.5});
+  }
+  return {.name = row.name,
+          .inputs = inputs,
+          .outputs = outputs,
+          .attrs = std::move(attrs),
+          .infer = infer_update(row.name, operands),
+          .index_map = update_map(operands.size(), row.linear),
+          .work = per_element(row.flops),
+          .tolerance = 1e-12,
+          .samples = optimizer_samples(operands.size(), std::move(domains)),
+          .omitted = {kNoExtremum}};
 }
 
 void add_optimizers(std::vector<OpDef>& out) {
-  add_update(out, "sgd", {"w", "g"}, {{"lr", 0.01}, {"weight_decay", 0.0}}, true, 2);
-  add_update(out, "momentum", {"w", "g", "m"}, {{"lr", 0.01}, {"momentum", 0.9}, {"weight_decay", 0.0}}, true,
-             4);
-  const Attrs adam = {{"lr", 1e-4},  {"beta1", 0.9},        {"beta2", 0.999},
-                      {"eps", 1e-8}, {"weight_decay", 0.0}, {"step", int64_t{1}}};
-  add_update(out, "adam", {"w", "g", "m", "v"}, adam, false, 14, {{}, {}, {}, {0, 8, 0.5}});
+  for (const OptimizerRow& row : optimizer_rows()) out.push_back(op_of(row));
 }
 
 // i0 i1 -> ; sum i0 i1

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/ops/ops.h"
+#include "ir/ops/optimizers.h"
 #include "ir/ops/updates.h"
 
 namespace boxcar::ir {
@@ -107,15 +108,13 @@ std::vector<Sample> samples_of(const OpDef& one, const Extent& n) {
 }  // namespace
 
 std::optional<Updates> updates_of(std::string_view name, const Attrs& attrs) {
-  constexpr std::pair<std::string_view, size_t> rules[] = {{"sgd", 2}, {"momentum", 3}, {"adam", 4}};
-  for (const auto& [rule, operands] : rules) {
-    if (name == rule) return Updates{std::string(rule), operands};
-    if (name != fmt::format("{}_all", rule)) continue;
+  for (const OptimizerRow& row : optimizer_rows()) {
+    const auto operands = static_cast<size_t>(2 + row.moments);
+    if (name == row.name) return Updates{row.name, operands};
+    if (name != all_op(row)) continue;
     const Shape& copies = attr_ints(attrs, "copies");
-    return Updates{std::string(rule),
-                   operands,
-                   static_cast<size_t>(attr_int(attrs, "tensors")),
-                   {copies.begin(), copies.end()}};
+    return Updates{
+        row.name, operands, static_cast<size_t>(attr_int(attrs, "tensors")), {copies.begin(), copies.end()}};
   }
   return {};
 }

@@ -37,7 +37,8 @@ struct Updates {
   }
 };
 
-// Of sgd, momentum and adam and of theirs over many tensors, with complete attributes; nothing of other ops.
+// Of optimizers (optimizer_rows.h) and of theirs over many tensors, with complete attributes; nothing of
+// other ops.
 std::optional<Updates> updates_of(std::string_view op, const Attrs& attrs);
 
 }  // namespace boxcar::ir

@@ -1,27 +1,17 @@
 // One update op per parameter: state before, gradient, factor -> state after.
 #include <utility>
 
+#include "ir/ops/optimizers.h"
 #include "ir/passes/pass.h"
 
 namespace boxcar::ir {
 namespace {
 
-struct Rule {
-  const char* op;
-  std::vector<const char*> moments;  // further state, one tensor of the parameter's shape each
-};
-
-Rule rule_of(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::sgd:
-      return {"sgd", {}};
-    case Optimizer::momentum:
-      return {"momentum", {"m"}};
-    case Optimizer::adam:
-      return {"adam", {"m", "v"}};
-  }
-  return {};
-}
+// What a job says of an optimizer's numbers; those of other names keep their row's value.
+constexpr std::pair<std::string_view, double TrainOptions::*> told[] = {{"momentum", &TrainOptions::momentum},
+                                                                        {"beta1", &TrainOptions::beta1},
+                                                                        {"beta2", &TrainOptions::beta2},
+                                                                        {"eps", &TrainOptions::eps}};
 
 // Of matrices alone, as training recipes have it.
 double weight_decay(const TrainOptions& options, const Shape& weight) {
@@ -30,15 +20,14 @@ double weight_decay(const TrainOptions& options, const Shape& weight) {
 
 Attrs attrs_of(const TrainOptions& options, const Shape& weight) {
   Attrs attrs = {{"lr", options.learning_rate}, {"weight_decay", weight_decay(options, weight)}};
-  if (options.optimizer == Optimizer::momentum) attrs["momentum"] = options.momentum;
-  if (options.optimizer == Optimizer::adam)
-    attrs.insert({{"beta1", options.beta1}, {"beta2", options.beta2}, {"eps", options.eps}});
+  for (const auto& [name, number] : told)
+    if (has_number(row_of(options.optimizer), name)) attrs[std::string(name)] = options.*number;
   return attrs;
 }
 
 void update(Step& step, Rewriter& rewrite, const Gradient& gradient, Op like) {
   Graph& graph = rewrite.graph();
-  const Rule rule = rule_of(step.options.optimizer);
+  const OptimizerRow& row = row_of(step.options.optimizer);
   like.phase = Phase::update;
   const TensorId weight = like.outputs[0];
   const TensorType type = graph.tensor(weight).type;
@@ -46,8 +35,8 @@ void update(Step& step, Rewriter& rewrite, const Gradient& gradient, Op like) {
   std::vector<TensorId> state = {weight};
   std::vector<TensorId> operands = {weight, gradient.gradient};
   std::vector<std::string> names = {like.name + ".next"};
-  for (const char* moment : rule.moments) {
-    const std::string name = like.name + "." + moment;
+  for (int i = 0; i < row.moments; ++i) {  // of the parameter's shape each
+    const std::string name = like.name + (i == 0 ? ".m" : ".v");
     state.push_back(rewrite.add_source("parameter", name, {type.shape, dtype}, Role::optimizer, {}, like));
     operands.push_back(state.back());
     names.push_back(name + ".next");
@@ -55,7 +44,7 @@ void update(Step& step, Rewriter& rewrite, const Gradient& gradient, Op like) {
   if (step.scale >= 0) operands.push_back(step.scale);
   if (step.finite >= 0) operands.push_back(step.finite);
   const auto next = rewrite.add(
-      {rule.op, operands, attrs_of(step.options, type.shape), like.name + ".update", names}, like);
+      {row.name, operands, attrs_of(step.options, type.shape), like.name + ".update", names}, like);
   for (size_t i = 0; i < state.size(); ++i) {
     graph.tensor(next[i]).role = graph.tensor(state[i]).role;
     graph.updates.push_back({state[i], next[i]});

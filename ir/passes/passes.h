@@ -10,6 +10,7 @@
 
 #include "ir/autodiff.h"
 #include "ir/graph.h"
+#include "ir/ops/optimizer_rows.h"
 
 namespace boxcar::ir {
 
@@ -21,7 +22,6 @@ inline bool is_mixed(Precision p) {
 }
 
 enum class Recompute : uint8_t { none, selective, full, ops };
-enum class Optimizer : uint8_t { sgd, momentum, adam };
 // Where precision is mixed: the type in which gradients are kept, summed over micro-batches and reduced. Half
 // is that of the products; half_but_tables has those of tables that are looked up, an embedding, in float32.
 enum class Gradients : uint8_t { float32, half, half_but_tables };

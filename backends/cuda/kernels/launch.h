@@ -1,5 +1,5 @@
 // Launchers of the device's kernels: what .cu files define and the rest of this folder calls. Plain C++17,
-// and of Boxcar's only the rows of pointwise ops, which are too, so that nvcc compiles it whatever standard
+// and of Boxcar's only the rows of ops, which are too, so that nvcc compiles it whatever standard
 // it knows.
 //
 // Arrays are of any element type; kernels compute in float, or in double where `wide`, and round once when
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ir/ops/optimizer_rows.h"
 #include "ir/ops/pointwise_rows.h"
 
 namespace boxcar::backends::cuda {
@@ -244,7 +245,7 @@ void launch_combine_grad(const Experts& experts, void* scratch, bool wide, Strea
 
 // One rule on many tensors, some of which are copied in another type as well.
 struct Update {
-  enum Rule : int { sgd, momentum, adam } rule = sgd;
+  ir::Optimizer rule = ir::Optimizer::sgd;
   // Where each is, and its type: null where the rule or the tensor has none. Results may lie where states do.
   enum What : int { w, g, m, v, new_w, new_m, new_v, copy, whats };
   struct Tensor {
@@ -261,8 +262,10 @@ struct Update {
   Tensor tensor[most];
   int tensors = 0;
   Array scale, finite;                  // one element each, or null
-  const double* step_values = nullptr;  // lr, correct1, correct2 in the device's memory, in their place
-  double lr = 0, weight_decay = 0, mu = 0, beta1 = 0, beta2 = 0, eps = 0, correct1 = 1, correct2 = 1;
+  const double* step_values = nullptr;  // lr and left in the device's memory, in their place
+  double lr = 0, weight_decay = 0;
+  double number[ir::OptimizerRow::most_numbers] = {},
+         left[ir::OptimizerRow::most_numbers] = {};  // as ir::Rates
 };
 static_assert(sizeof(Update) <= 4096);
 // Sets `first` of its tensors.

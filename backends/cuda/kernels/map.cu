@@ -4,61 +4,6 @@
 namespace boxcar::backends::cuda {
 namespace {
 
-template <class A>
-__device__ A normal_cdf(A x) {
-  return A(0.5) * erfc_of(-x * A(0.70710678118654752440));
-}
-
-// What the rows of pointwise_rows.h call.
-struct DeviceMath {
-  template <class A>
-  __device__ static A exp(A x) {
-    return exp_of(x);
-  }
-  template <class A>
-  __device__ static A log(A x) {
-    return log_of(x);
-  }
-  template <class A>
-  __device__ static A sqrt(A x) {
-    return sqrt_of(x);
-  }
-  template <class A>
-  __device__ static A tanh(A x) {
-    return tanh_of(x);
-  }
-  template <class A>
-  __device__ static A sigmoid(A x) {
-    return A(1) / (A(1) + exp_of(-x));
-  }
-  template <class A>
-  __device__ static A gelu(A x) {
-    return x * normal_cdf(x);
-  }
-  template <class A>
-  __device__ static A gelu_slope(A x) {
-    return normal_cdf(x) + x * exp_of(A(-0.5) * x * x) * A(0.39894228040143267794);
-  }
-  template <class A>
-  __device__ static A gelu_tanh_share(A x) {
-    return sigmoid(A(1.5957691216057308) * (x + A(0.044715) * x * x * x));
-  }
-  template <class A>
-  __device__ static A gelu_tanh(A x) {
-    return x * gelu_tanh_share(x);
-  }
-  template <class A>
-  __device__ static A gelu_tanh_slope(A x) {
-    const A s = gelu_tanh_share(x);
-    return s + x * s * (A(1) - s) * A(1.5957691216057308) * (A(1) + A(3 * 0.044715) * x * x);
-  }
-  template <class A>
-  __device__ static A silu_grad(A dy, A x) {
-    const A s = sigmoid(x);
-    return dy * s * (A(1) + x * (A(1) - s));
-  }
-};
-
 // A number as A, a choice as bool.
 template <class Op, class A>
 __device__ auto parameter(const MapStep& step) {

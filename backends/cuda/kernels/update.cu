@@ -10,6 +10,15 @@ __device__ Array array_of(const Update::Tensor& t, Update::What what) {
   return {t.data[what], static_cast<Type>(t.type[what])};
 }
 
+template <class A>
+__device__ void apply(ir::Optimizer rule, const ir::Rates<A>& rates, A g, A* state) {
+#define BOXCAR_CASE(op)   \
+  case ir::Optimizer::op: \
+    return ir::optimizers::op::update<DeviceMath>(rates, g, state);
+  switch (rule) { BOXCAR_OPTIMIZERS(BOXCAR_CASE) }
+#undef BOXCAR_CASE
+}
+
 // A stretch of one tensor to each block. Where gradients are not finite, the state stays as it was.
 template <class A>
 __global__ void update(const __grid_constant__ Update u) {
@@ -23,30 +32,23 @@ __global__ void update(const __grid_constant__ Update u) {
   const bool keeps = u.finite.data && load<A>(u.finite, 0) == A(0);
   const A scale = u.scale.data ? load<A>(u.scale, 0) : A(1);
   const double* const step = u.step_values;
-  const A lr = static_cast<A>(step ? step[0] : u.lr), decay = static_cast<A>(u.weight_decay);
-  const A correct1 = static_cast<A>(step ? step[1] : u.correct1),
-          correct2 = static_cast<A>(step ? step[2] : u.correct2);
+  ir::Rates<A> rates;
+  rates.lr = static_cast<A>(step ? step[0] : u.lr), rates.decay = static_cast<A>(u.weight_decay);
+  for (int n = 0; n < ir::Rates<A>::most; ++n) {
+    rates.number[n] = static_cast<A>(u.number[n]), rates.rest[n] = static_cast<A>(1 - u.number[n]);
+    rates.left[n] = static_cast<A>(step ? step[1 + n] : u.left[n]);
+  }
   const int64_t begin = static_cast<int64_t>(blockIdx.x - t.first) * blockDim.x * per_thread;
   const int64_t beyond = begin + static_cast<int64_t>(blockDim.x) * per_thread;
   const int64_t end = beyond < t.count ? beyond : t.count;
   for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
     const A w = load<A>(w_at, i), g = scale * load<A>(g_at, i);
     const A m = m_at.data ? load<A>(m_at, i) : A(0), v = v_at.data ? load<A>(v_at, i) : A(0);
-    A new_w = w, new_m = m, new_v = v;
-    if (!keeps && u.rule == Update::sgd) new_w = w - lr * (g + decay * w);
-    if (!keeps && u.rule == Update::momentum) {
-      new_m = static_cast<A>(u.mu) * m + g + decay * w;
-      new_w = w - lr * new_m;
-    }
-    if (!keeps && u.rule == Update::adam) {
-      new_m = static_cast<A>(u.beta1) * m + static_cast<A>(1 - u.beta1) * g;
-      new_v = static_cast<A>(u.beta2) * v + static_cast<A>(1 - u.beta2) * g * g;
-      const A direction = new_m / correct1 / (sqrt_of(new_v / correct2) + static_cast<A>(u.eps));
-      new_w = w - lr * (direction + decay * w);
-    }
-    store(new_w_at, i, new_w);
-    if (new_m_at.data) store(new_m_at, i, new_m);
-    if (new_v_at.data) store(new_v_at, i, new_v);
+    A state[3] = {w, m, v};
+    if (!keeps) apply(u.rule, rates, g, state);
+    store(new_w_at, i, state[0]);
+    if (new_m_at.data) store(new_m_at, i, state[1]);
+    if (new_v_at.data) store(new_v_at, i, state[2]);
     if (copy_at.data) store(copy_at, i, load<A>(new_w_at, i));
   }
 }

@@ -1,0 +1,145 @@
+// Optimizers: a row each, from which all else follows. The ops for one tensor and for many, what the pass
+// adds to a graph and the state that it keeps, a job's word, and the kernels of the CPU and of CUDA are made
+// from it (optimizers.h).
+//
+//   struct momentum {
+//     static constexpr OptimizerRow row = OptimizerRow("momentum", 1).is_linear().costs(4).with("momentum",
+//     0.9); static void exact(const Rates<double>& r, double g, double* s) {
+//       s[1] = r.number[0] * s[1] + g + r.decay * s[0];
+//       s[0] = s[0] - r.lr * s[1];
+//     }
+//     BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) { ... the same ... }
+//   };
+//
+// The state s of an element is its weight, then the moments; g is its gradient, times the factor that
+// clipping and the loss scale ask for. exact is the reference, by which kernels are judged, so it is written
+// apart from UPDATE, which kernels are made of: that computes in A, float or double, with functions of M
+// (sqrt, corrected). On the CPU it becomes vector code: no loops, and no branches but a choice by value.
+//
+// Plain C++17, and nothing of Boxcar's but the like: nvcc reads it too.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "ir/ops/device_code.h"
+
+namespace boxcar::ir {
+
+struct OptimizerRow {
+  static constexpr int most_moments = 2, most_numbers = 4;
+  struct Number {  // an attribute; a job's, where TrainOptions has one of the name
+    const char* name = "";
+    double value = 0;
+  };
+
+  const char* name;
+  int moments;          // tensors of the weight's shape in float32, or float64: m, then v
+  bool linear = false;  // in weight, gradient and moments together
+  double flops = 1;     // of an element
+  double rate = 0.01;   // the attribute lr, of an op that is not told
+  bool counts = false;  // the steps that were taken, to correct moments that began at zero
+  int positive = 0;     // the moment that is never negative, counted from 1; 0: none
+  int numbers = 0;
+  Number number[most_numbers] = {};
+
+  constexpr OptimizerRow(const char* op, int state) : name(op), moments(state) {}
+  constexpr OptimizerRow is_linear() const {
+    OptimizerRow r = *this;
+    return r.linear = true, r;
+  }
+  constexpr OptimizerRow costs(double of_element) const {
+    OptimizerRow r = *this;
+    return r.flops = of_element, r;
+  }
+  constexpr OptimizerRow at_rate(double lr) const {
+    OptimizerRow r = *this;
+    return r.rate = lr, r;
+  }
+  constexpr OptimizerRow counts_steps() const {
+    OptimizerRow r = *this;
+    return r.counts = true, r;
+  }
+  constexpr OptimizerRow never_negative(int moment) const {
+    OptimizerRow r = *this;
+    return r.positive = moment, r;
+  }
+  constexpr OptimizerRow with(const char* attr, double by_default) const {
+    OptimizerRow r = *this;
+    return r.number[r.numbers].name = attr, r.number[r.numbers++].value = by_default, r;
+  }
+};
+
+// The numbers of one step, the same for all elements. `left` of a row that counts steps is 1 - number^steps:
+// a moment that began at zero, over that, is corrected.
+template <class A>
+struct Rates {
+  static constexpr int most = OptimizerRow::most_numbers;
+  A lr, decay;
+  A number[most], rest[most];  // of the row; 1 less it
+  A left[most];                // of update: what M::corrected takes, the CPU's one over it
+};
+
+namespace optimizers {
+
+#define BOXCAR_UPDATE         \
+  template <class M, class A> \
+  BOXCAR_DEVICE static void update
+
+struct sgd {
+  static constexpr OptimizerRow row = OptimizerRow("sgd", 0).is_linear().costs(2);
+  static void exact(const Rates<double>& r, double g, double* s) {
+    s[0] = s[0] - r.lr * (g + r.decay * s[0]);
+  }
+  BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) { s[0] = s[0] - r.lr * (g + r.decay * s[0]); }
+};
+
+struct momentum {
+  static constexpr OptimizerRow row = OptimizerRow("momentum", 1).is_linear().costs(4).with("momentum", 0.9);
+  static void exact(const Rates<double>& r, double g, double* s) {
+    s[1] = r.number[0] * s[1] + g + r.decay * s[0];
+    s[0] = s[0] - r.lr * s[1];
+  }
+  BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) {
+    s[1] = r.number[0] * s[1] + g + r.decay * s[0];
+    s[0] = s[0] - r.lr * s[1];
+  }
+};
+
+// Decoupled weight decay (AdamW), bias-corrected.
+struct adam {
+  static constexpr OptimizerRow row = OptimizerRow("adam", 2)
+                                          .costs(14)
+                                          .at_rate(1e-4)
+                                          .with("beta1", 0.9)
+                                          .with("beta2", 0.999)
+                                          .with("eps", 1e-8)
+                                          .counts_steps()
+                                          .never_negative(2);
+  static void exact(const Rates<double>& r, double g, double* s) {
+    s[1] = r.number[0] * s[1] + r.rest[0] * g;
+    s[2] = r.number[1] * s[2] + r.rest[1] * g * g;
+    const double direction = s[1] / r.left[0] / (std::sqrt(s[2] / r.left[1]) + r.number[2]);
+    s[0] = s[0] - r.lr * (direction + r.decay * s[0]);
+  }
+  BOXCAR_UPDATE(const Rates<A>& r, A g, A* s) {
+    s[1] = r.number[0] * s[1] + r.rest[0] * g;
+    s[2] = r.number[1] * s[2] + r.rest[1] * g * g;
+    const A direction =
+        M::corrected(s[1], r.left[0]) / (M::sqrt(M::corrected(s[2], r.left[1])) + r.number[2]);
+    s[0] = s[0] - r.lr * (direction + r.decay * s[0]);
+  }
+};
+
+#undef BOXCAR_UPDATE
+
+}  // namespace optimizers
+
+// Every row, in the order in which messages list them.
+#define BOXCAR_OPTIMIZERS(ROW) ROW(sgd) ROW(momentum) ROW(adam)
+
+#define BOXCAR_NAME(optimizer) optimizer,
+enum class Optimizer : uint8_t { BOXCAR_OPTIMIZERS(BOXCAR_NAME) };
+#undef BOXCAR_NAME
+
+}  // namespace boxcar::ir

@@ -1,0 +1,44 @@
+// How the rest of the program finds the rows of optimizer_rows.h.
+//
+//   find_optimizer("adam")->moments == 2;   find_optimizer("adam_all") == nullptr
+//   each_optimizer([&]<class Op>() { table[Op::row.name] = update<Op>; });
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/ops/optimizer_rows.h"
+#include "ir/types.h"
+
+namespace boxcar::ir {
+
+std::span<const OptimizerRow> optimizer_rows();  // by Optimizer
+const OptimizerRow& row_of(Optimizer optimizer);
+const OptimizerRow* find_optimizer(std::string_view op);  // null: it has no row
+std::vector<std::string> optimizer_names();
+
+// "adam_all"
+inline std::string all_op(const OptimizerRow& row) { return std::string(row.name) + "_all"; }
+bool has_number(const OptimizerRow& row, std::string_view name);
+
+// The attributes of an optimizer's op, in double.
+struct UpdateNumbers {
+  double lr = 0, decay = 0;
+  double number[OptimizerRow::most_numbers] = {};
+  int64_t step = 0;  // of a row that counts steps
+};
+UpdateNumbers numbers_of(const OptimizerRow& row, const Attrs& attrs);
+// 1 - number^step, or 1 where the row counts no steps.
+double left_of(const OptimizerRow& row, double number, int64_t step);
+
+// visit.operator()<Op>() for every row.
+template <class Visit>
+void each_optimizer(Visit visit) {
+#define BOXCAR_VISIT(op) visit.template operator()<optimizers::op>();
+  BOXCAR_OPTIMIZERS(BOXCAR_VISIT)
+#undef BOXCAR_VISIT
+}
+
+}  // namespace boxcar::ir
