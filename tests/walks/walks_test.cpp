@@ -1,0 +1,66 @@
+// What the walks of CONTRIBUTING.md add, in a build of the files that they change: that all which a row is
+// said to be enough for is there. Laws, gradients and kernels are held by the tests that walk registry and
+// rows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/reference.h"
+#include "backends/cuda/kernel_table.h"
+#include "ir/grad/rules.h"
+#include "ir/ops/fused.h"
+#include "ir/ops/optimizers.h"
+#include "ir/ops/pointwise.h"
+#include "ir/passes/passes.h"
+
+namespace boxcar::tests {
+namespace {
+
+void expect_kernels(const std::string& op) {
+  EXPECT_TRUE(ir::has_op(op)) << op;
+  EXPECT_TRUE(backends::cpu::reference_kernels().contains(op)) << op;
+  EXPECT_TRUE(backends::cpu::fast_kernels().contains(op)) << op;
+  EXPECT_TRUE(backends::cuda::kernels().contains(op)) << op;
+}
+
+TEST(Walks, ARowIsAPointwiseOp) {
+  expect_kernels("leaky_relu");
+  expect_kernels("leaky_relu_grad");
+  EXPECT_TRUE(ir::is_fusable("leaky_relu"));
+  std::set<std::string_view> rules;
+  for (const ir::GradRule& rule : ir::elementwise_gradients()) rules.insert(rule.op);
+  EXPECT_TRUE(rules.contains("leaky_relu"));
+}
+
+TEST(Walks, ARowIsAnOptimizer) {
+  expect_kernels("adagrad");
+  expect_kernels("adagrad_all");
+  EXPECT_THAT(ir::optimizer_names(), testing::ElementsAre("sgd", "momentum", "adam", "adagrad"));
+  ir::Builder b("net");
+  const ir::TensorId w = b.parameter("w", {{3, 2}, ir::DType::float32});
+  b.op("reduce_sum", {b.op1("leaky_relu", {w})}, {{"axes", ir::Shape{0, 1}}}, "loss");
+  const ir::Graph forward = b.finish();
+  ir::TrainOptions options;
+  options.precision = ir::Precision::fp32, options.eps = 0.5;
+  options.optimizer = ir::Optimizer::adagrad;
+  const std::string step = to_text(ir::training_step(forward, ir::find_tensor(forward, "loss"), options));
+  EXPECT_THAT(step, testing::HasSubstr("%w.m: float32[3, 2]"));
+  EXPECT_THAT(step, testing::HasSubstr("= adagrad(%w, %w.grad"));
+  EXPECT_THAT(step, testing::HasSubstr("eps=0.5"));
+}
+
+// "+++ b/ir/ops/pointwise_rows.h" and so on.
+TEST(Walks, TouchOneFileAndATest) {
+  std::ifstream page(BOXCAR_SOURCE_DIR "/CONTRIBUTING.md");
+  std::vector<std::string> files;
+  for (std::string line; std::getline(page, line);)
+    if (line.starts_with("+++ b/")) files.push_back(line.substr(6));
+  EXPECT_THAT(files, testing::ElementsAre("ir/ops/pointwise_rows.h", "tests/backends/reference_test.cpp",
+                                          "ir/ops/optimizer_rows.h", "tests/backends/reference_test.cpp"));
+}
+
+}  // namespace
+}  // namespace boxcar::tests
