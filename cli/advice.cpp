@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/report.h"
+#include "ir/units.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 
@@ -124,7 +125,7 @@ std::optional<int64_t> peak(planner::Job job, int64_t limit) {
 std::string advise(const planner::Job& job) {
   const int64_t limit = job.cluster.device.memory_bytes;
   const auto text = [&](const planner::Job& changed, int64_t bytes) {
-    return fmt::format("{} ({})", difference(job, changed), format_bytes(static_cast<double>(bytes)));
+    return fmt::format("{} ({})", difference(job, changed), ir::format_bytes(static_cast<double>(bytes)));
   };
   std::vector<std::string> found;
   const std::vector<Change> all = changes(job);

@@ -10,6 +10,7 @@
 
 #include "cli/explain.h"
 #include "cli/search_report.h"
+#include "ir/units.h"
 #include "planner/laid_out.h"
 
 namespace boxcar::cli {
@@ -51,8 +52,8 @@ std::string layouts_text(const Weights& weights, const Names& names) {
 }
 
 std::string costs_text(const search::FoundLayouts& found) {
-  return fmt::format("collectives {}, of states {}", format_seconds(found.cost[search::collectives]),
-                     format_seconds(found.cost[search::states]));
+  return fmt::format("collectives {}, of states {}", ir::format_seconds(found.cost[search::collectives]),
+                     ir::format_seconds(found.cost[search::states]));
 }
 
 }  // namespace

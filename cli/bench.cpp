@@ -9,7 +9,7 @@
 #include <map>
 #include <random>
 
-#include "cli/parts.h"
+#include "backends/host/parts.h"
 #include "ir/op.h"
 
 namespace boxcar::cli {
@@ -188,7 +188,8 @@ std::byte* Bench::fill(const ir::TensorType& type, std::byte*& next) {
     if (size == 1)
       values[static_cast<size_t>(i)] = std::byte{1};  // a mask
     else
-      store_element(type.dtype, values.data() + i * size, ir::is_float(type.dtype) ? value / 64 : value);
+      backends::host::store_element(type.dtype, values.data() + i * size,
+                                    ir::is_float(type.dtype) ? value / 64 : value);
   }
   device().from_host(at, values.data(), drawn * size);
   for (int64_t there = drawn * size; there < type.bytes();) {

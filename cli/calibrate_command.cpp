@@ -11,6 +11,7 @@
 #include "cli/calibrate.h"
 #include "cli/output.h"
 #include "cli/report.h"
+#include "ir/units.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -29,7 +30,7 @@ std::string device_file(const std::string& output) {
 
 std::string value_text(const FittedConstant& c, double value) {
   if (c.is_factor) return fmt::format("x {:.3g}", value);
-  if (c.name.find("bandwidth") != std::string::npos) return format_bytes(value) + "/s";
+  if (c.name.find("bandwidth") != std::string::npos) return ir::format_bytes(value) + "/s";
   return fmt::format("{:.3g}", value);
 }
 

@@ -13,7 +13,7 @@
 #include "actors/runtime.h"
 #include "backends/cluster.h"
 #include "backends/cpu/cpu_backend.h"
-#include "cli/parts.h"
+#include "backends/host/parts.h"
 #include "cli/plan_calls.h"
 #include "ir/op.h"
 #include "planner/planner.h"
@@ -67,7 +67,8 @@ void fill(const ir::Register& reg, std::span<std::byte> bytes) {
   const int64_t size = ir::size_of(reg.type.dtype);
   for (int64_t i = 0; i < reg.type.elements(); ++i) {
     if (ir::is_float(reg.type.dtype)) {
-      store_element(reg.type.dtype, bytes.data() + i * size, static_cast<double>(i * 7919 % 64 - 32) / 640);
+      backends::host::store_element(reg.type.dtype, bytes.data() + i * size,
+                                    static_cast<double>(i * 7919 % 64 - 32) / 640);
     } else {
       const int64_t token = i * 31 % 256;
       std::memcpy(bytes.data() + i * size, &token, static_cast<size_t>(size));

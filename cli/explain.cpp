@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/search_report.h"
+#include "ir/units.h"
 #include "sim/durations.h"
 
 namespace boxcar::cli {
@@ -192,12 +193,12 @@ std::string stages_text(const PlanExplanation& e) {
   for (const StageExplanation& s : e.stages) {
     text += fmt::format("  {:<10} {:>7} {:<12} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", s.report.name,
                         s.report.devices, layers_text(s.layers), s.mesh.empty() ? "-" : s.mesh, s.in_flight,
-                        format_seconds(s.report.busy_seconds),
+                        ir::format_seconds(s.report.busy_seconds),
                         fmt::format("{:.1f} %", 100 * s.report.bubble_fraction),
-                        format_seconds(s.report.exposed_comm_seconds),
-                        format_bytes(static_cast<double>(s.report.peak_bytes)));
+                        ir::format_seconds(s.report.exposed_comm_seconds),
+                        ir::format_bytes(static_cast<double>(s.report.peak_bytes)));
     for (const int64_t bytes : s.report.by_kind)
-      text += fmt::format(" {:>11}", format_bytes(static_cast<double>(bytes)));
+      text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(bytes)));
     text += "\n";
   }
   return text;
@@ -208,8 +209,9 @@ std::string communications_text(const PlanExplanation& e) {
   std::string text = fmt::format("  {:>9} {:>9} {:>7}  {:<10} {:<10} {}\n", "a step", "bytes", "acts",
                                  "stage", "over", "what, and why");
   for (const Communication& c : e.communications)
-    text += fmt::format("  {:>9} {:>9} {:>7}  {:<10} {:<10} {}: {}\n", format_seconds(c.seconds),
-                        format_bytes(c.bytes), c.acts, c.stage, c.over.empty() ? "-" : c.over, c.name, c.why);
+    text +=
+        fmt::format("  {:>9} {:>9} {:>7}  {:<10} {:<10} {}: {}\n", ir::format_seconds(c.seconds),
+                    ir::format_bytes(c.bytes), c.acts, c.stage, c.over.empty() ? "-" : c.over, c.name, c.why);
   return text;
 }
 
@@ -245,7 +247,7 @@ PlanExplanation explain_plan(const ir::Plan& plan, const backends::Cluster& clus
 std::string to_text(const PlanExplanation& e) {
   std::string text = configuration_and_result(e.report);
   text += fmt::format("\nstages, memory of one device, limit {}\n",
-                      format_bytes(static_cast<double>(e.report.memory_limit_bytes)));
+                      ir::format_bytes(static_cast<double>(e.report.memory_limit_bytes)));
   text += stages_text(e) + e.slow_stages;
   text += "\nlayouts as kept, by part of a device's bytes\n";
   for (const StageExplanation& s : e.stages)

@@ -10,6 +10,7 @@
 #include "cli/explain.h"
 #include "cli/what_if.h"
 #include "ir/op.h"
+#include "ir/units.h"
 #include "planner/search/layout_costs.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
@@ -154,24 +155,24 @@ class OpTable {
     if (next.step < 0)
       return text +
              fmt::format(", with which the step would take {} less by the time models: degrees decided",
-                         format_seconds(-next.step));
+                         ir::format_seconds(-next.step));
     if (local(next) < local(chosen))
       return text + fmt::format(", {} less by its own kernel and boxing: what other ops need decided",
-                                format_seconds(local(chosen) - local(next)));
+                                ir::format_seconds(local(chosen) - local(next)));
     const auto boxing = [](const SignatureCost& c, size_t tensor) -> const SignatureCost::Boxing* {
       for (const SignatureCost::Boxing& b : c.moved)
         if (b.tensor == tensor) return &b;
       return nullptr;
     };
     double most = next.kernel - chosen.kernel;
-    std::string by = fmt::format("the kernel decided ({} less)", format_seconds(std::max(0.0, most)));
+    std::string by = fmt::format("the kernel decided ({} less)", ir::format_seconds(std::max(0.0, most)));
     for (const SignatureCost::Boxing& b : next.moved) {
       const SignatureCost::Boxing* own = boxing(chosen, b.tensor);
       const double gain = b.seconds - (own ? own->seconds : 0);
       if (gain <= most) continue;
       most = gain;
       by = fmt::format("the boxing of %{} decided, {} -> {} in {} there", b.name, to_text(b.from),
-                       to_text(b.to), format_seconds(b.seconds));
+                       to_text(b.to), ir::format_seconds(b.seconds));
     }
     return text + (most <= 0 ? ", which costs as much here" : "; " + by);
   }
@@ -184,7 +185,7 @@ class OpTable {
           step(chosen.signature, dim.d, cluster_, true) - step(next.signature, dim.d, cluster_, true);
       if (gain > 0)
         e.would_change.push_back(
-            fmt::format("the next would win by {} if memory were free", format_seconds(gain)));
+            fmt::format("the next would win by {} if memory were free", ir::format_seconds(gain)));
     }
     if (!in_whole() && local(next) < local(chosen)) return;  // it wins here already, and other ops decided
     by_a_constant(chosen, next, dim, e);
@@ -211,7 +212,7 @@ class OpTable {
         kept.push_back(
             fmt::format("%{} were kept {}", b.name, to_text(b.tensor < op_.inputs.size() ? b.to : b.from)));
       return fmt::format("the next would win{} here if {}",
-                         std::isfinite(seconds) ? " by " + format_seconds(seconds) : "",
+                         std::isfinite(seconds) ? " by " + ir::format_seconds(seconds) : "",
                          fmt::join(kept, " and "));
     };
     std::vector<SignatureCost::Boxing> best;
@@ -281,7 +282,7 @@ std::string step_text(const OpExplanation& e, const SignatureCost& cost) {
   if (!e.steps) return "";
   if (!std::isfinite(cost.step)) return fmt::format("{:>9} ", "none");
   const double size = std::abs(cost.step);
-  return fmt::format("{:>9} ", size < 1e-9 ? "-" : (cost.step < 0 ? "-" : "+") + format_seconds(size));
+  return fmt::format("{:>9} ", size < 1e-9 ? "-" : (cost.step < 0 ? "-" : "+") + ir::format_seconds(size));
 }
 
 }  // namespace
@@ -313,9 +314,9 @@ std::string to_text(const OpExplanation& e) {
                         e.steps ? "     step " : "", "kernel", "boxing", "what moves");
     for (const SignatureCost& c : d.signatures) {
       none |= e.steps && !std::isfinite(c.step);
-      std::string line = fmt::format("  {} {:<42} {}{:>9} {:>9}  {}", c.chosen ? '*' : ' ',
-                                     signature_text(c.signature), step_text(e, c), format_seconds(c.kernel),
-                                     c.boxing > 0 ? format_seconds(c.boxing) : "-", moved_text(c));
+      std::string line = fmt::format(
+          "  {} {:<42} {}{:>9} {:>9}  {}", c.chosen ? '*' : ' ', signature_text(c.signature), step_text(e, c),
+          ir::format_seconds(c.kernel), c.boxing > 0 ? ir::format_seconds(c.boxing) : "-", moved_text(c));
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + "\n";
     }

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "cli/run_options.h"
+#include "actors/training/train_run.h"
 #include "planner/planner.h"
 
 namespace boxcar::cli {
@@ -22,7 +22,7 @@ struct Request {
   std::string device;   // the same; empty: the cluster's own
   int flash_version = 2;
   std::string stack = "boxcar";  // the training framework that is simulated
-  TrainRun run;                  // of `boxcar train` alone
+  training::TrainRun run;        // of `boxcar train` alone
 };
 
 using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*,

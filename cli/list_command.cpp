@@ -11,6 +11,7 @@
 #include "cli/catalog.h"
 #include "cli/output.h"
 #include "cli/report.h"
+#include "ir/units.h"
 
 namespace boxcar::cli {
 namespace {
@@ -50,9 +51,9 @@ void list_clusters() {
   for (const std::string& name : backends::cluster_presets()) {
     backends::Cluster c = backends::load_cluster(name);
     text += fmt::format("{:<18} {:<16} {:>9} {:>5} {:<12} {:>12} {:>16}\n", name, c.device.name,
-                        format_bytes(static_cast<double>(c.device.memory_bytes)), c.node.gpus,
-                        name_of(c.node.link), format_bytes(c.node.link_bandwidth) + "/s",
-                        fmt::format("{} x {}/s", c.node.nics, format_bytes(c.node.nic_bandwidth)));
+                        ir::format_bytes(static_cast<double>(c.device.memory_bytes)), c.node.gpus,
+                        name_of(c.node.link), ir::format_bytes(c.node.link_bandwidth) + "/s",
+                        fmt::format("{} x {}/s", c.node.nics, ir::format_bytes(c.node.nic_bandwidth)));
   }
   print(text +
         "\nGPUs are those of one node; --gpus N takes as many nodes as are needed. `boxcar clusters NAME` "

@@ -75,7 +75,4 @@ std::string to_json(const Report& report);  // one document, schema_version 1, S
 std::string to_json(const std::map<std::string, std::string>& configuration, const planner::Job& job,
                     const planner::TooLarge& error);
 
-std::string format_bytes(double bytes);      // "79.2 GB": powers of ten, three digits
-std::string format_seconds(double seconds);  // "18.4 s", "3.21 ms"
-
 }  // namespace boxcar::cli

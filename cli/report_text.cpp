@@ -8,6 +8,7 @@
 
 #include "cli/keys.h"
 #include "cli/report.h"
+#include "ir/units.h"
 
 namespace boxcar::cli {
 namespace {
@@ -58,30 +59,30 @@ std::string speed_text(const Report& r) {
   auto row = [&](const char* name, const std::string& value) {
     text += fmt::format("  {:<22} {}\n", name, value);
   };
-  row("step time",
-      format_seconds(r.step_seconds) + "   (first step " + format_seconds(r.first_step_seconds) + ")");
+  row("step time", ir::format_seconds(r.step_seconds) + "   (first step " +
+                       ir::format_seconds(r.first_step_seconds) + ")");
   for (const std::string& changed : r.changes) row("what if", changed);
   if (r.described_step_seconds > 0)
-    row("as described", fmt::format("{}   ({:+.1f} %)", format_seconds(r.described_step_seconds),
+    row("as described", fmt::format("{}   ({:+.1f} %)", ir::format_seconds(r.described_step_seconds),
                                     100 * (r.step_seconds / r.described_step_seconds - 1)));
   if (r.jitter_runs > 0)
     row("with jitter",
-        fmt::format("mean {}, 95th percentile {} of {} runs", format_seconds(r.jitter_mean_seconds),
-                    format_seconds(r.jitter_p95_seconds), r.jitter_runs));
+        fmt::format("mean {}, 95th percentile {} of {} runs", ir::format_seconds(r.jitter_mean_seconds),
+                    ir::format_seconds(r.jitter_p95_seconds), r.jitter_runs));
   row("throughput",
       fmt::format("{:.4g} samples/s", r.samples_per_second) +
           (r.tokens_per_second > 0 ? fmt::format(", {:.4g} tokens/s", r.tokens_per_second) : ""));
   row("model compute", fmt::format("{:.1f} TFLOP/s per GPU, MFU {:.1f} %", r.model_tflops, 100 * r.mfu));
   row("hardware compute", fmt::format("{:.1f} TFLOP/s per GPU, recomputation included", r.hardware_tflops));
   row("idle", fmt::format("{:.1f} % of the compute queue's time, mean over stages", 100 * r.bubble_fraction));
-  row("exposed communication", format_seconds(r.exposed_comm_seconds) + " on the worst stage");
+  row("exposed communication", ir::format_seconds(r.exposed_comm_seconds) + " on the worst stage");
   return text;
 }
 
 std::string traffic_text(const Report& r) {
   std::string text;
   for (const auto& [name, bytes] : r.comm_bytes) {
-    text += fmt::format("  {:<22} {} per step over all devices\n", name, format_bytes(bytes));
+    text += fmt::format("  {:<22} {} per step over all devices\n", name, ir::format_bytes(bytes));
   }
   return text.empty() ? "  none\n" : text;
 }
@@ -93,11 +94,11 @@ std::string stages_text(const Report& r) {
   text += "\n";
   for (const StageReport& stage : r.stages) {
     text += fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", stage.name, stage.devices,
-                        r.simulated ? format_seconds(stage.busy_seconds) : "-",
+                        r.simulated ? ir::format_seconds(stage.busy_seconds) : "-",
                         r.simulated ? fmt::format("{:.1f} %", 100 * stage.bubble_fraction) : "-",
-                        format_bytes(static_cast<double>(stage.peak_bytes)));
+                        ir::format_bytes(static_cast<double>(stage.peak_bytes)));
     for (int64_t bytes : stage.by_kind)
-      text += fmt::format(" {:>11}", format_bytes(static_cast<double>(bytes)));
+      text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(bytes)));
     text += stage.peak_bytes > r.memory_limit_bytes ? "  too much\n" : "\n";
   }
   return text;
@@ -175,9 +176,9 @@ std::string configuration_and_result(const Report& r) {
 
 std::string to_table(const Report& r) {
   std::string text = configuration_and_result(r);
-  const std::string limit = format_bytes(static_cast<double>(r.memory_limit_bytes));
+  const std::string limit = ir::format_bytes(static_cast<double>(r.memory_limit_bytes));
   text += r.node_peak_bytes > 0 ? fmt::format("\nmemory, {} of {} in a node, which its GPUs share",
-                                              format_bytes(static_cast<double>(r.node_peak_bytes)), limit)
+                                              ir::format_bytes(static_cast<double>(r.node_peak_bytes)), limit)
                                 : fmt::format("\nmemory, limit {} per GPU", limit);
   text += r.fits ? "\n" : ": does not fit\n";
   text += stages_text(r);
@@ -187,7 +188,8 @@ std::string to_table(const Report& r) {
       r.classes);
   if (r.simulated) {
     text += fmt::format("simulator: {} events in {}, {} resident, {}\n", r.events,
-                        format_seconds(r.wall_seconds), format_bytes(static_cast<double>(r.peak_rss_bytes)),
+                        ir::format_seconds(r.wall_seconds),
+                        ir::format_bytes(static_cast<double>(r.peak_rss_bytes)),
                         r.folded ? "symmetric ranks folded" : "every rank");
   }
   return text;

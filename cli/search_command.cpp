@@ -24,6 +24,7 @@
 #include "cli/search_report.h"
 #include "cli/time_budget.h"
 #include "cli/what_if.h"
+#include "ir/units.h"
 #include "planner/laid_out.h"
 #include "planner/search/making.h"
 #include "planner/verify.h"
@@ -66,7 +67,7 @@ int64_t memory_of(const std::string& text, const backends::DeviceProfile& device
   if (bytes > most * 1.02)  // 80GiB of what is called so, and shows 79.25
     throw Error::input("--memory",
                        fmt::format("{} is more than the {} of a device ({}); say less, or leave it out", text,
-                                   format_bytes(most), device.name));
+                                   ir::format_bytes(most), device.name));
   return static_cast<int64_t>(std::min(bytes, most));
 }
 
@@ -194,8 +195,8 @@ std::string too_slow(const search::Outcome& outcome, double limit) {
       "too "
       "long ({}); "
       "{}",
-      format_seconds(limit), std::max<int64_t>(1, outcome.points - outcome.over_memory),
-      simulated ? "" : "about ", format_seconds(seconds), format_seconds(seconds - limit),
+      ir::format_seconds(limit), std::max<int64_t>(1, outcome.points - outcome.over_memory),
+      simulated ? "" : "about ", ir::format_seconds(seconds), ir::format_seconds(seconds - limit),
       flags_of(fastest.job), enough(outcome, ""));
 }
 
@@ -207,10 +208,10 @@ double in_three_digits(double bytes) {
 
 // With which the smallest plan fits: of what a device has, or more than any described has.
 std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
-  std::string size = format_bytes(in_three_digits(bytes));
+  std::string size = ir::format_bytes(in_three_digits(bytes));
   if (bytes > static_cast<double>(device.memory_bytes))
     return fmt::format("on devices with {} each ({} has {})", size, device.name,
-                       format_bytes(static_cast<double>(device.memory_bytes)));
+                       ir::format_bytes(static_cast<double>(device.memory_bytes)));
   std::erase(size, ' ');
   return "with --memory " + size;
 }
@@ -231,8 +232,8 @@ std::string why_none(const SearchReport& r) {
       "nothing fits: the smallest of {} points needs {}{} of {} on each device of stage {}, {} too much "
       "({}); "
       "{}",
-      outcome.points, compiled ? "" : "about ", format_bytes(bytes), format_bytes(most), least.fullest_stage,
-      format_bytes(std::max(0.0, bytes - most)), flags_of(least.job),
+      outcome.points, compiled ? "" : "about ", ir::format_bytes(bytes), ir::format_bytes(most),
+      least.fullest_stage, ir::format_bytes(std::max(0.0, bytes - most)), flags_of(least.job),
       // With a limit of time more memory may not be enough.
       enough(outcome,
              std::isfinite(r.max_step_seconds) ? "" : enough_memory(bytes, least.job.cluster.device)));
@@ -305,7 +306,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   options.go_on = [&](const search::Progress& p) {
     progress->step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
                                p.simulated,
-                               p.best_seconds > 0 ? ", best " + format_seconds(p.best_seconds) : ""));
+                               p.best_seconds > 0 ? ", best " + ir::format_seconds(p.best_seconds) : ""));
     budget.keep((1 + for_report) * p.ending_seconds);
     return interrupted == 0 && !budget.is_spent();
   };

@@ -10,6 +10,7 @@
 
 #include "cli/alike.h"
 #include "cli/keys.h"
+#include "ir/units.h"
 #include "planner/resolve.h"
 #include "planner/search/slow_stages.h"
 
@@ -114,12 +115,12 @@ std::string layouts_text(const SearchReport& r) {
                   : fmt::format("at most {:.2g} % over the optimum of this space by the time models",
                                 100 * (f.value / f.lower - 1)),
       (f.alike ? ", equal layers alike" : "") + open_text(planner::mesh_of(best.job.parallel), f),
-      best.job.parallel.pp > 1 ? "of all stages " : "", format_seconds(f.cost[search::kernels]),
-      format_seconds(f.cost[search::collectives]), format_seconds(f.cost[search::states]));
+      best.job.parallel.pp > 1 ? "of all stages " : "", ir::format_seconds(f.cost[search::kernels]),
+      ir::format_seconds(f.cost[search::collectives]), ir::format_seconds(f.cost[search::states]));
   if (r.partial_seconds > 0)
     text +=
         fmt::format("  no partial values: with them, at these degrees, the step takes {}, {:.1f} % less\n",
-                    format_seconds(r.partial_seconds), 100 * (1 - r.partial_seconds / best.seconds));
+                    ir::format_seconds(r.partial_seconds), 100 * (1 - r.partial_seconds / best.seconds));
   return text;
 }
 
@@ -163,20 +164,21 @@ std::string slots_text(const SearchReport& r) {
   const search::PlanSlots& s = r.outcome.best.front().slots;
   if (s.changes.empty()) return "";
   return fmt::format("  {} registers with fewer slots: {} less on all devices, {} of the period {}\n",
-                     s.changes.size(), format_bytes(s.saved_bytes),
-                     s.optimal ? "the least" : "not proved the least", format_seconds(s.period));
+                     s.changes.size(), ir::format_bytes(s.saved_bytes),
+                     s.optimal ? "the least" : "not proved the least", ir::format_seconds(s.period));
 }
 
 // Where more is asked than the least time: what, and what the best comes to.
 std::string objective_text(const SearchReport& r) {
   const Candidate& best = r.outcome.best.front();
-  const std::string limit = r.max_step_seconds < search::infinity
-                                ? fmt::format(", of steps of at most {}", format_seconds(r.max_step_seconds))
-                                : "";
+  const std::string limit =
+      r.max_step_seconds < search::infinity
+          ? fmt::format(", of steps of at most {}", ir::format_seconds(r.max_step_seconds))
+          : "";
   switch (r.goal) {
     case search::Goal::memory:
       return fmt::format("  least memory of a device{}: {}\n", limit,
-                         format_bytes(static_cast<double>(best.peak_bytes)));
+                         ir::format_bytes(static_cast<double>(best.peak_bytes)));
     case search::Goal::cost:
       return fmt::format("  least cost{}: {:.4g} a step, on {} GPU{} at {:g} an hour\n", limit,
                          price_of(best.job, best.seconds), best.job.gpus, best.job.gpus > 1 ? "s" : "",
@@ -234,7 +236,7 @@ std::string against(search::Goal goal, const Candidate& other, const Candidate& 
   switch (goal) {
     case search::Goal::memory: {
       const auto bytes = static_cast<double>(other.peak_bytes), least = static_cast<double>(best.peak_bytes);
-      return fmt::format("{}, {:.1f} % more memory", format_bytes(bytes), 100 * (bytes / least - 1));
+      return fmt::format("{}, {:.1f} % more memory", ir::format_bytes(bytes), 100 * (bytes / least - 1));
     }
     case search::Goal::cost: {
       const double price = price_of(other.job, other.seconds), least = price_of(best.job, best.seconds);
@@ -243,7 +245,7 @@ std::string against(search::Goal goal, const Candidate& other, const Candidate& 
     case search::Goal::time:
       break;
   }
-  return fmt::format("{}, {:.1f} % slower", format_seconds(other.seconds),
+  return fmt::format("{}, {:.1f} % slower", ir::format_seconds(other.seconds),
                      100 * (other.seconds / best.seconds - 1));
 }
 
@@ -328,8 +330,8 @@ std::string to_table(const SearchReport& r) {
   std::string text = fmt::format(
       "searched\n  {} points, {} of them over {} of memory by estimate; {} compiled, {} simulated, "
       "{}{}\n{}\n",
-      o.points, o.over_memory, format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
-      o.best.size(), format_seconds(r.wall_seconds),
+      o.points, o.over_memory, ir::format_bytes(static_cast<double>(r.memory_limit_bytes)), o.compiled,
+      o.best.size(), ir::format_seconds(r.wall_seconds),
       o.by_estimate ? "; ended before any was simulated: the best by estimate"
       : o.ended     ? ""
                     : "; ended early",
@@ -340,12 +342,12 @@ std::string to_table(const SearchReport& r) {
   const std::vector<std::string> apart = differences(o.best);
   for (size_t i = 0; i < o.best.size(); ++i) {
     const Candidate& c = o.best[i];
-    text +=
-        fmt::format("  {}{:>9} {:>9} {:>9} {:<7}  {}{}\n",
-                    priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
-                    format_seconds(c.seconds), is_estimated(c) ? format_seconds(c.estimated_seconds) : "-",
-                    format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints",
-                    flags_of(c.job, r.precisions), apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
+    text += fmt::format(
+        "  {}{:>9} {:>9} {:>9} {:<7}  {}{}\n",
+        priced ? fmt::format("{:>9.4g} {:>5} ", price_of(c.job, c.seconds), c.job.gpus) : "",
+        ir::format_seconds(c.seconds), is_estimated(c) ? ir::format_seconds(c.estimated_seconds) : "-",
+        ir::format_bytes(static_cast<double>(c.peak_bytes)), c.layouts ? "found" : "hints",
+        flags_of(c.job, r.precisions), apart[i].empty() ? "" : fmt::format(" ({})", apart[i]));
   }
   const planner::Job& best = o.best.front().job;
   text += fmt::format(

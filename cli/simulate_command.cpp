@@ -16,6 +16,7 @@
 #include "cli/plan_file.h"
 #include "cli/report.h"
 #include "cli/what_if.h"
+#include "ir/units.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/trace.h"
@@ -76,16 +77,17 @@ std::string why_not(const Report& r, const Loaded& loaded) {
     return fmt::format(
         "does not fit: the devices of a node need {} together, it has {} (use more nodes, or a "
         "smaller model, micro_batch or seq)",
-        format_bytes(static_cast<double>(r.node_peak_bytes)),
-        format_bytes(static_cast<double>(r.memory_limit_bytes)));
+        ir::format_bytes(static_cast<double>(r.node_peak_bytes)),
+        ir::format_bytes(static_cast<double>(r.memory_limit_bytes)));
   const StageReport* worst = &r.stages.front();
   for (const StageReport& stage : r.stages) {
     if (stage.peak_bytes > worst->peak_bytes) worst = &stage;
   }
-  std::string text = fmt::format("does not fit: {} needs {} of {}, {} too much", worst->name,
-                                 format_bytes(static_cast<double>(worst->peak_bytes)),
-                                 format_bytes(static_cast<double>(r.memory_limit_bytes)),
-                                 format_bytes(static_cast<double>(worst->peak_bytes - r.memory_limit_bytes)));
+  std::string text =
+      fmt::format("does not fit: {} needs {} of {}, {} too much", worst->name,
+                  ir::format_bytes(static_cast<double>(worst->peak_bytes)),
+                  ir::format_bytes(static_cast<double>(r.memory_limit_bytes)),
+                  ir::format_bytes(static_cast<double>(worst->peak_bytes - r.memory_limit_bytes)));
   if (loaded.job) text += advise(*loaded.job);
   return text;
 }

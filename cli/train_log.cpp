@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
-#include "cli/report.h"
+#include "ir/units.h"
 
 namespace boxcar::cli {
 namespace {
@@ -81,7 +81,7 @@ void TrainLog::start() {
         setup_.tokens_per_step == 0
             ? fmt::format("{} images", setup_.samples_per_step)
             : fmt::format("{} samples, {} tokens", setup_.samples_per_step, setup_.tokens_per_step),
-        format_bytes(
+        ir::format_bytes(
             static_cast<double>(*std::max_element(setup_.arena_bytes.begin(), setup_.arena_bytes.end())))));
     return;
   }
@@ -115,7 +115,7 @@ std::string TrainLog::speed(double steps, double seconds) const {
       images ? "images" : "tokens");
 }
 
-void TrainLog::bar(const StepRecord& r) {
+void TrainLog::bar(const training::StepRecord& r) {
   if (!terminal_ || setup_.json || setup_.quiet) return;
   constexpr int width = 24;
   const auto done = static_cast<int>(width * r.step / std::max<int64_t>(setup_.steps, 1));
@@ -131,7 +131,7 @@ void TrainLog::bar(const StepRecord& r) {
   bar_shown_ = true;
 }
 
-void TrainLog::step(const StepRecord& r) {
+void TrainLog::step(const training::StepRecord& r) {
   losses_.add(r.step, r.loss);
   seconds_ += r.seconds;
   const double tokens = rate(static_cast<double>(setup_.tokens_per_step), r.seconds);

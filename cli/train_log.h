@@ -9,19 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "actors/runtime.h"
-#include "cli/loss_curve.h"
+#include "actors/training/loss_curve.h"
+#include "actors/training/run_listener.h"
 
 namespace boxcar::cli {
 
-struct StepRecord {
-  int64_t step = 0;  // from 1: steps done
-  double loss = 0;   // mean over the global batch
-  double learning_rate = 0;
-  double seconds = 0;  // since the step before ended
-};
-
-class TrainLog {
+class TrainLog : public training::RunListener {
  public:
   struct Setup {
     bool json = false;
@@ -36,22 +29,22 @@ class TrainLog {
   explicit TrainLog(Setup setup);
 
   void start();
-  void step(const StepRecord& record);
-  void validation(int64_t step, double loss);
-  void checkpoint(int64_t step, const std::string& path);
+  void step(const training::StepRecord& record) override;
+  void validation(int64_t step, double loss) override;
+  void checkpoint(int64_t step, const std::string& path) override;
   // `resumed` tells where the run goes on from.
   void resumed(int64_t step, const std::string& path);
   // `memory`: by device, as the runtime was told to watch it; zeros where nobody looked.
-  void end(double wall_seconds, const std::vector<actors::Runtime::Memory>& memory);
+  void end(double wall_seconds, const std::vector<actors::Runtime::Memory>& memory) override;
 
  private:
   void line(const std::string& text);
   std::string speed(double steps, double seconds) const;
-  void bar(const StepRecord& record);
+  void bar(const training::StepRecord& record);
 
   Setup setup_;
   bool terminal_ = false, bar_shown_ = false;
-  LossCurve losses_;
+  training::LossCurve losses_;
   double seconds_ = 0;  // of all steps seen
 };
 

@@ -17,7 +17,7 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/host/checkpoint.h"
-#include "cli/parts.h"
+#include "backends/host/parts.h"
 #include "cli/simulate_command.h"
 #include "cli/train_command.h"
 #include "ir/models/conv_net.h"
@@ -100,11 +100,11 @@ Words flags(const RandomJob& job, const std::map<std::string, std::string>& othe
 }
 
 // On this machine, in float64.
-const std::map<std::string, std::string> here{{"cluster.preset", "local"}, {"cluster.device", ""},
-                                              {"train.precision", "fp64"}, {"train.gradients", ""},
-                                              {"train.logits", ""}, {"train.grad_reduction", ""},        {"run.data", "random"},
-                                              {"run.cuda_graph", ""},      {"run.lr_schedule", "constant"},
-                                              {"run.warmup_steps", ""},    {"run.min_learning_rate", ""}};
+const std::map<std::string, std::string> here{
+    {"cluster.preset", "local"}, {"cluster.device", ""},       {"train.precision", "fp64"},
+    {"train.gradients", ""},     {"train.logits", ""},         {"train.grad_reduction", ""},
+    {"run.data", "random"},      {"run.cuda_graph", ""},       {"run.lr_schedule", "constant"},
+    {"run.warmup_steps", ""},    {"run.min_learning_rate", ""}};
 
 // The loss of a step in what `train --json` printed.
 double loss_of(const Said& said, int64_t step) {
@@ -156,8 +156,8 @@ void expect_same(const host::GlobalTensors& got, const host::GlobalTensors& want
     const int64_t size = ir::size_of(tensor.type.dtype);
     double most = 0, gap = 0;
     for (int64_t i = 0; i < tensor.type.elements(); ++i) {
-      const double a = cli::load_element(tensor.type.dtype, other.bytes.data() + i * size);
-      const double b = cli::load_element(tensor.type.dtype, tensor.bytes.data() + i * size);
+      const double a = backends::host::load_element(tensor.type.dtype, other.bytes.data() + i * size);
+      const double b = backends::host::load_element(tensor.type.dtype, tensor.bytes.data() + i * size);
       most = std::max(most, std::abs(b)), gap = std::max(gap, std::abs(a - b));
       ASSERT_TRUE(std::isfinite(a)) << name << " element " << i;
     }

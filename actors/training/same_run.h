@@ -11,10 +11,13 @@
 #include <span>
 #include <string>
 
+#include "actors/training/train_run.h"
+#include "backends/backend.h"
 #include "backends/host/checkpoint.h"
 #include "backends/transport.h"
+#include "ir/plan.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 // The fact that is a process's GPU, by its name.
 inline constexpr const char* gpu_fact = "GPU";
@@ -23,8 +26,15 @@ inline constexpr const char* gpu_fact = "GPU";
 // transport starts; where they differ it throws the same Error (input) in all.
 void expect_same_run(backends::Transport& transport, const std::map<std::string, std::string>& facts);
 
+// What all processes must have alike. `configuration`: keys by path; of those that are paths it is what lies
+// there: `data` is Data::all, and `begin` what the run begins with.
+std::map<std::string, std::string> run_facts(const std::map<std::string, std::string>& configuration,
+                                             const TrainRun& run, const ir::Plan& plan,
+                                             const std::string& data, const backends::host::Checkpoint& begin,
+                                             backends::Backend& backend);
+
 // Of names, types and values.
 uint64_t fingerprint(const backends::host::GlobalTensors& tensors);
 uint64_t fingerprint(std::span<const std::byte> bytes);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 struct TrainRun {
   std::string backend = "cpu";
@@ -34,4 +34,4 @@ struct TrainRun {
 // Of the step that is `step`-th from 0: warm-up, then the schedule, reaching `least` at the last of `steps`.
 double learning_rate(const TrainRun& run, double peak, int64_t step);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

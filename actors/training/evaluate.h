@@ -7,7 +7,7 @@
 #include "backends/host/data.h"
 #include "ir/models/transformer.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 // Mean over `sequences` drawn from `data`, always the same ones (all of them where it has fewer), without
 // dropout, in float32; as many as divide them, and at most `rows`, at once. `weights` by our names; others
@@ -15,4 +15,4 @@ namespace boxcar::cli {
 double evaluate(const ir::models::Transformer& model, const backends::host::GlobalTensors& weights,
                 const backends::host::TokenData& data, int64_t sequences, int64_t rows);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

@@ -1,4 +1,4 @@
-#include "cli/same_run.h"
+#include "actors/training/same_run.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "backends/random.h"
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 using nlohmann::json;
 
@@ -26,6 +26,25 @@ void expect_same_run(backends::Transport& transport, const std::map<std::string,
                                        name == gpu_fact ? "train on GPUs of one type, or on the CPU"
                                                         : "processes need the same flags and files"));
   }
+}
+
+std::map<std::string, std::string> run_facts(const std::map<std::string, std::string>& configuration,
+                                             const TrainRun& run, const ir::Plan& plan,
+                                             const std::string& data, const backends::host::Checkpoint& begin,
+                                             backends::Backend& backend) {
+  std::map<std::string, std::string> facts = configuration;
+  for (int d = 0; run.backend == "cuda" && d < backend.devices(); ++d)
+    if (backend.is_local(d)) facts[gpu_fact] = backend.device(d).facts().name;
+  const std::string text = ir::to_text(plan);
+  facts["plan"] = fmt::format("of fingerprint {:016x}", fingerprint(std::as_bytes(std::span(text))));
+  facts["run.data"] = data;
+  facts.erase("run.checkpoint_dir");
+  if (!run.resume && run.init_from.empty()) return facts;
+  const std::string weights =
+      fmt::format("step {}, weights of fingerprint {:016x}", begin.state.step, fingerprint(begin.tensors));
+  facts["run.init_from"] = run.resume ? "" : weights;
+  if (run.resume) facts["run.resume"] = weights;
+  return facts;
 }
 
 uint64_t fingerprint(std::span<const std::byte> bytes) {
@@ -49,4 +68,4 @@ uint64_t fingerprint(const backends::host::GlobalTensors& tensors) {
   return hash;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

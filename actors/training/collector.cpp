@@ -1,4 +1,4 @@
-#include "cli/collector.h"
+#include "actors/training/collector.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <cstring>
 #include <optional>
 
-#include "cli/parts.h"
+#include "backends/host/parts.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 namespace {
 
 using backends::host::GlobalTensors;
@@ -56,7 +56,7 @@ GlobalTensors Collector::take(int64_t collection, const Check& check) {
     auto [tensor, is_new] = whole.try_emplace(place.tensor);
     if (is_new)
       tensor->second = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
-    put_part(tensor->second, place.ranges[static_cast<size_t>(at.second)], bytes);
+    backends::host::put_part(tensor->second, place.ranges[static_cast<size_t>(at.second)], bytes);
   }
   return whole;
 }
@@ -100,4 +100,4 @@ void Collector::receive(std::span<const std::byte> message) {
   keep(head.collection, {head.place, head.device}, {bytes.begin(), bytes.end()});
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

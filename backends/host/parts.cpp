@@ -1,4 +1,4 @@
-#include "cli/parts.h"
+#include "backends/host/parts.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar::backends::host {
 namespace {
 
 template <typename T>
@@ -97,7 +97,7 @@ void for_rows(const ir::Shape& whole, std::span<const sbp::Range> ranges,
   }
 }
 
-void take_part(const backends::host::StoredTensor& whole, std::span<const sbp::Range> ranges, ir::DType to,
+void take_part(const StoredTensor& whole, std::span<const sbp::Range> ranges, ir::DType to,
                std::span<std::byte> part) {
   check_size(ranges, to, part.size());
   const ir::DType from = whole.type.dtype;
@@ -114,8 +114,7 @@ void take_part(const backends::host::StoredTensor& whole, std::span<const sbp::R
   });
 }
 
-void put_part(backends::host::StoredTensor& whole, std::span<const sbp::Range> ranges,
-              std::span<const std::byte> part) {
+void put_part(StoredTensor& whole, std::span<const sbp::Range> ranges, std::span<const std::byte> part) {
   check_size(ranges, whole.type.dtype, part.size());
   const int64_t size = ir::size_of(whole.type.dtype);
   for_rows(whole.type.shape, ranges, [&](int64_t w, int64_t p, int64_t count) {
@@ -123,4 +122,4 @@ void put_part(backends::host::StoredTensor& whole, std::span<const sbp::Range> r
   });
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::backends::host

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 class LossCurve {
  public:
@@ -57,4 +57,4 @@ class LossCurve {
   std::vector<Point> points_;
 };
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

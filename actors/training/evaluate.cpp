@@ -1,4 +1,4 @@
-#include "cli/evaluate.h"
+#include "actors/training/evaluate.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,11 +6,11 @@
 #include "actors/runtime.h"
 #include "backends/cluster.h"
 #include "backends/cpu/cpu_backend.h"
-#include "cli/parts.h"
+#include "backends/host/parts.h"
 #include "planner/planner.h"
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 namespace {
 
 // The forward pass of a model, all of it on device 0.
@@ -43,7 +43,7 @@ double evaluate(const ir::models::Transformer& model, const backends::host::Glob
   actors::Hooks hooks;
   hooks.fill = [&](int, const ir::Register& reg, const backends::Moment& moment, std::span<std::byte> bytes) {
     if (reg.name != "tokens" && reg.name != "labels")
-      return take_part(weights.at(reg.name), all_of(reg.type.shape), reg.type.dtype, bytes);
+      return backends::host::take_part(weights.at(reg.name), all_of(reg.type.shape), reg.type.dtype, bytes);
     std::vector<int64_t> tokens(static_cast<size_t>(model.seq)), labels(tokens.size());
     auto* out = reinterpret_cast<int64_t*>(bytes.data());
     for (int64_t row = 0; row < rows; ++row) {
@@ -53,11 +53,11 @@ double evaluate(const ir::models::Transformer& model, const backends::host::Glob
   };
   hooks.watch = "loss";
   hooks.watched = [&](int, const backends::Moment&, std::span<const std::byte> bytes) {
-    sum += load_element(ir::DType::float32, bytes.data());
+    sum += backends::host::load_element(ir::DType::float32, bytes.data());
   };
   actors::Runtime runtime(plan, *backend, std::move(hooks));
   runtime.steps(1, 0);
   return sum / static_cast<double>(batches);
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

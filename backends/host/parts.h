@@ -13,7 +13,7 @@
 #include "ir/types.h"
 #include "sbp/sbp.h"
 
-namespace boxcar::cli {
+namespace boxcar::backends::host {
 
 // Calls visit(flat index in the whole, flat index in the part, elements) for every row of the part. A scalar
 // has no ranges and one row.
@@ -22,14 +22,13 @@ void for_rows(const ir::Shape& whole, std::span<const sbp::Range> ranges,
 
 // The part as elements of type `to`; float types are rounded to it once. Throws Error (fault) where
 // `part` has another size.
-void take_part(const backends::host::StoredTensor& whole, std::span<const sbp::Range> ranges, ir::DType to,
+void take_part(const StoredTensor& whole, std::span<const sbp::Range> ranges, ir::DType to,
                std::span<std::byte> part);
 // The part, of the whole's type, into its place.
-void put_part(backends::host::StoredTensor& whole, std::span<const sbp::Range> ranges,
-              std::span<const std::byte> part);
+void put_part(StoredTensor& whole, std::span<const sbp::Range> ranges, std::span<const std::byte> part);
 
 // One element as a double, and back.
 double load_element(ir::DType dtype, const std::byte* at);
 void store_element(ir::DType dtype, std::byte* at, double value);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::backends::host

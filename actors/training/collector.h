@@ -23,7 +23,7 @@
 #include "backends/host/checkpoint.h"
 #include "planner/places.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 // What a message on Channel::results begins with.
 enum class ResultKind : int64_t { loss, part, timeline, validated };
@@ -61,4 +61,4 @@ class Collector {
   std::map<int64_t, std::map<PlaceAndDevice, Bytes>> arrivals_;  // by collection
 };
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

@@ -1,10 +1,10 @@
-#include "cli/run_options.h"
+#include "actors/training/train_run.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 double learning_rate(const TrainRun& run, double peak, int64_t step) {
   if (step < run.warmup_steps)
@@ -16,4 +16,4 @@ double learning_rate(const TrainRun& run, double peak, int64_t step) {
          (peak - run.min_learning_rate) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 // A step's loss is the sum over devices and the mean over micro-batches, added in that order whatever the
 // order of arrival. Not thread-safe.
@@ -33,4 +33,4 @@ class LossTable {
   std::map<int64_t, Step> steps_;
 };
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

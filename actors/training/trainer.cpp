@@ -1,4 +1,4 @@
-#include "cli/trainer.h"
+#include "actors/training/trainer.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,17 +12,17 @@
 #include <mutex>
 #include <utility>
 
-#include "cli/collector.h"
-#include "cli/evaluate.h"
-#include "cli/loss_table.h"
-#include "cli/parts.h"
-#include "cli/report.h"
+#include "actors/training/collector.h"
+#include "actors/training/evaluate.h"
+#include "actors/training/loss_table.h"
+#include "backends/host/parts.h"
+#include "ir/units.h"
 #include "planner/checkpoints.h"
 #include "planner/training_graph.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 namespace {
 
 using backends::Channel;
@@ -58,7 +58,7 @@ void check_finite(int64_t step, const GlobalTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     const int64_t size = ir::size_of(tensor.type.dtype);
     for (int64_t i = 0; i < tensor.type.elements(); ++i) {
-      const double value = load_element(tensor.type.dtype, tensor.bytes.data() + i * size);
+      const double value = backends::host::load_element(tensor.type.dtype, tensor.bytes.data() + i * size);
       if (!std::isfinite(value))
         throw Error::fault(fmt::format("step {}", step), fmt::format("{} has a {} {}", name, value, mend));
     }
@@ -97,7 +97,7 @@ TrainingJob prepare_training(const planner::Job& resolved, ir::Plan plan, const 
         "", fmt::format(
                 "does not fit: devices of the plan need {} on this machine, which has {} (use more machines, "
                 "or a smaller model, micro_batch or seq)",
-                format_bytes(needed), format_bytes(there)));
+                ir::format_bytes(needed), ir::format_bytes(there)));
   return result;
 }
 
@@ -118,7 +118,7 @@ struct Trainer::Impl {
   std::mutex mutex;  // guards all below
   std::condition_variable changed;
   LossTable table;
-  TrainLog* log = nullptr;
+  RunListener* listener = nullptr;
   Clock::time_point step_end;
   int64_t steps_logged = 0;
   std::string last_checkpoint;
@@ -159,7 +159,7 @@ struct Trainer::Impl {
       throw Error::fault("%" + reg.name, fmt::format("device {} has no place for it", device));
     const auto& ranges = place->ranges[static_cast<size_t>(device)];
     if (is_input(*place)) return load(*place, ranges, moment, bytes);
-    take_part(initial.at(place->tensor), ranges, reg.type.dtype, bytes);
+    backends::host::take_part(initial.at(place->tensor), ranges, reg.type.dtype, bytes);
   }
 
   void load(const Place& place, const std::vector<sbp::Range>& ranges, const Moment& moment,
@@ -175,7 +175,7 @@ struct Trainer::Impl {
 
   void watched(int device, const Moment& moment, std::span<const std::byte> bytes) {
     if (!loss_place().first[static_cast<size_t>(device)]) return;
-    const double value = load_element(loss_place().type.dtype, bytes.data());
+    const double value = backends::host::load_element(loss_place().type.dtype, bytes.data());
     if (!std::isfinite(value))
       throw Error::fault(fmt::format("step {}", moment.step + 1),
                          fmt::format("the loss is {} {}", value, mend));
@@ -189,9 +189,9 @@ struct Trainer::Impl {
     const auto loss = table.add(step, micro_batch, device, value);
     if (!loss) return;
     const auto now = Clock::now();
-    if (log)
-      log->step({step + 1, *loss, learning_rate(run, job.job.train.learning_rate, step),
-                 std::chrono::duration<double>(now - step_end).count()});
+    if (listener)
+      listener->step({step + 1, *loss, learning_rate(run, job.job.train.learning_rate, step),
+                      std::chrono::duration<double>(now - step_end).count()});
     step_end = now;
     steps_logged = step + 1;
     changed.notify_all();
@@ -307,14 +307,14 @@ struct Trainer::Impl {
     folder->keep();  // it may have been moved, and made anew, meanwhile
     const std::lock_guard lock(mutex);
     last_checkpoint = checkpoint_path(step);
-    log->checkpoint(step, last_checkpoint);
+    listener->checkpoint(step, last_checkpoint);
   }
 
   void validate(int64_t step, const GlobalTensors& tensors) {
     const double loss = evaluate(job.model, tensors, *validation,
                                  run.validation_batches * job.job.global_batch, job.job.parallel.micro_batch);
     const std::lock_guard lock(mutex);
-    log->validation(step, loss);
+    listener->validation(step, loss);
   }
   // Process 0 validates alone. The others launch nothing meanwhile: what waits for it on their devices would
   // look as if it had stopped.
@@ -352,11 +352,11 @@ struct Trainer::Impl {
     });
   }
 
-  void train(TrainLog& lines) {
+  void train(RunListener& told) {
     const auto start = Clock::now();
     {
       const std::lock_guard lock(mutex);
-      log = &lines;
+      listener = &told;
       step_end = start;
       began = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     }
@@ -368,8 +368,8 @@ struct Trainer::Impl {
       stop_at(step);
     }
     const std::lock_guard lock(mutex);
-    lines.end(seconds_since(start), runtime->memory());
-    log = nullptr;
+    told.end(seconds_since(start), runtime->memory());
+    listener = nullptr;
   }
 };
 
@@ -415,7 +415,7 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
   i.initial.clear();
 }
 
-void Trainer::train(TrainLog& log) { impl_->train(log); }
+void Trainer::train(RunListener& listener) { impl_->train(listener); }
 std::string Trainer::last_checkpoint() {
   const std::lock_guard lock(impl_->mutex);
   std::error_code none;
@@ -423,4 +423,4 @@ std::string Trainer::last_checkpoint() {
 }
 std::vector<actors::RunAct> Trainer::timeline() { return impl_->whole_timeline(); }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

@@ -1,5 +1,5 @@
 // Processes that are not of one run do not begin: all of them say so, alike.
-#include "cli/same_run.h"
+#include "actors/training/same_run.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "support/error_of.h"
 #include "support/fake_transport.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 namespace {
 
 using Facts = std::map<std::string, std::string>;
@@ -52,4 +52,4 @@ TEST(SameRun, BeginsWhereAllIsAlike) {
 }
 
 }  // namespace
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

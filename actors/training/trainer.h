@@ -2,7 +2,7 @@
 //
 //   Trainer trainer(job, run, backend, data, nullptr);
 //   trainer.begin(std::move(checkpoint.tensors), checkpoint.state, options);
-//   trainer.train(log);
+//   trainer.train(listener);
 //
 // All processes of a run make the same calls; results (lines, checkpoints) come from process 0. Checkpoints
 // are written by actors of the plan (planner/checkpoints.h), the last one when all steps are over.
@@ -11,17 +11,17 @@
 #include <memory>
 
 #include "actors/runtime.h"
+#include "actors/training/run_listener.h"
+#include "actors/training/train_run.h"
 #include "backends/backend.h"
 #include "backends/host/checkpoint.h"
 #include "backends/host/data.h"
-#include "cli/run_options.h"
-#include "cli/train_log.h"
 #include "ir/plan.h"
 #include "planner/laid_out.h"
 #include "planner/places.h"
 #include "planner/planner.h"
 
-namespace boxcar::cli {
+namespace boxcar::training {
 
 // A compiled and verified job.
 struct TrainingJob {
@@ -51,7 +51,7 @@ class Trainer {
   void begin(backends::host::GlobalTensors tensors, const backends::host::TrainState& state,
              const actors::RunOptions& options);
   // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
-  void train(TrainLog& log);
+  void train(RunListener& listener);
   // The last checkpoint that this run wrote or began with, where it still is; empty: none, or this is not the
   // first process.
   std::string last_checkpoint();
@@ -65,4 +65,4 @@ class Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::training

@@ -1,0 +1,86 @@
+#include "actors/training/beginning.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backends/host/files.h"
+#include "backends/host/initial.h"
+#include "backends/host/parts.h"
+#include "sbp/error.h"
+
+namespace boxcar::training {
+
+namespace host = backends::host;
+
+host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t seed) {
+  host::GlobalTensors tensors;
+  for (const planner::Place& place : places.places) {
+    if (!is_state(place) || tensors.contains(place.tensor)) continue;
+    host::StoredTensor& tensor = tensors[place.tensor];
+    tensor = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
+    const host::InitialRule rule = host::initial_rule(place.tensor, layers, place.type.shape);
+    if (rule.mean == 0 && rule.deviation == 0) continue;
+    std::vector<double> values(static_cast<size_t>(place.type.elements()));
+    std::vector<sbp::Range> all;
+    for (int64_t extent : place.type.shape) all.push_back({0, extent});
+    host::fill_initial(place.tensor, place.type.shape, all, rule, seed, values);
+    const int64_t size = ir::size_of(place.type.dtype);
+    for (size_t i = 0; i < values.size(); ++i)
+      host::store_element(place.type.dtype, tensor.bytes.data() + static_cast<int64_t>(i) * size, values[i]);
+  }
+  return tensors;
+}
+
+std::unique_ptr<host::HeldFolder> hold_folder(const TrainRun& run, bool writes, const KeyName& name) {
+  const std::string& folder = run.checkpoint_dir;
+  if (folder.empty()) return nullptr;
+  const std::string key = name("run.checkpoint_dir");
+  std::unique_ptr<host::HeldFolder> held;
+  try {
+    if (writes) held = std::make_unique<host::HeldFolder>(folder);
+  } catch (const host::FileError& error) {
+    throw Error::input(key, error.what());
+  }
+  if (!run.resume && host::has_checkpoint(folder))
+    throw Error::input(
+        key, fmt::format("{} has checkpoints already (go on with --resume, or use another folder)", folder));
+  return held;
+}
+
+namespace {
+
+// A checkpoint that was begun otherwise is another run's.
+void check_resumed(const host::TrainState& state, int64_t global_batch, const host::TrainState& expected,
+                   const KeyName& name) {
+  const auto same = [&](const char* key, const auto& ours, const auto& theirs, const char* mend = "") {
+    if (ours != theirs)
+      throw Error::input(name(key),
+                         fmt::format("is {}, the checkpoint was begun with {}{}", ours, theirs, mend));
+  };
+  same("run.seed", expected.seed, state.seed);
+  same("run.data", expected.data, state.data,
+       " (give the same files, validate_every and validation_fraction)");
+  same("run.resume", expected.settings, state.settings);
+  if (state.step > 0) same("train.global_batch", global_batch, state.samples / state.step);
+}
+
+}  // namespace
+
+host::Checkpoint beginning(const TrainRun& run, const TrainingJob& prepared, const std::string& data,
+                           const std::string& settings, const KeyName& name) {
+  host::Checkpoint begin{prepared.model, {0, 0, run.seed, data, settings}, {}};
+  if (run.resume) {
+    if (auto found = host::read_checkpoint(run.checkpoint_dir, prepared.model)) {
+      check_resumed(found->state, prepared.job.global_batch, begin.state, name);
+      return *std::move(found);
+    }
+  }
+  begin.tensors = run.init_from.empty() ? drawn(prepared.places, prepared.job.model.layers, run.seed)
+                                        : host::read_weights(run.init_from, prepared.model);
+  return begin;
+}
+
+}  // namespace boxcar::training

@@ -1,0 +1,33 @@
+// What is trained on: text or images, and what is held back of it for validation.
+//
+//   TrainRun run;
+//   run.data = {"book.txt"}, run.validate_every = 100;
+//   Data data = open_data(run, job.model);   // 95 % of the text as samples, 5 % held out
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "actors/training/train_run.h"
+#include "backends/host/data.h"
+#include "ir/models/transformer.h"
+
+namespace boxcar::training {
+
+// How messages name a key of a job: by its path, "run.data", or by where a person wrote it.
+using KeyName = std::function<std::string(const std::string& path)>;
+inline std::string by_path(const std::string& path) { return path; }
+
+struct Data {
+  std::unique_ptr<backends::host::Samples> samples;
+  std::optional<backends::host::TokenData> held_out;
+  std::string all, training;  // what data that is
+};
+
+// `model`: as the job has it, not padded. Throws Error (bad input) where files cannot be read, or where what
+// is held out or left is shorter than a sequence.
+Data open_data(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name = by_path);
+
+}  // namespace boxcar::training

@@ -1,0 +1,36 @@
+// What a training run tells whoever started it, while it goes on.
+//
+//   struct Losses : RunListener {
+//     void step(const StepRecord& record) override { fmt::print("{} {:.4f}\n", record.step, record.loss); }
+//   };
+//
+// Calls come from threads of the run, one at a time; `step`, `validation` and `checkpoint` on the first
+// process alone. What they throw ends the run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "actors/runtime.h"
+
+namespace boxcar::training {
+
+struct StepRecord {
+  int64_t step = 0;  // from 1: steps done
+  double loss = 0;   // mean over the global batch
+  double learning_rate = 0;
+  double seconds = 0;  // since the step before ended
+};
+
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  virtual void step(const StepRecord& record) = 0;
+  virtual void validation(int64_t /*step*/, double /*loss*/) {}
+  virtual void checkpoint(int64_t /*step*/, const std::string& /*path*/) {}
+  // `memory`: by device, as the runtime was told to watch it; zeros where nobody looked.
+  virtual void end(double /*wall_seconds*/, const std::vector<actors::Runtime::Memory>& /*memory*/) {}
+};
+
+}  // namespace boxcar::training

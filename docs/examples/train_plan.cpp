@@ -1,0 +1,38 @@
+// Trains a small GPT by a plan of two devices, without the command line: what boxcar::training is for.
+// Prints the loss of each step.
+#include <fmt/core.h>
+
+#include "actors/training/beginning.h"
+#include "actors/training/data.h"
+#include "actors/training/trainer.h"
+#include "backends/cluster.h"
+#include "backends/cpu/cpu_backend.h"
+
+using namespace boxcar;
+
+struct Losses : training::RunListener {
+  void step(const training::StepRecord& record) override {
+    fmt::print("step {}: loss {:.4f}\n", record.step, record.loss);
+  }
+};
+
+int main() {
+  planner::Job job;
+  job.model.layers = 1, job.model.hidden = 16, job.model.heads = 2, job.model.seq = 8, job.model.vocab = 16;
+  job.global_batch = 4, job.parallel.dp = 2, job.parallel.micro_batch = 1;
+  job.train.precision = ir::Precision::fp32, job.train.learning_rate = 0.01;
+  job.cluster = backends::load_cluster("local", 2);
+  job = planner::resolve(job);
+
+  training::TrainRun run;
+  run.data = {"random"}, run.steps = 20;
+  const training::Data data = training::open_data(run, job.model);
+  const training::TrainingJob prepared = training::prepare_training(job, run, 1);
+  const auto backend = backends::cpu::make_cpu_backend(prepared.plan.devices);
+  backends::host::Checkpoint begin = training::beginning(run, prepared, data.training, "fp32");
+
+  training::Trainer trainer(prepared, run, *backend, *data.samples, nullptr, nullptr);
+  trainer.begin(std::move(begin.tensors), begin.state, {.seed = run.seed});
+  Losses losses;
+  trainer.train(losses);
+}
