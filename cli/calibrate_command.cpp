@@ -8,11 +8,12 @@
 
 #include "backends/cluster.h"
 #include "cli/arguments.h"
-#include "cli/calibrate.h"
 #include "cli/output.h"
 #include "cli/report.h"
+#include "cli/timings.h"
 #include "ir/units.h"
 #include "sbp/error.h"
+#include "sim/fit/calibrate.h"
 
 namespace boxcar::cli {
 namespace {
@@ -28,35 +29,35 @@ std::string device_file(const std::string& output) {
   return (path.parent_path() / path.stem()).string() + ".device" + path.extension().string();
 }
 
-std::string value_text(const FittedConstant& c, double value) {
+std::string value_text(const fit::FittedConstant& c, double value) {
   if (c.is_factor) return fmt::format("x {:.3g}", value);
   if (c.name.find("bandwidth") != std::string::npos) return ir::format_bytes(value) + "/s";
   return fmt::format("{:.3g}", value);
 }
 
-std::string table(const Calibration& done) {
+std::string table(const fit::Calibration& done) {
   std::string text =
       fmt::format("{:<42} {:>14} {:>14}  {}\n", "fitted", "described", "fitted", "error without it");
-  for (const FittedConstant& c : done.constants)
+  for (const fit::FittedConstant& c : done.constants)
     if (c.why_not.empty())
       text += fmt::format("  {:<40} {:>14} {:>14} {:>15.1f} %{}\n", c.name, value_text(c, c.described),
                           value_text(c, c.fitted), 100 * c.error_without, c.at_bound ? "  at its bound" : "");
   text += "\nleft as described\n";
-  for (const FittedConstant& c : done.constants)
+  for (const fit::FittedConstant& c : done.constants)
     if (!c.why_not.empty())
       text += fmt::format("  {:<40} {:>14}  {}\n", c.name, value_text(c, c.described), c.why_not);
   text += fmt::format("\n{:<42} {:>14} {:>14}\n", "mean absolute error", "as described", "as fitted");
-  for (const FittedGroup& g : done.groups)
+  for (const fit::FittedGroup& g : done.groups)
     text += fmt::format("  {:<40} {:>12.1f} % {:>12.1f} %\n", fmt::format("{} ({} rows)", g.name, g.rows),
                         100 * g.before, 100 * g.after);
   return text;
 }
 
 // What the head of the file says of where it is from.
-std::string origin(const CalibrateArguments& arguments, const Calibration& done) {
+std::string origin(const CalibrateArguments& arguments, const fit::Calibration& done) {
   std::string text = fmt::format("# {} fitted by `boxcar calibrate` to {}\n", arguments.cluster,
                                  fmt::join(arguments.files, ", "));
-  for (const FittedConstant& c : done.constants)
+  for (const fit::FittedConstant& c : done.constants)
     if (c.why_not.empty())
       text += fmt::format("# {}: {}, described {}\n", c.name, value_text(c, c.fitted),
                           value_text(c, c.described));
@@ -86,11 +87,12 @@ void run(const CalibrateArguments& arguments, Extent extent) {
   for (const std::string& file : arguments.files) read_measurements(file, measured);
   if (extent == Extent::reading) return;
 
-  Calibration done;
+  const backends::Cluster described = load_cluster(arguments.cluster, arguments.device, 0);
+  fit::Calibration done;
   {
     Progress progress;
-    done = calibrate(arguments.cluster, arguments.device, measured,
-                     [&](const std::string& what) { progress.step(what); });
+    done = fit::calibrate(described, measured_on(arguments.cluster, arguments.device, measured),
+                          [&](const std::string& what) { progress.step(what); });
   }
   const std::string head = origin(arguments, done);
   std::string device = done.cluster.device.name;

@@ -2,25 +2,23 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <thread>
 
+#include "actors/profile/cpu_samples.h"
+#include "actors/profile/gpu_samples.h"
+#include "actors/profile/host.h"
 #include "backends/cluster.h"
 #include "backends/cuda/cuda_backend.h"
 #include "cli/arguments.h"
-#include "cli/cpu_samples.h"
-#include "cli/device_fit.h"
-#include "cli/gpu_samples.h"
 #include "cli/output.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
+#include "sim/fit/device_fit.h"
 
 namespace boxcar::cli {
 namespace {
@@ -33,63 +31,29 @@ struct ProfileArguments {
   std::optional<double> memory;
 };
 
-// What the system calls its processor; "a processor" where it does not say.
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name") && line.find(": ") != std::string::npos)
-      return line.substr(line.find(": ") + 2);
-  return "a processor";
-}
-
-// Processor seconds that the system has been busy and has been idle since it began, of all processors
-// together.
-struct Spent {
-  double busy = 0, idle = 0;
-};
-Spent spent() {
-  std::ifstream file("/proc/stat");
-  std::string cpu;
-  Spent result;
-  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0, stolen = 0;
-  file >> cpu >> user >> nice >> system >> idle >> waiting >> interrupts >> soft >> stolen;
-  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-  if (file) result = {(user + nice + system + interrupts + soft + stolen) / ticks, (idle + waiting) / ticks};
-  return result;
-}
-
-// How many processors other programs keep busy while this one sleeps; 0 where the system does not say.
-double busy_processors() {
-  const Spent before = spent();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const Spent after = spent();
-  const double busy = after.busy - before.busy, all = busy + after.idle - before.idle;
-  return all > 0 ? busy / all * std::thread::hardware_concurrency() : 0;
-}
-
 // Says so where other programs keep processors busy; the same for the file, or nothing.
 std::string warn_of_others() {
-  const double busy = busy_processors();
+  const double busy = profile::busy_processors();
   if (busy < 0.25) return "";
   const std::string beside = fmt::format("other programs kept {:.1f} of the processors busy", busy);
   std::fprintf(stderr, "boxcar: %s when this began: what is measured may be too slow\n", beside.c_str());
   return ", while " + beside;
 }
 
-Samples measure_cuda(bool fast, double memory) {
+measure::Samples measure_cuda(bool fast, double memory) {
   const int gpus = backends::cuda::count_gpus();
-  const MakeBackend make = [fast](int devices) {
+  const measure::MakeBackend make = [fast](int devices) {
     return backends::cuda::make_cuda_backend(devices, {.fast = fast});
   };
   const int64_t free = make(1)->device(0).facts().free_bytes;
   Progress progress;
-  return measure_gpus(make, gpus, gpu_sweep(free, static_cast<int64_t>(memory)),
-                      [&](const std::string& what) { progress.step(what); });
+  return profile::measure_gpus(make, gpus, profile::gpu_sweep(free, static_cast<int64_t>(memory)),
+                               [&](const std::string& what) { progress.step(what); });
 }
 
-Samples measure_processor() {
+measure::Samples measure_processor() {
   Progress progress;
-  return measure_cpu([&](const std::string& what) { progress.step(what); });
+  return profile::measure_cpu([&](const std::string& what) { progress.step(what); });
 }
 
 void run(const ProfileArguments& arguments, Extent extent) {
@@ -105,17 +69,18 @@ void run(const ProfileArguments& arguments, Extent extent) {
   check_writable(arguments.output);
   if (extent == Extent::reading) return;
   const std::string beside = gpu ? "" : warn_of_others();
-  const Samples samples =
+  const measure::Samples samples =
       gpu ? measure_cuda(arguments.fast, arguments.memory.value_or(most_memory)) : measure_processor();
   std::time_t now = std::time(nullptr);
   std::tm date{};
   gmtime_r(&now, &date);
   const std::string what =
       gpu ? samples.name
-          : fmt::format("One core of {}, of {}", processor(), std::thread::hardware_concurrency());
+          : fmt::format("One core of {}, of {}", profile::processor(), std::thread::hardware_concurrency());
   const std::string comment =
       fmt::format("# {}, measured by `boxcar profile` on {:%Y-%m-%d}{}\n", what, date, beside);
-  write_file(arguments.output, [&](std::ostream& out) { out << comment << backends::to_yaml(fit(samples)); });
+  write_file(arguments.output,
+             [&](std::ostream& out) { out << comment << backends::to_yaml(fit::fit_device(samples)); });
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include "cli/advice.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
-#include "cli/jitter.h"
 #include "cli/job.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
@@ -19,6 +18,7 @@
 #include "ir/units.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
+#include "sim/jitter.h"
 #include "sim/trace.h"
 
 namespace boxcar::cli {
@@ -32,7 +32,7 @@ struct SimulateArguments {
   bool json = false;
   sim::Options options;
   std::vector<std::string> changes, stragglers;
-  Jitter jitter;
+  sim::Jitter jitter;
 };
 
 struct Loaded {
@@ -107,7 +107,7 @@ void add_comparisons(const SimulateArguments& arguments, const Loaded& loaded,
   if (!r.changes.empty() && memory_report(loaded.plan, loaded.described, memory).fits)
     r.described_step_seconds = sim::simulate(loaded.plan, loaded.described, options).step_seconds;
   if (arguments.jitter.deviation == 0) return;
-  const Spread times = spread(loaded.plan, loaded.cluster, options, arguments.jitter);
+  const sim::Spread times = sim::spread(loaded.plan, loaded.cluster, options, arguments.jitter);
   r.jitter_runs = arguments.jitter.runs;
   r.jitter_mean_seconds = times.mean_seconds;
   r.jitter_p95_seconds = times.p95_seconds;

@@ -1,7 +1,5 @@
 // Constants that the simulator's own times were made with are found again; what is not measured is left
 // alone.
-#include "cli/calibrate.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/timings.h"
 #include "cli/what_if.h"
 #include "sbp/error.h"
 #include "sim/models/collective_time.h"
@@ -61,18 +60,19 @@ Measurements read(const std::string& name, const std::string& text) {
   return measured;
 }
 
-Calibration fitted(const Measurements& measured, const std::string& cluster = "dgx-a100-80g") {
-  return calibrate(cluster, "", measured, [](const std::string&) {});
+fit::Calibration fitted(const Measurements& measured, const std::string& cluster = "dgx-a100-80g") {
+  return fit::calibrate(load_cluster(cluster, "", 0), measured_on(cluster, "", measured),
+                        [](const std::string&) {});
 }
 
-const FittedConstant& find(const Calibration& done, const std::string& name) {
+const fit::FittedConstant& find(const fit::Calibration& done, const std::string& name) {
   return *std::find_if(done.constants.begin(), done.constants.end(),
                        [&](const auto& c) { return c.name == name; });
 }
 
-Words left(const Calibration& done) {
+Words left(const fit::Calibration& done) {
   Words names;
-  for (const FittedConstant& c : done.constants)
+  for (const fit::FittedConstant& c : done.constants)
     if (!c.why_not.empty()) names.push_back(c.name + ": " + c.why_not);
   return names;
 }
@@ -82,7 +82,7 @@ constexpr const char* nothing = ": no step was measured";
 TEST(Calibrate, AnAllReduceInANodeTellsItsLinksAndLatencies) {
   backends::Cluster real = changed("dgx-a100-80g", 8, {"node.link_bandwidth=0.8x"});
   for (auto& line : real.collective.node) line.base *= 1.5, line.hop *= 1.5;
-  const Calibration done = fitted(read("nccl.txt", nccl_text(real)));
+  const fit::Calibration done = fitted(read("nccl.txt", nccl_text(real)));
   EXPECT_NEAR(find(done, "node.link_bandwidth").fitted, 0.8 * 300e9, 0.01 * 300e9);
   EXPECT_NEAR(find(done, "latencies of collectives in a node").fitted, 1.5, 0.02);
   EXPECT_NEAR(done.cluster.collective.node[2].hop, real.collective.node[2].hop,
@@ -106,13 +106,13 @@ TEST(Calibrate, CollectivesOverNodesTellTheNetwork) {
   for (auto* line : {real.collective.ring, real.collective.ring + 1, real.collective.ring + 2,
                      real.collective.tree, real.collective.tree + 1, real.collective.tree + 2})
     line->base *= 2, line->hop *= 2, line->net_hop *= 2;
-  const Calibration done = fitted(
+  const fit::Calibration done = fitted(
       read("nccl.txt", nccl_text(real) + nccl_text(real, "all_gather_perf", sbp::Collective::all_gather)));
   EXPECT_NEAR(find(done, "node.nic_bandwidth").fitted, 0.6 * 25e9, 0.01 * 25e9);
   EXPECT_NEAR(find(done, "latencies of collectives between nodes").fitted, 2, 0.03);
   ASSERT_EQ(done.groups.size(), 2u);
   EXPECT_EQ(done.groups[1].name, "all_gather, 4 x 8 GPUs");
-  for (const FittedGroup& group : done.groups) EXPECT_LT(group.after, 0.01);
+  for (const fit::FittedGroup& group : done.groups) EXPECT_LT(group.after, 0.01);
 }
 
 // A single bad row pulls little.
@@ -156,7 +156,7 @@ std::string steps_csv(const Words& changes, Words more = {}) {
 }
 
 TEST(Calibrate, StepsTellTheDeviceAndItsHost) {
-  const Calibration done = fitted(
+  const fit::Calibration done = fitted(
       read("steps.csv", steps_csv({"under_load=0.8", "memory_efficiency=0.85x", "node.host_speed=0.7"})));
   EXPECT_NEAR(find(done, "under_load").fitted, 0.8, 0.01);
   EXPECT_NEAR(find(done, "memory_efficiency").fitted, 0.85, 0.01);
@@ -174,7 +174,7 @@ TEST(Calibrate, StepsTellTheDeviceAndItsHost) {
 // One step cannot tell how much of it is the products' and how much the memory's.
 TEST(Calibrate, OneStepTellsOneConstant) {
   const std::string text = steps_csv({"under_load=0.8"});
-  const Calibration done = fitted(
+  const fit::Calibration done = fitted(
       read("steps.csv", text.substr(0, text.find("gpt")) +
                             text.substr(text.find("gpt,4,4096"),
                                         text.find("gpt,4,512,8,512,2048,1,32") - text.find("gpt,4,4096"))));
@@ -198,7 +198,7 @@ TEST(Calibrate, AHostIsAsFastUnderAnyStack) {
 TEST(Calibrate, SaysWhereAConstantIsAtItsBound) {
   Measurements measured = read("steps.csv", steps_csv({}));
   for (MeasuredStep& step : measured.steps) step.seconds *= 0.5;
-  const Calibration done = fitted(measured);
+  const fit::Calibration done = fitted(measured);
   EXPECT_EQ(find(done, "under_load").fitted, 1);
   EXPECT_TRUE(find(done, "under_load").at_bound);
 }

@@ -7,9 +7,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "cli/jitter.h"
 #include "planner/planner.h"
 #include "sbp/error.h"
+#include "sim/jitter.h"
 #include "support/run_program.h"
 
 namespace boxcar::cli {

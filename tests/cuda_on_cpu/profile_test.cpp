@@ -1,17 +1,17 @@
 // What `boxcar profile --backend cuda` does, over the stand-in for CUDA: it finds what acts there say they
 // take, and its file is read back. That the constants are found from such samples:
-// tests/cli/gpu_profile_test.
+// tests/fit/gpu_profile_test.
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "actors/profile/gpu_samples.h"
 #include "backends/cuda/cuda_backend.h"
-#include "cli/bench.h"
-#include "cli/device_fit.h"
-#include "cli/gpu_samples.h"
+#include "backends/measure/bench.h"
+#include "sim/fit/device_fit.h"
 #include "tally.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 namespace {
 
 TEST(GpuProfile, FindsWhatTheStandInSpends) {
@@ -19,28 +19,29 @@ TEST(GpuProfile, FindsWhatTheStandInSpends) {
   sweep.memory = 4 << 20, sweep.footprint = 64 << 10;
   sweep.calls = sum_calls(1 << 12);
   const ir::TensorType square{{16, 16}, ir::DType::bfloat16};
-  sweep.calls.push_back(call_of("matmul", {square, square}));
+  sweep.calls.push_back(measure::call_of("matmul", {square, square}));
   sweep.sustained = sweep.calls.back();
   const ir::TensorType heads{{1, 2, 4, 8}, ir::DType::bfloat16};
-  sweep.calls.push_back(call_of("scaled_dot_product_attention", {heads, heads, heads}));
+  sweep.calls.push_back(measure::call_of("scaled_dot_product_attention", {heads, heads, heads}));
   sweep.sustained_seconds = 0.01;
   sweep.upload_bytes = 1 << 20, sweep.largest_group = 64 << 10;
   sweep.budget_seconds = 1000;
-  const MakeBackend make = [](int devices) {
+  const measure::MakeBackend make = [](int devices) {
     return backends::cuda::make_cuda_backend(devices, {.share_gpus = true});
   };
   std::string last;
-  const Samples samples = measure_gpus(make, 9, sweep, [&](const std::string& what) { last = what; });
+  const measure::Samples samples =
+      measure_gpus(make, 9, sweep, [&](const std::string& what) { last = what; });
   EXPECT_EQ(last, "measuring collectives");
   EXPECT_EQ(samples.name, "the host in a GPU's place");
   EXPECT_EQ(samples.multiprocessors, 4);
   EXPECT_EQ(samples.load_share, 1);
   std::map<int, int> groups;
-  for (const GroupSample& group : samples.groups) ++groups[group.ranks];
+  for (const measure::GroupSample& group : samples.groups) ++groups[group.ranks];
   EXPECT_EQ(groups, (std::map<int, int>{{2, 8}, {4, 8}, {8, 8}}));
   int sums = 0;
   bool attends = false;
-  for (const KernelSample& sample : samples.kernels) {
+  for (const measure::KernelSample& sample : samples.kernels) {
     attends |= sample.call.op == "scaled_dot_product_attention";
     const ir::Shape& shape = sample.call.inputs[0].shape;
     if (sample.call.op != "add" || shape.size() != 1 || shape[0] < 64) continue;
@@ -51,7 +52,7 @@ TEST(GpuProfile, FindsWhatTheStandInSpends) {
   }
   EXPECT_EQ(sums, 4);
   EXPECT_TRUE(attends);
-  const backends::DeviceProfile found = fit(samples);
+  const backends::DeviceProfile found = fit::fit_device(samples);
   EXPECT_NEAR(found.kernel_floor, 2.064e-6, 1e-9);
   // 12 bytes a thread, less what the smallest sum takes.
   EXPECT_NEAR(found.memory_bandwidth, 12e9 * 4096 / (4096 - 64), 0.05e9);
@@ -60,4 +61,4 @@ TEST(GpuProfile, FindsWhatTheStandInSpends) {
 }
 
 }  // namespace
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile

@@ -10,16 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "cli/samples.h"
+#include "backends/measure/samples.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 
 // Of one device alone: medians over all acts of the same op, types and way of work. An act finds in the
 // caches what the acts before it have left.
-std::vector<KernelSample> measure_steps(std::set<std::string>& known,
-                                        const std::function<void(const std::string&)>& progress);
+std::vector<measure::KernelSample> measure_steps(std::set<std::string>& known,
+                                                 const std::function<void(const std::string&)>& progress);
 
 // Kernels that tensor parallelism brings and that are not known yet.
-std::vector<Sampled> part_calls(std::set<std::string>& known);
+std::vector<measure::Sampled> part_calls(std::set<std::string>& known);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile

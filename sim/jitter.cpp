@@ -1,4 +1,4 @@
-#include "cli/jitter.h"
+#include "sim/jitter.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace boxcar::cli {
+namespace boxcar::sim {
 namespace {
 
 // Of a normal distribution, the same with every standard library (Box and Muller).
@@ -18,10 +18,10 @@ double normal(std::mt19937_64& random) {
 
 }  // namespace
 
-Spread spread(const ir::Plan& plan, const backends::Cluster& cluster, const sim::Options& options,
+Spread spread(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options,
               const Jitter& jitter) {
   std::mt19937_64 random(static_cast<uint64_t>(jitter.seed));
-  sim::Options quiet = options;
+  Options quiet = options;
   quiet.timeline = false;
   std::vector<double> seconds;
   for (int run = 0; run < jitter.runs; ++run) {
@@ -30,7 +30,7 @@ Spread spread(const ir::Plan& plan, const backends::Cluster& cluster, const sim:
       double& factor = noisy.slowdown.try_emplace(device, 1).first->second;
       factor *= std::max(0.5, 1 + jitter.deviation * normal(random));
     }
-    seconds.push_back(sim::simulate(plan, noisy, quiet).step_seconds);
+    seconds.push_back(simulate(plan, noisy, quiet).step_seconds);
   }
   std::sort(seconds.begin(), seconds.end());
   Spread result;
@@ -40,4 +40,4 @@ Spread spread(const ir::Plan& plan, const backends::Cluster& cluster, const sim:
   return result;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sim

@@ -13,18 +13,18 @@
 #include <string>
 #include <vector>
 
-#include "cli/group_bench.h"
-#include "cli/samples.h"
+#include "backends/measure/group_bench.h"
+#include "backends/measure/samples.h"
 #include "planner/planner.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 
 // What is measured, in this order until the time is over.
 struct Sweep {
-  int64_t memory = 0, footprint = 0;  // Bench's
-  std::vector<Sampled> calls;         // one by one
-  std::vector<planner::Job> jobs;     // whose plans' kernels are
-  Sampled sustained;                  // for seconds
+  int64_t memory = 0, footprint = 0;    // Bench's
+  std::vector<measure::Sampled> calls;  // one by one
+  std::vector<planner::Job> jobs;       // whose plans' kernels are
+  measure::Sampled sustained;           // for seconds
   double sustained_seconds = 0;
   int64_t upload_bytes = 0, largest_group = 0;
   double budget_seconds = 0;  // after which no kernel is begun
@@ -33,10 +33,10 @@ struct Sweep {
 // does not fit into `most` bytes, inputs, outputs and as much again, is not measured.
 Sweep gpu_sweep(int64_t free_bytes, int64_t most = 32'000'000'000);
 // Vectors' sums of 64 to `most` elements: floor and bandwidth of memory.
-std::vector<Sampled> sum_calls(int64_t most);
+std::vector<measure::Sampled> sum_calls(int64_t most);
 
 // Of device 0 of `gpus` alike, and of groups of 2, 4, ... of them. `progress` is told what is measured next.
-Samples measure_gpus(const MakeBackend& make, int gpus, const Sweep& sweep,
-                     const std::function<void(const std::string&)>& progress);
+measure::Samples measure_gpus(const measure::MakeBackend& make, int gpus, const Sweep& sweep,
+                              const std::function<void(const std::string&)>& progress);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "cli/samples.h"
+#include "backends/measure/samples.h"
 
-namespace boxcar::cli {
+namespace boxcar::measure {
 
 using MakeBackend = std::function<std::unique_ptr<backends::Backend>(int devices)>;
 
@@ -20,4 +20,4 @@ void on_threads(int count, const std::function<void(int)>& work);
 std::vector<GroupSample> measure_groups(const MakeBackend& make, const std::vector<int>& ranks,
                                         const std::vector<int64_t>& bytes);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::measure

@@ -1,4 +1,4 @@
-#include "cli/cpu_steps.h"
+#include "actors/profile/cpu_steps.h"
 
 #include <fmt/format.h>
 
@@ -10,16 +10,16 @@
 #include <utility>
 
 #include "actors/layout.h"
+#include "actors/profile/plan_calls.h"
 #include "actors/runtime.h"
 #include "backends/cluster.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/host/parts.h"
-#include "cli/plan_calls.h"
 #include "ir/op.h"
 #include "planner/planner.h"
 #include "planner/resolve.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 namespace {
 
 constexpr int64_t warm_steps = 1, timed_steps = 4;
@@ -100,16 +100,16 @@ double median(std::vector<double>& values) {
 
 }  // namespace
 
-std::vector<KernelSample> measure_steps(std::set<std::string>& known,
-                                        const std::function<void(const std::string&)>& progress) {
-  std::vector<KernelSample> samples;
+std::vector<measure::KernelSample> measure_steps(std::set<std::string>& known,
+                                                 const std::function<void(const std::string&)>& progress) {
+  std::vector<measure::KernelSample> samples;
   const std::vector<planner::Job> all = jobs();
   for (size_t j = 0; j < all.size(); ++j) {
     if (all[j].gpus > 1) continue;
     progress(fmt::format("measuring steps of training, {} of {}", j + 1, all.size()));
     const ir::Plan plan = planner::compile(planner::resolve(all[j]));
     const actors::Layout layout(plan, [](int) { return 0; });
-    std::map<std::string, std::pair<Sampled, std::vector<double>>> kernels;
+    std::map<std::string, std::pair<measure::Sampled, std::vector<double>>> kernels;
     for (auto& [actor, seconds] : run_steps(plan, layout)) {
       const ir::Actor& a = layout.program(0).actors[static_cast<size_t>(actor)];
       if (!is_kernel(a)) continue;
@@ -124,13 +124,13 @@ std::vector<KernelSample> measure_steps(std::set<std::string>& known,
   return samples;
 }
 
-std::vector<Sampled> part_calls(std::set<std::string>& known) {
-  std::vector<Sampled> list;
+std::vector<measure::Sampled> part_calls(std::set<std::string>& known) {
+  std::vector<measure::Sampled> list;
   for (const planner::Job& job : jobs()) {
     if (job.gpus == 1) continue;
-    for (Sampled& call : calls_of(job, known)) list.push_back(std::move(call));
+    for (measure::Sampled& call : calls_of(job, known)) list.push_back(std::move(call));
   }
   return list;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile

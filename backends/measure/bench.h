@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "cli/samples.h"
+#include "backends/measure/samples.h"
 
-namespace boxcar::cli {
+namespace boxcar::measure {
 
 // Half of the turns are faster. What disturbs a turn disturbs training too. REQUIRES one or more.
 double typical(std::vector<double> seconds);
@@ -58,4 +58,4 @@ class Bench {
   double fill_seconds_ = 0;  // of one of the fills
 };
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::measure

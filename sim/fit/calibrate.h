@@ -20,9 +20,21 @@
 #include <vector>
 
 #include "backends/cluster.h"
-#include "cli/timings.h"
+#include "planner/planner.h"
+#include "sim/fit/nccl_tests.h"
 
-namespace boxcar::cli {
+namespace boxcar::fit {
+
+struct MeasuredStep {
+  std::string where;  // "steps.csv:3"
+  double seconds = 0;
+  std::function<planner::Job()> job;  // resolved, on the cluster as described
+};
+
+struct Measurements {
+  std::vector<CollectiveTest> tests;
+  std::vector<MeasuredStep> steps;
+};
 
 struct FittedConstant {
   std::string name;  // its path in the description, or what it is a factor on
@@ -49,10 +61,9 @@ struct Calibration {
   bool device_changed = false;
 };
 
-// `cluster`, `device`: presets or paths, the device empty for the cluster's own. `step` is told what is being
-// done. Throws Error (bad input) where a measurement does not fit on the cluster or a job cannot be, at its
-// line.
-Calibration calibrate(const std::string& cluster, const std::string& device, const Measurements& measured,
+// `step` is told what is being done. Throws Error (bad input) where a measurement does not fit on the cluster
+// or a job cannot be, at its line.
+Calibration calibrate(const backends::Cluster& described, const Measurements& measured,
                       const std::function<void(const std::string&)>& step);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::fit

@@ -1,13 +1,13 @@
-#include "cli/group_bench.h"
+#include "backends/measure/group_bench.h"
 
 #include <exception>
 #include <mutex>
 #include <numeric>
 #include <thread>
 
-#include "cli/bench.h"
+#include "backends/measure/bench.h"
 
-namespace boxcar::cli {
+namespace boxcar::measure {
 namespace {
 
 using sbp::Collective;
@@ -90,4 +90,4 @@ std::vector<GroupSample> measure_groups(const MakeBackend& make, const std::vect
   return samples;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::measure

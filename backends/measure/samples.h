@@ -1,7 +1,7 @@
 // What `boxcar profile` measures of a device and of the machine around it, before constants are fitted to it.
 //
-//   Samples samples = measure_cpu(progress);      // cpu_samples.h; measure_gpus: gpu_samples.h
-//   backends::DeviceProfile device = fit(samples);  // device_fit.h
+//   Samples samples = profile::measure_cpu(progress);             // actors/profile/; of GPUs: measure_gpus
+//   backends::DeviceProfile device = fit::fit_device(samples);    // sim/fit/device_fit.h
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "backends/device.h"
 #include "sbp/boxing.h"
 
-namespace boxcar::cli {
+namespace boxcar::measure {
 
 // A call and which of its results are added up over micro-batches.
 struct Sampled {
@@ -52,4 +52,4 @@ struct Samples {
   double cores = 0;  // threads' worth of work when there is one for each of the machine's cores; 0: of GPUs
 };
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::measure

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "backends/cluster.h"
-#include "cli/samples.h"
+#include "backends/measure/samples.h"
 
-namespace boxcar::cli {
+namespace boxcar::fit {
 
 // One core as a device, and the host that the cores share; or a GPU, with the rates between host and GPUs as
 // far as they were measured. An op whose samples are all shorter than the shortest kernel keeps share 1.
-backends::DeviceProfile fit(const Samples& samples);
+backends::DeviceProfile fit_device(const measure::Samples& samples);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::fit

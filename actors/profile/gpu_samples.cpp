@@ -1,15 +1,15 @@
-#include "cli/gpu_samples.h"
+#include "actors/profile/gpu_samples.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "cli/bench.h"
-#include "cli/plan_calls.h"
+#include "actors/profile/plan_calls.h"
+#include "backends/measure/bench.h"
 #include "ir/op.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 namespace {
 
 using ir::DType;
@@ -17,38 +17,41 @@ using ir::Precision;
 
 // m rows of activations times the weights of layers: hidden to its multiples, vocabularies, and sizes that
 // nothing divides.
-std::vector<Sampled> product_calls() {
+std::vector<measure::Sampled> product_calls() {
   constexpr int64_t weights[][2] = {{768, 768},   {768, 2304},    {768, 3072},  {3072, 768},  {768, 50257},
                                     {1024, 4096}, {1600, 1600},   {1600, 4800}, {1600, 6400}, {6400, 1600},
                                     {2048, 2048}, {2048, 8192},   {8192, 2048}, {4096, 4096}, {4096, 11008},
                                     {8192, 8192}, {12288, 12288}, {333, 777},   {1000, 1000}, {5120, 1733}};
-  std::vector<Sampled> list;
+  std::vector<measure::Sampled> list;
   for (const DType type : {DType::bfloat16, DType::float32, DType::float16})
     for (const int64_t m : {64, 333, 1024, 2048, 4096, 8192, 16384})
       for (const auto [k, n] : weights) {
         if (type != DType::bfloat16 && (m % 2048 != 0 || k * n > 40'000'000)) continue;
-        list.push_back(call_of("matmul", {{{m, k}, type}, {{k, n}, type}}));
+        list.push_back(measure::call_of("matmul", {{{m, k}, type}, {{k, n}, type}}));
       }
   for (const int64_t size : {16, 64, 128, 256, 512})
-    list.push_back(call_of("matmul", {{{size, size}, DType::bfloat16}, {{size, size}, DType::bfloat16}}));
+    list.push_back(
+        measure::call_of("matmul", {{{size, size}, DType::bfloat16}, {{size, size}, DType::bfloat16}}));
   for (const int64_t n : {256, 1024, 2048, 4096})
     for (const bool back : {false, true})  // scores, and what they weigh
-      list.push_back(call_of("batch_matmul", {{{8, 12, n, back ? n : 64}, DType::bfloat16},
-                                              {{8, 12, back ? n : 64, back ? 64 : n}, DType::bfloat16}}));
+      list.push_back(
+          measure::call_of("batch_matmul", {{{8, 12, n, back ? n : 64}, DType::bfloat16},
+                                            {{8, 12, back ? n : 64, back ? 64 : n}, DType::bfloat16}}));
   return list;
 }
 
 // 16,384 positions in 16 heads of 64 or 8 of 128, forward and backward.
-std::vector<Sampled> attention_calls() {
-  std::vector<Sampled> list;
+std::vector<measure::Sampled> attention_calls() {
+  std::vector<measure::Sampled> list;
   for (const int64_t sequence : {256, 512, 1024, 2048, 4096, 8192})
     for (const int64_t width : {64, 128})
       for (const bool causal : {true, false}) {
         const ir::TensorType q{{16384 / sequence, 1024 / width, sequence, width}, DType::bfloat16};
         const ir::Attrs attrs{{"causal", causal}};
-        list.push_back(call_of("scaled_dot_product_attention", {q, q, q}, attrs));
+        list.push_back(measure::call_of("scaled_dot_product_attention", {q, q, q}, attrs));
         const ir::Types out = list.back().call.outputs;
-        list.push_back(call_of("scaled_dot_product_attention_grad", {q, q, q, q, out[0], out[1]}, attrs));
+        list.push_back(
+            measure::call_of("scaled_dot_product_attention_grad", {q, q, q, q, out[0], out[1]}, attrs));
       }
   return list;
 }
@@ -115,10 +118,10 @@ std::vector<int> group_sizes(int gpus) {
 
 }  // namespace
 
-std::vector<Sampled> sum_calls(int64_t most) {
-  std::vector<Sampled> list;
+std::vector<measure::Sampled> sum_calls(int64_t most) {
+  std::vector<measure::Sampled> list;
   for (int64_t elements = 64; elements <= most; elements *= 4)
-    list.push_back(call_of("add", {{{elements}, DType::float32}, {{elements}, DType::float32}}));
+    list.push_back(measure::call_of("add", {{{elements}, DType::float32}, {{elements}, DType::float32}}));
   return list;
 }
 
@@ -133,7 +136,7 @@ Sweep gpu_sweep(int64_t free_bytes, int64_t most) {
   int64_t side = 8192;
   while (side > 64 && 2 * 3 * 2 * side * side > sweep.memory) side /= 2;
   const ir::TensorType square{{side, side}, DType::bfloat16};
-  sweep.sustained = call_of("matmul", {square, square});
+  sweep.sustained = measure::call_of("matmul", {square, square});
   sweep.sustained_seconds = 3;
   sweep.upload_bytes = std::min<int64_t>(64 << 20, sweep.memory);
   sweep.largest_group = std::min<int64_t>(256 << 20, sweep.memory / 2 / 4096 * 4096);
@@ -141,10 +144,10 @@ Sweep gpu_sweep(int64_t free_bytes, int64_t most) {
   return sweep;
 }
 
-Samples measure_gpus(const MakeBackend& make, int gpus, const Sweep& sweep,
-                     const std::function<void(const std::string&)>& progress) {
-  Samples samples;
-  const double end = wall_seconds() + sweep.budget_seconds;
+measure::Samples measure_gpus(const measure::MakeBackend& make, int gpus, const Sweep& sweep,
+                              const std::function<void(const std::string&)>& progress) {
+  measure::Samples samples;
+  const double end = measure::wall_seconds() + sweep.budget_seconds;
   samples.type = DType::bfloat16;
   {
     const auto backend = make(1);
@@ -152,9 +155,9 @@ Samples measure_gpus(const MakeBackend& make, int gpus, const Sweep& sweep,
     samples.name = facts.name;
     samples.memory_bytes = facts.memory_bytes;
     samples.multiprocessors = facts.multiprocessors;
-    Bench bench(*backend, sweep.memory, sweep.footprint);
-    const auto measure = [&](const std::vector<Sampled>& calls, const std::string& of) {
-      for (size_t i = 0; i < calls.size() && wall_seconds() < end; ++i) {
+    measure::Bench bench(*backend, sweep.memory, sweep.footprint);
+    const auto time = [&](const std::vector<measure::Sampled>& calls, const std::string& of) {
+      for (size_t i = 0; i < calls.size() && measure::wall_seconds() < end; ++i) {
         progress(fmt::format("measuring {}, {} of {}: {}", of, i + 1, calls.size(), calls[i].call.op));
         const double seconds = bench.seconds(calls[i]);
         const std::vector<bool>& adds = calls[i].adds;
@@ -162,18 +165,18 @@ Samples measure_gpus(const MakeBackend& make, int gpus, const Sweep& sweep,
           samples.kernels.push_back({calls[i].call, seconds, std::count(adds.begin(), adds.end(), true)});
       }
     };
-    measure(sweep.calls, "kernels");
+    time(sweep.calls, "kernels");
     std::set<std::string> known;
-    for (size_t j = 0; j < sweep.jobs.size() && wall_seconds() < end; ++j)
-      measure(calls_of(sweep.jobs[j], known), fmt::format("model {} of {}", j + 1, sweep.jobs.size()));
+    for (size_t j = 0; j < sweep.jobs.size() && measure::wall_seconds() < end; ++j)
+      time(calls_of(sweep.jobs[j], known), fmt::format("model {} of {}", j + 1, sweep.jobs.size()));
     progress("measuring launches, copies and sustained load");
     samples.launch_seconds = bench.launch_seconds();
     samples.upload_bandwidth = bench.upload_bandwidth(sweep.upload_bytes);
     samples.load_share = bench.load_share(sweep.sustained, sweep.sustained_seconds);
   }
   if (gpus > 1) progress("measuring collectives");
-  samples.groups = measure_groups(make, group_sizes(gpus), {1 << 10, sweep.largest_group});
+  samples.groups = measure::measure_groups(make, group_sizes(gpus), {1 << 10, sweep.largest_group});
   return samples;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile

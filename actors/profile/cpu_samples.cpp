@@ -1,4 +1,4 @@
-#include "cli/cpu_samples.h"
+#include "actors/profile/cpu_samples.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,28 +8,29 @@
 #include <set>
 #include <thread>
 
+#include "actors/profile/cpu_steps.h"
 #include "actors/runtime.h"
 #include "backends/cpu/cpu_backend.h"
-#include "cli/bench.h"
-#include "cli/cpu_steps.h"
-#include "cli/group_bench.h"
+#include "backends/measure/bench.h"
+#include "backends/measure/group_bench.h"
 #include "ir/op.h"
 #include "ir/plan.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 namespace {
 
 constexpr int64_t footprint = 32 << 20;  // bytes that a kernel's calls go through before operands come again
 constexpr int64_t most_bytes = 96 << 20;
 constexpr int turns = 8;
 
-std::vector<Sampled> lone_calls(std::set<std::string>& known) {
-  std::vector<Sampled> list = part_calls(known);
+std::vector<measure::Sampled> lone_calls(std::set<std::string>& known) {
+  std::vector<measure::Sampled> list = part_calls(known);
   for (int64_t elements = 64; elements <= 4 << 20; elements *= 4)  // bandwidth by bytes
-    list.push_back(call_of("add", {{{elements}, ir::DType::float32}, {{elements}, ir::DType::float32}}));
+    list.push_back(
+        measure::call_of("add", {{{elements}, ir::DType::float32}, {{elements}, ir::DType::float32}}));
   for (ir::DType type : {ir::DType::float32, ir::DType::float64, ir::DType::bfloat16, ir::DType::float16})
     for (int64_t size : {16, 32, 64, 256, 512})
-      list.push_back(call_of("matmul", {{{size, size}, type}, {{size, size}, type}}));
+      list.push_back(measure::call_of("matmul", {{{size, size}, type}, {{size, size}, type}}));
   return list;
 }
 
@@ -52,7 +53,7 @@ double act_seconds(int queues) {
   const auto backend = backends::cpu::make_cpu_backend(1);
   actors::Runtime run(plan, *backend, {});
   constexpr int steps = 200;
-  return seconds_of(wall_seconds, [&] { run.steps(steps, 0); }) / (steps * queues);
+  return measure::seconds_of(measure::wall_seconds, [&] { run.steps(steps, 0); }) / (steps * queues);
 }
 
 // --- threads together
@@ -62,12 +63,12 @@ int cores_there() { return std::max(1, static_cast<int>(std::thread::hardware_co
 // What all cores get done at once, in what one of them gets done alone: hardware threads share a core, cores
 // share a budget of power.
 double measure_cores() {
-  const Sampled product =
-      call_of("matmul", {{{256, 256}, ir::DType::float32}, {{256, 256}, ir::DType::float32}});
+  const measure::Sampled product =
+      measure::call_of("matmul", {{{256, 256}, ir::DType::float32}, {{256, 256}, ir::DType::float32}});
   const auto calls_on = [&](int threads) {
     std::atomic<int> ready{0};
     std::atomic<int64_t> calls{0};
-    on_threads(threads, [&](int) {
+    measure::on_threads(threads, [&](int) {
       const auto backend = backends::cpu::make_cpu_backend(1);
       const auto queue = backend->device(0).queue(ir::QueueKind::compute);
       const auto kernel = backend->device(0).prepare(product.call, *queue);
@@ -77,7 +78,7 @@ double measure_cores() {
       void* output = c.data();
       for (++ready; ready < threads;) std::this_thread::yield();
       int64_t done = 0;
-      for (const double start = wall_seconds(); wall_seconds() - start < 0.1; ++done)
+      for (const double start = measure::wall_seconds(); measure::wall_seconds() - start < 0.1; ++done)
         kernel->run(inputs, {&output, 1}, {});
       calls += done;
     });
@@ -94,14 +95,14 @@ double measure_cores() {
 
 }  // namespace
 
-Samples measure_cpu(const std::function<void(const std::string&)>& progress) {
-  Samples samples;
+measure::Samples measure_cpu(const std::function<void(const std::string&)>& progress) {
+  measure::Samples samples;
   samples.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
   std::set<std::string> known;
   samples.kernels = measure_steps(known, progress);
-  const std::vector<Sampled> calls = lone_calls(known);
+  const std::vector<measure::Sampled> calls = lone_calls(known);
   const auto devices = backends::cpu::make_cpu_backend(1);
-  Bench bench(*devices, most_bytes, footprint);
+  measure::Bench bench(*devices, most_bytes, footprint);
   for (size_t i = 0; i < calls.size(); ++i) {
     progress(fmt::format("measuring kernels, {} of {}: {}", i + 1, calls.size(), calls[i].call.op));
     const double seconds = bench.seconds(calls[i]);
@@ -112,11 +113,11 @@ Samples measure_cpu(const std::function<void(const std::string&)>& progress) {
   samples.message_seconds = std::max(act_seconds(cores_there() + 2) - samples.act_seconds, 0.0);
   progress("measuring copies and collectives");
   samples.copy_bandwidth = bench.copy_bandwidth(1 << 20);
-  samples.groups = measure_groups([](int ranks) { return backends::cpu::make_cpu_backend(ranks); }, {2, 4},
-                                  {1 << 10, 1 << 20});
+  samples.groups = measure::measure_groups([](int ranks) { return backends::cpu::make_cpu_backend(ranks); },
+                                           {2, 4}, {1 << 10, 1 << 20});
   progress("measuring cores");
   samples.cores = measure_cores();
   return samples;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <thread>
 
-#include "cli/bench.h"
-#include "cli/device_fit.h"
-#include "cli/gpu_samples.h"
-#include "cli/plan_calls.h"
+#include "actors/profile/gpu_samples.h"
+#include "actors/profile/plan_calls.h"
+#include "backends/measure/bench.h"
+#include "sim/fit/device_fit.h"
 #include "sim/models/collective_time.h"
 #include "sim/models/kernel_time.h"
 #include "support/run_program.h"
@@ -154,9 +154,9 @@ Cluster known_cluster() {
   return cluster;
 }
 
-cli::Samples measured(const Cluster& cluster, int gpus, const cli::Sweep& sweep) {
-  return cli::measure_gpus([&](int devices) { return std::make_unique<KnownBackend>(cluster, devices); },
-                           gpus, sweep, [](const std::string&) {});
+measure::Samples measured(const Cluster& cluster, int gpus, const profile::Sweep& sweep) {
+  return profile::measure_gpus([&](int devices) { return std::make_unique<KnownBackend>(cluster, devices); },
+                               gpus, sweep, [](const std::string&) {});
 }
 
 double seconds_of(const backends::Call& call, const DeviceProfile& device) {
@@ -170,12 +170,12 @@ double kernels_seconds(const planner::Job& job, const DeviceProfile& device, boo
   const ir::Plan plan = planner::compile(planner::resolve(job));
   const actors::Layout layout(plan, [](int) { return 0; });
   for (const ir::Actor& actor : layout.program(0).actors) {
-    if (!cli::is_kernel(actor)) continue;
-    const cli::Sampled sampled = cli::known_as(layout, actor).sampled;
+    if (!profile::is_kernel(actor)) continue;
+    const measure::Sampled sampled = profile::known_as(layout, actor).sampled;
     seconds += seconds_of(sampled.call, device);
     for (size_t o = 0; adds && o < sampled.adds.size(); ++o) {
       const ir::TensorType& type = sampled.call.outputs[o];
-      if (sampled.adds[o]) seconds += seconds_of(cli::call_of("add", {type, type}).call, device);
+      if (sampled.adds[o]) seconds += seconds_of(measure::call_of("add", {type, type}).call, device);
     }
   }
   return seconds;
@@ -183,8 +183,8 @@ double kernels_seconds(const planner::Job& job, const DeviceProfile& device, boo
 
 // Two GPUs are no line of group sizes: nothing is known to be lost, and zeros are written as such.
 TEST(GpuProfile, WritesNoNegativeZeros) {
-  cli::Samples samples = measured(known_cluster(), 2, cli::gpu_sweep(1'000'000));
-  const std::string text = backends::to_yaml(cli::fit(samples));
+  measure::Samples samples = measured(known_cluster(), 2, profile::gpu_sweep(1'000'000));
+  const std::string text = backends::to_yaml(fit::fit_device(samples));
   EXPECT_NE(text.find("few_ranks_loss: {all_reduce: 0, "), std::string::npos) << text;
   EXPECT_EQ(text.find("-0,"), std::string::npos) << text;
 }
@@ -192,10 +192,10 @@ TEST(GpuProfile, WritesNoNegativeZeros) {
 TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
   const Cluster cluster = known_cluster();
   const DeviceProfile& device = cluster.device;
-  const cli::Sweep sweep = cli::gpu_sweep(device.memory_bytes);
-  const cli::Samples samples = measured(cluster, 4, sweep);
+  const profile::Sweep sweep = profile::gpu_sweep(device.memory_bytes);
+  const measure::Samples samples = measured(cluster, 4, sweep);
   EXPECT_GT(samples.kernels.size(), 400u);
-  const DeviceProfile found = cli::fit(samples);
+  const DeviceProfile found = fit::fit_device(samples);
   EXPECT_EQ(found.name, "h200-sxm");
   EXPECT_EQ(found.memory_bytes, device.memory_bytes);
   EXPECT_EQ(found.multiprocessors, 132);
@@ -211,7 +211,7 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
   DeviceProfile fresh = found;  // samples are of a device that is not yet warm
   fresh.under_load = 1;
   std::vector<double> errors;
-  for (const cli::KernelSample& sample : samples.kernels) {
+  for (const measure::KernelSample& sample : samples.kernels) {
     errors.push_back(std::abs(std::log(seconds_of(sample.call, fresh) / sample.seconds)));
   }
   std::sort(errors.begin(), errors.end());
@@ -226,9 +226,9 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
 
 TEST(GpuProfile, TheFileIsReadBack) {
   const Cluster cluster = known_cluster();
-  cli::Sweep sweep = cli::gpu_sweep(cluster.device.memory_bytes);
+  profile::Sweep sweep = profile::gpu_sweep(cluster.device.memory_bytes);
   sweep.jobs.clear();
-  const DeviceProfile found = cli::fit(measured(cluster, 1, sweep));
+  const DeviceProfile found = fit::fit_device(measured(cluster, 1, sweep));
   EXPECT_FALSE(found.host->collective);
   const std::string yaml = backends::to_yaml(found);
   EXPECT_EQ(backends::parse_device(yaml, "h200.yaml"), found) << yaml;
@@ -240,7 +240,7 @@ TEST(GpuProfile, TheFileIsReadBack) {
 
 TEST(GpuProfile, NoKernelIsBegunWhenTheTimeIsOver) {
   const Cluster cluster = known_cluster();
-  cli::Sweep sweep = cli::gpu_sweep(cluster.device.memory_bytes);
+  profile::Sweep sweep = profile::gpu_sweep(cluster.device.memory_bytes);
   sweep.budget_seconds = 0;
   EXPECT_TRUE(measured(cluster, 1, sweep).kernels.empty());
 }

@@ -1,11 +1,11 @@
-#include "cli/plan_calls.h"
+#include "actors/profile/plan_calls.h"
 
 #include <utility>
 
 #include "ir/op.h"
 #include "planner/resolve.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 
 bool is_kernel(const ir::Actor& actor) {
   return actor.kind == ir::ActorKind::kernel && ir::has_op(actor.op) && !actor.inputs.empty();
@@ -16,7 +16,7 @@ Known known_as(const actors::Layout& layout, const ir::Actor& actor) {
     return program.registers[static_cast<size_t>(index)];
   };
   Known known{actor.op, {{actor.op, {}, {}, layout.attrs(0, actor)}, {}}};
-  Sampled& sampled = known.sampled;
+  measure::Sampled& sampled = known.sampled;
   for (const ir::Input& input : actor.inputs)
     if (!actors::is_control(reg(input.reg)))
       sampled.call.inputs.push_back(ir::input_type(reg(input.reg), input));
@@ -33,8 +33,8 @@ Known known_as(const actors::Layout& layout, const ir::Actor& actor) {
   return known;
 }
 
-std::vector<Sampled> calls_of(const planner::Job& job, std::set<std::string>& known) {
-  std::vector<Sampled> list;
+std::vector<measure::Sampled> calls_of(const planner::Job& job, std::set<std::string>& known) {
+  std::vector<measure::Sampled> list;
   const ir::Plan plan = planner::compile(planner::resolve(job));
   const actors::Layout layout(plan, [](int) { return 0; });
   for (const ir::Actor& actor : layout.program(0).actors) {
@@ -45,4 +45,4 @@ std::vector<Sampled> calls_of(const planner::Job& job, std::set<std::string>& kn
   return list;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile

@@ -1,4 +1,4 @@
-#include "cli/bench.h"
+#include "backends/measure/bench.h"
 
 #include <time.h>
 
@@ -12,7 +12,7 @@
 #include "backends/host/parts.h"
 #include "ir/op.h"
 
-namespace boxcar::cli {
+namespace boxcar::measure {
 namespace {
 
 using backends::Call;
@@ -235,4 +235,4 @@ double Bench::turn(const std::function<void()>& work, int64_t calls, int64_t del
   return end->seconds_since(*begin) / static_cast<double>(calls);
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::measure

@@ -3,17 +3,17 @@
 // work.
 //
 //   Samples samples = measure_cpu([](const std::string& what) { ... });   // about half a minute
-//   fit(samples)                                                          // device_fit.h: a device
+//   fit::fit_device(samples)                                              // sim/fit: a device
 #pragma once
 
 #include <functional>
 #include <string>
 
-#include "cli/samples.h"
+#include "backends/measure/samples.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 
 // `progress` is told what is measured next.
-Samples measure_cpu(const std::function<void(const std::string&)>& progress);
+measure::Samples measure_cpu(const std::function<void(const std::string&)>& progress);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile

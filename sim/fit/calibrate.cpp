@@ -1,4 +1,4 @@
-#include "cli/calibrate.h"
+#include "sim/fit/calibrate.h"
 
 #include <fmt/format.h>
 
@@ -10,13 +10,12 @@
 #include <tuple>
 #include <utility>
 
-#include "planner/planner.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/models/collective_time.h"
 #include "sim/simulate.h"
 
-namespace boxcar::cli {
+namespace boxcar::fit {
 namespace {
 
 using backends::Cluster;
@@ -272,12 +271,9 @@ std::vector<Row> rows_of(const CollectiveTest& test, const Cluster& described, s
   return rows;
 }
 
-Row row_of(const MeasuredStep& step, const std::string& cluster, const std::string& device, size_t group) {
-  GivenKeys keys = step.keys;
-  keys["cluster.preset"] = {cluster, "--cluster"};
-  if (!device.empty()) keys["cluster.device"] = {device, "--device"};
+Row row_of(const MeasuredStep& step, size_t group) {
   try {
-    const planner::Job job = resolve(keys).request.job;
+    const planner::Job job = step.job();
     const ir::Plan plan = planner::compile(job);
     planner::verify(plan, job.cluster.device.memory_bytes);
     return {step.seconds, group, [plan, described = job.cluster](const Factors& factors) {
@@ -293,10 +289,9 @@ Row row_of(const MeasuredStep& step, const std::string& cluster, const std::stri
 
 }  // namespace
 
-Calibration calibrate(const std::string& cluster, const std::string& device, const Measurements& measured,
+Calibration calibrate(const Cluster& described, const Measurements& measured,
                       const std::function<void(const std::string&)>& step) {
-  Calibration result{load_cluster(cluster, device, 0), {}, {}, false};
-  const Cluster described = result.cluster;
+  Calibration result{described, {}, {}, false};
   for (const Constant& c : constants)
     result.constants.push_back({c.name, c.value ? c.value(described) : 1, 0, c.value == nullptr, 0, false,
                                 c.of_network ? "no collective was measured" : "no step was measured"});
@@ -310,7 +305,7 @@ Calibration calibrate(const std::string& cluster, const std::string& device, con
   }
   for (const MeasuredStep& one : measured.steps) {
     step("compiling " + one.where);
-    steps.push_back(row_of(one, cluster, device, result.groups.size()));
+    steps.push_back(row_of(one, result.groups.size()));
   }
   if (!steps.empty()) result.groups.push_back({"training steps", steps.size(), 0, 0});
 
@@ -346,4 +341,4 @@ Calibration calibrate(const std::string& cluster, const std::string& device, con
   return result;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::fit

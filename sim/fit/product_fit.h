@@ -7,7 +7,7 @@
 #include "backends/cluster.h"
 #include "sim/models/matmul_time.h"
 
-namespace boxcar::cli {
+namespace boxcar::fit {
 
 struct ProductSample {
   sim::MatmulShape shape;
@@ -20,4 +20,4 @@ struct ProductSample {
 // least is the mean of |log(predicted / measured)|, by steps along one constant after the other.
 void fit_products(const std::vector<ProductSample>& samples, ir::DType type, backends::DeviceProfile& device);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::fit

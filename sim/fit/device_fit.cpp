@@ -1,4 +1,4 @@
-#include "cli/device_fit.h"
+#include "sim/fit/device_fit.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/product_fit.h"
+#include "sim/fit/product_fit.h"
 #include "sim/models/kernel_time.h"
 
-namespace boxcar::cli {
+namespace boxcar::fit {
 namespace {
 
 using backends::CollectiveModel;
@@ -28,20 +28,20 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-ir::Work work_of(const KernelSample& sample) {
+ir::Work work_of(const measure::KernelSample& sample) {
   return ir::work(ir::op(sample.call.op), sample.call.inputs, sample.call.outputs, sample.call.attrs);
 }
-ir::DType type_of(const KernelSample& sample) { return sample.call.inputs.front().dtype; }
-bool has_true(const KernelSample& sample, const char* name) {
+ir::DType type_of(const measure::KernelSample& sample) { return sample.call.inputs.front().dtype; }
+bool has_true(const measure::KernelSample& sample, const char* name) {
   const auto found = sample.call.attrs.find(name);
   return found != sample.call.attrs.end() && std::get<bool>(found->second);
 }
 // A product as it is written in a forward pass.
-bool is_product(const KernelSample& sample) {
+bool is_product(const measure::KernelSample& sample) {
   return sample.call.op == "matmul" && !has_true(sample, "transpose_a") && !has_true(sample, "transpose_b");
 }
 // Two vectors and their sum: what memory gives by itself.
-bool is_plain_sum(const KernelSample& sample) {
+bool is_plain_sum(const measure::KernelSample& sample) {
   return sample.call.op == "add" && sample.call.inputs.front().shape.size() == 1 &&
          sample.call.inputs[0] == sample.call.inputs[1];
 }
@@ -61,12 +61,12 @@ backends::Curve curve_of(const std::vector<std::pair<double, double>>& points) {
   return curve;
 }
 
-void fit_memory(const Samples& samples, DeviceProfile& device) {
+void fit_memory(const measure::Samples& samples, DeviceProfile& device) {
   device.kernel_floor = INFINITY;
-  for (const KernelSample& sample : samples.kernels)
+  for (const measure::KernelSample& sample : samples.kernels)
     if (is_plain_sum(sample)) device.kernel_floor = std::min(device.kernel_floor, sample.seconds);
   std::vector<std::pair<double, double>> rates;  // by bytes
-  for (const KernelSample& sample : samples.kernels) {
+  for (const measure::KernelSample& sample : samples.kernels) {
     if (!is_plain_sum(sample) || sample.seconds < 2 * device.kernel_floor) continue;
     const double bytes = work_of(sample).bytes;
     rates.emplace_back(bytes, bytes / (sample.seconds - device.kernel_floor));
@@ -78,7 +78,7 @@ void fit_memory(const Samples& samples, DeviceProfile& device) {
   device.memory_efficiency = curve_of(rates);
 }
 
-sim::MatmulShape shape_of(const KernelSample& sample) {
+sim::MatmulShape shape_of(const measure::KernelSample& sample) {
   const ir::Shape &a = sample.call.inputs[0].shape, &out = sample.call.outputs[0].shape;
   sim::MatmulShape shape;
   shape.n = out.back();
@@ -87,9 +87,9 @@ sim::MatmulShape shape_of(const KernelSample& sample) {
   return shape;
 }
 
-void fit_products(const Samples& samples, DeviceProfile& device) {
+void fit_products(const measure::Samples& samples, DeviceProfile& device) {
   std::vector<ProductSample> products;
-  for (const KernelSample& sample : samples.kernels) {
+  for (const measure::KernelSample& sample : samples.kernels) {
     if (!is_product(sample)) continue;
     const ir::Work work = work_of(sample);
     products.push_back({shape_of(sample), type_of(sample), work.bytes, sample.seconds});
@@ -110,7 +110,7 @@ void fit_products(const Samples& samples, DeviceProfile& device) {
   }
   std::vector<std::pair<double, double>> shares;  // by flops
   const double peak = device.peak_flops[samples.type];
-  for (const KernelSample& sample : samples.kernels) {
+  for (const measure::KernelSample& sample : samples.kernels) {
     if (!is_product(sample) || type_of(sample) != samples.type) continue;
     const double flops = work_of(sample).flops;
     shares.emplace_back(flops, flops / (peak * sample.seconds));
@@ -120,14 +120,14 @@ void fit_products(const Samples& samples, DeviceProfile& device) {
 
 // Fused attention by the length of a sequence; a causal one counts as a quarter of its own (kernel_time.cpp).
 // The curves are those of the widest heads; others have a share of them.
-void fit_attention(const Samples& samples, DeviceProfile& device) {
+void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
   struct Point {
     bool backward = false;
     double width = 0, sequence = 0, share = 0;
   };
   std::vector<Point> points;
   double widest = 0;
-  for (const KernelSample& sample : samples.kernels) {
+  for (const measure::KernelSample& sample : samples.kernels) {
     if (ir::op(sample.call.op).family != ir::Family::attention || type_of(sample) != samples.type) continue;
     const bool is_backward = sample.call.op.ends_with("_grad");
     const auto& keys = sample.call.inputs[is_backward ? 2 : 1].shape;
@@ -157,9 +157,9 @@ void fit_attention(const Samples& samples, DeviceProfile& device) {
 }
 
 // Convolutions by their flops; what gradients reach of that is their op's share.
-void fit_convolutions(const Samples& samples, DeviceProfile& device) {
+void fit_convolutions(const measure::Samples& samples, DeviceProfile& device) {
   std::vector<std::pair<double, double>> shares;
-  for (const KernelSample& sample : samples.kernels) {
+  for (const measure::KernelSample& sample : samples.kernels) {
     if (sample.call.op != "conv2d" || type_of(sample) != samples.type) continue;
     const double flops = work_of(sample).flops;
     const double peak = device.peak_flops[samples.type];
@@ -171,11 +171,11 @@ void fit_convolutions(const Samples& samples, DeviceProfile& device) {
 
 // What is left between the model and the samples, by op: of those in the type that is trained in, of others
 // where there are none.
-void fit_shares(const Samples& samples, DeviceProfile& device) {
+void fit_shares(const measure::Samples& samples, DeviceProfile& device) {
   std::map<std::string, std::vector<double>> shares, of_others;
-  for (const KernelSample& sample : samples.kernels)  // views that are copies here
+  for (const measure::KernelSample& sample : samples.kernels)  // views that are copies here
     if (ir::op(sample.call.op).family == ir::Family::none) device.op_share[sample.call.op] = 1;
-  for (const KernelSample& sample : samples.kernels) {
+  for (const measure::KernelSample& sample : samples.kernels) {
     const ir::OpDef& def = ir::op(sample.call.op);
     if (def.family == ir::Family::attention || is_plain_sum(sample)) continue;
     const double own = def.family == ir::Family::matmul ? 0 : device.kernel_floor;
@@ -192,10 +192,10 @@ void fit_shares(const Samples& samples, DeviceProfile& device) {
     device.op_share[name] = rounded(std::clamp(median(values), 1e-3, 10.0));
 }
 
-double seconds_of(const Samples& samples, Collective collective, int ranks, bool large) {
+double seconds_of(const measure::Samples& samples, Collective collective, int ranks, bool large) {
   double seconds = 0;
   int64_t least = INT64_MAX, most = 0;
-  for (const GroupSample& sample : samples.groups) {
+  for (const measure::GroupSample& sample : samples.groups) {
     if (sample.collective != collective || sample.ranks != ranks) continue;
     if (large ? sample.bytes > most : sample.bytes < least) seconds = sample.seconds;
     least = std::min(least, sample.bytes), most = std::max(most, sample.bytes);
@@ -204,9 +204,9 @@ double seconds_of(const Samples& samples, Collective collective, int ranks, bool
 }
 
 // Bus bytes per second of a member with a core to itself, between the smallest and the largest size.
-double bus_rate(const Samples& samples, Collective collective, int ranks) {
+double bus_rate(const measure::Samples& samples, Collective collective, int ranks) {
   int64_t bytes = 0;
-  for (const GroupSample& sample : samples.groups) bytes = std::max(bytes, sample.bytes);
+  for (const measure::GroupSample& sample : samples.groups) bytes = std::max(bytes, sample.bytes);
   const double spent =
       seconds_of(samples, collective, ranks, true) - seconds_of(samples, collective, ranks, false);
   const double rounds = collective == Collective::all_reduce ? 2 : 1;
@@ -230,9 +230,9 @@ Line line_through(const std::vector<std::pair<double, double>>& points) {
 
 // Rates of n ranks are bandwidth x (1 - loss / n), and an all-reduce of a few bytes takes 2 (n - 1) hops:
 // lines through groups of all sizes.
-void fit_groups(const Samples& samples, HostProfile& host) {
+void fit_groups(const measure::Samples& samples, HostProfile& host) {
   std::set<int> sizes;
-  for (const GroupSample& sample : samples.groups) sizes.insert(sample.ranks);
+  for (const measure::GroupSample& sample : samples.groups) sizes.insert(sample.ranks);
   std::vector<std::pair<double, double>> rates, latencies;
   for (const int ranks : sizes) {
     rates.emplace_back(1.0 / ranks, bus_rate(samples, Collective::all_reduce, ranks));
@@ -266,7 +266,7 @@ void fit_groups(const Samples& samples, HostProfile& host) {
   for (auto& line : model.transfer) line = {rounded(messages), 0, share(copies)};
 }
 
-void fit_host(const Samples& samples, HostProfile& host) {
+void fit_host(const measure::Samples& samples, HostProfile& host) {
   host.cores = rounded(samples.cores);
   host.pcie_bandwidth = rounded(samples.upload_bandwidth);
   host.per_op = rounded(samples.launch_seconds);
@@ -275,7 +275,7 @@ void fit_host(const Samples& samples, HostProfile& host) {
 
 }  // namespace
 
-DeviceProfile fit(const Samples& samples) {
+DeviceProfile fit_device(const measure::Samples& samples) {
   DeviceProfile device;
   device.name = samples.name;
   device.memory_bytes = samples.memory_bytes;
@@ -291,4 +291,4 @@ DeviceProfile fit(const Samples& samples) {
   return device;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::fit

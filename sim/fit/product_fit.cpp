@@ -1,9 +1,9 @@
-#include "cli/product_fit.h"
+#include "sim/fit/product_fit.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace boxcar::cli {
+namespace boxcar::fit {
 namespace {
 
 // One constant under search.
@@ -83,4 +83,4 @@ void fit_products(const std::vector<ProductSample>& samples, ir::DType type,
   }
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::fit

@@ -10,7 +10,7 @@
 
 #include "sim/simulate.h"
 
-namespace boxcar::cli {
+namespace boxcar::sim {
 
 struct Jitter {
   double deviation = 0;  // 0: none
@@ -24,7 +24,7 @@ struct Spread {
 };
 
 // Step times over the runs; the same seed gives the same. REQUIRES runs of at least 1.
-Spread spread(const ir::Plan& plan, const backends::Cluster& cluster, const sim::Options& options,
+Spread spread(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options,
               const Jitter& jitter);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::sim

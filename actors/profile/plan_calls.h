@@ -9,20 +9,20 @@
 #include <vector>
 
 #include "actors/layout.h"
-#include "cli/samples.h"
+#include "backends/measure/samples.h"
 #include "planner/planner.h"
 
-namespace boxcar::cli {
+namespace boxcar::profile {
 
 // A kernel of a program, and by which text it is known: op, types and what changes its way of work.
 struct Known {
   std::string key;
-  Sampled sampled;
+  measure::Sampled sampled;
 };
 bool is_kernel(const ir::Actor& actor);
 Known known_as(const actors::Layout& layout, const ir::Actor& actor);
 
 // Of device 0. The job need not be resolved; its cluster is.
-std::vector<Sampled> calls_of(const planner::Job& job, std::set<std::string>& known);
+std::vector<measure::Sampled> calls_of(const planner::Job& job, std::set<std::string>& known);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::profile
