@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
-#include "cli/explain.h"
 #include "cli/search_report.h"
 #include "ir/units.h"
 #include "planner/laid_out.h"
+#include "sim/explain/tensor_explanation.h"
 
 namespace boxcar::cli {
 namespace {
@@ -32,7 +32,7 @@ Weights weights_of(const Candidate& candidate) {
   for (size_t t = 0; t < laid.graph.tensors.size(); ++t) {
     const ir::Tensor& tensor = laid.graph.tensors[t];
     if (tensor.role != ir::Role::parameter) continue;
-    Weight& weight = weights[without_layer(tensor.name)];
+    Weight& weight = weights[explain::without_layer(tensor.name)];
     weight.bytes += tensor.type.bytes();
     weight.layouts.insert(to_text(laid.layouts.stored[t]));
   }

@@ -9,7 +9,6 @@
 #include "backends/cluster.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/timings.h"
 #include "ir/units.h"
 #include "sbp/error.h"

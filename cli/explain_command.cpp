@@ -5,21 +5,19 @@
 #include <optional>
 
 #include "cli/arguments.h"
-#include "cli/explain.h"
-#include "cli/layout_labels.h"
+#include "cli/explain_text.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
-#include "ir/op.h"
+#include "cli/search_report.h"
 #include "planner/laid_out.h"
+#include "planner/search/layout_labels.h"
+#include "sim/explain/report.h"
 #include "sim/simulate.h"
 
 namespace boxcar::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-// Layouts of a model with more nodes of problems are not found dozens of times over.
-constexpr int most_solved = 2000;
 
 struct ExplainArguments {
   std::string plan, op, tensor;
@@ -28,50 +26,11 @@ struct ExplainArguments {
 
 void explain_whole(const SavedPlan& saved, const planner::LaidOut* laid, bool json) {
   const sim::Result result = sim::simulate(saved.plan, saved.cluster);
-  Report r = report(saved.plan, saved.cluster, planner::memory_use(saved.plan), result);
+  explain::Report r = explain::report(saved.plan, saved.cluster, planner::memory_use(saved.plan), result);
   r.wall_seconds = result.wall_seconds;
-  const PlanExplanation explanation = explain_plan(saved.plan, saved.cluster, r, laid);
-  print(json ? to_json(explanation).dump(2) + "\n" : to_text(explanation));
-}
-
-// Every op but updates as it is.
-search::LayoutRequest as_laid_out(const planner::LaidOut& laid) {
-  search::LayoutRequest request;
-  for (size_t o = 0; o < laid.graph.ops.size(); ++o)
-    if (const ir::Op& op = laid.graph.ops[o]; ir::has_op(op.type) && op.phase != ir::Phase::update)
-      request.ops[op.name] = laid.layouts.ops[o].signatures;
-  return request;
-}
-
-// Where layouts were found, all others are found anew with the op's; where hints decided, they stay.
-StepWith step_with(const planner::Job& job, const planner::LaidOut& laid, const std::string& op,
-                   const std::optional<search::LayoutRequest>& layouts,
-                   const search::FoundLayouts& as_found) {
-  StepWith step;
-  if (laid.mesh.devices() == 1) return step;
-  const search::LayoutRequest base = layouts ? *layouts : as_laid_out(laid);
-  step.anew = layouts.has_value();
-  step.by_memory = base.weights.memory > 0;
-  const planner::Layouts as = layouts ? as_found.layouts : planner::Layouts{laid.layouts.ops, {}};
-  const auto find = [job, &laid, base, op, as](size_t dimension,
-                                               const std::vector<sbp::Signature>& signatures,
-                                               const backends::Cluster& cluster, bool free_memory) {
-    planner::Job on = job;
-    on.cluster = cluster;
-    search::LayoutRequest request = base;
-    request.dimension = dimension;
-    request.as = as;
-    if (!signatures.empty()) request.ops[op] = signatures;
-    if (free_memory) request.weights.memory = 0;
-    search::FoundLayouts found;
-    search::chooser(on, request, &found)(laid.graph, on.parallel, laid.mesh);
-    return found;
-  };
-  step.quick = !layouts || find(0, {}, job.cluster, false).solved <= most_solved;
-  step.seconds = [find](size_t dimension, const std::vector<sbp::Signature>& signatures,
-                        const backends::Cluster& cluster,
-                        bool free_memory) { return find(dimension, signatures, cluster, free_memory).value; };
-  return step;
+  const explain::PlanExplanation explanation = explain::explain_plan(saved.plan, saved.cluster, r, laid);
+  print(json ? to_json(explanation).dump(2) + "\n"
+             : to_text(explanation, laid ? slow_stages_text(laid->hints, saved.cluster) : ""));
 }
 
 void run(const ExplainArguments& arguments, Extent extent) {
@@ -84,7 +43,7 @@ void run(const ExplainArguments& arguments, Extent extent) {
   }
   if (whole && !labelled) return explain_whole(saved, nullptr, arguments.json);
   const planner::Job job = job_of(saved.plan, arguments.plan).request.job;
-  const auto layouts = layouts_of(saved.plan.labels);
+  const auto layouts = search::layouts_of(saved.plan.labels);
   planner::Choose choose;
   search::FoundLayouts found;
   if (layouts) choose = search::chooser(job, *layouts, &found);
@@ -93,13 +52,13 @@ void run(const ExplainArguments& arguments, Extent extent) {
   std::string text;
   ordered_json doc{{"schema_version", 1}};
   if (!arguments.op.empty()) {
-    const OpExplanation op =
-        explain_op(laid, saved.cluster, arguments.op, step_with(job, laid, arguments.op, layouts, found));
+    const explain::OpExplanation op = explain::explain_op(
+        laid, saved.cluster, arguments.op, explain::step_with(job, laid, arguments.op, layouts, found));
     text += to_text(op);
     doc["op"] = to_json(op);
   }
   if (!arguments.tensor.empty()) {
-    const TensorExplanation tensor = explain_tensor(laid, arguments.tensor);
+    const explain::TensorExplanation tensor = explain::explain_tensor(laid, arguments.tensor);
     text += (text.empty() ? "" : "\n") + to_text(tensor);
     doc["tensor"] = to_json(tensor);
   }

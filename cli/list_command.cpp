@@ -10,7 +10,6 @@
 #include "cli/arguments.h"
 #include "cli/catalog.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "ir/units.h"
 
 namespace boxcar::cli {

@@ -1,4 +1,5 @@
-// The report as people and programs read it.
+#include "cli/report_text.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,7 +8,6 @@
 #include <sstream>
 
 #include "cli/keys.h"
-#include "cli/report.h"
 #include "ir/units.h"
 
 namespace boxcar::cli {
@@ -54,7 +54,7 @@ std::string configuration_text(const std::map<std::string, std::string>& configu
   return text;
 }
 
-std::string speed_text(const Report& r) {
+std::string speed_text(const explain::Report& r) {
   std::string text;
   auto row = [&](const char* name, const std::string& value) {
     text += fmt::format("  {:<22} {}\n", name, value);
@@ -79,7 +79,7 @@ std::string speed_text(const Report& r) {
   return text;
 }
 
-std::string traffic_text(const Report& r) {
+std::string traffic_text(const explain::Report& r) {
   std::string text;
   for (const auto& [name, bytes] : r.comm_bytes) {
     text += fmt::format("  {:<22} {} per step over all devices\n", name, ir::format_bytes(bytes));
@@ -87,12 +87,12 @@ std::string traffic_text(const Report& r) {
   return text.empty() ? "  none\n" : text;
 }
 
-std::string stages_text(const Report& r) {
+std::string stages_text(const explain::Report& r) {
   std::string text = fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", "stage", "GPUs", "busy", "idle", "peak");
   for (int kind = 0; kind < ir::memory_kinds; ++kind)
     text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
   text += "\n";
-  for (const StageReport& stage : r.stages) {
+  for (const explain::StageReport& stage : r.stages) {
     text += fmt::format("  {:<10} {:>7} {:>9} {:>8} {:>9}", stage.name, stage.devices,
                         r.simulated ? ir::format_seconds(stage.busy_seconds) : "-",
                         r.simulated ? fmt::format("{:.1f} %", 100 * stage.bubble_fraction) : "-",
@@ -104,13 +104,13 @@ std::string stages_text(const Report& r) {
   return text;
 }
 
-ordered_json plan_json(const Report& r) {
+ordered_json plan_json(const explain::Report& r) {
   return {{"actors", r.plan.actors}, {"registers", r.plan.registers},         {"queues", r.plan.queues},
           {"groups", r.plan.groups}, {"acts_per_step", r.plan.acts_per_step}, {"programs", r.programs},
           {"classes", r.classes}};
 }
 
-void add_times(ordered_json& doc, const Report& r) {
+void add_times(ordered_json& doc, const explain::Report& r) {
   doc["step_time_s"] = r.step_seconds;
   doc["first_step_time_s"] = r.first_step_seconds;
   doc["samples_per_s"] = r.samples_per_second;
@@ -123,12 +123,13 @@ void add_times(ordered_json& doc, const Report& r) {
 }
 
 // Of the programs of a stage ("stage0.0", "stage0.1": parts that differ) the one that takes most.
-std::vector<StageReport> fullest_by_stage(const Report& r) {
-  std::vector<StageReport> stages;
-  const auto stage_of = [](const StageReport& s) { return s.name.substr(0, s.name.find('.')); };
-  for (const StageReport& program : r.stages) {
-    const auto found = std::find_if(stages.begin(), stages.end(),
-                                    [&](const StageReport& s) { return stage_of(s) == stage_of(program); });
+std::vector<explain::StageReport> fullest_by_stage(const explain::Report& r) {
+  std::vector<explain::StageReport> stages;
+  const auto stage_of = [](const explain::StageReport& s) { return s.name.substr(0, s.name.find('.')); };
+  for (const explain::StageReport& program : r.stages) {
+    const auto found = std::find_if(stages.begin(), stages.end(), [&](const explain::StageReport& s) {
+      return stage_of(s) == stage_of(program);
+    });
     if (found == stages.end())
       stages.push_back(program);
     else if (program.peak_bytes > found->peak_bytes)
@@ -137,12 +138,12 @@ std::vector<StageReport> fullest_by_stage(const Report& r) {
   return stages;
 }
 
-void add_memory(ordered_json& doc, const Report& r) {
+void add_memory(ordered_json& doc, const explain::Report& r) {
   ordered_json peaks = ordered_json::array(), limits = ordered_json::array(),
                breakdown = ordered_json::array(), held = ordered_json::array(), kept = ordered_json::array(),
                whole = ordered_json::array(), allocated = ordered_json::array();
   const bool allocates = r.allocates && r.simulated;
-  for (const StageReport& stage : fullest_by_stage(r)) {
+  for (const explain::StageReport& stage : fullest_by_stage(r)) {
     peaks.push_back(stage.peak_bytes);
     allocated.push_back(stage.held_bytes + r.library_workspaces);
     whole.push_back((allocates ? stage.held_bytes + r.library_workspaces : stage.peak_bytes) +
@@ -168,13 +169,13 @@ void add_memory(ordered_json& doc, const Report& r) {
 
 }  // namespace
 
-std::string configuration_and_result(const Report& r) {
+std::string configuration_and_result(const explain::Report& r) {
   std::string text = "configuration\n" + configuration_text(r.configuration);
   if (r.simulated) text += "\nresult\n" + speed_text(r);
   return text + "\ncommunication\n" + traffic_text(r);
 }
 
-std::string to_table(const Report& r) {
+std::string to_table(const explain::Report& r) {
   std::string text = configuration_and_result(r);
   const std::string limit = ir::format_bytes(static_cast<double>(r.memory_limit_bytes));
   text += r.node_peak_bytes > 0 ? fmt::format("\nmemory, {} of {} in a node, which its GPUs share",
@@ -195,7 +196,7 @@ std::string to_table(const Report& r) {
   return text;
 }
 
-std::string to_json(const Report& r) {
+std::string to_json(const explain::Report& r) {
   ordered_json doc;
   doc["schema_version"] = 1;
   doc["fits"] = r.fits;

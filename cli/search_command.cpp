@@ -16,19 +16,19 @@
 
 #include "cli/arguments.h"
 #include "cli/effects.h"
-#include "cli/explain.h"
 #include "cli/job.h"
 #include "cli/keys.h"
-#include "cli/layout_labels.h"
 #include "cli/output.h"
 #include "cli/search_report.h"
 #include "cli/time_budget.h"
 #include "cli/what_if.h"
 #include "ir/units.h"
 #include "planner/laid_out.h"
+#include "planner/search/layout_labels.h"
 #include "planner/search/making.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
+#include "sim/explain/plan_explanation.h"
 #include "sim/simulate.h"
 
 namespace boxcar::cli {
@@ -347,18 +347,18 @@ int run(const SearchArguments& arguments, Extent extent) {
                      mesh.dims() == 0 ? "none" : fmt::format("{}", fmt::join(mesh.names, ", "))));
   ir::Plan plan = best.plan ? std::move(*best.plan) : search::plan_of(best);
   plan.labels = labels_of(request);
-  if (best.layouts) add_labels(*best.layouts, plan.labels);
+  if (best.layouts) search::add_labels(*best.layouts, plan.labels);
   if (arguments.no_partial && r.outcome.ended)
     r.partial_seconds = with_partial(best, [&] { return budget.is_spent(); });
   std::set<std::string> told{flags_of(best.job, true)};  // the same with other layouts is no other plan
   for (const search::Candidate& c : r.outcome.best)
     if (told.size() < 4 && told.insert(flags_of(c.job, true)).second)
-      plan.labels[fmt::format("{}{}", runner_up, told.size() - 1)] =
+      plan.labels[fmt::format("{}{}", explain::runner_up, told.size() - 1)] =
           fmt::format("{}: {}", against(r.goal, c, best),
                       flags_of(c.job, r.precisions) + (c.layouts ? ", layouts found" : ""));
   if (!arguments.out.empty()) write_file(arguments.out, [&](std::ostream& out) { out << ir::to_text(plan); });
   const auto& result = std::any_cast<const sim::Result&>(best.record);
-  r.best = report(plan, request.job.cluster, planner::memory_use(plan), result);
+  r.best = explain::report(plan, request.job.cluster, planner::memory_use(plan), result);
   r.best.memory_limit_bytes = r.memory_limit_bytes;
   r.best.wall_seconds = result.wall_seconds;
   r.wall_seconds = passed();

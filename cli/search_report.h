@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "cli/report.h"
+#include "cli/report_text.h"
 #include "planner/search/search.h"
 
 namespace boxcar::cli {
 
 struct SearchReport {
   search::Outcome outcome;
-  Report best;  // of its best
+  explain::Report best;  // of its best
   int64_t memory_limit_bytes = 0;
   search::Goal goal = search::Goal::time;
   double max_step_seconds = search::infinity;

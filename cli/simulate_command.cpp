@@ -1,23 +1,25 @@
 #include "cli/simulate_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 
-#include "cli/advice.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/job.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
-#include "cli/report.h"
+#include "cli/report_text.h"
 #include "cli/what_if.h"
 #include "ir/units.h"
+#include "planner/advice.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
+#include "sim/explain/report.h"
 #include "sim/jitter.h"
 #include "sim/trace.h"
 
@@ -60,6 +62,35 @@ Loaded read_job(const SimulateArguments& arguments) {
   return loaded;
 }
 
+// As flags: "--recompute full --zero 1".
+std::string difference(const planner::Job& from, const planner::Job& to) {
+  std::vector<std::string> flags;
+  const auto add = [&](const char* flag, int was, int is) {
+    if (was != is) flags.push_back(fmt::format("--{} {}", flag, is));
+  };
+  const planner::Hints &a = from.parallel, &b = to.parallel;
+  if (from.model.flash != to.model.flash) flags.push_back("--attention flash");
+  if (a.sequence_parallel != b.sequence_parallel) flags.push_back("--sequence-parallel");
+  if (from.train.recompute != to.train.recompute) flags.push_back("--recompute full");
+  add("zero", a.zero, b.zero);
+  add("micro-batch", a.micro_batch, b.micro_batch);
+  add("context-parallel", a.cp, b.cp);
+  add("tp", a.tp, b.tp);
+  add("pp", a.pp, b.pp);
+  add("dp", a.dp, b.dp);
+  return fmt::format("{}", fmt::join(flags, " "));
+}
+
+// "; it would fit with --recompute full (61.2 GB)".
+std::string advise(const planner::Job& job) {
+  std::vector<std::string> found;
+  for (const planner::FittingJob& fits : planner::fitting_jobs(job))
+    found.push_back(
+        fmt::format("{} ({})", difference(job, fits.job), ir::format_bytes(static_cast<double>(fits.bytes))));
+  return found.empty() ? "; no other layout tried here fits: use more GPUs"
+                       : fmt::format("; it would fit with {}", fmt::join(found, " or with "));
+}
+
 void compile_job(const SimulateArguments& arguments, Loaded& loaded) {
   std::map<std::string, std::string> labels = std::move(loaded.plan.labels);
   try {
@@ -72,15 +103,15 @@ void compile_job(const SimulateArguments& arguments, Loaded& loaded) {
 }
 
 // The refusal of a job that does not fit: where, by how much, and what would help.
-std::string why_not(const Report& r, const Loaded& loaded) {
+std::string why_not(const explain::Report& r, const Loaded& loaded) {
   if (r.node_peak_bytes > r.memory_limit_bytes)
     return fmt::format(
         "does not fit: the devices of a node need {} together, it has {} (use more nodes, or a "
         "smaller model, micro_batch or seq)",
         ir::format_bytes(static_cast<double>(r.node_peak_bytes)),
         ir::format_bytes(static_cast<double>(r.memory_limit_bytes)));
-  const StageReport* worst = &r.stages.front();
-  for (const StageReport& stage : r.stages) {
+  const explain::StageReport* worst = &r.stages.front();
+  for (const explain::StageReport& stage : r.stages) {
     if (stage.peak_bytes > worst->peak_bytes) worst = &stage;
   }
   std::string text =
@@ -100,11 +131,11 @@ std::vector<std::string> changes_of(const SimulateArguments& arguments) {
 
 // The step as described beside the one that was asked for, where it fits; and the spread under jitter.
 void add_comparisons(const SimulateArguments& arguments, const Loaded& loaded,
-                     const std::vector<planner::MemoryUse>& memory, Report& r) {
+                     const std::vector<planner::MemoryUse>& memory, explain::Report& r) {
   r.changes = changes_of(arguments);
   sim::Options options = arguments.options;
   options.timeline = false;
-  if (!r.changes.empty() && memory_report(loaded.plan, loaded.described, memory).fits)
+  if (!r.changes.empty() && explain::memory_report(loaded.plan, loaded.described, memory).fits)
     r.described_step_seconds = sim::simulate(loaded.plan, loaded.described, options).step_seconds;
   if (arguments.jitter.deviation == 0) return;
   const sim::Spread times = sim::spread(loaded.plan, loaded.cluster, options, arguments.jitter);
@@ -142,7 +173,7 @@ int run(const SimulateArguments& arguments, Extent extent) {
 
   progress.step("verifying");
   std::vector<planner::MemoryUse> memory = planner::memory_use(plan);
-  Report r = memory_report(plan, loaded.cluster, memory);
+  explain::Report r = explain::memory_report(plan, loaded.cluster, memory);
   r.changes = changes_of(arguments);
   if (!r.fits) {
     if (arguments.json) print(to_json(r));
@@ -156,7 +187,7 @@ int run(const SimulateArguments& arguments, Extent extent) {
   sim::Result result = sim::simulate(plan, loaded.cluster, options);
   if (!arguments.trace.empty())
     write_file(arguments.trace, [&](std::ostream& out) { sim::write_chrome_trace(plan, result, out); });
-  r = report(plan, loaded.cluster, memory, result);
+  r = explain::report(plan, loaded.cluster, memory, result);
   add_comparisons(arguments, loaded, memory, r);
   r.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(arguments.json ? to_json(r) : to_table(r));

@@ -20,11 +20,11 @@
 #include "cli/as_error.h"
 #include "cli/catalog.h"
 #include "cli/job.h"
-#include "cli/layout_labels.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/train_log.h"
 #include "ir/models/conv_net.h"
+#include "planner/search/layout_labels.h"
 #include "sbp/error.h"
 #include "sim/ran.h"
 #include "sim/trace.h"
@@ -201,7 +201,7 @@ training::TrainingJob prepare(const TrainArguments& arguments, std::optional<Pla
   planner::Job planned = job;  // with the learning rate that its acts name, whatever the run's is
   planned.train.learning_rate = job_of(saved->plan, arguments.plan).request.job.train.learning_rate;
   planner::Choose choose;
-  if (const auto layouts = layouts_of(saved->plan.labels))
+  if (const auto layouts = search::layouts_of(saved->plan.labels))
     choose = search::chooser(planned, *layouts, nullptr);
   const planner::LaidOut laid = planner::lay_out(planned, choose);
   expect_plan_of(laid, planned, saved->plan, arguments.plan);

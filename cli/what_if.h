@@ -9,7 +9,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "backends/cluster.h"
 
@@ -18,7 +17,5 @@ namespace boxcar::cli {
 // Throw Error (bad input) at "--what-if" and "--straggler", saying what was expected.
 void change(backends::Cluster& cluster, const std::string& text);
 void slow_down(backends::Cluster& cluster, const std::string& text);
-
-std::vector<std::string> constant_names(const backends::Cluster& cluster);  // sorted
 
 }  // namespace boxcar::cli

@@ -1,14 +1,14 @@
-#include "cli/report.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/report_text.h"
+
 namespace boxcar::cli {
 namespace {
 
-Report example() {
-  Report r;
+explain::Report example() {
+  explain::Report r;
   r.configuration = {{"model.family", "gpt"},
                      {"model.layers", "24"},
                      {"cluster.preset", "dgx-a100-80g"},
@@ -24,9 +24,10 @@ Report example() {
   r.bubble_fraction = 0.0625;
   r.exposed_comm_seconds = 0.0421;
   r.comm_bytes = {{"all_reduce", 1.5e12}, {"pull", 2e9}};
-  StageReport stage{"stage0",     32,     62'000'000'000, {10, 20'000'000'000, 3'000'000'000, 999, 1000},
-                    3.2,          0.0625, 0.0421,         61'000'000'000,
-                    5'000'000'000};
+  explain::StageReport stage{
+      "stage0",     32,     62'000'000'000, {10, 20'000'000'000, 3'000'000'000, 999, 1000},
+      3.2,          0.0625, 0.0421,         61'000'000'000,
+      5'000'000'000};
   r.stages = {stage};
   r.memory_limit_bytes = 80'000'000'000;
   r.plan = {100, 200, 300, 40, 5000};
@@ -82,8 +83,8 @@ TEST(Report, JsonHasUnitsInItsKeys) {
 // Parts of a stage that differ have a program each: what the table lists, of which the document has the
 // fullest.
 TEST(Report, TheDocumentHasOneEntryForAStage) {
-  Report r = example();
-  StageReport part = r.stages[0], last = part;
+  explain::Report r = example();
+  explain::StageReport part = r.stages[0], last = part;
   r.stages[0].name = "stage0.0", part.name = "stage0.1", last.name = "stage1";
   part.peak_bytes += 5, part.kept_bytes = 7, last.peak_bytes = 9;
   r.stages.insert(r.stages.end(), {part, last});
@@ -95,7 +96,7 @@ TEST(Report, TheDocumentHasOneEntryForAStage) {
 }
 
 TEST(Report, TheDeviceHoldsWhatNoTensorHasToo) {
-  Report r = example();
+  explain::Report r = example();
   EXPECT_FALSE(nlohmann::json::parse(to_json(r)).contains("device_memory_bytes"));
   r.outside_bytes = 1'000'000'000;
   const nlohmann::json doc = nlohmann::json::parse(to_json(r));
@@ -105,7 +106,7 @@ TEST(Report, TheDeviceHoldsWhatNoTensorHasToo) {
 
 // What an allocator gives at most is what is held at once, not the arena that a plan would want.
 TEST(Report, AnAllocatorGivesWhatIsHeldAndWorkspaces) {
-  Report r = example();
+  explain::Report r = example();
   EXPECT_FALSE(nlohmann::json::parse(to_json(r)).contains("allocated_memory_bytes"));
   r.allocates = true;
   r.library_workspaces = 2'000;
@@ -121,7 +122,7 @@ TEST(Report, AnAllocatorGivesWhatIsHeldAndWorkspaces) {
 }
 
 TEST(Report, WhatDoesNotFitHasNoTimes) {
-  Report r = example();
+  explain::Report r = example();
   r.simulated = r.fits = false;
   nlohmann::json doc = nlohmann::json::parse(to_json(r));
   EXPECT_EQ(doc["fits"], false);
@@ -131,29 +132,5 @@ TEST(Report, WhatDoesNotFitHasNoTimes) {
 
 // Two programs of two ranks: a rank of a group of 2 sends 2 (2 - 1) / 2 n in an all-reduce of n bytes; a pull
 // sends n.
-TEST(Report, CommBytesCountEveryRankAndAct) {
-  ir::Plan plan;
-  plan.devices = 2;
-  plan.comms = {{"dp", {{0, 1}}}};
-  ir::Program program;
-  program.phases = {"F", "U"};
-  program.schedule = {{0, 0}, {0, 1}, {0, 2}, {1, 0}};
-  ir::Actor reduce;
-  reduce.kind = ir::ActorKind::collective;
-  reduce.collective = sbp::Collective::all_reduce;
-  reduce.comm = 0;
-  reduce.comm_bytes = 1000;
-  reduce.phase = 1;
-  ir::Actor pull;
-  pull.kind = ir::ActorKind::pull;
-  pull.comm_bytes = 10;
-  program.actors = {reduce, pull};
-  plan.programs = {program};
-  plan.classes = {{0, {0, 1}}};
-  std::map<std::string, double> bytes = comm_bytes(plan);
-  EXPECT_EQ(bytes["all_reduce"], 2 * 1000);
-  EXPECT_EQ(bytes["pull"], 2 * 3 * 10);
-}
-
 }  // namespace
 }  // namespace boxcar::cli

@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "backends/named_constants.h"
 #include "planner/planner.h"
 #include "sbp/error.h"
 #include "sim/jitter.h"
@@ -69,7 +70,7 @@ TEST(WhatIf, AConstantIsSetOrMultiplied) {
 }
 
 TEST(WhatIf, EveryConstantCanBeNamed) {
-  for (const std::string& name : constant_names(backends::load_cluster("dgx-a100-80g", 16)))
+  for (const std::string& name : backends::constant_names(backends::load_cluster("dgx-a100-80g", 16)))
     EXPECT_THAT(
         what_if(name + "=1x"),
         ::testing::AnyOf("accepted", "--what-if " + name + ": is 0, which no factor changes; give a number"));

@@ -10,10 +10,10 @@
 
 #include "planner/search/layout_request.h"
 
-namespace boxcar::cli {
+namespace boxcar::search {
 
-void add_labels(const search::LayoutRequest& request, std::map<std::string, std::string>& labels);
+void add_labels(const LayoutRequest& request, std::map<std::string, std::string>& labels);
 // None where the hints decided.
-std::optional<search::LayoutRequest> layouts_of(const std::map<std::string, std::string>& labels);
+std::optional<LayoutRequest> layouts_of(const std::map<std::string, std::string>& labels);
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::search

@@ -1,24 +1,16 @@
-#include "cli/explain.h"
+#include "sim/explain/plan_explanation.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/search_report.h"
-#include "ir/units.h"
 #include "sim/durations.h"
+#include "sim/explain/tensor_explanation.h"
 
-namespace boxcar::cli {
-
-std::string without_layer(const std::string& name) {
-  size_t end = 1;
-  while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-  return name[0] == 'h' && end > 1 && end < name.size() && name[end] == '.' ? "h*" + name.substr(end) : name;
-}
+namespace boxcar::explain {
 
 namespace {
 
@@ -170,63 +162,11 @@ LayoutShares layouts_on(const planner::LaidOut& laid, int stage, ir::Role role) 
   return shares;
 }
 
-std::string shares_text(const LayoutShares& shares) {
-  std::vector<std::string> some;
-  for (const auto& [layout, share] : shares)
-    if (share >= 0.005) some.push_back(fmt::format("{} {:.0f} %", layout, 100 * share));
-  return some.empty() ? "-" : fmt::format("{}", fmt::join(some, ", "));
-}
-
-// The layers of virtual stages, "0, 8, 16, 24", by their ends: "0 ... 24".
-std::string layers_text(const std::string& layers) {
-  const size_t comma = layers.find(','), last = layers.rfind(' ');
-  if (layers.empty()) return "-";
-  return comma == std::string::npos ? layers : layers.substr(0, comma) + " ..." + layers.substr(last);
-}
-
-std::string stages_text(const PlanExplanation& e) {
-  std::string text = fmt::format("  {:<10} {:>7} {:<12} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", "stage",
-                                 "GPUs", "layers", "mesh", "in flight", "busy", "idle", "exposed", "peak");
-  for (int kind = 0; kind < ir::memory_kinds; ++kind)
-    text += fmt::format(" {:>11}", ir::to_text(static_cast<ir::MemoryKind>(kind)));
-  text += "\n";
-  for (const StageExplanation& s : e.stages) {
-    text += fmt::format("  {:<10} {:>7} {:<12} {:<20} {:>9} {:>9} {:>7} {:>9} {:>9}", s.report.name,
-                        s.report.devices, layers_text(s.layers), s.mesh.empty() ? "-" : s.mesh, s.in_flight,
-                        ir::format_seconds(s.report.busy_seconds),
-                        fmt::format("{:.1f} %", 100 * s.report.bubble_fraction),
-                        ir::format_seconds(s.report.exposed_comm_seconds),
-                        ir::format_bytes(static_cast<double>(s.report.peak_bytes)));
-    for (const int64_t bytes : s.report.by_kind)
-      text += fmt::format(" {:>11}", ir::format_bytes(static_cast<double>(bytes)));
-    text += "\n";
-  }
-  return text;
-}
-
-std::string communications_text(const PlanExplanation& e) {
-  if (e.communications.empty()) return "  nothing is moved\n";
-  std::string text = fmt::format("  {:>9} {:>9} {:>7}  {:<10} {:<10} {}\n", "a step", "bytes", "acts",
-                                 "stage", "over", "what, and why");
-  for (const Communication& c : e.communications)
-    text +=
-        fmt::format("  {:>9} {:>9} {:>7}  {:<10} {:<10} {}: {}\n", ir::format_seconds(c.seconds),
-                    ir::format_bytes(c.bytes), c.acts, c.stage, c.over.empty() ? "-" : c.over, c.name, c.why);
-  return text;
-}
-
-nlohmann::ordered_json shares_json(const LayoutShares& shares) {
-  nlohmann::ordered_json doc = nlohmann::ordered_json::object();
-  for (const auto& [layout, share] : shares) doc[layout] = share;
-  return doc;
-}
-
 }  // namespace
 
 PlanExplanation explain_plan(const ir::Plan& plan, const backends::Cluster& cluster, const Report& report,
                              const planner::LaidOut* laid) {
-  PlanExplanation e{
-      report, {}, {}, communications(plan, cluster), laid ? slow_stages_text(laid->hints, cluster) : ""};
+  PlanExplanation e{report, {}, {}, communications(plan, cluster)};
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     StageExplanation stage{report.stages[p], "", "", in_flight(plan.programs[p]), {}, {}};
     if (const int number = stage_of(plan.programs[p]); laid && number >= 0) {
@@ -244,54 +184,4 @@ PlanExplanation explain_plan(const ir::Plan& plan, const backends::Cluster& clus
   return e;
 }
 
-std::string to_text(const PlanExplanation& e) {
-  std::string text = configuration_and_result(e.report);
-  text += fmt::format("\nstages, memory of one device, limit {}\n",
-                      ir::format_bytes(static_cast<double>(e.report.memory_limit_bytes)));
-  text += stages_text(e) + e.slow_stages;
-  text += "\nlayouts as kept, by part of a device's bytes\n";
-  for (const StageExplanation& s : e.stages)
-    text += fmt::format("  {:<10} parameters {}; activations {}\n", s.report.name, shares_text(s.parameters),
-                        shares_text(s.activations));
-  for (size_t i = 0; i < e.runners_up.size(); ++i)
-    text += (i == 0 ? "\nrunners-up of the search\n  " : "  ") + e.runners_up[i] + "\n";
-  text += "\ncommunication by time, of one device, whether or not it hides behind computing\n";
-  return text + communications_text(e);
-}
-
-nlohmann::ordered_json to_json(const PlanExplanation& e) {
-  using nlohmann::ordered_json;
-  ordered_json doc = ordered_json::parse(to_json(e.report));
-  ordered_json stages = ordered_json::array(), moved = ordered_json::array();
-  for (const StageExplanation& s : e.stages) {
-    ordered_json memory;
-    for (size_t kind = 0; kind < s.report.by_kind.size(); ++kind)
-      memory[ir::to_text(static_cast<ir::MemoryKind>(kind))] = s.report.by_kind[kind];
-    stages.push_back({{"name", s.report.name},
-                      {"gpus", s.report.devices},
-                      {"layers", s.layers},
-                      {"mesh", s.mesh},
-                      {"parameter_layouts", shares_json(s.parameters)},
-                      {"activation_layouts", shares_json(s.activations)},
-                      {"in_flight", s.in_flight},
-                      {"busy_s", s.report.busy_seconds},
-                      {"bubble_fraction", s.report.bubble_fraction},
-                      {"exposed_comm_s", s.report.exposed_comm_seconds},
-                      {"peak_memory_bytes", s.report.peak_bytes},
-                      {"memory_bytes", memory}});
-  }
-  for (const Communication& c : e.communications)
-    moved.push_back({{"name", c.name},
-                     {"stage", c.stage},
-                     {"over", c.over},
-                     {"why", c.why},
-                     {"s", c.seconds},
-                     {"bytes", c.bytes},
-                     {"acts", c.acts}});
-  doc["stages"] = stages;
-  doc["runners_up"] = e.runners_up;
-  doc["communications"] = moved;
-  return doc;
-}
-
-}  // namespace boxcar::cli
+}  // namespace boxcar::explain

@@ -1,4 +1,4 @@
-#include "cli/layout_labels.h"
+#include "planner/search/layout_labels.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,19 +9,19 @@
 
 #include "sbp/error.h"
 
-namespace boxcar::cli {
+namespace boxcar::search {
 namespace {
 
 constexpr const char* section = "search.layouts.";
 
-constexpr const char* open_names[] = {"one", "each", "both"};  // by search::Open
+constexpr const char* open_names[] = {"one", "each", "both"};  // by Open
 
-search::Open open_of(const std::string& key, const std::string& text) {
+Open open_of(const std::string& key, const std::string& text) {
   const auto* const found = std::find(std::begin(open_names), std::end(open_names), text);
   if (found == std::end(open_names))
     throw Error::input("label " + key,
                        fmt::format("got \"{}\", expected {}", text, fmt::join(open_names, ", ")));
-  return static_cast<search::Open>(found - std::begin(open_names));
+  return static_cast<Open>(found - std::begin(open_names));
 }
 
 double number(const std::string& key, const std::string& text) {
@@ -34,18 +34,18 @@ double number(const std::string& key, const std::string& text) {
 
 }  // namespace
 
-void add_labels(const search::LayoutRequest& request, std::map<std::string, std::string>& labels) {
+void add_labels(const LayoutRequest& request, std::map<std::string, std::string>& labels) {
   const std::string prefix = section;
   labels[prefix + "partial"] = request.partial ? "true" : "false";
   labels[prefix + "open"] = open_names[static_cast<size_t>(request.open)];
   labels[prefix + "states"] = fmt::format("{}", request.weights.states);
   labels[prefix + "memory"] = fmt::format("{}", request.weights.memory);
   for (size_t i = 0; i < request.pins.size(); ++i)
-    labels[fmt::format("{}pin.{}", section, i + 1)] = search::to_text(request.pins[i]);
+    labels[fmt::format("{}pin.{}", section, i + 1)] = to_text(request.pins[i]);
 }
 
-std::optional<search::LayoutRequest> layouts_of(const std::map<std::string, std::string>& labels) {
-  std::optional<search::LayoutRequest> request;
+std::optional<LayoutRequest> layouts_of(const std::map<std::string, std::string>& labels) {
+  std::optional<LayoutRequest> request;
   for (const auto& [key, text] : labels) {
     if (!key.starts_with(section)) continue;
     if (!request) request.emplace();
@@ -54,9 +54,9 @@ std::optional<search::LayoutRequest> layouts_of(const std::map<std::string, std:
     if (name == "open") request->open = open_of(key, text);
     if (name == "states") request->weights.states = number(key, text);
     if (name == "memory") request->weights.memory = number(key, text);
-    if (name.starts_with("pin.")) request->pins.push_back(search::parse_pin(text));
+    if (name.starts_with("pin.")) request->pins.push_back(parse_pin(text));
   }
   return request;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::search

@@ -1,4 +1,4 @@
-#include "cli/report.h"
+#include "sim/explain/report.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -7,7 +7,7 @@
 
 #include "sbp/boxing.h"
 
-namespace boxcar::cli {
+namespace boxcar::explain {
 namespace {
 
 double fact(const ir::Plan& plan, const std::string& name) {
@@ -159,4 +159,4 @@ Report report(const ir::Plan& plan, const backends::Cluster& cluster,
   return r;
 }
 
-}  // namespace boxcar::cli
+}  // namespace boxcar::explain

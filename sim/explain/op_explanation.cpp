@@ -1,21 +1,21 @@
+#include "sim/explain/op_explanation.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/explain.h"
-#include "cli/what_if.h"
+#include "backends/named_constants.h"
 #include "ir/op.h"
 #include "ir/units.h"
 #include "planner/search/layout_costs.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
-namespace boxcar::cli {
+namespace boxcar::explain {
 namespace {
 
 using sbp::Sbp;
@@ -25,21 +25,10 @@ constexpr const char* constants[] = {
     "flops", "bandwidth.memory", "bandwidth.link", "bandwidth.network", "latency.link", "latency.network"};
 constexpr double most_times = 64;
 
+// Layouts of a model with more nodes of problems are not found dozens of times over.
+constexpr int most_solved = 2000;
+
 size_t at(int64_t index) { return static_cast<size_t>(index); }
-
-std::string signature_text(const sbp::Signature& signature) {
-  std::vector<std::string> in, out;
-  for (const Sbp s : signature.inputs) in.push_back(to_text(s));
-  for (const Sbp s : signature.outputs) out.push_back(to_text(s));
-  return fmt::format("{} -> {}", fmt::join(in, ", "), fmt::join(out, ", "));
-}
-
-std::string moved_text(const SignatureCost& cost) {
-  std::vector<std::string> moved;
-  for (const SignatureCost::Boxing& b : cost.moved)
-    moved.push_back(fmt::format("{}: {} -> {}", b.name, to_text(b.from), to_text(b.to)));
-  return fmt::format("{}", fmt::join(moved, ", "));
-}
 
 double local(const SignatureCost& cost) { return cost.kernel + cost.boxing; }
 
@@ -228,11 +217,7 @@ class OpTable {
   bool wins(const SignatureCost& chosen, const SignatureCost& next, const Dimension& dim,
             const char* constant, double times) const {
     backends::Cluster cluster = cluster_;
-    try {
-      change(cluster, fmt::format("{}={}x", constant, times));
-    } catch (const Error&) {
-      return false;  // no cluster is like that
-    }
+    if (!backends::scale(cluster, constant, times)) return false;  // no cluster is like that
     if (in_whole()) return step(next.signature, dim.d, cluster) < step(chosen.signature, dim.d, cluster);
     return local(cost(cluster, next.signature, dim)) < local(cost(cluster, chosen.signature, dim));
   }
@@ -278,14 +263,23 @@ class OpTable {
   std::vector<ir::TensorId> tensors_;                        // inputs first
 };
 
-std::string step_text(const OpExplanation& e, const SignatureCost& cost) {
-  if (!e.steps) return "";
-  if (!std::isfinite(cost.step)) return fmt::format("{:>9} ", "none");
-  const double size = std::abs(cost.step);
-  return fmt::format("{:>9} ", size < 1e-9 ? "-" : (cost.step < 0 ? "-" : "+") + ir::format_seconds(size));
+// Every op but updates as it is.
+search::LayoutRequest as_laid_out(const planner::LaidOut& laid) {
+  search::LayoutRequest request;
+  for (size_t o = 0; o < laid.graph.ops.size(); ++o)
+    if (const ir::Op& op = laid.graph.ops[o]; ir::has_op(op.type) && op.phase != ir::Phase::update)
+      request.ops[op.name] = laid.layouts.ops[o].signatures;
+  return request;
 }
 
 }  // namespace
+
+std::string signature_text(const sbp::Signature& signature) {
+  std::vector<std::string> in, out;
+  for (const Sbp s : signature.inputs) in.push_back(to_text(s));
+  for (const Sbp s : signature.outputs) out.push_back(to_text(s));
+  return fmt::format("{} -> {}", fmt::join(in, ", "), fmt::join(out, ", "));
+}
 
 OpExplanation explain_op(const planner::LaidOut& laid, const backends::Cluster& cluster,
                          const std::string& name, const StepWith& step) {
@@ -306,59 +300,33 @@ OpExplanation explain_op(const planner::LaidOut& laid, const backends::Cluster& 
   throw Error::input("--op", fmt::format("the plan's graph has no {}{}", name, did_you_mean(name, names)));
 }
 
-std::string to_text(const OpExplanation& e) {
-  std::string text = e.op + "\n";
-  bool none = false;
-  for (const DimensionExplanation& d : e.dimensions) {
-    text += fmt::format("\n{}, {} devices\n  {:<44} {}{:>9} {:>9}  {}\n", d.name, d.devices, "  signature",
-                        e.steps ? "     step " : "", "kernel", "boxing", "what moves");
-    for (const SignatureCost& c : d.signatures) {
-      none |= e.steps && !std::isfinite(c.step);
-      std::string line = fmt::format(
-          "  {} {:<42} {}{:>9} {:>9}  {}", c.chosen ? '*' : ' ', signature_text(c.signature), step_text(e, c),
-          ir::format_seconds(c.kernel), c.boxing > 0 ? ir::format_seconds(c.boxing) : "-", moved_text(c));
-      line.erase(line.find_last_not_of(' ') + 1);
-      text += line + "\n";
-    }
-    text += "  " + d.decided + "\n";
-    for (const std::string& change : d.would_change) text += "  " + change + "\n";
-  }
-  if (e.steps)
-    text += fmt::format("\nstep: by how much it would grow by the time models with this signature and {}{}\n",
-                        e.anew ? "the best layouts of all other ops" : "all other ops as they are",
-                        e.anew && e.dimensions.size() > 1 ? " on that dimension" : "");
-  if (none) text += "none: no layouts of the other ops go with it\n";
-  return text;
+StepWith step_with(const planner::Job& job, const planner::LaidOut& laid, const std::string& op,
+                   const std::optional<search::LayoutRequest>& layouts, const search::FoundLayouts& found) {
+  StepWith step;
+  if (laid.mesh.devices() == 1) return step;
+  const search::LayoutRequest base = layouts ? *layouts : as_laid_out(laid);
+  step.anew = layouts.has_value();
+  step.by_memory = base.weights.memory > 0;
+  const planner::Layouts as = layouts ? found.layouts : planner::Layouts{laid.layouts.ops, {}};
+  const auto find = [job, &laid, base, op, as](size_t dimension,
+                                               const std::vector<sbp::Signature>& signatures,
+                                               const backends::Cluster& cluster, bool free_memory) {
+    planner::Job on = job;
+    on.cluster = cluster;
+    search::LayoutRequest request = base;
+    request.dimension = dimension;
+    request.as = as;
+    if (!signatures.empty()) request.ops[op] = signatures;
+    if (free_memory) request.weights.memory = 0;
+    search::FoundLayouts solved;
+    search::chooser(on, request, &solved)(laid.graph, on.parallel, laid.mesh);
+    return solved;
+  };
+  step.quick = !layouts || find(0, {}, job.cluster, false).solved <= most_solved;
+  step.seconds = [find](size_t dimension, const std::vector<sbp::Signature>& signatures,
+                        const backends::Cluster& cluster,
+                        bool free_memory) { return find(dimension, signatures, cluster, free_memory).value; };
+  return step;
 }
 
-nlohmann::ordered_json to_json(const OpExplanation& e) {
-  using nlohmann::ordered_json;
-  ordered_json dimensions = ordered_json::array();
-  for (const DimensionExplanation& d : e.dimensions) {
-    ordered_json signatures = ordered_json::array();
-    for (const SignatureCost& c : d.signatures) {
-      ordered_json moved = ordered_json::array();
-      for (const SignatureCost::Boxing& b : c.moved)
-        moved.push_back(
-            {{"tensor", b.name}, {"from", to_text(b.from)}, {"to", to_text(b.to)}, {"s", b.seconds}});
-      ordered_json row{{"signature", signature_text(c.signature)},
-                       {"chosen", c.chosen},
-                       {"kernel_s", c.kernel},
-                       {"boxing_s", c.boxing},
-                       {"moved", moved}};
-      if (e.steps) row["step_growth_s"] = std::isfinite(c.step) ? ordered_json(c.step) : ordered_json();
-      signatures.push_back(std::move(row));
-    }
-    dimensions.push_back({{"name", d.name},
-                          {"devices", d.devices},
-                          {"signatures", signatures},
-                          {"decided", d.decided},
-                          {"would_change", d.would_change}});
-    if (!d.constant.empty()) dimensions.back()["constant"] = {{"name", d.constant}, {"times", d.times}};
-  }
-  ordered_json doc{{"op", e.op}, {"dimensions", dimensions}};
-  if (e.steps) doc["others"] = e.anew ? "laid out anew" : "as they are";
-  return doc;
-}
-
-}  // namespace boxcar::cli
+}  // namespace boxcar::explain

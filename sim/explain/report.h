@@ -1,4 +1,4 @@
-// What one simulated job came to: numbers once, then as a table for people or a document for programs.
+// What one simulated job came to: as numbers.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 #include "planner/verify.h"
 #include "sim/simulate.h"
 
-namespace boxcar::cli {
+namespace boxcar::explain {
 
 struct StageReport {
   std::string name;  // the program's
@@ -67,12 +67,4 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
 Report report(const ir::Plan& plan, const backends::Cluster& cluster,
               const std::vector<planner::MemoryUse>& memory, const sim::Result& result);
 
-std::string to_table(const Report& report);
-std::string configuration_and_result(const Report& report);  // its beginning, without memory by stage
-std::string to_json(const Report& report);  // one document, schema_version 1, SI units in key names
-// The same of a job with something too large to be counted: its stage's peak is what one device has at least,
-// and what is not known is null or not there.
-std::string to_json(const std::map<std::string, std::string>& configuration, const planner::Job& job,
-                    const planner::TooLarge& error);
-
-}  // namespace boxcar::cli
+}  // namespace boxcar::explain

@@ -1,0 +1,33 @@
+#include "sim/explain/report.h"
+
+#include <gtest/gtest.h>
+
+namespace boxcar::explain {
+namespace {
+
+TEST(Report, CommBytesCountEveryRankAndAct) {
+  ir::Plan plan;
+  plan.devices = 2;
+  plan.comms = {{"dp", {{0, 1}}}};
+  ir::Program program;
+  program.phases = {"F", "U"};
+  program.schedule = {{0, 0}, {0, 1}, {0, 2}, {1, 0}};
+  ir::Actor reduce;
+  reduce.kind = ir::ActorKind::collective;
+  reduce.collective = sbp::Collective::all_reduce;
+  reduce.comm = 0;
+  reduce.comm_bytes = 1000;
+  reduce.phase = 1;
+  ir::Actor pull;
+  pull.kind = ir::ActorKind::pull;
+  pull.comm_bytes = 10;
+  program.actors = {reduce, pull};
+  plan.programs = {program};
+  plan.classes = {{0, {0, 1}}};
+  std::map<std::string, double> bytes = comm_bytes(plan);
+  EXPECT_EQ(bytes["all_reduce"], 2 * 1000);
+  EXPECT_EQ(bytes["pull"], 2 * 3 * 10);
+}
+
+}  // namespace
+}  // namespace boxcar::explain
