@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "cli/timings.h"
@@ -94,7 +95,7 @@ void run(const CalibrateArguments& arguments, Extent extent) {
                           [&](const std::string& what) { progress.step(what); });
   }
   const std::string head = origin(arguments, done);
-  std::string device = done.cluster.device.name;
+  std::string device = done.cluster.device->name;
   std::string written = arguments.output;
   if (!is_preset(done.cluster.device)) {
     const std::string path = device_file(arguments.output);

@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <optional>
 
-#include "backends/yaml.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
+#include "backends/machines/yaml.h"
 #include "cli/catalog.h"
 #include "cli/config_file.h"
 #include "cli/effects.h"

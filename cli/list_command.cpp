@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
 #include "cli/arguments.h"
 #include "cli/catalog.h"
 #include "cli/output.h"
@@ -24,8 +25,8 @@ const char* name_of(backends::LinkKind kind) {
 
 ordered_json cluster_json(const std::string& name, const backends::Cluster& c) {
   return {{"name", name},
-          {"device", c.device.name},
-          {"memory_bytes", c.device.memory_bytes},
+          {"device", c.device->name},
+          {"memory_bytes", c.device->memory_bytes},
           {"gpus_per_node", c.node.gpus},
           {"link", name_of(c.node.link)},
           {"link_bytes_per_s", c.node.link_bandwidth},
@@ -49,8 +50,8 @@ void list_clusters() {
                                  "memory", "GPUs", "link", "link, 1 way", "NICs per node");
   for (const std::string& name : backends::cluster_presets()) {
     backends::Cluster c = backends::load_cluster(name);
-    text += fmt::format("{:<18} {:<16} {:>9} {:>5} {:<12} {:>12} {:>16}\n", name, c.device.name,
-                        ir::format_bytes(static_cast<double>(c.device.memory_bytes)), c.node.gpus,
+    text += fmt::format("{:<18} {:<16} {:>9} {:>5} {:<12} {:>12} {:>16}\n", name, c.device->name,
+                        ir::format_bytes(static_cast<double>(c.device->memory_bytes)), c.node.gpus,
                         name_of(c.node.link), ir::format_bytes(c.node.link_bandwidth) + "/s",
                         fmt::format("{} x {}/s", c.node.nics, ir::format_bytes(c.node.nic_bandwidth)));
   }

@@ -6,6 +6,8 @@
 #include <map>
 #include <vector>
 
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "cli/output.h"
 #include "ir/graph.h"
 #include "planner/facts.h"
@@ -122,7 +124,7 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   const auto limit = plan.facts.find("memory_limit_bytes");  // of the devices that it was made for
   const bool elsewhere = given.contains("cluster.preset") || given.contains("cluster.device");
   if (limit != plan.facts.end() && limit->second > 0 && !elsewhere)
-    loaded.cluster.device.memory_bytes =
+    loaded.cluster.device->memory_bytes =
         static_cast<int64_t>(std::min(limit->second, static_cast<double>(ir::most_bytes)));
   if (plan.labels["train.precision"] == "tf32") backends::use_tf32(loaded.cluster.device);
   if (plan.labels["train.precision"] == "fp8") backends::use_float8(loaded.cluster.device);

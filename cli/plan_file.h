@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 #include "cli/job.h"
 #include "ir/plan.h"
 #include "planner/laid_out.h"

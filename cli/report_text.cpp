@@ -227,7 +227,7 @@ std::string to_json(const std::map<std::string, std::string>& configuration, con
   doc["fits"] = false;
   doc["peak_memory_bytes"] = ordered_json::array_t(stages);
   doc["peak_memory_bytes"][static_cast<size_t>(error.stage)] = error.device_bytes;
-  doc["memory_limit_bytes"] = std::vector<int64_t>(stages, job.cluster.device.memory_bytes);
+  doc["memory_limit_bytes"] = std::vector<int64_t>(stages, job.cluster.device->memory_bytes);
   doc["too_large"] = {
       {"name", error.name}, {"stage", fmt::format("stage{}", error.stage)}, {"bytes", error.bytes}};
   doc["configuration"] = configuration;

@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 
+#include "backends/machines/device_profile.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/job.h"

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 
+#include "backends/machines/device_profile.h"
 #include "cli/arguments.h"
 #include "cli/effects.h"
 #include "cli/job.h"
@@ -179,7 +180,7 @@ int run(const SimulateArguments& arguments, Extent extent) {
     if (arguments.json) print(to_json(r));
     throw Error::cannot_run("", why_not(r, loaded));
   }
-  planner::verify(plan, loaded.cluster.device.memory_bytes);
+  planner::verify(plan, loaded.cluster.device->memory_bytes);
 
   progress.step("simulating");
   sim::Options options = arguments.options;

@@ -6,7 +6,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "backends/named_constants.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/named_constants.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 

@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 
 namespace boxcar::cli {
 

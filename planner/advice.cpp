@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "backends/machines/device_profile.h"
 #include "planner/sizes.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
@@ -95,7 +96,7 @@ std::optional<int64_t> peak(Job job, int64_t limit) {
 }  // namespace
 
 std::vector<FittingJob> fitting_jobs(const Job& job) {
-  const int64_t limit = job.cluster.device.memory_bytes;
+  const int64_t limit = job.cluster.device->memory_bytes;
   std::vector<FittingJob> found;
   const std::vector<Change> all = changes(job);
   for (const Change& change : all) {

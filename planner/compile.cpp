@@ -1,6 +1,7 @@
 // planner::compile: model, passes, deduction, lowering, memory.
 #include <fmt/format.h>
 
+#include "backends/machines/device_profile.h"
 #include "planner/arena.h"
 #include "planner/facts.h"
 #include "planner/laid_out.h"
@@ -30,7 +31,7 @@ ir::Plan compile(const ir::Graph& graph, int micro_batches, const backends::Clus
   plan.facts = {{"model_flops", flops.model * micro_batches},
                 {"hardware_flops", flops.hardware * micro_batches},
                 {"micro_batches", static_cast<double>(micro_batches)},
-                {"memory_limit_bytes", static_cast<double>(cluster.device.memory_bytes)}};
+                {"memory_limit_bytes", static_cast<double>(cluster.device->memory_bytes)}};
   ir::check(plan);
   return plan;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 #include "ir/graph.h"
 #include "ir/models/transformer.h"
 #include "ir/passes/passes.h"

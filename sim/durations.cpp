@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "sim/act_view.h"
 #include "sim/framework_effects.h"
 #include "sim/host_time.h"
@@ -67,7 +70,7 @@ bool is_bound_by_compute(const ir::OpDef& def) {
 Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster)
     : plan_(plan),
       cluster_(cluster),
-      straggler_factor_(1 + cluster.device.speed_spread * slowest_of(std::max(1, plan.devices))) {}
+      straggler_factor_(1 + cluster.device->speed_spread * slowest_of(std::max(1, plan.devices))) {}
 
 std::vector<ActCost> Costing::act_costs(int program_index, int device) {
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
@@ -92,7 +95,7 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
   if (!made) return known->second;
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
   const std::vector<double> times = routing_times(plan_, program);
-  const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
+  const double launch = cluster_.device->launch_latency + cluster_.device->kernel_floor;
   for (size_t a = 0; a < times.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     const RunAct run = ran_by_framework(cluster_, program, actor);
@@ -124,7 +127,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
     acts[a].waits = run.waits;
     acts[a].advances = by[a];
   }
-  const int turns = cluster_.stack.one_process ? std::min(plan_.devices, cluster_.node.gpus) : 1;
+  const int turns = cluster_.stack->one_process ? std::min(plan_.devices, cluster_.node.gpus) : 1;
   const std::vector<double> delays = host_delays(program, cluster_, acts, turns);
   for (size_t a = 0; a < known.size(); ++a) known[a].seconds += delays[a];
 }
@@ -167,20 +170,20 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
                     prepare_seconds(plan_, program, actor, cluster_.node));
   if (actor.kind != ir::ActorKind::kernel || !ir::has_op(actor.op) || run.in_producer) return 0;
   const ir::OpDef& def = ir::op(actor.op);
-  const bool float8 = cluster_.device.float8_products && def.family == ir::Family::matmul &&
+  const bool float8 = cluster_.device->float8_products && def.family == ir::Family::matmul &&
                       def.name != "batch_matmul" && actor.layer >= 0;
   const double alone = (float8 ? float8_product_seconds : kernel_seconds)(
       cluster_.device, def, input_types(program, actor), output_types(program, actor), actor.attrs);
   const double own = is_bound_by_compute(def) ? alone * straggler_factor_ : alone;
   const double seconds = (own + run.more_seconds) * run.factor;
-  const double launch = cluster_.device.launch_latency + cluster_.device.kernel_floor;
+  const double launch = cluster_.device->launch_latency + cluster_.device->kernel_floor;
   return run.shares_launch ? std::max(0.0, seconds - launch) : seconds;
 }
 
 const AttentionRings& Costing::rings(int program_index) {
   auto [known, made] = rings_.try_emplace(program_index);
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
-  if (made && cluster_.stack.ring_attention) known->second = attention_rings(program);
+  if (made && cluster_.stack->ring_attention) known->second = attention_rings(program);
   if (made) known->second.of_actor.resize(program.actors.size(), -1);
   return known->second;
 }

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/plan.h"
 #include "sim/framework_effects.h"
 #include "sim/models/collective_time.h"

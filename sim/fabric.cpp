@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backends/machines/cluster.h"
 #include "sbp/error.h"
 #include "sim/simgrid_engine.h"
 

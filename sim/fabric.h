@@ -14,7 +14,7 @@
 #include <map>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 
 namespace boxcar::sim {
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "backends/machines/cluster.h"
 #include "sim/models/collective_time.h"
 #include "sim/platform.h"
 

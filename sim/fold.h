@@ -11,7 +11,7 @@
 // differ for every pair (fat trees, tori, dragonflies), every device of a plan that leaves a node is a class.
 #pragma once
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/plan.h"
 
 namespace boxcar::sim {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "sim/act_view.h"
 
 namespace boxcar::sim {

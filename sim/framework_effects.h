@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 #include "ir/plan.h"
 
 namespace boxcar::sim {

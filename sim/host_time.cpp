@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "backends/machines/stack.h"
 namespace boxcar::sim {
 namespace {
 
@@ -60,7 +61,7 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   Parts parts = parts_of(program, acts);
   if (!in_pipeline)
     for (const auto& [phase, kernel] : first)
-      parts[part_of(program.actors[kernel])].launches += cluster.stack.pass_launches;
+      parts[part_of(program.actors[kernel])].launches += cluster.stack->pass_launches;
   for (size_t a = 0; a < acts.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     if (!acts[a].delays || !is_launch_bound(program.phase_of(actor), cluster.stack)) continue;
@@ -71,7 +72,7 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   for (const auto& [index, kernel] : first)  // but in the pass that no stage waits for
     if (const ir::PlanPhase& phase = program.phases[static_cast<size_t>(index)];
         phase.is_pass() && phase.kind != ir::PhaseKind::weight)
-      delays[kernel] += cluster.stack.pass_launches * launch;
+      delays[kernel] += cluster.stack->pass_launches * launch;
   return delays;
 }
 

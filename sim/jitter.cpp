@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "backends/machines/cluster.h"
+
 namespace boxcar::sim {
 namespace {
 

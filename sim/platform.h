@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 #include "sim/fabric.h"
 
 namespace boxcar::sim {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "backends/machines/device_profile.h"
 #include "sim/models/kernel_time.h"
 
 namespace boxcar::sim {

@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/op.h"
 #include "ir/plan.h"
 

@@ -7,6 +7,9 @@
 #include <numeric>
 #include <set>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "sbp/error.h"
 #include "sim/durations.h"
 #include "sim/fold.h"
@@ -30,13 +33,13 @@ void check_fits(const ir::Plan& plan, const backends::Cluster& cluster) {
 // No class holds more than its device or its arena has.
 void check_memory(const ir::Plan& plan, const backends::Cluster& cluster, const ClassResult& result) {
   const ir::Program& program = plan.programs[static_cast<size_t>(result.program)];
-  int64_t device = cluster.device.memory_bytes;
+  int64_t device = cluster.device->memory_bytes;
   int64_t bytes = result.peak_bytes + program.workspace_bytes;
   if (device > 0 && bytes > device) {
     throw Error::cannot_run(program.name,
                             fmt::format("holds {} bytes in registers and workspace, {} more than the {} "
                                         "of {}",
-                                        bytes, bytes - device, device, cluster.device.name));
+                                        bytes, bytes - device, device, cluster.device->name));
   }
   if (program.arena_bytes > 0 && bytes > program.arena_bytes) {
     throw Error::cannot_run(program.name,
@@ -159,9 +162,9 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   for (const ir::RankClass& cls : folded.classes)
     costs.push_back(costing.act_costs(cls.program, cls.devices.front()));
   std::vector<Merging> mergings = options.merge && !cores ? merge(folded) : no_merging(folded);
-  const bool gradients_stay = cluster.stack.allocator && cluster.stack.allocator->gradients_stay;
+  const bool gradients_stay = cluster.stack->allocator && cluster.stack->allocator->gradients_stay;
   Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow, gradients_stay);
-  const double slowdown = cores ? 0 : cluster.device.overlap_slowdown;
+  const double slowdown = cores ? 0 : cluster.device->overlap_slowdown;
   Machine machine(wiring, slowdown, kept(wiring, options), options.periodic);
   machine.run(options.steps, options.look);
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/plan.h"
 
 namespace boxcar::sim {

@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "actors/runtime.h"
-#include "backends/cluster.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/host/parts.h"
+#include "backends/machines/cluster.h"
 #include "planner/planner.h"
 #include "sbp/error.h"
 

@@ -5,8 +5,8 @@
 #include "actors/training/beginning.h"
 #include "actors/training/data.h"
 #include "actors/training/trainer.h"
-#include "backends/cluster.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/machines/cluster.h"
 
 using namespace boxcar;
 

@@ -2,7 +2,7 @@
 // second on devices 2 and 3 by columns. Prints its graph and its plan.
 #include <fmt/core.h>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 #include "ir/graph.h"
 #include "planner/planner.h"
 #include "planner/verify.h"

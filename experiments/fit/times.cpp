@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
 #include "sbp/error.h"
 #include "sim/models/collective_time.h"
 #include "sim/models/kernel_time.h"

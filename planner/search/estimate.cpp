@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backends/machines/device_profile.h"
 #include "ir/models/conv_net.h"
 #include "ir/ops/updates.h"
 #include "planner/arena.h"
@@ -490,7 +491,7 @@ ModelCost Measuring::of(const CostKey& key) {
   share_nics(cluster.node, mesh);
   // The probe waits for the slowest of the job's devices; of one device there is no slowest.
   if (plan.devices > 1)
-    cluster.device.speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
+    cluster.device->speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
   const double slowest = slowest_device(job);
   cluster.slowdown.clear();
   backends::Cluster slow = cluster;  // every device as the slowest

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/graph.h"
 #include "planner/deduce.h"
 #include "planner/mesh.h"

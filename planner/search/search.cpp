@@ -8,6 +8,7 @@
 #include <thread>
 #include <tuple>
 
+#include "backends/machines/device_profile.h"
 #include "planner/search/attempts.h"
 #include "planner/search/candidates.h"
 #include "planner/search/changes.h"
@@ -36,7 +37,7 @@ class Search {
       : job_(completed(job)),
         options_(options),
         oracle_(oracle),
-        limit_(options.memory_bytes > 0 ? options.memory_bytes : job_.cluster.device.memory_bytes) {
+        limit_(options.memory_bytes > 0 ? options.memory_bytes : job_.cluster.device->memory_bytes) {
     if (options.goal == Goal::cost && job_.cluster.price_per_gpu_hour <= 0)
       throw Error::input("cluster", fmt::format("{} has no price; give price_per_gpu_hour in a cluster file",
                                                 job_.cluster.name));

@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "planner/search/cost.h"
@@ -154,7 +156,7 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                parameters = stage.bytes[kind(ir::MemoryKind::parameters)];
   double bytes = stage.bytes[kind(ir::MemoryKind::activations)] +
                  stage.bytes[kind(ir::MemoryKind::workspace)] + stage.transient;
-  bytes *= 1 + job.cluster.stack.fragmentation;
+  bytes *= 1 + job.cluster.stack->fragmentation;
   bytes += optimizer * (h.zero >= 1 ? part : 1);
   // What is kept whole is there in parts as well: what a gather reads and what a reduction makes.
   const double shards = h.zero >= 1 && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
@@ -175,7 +177,7 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
 // what is hidden takes multiprocessors from kernels.
 double added(const Job& job, double seconds, double behind, double open) {
   const double shown = open * seconds + (1 - open) * std::max(seconds - behind, 0.0);
-  return shown + job.cluster.device.overlap_slowdown * (seconds - shown);
+  return shown + job.cluster.device->overlap_slowdown * (seconds - shown);
 }
 
 // By how much a backward pass takes longer with so many seconds more on the device and of launches: it takes

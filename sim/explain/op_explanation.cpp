@@ -8,7 +8,7 @@
 #include <functional>
 #include <optional>
 
-#include "backends/named_constants.h"
+#include "backends/machines/named_constants.h"
 #include "ir/op.h"
 #include "ir/units.h"
 #include "planner/search/layout_costs.h"

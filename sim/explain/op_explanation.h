@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "planner/laid_out.h"
 #include "planner/search/layout_request.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "planner/laid_out.h"
 #include "sim/explain/report.h"
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "sbp/boxing.h"
 
 namespace boxcar::explain {
@@ -24,8 +26,8 @@ double peak_flops(const ir::Plan& plan, const backends::Cluster& cluster) {
                     : precision == "fp8"  ? ir::DType::float8
                     : precision == "fp64" ? ir::DType::float64
                                           : ir::DType::float32;
-  auto peak = cluster.device.peak_flops.find(dtype);
-  return peak == cluster.device.peak_flops.end() ? 0 : peak->second;
+  auto peak = cluster.device->peak_flops.find(dtype);
+  return peak == cluster.device->peak_flops.end() ? 0 : peak->second;
 }
 
 int64_t peak_rss() {
@@ -113,9 +115,9 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
                      const std::vector<planner::MemoryUse>& memory) {
   Report r;
   r.configuration = plan.labels;
-  r.memory_limit_bytes = cluster.device.memory_bytes;
+  r.memory_limit_bytes = cluster.device->memory_bytes;
   r.outside_bytes = static_cast<int64_t>(backends::outside_bytes(cluster));
-  r.allocates = cluster.stack.allocator.has_value();
+  r.allocates = cluster.stack->allocator.has_value();
   r.library_workspaces = static_cast<int64_t>(backends::library_workspaces(cluster));
   r.plan = ir::size_of(plan);
   r.programs = static_cast<int>(plan.programs.size());

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/plan.h"
 #include "planner/sizes.h"
 #include "planner/verify.h"

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "backends/machines/collective_model.h"
+#include "backends/machines/device_profile.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
 #include "sim/models/collective_time.h"
@@ -71,15 +73,15 @@ const Constant constants[] = {
     {"node.nic_bandwidth", true, false, [](const Cluster& c) { return c.node.nic_bandwidth; },
      [](Cluster& c, double f) { c.node.nic_bandwidth *= f; }, any},
     {"latencies of collectives between nodes", true, false, nullptr, latency_between, any},
-    {"under_load", false, true, [](const Cluster& c) { return c.device.under_load; },
-     [](Cluster& c, double f) { c.device.under_load *= f; },
-     [](const Cluster& c) { return 1 / c.device.under_load; }},
+    {"under_load", false, true, [](const Cluster& c) { return c.device->under_load; },
+     [](Cluster& c, double f) { c.device->under_load *= f; },
+     [](const Cluster& c) { return 1 / c.device->under_load; }},
     {"memory_efficiency", false, true, nullptr,
      [](Cluster& c, double f) {
-       for (double& share : c.device.memory_efficiency.y) share *= f;
+       for (double& share : c.device->memory_efficiency.y) share *= f;
      },
      [](const Cluster& c) {
-       return c.device.memory_efficiency.y.empty() ? 1 : 1 / largest(c.device.memory_efficiency);
+       return c.device->memory_efficiency.y.empty() ? 1 : 1 / largest(c.device->memory_efficiency);
      }},
     {"node.host_speed", false, false, [](const Cluster& c) { return c.node.host_speed; },
      [](Cluster& c, double f) { c.node.host_speed *= f; }, any},
@@ -275,7 +277,7 @@ Row row_of(const MeasuredStep& step, size_t group) {
   try {
     const planner::Job job = step.job();
     const ir::Plan plan = planner::compile(job);
-    planner::verify(plan, job.cluster.device.memory_bytes);
+    planner::verify(plan, job.cluster.device->memory_bytes);
     return {step.seconds, group, [plan, described = job.cluster](const Factors& factors) {
               Cluster changed = described;
               put(changed, factors);

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 #include "planner/planner.h"
 #include "sim/fit/nccl_tests.h"
 

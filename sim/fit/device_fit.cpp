@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/machines/collective_model.h"
+#include "backends/machines/device_profile.h"
 #include "sim/fit/product_fit.h"
 #include "sim/models/kernel_time.h"
 

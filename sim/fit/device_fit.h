@@ -1,7 +1,7 @@
 // From what was measured to the device that the time models read (docs/profiles.md).
 #pragma once
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "backends/measure/samples.h"
 
 namespace boxcar::fit {

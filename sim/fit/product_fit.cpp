@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/machines/device_profile.h"
+
 namespace boxcar::fit {
 namespace {
 

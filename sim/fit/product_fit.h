@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "sim/models/matmul_time.h"
 
 namespace boxcar::fit {

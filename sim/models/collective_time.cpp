@@ -4,6 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/collective_model.h"
+
 namespace boxcar::sim {
 namespace {
 

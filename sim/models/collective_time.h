@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "sbp/boxing.h"
 
 namespace boxcar::sim {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/machines/device_profile.h"
 #include "ir/images.h"
 #include "sim/models/matmul_time.h"
 

@@ -16,7 +16,7 @@
 // the peak by flops (kernel_time.h).
 #pragma once
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/op.h"
 
 namespace boxcar::sim {

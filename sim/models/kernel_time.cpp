@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/machines/device_profile.h"
 #include "sim/models/convolution_time.h"
 #include "sim/models/matmul_time.h"
 

@@ -14,7 +14,7 @@
 // measured tables (docs/profiles.md). Pure; any thread.
 #pragma once
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 #include "ir/op.h"
 
 namespace boxcar::sim {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/machines/device_profile.h"
+
 namespace boxcar::sim {
 namespace {
 

@@ -17,7 +17,8 @@
 #include <cstdint>
 #include <span>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
+#include "ir/types.h"
 
 namespace boxcar::sim {
 

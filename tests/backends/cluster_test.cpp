@@ -1,4 +1,4 @@
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,8 @@
 #include <functional>
 #include <numeric>
 
+#include "backends/machines/collective_model.h"
+#include "backends/machines/device_profile.h"
 #include "sbp/error.h"
 #include "support/error_of.h"
 
@@ -109,7 +111,7 @@ TEST(LoadCluster, files_name_devices_beside_them) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "toy.yaml") << device_yaml;
   std::ofstream(folder / "c.yaml") << "name: mine\ndevice: toy.yaml\nnode: {gpus: 1}\n";
-  EXPECT_EQ(load_cluster((folder / "c.yaml").string()).device.name, "toy");
+  EXPECT_EQ(load_cluster((folder / "c.yaml").string()).device->name, "toy");
   EXPECT_EQ(error_of([&] { load_cluster((folder / "none.yaml").string()); }),
             (folder / "none.yaml").string() + ": cannot be read");
   EXPECT_EQ(error_of([&] { load_cluster(folder.string()); }),
@@ -124,7 +126,7 @@ TEST(ParseCluster, reads) {
                                   "c.yaml");
   EXPECT_EQ(cluster.devices(), 8);
   EXPECT_EQ(cluster.node_of(5), 1);
-  EXPECT_EQ(cluster.device.name, "a100-sxm-80g");
+  EXPECT_EQ(cluster.device->name, "a100-sxm-80g");
   EXPECT_DOUBLE_EQ(cluster.slowdown.at(3), 1.5);
   EXPECT_EQ(cluster.fabric.kind, FabricKind::leaf_spine);
   EXPECT_DOUBLE_EQ(cluster.fabric.oversubscription, 2);
@@ -247,15 +249,15 @@ TEST(Device, reads_back_what_is_written) {
 TEST(Device, says_what_its_host_is) {
   Cluster cluster = load_cluster("dgx-a100-80g");
   put_device(cluster, parse_device(device_yaml, "d.yaml"));
-  EXPECT_EQ(cluster.device.name, "toy");
+  EXPECT_EQ(cluster.device->name, "toy");
   EXPECT_EQ(cluster.node.cores, 0);
   EXPECT_EQ(cluster.node.link_bandwidth, load_cluster("dgx-a100-80g").node.link_bandwidth);
   put_device(cluster, parse_device(std::string(device_yaml) + host_yaml, "d.yaml"));
   EXPECT_EQ(cluster.node.cores, 1.5);
   EXPECT_EQ(cluster.node.link_bandwidth, 8e9);
   EXPECT_EQ(cluster.node.pcie_bandwidth, 8e9);
-  EXPECT_EQ(cluster.collective.node[2].base, 2e-5);
-  EXPECT_EQ(cluster.collective.gather_loss, 0.25);
+  EXPECT_EQ(cluster.collective->node[2].base, 2e-5);
+  EXPECT_EQ(cluster.collective->gather_loss, 0.25);
 }
 
 TEST(Device, leaves_what_was_not_measured_to_the_cluster) {

@@ -1,7 +1,10 @@
+#include "backends/machines/stack.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends {
@@ -26,7 +29,7 @@ TEST(Stacks, BoxcarsOwnAddsNothing) {
 
 TEST(Stacks, GiveAClusterTheirHostTimeAndBytes) {
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
-  cluster.device.op_share = {{"gelu", 0.5}};
+  cluster.device->op_share = {{"gelu", 0.5}};
   Stack stack;
   stack.host_per_op = 7e-6;
   stack.op_bytes = {{"gelu", 2.0}, {"adam", 4.0}};
@@ -34,30 +37,30 @@ TEST(Stacks, GiveAClusterTheirHostTimeAndBytes) {
   stack.pads_channels = true;
   put_stack(cluster, stack);
   EXPECT_EQ(cluster.node.host_per_op, 7e-6);
-  EXPECT_EQ(cluster.device.op_share.at("gelu"), 0.25);
-  EXPECT_EQ(cluster.device.op_share.at("adam"), 0.25);
-  EXPECT_EQ(cluster.device.half_op_share.at("relu"), 4);
-  EXPECT_TRUE(cluster.device.pads_channels);
+  EXPECT_EQ(cluster.device->op_share.at("gelu"), 0.25);
+  EXPECT_EQ(cluster.device->op_share.at("adam"), 0.25);
+  EXPECT_EQ(cluster.device->half_op_share.at("relu"), 4);
+  EXPECT_TRUE(cluster.device->pads_channels);
 }
 
 TEST(Stacks, TakeWhatNoTensorHasFromADevicesMemory) {
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
-  const auto whole = static_cast<double>(cluster.device.memory_bytes);
+  const auto whole = static_cast<double>(cluster.device->memory_bytes);
   Stack stack;
   stack.outside_bytes = 2e9;
   put_stack(cluster, stack);
-  EXPECT_NEAR(static_cast<double>(cluster.device.memory_bytes), whole - 2e9, 1);
+  EXPECT_NEAR(static_cast<double>(cluster.device->memory_bytes), whole - 2e9, 1);
   EXPECT_EQ(outside_bytes(cluster), 2e9);
 }
 
 TEST(Stacks, WhatNoTensorHasOnSuchNodesIsTakenToo) {
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
-  const auto whole = static_cast<double>(cluster.device.memory_bytes);
+  const auto whole = static_cast<double>(cluster.device->memory_bytes);
   cluster.node.outside_bytes = 1e9;
   Stack stack;
   stack.outside_bytes = 2e9;
   put_stack(cluster, stack);
-  EXPECT_NEAR(static_cast<double>(cluster.device.memory_bytes), whole - 3e9, 1);
+  EXPECT_NEAR(static_cast<double>(cluster.device->memory_bytes), whole - 3e9, 1);
   EXPECT_EQ(outside_bytes(cluster), 3e9);
 }
 
@@ -87,7 +90,7 @@ TEST(Stacks, AnAllocatorGivesLibrariesWorkspaces) {
   EXPECT_EQ(library_workspaces(cluster), 3 * 33554432);
   put_stack(cluster, load_stack("megatron-nondeterministic"));
   EXPECT_EQ(library_workspaces(cluster), 3 * 8519680);
-  EXPECT_TRUE(cluster.stack.allocator->gradients_stay);
+  EXPECT_TRUE(cluster.stack->allocator->gradients_stay);
 }
 
 TEST(Stacks, AreReadFromText) {

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "backends/machines/collective_model.h"
+#include "backends/machines/device_profile.h"
 #include "cli/timings.h"
 #include "cli/what_if.h"
 #include "sbp/error.h"
@@ -81,12 +83,12 @@ constexpr const char* nothing = ": no step was measured";
 
 TEST(Calibrate, AnAllReduceInANodeTellsItsLinksAndLatencies) {
   backends::Cluster real = changed("dgx-a100-80g", 8, {"node.link_bandwidth=0.8x"});
-  for (auto& line : real.collective.node) line.base *= 1.5, line.hop *= 1.5;
+  for (auto& line : real.collective->node) line.base *= 1.5, line.hop *= 1.5;
   const fit::Calibration done = fitted(read("nccl.txt", nccl_text(real)));
   EXPECT_NEAR(find(done, "node.link_bandwidth").fitted, 0.8 * 300e9, 0.01 * 300e9);
   EXPECT_NEAR(find(done, "latencies of collectives in a node").fitted, 1.5, 0.02);
-  EXPECT_NEAR(done.cluster.collective.node[2].hop, real.collective.node[2].hop,
-              0.02 * real.collective.node[2].hop);
+  EXPECT_NEAR(done.cluster.collective->node[2].hop, real.collective->node[2].hop,
+              0.02 * real.collective->node[2].hop);
   ASSERT_EQ(done.groups.size(), 1u);
   EXPECT_EQ(done.groups[0].name, "all_reduce, 1 x 8 GPUs");
   EXPECT_EQ(done.groups[0].rows, 8u);
@@ -103,8 +105,8 @@ TEST(Calibrate, AnAllReduceInANodeTellsItsLinksAndLatencies) {
 // One file may hold several runs.
 TEST(Calibrate, CollectivesOverNodesTellTheNetwork) {
   backends::Cluster real = changed("dgx-a100-80g", 32, {"bandwidth.network=0.6x", "latency.network=2x"});
-  for (auto* line : {real.collective.ring, real.collective.ring + 1, real.collective.ring + 2,
-                     real.collective.tree, real.collective.tree + 1, real.collective.tree + 2})
+  for (auto* line : {real.collective->ring, real.collective->ring + 1, real.collective->ring + 2,
+                     real.collective->tree, real.collective->tree + 1, real.collective->tree + 2})
     line->base *= 2, line->hop *= 2, line->net_hop *= 2;
   const fit::Calibration done = fitted(
       read("nccl.txt", nccl_text(real) + nccl_text(real, "all_gather_perf", sbp::Collective::all_gather)));
@@ -253,9 +255,9 @@ written: )" + output.path() +
 TEST(Calibrate, EveryPresetIsWrittenAndReadBack) {
   for (const std::string& name : backends::cluster_presets()) {
     const backends::Cluster cluster = backends::load_cluster(name);
-    const std::string text = backends::to_yaml(cluster, cluster.device.name);
+    const std::string text = backends::to_yaml(cluster, cluster.device->name);
     const backends::Cluster back = backends::parse_cluster(text, "back.yaml");
-    EXPECT_EQ(backends::to_yaml(back, back.device.name), text);
+    EXPECT_EQ(backends::to_yaml(back, back.device->name), text);
     EXPECT_EQ(backends::describe(back), backends::describe(cluster));
     EXPECT_EQ(back.collective, cluster.collective) << name;
     EXPECT_EQ(back.node.mesh_links, cluster.node.mesh_links) << name;

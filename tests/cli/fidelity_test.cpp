@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <string>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/stack.h"
 #include "cli/keys.h"
 
 namespace boxcar::cli {

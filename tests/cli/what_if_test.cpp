@@ -7,7 +7,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "backends/named_constants.h"
+#include "backends/machines/collective_model.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/named_constants.h"
 #include "planner/planner.h"
 #include "sbp/error.h"
 #include "sim/jitter.h"
@@ -57,16 +59,16 @@ TEST(WhatIf, AConstantIsSetOrMultiplied) {
   change(cluster, "latency.network=5e-6");
   EXPECT_EQ(cluster.node.nic_latency, 5e-6);
   change(cluster, "memory=0.5x");
-  EXPECT_EQ(cluster.device.memory_bytes, described.device.memory_bytes / 2);
+  EXPECT_EQ(cluster.device->memory_bytes, described.device->memory_bytes / 2);
   change(cluster, "flops=3x");
-  for (const auto& [type, rate] : described.device.peak_flops)
-    EXPECT_EQ(cluster.device.peak_flops.at(type), 3 * rate);
+  for (const auto& [type, rate] : described.device->peak_flops)
+    EXPECT_EQ(cluster.device->peak_flops.at(type), 3 * rate);
   change(cluster, "memory_efficiency=0.5x");
-  EXPECT_EQ(cluster.device.memory_efficiency.at(1e9), 0.5 * described.device.memory_efficiency.at(1e9));
+  EXPECT_EQ(cluster.device->memory_efficiency.at(1e9), 0.5 * described.device->memory_efficiency.at(1e9));
   change(cluster, "node.nic_bandwidth=1e9");  // by its place in the file
   EXPECT_EQ(cluster.node.nic_bandwidth, 1e9);
   change(cluster, "collective.net.ring_simple.hop=0");
-  EXPECT_EQ(cluster.collective.ring[2].hop, 0);
+  EXPECT_EQ(cluster.collective->ring[2].hop, 0);
 }
 
 TEST(WhatIf, EveryConstantCanBeNamed) {

@@ -7,6 +7,7 @@
 
 #include "actors/profile/gpu_samples.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/machines/device_profile.h"
 #include "backends/measure/bench.h"
 #include "sim/fit/device_fit.h"
 #include "tally.h"

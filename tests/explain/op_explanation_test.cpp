@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/named_constants.h"
+#include "backends/machines/named_constants.h"
 #include "ir/op.h"
 #include "planner/planner.h"
 

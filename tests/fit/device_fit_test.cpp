@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/collective_model.h"
+#include "backends/machines/device_profile.h"
 #include "ir/op.h"
 #include "sim/models/collective_time.h"
 #include "sim/models/kernel_time.h"
@@ -57,11 +60,11 @@ TEST(DeviceFit, FindsTheConstantsOfItsSamples) {
   backends::Cluster cluster;
   cluster.device = device;
   cluster.node.link_bandwidth = 4e9;
-  for (auto& line : cluster.collective.node) line = {2e-5, 3e-6, 1};
-  for (auto& line : cluster.collective.exchange) line = {4e-5, 0, 0.5};
-  cluster.collective.all_reduce_loss = 0.4;
-  cluster.collective.gather_loss = 0.2;
-  cluster.collective.exchange_loss = 0;
+  for (auto& line : cluster.collective->node) line = {2e-5, 3e-6, 1};
+  for (auto& line : cluster.collective->exchange) line = {4e-5, 0, 0.5};
+  cluster.collective->all_reduce_loss = 0.4;
+  cluster.collective->gather_loss = 0.2;
+  cluster.collective->exchange_loss = 0;
   const measure::Samples samples = samples_of(device, cluster);
   const DeviceProfile found = fit::fit_device(samples);
   EXPECT_NEAR(found.memory_bandwidth / 1e10, 1, 0.02);

@@ -10,6 +10,8 @@
 
 #include "actors/profile/gpu_samples.h"
 #include "actors/profile/plan_calls.h"
+#include "backends/machines/collective_model.h"
+#include "backends/machines/device_profile.h"
 #include "backends/measure/bench.h"
 #include "sim/fit/device_fit.h"
 #include "sim/models/collective_time.h"
@@ -39,10 +41,10 @@ class KnownMark : public backends::TimedMark {
 struct KnownQueue : backends::Queue {
   explicit KnownQueue(const Cluster& c) : cluster(c) {}
   void copy(void*, const void*, const backends::Block& block) override {
-    clock += static_cast<double>(2 * block.rows * block.bytes) / cluster.device.memory_bandwidth;
+    clock += static_cast<double>(2 * block.rows * block.bytes) / cluster.device->memory_bandwidth;
   }
   void fill_zero(void*, int64_t bytes) override {
-    clock += static_cast<double>(bytes) / cluster.device.memory_bandwidth;
+    clock += static_cast<double>(bytes) / cluster.device->memory_bandwidth;
   }
   void finish() override {}
   std::shared_ptr<const backends::TimedMark> timed_mark() override {
@@ -142,15 +144,15 @@ struct KnownBackend : backends::Backend {
 Cluster known_cluster() {
   Cluster cluster = backends::load_cluster("local", 1);
   cluster.device = backends::load_device("h200-sxm");
-  cluster.device.kernel_floor += cluster.device.launch_latency;
-  cluster.device.matmul.start_seconds += cluster.device.launch_latency;
-  cluster.device.launch_latency = 0;
-  cluster.device.under_load = 1;
+  cluster.device->kernel_floor += cluster.device->launch_latency;
+  cluster.device->matmul.start_seconds += cluster.device->launch_latency;
+  cluster.device->launch_latency = 0;
+  cluster.device->under_load = 1;
   cluster.node.link_bandwidth = 400e9;
-  for (auto& line : cluster.collective.node) line = {2e-5, 3e-6, 1};
-  for (auto& line : cluster.collective.exchange) line = {4e-5, 0, 0.5};
-  cluster.collective.all_reduce_loss = 0.4, cluster.collective.gather_loss = 0.2;
-  cluster.collective.exchange_loss = 0;
+  for (auto& line : cluster.collective->node) line = {2e-5, 3e-6, 1};
+  for (auto& line : cluster.collective->exchange) line = {4e-5, 0, 0.5};
+  cluster.collective->all_reduce_loss = 0.4, cluster.collective->gather_loss = 0.2;
+  cluster.collective->exchange_loss = 0;
   return cluster;
 }
 
@@ -226,7 +228,7 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
 
 TEST(GpuProfile, TheFileIsReadBack) {
   const Cluster cluster = known_cluster();
-  profile::Sweep sweep = profile::gpu_sweep(cluster.device.memory_bytes);
+  profile::Sweep sweep = profile::gpu_sweep(cluster.device->memory_bytes);
   sweep.jobs.clear();
   const DeviceProfile found = fit::fit_device(measured(cluster, 1, sweep));
   EXPECT_FALSE(found.host->collective);
@@ -240,7 +242,7 @@ TEST(GpuProfile, TheFileIsReadBack) {
 
 TEST(GpuProfile, NoKernelIsBegunWhenTheTimeIsOver) {
   const Cluster cluster = known_cluster();
-  profile::Sweep sweep = profile::gpu_sweep(cluster.device.memory_bytes);
+  profile::Sweep sweep = profile::gpu_sweep(cluster.device->memory_bytes);
   sweep.budget_seconds = 0;
   EXPECT_TRUE(measured(cluster, 1, sweep).kernels.empty());
 }

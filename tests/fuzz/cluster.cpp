@@ -1,8 +1,9 @@
 // Descriptions of clusters. Written ones name their device, so those of a preset are read again.
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 
 #include <algorithm>
 
+#include "backends/machines/device_profile.h"
 #include "harness.h"
 
 namespace boxcar::fuzz {
@@ -27,7 +28,7 @@ void fuzz_cluster(std::string_view input) {
     for (const int gpus : {1, 16, 1000})
       ends([&] { backends::parse_cluster(std::string(input), "c.yaml", gpus); });
   if (is_preset(cluster->device) && cluster->device == backends::load_device(cluster->device.name))
-    reads_back(input, parse, [](const backends::Cluster& c) { return backends::to_yaml(c, c.device.name); });
+    reads_back(input, parse, [](const backends::Cluster& c) { return backends::to_yaml(c, c.device->name); });
 }
 
 }  // namespace boxcar::fuzz

@@ -1,5 +1,6 @@
 // Descriptions of devices.
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
 #include "harness.h"
 
 namespace boxcar::fuzz {

@@ -1,5 +1,7 @@
 // Descriptions of software stacks, and clusters that run them.
-#include "backends/cluster.h"
+#include "backends/machines/stack.h"
+
+#include "backends/machines/cluster.h"
 #include "harness.h"
 
 namespace boxcar::fuzz {

@@ -3,6 +3,7 @@
 // arXiv:2205.05198), less the two masks of dropouts, one byte each, which are drawn again instead.
 #include <gtest/gtest.h>
 
+#include "backends/machines/stack.h"
 #include "planner/verify.h"
 #include "sim/simulate.h"
 #include "small_jobs.h"
@@ -70,7 +71,7 @@ TEST(Activations, a_split_backward_pass_keeps_what_gradients_of_weights_read) {
 TEST(Activations, an_allocator_holds_a_share_of_what_comes_and_goes_in_vain) {
   Job job = small_job(1, 1, 1);
   const MemoryUse exact = memory_use(compile(resolve(job)))[0];
-  job.cluster.stack.fragmentation = 0.5;
+  job.cluster.stack->fragmentation = 0.5;
   const MemoryUse held = memory_use(compile(resolve(job)))[0];
   const auto of = [](const MemoryUse& use, ir::MemoryKind kind) {
     return use.by_kind[static_cast<size_t>(kind)];

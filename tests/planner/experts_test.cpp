@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/evaluate.h"
+#include "backends/machines/device_profile.h"
 #include "planner/resolve.h"
 #include "planner/training_graph.h"
 #include "sim/durations.h"
@@ -40,7 +41,7 @@ TEST(Experts, take_as_long_as_the_fullest_device) {
   const Job even = experts_job(8, 8, 1), skewed = experts_job(8, 8, 1.5);
   const std::map<std::string, double> before = seconds_of(even), after = seconds_of(skewed);
   const double times = (1.5 + 14.5 / 15) / 2;
-  const double launch = even.cluster.device.launch_latency + even.cluster.device.kernel_floor;
+  const double launch = even.cluster.device->launch_latency + even.cluster.device->kernel_floor;
   int products = 0, exchanges = 0;
   for (const auto& [name, seconds] : before) {
     if (name == "h0.mlp.fc1" || name == "h0.mlp.fc2") {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "backends/machines/cluster.h"
 #include "planner/marked_graph.h"
 #include "planner/verify.h"
 #include "sbp/error.h"

@@ -1,6 +1,7 @@
 // What a framework's stack makes of the acts of compiled plans.
 #include <gtest/gtest.h>
 
+#include "backends/machines/stack.h"
 #include "planner/planner.h"
 #include "sim/simulate.h"
 #include "small_jobs.h"
@@ -25,7 +26,7 @@ Times times(Job job, const std::function<void(backends::Stack&)>& change) {
   job.cluster = backends::load_cluster("dgx-a100-80g", job.gpus);
   job.cluster.node.host_per_op = 0;
   change(job.cluster.stack);
-  if (job.cluster.stack.host_per_op) job.cluster.node.host_per_op = *job.cluster.stack.host_per_op;
+  if (job.cluster.stack->host_per_op) job.cluster.node.host_per_op = *job.cluster.stack->host_per_op;
   job.train.precision = ir::Precision::fp16;
   Times found{compile(resolve(job)), {}};
   found.seconds = sim::act_seconds(found.plan, job.cluster, 0);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/machines/cluster.h"
 #include "planner/step_view.h"
 #include "sim/simulate.h"
 #include "support/mean_step.h"

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "backends/machines/device_profile.h"
 #include "planner/search/points.h"
 #include "planner/search/search.h"
 #include "sbp/error.h"
@@ -102,7 +103,7 @@ TEST(Search, the_same_with_all_that_is_tried) {
   Job experts = small_gpt(8);
   experts.model.experts = 4;
   Job tight = small_gpt(4);
-  tight.cluster.device.memory_bytes = 300'000'000;
+  tight.cluster.device->memory_bytes = 300'000'000;
   Job epilogues = small_gpt(8);
   epilogues.train.epilogues = epilogues.train.flash = epilogues.model.flash = true;
   epilogues.model.dropout = 0;

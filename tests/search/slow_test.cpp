@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/machines/device_profile.h"
 #include "planner/resolve.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
@@ -41,7 +42,7 @@ Job random_job(std::mt19937& random) {
   job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
   job.gpus = one_of(8, 16, 32);
   job.cluster = backends::load_cluster(one_of(0, 1) == 0 ? "dgx-a100-80g" : "p3-16xlarge", job.gpus);
-  job.cluster.device.memory_bytes = int64_t{1} << 40;  // so that every point fits
+  job.cluster.device->memory_bytes = int64_t{1} << 40;  // so that every point fits
   job.global_batch = one_of(32, 64);
   return job;
 }

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/collective_model.h"
 #include "support/samples.h"
 
 namespace boxcar::sim {
@@ -109,7 +111,7 @@ TEST(CollectiveProfiles, between_nodes) {
   for (const auto& row : support::samples("nccl_nodes_a100.csv")) {
     int nodes = std::stoi(row[0]);
     backends::Cluster cluster = dgx(nodes * 8);
-    cluster.node.nic_bandwidth = (nodes == 4 ? 115e9 : 45e9) / 8 / cluster.collective.nic_share;
+    cluster.node.nic_bandwidth = (nodes == 4 ? 115e9 : 45e9) / 8 / cluster.collective->nic_share;
     double got =
         collective_time(cluster, Collective::all_reduce, std::stoll(row[2]), {nodes * 8, nodes, 8, 1})
             .seconds();
@@ -174,8 +176,8 @@ TEST(CollectiveTime, rings_by_hand) {
 TEST(CollectiveTime, trees_by_hand) {
   backends::Cluster cluster = round_cluster(8, 2);
   cluster.node.nic_latency = 1e-6;
-  for (auto& ring : cluster.collective.ring) ring.base = 1;
-  for (auto& tree : cluster.collective.tree) tree = {2e-6, 3e-6, 4e-6, 1};
+  for (auto& ring : cluster.collective->ring) ring.base = 1;
+  for (auto& tree : cluster.collective->tree) tree = {2e-6, 3e-6, 4e-6, 1};
   // Up and down: one hop inside, log2(8) between; a node inside the tree sends twice, over two NICs.
   CommTime tree = collective_time(cluster, Collective::all_reduce, 100'000'000, {16, 8, 2, 1});
   EXPECT_STREQ(tree.algorithm, "tree/ll");
@@ -187,17 +189,17 @@ TEST(CollectiveTime, trees_by_hand) {
 TEST(CollectiveTime, one_flow_may_not_fill_a_nic) {
   backends::Cluster cluster = round_cluster(2, 4);
   cluster.node.nics = 1;
-  cluster.collective.tree[2].base = 0;
+  cluster.collective->tree[2].base = 0;
   const Span both{8, 2, 4, 1};
   const auto reduced = [&] { return collective_time(cluster, Collective::all_reduce, 80'000'000, both); };
   EXPECT_STREQ(reduced().algorithm, "tree/simple");
   EXPECT_NEAR(reduced().seconds(), 8e-3, 1e-12);
   EXPECT_NEAR(transfer_time(cluster, 80'000'000, 0, 4).seconds(), 8e-3, 1e-12);
-  cluster.collective.flow_share = 0.8;
+  cluster.collective->flow_share = 0.8;
   EXPECT_NEAR(reduced().seconds(), 10e-3, 1e-12);
   EXPECT_NEAR(transfer_time(cluster, 80'000'000, 0, 4).seconds(), 10e-3, 1e-12);
   EXPECT_NEAR(transfer_time(cluster, 80'000'000, 0, 4).bytes_on_link, 80e6, 1);  // two fill it
-  cluster.collective.flow_share = 0.5;
+  cluster.collective->flow_share = 0.5;
   EXPECT_STREQ(reduced().algorithm, "ring/simple");
   EXPECT_NEAR(reduced().seconds(), 14e-3, 1e-12);
 }

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <vector>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "sim/models/kernel_time.h"
 #include "support/samples.h"
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "sim/models/collective_time.h"
 #include "sim/simulate.h"
 
@@ -95,7 +98,7 @@ TEST(HostTime, products_of_layers_run_in_float8_behind_their_casts) {
   const std::vector<double> half = act_seconds(plan, cluster, 0);
   backends::use_float8(cluster.device);
   const std::vector<double> eight = act_seconds(plan, cluster, 0);
-  const double casts = 2 * 5 * 8192.0 * 8192 / cluster.device.memory_bandwidth;
+  const double casts = 2 * 5 * 8192.0 * 8192 / cluster.device->memory_bandwidth;
   EXPECT_GT(eight[0], half[0] / 2 + casts);
   EXPECT_LT(eight[0], half[0] / 2 + 1.5 * casts);
   EXPECT_EQ(eight[1], half[1]);
@@ -104,7 +107,7 @@ TEST(HostTime, products_of_layers_run_in_float8_behind_their_casts) {
 
 TEST(HostTime, products_wait_for_the_slowest_device_and_what_memory_bounds_does_not) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 8);
-  cluster.device.speed_spread = 0;
+  cluster.device->speed_spread = 0;
   ir::Plan plan = three_kernels();
   ir::Actor& product = plan.programs[0].actors[0];
   product.op = "matmul";
@@ -112,7 +115,7 @@ TEST(HostTime, products_wait_for_the_slowest_device_and_what_memory_bounds_does_
   plan.devices = 8;
   plan.classes = {{0, {0, 1, 2, 3, 4, 5, 6, 7}}};
   const std::vector<double> alike = act_seconds(plan, cluster, 0);
-  cluster.device.speed_spread = 0.02;
+  cluster.device->speed_spread = 0.02;
   const std::vector<double> apart = act_seconds(plan, cluster, 0);
   EXPECT_NEAR(apart[0] / alike[0], 1 + 0.02 * 1.4236, 1e-6);
   EXPECT_EQ(apart[1], alike[1]);
@@ -184,7 +187,7 @@ TEST(Stack, one_process_launches_for_the_devices_of_a_node_in_turn) {
   cluster.node.host_per_op = 0;
   const std::vector<double> alone = act_seconds(plan, cluster, 0);
   cluster.node.host_per_op = 1e-3;
-  cluster.stack.one_process = true;
+  cluster.stack->one_process = true;
   std::vector<double> eager = act_seconds(plan, cluster, 0);
   EXPECT_NEAR(eager[0] + eager[1], 8e-3, 1e-12);
   EXPECT_NEAR(eager[2], 4e-3, 1e-12);
@@ -192,7 +195,7 @@ TEST(Stack, one_process_launches_for_the_devices_of_a_node_in_turn) {
   plan.classes[0].devices = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   eager = act_seconds(plan, cluster, 0);
   EXPECT_NEAR(eager[2], 8e-3, 1e-12);
-  cluster.stack.update_in_one = true;
+  cluster.stack->update_in_one = true;
   eager = act_seconds(plan, cluster, 0);
   EXPECT_LT(eager[2], alone[2]);
   EXPECT_NEAR(eager[0] + eager[1], 16e-3, 1e-12);
@@ -202,10 +205,10 @@ TEST(Stack, an_update_in_one_launches_nothing_for_each_tensor) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   const std::vector<double> each = act_seconds(three_kernels(), cluster, 0);
-  cluster.stack.update_in_one = true;
+  cluster.stack->update_in_one = true;
   const std::vector<double> in_one = act_seconds(three_kernels(), cluster, 0);
   EXPECT_EQ(in_one[0], each[0]);
-  EXPECT_NEAR(each[2] - in_one[2], cluster.device.launch_latency + cluster.device.kernel_floor, 1e-15);
+  EXPECT_NEAR(each[2] - in_one[2], cluster.device->launch_latency + cluster.device->kernel_floor, 1e-15);
 }
 
 ir::Plan with_gather() {
@@ -230,8 +233,8 @@ TEST(Stack, large_tensors_are_gathered_apart_rank_by_rank) {
   }
   const CommTime flat = collective_time(cluster, sbp::Collective::all_gather, 1 << 20, {2, 1, 2, 1});
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds(), 1e-15);
-  cluster.stack.apart_elements = 100000;
-  cluster.stack.piece_seconds = 1e-4;
+  cluster.stack->apart_elements = 100000;
+  cluster.stack->piece_seconds = 1e-4;
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds() + flat.latency + 2 * 2 * 1e-4, 1e-12);
 }
 
@@ -241,7 +244,7 @@ TEST(Stack, updated_tensors_are_broadcast_one_by_one) {
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();
   ir::Actor& gather = plan.programs[0].actors[1];
-  cluster.stack.gather_by_broadcast = true;
+  cluster.stack->gather_by_broadcast = true;
   const Span span{2, 1, 2, 1};
   const CommTime flat = collective_time(cluster, sbp::Collective::all_gather, 1 << 20, span);
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds(), 1e-15);  // of a forward pass
@@ -287,10 +290,10 @@ TEST(Stack, a_fused_softmax_falls_back) {
     return act_seconds(plan, cluster, 0)[0];
   };
   const double three = seconds(3), four = seconds(4);
-  cluster.stack.fused_softmax = {2, 512, 9, 7, 5};
+  cluster.stack->fused_softmax = {2, 512, 9, 7, 5};
   EXPECT_NEAR(seconds(3), 9 * three, 1e-12);
   EXPECT_EQ(seconds(4), four);
-  cluster.stack.fused_softmax.longest = 511;
+  cluster.stack->fused_softmax.longest = 511;
   EXPECT_NEAR(seconds(4), 9 * four, 1e-12);
   cluster.node.host_per_op = 1e-3;  // five launches of the softmax, one of the kernel behind it
   ir::Plan plan = three_kernels();
@@ -310,11 +313,11 @@ TEST(Stack, passes_and_ops_have_launches_of_their_own) {
     return eager[0] + eager[1];
   };
   EXPECT_NEAR(pass(), 2e-3, 1e-12);
-  cluster.stack.pass_launches = 7;
+  cluster.stack->pass_launches = 7;
   EXPECT_NEAR(pass(), 9e-3, 1e-12);
-  cluster.stack.op_launches = {{three_kernels().programs[0].actors[0].op, 5}};  // of both kernels
+  cluster.stack->op_launches = {{three_kernels().programs[0].actors[0].op, 5}};  // of both kernels
   EXPECT_NEAR(pass(), 17e-3, 1e-12);
-  cluster.stack.op_waits = {
+  cluster.stack->op_waits = {
       {three_kernels().programs[0].actors[0].op, 3}};  // before each, whatever the host's lead
   EXPECT_NEAR(pass(), 23e-3, 1e-12);
 }
@@ -325,7 +328,7 @@ TEST(Stack, a_tensor_of_a_layer_is_reduced_several_times) {
   ir::Plan plan = with_collective(1 << 20);
   plan.programs[0].actors[1].name = "h3.ln2.grad.all_reduce";
   const double once = act_seconds(plan, cluster, 0)[1];
-  cluster.stack.all_reduces = {{"ln2.grad", 2}};
+  cluster.stack->all_reduces = {{"ln2.grad", 2}};
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], 2 * once, 1e-12);
   plan.programs[0].actors[1].name = "h3.ln1.grad.all_reduce";
   EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
@@ -337,7 +340,7 @@ TEST(Stack, results_are_copied_where_there_are_several_sequences) {
   cluster.node.host_per_op = 0;
   ir::Plan plan = three_kernels();
   const double alone = act_seconds(plan, cluster, 0)[0];
-  cluster.stack.batch_copies = {{plan.programs[0].actors[0].op, 3}};
+  cluster.stack->batch_copies = {{plan.programs[0].actors[0].op, 3}};
   const backends::DeviceProfile& device = cluster.device;
   const double copy = 8e6 / (device.memory_bandwidth * device.memory_efficiency.at(8e6)) +
                       device.launch_latency + device.kernel_floor;
@@ -352,7 +355,7 @@ TEST(Stack, what_is_gathered_in_parts_is_joined) {
   ir::Plan plan = with_gather();
   plan.programs[0].actors[1].name = "head.all_gather";
   const double once = act_seconds(plan, cluster, 0)[1];
-  cluster.stack.gather_copies = {{"head", 2}};
+  cluster.stack->gather_copies = {{"head", 2}};
   const backends::DeviceProfile& device = cluster.device;
   const double copy = 8e6 / (device.memory_bandwidth * device.memory_efficiency.at(8e6)) +
                       device.launch_latency + device.kernel_floor;
@@ -365,7 +368,7 @@ TEST(Stack, what_is_gathered_in_parts_is_joined) {
 TEST(Stack, sharded_gradients_are_reduced_whole) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
-  cluster.stack.reduce_whole = true;
+  cluster.stack->reduce_whole = true;
   ir::Plan plan = with_collective(2000000);
   plan.programs[0].registers[0].type.dtype = ir::DType::float16;
   ir::Actor& reduce = plan.programs[0].actors[1];
@@ -377,7 +380,7 @@ TEST(Stack, sharded_gradients_are_reduced_whole) {
   plan.programs[0].phases = {"G", "U"};
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
               collective_time(cluster, sbp::Collective::all_reduce, 2000000, span).seconds(), 1e-12);
-  cluster.stack.reduce_in_float32 = true;
+  cluster.stack->reduce_in_float32 = true;
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
               collective_time(cluster, sbp::Collective::all_reduce, 4000000, span).seconds(), 1e-12);
 }

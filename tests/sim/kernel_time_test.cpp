@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "backends/machines/device_profile.h"
 #include "sim/models/matmul_time.h"
 #include "support/samples.h"
 

@@ -1,6 +1,7 @@
 // A periodic regime repeated by arithmetic changes no result.
 #include <gtest/gtest.h>
 
+#include "backends/machines/device_profile.h"
 #include "sim/same.h"
 #include "sim/simulate.h"
 
@@ -44,7 +45,7 @@ TEST(Periodic, micro_batches_of_a_pipeline_repeat) {
 
 TEST(Periodic, slowed_compute_repeats) {
   backends::Cluster cluster = make_cluster(4, 4, 4);
-  cluster.device.overlap_slowdown = 0.25;
+  cluster.device->overlap_slowdown = 0.25;
   ir::Plan plan =
       test::gpt_like({.stages = 4, .dp = 2, .tp = 2, .layers = 2, .kernels = 4, .micro_batches = 40});
   test::expect_same_without(&Options::periodic, plan, cluster, {.steps = 2, .timeline = true}, "slowed",

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 #include "ir/plan.h"
 
 namespace boxcar::sim::test {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "ir/op.h"
 #include "sim/models/collective_time.h"
 #include "sim/models/kernel_time.h"
@@ -84,13 +87,13 @@ TEST(RingAttention, is_found_where_attention_reads_what_was_gathered) {
 TEST(RingAttention, exchanges_show_where_they_take_longer_than_what_they_stand_beside) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
-  const double behind = 1 + cluster.device.speed_spread * slowest_of(ranks);
+  const double behind = 1 + cluster.device->speed_spread * slowest_of(ranks);
   bool hidden = false, shown = false;
   for (int64_t sequence : {256, 2048, 16384, 131072}) {
     const ir::Plan plan = gathered(sequence);
-    cluster.stack.ring_attention = false;
+    cluster.stack->ring_attention = false;
     const Times alone = times_of(plan, cluster);
-    cluster.stack.ring_attention = true;
+    cluster.stack->ring_attention = true;
     const Times ring = times_of(plan, cluster);
     const ir::TensorType part = tokens(sequence / ranks);
     const ir::Actor& attention = plan.programs[0].actors[5];

@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "backends/machines/device_profile.h"
 #include "sim/plans.h"
 #include "sim/simulate.h"
 #include "support/random_plan.h"
@@ -70,7 +71,7 @@ inline void expect_same_without(bool Options::*shortcut, unsigned first, unsigne
     const ir::Plan plan = support::random_plan(drawn);
     backends::Cluster cluster = make_cluster(plan.devices, 1, 1);
     const bool slowed = seed % 3 == 0;  // rounds a tick here or there
-    if (slowed) cluster.device.overlap_slowdown = 0.3;
+    if (slowed) cluster.device->overlap_slowdown = 0.3;
     Options with = options;
     with.timeline = seed % 2 == 0;
     if (shortcut != &Options::merge) with.merge = seed % 7 != 0;

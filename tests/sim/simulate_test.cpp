@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "sbp/error.h"
 #include "sim/models/collective_time.h"
 #include "sim/plans.h"
@@ -99,9 +101,9 @@ TEST(Simulate, sums_of_gradients_stay_where_the_stack_says) {
   p.reg(sum).memory = ir::MemoryKind::gradients;
   backends::Cluster cluster = one_gpu;
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 110);
-  cluster.stack.allocator = backends::CachingAllocator{};
+  cluster.stack->allocator = backends::CachingAllocator{};
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 110);
-  cluster.stack.allocator->gradients_stay = true;
+  cluster.stack->allocator->gradients_stay = true;
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 118);
 }
 
@@ -221,7 +223,7 @@ TEST(Simulate, compute_is_slowed_beside_communication) {
   p.act(reduce).attrs["seconds"] = 1.0;
   p.link(reduce, p.actor("join", 0.0));
   backends::Cluster cluster = one_gpu;
-  cluster.device.overlap_slowdown = 0.5;
+  cluster.device->overlap_slowdown = 0.5;
   // Half speed for the first second, 1.5 s of work left.
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster, {.steps = 1}).step_seconds, 2.5);
 }
@@ -235,8 +237,8 @@ TEST(Simulate, stragglers_slow_kernels) {
   p.reg(1).type = {{1024}, ir::DType::float32};
   p.read(0, 1);
   backends::Cluster cluster = one_gpu;
-  cluster.device.kernel_floor = 1e-3;
-  cluster.device.memory_bandwidth = 1e12;
+  cluster.device->kernel_floor = 1e-3;
+  cluster.device->memory_bandwidth = 1e12;
   ir::Plan plan = make_plan({{p, {0}}});
   double normal = act_seconds(plan, cluster, 0)[0];
   cluster.slowdown[0] = 1.5;
@@ -270,8 +272,8 @@ TEST(Simulate, a_quota_that_is_exceeded_is_named) {
   EXPECT_EQ(error_of(make_plan({{p, {0}}}), one_gpu),
             "p: holds 300 bytes in registers and workspace, its arena has 200");
   backends::Cluster small = one_gpu;
-  small.device.name = "toy";
-  small.device.memory_bytes = 250;
+  small.device->name = "toy";
+  small.device->memory_bytes = 250;
   EXPECT_EQ(error_of(make_plan({{p, {0}}}), small),
             "p: holds 300 bytes in registers and workspace, 50 more than the 250 of toy");
 }

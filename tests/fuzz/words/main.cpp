@@ -5,7 +5,9 @@
 #include <set>
 #include <string>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 #include "cli/catalog.h"
 #include "cli/keys.h"
 #include "ir/op.h"

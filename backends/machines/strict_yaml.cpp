@@ -1,4 +1,4 @@
-#include "backends/strict_yaml.h"
+#include "backends/machines/strict_yaml.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "backends/yaml.h"
+#include "backends/machines/yaml.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 

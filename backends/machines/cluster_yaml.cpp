@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "backends/cluster.h"
-#include "backends/constants.h"
-#include "backends/strict_yaml.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/constants.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/strict_yaml.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 

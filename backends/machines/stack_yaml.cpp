@@ -8,8 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cluster.h"
-#include "backends/strict_yaml.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/stack.h"
+#include "backends/machines/strict_yaml.h"
 #include "sbp/suggest.h"
 
 namespace boxcar::backends {

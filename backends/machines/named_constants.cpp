@@ -1,11 +1,13 @@
-#include "backends/named_constants.h"
+#include "backends/machines/named_constants.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "backends/constants.h"
+#include "backends/machines/constants.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/stack.h"
 
 namespace boxcar::backends {
 namespace {
@@ -60,7 +62,7 @@ std::vector<NamedConstant> constants_of(Cluster& cluster) {
   found.inside("node", true, [&] { visit(found, cluster.node); });
   found.inside("fabric", true, [&] { visit(found, cluster.fabric); });
   found.inside("collective", true, [&] { visit(found, cluster.collective); });
-  found.number("piece_seconds", 0, most_latency, cluster.stack.piece_seconds);
+  found.number("piece_seconds", 0, most_latency, cluster.stack->piece_seconds);
   return found.all;
 }
 

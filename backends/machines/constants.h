@@ -20,7 +20,9 @@
 #include <cstdint>
 #include <string>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/collective_model.h"
+#include "backends/machines/device_profile.h"
 
 namespace boxcar::backends {
 

@@ -1,4 +1,4 @@
-#include "backends/yaml.h"
+#include "backends/machines/yaml.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/depthguard.h>

@@ -1,4 +1,4 @@
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
-#include "backends/presets.h"
+#include "backends/machines/device_profile.h"
+#include "backends/machines/presets.h"
+#include "backends/machines/stack.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -49,6 +52,20 @@ const Preset& find(std::string_view kind, const std::string& name) {
 std::string preset_file(const Preset& preset) { return fmt::format("{}/{}.yaml", preset.kind, preset.name); }
 
 }  // namespace
+
+Cluster::Cluster() = default;
+Cluster::Cluster(const Cluster&) = default;
+Cluster::Cluster(Cluster&&) noexcept = default;
+Cluster& Cluster::operator=(const Cluster&) = default;
+Cluster& Cluster::operator=(Cluster&&) noexcept = default;
+Cluster::~Cluster() = default;
+
+bool operator==(const Cluster& a, const Cluster& b) {
+  const auto plain = [](const Cluster& c) {
+    return std::tie(c.name, c.node, c.fabric, c.nodes, c.slowdown, c.price_per_gpu_hour);
+  };
+  return plain(a) == plain(b) && a.device == b.device && a.collective == b.collective && a.stack == b.stack;
+}
 
 double Curve::at(double at) const {
   if (x.empty()) return 1;
@@ -91,29 +108,29 @@ Stack load_stack(const std::string& name) {  // or a path
 }
 
 double outside_bytes(const Cluster& cluster) {
-  return cluster.node.outside_bytes + cluster.stack.outside_bytes;
+  return cluster.node.outside_bytes + cluster.stack->outside_bytes;
 }
 
 double library_workspaces(const Cluster& cluster) {
-  const std::optional<CachingAllocator>& allocator = cluster.stack.allocator;
+  const std::optional<CachingAllocator>& allocator = cluster.stack->allocator;
   if (!allocator) return 0;
   const double one =
-      allocator->workspace_bytes > 0 ? allocator->workspace_bytes : cluster.device.library_workspace;
+      allocator->workspace_bytes > 0 ? allocator->workspace_bytes : cluster.device->library_workspace;
   return allocator->workspaces * one;
 }
 
 void put_stack(Cluster& cluster, const Stack& stack) {
   cluster.stack = stack;
-  if (cluster.device.memory_bytes > 0) {
-    const double inside = static_cast<double>(cluster.device.memory_bytes) - outside_bytes(cluster);
-    cluster.device.memory_bytes = std::max<int64_t>(1, static_cast<int64_t>(inside));
+  if (cluster.device->memory_bytes > 0) {
+    const double inside = static_cast<double>(cluster.device->memory_bytes) - outside_bytes(cluster);
+    cluster.device->memory_bytes = std::max<int64_t>(1, static_cast<int64_t>(inside));
   }
   if (stack.host_per_op) cluster.node.host_per_op = *stack.host_per_op;
-  if (stack.pads_channels) cluster.device.pads_channels = true;
+  if (stack.pads_channels) cluster.device->pads_channels = true;
   for (const auto& [op, factor] : stack.op_bytes)
-    cluster.device.op_share.try_emplace(op, 1.0).first->second /= factor;
+    cluster.device->op_share.try_emplace(op, 1.0).first->second /= factor;
   for (const auto& [op, factor] : stack.half_op_bytes)
-    cluster.device.half_op_share.try_emplace(op, 1.0).first->second /= factor;
+    cluster.device->half_op_share.try_emplace(op, 1.0).first->second /= factor;
 }
 
 void put_device(Cluster& cluster, DeviceProfile device) {

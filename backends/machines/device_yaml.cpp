@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "backends/cluster.h"
-#include "backends/constants.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/constants.h"
+#include "backends/machines/device_profile.h"
 
 namespace boxcar::backends {
 namespace {

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "backends/cluster.h"
+#include "backends/machines/forward.h"
 
 namespace boxcar::backends {
 

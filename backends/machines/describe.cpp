@@ -1,7 +1,8 @@
 // What `boxcar clusters` prints of a cluster.
 #include <fmt/format.h>
 
-#include "backends/cluster.h"
+#include "backends/machines/cluster.h"
+#include "backends/machines/device_profile.h"
 
 namespace boxcar::backends {
 namespace {

@@ -1,0 +1,78 @@
+// Clusters and devices as descriptions: what a simulated platform, a cost model and a memory check read.
+//
+// YAML, in the project under backends/presets/, every number with its source in a comment:
+//
+//   name: dgx-a100-80g
+//   device: a100-sxm-80g            # backends/presets/devices/a100-sxm-80g.yaml
+//   nodes: 1
+//   node: {gpus: 8, link: nvswitch, link_bandwidth: 300e9, nics: 8, nic_bandwidth: 25e9, ...}
+//   fabric: {kind: leaf-spine, nodes_per_leaf: 20, oversubscription: 1, hop_latency: 0.6e-6}
+//   slowdown: {12: 1.1}             # device 12 is a straggler
+//
+// What a cluster holds of a device, of collectives and of a framework is seen where their own headers are:
+// device_profile.h, collective_model.h, stack.h.
+//
+// Units are SI: bytes, bytes per second one way, seconds, flop per second. Every key and its bounds:
+// docs/clusters.md.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/machines/forward.h"
+#include "backends/machines/held.h"
+#include "backends/machines/node.h"
+
+namespace boxcar::backends {
+
+struct Cluster {
+  std::string name;
+  Held<DeviceProfile> device;
+  Node node;
+  Fabric fabric;
+  int nodes = 1;
+  std::map<int, double> slowdown;  // device -> factor >= 1 on its kernel times (stragglers)
+  Held<CollectiveModel> collective;
+  Held<Stack> stack;              // put_stack
+  double price_per_gpu_hour = 0;  // 0: not known
+
+  Cluster();
+  Cluster(const Cluster&);
+  Cluster(Cluster&&) noexcept;
+  Cluster& operator=(const Cluster&);
+  Cluster& operator=(Cluster&&) noexcept;
+  ~Cluster();
+
+  int devices() const { return nodes * node.gpus; }
+  int node_of(int device) const { return device / node.gpus; }
+  friend bool operator==(const Cluster&, const Cluster&);
+};
+
+// A preset by name, or a YAML file by path, sized to `gpus` devices (0: the file's own number of nodes).
+// Where gpus is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the
+// nearest preset.
+Cluster load_cluster(const std::string& preset_or_path, int gpus = 0);
+// The same of a cluster that is there; 0 leaves it as it is.
+void resize(Cluster& cluster, int gpus);
+// The same from YAML text; `file` stands in messages. A device that is named by path is looked for beside
+// `file`.
+Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus = 0);
+// What parse_cluster reads back, but for the stack. `device`: as what it is named, a preset or a file beside.
+std::string to_yaml(const Cluster& cluster, const std::string& device);
+std::vector<std::string> cluster_presets();  // names, sorted
+
+// The cluster under a framework: its own host time, and op_bytes in the device's op_share.
+void put_stack(Cluster& cluster, const Stack& stack);
+// Of a device's memory, what no tensor has: on such nodes, and under the stack.
+double outside_bytes(const Cluster& cluster);
+// Of all libraries' workspaces that the stack's allocator gives; 0 where it has none.
+double library_workspaces(const Cluster& cluster);
+
+// Another device in the cluster's nodes, with what it says of its host.
+void put_device(Cluster& cluster, DeviceProfile device);
+
+// A table for people: devices, memory, peaks, links, network.
+std::string describe(const Cluster& cluster);
+
+}  // namespace boxcar::backends

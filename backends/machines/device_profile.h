@@ -1,0 +1,116 @@
+// One accelerator, or one core of a processor, as constants: what sim/models reads.
+//
+//   DeviceProfile a100 = load_device("a100-sxm-80g");   // backends/presets/devices/a100-sxm-80g.yaml
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/machines/collective_model.h"
+#include "backends/machines/curve.h"
+#include "ir/types.h"
+
+namespace boxcar::backends {
+
+// How matrix products run: tiles of the output in waves over the multiprocessors, the operands' bytes beside
+// them (sim/models/matmul_time.h has the formula).
+struct MatmulModel {
+  struct Tile {
+    int rows = 0, columns = 0;  // tried both ways round
+    double share = 1;           // of a multiprocessor's peak
+    friend bool operator==(const Tile&, const Tile&) = default;
+  };
+  std::vector<Tile> tiles;     // empty: no quantisation, matmul_efficiency alone
+  double wave_overlap = 0;     // 0: a wave is whole; 1: a part of a wave costs that part
+  double wave_seconds = 0;     // added per wave
+  double tile_seconds = 0;     // added per wave, by the tile's elements: of 256 x 128 so much
+  double split_seconds = 0;    // added where k is split over multiprocessors
+  double start_seconds = 0;    // added once
+  double memory_share = 1;     // of peak bandwidth
+  double cache_bandwidth = 0;  // bytes/s of the cache that tiles read from and parts meet in; 0: no bound
+  double ramp_bytes = 0;       // added to the bytes
+  std::map<ir::DType, double>
+      type_share;        // further factor on the compute rate by operand type, 1 where absent
+  double odd_share = 1;  // further factor in 16 bits where rows of an operand or the result are odd in length
+  friend bool operator==(const MatmulModel&, const MatmulModel&) = default;
+};
+
+// What was measured of the machine that devices are in, in place of the cluster's node; 0 or none: not
+// measured, as the cluster says.
+struct HostProfile {
+  double cores = 0;           // Node::cores; 0: each device is hardware of its own
+  double link_bandwidth = 0;  // bytes/s of a device to others; of one thread that copies
+  double pcie_bandwidth = 0;  // bytes/s from the host; 0: link_bandwidth
+  double per_op = 0;          // Node::host_per_op
+  std::optional<CollectiveModel> collective;
+  friend bool operator==(const HostProfile&, const HostProfile&) = default;
+};
+
+// Convolutions of one type (sim/models/convolution_time.h). No tiles: not known.
+struct ConvolutionModel {
+  MatmulModel waves;      // tiles, wave_overlap, wave_seconds, split_seconds, start_seconds, memory_share
+  double input_grad = 1;  // rate of the pass over that of the forward one
+  double weight_grad = 1;
+  double strided_input_grad = 1;
+  double pointwise_weight_grad = 1, pointwise_strided_input_grad = 1;  // in their place for 1x1 windows
+  double input_grad_seconds = 0;                                       // added
+  double winograd = 0;        // rate of its products over that of others; 0: none
+  double winograd_fused = 0;  // the same in one kernel of 2 x 2 outputs
+  friend bool operator==(const ConvolutionModel&, const ConvolutionModel&) = default;
+};
+
+struct DeviceProfile {
+  std::string name;
+  int64_t memory_bytes = 0;
+  double memory_bandwidth = 0;             // peak, bytes/s
+  std::map<ir::DType, double> peak_flops;  // dense peak by type of the operands
+  double tf32_flops = 0;                   // dense peak of float32 products in 19 bits; 0: none (use_tf32)
+  int multiprocessors = 0;                 // for wave quantisation
+  double launch_latency = 0;               // s between dependent kernels on a stream
+  double kernel_floor = 0;                 // s, the shortest kernel
+  Curve matmul_efficiency;  // share of peak by flops of the product; with tiles, a factor on their shares
+  MatmulModel matmul;
+  std::map<ir::DType, ConvolutionModel> convolution;  // by type of the operands
+  Curve convolution_efficiency;                       // where that has no tiles: share of peak by flops
+  Curve memory_efficiency;                            // share of peak bandwidth by bytes
+  // A further factor on it by op, 1 where absent; and one more where operands have 16 bits.
+  std::map<std::string, double, std::less<>> op_share, half_op_share;
+  bool float8_products = false;  // use_float8
+  bool pads_channels = false;  // to multiples of 8 in 16 bits, without which convolutions use no tensor cores
+  // Fused attention, share of peak by sequence length; causal kernels at a quarter of theirs; and a factor on
+  // it by the size of a head.
+  Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
+  double under_load = 1;  // share of the measured rate that 16-bit products keep up in a step: clocks, power
+  // Between devices of this type, of the rate of products, convolutions and attention: the standard
+  // deviation. A step waits for the slowest of its devices.
+  double speed_spread = 0;
+  double overlap_slowdown = 0;   // share of compute speed lost while a collective runs beside
+  double library_workspace = 0;  // bytes that a framework gives a matrix product library on this device
+  std::optional<HostProfile> host;
+  friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
+};
+
+// A preset by name, or a YAML file by path. Throws Error naming file, line and column, or the nearest preset.
+DeviceProfile load_device(const std::string& preset_or_path);
+// The same from YAML text; `file` stands in messages.
+DeviceProfile parse_device(const std::string& yaml, const std::string& file);
+// What parse_device reads back as the same device.
+std::string to_yaml(const DeviceProfile& device);
+std::vector<std::string> device_presets();  // names, sorted
+
+// float32 products on the tensor cores (19 bits) instead of in full float32, as precision tf32 asks. Leaves
+// devices without them as they are.
+void use_tf32(DeviceProfile& device);
+
+// Products of layers read 8 bits, as precision fp8 asks: their operands are scaled and cast before each.
+void use_float8(DeviceProfile& device);
+
+// Fused attention by FlashAttention 1, or Triton's kernel of its time, instead of 2, which profiles hold.
+// REQUIRES version 1 or 2.
+void use_flash_version(DeviceProfile& device, int version);
+
+}  // namespace boxcar::backends

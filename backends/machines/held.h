@@ -1,0 +1,39 @@
+// A value of a type that need not be complete where its owner is seen: copies are of what is held.
+//
+//   struct Cluster { Held<Stack> stack; ... };   // with its own copies declared, and defined where Stack is
+//   seen cluster.stack->fragmentation                 // sees backends/machines/stack.h
+//
+// As a `T&` it is passed on as it is.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+namespace boxcar::backends {
+
+template <class T>
+class Held {
+ public:
+  Held() : value_(std::make_unique<T>()) {}
+  Held(T value) : value_(std::make_unique<T>(std::move(value))) {}  // NOLINT: as if it were a T
+  Held(const Held& other) : value_(other.value_ ? std::make_unique<T>(*other.value_) : nullptr) {}
+  Held(Held&& other) noexcept : value_(std::move(other.value_)) {}
+  Held& operator=(Held other) noexcept {
+    value_ = std::move(other.value_);
+    return *this;
+  }
+  ~Held() = default;
+
+  T* operator->() { return value_.get(); }
+  const T* operator->() const { return value_.get(); }
+  operator T&() { return *value_; }              // NOLINT
+  operator const T&() const { return *value_; }  // NOLINT
+
+  friend bool operator==(const Held& a, const Held& b) { return *a.value_ == *b.value_; }
+  friend bool operator==(const Held& a, const T& b) { return *a.value_ == b; }
+
+ private:
+  std::unique_ptr<T> value_;  // null where it was moved from
+};
+
+}  // namespace boxcar::backends

@@ -1,0 +1,79 @@
+// Training frameworks as constants: what they add to a plan's kernels and collectives.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace boxcar::backends {
+
+// Which softmaxes of attention a framework's one kernel takes, and what the single kernels take that run
+// where it does not: Megatron's wants a multiple of 4 squares (heads x sequences of a device) of at most
+// 2,048 keys.
+struct FusedSoftmax {
+  int64_t multiple = 0;              // of squares; 0: takes all
+  int64_t longest = 0;               // keys
+  double forward = 1, backward = 1;  // times its bytes
+  int kernels = 1;                   // in its place, either way
+  friend bool operator==(const FusedSoftmax&, const FusedSoftmax&) = default;
+};
+
+// A framework takes memory for a tensor when a kernel writes it and takes it back after its last reader, from
+// an allocator that also gives matrix product libraries their workspaces.
+struct CachingAllocator {
+  int workspaces = 0;           // one for each thread that calls such a library
+  double workspace_bytes = 0;   // of one; 0: DeviceProfile::library_workspace
+  bool gradients_stay = false;  // what gradients are summed in is never given back
+  friend bool operator==(const CachingAllocator&, const CachingAllocator&) = default;
+};
+
+// What a training framework adds to a plan's kernels and collectives: backends/presets/stacks/*.yaml, each
+// number with its source. Keys and meanings: docs/stacks.md. The default, boxcar's own, adds nothing.
+struct Stack {
+  std::string name = "boxcar";
+  std::optional<double> host_per_op;  // s, in place of Node::host_per_op
+  // Of each forward or backward pass, beside its ops: schedule, sends, batch. In a pipeline the host has
+  // waited for a transfer before, and the device waits for all of them.
+  double pass_launches = 0;
+  std::map<std::string, double> op_launches;  // by op: launches that it stands for, 1 where absent
+  // By op of a forward or backward pass: launches that the device stands still for, since before them the
+  // host has asked it for a number.
+  std::map<std::string, double> op_waits;
+  // One process launches for all devices of a node, which take turns: a launch takes host_per_op for each.
+  // The optimizer's launches, tensor by tensor, count too, as they wait for gradients of other devices.
+  bool one_process = false;
+  bool update_in_one = false;        // the optimizer takes all tensors of a device in a few kernels
+  double piece_seconds = 0;          // s per rank, where gathers and scatters copy every rank's piece apart
+  int64_t apart_elements = 0;        // tensors from this size on are gathered and scattered one by one
+  bool gather_by_broadcast = false;  // after an update the rank that owns a tensor broadcasts it
+  bool pads_channels = false;        // DeviceProfile::pads_channels
+  // Products of weights' gradients add to sums in float32 themselves; no kernel adds them up.
+  bool sums_in_products = false;
+  // By op: times the bytes that boxcar's own kernel moves; and further where operands have 16 bits.
+  std::map<std::string, double> op_bytes, half_op_bytes;
+  bool reduce_whole = false;       // gradients of sharded states are all-reduced
+  bool reduce_in_float32 = false;  // these, whatever their type
+  bool ring_attention = false;     // gathered keys and values go round in a ring (sim/ring_attention.h)
+  double outside_bytes = 0;        // of a device's memory that no tensor has: context, libraries, NCCL
+  double fragmentation = 0;        // beside what comes and goes so much of it more is held in vain
+  std::optional<CachingAllocator> allocator;  // none: an arena whose layout is planned
+  FusedSoftmax fused_softmax;
+  std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it
+  // By op: how often its results are copied where a device has more than one sequence, since positions lie
+  // before sequences there; by tensor: how often it is copied where it has been gathered, part by part.
+  std::map<std::string, double> batch_copies, gather_copies;
+  std::map<std::string, double> op_kept;        // by op: times the bytes of its output that stay with it
+  std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
+  friend bool operator==(const Stack&, const Stack&) = default;
+};
+
+// By name, or a YAML file by path. Throws Error (bad input, place "stack") naming the nearest, or of the
+// file.
+Stack load_stack(const std::string& name);
+// Reads back what backends/presets/stacks/ holds; `file` stands in messages.
+Stack parse_stack(const std::string& yaml, const std::string& file);
+std::vector<std::string> stack_names();  // sorted
+
+}  // namespace boxcar::backends
