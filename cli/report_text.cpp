@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "backends/machines/device_profile.h"
 #include "cli/keys.h"
 #include "ir/units.h"
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ir/op.h"
 #include "planner/reduced_gradients.h"
 
 namespace boxcar::planner {
@@ -13,6 +14,11 @@ namespace {
 size_t at(int index) { return static_cast<size_t>(index); }
 
 bool same_block(const ir::Op& a, const ir::Op& b) { return a.phase == b.phase && a.layer == b.layer; }
+
+bool is_product(const ir::Op& op) {
+  const ir::Family family = ir::op(op.type).family;
+  return family == ir::Family::matmul || family == ir::Family::convolution;
+}
 
 // Whether an op adds up gradients of one parameter, wherever they are from.
 bool sums_gradients(const ir::Graph& graph, const std::vector<std::vector<ir::OpId>>& readers,
@@ -51,7 +57,7 @@ std::vector<char> for_gradient_of_head(const ir::Graph& graph) {
   for (size_t o = 0; o < graph.ops.size(); ++o) {
     const ir::Op& op = graph.ops[o];
     if (!alone[o]) continue;
-    const bool first = !found && op.type == "matmul_weight_grad";
+    const bool first = !found && is_product(op);
     of_head[o] = first || std::any_of(op.inputs.begin(), op.inputs.end(), [&](ir::TensorId t) {
                    return of_head[at(graph.tensor(t).producer)] != 0;
                  });

@@ -16,8 +16,8 @@ namespace boxcar::planner {
 // product that gives the gradient of its weight, of what the gradients of all its uses are summed with.
 std::vector<char> for_gradients_alone(const ir::Graph& graph);
 
-// Of these the gradient of the head's weight, the first that a backward pass comes to, and what it is summed
-// with.
+// Of these the gradient of the head's weight, the first product or convolution that a backward pass comes to,
+// and what it is summed with.
 std::vector<char> for_gradient_of_head(const ir::Graph& graph);
 
 // Moves ops of the backward pass whose results only gradients of parameters need to where their operands are

@@ -14,7 +14,7 @@
 
 namespace boxcar::ir {
 
-// fp8: as bf16; that products of layers read 8 bits is their kernels' affair (backends/cluster.h,
+// fp8: as bf16; that products of layers read 8 bits is their kernels' affair (backends/machines/cluster.h,
 // use_float8).
 enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64, fp8 };
 inline bool is_mixed(Precision p) {

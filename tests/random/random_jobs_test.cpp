@@ -102,6 +102,32 @@ constexpr Found found[] = {
     {"training",
      "model.decoder_seq=2 model.family=t5 model.mlp=swiglu model.norm=rms parallel.tp=4 "
      "plan.layouts=random"},
+    {"shortcuts",
+     "cluster.preset=dgx-1-v100-16g parallel.micro_batch=2 parallel.pp=2 parallel.recompute=full "
+     "parallel.tp=4 train.stack=megatron"},
+    {"reference",
+     "model.experts=2 model.heads=1 model.hidden=2 parallel.dp=4 parallel.ep=2 parallel.zero=1"},
+    {"training",
+     "model.decoder_layers=2 model.dropout=0.1 model.family=t5 model.layers=6 parallel.context_parallel=2 "
+     "parallel.dp=4 parallel.recompute=ops plan.layouts=random"},
+    {"plan",
+     "model.family=unet model.layers=5 parallel.pp=2 parallel.stage_layers=last parallel.virtual_stages=2 "
+     "train.global_batch=x2"},
+    {"reference",
+     "model.family=unet model.layers=5 parallel.pp=2 parallel.stage_layers=last parallel.virtual_stages=2 "
+     "train.global_batch=x2"},
+    {"rounding",
+     "model.heads=2 model.hidden=2 model.tied=false parallel.dp=4 parallel.tp=2 plan.layouts=random "
+     "train.precision=bf16"},
+    {"reference",
+     "cluster.preset=local model.family=resnet model.layers=16 parallel.micro_batch=3 parallel.tp=2 "
+     "plan.layouts=found train.optimizer=sgd"},
+    {"plan",
+     "model.family=diffusion_unet model.layers=5 parallel.defer_head_grad=1 parallel.pp=3 "
+     "train.epilogues=true train.global_batch=x2"},
+    {"reference",
+     "model.family=diffusion_unet model.layers=5 parallel.defer_head_grad=1 parallel.pp=3 "
+     "train.epilogues=true train.global_batch=x2"},
 };
 
 TEST(RandomJobs, ThatOnceFailedHold) {
