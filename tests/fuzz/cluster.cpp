@@ -27,7 +27,7 @@ void fuzz_cluster(std::string_view input) {
   if (input.size() % 4 == 0)  // now and then, as each reads all again
     for (const int gpus : {1, 16, 1000})
       ends([&] { backends::parse_cluster(std::string(input), "c.yaml", gpus); });
-  if (is_preset(cluster->device) && cluster->device == backends::load_device(cluster->device.name))
+  if (is_preset(cluster->device) && cluster->device == backends::load_device(cluster->device->name))
     reads_back(input, parse, [](const backends::Cluster& c) { return backends::to_yaml(c, c.device->name); });
 }
 

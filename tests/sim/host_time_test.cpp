@@ -93,8 +93,7 @@ TEST(HostTime, products_of_layers_run_in_float8_behind_their_casts) {
     program.actors[a].op = "matmul";
     program.actors[a].inputs.push_back(program.actors[a].inputs[0]);
   }
-  program.actors[0].name = "h3.mlp.fc1";
-  program.actors[1].name = "head";
+  program.actors[0].layer = 3;  // the other is the head's
   const std::vector<double> half = act_seconds(plan, cluster, 0);
   backends::use_float8(cluster.device);
   const std::vector<double> eight = act_seconds(plan, cluster, 0);
@@ -263,8 +262,8 @@ TEST(Stack, updated_tensors_are_broadcast_one_by_one) {
 TEST(HostTime, a_layer_does_not_wait_behind_another) {
   ir::Plan plan = three_kernels();
   ir::Program& program = plan.programs[0];
-  program.actors[0].name = "h0.k";
-  program.actors[1].name = "h1.k";
+  program.actors[0].layer = 0;
+  program.actors[1].layer = 1;
   program.registers[1].type.shape = {1000, 100000};
   program.registers[1].bytes = program.registers[1].type.bytes();
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
@@ -326,11 +325,12 @@ TEST(Stack, a_tensor_of_a_layer_is_reduced_several_times) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_collective(1 << 20);
-  plan.programs[0].actors[1].name = "h3.ln2.grad.all_reduce";
+  plan.programs[0].actors[1].layer = 3;
+  plan.programs[0].actors[1].moves = "ln2.grad";
   const double once = act_seconds(plan, cluster, 0)[1];
   cluster.stack->all_reduces = {{"ln2.grad", 2}};
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], 2 * once, 1e-12);
-  plan.programs[0].actors[1].name = "h3.ln1.grad.all_reduce";
+  plan.programs[0].actors[1].moves = "ln1.grad";
   EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
 }
 
@@ -353,14 +353,14 @@ TEST(Stack, what_is_gathered_in_parts_is_joined) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();
-  plan.programs[0].actors[1].name = "head.all_gather";
+  plan.programs[0].actors[1].moves = "head";
   const double once = act_seconds(plan, cluster, 0)[1];
   cluster.stack->gather_copies = {{"head", 2}};
   const backends::DeviceProfile& device = cluster.device;
   const double copy = 8e6 / (device.memory_bandwidth * device.memory_efficiency.at(8e6)) +
                       device.launch_latency + device.kernel_floor;
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], once + 2 * copy, 1e-12);
-  plan.programs[0].actors[1].name = "h0.ln1.all_gather";
+  plan.programs[0].actors[1].moves = "ln1";
   EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
 }
 
