@@ -40,7 +40,7 @@ program first
   %y: float32[4, 16] x2 activations bytes 512 @1024
   %g: float32[16, 16] x1 gradients every 8 @4096
   load host load() -> %x on load in F
-  mm matmul(%x, %w repeat 8) {transpose_b=true} -> %y on compute in F workspace 4096
+  mm matmul(%x, %w repeat 8) {transpose_b=true} -> %y on compute in F layer 3 workspace 4096
   grad matmul_weight_grad(%x, %y) -> %g on compute in F
   sgd sgd(%w, %g as [256]) {lr=0.1} -> %w on compute in U
 
@@ -53,7 +53,7 @@ program second
   %s: float32[] x1 gradients
   p pull(%y of first via forward) -> %x on net in F bytes 256 turn net
   odd kernel pull(%x) on compute in F
-  ar all_reduce() {seconds=2.0} -> %s on net in U over dp joint sum bytes 1024
+  ar all_reduce() {seconds=2.0} -> %s on net in U layer 3 moves ln2.grad over dp joint sum bytes 1024
   "two words" copy all_reduce(%s) on compute in U
 )";
 
@@ -75,6 +75,8 @@ TEST(PlanText, ReadsBack) {
   EXPECT_EQ(first.registers[2].bytes, 512);
   EXPECT_EQ(first.registers[1].producer, 3);
   EXPECT_EQ(first.actors[0].kind, ActorKind::host);
+  EXPECT_EQ(first.actors[0].layer, -1);
+  EXPECT_EQ(first.actors[1].layer, 3);
   EXPECT_EQ(first.actors[1].inputs[1].repeat, 8);
   EXPECT_EQ(first.actors[3].inputs[1].view, (Shape{256}));
   const Program& second = plan.programs[1];
@@ -85,6 +87,7 @@ TEST(PlanText, ReadsBack) {
   EXPECT_EQ(second.actors[1].kind, ActorKind::kernel);
   EXPECT_EQ(second.actors[2].kind, ActorKind::collective);
   EXPECT_EQ(second.actors[2].collective, sbp::Collective::all_reduce);
+  EXPECT_EQ(second.actors[2].moves, "ln2.grad");
   EXPECT_EQ(second.actors[3].name, "two words");
   EXPECT_EQ(second.actors[3].collective, sbp::Collective::none);
 }
@@ -173,7 +176,9 @@ TEST(PlanText, ErrorsSayLineAndColumn) {
             "plan:37:16: no program frist (did you mean first?)");
   EXPECT_EQ(parse_error("%y of first", "%yy of first"), "plan:37:11: no register yy (did you mean y?)");
   EXPECT_EQ(parse_error("turn net", "turn ned"), "plan:37:68: no queue ned (did you mean net?)");
-  EXPECT_EQ(parse_error("on net in U", "on net in"), "plan:39:49: no phase over");
+  EXPECT_EQ(parse_error("layer 3 moves", "layer -1 moves"),
+            "plan:39:57: expected a number from 0 to 2147483647, got \"-1\"");
+  EXPECT_EQ(parse_error("on net in U", "on net in"), "plan:39:49: no phase layer");
   EXPECT_EQ(parse_error("\"two words\"", "\"two words"), "plan:40:3: the quote does not end");
   EXPECT_EQ(parse_error("workspace 4096 @8192", "workspace 4096 at 8192"),
             "plan:15:18: expected the end of the line, got \"at\"");
