@@ -20,7 +20,7 @@
 //   on another queue of the process, waits behind its mark on the device, and the thread goes on. What
 //   another process asks this one for hands over when it is done. What acts load, and what is watched, goes
 //   by way of memory of the host that the device copies from and to: it is filled while the copies before are
-//   under way, and read when a mark has passed. All acts of a plan with open queues hand over when they are
+//   in flight, and read when a mark has passed. All acts of a plan with open queues hand over when they are
 //   done: a pull that was launched before its device's part of a collective, only because its input had been
 //   launched, could wait for that very collective.
 // - Acts of the timeline are between two marks that know the device's time, where a queue has such; else they

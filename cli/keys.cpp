@@ -165,7 +165,7 @@ std::vector<Key> make_keys() {
                     "sequences in a micro-batch of one data-parallel rank"));
   k.push_back(entry(
       "parallel", "schedule", PARALLEL(schedule), 0, 0,
-      "order of the pipeline: 1f1b, gpipe, zb-h1, zb-h2, or micro-batches under way by stage: 7,5,3,1"));
+      "order of the pipeline: 1f1b, gpipe, zb-h1, zb-h2, or micro-batches in flight by stage: 7,5,3,1"));
   k.push_back(entry("parallel", "zero", PARALLEL(zero), 0, 3,
                     "sharding: 1 optimizer, 2 and gradients, 3 and parameters"));
   k.push_back(entry("parallel", "sequence_parallel", PARALLEL(sequence_parallel), 0, 1,
@@ -238,7 +238,7 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "routing_skew", JOB(routing_skew), 1, 100000,
                     "simulated: the fullest expert gets so many times the mean of tokens"));
   k.push_back(entry(
-      "train", "stack", at(+[](Request & r) -> auto& { return r.stack; }), 0, 0,
+      "train", "stack", at(+[](Request & r) -> auto& { return r.framework; }), 0, 0,
       "the framework that is simulated: its kernels, launches, buckets, memory; a name, or a YAML file"));
 
   k.push_back(word("run", "backend", RUN(backend), {"cpu", "cuda"}, "what executes the plan"));

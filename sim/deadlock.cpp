@@ -31,7 +31,7 @@ void Machine::deadlock() const {
   throw Error::cannot_run(wiring_.plan->name.empty() ? "plan" : wiring_.plan->name, message);
 }
 
-// A busy queue without events under way: a joint act whose other members have not come to it.
+// A busy queue without events in flight: a joint act whose other members have not come to it.
 std::string Machine::waits_jointly(int queue) const {
   int item = queues_[at(queue)].item;
   int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;

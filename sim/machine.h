@@ -56,7 +56,7 @@ class Machine {
   struct ActState {
     int64_t index = 0;  // which act it is, from 0
     Ticks start = 0;
-    Ticks due = -1;        // when the event under way ends; others are stale
+    Ticks due = -1;        // when the event in flight ends; others are stale
     Ticks since = 0;       // communications: from when an unbroken chain of them led here
     int cause = -1;        // the actor whose message made it ready last
     Ticks caused = -1;     // when
@@ -66,11 +66,11 @@ class Machine {
   // A unit's compute act while communication beside it may slow it, or a group, member by member: both round
   // to ticks alike.
   struct Elastic {
-    int communications = 0;      // under way on the unit
+    int communications = 0;      // in flight on the unit
     int actor = -1;              // whose event is the end
     std::vector<Ticks> lengths;  // of the members at full speed
     std::vector<Ticks> ends;     // of the members, if communication goes on as now
-    size_t member = 0;           // the one under way at `updated`
+    size_t member = 0;           // the one in flight at `updated`
     Ticks updated = 0;           // when the speed changed last
     Ticks left = 0;              // of its length, then
   };

@@ -108,7 +108,7 @@ Ticks Machine::stretched(const Elastic& elastic, Ticks length) const {
   return std::llround(static_cast<double>(length) / (1 - slowdown_));
 }
 
-// When the member under way and those after it end at the present speed; the last one's end is an event.
+// When the member in flight and those after it end at the present speed; the last one's end is an event.
 void Machine::plan_ends(Elastic& elastic) {
   elastic.ends.resize(elastic.member);
   elastic.ends.push_back(elastic.updated + stretched(elastic, elastic.left));

@@ -39,7 +39,7 @@ struct Engine {
   s4u::Engine* engine = nullptr;
   AnyRouteZone* zone = nullptr;  // of the two hosts between which all flows run
   s4u::Host *from = nullptr, *to = nullptr;
-  Listener* listener = nullptr;                            // of the run under way
+  Listener* listener = nullptr;                            // of the run in flight
   std::map<std::string, std::vector<s4u::Host*>> fabrics;  // hosts, one a node, of the fabrics built so far
 
   Engine();

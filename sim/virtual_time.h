@@ -15,7 +15,7 @@
 // hosts; here a zone of ours answers with the route of the flow that is just being started. No simulated
 // process is created, so no context switches: waits are SimGrid timers and flows report their end.
 //
-// While no flow is under way the engine's clock stands still and waits pass without it: an exact shortcut
+// While no flow is in flight the engine's clock stands still and waits pass without it: an exact shortcut
 // that also keeps the clock, a double, precise over many runs. Durations of flows are rounded to 2^-32 s
 // (0.23 ns), as that clock is not exact to the tick. Not thread-safe, one at a time in a process.
 #pragma once
@@ -48,10 +48,10 @@ class VirtualTime {
   // ascending. What `step` throws ends the run and is thrown from here.
   using Step = std::function<void(Ticks now, std::span<const int> tags)>;
   void run(const Step& step);
-  // From within a step: no further step is taken; flows under way are forgotten.
+  // From within a step: no further step is taken; flows in flight are forgotten.
   void stop();
 
-  // From within a step: moves everything under way `ticks` into the future, now() with it, as if that time
+  // From within a step: moves everything in flight `ticks` into the future, now() with it, as if that time
   // had passed without an event.
   void skip(Ticks ticks);
   // Bytes that a flow with this tag has left; 0 where there is none.

@@ -46,7 +46,7 @@ class Table {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<int64_t> seats_;                                      // rounds that each member has come to
-  std::vector<std::pair<int64_t, std::shared_ptr<Round>>> rounds_;  // under way, by number
+  std::vector<std::pair<int64_t, std::shared_ptr<Round>>> rounds_;  // in flight, by number
 };
 
 class SharedCommunicator : public Communicator {

@@ -20,7 +20,7 @@ class Changes {
   Changes(const Job& job, const backends::Cluster& described, const Fixed& fixed, const FastestOf& fastest_of)
       : job_(job), described_(described), fixed_(fixed), fastest_of_(fastest_of) {}
 
-  std::vector<WouldDo> run() {
+  std::vector<Alternative> run() {
     for (const char* key : keys)
       if (found_.size() < most_changes) try_without({key});
     for (size_t a = 0; a < std::size(keys); ++a)
@@ -69,7 +69,7 @@ class Changes {
   const backends::Cluster& described_;
   const Fixed& fixed_;
   const FastestOf& fastest_of_;
-  std::vector<WouldDo> found_;
+  std::vector<Alternative> found_;
 };
 
 }  // namespace
@@ -81,8 +81,8 @@ Job on_gpus(Job job, const backends::Cluster& described, int gpus) {
   return job;
 }
 
-std::vector<WouldDo> changes_that_do(const Job& job, const backends::Cluster& described, const Fixed& fixed,
-                                     const FastestOf& fastest_of) {
+std::vector<Alternative> changes_that_do(const Job& job, const backends::Cluster& described,
+                                         const Fixed& fixed, const FastestOf& fastest_of) {
   return Changes(job, described, fixed, fastest_of).run();
 }
 

@@ -51,7 +51,7 @@ struct StageCost {
   double elements = 0;         // of parameters, on one device
   double expert_elements = 0;  // of them, of experts
   int layers = 0;              // of a stage
-  // Bytes on a device with nothing sharded, by ir::MemoryKind. Activations: what each micro-batch under way
+  // Bytes on a device with nothing sharded, by ir::MemoryKind. Activations: what each micro-batch in flight
   // keeps; workspace: what stays beside that, slots of transfers above all.
   std::array<double, ir::memory_kinds> bytes{};
   double transient = 0;  // bytes that acts need for a moment at most
@@ -92,8 +92,8 @@ struct KindCosts {
   const ModelCost& again;
   const ModelCost& others;
   KindCosts(const ModelCost& all) : KindCosts(all, all) {}
-  KindCosts(const ModelCost& again_cost, const ModelCost& others_cost)
-      : again(again_cost), others(others_cost) {}
+  KindCosts(const ModelCost& recomputed_cost, const ModelCost& others_cost)
+      : again(recomputed_cost), others(others_cost) {}
 };
 
 // What a ModelCost depends on beside what all points of a search have alike.

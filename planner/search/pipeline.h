@@ -1,8 +1,8 @@
-// How many micro-batches each pipeline stage has to have under way so that the pipeline keeps a period.
+// How many micro-batches each pipeline stage has to have in flight so that the pipeline keeps a period.
 //
 //   3 stages, forward 1 s, backward 2 s, period 3: {3, 2, 1}, as in 1F1B; each transfer taking 1 s: {5, 3, 1}
 //
-// In the steady state a stage with k under way takes turns: backward of micro-batch i, forward of i + k. With
+// In the steady state a stage with k in flight takes turns: backward of micro-batch i, forward of i + k. With
 // a the start of a micro-batch's forward act and b that of its backward act, b - a lies between (k - 1) x
 // period + forward and k x period - backward, and is no smaller than that of the stage behind plus what lies
 // between: forward, transfer, backward of the stage behind, transfer. The smallest such b - a, taken from the
@@ -22,10 +22,10 @@ struct PipelineStage {
   double send_back = 0;  // gradients, to the stage before
 };
 
-// The least period of these stages, with any number under way: each transfer has a queue of its own.
+// The least period of these stages, with any number in flight: each transfer has a queue of its own.
 double least_period(const std::vector<PipelineStage>& stages);
 
 // By stage; errors: input (a period below the least).
-std::vector<int> under_way(const std::vector<PipelineStage>& stages, double period);
+std::vector<int> in_flight(const std::vector<PipelineStage>& stages, double period);
 
 }  // namespace boxcar::search

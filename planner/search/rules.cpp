@@ -138,7 +138,7 @@ void add_stage_rules(const Job& job, std::vector<Rule>& rules) {
   rules.push_back({{"schedule", "pp"},
                    {},
                    "schedule has to have a number for each of pp stages",
-                   [numbers = planner::under_way_of(job.parallel.schedule).size()](const Job& j) {
+                   [numbers = planner::in_flight_of(job.parallel.schedule).size()](const Job& j) {
                      return numbers == 0 || numbers == static_cast<size_t>(j.parallel.pp);
                    }});
 }

@@ -128,7 +128,7 @@ namespace {
 
 using Shared = std::shared_ptr<ncclComm>;
 
-// Those that are there; acts under way keep theirs.
+// Those that are there; acts in flight keep theirs.
 std::map<ncclComm*, Shared>& communicators() {
   static std::map<ncclComm*, Shared> all;
   return all;
@@ -251,7 +251,7 @@ std::string result(const Round& round, const Primitive& mine, int rank) {
 struct Turn {
   bool stops = false;
   size_t next = 0;
-  int64_t number = 0;                 // of the joint call under way
+  int64_t number = 0;                 // of the joint call in flight
   Round round;                        // of it: the first members, who have come
   std::vector<int64_t> numbers = {};  // of its sends and receives, by peer; as long as the batch
 };
