@@ -26,15 +26,19 @@ using sbp::Signature;
 double transition_bytes(Sbp from, Sbp to, double bytes, int64_t parts) {
   constexpr double never = std::numeric_limits<double>::infinity();
   const auto p = static_cast<double>(parts);
+  const auto by_all = [&](sbp::Collective collective, double of_rank) {
+    return p * sbp::sent_bytes(collective, of_rank, p);
+  };
   if (from == to) return 0;
   if (to.is_partial() && to.reduction != sbp::Reduction::sum) return never;  // a share is one of a sum
   if (from.is_broadcast()) return 0;
   if (from.is_split()) {
     if (to.is_partial()) return never;
-    return to.is_split() ? bytes * (p - 1) / p : bytes * (p - 1);
+    return to.is_split() ? by_all(sbp::Collective::all_to_all, bytes / p)
+                         : by_all(sbp::Collective::all_gather, bytes);
   }
   if (to.is_partial()) return never;
-  return to.is_split() ? bytes * (p - 1) : 2 * bytes * (p - 1);
+  return by_all(to.is_split() ? sbp::Collective::reduce_scatter : sbp::Collective::all_reduce, bytes);
 }
 
 namespace {

@@ -140,6 +140,19 @@ MeshRoute finish(MeshRoute route, const NdSbp& from, const NdSbp& to) {
 
 }  // namespace
 
+double sent_bytes(Collective collective, double bytes, double ranks) {
+  switch (collective) {
+    case Collective::none:
+      return 0;
+    case Collective::transfer:
+      return bytes;
+    case Collective::all_reduce:
+      return 2 * bytes * (ranks - 1) / ranks;
+    default:
+      return bytes * (ranks - 1) / ranks;
+  }
+}
+
 const char* to_text(Collective collective) {
   constexpr std::array names = {"none",       "all_reduce", "all_gather", "reduce_scatter",
                                 "all_to_all", "broadcast",  "reduce",     "transfer"};

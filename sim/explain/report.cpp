@@ -36,20 +36,6 @@ int64_t peak_rss() {
   return usage.ru_maxrss * 1024;
 }
 
-// What one rank of a group of p sends, in units of the collective's size (ir::Actor::comm_bytes).
-double sent_share(sbp::Collective collective, double p) {
-  switch (collective) {
-    case sbp::Collective::none:
-      return 0;
-    case sbp::Collective::all_reduce:
-      return 2 * (p - 1) / p;
-    case sbp::Collective::transfer:
-      return 1;
-    default:
-      return (p - 1) / p;
-  }
-}
-
 double group_size(const ir::Plan& plan, const ir::Actor& actor, int device) {
   if (actor.comm < 0) return 1;
   for (const auto& group : plan.comms[static_cast<size_t>(actor.comm)].groups) {
@@ -92,10 +78,10 @@ std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
       bool pull = actor.kind == ir::ActorKind::pull;
       if (!pull && actor.kind != ir::ActorKind::collective) continue;
       double p = group_size(plan, actor, cls.devices.front());
-      double share = pull ? 1 : sent_share(actor.collective, p);
+      const auto bytes = static_cast<double>(actor.comm_bytes);
+      double sent = pull ? bytes : sbp::sent_bytes(actor.collective, bytes, p);
       double acts = runs[static_cast<size_t>(actor.phase)] * static_cast<double>(cls.devices.size());
-      total[pull ? "pull" : sbp::to_text(actor.collective)] +=
-          share * static_cast<double>(actor.comm_bytes) * acts;
+      total[pull ? "pull" : sbp::to_text(actor.collective)] += sent * acts;
     }
   }
   return total;

@@ -211,8 +211,7 @@ double bus_rate(const measure::Samples& samples, Collective collective, int rank
   for (const measure::GroupSample& sample : samples.groups) bytes = std::max(bytes, sample.bytes);
   const double spent =
       seconds_of(samples, collective, ranks, true) - seconds_of(samples, collective, ranks, false);
-  const double rounds = collective == Collective::all_reduce ? 2 : 1;
-  const double bus = rounds * static_cast<double>(bytes) * (ranks - 1) / ranks;
+  const double bus = sbp::sent_bytes(collective, static_cast<double>(bytes), ranks);
   const double shared = samples.cores > 0 ? std::max(1.0, ranks / samples.cores) : 1;
   return bus * shared / std::max(spent, 1e-9);
 }

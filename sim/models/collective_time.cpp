@@ -19,28 +19,12 @@ using sbp::Collective;
 constexpr const char* ring_names[] = {"ring/ll", "ring/ll128", "ring/simple"};
 constexpr const char* tree_names[] = {"tree/ll", "tree/ll128", "tree/simple"};
 
-// Steps of a ring and bytes through each of its links, per byte of the collective, for n ranks.
-struct Ring {
-  double rounds = 1;    // times around
-  double per_rank = 0;  // bus bytes = size x (factor - per_rank / n)
-  double factor = 1;
-};
-Ring ring_of(Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce:
-      return {2, 2, 2};
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-      return {1, 1, 1};
-    default:
-      return {1, 0, 1};  // broadcast, reduce: a pipelined chain
-  }
-}
+double times_around(Collective collective) { return collective == Collective::all_reduce ? 2 : 1; }
 
+// Bytes through the link of a ring or chain that has most to carry: of a chain, all of them.
 double bus_bytes(Collective collective, double bytes, int ranks) {
-  Ring ring = ring_of(collective);
-  return bytes * (ring.factor - ring.per_rank / ranks);
+  const bool chain = collective == Collective::broadcast || collective == Collective::reduce;
+  return chain ? bytes : sbp::sent_bytes(collective, bytes, ranks);
 }
 
 void keep_faster(CommTime* best, double latency, double bytes_on_link, const char* algorithm) {
@@ -95,7 +79,7 @@ CommTime in_node(const Cluster& cluster, Collective collective, double bytes, in
   }
   double kept =
       1 - (collective == Collective::all_reduce ? model.all_reduce_loss : model.gather_loss) / ranks;
-  double steps = ring_of(collective).rounds * (ranks - 1);
+  double steps = times_around(collective) * (ranks - 1);
   for (int i = 0; i < 3; ++i) {
     const auto& line = model.node[i];
     keep_faster(&best, line.base + steps * line.hop, bus / (line.share * kept), ring_names[i]);
@@ -138,7 +122,7 @@ void try_rings(const Cluster& cluster, Collective collective, double bytes, cons
   double bus = bus_bytes(collective, bytes, span.ranks);
   double on_nic = bus / (span.ranks_per_node * model.nic_share);
   double least = bus * seconds_per_node_byte(cluster, span, 0) * best->link_bandwidth;
-  double rounds = ring_of(collective).rounds, net = net_latency(cluster, span);
+  double rounds = times_around(collective), net = net_latency(cluster, span);
   for (int i = 0; i < 3; ++i) {
     const auto& ring = model.ring[i];
     double inside = (span.ranks - span.nodes) * ring.hop, outside = (span.nodes - 1) * (ring.net_hop + net);

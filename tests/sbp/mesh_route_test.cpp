@@ -31,6 +31,25 @@ TEST(MeshRoute, ExampleOfTheHeader) {
             "reduce_scatter 0 -> (S(0), S(1)) 48; all_gather 1 -> (S(0), B) 144");
 }
 
+// What all ranks of a group send is what a route over it counts.
+TEST(MeshRoute, MovesWhatRanksSend) {
+  const double ranks = 4, whole = 64;  // elements
+  const auto sent = [&](Collective collective, double of_rank) {
+    return ranks * sent_bytes(collective, of_rank, ranks);
+  };
+  const auto moved = [](const char* from, const char* to) {
+    return static_cast<double>(
+        mesh_route({8, 8}, {4}, parse_nd_sbp(from), parse_nd_sbp(to))->elements_moved);
+  };
+  EXPECT_EQ(sent(Collective::all_reduce, whole), moved("P", "B"));
+  EXPECT_EQ(sent(Collective::reduce_scatter, whole), moved("P", "S(0)"));
+  EXPECT_EQ(sent(Collective::all_gather, whole), moved("S(0)", "B"));
+  EXPECT_EQ(sent(Collective::all_to_all, whole / ranks), moved("S(0)", "S(1)"));
+  EXPECT_EQ(sent(Collective::none, whole), moved("B", "S(0)"));
+  EXPECT_EQ(sent_bytes(Collective::transfer, 100, 2), 100);
+  EXPECT_EQ(sent_bytes(Collective::broadcast, 100, 4), 75);  // the last of a chain sends nothing
+}
+
 TEST(MeshRoute, NothingToDo) {
   EXPECT_EQ(route({4}, "S(0)", "S(0)"), "");
   EXPECT_EQ(route({1}, "P", "S(0)"), "local -> S(0)");
