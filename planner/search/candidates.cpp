@@ -95,12 +95,12 @@ class Candidates::Branch {
 
   // As the job says, of which layers compute again and what the others do.
   std::optional<KindCosts> costs_of(const Job& job) {
-    const ModelCost* again = cost_of(job);
-    const ModelCost* others = again;
-    if (again && !job.train.recompute_layers.empty())
+    const ModelCost* recomputed = cost_of(job);
+    const ModelCost* others = recomputed;
+    if (recomputed && !job.train.recompute_layers.empty())
       others = cost_of(all_of(job, job.train.recompute_others));
-    if (!again || !others) return std::nullopt;
-    return KindCosts(*again, *others);
+    if (!recomputed || !others) return std::nullopt;
+    return KindCosts(*recomputed, *others);
   }
 
   // See Candidates::with_fewest_recomputed; bytes by stage.
@@ -108,13 +108,13 @@ class Candidates::Branch {
     std::optional<Candidate> best;
     const UnderWay in_flight = in_flight_of(job);
     for (const ir::Recompute less : lesser(job)) {
-      const ModelCost* again = cost_of(job);
+      const ModelCost* recomputed = cost_of(job);
       const ModelCost* others = cost_of_lesser(job, less);
-      if (!again || !others) continue;
-      const KindCosts both(*again, *others);
+      if (!recomputed || !others) continue;
+      const KindCosts both(*recomputed, *others);
       Job mixed = job;
       mixed.train.recompute_others = less;
-      if (recuts(job, *again)) mixed.parallel.stage_layers = level_layers(mixed, both, in_flight, bytes);
+      if (recuts(job, *recomputed)) mixed.parallel.stage_layers = level_layers(mixed, both, in_flight, bytes);
       if (mixed.parallel.stage_layers.empty()) continue;
       const auto fewest = search::with_fewest_recomputed(std::move(mixed), both, in_flight, bytes);
       if (!fewest) continue;
@@ -284,7 +284,7 @@ class Candidates::Branch {
     if (h.stage_layers.empty()) {
       job.parallel.stage_layers = planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
       Job level = job;
-      level.parallel.stage_layers = level_cut(job, kinds->again);
+      level.parallel.stage_layers = level_cut(job, kinds->recomputed);
       if (level.parallel.stage_layers != h.stage_layers) jobs.push_back(std::move(level));
     }
     std::vector<Candidate> result;

@@ -76,7 +76,7 @@ std::vector<int> level_layers(const Job& job, const KindCosts& costs, const Unde
   const int stages = job.parallel.pp;
   const std::vector<double> slowness = slowness_by_stage(job.parallel, job.cluster);
   struct Stage {
-    int layers = 0, again = 0;  // with one more
+    int layers = 0, recomputed = 0;  // with one more
     double seconds = 0;
   };
   std::vector<Stage> next(static_cast<size_t>(stages));

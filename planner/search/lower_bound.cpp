@@ -28,9 +28,10 @@ double computing(const planner::Job& job, const KindCosts& costs) {
   double all = std::min(ends(costs.recomputed), ends(costs.others));
   size_t l = 0;
   for (size_t stage = 0; stage < job.parallel.stage_layers.size(); ++stage) {
-    const int layers = job.parallel.stage_layers[stage], again = recomputed_layers(job.train, stage, layers);
+    const int layers = job.parallel.stage_layers[stage],
+              recomputed = recomputed_layers(job.train, stage, layers);
     for (int of_stage = 0; of_stage < layers; ++of_stage, ++l)
-      all += layer(of_stage < again ? costs.recomputed : costs.others, l);
+      all += layer(of_stage < recomputed ? costs.recomputed : costs.others, l);
   }
   return all;
 }

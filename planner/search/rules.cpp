@@ -128,13 +128,14 @@ void add_stage_rules(const Job& job, std::vector<Rule>& rules) {
       {{"stage_order", "pp"}, {}, "stage_order has to have each of the pp stages once", [](const Job& j) {
          return planner::is_stage_order(j.parallel);
        }});
-  const std::vector<int>& again = job.train.recompute_layers;
-  if (again.size() > 1)
-    rules.push_back(
-        {{"pp", "virtual_stages"},
-         {fmt::format("recompute_layers {}", fmt::join(again, ","))},
-         "recompute_layers has to have a number for each of pp x virtual_stages stages",
-         [numbers = static_cast<int64_t>(again.size())](const Job& j) { return numbers == stages_of(j); }});
+  const std::vector<int>& recomputed = job.train.recompute_layers;
+  if (recomputed.size() > 1)
+    rules.push_back({{"pp", "virtual_stages"},
+                     {fmt::format("recompute_layers {}", fmt::join(recomputed, ","))},
+                     "recompute_layers has to have a number for each of pp x virtual_stages stages",
+                     [numbers = static_cast<int64_t>(recomputed.size())](const Job& j) {
+                       return numbers == stages_of(j);
+                     }});
   rules.push_back({{"schedule", "pp"},
                    {},
                    "schedule has to have a number for each of pp stages",

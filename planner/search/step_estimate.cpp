@@ -109,7 +109,7 @@ GradientBytes gradient_bytes(const Job& job) {
 
 // Layers that follow each other on a stage; those that compute again come first.
 struct Part {
-  int begin = 0, layers = 0, again = 0;
+  int begin = 0, layers = 0, recomputed = 0;
 };
 
 // By stage, its virtual stages.
@@ -441,10 +441,10 @@ std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const
 }
 
 StageNeeds needs_of(const Job& job, const KindCosts& costs, const UnderWay& in_flight, int stage, int layers,
-                    int again, double slowness) {
+                    int recomputed, double slowness) {
   const int after = static_cast<int>(job.model.layers) - layers;
   const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
-  const Part part{begin, layers, again};
+  const Part part{begin, layers, recomputed};
   const StageCost cost = cost_of(job, costs, part, in_flight[static_cast<size_t>(stage)][0]).slowed(slowness);
   return {cost.forward + cost.backward, stage_bytes(job, costs.recomputed, cost, {part})};
 }

@@ -41,7 +41,7 @@ struct StageNeeds {
   double bytes = 0;    // on a device
 };
 StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const UnderWay& in_flight, int stage,
-                    int layers, int again, double slowness);
+                    int layers, int recomputed, double slowness);
 
 // Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer, and so have
 // stages on slow devices. `slowness` by stage (slow_stages.h). Of equal layers, where stages differ, so that
