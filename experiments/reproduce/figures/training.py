@@ -1,0 +1,155 @@
+"""Figures 10, 14, 15 and 16: whole training steps, beside the tables that the paper's authors published.
+
+How a published row becomes a job is the families' business, experiments/fidelity/families/dlperf.py; here it becomes a bar.
+"""
+from fidelity.families.dlperf import BERT, GPT, RESNET50, ZERO
+from fidelity.family import LeftOut
+from fidelity.simulator import simulate_all
+
+from .. import draw
+from ..figure import Figure, Result, Row, published
+from ..program import ask, first_clause
+
+REPORT = "summary report v1"  # of October 2020: the percentages of the paper's text are those of its rows
+
+
+def cases_of(family, row):
+    """The row's cases, or the rule by which it is left out."""
+    try:
+        return family.cases(row), ""
+    except LeftOut as rule:
+        return [], str(rule)
+
+
+def why_not(document):
+    return first_clause(document.get("error", "does not fit"))
+
+
+def in_half(row):
+    return "AMP" in row["precision"] or "FP16" in row["precision"]
+
+
+def throughput_rows(family, wanted, place):
+    """Rows in samples/s of the published file's rows that are `wanted`; `place(row)` is (panel, x, series)."""
+    kept = [row for row in family.rows() if row["table"].startswith(REPORT) and wanted(row)]
+    found = [(row, *cases_of(family, row)) for row in kept]
+    documents = simulate_all(case.flags for _, cases, _ in found for case in cases)
+    rows = []
+    for row, cases, rule in found:
+        panel, x, series = place(row)
+        flags = cases[0].flags if cases else ()
+        document = documents[flags] if cases else {"error": rule}
+        rows.append(Row(f"{row['model']} {series} {'half' if in_half(row) else 'fp32'} b{row['batch_per_gpu']} on {row['n_gpus']}", "samples/s",
+                        float(row["throughput_samples_per_s"]), document.get("samples_per_s"), why_not(document),
+                        ("simulate", *flags) if cases else (), panel, x, series))
+    return rows
+
+
+def faster(rows):
+    """OneFlow over another framework where both are known, with as many devices: "times as fast"."""
+    found = []
+    for row in rows:
+        ours = next((r for r in rows if r.panel == row.panel and r.x == row.x and r.series == "OneFlow"), None)
+        if row.x == "32" and row.series not in ("OneFlow", "OneFlow W/O clip") and row.compared and ours:
+            found.append(Row(f"{row.panel}: OneFlow over {row.series} on 32", "times as fast", ours.published / row.published, ours.ours / row.ours))
+    return found
+
+
+def figure10(_):
+    place = lambda row: (f"{row['model']}, {'half' if in_half(row) else 'fp32'}", row["n_gpus"], row["framework"])
+    rows = throughput_rows(RESNET50, lambda row: row["model"] == "ResNet50-v1.5", place)
+    largest = {}  # BERT's bars are those of the largest batch of each framework
+    bert = lambda row: row["model"] == "BERT-base"
+    for row in BERT.rows():
+        if bert(row) and row["table"].startswith(REPORT):
+            key = row["framework"], in_half(row)
+            largest[key] = max(largest.get(key, 0), int(row["batch_per_gpu"]))
+    seen = set()
+
+    def once(row):
+        key = row["framework"], in_half(row), row["n_gpus"]
+        if not bert(row) or int(row["batch_per_gpu"]) != largest[key[:2]] or key in seen:
+            return False
+        seen.add(key)
+        return True
+
+    rows += throughput_rows(BERT, once, place)
+    return Result(rows + faster(rows), draw.compared(rows, "samples/s"))
+
+
+def figure14(_):
+    """On two devices, as the figure draws it: what is moved, and what is left of Adam's states."""
+    job = ("simulate", "--model=gpt", "--layers=2", "--hidden=512", "--heads=8", "--seq=128", "--vocab=4096", "--cluster=dgx-1-v100-16g", "--gpus=2",
+           "--precision=fp16")
+    whole, sharded = (ask(*job, f"--zero={zero}", "--json").document for zero in (0, 1))
+    paper = published("fig14")
+    states = lambda document: float(document["memory_breakdown_bytes"][0]["optimizer"])
+    moved = lambda name: name if sharded["comm_bytes"].get(name, 0) > 0 else "none"
+    ours = dict(zip(paper, (moved("all_gather"), moved("reduce_scatter"), states(sharded) / states(whole))))
+    command = (*job, "--zero=1")
+    rows = [Row(what, "boxing" if i < 2 else "share of the states", value if i < 2 else float(value), ours[what], command=command)
+            for i, (what, value) in enumerate(paper.items())]
+    return Result(rows + [Row(f"{name}, optimizer {'sharded' if document is sharded else 'whole'}", "MB moved a step", None,
+                              document["comm_bytes"].get(name, 0) / 1e6, command=command)
+                          for document in (whole, sharded) for name in ("all_reduce", "reduce_scatter", "all_gather")])
+
+
+def memory_of(row):
+    return float(row["gpu_mem_MB"]) * 2**20 / 1e9
+
+
+def figure15(_):
+    rows, jobs = [], []
+    for row in ZERO.rows():
+        cases, _ = cases_of(ZERO, row)
+        oneflow = row["framework"].startswith("OneFlow")
+        sharded = row["variant"] in ("on_optimization", "zero-stage-1")
+        series = f"{'OneFlow' if oneflow else 'DeepSpeed'}{', sharded' if sharded else ''}"
+        for recompute in (False, True):
+            jobs.append((row, series, recompute, cases[0].flags + (("--recompute=full",) if recompute else ())))
+    documents = simulate_all(flags for *_, flags in jobs)
+    for row, series, recompute, flags in jobs:
+        document, command, x = documents[flags], ("simulate", *flags), f"{row['n_gpus']} x {row['batch_per_gpu']}"
+        name = f"{series} b{row['batch_per_gpu']} on {row['n_gpus']}{', recomputed' if recompute else ''}"
+        place = lambda what: (f"{what}{', recomputed' if recompute else ''}", x, series)
+        rate, memory = document.get("samples_per_s"), document.get("device_memory_bytes")
+        why = why_not(document)
+        rows.append(Row(name, "samples/s", None if recompute else float(row["samples_per_s"]), rate, why, command, *place("throughput")))
+        compared = not recompute and series.startswith("OneFlow")  # PyTorch's allocator fills the device
+        rows.append(Row(name, "GB", memory_of(row) if compared else None, max(memory) / 1e9 if memory else None, why, command, *place("memory")))
+    unit = {name: "GB" if name.startswith("memory") else "samples/s" for name in {r.panel for r in rows}}
+    return Result(rows, draw.compared(rows, unit))
+
+
+def figure16(_):
+    found = [(row, GPT.cases(row)) for row in GPT.rows()]
+    documents = simulate_all(case.flags for _, cases in found for case in cases)
+    rows = []
+    for row, cases in found:
+        document, command = documents[cases[0].flags], ("simulate", *cases[0].flags)
+        # MP_1x8x1_16_1536x16: the kind, DP x MP x PP, the global batch, hidden x layers
+        kind, degrees = row["case"].split(f"_{row['dp']}x")[0], f"{row['dp']}x{row['tp']}x{row['pp']}"
+        place = ({"DP": "data", "MP": "model", "2D": "data and model"}.get(kind, "and pipeline"), f"{degrees} b{row['global_batch']}", row["framework"])
+        name = f"{row['framework']} {row['case']}"
+        why = why_not(document)
+        rows.append(Row(name, "samples/s", float(row["global_batch"]) / (float(row["iter_time_ms"]) / 1000), document.get("samples_per_s"), why, command,
+                        *place))
+        if row["peak_gpu_mem_MiB"]:
+            memory = document.get("device_memory_bytes")
+            rows.append(Row(name, "GB", float(row["peak_gpu_mem_MiB"]) * 2**20 / 1e9, max(memory) / 1e9 if memory else None, why, command))
+    return Result(rows, draw.compared(rows, "samples/s"))
+
+
+FIGURES = [
+    Figure("fig10", "data parallelism, ResNet-50 v1.5 and BERT-base on 1 to 32 V100s", figure10, tolerance={"samples/s": 10, "times as fast": 10},
+           missing=("TensorFlow, MXNet and PaddlePaddle, with and without NVIDIA's containers, and PyTorch without: no stack of theirs is there",
+                    "NVIDIA's PyTorch on ResNet-50 in half: how many images its hosts prepare a second is not published")),
+    Figure("fig14", "sharding the optimizer on two devices", figure14, tolerance={"share of the states": 1}, quick=True),
+    Figure("fig15", "sharding the optimizer: GPT-2 on 8 to 32 V100s", figure15, tolerance={"samples/s": 10, "GB": 10},
+           reasons={"samples/s": "DeepSpeed's steps grow by 77 ms from one node to two, as 250 MB of gradients at 6 GB/s would; of OneFlow's "
+                                 "2,500 launches for each device with one sequence, 1,000 are counted (docs/fidelity-families.md, dlperf_zero)",
+                    "GB": "OneFlow's peaks, nvidia-smi's, grow by 2.0 GB with a sequence, ours by 1.6"},
+           missing=("published numbers with recomputation: the authors' table has none, the paper bars alone",)),
+    Figure("fig16", "hybrid parallelism: GPT-2 on 1 to 32 V100s", figure16, tolerance={"samples/s": 10, "GB": 10},
+           reasons={"GB": "with pipelines 3.5 to 3.9 GB are missing that grow with nothing (docs/fidelity-families.md, dlperf_gpt)"}),
+]
