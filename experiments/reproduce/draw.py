@@ -10,6 +10,11 @@ STYLE = {"svg.hashsalt": "boxcar", "svg.fonttype": "none", "font.size": 8, "font
          "legend.frameon": False, "hatch.linewidth": 0.5}
 
 
+def look(number):
+    """Colour, hatch and marker of a series; no two of the first 64 are alike."""
+    return COLOURS[number % 8], HATCHES[(number + number // 8 * 3) % 8], MARKERS[(number + number // 8 * 3) % 8]
+
+
 def matplotlib():
     """The module, or None where it is not installed."""
     try:
@@ -45,8 +50,8 @@ def panels(picture, names, columns=2, width=4.2, height=2.6):
     return axes[:len(names)]
 
 
-def compared(rows, unit, columns=2):
-    """A drawing of rows by panel, place and series: bars are published, points are ours."""
+def compared(rows, unit, along="", columns=2):
+    """A drawing of rows by panel, place (`along` the axis) and series: bars are published, points are ours."""
     rows = [r for r in rows if r.panel]
     series = list(dict.fromkeys(r.series for r in rows))
 
@@ -55,10 +60,16 @@ def compared(rows, unit, columns=2):
         for axis, name in zip(panels(picture, names, columns), names):
             here = [r for r in rows if r.panel == name]
             panel(axis, here, [s for s in series if any(r.series == s for r in here)], series)
-            axis.set_ylabel(unit[name] if isinstance(unit, dict) else unit)
+            axis.set_ylabel(of_panel(unit, name))
+            axis.set_xlabel(of_panel(along, name))
         legend(picture, series)
 
     return draw
+
+
+def of_panel(text, name):
+    """One text for all panels, or one for each."""
+    return text[name] if isinstance(text, dict) else text
 
 
 def panel(axis, rows, here, series):
@@ -67,12 +78,13 @@ def panel(axis, rows, here, series):
     for row in rows:
         if isinstance(row.published, str) or isinstance(row.ours, str):
             continue
-        number = series.index(row.series) % len(COLOURS)
+        colour, hatch, marker = look(series.index(row.series))
         at = places.index(row.x) + (here.index(row.series) - (len(here) - 1) / 2) * width
         if row.published is not None:
-            axis.bar(at, row.published, width, color=COLOURS[number], alpha=0.45, hatch=HATCHES[number], edgecolor="#333333", linewidth=0.4)
+            axis.bar(at, row.published, width, color=colour, alpha=0.45, hatch=hatch, edgecolor="#333333", linewidth=0.4)
         if row.ours is not None:
-            axis.plot(at, row.ours, MARKERS[number], color=COLOURS[number], markersize=4, markeredgecolor="black", markeredgewidth=0.7)
+            axis.plot(at, row.ours, marker, color=colour, markersize=4, markeredgecolor="black", markeredgewidth=0.7)
+    axis.set_ylim(bottom=0)
     long = sum(len(p) for p in places) > 45
     axis.set_xticks(range(len(places)), places, rotation=40 if long else 0, ha="right" if long else "center")
 
@@ -82,8 +94,8 @@ def legend(picture, series):
     from matplotlib.patches import Patch
     handles = []
     for i, name in enumerate(series):
-        i %= len(COLOURS)
-        handles.append(Patch(facecolor=COLOURS[i], alpha=0.45, hatch=HATCHES[i], edgecolor="#333333", label=name))
+        colour, hatch, _ = look(i)
+        handles.append(Patch(facecolor=colour, alpha=0.45, hatch=hatch, edgecolor="#333333", label=name))
     handles.append(Patch(facecolor="white", edgecolor="#333333", label="bar: published"))
     handles.append(Line2D([], [], linestyle="", marker="o", color="white", markeredgecolor="black", label="point: ours"))
     picture.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=min(5, len(handles)))
@@ -92,21 +104,23 @@ def legend(picture, series):
 def lines(axis, curves, x_label, y_label):
     """`curves`: points (x, y) by label."""
     for i, (label, points) in enumerate(curves.items()):
-        i %= len(COLOURS)
-        axis.plot(*zip(*points), color=COLOURS[i], marker=MARKERS[i], markersize=4, linewidth=1.2,
-                  linestyle=["-", "--", "-.", ":"][i % 4], label=label)
+        colour, _, marker = look(i)
+        stepped = len({x for x, _ in points}) < len(points)  # up and down at one place
+        axis.plot(*zip(*points), color=colour, marker="" if stepped else marker, markersize=4, linewidth=1.2, linestyle=["-", "--", "-.", ":"][i % 4],
+                  label=label)
     axis.set_xlabel(x_label)
     axis.set_ylabel(y_label)
     axis.set_ylim(bottom=0)
-    axis.legend()
+    if len(curves) > 1:
+        axis.legend()
 
 
 def timeline(axis, bars, x_label):
     """`bars`: (row, start, end, text, colour's number); rows in the order in which they come, from the top."""
     names = list(dict.fromkeys(bar[0] for bar in bars))
     for name, start, end, text, number in bars:
-        axis.barh(names.index(name), end - start, left=start, height=0.7, color=COLOURS[number % len(COLOURS)], alpha=0.6, edgecolor="#333333",
-                  linewidth=0.5, hatch=HATCHES[number % len(HATCHES)])
+        colour, hatch, _ = look(number)
+        axis.barh(names.index(name), end - start, left=start, height=0.7, color=colour, alpha=0.6, edgecolor="#333333", linewidth=0.5, hatch=hatch)
         axis.text((start + end) / 2, names.index(name), text, ha="center", va="center", fontsize=7,
                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8})
     axis.set_yticks(range(len(names)), names)

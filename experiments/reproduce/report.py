@@ -7,10 +7,10 @@ from .program import command_text
 HEADER = ["", "quantity", "paper", "ours", "difference"]
 
 
-def value_text(value, why_not=""):
-    if value is None:
-        return f"- ({why_not})" if why_not else "-"
-    return value if isinstance(value, str) else f"{value:.4g}"
+def value_text(value):
+    if value is None or isinstance(value, str):
+        return value or "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def difference_text(row):
@@ -27,16 +27,22 @@ def aligned(lines):
 
 
 def table(rows):
-    return aligned([HEADER] + [[r.name, r.quantity, value_text(r.published), value_text(r.ours, r.why_not), difference_text(r)] for r in rows])
+    """Where there is no number, a note under the table says why."""
+    notes = list(dict.fromkeys(r.why_not for r in rows if r.ours is None and r.why_not))
+    ours = [value_text(r.ours) + (f" ({notes.index(r.why_not) + 1})" if r.ours is None and r.why_not else "") for r in rows]
+    lines = [[r.name, r.quantity, value_text(r.published), mine, difference_text(r)] for r, mine in zip(rows, ours)]
+    return "\n".join([aligned([HEADER] + lines), *(f"({i + 1}) {note}" for i, note in enumerate(notes))])
 
 
 def summary(figure, rows):
     """Cells: name, verdict, figures, why."""
     found = verdicts(figure, rows)
     outside = [v for v in found if not v.within]
+    without = sum(r.published is not None and r.ours is None for r in rows)
     said = "nothing to compare" if not found else "out of tolerance" if outside else "in tolerance"
+    numbers = [f"{v.quantity}: {v.text}" for v in found] + ([f"{without} published values without ours"] if without else [])
     why = "; ".join(figure.reasons.get(v.quantity, "no reason known") for v in outside)
-    return [figure.name, said, ", ".join(f"{v.quantity}: {v.text}" for v in found), why]
+    return [figure.name, said + (", in part" if found and without else ""), ", ".join(numbers), why]
 
 
 def text(figure, result, files):

@@ -74,7 +74,7 @@ def figure10(_):
         return True
 
     rows += throughput_rows(BERT, once, place)
-    return Result(rows + faster(rows), draw.compared(rows, "samples/s"))
+    return Result(rows + faster(rows), draw.compared(rows, "samples/s", "V100s"))
 
 
 def figure14(_):
@@ -118,7 +118,7 @@ def figure15(_):
         compared = not recompute and series.startswith("OneFlow")  # PyTorch's allocator fills the device
         rows.append(Row(name, "GB", memory_of(row) if compared else None, max(memory) / 1e9 if memory else None, why, command, *place("memory")))
     unit = {name: "GB" if name.startswith("memory") else "samples/s" for name in {r.panel for r in rows}}
-    return Result(rows, draw.compared(rows, unit))
+    return Result(rows, draw.compared(rows, unit, "V100s x samples of each"))
 
 
 def figure16(_):
@@ -137,7 +137,7 @@ def figure16(_):
         if row["peak_gpu_mem_MiB"]:
             memory = document.get("device_memory_bytes")
             rows.append(Row(name, "GB", float(row["peak_gpu_mem_MiB"]) * 2**20 / 1e9, max(memory) / 1e9 if memory else None, why, command))
-    return Result(rows, draw.compared(rows, "samples/s"))
+    return Result(rows, draw.compared(rows, "samples/s", "data x model x pipeline, global batch"))
 
 
 FIGURES = [
