@@ -3,7 +3,7 @@
 Needs matplotlib (Debian: python3-matplotlib); without it there are no pictures.
 """
 COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999"]
-HATCHES = ["///", "\\\\\\", "...", "xx", "--", "++", "oo", "**"]
+HATCHES = ["///", "\\\\\\", "|||", "xx", "---", "++", "//", "\\\\"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 STYLE = {"svg.hashsalt": "boxcar", "svg.fonttype": "none", "font.size": 8, "font.family": "sans-serif", "axes.spines.top": False,
          "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "y", "grid.color": "#dddddd", "axes.axisbelow": True,

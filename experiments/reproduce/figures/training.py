@@ -142,8 +142,9 @@ def figure16(_):
 
 FIGURES = [
     Figure("fig10", "data parallelism, ResNet-50 v1.5 and BERT-base on 1 to 32 V100s", figure10, tolerance={"samples/s": 10, "times as fast": 10},
-           missing=("TensorFlow, MXNet and PaddlePaddle, with and without NVIDIA's containers, and PyTorch without: no stack of theirs is there",
-                    "NVIDIA's PyTorch on ResNet-50 in half: how many images its hosts prepare a second is not published")),
+           missing=("TensorFlow, MXNet and PaddlePaddle, with and without NVIDIA's containers: no stack of theirs is there",
+                    "PyTorch on ResNet-50, in half with NVIDIA's container and in float32 without: how many images its hosts prepare a second, for "
+                    "which it waits, is not published")),
     Figure("fig14", "sharding the optimizer on two devices", figure14, tolerance={"share of the states": 1}, quick=True),
     Figure("fig15", "sharding the optimizer: GPT-2 on 8 to 32 V100s", figure15, tolerance={"samples/s": 10, "GB": 10},
            reasons={"samples/s": "DeepSpeed's steps grow by 77 ms from one node to two, as 250 MB of gradients at 6 GB/s would; of OneFlow's "
