@@ -2,8 +2,11 @@
 
 How a published row becomes a job is the families' business, experiments/fidelity/families/dlperf.py; here it becomes a bar.
 """
+from dataclasses import replace
+
+from fidelity.compare import result_of
 from fidelity.families.dlperf import BERT, GPT, RESNET50, ZERO
-from fidelity.family import LeftOut
+from fidelity.family import Case, LeftOut
 from fidelity.simulator import simulate_all
 
 from .. import draw
@@ -21,8 +24,12 @@ def cases_of(family, row):
         return [], str(rule)
 
 
-def why_not(document):
-    return first_clause(document.get("error", "does not fit"))
+def row_of(name, case, document, samples, place=("", "", "")):
+    """Steps become samples/s, bytes GB; a case without a published number is ours alone."""
+    what, convert = ("samples/s", lambda seconds: samples / seconds) if case.quantity == "step_s" else ("GB", lambda number: number / 1e9)
+    ours = result_of(case, document)
+    return Row(name, what, convert(case.published) if case.published else None, None if ours.simulated is None else convert(ours.simulated),
+               first_clause(ours.why_not), ("simulate", *case.flags), *place)
 
 
 def in_half(row):
@@ -36,12 +43,11 @@ def throughput_rows(family, wanted, place):
     documents = simulate_all(case.flags for _, cases, _ in found for case in cases)
     rows = []
     for row, cases, rule in found:
-        panel, x, series = place(row)
-        flags = cases[0].flags if cases else ()
-        document = documents[flags] if cases else {"error": rule}
-        rows.append(Row(f"{row['model']} {series} {'half' if in_half(row) else 'fp32'} b{row['batch_per_gpu']} on {row['n_gpus']}", "samples/s",
-                        float(row["throughput_samples_per_s"]), document.get("samples_per_s"), why_not(document),
-                        ("simulate", *flags) if cases else (), panel, x, series))
+        name = f"{row['model']} {place(row)[2]} {'half' if in_half(row) else 'fp32'} b{row['batch_per_gpu']} on {row['n_gpus']}"
+        if cases:
+            rows.append(row_of(name, cases[0], documents[cases[0].flags], int(row["n_gpus"]) * int(row["batch_per_gpu"]), place(row)))
+        else:
+            rows.append(Row(name, "samples/s", float(row["throughput_samples_per_s"]), None, rule, (), *place(row)))
     return rows
 
 
@@ -94,29 +100,22 @@ def figure14(_):
                           for document in (whole, sharded) for name in ("all_reduce", "reduce_scatter", "all_gather")])
 
 
-def memory_of(row):
-    return float(row["gpu_mem_MB"]) * 2**20 / 1e9
-
-
 def figure15(_):
-    rows, jobs = [], []
+    jobs = []
     for row in ZERO.rows():
-        cases, _ = cases_of(ZERO, row)
-        oneflow = row["framework"].startswith("OneFlow")
-        sharded = row["variant"] in ("on_optimization", "zero-stage-1")
-        series = f"{'OneFlow' if oneflow else 'DeepSpeed'}{', sharded' if sharded else ''}"
-        for recompute in (False, True):
-            jobs.append((row, series, recompute, cases[0].flags + (("--recompute=full",) if recompute else ())))
-    documents = simulate_all(flags for *_, flags in jobs)
-    for row, series, recompute, flags in jobs:
-        document, command, x = documents[flags], ("simulate", *flags), f"{row['n_gpus']} x {row['batch_per_gpu']}"
-        name = f"{series} b{row['batch_per_gpu']} on {row['n_gpus']}{', recomputed' if recompute else ''}"
-        place = lambda what: (f"{what}{', recomputed' if recompute else ''}", x, series)
-        rate, memory = document.get("samples_per_s"), document.get("device_memory_bytes")
-        why = why_not(document)
-        rows.append(Row(name, "samples/s", None if recompute else float(row["samples_per_s"]), rate, why, command, *place("throughput")))
-        compared = not recompute and series.startswith("OneFlow")  # PyTorch's allocator fills the device
-        rows.append(Row(name, "GB", memory_of(row) if compared else None, max(memory) / 1e9 if memory else None, why, command, *place("memory")))
+        steps, *memory = ZERO.cases(row)
+        memory = memory or [Case(steps.name, steps.flags, "device_bytes", 0)]  # PyTorch's allocator fills the device, whatever it needs
+        series = "OneFlow" if row["framework"].startswith("OneFlow") else "DeepSpeed"
+        series += ", sharded" if row["variant"] in ("on_optimization", "zero-stage-1") else ""
+        for case in (steps, *memory):
+            again = replace(case, flags=case.flags + ("--recompute=full",), published=0)  # of which nothing is published
+            jobs += [(row, series, "", case), (row, series, ", recomputed", again)]
+    documents = simulate_all(case.flags for *_, case in jobs)
+    rows = []
+    for row, series, recomputed, case in jobs:
+        place = (("throughput" if case.quantity == "step_s" else "memory") + recomputed, f"{row['n_gpus']} x {row['batch_per_gpu']}", series)
+        name = f"{series} b{row['batch_per_gpu']} on {row['n_gpus']}{recomputed}"
+        rows.append(row_of(name, case, documents[case.flags], int(row["n_gpus"]) * int(row["batch_per_gpu"]), place))
     unit = {name: "GB" if name.startswith("memory") else "samples/s" for name in {r.panel for r in rows}}
     return Result(rows, draw.compared(rows, unit, "V100s x samples of each"))
 
@@ -126,17 +125,12 @@ def figure16(_):
     documents = simulate_all(case.flags for _, cases in found for case in cases)
     rows = []
     for row, cases in found:
-        document, command = documents[cases[0].flags], ("simulate", *cases[0].flags)
         # MP_1x8x1_16_1536x16: the kind, DP x MP x PP, the global batch, hidden x layers
         kind, degrees = row["case"].split(f"_{row['dp']}x")[0], f"{row['dp']}x{row['tp']}x{row['pp']}"
-        place = ({"DP": "data", "MP": "model", "2D": "data and model"}.get(kind, "and pipeline"), f"{degrees} b{row['global_batch']}", row["framework"])
-        name = f"{row['framework']} {row['case']}"
-        why = why_not(document)
-        rows.append(Row(name, "samples/s", float(row["global_batch"]) / (float(row["iter_time_ms"]) / 1000), document.get("samples_per_s"), why, command,
-                        *place))
-        if row["peak_gpu_mem_MiB"]:
-            memory = document.get("device_memory_bytes")
-            rows.append(Row(name, "GB", float(row["peak_gpu_mem_MiB"]) * 2**20 / 1e9, max(memory) / 1e9 if memory else None, why, command))
+        panel = {"DP": "data", "MP": "model", "2D": "data and model"}.get(kind, "and pipeline")
+        for case in cases:
+            place = (panel, f"{degrees} b{row['global_batch']}", row["framework"]) if case.quantity == "step_s" else ()
+            rows.append(row_of(case.name, case, documents[case.flags], int(row["global_batch"]), place))
     return Result(rows, draw.compared(rows, "samples/s", "data x model x pipeline, global batch"))
 
 
