@@ -11,8 +11,6 @@ from ..figure import Figure, Result, Row, published
 from ..program import Failed, ask, first_clause, in_processes
 from .training import throughput_rows
 
-CLUSTER = ("--cluster", "dgx-1-v100-16g")
-
 
 def plan_text(name, micro_batches, queues, registers, actors, memory=0):
     """A plan of one device: queues and registers as lines without their mark, actors in the order of their queues."""
@@ -62,7 +60,7 @@ def figure2(folder):
         text = plan_text(f"fig2-{name}", 2, ["copy: copy_in" + order, "compute: compute" + order], FIGURE2, MOVES + acts, memory=400)
         trace = folder / f"fig2-{name}.trace.json"
         command, answer = simulated(folder, f"fig2-{name}", text, "--trace", os.path.relpath(trace))
-        ours = "ends" if answer.code == 0 else "deadlock" if "would deadlock" in answer.error else answer.error
+        ours = "ends" if answer.code == 0 else "deadlock" if "would deadlock" in answer.error else answer.why
         rows.append(Row(what, "outcome", value, ours, command=command))
         if answer.code == 0:
             rows.append(Row(f"{what}: step", "s", None, answer.document["step_time_s"], command=command))
@@ -78,11 +76,13 @@ def queue_of(actor):
     return "copy" if actor.startswith("M") else "compute"
 
 
-def pipeline(name, micro_batches, seconds, slots, bytes_each=100):
+KINDS = {3: ("copy_in", "compute", "copy_out"), 4: ("disk", "host", "copy_in", "compute")}  # of queues, by the number of actors
+
+
+def pipeline(name, micro_batches, seconds, slots):
     """Actors a1, a2, ... on queues of their own, each of which reads the one before; `slots` of each one's register."""
-    kinds = ["disk", "host", "copy_in", "compute"][-len(seconds):] if len(seconds) > 3 else ["copy_in", "compute", "copy_out"]
-    queues = [f"q{i + 1}: {kind}" for i, kind in enumerate(kinds)]
-    registers = [f"r{i + 1}: int8[{bytes_each}] x{count} activations" for i, count in enumerate(slots)]
+    queues = [f"q{i + 1}: {kind}" for i, kind in enumerate(KINDS[len(seconds)])]
+    registers = [f"r{i + 1}: int8[100] x{count} activations" for i, count in enumerate(slots)]
     actors = [f"a{i + 1} host test({f'%r{i}' if i else ''}) {{seconds={float(time)}}} -> %r{i + 1} on q{i + 1} in F0"
               for i, time in enumerate(seconds)]
     return plan_text(name, micro_batches, queues, registers, actors)
@@ -106,8 +106,8 @@ def occupancy(acts, actors):
     return curves
 
 
-GPT = ("--model=gpt", "--layers=16", "--hidden=1536", "--heads=16", "--seq=2048", "--vocab=50257", *("=".join(CLUSTER),), "--gpus=4", "--pp=4",
-       "--micro-batch=1", "--global-batch=16", "--precision=fp16")
+GPT = ("--model=gpt", "--layers=16", "--hidden=1536", "--heads=16", "--seq=2048", "--vocab=50257", "--cluster=dgx-1-v100-16g", "--gpus=4",
+       "--pp=4", "--micro-batch=1", "--global-batch=16", "--precision=fp16")
 
 
 def computed_slots(folder):
@@ -123,34 +123,43 @@ def in_flight(most):
     return ",".join(str(min(most, 4 - stage)) for stage in range(4)) if most <= 4 else ",".join(str(most - stage) for stage in range(4))
 
 
+ACTS = 12  # of each actor, in a step
+
+
+def by_registers(folder):
+    """Three actors of a second each: rate and memory by the slots of each register."""
+    rows = []
+    for slots in (1, 2, 3, 4):
+        command, answer = simulated(folder, f"fig6-{slots}", pipeline(f"fig6-{slots}", ACTS, (1, 1, 1), (slots,) * 3))
+        name, found = f"three actors of 1 s, {slots} slots each", answer.document
+        rows += [Row(name, "acts/s", None, ACTS / found["step_time_s"], command=command),
+                 Row(name, "bytes in use", None, float(found["held_memory_bytes"][0]), command=command)]
+    return rows
+
+
+def by_flight():
+    """A GPT on four stages: (micro-batches in flight on the first, its row of samples/s, of GB)."""
+    found = []
+    for most in (1, 2, 3, 4, 6, 8):
+        name, command = f"GPT on 4 stages, {in_flight(most)} micro-batches in flight", ("simulate", *GPT, f"--schedule={in_flight(most)}")
+        document = ask(*command, "--json").document
+        found.append((most, Row(name, "samples/s", None, document["samples_per_s"], command=command),
+                      Row(name, "peak GB", None, max(document["peak_memory_bytes"]) / 1e9, command=command)))
+    return found
+
+
 def figure6(folder):
     command, acts = first_step(folder, "fig6", pipeline("fig6", 3, (1, 1, 1), (3, 2, 2)))
     rows = [Row(what, "acts", value, " ".join(sorted(actor for actor, _, start, _ in acts if round(start) == i)), command=command)
             for i, (what, value) in enumerate(published("fig6").items())]
-    _, pressed = first_step(folder, "fig6-pressure", pipeline("fig6-pressure", 12, (1, 1, 3), (3, 2, 2)))
+    command, pressed = first_step(folder, "fig6-pressure", pipeline("fig6-pressure", ACTS, (1, 1, 3), (3, 2, 2)))
     curves = occupancy(pressed, 3)
-    rows += [Row(f"{register} of a1 and a2 before an actor of 3 s, most slots in use", "slots", None, float(max(used for _, used in points)))
-             for register, points in curves.items()]
-    by_slots = []
-    for slots in (1, 2, 3, 4):
-        command, answer = simulated(folder, f"fig6-{slots}", pipeline(f"fig6-{slots}", 12, (1, 1, 1), (slots,) * 3))
-        found = answer.document
-        by_slots.append((slots, 12 / found["step_time_s"], found["held_memory_bytes"][0]))
-        rows += [Row(f"three actors of 1 s, {slots} slots each", "acts/s", None, by_slots[-1][1], command=command),
-                 Row(f"three actors of 1 s, {slots} slots each", "bytes in use", None, float(by_slots[-1][2]), command=command)]
-    by_flight, slots = [], computed_slots(folder)
-    rows += [Row(f"GPT on 4 stages, stage {stage}, slots that are computed", "slots", None, float(count), command=("simulate", *GPT))
-             for stage, count in enumerate(slots)]
-    for most in (1, 2, 3, 4, 6, 8):
-        command = ("simulate", *GPT, f"--schedule={in_flight(most)}")
-        answer = ask(*command, "--json")
-        if answer.code != 0:
-            rows.append(Row(f"GPT on 4 stages, {in_flight(most)} micro-batches in flight", "samples/s", None, None, answer.why, command))
-            continue
-        found = answer.document
-        by_flight.append((most, found["samples_per_s"], max(found["peak_memory_bytes"]) / 1e9))
-        rows += [Row(f"GPT on 4 stages, {in_flight(most)} micro-batches in flight", "samples/s", None, by_flight[-1][1], command=command),
-                 Row(f"GPT on 4 stages, {in_flight(most)} micro-batches in flight", "peak GB", None, by_flight[-1][2], command=command)]
+    rows += [Row(f"{register} of a1 and a2 before an actor of 3 s, most slots in use", "slots", None, float(max(used for _, used in points)),
+                 command=command) for register, points in curves.items()]
+    slots, flights = computed_slots(folder), by_flight()
+    rows += by_registers(folder) + [Row(f"GPT on 4 stages, stage {stage}, slots that are computed", "slots", None, float(count),
+                                        command=("simulate", *GPT)) for stage, count in enumerate(slots)]
+    rows += [row for _, *both in flights for row in both]
 
     def picture(sheet):
         along = f"micro-batches in flight on the first stage (computed: {slots[0]})"
@@ -158,8 +167,8 @@ def figure6(folder):
                                    "GPT on four stages: memory"])
         draw.timeline(axes[0], [(actor, start, end, str(act + 1), int(actor[1]) - 1) for actor, act, start, end in acts], "s")
         draw.lines(axes[1], curves, "s", "slots in use")
-        draw.lines(axes[2], {"simulated": [(n, rate) for n, rate, _ in by_flight]}, along, "samples/s")
-        draw.lines(axes[3], {"simulated": [(n, peak) for n, _, peak in by_flight]}, along, "GB")
+        draw.lines(axes[2], {"": [(n, rate.ours) for n, rate, _ in flights]}, along, "samples/s")
+        draw.lines(axes[3], {"": [(n, peak.ours) for n, _, peak in flights]}, along, "GB")
 
     return Result(rows, picture)
 
@@ -218,7 +227,7 @@ def figure7(folder):
     return Result(rows, picture)
 
 
-BATCH, STEPS = 256, 16
+BATCH, STEPS = 256, 16  # images; batches that are read in a step
 PREPARED = (0.75, 1, 1.25, 1.5, 2)  # how many images are read, and how many decoded, while the device takes one
 ENOUGH = 1.25  # where loading is said to be hidden
 
@@ -233,8 +242,7 @@ def figure9(folder):
     compute, copy = BATCH / rate, BATCH * 3 * 224 * 224 * 2 / 12e9  # seconds; half, by PCIe 3 x16
     curves = {}
 
-    def add(series, prepared, share, command):
-        said = float(published("fig9")["two registers"]) if prepared == ENOUGH and "2" in series else None
+    def add(series, prepared, share, command, said=None):
         rows.append(Row(f"{series}, {prepared:g} prepared for each that is taken", "of the rate without loading", said, share, command=command))
         curves.setdefault(series, []).append((prepared, share))
 
@@ -242,7 +250,8 @@ def figure9(folder):
         for prepared in PREPARED:
             times = (compute / prepared, compute / prepared, copy, compute)
             command, answer = simulated(folder, f"fig9-{slots}-{prepared:g}", pipeline("fig9", STEPS, times, (slots,) * 4))
-            add(f"four actors, {slots} registers each", prepared, STEPS * compute / answer.document["step_time_s"], command)
+            said = float(published("fig9")["two registers"]) if slots == 2 and prepared == ENOUGH else None
+            add(f"four actors, {slots} slots each", prepared, STEPS * compute / answer.document["step_time_s"], command, said)
     for prepared in PREPARED:
         command = (*rows[0].command, "--what-if", f"node.load_rate={prepared * rate:.0f}")
         add("the job itself, one actor that loads", prepared, ask(*command, "--json").document["samples_per_s"] / rate, command)
