@@ -6,12 +6,14 @@ import subprocess
 from fidelity.family import ROOT
 from fidelity.report import table
 
+from .program import ask
+
 PAGE = ROOT / "docs" / "reproduction.md"
 
 
 def version():
     done = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return f"commit {done.stdout.strip()}" if done.returncode == 0 else "a copy without history"
+    return ask("--version").text.strip() + (f", commit {done.stdout.strip()}" if done.returncode == 0 else "")
 
 
 def tolerance_text(figure, rows):
@@ -31,7 +33,7 @@ def not_there(figures, others):
 
 
 def write(figures, rows, summaries, others):
-    blocks = {"run": f"The last full run was on {datetime.date.today()}, at {version()}.", "results": results(figures, rows, summaries),
+    blocks = {"run": f"The last full run was on {datetime.date.today()}, of {version()}.", "results": results(figures, rows, summaries),
               "missing": not_there(figures, others)}
     text = PAGE.read_text()
     for name, block in blocks.items():

@@ -45,6 +45,10 @@ def summary(figure, rows):
     return [figure.name, said + (", in part" if found and without else ""), ", ".join(numbers), why]
 
 
+def summary_lines(summaries):
+    return aligned([[name, said, "; ".join(cell for cell in rest if cell)] for name, said, *rest in summaries])
+
+
 def text(figure, result, files):
     rows = result.rows
     lines = [f"{figure.name}: {figure.title}", "", table(rows), "", *result.notes]
@@ -53,7 +57,7 @@ def text(figure, result, files):
     if commands:
         lines.append(f"for example: {commands[0]}")
     lines += [f"written: {os.path.relpath(path)}" for path in files]
-    return "\n".join(lines + ["  ".join(cell for cell in summary(figure, rows) if cell)])
+    return "\n".join([*lines, summary_lines([summary(figure, rows)])])
 
 
 def document(figure, result):

@@ -100,6 +100,11 @@ def figure14(_):
                           for document in (whole, sharded) for name in ("all_reduce", "reduce_scatter", "all_gather")])
 
 
+def units(rows):
+    """Of each panel."""
+    return {row.panel: row.quantity for row in rows}
+
+
 def figure15(_):
     jobs = []
     for row in ZERO.rows():
@@ -116,8 +121,7 @@ def figure15(_):
         place = (("throughput" if case.quantity == "step_s" else "memory") + recomputed, f"{row['n_gpus']} x {row['batch_per_gpu']}", series)
         name = f"{series} b{row['batch_per_gpu']} on {row['n_gpus']}{recomputed}"
         rows.append(row_of(name, case, documents[case.flags], int(row["n_gpus"]) * int(row["batch_per_gpu"]), place))
-    unit = {name: "GB" if name.startswith("memory") else "samples/s" for name in {r.panel for r in rows}}
-    return Result(rows, draw.compared(rows, unit, "V100s x samples of each"))
+    return Result(rows, draw.compared(rows, units(rows), "V100s x samples of each"))
 
 
 def figure16(_):
@@ -129,9 +133,9 @@ def figure16(_):
         kind, degrees = row["case"].split(f"_{row['dp']}x")[0], f"{row['dp']}x{row['tp']}x{row['pp']}"
         panel = {"DP": "data", "MP": "model", "2D": "data and model"}.get(kind, "and pipeline")
         for case in cases:
-            place = (panel, f"{degrees} b{row['global_batch']}", row["framework"]) if case.quantity == "step_s" else ()
+            place = (panel if case.quantity == "step_s" else f"{panel}: memory", f"{degrees} b{row['global_batch']}", row["framework"])
             rows.append(row_of(case.name, case, documents[case.flags], int(row["global_batch"]), place))
-    return Result(rows, draw.compared(rows, "samples/s", "data x model x pipeline, global batch"))
+    return Result(rows, draw.compared(rows, units(rows), "data x model x pipeline, global batch"))
 
 
 FIGURES = [
