@@ -1,8 +1,8 @@
 """Every table and figure, in the paper's order, and those that are not there."""
-from . import actors, layouts, training
+from . import actors, layouts, split_models, training
 
-ORDER = ["table1", "table2", "table3", "table4", "fig2", "fig4", "fig5", "fig6", "fig7", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14", "fig15", "fig16"]
-_ALL = {figure.name: figure for part in (layouts, actors, training) for figure in part.FIGURES}
+ORDER = [*(f"table{n}" for n in range(1, 5)), *(f"fig{n}" for n in (2, 4, 5, 6, 7, *range(9, 17)))]
+_ALL = {figure.name: figure for part in (layouts, actors, split_models, training) for figure in part.FIGURES}
 FIGURES = {name: _ALL[name] for name in ORDER}
 NOT_THERE = {
     "fig1": "a drawing of an idea, without a number",

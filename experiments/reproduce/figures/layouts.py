@@ -1,11 +1,8 @@
-"""Tables 1 to 4, Figures 4, 5, 11 and 13: layouts and routes, as `boxcar sbp` derives them."""
+"""Tables 1 to 4, Figures 4 and 5: layouts and routes, as `boxcar sbp` derives them."""
 import os
 import re
 import subprocess
 
-from fidelity.family import Family
-
-from .. import draw
 from ..figure import Figure, Result, Row, published
 from ..program import ask, beside
 
@@ -24,6 +21,11 @@ def route(shape, begin, end, from_devices, to_devices):
     return arguments, ask(*arguments, "--json").document
 
 
+def elements(formula, p1, p2, size):
+    """What a formula of Table 2 comes to; they are ours to trust."""
+    return float(eval(formula, {"__builtins__": {}}, {"p1": p1, "p2": p2, "T": size}))
+
+
 def table1(_):
     paper, ours = published("table1"), rules("matmul", "4x6", "6x8")
     command = ("sbp", "rules", "matmul", "4x6", "6x8", "--devices", "2")
@@ -32,14 +34,13 @@ def table1(_):
 
 
 def table2(_):
-    p1, p2, shape = 4, 3, (12, 12)
-    elements = {"p1": p1, "p2": p2, "T": shape[0] * shape[1]}
+    p1, p2, rows = 4, 3, 12
     found = []
     for what, formula in published("table2").items():
         begin, end, where = re.fullmatch(r"(\S+) to (\S+), (same|other) devices", what).groups()
-        arguments, document = route("12x12", begin, end, f"0-{p1 - 1}", f"0-{p1 - 1}" if where == "same" else f"{p1}-{p1 + p2 - 1}")
-        expected = float(eval(formula, {"__builtins__": {}}, elements))
-        found.append(Row(f"{what}: {formula}", "elements moved", expected, document["bytes_moved"] / ELEMENT, command=arguments))
+        arguments, document = route(f"{rows}x{rows}", begin, end, f"0-{p1 - 1}", f"0-{p1 - 1}" if where == "same" else f"{p1}-{p1 + p2 - 1}")
+        found.append(Row(f"{what}: {formula}", "elements moved", elements(formula, p1, p2, rows * rows), document["bytes_moved"] / ELEMENT,
+                         command=arguments))
     return Result(found)
 
 
@@ -134,7 +135,7 @@ def figure5(_):
     step = there[1]["steps"][0]
     fetched = step["collective"] == "transfer" and all(s["to"] in (2, 3) for s in step["slices"])
     ours = dict(zip(paper, (here[1]["steps"][0]["collective"], "fetched by the consumers" if fetched else step["collective"])))
-    elements = eval(published("table2")["S(0) to B, other devices"], {"__builtins__": {}}, {"p1": 2, "p2": 2, "T": 32})
+    expected = elements(published("table2")["S(0) to B, other devices"], 2, 2, 4 * 8)
 
     def draw(picture):
         picture.set_size_inches(4.2, 2.2)
@@ -151,60 +152,9 @@ def figure5(_):
             axis.text(0.7, begin[1] + 0.25 * (end[1] - begin[1]), f"{s['bytes']} B", ha="center", va="center", fontsize=7,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})
 
-    return Result([Row(what, "boxing", value, ours[what], command=(here if what.endswith("same devices") else there)[0]) for what, value in paper.items()]
-                  + [Row("p2 T of Table 2", "elements moved", float(elements), there[1]["bytes_moved"] / ELEMENT, command=there[0])], draw)
-
-
-def derived(name, shapes):
-    """Rules of ops that the paper names, "op: operands", for operands of given shapes."""
-    found = []
-    for what, value in published(name).items():
-        op, operands = what.split(": ")
-        call = shapes[op]
-        found.append(Row(what, "layout of the result", value, rules(*call).get(operands, "no rule"), command=("sbp", "rules", *call, "--devices", "2")))
-    return Result(found)
-
-
-def figure11(_):
-    rows = ("6x8", "6x1")
-    return derived("fig11", {"matmul": ("matmul", "6x4", "4x8"), "reduce_max": ("reduce_max", "6x8", "--attr", "axes=[1]"),
-                             "sub": ("sub", *rows), "exp": ("exp", "6x8"), "reduce_sum": ("reduce_sum", "6x8", "--attr", "axes=[1]"),
-                             "div": ("div", *rows), "pick": ("pick", "6x8", "6")})
-
-
-def dlperf(name):
-    """The rows of a file of the authors' tables that no family of experiments/fidelity/ has."""
-    return Family(f"dlperf_{name}_v100", "", lambda row: []).rows()
-
-
-def figure12(_):
-    rows = []
-    for row in dlperf("insightface"):
-        data, backbone = row["dataset_and_backbone"].split(" & ")
-        if row["parallelism"] != "Model Parallelism" or data != "Face Emore":
-            continue
-        framework = row["framework"].split()[0]
-        name = f"{backbone} {framework} b{row['batch_per_gpu']} on {row['n_gpus']}"
-        place = (backbone, row["n_gpus"], f"{framework}, {'smaller' if row['batch_per_gpu'] in ('64', '256') else 'larger'} batch")
-        rows.append(Row(name, "samples/s", float(row["samples_per_s"]), None, "no face recognition model", (), *place))
-    return Result(rows, draw.compared(rows, "samples/s", "V100s"))
-
-
-def figure13(_):
-    """The rules, and what the layouts of the table cost where the batch is split afterwards: ids of 16,384 samples, vectors of 16."""
-    result = derived("fig13", {"embedding": ("embedding", "1024x16", "64")})
-    for row in dlperf("wide_deep"):
-        if row["test"] != "vocab size X2 (report v1)" or row["n_gpus"] != "32":
-            continue
-        framework, millions = row["framework"].split()[0], f"{int(row['deep_vocab_size']) / 1e6:g}"
-        for quantity, column in (("ms a step", "iter_latency_ms"), ("MB", "gpu_mem_MB")):
-            value = row[column] if row[column] == "OOM" else float(row[column])
-            place = ("time of a step" if quantity == "ms a step" else "memory", millions, framework)
-            result.rows.append(Row(f"{framework} on 32, {millions} million ids", quantity, value, None, "no Wide & Deep model", (), *place))
-    for what, layout in (("vocabulary split, S(0)", "P"), ("vectors split, S(1)", "S(1)")):
-        arguments, document = route("16384x16", layout, "S(0)", "0-7", "0-7")
-        result.rows.append(Row(f"{what}: {layout} to S(0) on 8 devices, one table", "MB moved", None, document["bytes_moved"] / 1e6, command=arguments))
-    return Result(result.rows, draw.compared(result.rows, {"time of a step": "ms", "memory": "MB"}, "vocabulary, millions"))
+    rows = [Row(what, "boxing", value, ours[what], command=(here if what.endswith("same devices") else there)[0]) for what, value in paper.items()]
+    rows.append(Row("p2 T of Table 2", "elements moved", expected, there[1]["bytes_moved"] / ELEMENT, command=there[0]))
+    return Result(rows, draw)
 
 
 FIGURES = [
@@ -216,10 +166,4 @@ FIGURES = [
            missing=("run on the CPU backend: `boxcar train` runs plans of training jobs alone",)),
     Figure("fig4", "a 2 x 2 tensor on two devices", figure4, quick=True),
     Figure("fig5", "the boxing between two products", figure5, quick=True),
-    Figure("fig11", "softmax and loss over split classes", figure11, quick=True,
-           missing=("InsightFace: there is no margin loss and no sampling of classes, so no plan and no largest number of classes",)),
-    Figure("fig12", "face recognition with classes split over devices", figure12, quick=True,
-           missing=("ours: there is no face recognition model (ResNet-100 or MobileFaceNet with a margin softmax)",)),
-    Figure("fig13", "Wide & Deep: layouts of the embedding", figure13, quick=True,
-           missing=("Wide & Deep: there is no such model, so no time, no memory and no choice by the search; nor HugeCTR's layout",)),
 ]
