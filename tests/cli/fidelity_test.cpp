@@ -1,29 +1,16 @@
 // Predictions of published training runs are as pinned in experiments/predictions/. Where a model changed on
 // purpose, `experiments/validate --pin` writes them anew.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <string>
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/framework.h"
 #include "cli/keys.h"
+#include "run_experiment.h"
 
 namespace boxcar::cli {
 namespace {
-
-std::string experiment(const std::string& name, const std::string& arguments) {
-  const std::string command = fmt::format("BOXCAR='{}' '{}' '{}/experiments/{}' {} 2>&1", BOXCAR_PROGRAM,
-                                          BOXCAR_PYTHON, BOXCAR_SOURCE_DIR, name, arguments);
-  FILE* pipe = popen(command.c_str(), "r");
-  if (!pipe) return "cannot be started";
-  std::string text;
-  char buffer[4096];
-  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
-  pclose(pipe);
-  return text;
-}
 
 TEST(Fidelity, ASampleOfPredictionsIsAsPinned) {
   EXPECT_EQ(experiment("validate", "--check --every 60"), "all predictions are as pinned\n");
