@@ -2,7 +2,7 @@
 
   Row("OneFlow fp32 b128 on 8", "samples/s", 3130.34, 3006.0)       # numbers: the difference is in percent
   Row("S(0), B", "layout of the product", "S(0)", "S(0)")           # texts: they are the same or not
-  Row("MXNet fp32 b128 on 8", "samples/s", 2556.03, None, "no stack of that framework")
+  Row("MXNet fp32 b128 on 8", "samples/s", 2556.03, None, "no framework file of that name")
   Row("2 registers", "acts/s", None, 0.5)                           # the paper has no number: ours alone
 
 Published values stand in experiments/paper_data/ and experiments/data/, ours are what the program says now.

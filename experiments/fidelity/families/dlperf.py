@@ -13,7 +13,7 @@ def stack_of(framework):
     for name, stack in STACKS.items():
         if framework.startswith(name):
             return stack
-    raise LeftOut("no stack of that framework")
+    raise LeftOut("no framework file of that name")
 
 
 def common(row):

@@ -140,7 +140,7 @@ def figure16(_):
 
 FIGURES = [
     Figure("fig10", "data parallelism, ResNet-50 v1.5 and BERT-base on 1 to 32 V100s", figure10, tolerance={"samples/s": 10, "times as fast": 10},
-           missing=("TensorFlow, MXNet and PaddlePaddle, with and without NVIDIA's containers: no stack of theirs is there",
+           missing=("TensorFlow, MXNet and PaddlePaddle, with and without NVIDIA's containers: none of them is described",
                     "PyTorch on ResNet-50, in half with NVIDIA's container and in float32 without: how many images its hosts prepare a second, for "
                     "which it waits, is not published")),
     Figure("fig14", "sharding the optimizer on two devices", figure14, tolerance={"share of the states": 1}, quick=True),
