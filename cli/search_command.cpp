@@ -25,6 +25,7 @@
 #include "cli/what_if.h"
 #include "ir/units.h"
 #include "planner/laid_out.h"
+#include "planner/search/dimensions.h"
 #include "planner/search/layout_labels.h"
 #include "planner/search/making.h"
 #include "planner/verify.h"
@@ -89,9 +90,8 @@ search::Goal objective_of(const std::string& text) {
 // What a user gave is not searched.
 std::set<std::string> pinned(const GivenKeys& given) {
   std::set<std::string> keys;
-  for (const auto& [path, value] : given)
-    if (path.starts_with("parallel."))
-      keys.insert(path == "parallel.context_parallel" ? "cp" : path.substr(9));
+  for (const search::Dimension& d : search::dimensions())
+    if (given.contains("parallel." + d.name_in_file())) keys.insert(d.key);
   return keys;
 }
 
@@ -102,34 +102,45 @@ std::vector<std::string> not_given(const GivenKeys& given) {
   return open;
 }
 
+// "1..4"
+bool is_range(const std::string& path, const Given& given) {
+  return path.starts_with("parallel.") && given.text.find("..") != std::string::npos;
+}
+
+std::pair<int, int> range_of(const search::Dimension& d, const Given& given) {
+  const size_t dots = given.text.find("..");
+  const auto number = [](const std::string& text) {
+    int n = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    return error == std::errc() && end == text.data() + text.size() ? n : -1;
+  };
+  const auto refuse = [&](const std::string& expected) {
+    throw Error::input(given.where, fmt::format("got \"{}\", expected {}", given.text, expected));
+  };
+  const int first = number(given.text.substr(0, dots)), last = number(given.text.substr(dots + 2));
+  if (first < 0 || last < first) refuse("a range such as 1..4");
+  if (first < d.least || (d.has_levels() && last > d.most))
+    refuse(d.has_levels() ? fmt::format("a range within {}..{}", d.least, d.most)
+                          : fmt::format("a range that begins at {} or more", d.least));
+  return {first, last};
+}
+
 // Takes keys of section parallel that are given as a range, "1..4", out of `given`.
 std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
-  const std::set<std::string> searched{"dp", "tp", "pp", "cp", "ep", "micro_batch", "zero", "virtual_stages"};
+  std::set<std::string> numbers;
   std::map<std::string, std::pair<int, int>> ranges;
-  std::erase_if(given, [&](const auto& entry) {
-    const auto& [path, value] = entry;
-    const size_t dots = value.text.find("..");
-    if (!path.starts_with("parallel.") || dots == std::string::npos) return false;
-    const std::string key = path == "parallel.context_parallel" ? "cp" : path.substr(9);
-    const auto number = [&](const std::string& text) {
-      int n = -1;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-      return error == std::errc() && end == text.data() + text.size() ? n : -1;
-    };
-    const int first = number(value.text.substr(0, dots)), last = number(value.text.substr(dots + 2));
-    if (!searched.contains(key))
+  for (const search::Dimension& d : search::dimensions()) {
+    if (!d.is_number()) continue;
+    numbers.insert(d.key);
+    const auto found = given.find("parallel." + d.name_in_file());
+    if (found == given.end() || !is_range(found->first, found->second)) continue;
+    ranges[d.key] = range_of(d, found->second);
+    given.erase(found);
+  }
+  for (const auto& [path, value] : given)
+    if (is_range(path, value))
       throw Error::input(value.where, fmt::format("got \"{}\", but only {} take a range", value.text,
-                                                  fmt::join(searched, ", ")));
-    if (first < 0 || last < first)
-      throw Error::input(value.where, fmt::format("got \"{}\", expected a range such as 1..4", value.text));
-    const int least = key == "zero" ? 0 : 1, most = key == "zero" ? 3 : std::numeric_limits<int>::max();
-    if (first < least || last > most)
-      throw Error::input(value.where, fmt::format("got \"{}\", expected {}", value.text,
-                                                  key == "zero" ? "a range within 0..3"
-                                                                : "a range that begins at 1 or more"));
-    ranges[key] = {first, last};
-    return true;
-  });
+                                                  fmt::join(numbers, ", ")));
   return ranges;
 }
 

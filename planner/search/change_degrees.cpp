@@ -150,17 +150,17 @@ class Changes {
   std::vector<planner::Job> changed_jobs(const planner::Job& job) const {
     const planner::Hints& h = job.parallel;
     std::vector<planner::Job> jobs;
-    const auto add = [&](const char* name, int planner::Hints::*key, int value) {
-      if (!fixed_.is_free(name, value)) return;
+    const auto add = [&](const char* key, int value) {
+      if (!fixed_.is_free(key, value)) return;
       jobs.push_back(job);
-      jobs.back().parallel.*key = value;
+      set_number(dimension(key), jobs.back(), value);
     };
     for (const int zero : {h.zero - 1, h.zero + 1})
-      if (zero >= 0 && zero <= 3 && h.dp > 1) add("zero", &planner::Hints::zero, zero);
+      if (zero >= 0 && zero <= 3 && h.dp > 1) add("zero", zero);
     if (!is_short(job)) return jobs;
     for (const int ep : {1, h.ep / 2, 2 * h.ep})
       if (ep > 0 && ep != h.ep && h.dp % ep == 0 && job.model.experts > 0 && job.model.experts % ep == 0)
-        add("ep", &planner::Hints::ep, ep);
+        add("ep", ep);
     if (h.pp == 1 || h.virtual_stages > 1) return jobs;
     if (auto elsewhere = on_other_stages(job)) jobs.push_back(std::move(*elsewhere));
     for (const char* schedule : split_schedules(job)) {

@@ -30,11 +30,9 @@ struct Progress {
 struct SearchOptions {
   Goal goal = Goal::time;  // what is least; cost needs a price
   double max_step_seconds = infinity;
-  // Keys that stay as the job has them: "tp", "pp", "dp", "cp", "ep", "micro_batch", "zero",
-  // "sequence_parallel", "recompute", "recompute_layers", "recompute_others", "virtual_stages",
-  // "stage_layers", "schedule", "mesh_order", "stage_order".
+  // Keys of dimensions (dimensions.h) that stay as the job has them.
   std::set<std::string> pinned = {};
-  // Keys of those (not stage_layers, not schedule) that stay between two values.
+  // Keys of those that are numbers, which stay between two values.
   std::map<std::string, std::pair<int, int>> ranges = {};
   bool partial = true;               // ops may read partial values
   bool both = false;                 // layouts are open on both dimensions of a mesh of two
