@@ -44,8 +44,8 @@ constexpr double for_report = 1;    // and for letting go of plans: of what endi
 struct SearchArguments {
   JobArguments job;
   std::string out, memory, budget, objective = "time", max_step_time;
-  std::vector<std::string> pins, stragglers;
-  bool json = false, no_partial = false, both = false;
+  std::vector<std::string> pins, stragglers, without_moves;
+  bool json = false, no_partial = false, both = false, explain_moves = false;
   int simulate = 12, threads = 0;
 };
 
@@ -315,6 +315,8 @@ int run(const SearchArguments& arguments, Extent extent) {
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   options.threads = arguments.threads;
+  for (const std::string& name : arguments.without_moves)
+    options.without_moves.insert(search::move_named(name).name);
   options.go_on = [&](const search::Progress& p) {
     progress->step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
                                p.simulated,
@@ -332,6 +334,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   r.goal = options.goal;
   r.max_step_seconds = options.max_step_seconds;
   r.precisions = requests.size() > 1;
+  r.explain_moves = arguments.explain_moves;
   for (const Request& one : requests) {
     options.described = as_described(one);
     budget.begin_share(static_cast<size_t>(&requests.back() - &one) + 1);
@@ -414,6 +417,13 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
                     "no op reads partial values: what sharding in two kinds would give");
   command->add_flag("--both-dimensions", arguments->both,
                     "layouts of ops are open on both dimensions of a mesh of two at once, not in turn; slow");
+  command->add_flag("--explain-moves", arguments->explain_moves,
+                    "what was tried around the best, what that took and what it gained");
+  command
+      ->add_option("--without-move", arguments->without_moves,
+                   "do not try one of those that --explain-moves lists; may be repeated")
+      ->type_name("NAME")
+      ->take_all();
   command->add_option("--simulate", arguments->simulate, "candidates to simulate [12]")
       ->type_name("1..1000")
       ->check(whole_number(1, 1000));

@@ -185,6 +185,34 @@ std::optional<double> gap(const SearchReport& r) {
   return std::max(0.0, 1 - *o.least / value);
 }
 
+// What each move took and gained, and what it is.
+std::string moves_text(const SearchReport& r) {
+  std::string text =
+      fmt::format("\nmoves\n  {:<18} {:>5} {:>9} {:>7}  proposes\n", "move", "plans", "time", "gained");
+  const auto add = [&](const char* name, const search::MoveUse& use, const std::string& what) {
+    text += fmt::format("  {:<18} {:>5} {:>9} {:>7}  {}\n", name, use.plans,
+                        use.plans > 0 ? ir::format_seconds(use.seconds) : "-",
+                        use.left < 1 ? fmt::format("{:.1f} %", 100 * (1 - use.left)) : "-", what);
+  };
+  search::MoveUses uses = r.outcome.moves;
+  add("points", use_of(uses, nullptr), "the best by estimate");
+  for (const search::Move& move : search::moves())
+    add(move.name, use_of(uses, &move),
+        fmt::format("{} ({}); where: {}", move.proposes, move.costs, move.when));
+  return text;
+}
+
+ordered_json moves_json(const SearchReport& r) {
+  ordered_json all = ordered_json::array();
+  search::MoveUses uses = r.outcome.moves;
+  const auto add = [&](const char* name, const search::MoveUse& use) {
+    all.push_back({{"name", name}, {"plans", use.plans}, {"wall_s", use.seconds}, {"gained", 1 - use.left}});
+  };
+  add("points", use_of(uses, nullptr));
+  for (const search::Move& move : search::moves()) add(move.name, use_of(uses, &move));
+  return all;
+}
+
 // What is proved of the degrees.
 std::string bound_text(const SearchReport& r) {
   const std::optional<double> less = gap(r);
@@ -340,7 +368,7 @@ std::string to_table(const SearchReport& r) {
   text += fmt::format(
       "\nbest\n  {}\n{}{}\n", flags_of(best, r.precisions), objective_text(r),
       bound_text(r) + layouts_text(r) + slots_text(r) + slow_stages_text(best.parallel, best.cluster));
-  return text + to_table(r.best);
+  return text + to_table(r.best) + (r.explain_moves ? moves_text(r) : "");
 }
 
 std::string to_json(const SearchReport& r) {
@@ -356,6 +384,7 @@ std::string to_json(const SearchReport& r) {
   ordered_json candidates = ordered_json::array();
   for (const Candidate& c : r.outcome.best) candidates.push_back(candidate_json(c));
   doc["candidates"] = candidates;
+  if (r.explain_moves) doc["moves"] = moves_json(r);
   doc["best"] = ordered_json::parse(to_json(r.best));
   return doc.dump(2) + "\n";
 }

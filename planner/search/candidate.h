@@ -16,6 +16,8 @@
 
 namespace boxcar::search {
 
+struct Move;
+
 struct Candidate {
   planner::Job job;  // resolved; its gpus and cluster are what it uses
   double estimated_seconds = 0, estimated_bytes = 0;
@@ -33,6 +35,7 @@ struct Candidate {
   FoundLayouts found = {};
   // Where the slots of transfers were chosen: those that differ from the schedule's.
   PlanSlots slots = {};
+  const Move* move = nullptr;  // that proposed it (moves.h); null: it is a point
 
   // What lays its job's graph out: the layouts found, or where they are not known yet what finds them.
   planner::Choose choose(FoundLayouts* found = nullptr, const std::function<void()>& look = {}) const;
