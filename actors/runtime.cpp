@@ -144,7 +144,7 @@ struct Runtime::Impl {
     };
   }
 
-  // Groups are set up before the first step, where nothing else is under way: each device comes to its own in
+  // Groups are set up before the first step, where nothing else is in flight: each device comes to its own in
   // the order of their names, which is one for all processes, so no two wait for each other in a circle.
   void connect() {
     std::vector<Connection> all = links->connections();
@@ -307,7 +307,7 @@ struct Runtime::Impl {
         }
   }
 
-  // Until at most so many launched steps are under way.
+  // Until at most so many launched steps are in flight.
   void drain(size_t left) {
     for (; launched.size() > left; launched.pop_front()) {
       const auto [number, step] = launched.front();
@@ -366,7 +366,7 @@ struct Runtime::Impl {
   std::unique_ptr<Links> links;
   std::vector<RunAct> timeline;
   std::vector<std::unique_ptr<backends::Recording>> recordings;  // with options.graphs: by step, in turn
-  std::deque<std::pair<size_t, int64_t>> launched;               // of which recordings, steps are under way
+  std::deque<std::pair<size_t, int64_t>> launched;               // of which recordings, steps are in flight
   std::set<int64_t> behind;  // of acts that save and write: steps between theirs and what they save
   int64_t steps_made = 0;
 };

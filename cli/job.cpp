@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "backends/machines/yaml.h"
 #include "cli/catalog.h"
 #include "cli/config_file.h"
@@ -215,26 +215,26 @@ void set(Request& request, const std::string& path, const Given& value) {
 
 namespace {
 
-// The stack's own defaults, before what is given.
-backends::Stack load_stack(const GivenKeys& given, Request& request) {
+// The framework's own defaults, before what is given.
+backends::Framework load_framework(const GivenKeys& given, Request& request) {
   const auto named = given.find("train.stack");
-  backends::Stack stack;
-  if (named == given.end()) return stack;
+  backends::Framework framework;
+  if (named == given.end()) return framework;
   locate(given, [&] {
     try {
-      stack = backends::load_stack(named->second.text);
+      framework = backends::load_framework(named->second.text);
     } catch (const Error& e) {
-      throw Error(e.code(), "train.stack", e.where() == "stack" ? message_of(e) : e.what());
+      throw Error(e.code(), "train.stack", e.where() == "framework" ? message_of(e) : e.what());
     }
   });
-  for (const auto& [path, text] : stack.defaults) {
+  for (const auto& [path, text] : framework.defaults) {
     const size_t dot = path.find('.');
     const Key* key = dot == std::string::npos ? nullptr : find_key(path.substr(0, dot), path.substr(dot + 1));
     if (!key || key->section == run_section)
-      throw Error::input("stack " + stack.name, "defaults: no key of a job is named " + path);
-    set(*key, request, "stack " + stack.name, text);
+      throw Error::input("framework " + framework.name, "defaults: no key of a job is named " + path);
+    set(*key, request, "framework " + framework.name, text);
   }
-  return stack;
+  return framework;
 }
 
 // Sets what is given, and loads the cluster.
@@ -246,7 +246,7 @@ Request request_of(const GivenKeys& given) {
     set(*find_key("model", "family"), request, family->second.where, family->second.text);
     request.job.model = ir::models::defaults(family->second.text);
   }
-  const backends::Stack stack = load_stack(given, request);
+  const backends::Framework framework = load_framework(given, request);
   for (const auto& [path, value] : given) set(request, path, value);
   planner::Hints& hints = request.job.parallel;
   request.job.train.flash = request.job.model.flash;
@@ -266,8 +266,8 @@ Request request_of(const GivenKeys& given) {
     if (request.job.train.precision == ir::Precision::tf32) backends::use_tf32(request.job.cluster.device);
     if (request.job.train.precision == ir::Precision::fp8) backends::use_float8(request.job.cluster.device);
     backends::use_flash_version(request.job.cluster.device, request.flash_version);
-    backends::put_stack(request.job.cluster, stack);
-    hints.op_kept = stack.op_kept;
+    backends::put_framework(request.job.cluster, framework);
+    hints.retained_bytes = framework.retained_bytes;
   });
   return request;
 }

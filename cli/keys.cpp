@@ -226,7 +226,7 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "routing_skew", JOB(routing_skew), 1, 100000,
                     "simulated: the fullest expert gets so many times the mean of tokens"));
   k.push_back(entry(
-      "train", "stack", at(+[](Request & r) -> auto& { return r.stack; }), 0, 0,
+      "train", "stack", at(+[](Request & r) -> auto& { return r.framework; }), 0, 0,
       "the framework that is simulated: its kernels, launches, buckets, memory; a name, or a YAML file"));
 
   k.push_back(word("run", "backend", RUN(backend), {"cpu", "cuda"}, "what executes the plan"));

@@ -21,8 +21,8 @@ struct Request {
   std::string cluster;  // preset or path
   std::string device;   // the same; empty: the cluster's own
   int flash_version = 2;
-  std::string stack = "boxcar";  // the training framework that is simulated
-  training::TrainRun run;        // of `boxcar train` alone
+  std::string framework = "boxcar";  // the training framework that is simulated
+  training::TrainRun run;            // of `boxcar train` alone
 };
 
 using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*,

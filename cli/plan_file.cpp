@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "cli/output.h"
 #include "ir/graph.h"
 #include "planner/facts.h"
@@ -119,8 +119,8 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
   if (name.empty()) throw Error::input(file, "names no cluster; give one with --cluster");
   const auto device = plan.labels.find("cluster.device");
   loaded.cluster = load_cluster(name, device == plan.labels.end() ? "" : device->second, plan.devices);
-  if (const auto stack = plan.labels.find("train.stack"); stack != plan.labels.end())
-    backends::put_stack(loaded.cluster, backends::load_stack(stack->second));
+  if (const auto framework = plan.labels.find("train.stack"); framework != plan.labels.end())
+    backends::put_framework(loaded.cluster, backends::load_framework(framework->second));
   const auto limit = plan.facts.find("memory_limit_bytes");  // of the devices that it was made for
   const bool elsewhere = given.contains("cluster.preset") || given.contains("cluster.device");
   if (limit != plan.facts.end() && limit->second > 0 && !elsewhere)

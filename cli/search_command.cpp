@@ -189,7 +189,7 @@ void interrupt(int) {
 // "with --recompute full, on 16 GPUs or with --memory 35GB"
 std::string enough(const search::Outcome& outcome, const std::string& memory) {
   std::vector<std::string> changes;
-  for (const search::WouldDo& w : outcome.would_do) changes.push_back(change_text(w));
+  for (const search::Alternative& w : outcome.alternatives) changes.push_back(change_text(w));
   if (!memory.empty()) changes.push_back(memory);
   if (changes.empty()) return "neither other keys nor more GPUs mend it by estimate";
   const std::string last = changes.back();

@@ -309,7 +309,7 @@ std::string slow_stages_text(const Hints& hints, const backends::Cluster& cluste
   return text + "\n";
 }
 
-std::string change_text(const search::WouldDo& change) {
+std::string change_text(const search::Alternative& change) {
   if (change.without.empty()) return fmt::format("on {} GPUs", change.candidate.job.gpus);
   Request request;
   request.job = change.candidate.job;
@@ -408,7 +408,7 @@ std::string to_json(const SearchReport& r, const std::string& why) {
   if (o.smallest.estimated_bytes < search::infinity) doc["smallest"] = estimate(o.smallest);
   if (o.fastest) doc["fastest"] = estimate(*o.fastest);
   doc["would_do"] = ordered_json::array();
-  for (const search::WouldDo& change : o.would_do) {
+  for (const search::Alternative& change : o.alternatives) {
     ordered_json one = estimate(change.candidate);
     one["change"] = change_text(change);
     doc["would_do"].push_back(std::move(one));

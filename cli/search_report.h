@@ -32,7 +32,7 @@ std::string to_json(const SearchReport& report, const std::string& why);
 std::string left_out_text(const search::Outcome& outcome);
 
 // "with --recompute full", "on 16 GPUs".
-std::string change_text(const search::WouldDo& change);
+std::string change_text(const search::Alternative& change);
 
 // Paths of the keys that a search decides where they are not given.
 std::vector<std::string> searched_keys();

@@ -228,7 +228,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
                        "checkpoints have biases in all linear layers or in none");
   const training::TrainRun& options = resolved.request.run;
   planner::Job& job = resolved.request.job;
-  job.parallel.op_kept
+  job.parallel.retained_bytes
       .clear();  // what the simulated framework keeps or overwrites: here every result has its place
   check(options, given);
   const auto name = [&given](const std::string& path) { return where(given, path); };

@@ -40,7 +40,7 @@ std::vector<int64_t> totals(const Job& resolved) {
   return bytes;
 }
 
-// What the pipeline holds does not grow once this many micro-batches are under way.
+// What the pipeline holds does not grow once this many micro-batches are in flight.
 void bound_micro_batches(Job& resolved) {
   const Hints& h = resolved.parallel;
   if (h.schedule == "1f1b")

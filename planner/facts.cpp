@@ -1,7 +1,7 @@
 #include "planner/facts.h"
 
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "ir/models/conv_net.h"
 #include "ir/op.h"
 
@@ -51,7 +51,7 @@ std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job) {
       {"memory_limit_bytes", static_cast<double>(job.cluster.device->memory_bytes)},
   };
   if (job.routing_skew > 1) facts["routing_skew"] = job.routing_skew;
-  if (const double share = job.cluster.stack->fragmentation; share > 0) facts["fragmentation"] = share;
+  if (const double share = job.cluster.framework->fragmentation; share > 0) facts["fragmentation"] = share;
   return facts;
 }
 

@@ -31,7 +31,7 @@ void StageLowering::sum_tied(const TiedGradient& tied) {
   actor.phase = builder.phases.reduce();
   actor.layer = layer(tensor(t).producer);
   actor.moves = ir::name_in_layer(in_.graph, t);
-  Value value = get(t, stored(t), builder.phases.reduce());
+  Value value = value_in(t, stored(t), builder.phases.reduce());
   add_inputs(actor, {value});
   value.ready = control_register(actor.name);
   actor.outputs = {value.ready};

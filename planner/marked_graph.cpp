@@ -56,7 +56,7 @@ MarkedGraph reversed(const MarkedGraph& graph) {
 // Tarjan's strongly connected components without recursion; by node.
 std::vector<int> components(const MarkedGraph& graph, const Successors& next) {
   int n = static_cast<int>(graph.seconds.size()), clock = 0, found = 0;
-  std::vector<int> component(at(n), -1), low(at(n)), seen(at(n), -1), stack;
+  std::vector<int> component(at(n), -1), low(at(n)), seen(at(n), -1), framework;
   std::vector<std::pair<int, size_t>> path;
   for (int root = 0; root < n; ++root) {
     if (seen[at(root)] >= 0) continue;
@@ -65,7 +65,7 @@ std::vector<int> components(const MarkedGraph& graph, const Successors& next) {
       auto& [u, i] = path.back();
       if (seen[at(u)] < 0) {
         seen[at(u)] = low[at(u)] = clock++;
-        stack.push_back(u);
+        framework.push_back(u);
       }
       if (i < next.end(u)) {
         int v = graph.edges[at(next.edge(i++))].to;
@@ -80,7 +80,7 @@ std::vector<int> components(const MarkedGraph& graph, const Successors& next) {
       path.pop_back();
       if (!path.empty()) low[at(path.back().first)] = std::min(low[at(path.back().first)], low[at(done)]);
       if (low[at(done)] != seen[at(done)]) continue;
-      for (int v = -1; v != done; stack.pop_back()) component[at(v = stack.back())] = found;
+      for (int v = -1; v != done; framework.pop_back()) component[at(v = framework.back())] = found;
       ++found;
     }
   }

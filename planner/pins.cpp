@@ -31,7 +31,8 @@ bool matches(std::string_view pattern, std::string_view name) {
 }
 
 std::string_view base_name(std::string_view tensor) {
-  constexpr std::array suffixes = {".grad", ".half", ".sum", ".next", ".again", ".replica", ".bias_add", "."};
+  constexpr std::array suffixes = {".grad",       ".half",    ".sum",      ".next",
+                                   ".recomputed", ".replica", ".bias_add", "."};
   const auto strip = [&] {
     std::string_view left = tensor;
     while (!left.empty() && left.back() >= '0' && left.back() <= '9') left.remove_suffix(1);

@@ -28,7 +28,7 @@ struct Hints {
   int micro_batch = 1;            // sequences per data-parallel rank
   int zero = 0;                   // 0..3
   bool sequence_parallel = false;
-  // 1f1b | gpipe | zb-h1 | zb-h2 | micro-batches under way on each stage, "7,5,3,1"; interleaved follows from
+  // 1f1b | gpipe | zb-h1 | zb-h2 | micro-batches in flight on each stage, "7,5,3,1"; interleaved follows from
   // virtual_stages > 1
   std::string schedule = "1f1b";
   Reduction grad_reduction = Reduction::sums;
@@ -39,12 +39,13 @@ struct Hints {
   // Stages send what all ranks of tp hold in parts, one from each rank, and gather it where it arrives.
   bool scatter_gather = false;
   int defer_head_grad = 0;  // micro-batches whose gradient of the head's weight waits for the last of them
-  std::map<std::string, double> op_kept;  // by op: times the bytes of its output, with what a framework keeps
-                                          // beside it for the backward pass (its stack's)
-  bool fused_optimizer = false;           // one act updates all states of a device that one rule updates
-  bool gather_logits = false;             // the loss reads the whole vocabulary on each rank of tp
-  bool gather_keys = false;               // fused attention reads all keys and values on each rank of cp
-  int fsdp_group = 0;                     // ranks that share one copy of sharded states; 0: all of dp
+  std::map<std::string, double>
+      retained_bytes;            // by op: times the bytes of its output, with what a framework keeps
+                                 // beside it for the backward pass (its framework's)
+  bool fused_optimizer = false;  // one act updates all states of a device that one rule updates
+  bool gather_logits = false;    // the loss reads the whole vocabulary on each rank of tp
+  bool gather_keys = false;      // fused attention reads all keys and values on each rank of cp
+  int fsdp_group = 0;            // ranks that share one copy of sharded states; 0: all of dp
   // How ranks stand on the cluster, outermost first: those of the last lie beside each other. dp's with ep.
   std::string mesh_order = "pp,dp,cp,tp";
   std::vector<int> stage_order = {};  // by stage: whose devices it has in that order; empty: its own

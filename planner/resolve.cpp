@@ -187,19 +187,19 @@ void resolve_batch(Job& job) {
 
 void check_schedule(const Job& job) {
   const Hints& h = job.parallel;
-  const std::vector<int> under_way = under_way_of(h.schedule);
+  const std::vector<int> in_flight = in_flight_of(h.schedule);
   require(h.schedule == "1f1b" || h.schedule == "gpipe" || h.schedule == "zb-h1" || h.schedule == "zb-h2" ||
-              !under_way.empty(),
+              !in_flight.empty(),
           "parallel.schedule",
           fmt::format(
-              "unknown schedule '{}' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches under way on each "
+              "unknown schedule '{}' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches in flight on each "
               "stage, as 4,3,2,1; virtual_stages > 1 interleaves 1f1b)",
               h.schedule));
-  require(under_way.empty() || under_way.size() == static_cast<size_t>(h.pp), "parallel.schedule",
-          fmt::format("{} numbers for {} stages (give one for each of pp {})", under_way.size(), h.pp, h.pp));
+  require(in_flight.empty() || in_flight.size() == static_cast<size_t>(h.pp), "parallel.schedule",
+          fmt::format("{} numbers for {} stages (give one for each of pp {})", in_flight.size(), h.pp, h.pp));
   require(
-      std::is_sorted(under_way.rbegin(), under_way.rend()), "parallel.schedule",
-      fmt::format("{}: a stage has fewer micro-batches under way than the one behind it, which would wait "
+      std::is_sorted(in_flight.rbegin(), in_flight.rend()), "parallel.schedule",
+      fmt::format("{}: a stage has fewer micro-batches in flight than the one behind it, which would wait "
                   "forever (let the numbers fall)",
                   h.schedule));
   require(h.virtual_stages == 1 || h.schedule == "1f1b", "parallel.schedule",

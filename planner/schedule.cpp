@@ -5,7 +5,7 @@
 
 namespace boxcar::planner {
 
-std::vector<int> under_way_of(const std::string& schedule) {
+std::vector<int> in_flight_of(const std::string& schedule) {
   std::vector<int> counts;
   const char* end = schedule.data() + schedule.size();
   for (const char* at = schedule.data();;) {
@@ -19,7 +19,7 @@ std::vector<int> under_way_of(const std::string& schedule) {
 }
 
 Pipeline pipeline_of(const Hints& h, int micro_batches) {
-  Pipeline p{Schedule::one_f_one_b, h.pp, h.virtual_stages, micro_batches, under_way_of(h.schedule),
+  Pipeline p{Schedule::one_f_one_b, h.pp, h.virtual_stages, micro_batches, in_flight_of(h.schedule),
              h.defer_head_grad};
   if (h.virtual_stages > 1) p.kind = Schedule::interleaved;
   if (h.schedule == "gpipe") p.kind = Schedule::gpipe;
@@ -47,7 +47,7 @@ int warm_up(const Pipeline& p, int stage) {
     case Schedule::gpipe:
       return all - 1;
     case Schedule::one_f_one_b:
-      return std::min((p.under_way.empty() ? p.stages - stage : p.under_way[static_cast<size_t>(stage)]) - 1,
+      return std::min((p.in_flight.empty() ? p.stages - stage : p.in_flight[static_cast<size_t>(stage)]) - 1,
                       all - 1);
     case Schedule::interleaved:
       return std::min((p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages, all - 1);

@@ -1,8 +1,8 @@
-// The order in which a pipeline stage runs its micro-batches, and how many of them are under way at once.
+// The order in which a pipeline stage runs its micro-batches, and how many of them are in flight at once.
 //
-//   1F1B, stage 1 of 3, 4 micro-batches:  F.0 F.1 B.0 F.2 B.1 F.3 B.2 B.3   2 = 3 - 1 under way
-//   GPipe, the same:                      F.0 F.1 F.2 F.3 B.0 B.1 B.2 B.3   4 under way
-//   "5,3,1", the same:                    F.0 F.1 F.2 B.0 F.3 B.1 B.2 B.3   3 under way
+//   1F1B, stage 1 of 3, 4 micro-batches:  F.0 F.1 B.0 F.2 B.1 F.3 B.2 B.3   2 = 3 - 1 in flight
+//   GPipe, the same:                      F.0 F.1 F.2 F.3 B.0 B.1 B.2 B.3   4 in flight
+//   "5,3,1", the same:                    F.0 F.1 F.2 B.0 F.3 B.1 B.2 B.3   3 in flight
 //
 // Zero-bubble schedules (Qi et al. 2023, arXiv:2401.10241, the hand-made ones) split the backward pass: B is
 // what the stage before waits for, W the gradients of parameters. On stage s of p, W follows its B by s
@@ -35,12 +35,12 @@ struct Pipeline {
   int stages = 1;
   int chunks = 1;
   int micro_batches = 1;
-  std::vector<int> under_way = {};  // by stage, of 1F1B alone; empty: stages - stage
+  std::vector<int> in_flight = {};  // by stage, of 1F1B alone; empty: stages - stage
   int head_behind = 0;  // micro-batches whose gradient of the head's weight waits, on the last stage
 };
 
 // The numbers of "7,5,3,1"; empty where `schedule` is no list of whole numbers from 1 on.
-std::vector<int> under_way_of(const std::string& schedule);
+std::vector<int> in_flight_of(const std::string& schedule);
 
 // `hints` are resolved.
 Pipeline pipeline_of(const Hints& hints, int micro_batches);

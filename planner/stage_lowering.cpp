@@ -55,7 +55,7 @@ StageLowering::StageLowering(const LoweringInput& input, int stage, std::vector<
       from_state_(input.graph.tensors.size(), false) {
   for (const ir::Op& op : input.graph.ops)
     if (op.recomputed)
-      run_again_.insert(op.name.substr(0, op.name.size() - std::string_view(".again").size()));
+      recomputed_.insert(op.name.substr(0, op.name.size() - std::string_view(".recomputed").size()));
 }
 
 void StageLowering::run() {
@@ -121,7 +121,7 @@ void StageLowering::gather_ahead(OpId next, int in_phase) {
   if (phase(next) != in_phase) return;
   for (size_t i = 0; i < op_of(next).inputs.size(); ++i) {
     const TensorId t = op_of(next).inputs[i];
-    if (read_again(t, in_phase)) get(t, layout(next).inputs[i], in_phase);
+    if (read_again(t, in_phase)) value_in(t, layout(next).inputs[i], in_phase);
   }
 }
 
@@ -156,13 +156,13 @@ void StageLowering::emit(OpId o) {
 
 void StageLowering::emit_alias(OpId o) {
   const ir::Op& op = op_of(o);
-  Value value = get(op.inputs[0], layout(o).inputs[0], phase(o));
+  Value value = value_in(op.inputs[0], layout(o).inputs[0], phase(o));
   const TensorId t = op.outputs[0];
   value.layout = layout(o).outputs[0];
   value.scope = -1;
   value.shape = local_type(t, value.layout).shape;
   values(t).push_back(value);
-  settle(t, o, value.layout, phase(o));
+  box_to_stored(t, o, value.layout, phase(o));
   cut_for_others(t, phase(o));
 }
 
@@ -177,7 +177,7 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   actor.layer = layer(o);
   std::vector<Value> operands;
   for (size_t i = 0; i < op.inputs.size(); ++i)
-    operands.push_back(get(op.inputs[i], layout(o).inputs[i], in_phase));
+    operands.push_back(value_in(op.inputs[i], layout(o).inputs[i], in_phase));
   add_inputs(actor, operands);
   actor.name = actor_name(op.name);
   add_outputs(o, actor);
@@ -185,7 +185,7 @@ int StageLowering::emit_kernel(OpId o, int in_phase) {
   if (op.is(ir::OpKind::accumulate))
     for (int reg : builder.program.actors.back().outputs) builder.set_every(reg, in_.pipeline.micro_batches);
   for (size_t i = 0; i < op.outputs.size(); ++i) {
-    settle(op.outputs[i], o, layout(o).outputs[i], in_phase);
+    box_to_stored(op.outputs[i], o, layout(o).outputs[i], in_phase);
     cut_for_others(op.outputs[i], in_phase);
   }
   return index;
@@ -221,7 +221,7 @@ void StageLowering::add_outputs(OpId o, ir::Actor& actor) {
 }
 
 // Boxes what was produced in another layout than it is kept in: now, with its layer, or once per step.
-void StageLowering::settle(TensorId t, OpId o, const NdSbp& produced, int in_phase) {
+void StageLowering::box_to_stored(TensorId t, OpId o, const NdSbp& produced, int in_phase) {
   if (in_.mesh.devices() == 1) values(t).back().layout = stored(t);
   if (produced == stored(t) || in_.mesh.devices() == 1) return;
   const Item item{t, values(t).back(), stored(t), -1};
@@ -298,8 +298,8 @@ int64_t parts(const NdSbp& layout, const Mesh& mesh) {
 
 }  // namespace
 
-StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_phase) {
-  if (values(t).empty()) bring(t, in_phase);
+StageLowering::Value StageLowering::value_in(TensorId t, const NdSbp& want, int in_phase) {
+  if (values(t).empty()) fetch(t, in_phase);
   if (in_.mesh.devices() == 1) return values(t).back();  // every layout is the whole tensor
   const Value* base = nullptr;
   const auto& used = in_.pins.used[static_cast<size_t>(t)];
@@ -316,7 +316,7 @@ StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_ph
   }
   if (!base)
     throw Error::fault(builder.program.name, fmt::format("{} is read before it is there", tensor(t).name));
-  if (gather_group(t, in_phase)) return get(t, want, in_phase);
+  if (gather_group(t, in_phase)) return value_in(t, want, in_phase);
   const NdSbp base_layout = base->layout;
   const bool partial =
       std::any_of(base_layout.begin(), base_layout.end(), [](sbp::Sbp s) { return s.is_partial(); });
@@ -326,14 +326,14 @@ StageLowering::Value StageLowering::get(TensorId t, const NdSbp& want, int in_ph
   const bool no_larger =
       !from_state_[static_cast<size_t>(t)] && parts(want, in_.mesh) >= parts(base_layout, in_.mesh);
   // Of activations, where a framework keeps what it has gathered: its backward pass does not gather it again.
-  const bool kept = in_.hints.op_kept.contains("all_gather") && builder.phases.is_forward(in_phase) &&
+  const bool kept = in_.hints.retained_bytes.contains("all_gather") && builder.phases.is_forward(in_phase) &&
                     tensor(t).role == ir::Role::activation;
   boxed.scope = partial || no_larger || kept ? -1 : in_phase;
   values(t).push_back(boxed);
   return boxed;
 }
 
-void StageLowering::bring(TensorId t, int in_phase) {
+void StageLowering::fetch(TensorId t, int in_phase) {
   const OpId producer = tensor(t).producer;
   if (is_source(op_of(producer))) return load(t, in_phase);
   if (site(producer).stage == stage_)
@@ -427,10 +427,11 @@ ir::TensorType StageLowering::local_type(TensorId t, const NdSbp& layout) {
 // Times its bytes that a result of a kernel takes with what the framework keeps beside it; the first of two
 // runs keeps nothing.
 double StageLowering::kept_beside(TensorId t, const std::string& suffix) const {
-  if (in_.hints.op_kept.empty() || !suffix.empty() || tensor(t).producer < 0) return 1;
+  if (in_.hints.retained_bytes.empty() || !suffix.empty() || tensor(t).producer < 0) return 1;
   const ir::Op& op = op_of(tensor(t).producer);
-  const auto found = in_.hints.op_kept.find(op.type);
-  if (found == in_.hints.op_kept.end() || op.outputs[0] != t || run_again_.contains(op.name)) return 1;
+  const auto found = in_.hints.retained_bytes.find(op.type);
+  if (found == in_.hints.retained_bytes.end() || op.outputs[0] != t || recomputed_.contains(op.name))
+    return 1;
   return here(tensor(t).producer) ? found->second : std::max(1.0, found->second);  // a copy lies over nothing
 }
 

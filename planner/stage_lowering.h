@@ -131,12 +131,12 @@ class StageLowering {
   int emit_kernel(ir::OpId o, int in_phase);
   int add_kernel(ir::Actor actor);
   void add_outputs(ir::OpId o, ir::Actor& actor);
-  void settle(ir::TensorId t, ir::OpId o, const sbp::NdSbp& produced, int in_phase);
+  void box_to_stored(ir::TensorId t, ir::OpId o, const sbp::NdSbp& produced, int in_phase);
   sbp::NdSbp sent(ir::TensorId t) const;
   void cut_for_others(ir::TensorId t, int in_phase);
   int stored_register(ir::TensorId t) const;
-  Value get(ir::TensorId t, const sbp::NdSbp& want, int in_phase);
-  void bring(ir::TensorId t, int in_phase);
+  Value value_in(ir::TensorId t, const sbp::NdSbp& want, int in_phase);
+  void fetch(ir::TensorId t, int in_phase);
   void load(ir::TensorId t, int in_phase);
   void pull(ir::TensorId t, int in_phase);
   std::string pull_queue(const std::string& name, ir::TensorId t, int in_phase);
@@ -166,7 +166,7 @@ class StageLowering {
   void order_forward_after_gathers(size_t first_actor);
 
   const LoweringInput& in_;
-  std::set<std::string> run_again_;  // ops of which a recomputation follows
+  std::set<std::string> recomputed_;  // ops of which a recomputation follows
   int stage_;
   std::vector<int> places_;
   int64_t place_;

@@ -122,7 +122,7 @@ void StageLowering::update_together(const std::vector<OpId>& ops) {
     scalars.clear();
     for (size_t i = 0; i < op.inputs.size(); ++i)
       (i < of_one.operands ? operands : scalars)
-          .push_back(get(op.inputs[i], layout(ops[n]).inputs[i], update));
+          .push_back(value_in(op.inputs[i], layout(ops[n]).inputs[i], update));
     add_outputs(ops[n], actor);
     const OpId copy = cast_of(state_of_next_[static_cast<size_t>(op.outputs[0])]);
     if (copy < 0 || (!copies.empty() && op_of(copy).attrs != op_of(copies[0]).attrs)) continue;
@@ -182,7 +182,7 @@ void StageLowering::emit_joint(OpId o) {
   std::vector<Value> own;
   for (size_t i = 0; i < op.inputs.size(); ++i)
     if (site(tensor(op.inputs[i]).producer).stage == stage_)
-      own.push_back(get(op.inputs[i], layout(o).inputs[i], update));
+      own.push_back(value_in(op.inputs[i], layout(o).inputs[i], update));
   add_inputs(part, own);
   if (part.inputs.empty()) throw Error::fault(op.name, fmt::format("stage {} has no part in it", stage_));
   const int local = make_register(out, broadcast(in_.mesh), ".stage");

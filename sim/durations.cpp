@@ -5,7 +5,7 @@
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "sim/act_view.h"
 #include "sim/framework_effects.h"
 #include "sim/host_time.h"
@@ -127,7 +127,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
     acts[a].waits = run.waits;
     acts[a].advances = by[a];
   }
-  const int turns = cluster_.stack->one_process ? std::min(plan_.devices, cluster_.node.gpus) : 1;
+  const int turns = cluster_.framework->one_process ? std::min(plan_.devices, cluster_.node.gpus) : 1;
   const std::vector<double> delays = host_delays(program, cluster_, acts, turns);
   for (size_t a = 0; a < known.size(); ++a) known[a].seconds += delays[a];
 }
@@ -183,7 +183,7 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
 const AttentionRings& Costing::rings(int program_index) {
   auto [known, made] = rings_.try_emplace(program_index);
   const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
-  if (made && cluster_.stack->ring_attention) known->second = attention_rings(program);
+  if (made && cluster_.framework->ring_attention) known->second = attention_rings(program);
   if (made) known->second.of_actor.resize(program.actors.size(), -1);
   return known->second;
 }

@@ -52,7 +52,7 @@ class Costing {
   const backends::Cluster& cluster_;
   const double straggler_factor_;            // time of the slowest device's products over the mean device's
   std::map<int, std::vector<Fixed>> fixed_;  // by program
-  std::map<int, AttentionRings> rings_;      // by program, where the stack runs them
+  std::map<int, AttentionRings> rings_;      // by program, where the framework runs them
   std::map<std::tuple<int, int64_t, Span, int, double>, CommTime>
       collectives_;  // by collective, bytes, span, tensors apart, times
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "sim/act_view.h"
 
 namespace boxcar::sim {
@@ -13,7 +13,7 @@ using sbp::Collective;
 
 struct Subject {
   const backends::Cluster& cluster;
-  const backends::Stack& stack;
+  const backends::Framework& framework;
   const ir::Program& program;
   const ir::Actor& actor;
   ir::PhaseKind phase() const { return program.phase_of(actor).kind; }
@@ -39,14 +39,14 @@ double copying_seconds(const backends::DeviceProfile& device, double copies, con
 }
 
 void op_launches(const Subject& s, RunAct& run) {
-  run.launches = named(s.stack.op_launches, s.actor.op, run.launches);
+  run.launches = named(s.framework.op_launches, s.actor.op, run.launches);
 }
 
-void op_waits(const Subject& s, RunAct& run) { run.waits = named(s.stack.op_waits, s.actor.op, 0); }
+void op_waits(const Subject& s, RunAct& run) { run.waits = named(s.framework.op_waits, s.actor.op, 0); }
 
 // The framework's one kernel for the softmax of attention does not take all: others run in its place.
 void fused_softmax(const Subject& s, RunAct& run) {
-  const backends::FusedSoftmax& fused = s.stack.fused_softmax;
+  const backends::FusedSoftmax& fused = s.framework.fused_softmax;
   const bool forward = s.actor.op == "scale_mask_softmax", backward = s.actor.op == "scale_mask_softmax_grad";
   if (fused.multiple == 0 || !(forward || backward)) return;
   const ir::TensorType scores = output_types(s.program, s.actor).at(0);  // [sequences, heads, queries, keys]
@@ -60,7 +60,7 @@ void fused_softmax(const Subject& s, RunAct& run) {
 // The product before an accumulate, or a cast, adds to the sum, in float32, itself.
 void sums_in_products(const Subject& s, RunAct& run) {
   const bool sums = s.actor.is(ir::OpKind::accumulate) || s.actor.is(ir::OpKind::cast);
-  if (!s.stack.sums_in_products || !sums || s.actor.inputs.empty()) return;
+  if (!s.framework.sums_in_products || !sums || s.actor.inputs.empty()) return;
   const ir::Input& input = s.actor.inputs[0];
   if (input.program >= 0 || output_types(s.program, s.actor).at(0).dtype != ir::DType::float32) return;
   const int producer = s.program.registers[static_cast<size_t>(input.reg)].producer;
@@ -69,7 +69,7 @@ void sums_in_products(const Subject& s, RunAct& run) {
 
 // Results [sequences, ...] of more than one sequence, where the framework's kernels want another order.
 void batch_copies(const Subject& s, RunAct& run) {
-  const double copies = named(s.stack.batch_copies, s.actor.op, 0);
+  const double copies = named(s.framework.batch_copies, s.actor.op, 0);
   if (copies <= 0) return;
   const ir::Types results = output_types(s.program, s.actor);
   if (results.empty() || results[0].shape.empty() || results[0].shape[0] < 2) return;
@@ -77,13 +77,13 @@ void batch_copies(const Subject& s, RunAct& run) {
 }
 
 void update_in_one(const Subject& s, RunAct& run) {
-  run.shares_launch = s.stack.update_in_one && s.is_kernel() && s.updates();
+  run.shares_launch = s.framework.update_in_one && s.is_kernel() && s.updates();
 }
 
 void reduce_whole(const Subject& s, RunAct& run) {
-  if (!s.stack.reduce_whole || !s.scatters() || s.phase() != ir::PhaseKind::reduce) return;
+  if (!s.framework.reduce_whole || !s.scatters() || s.phase() != ir::PhaseKind::reduce) return;
   run.collective = Collective::all_reduce;
-  if (!s.stack.reduce_in_float32) return;
+  if (!s.framework.reduce_in_float32) return;
   run.bytes = 0;
   for (const ir::TensorType& type : input_types(s.program, s.actor))
     run.bytes += type.elements() * ir::size_of(ir::DType::float32);
@@ -91,7 +91,7 @@ void reduce_whole(const Subject& s, RunAct& run) {
 
 // Parameters after an update (ZeRO 1 and 2) are one flat buffer.
 void apart_elements(const Subject& s, RunAct& run) {
-  const int64_t least = s.stack.apart_elements;
+  const int64_t least = s.framework.apart_elements;
   if (least == 0 || s.updates() || !(s.gathers() || s.scatters())) return;
   const auto large = [&](int reg) {
     return s.program.registers[static_cast<size_t>(reg)].type.elements() >= least;
@@ -103,11 +103,11 @@ void apart_elements(const Subject& s, RunAct& run) {
   run.apart = static_cast<int>(std::max<std::ptrdiff_t>(1, count));
 }
 
-void piece_seconds(const Subject& s, RunAct& run) { run.piece_seconds = s.stack.piece_seconds; }
+void piece_seconds(const Subject& s, RunAct& run) { run.piece_seconds = s.framework.piece_seconds; }
 
 // The rank that owns a tensor sends it to all.
 void gather_by_broadcast(const Subject& s, RunAct& run) {
-  if (!s.stack.gather_by_broadcast || !s.gathers() || !s.updates()) return;
+  if (!s.framework.gather_by_broadcast || !s.gathers() || !s.updates()) return;
   run.collective = Collective::broadcast;
   run.apart = static_cast<int>(s.actor.outputs.size());
   run.piece_seconds = 0;
@@ -115,12 +115,12 @@ void gather_by_broadcast(const Subject& s, RunAct& run) {
 
 void all_reduces(const Subject& s, RunAct& run) {
   if (s.actor.collective == Collective::all_reduce && s.actor.layer >= 0)
-    run.times = named(s.stack.all_reduces, s.actor.moves, 1);
+    run.times = named(s.framework.all_reduces, s.actor.moves, 1);
 }
 
 void gather_copies(const Subject& s, RunAct& run) {
   if (s.gathers())
-    run.more_latency = copying_seconds(s.cluster.device, named(s.stack.gather_copies, s.actor.moves, 0),
+    run.more_latency = copying_seconds(s.cluster.device, named(s.framework.gather_copies, s.actor.moves, 0),
                                        output_types(s.program, s.actor));
 }
 
@@ -146,7 +146,7 @@ constexpr Effect of_collectives[] = {
 
 RunAct ran_by_framework(const backends::Cluster& cluster, const ir::Program& program,
                         const ir::Actor& actor) {
-  const Subject subject{cluster, cluster.stack, program, actor};
+  const Subject subject{cluster, cluster.framework, program, actor};
   RunAct run;
   run.collective = actor.collective;
   run.bytes = actor.comm_bytes;

@@ -1,5 +1,5 @@
-// What a training framework does to an act's time, as one table: a field of backends::Stack, the actors that
-// it concerns, and its effect on them.
+// What a training framework does to an act's time, as one table: a field of backends::Framework, the actors
+// that it concerns, and its effect on them.
 //
 //   field           actors                            effect
 //   op_launches     kernels of the ops that it names  launches = its number

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 namespace boxcar::sim {
 namespace {
 
@@ -42,9 +42,9 @@ Parts parts_of(const ir::Program& program, const std::vector<HostAct>& acts) {
 }
 
 // Passes, and where one process launches for all devices the update too, tensor by tensor.
-bool is_launch_bound(const ir::PlanPhase& phase, const backends::Stack& stack) {
+bool is_launch_bound(const ir::PlanPhase& phase, const backends::Framework& framework) {
   return phase.is_pass() ||
-         (phase.kind == ir::PhaseKind::update && stack.one_process && !stack.update_in_one);
+         (phase.kind == ir::PhaseKind::update && framework.one_process && !framework.update_in_one);
 }
 
 }  // namespace
@@ -61,10 +61,10 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   Parts parts = parts_of(program, acts);
   if (!in_pipeline)
     for (const auto& [phase, kernel] : first)
-      parts[part_of(program.actors[kernel])].launches += cluster.stack->pass_launches;
+      parts[part_of(program.actors[kernel])].launches += cluster.framework->pass_launches;
   for (size_t a = 0; a < acts.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
-    if (!acts[a].delays || !is_launch_bound(program.phase_of(actor), cluster.stack)) continue;
+    if (!acts[a].delays || !is_launch_bound(program.phase_of(actor), cluster.framework)) continue;
     const Part& part = parts.at(part_of(actor));
     delays[a] = std::max(0.0, part.launches * launch - part.busy) / part.kernels + acts[a].waits * launch;
   }
@@ -72,7 +72,7 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   for (const auto& [index, kernel] : first)  // but in the pass that no stage waits for
     if (const ir::PlanPhase& phase = program.phases[static_cast<size_t>(index)];
         phase.is_pass() && phase.kind != ir::PhaseKind::weight)
-      delays[kernel] += cluster.stack->pass_launches * launch;
+      delays[kernel] += cluster.framework->pass_launches * launch;
   return delays;
 }
 

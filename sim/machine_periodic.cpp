@@ -1,7 +1,7 @@
 // A regime that repeats, inside a step or from step to step, is repeated by arithmetic.
 //
 // Everything that happens follows from the state: where every queue stands, what messages have arrived and
-// not been used, when what is under way ends. If that state at one instant is the state at an earlier one,
+// not been used, when what is in flight ends. If that state at one instant is the state at an earlier one,
 // all ends the same time later and all queues the same number of runs further in schedules that go on alike,
 // then what came in between comes again, as long as the schedules go on alike and no rate (a gradient
 // accumulated over m acts, a weight read by m acts) is completed. Then times, positions and counters are

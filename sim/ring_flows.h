@@ -41,7 +41,7 @@ class RingFlows {
   bool owns(int tag) const { return tag >= first_tag_; }
   // A flow of ours has ended; returns the lead of its collective if that is over.
   std::optional<int> ended(int tag);
-  // What is under way, as numbers to compare.
+  // What is in flight, as numbers to compare.
   std::vector<int64_t> state() const;
 
  private:

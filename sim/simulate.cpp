@@ -9,7 +9,7 @@
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "sbp/error.h"
 #include "sim/durations.h"
 #include "sim/fold.h"
@@ -162,7 +162,7 @@ Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Op
   for (const ir::RankClass& cls : folded.classes)
     costs.push_back(costing.act_costs(cls.program, cls.devices.front()));
   std::vector<Merging> mergings = options.merge && !cores ? merge(folded) : no_merging(folded);
-  const bool gradients_stay = cluster.stack->allocator && cluster.stack->allocator->gradients_stay;
+  const bool gradients_stay = cluster.framework->allocator && cluster.framework->allocator->gradients_stay;
   Wiring wiring = wire(folded, platform, costs, mergings, options.every_flow, gradients_stay);
   const double slowdown = cores ? 0 : cluster.device->overlap_slowdown;
   Machine machine(wiring, slowdown, kept(wiring, options), options.periodic);

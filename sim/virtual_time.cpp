@@ -32,7 +32,7 @@ struct VirtualTime::Impl : Listener {
   Ticks now = 0;
   Ticks anchor = 0;  // the tick at which the engine's clock stood at anchor_clock when the first flow began
   double anchor_clock = 0;
-  Timer* timer = nullptr;  // while flows are under way: set to the next wait's end
+  Timer* timer = nullptr;  // while flows are in flight: set to the next wait's end
   Ticks armed = 0;         // the tick of the timer
   Ticks firing = 0;        // of the timer that goes off
   int flowing = 0;         // flows under way
@@ -47,7 +47,7 @@ struct VirtualTime::Impl : Listener {
   std::vector<s4u::CommPtr> ended;  // kept until their own callbacks are over
   std::vector<int> tags;
 
-  // Waits alone pass without SimGrid; while flows are under way its clock goes along.
+  // Waits alone pass without SimGrid; while flows are in flight its clock goes along.
   void run_all() {
     while (!stopped || flowing > 0) {
       if (flowing > 0) {

@@ -15,7 +15,7 @@
 // hosts; here a zone of ours answers with the route of the flow that is just being started. No simulated
 // process is created, so no context switches: waits are SimGrid timers and flows report their end.
 //
-// While no flow is under way the engine's clock stands still and waits pass without it: an exact shortcut
+// While no flow is in flight the engine's clock stands still and waits pass without it: an exact shortcut
 // that also keeps the clock, a double, precise over many runs. Durations of flows are rounded to 2^-32 s
 // (0.23 ns), as that clock is not exact to the tick. Not thread-safe, one at a time in a process.
 #pragma once

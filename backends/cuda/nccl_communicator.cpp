@@ -150,7 +150,7 @@ NcclCommunicator::NcclCommunicator(NcclGroups& groups, std::string name, std::sp
   }
 }
 
-// Aborted rather than finalized, which would wait for the other members: by now no act is under way.
+// Aborted rather than finalized, which would wait for the other members: by now no act is in flight.
 NcclCommunicator::~NcclCommunicator() {
   groups_.remove(this);
   abort();

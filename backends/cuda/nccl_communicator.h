@@ -174,7 +174,7 @@ class NcclCommunicator : public Communicator {
   bool aborted_ = false;
   std::deque<Launched> launched_;        // and not known to be done
   std::string last_;                     // act that was launched
-  std::string lasting_;                  // act that was under way when it was looked at last
+  std::string lasting_;                  // act that was in flight when it was looked at last
   std::optional<Waiting::Entry> waits_;  // for it
 };
 

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "backends/machines/device_profile.h"
+#include "backends/machines/framework.h"
 #include "backends/machines/presets.h"
-#include "backends/machines/stack.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -64,7 +64,8 @@ bool operator==(const Cluster& a, const Cluster& b) {
   const auto plain = [](const Cluster& c) {
     return std::tie(c.name, c.node, c.fabric, c.nodes, c.slowdown, c.price_per_gpu_hour);
   };
-  return plain(a) == plain(b) && a.device == b.device && a.collective == b.collective && a.stack == b.stack;
+  return plain(a) == plain(b) && a.device == b.device && a.collective == b.collective &&
+         a.framework == b.framework;
 }
 
 double Curve::at(double at) const {
@@ -91,45 +92,45 @@ DeviceProfile load_device(const std::string& preset_or_path) {
 std::vector<std::string> cluster_presets() { return names_of("clusters"); }
 std::vector<std::string> device_presets() { return names_of("devices"); }
 
-std::vector<std::string> stack_names() {
-  std::vector<std::string> names = names_of("stacks");
+std::vector<std::string> framework_names() {
+  std::vector<std::string> names = names_of("frameworks");
   std::sort(names.begin(), names.end());
   return names;
 }
 
-Stack load_stack(const std::string& name) {  // or a path
-  if (is_path(name)) return parse_stack(read(name), name);
+Framework load_framework(const std::string& name) {  // or a path
+  if (is_path(name)) return parse_framework(read(name), name);
   for (const Preset& preset : presets())
-    if (std::string_view(preset.kind) == "stacks" && preset.name == name)
-      return parse_stack(preset.yaml, preset_file(preset));
-  const std::vector<std::string> known = stack_names();
-  throw Error::input("stack", fmt::format("no stack is named \"{}\"{}; known are {}", name,
-                                          did_you_mean(name, known), fmt::join(known, ", ")));
+    if (std::string_view(preset.kind) == "frameworks" && preset.name == name)
+      return parse_framework(preset.yaml, preset_file(preset));
+  const std::vector<std::string> known = framework_names();
+  throw Error::input("framework", fmt::format("no framework is named \"{}\"{}; known are {}", name,
+                                              did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
 double outside_bytes(const Cluster& cluster) {
-  return cluster.node.outside_bytes + cluster.stack->outside_bytes;
+  return cluster.node.outside_bytes + cluster.framework->outside_bytes;
 }
 
 double library_workspaces(const Cluster& cluster) {
-  const std::optional<CachingAllocator>& allocator = cluster.stack->allocator;
+  const std::optional<CachingAllocator>& allocator = cluster.framework->allocator;
   if (!allocator) return 0;
   const double one =
       allocator->workspace_bytes > 0 ? allocator->workspace_bytes : cluster.device->library_workspace;
   return allocator->workspaces * one;
 }
 
-void put_stack(Cluster& cluster, const Stack& stack) {
-  cluster.stack = stack;
+void put_framework(Cluster& cluster, const Framework& framework) {
+  cluster.framework = framework;
   if (cluster.device->memory_bytes > 0) {
     const double inside = static_cast<double>(cluster.device->memory_bytes) - outside_bytes(cluster);
     cluster.device->memory_bytes = std::max<int64_t>(1, static_cast<int64_t>(inside));
   }
-  if (stack.host_per_op) cluster.node.host_per_op = *stack.host_per_op;
-  if (stack.pads_channels) cluster.device->pads_channels = true;
-  for (const auto& [op, factor] : stack.op_bytes)
+  if (framework.host_per_op) cluster.node.host_per_op = *framework.host_per_op;
+  if (framework.pads_channels) cluster.device->pads_channels = true;
+  for (const auto& [op, factor] : framework.op_bytes)
     cluster.device->op_share.try_emplace(op, 1.0).first->second /= factor;
-  for (const auto& [op, factor] : stack.half_op_bytes)
+  for (const auto& [op, factor] : framework.half_op_bytes)
     cluster.device->half_op_share.try_emplace(op, 1.0).first->second /= factor;
 }
 

@@ -10,7 +10,7 @@
 //   slowdown: {12: 1.1}             # device 12 is a straggler
 //
 // What a cluster holds of a device, of collectives and of a framework is seen where their own headers are:
-// device_profile.h, collective_model.h, stack.h.
+// device_profile.h, collective_model.h, framework.h.
 //
 // Units are SI: bytes, bytes per second one way, seconds, flop per second. Every key and its bounds:
 // docs/clusters.md.
@@ -34,7 +34,7 @@ struct Cluster {
   int nodes = 1;
   std::map<int, double> slowdown;  // device -> factor >= 1 on its kernel times (stragglers)
   Held<CollectiveModel> collective;
-  Held<Stack> stack;              // put_stack
+  Held<Framework> framework;      // put_framework
   double price_per_gpu_hour = 0;  // 0: not known
 
   Cluster();
@@ -58,15 +58,16 @@ void resize(Cluster& cluster, int gpus);
 // The same from YAML text; `file` stands in messages. A device that is named by path is looked for beside
 // `file`.
 Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus = 0);
-// What parse_cluster reads back, but for the stack. `device`: as what it is named, a preset or a file beside.
+// What parse_cluster reads back, but for the framework. `device`: as what it is named, a preset or a file
+// beside.
 std::string to_yaml(const Cluster& cluster, const std::string& device);
 std::vector<std::string> cluster_presets();  // names, sorted
 
 // The cluster under a framework: its own host time, and op_bytes in the device's op_share.
-void put_stack(Cluster& cluster, const Stack& stack);
-// Of a device's memory, what no tensor has: on such nodes, and under the stack.
+void put_framework(Cluster& cluster, const Framework& framework);
+// Of a device's memory, what no tensor has: on such nodes, and under the framework.
 double outside_bytes(const Cluster& cluster);
-// Of all libraries' workspaces that the stack's allocator gives; 0 where it has none.
+// Of all libraries' workspaces that the framework's allocator gives; 0 where it has none.
 double library_workspaces(const Cluster& cluster);
 
 // Another device in the cluster's nodes, with what it says of its host.

@@ -10,6 +10,6 @@ struct DeviceProfile;
 struct Fabric;
 struct MatmulModel;
 struct Node;
-struct Stack;
+struct Framework;
 
 }  // namespace boxcar::backends

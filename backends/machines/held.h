@@ -1,7 +1,7 @@
 // A value of a type that need not be complete where its owner is seen: copies are of what is held.
 //
-//   struct Cluster { Held<Stack> stack; ... };   // with its own copies declared, and defined where Stack is
-//   seen cluster.stack->fragmentation                 // sees backends/machines/stack.h
+//   struct Cluster { Held<Framework> framework; ... };   // with its own copies declared, and defined where
+//   Framework is seen cluster.framework->fragmentation                 // sees backends/machines/framework.h
 //
 // As a `T&` it is passed on as it is.
 #pragma once

@@ -7,7 +7,7 @@
 
 #include "backends/machines/constants.h"
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 
 namespace boxcar::backends {
 namespace {
@@ -62,7 +62,7 @@ std::vector<NamedConstant> constants_of(Cluster& cluster) {
   found.inside("node", true, [&] { visit(found, cluster.node); });
   found.inside("fabric", true, [&] { visit(found, cluster.fabric); });
   found.inside("collective", true, [&] { visit(found, cluster.collective); });
-  found.number("piece_seconds", 0, most_latency, cluster.stack->piece_seconds);
+  found.number("piece_seconds", 0, most_latency, cluster.framework->piece_seconds);
   return found.all;
 }
 

@@ -31,7 +31,7 @@ struct Node {
   // take.
   double load_rate = 0;
   // Of each device's memory what no tensor has on such nodes: CUDA's context, loaded kernels. With that of a
-  // stack it is left out of what plans may take.
+  // framework it is left out of what plans may take.
   double outside_bytes = 0;
   friend bool operator==(const Node&, const Node&) = default;
 };

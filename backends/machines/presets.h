@@ -7,7 +7,7 @@
 namespace boxcar::backends {
 
 struct Preset {
-  const char* kind;  // "devices", "clusters" or "stacks": the folder it lies in
+  const char* kind;  // "devices", "clusters" or "frameworks": the folder it lies in
   const char* name;  // "a100-sxm-80g"
   const char* yaml;
 };

@@ -111,7 +111,7 @@ class Judge {
                      links_.seconds(cost(stage, samples, count - 1).output, to_other);
     for (int i = 0; i < count; ++i) {
       const OpCost& op = cost(stage, samples, i);
-      seconds += op.forward + op.backward + (stage.again[at(i)] != 0 ? op.forward : 0);
+      seconds += op.forward + op.backward + (stage.recomputed[at(i)] != 0 ? op.forward : 0);
       if (i > 0) seconds += other_degrees(links_, op, stage.tp[at(i - 1)], stage.tp[at(i)]);
     }
     return seconds;
@@ -131,7 +131,8 @@ class Judge {
       backward = std::max(backward, op.reserved_backward);
     }
     const Freed again = freed(
-        count, kept, [&](int i) { return kind(i).begins; }, [&](int i) { return stage.again[at(i)] != 0; });
+        count, kept, [&](int i) { return kind(i).begins; },
+        [&](int i) { return stage.recomputed[at(i)] != 0; });
     return task_.model.states * weights + std::max(forward + backward, weights) + again.peak +
            (all - again.megabytes) * in_flight;
   }
@@ -185,12 +186,12 @@ Patterns patterns_of(const Chain& chain, const Model& model, const std::vector<K
     Pattern pattern{std::vector<char>(at(count)), 0, {}};
     char again = least[at(count - 1)].second < least[at(count - 1)].first;
     for (int i = count - 1; i >= 0; --i) {
-      pattern.again[at(i)] = again;
+      pattern.recomputed[at(i)] = again;
       if (again != 0) pattern.seconds += chain.costs[at(first + i)]->forward;
       again = came[at(i) * 2 + at(again)];
     }
     pattern.freed = freed(
-        count, kept, [](int) { return false; }, [&](int i) { return pattern.again[at(i)] != 0; });
+        count, kept, [](int) { return false; }, [&](int i) { return pattern.recomputed[at(i)] != 0; });
     if (pattern.freed.megabytes > patterns.back().freed.megabytes) patterns.push_back(std::move(pattern));
   }
   return patterns;
@@ -457,7 +458,7 @@ class Searcher {
       for (const size_t w : which) {
         const int level = left[w].level + (left[w].more-- > 0 ? 1 : 0);
         const std::vector<char>& again = (*left[w].patterns)[at(level)].again;
-        stage.again.insert(stage.again.end(), again.begin(), again.end());
+        stage.recomputed.insert(stage.recomputed.end(), again.begin(), again.end());
       }
       return stage;
     }
@@ -515,7 +516,8 @@ std::string to_text(const Plan& plan) {
     const auto [least, most] = std::minmax_element(stage.tp.begin(), stage.tp.end());
     text += fmt::format("; {} ops on {}, tp {}", stage.last - stage.first, stage.devices, *least);
     if (*most > *least) text += fmt::format(" to {}", *most);
-    const auto again = std::count_if(stage.again.begin(), stage.again.end(), [](char a) { return a != 0; });
+    const auto again =
+        std::count_if(stage.recomputed.begin(), stage.recomputed.end(), [](char a) { return a != 0; });
     if (again > 0) text += fmt::format(", {} again", again);
   }
   return text;

@@ -111,13 +111,13 @@ class Recomputer {
     group.done = true;
     if (options_.recompute_stop) drop_unread_tail(group);
     for (Op op : group.ops) {
-      op.name += ".again";
+      op.name += ".recomputed";
       op.phase = Phase::backward;
       op.recomputed = true;
       for (TensorId& input : op.inputs) input = again(input, op.layer);
       for (TensorId& output : op.outputs) {
         Tensor copy = rewrite_.graph().tensor(output);
-        copy.name += ".again";
+        copy.name += ".recomputed";
         const auto id = static_cast<TensorId>(rewrite_.graph().tensors.size());
         remember(output, {op.layer, id});
         output = id;

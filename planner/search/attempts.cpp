@@ -123,7 +123,7 @@ Attempt Attempts::attempt_within(Candidate candidate, Making making, int most_tr
     most = last.excess / 2;
     if (!candidate.job.train.recompute_layers.empty() && !candidate.layouts) {
       candidate.stage_bytes = last.stage_bytes;
-      std::optional<Candidate> fewest = points_.with_fewest_again(candidate);
+      std::optional<Candidate> fewest = points_.with_fewest_recomputed(candidate);
       if (!fewest) break;
       candidate = std::move(*fewest);
     } else {

@@ -14,9 +14,10 @@ bool is_recomputation(const Dimension& d) { return d.key.starts_with("recompute"
 std::vector<ir::Recompute> recomputation(const planner::Job& job) {
   std::vector<ir::Recompute> kinds;
   for (size_t stage = 0; stage < job.parallel.stage_layers.size(); ++stage) {
-    const int layers = job.parallel.stage_layers[stage], again = recomputed_layers(job.train, stage, layers);
-    kinds.insert(kinds.end(), static_cast<size_t>(again), job.train.recompute);
-    kinds.insert(kinds.end(), static_cast<size_t>(layers - again), job.train.recompute_others);
+    const int layers = job.parallel.stage_layers[stage],
+              recomputed = recomputed_layers(job.train, stage, layers);
+    kinds.insert(kinds.end(), static_cast<size_t>(recomputed), job.train.recompute);
+    kinds.insert(kinds.end(), static_cast<size_t>(layers - recomputed), job.train.recompute_others);
   }
   return kinds;
 }

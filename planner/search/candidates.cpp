@@ -12,7 +12,7 @@
 #include "ir/models/conv_net.h"
 #include "planner/resolve.h"
 #include "planner/search/dimensions.h"
-#include "planner/search/fewest_again.h"
+#include "planner/search/fewest_recomputed.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
 #include "planner/search/slow_stages.h"
@@ -23,7 +23,7 @@ namespace {
 
 using planner::Job;
 
-constexpr double slacks[] = {0.02, 0.1, 0.3};  // of a period, for fewer micro-batches under way
+constexpr double slacks[] = {0.02, 0.1, 0.3};  // of a period, for fewer micro-batches in flight
 constexpr auto between_looks = std::chrono::milliseconds(5);
 
 // What the threads tell whoever waits for them, and the other way round.
@@ -81,28 +81,28 @@ class Candidates::Branch {
 
   // As the job says, of which layers compute again and what the others do.
   std::optional<KindCosts> costs_of(const Job& job) {
-    const ModelCost* again = cost_of(job);
-    const ModelCost* others = again;
-    if (again && !job.train.recompute_layers.empty())
+    const ModelCost* recomputed = cost_of(job);
+    const ModelCost* others = recomputed;
+    if (recomputed && !job.train.recompute_layers.empty())
       others = cost_of(all_of(job, job.train.recompute_others));
-    if (!again || !others) return std::nullopt;
-    return KindCosts(*again, *others);
+    if (!recomputed || !others) return std::nullopt;
+    return KindCosts(*recomputed, *others);
   }
 
-  // See Candidates::with_fewest_again; bytes by stage.
-  std::optional<Candidate> with_fewest_again(const Job& job, const std::vector<double>& bytes) {
+  // See Candidates::with_fewest_recomputed; bytes by stage.
+  std::optional<Candidate> with_fewest_recomputed(const Job& job, const std::vector<double>& bytes) {
     std::optional<Candidate> best;
-    const UnderWay under_way = under_way_of(job);
+    const UnderWay in_flight = in_flight_of(job);
     for (const ir::Recompute less : lesser(job)) {
-      const ModelCost* again = cost_of(job);
+      const ModelCost* recomputed = cost_of(job);
       const ModelCost* others = cost_of_lesser(job, less);
-      if (!again || !others) continue;
-      const KindCosts both(*again, *others);
+      if (!recomputed || !others) continue;
+      const KindCosts both(*recomputed, *others);
       Job mixed = job;
       mixed.train.recompute_others = less;
-      if (recuts(job, *again)) mixed.parallel.stage_layers = level_layers(mixed, both, under_way, bytes);
+      if (recuts(job, *recomputed)) mixed.parallel.stage_layers = level_layers(mixed, both, in_flight, bytes);
       if (mixed.parallel.stage_layers.empty()) continue;
-      const auto fewest = search::with_fewest_again(std::move(mixed), both, under_way, bytes);
+      const auto fewest = search::with_fewest_recomputed(std::move(mixed), both, in_flight, bytes);
       if (!fewest) continue;
       const std::vector<int>& counts = fewest->train.recompute_layers;
       const bool none = !counts.empty() && std::ranges::max(counts) == 0;
@@ -119,7 +119,7 @@ class Candidates::Branch {
     std::vector<double> errors = tried.stage_bytes;
     errors.resize(static_cast<size_t>(tried.job.parallel.pp));
     if (const auto kinds = tried.stage_bytes.empty() ? std::nullopt : costs_of(tried.job)) {
-      const std::vector<double> known = bytes_by_stage(tried.job, *kinds, under_way_of(tried.job));
+      const std::vector<double> known = bytes_by_stage(tried.job, *kinds, in_flight_of(tried.job));
       std::transform(errors.begin(), errors.end(), known.begin(), errors.begin(), std::minus<>());
     }
     return errors;
@@ -188,7 +188,7 @@ class Candidates::Branch {
   // In place of what computes all layers again, which fit: what computes again only those that have to. Where
   // less recomputation of all layers fits, that is a point of its own. Where no hints lead to layouts,
   // estimates know memory too little for it.
-  std::optional<Candidate> with_some_again(const std::vector<Candidate>& whole) {
+  std::optional<Candidate> with_some_recomputed(const std::vector<Candidate>& whole) {
     std::optional<Candidate> best;
     const Job& first = whole.front().job;
     const std::vector<ir::Recompute> kinds = lesser(first);
@@ -200,7 +200,8 @@ class Candidates::Branch {
     for (const ir::Recompute kind : kinds)
       if (!cost_of_lesser(first, kind)) drop(all_of(first, kind));
     for (const Candidate& c : whole) {
-      if (auto some = with_fewest_again(c.job, bytes)) keep_less(best, *some, &Candidate::estimated_seconds);
+      if (auto some = with_fewest_recomputed(c.job, bytes))
+        keep_less(best, *some, &Candidate::estimated_seconds);
       if (recuts(first, *cost_of(first))) break;  // the same again
     }
     if (best && !options_.pinned.count("schedule"))
@@ -208,7 +209,8 @@ class Candidates::Branch {
         Job job = best->job;
         job.parallel.schedule = schedule_for(job, *costs_of(job), slack);
         if (job.parallel.schedule.empty()) break;
-        if (auto more = with_fewest_again(job, bytes)) keep_less(best, *more, &Candidate::estimated_seconds);
+        if (auto more = with_fewest_recomputed(job, bytes))
+          keep_less(best, *more, &Candidate::estimated_seconds);
       }
     for (const Candidate& c : whole)
       if (best && fits(c) && !gains(*best, c)) best.reset();
@@ -218,10 +220,10 @@ class Candidates::Branch {
   // All layers of any alike, on all stages.
   bool any_fits(const std::vector<Candidate>& some, const std::vector<ir::Recompute>& kinds) {
     for (const Candidate& c : some) {
-      const UnderWay under_way = under_way_of(c.job);
+      const UnderWay in_flight = in_flight_of(c.job);
       for (const ir::Recompute kind : kinds) {
         const ModelCost* cost = cost_of_lesser(c.job, kind);
-        if (cost && std::ranges::max(bytes_by_stage(c.job, *cost, under_way)) <= all_.bytes_) return true;
+        if (cost && std::ranges::max(bytes_by_stage(c.job, *cost, in_flight)) <= all_.bytes_) return true;
       }
     }
     return false;
@@ -268,15 +270,15 @@ class Candidates::Branch {
     if (h.stage_layers.empty()) {
       job.parallel.stage_layers = planner::balanced_layers(job.model.layers, h.pp * h.virtual_stages);
       Job level = job;
-      level.parallel.stage_layers = level_cut(job, kinds->again);
+      level.parallel.stage_layers = level_cut(job, kinds->recomputed);
       if (level.parallel.stage_layers != h.stage_layers) jobs.push_back(std::move(level));
     }
     std::vector<Candidate> result;
     for (Job& cut : jobs) {
       result.push_back(with_estimate(std::move(cut), *kinds));
-      if (auto more = with_more_under_way(result.back(), *kinds)) result.push_back(std::move(*more));
+      if (auto more = with_more_in_flight(result.back(), *kinds)) result.push_back(std::move(*more));
     }
-    if (auto some = with_some_again(result)) result.push_back(std::move(*some));
+    if (auto some = with_some_recomputed(result)) result.push_back(std::move(*some));
     for (size_t i = 0, plain = result.size(); i < plain; ++i) add_other_orders(Candidate(result[i]), result);
     add_stage_orders(*kinds, result);
     return result;
@@ -300,9 +302,10 @@ class Candidates::Branch {
     for (const std::vector<int>& order : orders) {
       Job job = usual;
       job.parallel.stage_order = order;
-      if (!options_.pinned.count("stage_layers")) job.parallel.stage_layers = level_cut(job, kinds.again);
+      if (!options_.pinned.count("stage_layers"))
+        job.parallel.stage_layers = level_cut(job, kinds.recomputed);
       Candidate plain = with_estimate(std::move(job), kinds);
-      std::optional<Candidate> more = with_more_under_way(plain, kinds);
+      std::optional<Candidate> more = with_more_in_flight(plain, kinds);
       add(std::move(plain));
       if (more) add(std::move(*more));
     }
@@ -322,11 +325,11 @@ class Candidates::Branch {
     if (options_.pinned.count("mesh_order")) return;
     const KindCosts kinds = *costs_of(usual.job);
     const bool level = slowest_device(usual.job) > 1 && !options_.pinned.count("stage_layers") &&
-                       usual.job.parallel.stage_layers == level_cut(usual.job, kinds.again);
+                       usual.job.parallel.stage_layers == level_cut(usual.job, kinds.recomputed);
     for (const std::string& order : other_orders(usual.job)) {
       Job job = usual.job;
       job.parallel.mesh_order = order;
-      if (level) job.parallel.stage_layers = level_cut(job, kinds.again);
+      if (level) job.parallel.stage_layers = level_cut(job, kinds.recomputed);
       if (!gains(with_estimate(job, kinds), usual)) continue;
       const std::optional<KindCosts> own = costs_of(job);
       if (!own) {
@@ -338,9 +341,9 @@ class Candidates::Branch {
     }
   }
 
-  // The same with as many micro-batches under way as hide transfers; where those do not fit, with as many as
+  // The same with as many micro-batches in flight as hide transfers; where those do not fit, with as many as
   // hide some of them.
-  std::optional<Candidate> with_more_under_way(const Candidate& plain, const KindCosts& kinds) const {
+  std::optional<Candidate> with_more_in_flight(const Candidate& plain, const KindCosts& kinds) const {
     if (options_.pinned.count("schedule")) return std::nullopt;
     for (const double slack : slacks) {
       Job job = plain.job;
@@ -430,13 +433,13 @@ std::optional<Candidate> Candidates::one(Job job) {
   return result;
 }
 
-std::optional<Candidate> Candidates::with_fewest_again(const Candidate& tried) {
+std::optional<Candidate> Candidates::with_fewest_recomputed(const Candidate& tried) {
   Shared shared;
   Costs& known = costs_of(tried.job);
   Branch branch(*this, tried.job, known, shared);
   std::vector<double> bytes = branch.errors_of(tried);
   for (double& most : bytes) most = bytes_ - most;
-  std::optional<Candidate> result = branch.with_fewest_again(tried.job, bytes);
+  std::optional<Candidate> result = branch.with_fewest_recomputed(tried.job, bytes);
   known.merge(branch.costs);
   return result;
 }

@@ -1,5 +1,5 @@
 // Every point of a job as candidates: its layers cut into stages, how many of each compute again,
-// micro-batches under way, ranks in an order on the cluster, each with its estimate.
+// micro-batches in flight, ranks in an order on the cluster, each with its estimate.
 //
 //   Candidates candidates(options, limit, sim::act_seconds);
 //   const Estimated found = candidates.of(job, fixed, {});
@@ -59,7 +59,7 @@ class Candidates {
   // The same degrees with as few layers computed again as fit, and the cut of the layers that goes with it:
   // the fastest by estimate. Where a plan was made of `tried`, estimates of each stage's memory are taken to
   // be off by as much as they were there. Nothing where nothing is computed again, or that is given.
-  std::optional<Candidate> with_fewest_again(const Candidate& tried);
+  std::optional<Candidate> with_fewest_recomputed(const Candidate& tried);
 
   void set_bytes(double bytes) { bytes_ = bytes; }
 

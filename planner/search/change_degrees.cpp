@@ -48,7 +48,7 @@ class Changes {
   // Only as many layers computed again as memory asks for, now that a plan says how much there is.
   void recompute_less(Candidate known, const Move* move) {
     for (int tries = 0; tries < 3 && !attempts_.asked_to_stop() && !known.stage_bytes.empty(); ++tries) {
-      std::optional<Candidate> fewest = points_.with_fewest_again(known);
+      std::optional<Candidate> fewest = points_.with_fewest_recomputed(known);
       if (!fewest || key_of(fewest->job) == key_of(known.job) || attempts_.is_known(fewest->job)) return;
       fewest->move = move;
       const Attempt attempt = attempts_.attempt(attempts_.begin(*fewest));
@@ -64,7 +64,7 @@ class Changes {
     int least = 0, most = most_layers(start.job);
     while (least < most && !attempts_.asked_to_stop()) {
       const int middle = (least + most + 1) / 2;
-      Candidate more = with_whole_layers_again(start, middle);
+      Candidate more = with_whole_layers_recomputed(start, middle);
       more.move = move;
       const Attempt attempt = attempts_.attempt(attempts_.begin(std::move(more)));
       if (attempt.too_slow)
@@ -74,7 +74,7 @@ class Changes {
     }
   }
 
-  Candidate with_whole_layers_again(const Candidate& known, int layers) {
+  Candidate with_whole_layers_recomputed(const Candidate& known, int layers) {
     Candidate candidate = anew(known);
     ir::TrainOptions& train = candidate.job.train;
     if (train.recompute == ir::Recompute::selective) train.recompute_others = train.recompute;
@@ -117,7 +117,7 @@ class Changes {
         Candidate split = anew(whole);
         split.job.parallel.schedule = schedule;
         if (!split.job.train.recompute_layers.empty())
-          if (auto fewest = points_.with_fewest_again(split)) split = std::move(*fewest);
+          if (auto fewest = points_.with_fewest_recomputed(split)) split = std::move(*fewest);
         split.move = move;
         both.emplace_back(split, attempts_.begin(split));
       }

@@ -18,7 +18,7 @@ class Changes {
   Changes(const Job& job, const backends::Cluster& described, const Fixed& fixed, const FastestOf& fastest_of)
       : job_(job), described_(described), fixed_(fixed), fastest_of_(fastest_of) {}
 
-  std::vector<WouldDo> run() {
+  std::vector<Alternative> run() {
     const std::vector<const Dimension*> rows = ordered_by(&Dimension::change);
     for (const Dimension* d : rows)
       if (found_.size() < most_changes) try_without({d->key});
@@ -68,7 +68,7 @@ class Changes {
   const backends::Cluster& described_;
   const Fixed& fixed_;
   const FastestOf& fastest_of_;
-  std::vector<WouldDo> found_;
+  std::vector<Alternative> found_;
 };
 
 }  // namespace
@@ -80,8 +80,8 @@ Job on_gpus(Job job, const backends::Cluster& described, int gpus) {
   return job;
 }
 
-std::vector<WouldDo> changes_that_do(const Job& job, const backends::Cluster& described, const Fixed& fixed,
-                                     const FastestOf& fastest_of) {
+std::vector<Alternative> changes_that_do(const Job& job, const backends::Cluster& described,
+                                         const Fixed& fixed, const FastestOf& fastest_of) {
   return Changes(job, described, fixed, fastest_of).run();
 }
 

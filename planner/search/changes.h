@@ -18,7 +18,7 @@ planner::Job on_gpus(planner::Job job, const backends::Cluster& described, int g
 
 // One key otherwise, at most three times, or else two together; and the fewest GPUs of the cluster as it is
 // described, found by doubling, up to 64 times as many: then all counts between, or every 64th part of them.
-std::vector<WouldDo> changes_that_do(const planner::Job& job, const backends::Cluster& described,
-                                     const Fixed& fixed, const FastestOf& fastest_of);
+std::vector<Alternative> changes_that_do(const planner::Job& job, const backends::Cluster& described,
+                                         const Fixed& fixed, const FastestOf& fastest_of);
 
 }  // namespace boxcar::search

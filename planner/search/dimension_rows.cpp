@@ -134,7 +134,7 @@ std::vector<Dimension> make_rows() {
        .named = 8},
       {.key = "schedule",
        .field = &Hints::schedule,
-       .flag = {.help = "order of the pipeline: 1f1b, gpipe, zb-h1, zb-h2, or micro-batches under way by "
+       .flag = {.help = "order of the pipeline: 1f1b, gpipe, zb-h1, zb-h2, or micro-batches in flight by "
                         "stage: 7,5,3,1"},
        .rules = schedule_rules,
        .chosen = 11,

@@ -63,7 +63,7 @@ Job probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layer
 }
 
 // A plan and the cluster that its acts' times are asked on.
-struct Standing {
+struct PlacedProbe {
   ir::Plan plan;
   backends::Cluster cluster;
 };
@@ -103,7 +103,7 @@ Mesh standing_as(Mesh mesh, const CostKey& key, int node) {
 }
 
 // The probe's devices where those of such stages are, each stage beginning on a node of its own.
-void stand_as(Standing& probe, const Mesh& from, Mesh mesh, int gpus) {
+void stand_as(PlacedProbe& probe, const Mesh& from, Mesh mesh, int gpus) {
   const int node = probe.cluster.node.gpus, stages = probe.plan.devices / from.devices();
   const int apart = std::max(mesh.stage_stride, in_whole_nodes(gpus, node));
   mesh.stage_stride = apart;
@@ -480,7 +480,7 @@ ModelCost Measuring::of(const CostKey& key) {
   const Job& job = job_;
   const int node = job.cluster.node.gpus;
   Mesh mesh = planner::mesh_of(probe.job.parallel);
-  std::optional<Standing> elsewhere;
+  std::optional<PlacedProbe> elsewhere;
   if (strides_on(mesh, node) != key.strides) {
     elsewhere = {probe.plan, probe.job.cluster};
     const Mesh usual = std::exchange(mesh, standing_as(mesh, key, node));

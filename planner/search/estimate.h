@@ -89,11 +89,11 @@ struct ModelCost {
 // Of a job whose layers do not all compute again (recompute_layers): what those cost that do as it says, and
 // the others. Both have to outlive it.
 struct KindCosts {
-  const ModelCost& again;
+  const ModelCost& recomputed;
   const ModelCost& others;
   KindCosts(const ModelCost& all) : KindCosts(all, all) {}
-  KindCosts(const ModelCost& again_cost, const ModelCost& others_cost)
-      : again(again_cost), others(others_cost) {}
+  KindCosts(const ModelCost& recomputed_cost, const ModelCost& others_cost)
+      : recomputed(recomputed_cost), others(others_cost) {}
 };
 
 // What a ModelCost depends on beside what all points of a search have alike.

@@ -149,10 +149,10 @@ class LayOut {
       });
       if (start == some.end()) return;
       std::vector<Candidate> others;
-      Candidate again = *start;
-      again.move = move_of(options_, "other-ways");
+      Candidate recomputed = *start;
+      recomputed.move = move_of(options_, "other-ways");
       for (const Way& way : ways(start->job))
-        if (again.move) lay_out(again, way, others);
+        if (recomputed.move) lay_out(recomputed, way, others);
       const bool changes = start->layouts && is_short(start->job) && attempts_.solved() <= most_solved;
       if (changes && !least_bytes_)
         for (Candidate& other : changed(*start, MoveGroup::found)) {

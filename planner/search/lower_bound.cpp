@@ -25,12 +25,13 @@ double computing(const planner::Job& job, const KindCosts& costs) {
   const auto layer = [](const ModelCost& cost, size_t l) {
     return (cost.layers.empty() ? cost.layer : cost.layers[l]).computing;
   };
-  double all = std::min(ends(costs.again), ends(costs.others));
+  double all = std::min(ends(costs.recomputed), ends(costs.others));
   size_t l = 0;
   for (size_t stage = 0; stage < job.parallel.stage_layers.size(); ++stage) {
-    const int layers = job.parallel.stage_layers[stage], again = recomputed_layers(job.train, stage, layers);
+    const int layers = job.parallel.stage_layers[stage],
+              recomputed = recomputed_layers(job.train, stage, layers);
     for (int of_stage = 0; of_stage < layers; ++of_stage, ++l)
-      all += layer(of_stage < again ? costs.again : costs.others, l);
+      all += layer(of_stage < recomputed ? costs.recomputed : costs.others, l);
   }
   return all;
 }
@@ -43,10 +44,10 @@ double least_seconds(const planner::Job& job, const KindCosts& costs) {
   const std::vector<double> slowness = least_slowness(h, job.cluster);
   const double alone = m * all / shares(slowness, 1);  // where every stage takes as long
   const bool split = planner::splits_backward(planner::pipeline_of(h, job.train.micro_batches).kind);
-  if (!costs.again.layers.empty() || split || h.pp == 1) return alone;
+  if (!costs.recomputed.layers.empty() || split || h.pp == 1) return alone;
   // With virtual stages what is before a stage is its first chunk, a v-th. What a backward pass leaves for
   // after the gradient that the stage before waits for runs beside that one.
-  const double boundary = std::max(costs.again.behind_boundary, costs.others.behind_boundary);
+  const double boundary = std::max(costs.recomputed.behind_boundary, costs.others.behind_boundary);
   double least = alone;
   for (const double slow : {1.0, slowness.back()}) {  // of the slowest device's line, with any others
     std::vector<double> line(slowness.size(), 1);

@@ -27,7 +27,7 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
   std::inplace_merge(a.best.begin(), a.best.begin() + static_cast<std::ptrdiff_t>(middle), a.best.end(),
                      is_before);
   for (size_t c = 1; c < a.best.size(); ++c) a.best[c].plan.reset();
-  if (a.would_do.empty()) a.would_do = std::move(b.would_do);
+  if (a.alternatives.empty()) a.alternatives = std::move(b.alternatives);
   a.by_estimate |= b.by_estimate;
   a.ended &= b.ended;
   add(a.dropped, b.dropped), add(a.unmade, b.unmade);

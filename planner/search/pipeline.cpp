@@ -17,7 +17,7 @@ double least_period(const std::vector<PipelineStage>& stages) {
   return least;
 }
 
-std::vector<int> under_way(const std::vector<PipelineStage>& stages, double period) {
+std::vector<int> in_flight(const std::vector<PipelineStage>& stages, double period) {
   double least = least_period(stages);
   if (!(period >= least && period > 0)) {
     throw Error::input("search", fmt::format("period {} is below the least one, {}", period, least));

@@ -1,4 +1,4 @@
-// How many micro-batches each pipeline stage has to have under way so that the pipeline keeps a period.
+// How many micro-batches each pipeline stage has to have in flight so that the pipeline keeps a period.
 //
 //   3 stages, forward 1 s, backward 2 s, period 3: {3, 2, 1}, as in 1F1B; each transfer taking 1 s: {5, 3, 1}
 //
@@ -26,6 +26,6 @@ struct PipelineStage {
 double least_period(const std::vector<PipelineStage>& stages);
 
 // By stage; errors: input (a period below the least).
-std::vector<int> under_way(const std::vector<PipelineStage>& stages, double period);
+std::vector<int> in_flight(const std::vector<PipelineStage>& stages, double period);
 
 }  // namespace boxcar::search

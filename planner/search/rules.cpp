@@ -146,19 +146,21 @@ std::vector<Rule> stage_order_rules(const Job&, const Fixed&) {
 }
 
 std::vector<Rule> recompute_layers_rules(const Job& job, const Fixed&) {
-  const std::vector<int>& again = job.train.recompute_layers;
-  if (again.size() < 2) return {};
+  const std::vector<int>& recomputed = job.train.recompute_layers;
+  if (recomputed.size() < 2) return {};
   return {{{"pp", "virtual_stages"},
-           {fmt::format("recompute_layers {}", fmt::join(again, ","))},
+           {fmt::format("recompute_layers {}", fmt::join(recomputed, ","))},
            "recompute_layers has to have a number for each of pp x virtual_stages stages",
-           [numbers = static_cast<int64_t>(again.size())](const Job& j) { return numbers == stages_of(j); }}};
+           [numbers = static_cast<int64_t>(recomputed.size())](const Job& j) {
+             return numbers == stages_of(j);
+           }}};
 }
 
 std::vector<Rule> schedule_rules(const Job& job, const Fixed&) {
   return {{{"schedule", "pp"},
            {},
            "schedule has to have a number for each of pp stages",
-           [numbers = planner::under_way_of(job.parallel.schedule).size()](const Job& j) {
+           [numbers = planner::in_flight_of(job.parallel.schedule).size()](const Job& j) {
              return numbers == 0 || numbers == static_cast<size_t>(j.parallel.pp);
            }}};
 }

@@ -70,7 +70,7 @@ class Search {
     else if (outcome_.best.empty() && outcome_.ended && outcome_.fastest)
       return in_least_time();
     if (outcome_.best.empty() && outcome_.ended && says_what_would_do_) {
-      outcome_.would_do = changes_that_do(
+      outcome_.alternatives = changes_that_do(
           on_gpus(job_, job_.cluster, job_.gpus), options_.described ? *options_.described : job_.cluster,
           fixed_, [&](const Job& job, const Fixed& fixed) { return fastest_of(job, fixed); });
       outcome_.ended = true;  // all points were looked at, if not all changes

@@ -41,7 +41,7 @@ struct Oracle {
 };
 
 // What would do, by estimate, where nothing does.
-struct WouldDo {
+struct Alternative {
   std::vector<std::string> without;  // keys that are given, which it has otherwise; empty: other GPUs alone
   Candidate candidate;               // the fastest such one
 };
@@ -69,7 +69,7 @@ struct Outcome {
   MoveUses moves = no_uses();
   // The smallest changes with which something would do: one key otherwise, else two; and the fewest GPUs
   // that do, to a 64th of them.
-  std::vector<WouldDo> would_do;
+  std::vector<Alternative> alternatives;
 };
 
 // What two searches found (of two precisions, of two numbers of GPUs) as what one found.

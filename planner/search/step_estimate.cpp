@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "planner/search/cost.h"
@@ -52,7 +52,7 @@ std::vector<double> in_flight(const Hints& h, int stage, double micro_batches) {
   if (h.schedule == "gpipe") most = micro_batches;
   if (h.schedule == "zb-h1") most = h.pp;
   if (h.schedule == "zb-h2") most = 2 * h.pp - 1;
-  if (const std::vector<int> counts = planner::under_way_of(h.schedule); !counts.empty())
+  if (const std::vector<int> counts = planner::in_flight_of(h.schedule); !counts.empty())
     most = counts[static_cast<size_t>(stage)];
   if (h.virtual_stages == 1) return {std::min(micro_batches, most)};
   // After some rounds every chunk has had the most that it ever has.
@@ -109,7 +109,7 @@ GradientBytes gradient_bytes(const Job& job) {
 
 // Layers that follow each other on a stage; those that compute again come first.
 struct Part {
-  int begin = 0, layers = 0, again = 0;
+  int begin = 0, layers = 0, recomputed = 0;
 };
 
 // By stage, its virtual stages.
@@ -156,7 +156,7 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                parameters = stage.bytes[kind(ir::MemoryKind::parameters)];
   double bytes = stage.bytes[kind(ir::MemoryKind::activations)] +
                  stage.bytes[kind(ir::MemoryKind::workspace)] + stage.transient;
-  bytes *= 1 + job.cluster.stack->fragmentation;
+  bytes *= 1 + job.cluster.framework->fragmentation;
   bytes += optimizer * (h.zero >= 1 ? part : 1);
   // What is kept whole is there in parts as well: what a gather reads and what a reduction makes.
   const double shards = h.zero >= 1 && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
@@ -339,30 +339,30 @@ void add_layers(StageCost& sum, const Job& job, const ModelCost& cost, int begin
   for (int l = begin; l < begin + layers; ++l) add(sum, layer_at(job, cost, static_cast<size_t>(l)));
 }
 
-// Activations of `under_way` micro-batches. What it is given goes with its first layer, what it gives with
+// Activations of `in_flight` micro-batches. What it is given goes with its first layer, what it gives with
 // its last.
-StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, double under_way) {
-  const ModelCost& front = part.again > 0 ? costs.again : costs.others;
-  const ModelCost& back = part.again < part.layers ? costs.others : costs.again;
+StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, double in_flight) {
+  const ModelCost& front = part.recomputed > 0 ? costs.recomputed : costs.others;
+  const ModelCost& back = part.recomputed < part.layers ? costs.others : costs.recomputed;
   StageCost one = front.joint_of(part.begin);
-  add_layers(one, job, costs.again, part.begin, part.again);
-  add_layers(one, job, costs.others, part.begin + part.again, part.layers - part.again);
+  add_layers(one, job, costs.recomputed, part.begin, part.recomputed);
+  add_layers(one, job, costs.others, part.begin + part.recomputed, part.layers - part.recomputed);
   if (part.begin == 0) add(one, front.first);
   if (is_last(job, part)) add(one, back.last);
-  one.bytes[static_cast<size_t>(ir::MemoryKind::activations)] *= under_way;
+  one.bytes[static_cast<size_t>(ir::MemoryKind::activations)] *= in_flight;
   one.layers = part.layers;
   return one;
 }
 
-// By stage: its virtual stages together, activations of all micro-batches under way.
+// By stage: its virtual stages together, activations of all micro-batches in flight.
 std::vector<StageCost> stages_of(const Job& job, const KindCosts& costs,
-                                 const std::vector<std::vector<Part>>& parts, const UnderWay& under_way) {
+                                 const std::vector<std::vector<Part>>& parts, const UnderWay& in_flight) {
   const Hints& h = job.parallel;
-  const ModelCost& cost = costs.again;
+  const ModelCost& cost = costs.recomputed;
   std::vector<StageCost> stages(static_cast<size_t>(h.pp));
   for (size_t s = 0; s < stages.size(); ++s)
     for (size_t chunk = 0; chunk < parts[s].size(); ++chunk)
-      add(stages[s], cost_of(job, costs, parts[s][chunk], under_way[s][chunk]));
+      add(stages[s], cost_of(job, costs, parts[s][chunk], in_flight[s][chunk]));
   const double sum = job.train.precision == ir::Precision::fp64 ? 8 : 4;
   const double gradient = ir::is_mixed(job.train.precision) ? 2 : sum;
   std::map<int, const TiedUse*> first;  // by stage
@@ -400,14 +400,14 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
 constexpr int all_of_them = 1 << 30;
 
 // By stage, where there are no virtual stages.
-std::vector<int> counts_of(const UnderWay& under_way) {
+std::vector<int> counts_of(const UnderWay& in_flight) {
   std::vector<int> counts;
-  for (const std::vector<double>& of_stage : under_way) counts.push_back(static_cast<int>(of_stage[0]));
+  for (const std::vector<double>& of_stage : in_flight) counts.push_back(static_cast<int>(of_stage[0]));
   return counts;
 }
 
 bool are_enough(const std::vector<PipelineStage>& stages, double period, const std::vector<int>& counts) {
-  const std::vector<int> needed = under_way(stages, period);
+  const std::vector<int> needed = in_flight(stages, period);
   return std::equal(needed.begin(), needed.end(), counts.begin(), std::less_equal<>());
 }
 
@@ -424,39 +424,39 @@ double period_with(const std::vector<PipelineStage>& stages, const std::vector<i
 
 }  // namespace
 
-UnderWay under_way_of(const Job& job) {
+UnderWay in_flight_of(const Job& job) {
   UnderWay result;
   for (int s = 0; s < job.parallel.pp; ++s)
     result.push_back(in_flight(job.parallel, s, job.train.micro_batches));
   return result;
 }
 
-std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const UnderWay& under_way) {
+std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const UnderWay& in_flight) {
   const auto parts = parts_of(job);
-  const std::vector<StageCost> stages = stages_of(job, costs, parts, under_way);
+  const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
   std::vector<double> bytes;
   for (size_t s = 0; s < stages.size(); ++s)
-    bytes.push_back(stage_bytes(job, costs.again, stages[s], parts[s]));
+    bytes.push_back(stage_bytes(job, costs.recomputed, stages[s], parts[s]));
   return bytes;
 }
 
-StageNeeds needs_of(const Job& job, const KindCosts& costs, const UnderWay& under_way, int stage, int layers,
-                    int again, double slowness) {
+StageNeeds needs_of(const Job& job, const KindCosts& costs, const UnderWay& in_flight, int stage, int layers,
+                    int recomputed, double slowness) {
   const int after = static_cast<int>(job.model.layers) - layers;
   const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
-  const Part part{begin, layers, again};
-  const StageCost cost = cost_of(job, costs, part, under_way[static_cast<size_t>(stage)][0]).slowed(slowness);
-  return {cost.forward + cost.backward, stage_bytes(job, costs.again, cost, {part})};
+  const Part part{begin, layers, recomputed};
+  const StageCost cost = cost_of(job, costs, part, in_flight[static_cast<size_t>(stage)][0]).slowed(slowness);
+  return {cost.forward + cost.backward, stage_bytes(job, costs.recomputed, cost, {part})};
 }
 
 Estimate estimate(const Job& job, const KindCosts& costs) {
   const Hints& h = job.parallel;
-  const ModelCost& cost = costs.again;
+  const ModelCost& cost = costs.recomputed;
   const double m = job.train.micro_batches;
   const planner::Mesh mesh = planner::mesh_of(h);
   const auto parts = parts_of(job);
-  const UnderWay under_way = under_way_of(job);
-  const std::vector<StageCost> stages = stages_of(job, costs, parts, under_way);
+  const UnderWay in_flight = in_flight_of(job);
+  const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
   Estimate result;
   double slowest = 0, sum = 0, state = 0, forward = 0;
   for (int s = 0; s < h.pp; ++s) {
@@ -478,7 +478,7 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
       slowest_hop = std::max(slowest_hop, stage.send);
     }
     // Who has room for all micro-batches of a step never waits for it.
-    std::vector<int> counts = counts_of(under_way);
+    std::vector<int> counts = counts_of(in_flight);
     std::replace_if(
         counts.begin(), counts.end(), [&](int count) { return count >= m; }, all_of_them);
     // With virtual stages every run waits for what it reads.
@@ -492,10 +492,10 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
 std::string schedule_for(const Job& job, const KindCosts& costs, double slack) {
   const Hints& h = job.parallel;
   if (h.pp == 1 || h.virtual_stages > 1) return "";
-  const UnderWay usual = under_way_of(job);
+  const UnderWay usual = in_flight_of(job);
   const std::vector<PipelineStage> stages =
-      pipeline_of(job, planner::mesh_of(h), costs.again, stages_of(job, costs, parts_of(job), usual));
-  std::vector<int> counts = under_way(stages, (1 + slack) * least_period(stages));
+      pipeline_of(job, planner::mesh_of(h), costs.recomputed, stages_of(job, costs, parts_of(job), usual));
+  std::vector<int> counts = in_flight(stages, (1 + slack) * least_period(stages));
   for (int& count : counts) count = std::min(count, job.train.micro_batches);
   return counts == counts_of(usual) ? "" : fmt::format("{}", fmt::join(counts, ","));
 }

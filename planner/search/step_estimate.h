@@ -28,11 +28,11 @@ Estimate estimate(const planner::Job& job, const KindCosts& costs);
 
 // Micro-batches whose activations a stage holds at most: by stage, of each of its virtual stages.
 using UnderWay = std::vector<std::vector<double>>;
-UnderWay under_way_of(const planner::Job& job);
+UnderWay in_flight_of(const planner::Job& job);
 
 // By stage, on a device.
 std::vector<double> bytes_by_stage(const planner::Job& job, const KindCosts& costs,
-                                   const UnderWay& under_way);
+                                   const UnderWay& in_flight);
 
 // A stage of so many layers, the first `again` of which compute again, on devices that take `slowness` times
 // as long. Where layers are equal, and there are no virtual stages.
@@ -40,8 +40,8 @@ struct StageNeeds {
   double seconds = 0;  // of a micro-batch
   double bytes = 0;    // on a device
 };
-StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const UnderWay& under_way, int stage,
-                    int layers, int again, double slowness);
+StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const UnderWay& in_flight, int stage,
+                    int layers, int recomputed, double slowness);
 
 // Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer, and so have
 // stages on slow devices. `slowness` by stage (slow_stages.h). Of equal layers, where stages differ, so that
@@ -50,7 +50,7 @@ std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::
                               int micro_batches);
 
 // The schedule "7,5,3,1" that keeps the pipeline within `slack` of its least period; empty where that is what
-// 1F1B has under way, or where there are virtual stages.
+// 1F1B has in flight, or where there are virtual stages.
 std::string schedule_for(const planner::Job& job, const KindCosts& costs, double slack);
 
 }  // namespace boxcar::search

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "sbp/boxing.h"
 
 namespace boxcar::explain {
@@ -117,7 +117,7 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
   r.configuration = plan.labels;
   r.memory_limit_bytes = cluster.device->memory_bytes;
   r.outside_bytes = static_cast<int64_t>(backends::outside_bytes(cluster));
-  r.allocates = cluster.stack->allocator.has_value();
+  r.allocates = cluster.framework->allocator.has_value();
   r.library_workspaces = static_cast<int64_t>(backends::library_workspaces(cluster));
   r.plan = ir::size_of(plan);
   r.programs = static_cast<int>(plan.programs.size());

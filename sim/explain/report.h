@@ -37,7 +37,7 @@ struct Report {
   std::vector<StageReport> stages;
   int64_t memory_limit_bytes = 0;
   int64_t outside_bytes = 0;       // of a device's memory, beside the plan's: context, libraries
-  bool allocates = false;          // the stack's allocator gives memory while it is held
+  bool allocates = false;          // the framework's allocator gives memory while it is held
   int64_t library_workspaces = 0;  // what it gives libraries
   // Where the devices of a node share its memory, which is then the limit: the most that those of one node
   // need together. 0: every device has its own.

@@ -8,7 +8,7 @@
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 
 namespace boxcar::backends {
 namespace {
@@ -35,7 +35,7 @@ TEST(Held, EveryFieldOfAClusterCounts) {
       [](Cluster& c) { c.nodes = 3; },
       [](Cluster& c) { c.slowdown[0] = 2; },
       [](Cluster& c) { c.collective->gather_loss = 0.1; },
-      [](Cluster& c) { c.stack->fragmentation = 0.1; },
+      [](Cluster& c) { c.framework->fragmentation = 0.1; },
       [](Cluster& c) { c.price_per_gpu_hour = 3; },
   };
   for (const auto& change : changes) {

@@ -142,7 +142,7 @@ void count_registers(benchmark::State& state) {
   shape.stages.assign(static_cast<size_t>(state.range(0)), {2, 4, 2, 2});
   shape.micro_batches = 64;
   shape.slots = 64;
-  shape.under_way = under_way(shape.stages, least_period(shape.stages));
+  shape.in_flight = in_flight(shape.stages, least_period(shape.stages));
   ir::Plan plan = pipeline_plan(shape);
   PlanCounts of = counts_of_plan(planner::view_of_devices(plan), seconds_of(plan));
   Counts counts;

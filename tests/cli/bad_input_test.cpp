@@ -198,7 +198,7 @@ const JobCase job_cases[] = {
     {{"--schedule=zb"},
      "",
      2,
-     "--schedule: unknown schedule 'zb' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches under way on "
+     "--schedule: unknown schedule 'zb' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches in flight on "
      "each stage, as "
      "4,3,2,1; "
      "virtual_stages > 1 interleaves 1f1b)"},
@@ -206,7 +206,7 @@ const JobCase job_cases[] = {
     {{"--pp=4", "--schedule=3,2,3,1"},
      "",
      2,
-     "--schedule: 3,2,3,1: a stage has fewer micro-batches under way than the one behind it, which would "
+     "--schedule: 3,2,3,1: a stage has fewer micro-batches in flight than the one behind it, which would "
      "wait "
      "forever (let the numbers fall)"},
     {{"--pp=2", "--virtual-stages=2", "--schedule=2,1"},
@@ -294,7 +294,7 @@ const JobCase job_cases[] = {
     {{"--stack=megaton"},
      "",
      2,
-     "--stack: no stack is named \"megaton\" (did you mean megatron?); known are boxcar, composer, "
+     "--stack: no framework is named \"megaton\" (did you mean megatron?); known are boxcar, composer, "
      "deepspeed, fsdp, internevo, jax, "
      "megatron, "
      "megatron-fused-loss, megatron-nondeterministic, nemo, ngc, oneflow, oneflow-ops, pytorch, "

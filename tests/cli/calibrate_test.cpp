@@ -185,8 +185,8 @@ TEST(Calibrate, OneStepTellsOneConstant) {
   EXPECT_EQ(find(done, "memory_efficiency").fitted, 1);
 }
 
-// A stack's own time to launch an op is that of a host of speed 1.
-TEST(Calibrate, AHostIsAsFastUnderAnyStack) {
+// A framework's own time to launch an op is that of a host of speed 1.
+TEST(Calibrate, AHostIsAsFastUnderAnyFramework) {
   const std::string text = steps_csv({"node.host_speed=0.7"}, {"--stack=megatron", "--attention=unfused"});
   Measurements measured = read("steps.csv", text);
   for (MeasuredStep& step : measured.steps) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backends/machines/cluster.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "cli/keys.h"
 
 namespace boxcar::cli {
@@ -53,10 +53,10 @@ TEST(Fidelity, FamiliesHaveNames) {
       << said;
 }
 
-TEST(Fidelity, StacksSetKeysThatThereAre) {
-  for (const std::string& name : backends::stack_names()) {
+TEST(Fidelity, FrameworksSetKeysThatThereAre) {
+  for (const std::string& name : backends::framework_names()) {
     Request request;
-    for (const auto& [path, text] : backends::load_stack(name).defaults) {
+    for (const auto& [path, text] : backends::load_framework(name).defaults) {
       const size_t dot = path.find('.');
       const Key* key = find_key(path.substr(0, dot), path.substr(dot + 1));
       ASSERT_NE(key, nullptr) << name << ": " << path;

@@ -32,7 +32,7 @@ void fuzz_model_config(std::string_view input);
 void fuzz_plan(std::string_view input);
 void fuzz_safetensors(std::string_view input);
 void fuzz_sbp(std::string_view input);
-void fuzz_stack(std::string_view input);
+void fuzz_framework(std::string_view input);
 void fuzz_tokens(std::string_view input);
 
 // A law that did not hold.

@@ -30,7 +30,7 @@ const Harness harnesses[] = {{"checkpoint", fuzz_checkpoint},
                              {"plan", fuzz_plan},
                              {"safetensors", fuzz_safetensors},
                              {"sbp", fuzz_sbp},
-                             {"stack", fuzz_stack, "backends/presets/stacks"},
+                             {"framework", fuzz_framework, "backends/presets/frameworks"},
                              {"tokens", fuzz_tokens}};
 
 class Seeds : public testing::TestWithParam<Harness> {};

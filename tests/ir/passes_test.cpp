@@ -393,7 +393,7 @@ TEST(Passes, RecomputationByOpKeepsEveryOtherProductAndAttention) {
     else
       ++others;
   }
-  EXPECT_EQ(products, (std::vector<std::string>{"h0.attn.proj.again", "h0.mlp.fc2.again"}));
+  EXPECT_EQ(products, (std::vector<std::string>{"h0.attn.proj.recomputed", "h0.mlp.fc2.recomputed"}));
   EXPECT_GT(others, 0);
 }
 
@@ -430,9 +430,9 @@ TEST(Passes, RecomputationStopsWhereTheBackwardPassHasAllItReads) {
       if (op.recomputed && op.layer == 0) name = op.name;
     return name;
   };
-  EXPECT_EQ(last_again(0), "h0.residual2.again");
+  EXPECT_EQ(last_again(0), "h0.residual2.recomputed");
   options.recompute_stop = true;
-  EXPECT_EQ(last_again(0), "h0.mlp.gelu.again");
+  EXPECT_EQ(last_again(0), "h0.mlp.gelu.recomputed");
 }
 
 TEST(Passes, RecomputeLayersCountsFromEachStagesFirst) {
@@ -476,8 +476,9 @@ TEST(Passes, SelectiveRecomputationRunsTheAttentionCoreAgain) {
   std::vector<std::string> names;
   for (const Op& op : step.ops)
     if (op.recomputed) names.push_back(op.name);
-  EXPECT_THAT(names, testing::ElementsAre("h0.attn.core.scores.again", "h0.attn.core.softmax.again",
-                                          "h0.attn.core.dropout.again", "h0.attn.core.context.again"));
+  EXPECT_THAT(names,
+              testing::ElementsAre("h0.attn.core.scores.recomputed", "h0.attn.core.softmax.recomputed",
+                                   "h0.attn.core.dropout.recomputed", "h0.attn.core.context.recomputed"));
 }
 
 TEST(Passes, HalfCopiesAreMadeOfFloatMastersOncePerStep) {

@@ -3,7 +3,7 @@
 // arXiv:2205.05198), less the two masks of dropouts, one byte each, which are drawn again instead.
 #include <gtest/gtest.h>
 
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "planner/verify.h"
 #include "sim/simulate.h"
 #include "small_jobs.h"
@@ -36,8 +36,8 @@ Job wide_job(int tp, bool sequence_parallel) {
   return job;
 }
 
-// A first stage of two has two micro-batches under way, or all four.
-TEST(Activations, forward_passes_leave_what_the_schedule_keeps_under_way) {
+// A first stage of two has two micro-batches in flight, or all four.
+TEST(Activations, forward_passes_leave_what_the_schedule_keeps_in_flight) {
   const auto kept = [](const std::string& schedule, int pp, int micro_batches) {
     Job job = small_job(1, 1, pp, 2, micro_batches);
     job.model.dropout = 0;
@@ -71,7 +71,7 @@ TEST(Activations, a_split_backward_pass_keeps_what_gradients_of_weights_read) {
 TEST(Activations, an_allocator_holds_a_share_of_what_comes_and_goes_in_vain) {
   Job job = small_job(1, 1, 1);
   const MemoryUse exact = memory_use(compile(resolve(job)))[0];
-  job.cluster.stack->fragmentation = 0.5;
+  job.cluster.framework->fragmentation = 0.5;
   const MemoryUse held = memory_use(compile(resolve(job)))[0];
   const auto of = [](const MemoryUse& use, ir::MemoryKind kind) {
     return use.by_kind[static_cast<size_t>(kind)];
@@ -113,7 +113,7 @@ TEST(Activations, full_recomputation_keeps_a_layers_input) {
     }
 }
 
-// Each stage by its own number, and by no other's. Where one micro-batch is under way, on the last stage, the
+// Each stage by its own number, and by no other's. Where one micro-batch is in flight, on the last stage, the
 // first layer that runs again needs what it frees.
 TEST(Activations, a_stage_needs_less_memory_and_more_time_with_every_layer_that_computes_again) {
   struct Needs {

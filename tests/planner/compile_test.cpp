@@ -52,15 +52,16 @@ TEST(Compile, what_a_framework_keeps_beside_a_result_counts_with_it) {
   Job job = small_job(1, 1, 1);
   const int64_t alone = find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes;
   ASSERT_GT(alone, 512);
-  job.parallel.op_kept = {{"bias_gelu", 3}, {"gelu", 3}, {"fused", 3}};
+  job.parallel.retained_bytes = {{"bias_gelu", 3}, {"gelu", 3}, {"fused", 3}};
   EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes, 3 * alone);
-  job.parallel.op_kept["bias_gelu"] = job.parallel.op_kept["gelu"] = job.parallel.op_kept["fused"] = 0;
+  job.parallel.retained_bytes["bias_gelu"] = job.parallel.retained_bytes["gelu"] =
+      job.parallel.retained_bytes["fused"] = 0;
   EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes,
             512);  // over its operand: what a register takes at least
-  job.parallel.op_kept = {{"bias_gelu", 3}, {"gelu", 3}, {"fused", 3}};
+  job.parallel.retained_bytes = {{"bias_gelu", 3}, {"gelu", 3}, {"fused", 3}};
   job.train.recompute = ir::Recompute::full;  // what runs again keeps it then
   EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes, alone);
-  EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu.again")->bytes, 3 * alone);
+  EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu.recomputed")->bytes, 3 * alone);
 }
 
 TEST(Compile, data_parallelism_reduces_gradients_once_a_step) {
@@ -172,7 +173,7 @@ TEST(Compile, gathered_operands_may_stay) {
   Job job = small_job(1, 2, 1, 1, 1);
   job.parallel.sequence_parallel = true;
   EXPECT_THAT(communication(plan_of(job), 0, "B0"), testing::HasSubstr("h0.ln1.all_gather"));
-  job.parallel.op_kept["all_gather"] = 1;
+  job.parallel.retained_bytes["all_gather"] = 1;
   const ir::Plan plan = plan_of(job);
   EXPECT_THAT(communication(plan, 0, "F0"), testing::HasSubstr("h0.ln1.all_gather tp 256\n"));
   EXPECT_THAT(communication(plan, 0, "B0"), testing::Not(testing::HasSubstr("h0.ln1.all_gather")));
@@ -303,7 +304,7 @@ TEST(Compile, rates_and_credits_follow_from_who_reads_what_when) {
   const ir::Plan plan = plan_of(small_job(1, 1, 2, 2, 4));
   const ir::Register* saved = find_register(plan.programs[0], "h0.ln1");
   ASSERT_NE(saved, nullptr);
-  EXPECT_EQ(saved->count, 2);  // p - s micro-batches under way on stage 0
+  EXPECT_EQ(saved->count, 2);  // p - s micro-batches in flight on stage 0
   const ir::Register* half = find_register(plan.programs[0], "h0.attn.qkv.weight.half");
   EXPECT_EQ(half->count, 1);
   EXPECT_EQ(half->initial, 1);

@@ -118,7 +118,7 @@ TEST(Pins, name_the_tensor_behind_gradients_and_copies) {
   EXPECT_EQ(base_name("h0.attn.qkv.weight.half.grad"), "h0.attn.qkv.weight");
   EXPECT_EQ(base_name("embedding.word.replica7.grad.sum0"), "embedding.word");
   EXPECT_EQ(base_name("h0.residual1.grad.1"), "h0.residual1");
-  EXPECT_EQ(base_name("h0.ln1.again"), "h0.ln1");
+  EXPECT_EQ(base_name("h0.ln1.recomputed"), "h0.ln1");
   EXPECT_EQ(base_name("h0.ln1"), "h0.ln1");
   EXPECT_TRUE(matches("*.attn.proj", "h12.attn.proj"));
   EXPECT_FALSE(matches("*.attn.proj", "h12.attn.proj.weight"));

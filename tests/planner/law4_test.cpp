@@ -236,7 +236,7 @@ const Layout layouts[] = {
      [](Job& j) {
        t5(j), j.parallel.pp = 3, j.parallel.tp = 2, j.parallel.scatter_gather = true, j.global_batch = 3;
      }},
-    {"more_under_way", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "3,1", j.global_batch = 4; }},
+    {"more_in_flight", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "3,1", j.global_batch = 4; }},
     {"zb_h1",
      [](Job& j) {
        j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = "zb-h1", j.global_batch = 5;

@@ -26,18 +26,18 @@ TEST(Schedule, one_f_one_b_runs_backward_as_soon_as_it_can) {
   for (int s = 0; s < 3; ++s) EXPECT_EQ(in_flight(stage_order(p, s), 0, 1), 3 - s);
 }
 
-TEST(Schedule, takes_micro_batches_under_way_by_stage) {
+TEST(Schedule, takes_micro_batches_in_flight_by_stage) {
   const Pipeline p{Schedule::one_f_one_b, 3, 1, 4, {5, 3, 1}};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 F0.3 B0.0 B0.1 B0.2 B0.3");
   EXPECT_EQ(text(p, 1), "F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3");
   EXPECT_EQ(text(p, 2), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3");
   EXPECT_EQ(in_flight(stage_order(p, 1), 0, 1), 3);
-  EXPECT_EQ(under_way_of("5,3,1"), (std::vector{5, 3, 1}));
-  for (const char* no : {"", "1f1b", "5,", ",5", "5,0", "5;3"}) EXPECT_TRUE(under_way_of(no).empty()) << no;
+  EXPECT_EQ(in_flight_of("5,3,1"), (std::vector{5, 3, 1}));
+  for (const char* no : {"", "1f1b", "5,", ",5", "5,0", "5;3"}) EXPECT_TRUE(in_flight_of(no).empty()) << no;
 }
 
 // In one pass what in_flight says of every chunk, split backward passes or not.
-TEST(Schedule, counts_what_every_chunk_has_under_way) {
+TEST(Schedule, counts_what_every_chunk_has_in_flight) {
   for (const Pipeline& p :
        {Pipeline{Schedule::interleaved, 4, 3, 8}, Pipeline{Schedule::interleaved, 2, 5, 4},
         Pipeline{Schedule::one_f_one_b, 4, 1, 6}, Pipeline{Schedule::zb_h2, 3, 1, 7}})

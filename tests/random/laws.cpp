@@ -79,7 +79,8 @@ void check_shortcuts(const RandomJob& random) {
   const double with = seconds(plan, cluster, nullptr);
   EXPECT_GT(with, 0);
   constexpr double of_flows = 1e-9;  // s, see sim/ticks.h
-  EXPECT_NEAR(seconds(plan, cluster, &sim::Options::periodic), with, of_flows) << "without repeating a regime";
+  EXPECT_NEAR(seconds(plan, cluster, &sim::Options::periodic), with, of_flows)
+      << "without repeating a regime";
   EXPECT_NEAR(seconds(plan, cluster, &sim::Options::merge), with, of_flows) << "without merged acts";
   EXPECT_NEAR(seconds(plan, cluster, &sim::Options::fold), with, 1e-3 * with) << "without folding";
 }
@@ -141,7 +142,7 @@ Start start_of(const Job& job) {
 // As `boxcar train` has it: what a simulated framework keeps, or overwrites, is left out.
 Point trained(const RandomJob& random) {
   Point point = point_of(random);
-  point.job.parallel.op_kept.clear();
+  point.job.parallel.retained_bytes.clear();
   return point;
 }
 
@@ -217,8 +218,8 @@ bool runs_narrow(const RandomJob& job) {
          (precision == "fp32" || precision == "fp16" || precision == "bf16");
 }
 
-// One device's losses are of the size of those in float64; a plan's are no further from these than eight times
-// one device's.
+// One device's losses are of the size of those in float64; a plan's are no further from these than eight
+// times one device's.
 void check_rounding(const RandomJob& random) {
   const Point point = trained(random);
   const Start start = start_of(point.job);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
 #include "planner/search/step_estimate.h"
@@ -65,7 +65,7 @@ TEST(Search, estimates_of_layers_that_differ_in_recomputation_are_near_the_simul
   EXPECT_LT(bytes / points, 0.02);
 }
 
-// With virtual stages every chunk has slots for the most that it has under way, not for the mean.
+// With virtual stages every chunk has slots for the most that it has in flight, not for the mean.
 TEST(Search, estimates_the_memory_of_virtual_stages) {
   Job job = small_gpt(8);
   job.model.layers = 16;
@@ -294,7 +294,7 @@ TEST(Search, estimates_of_memory_are_near_the_plans) {
     job.model = ir::models::complete(job.model);
     job.train.precision = one_of(0, 1) == 0 ? ir::Precision::fp16 : ir::Precision::fp32;
     job.global_batch = one_of(16, 32);
-    job.cluster.stack->fragmentation = j % 3 == 0 ? 0.5 : 0;
+    job.cluster.framework->fragmentation = j % 3 == 0 ? 0.5 : 0;
     std::vector<Job> points;
     each_point(job, {}, [&](const Job& point) { return points.push_back(point), false; });
     std::shuffle(points.begin(), points.end(), random);

@@ -1,6 +1,4 @@
 // Which layers compute again, and where stages are cut, against every cut and every number tried.
-#include "planner/search/fewest_again.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "planner/resolve.h"
 #include "planner/search/candidates.h"
+#include "planner/search/fewest_recomputed.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 
@@ -38,7 +37,7 @@ struct Costs {
 double most(const std::vector<double>& of) { return *std::max_element(of.begin(), of.end()); }
 
 std::vector<double> bytes_of(const Job& job, const KindCosts& costs) {
-  return bytes_by_stage(job, costs, under_way_of(job));
+  return bytes_by_stage(job, costs, in_flight_of(job));
 }
 
 // Limits from what all layers need that compute again to what they need that do not.
@@ -69,7 +68,7 @@ TEST(FewestAgain, no_stage_has_one_too_many) {
     const Costs costs(job);
     std::set<std::vector<int>> found;
     for (const double limit : limits(job, costs.both())) {
-      const auto fewest = with_fewest_again(job, costs.both(), under_way_of(job), {limit, limit});
+      const auto fewest = with_fewest_recomputed(job, costs.both(), in_flight_of(job), {limit, limit});
       ASSERT_TRUE(fewest);
       EXPECT_LE(most(bytes_of(*fewest, costs.both())), limit);
       const std::vector<int>& counts = fewest->train.recompute_layers;
@@ -83,20 +82,20 @@ TEST(FewestAgain, no_stage_has_one_too_many) {
       }
     }
     EXPECT_GE(found.size(), 4u);
-    EXPECT_FALSE(with_fewest_again(job, costs.both(), under_way_of(job), {1, 1e12}));
+    EXPECT_FALSE(with_fewest_recomputed(job, costs.both(), in_flight_of(job), {1, 1e12}));
   }
 }
 
 TEST(FewestAgain, no_cut_and_no_numbers_have_a_faster_slowest_stage) {
   const Job job = pipeline(8, 3, 1);
   const Costs costs(job);
-  const UnderWay under_way = under_way_of(job);
+  const UnderWay in_flight = in_flight_of(job);
   const auto slowest = [&](const Job& cut) {
     double seconds = 0;
     for (int s = 0; s < 3; ++s) {
       const int layers = cut.parallel.stage_layers[static_cast<size_t>(s)];
       const int again = recomputed_layers(cut.train, static_cast<size_t>(s), layers);
-      seconds = std::max(seconds, needs_of(cut, costs.both(), under_way, s, layers, again, 1).seconds);
+      seconds = std::max(seconds, needs_of(cut, costs.both(), in_flight, s, layers, again, 1).seconds);
     }
     return seconds;
   };
@@ -104,10 +103,10 @@ TEST(FewestAgain, no_cut_and_no_numbers_have_a_faster_slowest_stage) {
   for (const double limit : limits(job, costs.both())) {
     const std::vector<double> bytes(3, limit);
     Job best = job;
-    best.parallel.stage_layers = level_layers(job, costs.both(), under_way, bytes);
+    best.parallel.stage_layers = level_layers(job, costs.both(), in_flight, bytes);
     ASSERT_EQ(best.parallel.stage_layers.size(), 3u);
     cuts.insert(best.parallel.stage_layers);
-    const auto found = with_fewest_again(best, costs.both(), under_way, bytes);
+    const auto found = with_fewest_recomputed(best, costs.both(), in_flight, bytes);
     ASSERT_TRUE(found);
     int fit = 0;
     Job other = job;
@@ -134,7 +133,7 @@ TEST(FewestAgain, goes_by_how_far_off_estimates_were) {
   const SearchOptions options{.pinned = {"stage_layers", "recompute_others"}};
   Candidates points(options, limit, oracle().act_seconds);
   const auto again = [&](const Candidate& tried) {
-    const auto fewest = points.with_fewest_again(tried);
+    const auto fewest = points.with_fewest_recomputed(tried);
     EXPECT_TRUE(fewest);
     return fewest ? *fewest : tried;
   };

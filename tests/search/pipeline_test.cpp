@@ -18,8 +18,8 @@ namespace {
 
 TEST(Pipeline, ExampleOfTheHeader) {
   PipelineStage plain{1, 2, 0, 0}, sends{1, 2, 1, 1};
-  EXPECT_EQ(under_way({plain, plain, plain}, 3), (std::vector{3, 2, 1}));
-  EXPECT_EQ(under_way({sends, sends, sends}, 3), (std::vector{5, 3, 1}));
+  EXPECT_EQ(in_flight({plain, plain, plain}, 3), (std::vector{3, 2, 1}));
+  EXPECT_EQ(in_flight({sends, sends, sends}, 3), (std::vector{5, 3, 1}));
 }
 
 // The steady state as a marked graph, one node for each act and transfer, with these numbers under way.
@@ -58,7 +58,7 @@ TEST(Pipeline, CountsKeepThePeriodAndNoFewerDo) {
       stages.push_back({1.0 * pick(1, 5), 1.0 * pick(1, 9), 1.0 * pick(0, 5), 1.0 * pick(0, 5)});
     }
     double period = least_period(stages) + pick(0, 6);
-    std::vector<int> counts = under_way(stages, period);
+    std::vector<int> counts = in_flight(stages, period);
     ASSERT_LE(steady_period(stages, counts), period * (1 + 1e-9));
     // Any counts that keep the period have no fewer anywhere.
     std::vector<int> tried(counts.size(), 1);
@@ -109,11 +109,11 @@ TEST(Pipeline, BeatsOneForwardOneBackwardAndGPipe) {
   shape.stages.assign(4, {2, 4, 2, 2});
   shape.micro_batches = 16;
   shape.slots = 16;
-  auto result = [&](std::vector<int> under_way) {
-    shape.under_way = std::move(under_way);
+  auto result = [&](std::vector<int> in_flight) {
+    shape.in_flight = std::move(in_flight);
     return run(with_least_counts(pipeline_plan(shape)));
   };
-  Result ours = result(under_way(shape.stages, least_period(shape.stages)));
+  Result ours = result(in_flight(shape.stages, least_period(shape.stages)));
   Result one_f_one_b = result({4, 3, 2, 1}), gpipe = result({16, 16, 16, 16});
   EXPECT_NEAR(one_f_one_b.seconds, 170.5, 1e-6);
   EXPECT_EQ(one_f_one_b.bytes, 1520);
@@ -125,7 +125,7 @@ TEST(Pipeline, BeatsOneForwardOneBackwardAndGPipe) {
 
 TEST(Pipeline, RefusesAPeriodThatIsTooShort) {
   EXPECT_EQ(support::error_of([] {
-              under_way({{1, 2, 0, 0}}, 2.5);
+              in_flight({{1, 2, 0, 0}}, 2.5);
             }),
             "search: period 2.5 is below the least one, 3");
 }

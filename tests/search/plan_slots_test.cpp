@@ -53,7 +53,7 @@ TEST(PlanSlots, JoinedActsHaveThePeriodsOfAllOnPipelines) {
     PipelineShape shape;
     for (int s = pick(2, 4); s > 0; --s)
       shape.stages.push_back({1.0 * pick(1, 5), 1.0 * pick(1, 9), 1.0 * pick(1, 5), 1.0 * pick(1, 5)});
-    shape.under_way = under_way(shape.stages, least_period(shape.stages) + pick(0, 6));
+    shape.in_flight = in_flight(shape.stages, least_period(shape.stages) + pick(0, 6));
     shape.micro_batches = pick(2, 8);
     shape.slots = 8;
     const ir::Plan plan = pipeline_plan(shape);

@@ -50,7 +50,7 @@ class PipelineBuilder {
     p.queues = {{"compute", ir::QueueKind::compute, true},
                 {"ahead", ir::QueueKind::network, true},
                 {"back", ir::QueueKind::network, true}};
-    int m = shape_.micro_batches, lead = std::min(shape_.under_way[at(s)], m);
+    int m = shape_.micro_batches, lead = std::min(shape_.in_flight[at(s)], m);
     for (int i = 0; i < lead; ++i) p.schedule.push_back({forward, i});
     for (int i = 0; i < m; ++i) {
       p.schedule.push_back({backward, i});

@@ -9,12 +9,12 @@
 namespace boxcar::search {
 
 // A pipeline of one device a stage: forward and backward acts, transfers on queues of their own, an update
-// that gradients of all micro-batches go into. A stage runs `under_way` forward acts, then a backward and a
+// that gradients of all micro-batches go into. A stage runs `in_flight` forward acts, then a backward and a
 // forward act in turn. Every register has `slots` slots, a weight one; what forward acts leave for backward
 // ones is "saved".
 struct PipelineShape {
   std::vector<PipelineStage> stages;
-  std::vector<int> under_way;  // by stage
+  std::vector<int> in_flight;  // by stage
   int micro_batches = 1;
   int slots = 1;
   int64_t saved_bytes = 100, sent_bytes = 10;

@@ -57,7 +57,8 @@ std::string text_of(const Outcome& found) {
       "points {}, without estimate [{}], over memory {}, over time {}, compiled {}, without plan [{}], least "
       "{}, smallest {}, would do {}\n",
       found.points, text_of(found.dropped), found.over_memory, found.over_time, found.compiled,
-      text_of(found.unmade), found.least.value_or(-1), found.smallest.estimated_bytes, found.would_do.size());
+      text_of(found.unmade), found.least.value_or(-1), found.smallest.estimated_bytes,
+      found.alternatives.size());
   for (const Candidate& c : found.best) {
     const planner::Hints& h = c.job.parallel;
     text += fmt::format(

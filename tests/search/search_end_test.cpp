@@ -31,8 +31,8 @@ TEST(Search, says_what_comes_nearest_where_nothing_is_as_fast) {
   ASSERT_TRUE(found.fastest);
   EXPECT_NEAR(found.fastest->estimated_seconds, fastest, 0.1 * fastest);
   EXPECT_EQ(found.over_time, found.points);
-  ASSERT_EQ(found.would_do.size(), 1);
-  ASSERT_EQ(found.would_do.front().candidate.job.gpus, 4);
+  ASSERT_EQ(found.alternatives.size(), 1);
+  ASSERT_EQ(found.alternatives.front().candidate.job.gpus, 4);
   job.gpus = 4;
   backends::resize(job.cluster, 4);
   EXPECT_LE(search(job, {}, oracle()).best.front().seconds, limit);
@@ -71,8 +71,8 @@ TEST(Search, goes_by_plans_where_estimates_of_memory_are_too_low) {
   EXPECT_EQ(found.over_memory, 0);
   EXPECT_TRUE(found.best.empty());
   EXPECT_EQ(found.smallest.peak_bytes, memory + 1);
-  EXPECT_FALSE(found.would_do.empty());
-  for (const WouldDo& change : found.would_do) {
+  EXPECT_FALSE(found.alternatives.empty());
+  for (const Alternative& change : found.alternatives) {
     EXPECT_LE(peak_of(planner::compile(planner::resolve(change.candidate.job))), memory);
   }
 }
@@ -84,7 +84,7 @@ TEST(Search, says_what_comes_nearest_where_nothing_fits) {
   EXPECT_GT(found.points, 10);
   EXPECT_EQ(found.over_memory, found.points);
   EXPECT_GT(found.smallest.estimated_bytes, 1'000'000);
-  for (const WouldDo& change : found.would_do) EXPECT_EQ(change.without, std::vector<std::string>{});
+  for (const Alternative& change : found.alternatives) EXPECT_EQ(change.without, std::vector<std::string>{});
 }
 
 // Where estimates say so already too: they are too low here (as above), and what is said to be enough is.
@@ -115,7 +115,7 @@ TEST(Search, says_what_would_fit) {
     EXPECT_TRUE(found.best.empty());
     EXPECT_TRUE(found.ended);
     std::vector<std::vector<std::string>> keys;
-    for (const WouldDo& change : found.would_do) {
+    for (const Alternative& change : found.alternatives) {
       EXPECT_LE(change.candidate.estimated_bytes, static_cast<double>(memory));
       keys.push_back(change.without);
     }
@@ -148,9 +148,9 @@ TEST(Search, says_how_many_gpus_would_fit) {
   for (const int64_t memory : {int64_t{700'000'000}, int64_t{400'000'000}, int64_t{300'000'000}}) {
     const Outcome found = search(job, {.memory_bytes = memory, .described = whole}, oracle());
     ASSERT_TRUE(found.best.empty());
-    ASSERT_EQ(found.would_do.size(), 1);
-    const int gpus = found.would_do.front().candidate.job.gpus;
-    EXPECT_LE(found.would_do.front().candidate.estimated_bytes, static_cast<double>(memory));
+    ASSERT_EQ(found.alternatives.size(), 1);
+    const int gpus = found.alternatives.front().candidate.job.gpus;
+    EXPECT_LE(found.alternatives.front().candidate.estimated_bytes, static_cast<double>(memory));
     for (int fewer = 1; fewer < gpus; fewer += fewer < 8 ? 1 : 8)
       EXPECT_FALSE(fits(fewer, memory)) << fewer << " of " << gpus;
   }

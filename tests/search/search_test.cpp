@@ -128,7 +128,7 @@ TEST(Search, fits_by_layouts_where_degrees_alone_do_not) {
 
 // Stages on nodes of their own, with 25 Gb/s between them: 1F1B waits for transfers, GPipe keeps all
 // micro-batches. Counts in between are faster than the one and hold far less than the other.
-TEST(Search, has_more_micro_batches_under_way_where_transfers_take_long) {
+TEST(Search, has_more_micro_batches_in_flight_where_transfers_take_long) {
   Job job = small_gpt(32);
   job.model.layers = 8, job.model.hidden = 2048, job.model.seq = 1024;
   job.model = ir::models::complete(job.model);
@@ -268,8 +268,8 @@ TEST(Search, shards_the_fastest_otherwise) {
   }));
 }
 
-// Sharded gradients leave room for the micro-batches under way that hide transfers between nodes.
-TEST(Search, shards_gradients_of_stages_where_that_lets_more_be_under_way) {
+// Sharded gradients leave room for the micro-batches in flight that hide transfers between nodes.
+TEST(Search, shards_gradients_of_stages_where_that_lets_more_be_in_flight) {
   Job job = small_gpt(16);
   job.cluster = backends::load_cluster("p3-16xlarge", 16);
   job.model.layers = 24, job.model.hidden = 2048, job.model.heads = 16, job.model.seq = 4096;

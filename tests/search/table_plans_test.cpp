@@ -130,7 +130,7 @@ double tried_exhaustively(const Task& task, const Links& links) {
     for (int tp = 1; tp <= stage.devices; ++tp)
       for (int split = 0; split < 2; ++split)
         for (char again = 0; again < (stage.first + op == 0 ? 1 : 2); ++again) {
-          stage.tp[i] = tp, stage.split[i] = split, stage.again[i] = again;
+          stage.tp[i] = tp, stage.split[i] = split, stage.recomputed[i] = again;
           each(s, op + 1);
         }
   };

@@ -10,7 +10,7 @@
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "sim/models/kernel_time.h"
 #include "support/samples.h"
 
@@ -207,9 +207,9 @@ TEST(Convolution, channels_that_8_does_not_divide) {
 TEST(KernelSeconds, ops_of_16_bits_may_move_less) {
   backends::Cluster cluster;
   cluster.device = round_device();
-  backends::Stack stack;
-  stack.half_op_bytes = {{"relu", 0.5}, {"add_relu", 0.25}};
-  backends::put_stack(cluster, stack);
+  backends::Framework framework;
+  framework.half_op_bytes = {{"relu", 0.5}, {"add_relu", 0.25}};
+  backends::put_framework(cluster, framework);
   const ir::TensorType half{{1000, 1000}, DType::float16}, single{{1000, 1000}, DType::float32};
   EXPECT_NEAR(kernel(cluster.device, "relu", {half}, {half}), 2e-6, 1e-12);
   EXPECT_NEAR(kernel(cluster.device, "relu", {single}, {single}), 8e-6, 1e-12);

@@ -4,7 +4,7 @@
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "sim/models/collective_time.h"
 #include "sim/simulate.h"
 
@@ -179,7 +179,7 @@ TEST(HostTime, waiting_for_a_collective_covers_launches) {
 }
 
 // Four devices whose launches take turns: four times as long, and the optimizer waits for its own.
-TEST(Stack, one_process_launches_for_the_devices_of_a_node_in_turn) {
+TEST(Framework, one_process_launches_for_the_devices_of_a_node_in_turn) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 16);
   ir::Plan plan = three_kernels();
   plan.devices = 4;
@@ -187,7 +187,7 @@ TEST(Stack, one_process_launches_for_the_devices_of_a_node_in_turn) {
   cluster.node.host_per_op = 0;
   const std::vector<double> alone = act_seconds(plan, cluster, 0);
   cluster.node.host_per_op = 1e-3;
-  cluster.stack->one_process = true;
+  cluster.framework->one_process = true;
   std::vector<double> eager = act_seconds(plan, cluster, 0);
   EXPECT_NEAR(eager[0] + eager[1], 8e-3, 1e-12);
   EXPECT_NEAR(eager[2], 4e-3, 1e-12);
@@ -195,17 +195,17 @@ TEST(Stack, one_process_launches_for_the_devices_of_a_node_in_turn) {
   plan.classes[0].devices = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   eager = act_seconds(plan, cluster, 0);
   EXPECT_NEAR(eager[2], 8e-3, 1e-12);
-  cluster.stack->update_in_one = true;
+  cluster.framework->update_in_one = true;
   eager = act_seconds(plan, cluster, 0);
   EXPECT_LT(eager[2], alone[2]);
   EXPECT_NEAR(eager[0] + eager[1], 16e-3, 1e-12);
 }
 
-TEST(Stack, an_update_in_one_launches_nothing_for_each_tensor) {
+TEST(Framework, an_update_in_one_launches_nothing_for_each_tensor) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   const std::vector<double> each = act_seconds(three_kernels(), cluster, 0);
-  cluster.stack->update_in_one = true;
+  cluster.framework->update_in_one = true;
   const std::vector<double> in_one = act_seconds(three_kernels(), cluster, 0);
   EXPECT_EQ(in_one[0], each[0]);
   EXPECT_NEAR(each[2] - in_one[2], cluster.device->launch_latency + cluster.device->kernel_floor, 1e-15);
@@ -219,7 +219,7 @@ ir::Plan with_gather() {
 }
 
 // Two tensors of four in a bucket are large enough to go apart: twice the latency, and a piece of each rank.
-TEST(Stack, large_tensors_are_gathered_apart_rank_by_rank) {
+TEST(Framework, large_tensors_are_gathered_apart_rank_by_rank) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();
@@ -233,18 +233,18 @@ TEST(Stack, large_tensors_are_gathered_apart_rank_by_rank) {
   }
   const CommTime flat = collective_time(cluster, sbp::Collective::all_gather, 1 << 20, {2, 1, 2, 1});
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds(), 1e-15);
-  cluster.stack->apart_elements = 100000;
-  cluster.stack->piece_seconds = 1e-4;
+  cluster.framework->apart_elements = 100000;
+  cluster.framework->piece_seconds = 1e-4;
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds() + flat.latency + 2 * 2 * 1e-4, 1e-12);
 }
 
 // After an update, four tensors that their owners broadcast.
-TEST(Stack, updated_tensors_are_broadcast_one_by_one) {
+TEST(Framework, updated_tensors_are_broadcast_one_by_one) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();
   ir::Actor& gather = plan.programs[0].actors[1];
-  cluster.stack->gather_by_broadcast = true;
+  cluster.framework->gather_by_broadcast = true;
   const Span span{2, 1, 2, 1};
   const CommTime flat = collective_time(cluster, sbp::Collective::all_gather, 1 << 20, span);
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds(), 1e-15);  // of a forward pass
@@ -277,8 +277,8 @@ TEST(HostTime, a_layer_does_not_wait_behind_another) {
   EXPECT_EQ(eager[1], alone[1]);
 }
 
-// A softmax of three squares where the stack's kernel wants multiples of two, and of four.
-TEST(Stack, a_fused_softmax_falls_back) {
+// A softmax of three squares where the framework's kernel wants multiples of two, and of four.
+TEST(Framework, a_fused_softmax_falls_back) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   const auto seconds = [&](int64_t heads) {
@@ -290,10 +290,10 @@ TEST(Stack, a_fused_softmax_falls_back) {
     return act_seconds(plan, cluster, 0)[0];
   };
   const double three = seconds(3), four = seconds(4);
-  cluster.stack->fused_softmax = {2, 512, 9, 7, 5};
+  cluster.framework->fused_softmax = {2, 512, 9, 7, 5};
   EXPECT_NEAR(seconds(3), 9 * three, 1e-12);
   EXPECT_EQ(seconds(4), four);
-  cluster.stack->fused_softmax.longest = 511;
+  cluster.framework->fused_softmax.longest = 511;
   EXPECT_NEAR(seconds(4), 9 * four, 1e-12);
   cluster.node.host_per_op = 1e-3;  // five launches of the softmax, one of the kernel behind it
   ir::Plan plan = three_kernels();
@@ -305,7 +305,7 @@ TEST(Stack, a_fused_softmax_falls_back) {
 }
 
 // Two kernels of a pass at 1 ms a launch: 7 launches more for the pass, 4 for the first op.
-TEST(Stack, passes_and_ops_have_launches_of_their_own) {
+TEST(Framework, passes_and_ops_have_launches_of_their_own) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 1e-3;
   const auto pass = [&] {
@@ -313,34 +313,34 @@ TEST(Stack, passes_and_ops_have_launches_of_their_own) {
     return eager[0] + eager[1];
   };
   EXPECT_NEAR(pass(), 2e-3, 1e-12);
-  cluster.stack->pass_launches = 7;
+  cluster.framework->pass_launches = 7;
   EXPECT_NEAR(pass(), 9e-3, 1e-12);
-  cluster.stack->op_launches = {{three_kernels().programs[0].actors[0].op, 5}};  // of both kernels
+  cluster.framework->op_launches = {{three_kernels().programs[0].actors[0].op, 5}};  // of both kernels
   EXPECT_NEAR(pass(), 17e-3, 1e-12);
-  cluster.stack->op_waits = {
+  cluster.framework->op_waits = {
       {three_kernels().programs[0].actors[0].op, 3}};  // before each, whatever the host's lead
   EXPECT_NEAR(pass(), 23e-3, 1e-12);
 }
 
-TEST(Stack, a_tensor_of_a_layer_is_reduced_several_times) {
+TEST(Framework, a_tensor_of_a_layer_is_reduced_several_times) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_collective(1 << 20);
   plan.programs[0].actors[1].name = "h3.ln2.grad.all_reduce";
   const double once = act_seconds(plan, cluster, 0)[1];
-  cluster.stack->all_reduces = {{"ln2.grad", 2}};
+  cluster.framework->all_reduces = {{"ln2.grad", 2}};
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], 2 * once, 1e-12);
   plan.programs[0].actors[1].name = "h3.ln1.grad.all_reduce";
   EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
 }
 
 // 4 MB read and written three times by a kernel of a thousand sequences, and not by one of a single one.
-TEST(Stack, results_are_copied_where_there_are_several_sequences) {
+TEST(Framework, results_are_copied_where_there_are_several_sequences) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   ir::Plan plan = three_kernels();
   const double alone = act_seconds(plan, cluster, 0)[0];
-  cluster.stack->batch_copies = {{plan.programs[0].actors[0].op, 3}};
+  cluster.framework->batch_copies = {{plan.programs[0].actors[0].op, 3}};
   const backends::DeviceProfile& device = cluster.device;
   const double copy = 8e6 / (device.memory_bandwidth * device.memory_efficiency.at(8e6)) +
                       device.launch_latency + device.kernel_floor;
@@ -349,13 +349,13 @@ TEST(Stack, results_are_copied_where_there_are_several_sequences) {
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[0], alone, 1e-12);
 }
 
-TEST(Stack, what_is_gathered_in_parts_is_joined) {
+TEST(Framework, what_is_gathered_in_parts_is_joined) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();
   plan.programs[0].actors[1].name = "head.all_gather";
   const double once = act_seconds(plan, cluster, 0)[1];
-  cluster.stack->gather_copies = {{"head", 2}};
+  cluster.framework->gather_copies = {{"head", 2}};
   const backends::DeviceProfile& device = cluster.device;
   const double copy = 8e6 / (device.memory_bandwidth * device.memory_efficiency.at(8e6)) +
                       device.launch_latency + device.kernel_floor;
@@ -365,10 +365,10 @@ TEST(Stack, what_is_gathered_in_parts_is_joined) {
 }
 
 // A bucket of half gradients that belong to sharded states, a million of them.
-TEST(Stack, sharded_gradients_are_reduced_whole) {
+TEST(Framework, sharded_gradients_are_reduced_whole) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
-  cluster.stack->reduce_whole = true;
+  cluster.framework->reduce_whole = true;
   ir::Plan plan = with_collective(2000000);
   plan.programs[0].registers[0].type.dtype = ir::DType::float16;
   ir::Actor& reduce = plan.programs[0].actors[1];
@@ -380,7 +380,7 @@ TEST(Stack, sharded_gradients_are_reduced_whole) {
   plan.programs[0].phases = {"G", "U"};
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
               collective_time(cluster, sbp::Collective::all_reduce, 2000000, span).seconds(), 1e-12);
-  cluster.stack->reduce_in_float32 = true;
+  cluster.framework->reduce_in_float32 = true;
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1],
               collective_time(cluster, sbp::Collective::all_reduce, 4000000, span).seconds(), 1e-12);
 }

@@ -4,7 +4,7 @@
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "ir/op.h"
 #include "sim/models/collective_time.h"
 #include "sim/models/kernel_time.h"
@@ -91,9 +91,9 @@ TEST(RingAttention, exchanges_show_where_they_take_longer_than_what_they_stand_b
   bool hidden = false, shown = false;
   for (int64_t sequence : {256, 2048, 16384, 131072}) {
     const ir::Plan plan = gathered(sequence);
-    cluster.stack->ring_attention = false;
+    cluster.framework->ring_attention = false;
     const Times alone = times_of(plan, cluster);
-    cluster.stack->ring_attention = true;
+    cluster.framework->ring_attention = true;
     const Times ring = times_of(plan, cluster);
     const ir::TensorType part = tokens(sequence / ranks);
     const ir::Actor& attention = plan.programs[0].actors[5];

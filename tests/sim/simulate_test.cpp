@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "sbp/error.h"
 #include "sim/models/collective_time.h"
 #include "sim/plans.h"
@@ -90,7 +90,7 @@ TEST(Simulate, rates_change_over_micro_batches) {
 }
 
 // 100 and 10 in the forward pass, 10 and the sum's 8 in the backward pass; the sum always, where it stays.
-TEST(Simulate, sums_of_gradients_stay_where_the_stack_says) {
+TEST(Simulate, sums_of_gradients_stay_where_the_framework_says) {
   ProgramBuilder p("p", {"F", "B", "U"});
   const int forward = p.actor("forward", 1.0), backward = p.actor("backward", 1.0, 0, 1);
   const int update = p.actor("update", 1.0, 0, 2);
@@ -101,9 +101,9 @@ TEST(Simulate, sums_of_gradients_stay_where_the_stack_says) {
   p.reg(sum).memory = ir::MemoryKind::gradients;
   backends::Cluster cluster = one_gpu;
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 110);
-  cluster.stack->allocator = backends::CachingAllocator{};
+  cluster.framework->allocator = backends::CachingAllocator{};
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 110);
-  cluster.stack->allocator->gradients_stay = true;
+  cluster.framework->allocator->gradients_stay = true;
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 118);
 }
 

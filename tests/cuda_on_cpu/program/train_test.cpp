@@ -39,7 +39,7 @@ TEST_F(TrainOnGpus, HasTheLossesOfTheCpu) {
   expect_near(on_gpus(plan), on_cpu);
 }
 
-// Also where the checkpoints that are under way have many more slots than steps are recorded.
+// Also where the checkpoints that are in flight have many more slots than steps are recorded.
 TEST_F(TrainOnGpus, TrainsByGraphsBitForBit) {
   for (const auto& [plan, every] : {std::pair(Words{"--dp=1"}, 3),
                                     {Words{"--dp=1"}, 40},

@@ -7,7 +7,7 @@
 
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "cli/catalog.h"
 #include "cli/keys.h"
 #include "ir/op.h"
@@ -32,7 +32,8 @@ void print_keys(bool flags) {
   }
   for (const std::string& section : cli::sections()) print(section);
   for (const cli::CatalogModel& model : cli::catalog()) print(model.name);
-  for (const auto& names : {backends::cluster_presets(), backends::device_presets(), backends::stack_names()})
+  for (const auto& names :
+       {backends::cluster_presets(), backends::device_presets(), backends::framework_names()})
     for (const std::string& name : names) print(name);
 }
 
@@ -41,7 +42,7 @@ void print_keys(bool flags) {
 int main(int argc, char** argv) {
   const std::string harness = argc > 1 ? argv[1] : "";
   if (std::set<std::string>{"graph", "plan", "command"}.contains(harness)) print_ops();
-  if (std::set<std::string>{"job", "plan", "measurements", "stack"}.contains(harness)) print_keys(false);
+  if (std::set<std::string>{"job", "plan", "measurements", "framework"}.contains(harness)) print_keys(false);
   if (harness == "command") print_keys(true);
   return 0;
 }

@@ -29,9 +29,10 @@ struct CachingAllocator {
   friend bool operator==(const CachingAllocator&, const CachingAllocator&) = default;
 };
 
-// What a training framework adds to a plan's kernels and collectives: backends/presets/stacks/*.yaml, each
-// number with its source. Keys and meanings: docs/stacks.md. The default, boxcar's own, adds nothing.
-struct Stack {
+// What a training framework adds to a plan's kernels and collectives: backends/presets/frameworks/*.yaml,
+// each number with its source. Keys and meanings: docs/frameworks.md. The default, boxcar's own, adds
+// nothing.
+struct Framework {
   std::string name = "boxcar";
   std::optional<double> host_per_op;  // s, in place of Node::host_per_op
   // Of each forward or backward pass, beside its ops: schedule, sends, batch. In a pipeline the host has
@@ -64,16 +65,16 @@ struct Stack {
   // By op: how often its results are copied where a device has more than one sequence, since positions lie
   // before sequences there; by tensor: how often it is copied where it has been gathered, part by part.
   std::map<std::string, double> batch_copies, gather_copies;
-  std::map<std::string, double> op_kept;        // by op: times the bytes of its output that stay with it
-  std::map<std::string, std::string> defaults;  // of job keys by path, where a job says nothing
-  friend bool operator==(const Stack&, const Stack&) = default;
+  std::map<std::string, double> retained_bytes;  // by op: times the bytes of its output that stay with it
+  std::map<std::string, std::string> defaults;   // of job keys by path, where a job says nothing
+  friend bool operator==(const Framework&, const Framework&) = default;
 };
 
-// By name, or a YAML file by path. Throws Error (bad input, place "stack") naming the nearest, or of the
+// By name, or a YAML file by path. Throws Error (bad input, place "framework") naming the nearest, or of the
 // file.
-Stack load_stack(const std::string& name);
-// Reads back what backends/presets/stacks/ holds; `file` stands in messages.
-Stack parse_stack(const std::string& yaml, const std::string& file);
-std::vector<std::string> stack_names();  // sorted
+Framework load_framework(const std::string& name);
+// Reads back what backends/presets/frameworks/ holds; `file` stands in messages.
+Framework parse_framework(const std::string& yaml, const std::string& file);
+std::vector<std::string> framework_names();  // sorted
 
 }  // namespace boxcar::backends

@@ -1,7 +1,7 @@
-// What a framework's stack makes of the acts of compiled plans.
+// What a framework's framework makes of the acts of compiled plans.
 #include <gtest/gtest.h>
 
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 #include "planner/planner.h"
 #include "sim/simulate.h"
 #include "small_jobs.h"
@@ -22,21 +22,21 @@ struct Times {
   }
 };
 
-Times times(Job job, const std::function<void(backends::Stack&)>& change) {
+Times times(Job job, const std::function<void(backends::Framework&)>& change) {
   job.cluster = backends::load_cluster("dgx-a100-80g", job.gpus);
   job.cluster.node.host_per_op = 0;
-  change(job.cluster.stack);
-  if (job.cluster.stack->host_per_op) job.cluster.node.host_per_op = *job.cluster.stack->host_per_op;
+  change(job.cluster.framework);
+  if (job.cluster.framework->host_per_op) job.cluster.node.host_per_op = *job.cluster.framework->host_per_op;
   job.train.precision = ir::Precision::fp16;
   Times found{compile(resolve(job)), {}};
   found.seconds = sim::act_seconds(found.plan, job.cluster, 0);
   return found;
 }
 
-TEST(StackTime, products_sum_gradients_in_float32) {
+TEST(FrameworkTime, products_sum_gradients_in_float32) {
   Job job = small_job(1, 1, 1, 1, 2);
-  const auto product = [](backends::Stack& stack) { stack.sums_in_products = true; };
-  const Times apart = times(job, [](backends::Stack&) {}), within = times(job, product);
+  const auto product = [](backends::Framework& framework) { framework.sums_in_products = true; };
+  const Times apart = times(job, [](backends::Framework&) {}), within = times(job, product);
   EXPECT_GT(apart.of("h0.mlp.fc1.weight.grad.sum"), 0);
   EXPECT_EQ(within.of("h0.mlp.fc1.weight.grad.sum"), 0);
   EXPECT_EQ(within.of("h0.mlp.fc1.grad_w"), apart.of("h0.mlp.fc1.grad_w"));
@@ -46,9 +46,11 @@ TEST(StackTime, products_sum_gradients_in_float32) {
 }
 
 // The host's launches of a pass show before its first kernel, where it has waited for another stage.
-TEST(StackTime, stages_wait_for_what_the_host_does_before_a_pass) {
+TEST(FrameworkTime, stages_wait_for_what_the_host_does_before_a_pass) {
   const auto launches = [](double of_pass) {
-    return [of_pass](backends::Stack& stack) { stack.host_per_op = 1e-9, stack.pass_launches = of_pass; };
+    return [of_pass](backends::Framework& framework) {
+      framework.host_per_op = 1e-9, framework.pass_launches = of_pass;
+    };
   };
   const Job stages = small_job(1, 1, 2, 2, 4), alone = small_job(1, 1, 1, 2, 4);
   for (const char* first : {"embedding.lookup", "h0.residual2.grad_x"}) {

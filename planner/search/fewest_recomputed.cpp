@@ -1,4 +1,4 @@
-#include "planner/search/fewest_again.h"
+#include "planner/search/fewest_recomputed.h"
 
 #include <algorithm>
 #include <numeric>
@@ -33,12 +33,12 @@ std::vector<int> layers_by_stage(const Job& job) {
 
 // All stages are halved at once. The first layer that computes again may need more than it frees, so none is
 // looked at by itself.
-std::optional<Job> with_fewest_again(Job job, const KindCosts& costs, const UnderWay& under_way,
-                                     const std::vector<double>& bytes) {
+std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const UnderWay& in_flight,
+                                          const std::vector<double>& bytes) {
   std::vector<int> most = layers_by_stage(job), least(most.size(), 1);
   const auto fit = [&](const std::vector<int>& counts) {
     job.train.recompute_layers = in_front(job, counts);
-    const std::vector<double> needed = bytes_by_stage(job, costs, under_way);
+    const std::vector<double> needed = bytes_by_stage(job, costs, in_flight);
     std::vector<char> result;
     for (size_t s = 0; s < needed.size(); ++s) result.push_back(needed[s] <= bytes[s]);
     return result;
@@ -71,20 +71,20 @@ std::optional<Job> with_fewest_again(Job job, const KindCosts& costs, const Unde
 // Layer by layer, each to the stage that is then fastest: of what stages take with 1, 2, 3, ... layers the
 // least are chosen, so no other cut has a faster slowest stage. Of equals the last: the first stages hold the
 // most micro-batches.
-std::vector<int> level_layers(const Job& job, const KindCosts& costs, const UnderWay& under_way,
+std::vector<int> level_layers(const Job& job, const KindCosts& costs, const UnderWay& in_flight,
                               const std::vector<double>& bytes) {
   const int stages = job.parallel.pp;
   const std::vector<double> slowness = slowness_by_stage(job.parallel, job.cluster);
   struct Stage {
-    int layers = 0, again = 0;  // with one more
+    int layers = 0, recomputed = 0;  // with one more
     double seconds = 0;
   };
   std::vector<Stage> next(static_cast<size_t>(stages));
   const auto add_layer = [&](int s) {
     Stage& stage = next[static_cast<size_t>(s)];
-    for (++stage.layers; stage.again <= stage.layers; ++stage.again) {
-      const StageNeeds needs =
-          needs_of(job, costs, under_way, s, stage.layers, stage.again, slowness[static_cast<size_t>(s)]);
+    for (++stage.layers; stage.recomputed <= stage.layers; ++stage.recomputed) {
+      const StageNeeds needs = needs_of(job, costs, in_flight, s, stage.layers, stage.recomputed,
+                                        slowness[static_cast<size_t>(s)]);
       stage.seconds = needs.seconds;
       if (needs.bytes <= bytes[static_cast<size_t>(s)]) return;
     }

@@ -1,4 +1,4 @@
-#include "backends/machines/stack.h"
+#include "backends/machines/framework.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,32 +10,33 @@
 namespace boxcar::backends {
 namespace {
 
-TEST(Stacks, AreThose) {
-  EXPECT_THAT(stack_names(), testing::ElementsAre(
-                                 "boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
-                                 "megatron-fused-loss", "megatron-nondeterministic", "nemo", "ngc", "oneflow",
-                                 "oneflow-ops", "pytorch", "pytorch-compiled", "scaling", "scaling-rms"));
-  for (const std::string& name : stack_names()) EXPECT_EQ(load_stack(name).name, name);
+TEST(Frameworks, AreThose) {
+  EXPECT_THAT(
+      framework_names(),
+      testing::ElementsAre("boxcar", "composer", "deepspeed", "fsdp", "internevo", "jax", "megatron",
+                           "megatron-fused-loss", "megatron-nondeterministic", "nemo", "ngc", "oneflow",
+                           "oneflow-ops", "pytorch", "pytorch-compiled", "scaling", "scaling-rms"));
+  for (const std::string& name : framework_names()) EXPECT_EQ(load_framework(name).name, name);
 }
 
-TEST(Stacks, BoxcarsOwnAddsNothing) {
-  EXPECT_EQ(load_stack("boxcar"), Stack());
+TEST(Frameworks, BoxcarsOwnAddsNothing) {
+  EXPECT_EQ(load_framework("boxcar"), Framework());
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
   const Cluster before = cluster;
-  put_stack(cluster, Stack());
+  put_framework(cluster, Framework());
   EXPECT_EQ(cluster.device, before.device);
   EXPECT_EQ(cluster.node.host_per_op, before.node.host_per_op);
 }
 
-TEST(Stacks, GiveAClusterTheirHostTimeAndBytes) {
+TEST(Frameworks, GiveAClusterTheirHostTimeAndBytes) {
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
   cluster.device->op_share = {{"gelu", 0.5}};
-  Stack stack;
-  stack.host_per_op = 7e-6;
-  stack.op_bytes = {{"gelu", 2.0}, {"adam", 4.0}};
-  stack.half_op_bytes = {{"relu", 0.25}};
-  stack.pads_channels = true;
-  put_stack(cluster, stack);
+  Framework framework;
+  framework.host_per_op = 7e-6;
+  framework.op_bytes = {{"gelu", 2.0}, {"adam", 4.0}};
+  framework.half_op_bytes = {{"relu", 0.25}};
+  framework.pads_channels = true;
+  put_framework(cluster, framework);
   EXPECT_EQ(cluster.node.host_per_op, 7e-6);
   EXPECT_EQ(cluster.device->op_share.at("gelu"), 0.25);
   EXPECT_EQ(cluster.device->op_share.at("adam"), 0.25);
@@ -43,58 +44,59 @@ TEST(Stacks, GiveAClusterTheirHostTimeAndBytes) {
   EXPECT_TRUE(cluster.device->pads_channels);
 }
 
-TEST(Stacks, TakeWhatNoTensorHasFromADevicesMemory) {
+TEST(Frameworks, TakeWhatNoTensorHasFromADevicesMemory) {
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
   const auto whole = static_cast<double>(cluster.device->memory_bytes);
-  Stack stack;
-  stack.outside_bytes = 2e9;
-  put_stack(cluster, stack);
+  Framework framework;
+  framework.outside_bytes = 2e9;
+  put_framework(cluster, framework);
   EXPECT_NEAR(static_cast<double>(cluster.device->memory_bytes), whole - 2e9, 1);
   EXPECT_EQ(outside_bytes(cluster), 2e9);
 }
 
-TEST(Stacks, WhatNoTensorHasOnSuchNodesIsTakenToo) {
+TEST(Frameworks, WhatNoTensorHasOnSuchNodesIsTakenToo) {
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
   const auto whole = static_cast<double>(cluster.device->memory_bytes);
   cluster.node.outside_bytes = 1e9;
-  Stack stack;
-  stack.outside_bytes = 2e9;
-  put_stack(cluster, stack);
+  Framework framework;
+  framework.outside_bytes = 2e9;
+  put_framework(cluster, framework);
   EXPECT_NEAR(static_cast<double>(cluster.device->memory_bytes), whole - 3e9, 1);
   EXPECT_EQ(outside_bytes(cluster), 3e9);
 }
 
-TEST(Stacks, AreLikeOthersButForWhatTheySay) {
-  const Stack megatron = load_stack("megatron");
-  EXPECT_EQ(parse_stack("like: megatron\nname: megatron\n", "m.yaml"), megatron);
-  const Stack stack = parse_stack(
-      "name: mine\nlike: megatron\nop_kept: {cross_entropy_grad: 3, gelu: 2}\npass_launches: 1\n"
+TEST(Frameworks, AreLikeOthersButForWhatTheySay) {
+  const Framework megatron = load_framework("megatron");
+  EXPECT_EQ(parse_framework("like: megatron\nname: megatron\n", "m.yaml"), megatron);
+  const Framework framework = parse_framework(
+      "name: mine\nlike: megatron\nretained_bytes: {cross_entropy_grad: 3, gelu: 2}\npass_launches: 1\n"
       "defaults: {parallel.zero: 1}\n",
       "m.yaml");
-  Stack wanted = megatron;
+  Framework wanted = megatron;
   wanted.name = "mine";
-  wanted.op_kept["cross_entropy_grad"] = 3;
-  wanted.op_kept["gelu"] = 2;
+  wanted.retained_bytes["cross_entropy_grad"] = 3;
+  wanted.retained_bytes["gelu"] = 2;
   wanted.pass_launches = 1;
   wanted.defaults["parallel.zero"] = "1";
-  EXPECT_EQ(stack, wanted);
+  EXPECT_EQ(framework, wanted);
 }
 
-// What the stack says of a workspace goes before what the device does; a stack like another keeps the rest.
-TEST(Stacks, AnAllocatorGivesLibrariesWorkspaces) {
+// What the framework says of a workspace goes before what the device does; a framework like another keeps the
+// rest.
+TEST(Frameworks, AnAllocatorGivesLibrariesWorkspaces) {
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
   EXPECT_EQ(library_workspaces(cluster), 0);
-  put_stack(cluster, parse_stack("name: s\nallocator: {workspaces: 2}\n", "s.yaml"));
+  put_framework(cluster, parse_framework("name: s\nallocator: {workspaces: 2}\n", "s.yaml"));
   EXPECT_EQ(library_workspaces(cluster), 2 * 8519680);
-  put_stack(cluster, load_stack("megatron"));
+  put_framework(cluster, load_framework("megatron"));
   EXPECT_EQ(library_workspaces(cluster), 3 * 33554432);
-  put_stack(cluster, load_stack("megatron-nondeterministic"));
+  put_framework(cluster, load_framework("megatron-nondeterministic"));
   EXPECT_EQ(library_workspaces(cluster), 3 * 8519680);
-  EXPECT_TRUE(cluster.stack->allocator->gradients_stay);
+  EXPECT_TRUE(cluster.framework->allocator->gradients_stay);
 }
 
-TEST(Stacks, AreReadFromText) {
-  const Stack stack = parse_stack(
+TEST(Frameworks, AreReadFromText) {
+  const Framework framework = parse_framework(
       "name: mine\nhost_per_op: 5e-6\none_process: true\nupdate_in_one: true\npiece_seconds: "
       "1e-6\napart_elements: 10\n"
       "op_bytes: {adam: 2}\nhalf_op_bytes: {add_relu: 0.5}\npads_channels: true\ndefaults: {parallel.zero: "
@@ -103,38 +105,38 @@ TEST(Stacks, AreReadFromText) {
       "true\nreduce_in_float32: true\nring_attention: true\n"
       "fused_softmax: {multiple: 4, longest: 2048, forward: 9, backward: 7, kernels: 5}\n"
       "pass_launches: 7\nsums_in_products: true\nop_launches: {top_k: 9}\nop_waits: {softmax: 6}\n"
-      "op_kept: {dropout: 1.5, cross_entropy_grad: 0}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
+      "retained_bytes: {dropout: 1.5, cross_entropy_grad: 0}\noutside_bytes: 1e9\nfragmentation: 0.1\n",
       "mine.yaml");
-  EXPECT_EQ(stack.all_reduces.at("ln2.grad"), 2);
-  EXPECT_EQ(stack.batch_copies.at("merge_heads"), 3);
-  EXPECT_EQ(stack.gather_copies.at("head"), 2);
-  EXPECT_TRUE(stack.reduce_whole);
-  EXPECT_TRUE(stack.reduce_in_float32);
-  EXPECT_TRUE(stack.ring_attention);
-  EXPECT_EQ(stack.fused_softmax, (FusedSoftmax{4, 2048, 9, 7, 5}));
-  EXPECT_EQ(stack.op_kept.at("dropout"), 1.5);
-  EXPECT_EQ(stack.op_kept.at("cross_entropy_grad"), 0);
-  EXPECT_EQ(stack.pass_launches, 7);
-  EXPECT_TRUE(stack.sums_in_products);
-  EXPECT_EQ(stack.op_launches.at("top_k"), 9);
-  EXPECT_EQ(stack.op_waits.at("softmax"), 6);
-  EXPECT_EQ(stack.outside_bytes, 1e9);
-  EXPECT_EQ(stack.fragmentation, 0.1);
-  EXPECT_EQ(stack.host_per_op, 5e-6);
-  EXPECT_TRUE(stack.one_process);
-  EXPECT_TRUE(stack.update_in_one);
-  EXPECT_EQ(stack.piece_seconds, 1e-6);
-  EXPECT_EQ(stack.apart_elements, 10);
-  EXPECT_EQ(stack.op_bytes.at("adam"), 2);
-  EXPECT_EQ(stack.half_op_bytes.at("add_relu"), 0.5);
-  EXPECT_TRUE(stack.pads_channels);
-  EXPECT_EQ(stack.defaults.at("parallel.zero"), "3");
+  EXPECT_EQ(framework.all_reduces.at("ln2.grad"), 2);
+  EXPECT_EQ(framework.batch_copies.at("merge_heads"), 3);
+  EXPECT_EQ(framework.gather_copies.at("head"), 2);
+  EXPECT_TRUE(framework.reduce_whole);
+  EXPECT_TRUE(framework.reduce_in_float32);
+  EXPECT_TRUE(framework.ring_attention);
+  EXPECT_EQ(framework.fused_softmax, (FusedSoftmax{4, 2048, 9, 7, 5}));
+  EXPECT_EQ(framework.retained_bytes.at("dropout"), 1.5);
+  EXPECT_EQ(framework.retained_bytes.at("cross_entropy_grad"), 0);
+  EXPECT_EQ(framework.pass_launches, 7);
+  EXPECT_TRUE(framework.sums_in_products);
+  EXPECT_EQ(framework.op_launches.at("top_k"), 9);
+  EXPECT_EQ(framework.op_waits.at("softmax"), 6);
+  EXPECT_EQ(framework.outside_bytes, 1e9);
+  EXPECT_EQ(framework.fragmentation, 0.1);
+  EXPECT_EQ(framework.host_per_op, 5e-6);
+  EXPECT_TRUE(framework.one_process);
+  EXPECT_TRUE(framework.update_in_one);
+  EXPECT_EQ(framework.piece_seconds, 1e-6);
+  EXPECT_EQ(framework.apart_elements, 10);
+  EXPECT_EQ(framework.op_bytes.at("adam"), 2);
+  EXPECT_EQ(framework.half_op_bytes.at("add_relu"), 0.5);
+  EXPECT_TRUE(framework.pads_channels);
+  EXPECT_EQ(framework.defaults.at("parallel.zero"), "3");
 }
 
-TEST(Stacks, RefuseWhatTheyDoNotKnow) {
+TEST(Frameworks, RefuseWhatTheyDoNotKnow) {
   const auto said = [](const std::string& yaml) {
     try {
-      parse_stack(yaml, "s.yaml");
+      parse_framework(yaml, "s.yaml");
     } catch (const Error& e) {
       return std::string(e.what());
     }
@@ -144,20 +146,21 @@ TEST(Stacks, RefuseWhatTheyDoNotKnow) {
             "s.yaml:2:16: update_in_one: maybe is not true or false");
   EXPECT_EQ(said("name: s\nfused_softmax: {multiple: 4}\n"),
             "s.yaml:2:16: fused_softmax: missing key longest");
-  EXPECT_EQ(said("name: s\nop_kept: {dropout: -1}\n"),
-            "s.yaml:2:20: op_kept.dropout: -1 is outside 0 to 100");
+  EXPECT_EQ(said("name: s\nretained_bytes: {dropout: -1}\n"),
+            "s.yaml:2:20: retained_bytes.dropout: -1 is outside 0 to 100");
   EXPECT_THAT(said("name: s\nhost_per_ops: 1\n"),
               testing::StartsWith("s.yaml:2:1: unknown key host_per_ops"));
   EXPECT_EQ(said("host_per_op: 1\n"), "s.yaml:1:1: missing key name");
   EXPECT_EQ(said("name: s\none_process: 2\n"), "s.yaml:2:14: one_process: 2 is not true or false");
-  EXPECT_EQ(said("name: s\nlike: megatrom\n"),
-            "s.yaml:2:7: like: no stack of boxcar's is named \"megatrom\" (did you mean megatron?); known "
-            "are boxcar, "
-            "composer, deepspeed, fsdp, internevo, jax, megatron, megatron-fused-loss, "
-            "megatron-nondeterministic, nemo, ngc, oneflow, "
-            "oneflow-ops, "
-            "pytorch, "
-            "pytorch-compiled, scaling, scaling-rms");
+  EXPECT_EQ(
+      said("name: s\nlike: megatrom\n"),
+      "s.yaml:2:7: like: no framework of boxcar's is named \"megatrom\" (did you mean megatron?); known "
+      "are boxcar, "
+      "composer, deepspeed, fsdp, internevo, jax, megatron, megatron-fused-loss, "
+      "megatron-nondeterministic, nemo, ngc, oneflow, "
+      "oneflow-ops, "
+      "pytorch, "
+      "pytorch-compiled, scaling, scaling-rms");
   EXPECT_EQ(said("name: s\nhost_per_op: 2\n"), "s.yaml:2:14: host_per_op: 2 is outside 0 to 1");
 }
 
