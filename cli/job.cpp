@@ -17,6 +17,7 @@
 #include "cli/effects.h"
 #include "cli/output.h"
 #include "ir/read_number.h"
+#include "planner/search/dimensions.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -319,9 +320,10 @@ std::map<std::string, std::string> labels_of(const Request& request) {
   if (!request.job.model.qkv_bias) labels.erase("model.qkv_bias");
   if (request.job.model.experts == 0) labels.erase("model.expert_every"), labels.erase("train.routing_skew");
   if (request.job.parallel.fsdp_group == 0) labels["parallel.fsdp_group"] = labels["parallel.dp"];
-  if (request.job.parallel.stage_order.empty()) labels.erase("parallel.stage_order");
   if (request.job.train.recompute_layers.empty()) labels["parallel.recompute_layers"] = "all";
-  if (request.job.train.recompute_others == ir::Recompute::none) labels.erase("parallel.recompute_others");
+  for (const search::Dimension& d : search::dimensions())
+    if (d.flag.rare && value_of(d, request.job) == value_of(d, planner::Job()))
+      labels.erase("parallel." + d.name_in_file());
   return labels;
 }
 

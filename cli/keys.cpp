@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ir/ops/optimizers.h"
+#include "planner/search/dimensions.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -60,10 +61,6 @@ Key needed(Key key) {
   key.required = true;
   return key;
 }
-Key alias(Key key, std::string flag) {
-  key.alias = std::move(flag);
-  return key;
-}
 Key known_as(Key key, std::string flag) {
   key.alias = std::exchange(key.flag, std::move(flag));
   return key;
@@ -73,6 +70,47 @@ Key word(std::string section, std::string name, std::function<Field(Request&)> f
   Key key = entry(std::move(section), std::move(name), std::move(field), 0, 0, std::move(help));
   key.words = std::move(words);
   return key;
+}
+
+// A key that is searched, from its row.
+Key searched(const search::Dimension& d) {
+  const auto field = [](auto member) -> std::function<Field(Request&)> {
+    return [member](Request& request) { return Field(&search::at(request.job, member)); };
+  };
+  Key key = entry("parallel", d.name_in_file(), std::visit(field, d.field), d.least, d.most, d.flag.help);
+  key.words = d.flag.words, key.fallback = d.flag.fallback, key.alias = d.flag.alias;
+  return key;
+}
+
+// Keys of section parallel that are not searched, behind the one that they belong to.
+void add_behind(const std::string& key, std::vector<Key>& k) {
+  if (key == "recompute")
+    k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
+                      "with full: a layer runs again only as far as its backward pass needs"));
+  if (key == "micro_batch") std::swap(k.back(), k[k.size() - 2]);  // job files have it before schedule
+  if (key != "recompute_others") return;
+  k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
+                   {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
+  k.push_back(entry("parallel", "flash_version", at(+[](Request & r) -> auto& { return r.flash_version; }), 1,
+                    2, "with attention flash: the FlashAttention that is simulated"));
+  k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
+                    "gradients reduced together, in MB"));
+  k.push_back(entry("parallel", "overlap_grad", PARALLEL(overlap_grad), 0, 1,
+                    "reduce gradients behind the backward pass"));
+  k.push_back(entry("parallel", "overlap_param", PARALLEL(overlap_param), 0, 1,
+                    "gather sharded parameters ahead of their use"));
+  k.push_back(entry("parallel", "overlap_tp", PARALLEL(overlap_tp), 0, 1,
+                    "run weight gradients beside tensor parallelism's collectives"));
+  k.push_back(entry("parallel", "scatter_gather", PARALLEL(scatter_gather), 0, 1,
+                    "ranks of tp each send a part to the next stage, gathered there"));
+  k.push_back(entry("parallel", "defer_head_grad", PARALLEL(defer_head_grad), 0, million,
+                    "micro-batches whose gradient of the head's weight waits for the last of them"));
+  k.push_back(entry("parallel", "gather_logits", PARALLEL(gather_logits), 0, 1,
+                    "gather logits over tp: each rank computes the loss on the whole vocabulary"));
+  k.push_back(entry("parallel", "gather_keys", PARALLEL(gather_keys), 0, 1,
+                    "with context parallelism fused attention gathers keys and values, queries stay"));
+  k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
+                                    "ranks that share one copy of sharded states")));
 }
 
 // Bounds are those of any machine that could exist, to catch slips; what a job allows is planner::resolve's.
@@ -150,60 +188,10 @@ std::vector<Key> make_keys() {
   k.push_back(otherwise("dp x tp x pp x context_parallel",
                         entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use")));
 
-  k.push_back(otherwise("what remains of the GPUs",
-                        entry("parallel", "dp", PARALLEL(dp), 1, million, "data parallelism")));
-  k.push_back(entry("parallel", "tp", PARALLEL(tp), 1, 10000, "tensor parallelism"));
-  k.push_back(entry("parallel", "pp", PARALLEL(pp), 1, 10000, "pipeline stages"));
-  k.push_back(alias(
-      entry("parallel", "context_parallel", PARALLEL(cp), 1, 10000, "ranks that share a sequence"), "--cp"));
-  k.push_back(entry("parallel", "ep", PARALLEL(ep), 1, 10000, "expert parallelism"));
-  k.push_back(entry("parallel", "virtual_stages", PARALLEL(virtual_stages), 1, 1000,
-                    "stages on each device, interleaved"));
-  k.push_back(otherwise("balanced", entry("parallel", "stage_layers", PARALLEL(stage_layers), 1, 10000,
-                                          "layers of each stage: 7,8,8,7")));
-  k.push_back(entry("parallel", "micro_batch", PARALLEL(micro_batch), 1, million,
-                    "sequences in a micro-batch of one data-parallel rank"));
-  k.push_back(entry(
-      "parallel", "schedule", PARALLEL(schedule), 0, 0,
-      "order of the pipeline: 1f1b, gpipe, zb-h1, zb-h2, or micro-batches in flight by stage: 7,5,3,1"));
-  k.push_back(entry("parallel", "zero", PARALLEL(zero), 0, 3,
-                    "sharding: 1 optimizer, 2 and gradients, 3 and parameters"));
-  k.push_back(entry("parallel", "sequence_parallel", PARALLEL(sequence_parallel), 0, 1,
-                    "split the residual stream by sequence over tp"));
-  k.push_back(word("parallel", "recompute", TRAIN(recompute), {"none", "selective", "full", "ops"},
-                   "activations computed again in the backward pass"));
-  k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
-                    "with full: a layer runs again only as far as its backward pass needs"));
-  k.push_back(otherwise("all", entry("parallel", "recompute_layers", TRAIN(recompute_layers), 0, 10000,
-                                     "only so many layers of each stage; or by stage: 4,2,1,0")));
-  k.push_back(word("parallel", "recompute_others", TRAIN(recompute_others), {"none", "selective"},
-                   "with full and recompute_layers: of the other layers"));
-  k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
-                   {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
-  k.push_back(entry("parallel", "flash_version", at(+[](Request & r) -> auto& { return r.flash_version; }), 1,
-                    2, "with attention flash: the FlashAttention that is simulated"));
-  k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
-                    "gradients reduced together, in MB"));
-  k.push_back(entry("parallel", "overlap_grad", PARALLEL(overlap_grad), 0, 1,
-                    "reduce gradients behind the backward pass"));
-  k.push_back(entry("parallel", "overlap_param", PARALLEL(overlap_param), 0, 1,
-                    "gather sharded parameters ahead of their use"));
-  k.push_back(entry("parallel", "overlap_tp", PARALLEL(overlap_tp), 0, 1,
-                    "run weight gradients beside tensor parallelism's collectives"));
-  k.push_back(entry("parallel", "scatter_gather", PARALLEL(scatter_gather), 0, 1,
-                    "ranks of tp each send a part to the next stage, gathered there"));
-  k.push_back(entry("parallel", "defer_head_grad", PARALLEL(defer_head_grad), 0, million,
-                    "micro-batches whose gradient of the head's weight waits for the last of them"));
-  k.push_back(entry("parallel", "gather_logits", PARALLEL(gather_logits), 0, 1,
-                    "gather logits over tp: each rank computes the loss on the whole vocabulary"));
-  k.push_back(entry("parallel", "gather_keys", PARALLEL(gather_keys), 0, 1,
-                    "with context parallelism fused attention gathers keys and values, queries stay"));
-  k.push_back(otherwise("dp", entry("parallel", "fsdp_group", PARALLEL(fsdp_group), 1, million,
-                                    "ranks that share one copy of sharded states")));
-  k.push_back(entry("parallel", "mesh_order", PARALLEL(mesh_order), 0, 0,
-                    "how ranks stand on the cluster, outermost first: those of the last lie side by side"));
-  k.push_back(otherwise("in order", entry("parallel", "stage_order", PARALLEL(stage_order), 0, 10000,
-                                          "which stage's devices each stage has: 2,0,1,3")));
+  for (const search::Dimension& d : search::dimensions()) {
+    k.push_back(searched(d));
+    add_behind(d.key, k);
+  }
 
   k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,
                                                   1000 * million, "sequences in an optimizer step")));

@@ -25,6 +25,7 @@
 #include "cli/what_if.h"
 #include "ir/units.h"
 #include "planner/laid_out.h"
+#include "planner/search/dimensions.h"
 #include "planner/search/layout_labels.h"
 #include "planner/search/making.h"
 #include "planner/verify.h"
@@ -43,8 +44,8 @@ constexpr double for_report = 1;    // and for letting go of plans: of what endi
 struct SearchArguments {
   JobArguments job;
   std::string out, memory, budget, objective = "time", max_step_time;
-  std::vector<std::string> pins, stragglers;
-  bool json = false, no_partial = false, both = false;
+  std::vector<std::string> pins, stragglers, without_moves;
+  bool json = false, no_partial = false, both = false, explain_moves = false;
   int simulate = 12, threads = 0;
 };
 
@@ -89,9 +90,8 @@ search::Goal objective_of(const std::string& text) {
 // What a user gave is not searched.
 std::set<std::string> pinned(const GivenKeys& given) {
   std::set<std::string> keys;
-  for (const auto& [path, value] : given)
-    if (path.starts_with("parallel."))
-      keys.insert(path == "parallel.context_parallel" ? "cp" : path.substr(9));
+  for (const search::Dimension& d : search::dimensions())
+    if (given.contains("parallel." + d.name_in_file())) keys.insert(d.key);
   return keys;
 }
 
@@ -102,34 +102,45 @@ std::vector<std::string> not_given(const GivenKeys& given) {
   return open;
 }
 
+// "1..4"
+bool is_range(const std::string& path, const Given& given) {
+  return path.starts_with("parallel.") && given.text.find("..") != std::string::npos;
+}
+
+std::pair<int, int> range_of(const search::Dimension& d, const Given& given) {
+  const size_t dots = given.text.find("..");
+  const auto number = [](const std::string& text) {
+    int n = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    return error == std::errc() && end == text.data() + text.size() ? n : -1;
+  };
+  const auto refuse = [&](const std::string& expected) {
+    throw Error::input(given.where, fmt::format("got \"{}\", expected {}", given.text, expected));
+  };
+  const int first = number(given.text.substr(0, dots)), last = number(given.text.substr(dots + 2));
+  if (first < 0 || last < first) refuse("a range such as 1..4");
+  if (first < d.least || (d.has_levels() && last > d.most))
+    refuse(d.has_levels() ? fmt::format("a range within {}..{}", d.least, d.most)
+                          : fmt::format("a range that begins at {} or more", d.least));
+  return {first, last};
+}
+
 // Takes keys of section parallel that are given as a range, "1..4", out of `given`.
 std::map<std::string, std::pair<int, int>> take_ranges(GivenKeys& given) {
-  const std::set<std::string> searched{"dp", "tp", "pp", "cp", "ep", "micro_batch", "zero", "virtual_stages"};
+  std::set<std::string> numbers;
   std::map<std::string, std::pair<int, int>> ranges;
-  std::erase_if(given, [&](const auto& entry) {
-    const auto& [path, value] = entry;
-    const size_t dots = value.text.find("..");
-    if (!path.starts_with("parallel.") || dots == std::string::npos) return false;
-    const std::string key = path == "parallel.context_parallel" ? "cp" : path.substr(9);
-    const auto number = [&](const std::string& text) {
-      int n = -1;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-      return error == std::errc() && end == text.data() + text.size() ? n : -1;
-    };
-    const int first = number(value.text.substr(0, dots)), last = number(value.text.substr(dots + 2));
-    if (!searched.contains(key))
+  for (const search::Dimension& d : search::dimensions()) {
+    if (!d.is_number()) continue;
+    numbers.insert(d.key);
+    const auto found = given.find("parallel." + d.name_in_file());
+    if (found == given.end() || !is_range(found->first, found->second)) continue;
+    ranges[d.key] = range_of(d, found->second);
+    given.erase(found);
+  }
+  for (const auto& [path, value] : given)
+    if (is_range(path, value))
       throw Error::input(value.where, fmt::format("got \"{}\", but only {} take a range", value.text,
-                                                  fmt::join(searched, ", ")));
-    if (first < 0 || last < first)
-      throw Error::input(value.where, fmt::format("got \"{}\", expected a range such as 1..4", value.text));
-    const int least = key == "zero" ? 0 : 1, most = key == "zero" ? 3 : std::numeric_limits<int>::max();
-    if (first < least || last > most)
-      throw Error::input(value.where, fmt::format("got \"{}\", expected {}", value.text,
-                                                  key == "zero" ? "a range within 0..3"
-                                                                : "a range that begins at 1 or more"));
-    ranges[key] = {first, last};
-    return true;
-  });
+                                                  fmt::join(numbers, ", ")));
   return ranges;
 }
 
@@ -304,6 +315,8 @@ int run(const SearchArguments& arguments, Extent extent) {
   options.memory_bytes = memory_of(arguments.memory, request.job.cluster.device);
   options.simulate = arguments.simulate;
   options.threads = arguments.threads;
+  for (const std::string& name : arguments.without_moves)
+    options.without_moves.insert(search::move_named(name).name);
   options.go_on = [&](const search::Progress& p) {
     progress->step(fmt::format("{} points, {} over memory, {} simulated{}", p.points, p.over_memory,
                                p.simulated,
@@ -321,6 +334,7 @@ int run(const SearchArguments& arguments, Extent extent) {
   r.goal = options.goal;
   r.max_step_seconds = options.max_step_seconds;
   r.precisions = requests.size() > 1;
+  r.explain_moves = arguments.explain_moves;
   for (const Request& one : requests) {
     options.described = as_described(one);
     budget.begin_share(static_cast<size_t>(&requests.back() - &one) + 1);
@@ -403,6 +417,13 @@ void add_search_command(CLI::App& app, int& exit_code, Extent extent) {
                     "no op reads partial values: what sharding in two kinds would give");
   command->add_flag("--both-dimensions", arguments->both,
                     "layouts of ops are open on both dimensions of a mesh of two at once, not in turn; slow");
+  command->add_flag("--explain-moves", arguments->explain_moves,
+                    "what was tried around the best, what that took and what it gained");
+  command
+      ->add_option("--without-move", arguments->without_moves,
+                   "do not try one of those that --explain-moves lists; may be repeated")
+      ->type_name("NAME")
+      ->take_all();
   command->add_option("--simulate", arguments->simulate, "candidates to simulate [12]")
       ->type_name("1..1000")
       ->check(whole_number(1, 1000));

@@ -12,6 +12,7 @@
 #include "cli/keys.h"
 #include "ir/units.h"
 #include "planner/resolve.h"
+#include "planner/search/dimensions.h"
 #include "planner/search/slow_stages.h"
 
 namespace boxcar::cli {
@@ -22,33 +23,23 @@ using planner::Hints;
 using search::Candidate;
 using search::price_of;
 
-constexpr const char* searched[] = {"dp",
-                                    "tp",
-                                    "pp",
-                                    "context_parallel",
-                                    "ep",
-                                    "virtual_stages",
-                                    "stage_layers",
-                                    "schedule",
-                                    "micro_batch",
-                                    "zero",
-                                    "sequence_parallel",
-                                    "recompute",
-                                    "recompute_layers",
-                                    "recompute_others",
-                                    "mesh_order",
-                                    "stage_order"};
+const Key* key_of(const search::Dimension& d) { return find_key("parallel", d.name_in_file()); }
 
-// What a search decides, by key, in the order of a job file.
-std::vector<std::pair<const Key*, std::string>> decided(const planner::Job& job) {
+struct Decided {
+  const search::Dimension* dimension;
+  const Key* key;
+  std::string text;
+};
+
+// What a search decides, in the order of a job file; lists that say nothing are left out.
+std::vector<Decided> decided(const planner::Job& job) {
   Request request;
   request.job = job;
-  std::vector<std::pair<const Key*, std::string>> result;
-  for (const char* name : searched) {
-    const Key* key = find_key("parallel", name);
-    if (key->name == "recompute_layers" && job.train.recompute_layers.empty()) continue;
-    if (key->name == "stage_order" && job.parallel.stage_order.empty()) continue;
-    result.emplace_back(key, get(*key, request));
+  std::vector<Decided> result;
+  for (const search::Dimension& d : search::dimensions()) {
+    const search::Value value = value_of(d, job);
+    const auto* const list = std::get_if<std::vector<int>>(&value);
+    if (!list || !list->empty()) result.push_back({&d, key_of(d), get(*key_of(d), request)});
   }
   return result;
 }
@@ -71,10 +62,6 @@ std::string in_runs(const std::vector<int>& list) {
 ordered_json typed(const std::string& text) {
   ordered_json value = ordered_json::parse(text, nullptr, false);
   return value.is_discarded() ? ordered_json(text) : value;
-}
-
-const Key* key_of(const std::string& name) {
-  return find_key("parallel", name == "cp" ? "context_parallel" : name);
 }
 
 // The best plan's degrees with layouts of every op that were looked for; null where none were.
@@ -131,7 +118,7 @@ bool is_estimated(const Candidate& c) {
 
 ordered_json candidate_json(const Candidate& c) {
   ordered_json doc;
-  for (const auto& [key, text] : decided(c.job)) doc[key->name] = typed(text);
+  for (const Decided& d : decided(c.job)) doc[d.key->name] = typed(d.text);
   Request request;
   request.job = c.job;
   doc["precision"] = get(*find_key("train", "precision"), request);
@@ -198,6 +185,34 @@ std::optional<double> gap(const SearchReport& r) {
   return std::max(0.0, 1 - *o.least / value);
 }
 
+// What each move took and gained, and what it is.
+std::string moves_text(const SearchReport& r) {
+  std::string text =
+      fmt::format("\nmoves\n  {:<18} {:>5} {:>9} {:>7}  proposes\n", "move", "plans", "time", "gained");
+  const auto add = [&](const char* name, const search::MoveUse& use, const std::string& what) {
+    text += fmt::format("  {:<18} {:>5} {:>9} {:>7}  {}\n", name, use.plans,
+                        use.plans > 0 ? ir::format_seconds(use.seconds) : "-",
+                        use.left < 1 ? fmt::format("{:.1f} %", 100 * (1 - use.left)) : "-", what);
+  };
+  search::MoveUses uses = r.outcome.moves;
+  add("points", use_of(uses, nullptr), "the best by estimate");
+  for (const search::Move& move : search::moves())
+    add(move.name, use_of(uses, &move),
+        fmt::format("{} ({}); where: {}", move.proposes, move.costs, move.when));
+  return text;
+}
+
+ordered_json moves_json(const SearchReport& r) {
+  ordered_json all = ordered_json::array();
+  search::MoveUses uses = r.outcome.moves;
+  const auto add = [&](const char* name, const search::MoveUse& use) {
+    all.push_back({{"name", name}, {"plans", use.plans}, {"wall_s", use.seconds}, {"gained", 1 - use.left}});
+  };
+  add("points", use_of(uses, nullptr));
+  for (const search::Move& move : search::moves()) add(move.name, use_of(uses, &move));
+  return all;
+}
+
 // What is proved of the degrees.
 std::string bound_text(const SearchReport& r) {
   const std::optional<double> less = gap(r);
@@ -255,14 +270,12 @@ std::string flags_of(const planner::Job& job, bool precision) {
   Request request;
   request.job = job;
   std::string text;
-  for (const auto& [key, value] : decided(job)) {
-    const bool degree = key->name == "dp" || key->name == "tp" || key->name == "pp";
-    if (!degree && value == get(*key, Request{})) continue;  // the default
-    if (key->name == "stage_layers" && balanced) continue;
-    const Field field = key->field(request);
-    const auto* const list = std::get_if<std::vector<int>*>(&field);
-    const std::string plain = list ? in_runs(**list) : value;
-    text += fmt::format("{}{} {}", text.empty() ? "" : " ", key->flag, plain);
+  for (const auto& [d, key, value] : decided(job)) {
+    if (!d->always && value == get(*key, Request{})) continue;  // the default
+    if (d->key == "stage_layers" && balanced) continue;
+    const search::Value plain = value_of(*d, job);
+    const auto* const list = std::get_if<std::vector<int>>(&plain);
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", key->flag, list ? in_runs(*list) : value);
   }
   if (!precision) return text;
   return text + " --precision " + get(*find_key("train", "precision"), request);
@@ -270,7 +283,7 @@ std::string flags_of(const planner::Job& job, bool precision) {
 
 std::vector<std::string> searched_keys() {
   std::vector<std::string> paths;
-  for (const char* name : searched) paths.push_back(std::string("parallel.") + name);
+  for (const search::Dimension& d : search::dimensions()) paths.push_back("parallel." + d.name_in_file());
   return paths;
 }
 
@@ -301,8 +314,10 @@ std::string change_text(const search::Alternative& change) {
   Request request;
   request.job = change.candidate.job;
   std::vector<std::string> flags;
-  for (const std::string& name : change.without)
-    flags.push_back(fmt::format("{} {}", key_of(name)->flag, get(*key_of(name), request)));
+  for (const std::string& name : change.without) {
+    const Key& key = *key_of(search::dimension(name));
+    flags.push_back(fmt::format("{} {}", key.flag, get(key, request)));
+  }
   return fmt::format("with {}", fmt::join(flags, " "));
 }
 
@@ -353,7 +368,7 @@ std::string to_table(const SearchReport& r) {
   text += fmt::format(
       "\nbest\n  {}\n{}{}\n", flags_of(best, r.precisions), objective_text(r),
       bound_text(r) + layouts_text(r) + slots_text(r) + slow_stages_text(best.parallel, best.cluster));
-  return text + to_table(r.best);
+  return text + to_table(r.best) + (r.explain_moves ? moves_text(r) : "");
 }
 
 std::string to_json(const SearchReport& r) {
@@ -369,6 +384,7 @@ std::string to_json(const SearchReport& r) {
   ordered_json candidates = ordered_json::array();
   for (const Candidate& c : r.outcome.best) candidates.push_back(candidate_json(c));
   doc["candidates"] = candidates;
+  if (r.explain_moves) doc["moves"] = moves_json(r);
   doc["best"] = ordered_json::parse(to_json(r.best));
   return doc.dump(2) + "\n";
 }

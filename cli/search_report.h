@@ -16,7 +16,8 @@ struct SearchReport {
   search::Goal goal = search::Goal::time;
   double max_step_seconds = search::infinity;
   double wall_seconds = 0;
-  bool precisions = false;     // several were searched
+  bool precisions = false;  // several were searched
+  bool explain_moves = false;
   double partial_seconds = 0;  // of the best plan's job with partial values, where they are switched off
 };
 

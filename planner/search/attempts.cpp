@@ -1,6 +1,7 @@
 #include "planner/search/attempts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -22,6 +23,19 @@ bool is_same(const Candidate& a, const Candidate& b) {
   if (b.layouts) return a.found.cost == b.found.cost;
   return key_of(a.job) == key_of(b.job) && a.slots.changes == b.slots.changes;
 }
+
+// Adds the time that it lives.
+class Timed {
+ public:
+  explicit Timed(MoveUse& use) : use_(use) {}
+  ~Timed() { use_.seconds += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Timed(const Timed&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  MoveUse& use_;
+  Clock::time_point start_ = Clock::now();
+};
 
 }  // namespace
 
@@ -58,6 +72,9 @@ Attempt Attempts::attempt(Making making) {
     return attempt;
   }
   ++outcome_.compiled;
+  MoveUse& use = use_of(outcome_.moves, making.move());
+  ++use.plans;
+  const Timed timed(use);
   try {
     simulate(making.take(look_), attempt);
   } catch (const Stopped&) {
@@ -98,6 +115,8 @@ void Attempts::simulate(Made made, Attempt& attempt) {
 
 Attempt Attempts::attempt_within(Candidate candidate, Making making, int most_tries) {
   Attempt last = attempt(std::move(making));
+  const Move* const move = move_of(options_, "make-it-fit");
+  if (!move) return last;
   int64_t most = std::numeric_limits<int64_t>::max();  // that it may be over by: half of what it was before
   for (int tries = 1; tries < most_tries && outcome_.ended && last.excess > 0 && last.excess < most;
        ++tries) {
@@ -114,6 +133,7 @@ Attempt Attempts::attempt_within(Candidate candidate, Making making, int most_tr
       candidate.layouts->memory =
           last.layouts_bytes - candidate.job.parallel.pp * static_cast<double>(last.excess);
     }
+    candidate.move = move;
     last = attempt(begin(candidate));
   }
   return last;
@@ -131,6 +151,7 @@ void Attempts::attempt_laid_out(const std::vector<Candidate>& candidates) {
 
 void Attempts::take_fewest_slots(Candidate candidate) {
   try {
+    const Timed timed(use_of(outcome_.moves, candidate.move));
     if (!candidate.plan)
       candidate.plan = std::make_shared<ir::Plan>(plan_of(candidate, nullptr, graphs_, look_));
     candidate.slots =
@@ -158,6 +179,8 @@ void Attempts::insert(Candidate candidate) {
   const auto place =
       std::upper_bound(best.begin(), best.end(), candidate,
                        [&](const Candidate& a, const Candidate& b) { return rank(a) < rank(b); });
+  if (place == best.begin() && !best.empty())
+    use_of(outcome_.moves, candidate.move).left *= value(candidate) / value(best.front());
   best.insert(place, std::move(candidate));
   for (size_t c = 1; c < best.size(); ++c) best[c].plan.reset();
 }

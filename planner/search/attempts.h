@@ -39,8 +39,8 @@ class Attempts {
   void leave(Making making);
 
   Attempt attempt(Making making);
-  // Where it needs too much memory, again with as much less: more layers compute again on stages that have
-  // too much, or, of what was made to have other layouts, these need less on every stage.
+  // Where it needs too much memory, again with as much less (move make-it-fit): more layers compute again on
+  // stages that have too much, or, of what was made to have other layouts, these need less on every stage.
   Attempt attempt_within(Candidate candidate, Making making, int most_tries = 3);
   // All are begun at once. Notes where layouts that were asked for could not be had.
   void attempt_laid_out(const std::vector<Candidate>& candidates);

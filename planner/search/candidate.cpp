@@ -7,6 +7,9 @@
 namespace boxcar::search {
 namespace {
 
+// Its rows say together what each layer does.
+bool is_recomputation(const Dimension& d) { return d.key.starts_with("recompute"); }
+
 // By layer.
 std::vector<ir::Recompute> recomputation(const planner::Job& job) {
   std::vector<ir::Recompute> kinds;
@@ -53,27 +56,17 @@ Candidate anew(Candidate candidate) {
 }
 
 JobKey key_of(const planner::Job& job) {
-  const planner::Hints& h = job.parallel;
-  return {job.gpus,
-          h.dp,
-          h.tp,
-          h.pp,
-          h.cp,
-          h.ep,
-          h.virtual_stages,
-          h.stage_layers,
-          h.micro_batch,
-          h.zero,
-          h.sequence_parallel,
-          h.schedule,
-          h.mesh_order,
-          h.stage_order,
-          recomputation(job)};
+  JobKey key{job.gpus, {}, recomputation(job)};
+  for (const Dimension& d : dimensions())
+    if (!is_recomputation(d)) key.values.push_back(value_of(d, job));
+  return key;
 }
 
 Degrees degrees_of(const planner::Job& job) {
-  const planner::Hints& h = job.parallel;
-  return {h.dp, h.tp, h.pp, h.cp, h.stage_order};
+  Degrees degrees;
+  for (const Dimension& d : dimensions())
+    if (d.degree) degrees.push_back(value_of(d, job));
+  return degrees;
 }
 
 bool is_short(const planner::Job& job) {

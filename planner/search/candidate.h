@@ -6,15 +6,17 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "planner/search/dimensions.h"
 #include "planner/search/graphs.h"
 #include "planner/search/layout_request.h"
 #include "planner/search/options.h"
 #include "planner/search/plan_slots.h"
 
 namespace boxcar::search {
+
+struct Move;
 
 struct Candidate {
   planner::Job job;  // resolved; its gpus and cluster are what it uses
@@ -33,6 +35,7 @@ struct Candidate {
   FoundLayouts found = {};
   // Where the slots of transfers were chosen: those that differ from the schedule's.
   PlanSlots slots = {};
+  const Move* move = nullptr;  // that proposed it (moves.h); null: it is a point
 
   // What lays its job's graph out: the layouts found, or where they are not known yet what finds them.
   planner::Choose choose(FoundLayouts* found = nullptr, const std::function<void()>& look = {}) const;
@@ -49,12 +52,16 @@ ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs
 Candidate anew(Candidate candidate);
 
 // What is searched of a job: jobs with equal keys are the same point.
-using JobKey = std::tuple<int, int, int, int, int, int, int, std::vector<int>, int, int, bool, std::string,
-                          std::string, std::vector<int>, std::vector<ir::Recompute>>;
+struct JobKey {
+  int gpus = 0;
+  std::vector<Value> values;             // of the dimensions, but of recomputation
+  std::vector<ir::Recompute> recompute;  // by layer
+  friend auto operator<=>(const JobKey&, const JobKey&) = default;
+};
 JobKey key_of(const planner::Job& job);
 
 // With slow devices under other stages a pipeline has room for others.
-using Degrees = std::tuple<int, int, int, int, std::vector<int>>;
+using Degrees = std::vector<Value>;
 Degrees degrees_of(const planner::Job& job);
 
 // Whether compiling and simulating it takes some ms.

@@ -11,6 +11,7 @@
 
 #include "ir/models/conv_net.h"
 #include "planner/resolve.h"
+#include "planner/search/dimensions.h"
 #include "planner/search/fewest_recomputed.h"
 #include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
@@ -46,21 +47,6 @@ std::vector<size_t> order_of(size_t branches, uint64_t shuffle) {
   return order;
 }
 
-// What is not searched of them.
-planner::Hints with_no_searched(planner::Hints h) {
-  const planner::Hints none;
-  h.dp = none.dp, h.tp = none.tp, h.pp = none.pp, h.cp = none.cp, h.ep = none.ep;
-  h.virtual_stages = none.virtual_stages;
-  h.stage_layers.clear();
-  h.micro_batch = none.micro_batch;
-  h.zero = none.zero;
-  h.sequence_parallel = none.sequence_parallel;
-  h.schedule = none.schedule;
-  h.mesh_order = none.mesh_order;
-  h.stage_order.clear();
-  return h;
-}
-
 bool keep_less(std::optional<Candidate>& least, const Candidate& c, double Candidate::*number) {
   if (least && least.value().*number <= c.*number) return false;
   least = c;
@@ -78,7 +64,7 @@ class Candidates::Branch {
         options_(all.options_),
         known_(known),
         shared_(shared),
-        measuring_(job, all.seconds_, all.graphs_) {}
+        measuring_(undecided(job), all.seconds_, all.graphs_) {}
 
   void run(const Job& job, const Fixed& fixed, const planner::Hints& branch) {
     each_point(job, fixed, branch, [&](const Job& point) { return add(point); });
@@ -383,10 +369,7 @@ Candidates::Candidates(const SearchOptions& options, double bytes, ActSeconds se
     : options_(options), bytes_(bytes), seconds_(std::move(seconds)) {}
 
 Candidates::Costs& Candidates::costs_of(const Job& job) {
-  Job alike = job;
-  alike.parallel = with_no_searched(job.parallel);
-  alike.train.recompute = ir::Recompute::none, alike.train.recompute_others = ir::Recompute::none;
-  alike.train.recompute_layers.clear();
+  Job alike = undecided(job);
   alike.train.micro_batches = 1;
   for (auto& [known, costs] : costs_)
     if (known == alike) return costs;

@@ -40,18 +40,17 @@ class Changes {
       const Candidate best = attempts_.best().front();
       if (before == key_of(best.job)) break;  // all of it was tried
       before = key_of(best.job);
-      if (least_bytes_)
-        recompute_more(best);
-      else
-        recompute_less(best);
+      if (const Move* move = move_of(options_, least_bytes_ ? "recompute-more" : "recompute-less"))
+        least_bytes_ ? recompute_more(best, move) : recompute_less(best, move);
     }
   }
 
   // Only as many layers computed again as memory asks for, now that a plan says how much there is.
-  void recompute_less(Candidate known) {
+  void recompute_less(Candidate known, const Move* move) {
     for (int tries = 0; tries < 3 && !attempts_.asked_to_stop() && !known.stage_bytes.empty(); ++tries) {
       std::optional<Candidate> fewest = points_.with_fewest_recomputed(known);
       if (!fewest || key_of(fewest->job) == key_of(known.job) || attempts_.is_known(fewest->job)) return;
+      fewest->move = move;
       const Attempt attempt = attempts_.attempt(attempts_.begin(*fewest));
       known = std::move(*fewest);
       known.stage_bytes = attempt.stage_bytes;
@@ -59,13 +58,15 @@ class Changes {
   }
 
   // For the least memory: as many layers as the time lets be computed again.
-  void recompute_more(const Candidate& start) {
+  void recompute_more(const Candidate& start, const Move* move) {
     if (fixed_.is_pinned("recompute") || fixed_.is_pinned("recompute_layers")) return;
     if (start.job.train.recompute == ir::Recompute::full) return;
     int least = 0, most = most_layers(start.job);
     while (least < most && !attempts_.asked_to_stop()) {
       const int middle = (least + most + 1) / 2;
-      const Attempt attempt = attempts_.attempt(attempts_.begin(with_whole_layers_recomputed(start, middle)));
+      Candidate more = with_whole_layers_recomputed(start, middle);
+      more.move = move;
+      const Attempt attempt = attempts_.attempt(attempts_.begin(std::move(more)));
       if (attempt.too_slow)
         most = middle - 1;
       else
@@ -90,7 +91,9 @@ class Changes {
   // collectives, which estimates do not say. First the fastest of those simulated, then what could be
   // fastest.
   void split_backward() {
-    if (attempts_.asked_to_stop() || attempts_.best().empty() || fixed_.is_pinned("schedule")) return;
+    const Move* const move = move_of(options_, "split-backward");
+    if (!move || attempts_.asked_to_stop() || attempts_.best().empty() || fixed_.is_pinned("schedule"))
+      return;
     const auto is_whole = [](const Candidate& c) {
       return c.job.parallel.pp > 1 && c.job.parallel.virtual_stages == 1;
     };
@@ -115,6 +118,7 @@ class Changes {
         split.job.parallel.schedule = schedule;
         if (!split.job.train.recompute_layers.empty())
           if (auto fewest = points_.with_fewest_recomputed(split)) split = std::move(*fewest);
+        split.move = move;
         both.emplace_back(split, attempts_.begin(split));
       }
       bool over = false;  // what splits more needs more memory
@@ -137,61 +141,16 @@ class Changes {
           some.begin(), some.end(), [&](const Candidate& c) { return starts.insert(key_of(c.job)).second; });
       if (start == some.end()) return;
       std::vector<Making> others;
-      for (planner::Job& job : changed_jobs(start->job))
-        if (auto other = changed(*start, std::move(job)); other && left-- > 0)
+      const Around around{start->job, candidates_, fixed_};
+      for (const Move* move : moves_of(options_, MoveGroup::change, around))
+        for (planner::Job& job : move->jobs(around)) {
+          std::optional<Candidate> other = changed(*start, std::move(job));
+          if (!other || left-- <= 0) continue;
+          other->move = move;
           others.push_back(attempts_.begin(std::move(*other)));
+        }
       for (Making& other : others) attempts_.attempt(std::move(other));
     }
-  }
-
-  // With its states sharded less and more, of which it depends what hides behind kernels. Of the best where
-  // its steps are short: with experts in larger and in smaller groups, and with a layer moved to a stage
-  // beside.
-  std::vector<planner::Job> changed_jobs(const planner::Job& job) const {
-    const planner::Hints& h = job.parallel;
-    std::vector<planner::Job> jobs;
-    const auto add = [&](const char* name, int planner::Hints::*key, int value) {
-      if (!fixed_.is_free(name, value)) return;
-      jobs.push_back(job);
-      jobs.back().parallel.*key = value;
-    };
-    for (const int zero : {h.zero - 1, h.zero + 1})
-      if (zero >= 0 && zero <= 3 && h.dp > 1) add("zero", &planner::Hints::zero, zero);
-    if (!is_short(job)) return jobs;
-    for (const int ep : {1, h.ep / 2, 2 * h.ep})
-      if (ep > 0 && ep != h.ep && h.dp % ep == 0 && job.model.experts > 0 && job.model.experts % ep == 0)
-        add("ep", &planner::Hints::ep, ep);
-    if (h.pp == 1 || h.virtual_stages > 1) return jobs;
-    if (auto elsewhere = on_other_stages(job)) jobs.push_back(std::move(*elsewhere));
-    for (const char* schedule : split_schedules(job)) {
-      if (h.schedule == schedule || fixed_.is_pinned("schedule")) continue;
-      jobs.push_back(job);
-      jobs.back().parallel.schedule = schedule;
-    }
-    if (fixed_.is_pinned("stage_layers")) return jobs;
-    for (size_t s = 0; s + 1 < h.stage_layers.size(); ++s)
-      for (const int more : {1, -1}) {
-        planner::Job moved = job;
-        int &one = moved.parallel.stage_layers[s], &next = moved.parallel.stage_layers[s + 1];
-        one += more, next -= more;
-        if (one > 0 && next > 0) jobs.push_back(std::move(moved));
-      }
-    return jobs;
-  }
-
-  // With slow devices under other stages, and layers cut for that.
-  std::optional<planner::Job> on_other_stages(const planner::Job& job) const {
-    const planner::Hints& h = job.parallel;
-    for (const Candidate& c : candidates_) {
-      const planner::Hints& other = c.job.parallel;
-      if (other.stage_order == h.stage_order || other.dp != h.dp || other.tp != h.tp || other.pp != h.pp ||
-          other.cp != h.cp || other.micro_batch != h.micro_batch || other.zero != h.zero)
-        continue;
-      planner::Job elsewhere = c.job;
-      elsewhere.parallel.schedule = h.schedule;
-      return elsewhere;
-    }
-    return {};
   }
 
   // Nothing where it was tried or has no chance by estimate.
@@ -219,11 +178,6 @@ class Changes {
 };
 
 }  // namespace
-
-std::vector<const char*> split_schedules(const planner::Job& job) {
-  if (job.train.micro_batches <= 2) return {"zb-h1"};
-  return {"zb-h1", "zb-h2"};
-}
 
 void change_degrees(const Refinement& of) { Changes(of).make(); }
 

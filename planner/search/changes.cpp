@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "planner/search/dimensions.h"
+
 namespace boxcar::search {
 namespace {
 
@@ -11,21 +13,18 @@ using planner::Job;
 constexpr int most_times_larger = 64, most_gpus = 1 << 20;  // that are tried
 constexpr int most_changes = 3, most_counts = 64;           // of them
 
-// In the order in which they cost least.
-constexpr const char* keys[] = {
-    "recompute", "micro_batch", "sequence_parallel", "zero", "virtual_stages", "ep", "cp", "tp", "pp", "dp"};
-
 class Changes {
  public:
   Changes(const Job& job, const backends::Cluster& described, const Fixed& fixed, const FastestOf& fastest_of)
       : job_(job), described_(described), fixed_(fixed), fastest_of_(fastest_of) {}
 
   std::vector<Alternative> run() {
-    for (const char* key : keys)
-      if (found_.size() < most_changes) try_without({key});
-    for (size_t a = 0; a < std::size(keys); ++a)
-      for (size_t b = a + 1; b < std::size(keys); ++b)
-        if (found_.empty()) try_without({keys[a], keys[b]});
+    const std::vector<const Dimension*> rows = ordered_by(&Dimension::change);
+    for (const Dimension* d : rows)
+      if (found_.size() < most_changes) try_without({d->key});
+    for (size_t a = 0; a < rows.size(); ++a)
+      for (size_t b = a + 1; b < rows.size(); ++b)
+        if (found_.empty()) try_without({rows[a]->key, rows[b]->key});
     more_gpus();
     return std::move(found_);
   }

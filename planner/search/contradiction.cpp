@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
+#include "planner/search/dimensions.h"
 #include "planner/search/points.h"
 
 namespace boxcar::search {
 namespace {
 
-using planner::Hints;
 using planner::Job;
 using Keys = std::vector<std::string>;
 using Rules = std::vector<const Rule*>;
@@ -18,22 +18,11 @@ using Rules = std::vector<const Rule*>;
 constexpr int most_uses = 1024;  // values of a key that are tried for a message
 constexpr size_t most_named = 10;
 
-const std::map<std::string, int Hints::*> numbers{
-    {"dp", &Hints::dp},     {"tp", &Hints::tp},
-    {"pp", &Hints::pp},     {"cp", &Hints::cp},
-    {"ep", &Hints::ep},     {"micro_batch", &Hints::micro_batch},
-    {"zero", &Hints::zero}, {"virtual_stages", &Hints::virtual_stages}};
-
-std::string text_of(const Job& job, const Fixed& fixed, const std::string& key) {
-  const Hints& h = job.parallel;
-  const std::string name = key == "cp" ? "context_parallel" : key;
+std::string named_value(const Job& job, const Fixed& fixed, const std::string& key) {
+  const Dimension& d = dimension(key);
   if (const auto range = fixed.ranges.find(key); range != fixed.ranges.end())
-    return fmt::format("{} {}..{}", name, range->second.first, range->second.second);
-  if (key == "stage_layers") return fmt::format("{} {}", name, fmt::join(h.stage_layers, ","));
-  if (key == "stage_order") return fmt::format("{} {}", name, fmt::join(h.stage_order, ","));
-  if (key == "schedule") return fmt::format("{} {}", name, h.schedule);
-  if (key == "sequence_parallel") return fmt::format("{} {}", name, h.sequence_parallel);
-  return fmt::format("{} {}", name, h.*numbers.at(key));
+    return fmt::format("{} {}..{}", d.name_in_file(), range->second.first, range->second.second);
+  return fmt::format("{} {}", d.name_in_file(), text_of(d, job));
 }
 
 // The same with only some of the keys given.
@@ -46,9 +35,8 @@ struct Some {
       if (given.is_pinned(key)) fixed.pinned.insert(key);
       if (const auto range = given.ranges.find(key); range != given.ranges.end()) fixed.ranges.insert(*range);
     }
-    if (!fixed.is_pinned("schedule")) job.parallel.schedule = Hints().schedule;
-    if (!fixed.is_pinned("stage_layers")) job.parallel.stage_layers.clear();
-    if (!fixed.is_pinned("stage_order")) job.parallel.stage_order.clear();
+    for (const Dimension& d : dimensions())
+      if (d.named > 0 && !d.values && !fixed.is_pinned(d.key)) set_default(d, job);
   }
   bool is_possible() const {
     bool any = false;
@@ -59,10 +47,9 @@ struct Some {
 
 // The first of one, two or three keys with which there is no point although all others are free; else all.
 Keys in_the_way(const Job& job, const Fixed& fixed) {
-  Keys given;  // mesh_order, recompute and recompute_layers go with all
-  for (const char* key : {"dp", "tp", "pp", "cp", "ep", "zero", "micro_batch", "stage_layers", "stage_order",
-                          "schedule", "virtual_stages", "sequence_parallel"})
-    if (fixed.is_given(key)) given.push_back(key);
+  Keys given;
+  for (const Dimension* d : ordered_by(&Dimension::named))
+    if (fixed.is_given(d->key)) given.push_back(d->key);
   const auto rules_out = [&](const Keys& keys) { return !Some(job, fixed, keys).is_possible(); };
   if (rules_out({})) return {};
   for (const std::string& a : given)
@@ -97,8 +84,8 @@ std::string either(const Keys& all) {
 
 // " (use 1, 2 or 4)": values of the key that go with all else that is given.
 std::string uses(const Job& job, const Fixed& fixed, const std::string& key) {
-  const auto number = numbers.find(key);
-  if (number == numbers.end()) return "";
+  const Dimension& d = dimension(key);
+  if (!d.is_number()) return "";
   const std::vector<Rule> rules = rules_of(job, fixed);
   Rules all;
   for (const Rule& rule : rules) all.push_back(&rule);
@@ -106,9 +93,9 @@ std::string uses(const Job& job, const Fixed& fixed, const std::string& key) {
   with.ranges.erase(key);
   with.pinned.insert(key);
   Keys values;
-  for (int v = key == "zero" ? 0 : 1; v <= most_uses && values.size() < most_named; ++v) {
+  for (int v = d.least; v <= most_uses && values.size() < most_named; ++v) {
     Job one = job;
-    one.parallel.*number->second = v;
+    set_number(d, one, v);
     if (any_point(one, with, all)) values.push_back(fmt::format("{}", v));
   }
   return values.empty() ? "" : fmt::format(" (use {})", either(values));
@@ -128,7 +115,7 @@ std::string contradiction(const Job& job, const Fixed& fixed) {
     for (const std::string& fact : rule->facts) add(facts, fact);
     add(laws, rule->law);
   }
-  for (const std::string& key : keys) names.push_back(text_of(job, fixed, key));
+  for (const std::string& key : keys) names.push_back(named_value(job, fixed, key));
   const std::string why = fmt::format("{}", fmt::join(laws, ", and "));
   const std::string with = facts.empty() ? "" : fmt::format(" with {}", fmt::join(facts, ", "));
   switch (names.size()) {

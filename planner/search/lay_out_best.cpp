@@ -3,7 +3,6 @@
 #include <tuple>
 #include <utility>
 
-#include "planner/resolve.h"
 #include "planner/search/refine.h"
 
 namespace boxcar::search {
@@ -63,23 +62,28 @@ class LayOut {
   // one way each; of what comes out the best in all others.
   void lay_out_best() {
     std::set<Shape> shapes;
+    const char* move = "lay-out-best";
     for (const Candidate& c : attempts_.hopeful(most_hope, options_.lay_out)) {
       shapes.insert(shape_of(c.job));
-      if (could_win(c, c.seconds, most_gained)) lay_out_one(c);
+      if (could_win(c, c.seconds, most_gained)) lay_out_one(c, move);
+      move = "lay-out-degrees";
     }
     if (!least_bytes_) {
-      for (const Candidate& c : of_other_shapes(std::move(shapes))) lay_out_one(c);
-      for (const Candidate& c : of_several_dimensions()) lay_out_one(c);
+      for (const Candidate& c : of_other_shapes(std::move(shapes))) lay_out_one(c, "lay-out-shapes");
+      for (const Candidate& c : of_several_dimensions()) lay_out_one(c, "lay-out-meshes");
     }
     change_found();
   }
 
-  void lay_out_one(const Candidate& c) {
-    if (attempts_.asked_to_stop() || !has_layouts(c.job)) return;
+  void lay_out_one(Candidate c, const char* move) {
+    c.move = move_of(options_, move);
+    if (!c.move || attempts_.asked_to_stop() || !has_layouts(c.job)) return;
     const int most = planner::mesh_of(c.job.parallel).dims() > 1 ? most_solved : 4 * most_solved;
     if (attempts_.solved() > most) return;
     std::vector<Candidate> laid;
-    for (const Candidate& one : sharded_otherwise(c)) lay_out(one, all_open(c.job), laid);
+    lay_out(c, all_open(c.job), laid);
+    if (!least_bytes_)
+      for (const Candidate& one : changed(c, MoveGroup::lay_out)) lay_out(one, all_open(c.job), laid);
     attempts_.attempt_laid_out(laid);
   }
 
@@ -145,14 +149,14 @@ class LayOut {
       });
       if (start == some.end()) return;
       std::vector<Candidate> others;
-      for (const Way& way : ways(start->job)) lay_out(*start, way, others);
+      Candidate recomputed = *start;
+      recomputed.move = move_of(options_, "other-ways");
+      for (const Way& way : ways(start->job))
+        if (recomputed.move) lay_out(recomputed, way, others);
       const bool changes = start->layouts && is_short(start->job) && attempts_.solved() <= most_solved;
       if (changes && !least_bytes_)
-        for (planner::Job& job : otherwise_in_time(start->job)) {
-          Candidate other = *start;
-          other.job = std::move(job);
+        for (Candidate& other : changed(*start, MoveGroup::found)) {
           other.layouts.reset();
-          other.estimated_seconds = 0;  // is of the degrees' layouts
           lay_out(other, {start->layouts->open, start->layouts->weights}, others);
         }
       if (others.size() > left) return;
@@ -161,33 +165,18 @@ class LayOut {
     }
   }
 
-  std::vector<planner::Job> otherwise_in_time(const planner::Job& job) const {
-    const planner::Hints& h = job.parallel;
-    std::vector<planner::Job> jobs;
-    for (const int samples : {h.micro_batch / 2, 2 * h.micro_batch}) {
-      if (samples == 0 || job.global_batch % (int64_t{h.dp} * samples) != 0) continue;
-      if (!fixed_.is_free("micro_batch", samples)) continue;
-      jobs.push_back(job);
-      jobs.back().parallel.micro_batch = samples;
-      jobs.back().train.micro_batches = planner::micro_batches(jobs.back());
-    }
-    if (h.pp == 1 || h.virtual_stages > 1 || fixed_.is_pinned("schedule")) return jobs;
-    for (const char* schedule : split_schedules(job)) {
-      if (h.schedule == schedule) continue;
-      jobs.push_back(job);
-      jobs.back().parallel.schedule = schedule;
-    }
-    return jobs;
-  }
-
   // What layouts make of bytes degrees do not say: the smallest of each, as many as are simulated.
   void lay_out_all_degrees() {
+    const Move* const move = move_of(options_, "bytes-first");
+    if (!move) return;
     std::set<Degrees> done;
     std::vector<Candidate> laid;
     for (const Candidate& c : candidates_) {
       if (laid.size() == static_cast<size_t>(options_.simulate)) break;
-      if (has_layouts(c.job) && done.insert(degrees_of(c.job)).second)
-        lay_out(c, {all_open(c.job).open, {1, seconds_per_byte}}, laid);
+      if (!has_layouts(c.job) || !done.insert(degrees_of(c.job)).second) continue;
+      Candidate small = c;
+      small.move = move;
+      lay_out(small, {all_open(c.job).open, {1, seconds_per_byte}}, laid);
     }
     attempts_.attempt_laid_out(laid);
   }
@@ -203,28 +192,16 @@ class LayOut {
     into.back().layouts->weights = way.weights;
   }
 
-  // And those that differ in what layouts decide anew: on the tensor dimension they may split samples, and
-  // then reduce whole gradients where degrees reduce shares of them; and from experts that each device has
-  // whole they come to others than from groups of them. In pipelines shares are reduced every micro-batch.
-  std::vector<Candidate> sharded_otherwise(const Candidate& one) const {
-    const planner::Hints& h = one.job.parallel;
-    std::vector<Candidate> all{one};
-    if (h.tp == 1 || least_bytes_) return all;
-    std::set<int> zeros{h.zero}, experts{h.ep};
-    if (is_short(one.job))
-      zeros.insert({1, 2}), experts.insert(1);
-    else
-      zeros.insert(h.zero > 1 ? 1 : 2);
-    for (const int ep : experts)
-      for (const int zero : zeros) {
-        const bool free = (zero == h.zero || (fixed_.is_free("zero", zero) && (h.pp == 1 || zero == 1))) &&
-                          (ep == h.ep || fixed_.is_free("ep", ep));
-        if (!free || (zero == h.zero && ep == h.ep)) continue;
-        Candidate other = anew(one);
-        other.job.parallel.zero = zero;
-        other.job.parallel.ep = ep;
-        other.estimated_seconds = 0;  // is of the degrees' layouts
-        all.push_back(std::move(other));
+  // What the moves of a group make of its job; estimates are of the degrees' layouts.
+  std::vector<Candidate> changed(const Candidate& start, MoveGroup group) const {
+    const Around around{start.job, candidates_, fixed_};
+    std::vector<Candidate> all;
+    for (const Move* move : moves_of(options_, group, around))
+      for (planner::Job& job : move->jobs(around)) {
+        all.push_back(anew(start));
+        all.back().job = std::move(job);
+        all.back().estimated_seconds = 0;
+        all.back().move = move;
       }
     return all;
   }

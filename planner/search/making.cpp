@@ -59,7 +59,8 @@ Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs,
 }  // namespace
 
 Making::Making(Candidate candidate, LayoutRequest asked, Graphs& graphs)
-    : made_(std::async(std::launch::async, [candidate = std::move(candidate), asked = std::move(asked),
+    : move_(candidate.move),
+      made_(std::async(std::launch::async, [candidate = std::move(candidate), asked = std::move(asked),
                                             &graphs, stop = stop_]() mutable {
         const auto look = [&] {
           if (*stop) throw Stopped{};

@@ -35,12 +35,15 @@ class Making {
   // plan can be made. Once.
   Made take(const std::function<void()>& look);
 
+  const Move* move() const { return move_; }  // that proposed the candidate
+
   // Ends the work at its next look.
   void stop() {
     if (stop_) *stop_ = true;
   }
 
  private:
+  const Move* move_;
   std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   std::future<Made> made_;
 };

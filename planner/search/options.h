@@ -30,18 +30,17 @@ struct Progress {
 struct SearchOptions {
   Goal goal = Goal::time;  // what is least; cost needs a price
   double max_step_seconds = infinity;
-  // Keys that stay as the job has them: "tp", "pp", "dp", "cp", "ep", "micro_batch", "zero",
-  // "sequence_parallel", "recompute", "recompute_layers", "recompute_others", "virtual_stages",
-  // "stage_layers", "schedule", "mesh_order", "stage_order".
+  // Keys of dimensions (dimensions.h) that stay as the job has them.
   std::set<std::string> pinned = {};
-  // Keys of those (not stage_layers, not schedule) that stay between two values.
+  // Keys of those that are numbers, which stay between two values.
   std::map<std::string, std::pair<int, int>> ranges = {};
-  bool partial = true;               // ops may read partial values
-  bool both = false;                 // layouts are open on both dimensions of a mesh of two
-  std::vector<LayoutPin> pins = {};  // layouts that stay
-  int lay_out = 4;                   // of the fastest at most, with the layout of every op chosen
-  int64_t memory_bytes = 0;          // on a device; 0: what it has
-  int simulate = 12;                 // candidates that fit, at most
+  bool partial = true;                       // ops may read partial values
+  bool both = false;                         // layouts are open on both dimensions of a mesh of two
+  std::vector<LayoutPin> pins = {};          // layouts that stay
+  std::set<std::string> without_moves = {};  // names of moves (moves.h) that are not tried
+  int lay_out = 4;                           // of the fastest at most, with the layout of every op chosen
+  int64_t memory_bytes = 0;                  // on a device; 0: what it has
+  int simulate = 12;                         // candidates that fit, at most
   // Where the job's cluster is a part of it: what more GPUs than the job's would be of.
   std::optional<backends::Cluster> described = {};
   // Asked now and then, also in the middle of a candidate; false ends the search with what there is.

@@ -31,6 +31,7 @@ Outcome merged(Outcome a, Outcome b, Goal goal) {
   a.by_estimate |= b.by_estimate;
   a.ended &= b.ended;
   add(a.dropped, b.dropped), add(a.unmade, b.unmade);
+  add(a.moves, b.moves);
   a.points += b.points, a.over_memory += b.over_memory, a.over_time += b.over_time, a.compiled += b.compiled;
   const auto bytes = [](const Candidate& c) {
     return c.peak_bytes > 0 ? static_cast<double>(c.peak_bytes) : c.estimated_bytes;

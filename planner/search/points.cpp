@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <numeric>
 #include <set>
 
 #include "planner/mesh.h"
 #include "planner/resolve.h"
+#include "planner/search/dimensions.h"
 #include "planner/search/slow_stages.h"
 
 namespace boxcar::search {
@@ -19,23 +18,7 @@ namespace {
 using planner::Hints;
 using planner::Job;
 
-// In which they are chosen; a rule is asked as soon as all of its keys are.
-constexpr const char* order[] = {"tp", "cp", "ep",   "sequence_parallel", "micro_batch",
-                                 "pp", "dp", "zero", "virtual_stages"};
 constexpr int most_of_range = 64;  // where a rule that is left out would say which
-
-constexpr int64_t largest_degree = 1 << 20;
-
-std::vector<int> divisors(int64_t number) {
-  std::vector<int> small, large;
-  for (int64_t d = 1; d * d <= number && d <= largest_degree; ++d) {
-    if (number % d != 0) continue;
-    small.push_back(static_cast<int>(d));
-    if (d * d < number && number / d <= largest_degree) large.push_back(static_cast<int>(number / d));
-  }
-  small.insert(small.end(), large.rbegin(), large.rend());
-  return small;
-}
 
 std::vector<int> up_to(int first, int last) {
   std::vector<int> all(static_cast<size_t>(std::max(0, last - first + 1)));
@@ -43,6 +26,7 @@ std::vector<int> up_to(int first, int last) {
   return all;
 }
 
+// Goes through the dimensions that have values, in the order in which they are chosen.
 class Points {
  public:
   using VisitBranch = std::function<void(const Hints&)>;
@@ -51,158 +35,116 @@ class Points {
   // only the others rule out.
   Points(const Job& job, const Fixed& fixed, const std::vector<const Rule*>& rules, bool loose, bool first,
          const Visit& visit)
-      : job_(job), fixed_(fixed), visit_(visit), first_(first), point_(job) {
-    Hints& h = point_.parallel;
-    if (!fixed_.is_pinned("stage_layers")) h.stage_layers.clear();
-    if (!fixed_.is_pinned("mesh_order")) h.mesh_order = Hints().mesh_order;
-    if (!fixed_.is_pinned("stage_order")) h.stage_order.clear();
+      : fixed_(fixed), visit_(visit), loose_(loose), first_(first), point_(job) {
+    for (const Dimension* d : ordered_by(&Dimension::chosen)) {
+      if (d->values)
+        levels_.push_back({d, {}});
+      else if (!fixed_.is_pinned(d->key))
+        set_default(*d, point_);
+      if (d->values && d->branch) branch_end_ = levels_.size();
+    }
     for (const Rule* rule : rules) {
-      const auto last = std::find_if(std::rbegin(order), std::rend(order), [&](const char* key) {
-        return std::count(rule->keys.begin(), rule->keys.end(), key) > 0;
+      const auto last = std::find_if(levels_.rbegin(), levels_.rend(), [&](const Level& level) {
+        return std::count(rule->keys.begin(), rule->keys.end(), level.dimension->key) > 0;
       });
-      rules_[last == std::rend(order) ? "" : *last].push_back(rule);
-    }
-    const std::vector<int> shares = divisors(job_.gpus),
-                           experts = divisors(std::max<int64_t>(1, job.model.experts)),
-                           layers = divisors(job.model.layers);
-    values_ = {{"tp", shares},
-               {"cp", shares},
-               {"pp", shares},
-               {"dp", shares},
-               {"ep", experts},
-               {"zero", up_to(0, 3)},
-               {"virtual_stages", layers},
-               {"micro_batch", divisors(job.global_batch)}};
-    if (loose) {
-      std::vector<int>& dp = values_["dp"];
-      dp.insert(dp.end(), experts.begin(), experts.end());
-      values_["pp"] = up_to(1, static_cast<int>(job.model.layers));
-      values_["pp"].insert(values_["pp"].end(), shares.begin(), shares.end());
-    }
-    for (auto& [key, values] : values_) {
-      const auto range = fixed_.ranges.find(key);
-      if (range == fixed_.ranges.end()) continue;
-      const int least = range->second.first, most = range->second.second;
-      std::erase_if(values, [&](int v) { return v < least || v > most; });
-      if (!loose) continue;
-      for (const int v : up_to(least, std::min(most, least + most_of_range))) values.push_back(v);
+      (last == levels_.rend() ? of_no_level_ : last->rules).push_back(rule);
     }
   }
 
   void branches(const VisitBranch& visit) {
-    if (!keeps("")) return;
-    Hints& h = point_.parallel;
-    choose("tp", h.tp,
-           [&] { choose("cp", h.cp, [&] { choose("ep", h.ep, [&] { sequence_parallel(visit); }); }); });
+    if (keeps(of_no_level_)) choose(0, branch_end_, [&] { visit(point_.parallel); });
   }
 
   // All points of a branch.
   void run(const Hints& branch) {
     point_.parallel = branch;
-    recompute();
+    too_large_.clear();
+    choose(branch_end_, levels_.size(), [&] { visit(); });
   }
 
   bool any() {
-    branches([&](const Hints&) { recompute(); });
+    branches([&](const Hints& branch) { run(Hints(branch)); });
     return any_;
   }
 
  private:
-  bool keeps(const std::string& key) const {
-    const auto rules = rules_.find(key);
-    return rules == rules_.end() || std::all_of(rules->second.begin(), rules->second.end(),
-                                                [&](const Rule* rule) { return rule->holds(point_); });
+  using Then = std::function<void()>;
+  struct Level {
+    const Dimension* dimension;
+    std::vector<const Rule*> rules;  // asked as soon as all of their keys are chosen
+  };
+
+  bool keeps(const std::vector<const Rule*>& rules) const {
+    return std::all_of(rules.begin(), rules.end(), [&](const Rule* rule) { return rule->holds(point_); });
   }
 
-  template <typename Then>
-  void choose(const std::string& key, int& value, const Then& then) {
-    if (fixed_.is_pinned(key)) {
-      if (keeps(key)) then();
-      return;
-    }
-    for (const int v : values_.at(key)) {
-      if (any_ && first_) return;
-      value = v;
-      if (keeps(key)) then();
-    }
+  std::vector<int> values(const Dimension& d) const {
+    if (d.idle && d.idle(point_)) return {number_of(d, Job())};
+    if (fixed_.is_pinned(d.key)) return {number_of(d, point_)};
+    std::vector<int> all = d.values({point_, fixed_, loose_});
+    const auto range = fixed_.ranges.find(d.key);
+    if (range == fixed_.ranges.end()) return all;
+    const int least = range->second.first, most = range->second.second;
+    std::erase_if(all, [&](int v) { return v < least || v > most; });
+    if (loose_)
+      for (const int v : up_to(least, std::min(most, least + most_of_range))) all.push_back(v);
+    return all;
   }
 
-  void sequence_parallel(const VisitBranch& visit) {
-    Hints& h = point_.parallel;
-    for (const bool split : {true, false}) {
-      if (split && h.tp == 1) continue;
-      if (fixed_.is_pinned("sequence_parallel") && split != (job_.parallel.sequence_parallel && h.tp > 1))
-        continue;
-      h.sequence_parallel = split;
-      if (keeps("sequence_parallel")) visit(h);
+  void choose(size_t level, size_t end, const Then& then) {
+    if (level == end) return then();
+    const Dimension& d = *levels_[level].dimension;
+    const int own = number_of(d, point_);
+    if (d.key == "zero") less_fits_.clear();
+    for (const int value : values(d)) {
+      if (any_ && first_) break;
+      set_number(d, point_, value);
+      if (!keeps(levels_[level].rules)) continue;
+      if (d.key != "recompute")
+        choose(level + 1, end, then);
+      else if (!recompute_more(level + 1, end, then))
+        break;
     }
+    set_number(d, point_, own);
   }
 
-  void recompute() {
-    using ir::Recompute;
-    struct Kind {
-      Recompute recompute;
-      bool fits = true;  // with smaller micro-batches
-    };
-    std::vector<Kind> kinds;
-    for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::ops, Recompute::full}) {
-      if (fixed_.is_pinned("recompute") && kind != job_.train.recompute) continue;
-      const bool has_selective = ir::models::has_attention_core(job_.model);
-      if (!fixed_.is_pinned("recompute") && kind == Recompute::selective && !has_selective) continue;
-      if (!fixed_.is_pinned("recompute") && kind == Recompute::ops) continue;  // simulated where asked for
-      kinds.push_back({kind});
-    }
-    choose("micro_batch", point_.parallel.micro_batch, [&] {
-      for (Kind& kind : kinds) {
-        if (!kind.fits) continue;
-        point_.train.recompute = kind.recompute;
-        seen_ = fitting_ = 0;
-        pipelines();
-        if (seen_ > 0 && fitting_ == 0) kind.fits = false;
-        if (seen_ > 0 && seen_ == fitting_ && !fixed_.more_recompute)
-          break;  // computing more again would be slower
-      }
-    });
+  // Whether more is to be computed again too: it would be slower, and all points of the micro-batch fit. What
+  // no point of a micro-batch fits with fits no larger one.
+  bool recompute_more(size_t level, size_t end, const Then& then) {
+    const ir::Recompute kind = point_.train.recompute;
+    if (too_large_.count(kind)) return true;
+    seen_ = fitting_ = 0;
+    choose(level, end, then);
+    if (seen_ > 0 && fitting_ == 0) too_large_.insert(kind);
+    return seen_ == 0 || fitting_ < seen_ || fixed_.more_recompute;
   }
 
   // With stages, parameters that are sharded are gathered every micro-batch: of several only where memory
   // asks for it.
-  void pipelines() {
-    Hints& h = point_.parallel;
-    choose("pp", h.pp, [&] {
-      choose("dp", h.dp, [&] {
-        std::set<int> fit;  // virtual stages with which less sharding does
-        choose("zero", h.zero, [&] {
-          choose("virtual_stages", h.virtual_stages, [&] {
-            if (h.pp == 1 && h.virtual_stages > 1 && !fixed_.is_given("virtual_stages")) return;
-            const bool often = h.pp > 1 && planner::micro_batches(point_) > 1;
-            if (often && h.zero > 2 && fit.count(h.virtual_stages)) return;
-            const std::optional<bool> fits = visit_(point_);
-            any_ = true;
-            if (!fits) return;
-            if (*fits) fit.insert(h.virtual_stages);
-            ++seen_;
-            fitting_ += *fits ? 1 : 0;
-          });
-        });
-      });
-    });
+  void visit() {
+    const Hints& h = point_.parallel;
+    const bool often = h.pp > 1 && planner::micro_batches(point_) > 1;
+    if (often && h.zero > 2 && less_fits_.count(h.virtual_stages)) return;
+    const std::optional<bool> fits = visit_(point_);
+    any_ = true;
+    if (!fits) return;
+    if (*fits) less_fits_.insert(h.virtual_stages);
+    ++seen_;
+    fitting_ += *fits ? 1 : 0;
   }
 
-  const Job& job_;
   const Fixed& fixed_;
   const Visit& visit_;
-  bool first_;
+  bool loose_, first_;
   Job point_;
-  std::map<std::string, std::vector<const Rule*>> rules_;  // by the key that is chosen last
-  std::map<std::string, std::vector<int>> values_;
+  std::vector<Level> levels_;
+  size_t branch_end_ = 0;
+  std::vector<const Rule*> of_no_level_;
   bool any_ = false;
-  int seen_ = 0, fitting_ = 0;  // points of a micro-batch
+  std::set<ir::Recompute> too_large_;  // with smaller micro-batches
+  std::set<int> less_fits_;            // virtual stages with which less sharding does
+  int seen_ = 0, fitting_ = 0;         // points of a micro-batch
 };
-
-}  // namespace
-
-namespace {
 
 std::vector<const Rule*> all_of(const std::vector<Rule>& rules) {
   std::vector<const Rule*> all;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planner/search/attempts.h"
+#include "planner/search/moves.h"
 #include "planner/search/rules.h"
 
 namespace boxcar::search {
@@ -23,9 +24,6 @@ void change_degrees(const Refinement& of);
 // The layout of every op: of the best, and of those of other degrees that could win by it; of what is found
 // other micro-batches and schedules. For the least memory of all degrees.
 void lay_out_best(const Refinement& of);
-
-// With backward passes in two parts; of up to two micro-batches both orders are the same.
-std::vector<const char*> split_schedules(const planner::Job& job);
 
 constexpr double nearly = 0.1;  // by estimate as good as the best, where estimates know little
 constexpr int alike = 3;        // plans of the same degrees that are simulated

@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "ir/models/conv_net.h"
 #include "planner/mesh.h"
 #include "planner/resolve.h"
 #include "planner/schedule.h"
+#include "planner/search/dimensions.h"
 
 namespace boxcar::search {
 namespace {
@@ -25,7 +27,12 @@ bool has_few_samples(const Job& job) { return job.global_batch < job.gpus; }
 
 std::string fact(const char* name, int64_t value) { return fmt::format("{} {}", name, value); }
 
-void add_tensor_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rules) {
+int64_t stages_of(const Job& job) { return int64_t{job.parallel.pp} * job.parallel.virtual_stages; }
+
+}  // namespace
+
+std::vector<Rule> tensor_rules(const Job& job, const Fixed& fixed) {
+  std::vector<Rule> rules;
   const ir::models::Transformer& m = job.model;
   for (const auto& [name, extent] :
        {std::pair("heads", m.heads), std::pair("kv_heads", m.kv_heads), std::pair("ffn", m.ffn)})
@@ -38,9 +45,11 @@ void add_tensor_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rul
                      {fact("gpus of a node", job.cluster.node.gpus)},
                      "tp stays in a node where it is not given and global_batch is gpus or more",
                      [node = job.cluster.node.gpus](const Job& j) { return j.parallel.tp <= node; }});
+  return rules;
 }
 
-void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& rules) {
+std::vector<Rule> sequence_rules(const Job& job, const Fixed& fixed) {
+  std::vector<Rule> rules;
   const ir::models::Transformer& m = job.model;
   if (ir::models::is_conv_net(m.family)) {
     rules.push_back({{"cp"}, {"family " + m.family}, "images have no sequence to split", [](const Job& j) {
@@ -50,7 +59,7 @@ void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& r
                      {"family " + m.family},
                      "images have no sequence to split",
                      [](const Job& j) { return !j.parallel.sequence_parallel || j.parallel.tp == 1; }});
-    return;
+    return rules;
   }
   for (const auto& [name, extent] : {std::pair("seq", m.seq), std::pair("decoder_seq", m.decoder_seq)}) {
     rules.push_back({{"cp"},
@@ -65,7 +74,7 @@ void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& r
                        return !h.sequence_parallel || extent % (int64_t{h.tp} * h.cp) == 0;
                      }});
   }
-  if (fixed.is_given("cp")) return;
+  if (fixed.is_given("cp")) return rules;
   const bool open = m.seq >= long_sequence || has_few_samples(job) || fixed.more_recompute;
   const int most = open ? most_shares : 1;
   rules.push_back({{"cp"},
@@ -75,77 +84,113 @@ void add_sequence_rules(const Job& job, const Fixed& fixed, std::vector<Rule>& r
                                            long_sequence)
                              : fmt::format("context_parallel is at most {} where it is not given", most),
                    [most](const Job& j) { return j.parallel.cp <= most; }});
+  return rules;
 }
 
-void add_expert_rules(const Job& job, std::vector<Rule>& rules) {
+// A copy of sharded states is shared by fsdp_group ranks of dp.
+std::vector<Rule> expert_rules(const Job& job, const Fixed&) {
   const int64_t experts = job.model.experts;
-  rules.push_back(
+  std::vector<Rule> rules{
       {{"ep"},
        {fact("experts", experts)},
        experts == 0 ? "ep needs a model with experts" : "ep has to divide experts",
-       [experts](const Job& j) { return experts == 0 ? j.parallel.ep == 1 : experts % j.parallel.ep == 0; }});
-  rules.push_back({{"ep", "dp"}, {}, "ep has to divide dp", [](const Job& j) {
-                     return j.parallel.dp % j.parallel.ep == 0;
-                   }});
-}
-
-// A copy of sharded states is shared by so many ranks of dp.
-void add_group_rules(const Job& job, std::vector<Rule>& rules) {
+       [experts](const Job& j) { return experts == 0 ? j.parallel.ep == 1 : experts % j.parallel.ep == 0; }},
+      {{"ep", "dp"}, {}, "ep has to divide dp", [](const Job& j) {
+         return j.parallel.dp % j.parallel.ep == 0;
+       }}};
   const int group = job.parallel.fsdp_group;
-  if (group == 0) return;
+  if (group == 0) return rules;
   rules.push_back({{"dp"}, {fact("fsdp_group", group)}, "fsdp_group has to divide dp", [group](const Job& j) {
                      return j.parallel.dp % group == 0;
                    }});
   rules.push_back({{"ep"}, {fact("fsdp_group", group)}, "ep has to divide fsdp_group", [group](const Job& j) {
                      return group % j.parallel.ep == 0;
                    }});
+  return rules;
 }
 
-int64_t stages_of(const Job& job) { return int64_t{job.parallel.pp} * job.parallel.virtual_stages; }
-
-void add_stage_rules(const Job& job, std::vector<Rule>& rules) {
+std::vector<Rule> stage_layers_rules(const Job& job, const Fixed&) {
   const int64_t layers = job.model.layers;
-  const std::vector<std::string> all{fact("layers", layers)};
-  rules.push_back({{"stage_layers"}, all, "stage_layers have to add up to layers", [layers](const Job& j) {
-                     const std::vector<int>& own = j.parallel.stage_layers;
-                     return own.empty() || std::accumulate(own.begin(), own.end(), int64_t{0}) == layers;
-                   }});
-  rules.push_back({{"stage_layers"}, {}, "every stage has to have a layer", [](const Job& j) {
-                     const std::vector<int>& own = j.parallel.stage_layers;
-                     return std::all_of(own.begin(), own.end(), [](int l) { return l > 0; });
-                   }});
-  rules.push_back({{"pp"}, all, "every stage has to have a layer", [layers](const Job& j) {
-                     return j.parallel.pp <= layers;
-                   }});
-  rules.push_back({{"stage_layers", "pp", "virtual_stages"},
-                   {},
-                   "stage_layers has to have a number for each of pp x virtual_stages stages",
-                   [](const Job& j) {
-                     const std::vector<int>& own = j.parallel.stage_layers;
-                     return own.empty() || static_cast<int64_t>(own.size()) == stages_of(j);
-                   }});
-  rules.push_back(
-      {{"stage_order", "pp"}, {}, "stage_order has to have each of the pp stages once", [](const Job& j) {
-         return planner::is_stage_order(j.parallel);
-       }});
-  const std::vector<int>& recomputed = job.train.recompute_layers;
-  if (recomputed.size() > 1)
-    rules.push_back({{"pp", "virtual_stages"},
-                     {fmt::format("recompute_layers {}", fmt::join(recomputed, ","))},
-                     "recompute_layers has to have a number for each of pp x virtual_stages stages",
-                     [numbers = static_cast<int64_t>(recomputed.size())](const Job& j) {
-                       return numbers == stages_of(j);
-                     }});
-  rules.push_back({{"schedule", "pp"},
-                   {},
-                   "schedule has to have a number for each of pp stages",
-                   [numbers = planner::in_flight_of(job.parallel.schedule).size()](const Job& j) {
-                     return numbers == 0 || numbers == static_cast<size_t>(j.parallel.pp);
-                   }});
+  return {{{"stage_layers"},
+           {fact("layers", layers)},
+           "stage_layers have to add up to layers",
+           [layers](const Job& j) {
+             const std::vector<int>& own = j.parallel.stage_layers;
+             return own.empty() || std::accumulate(own.begin(), own.end(), int64_t{0}) == layers;
+           }},
+          {{"stage_layers"}, {}, "every stage has to have a layer", [](const Job& j) {
+             const std::vector<int>& own = j.parallel.stage_layers;
+             return std::all_of(own.begin(), own.end(), [](int l) { return l > 0; });
+           }}};
 }
 
-void add_virtual_rules(const Job& job, std::vector<Rule>& rules) {
+std::vector<Rule> stage_rules(const Job& job, const Fixed&) {
+  const int64_t layers = job.model.layers;
+  return {{{"pp"},
+           {fact("layers", layers)},
+           "every stage has to have a layer",
+           [layers](const Job& j) { return j.parallel.pp <= layers; }},
+          {{"stage_layers", "pp", "virtual_stages"},
+           {},
+           "stage_layers has to have a number for each of pp x virtual_stages stages",
+           [](const Job& j) {
+             const std::vector<int>& own = j.parallel.stage_layers;
+             return own.empty() || static_cast<int64_t>(own.size()) == stages_of(j);
+           }}};
+}
+
+std::vector<Rule> stage_order_rules(const Job&, const Fixed&) {
+  return {{{"stage_order", "pp"}, {}, "stage_order has to have each of the pp stages once", [](const Job& j) {
+             return planner::is_stage_order(j.parallel);
+           }}};
+}
+
+std::vector<Rule> recompute_layers_rules(const Job& job, const Fixed&) {
+  const std::vector<int>& recomputed = job.train.recompute_layers;
+  if (recomputed.size() < 2) return {};
+  return {{{"pp", "virtual_stages"},
+           {fmt::format("recompute_layers {}", fmt::join(recomputed, ","))},
+           "recompute_layers has to have a number for each of pp x virtual_stages stages",
+           [numbers = static_cast<int64_t>(recomputed.size())](const Job& j) {
+             return numbers == stages_of(j);
+           }}};
+}
+
+std::vector<Rule> schedule_rules(const Job& job, const Fixed&) {
+  return {{{"schedule", "pp"},
+           {},
+           "schedule has to have a number for each of pp stages",
+           [numbers = planner::in_flight_of(job.parallel.schedule).size()](const Job& j) {
+             return numbers == 0 || numbers == static_cast<size_t>(j.parallel.pp);
+           }}};
+}
+
+std::vector<Rule> replica_rules(const Job& job, const Fixed&) {
+  return {{{"tp", "cp", "pp", "dp"},
+           {fact("gpus", job.gpus)},
+           "dp x tp x pp x context_parallel has to be gpus",
+           [gpus = job.gpus](const Job& j) {
+             const Hints& h = j.parallel;
+             return int64_t{h.dp} * h.tp * h.pp * h.cp == gpus;
+           }},
+          {{"dp", "micro_batch"},
+           {fact("global_batch", job.global_batch)},
+           "dp x micro_batch has to divide global_batch",
+           [batch = job.global_batch](const Job& j) {
+             return batch % (int64_t{j.parallel.dp} * j.parallel.micro_batch) == 0;
+           }}};
+}
+
+std::vector<Rule> sharding_rules(const Job&, const Fixed& fixed) {
+  if (fixed.is_pinned("zero")) return {};
+  return {{{"zero", "dp"}, {}, "zero shards over dp, which has to be 2 or more", [](const Job& j) {
+             return j.parallel.zero == 0 || j.parallel.dp > 1;
+           }}};
+}
+
+std::vector<Rule> virtual_stages_rules(const Job& job, const Fixed&) {
   const ir::models::Transformer& m = job.model;
+  std::vector<Rule> rules;
   const auto add = [&](std::vector<std::string> keys, std::vector<std::string> facts, const char* law,
                        const std::function<bool(const Job&)>& holds) {
     rules.push_back({std::move(keys), std::move(facts), law,
@@ -166,44 +211,22 @@ void add_virtual_rules(const Job& job, std::vector<Rule>& rules) {
         const Hints& h = j.parallel;
         return j.global_batch / (int64_t{h.dp} * h.micro_batch) % h.pp == 0;
       });
+  return rules;
 }
 
-}  // namespace
-
 std::vector<Rule> rules_of(const Job& job, const Fixed& fixed) {
-  std::vector<Rule> rules;
-  add_tensor_rules(job, fixed, rules);
-  add_sequence_rules(job, fixed, rules);
-  add_expert_rules(job, rules);
-  add_group_rules(job, rules);
-  add_stage_rules(job, rules);
-  rules.push_back({{"tp", "cp", "pp", "dp"},
-                   {fact("gpus", job.gpus)},
-                   "dp x tp x pp x context_parallel has to be gpus",
-                   [gpus = job.gpus](const Job& j) {
-                     const Hints& h = j.parallel;
-                     return int64_t{h.dp} * h.tp * h.pp * h.cp == gpus;
-                   }});
-  rules.push_back({{"dp", "micro_batch"},
-                   {fact("global_batch", job.global_batch)},
-                   "dp x micro_batch has to divide global_batch",
-                   [batch = job.global_batch](const Job& j) {
-                     return batch % (int64_t{j.parallel.dp} * j.parallel.micro_batch) == 0;
-                   }});
-  add_virtual_rules(job, rules);
+  std::vector<Rule> all;
+  for (const Dimension* d : ordered_by(&Dimension::chosen))
+    if (d->rules) std::ranges::move(d->rules(job, fixed), std::back_inserter(all));
   for (const auto& [text, entries] : fixed.layouts)
-    rules.push_back({{"tp", "cp", "ep", "pp", "dp"},
-                     {text},
-                     fmt::format("a layout has an entry for each dimension of a stage's mesh"),
-                     [entries = entries](const Job& j) {
-                       const Hints& h = j.parallel;
-                       return h.dp % h.ep != 0 || planner::mesh_of(h).dims() == entries;
-                     }});
-  if (!fixed.is_pinned("zero"))
-    rules.push_back({{"zero", "dp"}, {}, "zero shards over dp, which has to be 2 or more", [](const Job& j) {
-                       return j.parallel.zero == 0 || j.parallel.dp > 1;
-                     }});
-  return rules;
+    all.push_back({{"tp", "cp", "ep", "pp", "dp"},
+                   {text},
+                   "a layout has an entry for each dimension of a stage's mesh",
+                   [entries = entries](const Job& j) {
+                     const Hints& h = j.parallel;
+                     return h.dp % h.ep != 0 || planner::mesh_of(h).dims() == entries;
+                   }});
+  return all;
 }
 
 }  // namespace boxcar::search

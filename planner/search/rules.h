@@ -39,7 +39,21 @@ struct Rule {
   std::function<bool(const planner::Job&)> holds;  // for the hints of a job like the one they are made for
 };
 
-// Those that say more come first. `job` has a complete model, gpus and a global batch.
+// Of all dimensions, and of pinned layouts; those that say more come first. `job` has a complete model, gpus
+// and a global batch.
 std::vector<Rule> rules_of(const planner::Job& job, const Fixed& fixed);
+
+// Of rows of the dimensions (dimensions.h).
+std::vector<Rule> tensor_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> sequence_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> expert_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> stage_layers_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> stage_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> stage_order_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> recompute_layers_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> schedule_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> replica_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> sharding_rules(const planner::Job& job, const Fixed& fixed);
+std::vector<Rule> virtual_stages_rules(const planner::Job& job, const Fixed& fixed);
 
 }  // namespace boxcar::search

@@ -95,8 +95,10 @@ class Search {
         options_.goal == Goal::memory ? alike : 1;  // elsewhere they make no other faster
     std::vector<Candidate> finalists = outcome_.best;
     if (finalists.size() > with_slots) finalists.resize(with_slots);
-    for (Candidate& finalist : finalists)
-      if (outcome_.ended) attempts_.take_fewest_slots(std::move(finalist));
+    for (Candidate& finalist : finalists) {
+      finalist.move = move_of(options_, "drop-slots");
+      if (outcome_.ended && finalist.move) attempts_.take_fewest_slots(std::move(finalist));
+    }
   }
 
   // Where time is short: of those that are best by estimate what is compiled and simulated soonest.
@@ -136,6 +138,7 @@ class Search {
     });
     all->least.reset();
     all->unknown_least = "only the fastest plans keep the time";
+    add(all->moves, outcome_.moves);
     return std::move(*all);
   }
 
@@ -230,8 +233,10 @@ class Search {
              bytes < infinity;
     };
     if (none_fits() && outcome_.smallest.peak_bytes == 0) attempts_.measure_smallest();
-    if (!none_fits() || options_.lay_out == 0) return;
+    const Move* const move = move_of(options_, "smallest-plan");
+    if (!none_fits() || options_.lay_out == 0 || !move) return;
     Candidate candidate = anew(outcome_.smallest);
+    candidate.move = move;
     const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
     if (mesh.devices() == 1) return;
     candidate.layouts = attempts_.asked();

@@ -21,6 +21,7 @@
 
 #include "planner/search/candidate.h"
 #include "planner/search/estimate.h"
+#include "planner/search/moves.h"
 #include "planner/search/options.h"
 
 namespace boxcar::search {
@@ -65,6 +66,7 @@ struct Outcome {
   // For messages where best is empty:
   Candidate smallest;                // by estimate, with its plan's peak where one could be made
   std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)
+  MoveUses moves = no_uses();
   // The smallest changes with which something would do: one key otherwise, else two; and the fewest GPUs
   // that do, to a 64th of them.
   std::vector<Alternative> alternatives;

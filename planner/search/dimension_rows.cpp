@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <numeric>
+
+#include "planner/search/dimensions.h"
+
+namespace boxcar::search {
+namespace {
+
+using ir::Recompute;
+using ir::TrainOptions;
+using planner::Hints;
+using planner::Job;
+
+constexpr int64_t largest_degree = 1 << 20;
+constexpr int million = 1000000;
+
+std::vector<int> divisors(int64_t number) {
+  std::vector<int> small, large;
+  for (int64_t d = 1; d * d <= number && d <= largest_degree; ++d) {
+    if (number % d != 0) continue;
+    small.push_back(static_cast<int>(d));
+    if (d * d < number && number / d <= largest_degree) large.push_back(static_cast<int>(number / d));
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+std::vector<int> with(std::vector<int> values, const std::vector<int>& more) {
+  values.insert(values.end(), more.begin(), more.end());
+  return values;
+}
+
+std::vector<int> shares(const Choice& of) { return divisors(of.point.gpus); }
+
+std::vector<int> experts(const Choice& of) { return divisors(std::max<int64_t>(1, of.point.model.experts)); }
+
+std::vector<int> replicas(const Choice& of) { return of.loose ? with(shares(of), experts(of)) : shares(of); }
+
+std::vector<int> stages(const Choice& of) {
+  if (!of.loose) return shares(of);
+  std::vector<int> all(static_cast<size_t>(std::max<int64_t>(0, of.point.model.layers)));
+  std::iota(all.begin(), all.end(), 1);
+  return with(std::move(all), shares(of));
+}
+
+std::vector<int> virtual_stages(const Choice& of) {
+  if (of.point.parallel.pp == 1 && !of.fixed.is_given("virtual_stages")) return {1};
+  return divisors(of.point.model.layers);
+}
+
+// In the order of what they cost; the recomputation of ops is simulated where it is asked for.
+std::vector<int> recomputations(const Choice& of) {
+  std::vector<Recompute> kinds{Recompute::none};
+  if (ir::models::has_attention_core(of.point.model)) kinds.push_back(Recompute::selective);
+  kinds.push_back(Recompute::full);
+  std::vector<int> numbers;
+  for (const Recompute kind : kinds) numbers.push_back(static_cast<int>(kind));
+  return numbers;
+}
+
+std::vector<Dimension> make_rows() {
+  return {
+      {.key = "dp",
+       .field = &Hints::dp,
+       .flag = {.help = "data parallelism", .fallback = "what remains of the GPUs"},
+       .most = million,
+       .values = replicas,
+       .rules = replica_rules,
+       .chosen = 12,
+       .named = 1,
+       .change = 10,
+       .degree = true,
+       .always = true},
+      {.key = "tp",
+       .field = &Hints::tp,
+       .flag = {.help = "tensor parallelism"},
+       .most = 10000,
+       .values = shares,
+       .rules = tensor_rules,
+       .chosen = 1,
+       .branch = true,
+       .named = 2,
+       .change = 8,
+       .degree = true,
+       .always = true},
+      {.key = "pp",
+       .field = &Hints::pp,
+       .flag = {.help = "pipeline stages"},
+       .most = 10000,
+       .values = stages,
+       .rules = stage_rules,
+       .chosen = 8,
+       .named = 3,
+       .change = 9,
+       .degree = true,
+       .always = true},
+      {.key = "cp",
+       .name = "context_parallel",
+       .field = &Hints::cp,
+       .flag = {.help = "ranks that share a sequence", .alias = "--cp"},
+       .most = 10000,
+       .values = shares,
+       .rules = sequence_rules,
+       .chosen = 2,
+       .branch = true,
+       .named = 4,
+       .change = 7,
+       .degree = true},
+      {.key = "ep",
+       .field = &Hints::ep,
+       .flag = {.help = "expert parallelism"},
+       .most = 10000,
+       .values = experts,
+       .rules = expert_rules,
+       .chosen = 3,
+       .branch = true,
+       .named = 5,
+       .change = 6},
+      {.key = "virtual_stages",
+       .field = &Hints::virtual_stages,
+       .flag = {.help = "stages on each device, interleaved"},
+       .most = 1000,
+       .values = virtual_stages,
+       .rules = virtual_stages_rules,
+       .chosen = 14,
+       .named = 11,
+       .change = 5},
+      {.key = "stage_layers",
+       .field = &Hints::stage_layers,
+       .flag = {.help = "layers of each stage: 7,8,8,7", .fallback = "balanced"},
+       .most = 10000,
+       .rules = stage_layers_rules,
+       .chosen = 7,
+       .named = 8},
+      {.key = "schedule",
+       .field = &Hints::schedule,
+       .flag = {.help = "order of the pipeline: 1f1b, gpipe, zb-h1, zb-h2, or micro-batches in flight by "
+                        "stage: 7,5,3,1"},
+       .rules = schedule_rules,
+       .chosen = 11,
+       .named = 10},
+      {.key = "micro_batch",
+       .field = &Hints::micro_batch,
+       .flag = {.help = "sequences in a micro-batch of one data-parallel rank"},
+       .most = million,
+       .values = [](const Choice& of) { return divisors(of.point.global_batch); },
+       .chosen = 5,
+       .named = 7,
+       .change = 2},
+      {.key = "zero",
+       .field = &Hints::zero,
+       .flag = {.help = "sharding: 1 optimizer, 2 and gradients, 3 and parameters"},
+       .least = 0,
+       .most = 3,
+       .values =
+           [](const Choice&) {
+             return std::vector<int>{0, 1, 2, 3};
+           },
+       .rules = sharding_rules,
+       .chosen = 13,
+       .named = 6,
+       .change = 4},
+      {.key = "sequence_parallel",
+       .field = &Hints::sequence_parallel,
+       .flag = {.help = "split the residual stream by sequence over tp"},
+       .values =
+           [](const Choice&) {
+             return std::vector<int>{1, 0};
+           },
+       .idle = [](const Job& point) { return point.parallel.tp == 1; },
+       .chosen = 4,
+       .branch = true,
+       .named = 12,
+       .change = 3},
+      {.key = "recompute",
+       .field = &TrainOptions::recompute,
+       .flag = {.help = "activations computed again in the backward pass",
+                .words = {"none", "selective", "full", "ops"}},
+       .values = recomputations,
+       .chosen = 6,
+       .change = 1},
+      {.key = "recompute_layers",
+       .field = &TrainOptions::recompute_layers,
+       .flag = {.help = "only so many layers of each stage; or by stage: 4,2,1,0", .fallback = "all"},
+       .least = 0,
+       .most = 10000,
+       .rules = recompute_layers_rules,
+       .chosen = 10},
+      {.key = "recompute_others",
+       .field = &TrainOptions::recompute_others,
+       .flag = {.help = "with full and recompute_layers: of the other layers",
+                .words = {"none", "selective"},
+                .rare = true},
+       .chosen = 15},
+      {.key = "mesh_order",
+       .field = &Hints::mesh_order,
+       .flag = {.help =
+                    "how ranks stand on the cluster, outermost first: those of the last lie side by side"},
+       .chosen = 16},
+      {.key = "stage_order",
+       .field = &Hints::stage_order,
+       .flag = {.help = "which stage's devices each stage has: 2,0,1,3",
+                .fallback = "in order",
+                .rare = true},
+       .least = 0,
+       .most = 10000,
+       .rules = stage_order_rules,
+       .chosen = 9,
+       .named = 9,
+       .degree = true},
+  };
+}
+
+}  // namespace
+
+const std::vector<Dimension>& dimensions() {
+  static const std::vector<Dimension> rows = make_rows();
+  return rows;
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,113 @@
+// What the search decides: one row for each dimension. Points, pins, ranges, the identity of a job,
+// contradictions, changes that would do, flags and reports go over these rows, so a new dimension is a field
+// of planner::Hints that lowering reads, and a row. The rows stand in dimension_rows.cpp in the order of a
+// job file, in which reports name them.
+//
+//   {.key = "stage_order",                     // --stage-order, and stage_order of a job file
+//    .field = &Hints::stage_order,
+//    .flag = {.help = "which stage's devices each stage has: 2,0,1,3", .fallback = "in order", .rare = true},
+//    .least = 0, .most = 10000,                // of a number of the list
+//    .rules = stage_order_rules,               // "stage_order has to have each of the pp stages once"
+//    .chosen = 9,                              // after pp: rules on both are this row's
+//    .named = 9,                               // in messages: "stage_order 1,0 contradicts pp 4: ..."
+//    .degree = true}                           // plans of other orders count as other degrees
+//
+// That is all that the search has to know of stage_order to keep it, refuse it, tell jobs apart by it and
+// report it. A dimension whose values all points try says them too, and is searched by that:
+//
+//   {.key = "scatter_gather", .field = &Hints::scatter_gather, .flag = {.help = "..."},
+//    .values = [](const Choice&) { return std::vector<int>{0, 1}; }, .chosen = 17, .named = 13, .change = 11}
+//
+// Without `values` a dimension is as the job has it until candidates.cpp or a move proposes something else.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "planner/search/rules.h"
+
+namespace boxcar::search {
+
+using Member = std::variant<int planner::Hints::*, bool planner::Hints::*, std::string planner::Hints::*,
+                            std::vector<int> planner::Hints::*, std::vector<int> ir::TrainOptions::*,
+                            ir::Recompute ir::TrainOptions::*>;
+using Value = std::variant<int, bool, std::string, std::vector<int>, ir::Recompute>;
+
+// What values depend on: what was chosen before, and what is given.
+struct Choice {
+  const planner::Job& point;
+  const Fixed& fixed;
+  bool loose = false;  // also values that only a rule which may be left out rules out
+};
+
+struct Flag {
+  std::string help;
+  std::string fallback = {};            // the default in words, where it follows from other keys
+  std::string alias = {};               // another flag
+  std::vector<std::string> words = {};  // the only ones allowed; of an enum in its order
+  bool rare = false;                    // labels of a plan leave the default out
+};
+
+struct Dimension {
+  std::string key;        // as SearchOptions::pinned names it
+  std::string name = {};  // of a job file, where that is another
+  Member field;
+  Flag flag;
+  // Of a number, or of each in a list. From 0 numbers are levels, and a range ends with the last of them;
+  // else `most` is there to catch slips.
+  int least = 1, most = 0;
+  // That points try, in order: numbers, 0 and 1 of a switch, of an enum its own. What is pinned is tried
+  // alone, as the job has it. Null: points have it as the job does.
+  std::vector<int> (*values)(const Choice&) = nullptr;
+  bool (*idle)(const planner::Job& point) =
+      nullptr;  // where it does nothing: the default alone, also if pinned
+  // Those that make its values legal, of it alone and with what is chosen before it. May be null.
+  std::vector<Rule> (*rules)(const planner::Job&, const Fixed&) = nullptr;
+  int chosen;           // points choose what has less first, and rules of it say more
+  bool branch = false;  // each choice of these is a branch of the points (points.h)
+  int named = 0;        // contradictions look at what has less first; 0: it goes with everything
+  int change = 0;       // changing what has less costs less, where nothing fits; 0: not proposed
+  bool degree = false;  // plans that differ in it are of other degrees: each may be tried
+  bool always = false;  // a plan's flags say it even where it is the default
+
+  const std::string& name_in_file() const { return name.empty() ? key : name; }
+  bool is_number() const { return std::holds_alternative<int planner::Hints::*>(field); }
+  bool has_levels() const { return least == 0; }
+};
+
+const std::vector<Dimension>& dimensions();
+const Dimension& dimension(std::string_view key);
+// By `chosen`, by `named` or by `change`: those that have it.
+std::vector<const Dimension*> ordered_by(int Dimension::*column);
+
+// The field in a job, const or not.
+template <typename T>
+T& at(planner::Job& job, T planner::Hints::*member) {
+  return job.parallel.*member;
+}
+template <typename T>
+T& at(planner::Job& job, T ir::TrainOptions::*member) {
+  return job.train.*member;
+}
+template <typename T>
+const T& at(const planner::Job& job, T planner::Hints::*member) {
+  return job.parallel.*member;
+}
+template <typename T>
+const T& at(const planner::Job& job, T ir::TrainOptions::*member) {
+  return job.train.*member;
+}
+
+Value value_of(const Dimension& d, const planner::Job& job);
+std::string text_of(const Dimension& d, const planner::Job& job);  // "8", "7,5,3,1", "true"
+// Of what is no word and no list; others throw std::logic_error.
+int number_of(const Dimension& d, const planner::Job& job);
+void set_number(const Dimension& d, planner::Job& job, int value);
+void set_default(const Dimension& d, planner::Job& job);
+
+// What jobs of a search have alike: nothing of it is decided.
+planner::Job undecided(planner::Job job);
+
+}  // namespace boxcar::search

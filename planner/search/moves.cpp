@@ -1,0 +1,222 @@
+#include "planner/search/moves.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "planner/resolve.h"
+#include "sbp/error.h"
+#include "sbp/suggest.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Hints;
+using planner::Job;
+using Jobs = std::vector<Job>;
+
+Job with(Job job, const char* key, int value) {
+  set_number(dimension(key), job, value);
+  return job;
+}
+
+Job with_schedule(Job job, const char* schedule) {
+  job.parallel.schedule = schedule;
+  return job;
+}
+
+bool is_plain_pipeline(const Job& job) { return job.parallel.pp > 1 && job.parallel.virtual_stages == 1; }
+bool may_split(const Around& at) { return is_plain_pipeline(at.job) && !at.fixed.is_pinned("schedule"); }
+
+Jobs shard_states(const Around& at) {
+  Jobs jobs;
+  for (const int zero : {at.job.parallel.zero - 1, at.job.parallel.zero + 1})
+    if (zero >= 0 && zero <= 3 && at.fixed.is_free("zero", zero)) jobs.push_back(with(at.job, "zero", zero));
+  return jobs;
+}
+
+Jobs expert_groups(const Around& at) {
+  const Hints& h = at.job.parallel;
+  Jobs jobs;
+  for (const int ep : {1, h.ep / 2, 2 * h.ep})
+    if (ep > 0 && ep != h.ep && h.dp % ep == 0 && at.job.model.experts % ep == 0 &&
+        at.fixed.is_free("ep", ep))
+      jobs.push_back(with(at.job, "ep", ep));
+  return jobs;
+}
+
+// With layers cut for that.
+Jobs on_other_stages(const Around& at) {
+  const Hints& h = at.job.parallel;
+  for (const Candidate& c : at.candidates) {
+    const Hints& other = c.job.parallel;
+    if (other.stage_order != h.stage_order && other.dp == h.dp && other.tp == h.tp && other.pp == h.pp &&
+        other.cp == h.cp && other.micro_batch == h.micro_batch && other.zero == h.zero)
+      return {with_schedule(c.job, h.schedule.c_str())};
+  }
+  return {};
+}
+
+Jobs split_backward(const Around& at) {
+  Jobs jobs;
+  for (const char* schedule : split_schedules(at.job))
+    if (at.job.parallel.schedule != schedule) jobs.push_back(with_schedule(at.job, schedule));
+  return jobs;
+}
+
+Jobs move_a_layer(const Around& at) {
+  Jobs jobs;
+  for (size_t s = 0; s + 1 < at.job.parallel.stage_layers.size(); ++s)
+    for (const int more : {1, -1}) {
+      Job moved = at.job;
+      int &one = moved.parallel.stage_layers[s], &next = moved.parallel.stage_layers[s + 1];
+      one += more, next -= more;
+      if (one > 0 && next > 0) jobs.push_back(std::move(moved));
+    }
+  return jobs;
+}
+
+// On the tensor dimension layouts may split samples, and then reduce whole gradients where degrees reduce
+// shares of them; and from experts that each device has whole they come to others than from groups of them.
+// In pipelines shares are reduced every micro-batch.
+Jobs sharded_otherwise(const Around& at) {
+  const Hints& h = at.job.parallel;
+  std::set<int> zeros{h.zero}, experts{h.ep};
+  if (is_short(at.job))
+    zeros.insert({1, 2}), experts.insert(1);
+  else
+    zeros.insert(h.zero > 1 ? 1 : 2);
+  Jobs jobs;
+  for (const int ep : experts)
+    for (const int zero : zeros) {
+      const bool free = (zero == h.zero || (at.fixed.is_free("zero", zero) && (h.pp == 1 || zero == 1))) &&
+                        (ep == h.ep || at.fixed.is_free("ep", ep));
+      if (free && (zero != h.zero || ep != h.ep)) jobs.push_back(with(with(at.job, "zero", zero), "ep", ep));
+    }
+  return jobs;
+}
+
+Jobs other_micro_batches(const Around& at) {
+  const Hints& h = at.job.parallel;
+  Jobs jobs;
+  for (const int samples : {h.micro_batch / 2, 2 * h.micro_batch}) {
+    if (samples == 0 || at.job.global_batch % (int64_t{h.dp} * samples) != 0) continue;
+    if (!at.fixed.is_free("micro_batch", samples)) continue;
+    jobs.push_back(with(at.job, "micro_batch", samples));
+    jobs.back().train.micro_batches = planner::micro_batches(jobs.back());
+  }
+  return jobs;
+}
+
+bool has_replicas(const Around& at) { return at.job.parallel.dp > 1; }
+bool is_short_with_experts(const Around& at) { return is_short(at.job) && at.job.model.experts > 0; }
+bool is_short_pipeline(const Around& at) { return is_short(at.job) && is_plain_pipeline(at.job); }
+bool may_split_short(const Around& at) { return is_short(at.job) && may_split(at); }
+bool may_move_layers(const Around& at) {
+  return is_short_pipeline(at) && !at.fixed.is_pinned("stage_layers");
+}
+bool has_tensor_parts(const Around& at) { return at.job.parallel.tp > 1; }
+bool always(const Around&) { return true; }
+
+std::vector<Move> make_rows() {
+  using enum MoveGroup;
+  return {
+      {"make-it-fit", own, "a plan does not fit, although its estimate did",
+       "more layers recomputed on stages that have too much, or layouts that take less", "2 more tries"},
+      {"recompute-less", own, "the best recomputes layers, and its plan leaves room",
+       "the fewest layers of each stage that fit by the plan", "3 tries, twice"},
+      {"recompute-more", own, "objective memory, recompute open and not full",
+       "the most whole layers recomputed that the time allows", "a bisection"},
+      {"split-backward", own, "a pipeline without virtual stages, schedule open, objective time or cost",
+       "zb-h1 and zb-h2 for the fastest degrees", "2 degrees, 6 of short steps"},
+      {"shard-states", change, "dp above 1", "ZeRO one level up and one level down", "2 plans a start",
+       has_replicas, shard_states},
+      {"expert-groups", change, "short steps, a model with experts",
+       "all experts on every device; groups half and twice as large", "3 plans a start",
+       is_short_with_experts, expert_groups},
+      {"slow-stages", change, "short steps, a pipeline without virtual stages, a straggler",
+       "the best point with slow devices under other stages", "1 plan a start", is_short_pipeline,
+       on_other_stages},
+      {"split-short", change, "short steps, a pipeline without virtual stages, schedule open",
+       "zb-h1 and zb-h2 from each start", "2 plans a start", may_split_short, split_backward},
+      {"move-a-layer", change, "short steps, a pipeline without virtual stages, stage_layers open",
+       "one layer from each stage to a neighbour, both ways", "2 x (pp - 1) plans a start", may_move_layers,
+       move_a_layer},
+      {"lay-out-best", own, "more than one device", "the layout of every op, for the best plan", "1 plan"},
+      {"lay-out-degrees", own, "short steps", "the same for other degrees that layouts could let win",
+       "3 plans"},
+      {"lay-out-shapes", own, "short steps, few runs of a layer",
+       "the same for points of other shapes, not simulated so far", "4 plans"},
+      {"lay-out-meshes", own, "as above, kernels below 85 % of the best step",
+       "the same for meshes of several dimensions, inside nodes and across", "6 plans"},
+      {"shard-and-lay-out", lay_out, "tensor parallelism",
+       "other ZeRO levels; of short steps experts on every device too", "1 plan each, 5 of short steps",
+       has_tensor_parts, sharded_otherwise},
+      {"other-ways", own, "each start of these", "other dimensions of the mesh open; states at a tenth",
+       "3 plans a start"},
+      {"other-micro-batches", found, "short steps, layouts found", "half and twice the micro-batch",
+       "2 plans a start", always, other_micro_batches},
+      {"split-and-lay-out", found, "short steps, layouts found, a pipeline, schedule open", "zb-h1 and zb-h2",
+       "2 plans a start", may_split, split_backward},
+      {"bytes-first", own, "objective memory", "the smallest point of each degrees, bytes first in layouts",
+       "as many plans as --simulate"},
+      {"smallest-plan", own, "nothing fits", "the smallest point, bytes first in layouts", "1 plan"},
+      {"drop-slots", own, "at most 4,000 acts", "the fewest slots that keep the period",
+       "1 plan, 3 for objective memory"},
+  };
+}
+
+bool is_on(const SearchOptions& options, const Move& move) {
+  return options.without_moves.count(move.name) == 0;
+}
+
+}  // namespace
+
+const std::vector<Move>& moves() {
+  static const std::vector<Move> rows = make_rows();
+  return rows;
+}
+
+const Move& move_named(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Move& move : moves()) {
+    if (move.name == name) return move;
+    names.emplace_back(move.name);
+  }
+  throw Error::input("--without-move", fmt::format("got \"{}\"{}; `boxcar search --explain-moves` lists them",
+                                                   name, did_you_mean(std::string(name), names)));
+}
+
+const Move* move_of(const SearchOptions& options, std::string_view name) {
+  const Move& move = move_named(name);
+  return is_on(options, move) ? &move : nullptr;
+}
+
+std::vector<const Move*> moves_of(const SearchOptions& options, MoveGroup group, const Around& around) {
+  std::vector<const Move*> some;
+  for (const Move& move : moves())
+    if (move.group == group && is_on(options, move) && move.applies(around)) some.push_back(&move);
+  return some;
+}
+
+MoveUses no_uses() { return MoveUses(moves().size() + 1); }
+
+MoveUse& use_of(MoveUses& uses, const Move* move) {
+  return uses[move ? static_cast<size_t>(move - moves().data()) + 1 : 0];
+}
+
+void add(MoveUses& all, const MoveUses& more) {
+  for (size_t m = 0; m < all.size(); ++m) {
+    all[m].plans += more[m].plans;
+    all[m].seconds += more[m].seconds;
+    all[m].left *= more[m].left;
+  }
+}
+
+std::vector<const char*> split_schedules(const Job& job) {
+  if (job.train.micro_batches <= 2) return {"zb-h1"};
+  return {"zb-h1", "zb-h2"};
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,83 @@
+// Moves are rows: what is left out proposes nothing, and what proposes is counted.
+#include "planner/search/moves.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "planner/search/search.h"
+#include "sbp/error.h"
+#include "search/jobs.h"
+#include "search/simulating.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+using testing::HasSubstr;
+
+// Steps are short, and stages, layouts and states leave something to gain.
+Job short_steps() {
+  Job job = small_gpt(8);
+  job.global_batch = 16;
+  return job;
+}
+
+int plans(const Outcome& found) {
+  int all = 0;
+  for (const MoveUse& use : found.moves) all += use.plans;
+  return all;
+}
+
+TEST(Moves, have_names_of_their_own) {
+  std::set<std::string> names;
+  for (const Move& move : moves()) {
+    EXPECT_TRUE(names.insert(move.name).second) << move.name;
+    EXPECT_EQ(&move_named(move.name), &move);
+    EXPECT_EQ(move.group == MoveGroup::own, move.jobs == nullptr) << move.name;
+    EXPECT_EQ(move.applies == nullptr, move.jobs == nullptr) << move.name;
+  }
+  try {
+    move_named("move-a-layr");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean move-a-layer?"));
+  }
+}
+
+TEST(Moves, are_counted_with_what_they_gain) {
+  const Outcome found = search(short_steps(), {}, oracle());
+  EXPECT_EQ(plans(found), found.compiled);
+  MoveUses uses = found.moves;
+  EXPECT_GT(use_of(uses, nullptr).plans, 0);
+  EXPECT_GT(use_of(uses, &move_named("lay-out-best")).plans, 0);
+  double left = 1, seconds = 0;
+  for (const MoveUse& use : uses) {
+    EXPECT_LE(use.left, 1);
+    EXPECT_GE(use.left, 0);
+    EXPECT_TRUE(use.plans == 0 || use.seconds > 0);
+    left *= use.left, seconds += use.seconds;
+  }
+  EXPECT_GT(seconds, 0);
+  EXPECT_LT(left, 1);
+}
+
+TEST(Moves, that_are_left_out_propose_nothing) {
+  const Job job = short_steps();
+  const Outcome whole = search(job, {}, oracle());
+  SearchOptions none;
+  for (size_t m = 0; m < moves().size(); ++m) {
+    none.without_moves.insert(moves()[m].name);
+    if (whole.moves[m + 1].plans == 0) continue;
+    const Outcome without = search(job, {.without_moves = {moves()[m].name}}, oracle());
+    EXPECT_EQ(without.moves[m + 1].plans, 0) << moves()[m].name;
+  }
+  const Outcome points = search(job, none, oracle());
+  EXPECT_EQ(plans(points), points.moves[0].plans);
+  for (const Candidate& c : points.best) EXPECT_FALSE(c.move || c.layouts);
+  EXPECT_GE(points.best.front().seconds, whole.best.front().seconds);
+}
+
+}  // namespace
+}  // namespace boxcar::search
