@@ -53,11 +53,11 @@ struct Freed {
 };
 
 template <typename Kept, typename Begins, typename Again>
-Freed freed(int count, const Kept& kept, const Begins& begins, const Again& again) {
+Freed freed(int count, const Kept& kept, const Begins& begins, const Again& recomputed) {
   Freed result;
   double held = 0;
   for (int i = 0; i + 1 < count; ++i) {
-    const bool both = again(i) && again(i + 1);
+    const bool both = recomputed(i) && recomputed(i + 1);
     if (both && !begins(i + 1)) result.megabytes += kept(i);
     if (both) held += kept(i);
     result.peak = std::max(result.peak, held);
@@ -130,11 +130,11 @@ class Judge {
       forward = std::max(forward, op.reserved_forward);
       backward = std::max(backward, op.reserved_backward);
     }
-    const Freed again = freed(
+    const Freed recomputed = freed(
         count, kept, [&](int i) { return kind(i).begins; },
         [&](int i) { return stage.recomputed[at(i)] != 0; });
-    return task_.model.states * weights + std::max(forward + backward, weights) + again.peak +
-           (all - again.megabytes) * in_flight;
+    return task_.model.states * weights + std::max(forward + backward, weights) + recomputed.peak +
+           (all - recomputed.megabytes) * in_flight;
   }
 
   const Task& task_;
@@ -146,7 +146,7 @@ class Judge {
 
 // Some ops of a layer computed again, and what that does.
 struct Pattern {
-  std::vector<char> again;
+  std::vector<char> recomputed;
   double seconds = 0;
   Freed freed;
 };
@@ -177,18 +177,18 @@ Patterns patterns_of(const Chain& chain, const Model& model, const std::vector<K
         least[0] = {0, seconds};
         continue;
       }
-      const auto [once, again] = least[at(i - 1)];
-      const double both = again - price * kept(i - 1);
-      came[at(i) * 2] = again < once;
+      const auto [once, recomputed] = least[at(i - 1)];
+      const double both = recomputed - price * kept(i - 1);
+      came[at(i) * 2] = recomputed < once;
       came[at(i) * 2 + 1] = both < once;
-      least[at(i)] = {std::min(once, again), std::min(once, both) + seconds};
+      least[at(i)] = {std::min(once, recomputed), std::min(once, both) + seconds};
     }
     Pattern pattern{std::vector<char>(at(count)), 0, {}};
-    char again = least[at(count - 1)].second < least[at(count - 1)].first;
+    char recomputed = least[at(count - 1)].second < least[at(count - 1)].first;
     for (int i = count - 1; i >= 0; --i) {
-      pattern.recomputed[at(i)] = again;
-      if (again != 0) pattern.seconds += chain.costs[at(first + i)]->forward;
-      again = came[at(i) * 2 + at(again)];
+      pattern.recomputed[at(i)] = recomputed;
+      if (recomputed != 0) pattern.seconds += chain.costs[at(first + i)]->forward;
+      recomputed = came[at(i) * 2 + at(recomputed)];
     }
     pattern.freed = freed(
         count, kept, [](int) { return false; }, [&](int i) { return pattern.recomputed[at(i)] != 0; });
@@ -457,8 +457,8 @@ class Searcher {
       std::vector<Part> left = way.parts;
       for (const size_t w : which) {
         const int level = left[w].level + (left[w].more-- > 0 ? 1 : 0);
-        const std::vector<char>& again = (*left[w].patterns)[at(level)].again;
-        stage.recomputed.insert(stage.recomputed.end(), again.begin(), again.end());
+        const std::vector<char>& recomputed = (*left[w].patterns)[at(level)].recomputed;
+        stage.recomputed.insert(stage.recomputed.end(), recomputed.begin(), recomputed.end());
       }
       return stage;
     }
@@ -516,9 +516,9 @@ std::string to_text(const Plan& plan) {
     const auto [least, most] = std::minmax_element(stage.tp.begin(), stage.tp.end());
     text += fmt::format("; {} ops on {}, tp {}", stage.last - stage.first, stage.devices, *least);
     if (*most > *least) text += fmt::format(" to {}", *most);
-    const auto again =
+    const auto recomputed =
         std::count_if(stage.recomputed.begin(), stage.recomputed.end(), [](char a) { return a != 0; });
-    if (again > 0) text += fmt::format(", {} again", again);
+    if (recomputed > 0) text += fmt::format(", {} again", recomputed);
   }
   return text;
 }

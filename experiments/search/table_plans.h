@@ -33,7 +33,7 @@ Model resnet(const OpTable& table);
 struct Stage {
   int first = 0, last = 0;  // ops [first, last)
   int devices = 1;
-  std::vector<char> again;     // by op: computed again
+  std::vector<char> recomputed;     // by op: computed again
   std::vector<int> tp, split;  // by op; dp is devices / tp; the kind of split
 };
 

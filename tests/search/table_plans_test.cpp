@@ -23,22 +23,22 @@ using measured::Task;
 
 const std::string sample = BOXCAR_SOURCE_DIR "/experiments/search/sample";
 
-Stage stage(int first, int last, int devices, int tp, char again) {
+Stage stage(int first, int last, int devices, int tp, char recomputed) {
   const auto count = static_cast<size_t>(last - first);
   return {first,
           last,
           devices,
-          std::vector<char>(count, again),
+          std::vector<char>(count, recomputed),
           std::vector<int>(count, tp),
           std::vector<int>(count)};
 }
 
 // Megatron-LM's plan of GPT 2.6B on eight devices, one sample in a micro-batch.
-Plan four_stages(char again) {
+Plan four_stages(char recomputed) {
   Plan plan{1, {}};
   for (const auto& [first, last] : {std::pair(0, 105), {105, 209}, {209, 313}, {313, 419}})
-    plan.stages.push_back(stage(first, last, 2, 2, again));
-  plan.stages.front().again.front() = plan.stages.back().again.back() = 0;
+    plan.stages.push_back(stage(first, last, 2, 2, recomputed));
+  plan.stages.front().recomputed.front() = plan.stages.back().recomputed.back() = 0;
   return plan;
 }
 
@@ -57,16 +57,16 @@ TEST(TablePlans, MemoryAndTimeComputedAgainAreWhatTheTablesPlannerSays) {
   const OpTable table = OpTable::read(sample, "gpt_2_6B");
   const Links links = Links::read(sample);
   const Judged kept = measured::judge(gpt_task(table), links, four_stages(0));
-  const Judged again = measured::judge(gpt_task(table), links, four_stages(1));
+  const Judged recomputed = measured::judge(gpt_task(table), links, four_stages(1));
   const double wanted[2][4] = {{24148.128, 18574.768, 14196.512, 11113.297},
                                {7701.136, 6376.032, 6246.032, 7396.073}};
   Task nodes_of_four = gpt_task(table);
   nodes_of_four.node_gpus = 4;
   EXPECT_NEAR(measured::judge(nodes_of_four, links, four_stages(0)).seconds, 111.01507, 0.0001);
-  EXPECT_NEAR(again.seconds, 150.00094, 0.0001);
+  EXPECT_NEAR(recomputed.seconds, 150.00094, 0.0001);
   for (size_t s = 0; s < 4; ++s) {
     EXPECT_NEAR(kept.memory[s], wanted[0][s], 0.01);
-    EXPECT_NEAR(again.memory[s], wanted[1][s], 0.01);
+    EXPECT_NEAR(recomputed.memory[s], wanted[1][s], 0.01);
   }
 }
 
@@ -129,8 +129,8 @@ double tried_exhaustively(const Task& task, const Links& links) {
     const auto i = static_cast<size_t>(op);
     for (int tp = 1; tp <= stage.devices; ++tp)
       for (int split = 0; split < 2; ++split)
-        for (char again = 0; again < (stage.first + op == 0 ? 1 : 2); ++again) {
-          stage.tp[i] = tp, stage.split[i] = split, stage.recomputed[i] = again;
+        for (char recomputed = 0; recomputed < (stage.first + op == 0 ? 1 : 2); ++recomputed) {
+          stage.tp[i] = tp, stage.split[i] = split, stage.recomputed[i] = recomputed;
           each(s, op + 1);
         }
   };
