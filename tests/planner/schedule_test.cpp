@@ -66,7 +66,7 @@ TEST(Schedule, gradients_of_the_head_wait_on_the_last_stage_alone) {
 }
 
 // Gradients of weights follow late on late stages: as many micro-batches wait for them on every stage.
-TEST(Schedule, zb_h1_keeps_as_much_under_way_on_each_stage_as_the_first_of_1f1b) {
+TEST(Schedule, zb_h1_keeps_as_much_in_flight_on_each_stage_as_the_first_of_1f1b) {
   const Pipeline p{Schedule::zb_h1, 3, 1, 4};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 B0.2 W0.2 B0.3 W0.3");
   EXPECT_EQ(text(p, 1), "F0.0 F0.1 B0.0 F0.2 B0.1 W0.0 F0.3 B0.2 W0.1 B0.3 W0.2 W0.3");
@@ -78,7 +78,7 @@ TEST(Schedule, zb_h1_keeps_as_much_under_way_on_each_stage_as_the_first_of_1f1b)
   }
 }
 
-TEST(Schedule, zb_h2_has_one_less_than_twice_the_stages_under_way) {
+TEST(Schedule, zb_h2_has_one_less_than_twice_the_stages_in_flight) {
   const Pipeline p{Schedule::zb_h2, 2, 1, 5};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 F0.4 B0.2 W0.2 B0.3 W0.3 B0.4 W0.4");
   EXPECT_EQ(text(p, 1), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 W0.0 F0.3 B0.3 W0.1 F0.4 B0.4 W0.2 W0.3 W0.4");
