@@ -147,7 +147,7 @@ TEST(Frameworks, RefuseWhatTheyDoNotKnow) {
   EXPECT_EQ(said("name: s\nfused_softmax: {multiple: 4}\n"),
             "s.yaml:2:16: fused_softmax: missing key longest");
   EXPECT_EQ(said("name: s\nretained_bytes: {dropout: -1}\n"),
-            "s.yaml:2:20: retained_bytes.dropout: -1 is outside 0 to 100");
+            "s.yaml:2:27: retained_bytes.dropout: -1 is outside 0 to 100");
   EXPECT_THAT(said("name: s\nhost_per_ops: 1\n"),
               testing::StartsWith("s.yaml:2:1: unknown key host_per_ops"));
   EXPECT_EQ(said("host_per_op: 1\n"), "s.yaml:1:1: missing key name");
