@@ -82,13 +82,10 @@ Key searched(const search::Dimension& d) {
   return key;
 }
 
-// Keys of section parallel that are not searched, behind the one that they belong to.
-void add_behind(const std::string& key, std::vector<Key>& k) {
-  if (key == "recompute")
-    k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
-                      "with full: a layer runs again only as far as its backward pass needs"));
-  if (key == "micro_batch") std::swap(k.back(), k[k.size() - 2]);  // job files have it before schedule
-  if (key != "recompute_others") return;
+// Keys of section parallel that are not searched.
+void add_not_searched(std::vector<Key>& k) {
+  k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
+                    "with full: a layer runs again only as far as its backward pass needs"));
   k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
                    {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
   k.push_back(entry("parallel", "flash_version", at(+[](Request & r) -> auto& { return r.flash_version; }), 1,
@@ -190,7 +187,7 @@ std::vector<Key> make_keys() {
 
   for (const search::Dimension& d : search::dimensions()) {
     k.push_back(searched(d));
-    add_behind(d.key, k);
+    if (d.key == "recompute_others") add_not_searched(k);  // where ranks and stages stand is said last
   }
 
   k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,

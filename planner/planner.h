@@ -39,9 +39,8 @@ struct Hints {
   // Stages send what all ranks of tp hold in parts, one from each rank, and gather it where it arrives.
   bool scatter_gather = false;
   int defer_head_grad = 0;  // micro-batches whose gradient of the head's weight waits for the last of them
-  std::map<std::string, double>
-      retained_bytes;            // by op: times the bytes of its output, with what a framework keeps
-                                 // beside it for the backward pass (its framework's)
+  // By op: how many times the bytes of its output stay for the backward pass. The framework's.
+  std::map<std::string, double> retained_bytes;
   bool fused_optimizer = false;  // one act updates all states of a device that one rule updates
   bool gather_logits = false;    // the loss reads the whole vocabulary on each rank of tp
   bool gather_keys = false;      // fused attention reads all keys and values on each rank of cp

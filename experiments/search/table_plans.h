@@ -33,8 +33,8 @@ Model resnet(const OpTable& table);
 struct Stage {
   int first = 0, last = 0;  // ops [first, last)
   int devices = 1;
-  std::vector<char> recomputed;     // by op: computed again
-  std::vector<int> tp, split;  // by op; dp is devices / tp; the kind of split
+  std::vector<char> recomputed;  // by op: computed again
+  std::vector<int> tp, split;    // by op; dp is devices / tp; the kind of split
 };
 
 struct Plan {

@@ -7,9 +7,6 @@
 namespace boxcar::search {
 namespace {
 
-// Its rows say together what each layer does.
-bool is_recomputation(const Dimension& d) { return d.key.starts_with("recompute"); }
-
 // By layer.
 std::vector<ir::Recompute> recomputation(const planner::Job& job) {
   std::vector<ir::Recompute> kinds;
@@ -58,7 +55,7 @@ Candidate anew(Candidate candidate) {
 JobKey key_of(const planner::Job& job) {
   JobKey key{job.gpus, {}, recomputation(job)};
   for (const Dimension& d : dimensions())
-    if (!is_recomputation(d)) key.values.push_back(value_of(d, job));
+    if (!d.recomputes) key.values.push_back(value_of(d, job));
   return key;
 }
 

@@ -92,7 +92,7 @@ class Candidates::Branch {
   // See Candidates::with_fewest_recomputed; bytes by stage.
   std::optional<Candidate> with_fewest_recomputed(const Job& job, const std::vector<double>& bytes) {
     std::optional<Candidate> best;
-    const UnderWay in_flight = in_flight_of(job);
+    const InFlight in_flight = in_flight_of(job);
     for (const ir::Recompute less : lesser(job)) {
       const ModelCost* recomputed = cost_of(job);
       const ModelCost* others = cost_of_lesser(job, less);
@@ -220,7 +220,7 @@ class Candidates::Branch {
   // All layers of any alike, on all stages.
   bool any_fits(const std::vector<Candidate>& some, const std::vector<ir::Recompute>& kinds) {
     for (const Candidate& c : some) {
-      const UnderWay in_flight = in_flight_of(c.job);
+      const InFlight in_flight = in_flight_of(c.job);
       for (const ir::Recompute kind : kinds) {
         const ModelCost* cost = cost_of_lesser(c.job, kind);
         if (cost && std::ranges::max(bytes_by_stage(c.job, *cost, in_flight)) <= all_.bytes_) return true;

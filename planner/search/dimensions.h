@@ -65,12 +65,13 @@ struct Dimension {
       nullptr;  // where it does nothing: the default alone, also if pinned
   // Those that make its values legal, of it alone and with what is chosen before it. May be null.
   std::vector<Rule> (*rules)(const planner::Job&, const Fixed&) = nullptr;
-  int chosen;           // points choose what has less first, and rules of it say more
-  bool branch = false;  // each choice of these is a branch of the points (points.h)
-  int named = 0;        // contradictions look at what has less first; 0: it goes with everything
-  int change = 0;       // changing what has less costs less, where nothing fits; 0: not proposed
-  bool degree = false;  // plans that differ in it are of other degrees: each may be tried
-  bool always = false;  // a plan's flags say it even where it is the default
+  int chosen;               // points choose what has less first, and rules of it say more
+  bool branch = false;      // each choice of these is a branch of the points (points.h)
+  int named = 0;            // contradictions look at what has less first; 0: it goes with everything
+  int change = 0;           // changing what has less costs less, where nothing fits; 0: not proposed
+  bool degree = false;      // plans that differ in it are of other degrees: each may be tried
+  bool recomputes = false;  // says with its like what layers recompute: jobs are told apart by that
+  bool always = false;      // a plan's flags say it even where it is the default
 
   const std::string& name_in_file() const { return name.empty() ? key : name; }
   bool is_number() const { return std::holds_alternative<int planner::Hints::*>(field); }

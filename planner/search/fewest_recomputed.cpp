@@ -33,7 +33,7 @@ std::vector<int> layers_by_stage(const Job& job) {
 
 // All stages are halved at once. The first layer that computes again may need more than it frees, so none is
 // looked at by itself.
-std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const UnderWay& in_flight,
+std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const InFlight& in_flight,
                                           const std::vector<double>& bytes) {
   std::vector<int> most = layers_by_stage(job), least(most.size(), 1);
   const auto fit = [&](const std::vector<int>& counts) {
@@ -71,7 +71,7 @@ std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const
 // Layer by layer, each to the stage that is then fastest: of what stages take with 1, 2, 3, ... layers the
 // least are chosen, so no other cut has a faster slowest stage. Of equals the last: the first stages hold the
 // most micro-batches.
-std::vector<int> level_layers(const Job& job, const KindCosts& costs, const UnderWay& in_flight,
+std::vector<int> level_layers(const Job& job, const KindCosts& costs, const InFlight& in_flight,
                               const std::vector<double>& bytes) {
   const int stages = job.parallel.pp;
   const std::vector<double> slowness = slowness_by_stage(job.parallel, job.cluster);

@@ -18,12 +18,12 @@ namespace boxcar::search {
 // needs no more than its `bytes`. Of virtual stages those in front compute again, which have most in flight.
 // Nothing where all layers are too few.
 std::optional<planner::Job> with_fewest_recomputed(planner::Job job, const KindCosts& costs,
-                                                   const UnderWay& in_flight,
+                                                   const InFlight& in_flight,
                                                    const std::vector<double>& bytes);
 
 // Layers of each stage so that the slowest is fastest, as many of which compute again as that takes. Where
 // layers are equal, for several stages, none virtual. Empty: no cut of them fits.
-std::vector<int> level_layers(const planner::Job& job, const KindCosts& costs, const UnderWay& in_flight,
+std::vector<int> level_layers(const planner::Job& job, const KindCosts& costs, const InFlight& in_flight,
                               const std::vector<double>& bytes);
 
 }  // namespace boxcar::search

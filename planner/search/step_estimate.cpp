@@ -356,7 +356,7 @@ StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, doub
 
 // By stage: its virtual stages together, activations of all micro-batches in flight.
 std::vector<StageCost> stages_of(const Job& job, const KindCosts& costs,
-                                 const std::vector<std::vector<Part>>& parts, const UnderWay& in_flight) {
+                                 const std::vector<std::vector<Part>>& parts, const InFlight& in_flight) {
   const Hints& h = job.parallel;
   const ModelCost& cost = costs.recomputed;
   std::vector<StageCost> stages(static_cast<size_t>(h.pp));
@@ -400,7 +400,7 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
 constexpr int all_of_them = 1 << 30;
 
 // By stage, where there are no virtual stages.
-std::vector<int> counts_of(const UnderWay& in_flight) {
+std::vector<int> counts_of(const InFlight& in_flight) {
   std::vector<int> counts;
   for (const std::vector<double>& of_stage : in_flight) counts.push_back(static_cast<int>(of_stage[0]));
   return counts;
@@ -424,14 +424,14 @@ double period_with(const std::vector<PipelineStage>& stages, const std::vector<i
 
 }  // namespace
 
-UnderWay in_flight_of(const Job& job) {
-  UnderWay result;
+InFlight in_flight_of(const Job& job) {
+  InFlight result;
   for (int s = 0; s < job.parallel.pp; ++s)
     result.push_back(in_flight(job.parallel, s, job.train.micro_batches));
   return result;
 }
 
-std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const UnderWay& in_flight) {
+std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const InFlight& in_flight) {
   const auto parts = parts_of(job);
   const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
   std::vector<double> bytes;
@@ -440,7 +440,7 @@ std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const
   return bytes;
 }
 
-StageNeeds needs_of(const Job& job, const KindCosts& costs, const UnderWay& in_flight, int stage, int layers,
+StageNeeds needs_of(const Job& job, const KindCosts& costs, const InFlight& in_flight, int stage, int layers,
                     int recomputed, double slowness) {
   const int after = static_cast<int>(job.model.layers) - layers;
   const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
@@ -455,7 +455,7 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
   const double m = job.train.micro_batches;
   const planner::Mesh mesh = planner::mesh_of(h);
   const auto parts = parts_of(job);
-  const UnderWay in_flight = in_flight_of(job);
+  const InFlight in_flight = in_flight_of(job);
   const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
   Estimate result;
   double slowest = 0, sum = 0, state = 0, forward = 0;
@@ -492,7 +492,7 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
 std::string schedule_for(const Job& job, const KindCosts& costs, double slack) {
   const Hints& h = job.parallel;
   if (h.pp == 1 || h.virtual_stages > 1) return "";
-  const UnderWay usual = in_flight_of(job);
+  const InFlight usual = in_flight_of(job);
   const std::vector<PipelineStage> stages =
       pipeline_of(job, planner::mesh_of(h), costs.recomputed, stages_of(job, costs, parts_of(job), usual));
   std::vector<int> counts = in_flight(stages, (1 + slack) * least_period(stages));

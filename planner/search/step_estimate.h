@@ -27,12 +27,12 @@ struct Estimate {
 Estimate estimate(const planner::Job& job, const KindCosts& costs);
 
 // Micro-batches whose activations a stage holds at most: by stage, of each of its virtual stages.
-using UnderWay = std::vector<std::vector<double>>;
-UnderWay in_flight_of(const planner::Job& job);
+using InFlight = std::vector<std::vector<double>>;
+InFlight in_flight_of(const planner::Job& job);
 
 // By stage, on a device.
 std::vector<double> bytes_by_stage(const planner::Job& job, const KindCosts& costs,
-                                   const UnderWay& in_flight);
+                                   const InFlight& in_flight);
 
 // A stage of so many layers, the first `again` of which compute again, on devices that take `slowness` times
 // as long. Where layers are equal, and there are no virtual stages.
@@ -40,7 +40,7 @@ struct StageNeeds {
   double seconds = 0;  // of a micro-batch
   double bytes = 0;    // on a device
 };
-StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const UnderWay& in_flight, int stage,
+StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const InFlight& in_flight, int stage,
                     int layers, int recomputed, double slowness);
 
 // Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer, and so have

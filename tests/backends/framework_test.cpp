@@ -44,25 +44,18 @@ TEST(Frameworks, GiveAClusterTheirHostTimeAndBytes) {
   EXPECT_TRUE(cluster.device->pads_channels);
 }
 
+// What no tensor has: the framework's, and what such nodes have anyway.
 TEST(Frameworks, TakeWhatNoTensorHasFromADevicesMemory) {
-  Cluster cluster = load_cluster("dgx-a100-80g", 8);
-  const auto whole = static_cast<double>(cluster.device->memory_bytes);
-  Framework framework;
-  framework.outside_bytes = 2e9;
-  put_framework(cluster, framework);
-  EXPECT_NEAR(static_cast<double>(cluster.device->memory_bytes), whole - 2e9, 1);
-  EXPECT_EQ(outside_bytes(cluster), 2e9);
-}
-
-TEST(Frameworks, WhatNoTensorHasOnSuchNodesIsTakenToo) {
-  Cluster cluster = load_cluster("dgx-a100-80g", 8);
-  const auto whole = static_cast<double>(cluster.device->memory_bytes);
-  cluster.node.outside_bytes = 1e9;
-  Framework framework;
-  framework.outside_bytes = 2e9;
-  put_framework(cluster, framework);
-  EXPECT_NEAR(static_cast<double>(cluster.device->memory_bytes), whole - 3e9, 1);
-  EXPECT_EQ(outside_bytes(cluster), 3e9);
+  for (const double of_node : {0.0, 1e9}) {
+    Cluster cluster = load_cluster("dgx-a100-80g", 8);
+    const auto whole = static_cast<double>(cluster.device->memory_bytes);
+    cluster.node.outside_bytes = of_node;
+    Framework framework;
+    framework.outside_bytes = 2e9;
+    put_framework(cluster, framework);
+    EXPECT_NEAR(static_cast<double>(cluster.device->memory_bytes), whole - 2e9 - of_node, 1);
+    EXPECT_EQ(outside_bytes(cluster), 2e9 + of_node);
+  }
 }
 
 TEST(Frameworks, AreLikeOthersButForWhatTheySay) {

@@ -105,8 +105,7 @@ constexpr Found found[] = {
     {"shortcuts",
      "cluster.preset=dgx-1-v100-16g parallel.micro_batch=2 parallel.pp=2 parallel.recompute=full "
      "parallel.tp=4 train.stack=megatron"},
-    {"reference",
-     "model.experts=2 model.heads=1 model.hidden=2 parallel.dp=4 parallel.ep=2 parallel.zero=1"},
+    {"reference", "model.experts=2 model.heads=1 model.hidden=2 parallel.dp=4 parallel.ep=2 parallel.zero=1"},
     {"training",
      "model.decoder_layers=2 model.dropout=0.1 model.family=t5 model.layers=6 parallel.context_parallel=2 "
      "parallel.dp=4 parallel.recompute=ops plan.layouts=random"},

@@ -38,8 +38,7 @@ TEST(MeshRoute, MovesWhatRanksSend) {
     return ranks * sent_bytes(collective, of_rank, ranks);
   };
   const auto moved = [](const char* from, const char* to) {
-    return static_cast<double>(
-        mesh_route({8, 8}, {4}, parse_nd_sbp(from), parse_nd_sbp(to))->elements_moved);
+    return static_cast<double>(mesh_route({8, 8}, {4}, parse_nd_sbp(from), parse_nd_sbp(to))->elements_moved);
   };
   EXPECT_EQ(sent(Collective::all_reduce, whole), moved("P", "B"));
   EXPECT_EQ(sent(Collective::reduce_scatter, whole), moved("P", "S(0)"));

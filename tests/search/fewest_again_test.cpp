@@ -89,7 +89,7 @@ TEST(FewestAgain, no_stage_has_one_too_many) {
 TEST(FewestAgain, no_cut_and_no_numbers_have_a_faster_slowest_stage) {
   const Job job = pipeline(8, 3, 1);
   const Costs costs(job);
-  const UnderWay in_flight = in_flight_of(job);
+  const InFlight in_flight = in_flight_of(job);
   const auto slowest = [&](const Job& cut) {
     double seconds = 0;
     for (int s = 0; s < 3; ++s) {
