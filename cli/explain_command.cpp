@@ -9,8 +9,8 @@
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/search_report.h"
+#include "planner/estimate/layout_labels.h"
 #include "planner/laid_out.h"
-#include "planner/search/layout_labels.h"
 #include "sim/explain/report.h"
 #include "sim/simulate.h"
 

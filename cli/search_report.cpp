@@ -11,9 +11,9 @@
 #include "cli/alike.h"
 #include "cli/keys.h"
 #include "ir/units.h"
+#include "planner/estimate/slow_stages.h"
 #include "planner/resolve.h"
 #include "planner/search/dimensions.h"
-#include "planner/search/slow_stages.h"
 
 namespace boxcar::cli {
 namespace {

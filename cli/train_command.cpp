@@ -24,7 +24,7 @@
 #include "cli/plan_file.h"
 #include "cli/train_log.h"
 #include "ir/models/conv_net.h"
-#include "planner/search/layout_labels.h"
+#include "planner/estimate/layout_labels.h"
 #include "sbp/error.h"
 #include "sim/ran.h"
 #include "sim/trace.h"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "planner/search/stages.h"
+#include "planner/solve/stages.h"
 #include "sbp/error.h"
 
 namespace boxcar::measured {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "planner/estimate/graphs.h"
+#include "planner/estimate/layout_request.h"
 #include "planner/search/dimensions.h"
-#include "planner/search/graphs.h"
-#include "planner/search/layout_request.h"
 #include "planner/search/options.h"
 #include "planner/search/plan_slots.h"
 

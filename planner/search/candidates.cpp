@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "ir/models/conv_net.h"
+#include "planner/estimate/fewest_recomputed.h"
+#include "planner/estimate/lower_bound.h"
+#include "planner/estimate/slow_stages.h"
+#include "planner/estimate/step_estimate.h"
 #include "planner/resolve.h"
 #include "planner/search/dimensions.h"
-#include "planner/search/fewest_recomputed.h"
-#include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
-#include "planner/search/slow_stages.h"
-#include "planner/search/step_estimate.h"
 
 namespace boxcar::search {
 namespace {

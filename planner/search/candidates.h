@@ -18,8 +18,8 @@
 #include <variant>
 #include <vector>
 
+#include "planner/estimate/estimate.h"
 #include "planner/search/candidate.h"
-#include "planner/search/estimate.h"
 #include "planner/search/options.h"
 #include "sbp/error.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/search/layout_request.h"
+#include "planner/estimate/layout_request.h"
 #include "planner/search/rules.h"
 
 namespace boxcar::search {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/search/estimate.h"
+#include "planner/estimate/estimate.h"
 #include "planner/search/registers.h"
 
 namespace boxcar::search {

@@ -7,10 +7,10 @@
 #include <numeric>
 #include <set>
 
+#include "planner/estimate/slow_stages.h"
 #include "planner/mesh.h"
 #include "planner/resolve.h"
 #include "planner/search/dimensions.h"
-#include "planner/search/slow_stages.h"
 
 namespace boxcar::search {
 namespace {

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/estimate/estimate.h"
 #include "planner/search/candidate.h"
-#include "planner/search/estimate.h"
 #include "planner/search/moves.h"
 #include "planner/search/options.h"
 

@@ -11,7 +11,7 @@
 #include "backends/machines/named_constants.h"
 #include "ir/op.h"
 #include "ir/units.h"
-#include "planner/search/layout_costs.h"
+#include "planner/estimate/layout_costs.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "backends/machines/forward.h"
+#include "planner/estimate/layout_request.h"
 #include "planner/laid_out.h"
-#include "planner/search/layout_request.h"
 
 namespace boxcar::explain {
 

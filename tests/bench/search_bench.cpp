@@ -5,14 +5,14 @@
 
 #include <algorithm>
 
+#include "planner/estimate/layout_request.h"
 #include "planner/laid_out.h"
 #include "planner/planner.h"
-#include "planner/search/blocks.h"
-#include "planner/search/layout_request.h"
-#include "planner/search/order.h"
 #include "planner/search/registers.h"
 #include "planner/search/search.h"
-#include "planner/search/stages.h"
+#include "planner/solve/blocks.h"
+#include "planner/solve/order.h"
+#include "planner/solve/stages.h"
 #include "planner/verify.h"
 #include "search/plans.h"
 #include "search/problems.h"

@@ -9,8 +9,8 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "ir/models/conv_net.h"
+#include "planner/estimate/layout_request.h"
 #include "planner/law4.h"
-#include "planner/search/layout_request.h"
 #include "planner/training_graph.h"
 #include "planner/verify.h"
 #include "program.h"

@@ -1,5 +1,5 @@
 // The solver against trying every choice, on small random graphs: whatever way it goes.
-#include "planner/search/assignment.h"
+#include "planner/solve/assignment.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "planner/search/order.h"
-#include "planner/search/reduce.h"
-#include "planner/search/tables.h"
+#include "planner/solve/order.h"
+#include "planner/solve/reduce.h"
+#include "planner/solve/tables.h"
 #include "sbp/error.h"
 #include "search/problems.h"
 #include "support/error_of.h"

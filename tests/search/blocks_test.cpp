@@ -1,5 +1,5 @@
 // Chains of blocks against the same graph written out.
-#include "planner/search/blocks.h"
+#include "planner/solve/blocks.h"
 
 #include <gtest/gtest.h>
 

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <string>
 
+#include "planner/estimate/layout_graph.h"
+#include "planner/estimate/layouts.h"
 #include "planner/mesh.h"
 #include "planner/planner.h"
 #include "planner/resolve.h"
-#include "planner/search/layout_graph.h"
-#include "planner/search/layouts.h"
 #include "planner/training_graph.h"
 #include "search/integer_program.h"
 #include "search/problems.h"

@@ -1,5 +1,5 @@
 // Estimates against plans and their simulation.
-#include "planner/search/estimate.h"
+#include "planner/estimate/estimate.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "backends/machines/framework.h"
+#include "planner/estimate/step_estimate.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
-#include "planner/search/step_estimate.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 

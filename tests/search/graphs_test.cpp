@@ -1,5 +1,5 @@
 // Training graphs that several jobs share, and what is measured with them, against each job's own.
-#include "planner/search/graphs.h"
+#include "planner/estimate/graphs.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "planner/search/estimate.h"
+#include "planner/estimate/estimate.h"
 #include "planner/search/points.h"
 #include "sim/simulate.h"
 

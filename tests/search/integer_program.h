@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/search/assignment.h"
+#include "planner/solve/assignment.h"
 
 namespace boxcar::search {
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
+#include "planner/estimate/step_estimate.h"
 #include "planner/search/points.h"
-#include "planner/search/step_estimate.h"
 
 namespace boxcar::search {
 

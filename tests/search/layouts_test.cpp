@@ -1,6 +1,6 @@
 // Layouts of real training graphs: the problem against everything tried, blocks against the whole, the plans
 // that follow.
-#include "planner/search/layouts.h"
+#include "planner/estimate/layouts.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <random>
 
 #include "ir/passes/passes.h"
+#include "planner/estimate/layout_request.h"
 #include "planner/law4.h"
 #include "planner/planner.h"
 #include "planner/resolve.h"
-#include "planner/search/layout_request.h"
 #include "planner/small_jobs.h"
 #include "planner/verify.h"
 #include "search/problems.h"

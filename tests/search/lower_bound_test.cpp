@@ -1,5 +1,5 @@
 // The bound of a step that the search proves its degrees with: below every simulation.
-#include "planner/search/lower_bound.h"
+#include "planner/estimate/lower_bound.h"
 
 #include <gtest/gtest.h>
 

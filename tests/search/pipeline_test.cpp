@@ -1,5 +1,5 @@
 // Counts of a pipeline: against its plan run in virtual time, and against 1F1B's and GPipe's.
-#include "planner/search/pipeline.h"
+#include "planner/solve/pipeline.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ir/plan.h"
-#include "planner/search/pipeline.h"
+#include "planner/solve/pipeline.h"
 
 namespace boxcar::search {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/search/assignment.h"
+#include "planner/solve/assignment.h"
 
 namespace boxcar::search {
 

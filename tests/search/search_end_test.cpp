@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "planner/estimate/step_estimate.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
-#include "planner/search/step_estimate.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 #include "support/error_of.h"

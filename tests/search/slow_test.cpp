@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "backends/machines/device_profile.h"
+#include "planner/estimate/lower_bound.h"
+#include "planner/estimate/slow_stages.h"
+#include "planner/estimate/step_estimate.h"
 #include "planner/resolve.h"
-#include "planner/search/lower_bound.h"
 #include "planner/search/points.h"
-#include "planner/search/slow_stages.h"
-#include "planner/search/step_estimate.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 

@@ -1,5 +1,5 @@
 // Stages against every way to cut.
-#include "planner/search/stages.h"
+#include "planner/solve/stages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,568 @@
+#include "planner/estimate/estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "backends/machines/device_profile.h"
+#include "ir/models/conv_net.h"
+#include "ir/ops/updates.h"
+#include "planner/arena.h"
+#include "planner/estimate/layout_request.h"
+#include "planner/estimate/slow_stages.h"
+#include "planner/laid_out.h"
+#include "planner/solve/cost.h"
+#include "planner/training_graph.h"
+#include "sbp/error.h"
+#include "sim/models/slowest.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Hints;
+using planner::Job;
+using planner::Mesh;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
+  return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && actor.comm < 0;
+}
+
+// Of an encoder, and of a decoder: layers of its stages in the probe.
+const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
+
+// The small model of a key.
+Job probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layers, int micro_batches) {
+  Hints& h = probe.parallel;
+  h.tp = key.tp, h.cp = key.cp, h.ep = key.ep;
+  h.sequence_parallel = key.sequence_parallel;
+  h.micro_batch = key.micro_batch;
+  probe.train.recompute = key.recompute;
+  probe.model.layers = std::accumulate(stage_layers.begin(), stage_layers.end(), 0);
+  if (probe.model.decoder_layers > 0) probe.model.decoder_layers = probe.model.layers / 2;
+  h.dp = h.ep;
+  h.pp = static_cast<int>(stage_layers.size());
+  h.virtual_stages = 1;
+  h.stage_layers = stage_layers;
+  h.zero = h.fsdp_group = 0;
+  h.schedule = "1f1b";
+  h.mesh_order = Hints().mesh_order;
+  h.stage_order.clear();
+  probe.train.recompute_layers.clear();
+  probe.train.recompute_others = ir::Recompute::none;
+  probe.gpus = h.dp * h.pp * h.tp * h.cp;
+  probe.global_batch = int64_t{micro_batches} * h.micro_batch * h.dp;
+  const int nodes = (probe.gpus + probe.cluster.node.gpus - 1) / probe.cluster.node.gpus;
+  probe.cluster.nodes = std::max(probe.cluster.nodes, nodes);
+  return planner::resolve(probe);
+}
+
+// A plan and the cluster that its acts' times are asked on.
+struct PlacedProbe {
+  ir::Plan plan;
+  backends::Cluster cluster;
+};
+
+// Where groups inside a stage reach other nodes, those of a node share its NICs: each has a part of them.
+void share_nics(backends::Node& node, const Mesh& mesh) {
+  double times = 1;
+  for (size_t d = 0; d < mesh.dims(); ++d) {
+    if (mesh.names[d] == "dp" || mesh.names[d] == "replica") continue;
+    const int64_t beside = std::max<int64_t>(1, node.gpus / mesh.strides[d]);  // of a group, on a node
+    if (beside >= mesh.extents[d]) continue;
+    times = std::max(
+        times, static_cast<double>(node.gpus) / static_cast<double>(std::max<int64_t>(beside, node.nics)));
+  }
+  node.nic_bandwidth /= times;
+}
+
+int stride_of(const CostKey& key, const std::string& name) {
+  return name == "tp" ? key.strides[0] : name == "cp" ? key.strides[1] : name == "ep" ? key.strides[2] : 1;
+}
+
+int in_whole_nodes(int devices, int node) { return (devices + node - 1) / node * node; }
+
+// A stage's mesh whose ranks stand as far apart as the key says; those on other nodes each on the next one.
+Mesh standing_as(Mesh mesh, const CostKey& key, int node) {
+  std::vector<size_t> dims(mesh.dims());
+  std::iota(dims.begin(), dims.end(), size_t{0});
+  const auto stride = [&](size_t d) { return stride_of(key, mesh.names[d]); };
+  std::stable_sort(dims.begin(), dims.end(), [&](size_t a, size_t b) { return stride(a) < stride(b); });
+  int taken = 1;  // devices of the dimensions before
+  for (const size_t d : dims) {
+    mesh.strides[d] = stride(d) < node ? stride(d) : in_whole_nodes(taken, node);
+    taken += static_cast<int>(mesh.extents[d] - 1) * mesh.strides[d];
+  }
+  mesh.stage_stride = in_whole_nodes(taken, node);
+  return mesh;
+}
+
+// The probe's devices where those of such stages are, each stage beginning on a node of its own.
+void stand_as(PlacedProbe& probe, const Mesh& from, Mesh mesh, int gpus) {
+  const int node = probe.cluster.node.gpus, stages = probe.plan.devices / from.devices();
+  const int apart = std::max(mesh.stage_stride, in_whole_nodes(gpus, node));
+  mesh.stage_stride = apart;
+  const auto place = [&](int& device) {
+    device = mesh.device(device % from.devices(), device / from.devices());
+  };
+  probe.plan.devices = stages * apart;
+  for (ir::RankClass& cls : probe.plan.classes) {
+    for (int& device : cls.devices) place(device);
+    std::sort(cls.devices.begin(), cls.devices.end());
+  }
+  for (ir::Comm& comm : probe.plan.comms)
+    for (std::vector<int>& group : comm.groups)
+      for (int& device : group) place(device);
+  for (ir::Peers& peers : probe.plan.peers) {
+    const std::vector<int> sources = std::exchange(peers.source, std::vector<int>(at(stages * apart), -1));
+    for (int device = 0; device < static_cast<int>(sources.size()); ++device) {
+      int there = device, source = sources[at(device)];
+      place(there);
+      if (source >= 0) place(source);
+      peers.source[at(there)] = source;
+    }
+  }
+  probe.cluster.nodes = std::max(probe.cluster.nodes, stages * apart / node);
+}
+
+// Weights of experts have an axis for them in front.
+void add_elements(const ir::Program& program, StageCost& cost) {
+  for (const ir::Actor& actor : program.actors) {
+    const auto updates = ir::updates_of(actor.op, actor.attrs);
+    for (size_t t = 0; updates && t < updates->tensors; ++t) {
+      const ir::TensorType& type = program.registers[at(actor.inputs[updates->input(t, 0)].reg)].type;
+      const auto elements = static_cast<double>(type.elements());
+      cost.elements += elements;
+      if (type.shape.size() == 3) cost.expert_elements += elements;
+    }
+  }
+}
+
+// Of kernels on the compute queue whose op or phase is asked for. A kernel of nothing waits for its launch as
+// long, and then takes what the program's fastest one does; what is no more than another shape takes nothing.
+// `alone`: launched in time.
+template <typename F>
+StateTime state_time(const ir::Program& program, const std::vector<double>& seconds,
+                     const std::vector<double>& alone, const F& asked) {
+  StateTime sum;
+  double fastest = infinity;
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    if (is_kernel(program, program.actors[a]) && alone[a] > 0) fastest = std::min(fastest, alone[a]);
+  for (size_t a = 0; a < program.actors.size(); ++a) {
+    if (!is_kernel(program, program.actors[a]) || !asked(program.actors[a])) continue;
+    sum.whole += seconds[a];
+    sum.least += seconds[a] - std::max(0.0, alone[a] - fastest);
+  }
+  return sum;
+}
+
+// Whether it is a kernel that every plan of the job has whole, whatever is sharded.
+bool computes(const ir::Program& program, const ir::Actor& actor) {
+  return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && !actor.is(ir::OpKind::accumulate);
+}
+
+bool is_in_backward(ir::PhaseKind kind) {
+  return kind == ir::PhaseKind::backward || kind == ir::PhaseKind::weight;
+}
+
+// Of a micro-batch.
+double computing(const ir::Program& program, const std::vector<double>& seconds) {
+  double sum = 0;
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    if (computes(program, program.actors[a]) &&
+        program.phase_of(program.actors[a]).kind != ir::PhaseKind::update)
+      sum += seconds[a];
+  return sum;
+}
+
+// The last kernel in program order that `reg` needs.
+int last_kernel_before(const ir::Program& program, int reg) {
+  const int actor = program.registers[at(reg)].producer;
+  if (actor < 0) return -1;
+  if (computes(program, program.actors[at(actor)])) return actor;
+  int last = -1;
+  for (const ir::Input& input : program.actors[at(actor)].inputs)
+    if (input.program < 0) last = std::max(last, last_kernel_before(program, input.reg));
+  return last;
+}
+
+// See ModelCost; `own` is a program of the plan.
+double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>& seconds) {
+  const ir::Program& program = plan.programs[at(own)];
+  const auto is_backward = [&](const ir::Actor& actor) {
+    return program.phase_of(actor).kind == ir::PhaseKind::backward;
+  };
+  int last = -1;
+  for (const ir::Program& other : plan.programs)
+    for (const ir::Actor& actor : other.actors)
+      for (const ir::Input& input : actor.inputs) {
+        if (input.program != own) continue;
+        const int kernel = last_kernel_before(program, input.reg);
+        if (kernel >= 0 && is_backward(program.actors[at(kernel)])) last = std::max(last, kernel);
+      }
+  double sum = 0;
+  for (size_t a = at(last + 1); a < program.actors.size(); ++a)
+    if (computes(program, program.actors[a]) && is_backward(program.actors[a])) sum += seconds[a];
+  return sum;
+}
+
+// By program and register: whether other programs read it.
+std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
+  std::vector<std::vector<bool>> result;
+  for (const ir::Program& program : plan.programs) result.emplace_back(program.registers.size());
+  for (const ir::Program& program : plan.programs)
+    for (const ir::Actor& actor : program.actors)
+      for (const ir::Input& input : actor.inputs)
+        if (input.program >= 0) result[at(input.program)][at(input.reg)] = true;
+  return result;
+}
+
+// As ProgramBuilder counts the slots of registers, and plan_memory lays them out.
+void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhere, StageCost& cost) {
+  const auto kind_of = [&](int actor) { return program.phase_of(program.actors[at(actor)]).kind; };
+  std::vector<bool> for_backward(program.registers.size());
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    for (const ir::Input& input : program.actors[a].inputs)
+      if (input.program < 0 && is_in_backward(kind_of(static_cast<int>(a))))
+        for_backward[at(input.reg)] = true;
+  const std::vector<bool> shares = planner::shares_memory(program);
+  double places = 0;
+  for (size_t r = 0; r < program.registers.size(); ++r) {
+    const ir::Register& reg = program.registers[r];
+    if (shares[r]) continue;
+    const auto bytes = static_cast<double>(reg.bytes), all = bytes * reg.count;
+    places += all;
+    if (reg.memory != ir::MemoryKind::activations && reg.memory != ir::MemoryKind::workspace) {
+      cost.bytes[static_cast<size_t>(reg.memory)] += all;
+      continue;
+    }
+    const ir::ActorKind made = program.actors[at(reg.producer)].kind;
+    const bool kept = kind_of(reg.producer) == ir::PhaseKind::forward && for_backward[r];
+    const bool comes = made == ir::ActorKind::pull || made == ir::ActorKind::copy;
+    if (kept) cost.bytes[static_cast<size_t>(ir::MemoryKind::activations)] += bytes;
+    double beside = kept ? 0 : all;
+    if (comes) beside = kept ? bytes : 2 * bytes;
+    if (!comes && !kept && read_elsewhere[r]) beside = 2 * bytes;
+    cost.bytes[static_cast<size_t>(ir::MemoryKind::workspace)] += beside;
+  }
+  cost.transient = static_cast<double>(program.arena_bytes) - places;
+}
+
+// Forward and backward.
+std::pair<double, double> pass_seconds(const ir::Program& program, const std::vector<double>& seconds) {
+  std::pair<double, double> sum;
+  for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
+    const ir::PhaseKind kind = program.phases[at(phase)].kind;
+    if (kind == ir::PhaseKind::forward) sum.first += phase_seconds(program, phase, seconds);
+    if (is_in_backward(kind)) sum.second += phase_seconds(program, phase, seconds);
+  }
+  return sum;
+}
+
+// By act: on the cluster; where kernels are launched in time; and of the host, the launches alone, in s.
+struct ActTimes {
+  std::vector<double> seconds, alone, launches;
+};
+
+StageCost stage_cost(const ir::Program& program, const ActTimes& times,
+                     const std::vector<bool>& read_elsewhere) {
+  const auto& [seconds, alone, launches] = times;
+  StageCost cost;
+  const auto kind_of = [&](int phase) { return program.phases[at(phase)].kind; };
+  std::tie(cost.forward, cost.backward) = pass_seconds(program, seconds);
+  cost.update = state_time(program, seconds, alone,
+                           [&](const ir::Actor& a) { return kind_of(a.phase) == ir::PhaseKind::update; });
+  cost.accumulate =
+      state_time(program, alone, alone, [](const ir::Actor& a) { return a.is(ir::OpKind::accumulate); });
+  for (size_t a = 0; a < program.actors.size(); ++a)
+    if (program.actors[a].is(ir::OpKind::accumulate)) cost.accumulate_launches += launches[a];
+  cost.lead = pass_seconds(program, alone).second - pass_seconds(program, launches).second;
+  cost.computing = computing(program, alone);
+  add_elements(program, cost);
+  add_bytes(program, read_elsewhere, cost);
+  return cost;
+}
+
+// `seconds`: where kernels take `times` as long.
+void note_slower(const ir::Program& program, const std::vector<double>& seconds, double times,
+                 StageCost& cost) {
+  const auto [forward, backward] = pass_seconds(program, seconds);
+  cost.forward_kernels = (forward - cost.forward) / (times - 1);
+  cost.backward_kernels = (backward - cost.backward) / (times - 1);
+}
+
+// Of a stage whose first class is `first`: its acts' times, without collectives with other stages.
+std::vector<double> inside(const ir::Plan& plan, size_t first, size_t classes, std::vector<double> seconds) {
+  std::set<int> devices;
+  for (size_t cls = first; cls < first + classes; ++cls)
+    devices.insert(plan.classes[cls].devices.begin(), plan.classes[cls].devices.end());
+  const auto crosses = [&](const ir::Comm& comm) {
+    for (const std::vector<int>& group : comm.groups) {
+      const auto in = std::count_if(group.begin(), group.end(), [&](int d) { return devices.contains(d); });
+      if (in > 0 && in < std::ssize(group)) return true;
+    }
+    return false;
+  };
+  std::vector<bool> leaves;
+  for (const ir::Comm& comm : plan.comms) leaves.push_back(crosses(comm));
+  const ir::Program& program = plan.programs[at(plan.classes[first].program)];
+  for (size_t a = 0; a < seconds.size(); ++a)
+    if (const int comm = program.actors[a].comm; comm >= 0 && leaves[at(comm)]) seconds[a] = 0;
+  return seconds;
+}
+
+// f applied to every number of a and b that adds up over layers; the transient of a.
+template <typename F>
+StageCost combine(const StageCost& a, const StageCost& b, const F& f) {
+  StageCost c{f(a.forward, b.forward),
+              f(a.backward, b.backward),
+              f(a.forward_kernels, b.forward_kernels),
+              f(a.backward_kernels, b.backward_kernels),
+              {f(a.update.whole, b.update.whole), f(a.update.least, b.update.least)},
+              {f(a.accumulate.whole, b.accumulate.whole), f(a.accumulate.least, b.accumulate.least)},
+              f(a.accumulate_launches, b.accumulate_launches),
+              f(a.lead, b.lead),
+              f(a.computing, b.computing),
+              f(a.elements, b.elements),
+              f(a.expert_elements, b.expert_elements),
+              0,
+              {},
+              a.transient};
+  for (size_t kind = 0; kind < c.bytes.size(); ++kind) c.bytes[kind] = f(a.bytes[kind], b.bytes[kind]);
+  return c;
+}
+
+StageCost less(const StageCost& a, const StageCost& b) {
+  return combine(a, b, [](double x, double y) { return x - y; });
+}
+
+StageCost plus(const StageCost& a, const StageCost& b) {
+  StageCost sum = combine(a, b, [](double x, double y) { return x + y; });
+  sum.transient = std::max(a.transient, b.transient);
+  return sum;
+}
+
+double pulled_forward(const ir::Program& program) {
+  double bytes = 0;
+  for (const ir::Actor& actor : program.actors)
+    if (actor.kind == ir::ActorKind::pull && program.phase_of(actor).kind == ir::PhaseKind::forward)
+      bytes += static_cast<double>(actor.comm_bytes);
+  return bytes;
+}
+
+// Of each stage the first class.
+using Stages = std::vector<StageCost>;
+
+// Of four stages with 1, 1, 2 and 1 times `period` layers.
+ModelCost cost_of_layers(const StageCost* stages, int period) {
+  ModelCost cost;
+  const StageCost some = less(stages[2], stages[1]);
+  cost.joint = less(stages[1], some);
+  cost.first = less(stages[0], stages[1]);
+  cost.last = less(stages[3], stages[1]);
+  cost.layer = combine(some, some, [&](double a, double) { return a / period; });
+  cost.layer.transient = stages[1].transient;
+  return cost;
+}
+
+// By layer, each on a stage of its own; what stays there beside what micro-batches keep is not there twice.
+ModelCost cost_of_each(Stages stages) {
+  ModelCost cost;
+  for (StageCost& stage : stages)
+    stage.transient += std::exchange(stage.bytes[static_cast<size_t>(ir::MemoryKind::workspace)], 0);
+  cost.layers = std::move(stages);
+  return cost;
+}
+
+// Of `use` what its table has, of so many elements: not positions, nor a last norm.
+TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
+  TiedUse tied{static_cast<int>(layer), {}};
+  if (use.elements <= 0) return tied;
+  const double part = std::min(1.0, elements / use.elements);
+  tied.states.update = {part * use.update.whole, part * use.update.least};
+  tied.states.accumulate = {part * use.accumulate.whole, part * use.accumulate.least};
+  tied.states.elements = part * use.elements;
+  tied.states.transient = use.transient;
+  for (const ir::MemoryKind kind :
+       {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
+    tied.states.bytes[static_cast<size_t>(kind)] = part * use.bytes[static_cast<size_t>(kind)];
+  return tied;
+}
+
+// From both halves of the probe the layers of the whole model.
+ModelCost with_decoder(const Stages& stages, const std::vector<double>& boundaries, const Job& job) {
+  const size_t half = stages_of_a_kind.size();
+  const ModelCost encoder = cost_of_layers(stages.data(), 1), decoder = cost_of_layers(&stages[half], 1);
+  const int64_t layers = job.model.layers, first = layers - job.model.decoder_layers;
+  ModelCost cost;
+  for (int64_t l = 0; l < layers; ++l) {
+    const ModelCost& side = l < first ? encoder : decoder;
+    cost.layers.push_back(side.layer);
+    cost.joints.push_back(side.joint);
+    if (l == 0 || l == first) cost.layers.back() = plus(cost.layers.back(), side.first);
+    if (l + 1 == first || l + 1 == layers) cost.layers.back() = plus(cost.layers.back(), side.last);
+    if (l + 1 < layers)
+      cost.boundaries.push_back(boundaries[l + 1 < first ? 0 : l + 1 == first ? half - 1 : half]);
+  }
+  return cost;
+}
+
+}  // namespace
+
+StageCost StageCost::slowed(double times) const {
+  StageCost cost = *this;
+  cost.forward += (times - 1) * forward_kernels;
+  cost.backward += (times - 1) * backward_kernels;
+  cost.lead += (times - 1) * backward_kernels;
+  for (StateTime* state : {&cost.update, &cost.accumulate}) state->whole *= times, state->least *= times;
+  cost.computing *= times;
+  return cost;
+}
+
+namespace {
+
+// From a rank to the next along a dimension, a node's GPUs at most; 0 where there is one rank.
+std::array<int, 3> strides_on(const Mesh& mesh, int node) {
+  const auto stride = [&](const char* name) {
+    const int dim = mesh.dim(name);
+    return dim < 0 ? 0 : std::min(node, mesh.strides[at(dim)]);
+  };
+  return {stride("tp"), stride("cp"), stride("ep")};
+}
+
+}  // namespace
+
+CostKey cost_key(const Job& job) {
+  const Hints& h = job.parallel;
+  return {h.tp,
+          h.cp,
+          h.ep,
+          h.sequence_parallel,
+          h.micro_batch,
+          job.train.recompute,
+          strides_on(planner::mesh_of(h), job.cluster.node.gpus)};
+}
+
+struct Measuring::Probe {
+  CostKey key{};  // without strides
+  Job job;
+  ir::Plan plan;
+};
+
+Measuring::Measuring(Job job, ActSeconds seconds, std::shared_ptr<Graphs> graphs)
+    : job_(std::move(job)), seconds_(std::move(seconds)), graphs_(std::move(graphs)) {}
+Measuring::~Measuring() = default;
+
+const Measuring::Probe& Measuring::probe_of(CostKey key) {
+  key.strides = {};
+  if (last_ && last_->key == key) return *last_;
+  last_.reset();
+  const bool differ = ir::models::is_conv_net(job_.model.family);
+  std::vector<int> stages = stages_of_a_kind;
+  for (int& layers : stages) layers *= static_cast<int>(job_.model.expert_every);
+  if (job_.model.decoder_layers > 0)
+    stages.insert(stages.end(), stages_of_a_kind.begin(), stages_of_a_kind.end());
+  if (differ) stages.assign(at(static_cast<int>(job_.model.layers)), 1);
+  const Job small = probe_job(job_, key, stages, differ ? 1 : 2);
+  planner::Choose choose;
+  if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
+  last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(graphs_->lay_out(small, choose))});
+  return *last_;
+}
+
+ModelCost Measuring::of(const CostKey& key) {
+  const Probe& probe = probe_of(key);
+  const Job& job = job_;
+  const int node = job.cluster.node.gpus;
+  Mesh mesh = planner::mesh_of(probe.job.parallel);
+  std::optional<PlacedProbe> elsewhere;
+  if (strides_on(mesh, node) != key.strides) {
+    elsewhere = {probe.plan, probe.job.cluster};
+    const Mesh usual = std::exchange(mesh, standing_as(mesh, key, node));
+    stand_as(*elsewhere, usual, mesh, job.gpus);
+  }
+  const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
+  backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
+  share_nics(cluster.node, mesh);
+  // The probe waits for the slowest of the job's devices; of one device there is no slowest.
+  if (plan.devices > 1)
+    cluster.device->speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
+  const double slowest = slowest_device(job);
+  cluster.slowdown.clear();
+  backends::Cluster slow = cluster;  // every device as the slowest
+  if (slowest > 1)
+    for (int device = 0; device < plan.devices; ++device) slow.slowdown[device] = slowest;
+  backends::Cluster ahead = cluster;  // no kernel waits for its launch
+  ahead.node.host_per_op = 0;
+  constexpr double slow_host = 1e6;  // so slow that its launches are all that a pass takes
+  backends::Cluster launching = cluster;
+  launching.node.host_per_op *= slow_host;
+  const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;
+  const auto program = [&](size_t cls) -> const ir::Program& {
+    return plan.programs[at(plan.classes[cls].program)];
+  };
+  Stages stages;
+  std::vector<double> boundaries;
+  const std::vector<std::vector<bool>> elsewhere_read = read_elsewhere(plan);
+  double behind = 0;
+  for (size_t stage = 0; stage < count; ++stage) {
+    const size_t cls = stage * classes;
+    const auto seconds_on = [&](const backends::Cluster& on) {
+      return inside(plan, cls, classes, seconds_(plan, on, static_cast<int>(cls)));
+    };
+    ActTimes times{seconds_on(cluster), seconds_on(ahead), seconds_on(launching)};
+    for (double& launch : times.launches) launch /= slow_host;
+    stages.push_back(stage_cost(program(cls), times, elsewhere_read[at(plan.classes[cls].program)]));
+    if (slowest > 1) note_slower(program(cls), seconds_on(slow), slowest, stages.back());
+    if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
+    if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, times.alone));
+  }
+  const bool decodes = job.model.decoder_layers > 0;
+  ModelCost cost = decodes ? with_decoder(stages, boundaries, job)
+                   : ir::models::is_conv_net(job.model.family)
+                       ? cost_of_each(stages)
+                       : cost_of_layers(stages.data(), static_cast<int>(job.model.expert_every));
+  if (cost.layers.empty())
+    cost.boundary_bytes = boundaries.front(), cost.behind_boundary = behind;
+  else if (!decodes)
+    cost.boundaries = std::move(boundaries);
+  if (job.model.tied) {
+    const auto elements = static_cast<double>(ir::models::padded_vocab(planner::padded_model(probe.job)) *
+                                              job.model.hidden / key.tp);
+    const size_t half = stages_of_a_kind.size();
+    cost.tied.push_back(tied_use(0, less(stages[0], stages[1]), elements));
+    if (decodes)
+      cost.tied.push_back(tied_use(job.model.layers - job.model.decoder_layers,
+                                   less(stages[half], stages[half + 1]), elements));
+    cost.tied.push_back(
+        tied_use(job.model.layers - 1, less(stages.back(), stages[stages.size() - 3]), elements));
+  }
+  return cost;
+}
+
+ModelCost measure(const Job& job, const ActSeconds& seconds) {
+  return Measuring(job, seconds).of(cost_key(job));
+}
+
+double phase_seconds(const ir::Program& program, int phase, const std::vector<double>& seconds) {
+  std::vector<double> ready(program.registers.size()), queue(program.queues.size());
+  double end = 0;
+  for (size_t a = 0; a < program.actors.size(); ++a) {
+    const ir::Actor& actor = program.actors[a];
+    if (actor.phase != phase) continue;
+    double& now = queue[at(actor.queue)];
+    for (const ir::Input& input : actor.inputs)
+      if (input.program < 0) now = std::max(now, ready[at(input.reg)]);
+    if (actor.kind != ir::ActorKind::pull) now += seconds[a];
+    for (int reg : actor.outputs) ready[at(reg)] = now;
+    end = std::max(end, now);
+  }
+  return end;
+}
+
+}  // namespace boxcar::search

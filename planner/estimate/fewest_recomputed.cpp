@@ -1,0 +1,111 @@
+#include "planner/estimate/fewest_recomputed.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "planner/estimate/slow_stages.h"
+#include "planner/solve/cost.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Job;
+
+// By stage to by virtual stage.
+std::vector<int> in_front(const Job& job, std::vector<int> counts) {
+  std::vector<int> result;
+  for (const int layers : job.parallel.stage_layers) {
+    int& left = counts[result.size() % counts.size()];
+    result.push_back(std::min(left, layers));
+    left -= result.back();
+  }
+  return result;
+}
+
+std::vector<int> layers_by_stage(const Job& job) {
+  std::vector<int> layers(static_cast<size_t>(job.parallel.pp));
+  for (size_t v = 0; v < job.parallel.stage_layers.size(); ++v)
+    layers[v % layers.size()] += job.parallel.stage_layers[v];
+  return layers;
+}
+
+}  // namespace
+
+// All stages are halved at once. The first layer that computes again may need more than it frees, so none is
+// looked at by itself.
+std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const InFlight& in_flight,
+                                          const std::vector<double>& bytes) {
+  std::vector<int> most = layers_by_stage(job), least(most.size(), 1);
+  const auto fit = [&](const std::vector<int>& counts) {
+    job.train.recompute_layers = in_front(job, counts);
+    const std::vector<double> needed = bytes_by_stage(job, costs, in_flight);
+    std::vector<char> result;
+    for (size_t s = 0; s < needed.size(); ++s) result.push_back(needed[s] <= bytes[s]);
+    return result;
+  };
+  const std::vector<char> all = fit(most), none = fit(std::vector<int>(most.size(), 0));
+  for (size_t s = 0; s < most.size(); ++s) {
+    if (none[s]) least[s] = most[s] = 0;
+    if (!none[s] && !all[s]) return std::nullopt;
+  }
+  while (least != most) {
+    std::vector<int> middle;
+    for (size_t s = 0; s < most.size(); ++s) middle.push_back((least[s] + most[s]) / 2);
+    const std::vector<char> fits = fit(middle);
+    for (size_t s = 0; s < most.size(); ++s) {
+      if (least[s] == most[s]) continue;
+      if (fits[s])
+        most[s] = middle[s];
+      else
+        least[s] = middle[s] + 1;
+    }
+  }
+  job.train.recompute_layers = in_front(job, most);
+  if (most == layers_by_stage(job)) {
+    job.train.recompute_layers.clear();
+    job.train.recompute_others = ir::Recompute::none;
+  }
+  return job;
+}
+
+// Layer by layer, each to the stage that is then fastest: of what stages take with 1, 2, 3, ... layers the
+// least are chosen, so no other cut has a faster slowest stage. Of equals the last: the first stages hold the
+// most micro-batches.
+std::vector<int> level_layers(const Job& job, const KindCosts& costs, const InFlight& in_flight,
+                              const std::vector<double>& bytes) {
+  const int stages = job.parallel.pp;
+  const std::vector<double> slowness = slowness_by_stage(job.parallel, job.cluster);
+  struct Stage {
+    int layers = 0, recomputed = 0;  // with one more
+    double seconds = 0;
+  };
+  std::vector<Stage> next(static_cast<size_t>(stages));
+  const auto add_layer = [&](int s) {
+    Stage& stage = next[static_cast<size_t>(s)];
+    for (++stage.layers; stage.recomputed <= stage.layers; ++stage.recomputed) {
+      const StageNeeds needs = needs_of(job, costs, in_flight, s, stage.layers, stage.recomputed,
+                                        slowness[static_cast<size_t>(s)]);
+      stage.seconds = needs.seconds;
+      if (needs.bytes <= bytes[static_cast<size_t>(s)]) return;
+    }
+    stage.seconds = infinity;
+  };
+  for (int s = 0; s < stages; ++s) add_layer(s);
+  for (int64_t left = job.model.layers; left > 0; --left) {
+    // Every stage has a layer.
+    const bool short_of = std::any_of(next.begin(), next.end(), [](const Stage& s) { return s.layers == 1; });
+    int fastest = -1;
+    for (int s = 0; s < stages; ++s) {
+      const Stage& stage = next[static_cast<size_t>(s)];
+      if (short_of && stage.layers > 1) continue;
+      if (fastest < 0 || stage.seconds <= next[static_cast<size_t>(fastest)].seconds) fastest = s;
+    }
+    if (next[static_cast<size_t>(fastest)].seconds == infinity) return {};
+    add_layer(fastest);
+  }
+  std::vector<int> result;
+  for (const Stage& stage : next) result.push_back(stage.layers - 1);
+  return result;
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,42 @@
+#include "planner/estimate/graphs.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace boxcar::search {
+
+struct Graphs::Known {
+  planner::GraphInputs inputs;
+  std::once_flag once = {};  // what follows is made by whoever is first to ask
+  planner::TrainingGraph training = {};
+};
+
+std::shared_ptr<Graphs::Known> Graphs::of(planner::GraphInputs inputs) {
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      std::find_if(known_.begin(), known_.end(), [&](const auto& k) { return k->inputs == inputs; });
+  if (found != known_.end()) {
+    known_.splice(known_.begin(), known_, found);
+    return known_.front();
+  }
+  ++made_;
+  known_.push_front(std::shared_ptr<Known>(new Known{std::move(inputs)}));
+  if (known_.size() > most_) known_.pop_back();
+  return known_.front();
+}
+
+int Graphs::made() const {
+  const std::lock_guard lock(mutex_);
+  return made_;
+}
+
+planner::LaidOut Graphs::lay_out(const planner::Job& job, const planner::Choose& choose) {
+  const std::shared_ptr<Known> known = of(planner::graph_inputs(job));
+  std::call_once(known->once, [&] { known->training = planner::training_graph(known->inputs); });
+  planner::LaidOut laid =
+      planner::lay_out(known->training.graph, job.parallel, job.train.micro_batches, choose);
+  laid.replicas = known->training.replicas;
+  return laid;
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,297 @@
+// The problem of some ops of a layout graph: nodes, edges and what they cost; and back from its choices.
+#include <algorithm>
+
+#include "planner/estimate/layout_graph.h"
+#include "planner/pins.h"
+#include "planner/reduced_gradients.h"
+
+namespace boxcar::search {
+namespace {
+
+using ir::OpId;
+using ir::TensorId;
+using sbp::NdSbp;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+// A state is read as it lies, or a slice of it.
+bool can_read(const NdSbp& state, const NdSbp& wanted) {
+  for (size_t d = 0; d < state.size(); ++d)
+    if (state[d] != wanted[d] && !(state[d].is_broadcast() && wanted[d].is_split())) return false;
+  return true;
+}
+
+constexpr Cost forbidden() {
+  Cost cost{};
+  cost[0] = infinity;
+  return cost;
+}
+
+}  // namespace
+
+LayoutPart LayoutGraph::items(const std::vector<OpId>& ops) const {
+  LayoutPart part;
+  const auto add = [&](const Item& item) {
+    if (part.node.try_emplace(item, static_cast<int>(part.items.size())).second) part.items.push_back(item);
+  };
+  const auto add_state = [&](int state) { add({Kind::state, all_states_[at(state)].master, -1, 0}); };
+  for (OpId o : ops) {
+    add({Kind::op, o, -1, 0});
+    for (TensorId t : op(o).inputs) {
+      if (state_of_[at(t)] >= 0) add_state(state_of_[at(t)]);
+      if (is_kept(t)) add({Kind::kept, t, -1, 0});
+      if (has_copy(t, o)) add({Kind::copy, t, static_cast<int>(op(o).phase), layer_of(o)});
+    }
+    for (TensorId t : op(o).outputs) {
+      if (is_kept(t)) add({Kind::kept, t, -1, 0});
+      if (gradient_of_[at(t)] >= 0) add_state(gradient_of_[at(t)]);
+    }
+  }
+  return part;
+}
+
+namespace {
+
+// The choices of a copy: what is kept, and what is made of it; the same twice where nothing is.
+std::vector<std::pair<size_t, NdSbp>> copies(const std::vector<NdSbp>& kept,
+                                             const std::vector<NdSbp>& shared) {
+  std::vector<std::pair<size_t, NdSbp>> all;
+  for (size_t s = 0; s < kept.size(); ++s) {
+    all.emplace_back(s, kept[s]);
+    for (const NdSbp& layout : shared)
+      if (layout != kept[s]) all.emplace_back(s, layout);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Cost> LayoutGraph::node_costs(const Item& item) const {
+  std::vector<Cost> costs;
+  const auto stays = [&](TensorId t) {  // until the backward pass
+    const OpId producer = tensor(t).producer;
+    const auto& readers = readers_[at(t)];
+    return is_pass(producer) && op(producer).phase == ir::Phase::forward &&
+           !op(producer).is(ir::OpKind::alias) && std::any_of(readers.begin(), readers.end(), [&](OpId o) {
+             return op(o).phase == ir::Phase::backward;
+           });
+  };
+  if (item.kind == Kind::op) {
+    for (const OpChoice* choice : choices_[at(item.id)]) {
+      Cost cost{};
+      cost[kernels] = micro_batches_ * choice->seconds;
+      const ir::Op& made = op(item.id);
+      for (size_t o = 0; o < made.outputs.size(); ++o) {
+        const auto bytes = static_cast<double>(choice->outputs[o].bytes());
+        if (gradient_of_[at(made.outputs[o])] >= 0) cost[memory] += bytes;
+        if (!is_kept(made.outputs[o]) && stays(made.outputs[o])) cost[memory] += hints_.pp * bytes;
+      }
+      costs.push_back(cost);
+    }
+  } else if (item.kind == Kind::state) {
+    const State& state = all_states_[at(state_of_[at(item.id)])];
+    for (size_t c = 0; c < state.stored.size(); ++c) costs.push_back(state_cost(state, c));
+  } else if (item.kind == Kind::kept) {
+    for (const NdSbp& layout : layouts_[at(item.id)]) {
+      Cost cost{};
+      if (stays(item.id))
+        cost[memory] = static_cast<double>(hints_.pp * costs_.bytes(tensor(item.id).type, layout));
+      costs.push_back(cost);
+    }
+  } else {
+    costs.resize(copies(layouts_[at(item.id)], shared(item.id, item.phase, item.layer)).size());
+  }
+  return costs;
+}
+
+// Updates, what is gathered after them or before each use, and what stays.
+Cost LayoutGraph::state_cost(const State& state, size_t choice) const {
+  const NdSbp& used = layouts_[at(state.master)][choice];
+  const NdSbp& stored = state.stored[choice];
+  const sbp::Shape& shape = tensor(state.master).type.shape;
+  Cost cost{};
+  const auto local = [&](const std::vector<TensorId>& tensors) {
+    ir::Types types;
+    for (TensorId t : tensors)
+      types.push_back(tensor(t).type.shape == shape ? costs_.local(tensor(t).type, stored) : tensor(t).type);
+    return types;
+  };
+  for (OpId o : state.updates)
+    cost[kernels] += costs_.kernel(op(o).type, local(op(o).inputs), local(op(o).outputs));
+  for (TensorId t : state.kept) {
+    const bool read = !readers_[at(t)].empty();
+    const double gathers = !read || used == stored ? 0 : hints_.zero >= 3 ? 2 * micro_batches_ : 1;
+    if (gathers > 0)
+      cost[states] += gathers * costs_.boxing_in_bucket(tensor(t).type, stored, used, bucket()).communication;
+    cost[memory] += static_cast<double>(costs_.bytes(tensor(t).type, stored));
+    if (gathers == 1) cost[memory] += static_cast<double>(costs_.bytes(tensor(t).type, used));
+  }
+  return cost;
+}
+
+LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
+  LayoutPart part = items(ops);
+  part.problem.space = {layout_coordinates, 0};
+  for (const Item& item : part.items) {
+    part.problem.nodes.push_back(node_costs(item));
+    if (item.kind != Kind::kept) continue;
+    const OpId producer = tensor(item.id).producer;  // what is made elsewhere is counted there
+    if (is_pass(producer) && !part.node.contains({Kind::op, producer, -1, 0}))
+      for (Cost& cost : part.problem.nodes.back()) cost = {};
+  }
+  for (const Item& item : part.items) {
+    if (item.kind != Kind::copy) continue;
+    const auto& kept = layouts_[at(item.id)];
+    Assignment::Edge edge{part.node.at({Kind::kept, item.id, -1, 0}), part.node.at(item), {}};
+    const auto all = copies(kept, shared(item.id, item.phase, item.layer));
+    for (size_t s = 0; s < kept.size(); ++s)
+      for (const auto& [from, layout] : all) {
+        Cost cost = forbidden();
+        if (from == s) {
+          const Boxing boxing = costs_.boxing(tensor(item.id).type, kept[s], layout);
+          cost[kernels] = micro_batches_ * boxing.compute;
+          cost[collectives] = micro_batches_ * boxing.communication;
+        }
+        edge.costs.push_back(cost);
+      }
+    part.problem.edges.push_back(std::move(edge));
+  }
+  for (OpId o : ops) {
+    add_op_edges(part, o);
+    add_gradient_edges(part, o);
+  }
+  for (const auto& [state, replica] : replicas_) {  // they lie alike: their gradients are added up
+    const auto a = part.node.find({Kind::state, state, -1, 0}),
+               b = part.node.find({Kind::state, replica, -1, 0});
+    if (a == part.node.end() || b == part.node.end()) continue;
+    Assignment::Edge edge{a->second, b->second, {}};
+    for (const NdSbp& one : layouts_[at(state)])
+      for (const NdSbp& other : layouts_[at(replica)])
+        edge.costs.push_back(one == other ? Cost{} : forbidden());
+    part.problem.edges.push_back(std::move(edge));
+  }
+  return part;
+}
+
+// From what an op makes to what is kept, and from what is there to what it reads.
+void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
+  const int node = part.node.at({Kind::op, o, -1, 0});
+  const auto& mine = choices_[at(o)];
+  const auto boxed = [&](TensorId t, const NdSbp& from, const NdSbp& to) {
+    const Boxing boxing = costs_.boxing(tensor(t).type, from, to);
+    Cost cost{};
+    cost[kernels] = micro_batches_ * boxing.compute;
+    cost[collectives] = micro_batches_ * boxing.communication;
+    return cost;
+  };
+  for (size_t i = 0; i < op(o).inputs.size(); ++i) {
+    const TensorId t = op(o).inputs[i];
+    // They take what they get as it is.
+    const bool held = op(o).is(ir::OpKind::accumulate) || planner::is_cast_for_reduction(graph_, op(o));
+    Assignment::Edge edge{-1, node, {}};
+    const auto add = [&](const NdSbp& from, const NdSbp* copy, bool may) {
+      for (const OpChoice* choice : mine) {
+        const NdSbp& want = choice->layout.inputs[i];
+        const bool there = want == from || (copy && want == *copy);
+        edge.costs.push_back(there ? Cost{} : may ? boxed(t, from, want) : forbidden());
+      }
+    };
+    if (const int state = state_of_[at(t)]; state >= 0) {
+      const TensorId master = all_states_[at(state)].master;
+      edge.a = part.node.at({Kind::state, master, -1, 0});
+      for (const NdSbp& from : layouts_[at(master)])
+        for (const OpChoice* choice : mine)
+          edge.costs.push_back(can_read(from, choice->layout.inputs[i])
+                                   ? boxed(t, from, choice->layout.inputs[i])
+                                   : forbidden());
+    } else if (has_copy(t, o)) {
+      const Item copy{Kind::copy, t, static_cast<int>(op(o).phase), layer_of(o)};
+      edge.a = part.node.at(copy);
+      for (const auto& [s, layout] : copies(layouts_[at(t)], shared(t, copy.phase, copy.layer)))
+        add(layouts_[at(t)][s], &layout, !held);
+    } else if (is_kept(t)) {
+      edge.a = part.node.at({Kind::kept, t, -1, 0});
+      for (const NdSbp& from : layouts_[at(t)]) add(from, nullptr, !held);
+    } else {
+      edge.a = part.node.at({Kind::op, tensor(t).producer, -1, 0});
+      for (const OpChoice* from : choices_[at(tensor(t).producer)])
+        add(from->layout.outputs[at(tensor(t).output)], nullptr, !held);
+    }
+    part.problem.edges.push_back(std::move(edge));
+  }
+  for (size_t i = 0; i < op(o).outputs.size(); ++i) {
+    const TensorId t = op(o).outputs[i];
+    if (!is_kept(t)) continue;
+    const bool reduced =
+        hints_.zero >= 2 && readers_[at(t)].size() == 1 && op(readers_[at(t)][0]).is(ir::OpKind::accumulate);
+    Assignment::Edge edge{node, part.node.at({Kind::kept, t, -1, 0}), {}};
+    for (const OpChoice* choice : mine)
+      for (const NdSbp& to : layouts_[at(t)]) {
+        const NdSbp& from = choice->layout.outputs[i];
+        Cost cost = boxed(t, from, to);
+        if (reduced) {
+          cost[collectives] = 0;
+          cost[states] =
+              micro_batches_ * costs_.boxing_in_bucket(tensor(t).type, from, to, bucket()).communication;
+        }
+        edge.costs.push_back(cost);
+      }
+    part.problem.edges.push_back(std::move(edge));
+  }
+}
+
+// From a summed gradient to how its state is kept; and before that, where it is reduced each micro-batch.
+void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
+  for (size_t i = 0; i < op(o).outputs.size(); ++i) {
+    const TensorId t = op(o).outputs[i];
+    if (gradient_of_[at(t)] < 0) continue;
+    const State& state = all_states_[at(gradient_of_[at(t)])];
+    const int state_node = part.node.at({Kind::state, state.master, -1, 0});
+    Assignment::Edge edge{part.node.at({Kind::op, o, -1, 0}), state_node, {}};
+    for (const OpChoice* choice : choices_[at(o)])
+      for (const NdSbp& stored : state.stored) {
+        const Boxing boxing =
+            costs_.boxing_in_bucket(reduced_type(t), choice->layout.outputs[i], stored, bucket());
+        Cost cost{};
+        cost[kernels] = boxing.compute;
+        cost[states] = boxing.communication;
+        edge.costs.push_back(cost);
+      }
+    part.problem.edges.push_back(std::move(edge));
+    if (hints_.zero < 2 || !op(o).is(ir::OpKind::accumulate) || !is_kept(op(o).inputs[0])) continue;
+    Assignment::Edge early{part.node.at({Kind::kept, op(o).inputs[0], -1, 0}), state_node, {}};
+    for (const NdSbp& kept : layouts_[at(op(o).inputs[0])])
+      for (const NdSbp& stored : state.stored) {
+        bool sharded = true;
+        for (size_t d = 0; d < kept.size(); ++d)
+          sharded = sharded && (!stored[d].is_split() || kept[d] == stored[d]);
+        early.costs.push_back(sharded ? Cost{} : forbidden());
+      }
+    part.problem.edges.push_back(std::move(early));
+  }
+}
+
+planner::Layouts LayoutGraph::none() const {
+  planner::Layouts layouts;
+  layouts.ops.resize(graph_.ops.size());
+  layouts.tensors.resize(graph_.tensors.size());
+  return layouts;
+}
+
+void LayoutGraph::take(const LayoutPart& part, const std::vector<int>& choice,
+                       planner::Layouts& layouts) const {
+  for (size_t n = 0; n < choice.size() && n < part.items.size(); ++n) {
+    const Item& item = part.items[n];
+    if (item.kind == Kind::op) {
+      const planner::OpLayout& layout = choices_[at(item.id)][at(choice[n])]->layout;
+      layouts.ops[at(item.id)] = layout;
+      for (size_t o = 0; o < layout.outputs.size(); ++o)
+        if (const TensorId t = op(item.id).outputs[o]; !is_kept(t) && gradient_of_[at(t)] < 0)
+          layouts.tensors[at(t)] = layout.outputs[o];
+    } else if (item.kind != Kind::copy) {
+      layouts.tensors[at(item.id)] = layouts_[at(item.id)][at(choice[n])];
+    }
+  }
+}
+
+}  // namespace boxcar::search

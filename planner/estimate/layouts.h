@@ -1,0 +1,55 @@
+// The layout of every op of a training graph, chosen exactly: least seconds of a step by the time models.
+//
+//   LayoutCosts costs(cluster, mesh);
+//   const LayoutGraph layouts(graph, hints, mesh, micro_batches, {}, costs);
+//   const FoundLayouts found = find_layouts(layouts, {});
+//   planner::lay_out(job, [&](...) { return found.layouts; })
+//
+// Layers with equal problems, or up to four that take turns, are solved once: a table over the layouts of
+// what goes in and out (blocks.h), whose power for n layers is one edge of the problem that is left; a table
+// for each layout of what all of them read from far away. So the work grows with the number of different
+// layers.
+#pragma once
+
+#include <optional>
+
+#include "planner/estimate/layout_graph.h"
+
+namespace boxcar::search {
+
+// What a second of each queue is worth, and a byte: collectives of gradients and parameters may run beside
+// the kernels of a pass.
+struct LayoutWeights {
+  double states = 1;
+  double memory = 0;  // s per byte
+  friend bool operator==(const LayoutWeights&, const LayoutWeights&) = default;
+};
+
+struct FoundLayouts {
+  bool found = false;  // false: pins contradict each other
+  planner::Layouts layouts;
+  Cost cost{};         // by LayoutCoordinate
+  double value = 0;    // of the objective
+  double lower = 0;    // no layouts of the space have less
+  int solved = 0;      // nodes of the problems that were solved for one dimension, at most
+  bool alike = false;  // the space is narrower: layers with equal problems have equal layouts
+  // Of a mesh of several dimensions: the one that was open; each of them was, given the others.
+  std::optional<size_t> dimension = {};
+  bool apart = false;
+  LayoutWeights weights = {};
+  bool optimal() const { return found && value <= lower + 1e-9 * value; }
+};
+
+// Where the layouts of what goes in and out of a layer have more than `joint` combinations, the table would
+// be too large: equal layers then have equal layouts (`alike`), and the answer is the best of these.
+inline constexpr double most_joint = 1 << 18;
+FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint = most_joint,
+                          const Effort& effort = {});
+// The same with at most so many bytes, by a price of a byte that is doubled until they keep that: then no
+// layouts with as few bytes take less. Where the highest price is not enough, those of the highest.
+FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes,
+                                 const Effort& effort = {});
+// The same as one problem, however many layers are equal: for tests, and graphs without layers.
+FoundLayouts find_layouts_at_once(const LayoutGraph& graph, const LayoutWeights& weights);
+
+}  // namespace boxcar::search

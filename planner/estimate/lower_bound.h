@@ -1,0 +1,24 @@
+// What a step of a point takes at least: its kernels, and in a pipeline the waiting that no order avoids.
+//
+//   one stage, 4 micro-batches of 10 ms of kernels: 40 ms
+//   two equal stages of 5 ms each, the same:        at least 4 x 5 ms, and the first or last 5 ms beside them
+//
+// A stage that takes c_i for a micro-batch has them all to do, after forward passes of the stages before it
+// and before their backward passes: T >= m c_i + sum of c_j before it. However layers are cut, one stage then
+// takes C / (1 - (1 - 1/m)^p), of all kernels C of a micro-batch on p stages. Where a device is slow, that is
+// so for the line of devices, one of each stage, that waits for it: its c_i is f times what it computes, and
+// least on the last stage. However stages stand, the slowest devices are at best on as few of them as have
+// room for them, which take m C / (sum of 1 / f_i) at least. Collectives, transfers, updates and launches
+// that wait only add to it.
+// Where only some layers compute again, as many do so, on whatever stages.
+#pragma once
+
+#include "planner/estimate/estimate.h"
+
+namespace boxcar::search {
+
+// In s, for layouts that the hints lead to, any cut of the layers, any order of the stages and of the mesh,
+// and any order of whole backward passes. `job` has dp, stage_layers and micro_batches filled in.
+double least_seconds(const planner::Job& job, const KindCosts& costs);
+
+}  // namespace boxcar::search

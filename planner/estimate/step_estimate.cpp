@@ -1,0 +1,623 @@
+#include "planner/estimate/step_estimate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "backends/machines/device_profile.h"
+#include "backends/machines/framework.h"
+#include "planner/estimate/slow_stages.h"
+#include "planner/mesh.h"
+#include "planner/schedule.h"
+#include "planner/solve/cost.h"
+#include "sim/models/collective_time.h"
+
+namespace boxcar::search {
+namespace {
+
+using planner::Hints;
+using planner::Job;
+
+void add(StateTime& sum, const StateTime& part, double times) {
+  sum.whole += times * part.whole;
+  sum.least += times * part.least;
+}
+
+void add(StageCost& sum, const StageCost& part, double times = 1) {
+  sum.forward += times * part.forward;
+  sum.backward += times * part.backward;
+  sum.forward_kernels += times * part.forward_kernels;
+  sum.backward_kernels += times * part.backward_kernels;
+  add(sum.update, part.update, times);
+  add(sum.accumulate, part.accumulate, times);
+  sum.accumulate_launches += times * part.accumulate_launches;
+  sum.lead += times * part.lead;
+  sum.computing += times * part.computing;
+  sum.elements += times * part.elements;
+  sum.expert_elements += times * part.expert_elements;
+  sum.layers += part.layers;
+  sum.transient = std::max(sum.transient, part.transient);
+  for (size_t kind = 0; kind < sum.bytes.size(); ++kind) sum.bytes[kind] += times * part.bytes[kind];
+}
+
+// Micro-batches whose activations a stage holds at most, of each of its virtual stages.
+std::vector<double> in_flight(const Hints& h, int stage, double micro_batches) {
+  const double before = h.pp - stage - 1;
+  double most = before + 1;
+  if (h.schedule == "gpipe") most = micro_batches;
+  if (h.schedule == "zb-h1") most = h.pp;
+  if (h.schedule == "zb-h2") most = 2 * h.pp - 1;
+  if (const std::vector<int> counts = planner::in_flight_of(h.schedule); !counts.empty())
+    most = counts[static_cast<size_t>(stage)];
+  if (h.virtual_stages == 1) return {std::min(micro_batches, most)};
+  // After some rounds every chunk has had the most that it ever has.
+  const planner::Pipeline pipeline =
+      planner::pipeline_of(h, static_cast<int>(std::min<double>(micro_batches, 4 * h.pp)));
+  const std::vector<int> chunks = planner::chunks_in_flight(pipeline, stage);
+  return {chunks.begin(), chunks.end()};
+}
+
+// Of states that are sharded, what a device keeps: the dp ranks share them, of experts those with the same.
+double experts_of(const StageCost& stage) {
+  return stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
+}
+double sharded_part(const Hints& h, const StageCost& stage) {
+  return (1 + experts_of(stage) * (h.ep - 1)) / h.dp;
+}
+
+// Where experts stand on every n-th layer, that one has the states of those of n.
+StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
+  StageCost layer = cost.layers.empty() ? cost.layer : cost.layers[index];
+  const auto every = static_cast<size_t>(job.model.expert_every);
+  if (every == 1 || layer.elements <= 0) return layer;
+  const double experts = experts_of(layer);
+  const double times = (index + 1) % every == 0 ? static_cast<double>(every) : 0;
+  for (const ir::MemoryKind kind :
+       {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
+    layer.bytes[static_cast<size_t>(kind)] *= 1 - experts + times * experts;
+  layer.elements += (times - 1) * layer.expert_elements;
+  layer.expert_elements *= times;
+  return layer;
+}
+
+// Bytes of an element of a gradient: as it is made, summed over micro-batches, and reduced.
+struct GradientBytes {
+  double made = 4, summed = 4, reduced = 4;
+  bool is_cast(bool often) const { return reduced != (often ? made : summed); }
+};
+GradientBytes gradient_bytes(const Job& job) {
+  if (!ir::is_mixed(job.train.precision)) {
+    const double size = job.train.precision == ir::Precision::fp64 ? 8 : 4;
+    return {size, size, size};
+  }
+  const double summed = job.train.gradients == ir::Gradients::float32 ? 4 : 2;
+  switch (job.parallel.grad_reduction) {
+    case planner::Reduction::sums:
+      return {2, summed, summed};
+    case planner::Reduction::half:
+      return {2, summed, 2};
+    case planner::Reduction::float32:
+      break;
+  }
+  return {2, summed, 4};
+}
+
+// Layers that follow each other on a stage; those that compute again come first.
+struct Part {
+  int begin = 0, layers = 0, recomputed = 0;
+};
+
+// By stage, its virtual stages.
+std::vector<std::vector<Part>> parts_of(const Job& job) {
+  const std::vector<int>& layers = job.parallel.stage_layers;
+  std::vector<std::vector<Part>> parts(static_cast<size_t>(job.parallel.pp));
+  int begin = 0;
+  for (size_t v = 0; v < layers.size(); begin += layers[v++])
+    parts[v % parts.size()].push_back({begin, layers[v], recomputed_layers(job.train, v, layers[v])});
+  return parts;
+}
+
+bool is_last(const Job& job, const Part& part) { return part.begin + part.layers == job.model.layers; }
+
+// Parameters of at most `count` layers of these that follow each other, in bytes on a device; the model's
+// ends count as layers.
+double bytes_of_some(const Job& job, const ModelCost& cost, const std::vector<Part>& parts, int count) {
+  const auto parameters = [](const StageCost& c) {
+    return c.bytes[static_cast<size_t>(ir::MemoryKind::parameters)];
+  };
+  double most = 0;
+  for (const Part& part : parts) {
+    std::vector<double> all;
+    if (part.begin == 0) all.push_back(parameters(cost.first));
+    for (int l = part.begin; l < part.begin + part.layers; ++l)
+      all.push_back(parameters(layer_at(job, cost, static_cast<size_t>(l))));
+    if (is_last(job, part)) all.push_back(parameters(cost.last));
+    for (size_t l = 0; l < all.size(); ++l) {
+      const auto end = std::min(all.size(), l + static_cast<size_t>(count));
+      most = std::max(most, std::accumulate(all.begin() + static_cast<int64_t>(l),
+                                            all.begin() + static_cast<int64_t>(end), 0.0));
+    }
+  }
+  return most;
+}
+
+double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage,
+                   const std::vector<Part>& parts) {
+  const Hints& h = job.parallel;
+  const auto kind = [](ir::MemoryKind k) { return static_cast<size_t>(k); };
+  const double part = sharded_part(h, stage);
+  const double optimizer = stage.bytes[kind(ir::MemoryKind::optimizer)],
+               gradients = stage.bytes[kind(ir::MemoryKind::gradients)],
+               parameters = stage.bytes[kind(ir::MemoryKind::parameters)];
+  double bytes = stage.bytes[kind(ir::MemoryKind::activations)] +
+                 stage.bytes[kind(ir::MemoryKind::workspace)] + stage.transient;
+  bytes *= 1 + job.cluster.framework->fragmentation;
+  bytes += optimizer * (h.zero >= 1 ? part : 1);
+  // What is kept whole is there in parts as well: what a gather reads and what a reduction makes.
+  const double shards = h.zero >= 1 && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
+  const GradientBytes gradient = gradient_bytes(job);
+  const double reduced = gradient.reduced / gradient.summed;  // before, with a cast of it, and behind
+  const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
+  bytes += gradients * (h.zero < 2 ? 1 + (cast ? reduced : 0) + shards * reduced : part);
+  bytes += parameters * (h.zero < 3 ? 1 + shards : part);
+  // Of three layers the gradients: those of one are made, of one wait, and of one are reduced. Of two the
+  // parameters.
+  if (h.zero >= 2)
+    bytes += bytes_of_some(job, cost, parts, 3) * (1 + 2 * gradient.reduced / gradient.made) / 3;
+  if (h.zero >= 3) bytes += bytes_of_some(job, cost, parts, 2);
+  return bytes;
+}
+
+// What a communication adds to the work that it runs behind: a part of it has nothing to hide behind, and
+// what is hidden takes multiprocessors from kernels.
+double added(const Job& job, double seconds, double behind, double open) {
+  const double shown = open * seconds + (1 - open) * std::max(seconds - behind, 0.0);
+  return shown + job.cluster.device->overlap_slowdown * (seconds - shown);
+}
+
+// By how much a backward pass takes longer with so many seconds more on the device and of launches: it takes
+// what the slower of device and host does.
+double longer(const StageCost& stage, double seconds, double launches) {
+  return std::max(stage.lead + seconds, launches) - std::max(stage.lead, 0.0);
+}
+
+// Elements of the parameters that a stage's forward passes begin with: the first layer, and embeddings. Where
+// gradients are sharded every virtual stage waits for those of its first layer, whose sums it makes last.
+double first_elements(const ModelCost& cost, const planner::Hints& h, int stage) {
+  const int waits = h.zero >= 2 ? h.virtual_stages : 1;
+  if (cost.layers.empty()) return waits * cost.layer.elements + (stage == 0 ? cost.first.elements : 0);
+  const auto before = std::accumulate(h.stage_layers.begin(), h.stage_layers.begin() + stage, 0);
+  return cost.layers[static_cast<size_t>(before)].elements;
+}
+
+// Of a stage's devices, those on one node.
+int on_node(const Job& job, const planner::Mesh& mesh) {
+  const Hints& h = job.parallel;
+  const int ranks = h.dp * h.tp * h.cp, node = job.cluster.node.gpus;
+  if (mesh.stage_stride * h.pp >= node) return std::min(mesh.stage_stride, ranks);
+  return std::min(ranks, node / h.pp);
+}
+
+// The communication of data and context parallelism and the update, of the slowest stage.
+double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first) {
+  const Hints& h = job.parallel;
+  const double update = h.zero >= 1 ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
+  if (h.dp == 1 && h.cp == 1) return update;
+  // From a rank of a dimension to the next one.
+  const auto stride = [&](std::initializer_list<const char*> names) {
+    int innermost = -1;
+    for (const char* name : names) innermost = std::max(innermost, mesh.dim(name));
+    return innermost < 0 ? 0 : mesh.strides[static_cast<size_t>(innermost)];
+  };
+  const int dp_stride = stride({"replica", "dp", "ep"}), cp_stride = stride({"cp"});
+  // Over every `apart`-th data-parallel rank, and so many ranks of context parallelism.
+  const auto among = [&](sbp::Collective collective, double bytes, int apart, int cp) {
+    std::vector<int> group;
+    for (int d = 0; d < h.dp; d += apart)
+      for (int c = 0; c < cp; ++c) group.push_back(d * dp_stride + c * cp_stride);
+    if (bytes == 0 || group.size() == 1) return 0.0;
+    std::sort(group.begin(), group.end());
+    const sim::Span span = sim::span_of(job.cluster, group);
+    return sim::seconds_beside(
+        job.cluster, sim::collective_time(job.cluster, collective, static_cast<int64_t>(bytes), span),
+        on_node(job, mesh));
+  };
+  const auto seconds = [&](sbp::Collective collective, double size) {
+    const int cp = h.zero == 0 ? h.cp : 1;
+    return among(collective, (stage.elements - stage.expert_elements) * size, 1, cp) +
+           among(collective, stage.expert_elements * size, h.ep, cp);
+  };
+  // Layer by layer, in every micro-batch.
+  const double layers = std::max(1, stage.layers);
+  const auto by_layer = [&](sbp::Collective collective, double size) {
+    return layers * seconds(collective, size / layers);
+  };
+  const GradientBytes gradient = gradient_bytes(job);
+  const double parameter = gradient.made;
+  // Gradients of the embeddings and of the first layer come last, and their parameters are wanted first.
+  const double open = stage.elements > 0 ? std::min(1.0, first / stage.elements) : 0;
+  // Kernels that cast a gradient, or add it up, by the bytes that they move in place of the usual ones'.
+  const auto kernels = [&](double bytes) {
+    return stage.accumulate.sharded(bytes / (gradient.made + 2 * gradient.summed));
+  };
+  const double cast_once =
+      h.zero < 2 && gradient.is_cast(false) ? kernels(gradient.summed + gradient.reduced) : 0;
+  if (h.zero == 0) {
+    const double reduce = seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
+    return update + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
+  }
+  // Parts of gradients are summed over context parallelism once a step.
+  const double parts =
+      among(sbp::Collective::all_reduce,
+            stage.elements * sharded_part(h, stage) * (h.zero < 2 ? gradient.reduced : gradient.summed), h.dp,
+            h.cp);
+  const double once =
+      added(job, seconds(sbp::Collective::all_gather, parameter), h.overlap_param ? stage.forward : 0, open) +
+      (h.zero > 1 ? added(job, parts, stage.backward, open) : 0);
+  if (h.zero == 1) {
+    const double reduce = seconds(sbp::Collective::reduce_scatter, gradient.reduced) + parts + cast_once;
+    return update + once + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
+  }
+  const double m = job.train.micro_batches;
+  const double reduce = by_layer(sbp::Collective::reduce_scatter, gradient.reduced);
+  const double sums = kernels(sharded_part(h, stage) * (gradient.reduced + 2 * gradient.summed));
+  const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
+  const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
+  const double kernels_more = sums + casts - stage.accumulate.whole;
+  if (h.zero == 2)
+    return update + once +
+           m * (added(job, reduce, stage.backward, open) + longer(stage, kernels_more, launches));
+  // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
+  // its kernels wait for: only the adding up of gradients is behind them.
+  const double gather = by_layer(sbp::Collective::all_gather, parameter);
+  const double waits = added(job, gather + reduce, sums, open);
+  return update + (h.cp > 1 ? added(job, parts, stage.backward, open) : 0) +
+         m * (added(job, gather, stage.forward, open) + longer(stage, waits + kernels_more, launches));
+}
+
+int stage_of(const Hints& h, int layer) {
+  int part = 0;
+  for (int end = 0; (end += h.stage_layers[static_cast<size_t>(part)]) <= layer;) ++part;
+  return part % h.pp;
+}
+
+// Of the gradients of a head that shares the word embedding, between the last stage and the first: nothing is
+// left to hide them.
+double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
+  const Hints& h = job.parallel;
+  std::set<int> devices;
+  for (const TiedUse& use : cost.tied) devices.insert(mesh.device(0, stage_of(h, use.layer)));
+  if (devices.size() < 2) return 0;
+  const GradientBytes gradient = gradient_bytes(job);
+  const double size = h.zero < 2 ? gradient.reduced : gradient.summed;
+  const double bytes = size * cost.tied.back().states.elements / (h.zero >= 1 ? h.dp : 1);
+  const sim::Span span = sim::span_of(job.cluster, {devices.begin(), devices.end()});
+  return sim::seconds_beside(
+      job.cluster,
+      sim::collective_time(job.cluster, sbp::Collective::all_reduce, static_cast<int64_t>(bytes), span),
+      on_node(job, mesh));
+}
+
+// Of so many bytes from each rank of a stage to one of another, by all of them at once.
+double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int from, int to) {
+  return sim::seconds_beside(
+      job.cluster,
+      sim::transfer_time(job.cluster, static_cast<int64_t>(bytes), mesh.device(0, from), mesh.device(0, to)),
+      on_node(job, mesh));
+}
+
+// Of what a stage sends the next one for a micro-batch.
+double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost, int stage) {
+  const Hints& h = job.parallel;
+  double bytes = cost.boundary_bytes;
+  if (!cost.boundaries.empty()) {  // virtual stages: as where the first of them ends
+    int layers = 0;
+    for (int s = 0; s <= stage; ++s) layers += h.stage_layers[static_cast<size_t>(s)];
+    bytes = cost.boundaries[static_cast<size_t>(layers) - 1];
+  }
+  return send_seconds(job, mesh, bytes, stage, stage + 1);
+}
+
+// What an encoder makes goes from its stage to all of the decoder's, one after the other.
+double memory_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
+  const int64_t encoder = job.model.layers - job.model.decoder_layers;
+  if (job.model.decoder_layers == 0) return 0;
+  const double bytes = cost.boundaries[static_cast<size_t>(encoder) - 1];
+  const int from = stage_of(job.parallel, static_cast<int>(encoder) - 1);
+  double sum = 0;
+  for (int to = from + 1; to < job.parallel.pp; ++to) sum += send_seconds(job, mesh, bytes, from, to);
+  return sum;
+}
+
+void add_layers(StageCost& sum, const Job& job, const ModelCost& cost, int begin, int layers) {
+  if (layers > 0 && cost.layers.empty() && job.model.expert_every == 1) return add(sum, cost.layer, layers);
+  for (int l = begin; l < begin + layers; ++l) add(sum, layer_at(job, cost, static_cast<size_t>(l)));
+}
+
+// Activations of `in_flight` micro-batches. What it is given goes with its first layer, what it gives with
+// its last.
+StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, double in_flight) {
+  const ModelCost& front = part.recomputed > 0 ? costs.recomputed : costs.others;
+  const ModelCost& back = part.recomputed < part.layers ? costs.others : costs.recomputed;
+  StageCost one = front.joint_of(part.begin);
+  add_layers(one, job, costs.recomputed, part.begin, part.recomputed);
+  add_layers(one, job, costs.others, part.begin + part.recomputed, part.layers - part.recomputed);
+  if (part.begin == 0) add(one, front.first);
+  if (is_last(job, part)) add(one, back.last);
+  one.bytes[static_cast<size_t>(ir::MemoryKind::activations)] *= in_flight;
+  one.layers = part.layers;
+  return one;
+}
+
+// By stage: its virtual stages together, activations of all micro-batches in flight.
+std::vector<StageCost> stages_of(const Job& job, const KindCosts& costs,
+                                 const std::vector<std::vector<Part>>& parts, const InFlight& in_flight) {
+  const Hints& h = job.parallel;
+  const ModelCost& cost = costs.recomputed;
+  std::vector<StageCost> stages(static_cast<size_t>(h.pp));
+  for (size_t s = 0; s < stages.size(); ++s)
+    for (size_t chunk = 0; chunk < parts[s].size(); ++chunk)
+      add(stages[s], cost_of(job, costs, parts[s][chunk], in_flight[s][chunk]));
+  const double sum = job.train.precision == ir::Precision::fp64 ? 8 : 4;
+  const double gradient = ir::is_mixed(job.train.precision) ? 2 : sum;
+  std::map<int, const TiedUse*> first;  // by stage
+  for (const TiedUse& use : cost.tied) {
+    const auto [known, fresh] = first.try_emplace(stage_of(h, use.layer), &use);
+    if (fresh) continue;
+    StageCost& stage = stages[static_cast<size_t>(known->first)];
+    // The last use's gradient waits for the first's, and their sum for both.
+    const double table = use.states.bytes[static_cast<size_t>(ir::MemoryKind::parameters)];
+    const double transient = std::max(stage.transient, known->second->states.transient + 2 * table);
+    add(stage, use.states, -1);
+    stage.transient = transient;
+    // It is added to the first's instead of to a sum of its own: three reads and writes of the gradient's
+    // type, where the sum is read and written in its own.
+    const double saved = use.states.accumulate.whole * (1 - 3 * gradient / (gradient + 2 * sum));
+    stage.backward -= saved, stage.backward_kernels -= saved;
+  }
+  const std::vector<double> slowness = slowness_by_stage(h, job.cluster);
+  for (size_t s = 0; s < stages.size(); ++s) stages[s] = stages[s].slowed(slowness[s]);
+  return stages;
+}
+
+std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh, const ModelCost& cost,
+                                       const std::vector<StageCost>& stages) {
+  std::vector<PipelineStage> pipeline;
+  double back = 0;
+  for (int s = 0; s < job.parallel.pp; ++s) {
+    const StageCost& stage = stages[static_cast<size_t>(s)];
+    const double send = s + 1 < job.parallel.pp ? hop_seconds(job, mesh, cost, s) : 0;
+    pipeline.push_back({stage.forward, stage.backward, send, std::exchange(back, send)});
+  }
+  return pipeline;
+}
+
+constexpr int all_of_them = 1 << 30;
+
+// By stage, where there are no virtual stages.
+std::vector<int> counts_of(const InFlight& in_flight) {
+  std::vector<int> counts;
+  for (const std::vector<double>& of_stage : in_flight) counts.push_back(static_cast<int>(of_stage[0]));
+  return counts;
+}
+
+bool are_enough(const std::vector<PipelineStage>& stages, double period, const std::vector<int>& counts) {
+  const std::vector<int> needed = in_flight(stages, period);
+  return std::equal(needed.begin(), needed.end(), counts.begin(), std::less_equal<>());
+}
+
+// The least period that these numbers in flight keep.
+double period_with(const std::vector<PipelineStage>& stages, const std::vector<int>& counts) {
+  double low = least_period(stages), high = low;
+  while (!are_enough(stages, high, counts)) low = high, high *= 2;
+  while (high - low > 1e-3 * high) {
+    const double middle = (low + high) / 2;
+    (are_enough(stages, middle, counts) ? high : low) = middle;
+  }
+  return high;
+}
+
+}  // namespace
+
+InFlight in_flight_of(const Job& job) {
+  InFlight result;
+  for (int s = 0; s < job.parallel.pp; ++s)
+    result.push_back(in_flight(job.parallel, s, job.train.micro_batches));
+  return result;
+}
+
+std::vector<double> bytes_by_stage(const Job& job, const KindCosts& costs, const InFlight& in_flight) {
+  const auto parts = parts_of(job);
+  const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
+  std::vector<double> bytes;
+  for (size_t s = 0; s < stages.size(); ++s)
+    bytes.push_back(stage_bytes(job, costs.recomputed, stages[s], parts[s]));
+  return bytes;
+}
+
+StageNeeds needs_of(const Job& job, const KindCosts& costs, const InFlight& in_flight, int stage, int layers,
+                    int recomputed, double slowness) {
+  const int after = static_cast<int>(job.model.layers) - layers;
+  const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
+  const Part part{begin, layers, recomputed};
+  const StageCost cost = cost_of(job, costs, part, in_flight[static_cast<size_t>(stage)][0]).slowed(slowness);
+  return {cost.forward + cost.backward, stage_bytes(job, costs.recomputed, cost, {part})};
+}
+
+Estimate estimate(const Job& job, const KindCosts& costs) {
+  const Hints& h = job.parallel;
+  const ModelCost& cost = costs.recomputed;
+  const double m = job.train.micro_batches;
+  const planner::Mesh mesh = planner::mesh_of(h);
+  const auto parts = parts_of(job);
+  const InFlight in_flight = in_flight_of(job);
+  const std::vector<StageCost> stages = stages_of(job, costs, parts, in_flight);
+  Estimate result;
+  double slowest = 0, sum = 0, state = 0, forward = 0;
+  for (int s = 0; s < h.pp; ++s) {
+    const StageCost& stage = stages[static_cast<size_t>(s)];
+    slowest = std::max(slowest, stage.forward + stage.backward);
+    forward = std::max(forward, stage.forward);
+    sum += stage.forward + stage.backward;
+    state = std::max(state, state_seconds(job, mesh, stage, first_elements(cost, h, s)));
+    const double bytes = stage_bytes(job, cost, stage, parts[static_cast<size_t>(s)]);
+    if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
+  }
+  if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;
+  double period = slowest;
+  if (h.pp > 1) {
+    const std::vector<PipelineStage> pipeline = pipeline_of(job, mesh, cost, stages);
+    double slowest_hop = 0;
+    for (const PipelineStage& stage : pipeline) {
+      result.seconds += stage.send + stage.send_back;
+      slowest_hop = std::max(slowest_hop, stage.send);
+    }
+    // Who has room for all micro-batches of a step never waits for it.
+    std::vector<int> counts = counts_of(in_flight);
+    std::replace_if(
+        counts.begin(), counts.end(), [&](int count) { return count >= m; }, all_of_them);
+    // With virtual stages every run waits for what it reads.
+    period = h.virtual_stages == 1 ? period_with(pipeline, counts) : slowest + h.virtual_stages * slowest_hop;
+    period = std::max(period, memory_seconds(job, mesh, cost));
+  }
+  result.seconds += m * period + (sum - slowest) / h.virtual_stages + state + tied_seconds(job, mesh, cost);
+  return result;
+}
+
+std::string schedule_for(const Job& job, const KindCosts& costs, double slack) {
+  const Hints& h = job.parallel;
+  if (h.pp == 1 || h.virtual_stages > 1) return "";
+  const InFlight usual = in_flight_of(job);
+  const std::vector<PipelineStage> stages =
+      pipeline_of(job, planner::mesh_of(h), costs.recomputed, stages_of(job, costs, parts_of(job), usual));
+  std::vector<int> counts = in_flight(stages, (1 + slack) * least_period(stages));
+  for (int& count : counts) count = std::min(count, job.train.micro_batches);
+  return counts == counts_of(usual) ? "" : fmt::format("{}", fmt::join(counts, ","));
+}
+
+namespace {
+
+double pass_seconds(const StageCost& cost) { return cost.forward + cost.backward; }
+
+// Of layers that differ: of all cuts one whose slowest stage is fastest, by dynamic programming over the
+// first layers and the stages that they take.
+std::vector<int> level_cut(const std::vector<StageCost>& layers, const std::vector<double>& slowness) {
+  const size_t n = layers.size();
+  std::vector<double> until{0}, until_kernels{0};
+  for (const StageCost& layer : layers) {
+    until.push_back(until.back() + pass_seconds(layer));
+    until_kernels.push_back(until_kernels.back() + layer.forward_kernels + layer.backward_kernels);
+  }
+  const auto seconds = [&](size_t stage, size_t from, size_t end) {
+    return until[end] - until[from] + (slowness[stage] - 1) * (until_kernels[end] - until_kernels[from]);
+  };
+  std::vector<double> best;                                            // by layers, on one stage
+  std::vector<std::vector<size_t>> begin{std::vector<size_t>(n + 1)};  // by stages - 1: of the last stage
+  for (size_t end = 0; end <= n; ++end) best.push_back(seconds(0, 0, end));
+  for (size_t s = 1; s < slowness.size(); ++s) {
+    std::vector<double> next(n + 1, infinity);
+    begin.emplace_back(n + 1);
+    for (size_t end = s + 1; end <= n; ++end)
+      for (size_t from = s; from < end; ++from) {
+        const double slowest = std::max(best[from], seconds(s, from, end));
+        if (slowest < next[end]) next[end] = slowest, begin.back()[end] = from;
+      }
+    best = std::move(next);
+  }
+  std::vector<int> result;
+  for (size_t s = slowness.size(), end = n; s > 0; --s) {
+    result.insert(result.begin(), static_cast<int>(end - begin[s - 1][end]));
+    end = begin[s - 1][end];
+  }
+  return result;
+}
+
+// Stages of equal layers: each has one, and what it takes so.
+struct LevelStages {
+  std::vector<double> with_one, layer;  // s, by stage
+
+  double seconds(size_t stage, int layers) const { return with_one[stage] + (layers - 1) * layer[stage]; }
+  double slowest(const std::vector<int>& cut) const {
+    double most = 0;
+    for (size_t s = 0; s < cut.size(); ++s) most = std::max(most, seconds(s, cut[s]));
+    return most;
+  }
+  double sum(const std::vector<int>& cut) const {
+    double all = 0;
+    for (size_t s = 0; s < cut.size(); ++s) all += seconds(s, cut[s]);
+    return all;
+  }
+
+  // Every layer where it costs least by `price`; empty where that is infinite.
+  template <typename Price>
+  std::vector<int> cut(int64_t layers, const Price& price) const {
+    std::vector<int> result(layer.size(), 1);
+    std::vector<std::pair<double, double>> next;
+    for (size_t s = 0; s < result.size(); ++s) next.push_back(price(s, 2));
+    for (int64_t left = layers - std::ssize(result); left > 0; --left) {
+      // Of equals the last: the first stages hold the most micro-batches.
+      const auto least = std::min_element(next.rbegin(), next.rend());
+      if (least->first == infinity) return {};
+      const auto at = static_cast<size_t>(next.rend() - least - 1);
+      next[at] = price(at, ++result[at] + 1);
+    }
+    return result;
+  }
+  std::vector<int> level(int64_t layers) const {
+    return cut(layers, [&](size_t s, int l) { return std::pair(seconds(s, l), 0.0); });
+  }
+  // Of cuts whose slowest stage takes at most `most` one of the least sum.
+  std::vector<int> within(int64_t layers, double most) const {
+    return cut(layers, [&](size_t s, int l) {
+      const double all = seconds(s, l);
+      return all > most ? std::pair(infinity, 0.0) : std::pair(layer[s], all);
+    });
+  }
+  // Times that a slowest stage could take, from `least` to below `most`.
+  std::set<double> limits(int64_t layers, double least, double most) const {
+    std::set<double> all;
+    for (size_t s = 0; s < layer.size(); ++s)
+      for (int l = 1; l <= layers; ++l)
+        if (const double limit = seconds(s, l); least <= limit && limit < most) all.insert(limit);
+    return all;
+  }
+};
+
+}  // namespace
+
+std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
+                              int micro_batches) {
+  if (!cost.layers.empty()) return level_cut(cost.layers, slowness);
+  LevelStages stages;
+  for (const double slow : slowness) {
+    // What is once a stage counts where stages differ by it.
+    const double once = pass_seconds(cost.joint.slowed(slow)) - pass_seconds(cost.joint);
+    stages.layer.push_back(pass_seconds(cost.layer.slowed(slow)));
+    stages.with_one.push_back(stages.layer.back() + once);
+  }
+  stages.with_one.front() += pass_seconds(cost.first.slowed(slowness.front()));
+  stages.with_one.back() += pass_seconds(cost.last.slowed(slowness.back()));
+  std::vector<int> best = stages.level(layers);
+  const auto step = [&](const std::vector<int>& cut) {
+    return (micro_batches - 1) * stages.slowest(cut) + stages.sum(cut);
+  };
+  // What layers on the fastest devices alone could save lets the slowest stage be slower by so much.
+  const double cheapest = *std::min_element(stages.layer.begin(), stages.layer.end());
+  double saves = 0;
+  for (size_t s = 0; s < best.size(); ++s) saves += (best[s] - 1) * (stages.layer[s] - cheapest);
+  if (saves <= 0) return best;
+  const double slowest = stages.slowest(best);
+  const double most = micro_batches > 1 ? slowest + saves / (micro_batches - 1) : infinity;
+  for (const double limit : stages.limits(layers, slowest, most)) {
+    std::vector<int> cut = stages.within(layers, limit);
+    if (step(cut) < step(best)) best = std::move(cut);
+  }
+  return best;
+}
+
+}  // namespace boxcar::search

@@ -1,0 +1,56 @@
+// A point's time and memory, from what its layers cost: what candidates are ranked by.
+//
+//   micro-batches x the period of the pipeline, + the stages beside the slowest once, + what of the states'
+//   communication shows, + the update
+//
+// The period is the slowest stage's time, or longer where transfers take so long that the micro-batches under
+// way do not hide them (pipeline.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/estimate/estimate.h"
+#include "planner/solve/pipeline.h"
+
+namespace boxcar::search {
+
+struct Estimate {
+  double seconds = 0;  // of a step
+  double bytes = 0;    // on a device of the fullest stage
+  int fullest_stage = 0;
+  // What the fill and drain of a pipeline could lose at most where backward passes are in two parts (zb-h2):
+  // two passes' gradients of weights for each stage but one, each about as long as a forward pass.
+  double split_saves = 0;
+};
+// `job` has dp, stage_layers and micro_batches filled in.
+Estimate estimate(const planner::Job& job, const KindCosts& costs);
+
+// Micro-batches whose activations a stage holds at most: by stage, of each of its virtual stages.
+using InFlight = std::vector<std::vector<double>>;
+InFlight in_flight_of(const planner::Job& job);
+
+// By stage, on a device.
+std::vector<double> bytes_by_stage(const planner::Job& job, const KindCosts& costs,
+                                   const InFlight& in_flight);
+
+// A stage of so many layers, the first `again` of which compute again, on devices that take `slowness` times
+// as long. Where layers are equal, and there are no virtual stages.
+struct StageNeeds {
+  double seconds = 0;  // of a micro-batch
+  double bytes = 0;    // on a device
+};
+StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const InFlight& in_flight, int stage,
+                    int layers, int recomputed, double slowness);
+
+// Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer, and so have
+// stages on slow devices. `slowness` by stage (slow_stages.h). Of equal layers, where stages differ, so that
+// the slowest `micro_batches` - 1 times and all stages once take least.
+std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
+                              int micro_batches);
+
+// The schedule "7,5,3,1" that keeps the pipeline within `slack` of its least period; empty where that is what
+// 1F1B has in flight, or where there are virtual stages.
+std::string schedule_for(const planner::Job& job, const KindCosts& costs, double slack);
+
+}  // namespace boxcar::search

@@ -1,0 +1,26 @@
+// A problem with fewer choices and the same optimum, and the same front.
+//
+//   node a: choice 1 costs 3 more than choice 0; its edges save at most 2 against choice 0, whatever the
+//   neighbour takes: choice 1 goes
+//
+// A choice goes where it is forbidden with all choices of a neighbour, or where another choice of the node is
+// no worse in every coordinate for every choice of the neighbours (Goldstein's criterion for dead ends).
+#pragma once
+
+#include <vector>
+
+#include "planner/solve/assignment.h"
+
+namespace boxcar::search {
+
+struct Reduced {
+  Assignment problem;                      // edges merged: one for each pair, a < b
+  std::vector<std::vector<int>> original;  // node, choice: the choice it was
+  // The choice of the problem as it was given.
+  std::vector<int> restore(const std::vector<int>& choice) const;
+};
+
+// `kept` nodes keep all their choices. A node may be left without any: then nothing is possible.
+Reduced reduce(const Assignment& problem, const std::vector<int>& kept = {});
+
+}  // namespace boxcar::search

@@ -1,0 +1,277 @@
+#include "planner/solve/tables.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace boxcar::search {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+double weigh(const Space& space, const Cost& weights, const Cost& cost) {
+  if (is_forbidden(space, cost)) return infinity;
+  double value = 0;
+  for (int k = 0; k < space.sums; ++k) value += weights[at(k)] * cost[at(k)];
+  return value;
+}
+
+// sum = base + values
+void add(const std::vector<double>& base, const double* values, std::vector<double>& sum) {
+  double* into = sum.data();
+  const double* from = base.data();
+  for (size_t c = 0, n = sum.size(); c < n; ++c) into[c] = from[c] + values[c];
+}
+
+// The least of a + b, four at a time: a minimum waits for the one before.
+double least_sum(const std::vector<double>& a, const std::vector<double>& b) {
+  double least[4] = {infinity, infinity, infinity, infinity};
+  const size_t n = a.size(), whole = n / 4 * 4;
+  for (size_t c = 0; c < whole; c += 4)
+    for (size_t i = 0; i < 4; ++i) least[i] = std::min(least[i], a[c + i] + b[c + i]);
+  for (size_t c = whole; c < n; ++c) least[0] = std::min(least[0], a[c] + b[c]);
+  return std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
+}
+
+}  // namespace
+
+size_t Tables::Function::index(const std::vector<int>& choice) const {
+  size_t index = 0;
+  for (size_t i = 0; i < scope.size(); ++i) index += stride[i] * at(choice[at(scope[i])]);
+  return index;
+}
+
+size_t Tables::Function::stride_of(int node) const {
+  for (size_t i = 0; i < scope.size(); ++i) {
+    if (scope[i] == node) return stride[i];
+  }
+  return 0;
+}
+
+Tables::Tables(const Assignment& problem, const Order& order, const Cost& weights, const Effort& effort)
+    : problem_(problem),
+      order_(order),
+      most_(static_cast<double>(effort.table)),
+      buckets_(problem.nodes.size()) {
+  const Space& space = problem.space;
+  for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
+    Function own = empty({node});
+    for (size_t c = 0; c < own.values.size(); ++c)
+      own.values[c] = weigh(space, weights, problem.nodes[at(node)][c]);
+    add(std::move(own));
+  }
+  for (const auto& edge : problem.edges) {
+    bool forward = order.position[at(edge.a)] < order.position[at(edge.b)];
+    Function pair = empty(forward ? std::vector{edge.a, edge.b} : std::vector{edge.b, edge.a});
+    size_t of_a = pair.stride_of(edge.a), of_b = pair.stride_of(edge.b), i = 0;
+    for (int a = 0; a < problem.choices(edge.a); ++a) {
+      for (int b = 0; b < problem.choices(edge.b); ++b) {
+        pair.values[at(a) * of_a + at(b) * of_b] = weigh(space, weights, edge.costs[i++]);
+      }
+    }
+    add(std::move(pair));
+  }
+  for (int position = 0; position < static_cast<int>(order.nodes.size()); ++position) {
+    if (effort.look) effort.look();
+    eliminate(position);
+  }
+}
+
+Tables::Function Tables::empty(std::vector<int> scope) const {
+  Function function;
+  function.stride.assign(scope.size(), 1);
+  size_t entries = 1;
+  for (size_t i = 0; i < scope.size(); ++i) {  // what is eliminated first lies together
+    function.stride[i] = entries;
+    entries *= at(problem_.choices(scope[i]));
+  }
+  function.scope = std::move(scope);
+  function.values.assign(entries, 0);
+  return function;
+}
+
+void Tables::add(Function function) {
+  function.forbids =
+      std::find(function.values.begin(), function.values.end(), infinity) != function.values.end();
+  buckets_[at(order_.position[at(function.scope[0])])].holds.push_back(static_cast<int>(functions_.size()));
+  functions_.push_back(std::move(function));
+}
+
+std::vector<int> Tables::scope_of(const std::vector<int>& part, int node) const {
+  std::vector<int> scope;
+  for (int f : part) {
+    for (int n : functions_[at(f)].scope) {
+      if (n != node && std::find(scope.begin(), scope.end(), n) == scope.end()) scope.push_back(n);
+    }
+  }
+  std::sort(scope.begin(), scope.end(),
+            [&](int a, int b) { return order_.position[at(a)] < order_.position[at(b)]; });
+  return scope;
+}
+
+// All of the bucket, or parts whose functions are small enough: the widest functions first, each into the
+// first part that has room. A function that is too large by itself was there before.
+std::vector<std::vector<int>> Tables::parts(const Bucket& bucket, int node) const {
+  auto entries = [&](const std::vector<int>& part) {
+    double n = 1;
+    for (int other : scope_of(part, node)) n *= problem_.choices(other);
+    return n;
+  };
+  if (entries(bucket.holds) <= most_) return {bucket.holds};
+  std::vector<int> wide = bucket.holds;
+  std::stable_sort(wide.begin(), wide.end(), [&](int a, int b) {
+    return functions_[at(a)].values.size() > functions_[at(b)].values.size();
+  });
+  std::vector<std::vector<int>> parts;
+  for (int f : wide) {
+    auto room = std::find_if(parts.begin(), parts.end(), [&](std::vector<int> part) {
+      part.push_back(f);
+      return entries(part) <= most_;
+    });
+    if (room == parts.end()) {
+      parts.push_back({f});
+    } else {
+      room->push_back(f);
+    }
+  }
+  return parts;
+}
+
+// Functions of other buckets over nodes of `scope` alone: what they forbid need not be worked out.
+std::vector<int> Tables::masks(const std::vector<int>& scope) const {
+  std::vector<int> masks;
+  for (int node : scope)
+    for (int f : buckets_[at(order_.position[at(node)])].holds) {
+      const std::vector<int>& own = functions_[at(f)].scope;
+      const bool inside = std::all_of(own.begin(), own.end(), [&](int n) {
+        return std::find(scope.begin(), scope.end(), n) != scope.end();
+      });
+      if (inside && functions_[at(f)].forbids) masks.push_back(f);
+    }
+  return masks;
+}
+
+// Calls take(i, sum) for every entry i of a table over `scope` that is not forbidden: sum is by choice of the
+// node. What does not change with the first nodes of the scope is added up once for all their choices.
+template <typename Take>
+void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const {
+  struct Walk {
+    const double* values;         // of all choices of the node, which is the first of its scope
+    std::vector<size_t> strides;  // over the scope
+    size_t first = 0;             // node of the scope that it changes with
+  };
+  const auto walk_over = [&](int f) {
+    Walk walk{functions_[at(f)].values.data(), {}};
+    for (int n : scope) walk.strides.push_back(functions_[at(f)].stride_of(n));
+    while (walk.first < scope.size() && walk.strides[walk.first] == 0) ++walk.first;
+    return walk;
+  };
+  std::vector<Walk> masks, walks;
+  for (int f : this->masks(scope)) masks.push_back(walk_over(f));
+  for (int f : part) walks.push_back(walk_over(f));
+  // By node of the scope: the sum of what changes with no earlier one.
+  std::vector<std::vector<double>> from(scope.size() + 1, std::vector<double>(at(problem_.choices(node))));
+  const auto add_up = [&](size_t k) {
+    const std::vector<double>* base = k < scope.size() ? &from[k + 1] : &from[k];
+    for (const Walk& walk : walks) {
+      if (walk.first != k) continue;
+      search::add(*base, walk.values, from[k]);
+      base = &from[k];
+    }
+    if (base != &from[k]) from[k] = *base;
+  };
+  std::vector<size_t> digit(scope.size());
+  size_t entries = 1;
+  for (int n : scope) entries *= at(problem_.choices(n));
+  size_t changed = scope.size();
+  for (size_t i = 0; i < entries; ++i) {
+    for (size_t k = changed; k > 0; --k) add_up(k);
+    const bool possible =
+        std::all_of(masks.begin(), masks.end(), [](const Walk& mask) { return *mask.values < infinity; });
+    if (possible) {
+      add_up(0);
+      take(i, from[0]);
+    }
+    for (changed = 0; changed < scope.size(); ++changed) {
+      const size_t choices = at(problem_.choices(scope[changed]));
+      const bool wraps = ++digit[changed] == choices;
+      for (std::vector<Walk>* some : {&masks, &walks})
+        for (Walk& walk : *some) {
+          walk.values += walk.strides[changed];
+          if (wraps) walk.values -= walk.strides[changed] * choices;
+        }
+      if (!wraps) break;
+      digit[changed] = 0;
+    }
+  }
+}
+
+// By part and choice: brings the least that each part says of a choice to the mean over parts.
+std::vector<std::vector<double>> Tables::shifts(const std::vector<std::vector<int>>& parts, int node) const {
+  std::vector<std::vector<double>> least;
+  size_t choices = at(problem_.choices(node));
+  for (const std::vector<int>& part : parts) {
+    least.emplace_back(choices, parts.size() == 1 ? 0 : infinity);
+    if (parts.size() == 1) return least;
+    sums(part, node, scope_of(part, node), [&](size_t, const std::vector<double>& sum) {
+      for (size_t c = 0; c < choices; ++c) least.back()[c] = std::min(least.back()[c], sum[c]);
+    });
+  }
+  for (size_t c = 0; c < choices; ++c) {
+    double mean = 0;
+    for (const auto& of : least) mean += of[c] / static_cast<double>(parts.size());
+    for (auto& of : least) of[c] = std::isfinite(mean) ? mean - of[c] : 0;
+  }
+  return least;
+}
+
+void Tables::eliminate(int position) {
+  int node = order_.nodes[at(position)];
+  const auto parts = this->parts(buckets_[at(position)], node);
+  cut_ |= parts.size() > 1;
+  const auto shifts = this->shifts(parts, node);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    Function given = empty(scope_of(parts[p], node));
+    std::fill(given.values.begin(), given.values.end(), infinity);
+    sums(parts[p], node, given.scope,
+         [&](size_t i, const std::vector<double>& sum) { given.values[i] = least_sum(sum, shifts[p]); });
+    if (given.scope.empty()) {
+      buckets_[at(position)].constant += given.values[0];
+      root_ += given.values[0];
+    } else {
+      buckets_[at(position)].gives.push_back(static_cast<int>(functions_.size()));
+      add(std::move(given));
+    }
+  }
+}
+
+double Tables::given(const std::vector<int>& choice) const {
+  double value = root_;
+  for (size_t position = order_.nodes.size(); position < buckets_.size(); ++position)
+    for (int f : buckets_[position].holds) value += functions_[at(f)].values[functions_[at(f)].index(choice)];
+  return value;
+}
+
+void Tables::trace(std::vector<int>& choice) const {
+  std::vector<double> lifted;
+  for (size_t position = order_.nodes.size(); position-- > 0;) {
+    lifts(static_cast<int>(position), choice, lifted);
+    choice[at(order_.nodes[position])] =
+        static_cast<int>(std::min_element(lifted.begin(), lifted.end()) - lifted.begin());
+  }
+}
+
+void Tables::lifts(int position, const std::vector<int>& choice, std::vector<double>& out) const {
+  int node = order_.nodes[at(position)];
+  const Bucket& bucket = buckets_[at(position)];
+  double known = bucket.constant;
+  for (int f : bucket.gives) known += functions_[at(f)].values[functions_[at(f)].index(choice)];
+  out.assign(at(problem_.choices(node)), -known);
+  for (int f : bucket.holds) {
+    const Function& function = functions_[at(f)];
+    size_t step = function.stride_of(node);
+    size_t base = function.index(choice) - step * at(choice[at(node)]);
+    for (size_t c = 0; c < out.size(); ++c) out[c] += function.values[base + c * step];
+  }
+}
+
+}  // namespace boxcar::search

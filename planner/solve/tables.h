@@ -1,0 +1,72 @@
+// The functions that arise when the nodes of a problem are eliminated one by one, as tables of numbers.
+//
+//   nodes a {0, 5}, b {0, 1}; edge {{9, 2}, {0, 1}}; a goes first: f(b) = min over a of a + edge = {5, 2}
+//   then b: min over b of b + f(b) = {0 + 5, 1 + 2} = 3: the least value
+//
+// A node's bucket holds all functions that have it and whose other nodes come later. Their sum, minimised
+// over the node, is a function of those others. Where its table would be too large, the bucket is cut in
+// parts, each minimised by itself: the sum of the parts' minima is a lower bound (mini-buckets: Dechter and
+// Rish 2003). Before, costs of the node alone are shifted between the parts so that all agree on what each
+// choice costs at least, which keeps the sum and lifts the bound.
+#pragma once
+
+#include <vector>
+
+#include "planner/solve/assignment.h"
+#include "planner/solve/order.h"
+
+namespace boxcar::search {
+
+class Tables {
+ public:
+  // `problem` has at most one edge for each pair of nodes, and with `order` outlives the tables. The value is
+  // weights x cost over coordinates that add up.
+  Tables(const Assignment& problem, const Order& order, const Cost& weights, const Effort& effort);
+
+  // A lower bound of the value, less what functions of kept nodes alone say; the least value where nothing
+  // was cut.
+  double root() const { return root_; }
+  // By the choices of kept nodes: a lower bound of the value with them.
+  double given(const std::vector<int>& choice) const;
+  // The choices of all other nodes with which the bound is met, where nothing was cut.
+  void trace(std::vector<int>& choice) const;
+  bool cut() const { return cut_; }
+
+  // By choice of the node at `position`, all later ones being chosen: by how much it lifts the lower bound.
+  // `choice` is by node.
+  void lifts(int position, const std::vector<int>& choice, std::vector<double>& out) const;
+
+ private:
+  struct Function {
+    std::vector<int> scope;      // nodes, by position
+    std::vector<size_t> stride;  // of each; the first is 1
+    std::vector<double> values;
+    bool forbids = false;  // some value is infinite
+    size_t index(const std::vector<int>& choice) const;
+    size_t stride_of(int node) const;
+  };
+  struct Bucket {
+    std::vector<int> holds, gives;  // functions
+    double constant = 0;            // what it gives where no node is left
+  };
+
+  void add(Function function);
+  Function empty(std::vector<int> scope) const;
+  void eliminate(int position);
+  std::vector<std::vector<int>> parts(const Bucket& bucket, int node) const;
+  std::vector<int> scope_of(const std::vector<int>& part, int node) const;
+  std::vector<int> masks(const std::vector<int>& scope) const;
+  template <typename Take>
+  void sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const;
+  std::vector<std::vector<double>> shifts(const std::vector<std::vector<int>>& parts, int node) const;
+
+  const Assignment& problem_;
+  const Order& order_;
+  double most_;
+  std::vector<Function> functions_;
+  std::vector<Bucket> buckets_;  // by position
+  double root_ = 0;              // all constants together
+  bool cut_ = false;
+};
+
+}  // namespace boxcar::search
