@@ -12,7 +12,7 @@
 namespace boxcar::support {
 
 inline std::vector<std::vector<std::string>> samples(const std::string& name) {
-  std::ifstream in(std::string(BOXCAR_SOURCE_DIR) + "/experiments/fit/samples/" + name);
+  std::ifstream in(BOXCAR_SOURCE_DIR "/experiments/fit/samples/" + name);
   EXPECT_TRUE(in) << name;
   std::vector<std::vector<std::string>> rows;
   std::string line, cell;

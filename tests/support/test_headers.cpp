@@ -1,0 +1,1 @@
+// Nothing: what the tests see is compiled with it, once (tests/CMakeLists.txt).
