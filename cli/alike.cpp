@@ -27,7 +27,7 @@ using Names = std::set<std::pair<int64_t, std::string>>;  // the largest first
 constexpr size_t most_named = 2;
 
 Weights weights_of(const Candidate& candidate) {
-  const planner::LaidOut laid = planner::lay_out(candidate.job, candidate.choose());
+  const planner::LaidOut laid = planner::lay_out(planner::resolve(candidate.job), candidate.choose());
   Weights weights;
   for (size_t t = 0; t < laid.graph.tensors.size(); ++t) {
     const ir::Tensor& tensor = laid.graph.tensors[t];

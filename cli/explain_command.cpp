@@ -42,7 +42,7 @@ void run(const ExplainArguments& arguments, Extent extent) {
     return;
   }
   if (whole && !labelled) return explain_whole(saved, nullptr, arguments.json);
-  const planner::Job job = job_of(saved.plan, arguments.plan).request.job;
+  const planner::ResolvedJob job = job_of(saved.plan, arguments.plan).job;
   const auto layouts = search::layouts_of(saved.plan.labels);
   planner::Choose choose;
   search::FoundLayouts found;

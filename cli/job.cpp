@@ -285,8 +285,11 @@ Request open_request(const GivenKeys& given_by_user) {
 Resolved resolve(const GivenKeys& given_by_user) {
   GivenKeys given = given_by_user;
   expand_model(given);
-  Resolved resolved{request_of(given), {}};
-  locate(given, [&] { resolved.request.job = planner::resolve(resolved.request.job); });
+  Request request = request_of(given);
+  std::optional<planner::ResolvedJob> job;
+  locate(given, [&] { job = planner::resolve(request.job); });
+  request.job = *job;
+  Resolved resolved{std::move(request), *std::move(job), {}};
   check_effects(given, resolved.request);
   resolved.labels = labels_of(resolved.request);
   const auto precision = given.find("train.precision");

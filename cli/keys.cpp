@@ -14,6 +14,7 @@
 #include "planner/search/dimensions.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
+#include "sbp/words.h"
 
 namespace boxcar::cli {
 namespace {
@@ -32,10 +33,24 @@ std::function<Field(Request&)> at(T& (*member)(Request&)) {
 constexpr double million = 1e6;
 constexpr double most_times = 10000;  // that a list repeats a number, and that it has numbers
 
+// Of an enum that has them; of other fields none.
+std::vector<std::string> own_words(const Field& field) {
+  return std::visit(
+      [](auto* p) -> std::vector<std::string> {
+        if constexpr (std::is_enum_v<std::remove_pointer_t<decltype(p)>>)
+          return words_of(*p);
+        else
+          return {};
+      },
+      field);
+}
+
 Key entry(std::string section, std::string name, std::function<Field(Request&)> field, double least,
           double most, std::string help) {
   std::string flag = "--" + name;
   std::replace(flag.begin(), flag.end(), '_', '-');
+  Request request;
+  std::vector<std::string> words = own_words(field(request));
   return {std::move(section),
           std::move(name),
           std::move(flag),
@@ -43,7 +58,7 @@ Key entry(std::string section, std::string name, std::function<Field(Request&)> 
           std::move(field),
           least,
           most,
-          {},
+          std::move(words),
           false,
           std::move(help),
           {},
@@ -65,8 +80,8 @@ Key known_as(Key key, std::string flag) {
   key.alias = std::exchange(key.flag, std::move(flag));
   return key;
 }
-Key word(std::string section, std::string name, std::function<Field(Request&)> field,
-         std::vector<std::string> words, std::string help) {
+Key choice(std::string section, std::string name, std::function<Field(Request&)> field,
+           std::vector<std::string> words, std::string help) {
   Key key = entry(std::move(section), std::move(name), std::move(field), 0, 0, std::move(help));
   key.words = std::move(words);
   return key;
@@ -78,7 +93,8 @@ Key searched(const search::Dimension& d) {
     return [member](Request& request) { return Field(&search::at(request.job, member)); };
   };
   Key key = entry("parallel", d.name_in_file(), std::visit(field, d.field), d.least, d.most, d.flag.help);
-  key.words = d.flag.words, key.fallback = d.flag.fallback, key.alias = d.flag.alias;
+  if (!d.flag.words.empty()) key.words = d.flag.words;
+  key.fallback = d.flag.fallback, key.alias = d.flag.alias;
   return key;
 }
 
@@ -86,8 +102,8 @@ Key searched(const search::Dimension& d) {
 void add_not_searched(std::vector<Key>& k) {
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
-  k.push_back(word("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
-                   {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
+  k.push_back(choice("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
+                     {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
   k.push_back(entry("parallel", "flash_version", at(+[](Request & r) -> auto& { return r.flash_version; }), 1,
                     2, "with attention flash: the FlashAttention that is simulated"));
   k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
@@ -114,9 +130,9 @@ void add_not_searched(std::vector<Key>& k) {
 std::vector<Key> make_keys() {
   std::vector<Key> k;
   k.push_back(known_as(
-      word("model", "family", MODEL(family),
-           {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"},
-           "or a name that `boxcar models` lists, or a config.json"),
+      choice("model", "family", MODEL(family),
+             {"gpt", "bert", "llama", "t5", "resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"},
+             "or a name that `boxcar models` lists, or a config.json"),
       "--model"));
   k.push_back(needed(
       entry("model", "layers", MODEL(layers), 1, 2000, "transformer or residual blocks, levels of a U-Net")));
@@ -131,11 +147,11 @@ std::vector<Key> make_keys() {
                 entry("model", "ffn", MODEL(ffn), 1, 10 * million, "width of the feed-forward layer")));
   k.push_back(
       otherwise("heads", entry("model", "kv_heads", MODEL(kv_heads), 1, 10000, "key and value heads")));
-  k.push_back(word("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
-  k.push_back(word("model", "gelu", MODEL(gelu), {"erf", "tanh"},
-                   "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));
-  k.push_back(word("model", "norm", MODEL(norm), {"layer", "rms"}, "normalisation"));
-  k.push_back(word("model", "position", MODEL(position), {"learned", "rotary"}, "positions"));
+  k.push_back(choice("model", "mlp", MODEL(mlp), {"gelu", "swiglu"}, "activation of the feed-forward layer"));
+  k.push_back(choice("model", "gelu", MODEL(gelu), {"erf", "tanh"},
+                     "of mlp gelu: exact, or as GPT-2 has it, by a hyperbolic tangent"));
+  k.push_back(choice("model", "norm", MODEL(norm), {"layer", "rms"}, "normalisation"));
+  k.push_back(choice("model", "position", MODEL(position), {"learned", "rotary"}, "positions"));
   k.push_back(entry("model", "tied", MODEL(tied), 0, 1, "output head shares the word embedding"));
   k.push_back(entry("model", "bias", MODEL(bias), 0, 1, "linear layers have biases"));
   k.push_back(entry("model", "qkv_bias", MODEL(qkv_bias), 0, 1,
@@ -192,19 +208,20 @@ std::vector<Key> make_keys() {
 
   k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,
                                                   1000 * million, "sequences in an optimizer step")));
-  k.push_back(word("train", "precision", TRAIN(precision), {"fp32", "tf32", "fp16", "bf16", "fp64", "fp8"},
-                   "type of the products; fp64: of everything; fp8: of those in layers, simulated alone"));
-  k.push_back(word("train", "gradients", TRAIN(gradients), {"float32", "half", "half-but-tables"},
-                   "with fp16 and bf16: type of gradients, of embeddings float32 where tables are but"));
-  k.push_back(word("train", "grad_reduction", PARALLEL(grad_reduction), {"sums", "float32", "half"},
-                   "with fp16 and bf16: type in which gradients are reduced; sums: that of train.gradients"));
-  k.push_back(word("train", "logits", TRAIN(half_logits), {"float32", "half"},
-                   "with fp16 and bf16: type in which the loss reads logits"));
+  k.push_back(entry("train", "precision", TRAIN(precision), 0, 0,
+                    "type of the products; fp64: of everything; fp8: of those in layers, simulated alone"));
+  k.push_back(entry("train", "gradients", TRAIN(gradients), 0, 0,
+                    "with fp16 and bf16: type of gradients, of embeddings float32 where tables are but"));
+  k.push_back(
+      entry("train", "grad_reduction", PARALLEL(grad_reduction), 0, 0,
+            "with fp16 and bf16: type in which gradients are reduced; sums: that of train.gradients"));
+  k.push_back(choice("train", "logits", TRAIN(half_logits), {"float32", "half"},
+                     "with fp16 and bf16: type in which the loss reads logits"));
   k.push_back(entry("train", "epilogues", TRAIN(epilogues), 0, 1,
                     "biases, their gradients, GELU by tanh and residuals in the kernels of products"));
   k.push_back(entry("train", "fused_loss", TRAIN(fused_loss), 0, 1,
                     "maximum, sum and pick of the loss in one kernel; where tp splits classes, the sums"));
-  k.push_back(word("train", "optimizer", TRAIN(optimizer), ir::optimizer_names(), "optimizer"));
+  k.push_back(entry("train", "optimizer", TRAIN(optimizer), 0, 0, "optimizer"));
   k.push_back(entry("train", "fused_optimizer", PARALLEL(fused_optimizer), 0, 1,
                     "one act updates all tensors of a device and writes their 16-bit copies"));
   k.push_back(entry("train", "clip_norm", TRAIN(clip_norm), 0, million,
@@ -226,7 +243,7 @@ std::vector<Key> make_keys() {
       "train", "stack", at(+[](Request & r) -> auto& { return r.framework; }), 0, 0,
       "the framework that is simulated: its kernels, launches, buckets, memory; a name, or a YAML file"));
 
-  k.push_back(word("run", "backend", RUN(backend), {"cpu", "cuda"}, "what executes the plan"));
+  k.push_back(choice("run", "backend", RUN(backend), {"cpu", "cuda"}, "what executes the plan"));
   k.back().meant = {{"gpu", "cuda"}, {"gpus", "cuda"}, {"nvidia", "cuda"}, {"host", "cpu"}};
   k.push_back(entry("run", "share_gpus", RUN(share_gpus), 0, 1,
                     "of backend cuda: more devices than GPUs, several on one"));
@@ -243,7 +260,7 @@ std::vector<Key> make_keys() {
   k.push_back(entry("run", "steps", RUN(steps), 1, 1000 * million, "optimizer steps in all"));
   k.push_back(entry("run", "seed", RUN(seed), 0, 1000 * million, "of weights, dropout and the data's order"));
   k.push_back(
-      word("run", "lr_schedule", RUN(lr_schedule), {"cosine", "constant"}, "course of the learning rate"));
+      choice("run", "lr_schedule", RUN(lr_schedule), {"cosine", "constant"}, "course of the learning rate"));
   k.push_back(entry("run", "warmup_steps", RUN(warmup_steps), 0, 1000 * million, "steps of linear warm-up"));
   k.push_back(entry("run", "min_learning_rate", RUN(min_learning_rate), 0, million, "where the cosine ends"));
   k.push_back(entry("run", "validate_every", RUN(validate_every), 0, 1000 * million,
@@ -339,6 +356,8 @@ struct Setter {
     if (text.empty()) refuse(where, text, "a name");
     *p = text;
   }
+  void operator()(planner::PipelineSchedule* p) const { *p = planner::parse_schedule(text, where); }
+  void operator()(planner::MeshOrder* p) const { *p = planner::parse_mesh_order(text, where); }
   void operator()(std::vector<int>* p) const {
     p->clear();
     if (text == key.fallback) return;
@@ -384,6 +403,8 @@ struct Getter {
     return key.words.empty() ? (*p ? "true" : "false") : key.words[*p ? 1 : 0];
   }
   std::string operator()(std::string* p) const { return *p; }
+  std::string operator()(planner::PipelineSchedule* p) const { return to_text(*p); }
+  std::string operator()(planner::MeshOrder* p) const { return to_text(*p); }
   std::string operator()(std::vector<int>* p) const { return fmt::format("[{}]", fmt::join(*p, ", ")); }
   std::string operator()(std::vector<std::string>* p) const {
     return fmt::format("[{}]", fmt::join(*p, ", "));
@@ -391,7 +412,7 @@ struct Getter {
   std::string operator()(std::set<std::string>* p) const { return fmt::format("[{}]", fmt::join(*p, ", ")); }
   template <typename Enum>
   std::string operator()(Enum* p) const {
-    return key.words[static_cast<size_t>(*p)];
+    return word(*p);
   }
 };
 

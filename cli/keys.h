@@ -25,9 +25,10 @@ struct Request {
   training::TrainRun run;            // of `boxcar train` alone
 };
 
-using Field = std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*,
-                           std::vector<std::string>*, ir::Precision*, ir::Recompute*, ir::Optimizer*,
-                           ir::Gradients*, planner::Reduction*, std::set<std::string>*>;
+using Field =
+    std::variant<int*, int64_t*, double*, bool*, std::string*, std::vector<int>*, std::vector<std::string>*,
+                 ir::Precision*, ir::Recompute*, ir::Optimizer*, ir::Gradients*, planner::Reduction*,
+                 planner::PipelineSchedule*, planner::MeshOrder*, std::set<std::string>*>;
 
 struct Key {
   std::string section, name;
@@ -35,7 +36,7 @@ struct Key {
   std::string alias;  // another flag, or empty: "--model" for model.family
   std::function<Field(Request&)> field;
   double least = 0, most = 0;      // for numbers, both ends allowed
-  std::vector<std::string> words;  // for words: the only ones allowed; enum values in order
+  std::vector<std::string> words;  // for words: the only ones allowed, of an enum its own
   bool required = false;
   std::string help;
   std::vector<std::string> families;              // of models that have it; empty: all

@@ -260,10 +260,10 @@ double with_partial(const search::Candidate& best, const std::function<bool()>& 
     if (time_is_up()) throw search::Stopped{};
   };
   try {
-    const planner::LaidOut laid =
-        planner::lay_out(best.job, search::chooser(best.job, request, nullptr, look));
+    const planner::ResolvedJob job = planner::resolve(best.job);
+    const planner::LaidOut laid = planner::lay_out(job, search::chooser(job, request, nullptr, look));
     look();
-    return sim::simulate(planner::compile(laid, best.job), best.job.cluster, {.look = look}).step_seconds;
+    return sim::simulate(planner::compile(laid, job), job->cluster, {.look = look}).step_seconds;
   } catch (const Error&) {
     return 0;
   } catch (const search::Stopped&) {

@@ -113,7 +113,7 @@ std::string layouts_text(const SearchReport& r) {
 
 // Nobody estimates split backward passes: such candidates are another one's, whose estimate they keep.
 bool is_estimated(const Candidate& c) {
-  return c.estimated_seconds > 0 && !c.job.parallel.schedule.starts_with("zb-");
+  return c.estimated_seconds > 0 && !planner::splits_backward(c.job.parallel.schedule.kind);
 }
 
 ordered_json candidate_json(const Candidate& c) {

@@ -41,8 +41,8 @@ struct SimulateArguments {
 struct Loaded {
   ir::Plan plan;
   backends::Cluster cluster;
-  std::unique_ptr<planner::Job> job;  // null for a saved plan
-  backends::Cluster described;        // before what is asked to be otherwise
+  std::optional<planner::ResolvedJob> job;  // none for a saved plan
+  backends::Cluster described;              // before what is asked to be otherwise
 };
 
 void make_changes(const SimulateArguments& arguments, backends::Cluster& cluster) {
@@ -55,10 +55,11 @@ Loaded read_job(const SimulateArguments& arguments) {
   Resolved resolved = resolve(given);
   for (const std::string& text : without_effect(given, resolved.request.job)) tell(text);
   Loaded loaded;
-  loaded.job = std::make_unique<planner::Job>(resolved.request.job);
-  loaded.described = loaded.job->cluster;
-  make_changes(arguments, loaded.job->cluster);
-  loaded.cluster = loaded.job->cluster;
+  planner::Job job = resolved.job;
+  loaded.described = job.cluster;
+  make_changes(arguments, job.cluster);
+  loaded.cluster = job.cluster;
+  loaded.job = planner::resolve(std::move(job));
   loaded.plan.labels = resolved.labels;
   return loaded;
 }
@@ -159,7 +160,7 @@ int run(const SimulateArguments& arguments, Extent extent) {
     loaded = read_job(arguments);
   } else {
     SavedPlan saved = load_plan(arguments.plan, arguments.job.given());
-    loaded = {std::move(saved.plan), saved.cluster, nullptr, saved.cluster};
+    loaded = {std::move(saved.plan), saved.cluster, std::nullopt, saved.cluster};
     make_changes(arguments, loaded.cluster);
     check_rate(loaded.cluster.device, loaded.plan.labels["train.precision"], arguments.plan);
   }

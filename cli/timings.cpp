@@ -140,7 +140,7 @@ fit::Measurements measured_on(const std::string& cluster, const std::string& dev
     GivenKeys keys = step.keys;
     keys["cluster.preset"] = {cluster, "--cluster"};
     if (!device.empty()) keys["cluster.device"] = {device, "--device"};
-    result.steps.push_back({step.where, step.seconds, [keys] { return resolve(keys).request.job; }});
+    result.steps.push_back({step.where, step.seconds, [keys] { return resolve(keys).job; }});
   }
   return result;
 }

@@ -194,12 +194,13 @@ std::unique_ptr<backends::Backend> make_backend(const training::TrainRun& option
 
 // A saved plan, or the one that the job compiles to.
 training::TrainingJob prepare(const TrainArguments& arguments, std::optional<PlanToTrain>& saved,
-                              const planner::Job& job, const training::TrainRun& run) {
+                              const planner::ResolvedJob& job, const training::TrainRun& run) {
   const double share =
       static_cast<double>(backends::started_processes_here()) / backends::started_processes();
   if (!saved) return training::prepare_training(job, run, share);
-  planner::Job planned = job;  // with the learning rate that its acts name, whatever the run's is
-  planned.train.learning_rate = job_of(saved->plan, arguments.plan).request.job.train.learning_rate;
+  planner::Job changed = job;  // with the learning rate that its acts name, whatever the run's is
+  changed.train.learning_rate = job_of(saved->plan, arguments.plan).job->train.learning_rate;
+  const planner::ResolvedJob planned = planner::resolve(std::move(changed));
   planner::Choose choose;
   if (const auto layouts = search::layouts_of(saved->plan.labels))
     choose = search::chooser(planned, *layouts, nullptr);
@@ -227,12 +228,13 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
     throw Error::input(where(given, "model.qkv_bias"),
                        "checkpoints have biases in all linear layers or in none");
   const training::TrainRun& options = resolved.request.run;
-  planner::Job& job = resolved.request.job;
-  job.parallel.retained_bytes
-      .clear();  // what the simulated framework keeps or overwrites: here every result has its place
+  planner::Job here = resolved.job;
+  here.parallel.retained_bytes
+      .clear();  // the simulated framework's: on these devices every result has its place
+  const planner::ResolvedJob job = planner::resolve(std::move(here));
   check(options, given);
   const auto name = [&given](const std::string& path) { return where(given, path); };
-  const training::Data data = training::open_data(options, job.model, name);
+  const training::Data data = training::open_data(options, job->model, name);
 
   const std::unique_ptr<host::HeldFolder> held =
       training::hold_folder(options, backends::started_process() == 0, name);

@@ -34,30 +34,33 @@ std::vector<Change> changes(const Job& job) {
 }
 
 // By class: the bytes that a device needs.
-std::vector<int64_t> totals(const Job& resolved) {
+std::vector<int64_t> totals(const ResolvedJob& job) {
   std::vector<int64_t> bytes;
-  for (const MemoryUse& use : memory_use(compile(resolved))) bytes.push_back(use.total);
+  for (const MemoryUse& use : memory_use(compile(job))) bytes.push_back(use.total);
   return bytes;
 }
 
-// What the pipeline holds does not grow once this many micro-batches are in flight.
-void bound_micro_batches(Job& resolved) {
-  const Hints& h = resolved.parallel;
-  if (h.schedule == "1f1b")
-    resolved.train.micro_batches = std::min(resolved.train.micro_batches, 4 * h.pp * h.virtual_stages);
+// With fewer micro-batches where the pipeline does not hold more from so many on.
+ResolvedJob with_bounded_micro_batches(const ResolvedJob& resolved) {
+  Job job = resolved;
+  const Hints& h = job.parallel;
+  const int most = 4 * h.pp * h.virtual_stages;
+  if (h.schedule != Schedule::one_f_one_b || job.train.micro_batches <= most) return resolved;
+  job.global_batch = int64_t{most} * h.dp * h.micro_batch;
+  return resolve(std::move(job));
 }
 
-Job with_layers(Job resolved, int layers) {
-  std::vector<int>& stages = resolved.parallel.stage_layers;
+ResolvedJob with_layers(Job job, int layers) {
+  std::vector<int>& stages = job.parallel.stage_layers;
   std::fill(stages.begin(), stages.end(), layers);
-  resolved.model.layers = layers * static_cast<int>(stages.size());
-  return resolved;
+  job.model.layers = layers * static_cast<int>(stages.size());
+  return resolve(std::move(job));
 }
 
 // Every layer of a stage needs as much as the one before: what 4 and 6 need says what all of them do.
-int64_t extrapolated_peak(const Job& resolved) {
-  const Hints& h = resolved.parallel;
-  const std::vector<int64_t> four = totals(with_layers(resolved, 4)), six = totals(with_layers(resolved, 6));
+int64_t extrapolated_peak(const Job& job) {
+  const Hints& h = job.parallel;
+  const std::vector<int64_t> four = totals(with_layers(job, 4)), six = totals(with_layers(job, 6));
   int64_t most = 0;
   for (size_t c = 0; c < four.size(); ++c) {
     const size_t stage = c * static_cast<size_t>(h.pp) / four.size();
@@ -74,13 +77,12 @@ int64_t extrapolated_peak(const Job& resolved) {
 
 // The most that a device needs, extrapolated where that is well above `limit`; nothing where the changed job
 // is not a legal one.
-std::optional<int64_t> peak(Job job, int64_t limit) {
+std::optional<int64_t> peak(const Job& changed, int64_t limit) {
   try {
-    job = resolve(std::move(job));
-    bound_micro_batches(job);
-    const std::vector<int>& stages = job.parallel.stage_layers;
-    const bool alike =
-        job.train.recompute_layers.empty() && *std::max_element(stages.begin(), stages.end()) > 8;
+    const ResolvedJob job = with_bounded_micro_batches(resolve(changed));
+    const std::vector<int>& stages = job->parallel.stage_layers;
+    const bool alike = job->train.recompute_layers.empty() && job->model.decoder_layers == 0 &&
+                       *std::max_element(stages.begin(), stages.end()) > 8;
     if (alike) {
       if (const int64_t guess = extrapolated_peak(job); guess > limit + limit / 50) return guess;
     }

@@ -11,9 +11,9 @@
 
 namespace boxcar::planner {
 
-ir::Plan compile(const Job& job) { return compile(lay_out(job), job); }
+ir::Plan compile(const ResolvedJob& job) { return compile(lay_out(job), job); }
 
-ir::Plan compile(const LaidOut& laid, const Job& job) {
+ir::Plan compile(const LaidOut& laid, const ResolvedJob& job) {
   ir::Plan plan = compile(laid);
   plan.facts = facts_of(laid.graph, job);
   return plan;

@@ -32,12 +32,12 @@ std::vector<char> later_gradients(const LaidOut& laid) {
 
 }  // namespace
 
-LaidOut lay_out(const Job& job) { return lay_out(job, nullptr); }
+LaidOut lay_out(const ResolvedJob& job) { return lay_out(job, nullptr); }
 
-LaidOut lay_out(const Job& job, const Choose& choose) {
+LaidOut lay_out(const ResolvedJob& job, const Choose& choose) {
   std::vector<Replica> replicas;
   ir::Graph graph = training_graph(job, replicas);
-  LaidOut laid = lay_out(std::move(graph), job.parallel, job.train.micro_batches, choose);
+  LaidOut laid = lay_out(std::move(graph), job->parallel, job->train.micro_batches, choose);
   laid.replicas = std::move(replicas);
   return laid;
 }

@@ -32,11 +32,10 @@ struct LaidOut {
   Deduction layouts;
 };
 
-// `job` is resolved.
-LaidOut lay_out(const Job& job);
+LaidOut lay_out(const ResolvedJob& job);
 // The same with the layouts that `choose` gives for the job's training graph, and what follows from them.
 using Choose = std::function<Layouts(const ir::Graph& graph, const Hints& hints, const Mesh& mesh)>;
-LaidOut lay_out(const Job& job, const Choose& choose);
+LaidOut lay_out(const ResolvedJob& job, const Choose& choose);
 // Any training graph (ir::training_step's) under complete hints: a stage has the ops of its layers
 // (Builder::set_layer), parameters are read on one stage each.
 LaidOut lay_out(ir::Graph graph, const Hints& hints, int micro_batches, const Choose& choose = nullptr);
@@ -48,7 +47,7 @@ LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches)
 ir::Plan compile(const LaidOut& laid);
 
 // The same with the facts of the job that was laid out.
-ir::Plan compile(const LaidOut& laid, const Job& job);
+ir::Plan compile(const LaidOut& laid, const ResolvedJob& job);
 
 Places places_of(const LaidOut& laid);
 

@@ -41,23 +41,23 @@ int Mesh::stage_of(int device, int stages) const {
 Mesh mesh_of(const Hints& hints) {
   const int group = hints.fsdp_group > 0 && hints.zero > 0 ? hints.fsdp_group : hints.dp;
   const struct {
-    std::string name, key;
+    std::string name;
+    MeshAxis axis;
     int extent;
-  } dims[] = {{"replica", "dp", hints.dp / group},
-              {"dp", "dp", group / hints.ep},
-              {"ep", "dp", hints.ep},
-              {"cp", "cp", hints.cp},
-              {"tp", "tp", hints.tp}};
+  } dims[] = {{"replica", MeshAxis::dp, hints.dp / group},
+              {"dp", MeshAxis::dp, group / hints.ep},
+              {"ep", MeshAxis::dp, hints.ep},
+              {"cp", MeshAxis::cp, hints.cp},
+              {"tp", MeshAxis::tp, hints.tp}};
   // Of each, from one to the next: all that are inside of it.
   std::map<std::string, int> stride;
   int inside = 1;
-  const std::vector<std::string> order = mesh_order_of(hints.mesh_order);
   Mesh mesh;
   mesh.stage_order = hints.stage_order;
-  for (auto key = order.rbegin(); key != order.rend(); ++key) {
-    if (*key == "pp") mesh.stage_stride = std::exchange(inside, inside * hints.pp);
+  for (auto axis = hints.mesh_order.rbegin(); axis != hints.mesh_order.rend(); ++axis) {
+    if (*axis == MeshAxis::pp) mesh.stage_stride = std::exchange(inside, inside * hints.pp);
     for (auto dim = std::rbegin(dims); dim != std::rend(dims); ++dim)
-      if (dim->key == *key) stride[dim->name] = std::exchange(inside, inside * dim->extent);
+      if (dim->axis == *axis) stride[dim->name] = std::exchange(inside, inside * dim->extent);
   }
   for (const auto& dim : dims) {
     if (dim.extent == 1) continue;
@@ -67,22 +67,6 @@ Mesh mesh_of(const Hints& hints) {
   }
   if (mesh.names.empty()) return {{"dp"}, {1}, {1}, mesh.stage_stride, mesh.stage_order};
   return mesh;
-}
-
-std::vector<std::string> mesh_order_of(const std::string& text) {
-  std::vector<std::string> order;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    order.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  const std::vector<std::string> all{"pp", "dp", "cp", "tp"};
-  if (!std::is_permutation(order.begin(), order.end(), all.begin(), all.end()))
-    throw Error::input("parallel.mesh_order",
-                       fmt::format("unknown order '{}' (give each of {} once, outermost first: ranks of the "
-                                   "last lie beside each other)",
-                                   text, fmt::join(all, ", ")));
-  return order;
 }
 
 sbp::NdSbp broadcast(const Mesh& mesh) { return sbp::NdSbp(mesh.dims(), sbp::Sbp::B()); }

@@ -39,9 +39,6 @@ struct Mesh {
 };
 
 Mesh mesh_of(const Hints& hints);
-// "dp,pp,cp,tp" -> {"dp", "pp", "cp", "tp"}. Throws Error (bad input) where the text is no order of these
-// four.
-std::vector<std::string> mesh_order_of(const std::string& text);
 sbp::NdSbp broadcast(const Mesh& mesh);  // B in every dimension
 
 }  // namespace boxcar::planner

@@ -139,6 +139,6 @@ const Place* Places::find(const std::string& reg) const {
 
 Places places_of(const LaidOut& laid) { return Finder(laid).run(); }
 
-Places places_of(const Job& job) { return places_of(lay_out(job)); }
+Places places_of(const ResolvedJob& job) { return places_of(lay_out(job)); }
 
 }  // namespace boxcar::planner

@@ -40,8 +40,8 @@ struct Places {
   const Place* find(const std::string& reg) const;  // null where there is none
 };
 
-// `job` is resolved. For the plan that compile(job) makes: parameters, master weights, moments,
+// For the plan that compile(job) makes: parameters, master weights, moments,
 // half-precision copies, gathered wholes, "tokens", "labels" and "loss".
-Places places_of(const Job& job);
+Places places_of(const ResolvedJob& job);
 
 }  // namespace boxcar::planner

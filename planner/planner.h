@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/machines/cluster.h"
@@ -10,14 +11,15 @@
 #include "ir/models/transformer.h"
 #include "ir/passes/passes.h"
 #include "ir/plan.h"
+#include "planner/mesh_order.h"
+#include "planner/schedule.h"
 
 namespace boxcar::planner {
-
-enum class Schedule : uint8_t { one_f_one_b, gpipe, interleaved, zb_h1, zb_h2 };
 
 // The type in which gradients are reduced, where precision is mixed: that of their sums (TrainOptions),
 // float32, or that of the products. The same at every level of zero.
 enum class Reduction : uint8_t { sums, float32, half };
+inline std::vector<std::string> words_of(Reduction) { return {"sums", "float32", "half"}; }
 
 // What a user says of how to parallelise; everything else follows. 0 or empty: not said (resolve() fills it
 // in).
@@ -28,9 +30,7 @@ struct Hints {
   int micro_batch = 1;            // sequences per data-parallel rank
   int zero = 0;                   // 0..3
   bool sequence_parallel = false;
-  // 1f1b | gpipe | zb-h1 | zb-h2 | micro-batches in flight on each stage, "7,5,3,1"; interleaved follows from
-  // virtual_stages > 1
-  std::string schedule = "1f1b";
+  PipelineSchedule schedule;
   Reduction grad_reduction = Reduction::sums;
   int grad_bucket_mb = 25;
   bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
@@ -45,8 +45,7 @@ struct Hints {
   bool gather_logits = false;    // the loss reads the whole vocabulary on each rank of tp
   bool gather_keys = false;      // fused attention reads all keys and values on each rank of cp
   int fsdp_group = 0;            // ranks that share one copy of sharded states; 0: all of dp
-  // How ranks stand on the cluster, outermost first: those of the last lie beside each other. dp's with ep.
-  std::string mesh_order = "pp,dp,cp,tp";
+  MeshOrder mesh_order = usual_mesh_order;
   std::vector<int> stage_order = {};  // by stage: whose devices it has in that order; empty: its own
   friend bool operator==(const Hints&, const Hints&) = default;
 };
@@ -62,12 +61,28 @@ struct Job {
   friend bool operator==(const Job&, const Job&) = default;
 };
 
-// Fills in defaults and refuses what cannot be: degrees that do not multiply, sizes that do not divide.
+// A job that can be, with its defaults filled in: what resolve() makes, and nothing else does. To change it,
+// change a copy of the job and resolve that.
+class ResolvedJob {
+ public:
+  const Job& operator*() const { return job_; }
+  const Job* operator->() const { return &job_; }
+  operator const Job&() const { return job_; }  // NOLINT: it is a job
+
+ private:
+  friend ResolvedJob resolve(Job job);
+  explicit ResolvedJob(Job job) : job_(std::move(job)) {}
+
+  Job job_;
+};
+
+// Fills in defaults and refuses what cannot be: degrees that do not multiply, sizes that do not divide. A job
+// that was resolved before stays as it is.
 // Throws Error whose `where` is the key ("parallel.tp"), for the caller to put file and line before.
-Job resolve(Job job);
+ResolvedJob resolve(Job job);
 
 // Model, graph passes, SBP deduction, lowering, registers, memory. The plan is checked but not yet verified.
-ir::Plan compile(const Job& resolved);
+ir::Plan compile(const ResolvedJob& job);
 
 // The same from a graph whose placements and SBPs the user gave (Table 4 of the paper): no hints.
 ir::Plan compile(const ir::Graph& graph, int micro_batches, const backends::Cluster& cluster);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ir/models/conv_net.h"
-#include "planner/mesh.h"
 #include "planner/schedule.h"
 #include "sbp/error.h"
 
@@ -187,25 +186,19 @@ void resolve_batch(Job& job) {
 
 void check_schedule(const Job& job) {
   const Hints& h = job.parallel;
-  const std::vector<int> in_flight = in_flight_of(h.schedule);
-  require(h.schedule == "1f1b" || h.schedule == "gpipe" || h.schedule == "zb-h1" || h.schedule == "zb-h2" ||
-              !in_flight.empty(),
-          "parallel.schedule",
-          fmt::format(
-              "unknown schedule '{}' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches in flight on each "
-              "stage, as 4,3,2,1; virtual_stages > 1 interleaves 1f1b)",
-              h.schedule));
+  const std::vector<int>& in_flight = h.schedule.in_flight;
   require(in_flight.empty() || in_flight.size() == static_cast<size_t>(h.pp), "parallel.schedule",
           fmt::format("{} numbers for {} stages (give one for each of pp {})", in_flight.size(), h.pp, h.pp));
   require(
       std::is_sorted(in_flight.rbegin(), in_flight.rend()), "parallel.schedule",
       fmt::format("{}: a stage has fewer micro-batches in flight than the one behind it, which would wait "
                   "forever (let the numbers fall)",
-                  h.schedule));
-  require(h.virtual_stages == 1 || h.schedule == "1f1b", "parallel.schedule",
-          fmt::format("{} does not interleave virtual stages (use 1f1b)", h.schedule));
-  require(h.defer_head_grad == 0 || !splits_backward(pipeline_of(h, 1).kind), "parallel.defer_head_grad",
-          fmt::format("{} has gradients of all weights wait (use 0, or another schedule)", h.schedule));
+                  to_text(h.schedule)));
+  require(h.virtual_stages == 1 || h.schedule == Schedule::one_f_one_b, "parallel.schedule",
+          fmt::format("{} does not interleave virtual stages (use 1f1b)", to_text(h.schedule)));
+  require(
+      h.defer_head_grad == 0 || !splits_backward(pipeline_of(h, 1).kind), "parallel.defer_head_grad",
+      fmt::format("{} has gradients of all weights wait (use 0, or another schedule)", to_text(h.schedule)));
   require(h.virtual_stages == 1 || job.train.micro_batches % h.pp == 0, "parallel.virtual_stages",
           fmt::format(
               "{} micro-batches are not a multiple of pp {} (change global_batch or micro_batch, or use 1)",
@@ -253,7 +246,7 @@ bool is_stage_order(const Hints& h) {
          std::is_permutation(stages.begin(), stages.end(), h.stage_order.begin(), h.stage_order.end());
 }
 
-Job resolve(Job job) {
+ResolvedJob resolve(Job job) {
   if (job.gpus == 0) job.gpus = job.cluster.devices();
   check_ranges(job);
   job.model = ir::models::complete(job.model);
@@ -264,10 +257,9 @@ Job resolve(Job job) {
   resolve_batch(job);
   check_schedule(job);
   check_recomputation(job);
-  mesh_order_of(job.parallel.mesh_order);
   check_stage_order(job.parallel);
   check_passes(job);
-  return job;
+  return ResolvedJob(std::move(job));
 }
 
 }  // namespace boxcar::planner

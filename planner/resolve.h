@@ -21,7 +21,7 @@ bool is_stage_order(const Hints& hints);
 // "1, 2, 4 or 8": the divisors of `number`, at most the first ten, for messages.
 std::string divisors_text(int64_t number);
 
-// Micro-batches of one optimizer step of a resolved job.
+// Micro-batches of one optimizer step, of a job whose batch and degrees are filled in.
 int micro_batches(const Job& job);
 
 }  // namespace boxcar::planner

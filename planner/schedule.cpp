@@ -1,14 +1,45 @@
 #include "planner/schedule.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
+
+#include "planner/planner.h"
+#include "sbp/error.h"
+#include "sbp/words.h"
 
 namespace boxcar::planner {
 
-std::vector<int> in_flight_of(const std::string& schedule) {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+struct Row {
+  // Forward passes of stage `stage` of `stages` before its first backward pass, where there are enough.
+  int (*ahead)(int stages, int stage, int micro_batches);
+  // Where the backward pass is split: its second parts that wait while there is a forward pass to run.
+  int (*behind)(int stage) = nullptr;
+};
+
+constexpr auto rows = std::to_array<Row>({
+    {[](int stages, int stage, int) { return stages - stage - 1; }},  // 1f1b
+    {[](int, int, int micro_batches) { return micro_batches - 1; }},  // gpipe
+    {[](int stages, int stage, int) { return stages - stage - 1; },   // zb-h1
+     [](int stage) { return stage; }},
+    {[](int stages, int stage, int) { return 2 * (stages - stage - 1); },  // zb-h2
+     [](int stage) { return 2 * stage; }},
+});
+
+const Row& row_of(Schedule kind) { return rows.at(static_cast<size_t>(kind)); }
+
+// The numbers of "7,5,3,1"; empty where the text is no list of whole numbers from 1 on.
+std::vector<int> counts_of(const std::string& text) {
   std::vector<int> counts;
-  const char* end = schedule.data() + schedule.size();
-  for (const char* at = schedule.data();;) {
+  const char* end = text.data() + text.size();
+  for (const char* at = text.data();;) {
     int count = 0;
     const auto [next, error] = std::from_chars(at, end, count);
     if (error != std::errc() || count < 1 || (next != end && *next != ',')) return {};
@@ -18,14 +49,34 @@ std::vector<int> in_flight_of(const std::string& schedule) {
   }
 }
 
+}  // namespace
+
+PipelineSchedule parse_schedule(const std::string& text, const std::string& where) {
+  if (const auto kind = parse_word<Schedule>(text)) return *kind;
+  std::vector<int> counts = counts_of(text);
+  if (counts.empty())
+    throw Error::input(where, fmt::format("unknown schedule '{}' (use {} or the micro-batches in flight on "
+                                          "each stage, as 4,3,2,1; virtual_stages > 1 interleaves 1f1b)",
+                                          text, fmt::join(words_of(Schedule()), ", ")));
+  return PipelineSchedule(std::move(counts));
+}
+
+std::string to_text(const PipelineSchedule& schedule) {
+  if (!schedule.in_flight.empty()) return fmt::format("{}", fmt::join(schedule.in_flight, ","));
+  return word(schedule.kind);
+}
+
 Pipeline pipeline_of(const Hints& h, int micro_batches) {
-  Pipeline p{Schedule::one_f_one_b, h.pp, h.virtual_stages, micro_batches, in_flight_of(h.schedule),
-             h.defer_head_grad};
-  if (h.virtual_stages > 1) p.kind = Schedule::interleaved;
-  if (h.schedule == "gpipe") p.kind = Schedule::gpipe;
-  if (h.schedule == "zb-h1") p.kind = Schedule::zb_h1;
-  if (h.schedule == "zb-h2") p.kind = Schedule::zb_h2;
-  return p;
+  return {h.schedule.kind, h.pp, h.virtual_stages, micro_batches, h.schedule.in_flight, h.defer_head_grad};
+}
+
+bool splits_backward(Schedule kind) { return row_of(kind).behind != nullptr; }
+
+int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int micro_batches) {
+  const Row& row = row_of(schedule.kind);
+  const int ahead = schedule.in_flight.empty() ? row.ahead(stages, stage, micro_batches)
+                                               : schedule.in_flight[at(stage)] - 1;
+  return std::min(micro_batches, ahead + 1 + (row.behind ? row.behind(stage) : 0));
 }
 
 namespace {
@@ -43,27 +94,17 @@ ir::PhaseRun interleaved_run(const Pipeline& p, int k, bool forward) {
 // Forward runs made before the first backward one.
 int warm_up(const Pipeline& p, int stage) {
   const int all = p.micro_batches * p.chunks;
-  switch (p.kind) {
-    case Schedule::gpipe:
-      return all - 1;
-    case Schedule::one_f_one_b:
-      return std::min((p.in_flight.empty() ? p.stages - stage : p.in_flight[static_cast<size_t>(stage)]) - 1,
-                      all - 1);
-    case Schedule::interleaved:
-      return std::min((p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages, all - 1);
-    case Schedule::zb_h1:
-      return std::min(p.stages - stage - 1, all - 1);
-    case Schedule::zb_h2:
-      return std::min(2 * (p.stages - stage - 1), all - 1);
-  }
-  return 0;
+  int ahead = row_of(p.kind).ahead(p.stages, stage, p.micro_batches);
+  if (p.chunks > 1) ahead = (p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages;
+  if (!p.in_flight.empty()) ahead = p.in_flight[at(stage)] - 1;
+  return std::min(ahead, all - 1);
 }
 
 // Micro-batches that wait for the second part of their backward pass after run `k` of `all`.
 int weights_behind(const Pipeline& p, int stage, int k, int all) {
   if (p.head_behind > 0) return p.head_behind;
   if (k + 1 >= all) return 0;  // no forward pass is left
-  return p.kind == Schedule::zb_h2 ? 2 * stage : stage;
+  return row_of(p.kind).behind(stage);
 }
 
 }  // namespace

@@ -23,30 +23,48 @@
 // part.
 #pragma once
 
+#include <compare>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/plan.h"
-#include "planner/planner.h"
 
 namespace boxcar::planner {
+
+struct Hints;
+
+enum class Schedule : uint8_t { one_f_one_b, gpipe, zb_h1, zb_h2 };  // each a row of schedule.cpp
+inline std::vector<std::string> words_of(Schedule) { return {"1f1b", "gpipe", "zb-h1", "zb-h2"}; }
+
+// The schedule that a job asks for: "gpipe", or 1f1b with the micro-batches in flight on each stage, "5,3,1".
+struct PipelineSchedule {
+  PipelineSchedule(Schedule schedule = Schedule::one_f_one_b) : kind(schedule) {}  // NOLINT: a value of it
+  explicit PipelineSchedule(std::vector<int> counts) : in_flight(std::move(counts)) {}
+
+  Schedule kind = Schedule::one_f_one_b;
+  std::vector<int> in_flight = {};  // by stage, of 1f1b alone; empty: stages - stage
+  friend auto operator<=>(const PipelineSchedule&, const PipelineSchedule&) = default;
+};
+// Throws Error (bad input) at `where` where the text is neither a schedule's word nor whole numbers from 1
+// on.
+PipelineSchedule parse_schedule(const std::string& text, const std::string& where = "parallel.schedule");
+std::string to_text(const PipelineSchedule& schedule);
 
 struct Pipeline {
   Schedule kind = Schedule::one_f_one_b;
   int stages = 1;
-  int chunks = 1;
+  int chunks = 1;  // of 1F1B alone more than one
   int micro_batches = 1;
   std::vector<int> in_flight = {};  // by stage, of 1F1B alone; empty: stages - stage
   int head_behind = 0;  // micro-batches whose gradient of the head's weight waits, on the last stage
 };
 
-// The numbers of "7,5,3,1"; empty where `schedule` is no list of whole numbers from 1 on.
-std::vector<int> in_flight_of(const std::string& schedule);
-
 // `hints` are resolved.
 Pipeline pipeline_of(const Hints& hints, int micro_batches);
 
 // Whether all gradients of parameters have a phase of their own.
-inline bool splits_backward(Schedule kind) { return kind == Schedule::zb_h1 || kind == Schedule::zb_h2; }
+bool splits_backward(Schedule kind);
 // Whether any have on `stage`.
 inline bool splits_backward(const Pipeline& pipeline, int stage) {
   return splits_backward(pipeline.kind) || (pipeline.head_behind > 0 && stage == pipeline.stages - 1);
@@ -61,6 +79,10 @@ std::vector<ir::PhaseRun> stage_order(const Pipeline& pipeline, int stage);
 
 // The most micro-batches whose run of phase `from` has begun and whose run of phase `to` has not ended.
 int in_flight(const std::vector<ir::PhaseRun>& order, int from, int to);
+
+// On a stage of one chunk, by its formula: the most micro-batches whose forward pass has begun and whose
+// backward pass is not over, as far as the step has that many.
+int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int micro_batches);
 
 // The same by chunk, from its forward pass to the backward pass that reads what it left.
 std::vector<int> chunks_in_flight(const Pipeline& pipeline, int stage);

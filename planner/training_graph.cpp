@@ -12,10 +12,10 @@ ir::models::Transformer padded_model(const Job& job) {
   return model;
 }
 
-GraphInputs graph_inputs(const Job& job) {
-  const Hints& h = job.parallel;
-  GraphInputs inputs{padded_model(job), int64_t{h.micro_batch} * h.dp, job.train, h.stage_layers, h.pp};
-  if (!ir::models::is_conv_net(job.model.family)) {  // what it is padded to says nothing more once it is
+GraphInputs graph_inputs(const ResolvedJob& job) {
+  const Hints& h = job->parallel;
+  GraphInputs inputs{padded_model(job), int64_t{h.micro_batch} * h.dp, job->train, h.stage_layers, h.pp};
+  if (!ir::models::is_conv_net(job->model.family)) {  // what it is padded to says nothing more once it is
     inputs.model.vocab = ir::models::padded_vocab(inputs.model);
     inputs.model.pad_vocab_to = 1;
   }
@@ -39,7 +39,7 @@ TrainingGraph training_graph(const GraphInputs& inputs) {
   return made;
 }
 
-ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas) {
+ir::Graph training_graph(const ResolvedJob& job, std::vector<Replica>& replicas) {
   TrainingGraph made = training_graph(graph_inputs(job));
   replicas = std::move(made.replicas);
   return std::move(made.graph);

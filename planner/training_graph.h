@@ -1,8 +1,9 @@
 // The training graph of a job: the model for all data-parallel ranks, its backward pass and update, with
 // parameters replicated where several stages use them.
 //
-//   GraphInputs inputs = graph_inputs(job);                // tp 1 and tp 8 have equal ones, if nothing of
-//   the TrainingGraph training = training_graph(inputs);       // graph depends on whose parts devices have
+//   GraphInputs inputs = graph_inputs(resolve(job));              // tp 1 and tp 8 have equal ones, if
+//   nothing of the TrainingGraph training = training_graph(inputs);       // graph depends on whose parts
+//   devices have
 //
 // A graph is made from its inputs and from nothing else, so whoever keeps graphs by their inputs cannot take
 // one for another.
@@ -29,8 +30,7 @@ struct GraphInputs {
   int stages = 1;
   friend bool operator==(const GraphInputs&, const GraphInputs&) = default;
 };
-// `job` is resolved.
-GraphInputs graph_inputs(const Job& job);
+GraphInputs graph_inputs(const ResolvedJob& job);
 
 struct TrainingGraph {
   ir::Graph graph;
@@ -38,7 +38,7 @@ struct TrainingGraph {
 };
 TrainingGraph training_graph(const GraphInputs& inputs);
 
-// `job` is resolved; `replicas` gets the pairs of replicated parameters.
-ir::Graph training_graph(const Job& job, std::vector<Replica>& replicas);
+// `replicas` gets the pairs of replicated parameters.
+ir::Graph training_graph(const ResolvedJob& job, std::vector<Replica>& replicas);
 
 }  // namespace boxcar::planner

@@ -74,11 +74,11 @@ host::Checkpoint beginning(const TrainRun& run, const TrainingJob& prepared, con
   host::Checkpoint begin{prepared.model, {0, 0, run.seed, data, settings}, {}};
   if (run.resume) {
     if (auto found = host::read_checkpoint(run.checkpoint_dir, prepared.model)) {
-      check_resumed(found->state, prepared.job.global_batch, begin.state, name);
+      check_resumed(found->state, prepared.job->global_batch, begin.state, name);
       return *std::move(found);
     }
   }
-  begin.tensors = run.init_from.empty() ? drawn(prepared.places, prepared.job.model.layers, run.seed)
+  begin.tensors = run.init_from.empty() ? drawn(prepared.places, prepared.job->model.layers, run.seed)
                                         : host::read_weights(run.init_from, prepared.model);
   return begin;
 }

@@ -71,14 +71,14 @@ bool is_input(const Place& place) {
 
 }  // namespace
 
-TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, double share) {
-  const planner::LaidOut laid = planner::lay_out(resolved);
-  return prepare_training(resolved, planner::compile(laid, resolved), laid, run, share);
+TrainingJob prepare_training(const planner::ResolvedJob& job, const TrainRun& run, double share) {
+  const planner::LaidOut laid = planner::lay_out(job);
+  return prepare_training(job, planner::compile(laid, job), laid, run, share);
 }
 
-TrainingJob prepare_training(const planner::Job& resolved, ir::Plan plan, const planner::LaidOut& laid,
+TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, const planner::LaidOut& laid,
                              const TrainRun& run, double share) {
-  TrainingJob result{resolved, planner::padded_model(resolved), std::move(plan), planner::places_of(laid)};
+  TrainingJob result{job, planner::padded_model(job), std::move(plan), planner::places_of(laid)};
   constexpr int64_t most_slots = 1000;
   if (run.checkpoint_every > 0)
     planner::add_checkpoints(result.plan, result.places,
@@ -137,7 +137,7 @@ struct Trainer::Impl {
         samples(data),
         first_process(!b.transport() || b.transport()->process() == 0),
         collector(j.places, b),
-        table(loss_devices(), j.job.train.micro_batches) {
+        table(loss_devices(), j.job->train.micro_batches) {
     if (b.transport()) b.transport()->listen(Channel::results, [this](int, auto bytes) { receive(bytes); });
   }
 
@@ -164,7 +164,7 @@ struct Trainer::Impl {
 
   void load(const Place& place, const std::vector<sbp::Range>& ranges, const Moment& moment,
             std::span<std::byte> bytes) {
-    const int64_t first = moment.step * job.job.global_batch + moment.micro_batch * place.type.shape[0];
+    const int64_t first = moment.step * job.job->global_batch + moment.micro_batch * place.type.shape[0];
     const bool wide = place.type.dtype == ir::DType::float64;
     std::byte* out = bytes.data();
     for (int64_t row = ranges[0].begin; row < ranges[0].end; ++row)
@@ -190,7 +190,7 @@ struct Trainer::Impl {
     if (!loss) return;
     const auto now = Clock::now();
     if (listener)
-      listener->step({step + 1, *loss, learning_rate(run, job.job.train.learning_rate, step),
+      listener->step({step + 1, *loss, learning_rate(run, job.job->train.learning_rate, step),
                       std::chrono::duration<double>(now - step_end).count()});
     step_end = now;
     steps_logged = step + 1;
@@ -300,7 +300,7 @@ struct Trainer::Impl {
   void write(int64_t step, GlobalTensors tensors) {
     check_finite(step, tensors);
     TrainState reached = state;
-    reached.step = step, reached.samples = step * job.job.global_batch;
+    reached.step = step, reached.samples = step * job.job->global_batch;
     folder->keep();
     backends::host::write_checkpoint(run.checkpoint_dir, {job.model, reached, std::move(tensors)},
                                      static_cast<int>(run.keep_checkpoints));
@@ -311,8 +311,9 @@ struct Trainer::Impl {
   }
 
   void validate(int64_t step, const GlobalTensors& tensors) {
-    const double loss = evaluate(job.model, tensors, *validation,
-                                 run.validation_batches * job.job.global_batch, job.job.parallel.micro_batch);
+    const double loss =
+        evaluate(job.model, tensors, *validation, run.validation_batches * job.job->global_batch,
+                 job.job->parallel.micro_batch);
     const std::lock_guard lock(mutex);
     listener->validation(step, loss);
   }
@@ -408,7 +409,7 @@ void Trainer::begin(GlobalTensors tensors, const TrainState& state, const actors
     i.watched(device, moment, bytes);
   };
   hooks.learning_rate = [&i](int64_t step) {
-    return learning_rate(i.run, i.job.job.train.learning_rate, step);
+    return learning_rate(i.run, i.job.job->train.learning_rate, step);
   };
   hooks.checkpoints = i.checkpoints();
   i.runtime = std::make_unique<actors::Runtime>(i.job.plan, i.backend, std::move(hooks), options);

@@ -25,16 +25,16 @@ namespace boxcar::training {
 
 // A compiled and verified job.
 struct TrainingJob {
-  planner::Job job;               // resolved
+  planner::ResolvedJob job;
   ir::models::Transformer model;  // as the plan has it
   ir::Plan plan;
   planner::Places places;
 };
 // Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory where
 // devices share it: `share` of them are here.
-TrainingJob prepare_training(const planner::Job& resolved, const TrainRun& run, double share);
+TrainingJob prepare_training(const planner::ResolvedJob& job, const TrainRun& run, double share);
 // The same of a plan that is there, and was compiled from `laid`.
-TrainingJob prepare_training(const planner::Job& resolved, ir::Plan plan, const planner::LaidOut& laid,
+TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, const planner::LaidOut& laid,
                              const TrainRun& run, double share);
 
 class Trainer {

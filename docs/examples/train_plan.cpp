@@ -22,12 +22,11 @@ int main() {
   job.global_batch = 4, job.parallel.dp = 2, job.parallel.micro_batch = 1;
   job.train.precision = ir::Precision::fp32, job.train.learning_rate = 0.01;
   job.cluster = backends::load_cluster("local", 2);
-  job = planner::resolve(job);
 
   training::TrainRun run;
   run.data = {"random"}, run.steps = 20;
   const training::Data data = training::open_data(run, job.model);
-  const training::TrainingJob prepared = training::prepare_training(job, run, 1);
+  const training::TrainingJob prepared = training::prepare_training(planner::resolve(job), run, 1);
   const auto backend = backends::cpu::make_cpu_backend(prepared.plan.devices);
   backends::host::Checkpoint begin = training::beginning(run, prepared, data.training, "fp32");
 

@@ -22,7 +22,7 @@ const OptimizerRow* find_optimizer(std::string_view op) {
   return found == std::end(rows) ? nullptr : found;
 }
 
-std::vector<std::string> optimizer_names() {
+std::vector<std::string> words_of(Optimizer) {
   std::vector<std::string> names;
   for (const OptimizerRow& row : rows) names.emplace_back(row.name);
   return names;

@@ -17,7 +17,7 @@ namespace boxcar::ir {
 std::span<const OptimizerRow> optimizer_rows();  // by Optimizer
 const OptimizerRow& row_of(Optimizer optimizer);
 const OptimizerRow* find_optimizer(std::string_view op);  // null: it has no row
-std::vector<std::string> optimizer_names();
+std::vector<std::string> words_of(Optimizer);
 
 // "adam_all"
 inline std::string all_op(const OptimizerRow& row) { return std::string(row.name) + "_all"; }

@@ -17,29 +17,34 @@ namespace boxcar::ir {
 // fp8: as bf16; that products of layers read 8 bits is their kernels' affair (backends/machines/cluster.h,
 // use_float8).
 enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64, fp8 };
+inline std::vector<std::string> words_of(Precision) {
+  return {"fp32", "tf32", "fp16", "bf16", "fp64", "fp8"};
+}
 inline bool is_mixed(Precision p) {
   return p == Precision::fp16 || p == Precision::bf16 || p == Precision::fp8;
 }
 
 enum class Recompute : uint8_t { none, selective, full, ops };
+inline std::vector<std::string> words_of(Recompute) { return {"none", "selective", "full", "ops"}; }
 // Where precision is mixed: the type in which gradients are kept, summed over micro-batches and reduced. Half
 // is that of the products; half_but_tables has those of tables that are looked up, an embedding, in float32.
 enum class Gradients : uint8_t { float32, half, half_but_tables };
+inline std::vector<std::string> words_of(Gradients) { return {"float32", "half", "half-but-tables"}; }
 
 struct TrainOptions {
   Precision precision = Precision::fp16;
   Optimizer optimizer = Optimizer::adam;
   Recompute recompute = Recompute::none;
-  bool recompute_stop =
-      false;  // full: a layer's second run stops at the last result that its backward pass reads
+  // full: a layer's second run stops at the last result that its backward pass reads
+  bool recompute_stop = false;
   // Of each (virtual) stage only so many layers, its first: a number for all stages or one for each; empty:
   // all layers.
   std::vector<int> recompute_layers = {};
   Recompute recompute_others = Recompute::none;  // of the layers behind those
-  std::vector<int>
-      stage_starts;        // first layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}
-  bool flash = false;      // attention as one op
-  bool epilogues = false;  // biases, residuals, GELU, gradients in the kernels of products
+  // First layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}.
+  std::vector<int> stage_starts;
+  bool flash = false;          // attention as one op
+  bool epilogues = false;      // biases, residuals, GELU, gradients in the kernels of products
   bool whole_products = true;  // for epilogues: no device has a part of a residual's product alone
   bool fused_loss = false;     // cross entropy in as few kernels as its classes leave it
   bool whole_classes = true;   // for fused_loss: no device has a part of the classes alone

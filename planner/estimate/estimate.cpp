@@ -37,7 +37,8 @@ bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
 const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 
 // The small model of a key.
-Job probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layers, int micro_batches) {
+planner::ResolvedJob probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layers,
+                               int micro_batches) {
   Hints& h = probe.parallel;
   h.tp = key.tp, h.cp = key.cp, h.ep = key.ep;
   h.sequence_parallel = key.sequence_parallel;
@@ -50,8 +51,8 @@ Job probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layer
   h.virtual_stages = 1;
   h.stage_layers = stage_layers;
   h.zero = h.fsdp_group = 0;
-  h.schedule = "1f1b";
-  h.mesh_order = Hints().mesh_order;
+  h.schedule = {};
+  h.mesh_order = planner::usual_mesh_order;
   h.stage_order.clear();
   probe.train.recompute_layers.clear();
   probe.train.recompute_others = ir::Recompute::none;
@@ -59,7 +60,7 @@ Job probe_job(Job probe, const CostKey& key, const std::vector<int>& stage_layer
   probe.global_batch = int64_t{micro_batches} * h.micro_batch * h.dp;
   const int nodes = (probe.gpus + probe.cluster.node.gpus - 1) / probe.cluster.node.gpus;
   probe.cluster.nodes = std::max(probe.cluster.nodes, nodes);
-  return planner::resolve(probe);
+  return planner::resolve(std::move(probe));
 }
 
 // A plan and the cluster that its acts' times are asked on.
@@ -468,7 +469,7 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   if (job_.model.decoder_layers > 0)
     stages.insert(stages.end(), stages_of_a_kind.begin(), stages_of_a_kind.end());
   if (differ) stages.assign(at(static_cast<int>(job_.model.layers)), 1);
-  const Job small = probe_job(job_, key, stages, differ ? 1 : 2);
+  const planner::ResolvedJob small = probe_job(job_, key, stages, differ ? 1 : 2);
   planner::Choose choose;
   if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
   last_ = std::make_unique<Probe>(Probe{key, small, planner::compile(graphs_->lay_out(small, choose))});

@@ -30,11 +30,11 @@ int Graphs::made() const {
   return made_;
 }
 
-planner::LaidOut Graphs::lay_out(const planner::Job& job, const planner::Choose& choose) {
+planner::LaidOut Graphs::lay_out(const planner::ResolvedJob& job, const planner::Choose& choose) {
   const std::shared_ptr<Known> known = of(planner::graph_inputs(job));
   std::call_once(known->once, [&] { known->training = planner::training_graph(known->inputs); });
   planner::LaidOut laid =
-      planner::lay_out(known->training.graph, job.parallel, job.train.micro_batches, choose);
+      planner::lay_out(known->training.graph, job->parallel, job->train.micro_batches, choose);
   laid.replicas = known->training.replicas;
   return laid;
 }

@@ -24,8 +24,7 @@ class Graphs {
   // Keeps the last `most` graphs.
   explicit Graphs(size_t most) : most_(most) {}
 
-  // `job` is resolved.
-  planner::LaidOut lay_out(const planner::Job& job, const planner::Choose& choose);
+  planner::LaidOut lay_out(const planner::ResolvedJob& job, const planner::Choose& choose);
   int made() const;
 
  private:

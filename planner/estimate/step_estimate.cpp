@@ -47,14 +47,9 @@ void add(StageCost& sum, const StageCost& part, double times = 1) {
 
 // Micro-batches whose activations a stage holds at most, of each of its virtual stages.
 std::vector<double> in_flight(const Hints& h, int stage, double micro_batches) {
-  const double before = h.pp - stage - 1;
-  double most = before + 1;
-  if (h.schedule == "gpipe") most = micro_batches;
-  if (h.schedule == "zb-h1") most = h.pp;
-  if (h.schedule == "zb-h2") most = 2 * h.pp - 1;
-  if (const std::vector<int> counts = planner::in_flight_of(h.schedule); !counts.empty())
-    most = counts[static_cast<size_t>(stage)];
-  if (h.virtual_stages == 1) return {std::min(micro_batches, most)};
+  if (h.virtual_stages == 1)
+    return {static_cast<double>(
+        planner::most_in_flight(h.schedule, h.pp, stage, static_cast<int>(micro_batches)))};
   // After some rounds every chunk has had the most that it ever has.
   const planner::Pipeline pipeline =
       planner::pipeline_of(h, static_cast<int>(std::min<double>(micro_batches, 4 * h.pp)));
@@ -489,15 +484,16 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
   return result;
 }
 
-std::string schedule_for(const Job& job, const KindCosts& costs, double slack) {
+std::optional<planner::PipelineSchedule> schedule_for(const Job& job, const KindCosts& costs, double slack) {
   const Hints& h = job.parallel;
-  if (h.pp == 1 || h.virtual_stages > 1) return "";
+  if (h.pp == 1 || h.virtual_stages > 1) return std::nullopt;
   const InFlight usual = in_flight_of(job);
   const std::vector<PipelineStage> stages =
       pipeline_of(job, planner::mesh_of(h), costs.recomputed, stages_of(job, costs, parts_of(job), usual));
   std::vector<int> counts = in_flight(stages, (1 + slack) * least_period(stages));
   for (int& count : counts) count = std::min(count, job.train.micro_batches);
-  return counts == counts_of(usual) ? "" : fmt::format("{}", fmt::join(counts, ","));
+  if (counts == counts_of(usual)) return std::nullopt;
+  return planner::PipelineSchedule(std::move(counts));
 }
 
 namespace {

@@ -51,6 +51,7 @@ std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::
 
 // The schedule "7,5,3,1" that keeps the pipeline within `slack` of its least period; empty where that is what
 // 1F1B has in flight, or where there are virtual stages.
-std::string schedule_for(const planner::Job& job, const KindCosts& costs, double slack);
+std::optional<planner::PipelineSchedule> schedule_for(const planner::Job& job, const KindCosts& costs,
+                                                      double slack);
 
 }  // namespace boxcar::search

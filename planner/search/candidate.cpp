@@ -36,9 +36,10 @@ ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found) {
 
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
                  const std::function<void()>& look) {
-  const planner::LaidOut laid = graphs.lay_out(candidate.job, candidate.choose(found, look));
+  const planner::ResolvedJob job = planner::resolve(candidate.job);
+  const planner::LaidOut laid = graphs.lay_out(job, candidate.choose(found, look));
   if (look) look();
-  ir::Plan plan = planner::compile(laid, candidate.job);
+  ir::Plan plan = planner::compile(laid, job);
   if (look) look();
   if (!candidate.slots.changes.empty()) set_slots(plan, candidate.slots.changes);
   return plan;

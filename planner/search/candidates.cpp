@@ -207,8 +207,9 @@ class Candidates::Branch {
     if (best && !options_.pinned.count("schedule"))
       for (const double slack : slacks) {
         Job job = best->job;
-        job.parallel.schedule = schedule_for(job, *costs_of(job), slack);
-        if (job.parallel.schedule.empty()) break;
+        const auto schedule = schedule_for(job, *costs_of(job), slack);
+        if (!schedule) break;
+        job.parallel.schedule = *schedule;
         if (auto more = with_fewest_recomputed(job, bytes))
           keep_less(best, *more, &Candidate::estimated_seconds);
       }
@@ -326,7 +327,7 @@ class Candidates::Branch {
     const KindCosts kinds = *costs_of(usual.job);
     const bool level = slowest_device(usual.job) > 1 && !options_.pinned.count("stage_layers") &&
                        usual.job.parallel.stage_layers == level_cut(usual.job, kinds.recomputed);
-    for (const std::string& order : other_orders(usual.job)) {
+    for (const planner::MeshOrder& order : other_orders(usual.job)) {
       Job job = usual.job;
       job.parallel.mesh_order = order;
       if (level) job.parallel.stage_layers = level_cut(job, kinds.recomputed);
@@ -347,8 +348,9 @@ class Candidates::Branch {
     if (options_.pinned.count("schedule")) return std::nullopt;
     for (const double slack : slacks) {
       Job job = plain.job;
-      job.parallel.schedule = schedule_for(job, kinds, slack);
-      if (job.parallel.schedule.empty()) break;
+      const auto schedule = schedule_for(job, kinds, slack);
+      if (!schedule) break;
+      job.parallel.schedule = *schedule;
       Candidate more = with_estimate(job, kinds);
       if (!gains(more, plain)) break;
       if (fits(more)) return more;

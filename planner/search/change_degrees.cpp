@@ -113,7 +113,7 @@ class Changes {
       if (!done.empty() && hoped(whole) >= attempts_.value(attempts_.best().front())) break;
       if (!done.insert(degrees_of(whole.job)).second) continue;
       std::vector<std::pair<Candidate, Making>> both;
-      for (const char* schedule : split_schedules(whole.job)) {
+      for (const planner::Schedule schedule : split_schedules(whole.job)) {
         Candidate split = anew(whole);
         split.job.parallel.schedule = schedule;
         if (!split.job.train.recompute_layers.empty())

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -142,8 +145,8 @@ std::vector<Dimension> make_rows() {
        .change = 2},
       {.key = "schedule",
        .field = &Hints::schedule,
-       .flag = {.help = "order of the pipeline: 1f1b, gpipe, zb-h1, zb-h2, or micro-batches in flight by "
-                        "stage: 7,5,3,1"},
+       .flag = {.help = fmt::format("order of the pipeline: {}, or micro-batches in flight by stage: 7,5,3,1",
+                                    fmt::join(words_of(planner::Schedule()), ", "))},
        .rules = schedule_rules,
        .chosen = 11,
        .named = 10},
@@ -174,8 +177,7 @@ std::vector<Dimension> make_rows() {
        .change = 3},
       {.key = "recompute",
        .field = &TrainOptions::recompute,
-       .flag = {.help = "activations computed again in the backward pass",
-                .words = {"none", "selective", "full", "ops"}},
+       .flag = {.help = "activations computed again in the backward pass"},
        .values = recomputations,
        .chosen = 6,
        .change = 1,

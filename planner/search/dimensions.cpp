@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sbp/words.h"
+
 namespace boxcar::search {
 namespace {
 
@@ -47,7 +49,9 @@ std::string text_of(const Dimension& d, const Job& job) {
         if constexpr (is_list<T>)
           return fmt::format("{}", fmt::join(value, ","));
         else if constexpr (std::is_enum_v<T>)
-          return d.flag.words.at(static_cast<size_t>(value));
+          return word(value);
+        else if constexpr (requires { to_text(value); })
+          return to_text(value);
         else
           return fmt::format("{}", value);
       },

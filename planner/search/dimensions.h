@@ -30,10 +30,11 @@
 
 namespace boxcar::search {
 
-using Member = std::variant<int planner::Hints::*, bool planner::Hints::*, std::string planner::Hints::*,
-                            std::vector<int> planner::Hints::*, std::vector<int> ir::TrainOptions::*,
-                            ir::Recompute ir::TrainOptions::*>;
-using Value = std::variant<int, bool, std::string, std::vector<int>, ir::Recompute>;
+using Member = std::variant<int planner::Hints::*, bool planner::Hints::*, std::vector<int> planner::Hints::*,
+                            planner::PipelineSchedule planner::Hints::*, planner::MeshOrder planner::Hints::*,
+                            std::vector<int> ir::TrainOptions::*, ir::Recompute ir::TrainOptions::*>;
+using Value =
+    std::variant<int, bool, std::vector<int>, planner::PipelineSchedule, planner::MeshOrder, ir::Recompute>;
 
 // What values depend on: what was chosen before, and what is given.
 struct Choice {
@@ -46,7 +47,7 @@ struct Flag {
   std::string help;
   std::string fallback = {};            // the default in words, where it follows from other keys
   std::string alias = {};               // another flag
-  std::vector<std::string> words = {};  // the only ones allowed; of an enum in its order
+  std::vector<std::string> words = {};  // the only ones allowed, of an enum; empty: all of its words
   bool rare = false;                    // labels of a plan leave the default out
 };
 

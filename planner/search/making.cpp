@@ -28,7 +28,7 @@ void note_memory(const ir::Plan& plan, Candidate& candidate) {
   }
 }
 
-bool degrees_do(const planner::Job& job, const LayoutRequest& asked, Graphs& graphs) {
+bool degrees_do(const planner::ResolvedJob& job, const LayoutRequest& asked, Graphs& graphs) {
   if (needs_layouts(job) || !asked.partial) return false;
   return asked.pins.empty() || keeps(graphs.lay_out(job, nullptr), asked.pins);
 }
@@ -43,8 +43,9 @@ Made make(Candidate candidate, LayoutRequest asked, Graphs& graphs,
         std::max(deaf_seconds, std::chrono::duration<double>(now - std::exchange(last, now)).count());
     asked_to_stop();
   };
-  candidate.job = planner::resolve(std::move(candidate.job));
-  if (!candidate.layouts && !degrees_do(candidate.job, asked, graphs)) candidate.layouts = std::move(asked);
+  const planner::ResolvedJob job = planner::resolve(std::move(candidate.job));
+  candidate.job = job;
+  if (!candidate.layouts && !degrees_do(job, asked, graphs)) candidate.layouts = std::move(asked);
   FoundLayouts found;
   ir::Plan plan = plan_of(candidate, &found, graphs, look);
   if (found.found) candidate.found = std::move(found);

@@ -21,8 +21,8 @@ Job with(Job job, const char* key, int value) {
   return job;
 }
 
-Job with_schedule(Job job, const char* schedule) {
-  job.parallel.schedule = schedule;
+Job with_schedule(Job job, planner::PipelineSchedule schedule) {
+  job.parallel.schedule = std::move(schedule);
   return job;
 }
 
@@ -53,14 +53,14 @@ Jobs on_other_stages(const Around& at) {
     const Hints& other = c.job.parallel;
     if (other.stage_order != h.stage_order && other.dp == h.dp && other.tp == h.tp && other.pp == h.pp &&
         other.cp == h.cp && other.micro_batch == h.micro_batch && other.zero == h.zero)
-      return {with_schedule(c.job, h.schedule.c_str())};
+      return {with_schedule(c.job, h.schedule)};
   }
   return {};
 }
 
 Jobs split_backward(const Around& at) {
   Jobs jobs;
-  for (const char* schedule : split_schedules(at.job))
+  for (const planner::Schedule schedule : split_schedules(at.job))
     if (at.job.parallel.schedule != schedule) jobs.push_back(with_schedule(at.job, schedule));
   return jobs;
 }
@@ -214,9 +214,9 @@ void add(MoveUses& all, const MoveUses& more) {
   }
 }
 
-std::vector<const char*> split_schedules(const Job& job) {
-  if (job.train.micro_batches <= 2) return {"zb-h1"};
-  return {"zb-h1", "zb-h2"};
+std::vector<planner::Schedule> split_schedules(const Job& job) {
+  if (job.train.micro_batches <= 2) return {planner::Schedule::zb_h1};
+  return {planner::Schedule::zb_h1, planner::Schedule::zb_h2};
 }
 
 }  // namespace boxcar::search

@@ -65,6 +65,6 @@ MoveUse& use_of(MoveUses& uses, const Move* move);  // null: points
 void add(MoveUses& all, const MoveUses& more);
 
 // With backward passes in two parts; of up to two micro-batches both orders are the same.
-std::vector<const char*> split_schedules(const planner::Job& job);
+std::vector<planner::Schedule> split_schedules(const planner::Job& job);
 
 }  // namespace boxcar::search

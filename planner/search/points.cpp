@@ -11,6 +11,7 @@
 #include "planner/mesh.h"
 #include "planner/resolve.h"
 #include "planner/search/dimensions.h"
+#include "sbp/words.h"
 
 namespace boxcar::search {
 namespace {
@@ -193,19 +194,21 @@ std::vector<int64_t> beside(const Hints& h, int node) {
 
 }  // namespace
 
-std::vector<std::string> other_orders(const Job& job) {
+std::vector<planner::MeshOrder> other_orders(const Job& job) {
   const int node = job.cluster.node.gpus;
-  std::vector<std::string> orders;
+  std::vector<planner::MeshOrder> orders;
   if (job.gpus <= node && slowest_device(job) == 1) return orders;
   Hints h = job.parallel;
   const auto standing = [&] { return std::pair(beside(h, node), slowness_by_stage(h, job.cluster)); };
-  h.mesh_order = Hints().mesh_order;
+  h.mesh_order = planner::usual_mesh_order;
   std::set known{standing()};
-  std::vector<std::string> dims{"cp", "dp", "pp", "tp"};
+  using enum planner::MeshAxis;
+  const auto by_word = [](planner::MeshAxis a, planner::MeshAxis b) { return word(a) < word(b); };
+  planner::MeshOrder order{cp, dp, pp, tp};
   do {
-    h.mesh_order = fmt::format("{}", fmt::join(dims, ","));
-    if (known.insert(standing()).second) orders.push_back(h.mesh_order);
-  } while (std::next_permutation(dims.begin(), dims.end()));
+    h.mesh_order = order;
+    if (known.insert(standing()).second) orders.push_back(order);
+  } while (std::next_permutation(order.begin(), order.end(), by_word));
   return orders;
 }
 

@@ -27,6 +27,6 @@ bool any_point(const planner::Job& job, const Fixed& fixed, const std::vector<co
 
 // The orders of the job's mesh on its cluster, but the usual one, in which others of its groups cross nodes,
 // or others of its stages stand on slow devices, than in the ones before.
-std::vector<std::string> other_orders(const planner::Job& job);
+std::vector<planner::MeshOrder> other_orders(const planner::Job& job);
 
 }  // namespace boxcar::search

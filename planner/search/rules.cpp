@@ -160,7 +160,7 @@ std::vector<Rule> schedule_rules(const Job& job, const Fixed&) {
   return {{{"schedule", "pp"},
            {},
            "schedule has to have a number for each of pp stages",
-           [numbers = planner::in_flight_of(job.parallel.schedule).size()](const Job& j) {
+           [numbers = job.parallel.schedule.in_flight.size()](const Job& j) {
              return numbers == 0 || numbers == static_cast<size_t>(j.parallel.pp);
            }}};
 }
@@ -202,7 +202,7 @@ std::vector<Rule> virtual_stages_rules(const Job& job, const Fixed&) {
   add({"virtual_stages", "pp"}, {}, "virtual_stages needs pp of 2 or more",
       [](const Job& j) { return j.parallel.pp > 1; });
   add({"virtual_stages", "schedule"}, {}, "virtual_stages needs schedule 1f1b",
-      [](const Job& j) { return j.parallel.schedule == "1f1b"; });
+      [](const Job& j) { return j.parallel.schedule == planner::Schedule::one_f_one_b; });
   add({"virtual_stages", "pp"}, {fact("layers", m.layers)}, "pp x virtual_stages has to divide layers",
       [layers = m.layers](const Job& j) { return layers % stages_of(j) == 0; });
   add({"virtual_stages", "pp", "dp", "micro_batch"}, {fact("global_batch", job.global_batch)},

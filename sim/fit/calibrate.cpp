@@ -275,10 +275,10 @@ std::vector<Row> rows_of(const CollectiveTest& test, const Cluster& described, s
 
 Row row_of(const MeasuredStep& step, size_t group) {
   try {
-    const planner::Job job = step.job();
+    const planner::ResolvedJob job = step.job();
     const ir::Plan plan = planner::compile(job);
-    planner::verify(plan, job.cluster.device->memory_bytes);
-    return {step.seconds, group, [plan, described = job.cluster](const Factors& factors) {
+    planner::verify(plan, job->cluster.device->memory_bytes);
+    return {step.seconds, group, [plan, described = job->cluster](const Factors& factors) {
               Cluster changed = described;
               put(changed, factors);
               return sim::simulate(plan, changed).step_seconds;

@@ -28,7 +28,7 @@ namespace boxcar::fit {
 struct MeasuredStep {
   std::string where;  // "steps.csv:3"
   double seconds = 0;
-  std::function<planner::Job()> job;  // resolved, on the cluster as described
+  std::function<planner::ResolvedJob()> job;  // on the cluster as described
 };
 
 struct Measurements {

@@ -10,7 +10,7 @@ namespace boxcar::actors {
 namespace {
 
 // An actor that accumulates 5 acts into one slot: 1 act, 3 skipped, then the fifth sends.
-TEST(ActorTableSkip, counts_acts_towards_a_rate) {
+TEST(ActorTableSkip, CountsActsTowardsARate) {
   ActorTable table;
   std::vector<OutSpec> outs{{.count = 1, .every = 5, .consumers = 1}};
   int actor = table.add({}, outs);
@@ -25,7 +25,7 @@ TEST(ActorTableSkip, counts_acts_towards_a_rate) {
   EXPECT_EQ(effects, (std::vector<Effect>{{MessageKind::req, 0, 0}}));
 }
 
-TEST(ActorTableSkip, does_not_skip_a_message) {
+TEST(ActorTableSkip, DoesNotSkipAMessage) {
   ActorTable table;
   std::vector<OutSpec> outs{{.count = 1, .every = 3, .consumers = 1}};
   std::vector<InSpec> ins{{.repeat = 3}};
@@ -80,7 +80,7 @@ class Pair {
   int a_ = 0, b_ = 0;
 };
 
-TEST(ActorTableAdvance, is_a_step_without_its_acts) {
+TEST(ActorTableAdvance, IsAStepWithoutItsActs) {
   Pair acts, some;
   for (int step = 0; step < 13; ++step) {
     acts.step();
@@ -90,7 +90,7 @@ TEST(ActorTableAdvance, is_a_step_without_its_acts) {
 }
 
 // One that writes and one that reads, slots 0 1 2 0 of three in a step; then they are free, or not.
-TEST(ActorTableRewind, begins_at_the_first_slot_where_all_are_given_back) {
+TEST(ActorTableRewind, BeginsAtTheFirstSlotWhereAllAreGivenBack) {
   ActorTable table;
   const int writer = table.add({}, std::vector<OutSpec>{{.count = 3, .consumers = 1}}),
             reader = table.add(std::vector<InSpec>{{.count = 3}}, {});
@@ -117,7 +117,7 @@ TEST(ActorTableRewind, begins_at_the_first_slot_where_all_are_given_back) {
 }
 
 // All that it can be given, and not read yet.
-TEST(ActorTableRewind, does_not_leave_slots_unread) {
+TEST(ActorTableRewind, DoesNotLeaveSlotsUnread) {
   ActorTable table;
   const int reader = table.add(std::vector<InSpec>{{.count = 3}}, {});
   for (int slot = 0; slot < 3; ++slot) {
@@ -126,7 +126,7 @@ TEST(ActorTableRewind, does_not_leave_slots_unread) {
   }
 }
 
-TEST(ActorTableAdvance, does_not_leave_a_slot_in_part) {
+TEST(ActorTableAdvance, DoesNotLeaveASlotInPart) {
   ActorTable table;
   const int writer = table.add({}, std::vector<OutSpec>{{.count = 1, .every = 3}}),
             reader = table.add(std::vector<InSpec>{{.repeat = 3}}, {});

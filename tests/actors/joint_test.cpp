@@ -137,7 +137,7 @@ void run_member(const Case& c, size_t m, support::FakeMeeting& meeting) {
     EXPECT_EQ(got[t], c.out[m][t].values) << "member " << m << " tensor " << t;
 }
 
-TEST(Joint, gives_every_member_its_part_of_every_tensor) {
+TEST(Joint, GivesEveryMemberItsPartOfEveryTensor) {
   Random random(5);
   for (const Collective kind : {Collective::all_reduce, Collective::broadcast, Collective::all_gather,
                                 Collective::reduce_scatter, Collective::all_to_all, Collective::reduce})
@@ -161,7 +161,7 @@ std::string message_of(const JointSpec& spec) {
   return "";
 }
 
-TEST(Joint, copies_nothing_where_parts_lie_one_after_the_other) {
+TEST(Joint, CopiesNothingWherePartsLieOneAfterTheOther) {
   const TensorType part{{2, 3}, ir::DType::float32}, rows{{4, 3}, ir::DType::float32},
       columns{{2, 6}, ir::DType::float32};
   JointSpec spec{"g", Collective::all_gather, sbp::Reduction::sum, {0},
@@ -172,7 +172,7 @@ TEST(Joint, copies_nothing_where_parts_lie_one_after_the_other) {
   EXPECT_EQ(Joint(spec).scratch_bytes(), 512);  // 48 bytes gathered, aligned
 }
 
-TEST(Joint, refuses_members_that_do_not_fit) {
+TEST(Joint, RefusesMembersThatDoNotFit) {
   const TensorType two{{2}, ir::DType::float32}, five{{5}, ir::DType::float32}, half{{2}, ir::DType::float16};
   JointSpec spec{"ar", Collective::all_gather, sbp::Reduction::sum, {0},
                  {},   {{two}, {two}},         {{five}, {five}},    0};
@@ -188,7 +188,7 @@ TEST(Joint, refuses_members_that_do_not_fit) {
 }
 
 // A block against its elements, one by one.
-TEST(Moves, pack_a_block_and_put_it_back) {
+TEST(Moves, PackABlockAndPutItBack) {
   Random random(6);
   support::FakeQueue queue;
   for (int i = 0; i < 200; ++i) {

@@ -8,7 +8,7 @@
 namespace boxcar::actors {
 namespace {
 
-TEST(Mailbox, keeps_what_a_message_says) {
+TEST(Mailbox, KeepsWhatAMessageSays) {
   for (const MessageKind kind : {MessageKind::req, MessageKind::ack})
     for (const int actor : {0, 1, (1 << 24) - 1})
       for (const int port : {0, 7, (1 << port_bits) - 1})
@@ -49,12 +49,12 @@ void pass(int spins) {
   EXPECT_FALSE(box.pop(word));
 }
 
-TEST(Mailbox, keeps_the_order_of_every_sender) {
+TEST(Mailbox, KeepsTheOrderOfEverySender) {
   pass(0);
   pass(1000);
 }
 
-TEST(Mailbox, wake_ends_a_wait) {
+TEST(Mailbox, WakeEndsAWait) {
   Mailbox box(1, 0);
   std::atomic<bool> woken{false};
   std::thread waits([&] {

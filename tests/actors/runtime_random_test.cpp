@@ -78,8 +78,8 @@ void try_plans(unsigned first, unsigned last, bool late) {
   }
 }
 
-TEST(RuntimeRandom, registers_hold_what_their_versions_say) { try_plans(0, 400, false); }
-TEST(RuntimeRandom, registers_hold_it_where_acts_hand_over_at_launch) { try_plans(400, 520, true); }
+TEST(RuntimeRandom, RegistersHoldWhatTheirVersionsSay) { try_plans(0, 400, false); }
+TEST(RuntimeRandom, RegistersHoldItWhereActsHandOverAtLaunch) { try_plans(400, 520, true); }
 TEST(RuntimeRandom, LongRegistersHoldWhatTheirVersionsSay) {
   try_plans(1000, 4000, false);
   try_plans(4000, 6000, true);

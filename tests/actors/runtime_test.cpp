@@ -85,7 +85,7 @@ Failure failure_of(Call call) {
 }
 
 // Also where acts are only launched, and what is watched is read later.
-TEST(Runtime, tells_hooks_where_an_act_stands) {
+TEST(Runtime, TellsHooksWhereAnActStands) {
   for (const int64_t late : {-1, 7}) {
     const ir::Plan plan = plan_of(pair_plan);
     FakeCluster cluster(2, 1);
@@ -111,7 +111,7 @@ TEST(Runtime, tells_hooks_where_an_act_stands) {
   }
 }
 
-TEST(Runtime, says_why_steps_cannot_be_recorded) {
+TEST(Runtime, SaysWhyStepsCannotBeRecorded) {
   const auto refused = [](std::string text, const std::string& from, const std::string& to,
                           RunOptions options, int processes = 1) {
     if (!from.empty()) text.replace(text.find(from), from.size(), to);
@@ -134,7 +134,7 @@ TEST(Runtime, says_why_steps_cannot_be_recorded) {
          "registers are at the same slots again after 34 steps only, and 16 are recorded at most");
 }
 
-TEST(Runtime, keeps_the_order_of_a_queue_in_its_timeline) {
+TEST(Runtime, KeepsTheOrderOfAQueueInItsTimeline) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);
   Runtime run(plan, cluster.backend(0), device_hooks(), {.timeline = true, .chaos = 3});
@@ -153,7 +153,7 @@ TEST(Runtime, keeps_the_order_of_a_queue_in_its_timeline) {
   EXPECT_EQ(run.timeline().size(), 28U);  // 7 acts a step on each device
 }
 
-TEST(Runtime, keeps_a_timeline_of_the_steps_asked_for) {
+TEST(Runtime, KeepsATimelineOfTheStepsAskedFor) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);
   Runtime run(plan, cluster.backend(0), device_hooks(), {.timeline = true, .timeline_from = 6});
@@ -164,7 +164,7 @@ TEST(Runtime, keeps_a_timeline_of_the_steps_asked_for) {
 
 // The act that computes on a micro-batch does not end before the next one is loaded. With two registers that
 // is no dead end, and the one after that is not loaded yet.
-TEST(Runtime, loads_the_next_while_it_computes) {
+TEST(Runtime, LoadsTheNextWhileItComputes) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);
   constexpr int64_t steps = 4;
@@ -195,7 +195,7 @@ TEST(Runtime, loads_the_next_while_it_computes) {
   EXPECT_FALSE(ahead) << "more than two registers were filled";
 }
 
-TEST(Runtime, reads_and_writes_the_newest_slot) {
+TEST(Runtime, ReadsAndWritesTheNewestSlot) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);
   Runtime run(plan, cluster.backend(0), device_hooks());
@@ -213,7 +213,7 @@ TEST(Runtime, reads_and_writes_the_newest_slot) {
             "device 0: %state: 0 bytes for a register of 12");
 }
 
-TEST(Runtime, ends_with_the_first_error_of_any_thread) {
+TEST(Runtime, EndsWithTheFirstErrorOfAnyThread) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);
   std::atomic<int> failed{0};
@@ -228,7 +228,7 @@ TEST(Runtime, ends_with_the_first_error_of_any_thread) {
   EXPECT_EQ(failure.code, Exit::fault);
 }
 
-TEST(Runtime, keeps_the_kind_of_an_error) {
+TEST(Runtime, KeepsTheKindOfAnError) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);
   Hooks hooks = device_hooks();
@@ -242,7 +242,7 @@ TEST(Runtime, keeps_the_kind_of_an_error) {
   EXPECT_EQ(failure.code, Exit::bad_input);
 }
 
-TEST(Runtime, ends_on_all_processes) {
+TEST(Runtime, EndsOnAllProcesses) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 2);
   cluster.fail_where([&](const backends::Call& call, const Moment& moment) {
@@ -272,7 +272,7 @@ std::string refusal(const std::string& text, int devices = 2) {
   return failure_of([&] { Runtime run(plan, cluster.backend(0), {}); }).what;
 }
 
-TEST(Runtime, refuses_what_it_cannot_run) {
+TEST(Runtime, RefusesWhatItCannotRun) {
   EXPECT_EQ(refusal(pair_plan, 3), "plan pair: is for 2 devices, the backend has 3");
   EXPECT_EQ(refusal(replaced(pair_plan, "work test(", "work matmul(")),
             "device 0: work: matmul: no attribute id; known are transpose_a, transpose_b");
@@ -284,7 +284,7 @@ TEST(Runtime, refuses_what_it_cannot_run) {
             "tokens: load with 2 outputs, 1 expected");
 }
 
-TEST(Runtime, probes_what_is_held) {
+TEST(Runtime, ProbesWhatIsHeld) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);
   Runtime run(plan, cluster.backend(0), device_hooks(), {.probe = true});
@@ -297,7 +297,7 @@ TEST(Runtime, probes_what_is_held) {
 }
 
 // y over the tokens that work reads.
-TEST(Runtime, probe_sees_a_register_written_over_another) {
+TEST(Runtime, ProbeSeesARegisterWrittenOverAnother) {
   const ir::Plan plan = plan_of(replaced(pair_plan, "@128", "@0"));
   FakeCluster cluster(2, 1);
   Runtime run(plan, cluster.backend(0), device_hooks(), {.probe = true});
@@ -305,7 +305,7 @@ TEST(Runtime, probe_sees_a_register_written_over_another) {
   EXPECT_EQ(what.substr(10), "work: %y: slot 0 is written over %tokens, which holds something");
 }
 
-TEST(Probe, counts_from_the_first_write_to_the_last_reader) {
+TEST(Probe, CountsFromTheFirstWriteToTheLastReader) {
   const ir::Plan plan = plan_of(pair_plan);
   const ir::Program& program = plan.programs[0];  // tokens, y, sum, state
   Probe probe(program, {{1, false}, {2, false}, {0, false}, {1, true}});
@@ -325,7 +325,7 @@ TEST(Probe, counts_from_the_first_write_to_the_last_reader) {
   EXPECT_EQ(probe.peak(), 192);
 }
 
-TEST(Probe, refuses_more_than_is_planned) {
+TEST(Probe, RefusesMoreThanIsPlanned) {
   ir::Plan plan = plan_of(pair_plan);
   plan.programs[0].arena_bytes = 100;
   EXPECT_EQ(failure_of([&] {

@@ -50,7 +50,7 @@ std::string device_message(const std::string& from, const std::string& to) {
   return error_of([&] { parse_device(text, "d.yaml"); });
 }
 
-TEST(Curve, interpolates_in_log_x_and_clamps) {
+TEST(Curve, InterpolatesInLogXAndClamps) {
   Curve curve{{10, 1000}, {0.2, 0.6}};
   EXPECT_DOUBLE_EQ(curve.at(1), 0.2);
   EXPECT_NEAR(curve.at(100), 0.4, 1e-12);
@@ -58,7 +58,7 @@ TEST(Curve, interpolates_in_log_x_and_clamps) {
   EXPECT_DOUBLE_EQ(Curve{}.at(5), 1);
 }
 
-TEST(Presets, all_load_and_are_whole) {
+TEST(Presets, AllLoadAndAreWhole) {
   EXPECT_THAT(cluster_presets(),
               testing::IsSupersetOf({"dgx-1-v100-16g", "dgx-1-v100-32g", "dgx-a100-40g", "dgx-a100-80g",
                                      "dgx-h100", "hgx-h200", "pcie-a100-80g"}));
@@ -76,20 +76,20 @@ TEST(Presets, all_load_and_are_whole) {
   }
 }
 
-TEST(Presets, every_v100_has_six_links) {
+TEST(Presets, EveryV100HasSixLinks) {
   for (const auto& row : load_cluster("dgx-1-v100-16g").node.mesh_links) {
     EXPECT_EQ(std::accumulate(row.begin(), row.end(), 0), 6);
   }
 }
 
-TEST(Presets, unknown_name_suggests) {
+TEST(Presets, UnknownNameSuggests) {
   EXPECT_THAT(error_of([] { load_cluster("dgx-a100-80"); }),
               testing::StartsWith("cluster: no preset dgx-a100-80 (did you mean dgx-a100-80g?); known: "
                                   "a100-80g-400g, a100-80g-800g, "));
   EXPECT_THAT(error_of([] { load_device("h100-sxn"); }), testing::HasSubstr("(did you mean h100-sxm?)"));
 }
 
-TEST(LoadCluster, fewer_gpus_than_a_node_shrink_it) {
+TEST(LoadCluster, FewerGpusThanANodeShrinkIt) {
   Cluster cluster = load_cluster("dgx-1-v100-32g", 4);
   EXPECT_EQ(cluster.nodes, 1);
   EXPECT_EQ(cluster.node.gpus, 4);
@@ -97,7 +97,7 @@ TEST(LoadCluster, fewer_gpus_than_a_node_shrink_it) {
             (std::vector<std::vector<int>>{{0, 1, 1, 2}, {1, 0, 2, 1}, {1, 2, 0, 2}, {2, 1, 2, 0}}));
 }
 
-TEST(LoadCluster, gpus_fill_nodes) {
+TEST(LoadCluster, GpusFillNodes) {
   EXPECT_EQ(load_cluster("dgx-a100-80g", 1024).nodes, 128);
   EXPECT_EQ(error_of([] { load_cluster("dgx-a100-80g", 12); }),
             "gpus: 12 is not a multiple of the 8 GPUs of a node of dgx-a100-80g (use 8 or 16)");
@@ -106,7 +106,7 @@ TEST(LoadCluster, gpus_fill_nodes) {
             "gpus: 2000000000 is outside 1 to 1048576");
 }
 
-TEST(LoadCluster, files_name_devices_beside_them) {
+TEST(LoadCluster, FilesNameDevicesBesideThem) {
   auto folder = std::filesystem::temp_directory_path() / ("boxcar_cluster_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "toy.yaml") << device_yaml;
@@ -119,7 +119,7 @@ TEST(LoadCluster, files_name_devices_beside_them) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(ParseCluster, reads) {
+TEST(ParseCluster, Reads) {
   Cluster cluster = parse_cluster(std::string(cluster_yaml) +
                                       "slowdown: {3: 1.5}\n"
                                       "fabric: {kind: leaf-spine, nodes_per_leaf: 1, oversubscription: 2}\n",
@@ -132,7 +132,7 @@ TEST(ParseCluster, reads) {
   EXPECT_DOUBLE_EQ(cluster.fabric.oversubscription, 2);
 }
 
-TEST(ParseCluster, refuses) {
+TEST(ParseCluster, Refuses) {
   EXPECT_EQ(cluster_message("nic_bandwidth", "nic_bandwith"),
             "c.yaml:4:65: node: unknown key nic_bandwith (did you mean nic_bandwidth?)");
   EXPECT_EQ(cluster_message("gpus: 4", "gpus: 0"), "c.yaml:4:14: node.gpus: 0 is outside 1 to 1024");
@@ -164,7 +164,7 @@ TEST(ParseCluster, refuses) {
   EXPECT_EQ(cluster_message("name: two\n", ""), "c.yaml:1:1: missing key name");
 }
 
-TEST(ParseCluster, refuses_what_is_not_yaml_or_no_mapping) {
+TEST(ParseCluster, RefusesWhatIsNotYamlOrNoMapping) {
   EXPECT_EQ(error_of([] { parse_cluster("", "c.yaml"); }), "c.yaml: the file is empty");
   EXPECT_EQ(error_of([] { parse_cluster("- 1\n", "c.yaml"); }),
             "c.yaml:1:1: a list where a mapping is expected");
@@ -172,7 +172,7 @@ TEST(ParseCluster, refuses_what_is_not_yaml_or_no_mapping) {
             "c.yaml:2:1: end of sequence flow not found");
 }
 
-TEST(ParseCluster, refuses_uneven_meshes) {
+TEST(ParseCluster, RefusesUnevenMeshes) {
   std::string head =
       "name: m\ndevice: a100-sxm-80g\nnode: {gpus: 2, link: nvlink-mesh, link_bandwidth: 1e9, mesh_links: ";
   auto says = [&](const std::string& links) {
@@ -185,7 +185,7 @@ TEST(ParseCluster, refuses_uneven_meshes) {
   EXPECT_THAT(says("[[1, 1], [1, 0]]"), testing::EndsWith("node.mesh_links: 0 is linked to itself"));
 }
 
-TEST(ParseDevice, reads_and_uses_tf32) {
+TEST(ParseDevice, ReadsAndUsesTf32) {
   DeviceProfile device = parse_device(device_yaml, "d.yaml");
   EXPECT_EQ(device.memory_bytes, 1000000000);
   EXPECT_DOUBLE_EQ(device.peak_flops.at(ir::DType::float32), 1e13);
@@ -196,7 +196,7 @@ TEST(ParseDevice, reads_and_uses_tf32) {
   EXPECT_DOUBLE_EQ(v100.peak_flops.at(ir::DType::float32), 15.7e12);
 }
 
-TEST(ParseDevice, refuses) {
+TEST(ParseDevice, Refuses) {
   EXPECT_EQ(device_message("memory_bytes: 1000000000", "memory_bytes: -1"),
             "d.yaml:2:15: memory_bytes: -1 is outside 1.04858e+06 to 1.1259e+15");
   EXPECT_EQ(device_message("tf32", "tf23"), "d.yaml:4:29: peak_flops: unknown key tf23 (did you mean tf32?)");
@@ -216,7 +216,7 @@ TEST(ParseDevice, refuses) {
             "d.yaml:6:15: convolution: unknown key float61 (did you mean float64?)");
 }
 
-TEST(Describe, table) {
+TEST(Describe, Table) {
   EXPECT_EQ(describe(load_cluster("dgx-a100-80g", 1024)),
             R"(dgx-a100-80g: 1024 x a100-sxm-80g (128 nodes of 8)
   memory        85.1 GB, 2039 GB/s
@@ -237,7 +237,7 @@ const char* const host_yaml = R"(host:
     few_ranks_loss: {all_reduce: 0.5, gather: 0.25, exchange: 0}
 )";
 
-TEST(Device, reads_back_what_is_written) {
+TEST(Device, ReadsBackWhatIsWritten) {
   for (const std::string& name : device_presets()) {
     const DeviceProfile device = load_device(name);
     EXPECT_EQ(parse_device(to_yaml(device), name), device) << to_yaml(device);
@@ -246,7 +246,7 @@ TEST(Device, reads_back_what_is_written) {
   EXPECT_EQ(parse_device(to_yaml(device), "d.yaml"), device);
 }
 
-TEST(Device, says_what_its_host_is) {
+TEST(Device, SaysWhatItsHostIs) {
   Cluster cluster = load_cluster("dgx-a100-80g");
   put_device(cluster, parse_device(device_yaml, "d.yaml"));
   EXPECT_EQ(cluster.device->name, "toy");
@@ -260,7 +260,7 @@ TEST(Device, says_what_its_host_is) {
   EXPECT_EQ(cluster.collective->gather_loss, 0.25);
 }
 
-TEST(Device, leaves_what_was_not_measured_to_the_cluster) {
+TEST(Device, LeavesWhatWasNotMeasuredToTheCluster) {
   Cluster cluster = load_cluster("dgx-a100-80g");
   const Cluster before = cluster;
   const DeviceProfile device =
@@ -273,7 +273,7 @@ TEST(Device, leaves_what_was_not_measured_to_the_cluster) {
   EXPECT_EQ(cluster.collective, before.collective);
 }
 
-TEST(Device, host_errors_say_where) {
+TEST(Device, HostErrorsSayWhere) {
   const auto message = [](const std::string& from, const std::string& to) {
     std::string text = std::string(device_yaml) + host_yaml;
     text.replace(text.find(from), from.size(), to);

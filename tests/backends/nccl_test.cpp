@@ -59,7 +59,7 @@ class Nccl : public testing::Test {
   }
 };
 
-TEST_F(Nccl, a_group_is_set_up_by_its_first_call) {
+TEST_F(Nccl, AGroupIsSetUpByItsFirstCall) {
   NcclBackend backend(3, nullptr);
   std::atomic<int> there = 0, seen = 0;
   const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue&) {
@@ -76,7 +76,7 @@ TEST_F(Nccl, a_group_is_set_up_by_its_first_call) {
 }
 
 // Parts of one length are one call, others a group of calls; what has no elements is no call.
-TEST_F(Nccl, parts_are_one_call_or_one_group) {
+TEST_F(Nccl, PartsAreOneCallOrOneGroup) {
   struct Case {
     std::vector<int64_t> counts;
     int calls, groups;  // of one member
@@ -103,7 +103,7 @@ TEST_F(Nccl, parts_are_one_call_or_one_group) {
 }
 
 // One that has nothing to send or receive takes part in the set-up all the same.
-TEST_F(Nccl, all_to_all_is_one_group) {
+TEST_F(Nccl, AllToAllIsOneGroup) {
   NcclBackend backend(3, nullptr);
   const std::vector<std::vector<int64_t>> sent = {{1, 2, 0}, {2, 0, 0}, {0, 0, 0}};
   const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue& queue) {
@@ -120,7 +120,7 @@ TEST_F(Nccl, all_to_all_is_one_group) {
 }
 
 // Nobody waits for what was launched but the stream.
-TEST_F(Nccl, calls_return_before_their_acts_end) {
+TEST_F(Nccl, CallsReturnBeforeTheirActsEnd) {
   NcclBackend backend(2, nullptr);
   std::atomic<bool> returned = false;
   const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue& queue) {
@@ -144,7 +144,7 @@ TEST_F(Nccl, calls_return_before_their_acts_end) {
 constexpr const char* act = "device 1: h0.grads: barrier in dp.0: rank 1 of 3, device 1: ";
 
 // NCCL finds it when the call has long returned; nobody's stream waits for ever.
-TEST_F(Nccl, an_error_found_later_ends_the_run_with_rank_and_act_named) {
+TEST_F(Nccl, AnErrorFoundLaterEndsTheRunWithRankAndActNamed) {
   CONTROL(fakeNcclStop)(1, 2, 6);
   NcclBackend backend(3, nullptr);
   const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue&) {
@@ -157,7 +157,7 @@ TEST_F(Nccl, an_error_found_later_ends_the_run_with_rank_and_act_named) {
 }
 
 // A member that does not come: each of the others is late, and the first to be is named.
-TEST_F(Nccl, an_act_that_does_not_end_is_late) {
+TEST_F(Nccl, AnActThatDoesNotEndIsLate) {
   CONTROL(fakeNcclStop)(1, 2, 0);
   NcclBackend backend(3, nullptr, 0.5);
   const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue&) {
@@ -168,7 +168,7 @@ TEST_F(Nccl, an_act_that_does_not_end_is_late) {
                                         "given another order of collectives")));
 }
 
-TEST_F(Nccl, a_set_up_that_does_not_end_is_late) {
+TEST_F(Nccl, ASetUpThatDoesNotEndIsLate) {
   CONTROL(fakeNcclStopSetUp)(0);
   NcclBackend backend(1, nullptr, 0.5);
   const auto errors =
@@ -180,7 +180,7 @@ TEST_F(Nccl, a_set_up_that_does_not_end_is_late) {
 }
 
 // Rank 2 calls another function than the others.
-TEST_F(Nccl, members_that_call_differently_are_told) {
+TEST_F(Nccl, MembersThatCallDifferentlyAreTold) {
   NcclBackend backend(3, nullptr);
   const auto errors = run(backend, 3, [&](Communicator& communicator, backends::Queue& queue) {
     std::vector<int32_t> in(4), out(12);
@@ -192,7 +192,7 @@ TEST_F(Nccl, members_that_call_differently_are_told) {
 }
 
 // A send that nobody receives: both are told what the other has called.
-TEST_F(Nccl, a_receive_of_what_was_not_sent_is_told) {
+TEST_F(Nccl, AReceiveOfWhatWasNotSentIsTold) {
   NcclBackend backend(2, nullptr);
   const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue& queue) {
     std::vector<std::byte> bytes(8);
@@ -208,7 +208,7 @@ TEST_F(Nccl, a_receive_of_what_was_not_sent_is_told) {
 }
 
 // The first is received; the second send has nobody.
-TEST_F(Nccl, a_send_that_is_not_received_is_late) {
+TEST_F(Nccl, ASendThatIsNotReceivedIsLate) {
   CONTROL(fakeNcclStop)(1, 1, 0);
   NcclBackend backend(2, nullptr, 0.5);
   const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue&) {
@@ -222,7 +222,7 @@ TEST_F(Nccl, a_send_that_is_not_received_is_late) {
 }
 
 // A run that fails elsewhere frees the streams of all communicators.
-TEST_F(Nccl, a_run_that_fails_frees_its_streams) {
+TEST_F(Nccl, ARunThatFailsFreesItsStreams) {
   CONTROL(fakeNcclStop)(0, 0, 0);
   NcclBackend backend(2, nullptr);
   const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue&) {
@@ -234,7 +234,7 @@ TEST_F(Nccl, a_run_that_fails_frees_its_streams) {
 }
 
 // The member that would draw the id never comes.
-TEST_F(Nccl, set_up_ends_with_the_run) {
+TEST_F(Nccl, SetUpEndsWithTheRun) {
   NcclBackend backend(2, nullptr);
   const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue&) {
     if (communicator.rank() == 1) return communicator.barrier();
@@ -245,7 +245,7 @@ TEST_F(Nccl, set_up_ends_with_the_run) {
             "device 0: out of range");
 }
 
-TEST_F(Nccl, refuses_what_it_cannot_reduce) {
+TEST_F(Nccl, RefusesWhatItCannotReduce) {
   NcclBackend backend(1, nullptr);
   const auto errors = run(backend, 1, [&](Communicator& communicator, backends::Queue&) {
     int8_t byte = 0;
@@ -254,7 +254,7 @@ TEST_F(Nccl, refuses_what_it_cannot_reduce) {
   EXPECT_EQ(errors[0], "there is no sum of float8");
 }
 
-TEST(NcclLibrary, is_looked_for_when_it_is_needed) {
+TEST(NcclLibrary, IsLookedForWhenItIsNeeded) {
   const std::string needed =
       "collectives between GPUs need NCCL 2.18 or later; install it, or name its folder in LD_LIBRARY_PATH";
   EXPECT_EQ(error_of([] { backends::cuda::load_nccl("libno_nccl.so.2"); }, Exit::cannot_run),
@@ -264,7 +264,7 @@ TEST(NcclLibrary, is_looked_for_when_it_is_needed) {
 }
 
 // A toolkit's, which no system path names.
-TEST(NcclLibrary, is_looked_for_in_a_folder_too) {
+TEST(NcclLibrary, IsLookedForInAFolderToo) {
   const std::filesystem::path library(BOXCAR_FAKE_NCCL);
   EXPECT_NE(backends::cuda::load_nccl(library.filename(), library.parent_path()).ncclAllReduce, nullptr);
 }

@@ -23,19 +23,19 @@ std::string refusal(const Gpus& gpus, const Wanted& wanted) {
   return error_of([&] { place(gpus, wanted); }, Exit::cannot_run);
 }
 
-TEST(Placement, deals_gpus_in_order) {
+TEST(Placement, DealsGpusInOrder) {
   EXPECT_EQ(place(gpus(4), {.devices = 2}), (std::vector<int>{0, 1}));
   EXPECT_EQ(place(gpus(8), {.devices = 1, .processes = 8, .process = 5}), std::vector<int>{5});
   EXPECT_EQ(place(gpus(8), {.devices = 2, .processes = 3, .process = 2}), (std::vector<int>{5, 6}));
 }
 
-TEST(Placement, shares_gpus_where_it_may) {
+TEST(Placement, SharesGpusWhereItMay) {
   EXPECT_EQ(place(gpus(1), {.devices = 4, .share = true}), std::vector<int>(4, 0));
   EXPECT_EQ(place(gpus(2), {.devices = 5, .share = true}), (std::vector<int>{0, 0, 0, 1, 1}));
   EXPECT_EQ(place(gpus(4), {.devices = 2, .share = true}), (std::vector<int>{0, 1}));
 }
 
-TEST(Placement, says_what_is_missing) {
+TEST(Placement, SaysWhatIsMissing) {
   EXPECT_EQ(refusal({.runtime = 13000}, {}),
             "cuda: no NVIDIA driver answers on this machine; install one for CUDA 13.0 or later, or use "
             "--backend cpu");
@@ -57,7 +57,7 @@ TEST(Placement, says_what_is_missing) {
             "cuda: 3 processes for 2 GPUs that they all see; start one for each GPU");
 }
 
-TEST(Placement, refuses_a_plan_that_does_not_fit) {
+TEST(Placement, RefusesAPlanThatDoesNotFit) {
   check_memory(0, 100, 100, 200);
   EXPECT_EQ(
       error_of([] { check_memory(3, 160'000'000'000, 149'250'000'000, 150'109'106'995); }, Exit::cannot_run),
@@ -73,7 +73,7 @@ TEST(Placement, refuses_a_plan_that_does_not_fit) {
 }
 
 // All processes see the GPUs of their machine, or each has its own.
-TEST(Placement, deals_gpus_to_those_who_see_them) {
+TEST(Placement, DealsGpusToThoseWhoSeeThem) {
   const auto sharers_of = [](const std::vector<std::string>& ids, int process) {
     const Wanted wanted = sharers(ids, process);
     return std::pair(wanted.process, wanted.processes);
@@ -96,7 +96,7 @@ TEST(Placement, deals_gpus_to_those_who_see_them) {
 }
 
 // Nothing of a machine's queue decides where a single process runs.
-TEST(Placement, does_not_ask_slurm) {
+TEST(Placement, DoesNotAskSlurm) {
   setenv("SLURM_NTASKS_PER_NODE", "8", 1);
   EXPECT_EQ(place(gpus(1), sharers(std::vector<std::string>{"a"}, 0)), std::vector<int>{0});
   unsetenv("SLURM_NTASKS_PER_NODE");

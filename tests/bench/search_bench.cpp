@@ -84,7 +84,7 @@ void layouts(benchmark::State& state) {
   planner::Job job = gpt(static_cast<int>(state.range(0)), 8192, 64, 8, 8);
   job.parallel.tp = static_cast<int>(state.range(1));
   job = planner::resolve(job);
-  const planner::LaidOut laid = planner::lay_out(job);
+  const planner::LaidOut laid = planner::lay_out(planner::resolve(job));
   FoundLayouts found;
   const planner::Choose choose = chooser(job, {}, &found);
   for (auto _ : state) choose(laid.graph, job.parallel, laid.mesh);

@@ -23,7 +23,7 @@ class Explain : public ::testing::Test {
   TemporaryFile plan_{"plan.txt", ""};
 };
 
-TEST_F(Explain, draws_who_holds_which_block_of_a_tensor) {
+TEST_F(Explain, DrawsWhoHoldsWhichBlockOfATensor) {
   EXPECT_EQ(explain("--tensor", "h1.attn.qkv.weight").out,
             R"(%h1.attn.qkv.weight: float32[64, 192] on stage 0, devices 0-3
 dp 2: S(0), tp 2: S(1)
@@ -48,7 +48,7 @@ dp 2: S(0), tp 2: B
 )");
 }
 
-TEST(ExplainPlan, says_which_stages_stand_on_slow_devices) {
+TEST(ExplainPlan, SaysWhichStagesStandOnSlowDevices) {
   const TemporaryFile cluster(
       "slow.yaml",
       "name: slow\ndevice: a100-sxm-80g\nnode: {gpus: 2, link: nvswitch, link_bandwidth: "
@@ -71,7 +71,7 @@ std::string without_numbers(const std::string& text) {
   return std::regex_replace(text, number, " #");
 }
 
-TEST_F(Explain, tells_virtual_stages_by_their_ends) {
+TEST_F(Explain, TellsVirtualStagesByTheirEnds) {
   const Output saved = run_program({"simulate", "--model=gpt", "--layers=8", "--hidden=64", "--heads=4",
                                     "--seq=32", "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=2", "--pp=2",
                                     "--virtual-stages=4", "--global-batch=8", "--save-plan", plan_.path()});
@@ -81,7 +81,7 @@ TEST_F(Explain, tells_virtual_stages_by_their_ends) {
   EXPECT_NE(out.find("stage1           1 1 ... 7 "), std::string::npos) << out;
 }
 
-TEST_F(Explain, tells_stages_whole) {
+TEST_F(Explain, TellsStagesWhole) {
   const Output saved =
       run_program({"simulate", "--model=gpt", "--layers=5", "--hidden=64", "--heads=4", "--seq=32",
                    "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=8", "--dp=2", "--tp=2", "--pp=2",
@@ -120,7 +120,7 @@ layouts as kept, by part of a device's bytes
   EXPECT_FALSE(doc["communications"].empty());
 }
 
-TEST_F(Explain, says_what_decided_and_what_would_change_it) {
+TEST_F(Explain, SaysWhatDecidedAndWhatWouldChangeIt) {
   EXPECT_EQ(without_numbers(explain("--op", "h0.attn.proj").out),
             R"(h0.attn.proj = matmul(%h0.attn.merge, %h0.attn.proj.weight.half)
 
@@ -165,7 +165,7 @@ none: no layouts of the other ops go with it
 }
 
 // The product by rows of its weight: parts of a sum, which the residual stream wants whole.
-TEST_F(Explain, compares_the_signatures_of_an_op) {
+TEST_F(Explain, ComparesTheSignaturesOfAnOp) {
   const std::string out = explain("--op", "h0.attn.proj").out;
   EXPECT_TRUE(
       out.starts_with("h0.attn.proj = matmul(%h0.attn.merge, %h0.attn.proj.weight.half)\n\ndp, 2 devices\n"))
@@ -188,7 +188,7 @@ TEST_F(Explain, compares_the_signatures_of_an_op) {
       << out;
 }
 
-TEST_F(Explain, says_what_moves_and_why) {
+TEST_F(Explain, SaysWhatMovesAndWhy) {
   const Output output = run_program({"explain", plan_.path()});
   EXPECT_EQ(output.exit_code, 0);
   EXPECT_NE(
@@ -198,7 +198,7 @@ TEST_F(Explain, says_what_moves_and_why) {
       << output.out;
 }
 
-TEST_F(Explain, names_the_nearest) {
+TEST_F(Explain, NamesTheNearest) {
   const Output op = explain("--op", "h0.attn.prj"), tensor = explain("--tensor", "h0.ln9");
   EXPECT_EQ(op.err, "boxcar: --op: the plan's graph has no h0.attn.prj (did you mean h0.attn.proj?)\n");
   EXPECT_EQ(tensor.err, "boxcar: --tensor: the plan's graph has no h0.ln9 (did you mean h0.ln1?)\n");
@@ -211,7 +211,7 @@ TEST_F(Explain, names_the_nearest) {
   EXPECT_EQ(state.exit_code, 2);
 }
 
-TEST(ExplainSearch, tells_the_runners_up) {
+TEST(ExplainSearch, TellsTheRunnersUp) {
   TemporaryFile plan("plan.txt", "");
   const Output found = run_program({"search", "--model=gpt", "--layers=2", "--hidden=64", "--heads=4",
                                     "--seq=32", "--vocab=128", "--cluster=dgx-a100-80g", "--gpus=2",
@@ -224,7 +224,7 @@ TEST(ExplainSearch, tells_the_runners_up) {
 }
 
 // Layouts are found on each dimension: what others there would cost is told of each.
-TEST(ExplainSearch, tells_of_each_dimension) {
+TEST(ExplainSearch, TellsOfEachDimension) {
   TemporaryFile plan("plan.txt", "");
   const Output found =
       run_program({"search", "--model=gpt", "--layers=2", "--hidden=64", "--heads=4", "--seq=32",
@@ -239,7 +239,7 @@ TEST(ExplainSearch, tells_of_each_dimension) {
   EXPECT_NE(op.find(" and the best layouts of all other ops on that dimension\n"), std::string::npos) << op;
 }
 
-TEST(ExplainSearch, finds_the_layouts_of_a_plan_again) {
+TEST(ExplainSearch, FindsTheLayoutsOfAPlanAgain) {
   TemporaryFile plan("plan.txt", "");
   const Output found =
       run_program({"search", "--model=gpt", "--layers=2", "--hidden=64", "--heads=4", "--seq=32",

@@ -28,7 +28,7 @@ Output search(Words more) {
   return run_program(arguments);
 }
 
-TEST(SearchCommand, writes_degrees_as_what_they_are) {
+TEST(SearchCommand, WritesDegreesAsWhatTheyAre) {
   const json doc = json::parse(search({"--simulate=3"}).out);
   EXPECT_EQ(doc["fits"], true);
   const json& best = doc["candidates"][0];
@@ -45,7 +45,7 @@ TEST(SearchCommand, writes_degrees_as_what_they_are) {
 }
 
 // Each is searched, and the best of all taken.
-TEST(SearchCommand, searches_several_precisions) {
+TEST(SearchCommand, SearchesSeveralPrecisions) {
   const auto step = [](const json& doc) { return doc["step_time_s"].get<double>(); };
   const Words rest{"--hidden=1024", "--seq=512", "--tp=1"};
   const auto with = [&](const std::string& precision) {
@@ -70,7 +70,7 @@ TEST(SearchCommand, searches_several_precisions) {
 }
 
 // The table says which stages are slow.
-TEST(SearchCommand, cuts_stages_around_stragglers) {
+TEST(SearchCommand, CutsStagesAroundStragglers) {
   const Words words{"search",
                     "--model=gpt",
                     "--layers=9",
@@ -105,7 +105,7 @@ TEST(SearchCommand, cuts_stages_around_stragglers) {
   EXPECT_EQ(wrong.err, "boxcar: --straggler: rank 2 is not there; ranks are 0 to 1\n");
 }
 
-TEST(SearchCommand, tells_of_dimensions_that_are_not_there) {
+TEST(SearchCommand, TellsOfDimensionsThatAreNotThere) {
   const Output output = search({"--tp=2", "--both-dimensions", "--precision=fp16,fp16"});
   EXPECT_EQ(
       output.err,
@@ -116,7 +116,7 @@ TEST(SearchCommand, tells_of_dimensions_that_are_not_there) {
 }
 
 // In the middle of layouts that take some seconds; a plan was simulated before.
-TEST(SearchCommand, saves_the_best_so_far_when_interrupted) {
+TEST(SearchCommand, SavesTheBestSoFarWhenInterrupted) {
   const TemporaryFile plan("plan.txt", "");
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
@@ -142,7 +142,7 @@ TEST(SearchCommand, saves_the_best_so_far_when_interrupted) {
   EXPECT_EQ(run_program({"simulate", "--plan", plan.path()}).exit_code, 0);
 }
 
-TEST(SearchCommand, has_a_document_where_nothing_fits) {
+TEST(SearchCommand, HasADocumentWhereNothingFits) {
   const Output output = search({"--memory=2MB", "--micro-batch=8", "--gpus=1", "--recompute=none"});
   EXPECT_EQ(output.exit_code, 1);
   const json doc = json::parse(output.out);
@@ -156,7 +156,7 @@ TEST(SearchCommand, has_a_document_where_nothing_fits) {
 }
 
 // The figure of the message, when typed, is enough; of devices with more than there are it says so.
-TEST(SearchCommand, offers_memory_that_is_enough) {
+TEST(SearchCommand, OffersMemoryThatIsEnough) {
   const std::string why = json::parse(search({"--memory=1MB", "--gpus=1"}).out)["why"];
   const std::string offered = " with --memory ";
   const size_t at = why.rfind(offered);
@@ -172,7 +172,7 @@ TEST(SearchCommand, offers_memory_that_is_enough) {
       << none;
 }
 
-TEST(SearchCommand, shows_the_limit_of_memory_that_was_asked_for) {
+TEST(SearchCommand, ShowsTheLimitOfMemoryThatWasAskedFor) {
   EXPECT_EQ(json::parse(search({"--memory=6GB", "--simulate=1"}).out)["best"]["memory_limit_bytes"][0],
             6'000'000'000);
   EXPECT_NE(run_program({"search", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1", "--global-batch=1",
@@ -182,7 +182,7 @@ TEST(SearchCommand, shows_the_limit_of_memory_that_was_asked_for) {
 }
 
 // Halving comes by the same numbers of layers twice.
-TEST(SearchCommand, lists_no_plan_twice) {
+TEST(SearchCommand, ListsNoPlanTwice) {
   const json doc =
       json::parse(search({"--layers=8", "--hidden=1024", "--heads=16", "--seq=1024", "--vocab=50257",
                           "--gpus=8", "--dp=8", "--micro-batch=4", "--global-batch=64", "--precision=fp16",
@@ -198,7 +198,7 @@ TEST(SearchCommand, lists_no_plan_twice) {
   EXPECT_GE(some_layers, 1);
 }
 
-TEST(SearchCommand, has_a_document_where_no_degrees_are_legal) {
+TEST(SearchCommand, HasADocumentWhereNoDegreesAreLegal) {
   const Output output = search({"--tp=3"});
   EXPECT_EQ(output.exit_code, 1);
   const json doc = json::parse(output.out);
@@ -208,7 +208,7 @@ TEST(SearchCommand, has_a_document_where_no_degrees_are_legal) {
 }
 
 // What a plan has anyway is no reason to refuse it, and `simulate` says the same.
-TEST(SearchCommand, says_which_keys_have_no_effect) {
+TEST(SearchCommand, SaysWhichKeysHaveNoEffect) {
   EXPECT_EQ(search({"--dp=1", "--zero=3", "--simulate=1"}).err,
             "boxcar: --zero: has no effect unless dp is 2 or more\n");
   EXPECT_EQ(search({"--tp=1", "--sequence-parallel=true", "--simulate=1"}).err,
@@ -228,7 +228,7 @@ TEST(SearchCommand, says_which_keys_have_no_effect) {
             "boxcar: --sequence-parallel: has no effect unless tp is 2 or more\n");
 }
 
-TEST(SearchCommand, has_a_document_where_it_ends_before_any_point) {
+TEST(SearchCommand, HasADocumentWhereItEndsBeforeAnyPoint) {
   const Output output = search({"--budget=0.001ms"});
   EXPECT_EQ(output.exit_code, 1);
   const json doc = json::parse(output.out);
@@ -237,7 +237,7 @@ TEST(SearchCommand, has_a_document_where_it_ends_before_any_point) {
   EXPECT_EQ(doc["why"], "ended before a point was found that fits; give it more time with --budget");
 }
 
-TEST(SearchCommand, says_which_keys_it_searches) {
+TEST(SearchCommand, SaysWhichKeysItSearches) {
   const std::string help = run_program({"search", "--help"}).out;
   for (const char* line :
        {"data parallelism [searched]", "tensor parallelism [searched]", "pipeline stages [searched]",
@@ -268,7 +268,7 @@ std::string beginning(const cli::SearchReport& r) {
   return text.substr(0, text.find("\nconfiguration"));
 }
 
-TEST(SearchReport, reads_as_written) {
+TEST(SearchReport, ReadsAsWritten) {
   cli::SearchReport r = example();
   EXPECT_EQ(beginning(r), R"(searched
   7 points, 0 of them over 2 GB of memory by estimate; 1 compiled, 1 simulated, 500 ms
@@ -289,7 +289,7 @@ best
 }
 
 // Every reason that JSON has, and the first three of them for people.
-TEST(SearchReport, says_what_was_left_out_and_why) {
+TEST(SearchReport, SaysWhatWasLeftOutAndWhy) {
   cli::SearchReport r = example();
   r.outcome.dropped = {{"h0.mlp.fc1: no signature fits", 12}};
   r.outcome.unmade = {{"a: one", 1}, {"b: two", 2}, {"c: three", 3}, {"d: four", 4}, {"e: five", 5}};
@@ -308,7 +308,7 @@ TEST(SearchReport, says_what_was_left_out_and_why) {
             doc["without_estimate"]);
 }
 
-TEST(SearchReport, says_which_dimensions_were_open) {
+TEST(SearchReport, SaysWhichDimensionsWereOpen) {
   cli::SearchReport r = example();
   search::Candidate& best = r.outcome.best.front();
   best.job.gpus = 8, best.job.parallel.dp = best.job.parallel.cp = best.job.parallel.tp = 2;
@@ -329,7 +329,7 @@ TEST(SearchReport, says_which_dimensions_were_open) {
   says(", each of dp and tp given the other");
 }
 
-TEST(SearchReport, shows_what_costs) {
+TEST(SearchReport, ShowsWhatCosts) {
   cli::SearchReport r = example();
   r.goal = search::Goal::cost;
   r.outcome.best.front().job.gpus = 1;
@@ -345,7 +345,7 @@ TEST(SearchReport, shows_what_costs) {
 }
 
 // Found twice with other weights, the second with fewer slots as well; and once by hints.
-TEST(SearchReport, tells_rows_apart_that_have_the_same_flags) {
+TEST(SearchReport, TellsRowsApartThatHaveTheSameFlags) {
   cli::SearchReport r = example();
   search::Candidate& hints = r.outcome.best.front();
   hints.job.model.hidden = 64, hints.job.model.heads = 4, hints.job.model.seq = 32,
@@ -371,7 +371,7 @@ TEST(SearchReport, tells_rows_apart_that_have_the_same_flags) {
 }
 
 // As long as it is by what repeats; a short list as it is.
-TEST(SearchReport, shortens_lists_of_stages) {
+TEST(SearchReport, ShortensListsOfStages) {
   cli::SearchReport r = example();
   r.best.configuration = {{"parallel.stage_layers", "[4, 4, 3]"}};
   EXPECT_NE(to_table(r).find("stage_layers [4, 4, 3]\n"), std::string::npos);
@@ -381,7 +381,7 @@ TEST(SearchReport, shortens_lists_of_stages) {
   EXPECT_NE(to_table(r).find("stage_layers [3, 20 x 2, 10 x 1]\n"), std::string::npos);
 }
 
-TEST(SearchReport, says_what_it_ended_with) {
+TEST(SearchReport, SaysWhatItEndedWith) {
   cli::SearchReport r = example();
   r.outcome.ended = false;
   r.outcome.least.reset();

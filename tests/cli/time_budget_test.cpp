@@ -8,7 +8,7 @@
 namespace boxcar::cli {
 namespace {
 
-TEST(TimeBudget, keeps_what_the_end_takes) {
+TEST(TimeBudget, KeepsWhatTheEndTakes) {
   double now = 0;
   TimeBudget budget(5, [&] { return now; });
   now = 4.9;
@@ -22,7 +22,7 @@ TEST(TimeBudget, keeps_what_the_end_takes) {
   EXPECT_FALSE(budget.is_spent());
 }
 
-TEST(TimeBudget, is_shared_by_what_is_left_to_do) {
+TEST(TimeBudget, IsSharedByWhatIsLeftToDo) {
   double now = 1;
   TimeBudget budget(9, [&] { return now; });
   budget.begin_share(2);  // from 1 to 5
@@ -40,7 +40,7 @@ TEST(TimeBudget, is_shared_by_what_is_left_to_do) {
   EXPECT_FALSE(budget.is_spent());
 }
 
-TEST(TimeBudget, may_have_no_end) {
+TEST(TimeBudget, MayHaveNoEnd) {
   TimeBudget budget(std::numeric_limits<double>::infinity(), [] { return 1e9; });
   budget.begin_share(2);
   budget.keep(1e9);

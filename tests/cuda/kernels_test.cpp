@@ -71,7 +71,7 @@ TEST_P(GpuKernels, EqualTheReferenceInBlocks) { blocks(GetParam()); }
 std::string name_of(const testing::TestParamInfo<std::string>& param) { return param.param; }
 INSTANTIATE_TEST_SUITE_P(Registry, GpuKernels, testing::ValuesIn(KernelCases::ops()), name_of);
 
-TEST(GpuOps, each_has_a_kernel) {
+TEST(GpuOps, EachHasAKernel) {
   for (const ir::OpDef& def : ir::all_ops())
     EXPECT_TRUE(backends::cuda::kernels().contains(def.name)) << def.name;
 }

@@ -41,11 +41,11 @@ std::string output_of(const std::string& program) {
 
 const std::string docs = BOXCAR_SOURCE_DIR "/docs/";
 
-TEST(Example, page_has_the_program) {
+TEST(Example, PageHasTheProgram) {
   EXPECT_EQ(blocks(content_of(docs + "example.md"), "cpp"), content_of(docs + "examples/two_products.cpp"));
 }
 
-TEST(Example, page_has_what_the_program_prints) {
+TEST(Example, PageHasWhatTheProgramPrints) {
   EXPECT_EQ(blocks(content_of(docs + "example.md"), "text"), output_of("'" BOXCAR_EXAMPLES "/two_products'"));
 }
 

@@ -29,9 +29,9 @@ planner::Job small_job() {
 
 // With its constant at the factor that is told the next signature takes less than the chosen one, at the
 // factor's root it does not.
-TEST(ExplainOp, tells_the_factor_at_which_the_next_wins) {
+TEST(ExplainOp, TellsTheFactorAtWhichTheNextWins) {
   const planner::Job job = small_job();
-  const planner::LaidOut laid = planner::lay_out(job);
+  const planner::LaidOut laid = planner::lay_out(planner::resolve(job));
   const auto gain = [&](const std::string& op, size_t d, const std::string& constant, double times) {
     backends::Cluster cluster = job.cluster;
     EXPECT_TRUE(backends::scale(cluster, constant, times));
@@ -62,9 +62,9 @@ TEST(ExplainOp, tells_the_factor_at_which_the_next_wins) {
 }
 
 // One kernel, whichever dimension it is told of: that of a device's part.
-TEST(ExplainOp, tells_of_one_kernel) {
+TEST(ExplainOp, TellsOfOneKernel) {
   const planner::Job job = small_job();
-  const planner::LaidOut laid = planner::lay_out(job);
+  const planner::LaidOut laid = planner::lay_out(planner::resolve(job));
   const auto kernel = [](const DimensionExplanation& d) {
     return std::find_if(d.signatures.begin(), d.signatures.end(),
                         [](const SignatureCost& c) { return c.chosen; })
@@ -79,9 +79,9 @@ TEST(ExplainOp, tells_of_one_kernel) {
 }
 
 // As degrees have it, where the time models would have another.
-TEST(ExplainOp, says_where_degrees_decided) {
+TEST(ExplainOp, SaysWhereDegreesDecided) {
   const planner::Job job = small_job();
-  const planner::LaidOut laid = planner::lay_out(job);
+  const planner::LaidOut laid = planner::lay_out(planner::resolve(job));
   const size_t dp = 0;
   std::vector<sbp::Signature> own;
   for (size_t o = 0; o < laid.graph.ops.size(); ++o)

@@ -19,7 +19,7 @@ std::vector<double> drawn(const std::string& tensor, const ir::Shape& shape, std
   return out;
 }
 
-TEST(Initial, rules_are_gpt_2s) {
+TEST(Initial, RulesAreGpt2s) {
   const auto expect = [](const char* tensor, double mean, double deviation) {
     const InitialRule rule = initial_rule(tensor, 8);
     EXPECT_EQ(rule.mean, mean) << tensor;
@@ -44,7 +44,7 @@ TEST(Initial, rules_are_gpt_2s) {
   expect("embedding.word.v", 0, 0);
 }
 
-TEST(Initial, is_normal) {
+TEST(Initial, IsNormal) {
   const std::vector<double> x = drawn("embedding.word", {200, 500}, {{0, 200}, {0, 500}});
   const double n = static_cast<double>(x.size());
   double moment[5] = {};
@@ -56,7 +56,7 @@ TEST(Initial, is_normal) {
   EXPECT_NEAR(moment[4], 3, 4 * std::sqrt(96 / n));
 }
 
-TEST(Initial, a_part_is_what_the_whole_has_there) {
+TEST(Initial, APartIsWhatTheWholeHasThere) {
   const std::vector<double> whole = drawn("h0.mlp.fc1.weight", {5, 7}, {{0, 5}, {0, 7}});
   const std::vector<double> part = drawn("h0.mlp.fc1.weight", {5, 7}, {{2, 4}, {3, 7}});
   for (size_t row = 0; row < 2; ++row)
@@ -65,7 +65,7 @@ TEST(Initial, a_part_is_what_the_whole_has_there) {
   EXPECT_TRUE(drawn("h0.mlp.fc1.weight", {5, 7}, {{5, 5}, {0, 7}}).empty());
 }
 
-TEST(Initial, depends_on_seed_and_name) {
+TEST(Initial, DependsOnSeedAndName) {
   const auto first = drawn("embedding.word", {2, 3}, {{0, 2}, {0, 3}});
   EXPECT_EQ(first, drawn("embedding.word", {2, 3}, {{0, 2}, {0, 3}}));
   EXPECT_NE(first, drawn("embedding.word", {2, 3}, {{0, 2}, {0, 3}}, 2));

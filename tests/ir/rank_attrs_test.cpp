@@ -10,7 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(RankAttrs, finds_whole_numbers_and_puts_others_in_their_places) {
+TEST(RankAttrs, FindsWholeNumbersAndPutsOthersInTheirPlaces) {
   const Attr text = std::string("dropout(2) {p=0.1, starts=[0, -3], x3=4}");
   EXPECT_THAT(whole_numbers(text), ElementsAre(2, 0, -3, 4));
   EXPECT_EQ(std::get<std::string>(with_whole_numbers(text, {2, 8, 5, 4})),
@@ -18,7 +18,7 @@ TEST(RankAttrs, finds_whole_numbers_and_puts_others_in_their_places) {
   EXPECT_THAT(whole_numbers(Attr{0.5}), ElementsAre());
 }
 
-TEST(RankAttrs, a_rank_has_its_own) {
+TEST(RankAttrs, ARankHasItsOwn) {
   Attrs attrs{{"offset", int64_t{0}}, {"starts", std::vector<int64_t>{0, 0}}};
   add_difference(attrs, "offset", "tp",
                  {{{"offset", int64_t{0}}}, {{"offset", int64_t{4}}}, {{"offset", int64_t{7}}}});
@@ -30,7 +30,7 @@ TEST(RankAttrs, a_rank_has_its_own) {
 }
 
 // Nothing that differs is dropped.
-TEST(RankAttrs, what_numbers_cannot_say_is_an_error) {
+TEST(RankAttrs, WhatNumbersCannotSayIsAnError) {
   const auto message = [](const Attr& first, const Attrs& second) -> std::string {
     Attrs attrs{{"a", first}};
     try {

@@ -37,38 +37,38 @@ Job wide_job(int tp, bool sequence_parallel) {
 }
 
 // A first stage of two has two micro-batches in flight, or all four.
-TEST(Activations, forward_passes_leave_what_the_schedule_keeps_in_flight) {
-  const auto kept = [](const std::string& schedule, int pp, int micro_batches) {
+TEST(Activations, ForwardPassesLeaveWhatTheScheduleKeepsInFlight) {
+  const auto kept = [](Schedule schedule, int pp, int micro_batches) {
     Job job = small_job(1, 1, pp, 2, micro_batches);
     job.model.dropout = 0;
     job.parallel.schedule = schedule;
     return memory_use(compile(resolve(job)))[0].kept_activations;
   };
-  const int64_t one = kept("1f1b", 2, 1);
+  const int64_t one = kept(Schedule::one_f_one_b, 2, 1);
   EXPECT_GT(one, 0);
-  EXPECT_EQ(kept("1f1b", 2, 4), 2 * one);
-  EXPECT_EQ(kept("gpipe", 2, 4), 4 * one);
-  EXPECT_EQ(kept("1f1b", 1, 4), kept("1f1b", 1, 1));
+  EXPECT_EQ(kept(Schedule::one_f_one_b, 2, 4), 2 * one);
+  EXPECT_EQ(kept(Schedule::gpipe, 2, 4), 4 * one);
+  EXPECT_EQ(kept(Schedule::one_f_one_b, 1, 4), kept(Schedule::one_f_one_b, 1, 1));
 }
 
 // The second stage of two: under 1F1B it has one micro-batch in flight, under zb-h1 one more waits for the
 // gradients of its weights, which need less than its whole backward pass.
-TEST(Activations, a_split_backward_pass_keeps_what_gradients_of_weights_read) {
-  const auto kept = [](const std::string& schedule, int micro_batches) {
+TEST(Activations, ASplitBackwardPassKeepsWhatGradientsOfWeightsRead) {
+  const auto kept = [](Schedule schedule, int micro_batches) {
     Job job = small_job(1, 1, 2, 2, micro_batches);
     job.model.dropout = 0;
     job.parallel.schedule = schedule;
     return memory_use(compile(resolve(job)))[1].kept_activations;
   };
-  const int64_t one = kept("1f1b", 4);
-  EXPECT_GT(kept("zb-h1", 1), one);  // a backward pass leaves more to W than it frees
-  EXPECT_GT(kept("zb-h1", 4), kept("zb-h1", 1));
-  EXPECT_LT(kept("zb-h1", 4), 2 * kept("zb-h1", 1));
-  EXPECT_GT(kept("zb-h2", 4), kept("zb-h1", 4));
+  const int64_t one = kept(Schedule::one_f_one_b, 4);
+  EXPECT_GT(kept(Schedule::zb_h1, 1), one);  // a backward pass leaves more to W than it frees
+  EXPECT_GT(kept(Schedule::zb_h1, 4), kept(Schedule::zb_h1, 1));
+  EXPECT_LT(kept(Schedule::zb_h1, 4), 2 * kept(Schedule::zb_h1, 1));
+  EXPECT_GT(kept(Schedule::zb_h2, 4), kept(Schedule::zb_h1, 4));
 }
 
 // States are made once and are not broken up.
-TEST(Activations, an_allocator_holds_a_share_of_what_comes_and_goes_in_vain) {
+TEST(Activations, AnAllocatorHoldsAShareOfWhatComesAndGoesInVain) {
   Job job = small_job(1, 1, 1);
   const MemoryUse exact = memory_use(compile(resolve(job)))[0];
   job.cluster.framework->fragmentation = 0.5;
@@ -86,7 +86,7 @@ TEST(Activations, an_allocator_holds_a_share_of_what_comes_and_goes_in_vain) {
   EXPECT_EQ(of(held, ir::MemoryKind::workspace) - of(exact, ir::MemoryKind::workspace), moving / 2);
 }
 
-TEST(Activations, a_layer_keeps_what_the_formula_says) {
+TEST(Activations, ALayerKeepsWhatTheFormulaSays) {
   for (int tp : {2, 4, 8})
     for (bool sequence_parallel : {false, true})
       for (bool overlap : {false, true}) {
@@ -103,7 +103,7 @@ TEST(Activations, a_layer_keeps_what_the_formula_says) {
 }
 
 // Between layers, one tensor of 2 bytes.
-TEST(Activations, full_recomputation_keeps_a_layers_input) {
+TEST(Activations, FullRecomputationKeepsALayersInput) {
   for (int tp : {2, 8})
     for (bool sequence_parallel : {false, true}) {
       Job job = wide_job(tp, sequence_parallel);
@@ -115,7 +115,7 @@ TEST(Activations, full_recomputation_keeps_a_layers_input) {
 
 // Each stage by its own number, and by no other's. Where one micro-batch is in flight, on the last stage, the
 // first layer that runs again needs what it frees.
-TEST(Activations, a_stage_needs_less_memory_and_more_time_with_every_layer_that_computes_again) {
+TEST(Activations, AStageNeedsLessMemoryAndMoreTimeWithEveryLayerThatComputesAgain) {
   struct Needs {
     std::vector<int64_t> bytes;
     double seconds = 0;
@@ -147,7 +147,7 @@ TEST(Activations, a_stage_needs_less_memory_and_more_time_with_every_layer_that_
 }
 
 // All of it is split along the sequence, but what the attention moves is not kept moved.
-TEST(Activations, context_parallelism_keeps_its_part) {
+TEST(Activations, ContextParallelismKeepsItsPart) {
   for (int cp : {2, 4}) {
     Job job = wide_job(1, false);
     job.gpus = job.parallel.cp = cp;
@@ -158,7 +158,7 @@ TEST(Activations, context_parallelism_keeps_its_part) {
 
 // Queries, keys, values and the result change between heads and sequence once on the way forward, their
 // gradients once on the way back: what was exchanged is kept, for it is no larger.
-TEST(Activations, context_parallelism_exchanges_a_tensor_once) {
+TEST(Activations, ContextParallelismExchangesATensorOnce) {
   const auto exchanged = [](int layers) {  // bytes, of a device
     Job job = small_job(1, 1, 1, layers);
     job.gpus = job.parallel.cp = 4;

@@ -28,7 +28,7 @@ struct Writer {
   int64_t offset(int reg) const { return builder.program.registers[static_cast<size_t>(reg)].offset; }
 };
 
-TEST(Arena, a_chain_needs_two_places) {
+TEST(Arena, AChainNeedsTwoPlaces) {
   Writer w;
   const int a = w.act("a", {}), b = w.act("b", {a}), c = w.act("c", {b}), d = w.act("d", {c});
   w.builder.finish();
@@ -39,7 +39,7 @@ TEST(Arena, a_chain_needs_two_places) {
 }
 
 // x and y overlap while the all-reduce runs; x is free again only when add, that waits for it, begins.
-TEST(Arena, what_another_queue_reads_is_kept_until_compute_waits_for_it) {
+TEST(Arena, WhatAnotherQueueReadsIsKeptUntilComputeWaitsForIt) {
   Writer w;
   const int x = w.act("x", {}), y = w.act("y", {x}, "net.tp"), z = w.act("z", {}), add = w.act("add", {y, z});
   w.builder.finish();
@@ -50,7 +50,7 @@ TEST(Arena, what_another_queue_reads_is_kept_until_compute_waits_for_it) {
   EXPECT_EQ(w.offset(add), w.offset(x));
 }
 
-TEST(Arena, what_nothing_waits_for_has_a_place_of_its_own) {
+TEST(Arena, WhatNothingWaitsForHasAPlaceOfItsOwn) {
   Writer w;
   const int x = w.act("x", {});
   const int y = w.act("y", {x}, "net.dp");  // read by nobody
@@ -64,7 +64,7 @@ TEST(Arena, what_nothing_waits_for_has_a_place_of_its_own) {
 }
 
 // Longer than calls can nest.
-TEST(Arena, a_chain_of_any_length_has_places) {
+TEST(Arena, AChainOfAnyLengthHasPlaces) {
   Writer w;
   const int first = w.act("first", {});
   int last = first;
@@ -76,7 +76,7 @@ TEST(Arena, a_chain_of_any_length_has_places) {
   EXPECT_EQ(w.offset(compute), w.offset(first));
 }
 
-TEST(Arena, a_training_step_is_packed_tightly) {
+TEST(Arena, ATrainingStepIsPackedTightly) {
   const ir::Plan plan = compile(resolve(small_job(1, 2, 1, 4, 2)));
   const ir::Program& p = plan.programs[0];
   int64_t apart = 0;

@@ -22,7 +22,7 @@ Job with_zero(Job job, int zero) {
 TEST(Checkpoints, EveryPartIsSavedOnceAStepAndOneDeviceWrites) {
   for (const Job& given : {small_job(1, 1, 1, 2), with_zero(small_job(2, 1, 1, 2, 2), 1),
                            with_zero(small_job(2, 1, 1, 2, 2), 3), small_job(2, 2, 2, 2, 2)}) {
-    const Job job = resolve(given);
+    const ResolvedJob job = resolve(given);
     const Places places = places_of(job);
     ir::Plan plan = compile(job);
     add_checkpoints(plan, places, 3);
@@ -60,14 +60,13 @@ TEST(Checkpoints, EveryPartIsSavedOnceAStepAndOneDeviceWrites) {
 TEST(Checkpoints, WaitForNoneThatTheUpdateWaitsFor) {
   Job job = with_zero(small_job(4, 1, 1, 2), 1);
   job.model.experts = 4, job.model.top_k = 2, job.parallel.ep = 4, job.parallel.fused_optimizer = true;
-  job = resolve(job);
-  ir::Plan plan = compile(job);
-  add_checkpoints(plan, places_of(job), 3);
+  ir::Plan plan = compile(resolve(job));
+  add_checkpoints(plan, places_of(resolve(job)), 3);
   EXPECT_NO_THROW(verify(plan));
 }
 
 TEST(Checkpoints, WhatIsReadAfterItsUpdateIsAStepBehind) {
-  const Job job = resolve(small_job(1, 1, 1, 2));
+  const ResolvedJob job = resolve(small_job(1, 1, 1, 2));
   ir::Plan plan = compile(job);
   add_checkpoints(plan, places_of(job), 3);
   const ir::Program& program = plan.programs[0];

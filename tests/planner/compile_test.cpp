@@ -11,7 +11,7 @@ namespace {
 ir::Plan plan_of(const Job& job) { return compile(resolve(job)); }
 
 // 10 tokens over 4 devices; the model is the same as on one.
-TEST(Compile, a_vocabulary_that_is_not_padded_splits_unevenly) {
+TEST(Compile, AVocabularyThatIsNotPaddedSplitsUnevenly) {
   Job job = small_job(1, 4, 1);
   job.model.vocab = 10, job.model.pad_vocab_to = 1;
   const ir::Plan plan = compile(resolve(job));
@@ -22,7 +22,7 @@ TEST(Compile, a_vocabulary_that_is_not_padded_splits_unevenly) {
 }
 
 // The head's result is gathered and the loss is everyone's own: no collective of it is left.
-TEST(Compile, gathered_logits_leave_the_loss_whole) {
+TEST(Compile, GatheredLogitsLeaveTheLossWhole) {
   Job job = small_job(1, 2, 1);
   const std::string split = communication(plan_of(job), 0, "F0");
   EXPECT_THAT(split, testing::HasSubstr("loss.sum_exp.all_reduce"));
@@ -34,7 +34,7 @@ TEST(Compile, gathered_logits_leave_the_loss_whole) {
 
 // Queries stay where they are, so that attention reads all keys and values; else heads are exchanged for
 // tokens.
-TEST(Compile, gathered_keys_leave_queries_where_they_are) {
+TEST(Compile, GatheredKeysLeaveQueriesWhereTheyAre) {
   Job job = small_job(1, 1, 1);
   job.parallel.cp = job.gpus = 2, job.train.flash = true;
   const std::string exchanged = communication(plan_of(job), 0, "F0");
@@ -48,7 +48,7 @@ TEST(Compile, gathered_keys_leave_queries_where_they_are) {
   EXPECT_THAT(backward, testing::Not(testing::HasSubstr("all_to_all")));
 }
 
-TEST(Compile, what_a_framework_keeps_beside_a_result_counts_with_it) {
+TEST(Compile, WhatAFrameworkKeepsBesideAResultCountsWithIt) {
   Job job = small_job(1, 1, 1);
   const int64_t alone = find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes;
   ASSERT_GT(alone, 512);
@@ -64,7 +64,7 @@ TEST(Compile, what_a_framework_keeps_beside_a_result_counts_with_it) {
   EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu.recomputed")->bytes, 3 * alone);
 }
 
-TEST(Compile, data_parallelism_reduces_gradients_once_a_step) {
+TEST(Compile, DataParallelismReducesGradientsOnceAStep) {
   const ir::Plan plan = plan_of(small_job(8, 1, 1, 2, 2));
   ASSERT_EQ(plan.programs.size(), 1u);
   ASSERT_EQ(plan.classes.size(), 1u);
@@ -76,7 +76,7 @@ TEST(Compile, data_parallelism_reduces_gradients_once_a_step) {
 }
 
 // One slot is read while the next one is filled; a pipeline's first stage has a micro-batch more in flight.
-TEST(Compile, data_are_loaded_beside_computing_into_two_registers) {
+TEST(Compile, DataAreLoadedBesideComputingIntoTwoRegisters) {
   for (const auto& [pp, micro_batches] : {std::pair{1, 1}, std::pair{1, 4}, std::pair{2, 4}}) {
     const ir::Plan plan = plan_of(small_job(2, 1, pp, 2, micro_batches));
     for (const char* input : {"tokens", "labels"}) {
@@ -91,7 +91,7 @@ TEST(Compile, data_are_loaded_beside_computing_into_two_registers) {
   }
 }
 
-TEST(Compile, gradients_are_reduced_in_place_and_kept_once) {
+TEST(Compile, GradientsAreReducedInPlaceAndKeptOnce) {
   const ir::Plan plan = plan_of(small_job(8, 1, 1, 2, 2));
   const ir::Program& p = plan.programs[0];
   EXPECT_EQ(find_register(p, "embedding.word.grad.sum0"), nullptr);  // the tied embedding's two uses
@@ -108,7 +108,7 @@ TEST(Compile, gradients_are_reduced_in_place_and_kept_once) {
   }
 }
 
-TEST(Compile, tensor_parallelism_is_megatrons) {
+TEST(Compile, TensorParallelismIsMegatrons) {
   const ir::Plan plan = plan_of(small_job(2, 2, 1, 1, 2));
   EXPECT_EQ(communication(plan, 0, "F0"),
             "embedding.lookup.all_reduce tp 256\n"
@@ -124,7 +124,7 @@ TEST(Compile, tensor_parallelism_is_megatrons) {
   EXPECT_EQ(communication(plan, 0, "U"), "grad_norm2.all_reduce tp 4\n");
 }
 
-TEST(Compile, stages_pull_activations_and_gradients) {
+TEST(Compile, StagesPullActivationsAndGradients) {
   const ir::Plan plan = plan_of(small_job(1, 1, 2, 2, 2));
   ASSERT_EQ(plan.programs.size(), 2u);
   EXPECT_EQ(communication(plan, 0, "F0"), "");
@@ -137,7 +137,7 @@ TEST(Compile, stages_pull_activations_and_gradients) {
   for (size_t p : {0u, 1u}) EXPECT_EQ(communication(plan, p, "U"), "grad_norm2.all_reduce pp 4\n");
 }
 
-TEST(Compile, with_scatter_gather_each_rank_sends_its_part) {
+TEST(Compile, WithScatterGatherEachRankSendsItsPart) {
   Job job = small_job(1, 2, 2, 2, 2);
   job.parallel.scatter_gather = true;
   const ir::Plan plan = plan_of(job);
@@ -152,7 +152,7 @@ TEST(Compile, with_scatter_gather_each_rank_sends_its_part) {
 }
 
 // Gradients of logits wait on the last stage: those of n micro-batches and one more, at most all.
-TEST(Compile, a_deferred_gradient_of_the_head_keeps_the_logits_gradients) {
+TEST(Compile, ADeferredGradientOfTheHeadKeepsTheLogitsGradients) {
   Job job = small_job(1, 1, 2, 2, 4);
   const auto kept = [&](int micro_batches) {
     job.parallel.defer_head_grad = micro_batches;
@@ -169,7 +169,7 @@ TEST(Compile, a_deferred_gradient_of_the_head_keeps_the_logits_gradients) {
 }
 
 // What is gathered for the forward pass stays for the backward pass where a framework keeps it.
-TEST(Compile, gathered_operands_may_stay) {
+TEST(Compile, GatheredOperandsMayStay) {
   Job job = small_job(1, 2, 1, 1, 1);
   job.parallel.sequence_parallel = true;
   EXPECT_THAT(communication(plan_of(job), 0, "B0"), testing::HasSubstr("h0.ln1.all_gather"));
@@ -179,7 +179,7 @@ TEST(Compile, gathered_operands_may_stay) {
   EXPECT_THAT(communication(plan, 0, "B0"), testing::Not(testing::HasSubstr("h0.ln1.all_gather")));
 }
 
-TEST(Compile, sequence_parallelism_scatters_and_gathers) {
+TEST(Compile, SequenceParallelismScattersAndGathers) {
   Job job = small_job(1, 2, 1, 1, 1);
   job.parallel.sequence_parallel = true;
   const ir::Plan plan = plan_of(job);
@@ -199,7 +199,7 @@ TEST(Compile, sequence_parallelism_scatters_and_gathers) {
   EXPECT_THAT(communication(plan, 0, "G"), testing::HasSubstr("gradients.all_reduce tp"));
 }
 
-TEST(Compile, context_parallelism_moves_heads_for_the_attention) {
+TEST(Compile, ContextParallelismMovesHeadsForTheAttention) {
   Job job = small_job(1, 1, 1, 1, 1);
   job.gpus = job.parallel.cp = 2;
   job.train.flash = true;
@@ -213,7 +213,7 @@ TEST(Compile, context_parallelism_moves_heads_for_the_attention) {
 
 // A stage of the decoder adds up gradients of what the encoder made before that of its own input, which the
 // stage before reads first. On one queue each would wait for the other's turn.
-TEST(Compile, pulls_what_is_read_in_another_order_beside) {
+TEST(Compile, PullsWhatIsReadInAnotherOrderBeside) {
   Job job = small_job(1, 1, 3, 6, 4);
   const auto beside = [&] {
     const ir::Plan plan = compile(resolve(job));
@@ -232,7 +232,7 @@ TEST(Compile, pulls_what_is_read_in_another_order_beside) {
 }
 
 // Tokens go to their experts and back; each rank keeps half of the experts, whole.
-TEST(Compile, expert_parallelism_exchanges_tokens) {
+TEST(Compile, ExpertParallelismExchangesTokens) {
   Job job = small_job(2, 1, 1, 1, 1);
   job.model.family = "llama", job.model.bias = job.model.tied = false, job.model.dropout = 0;
   job.model.experts = 4, job.model.top_k = 1, job.model.ffn = 32;
@@ -245,7 +245,7 @@ TEST(Compile, expert_parallelism_exchanges_tokens) {
 }
 
 // Chunk 1 of stage 0 pulls from the last stage.
-TEST(Compile, interleaved_stages_pull_around_the_end) {
+TEST(Compile, InterleavedStagesPullAroundTheEnd) {
   Job job = small_job(1, 1, 2, 4, 2);
   job.parallel.virtual_stages = 2;
   const ir::Plan plan = plan_of(job);
@@ -256,7 +256,7 @@ TEST(Compile, interleaved_stages_pull_around_the_end) {
   EXPECT_EQ(communication(plan, 1, "F1"), "h2.residual2.pull 256\n");
 }
 
-TEST(Compile, attributes_say_how_they_differ_between_ranks) {
+TEST(Compile, AttributesSayHowTheyDifferBetweenRanks) {
   const ir::Plan plan = plan_of(small_job(1, 4, 1, 1, 1));
   for (const ir::Actor& actor : plan.programs[0].actors) {
     if (actor.name == "loss.pick") {
@@ -265,19 +265,19 @@ TEST(Compile, attributes_say_how_they_differ_between_ranks) {
   }
 }
 
-TEST(Compile, facts_count_the_models_flops) {
+TEST(Compile, FactsCountTheModelsFlops) {
   Job job = small_job(2, 1, 1, 2, 2);
   job.train.recompute = ir::Recompute::full;
-  const Job resolved = resolve(job);
+  const ResolvedJob resolved = resolve(job);
   const ir::Plan plan = compile(resolved);
   EXPECT_EQ(plan.facts.at("samples"), 4);
   EXPECT_EQ(plan.facts.at("tokens"), 32);
-  EXPECT_NEAR(plan.facts.at("model_flops") / ir::models::model_flops(resolved.model, 4), 1, 1e-12);
+  EXPECT_NEAR(plan.facts.at("model_flops") / ir::models::model_flops(resolved->model, 4), 1, 1e-12);
   EXPECT_GT(plan.facts.at("hardware_flops"), 1.2 * plan.facts.at("model_flops"));
 }
 
 // What is left to cast are copies that are read in another layout than the weights are kept in.
-TEST(Compile, one_act_updates_all_that_decays_alike) {
+TEST(Compile, OneActUpdatesAllThatDecaysAlike) {
   const auto acts = [](const Job& job) {
     std::map<std::string, int> counts;
     const ir::Plan plan = plan_of(job);
@@ -300,7 +300,7 @@ TEST(Compile, one_act_updates_all_that_decays_alike) {
   }
 }
 
-TEST(Compile, rates_and_credits_follow_from_who_reads_what_when) {
+TEST(Compile, RatesAndCreditsFollowFromWhoReadsWhatWhen) {
   const ir::Plan plan = plan_of(small_job(1, 1, 2, 2, 4));
   const ir::Register* saved = find_register(plan.programs[0], "h0.ln1");
   ASSERT_NE(saved, nullptr);

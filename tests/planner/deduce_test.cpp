@@ -35,7 +35,7 @@ Deduction deduced(const ir::Graph& graph, const Hints& hints) {
 }
 
 // Megatron's two all-reduces a layer, and the loss of Figure 11 of the paper.
-TEST(Deduce, tensor_parallel_forward_pass_is_megatrons) {
+TEST(Deduce, TensorParallelForwardPassIsMegatrons) {
   const ir::Graph graph = ir::models::build(small_model(1), 4);
   Hints hints;
   hints.dp = 2, hints.tp = 2;
@@ -77,7 +77,7 @@ loss: (S(0), B) -> (P(sum), B)
 }
 
 // Nothing is exchanged between replicas but gradients, of which none is here.
-TEST(Deduce, residual_networks_split_the_batch_alone) {
+TEST(Deduce, ResidualNetworksSplitTheBatchAlone) {
   const ir::Graph graph = ir::models::build(ir::models::ConvNet{"resnet", 16, 64, 1, 32, 1000}, 4);
   Hints hints;
   hints.dp = 4;
@@ -88,7 +88,7 @@ TEST(Deduce, residual_networks_split_the_batch_alone) {
 }
 
 // Korthikanti et al. 2022: reduce-scatter into the parts between the blocks, all-gather out of them.
-TEST(Deduce, sequence_parallelism_splits_what_lies_between_the_products) {
+TEST(Deduce, SequenceParallelismSplitsWhatLiesBetweenTheProducts) {
   const ir::Graph graph = ir::models::build(small_model(1), 4);
   Hints hints;
   hints.dp = 1, hints.tp = 2, hints.sequence_parallel = true;
@@ -102,7 +102,7 @@ TEST(Deduce, sequence_parallelism_splits_what_lies_between_the_products) {
   EXPECT_THAT(all, testing::HasSubstr("ln_f: S(1), B, B -> S(1), S(1), S(1)\nhead: B, S(0) -> S(2)\n"));
 }
 
-TEST(Deduce, transitions_move_table_2s_bytes) {
+TEST(Deduce, TransitionsMoveTable2sBytes) {
   const sbp::Sbp s0 = sbp::Sbp::S(0), s1 = sbp::Sbp::S(1), b = sbp::Sbp::B(), p = sbp::Sbp::P();
   struct Row {
     sbp::Sbp from, to;
@@ -114,7 +114,7 @@ TEST(Deduce, transitions_move_table_2s_bytes) {
         << sbp::to_text(row.from) << sbp::to_text(row.to);
 }
 
-TEST(Pins, name_the_tensor_behind_gradients_and_copies) {
+TEST(Pins, NameTheTensorBehindGradientsAndCopies) {
   EXPECT_EQ(base_name("h0.attn.qkv.weight.half.grad"), "h0.attn.qkv.weight");
   EXPECT_EQ(base_name("embedding.word.replica7.grad.sum0"), "embedding.word");
   EXPECT_EQ(base_name("h0.residual1.grad.1"), "h0.residual1");
@@ -124,7 +124,7 @@ TEST(Pins, name_the_tensor_behind_gradients_and_copies) {
   EXPECT_FALSE(matches("*.attn.proj", "h12.attn.proj.weight"));
 }
 
-TEST(Pins, shards_leave_tensor_parallel_parts_whole_or_lie_inside) {
+TEST(Pins, ShardsLeaveTensorParallelPartsWholeOrLieInside) {
   const sbp::Sbp s0 = sbp::Sbp::S(0), s1 = sbp::Sbp::S(1), b = sbp::Sbp::B();
   EXPECT_EQ(shard_axis({64, 96}, s1, 8, 16), s0);
   EXPECT_EQ(shard_axis({64, 96}, s0, 8, 16), s1);

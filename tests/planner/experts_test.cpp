@@ -26,7 +26,7 @@ Job experts_job(int dp, int ep, double skew) {
 
 // By actor, on the first device.
 std::map<std::string, double> seconds_of(const Job& job) {
-  const ir::Plan plan = compile(job);
+  const ir::Plan plan = compile(resolve(job));
   const std::vector<double> seconds = sim::act_seconds(plan, job.cluster, 0);
   const std::vector<ir::Actor>& actors = plan.programs[0].actors;
   std::map<std::string, double> result;
@@ -37,7 +37,7 @@ std::map<std::string, double> seconds_of(const Job& job) {
 }
 
 // Two experts on each of 8 devices, the fullest with 1.5 times the mean: its device has 1.5 + 14.5 / 15 of 2.
-TEST(Experts, take_as_long_as_the_fullest_device) {
+TEST(Experts, WaitForTheFullestDevice) {
   const Job even = experts_job(8, 8, 1), skewed = experts_job(8, 8, 1.5);
   const std::map<std::string, double> before = seconds_of(even), after = seconds_of(skewed);
   const double times = (1.5 + 14.5 / 15) / 2;
@@ -59,29 +59,29 @@ TEST(Experts, take_as_long_as_the_fullest_device) {
   }
   EXPECT_EQ(products, 2);
   EXPECT_EQ(exchanges, 4);
-  EXPECT_GT(sim::simulate(compile(skewed), skewed.cluster).step_seconds,
-            sim::simulate(compile(even), even.cluster).step_seconds);
+  EXPECT_GT(sim::simulate(compile(resolve(skewed)), skewed.cluster).step_seconds,
+            sim::simulate(compile(resolve(even)), even.cluster).step_seconds);
 }
 
 // One device has all experts: it has all tokens, however they are routed.
-TEST(Experts, on_one_device_take_as_long_as_ever) {
+TEST(Experts, OnOneDeviceTakeTheUsualTime) {
   EXPECT_EQ(seconds_of(experts_job(1, 1, 4)), seconds_of(experts_job(1, 1, 1)));
 }
 
-TEST(Experts, cannot_get_more_than_all_tokens) {
+TEST(Experts, CannotGetMoreThanAllTokens) {
   EXPECT_EQ(support::error_of([] { experts_job(8, 8, 17); }),
             "train.routing_skew: 17 times the mean is more than all tokens (use at most experts 16 / top_k 1 "
             "= 16)");
 }
 
 // So that law 4 of jobs like this one says that every plan drops the same.
-TEST(Experts, drop_tokens) {
+TEST(Experts, DropTokens) {
   Job job = small_job(2, 1, 1);
   job.model.experts = 4, job.model.top_k = 2;
-  job = resolve(job);
+  const ResolvedJob resolved = resolve(job);
   std::vector<Replica> none;
-  const ir::Graph graph = training_graph(job, none);
-  const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, job.model.vocab));
+  const ir::Graph graph = training_graph(resolved, none);
+  const auto values = backends::cpu::evaluate(graph, backends::cpu::draw(graph, 7, resolved->model.vocab));
   const auto& index = values
                           .at(graph
                                   .tensor([&] {
@@ -91,8 +91,8 @@ TEST(Experts, drop_tokens) {
                                   }())
                                   .name)
                           .data;
-  const int64_t slots = ir::models::capacity(job.model);
-  const size_t each = static_cast<size_t>(job.model.seq * job.model.top_k);  // of a sequence
+  const int64_t slots = ir::models::capacity(resolved->model);
+  const size_t each = static_cast<size_t>(resolved->model.seq * resolved->model.top_k);  // of a sequence
   int64_t dropped = 0;
   for (size_t begin = 0; begin < index.size(); begin += each) {
     std::map<double, int64_t> tokens;

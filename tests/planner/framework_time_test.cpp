@@ -33,7 +33,7 @@ Times times(Job job, const std::function<void(backends::Framework&)>& change) {
   return found;
 }
 
-TEST(FrameworkTime, products_sum_gradients_in_float32) {
+TEST(FrameworkTime, ProductsSumGradientsInFloat32) {
   Job job = small_job(1, 1, 1, 1, 2);
   const auto product = [](backends::Framework& framework) { framework.sums_in_products = true; };
   const Times apart = times(job, [](backends::Framework&) {}), within = times(job, product);
@@ -46,7 +46,7 @@ TEST(FrameworkTime, products_sum_gradients_in_float32) {
 }
 
 // The host's launches of a pass show before its first kernel, where it has waited for another stage.
-TEST(FrameworkTime, stages_wait_for_what_the_host_does_before_a_pass) {
+TEST(FrameworkTime, StagesWaitForWhatTheHostDoesBeforeAPass) {
   const auto launches = [](double of_pass) {
     return [of_pass](backends::Framework& framework) {
       framework.host_per_op = 1e-9, framework.pass_launches = of_pass;

@@ -41,7 +41,7 @@ int acts_beside_collectives(bool overlap_tp, ir::Recompute recompute) {
   return beside;
 }
 
-TEST(GradientsFirst, nothing_runs_beside_the_collectives_of_the_backward_pass) {
+TEST(GradientsFirst, NothingRunsBesideTheCollectivesOfTheBackwardPass) {
   for (ir::Recompute recompute : {ir::Recompute::none, ir::Recompute::full}) {
     EXPECT_GE(acts_beside_collectives(true, recompute),
               4);  // a product for each of two collectives of two layers
@@ -49,7 +49,7 @@ TEST(GradientsFirst, nothing_runs_beside_the_collectives_of_the_backward_pass) {
   }
 }
 
-Job sequence_parallel_job(bool overlap_tp) {
+ResolvedJob sequence_parallel_job(bool overlap_tp) {
   Job job = small_job(1, 2, 1, 1, 1);
   job.parallel.sequence_parallel = true;
   job.parallel.overlap_tp = overlap_tp;
@@ -78,7 +78,7 @@ std::string acts_of_products(const ir::Plan& plan) {
 }
 
 // The gather runs beside grad_x, not earlier, and the reduce-scatter beside grad_w.
-TEST(GradientsFirst, sequence_parallelism_communicates_beside_products) {
+TEST(GradientsFirst, SequenceParallelismCommunicatesBesideProducts) {
   const ir::Plan plan = compile(sequence_parallel_job(true));
   verify(plan);
   EXPECT_EQ(acts_of_products(plan),
@@ -92,7 +92,7 @@ TEST(GradientsFirst, sequence_parallelism_communicates_beside_products) {
             "h0.attn.qkv.grad_w\n");
 }
 
-TEST(GradientsFirst, without_overlap_the_gather_waits_for_the_kernel_before_its_reader) {
+TEST(GradientsFirst, WithoutOverlapTheGatherWaitsForTheKernelBeforeItsReader) {
   const ir::Plan plan = compile(sequence_parallel_job(false));
   verify(plan);
   EXPECT_EQ(acts_of_products(plan),
@@ -107,7 +107,7 @@ TEST(GradientsFirst, without_overlap_the_gather_waits_for_the_kernel_before_its_
 }
 
 // A flag of the order in time decides no layout.
-TEST(GradientsFirst, layouts_do_not_change) {
+TEST(GradientsFirst, LayoutsDoNotChange) {
   std::vector<Job> jobs(6, small_job(2, 2, 1, 2, 2));
   jobs[1].parallel.sequence_parallel = true;
   jobs[2].parallel.sequence_parallel = true, jobs[2].train.recompute = ir::Recompute::full;
@@ -132,7 +132,7 @@ TEST(GradientsFirst, layouts_do_not_change) {
 }
 
 // The same ops on the same operands, each after what it reads.
-TEST(GradientsFirst, only_the_order_changes) {
+TEST(GradientsFirst, OnlyTheOrderChanges) {
   std::vector<Replica> replicas;
   const ir::Graph graph = training_graph(resolve(small_job(1, 2, 1, 2, 2)), replicas);
   ir::Graph first = graph;

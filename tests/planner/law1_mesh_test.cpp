@@ -330,7 +330,7 @@ std::vector<std::string> names() {
   return all;
 }
 
-TEST_P(Law1Mesh, what_goes_together_is_right) { expect_right(1, 2, 40); }
+TEST_P(Law1Mesh, WhatGoesTogetherIsRight) { expect_right(1, 2, 40); }
 TEST_P(Law1Mesh, LongWhatGoesTogetherIsRight) { expect_right(3, 10, 300); }
 
 INSTANTIATE_TEST_SUITE_P(Registry, Law1Mesh, testing::ValuesIn(names()),

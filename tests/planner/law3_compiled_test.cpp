@@ -25,9 +25,9 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 const Case cases[] = {
     {"one_f_one_b", [](Hints& h) { h.pp = 3, h.tp = 2; }},
-    {"gpipe", [](Hints& h) { h.pp = 2, h.dp = 2, h.schedule = "gpipe"; }},
-    {"zb_h1", [](Hints& h) { h.pp = 2, h.tp = 2, h.zero = 2, h.schedule = "zb-h1"; }},
-    {"zb_h2", [](Hints& h) { h.pp = 4, h.schedule = "zb-h2"; }, true},
+    {"gpipe", [](Hints& h) { h.pp = 2, h.dp = 2, h.schedule = Schedule::gpipe; }},
+    {"zb_h1", [](Hints& h) { h.pp = 2, h.tp = 2, h.zero = 2, h.schedule = Schedule::zb_h1; }},
+    {"zb_h2", [](Hints& h) { h.pp = 4, h.schedule = Schedule::zb_h2; }, true},
     {"interleaved", [](Hints& h) { h.pp = 2, h.virtual_stages = 2; }, true},
     {"hybrid_zero2", [](Hints& h) { h.dp = 2, h.tp = 2, h.pp = 2, h.zero = 2; }},
     {"zero3", [](Hints& h) { h.dp = 2, h.zero = 3; }, true},

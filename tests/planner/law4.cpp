@@ -27,13 +27,16 @@ struct Comparison {
   Values before, after;
 
   Comparison(const Job& given, const Choose& choose)
-      : job(resolve(given)), laid(lay_out(job, choose)), places(places_of(laid)) {
-    Job alone = job;
-    alone.parallel.pp = alone.parallel.virtual_stages = 1;
-    alone.parallel.stage_layers = {static_cast<int>(job.model.layers)};
-    alone.train.micro_batches = 1;
+      : job(resolve(given)), laid(lay_out(resolve(given), choose)), places(places_of(laid)) {
+    Job alone = job;  // on one stage, in one micro-batch
+    Hints& h = alone.parallel;
+    alone.gpus /= h.pp;
+    alone.global_batch = int64_t{h.micro_batch} * h.dp;
+    h.pp = h.virtual_stages = 1;
+    h.schedule = {}, h.stage_layers.clear(), h.stage_order.clear();
+    alone.train.recompute_layers.clear();
     std::vector<Replica> none;
-    const ir::Graph single = training_graph(alone, none);
+    const ir::Graph single = training_graph(resolve(alone), none);
     before = backends::cpu::draw(single, 7, job.model.vocab);
     after = backends::cpu::evaluate(single, before);
   }
@@ -79,8 +82,7 @@ void expect_law_4(const Job& job, const Choose& choose) {
       const ir::Program& program = plan.programs[static_cast<size_t>(runner.program_of(device))];
       if (find_register(program, state))
         expect_near(runner.value(state, device), c.local(c.after, state, device, ".next"),
-                    tolerance_of(job, state),
-                    fmt::format("{} on device {}", state, device));
+                    tolerance_of(job, state), fmt::format("{} on device {}", state, device));
     }
   }
 }

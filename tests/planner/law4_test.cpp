@@ -21,7 +21,7 @@ std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out <
 
 class Law4 : public testing::TestWithParam<Layout> {};
 
-TEST_P(Law4, a_step_is_the_single_devices) {
+TEST_P(Law4, AStepIsTheSingleDevices) {
   Job job = small_job(1, 1, 1, 2, 1);
   job.gpus = job.parallel.dp = 0;
   job.global_batch = 0;
@@ -59,7 +59,7 @@ const Layout layouts[] = {
      [](Job& j) {
        j.model.layers = 4, j.parallel.pp = 2, j.parallel.virtual_stages = 2, j.global_batch = 4;
      }},
-    {"gpipe", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "gpipe", j.global_batch = 3; }},
+    {"gpipe", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = Schedule::gpipe, j.global_batch = 3; }},
     {"sequence_parallel", [](Job& j) { j.parallel.tp = 2, j.parallel.sequence_parallel = true; }},
     {"context_parallel", [](Job& j) { j.parallel.cp = 2; }},
     {"context_flash", [](Job& j) { j.parallel.cp = 2, j.parallel.tp = 2, j.train.flash = true; }},
@@ -206,7 +206,8 @@ const Layout layouts[] = {
     {"t5_context_flash", [](Job& j) { t5(j), j.parallel.cp = 2, j.parallel.tp = 2, j.train.flash = true; }},
     {"t5_zb_h1",
      [](Job& j) {
-       t5(j), j.parallel.pp = 3, j.parallel.schedule = "zb-h1", j.global_batch = 5, j.model.kv_heads = 2;
+       t5(j), j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h1, j.global_batch = 5,
+              j.model.kv_heads = 2;
      }},
     // With one layer on each stage, what the first makes skips three of them.
     {"unet_pp", [](Job& j) { conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.global_batch = 4; }},
@@ -236,14 +237,15 @@ const Layout layouts[] = {
      [](Job& j) {
        t5(j), j.parallel.pp = 3, j.parallel.tp = 2, j.parallel.scatter_gather = true, j.global_batch = 3;
      }},
-    {"more_in_flight", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "3,1", j.global_batch = 4; }},
+    {"more_in_flight",
+     [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = parse_schedule("3,1"), j.global_batch = 4; }},
     {"zb_h1",
      [](Job& j) {
-       j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = "zb-h1", j.global_batch = 5;
+       j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h1, j.global_batch = 5;
      }},
     {"zb_h2",
      [](Job& j) {
-       j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = "zb-h2", j.global_batch = 7;
+       j.model.layers = 3, j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h2, j.global_batch = 7;
      }},
     {"head_deferred", [](Job& j) { j.parallel.pp = 2, j.parallel.defer_head_grad = 2, j.global_batch = 4; }},
     {"head_deferred_tied_hybrid",
@@ -256,20 +258,23 @@ const Layout layouts[] = {
        llama(j), j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2;
        j.parallel.defer_head_grad = 1, j.global_batch = 4;
      }},
-    {"zb_h1_one_micro_batch", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "zb-h1"; }},
+    {"zb_h1_one_micro_batch", [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = Schedule::zb_h1; }},
     {"zb_h1_hybrid",
      [](Job& j) {
-       j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.zero = 1, j.parallel.schedule = "zb-h1";
+       j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.zero = 1,
+       j.parallel.schedule = Schedule::zb_h1;
        j.parallel.sequence_parallel = true, j.global_batch = 4;
      }},
     {"zb_h1_zero3_recompute",
      [](Job& j) {
-       llama(j), j.parallel.dp = j.parallel.pp = 2, j.parallel.zero = 3, j.parallel.schedule = "zb-h1";
+       llama(j), j.parallel.dp = j.parallel.pp = 2, j.parallel.zero = 3,
+                 j.parallel.schedule = Schedule::zb_h1;
        j.train.recompute = ir::Recompute::full, j.global_batch = 3;
      }},
     {"zb_h2_unet",
      [](Job& j) {
-       conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.parallel.schedule = "zb-h2", j.global_batch = 4;
+       conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.parallel.schedule = Schedule::zb_h2,
+                                  j.global_batch = 4;
      }},
     {"experts_cp",  // tokens of a sequence on two devices, those of a group on four
      [](Job& j) {
@@ -279,7 +284,7 @@ const Layout layouts[] = {
     {"other_order",
      [](Job& j) {
        j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1, j.global_batch = 2;
-       j.parallel.mesh_order = "tp,pp,cp,dp";
+       j.parallel.mesh_order = parse_mesh_order("tp,pp,cp,dp");
      }},
     {"other_stage_order",
      [](Job& j) {
@@ -289,12 +294,13 @@ const Layout layouts[] = {
     {"other_order_uneven",
      [](Job& j) {
        j.parallel.dp = 2, j.parallel.tp = 3, j.model.heads = 6, j.model.hidden = 18, j.model.vocab = 10;
-       j.model.pad_vocab_to = 1, j.model.ffn = 72, j.parallel.pp = 2, j.parallel.mesh_order = "tp,dp,cp,pp";
+       j.model.pad_vocab_to = 1, j.model.ffn = 72, j.parallel.pp = 2,
+       j.parallel.mesh_order = parse_mesh_order("tp,dp,cp,pp");
      }},
     {"other_order_experts",
      [](Job& j) {
        llama(j), j.model.experts = 4, j.parallel.dp = 4, j.parallel.ep = 2, j.parallel.tp = 2;
-       j.parallel.mesh_order = "dp,tp,pp,cp";
+       j.parallel.mesh_order = parse_mesh_order("dp,tp,pp,cp");
      }},
     {"experts_tp",
      [](Job& j) {
@@ -320,10 +326,11 @@ Job random_job(std::mt19937& r) {
   if (pick(r, {false, false, true}))
     job.model.experts = 4, job.model.top_k = 1, h.ep = h.dp == 2 ? pick(r, {1, 2}) : 1;
   if (h.pp > 1 && micro_batches > 1 && pick(r, {false, true})) job.model.layers = 4, h.virtual_stages = 2;
-  if (h.virtual_stages == 1) h.schedule = pick(r, {"1f1b", "gpipe", "zb-h1", "zb-h2"});
-  if (h.schedule[0] != 'z') h.defer_head_grad = pick(r, {0, 0, 1, 3});
+  if (h.virtual_stages == 1)
+    h.schedule = pick(r, {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1, Schedule::zb_h2});
+  if (!splits_backward(h.schedule.kind)) h.defer_head_grad = pick(r, {0, 0, 1, 3});
   h.scatter_gather = pick(r, {false, true});
-  h.mesh_order = pick(r, {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"});
+  h.mesh_order = parse_mesh_order(pick(r, {"pp,dp,cp,tp", "dp,pp,tp,cp", "cp,tp,dp,pp", "tp,cp,pp,dp"}));
   if (h.pp == 2) h.stage_order = pick<std::vector<int>>(r, {{}, {1, 0}});
   job.train.flash = pick(r, {false, true});
   job.train.recompute =
@@ -352,17 +359,17 @@ void try_random_jobs(unsigned seed, int count) {
         "{} gb {} "
         "flash {} gk {} recompute {} layers {} others {} precision {} order {} {} reduction {} gradients {}",
         seed, i, job.model.family, job.model.experts, h.dp, h.tp, h.pp, h.cp, h.ep, h.virtual_stages,
-        h.schedule, h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
+        to_text(h.schedule), h.defer_head_grad, h.zero, h.sequence_parallel, h.scatter_gather, h.micro_batch,
         job.global_batch, job.train.flash, h.gather_keys, static_cast<int>(job.train.recompute),
         fmt::join(job.train.recompute_layers, ","), static_cast<int>(job.train.recompute_others),
-        static_cast<int>(job.train.precision), h.mesh_order, fmt::join(h.stage_order, ","),
+        static_cast<int>(job.train.precision), to_text(h.mesh_order), fmt::join(h.stage_order, ","),
         static_cast<int>(h.grad_reduction), static_cast<int>(job.train.gradients)));
     ASSERT_NO_THROW(expect_law_4(job));
     if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) return;
   }
 }
 
-TEST(Law4Random, a_step_is_the_single_devices) { try_random_jobs(3, 20); }
+TEST(Law4Random, AStepIsTheSingleDevices) { try_random_jobs(3, 20); }
 TEST(Law4Random, LongAStepIsTheSingleDevices) { try_random_jobs(4, 500); }
 
 }  // namespace

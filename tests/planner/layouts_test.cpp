@@ -19,7 +19,7 @@ std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out <
 
 class Layouts : public testing::TestWithParam<Layout> {};
 
-TEST_P(Layouts, compile_and_are_proved_to_end) {
+TEST_P(Layouts, CompileAndAreProvedToEnd) {
   Job job = small_job(1, 1, 1, 4, 4);
   job.gpus = job.parallel.dp = 0;
   job.global_batch = 0;
@@ -51,9 +51,9 @@ const Layout layouts[] = {
      [](Job& j) {
        j.parallel.pp = 2, j.parallel.stage_layers = {1, 3};
      }},
-    {"gpipe", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = "gpipe"; }},
-    {"zb_h1", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = "zb-h1", j.global_batch = 9; }},
-    {"zb_h2", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = "zb-h2", j.global_batch = 9; }},
+    {"gpipe", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = Schedule::gpipe; }},
+    {"zb_h1", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = Schedule::zb_h1, j.global_batch = 9; }},
+    {"zb_h2", [](Job& j) { j.parallel.pp = 4, j.parallel.schedule = Schedule::zb_h2, j.global_batch = 9; }},
     {"interleaved", [](Job& j) { j.parallel.pp = 2, j.parallel.virtual_stages = 2; }},
     {"interleaved_full",
      [](Job& j) {
@@ -164,7 +164,7 @@ void try_random_jobs(unsigned seed, int count) {
   }
 }
 
-TEST(RandomJobs, compile_and_are_proved_to_end) { try_random_jobs(1, 30); }
+TEST(RandomJobs, CompileAndAreProvedToEnd) { try_random_jobs(1, 30); }
 TEST(RandomJobs, LongCompileAndAreProvedToEnd) { try_random_jobs(2, 1000); }
 
 }  // namespace

@@ -34,7 +34,7 @@ struct Rows {
   }
 };
 
-TEST(LocalAttrs, those_of_evenly_spaced_places_grow_by_a_step) {
+TEST(LocalAttrs, ThoseOfEvenlySpacedPlacesGrowByAStep) {
   const Rows rows(12, {{"dp"}, {6}});
   EXPECT_EQ(std::get<std::vector<int64_t>>(rows.at({1, 3, 5}).at("starts_step_rank")),
             (std::vector<int64_t>{4, 0}));
@@ -43,7 +43,7 @@ TEST(LocalAttrs, those_of_evenly_spaced_places_grow_by_a_step) {
 }
 
 // Whatever the class, what it says of its k-th place is what that place alone has.
-TEST(LocalAttrs, of_a_class_are_those_of_each_place) {
+TEST(LocalAttrs, OfAClassAreThoseOfEachPlace) {
   std::mt19937 random(7);
   const auto draw = [&](int from, int to) { return std::uniform_int_distribution<int>(from, to)(random); };
   int uneven = 0;

@@ -15,7 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(Mesh, orders_ranks_as_megatron_and_leaves_out_extents_of_one) {
+TEST(Mesh, OrdersRanksAsMegatronAndLeavesOutExtentsOfOne) {
   Hints h;
   h.dp = 2, h.tp = 4, h.pp = 2;
   const Mesh mesh = mesh_of(h);
@@ -30,15 +30,15 @@ TEST(Mesh, orders_ranks_as_megatron_and_leaves_out_extents_of_one) {
   EXPECT_THAT(mesh_of(h).extents, ElementsAre(2, 4, 2));
 }
 
-TEST(Mesh, stands_on_devices_in_the_order_that_is_given) {
+TEST(Mesh, StandsOnDevicesInTheOrderThatIsGiven) {
   Hints h;
   h.dp = 2, h.tp = 4, h.pp = 2;
-  h.mesh_order = "dp,pp,cp,tp";
+  h.mesh_order = parse_mesh_order("dp,pp,cp,tp");
   Mesh mesh = mesh_of(h);
   EXPECT_THAT(mesh.names, ElementsAre("dp", "tp"));
   EXPECT_EQ(mesh.device(5, 1), 13);
   EXPECT_EQ(mesh.device(4, 0), 8);
-  h.mesh_order = "pp,tp,cp,dp";
+  h.mesh_order = parse_mesh_order("pp,tp,cp,dp");
   EXPECT_EQ(mesh_of(h).device(6, 1), 13);
   h.stage_order = {1, 0};
   EXPECT_EQ(mesh_of(h).device(6, 1), 5);
@@ -48,7 +48,7 @@ TEST(Mesh, stands_on_devices_in_the_order_that_is_given) {
   h = {};
   h.dp = 8, h.ep = 2, h.fsdp_group = 4, h.zero = 1, h.cp = 3, h.tp = 2, h.pp = 5;
   for (const char* order : {"pp,dp,cp,tp", "tp,cp,dp,pp", "cp,dp,tp,pp", "dp,tp,pp,cp"}) {
-    h.mesh_order = order;
+    h.mesh_order = parse_mesh_order(order);
     h.stage_order = {2, 4, 0, 1, 3};
     mesh = mesh_of(h);
     std::set<int> devices;
@@ -65,16 +65,16 @@ TEST(Mesh, stands_on_devices_in_the_order_that_is_given) {
   }
 }
 
-TEST(Mesh, refuses_what_is_no_order) {
+TEST(Mesh, RefusesWhatIsNoOrder) {
   for (const char* order : {"", "dp,tp", "pp,dp,cp,tp,tp", "pp,dp,cp,ep", "pp,dp,cp,tp,"})
     EXPECT_EQ(
-        support::error_of([&] { mesh_order_of(order); }),
+        support::error_of([&] { parse_mesh_order(order); }),
         fmt::format("parallel.mesh_order: unknown order '{}' (give each of pp, dp, cp, tp once, outermost "
                     "first: ranks of the last lie beside each other)",
                     order));
 }
 
-TEST(CommTable, groups_along_dimensions_over_all_stages) {
+TEST(CommTable, GroupsAlongDimensionsOverAllStages) {
   const Mesh mesh{{"dp", "tp"}, {2, 2}};
   CommTable comms(mesh, 2);
   const auto groups = [&](int comm) { return comms.comms[static_cast<size_t>(comm)].groups; };
@@ -92,7 +92,7 @@ TEST(CommTable, groups_along_dimensions_over_all_stages) {
   EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
 }
 
-TEST(CommTable, stages_are_where_their_order_puts_them) {
+TEST(CommTable, StagesAreWhereTheirOrderPutsThem) {
   Hints h;
   h.dp = 2, h.pp = 3, h.stage_order = {2, 0, 1};
   CommTable comms(mesh_of(h), 3);
@@ -101,9 +101,9 @@ TEST(CommTable, stages_are_where_their_order_puts_them) {
   EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(4, 5, 0, 1, 2, 3));
 }
 
-TEST(CommTable, groups_are_where_the_order_puts_them) {
+TEST(CommTable, GroupsAreWhereTheOrderPutsThem) {
   Hints h;
-  h.dp = 2, h.tp = 2, h.pp = 2, h.mesh_order = "tp,pp,cp,dp";
+  h.dp = 2, h.tp = 2, h.pp = 2, h.mesh_order = parse_mesh_order("tp,pp,cp,dp");
   CommTable comms(mesh_of(h), 2);
   const auto groups = [&](int comm) { return comms.comms[static_cast<size_t>(comm)].groups; };
   EXPECT_THAT(groups(comms.along({1})),
@@ -116,7 +116,7 @@ TEST(CommTable, groups_are_where_the_order_puts_them) {
   EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(2, 3, 0, 1, 6, 7, 4, 5));
 }
 
-TEST(Stages, layers_go_to_virtual_stages_in_turn) {
+TEST(Stages, LayersGoToVirtualStagesInTurn) {
   const std::vector<int> layers{3, 3, 3, 3};
   EXPECT_EQ(virtual_stage(layers, -1), 0);
   EXPECT_EQ(virtual_stage(layers, 2), 0);

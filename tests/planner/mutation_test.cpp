@@ -47,7 +47,7 @@ const Case cases[] = {
     {"experts",
      [](Job& j) { llama(j), j.model.experts = 2, j.model.top_k = 1, j.parallel.dp = j.parallel.ep = 2; }},
     {"no_clip", [](Job& j) { j.parallel.dp = 2, j.train.clip_norm = 0; }},
-    {"zb_h1", [](Job& j) { j.parallel.pp = 2, j.model.layers = 2, j.parallel.schedule = "zb-h1"; }},
+    {"zb_h1", [](Job& j) { j.parallel.pp = 2, j.model.layers = 2, j.parallel.schedule = Schedule::zb_h1; }},
     {"hybrid",
      [](Job& j) {
        j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.model.layers = 2, j.model.tied = true;

@@ -36,7 +36,7 @@ backends::Cluster four_devices() {
   return cluster;
 }
 
-TEST(Placed, table4_is_two_programs_with_pulls_between) {
+TEST(Placed, Table4IsTwoProgramsWithPullsBetween) {
   const ir::Plan plan = compile(table4(), 2, four_devices());
   verify(plan);
   EXPECT_EQ(ir::to_text(plan), R"(plan table4
@@ -109,7 +109,7 @@ void expect_result(const ir::Plan& plan, const sbp::Layout& from, const sbp::Lay
   EXPECT_EQ(sbp::assemble(to, held), y.data);
 }
 
-TEST(Placed, layouts_meet_on_overlapping_placements_and_meshes) {
+TEST(Placed, LayoutsMeetOnOverlappingPlacementsAndMeshes) {
   const Sbp s0 = Sbp::S(0), s1 = Sbp::S(1), b = Sbp::B(), p = Sbp::P();
   struct Row {
     sbp::Placement from, to;
@@ -139,7 +139,7 @@ TEST(Placed, layouts_meet_on_overlapping_placements_and_meshes) {
   }
 }
 
-TEST(Placed, products_of_splits_are_reduced_where_they_are_wanted) {
+TEST(Placed, ProductsOfSplitsAreReducedWhereTheyAreWanted) {
   ir::Builder b("g");
   const int p0 = b.placement(sbp::Placement::line(2, 0));
   const auto x = b.input("x", {{4, 6}, ir::DType::float32});
@@ -155,7 +155,7 @@ TEST(Placed, products_of_splits_are_reduced_where_they_are_wanted) {
   EXPECT_EQ(reduce.comm_bytes, 4 * 8 * 4);
 }
 
-TEST(Placed, refuses_what_has_no_placement_or_two) {
+TEST(Placed, RefusesWhatHasNoPlacementOrTwo) {
   const auto message = [](const ir::Graph& graph) -> std::string {
     try {
       compile(graph, 1, four_devices());

@@ -23,7 +23,7 @@ const Place& at(const Places& places, const std::string& reg) {
 }
 
 // hidden 16, so the qkv weight is [16, 48]; devices 0 and 1 are tp 0 and 1 of dp 0, 2 and 3 of dp 1.
-TEST(Places, a_weight_split_by_tp_and_its_shards) {
+TEST(Places, AWeightSplitByTpAndItsShards) {
   Job job = small_job(2, 2, 1);
   job.parallel.zero = 1;
   const Places places = places_of(resolve(job));
@@ -41,7 +41,7 @@ TEST(Places, a_weight_split_by_tp_and_its_shards) {
   EXPECT_THAT(half.first, ElementsAre(false, false, false, false));
 }
 
-TEST(Places, the_loss_is_a_share_of_each_dp_rank_on_the_last_stage) {
+TEST(Places, TheLossIsAShareOfEachDpRankOnTheLastStage) {
   const Places places = places_of(resolve(small_job(2, 2, 2, 2, 2)));
   const Place& loss = at(places, "loss");
   EXPECT_TRUE(loss.partial);
@@ -53,9 +53,8 @@ TEST(Places, the_loss_is_a_share_of_each_dp_rank_on_the_last_stage) {
 }
 
 // Its register holds the shares, whoever reads a sum of them.
-TEST(Places, a_loss_that_is_reduced_is_watched_as_it_is_made) {
-  const Job job = resolve(small_job(2, 1, 1));
-  LaidOut laid = lay_out(job);
+TEST(Places, ALossThatIsReducedIsWatchedAsItIsMade) {
+  LaidOut laid = lay_out(resolve(small_job(2, 1, 1)));
   const auto loss = static_cast<size_t>(ir::find_tensor(laid.graph, "loss"));
   laid.pins.stored[loss] = {sbp::Sbp::B()};
   laid = lay_out(laid.graph, laid.mesh, laid.pins, 1);
@@ -65,7 +64,7 @@ TEST(Places, a_loss_that_is_reduced_is_watched_as_it_is_made) {
   EXPECT_THAT(at(places, "loss").first, ElementsAre(true, true));
 }
 
-TEST(Places, a_replica_is_its_tensor) {
+TEST(Places, AReplicaIsItsTensor) {
   const Places places = places_of(resolve(small_job(1, 1, 2, 2)));
   const Place& replica = at(places, "embedding.word.replica1.m");
   EXPECT_EQ(replica.tensor, "embedding.word.m");
@@ -141,13 +140,13 @@ void expect_cover(const Places& places) {
   EXPECT_EQ(elements, wanted);
 }
 
-TEST(Places, agree_with_the_plan_for_random_jobs) {
+TEST(Places, AgreeWithThePlanForRandomJobs) {
   std::mt19937 random(11);
   for (int i = 0; i < 40; ++i) {
-    const Job job = resolve(random_job(random));
-    const Hints& h = job.parallel;
+    const ResolvedJob job = resolve(random_job(random));
+    const Hints& h = job->parallel;
     SCOPED_TRACE(fmt::format("seed 11 job {}: dp {} tp {} pp {} cp {} zero {} precision {}", i, h.dp, h.tp,
-                             h.pp, h.cp, h.zero, static_cast<int>(job.train.precision)));
+                             h.pp, h.cp, h.zero, static_cast<int>(job->train.precision)));
     const Places places = places_of(job);
     expect_agreement(compile(job), places);
     expect_cover(places);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -17,8 +20,10 @@ Job small_job() {
   return job;
 }
 
-std::string refusal(const Job& job) {
+std::string refusal(const std::function<void(Job&)>& change) {
   try {
+    Job job = small_job();
+    change(job);
     resolve(job);
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::bad_input);
@@ -27,24 +32,35 @@ std::string refusal(const Job& job) {
   return "accepted";
 }
 
-TEST(Resolve, fills_in_what_is_left_open) {
+TEST(Resolve, FillsInWhatIsLeftOpen) {
   Job job = small_job();
   job.parallel.tp = 2;
   job.parallel.pp = 2;
-  const Job done = resolve(job);
-  EXPECT_EQ(done.parallel.dp, 2);
-  EXPECT_EQ(done.global_batch, 2);
-  EXPECT_EQ(done.train.micro_batches, 1);
-  EXPECT_THAT(done.parallel.stage_layers, testing::ElementsAre(6, 6));
-  EXPECT_EQ(done.model.ffn, 256);
+  const ResolvedJob done = resolve(job);
+  EXPECT_EQ(done->parallel.dp, 2);
+  EXPECT_EQ(done->global_batch, 2);
+  EXPECT_EQ(done->train.micro_batches, 1);
+  EXPECT_THAT(done->parallel.stage_layers, testing::ElementsAre(6, 6));
+  EXPECT_EQ(done->model.ffn, 256);
 }
 
-TEST(Resolve, balances_stages_that_layers_do_not_fill_evenly) {
+// Whoever changes a resolved job resolves the copy: what stays is as it was.
+TEST(Resolve, LeavesAResolvedJobAsItIs) {
+  Job job = small_job();
+  for (const auto& [dp, tp, pp, zero] :
+       {std::array{4, 2, 1, 3}, std::array{2, 1, 4, 1}, std::array{1, 8, 1, 0}}) {
+    job.parallel.dp = dp, job.parallel.tp = tp, job.parallel.pp = pp, job.parallel.zero = zero;
+    const ResolvedJob done = resolve(job);
+    EXPECT_EQ(*resolve(done), *done);
+  }
+}
+
+TEST(Resolve, BalancesStagesThatLayersDoNotFillEvenly) {
   EXPECT_THAT(balanced_layers(13, 4), testing::ElementsAre(4, 3, 3, 3));
   Job job = small_job();
   job.model.layers = 13;
   job.parallel.pp = 4;
-  EXPECT_THAT(resolve(job).parallel.stage_layers, testing::ElementsAre(4, 3, 3, 3));
+  EXPECT_THAT(resolve(job)->parallel.stage_layers, testing::ElementsAre(4, 3, 3, 3));
 }
 
 void images(Job& job) {
@@ -52,12 +68,12 @@ void images(Job& job) {
   job.model.layers = 16, job.model.hidden = 64, job.model.vocab = 1000;
 }
 
-TEST(Resolve, counts_blocks_of_images_as_layers) {
+TEST(Resolve, CountsBlocksOfImagesAsLayers) {
   Job job = small_job();
   images(job);
   job.model.layers = 33;
   job.parallel.pp = 4;
-  EXPECT_THAT(resolve(job).parallel.stage_layers, testing::ElementsAre(9, 8, 8, 8));
+  EXPECT_THAT(resolve(job)->parallel.stage_layers, testing::ElementsAre(9, 8, 8, 8));
 }
 
 struct Refusal {
@@ -68,11 +84,7 @@ struct Refusal {
 
 class ResolveRefuses : public testing::TestWithParam<Refusal> {};
 
-TEST_P(ResolveRefuses, with_a_clear_message) {
-  Job job = small_job();
-  GetParam().change(job);
-  EXPECT_EQ(refusal(job), GetParam().message);
-}
+TEST_P(ResolveRefuses, WithAClearMessage) { EXPECT_EQ(refusal(GetParam().change), GetParam().message); }
 
 const Refusal refusals[] = {
     {"degrees", [](Job& j) { j.parallel.dp = 4, j.parallel.tp = 4; },
@@ -124,7 +136,7 @@ const Refusal refusals[] = {
      "stage_layers)"},
     {"zero", [](Job& j) { j.parallel.zero = 4; }, "parallel.zero: 4 is out of range (use 0 to 3)"},
     {"negative", [](Job& j) { j.parallel.tp = -1; }, "parallel.tp: -1 is out of range (use 1 to 1048576)"},
-    {"schedule", [](Job& j) { j.parallel.schedule = "zigzag"; },
+    {"schedule", [](Job& j) { j.parallel.schedule = parse_schedule("zigzag"); },
      "parallel.schedule: unknown schedule 'zigzag' (use 1f1b, gpipe, zb-h1, zb-h2 or the micro-batches in "
      "flight on each stage, as 4,3,2,1; virtual_stages > 1 interleaves 1f1b)"},
     {"rows_of_images", [](Job& j) { images(j), j.parallel.cp = 2; },

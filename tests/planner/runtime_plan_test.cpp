@@ -92,8 +92,7 @@ bool updated_in_place(const ir::Program& program, int r) {
 }
 
 void expect_same(const Job& given, int64_t chaos) {
-  const Job job = resolve(given);
-  const ir::Plan plan = widened(compile(job));
+  const ir::Plan plan = widened(compile(resolve(given)));
   PlanRunner expected(plan, [&](const ir::Register& reg, int program, int device) {
     return source(plan.programs[static_cast<size_t>(program)], reg, device);
   });
@@ -146,7 +145,7 @@ std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out <
 
 class RuntimePlan : public testing::TestWithParam<Layout> {};
 
-TEST_P(RuntimePlan, leaves_what_the_reference_leaves) {
+TEST_P(RuntimePlan, LeavesWhatTheReferenceLeaves) {
   Job job = small_job(1, 1, 1, 2, 1);
   job.gpus = job.parallel.dp = 0;
   job.global_batch = 2;

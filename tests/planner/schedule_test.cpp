@@ -6,6 +6,8 @@
 
 #include <map>
 
+#include "sbp/error.h"
+
 namespace boxcar::planner {
 namespace {
 
@@ -18,7 +20,7 @@ std::string text(const Pipeline& p, int stage) {
   return result;
 }
 
-TEST(Schedule, one_f_one_b_runs_backward_as_soon_as_it_can) {
+TEST(Schedule, OneFOneBRunsBackwardAsSoonAsItCan) {
   const Pipeline p{Schedule::one_f_one_b, 3, 1, 4};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3");
   EXPECT_EQ(text(p, 1), "F0.0 F0.1 B0.0 F0.2 B0.1 F0.3 B0.2 B0.3");
@@ -26,20 +28,50 @@ TEST(Schedule, one_f_one_b_runs_backward_as_soon_as_it_can) {
   for (int s = 0; s < 3; ++s) EXPECT_EQ(in_flight(stage_order(p, s), 0, 1), 3 - s);
 }
 
-TEST(Schedule, takes_micro_batches_in_flight_by_stage) {
+TEST(Schedule, TakesMicroBatchesInFlightByStage) {
   const Pipeline p{Schedule::one_f_one_b, 3, 1, 4, {5, 3, 1}};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 F0.3 B0.0 B0.1 B0.2 B0.3");
   EXPECT_EQ(text(p, 1), "F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3");
   EXPECT_EQ(text(p, 2), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3");
   EXPECT_EQ(in_flight(stage_order(p, 1), 0, 1), 3);
-  EXPECT_EQ(in_flight_of("5,3,1"), (std::vector{5, 3, 1}));
-  for (const char* no : {"", "1f1b", "5,", ",5", "5,0", "5;3"}) EXPECT_TRUE(in_flight_of(no).empty()) << no;
+}
+
+TEST(Schedule, ReadsBackAndRefusesWhatIsNone) {
+  EXPECT_EQ(parse_schedule("5,3,1").in_flight, (std::vector{5, 3, 1}));
+  EXPECT_EQ(parse_schedule("zb-h1"), Schedule::zb_h1);
+  for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "zb-h2", "7", "5,3,1"})
+    EXPECT_EQ(to_text(parse_schedule(schedule)), schedule);
+  for (const char* no : {"", "interleaved", "5,", ",5", "5,0", "5;3"})
+    EXPECT_THROW(parse_schedule(no), Error) << no;
+}
+
+std::vector<PipelineSchedule> all_schedules() {
+  std::vector<PipelineSchedule> all{PipelineSchedule({9, 5, 5, 2})};
+  for (const std::string& word : words_of(Schedule())) all.push_back(parse_schedule(word));
+  return all;
+}
+
+// Of four stages: all runs of a micro-batch in their order, and as many in flight as the formula says.
+TEST(Schedule, RunsEveryMicroBatchInOrderWithAsManyInFlightAsItsFormula) {
+  for (const PipelineSchedule& schedule : all_schedules())
+    for (const int micro_batches : {1, 3, 8, 20})
+      for (int stage = 0; stage < 4; ++stage) {
+        SCOPED_TRACE(fmt::format("{} stage {} of {} micro-batches", to_text(schedule), stage, micro_batches));
+        const Pipeline p{schedule.kind, 4, 1, micro_batches, schedule.in_flight};
+        const int passes = splits_backward(p, stage) ? 3 : 2;
+        std::vector<int> done(static_cast<size_t>(micro_batches));
+        for (const ir::PhaseRun& run : stage_order(p, stage))
+          EXPECT_EQ(run.phase, done.at(static_cast<size_t>(run.micro_batch))++);
+        EXPECT_THAT(done, testing::Each(passes));
+        EXPECT_EQ(most_in_flight(schedule, 4, stage, micro_batches),
+                  in_flight(stage_order(p, stage), 0, passes - 1));
+      }
 }
 
 // In one pass what in_flight says of every chunk, split backward passes or not.
-TEST(Schedule, counts_what_every_chunk_has_in_flight) {
+TEST(Schedule, CountsWhatEveryChunkHasInFlight) {
   for (const Pipeline& p :
-       {Pipeline{Schedule::interleaved, 4, 3, 8}, Pipeline{Schedule::interleaved, 2, 5, 4},
+       {Pipeline{Schedule::one_f_one_b, 4, 3, 8}, Pipeline{Schedule::one_f_one_b, 2, 5, 4},
         Pipeline{Schedule::one_f_one_b, 4, 1, 6}, Pipeline{Schedule::zb_h2, 3, 1, 7}})
     for (int stage = 0; stage < p.stages; ++stage) {
       const std::vector<int> counts = chunks_in_flight(p, stage);
@@ -50,23 +82,23 @@ TEST(Schedule, counts_what_every_chunk_has_in_flight) {
     }
 }
 
-TEST(Schedule, gpipe_runs_all_forward_first) {
+TEST(Schedule, GpipeRunsAllForwardFirst) {
   const Pipeline p{Schedule::gpipe, 2, 1, 3};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2");
   EXPECT_EQ(in_flight(stage_order(p, 0), 0, 1), 3);
 }
 
-TEST(Schedule, gradients_of_the_head_wait_on_the_last_stage_alone) {
+TEST(Schedule, GradientsOfTheHeadWaitOnTheLastStageAlone) {
   const Pipeline p{Schedule::one_f_one_b, 3, 1, 4, {}, 2};
   EXPECT_EQ(text(p, 1), "F0.0 F0.1 B0.0 F0.2 B0.1 F0.3 B0.2 B0.3");
   EXPECT_EQ(text(p, 2), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 W0.0 F0.3 B0.3 W0.1 W0.2 W0.3");
   EXPECT_EQ(in_flight(stage_order(p, 2), 1, 2), 3);
-  const Pipeline interleaved{Schedule::interleaved, 2, 2, 2, {}, 1};
+  const Pipeline interleaved{Schedule::one_f_one_b, 2, 2, 2, {}, 1};
   EXPECT_EQ(text(interleaved, 1), "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 W1.0 B0.0 B0.1 W1.1");
 }
 
 // Gradients of weights follow late on late stages: as many micro-batches wait for them on every stage.
-TEST(Schedule, zb_h1_keeps_as_much_in_flight_on_each_stage_as_the_first_of_1f1b) {
+TEST(Schedule, ZbH1KeepsAsMuchInFlightOnEachStageAsTheFirstOf1f1b) {
   const Pipeline p{Schedule::zb_h1, 3, 1, 4};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 B0.2 W0.2 B0.3 W0.3");
   EXPECT_EQ(text(p, 1), "F0.0 F0.1 B0.0 F0.2 B0.1 W0.0 F0.3 B0.2 W0.1 B0.3 W0.2 W0.3");
@@ -78,25 +110,25 @@ TEST(Schedule, zb_h1_keeps_as_much_in_flight_on_each_stage_as_the_first_of_1f1b)
   }
 }
 
-TEST(Schedule, zb_h2_has_one_less_than_twice_the_stages_in_flight) {
+TEST(Schedule, ZbH2HasOneLessThanTwiceTheStagesInFlight) {
   const Pipeline p{Schedule::zb_h2, 2, 1, 5};
   EXPECT_EQ(text(p, 0), "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 F0.4 B0.2 W0.2 B0.3 W0.3 B0.4 W0.4");
   EXPECT_EQ(text(p, 1), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 W0.0 F0.3 B0.3 W0.1 F0.4 B0.4 W0.2 W0.3 W0.4");
   for (int s = 0; s < 2; ++s) EXPECT_EQ(in_flight(stage_order(p, s), 0, 2), 3);
 }
 
-TEST(Schedule, interleaving_takes_groups_of_micro_batches_through_all_chunks) {
-  const Pipeline p{Schedule::interleaved, 2, 2, 4};
+TEST(Schedule, InterleavingTakesGroupsOfMicroBatchesThroughAllChunks) {
+  const Pipeline p{Schedule::one_f_one_b, 2, 2, 4};
   EXPECT_EQ(text(p, 1), "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3");
 }
 
-TEST(Schedule, every_micro_batch_runs_once_in_each_phase_in_order) {
+TEST(Schedule, EveryMicroBatchRunsOnceInEachPhaseInOrder) {
   for (int stages : {1, 2, 4})
     for (int chunks : {1, 2, 3})
       for (int groups : {1, 2, 3}) {
         for (const Schedule kind : {Schedule::one_f_one_b, Schedule::zb_h1, Schedule::zb_h2}) {
           if (chunks > 1 && kind != Schedule::one_f_one_b) continue;
-          const Pipeline p{chunks > 1 ? Schedule::interleaved : kind, stages, chunks, stages * groups};
+          const Pipeline p{chunks > 1 ? Schedule::one_f_one_b : kind, stages, chunks, stages * groups};
           for (int s = 0; s < stages; ++s) {
             std::map<int, int> next;
             for (const ir::PhaseRun& run : stage_order(p, s)) EXPECT_EQ(run.micro_batch, next[run.phase]++);

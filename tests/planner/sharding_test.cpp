@@ -21,7 +21,7 @@ std::string type_of(const ir::Plan& plan, const std::string& name) {
 }
 
 // Master weight and moments S(0); the half copy S(0), gathered to B after the update; gradients P to S once.
-TEST(Sharding, zero_1_splits_what_the_update_touches) {
+TEST(Sharding, Zero1SplitsWhatTheUpdateTouches) {
   const ir::Plan plan = plan_of(1, 2);
   const std::string w = "h0.attn.qkv.weight";
   EXPECT_EQ(type_of(plan, w), "float32[8, 48]");
@@ -39,7 +39,7 @@ TEST(Sharding, zero_1_splits_what_the_update_touches) {
             fmt::format("grad_norm2.all_reduce dp 4\nparameters.all_gather dp {}\n", 2 * parameters));
 }
 
-TEST(Sharding, zero_2_reduces_every_micro_batch_by_layer) {
+TEST(Sharding, Zero2ReducesEveryMicroBatchByLayer) {
   const ir::Plan plan = plan_of(2, 2);
   EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.grad.sum"), "float32[8, 48]");
   EXPECT_EQ(communication(plan, 0, "B0"),
@@ -54,7 +54,7 @@ TEST(Sharding, zero_2_reduces_every_micro_batch_by_layer) {
 
 // Whatever is sharded, gradients are reduced in the type that is asked for, or in that of their sums, and the
 // update reads what was reduced.
-TEST(Sharding, gradients_are_reduced_in_one_type_at_every_level) {
+TEST(Sharding, GradientsAreReducedInOneTypeAtEveryLevel) {
   using ir::Gradients;
   const auto half_of = [](Reduction reduction, Gradients sums, bool table) {
     if (reduction != Reduction::sums) return reduction == Reduction::half;
@@ -89,7 +89,7 @@ TEST(Sharding, gradients_are_reduced_in_one_type_at_every_level) {
 }
 
 // Nothing is cast where nothing is reduced, or has its type anyway.
-TEST(Sharding, gradients_are_cast_for_a_reduction_alone) {
+TEST(Sharding, GradientsAreCastForAReductionAlone) {
   const auto casts = [](int dp, int zero, Reduction reduction, ir::Gradients sums) {
     Job job = small_job(dp, 2, 1, 1, 2);
     job.parallel.zero = zero, job.parallel.grad_reduction = reduction, job.train.gradients = sums;
@@ -121,7 +121,7 @@ TEST(Sharding, gradients_are_cast_for_a_reduction_alone) {
 }
 
 // Nothing is added up then: a layer's gradients are parted as they come, and two layers' are whole at once.
-TEST(Sharding, zero_2_of_one_micro_batch_in_float32_keeps_no_whole_gradients) {
+TEST(Sharding, Zero2OfOneMicroBatchInFloat32KeepsNoWholeGradients) {
   const auto gradients = [](int zero, int layers, bool overlap) {
     Job job = small_job(4, 1, 1, layers);
     job.model.hidden = 256;
@@ -142,7 +142,7 @@ TEST(Sharding, zero_2_of_one_micro_batch_in_float32_keeps_no_whole_gradients) {
   }
 }
 
-TEST(Sharding, zero_3_gathers_each_layer_before_use_one_layer_ahead) {
+TEST(Sharding, Zero3GathersEachLayerBeforeUseOneLayerAhead) {
   const ir::Plan plan = plan_of(3, 2);
   EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.half"), "float16[8, 48]");
   EXPECT_EQ(communication(plan, 0, "F0"),
@@ -158,7 +158,7 @@ TEST(Sharding, zero_3_gathers_each_layer_before_use_one_layer_ahead) {
   }
 }
 
-TEST(Sharding, float32_parameters_are_gathered_once_per_step) {
+TEST(Sharding, Float32ParametersAreGatheredOncePerStep) {
   const ir::Plan plan = plan_of(1, 1, ir::Precision::fp32);
   EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight"), "float32[8, 48]");
   EXPECT_EQ(type_of(plan, "h0.attn.qkv.weight.whole"), "float32[16, 48]");
@@ -166,7 +166,7 @@ TEST(Sharding, float32_parameters_are_gathered_once_per_step) {
 }
 
 // 16 rows over 3: parts of 6, 5 and 5, so two kinds of ranks at least, that act jointly.
-TEST(Sharding, uneven_shards_make_classes_of_ranks) {
+TEST(Sharding, UnevenShardsMakeClassesOfRanks) {
   Job job = small_job(3, 1, 1, 1, 1);
   job.parallel.zero = 1;
   const ir::Plan plan = compile(resolve(job));
@@ -179,7 +179,7 @@ TEST(Sharding, uneven_shards_make_classes_of_ranks) {
   EXPECT_EQ(rows, 16);
 }
 
-TEST(Sharding, a_smaller_group_keeps_copies_between_groups) {
+TEST(Sharding, ASmallerGroupKeepsCopiesBetweenGroups) {
   Job job = small_job(4, 1, 1, 1, 2);
   job.parallel.zero = 3, job.parallel.fsdp_group = 2;
   const ir::Plan plan = compile(resolve(job));

@@ -33,7 +33,7 @@ bool is_conv_net(const RandomJob& job) { return ir::models::is_conv_net(job.valu
 
 planner::LaidOut lay_at_random(const Job& job) {
   std::vector<planner::Replica> none;
-  const ir::Graph graph = planner::training_graph(job, none);
+  const ir::Graph graph = planner::training_graph(planner::resolve(job), none);
   const planner::Mesh mesh = planner::mesh_of(job.parallel);
   std::mt19937 random(static_cast<unsigned>(graph.ops.size() * 31 + mesh.dims()));
   planner::Pins pins = random_pins(graph, mesh, random);
@@ -48,12 +48,13 @@ planner::Choose choose_of(const Point& point) {
 }
 
 planner::LaidOut lay_out(const Point& point) {
-  return point.layouts == "random" ? lay_at_random(point.job) : planner::lay_out(point.job, choose_of(point));
+  return point.layouts == "random" ? lay_at_random(point.job)
+                                   : planner::lay_out(planner::resolve(point.job), choose_of(point));
 }
 
 ir::Plan plan_of(const Point& point) {
   return point.layouts == "random" ? planner::compile(lay_out(point))
-                                   : planner::compile(lay_out(point), point.job);
+                                   : planner::compile(lay_out(point), planner::resolve(point.job));
 }
 
 void check_plan(const RandomJob& random) {
@@ -104,7 +105,7 @@ void check_reference(const RandomJob& random) {
 
 // One device in one micro-batch, op by op as the model is written; of images in as many micro-batches as
 // there are norms of their own.
-Job alone_of(const Job& job) {
+planner::ResolvedJob alone_of(const Job& job) {
   Job alone;
   alone.model = planner::padded_model(job);
   alone.model.flash = false;

@@ -147,7 +147,7 @@ constexpr int parts = 6, jobs_a_part = 50;
 
 class RandomJobLaws : public testing::TestWithParam<int> {};
 
-TEST_P(RandomJobLaws, hold) {
+TEST_P(RandomJobLaws, Hold) {
   SoakOptions options;
   options.seed = seed_of_run() * parts + static_cast<uint64_t>(GetParam());
   options.jobs = jobs_a_part;

@@ -312,7 +312,7 @@ TEST(Assignment, RefusesWhatIsNoProblem) {
 }
 
 // What is called while it works ends it by what it throws.
-TEST(Assignment, work_can_be_ended) {
+TEST(Assignment, WorkCanBeEnded) {
   Assignment problem;
   problem.nodes.assign(4, std::vector<Cost>(3));
   for (int a = 0; a < 4; ++a)

@@ -27,7 +27,7 @@ std::string refusal(const std::function<void(Job&)>& change, const std::set<std:
 }
 
 // 8 GPUs, 4 layers, 16 heads, 512 tokens, 16 sequences.
-TEST(Contradiction, names_a_key_what_it_contradicts_and_what_goes) {
+TEST(Contradiction, NamesAKeyWhatItContradictsAndWhatGoes) {
   EXPECT_EQ(
       refusal([](Job& j) { j.parallel.tp = 8, j.model.hidden = 1280, j.model.heads = j.model.kv_heads = 20; },
               {"tp"}),
@@ -81,7 +81,7 @@ TEST(Contradiction, names_a_key_what_it_contradicts_and_what_goes) {
             "parallel: tp 3..3 contradicts heads 16: tp has to divide heads (use 1, 2, 4 or 8)");
 }
 
-TEST(Contradiction, names_keys_that_do_not_go_together) {
+TEST(Contradiction, NamesKeysThatDoNotGoTogether) {
   EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 8, j.parallel.pp = 4, j.parallel.zero = 1; },
                     {"tp", "pp", "zero"}),
             "parallel: pp 4 contradicts tp 8 with gpus 8: dp x tp x pp x context_parallel has to be gpus");
@@ -98,7 +98,8 @@ TEST(Contradiction, names_keys_that_do_not_go_together) {
             "context_parallel has to be gpus");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 8; }, {"tp"}, {{"pp", {2, 3}}}),
             "parallel: pp 2..3 contradicts tp 8 with gpus 8: dp x tp x pp x context_parallel has to be gpus");
-  EXPECT_EQ(refusal([](Job& j) { j.parallel.schedule = "3,1", j.parallel.pp = 4; }, {"schedule", "pp"}),
+  EXPECT_EQ(refusal([](Job& j) { j.parallel.schedule = planner::parse_schedule("3,1"), j.parallel.pp = 4; },
+                    {"schedule", "pp"}),
             "parallel: schedule 3,1 contradicts pp 4: schedule has to have a number for each of pp stages");
   EXPECT_EQ(refusal(
                 [](Job& j) {
@@ -107,9 +108,10 @@ TEST(Contradiction, names_keys_that_do_not_go_together) {
                 {"stage_layers", "pp"}),
             "parallel: stage_layers 3,1 contradicts pp 4: stage_layers has to have a number for each of pp x "
             "virtual_stages stages");
-  EXPECT_EQ(refusal([](Job& j) { j.parallel.schedule = "zb-h1", j.parallel.virtual_stages = 2; },
-                    {"schedule", "virtual_stages"}),
-            "parallel: virtual_stages 2 contradicts schedule zb-h1: virtual_stages needs schedule 1f1b");
+  EXPECT_EQ(
+      refusal([](Job& j) { j.parallel.schedule = planner::Schedule::zb_h1, j.parallel.virtual_stages = 2; },
+              {"schedule", "virtual_stages"}),
+      "parallel: virtual_stages 2 contradicts schedule zb-h1: virtual_stages needs schedule 1f1b");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.sequence_parallel = true, j.parallel.tp = 8, j.model.seq = 500; },
                     {"sequence_parallel", "tp"}),
             "parallel: sequence_parallel true contradicts tp 8 with seq 500: with sequence_parallel tp x "
@@ -120,7 +122,7 @@ TEST(Contradiction, names_keys_that_do_not_go_together) {
 
 // One layer, two sequences that cannot be cut and 8 heads of which two share keys: dp and tp are at most 2,
 // pp and context_parallel 1.
-TEST(Contradiction, names_the_rules_where_nothing_is_given) {
+TEST(Contradiction, NamesTheRulesWhereNothingIsGiven) {
   EXPECT_EQ(
       refusal([](Job& j) { j.model.layers = 1, j.model.kv_heads = 2, j.model.seq = 511, j.global_batch = 2; },
               {}),
@@ -132,7 +134,7 @@ TEST(Contradiction, names_the_rules_where_nothing_is_given) {
 }
 
 // A pinned layout asks for a mesh of as many dimensions.
-TEST(Contradiction, names_layouts_and_the_degrees_or_layouts_that_they_contradict) {
+TEST(Contradiction, NamesLayoutsAndTheDegreesOrLayoutsThatTheyContradict) {
   const LayoutPin two = parse_pin("h*.mlp.fc1.weight=(B,S(1))"), one = parse_pin("h*.attn.qkv.weight=S(1)");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 8; }, {"tp"}, {}, {two}),
             "parallel: tp 8 contradicts gpus 8 and --pin h*.mlp.fc1.weight=(B, S(1)): dp x tp x pp x "

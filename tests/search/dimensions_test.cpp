@@ -30,8 +30,10 @@ Job otherwise(Job job, const Dimension& d) {
         using T = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<T, std::vector<int>>)
           value.assign(2, value.empty() ? 1 : value.front() + 1);
-        else if constexpr (std::is_same_v<T, std::string>)
-          value += "other";
+        else if constexpr (std::is_same_v<T, planner::PipelineSchedule>)
+          value = planner::Schedule::gpipe;
+        else if constexpr (std::is_same_v<T, planner::MeshOrder>)
+          std::ranges::reverse(value);
         else
           value = static_cast<T>(value == T{} ? 1 : 0);
       },
@@ -39,7 +41,7 @@ Job otherwise(Job job, const Dimension& d) {
   return job;
 }
 
-TEST(Dimensions, have_a_place_of_their_own_in_each_order) {
+TEST(Dimensions, HaveAPlaceOfTheirOwnInEachOrder) {
   std::set<std::string> keys, names;
   for (const Dimension& d : dimensions()) {
     EXPECT_TRUE(keys.insert(d.key).second) << d.key;
@@ -55,7 +57,7 @@ TEST(Dimensions, have_a_place_of_their_own_in_each_order) {
 }
 
 // Those of a branch are chosen before all others that have values.
-TEST(Dimensions, begin_with_those_of_a_branch) {
+TEST(Dimensions, BeginWithThoseOfABranch) {
   bool ended = false;
   for (const Dimension* d : ordered_by(&Dimension::chosen)) {
     if (!d->values) continue;
@@ -65,7 +67,7 @@ TEST(Dimensions, begin_with_those_of_a_branch) {
   EXPECT_TRUE(ended);
 }
 
-TEST(Dimensions, tell_jobs_apart) {
+TEST(Dimensions, TellJobsApart) {
   Job job = two_stages();
   job.train.recompute = ir::Recompute::full;
   job.train.recompute_layers = {0, 0};
@@ -78,7 +80,7 @@ TEST(Dimensions, tell_jobs_apart) {
   }
 }
 
-TEST(Dimensions, leave_nothing_decided) {
+TEST(Dimensions, LeaveNothingDecided) {
   const Job job = two_stages();
   for (const Dimension& d : dimensions()) {
     EXPECT_EQ(undecided(otherwise(job, d)), undecided(job)) << d.key;
@@ -86,7 +88,7 @@ TEST(Dimensions, leave_nothing_decided) {
   }
 }
 
-TEST(Dimensions, are_numbers_or_say_so) {
+TEST(Dimensions, AreNumbersOrSaySo) {
   Job job;
   set_number(dimension("tp"), job, 8);
   EXPECT_EQ(job.parallel.tp, 8);

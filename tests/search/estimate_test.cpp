@@ -23,7 +23,7 @@ namespace {
 
 using planner::Job;
 
-TEST(Search, estimates_are_near_the_simulation) {
+TEST(Search, EstimatesAreNearTheSimulation) {
   const Job job = small_gpt(8);
   double sum = 0, worst_memory = 1;
   int points = 0;
@@ -40,7 +40,7 @@ TEST(Search, estimates_are_near_the_simulation) {
 }
 
 // Any number of layers again on each stage, the others of a lesser kind.
-TEST(Search, estimates_of_layers_that_differ_in_recomputation_are_near_the_simulation) {
+TEST(Search, EstimatesOfLayersThatDifferInRecomputationAreNearTheSimulation) {
   std::mt19937 random(11);
   Job job = small_gpt(8);
   job.model.layers = 8, job.global_batch = 32;
@@ -54,7 +54,7 @@ TEST(Search, estimates_of_layers_that_differ_in_recomputation_are_near_the_simul
     if (mixed.train.recompute == ir::Recompute::full && random() % 2 == 0)
       mixed.train.recompute_others = ir::Recompute::selective;
     const Estimate e = estimated(mixed);
-    const ir::Plan plan = planner::compile(mixed);
+    const ir::Plan plan = planner::compile(planner::resolve(mixed));
     seconds += std::abs(e.seconds / sim::simulate(plan, mixed.cluster).step_seconds - 1);
     bytes += std::abs(e.bytes / static_cast<double>(peak_of(plan)) - 1);
     ++points;
@@ -66,7 +66,7 @@ TEST(Search, estimates_of_layers_that_differ_in_recomputation_are_near_the_simul
 }
 
 // With virtual stages every chunk has slots for the most that it has in flight, not for the mean.
-TEST(Search, estimates_the_memory_of_virtual_stages) {
+TEST(Search, EstimatesTheMemoryOfVirtualStages) {
   Job job = small_gpt(8);
   job.model.layers = 16;
   job.global_batch = 32;
@@ -82,7 +82,7 @@ TEST(Search, estimates_the_memory_of_virtual_stages) {
 }
 
 // Over nodes communication takes as long as kernels, and what hides it decides.
-TEST(Search, estimates_of_sharded_states_over_many_nodes_are_near_the_simulation) {
+TEST(Search, EstimatesOfShardedStatesOverManyNodesAreNearTheSimulation) {
   for (const int zero : {2, 3})
     for (const int gpus : {32, 128}) {
       Job job = small_gpt(gpus);
@@ -94,13 +94,14 @@ TEST(Search, estimates_of_sharded_states_over_many_nodes_are_near_the_simulation
       job.global_batch = gpus * 8;
       job = planner::resolve(job);
       const Estimate e = estimate(job, measure(job, oracle().act_seconds));
-      const double simulated = sim::simulate(planner::compile(job), job.cluster).step_seconds;
+      const double simulated =
+          sim::simulate(planner::compile(planner::resolve(job)), job.cluster).step_seconds;
       EXPECT_NEAR(e.seconds / simulated, 1, 0.05) << "zero " << zero << " on " << gpus;
     }
 }
 
 // Every virtual stage waits for the gradients of its first layer, in every micro-batch.
-TEST(Search, estimates_of_virtual_stages_with_sharded_gradients_are_near_the_simulation) {
+TEST(Search, EstimatesOfVirtualStagesWithShardedGradientsAreNearTheSimulation) {
   for (const int virtual_stages : {2, 6}) {
     Job job = small_gpt(128);
     job.model.layers = 24, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
@@ -112,14 +113,14 @@ TEST(Search, estimates_of_virtual_stages_with_sharded_gradients_are_near_the_sim
     job.global_batch = 8 * 4 * 8;
     job = planner::resolve(job);
     const Estimate e = estimate(job, measure(job, oracle().act_seconds));
-    const double simulated = sim::simulate(planner::compile(job), job.cluster).step_seconds;
+    const double simulated = sim::simulate(planner::compile(planner::resolve(job)), job.cluster).step_seconds;
     EXPECT_NEAR(e.seconds / simulated, 1, 0.11) << virtual_stages;
   }
 }
 
 // Gradients are reduced over positions too, whole ones with those of data parallelism; groups of a node that
 // reach another one share its NICs.
-TEST(Estimate, of_context_parallelism_reduces_gradients) {
+TEST(Estimate, OfContextParallelismReducesGradients) {
   double off = 0;
   int points = 0;
   for (const char* cluster : {"p3-16xlarge", "dgx-a100-80g"})
@@ -139,7 +140,8 @@ TEST(Estimate, of_context_parallelism_reduces_gradients) {
         h.dp = dp, h.tp = tp, h.cp = cp, h.pp = pp, h.zero = zero, h.micro_batch = 1;
         job = planner::resolve(job);
         const Estimate e = estimate(job, measure(job, oracle().act_seconds));
-        const double simulated = sim::simulate(planner::compile(job), job.cluster).step_seconds;
+        const double simulated =
+            sim::simulate(planner::compile(planner::resolve(job)), job.cluster).step_seconds;
         EXPECT_NEAR(e.seconds / simulated, 1, 0.35)
             << cluster << " dp " << dp << " tp " << tp << " cp " << cp << " pp " << pp << " zero " << zero;
         off += std::abs(e.seconds / simulated - 1), ++points;
@@ -148,7 +150,7 @@ TEST(Estimate, of_context_parallelism_reduces_gradients) {
 }
 
 // Fewer micro-batches than stages: each stage has room for all of them.
-TEST(Estimate, of_few_micro_batches_waits_for_no_room) {
+TEST(Estimate, OfFewMicroBatchesWaitsForNoRoom) {
   Job job = small_gpt(8);
   job.model.layers = 8, job.model.hidden = 768, job.model.heads = 12, job.model.ffn = job.model.kv_heads = 0;
   job.model = ir::models::complete(job.model);
@@ -157,7 +159,8 @@ TEST(Estimate, of_few_micro_batches_waits_for_no_room) {
     job.parallel.micro_batch = micro_batch;
     const Job point = planner::resolve(job);
     const Estimate e = estimate(point, measure(point, oracle().act_seconds));
-    const double simulated = sim::simulate(planner::compile(point), point.cluster).step_seconds;
+    const double simulated =
+        sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
     EXPECT_NEAR(e.seconds / simulated, 1, 0.03) << micro_batch;
   }
 }
@@ -196,7 +199,7 @@ Job images_job(const char* family, int64_t layers, int64_t hidden, int64_t class
 }
 
 // Layers that all differ, on stages of whole layers; on the tensor dimension layouts are found.
-TEST(Search, estimates_of_a_convolutional_network_are_near_the_simulation) {
+TEST(Search, EstimatesOfAConvolutionalNetworkAreNearTheSimulation) {
   const Job job = images_job("wide_resnet", 16, 64, 1000);
   int points = 0;
   const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero"}, &points);
@@ -206,7 +209,7 @@ TEST(Search, estimates_of_a_convolutional_network_are_near_the_simulation) {
 }
 
 // What the levels down make is read by those up, stages apart.
-TEST(Search, estimates_of_a_diffusion_unet_are_near_the_simulation) {
+TEST(Search, EstimatesOfADiffusionUnetAreNearTheSimulation) {
   const Job job = images_job("diffusion_unet", 7, 64, 4, 32);
   int points = 0;
   const Worst worst = worst_estimate(job, {"micro_batch", "virtual_stages", "zero", "tp"}, &points);
@@ -216,7 +219,7 @@ TEST(Search, estimates_of_a_diffusion_unet_are_near_the_simulation) {
 }
 
 // Experts on every other layer: how many devices share them is a point of the space.
-TEST(Search, estimates_of_experts_are_near_the_simulation) {
+TEST(Search, EstimatesOfExpertsAreNearTheSimulation) {
   Job job = small_gpt(4);
   job.model.experts = 4;
   job.model.expert_every = 2;
@@ -231,7 +234,7 @@ TEST(Search, estimates_of_experts_are_near_the_simulation) {
 }
 
 // Two kinds of layers, of which the decoder's read fewer tokens.
-TEST(Search, estimates_of_a_decoder_are_near_the_simulation) {
+TEST(Search, EstimatesOfADecoderAreNearTheSimulation) {
   Job job = small_gpt(4);
   job.model = ir::models::defaults("t5");
   job.model.layers = 10, job.model.decoder_layers = 4, job.model.decoder_seq = 128;
@@ -251,7 +254,7 @@ TEST(Search, estimates_of_a_decoder_are_near_the_simulation) {
 }
 
 // The decoder's layers read what the encoder made, stages apart; tables are read at both ends of both.
-TEST(Search, estimates_of_an_encoder_and_decoder_on_stages_are_near_the_simulation) {
+TEST(Search, EstimatesOfAnEncoderAndDecoderOnStagesAreNearTheSimulation) {
   Job job = small_gpt(16);
   job.model = ir::models::defaults("t5");
   job.model.layers = 8, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
@@ -276,7 +279,7 @@ TEST(Search, estimates_of_an_encoder_and_decoder_on_stages_are_near_the_simulati
 }
 
 // Of random jobs and points: states, what micro-batches keep, slots of transfers, what lives for a moment.
-TEST(Search, estimates_of_memory_are_near_the_plans) {
+TEST(Search, EstimatesOfMemoryAreNearThePlans) {
   std::mt19937 random(7);
   const auto one_of = [&](auto... values) {
     const std::vector<int> all{values...};
@@ -303,7 +306,7 @@ TEST(Search, estimates_of_memory_are_near_the_plans) {
       if (p % 2 == 0)
         for (const int layers : point.parallel.stage_layers)
           point.train.recompute_layers.push_back(one_of(0, 1, layers));
-      const double plan = static_cast<double>(peak_of(planner::compile(point)));
+      const double plan = static_cast<double>(peak_of(planner::compile(planner::resolve(point))));
       const double ratio = estimated(point).bytes / plan;
       const planner::Hints& h = point.parallel;
       EXPECT_GT(ratio, 0.7) << family << " dp " << h.dp << " tp " << h.tp << " pp " << h.pp;
@@ -319,20 +322,20 @@ TEST(Search, estimates_of_memory_are_near_the_plans) {
 }
 
 // A head that shares the embedding has one table on one device: one sum over the micro-batches, one update.
-TEST(Estimate, counts_a_tied_table_once) {
+TEST(Estimate, CountsATiedTableOnce) {
   Job job = small_gpt(1);
   job.model.layers = 2, job.model.vocab = 51200, job.model.seq = 64;
   job.model = ir::models::complete(job.model);
   job.parallel.micro_batch = 1;
   job = planner::resolve(job);
-  const ir::Plan plan = planner::compile(job);
+  const ir::Plan plan = planner::compile(planner::resolve(job));
   const Estimate e = estimate(job, measure(job, oracle().act_seconds));
   EXPECT_NEAR(e.seconds / sim::simulate(plan, job.cluster).step_seconds, 1, 0.02);
   EXPECT_NEAR(e.bytes / static_cast<double>(peak_of(plan)), 1, 0.02);
 }
 
 // A vocabulary that tp does not divide makes ranks differ; what a layer costs does not.
-TEST(Estimate, of_ranks_that_differ_is_that_of_one) {
+TEST(Estimate, OfRanksThatDifferIsThatOfOne) {
   Job job = small_gpt(4);
   job.parallel.tp = 4;
   job.parallel.dp = 1;
@@ -348,7 +351,7 @@ TEST(Estimate, of_ranks_that_differ_is_that_of_one) {
 }
 
 // The ends of a model take a layer's place.
-TEST(Points, stages_are_level) {
+TEST(Points, StagesAreLevel) {
   ModelCost cost;
   cost.layer.forward = 1;
   cost.first.forward = 0.5;
@@ -358,7 +361,7 @@ TEST(Points, stages_are_level) {
 }
 
 // a (2 s) -> b on another queue (3 s) -> c (1 s); d (4 s) beside b.
-TEST(Estimate, a_phase_takes_what_its_queues_in_order_take) {
+TEST(Estimate, APhaseTakesWhatItsQueuesInOrderTake) {
   ir::Program p;
   p.phases = {"F0"};
   p.queues = {{"compute", ir::QueueKind::compute, true}, {"net", ir::QueueKind::network, true}};

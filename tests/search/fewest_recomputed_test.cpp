@@ -1,4 +1,6 @@
 // Which layers compute again, and where stages are cut, against every cut and every number tried.
+#include "planner/estimate/fewest_recomputed.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "planner/estimate/fewest_recomputed.h"
 #include "planner/resolve.h"
 #include "planner/search/candidates.h"
-#include "planner/estimate/fewest_recomputed.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 
@@ -63,7 +64,7 @@ void each_list(int size, int least, int most, const std::function<void(const std
   }
 }
 
-TEST(FewestAgain, no_stage_has_one_too_many) {
+TEST(FewestAgain, NoStageHasOneTooMany) {
   for (const int virtual_stages : {1, 3}) {
     const Job job = pipeline(6, 2, virtual_stages);
     const Costs costs(job);
@@ -87,7 +88,7 @@ TEST(FewestAgain, no_stage_has_one_too_many) {
   }
 }
 
-TEST(FewestAgain, no_cut_and_no_numbers_have_a_faster_slowest_stage) {
+TEST(FewestAgain, NoCutAndNoNumbersHaveAFasterSlowestStage) {
   const Job job = pipeline(8, 3, 1);
   const Costs costs(job);
   const InFlight in_flight = in_flight_of(job);
@@ -127,7 +128,7 @@ TEST(FewestAgain, no_cut_and_no_numbers_have_a_faster_slowest_stage) {
 }
 
 // What a plan needs more than was estimated is left free, on its stage.
-TEST(FewestAgain, goes_by_how_far_off_estimates_were) {
+TEST(FewestAgain, GoesByHowFarOffEstimatesWere) {
   const Job job = pipeline(8, 2, 1);
   const Costs costs(job);
   const double limit = limits(job, costs.both())[4];
@@ -153,14 +154,14 @@ TEST(FewestAgain, goes_by_how_far_off_estimates_were) {
 }
 
 // All layers alike on all stages: what there was before.
-TEST(FewestAgain, on_each_stage_makes_a_search_faster_than_any_kind_for_all_layers) {
+TEST(FewestAgain, OnEachStageMakesASearchFasterThanAnyKindForAllLayers) {
   Job job = small_gpt(4);
   job.model.layers = 16, job.model.seq = 1024;
   job.parallel.pp = 4, job.parallel.micro_batch = 2;
   const Job whole = planner::resolve(job);
   SearchOptions options{.pinned = {"tp", "pp", "dp", "micro_batch", "virtual_stages"}};
   job.parallel.dp = 1;
-  options.memory_bytes = peak_of(planner::compile(whole)) * 6 / 10;
+  options.memory_bytes = peak_of(planner::compile(planner::resolve(whole))) * 6 / 10;
   const Outcome some = search(job, options, oracle());
   options.pinned.insert("recompute_layers");
   const Outcome all = search(job, options, oracle());

@@ -29,7 +29,7 @@ Job small_gpt(int gpus) {
 }
 
 // Of jobs that say more of what devices have whole: plans of known graphs are those of graphs made for them.
-TEST(Graphs, plans_are_those_of_graphs_made_for_them) {
+TEST(Graphs, PlansAreThoseOfGraphsMadeForThem) {
   for (const bool fused : {false, true})
     for (const bool gathers : {false, true}) {
       Job small = small_gpt(4);
@@ -41,14 +41,14 @@ TEST(Graphs, plans_are_those_of_graphs_made_for_them) {
       std::set<std::tuple<int64_t, int, int, ir::Recompute, bool, bool>> different;
       int plans = 0;
       each_point(small, {{"virtual_stages"}, {}, true}, [&](const Job& point) {
-        const Job job = planner::resolve(point);
+        const planner::ResolvedJob job = planner::resolve(point);
         const ir::Plan plan = planner::compile(graphs.lay_out(job, nullptr), job);
         EXPECT_EQ(ir::to_text(plan), ir::to_text(planner::compile(job)));
-        const planner::Hints& h = job.parallel;
+        const planner::Hints& h = job->parallel;
         different.insert({h.tp == 4   ? 1536
                           : h.tp == 2 ? 1280
                                       : 1152,
-                          h.micro_batch * h.dp, h.pp, job.train.recompute, fused && h.tp > 1,
+                          h.micro_batch * h.dp, h.pp, job->train.recompute, fused && h.tp > 1,
                           fused && h.tp > 1 && !gathers});
         return ++plans, true;
       });
@@ -59,7 +59,7 @@ TEST(Graphs, plans_are_those_of_graphs_made_for_them) {
 
 // With a vocabulary that tensor parallelism does not pad tp 1 and tp 2 share a graph, unless there are
 // epilogues or a fused loss: products and classes are whole without tensor parallelism alone.
-TEST(Graphs, are_shared_where_nothing_in_them_differs) {
+TEST(Graphs, AreSharedWhereNothingInThemDiffers) {
   for (const int fused : {0, 1, 2}) {
     Graphs graphs(4);
     Job job = small_gpt(2);
@@ -73,18 +73,17 @@ TEST(Graphs, are_shared_where_nothing_in_them_differs) {
   }
 }
 
-TEST(Graphs, keeps_as_many_as_it_is_told) {
+TEST(Graphs, KeepsAsManyAsItIsTold) {
   Graphs graphs(1);
   Job one = small_gpt(1), two = one;
   two.parallel.micro_batch = 2;
-  one = planner::resolve(one), two = planner::resolve(two);
-  for (const Job* job : {&one, &one, &two, &two, &one}) graphs.lay_out(*job, nullptr);
+  for (const Job* job : {&one, &one, &two, &two, &one}) graphs.lay_out(planner::resolve(*job), nullptr);
   EXPECT_EQ(graphs.made(), 3);
 }
 
 // In other orders of the mesh, and after other jobs, what is measured is what it is alone: whatever was
 // before it, and whichever of the jobs with its key it was asked for.
-TEST(Measuring, says_of_every_job_what_it_says_alone) {
+TEST(Measuring, SaysOfEveryJobWhatItSaysAlone) {
   Job job = small_gpt(16);
   job.cluster.node.host_per_op = 0;  // launches take as long in every order
   job.train.epilogues = true, job.model.dropout = 0;
@@ -102,7 +101,7 @@ TEST(Measuring, says_of_every_job_what_it_says_alone) {
       for (const char* order : {"pp,dp,cp,tp", "tp,pp,dp,cp", "pp,dp,cp,tp", "dp,tp,cp,pp"}) {
         job.parallel.tp = tp, job.parallel.pp = pp;
         job.parallel.dp = 16 / pp / tp;
-        job.parallel.mesh_order = order;
+        job.parallel.mesh_order = planner::parse_mesh_order(order);
         const Job resolved = planner::resolve(job);
         const ModelCost shared = measuring.of(cost_key(resolved)),
                         alone = measure(resolved, sim::act_seconds);

@@ -38,7 +38,7 @@ int64_t peak_of(const ir::Plan& plan) {
 void each_plan(const Job& job, const std::set<std::string>& pinned,
                const std::function<void(const Job&, const ir::Plan&)>& visit) {
   each_point(job, {pinned, {}}, [&](const Job& point) {
-    const Job resolved = planner::resolve(point);
+    const planner::ResolvedJob resolved = planner::resolve(point);
     visit(resolved, planner::compile(resolved));
     return false;  // so that no recomputation is left out
   });

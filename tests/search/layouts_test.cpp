@@ -276,7 +276,7 @@ void expect_the_least_of_all(Step step) {
   EXPECT_EQ(definition.below(bound), bound);
 }
 
-TEST(Layouts, of_a_product_are_the_least_of_all) {
+TEST(Layouts, OfAProductAreTheLeastOfAll) {
   for (const int64_t batch : {8, 512, 65536})
     for (const int64_t wide : {64, 4096}) {
       SCOPED_TRACE(fmt::format("{} x 1024 x {}", batch, wide));
@@ -284,19 +284,19 @@ TEST(Layouts, of_a_product_are_the_least_of_all) {
     }
 }
 
-TEST(Layouts, of_two_products_are_the_least_of_all) {
+TEST(Layouts, OfTwoProductsAreTheLeastOfAll) {
   expect_the_least_of_all({products(65536, {512, 512, 512}), {{"tp"}, {2}}});
   expect_the_least_of_all({products(64, {8192, 8192, 8192}), {{"tp"}, {8}}});
   expect_the_least_of_all({products(4096, {4096, 16384, 4096}), {{"tp"}, {8}}});
 }
 
-TEST(Layouts, of_a_product_on_a_grid_are_the_least_of_all) {
+TEST(Layouts, OfAProductOnAGridAreTheLeastOfAll) {
   expect_the_least_of_all({products(4096, {2048, 4096}), {{"dp", "tp"}, {2, 2}}});
   expect_the_least_of_all({products(64, {1024, 8192}), {{"dp", "tp"}, {2, 4}}});
 }
 
 // With a price for bytes: fewer of them, and nothing that has as few is faster.
-TEST(Layouts, within_a_limit_of_memory_are_the_fastest_of_theirs) {
+TEST(Layouts, WithinALimitOfMemoryAreTheFastestOfTheirs) {
   Step step{mlp(65536, 2048), {{"tp"}, {8}}};
   const LayoutGraph graph = step.layouts();
   const Assignment problem = graph.part(graph.all_ops()).problem;
@@ -354,7 +354,7 @@ int expect_blocks_cost_what_one_problem_does(Step step) {
   return blocks.solved;
 }
 
-TEST(Layouts, of_runs_side_by_side) {
+TEST(Layouts, OfRunsSideBySide) {
   std::vector<int> solved;
   for (const int layers : {5, 8}) {
     Chain c;
@@ -367,7 +367,7 @@ TEST(Layouts, of_runs_side_by_side) {
 }
 
 // So many that tables for each layout of that tensor are worth it.
-TEST(Layouts, of_layers_that_read_one_tensor) {
+TEST(Layouts, OfLayersThatReadOneTensor) {
   std::vector<int> solved;
   for (const int layers : {24, 33}) {
     Chain c;
@@ -380,7 +380,7 @@ TEST(Layouts, of_layers_that_read_one_tensor) {
 }
 
 // A layer whose table would be too large stands for all of its run.
-TEST(Layouts, of_layers_without_tables_are_alike) {
+TEST(Layouts, OfLayersWithoutTablesAreAlike) {
   Chain c;
   ir::TensorId x = c.input();
   for (int l = 0; l < 6; ++l) x = c.gelu(c.product(x));
@@ -395,7 +395,7 @@ TEST(Layouts, of_layers_without_tables_are_alike) {
 }
 
 // Each layer's result goes to the next one and to one far away.
-TEST(Layouts, of_skips) {
+TEST(Layouts, OfSkips) {
   Chain c;
   std::vector<ir::TensorId> down{c.product(c.input())};
   for (int l = 0; l < 5; ++l) down.push_back(c.product(down.back()));
@@ -461,7 +461,7 @@ const Point points[] = {
 
 class FoundLayoutsOf : public testing::TestWithParam<Point> {};
 
-TEST_P(FoundLayoutsOf, a_step_is_the_single_devices) {
+TEST_P(FoundLayoutsOf, AStepIsTheSingleDevices) {
   const Job job = small(GetParam());
   FoundLayouts found;
   planner::expect_law_4(job, chooser(job, {}, &found));
@@ -470,11 +470,11 @@ TEST_P(FoundLayoutsOf, a_step_is_the_single_devices) {
 }
 
 // None of a mesh's dimensions gains by itself, with the layouts on the others as they were found.
-TEST_P(FoundLayoutsOf, so_is_it_where_each_dimension_was_open_in_turn) {
+TEST_P(FoundLayoutsOf, SoIsItWhereEachDimensionWasOpenInTurn) {
   const Job job = small(GetParam());
   const Mesh mesh = planner::mesh_of(job.parallel);
   FoundLayouts one, each;
-  planner::lay_out(job, chooser(job, {}, &one));
+  planner::lay_out(planner::resolve(job), chooser(job, {}, &one));
   planner::expect_law_4(job, chooser(job, {.open = Open::each}, &each));
   EXPECT_LE(each.value, one.value);
   EXPECT_LE(each.lower, each.value);
@@ -483,7 +483,7 @@ TEST_P(FoundLayoutsOf, so_is_it_where_each_dimension_was_open_in_turn) {
   for (size_t d = 0; d < mesh.dims(); ++d) {
     SCOPED_TRACE(mesh.names[d]);
     FoundLayouts again;
-    planner::lay_out(job, chooser(job, {.dimension = d, .as = each.layouts}, &again));
+    planner::lay_out(planner::resolve(job), chooser(job, {.dimension = d, .as = each.layouts}, &again));
     EXPECT_LE(again.value, each.value * (1 + 1e-9));
     EXPECT_GE(again.value, each.value * (1 - 1e-4));
     EXPECT_GE(again.value, each.lower);
@@ -508,7 +508,7 @@ std::vector<int> draw_choice(const ir::Graph& graph, const LayoutPart& part, std
 }
 
 // Any layouts of the space, with every dimension of the mesh open, or two of three.
-TEST_P(FoundLayoutsOf, so_is_it_in_layouts_that_are_drawn) {
+TEST_P(FoundLayoutsOf, SoIsItInLayoutsThatAreDrawn) {
   const Job job = small(GetParam());
   const Mesh mesh = planner::mesh_of(job.parallel);
   LayoutCosts costs(job.cluster, mesh);
@@ -530,7 +530,7 @@ TEST_P(FoundLayoutsOf, so_is_it_in_layouts_that_are_drawn) {
 // As blocks and as one problem: the same optimum. How many nodes were solved as blocks.
 int solved_in_blocks(const Job& job) {
   FoundLayouts one;
-  const planner::LaidOut laid = planner::lay_out(job, chooser(job, {}, &one));
+  const planner::LaidOut laid = planner::lay_out(planner::resolve(job), chooser(job, {}, &one));
   LayoutCosts costs(job.cluster, laid.mesh);
   LayoutSpace space;
   for (size_t d = 0; d < laid.mesh.dims(); ++d) space.closed.push_back(one.dimension.value_or(d) != d);
@@ -547,7 +547,7 @@ int solved_in_blocks(const Job& job) {
 
 // Layers that are alike are solved once: no more nodes for more layers. Of a decoder's only where there are
 // many.
-TEST_P(FoundLayoutsOf, many_layers_cost_what_one_problem_says) {
+TEST_P(FoundLayoutsOf, ManyLayersCostWhatOneProblemSays) {
   std::vector<int> solved;
   for (const int more : {0, 4})
     solved.push_back(solved_in_blocks(small({"", [&](Job& j) {
@@ -560,7 +560,7 @@ TEST_P(FoundLayoutsOf, many_layers_cost_what_one_problem_says) {
   EXPECT_EQ(solved[0], solved[1]);
 }
 
-TEST(Layouts, of_layers_that_take_turns_are_solved_once) {
+TEST(Layouts, OfLayersThatTakeTurnsAreSolvedOnce) {
   std::vector<int> solved;
   for (const int layers : {10, 14})
     solved.push_back(solved_in_blocks(small({"", [&](Job& j) {
@@ -572,7 +572,7 @@ TEST(Layouts, of_layers_that_take_turns_are_solved_once) {
 
 // One layer that stands for all: no better than layers of their own, of the same cost as what it stands for,
 // and a plan.
-TEST(Layouts, of_equal_layers_that_are_alike) {
+TEST(Layouts, OfEqualLayersThatAreAlike) {
   const Job job = small({"", [](Job& j) { j.model.layers = 6, j.parallel.tp = 4; }});
   const Mesh mesh = planner::mesh_of(job.parallel);
   FoundLayouts alike;
@@ -595,7 +595,7 @@ TEST(Layouts, of_equal_layers_that_are_alike) {
 }
 
 // Eight groups of a node at once over its only NIC: each has an eighth of it.
-TEST(Layouts, groups_that_reach_other_nodes_share_nics) {
+TEST(Layouts, GroupsThatReachOtherNodesShareNics) {
   const backends::Cluster cluster = backends::load_cluster("p3-16xlarge", 16);
   const ir::TensorType type{{64, 1024, 1024}, DType::float32};
   const auto reduce = [&](const Mesh& mesh, const sbp::NdSbp& from) {
@@ -617,7 +617,7 @@ TEST(Layouts, LongOfBothDimensionsAreFasterThanOfOne) {
                          }});
   FoundLayouts one, each, both;
   planner::expect_law_4(job, chooser(job, {}, &one));
-  planner::lay_out(job, chooser(job, {.open = Open::each}, &each));
+  planner::lay_out(planner::resolve(job), chooser(job, {.open = Open::each}, &each));
   planner::expect_law_4(job, chooser(job, {.open = Open::both}, &both));
   EXPECT_TRUE(one.optimal() && both.optimal());
   EXPECT_LT(both.value, 0.97 * one.value);

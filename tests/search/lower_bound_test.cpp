@@ -42,7 +42,7 @@ Job random_job(std::mt19937& random) {
   return job;
 }
 
-TEST(LowerBound, is_below_the_simulation_of_random_points) {
+TEST(LowerBound, IsBelowTheSimulationOfRandomPoints) {
   std::mt19937 random(20261122);
   int tried = 0;
   double nearest = 0;
@@ -62,7 +62,8 @@ TEST(LowerBound, is_below_the_simulation_of_random_points) {
           point.train.recompute_layers.push_back(
               static_cast<int>(random() % static_cast<size_t>(layers + 1)));
       const double least = least_seconds(point, {again, none});
-      const double seconds = sim::simulate(planner::compile(point), point.cluster).step_seconds;
+      const double seconds =
+          sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
       EXPECT_GT(least, 0);
       EXPECT_LE(least, seconds * (1 + 1e-6))
           << point.model.family << " on " << point.gpus << ": dp " << point.parallel.dp << " tp "
@@ -79,7 +80,7 @@ TEST(LowerBound, is_below_the_simulation_of_random_points) {
 }
 
 // Kernels of 3 s on two stages: 4 micro-batches take 6 s on each, and what comes before the second.
-TEST(LowerBound, knows_that_stages_wait) {
+TEST(LowerBound, KnowsThatStagesWait) {
   ModelCost cost;
   cost.layer.computing = 1, cost.first.computing = 0.5, cost.last.computing = 0.5;
   Job job;
@@ -92,15 +93,15 @@ TEST(LowerBound, knows_that_stages_wait) {
   job.parallel.virtual_stages = 2;  // as if each first chunk were half of its stage
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 1.5 / (1 - 0.875 * 0.875));
   job.parallel.virtual_stages = 1;
-  job.parallel.schedule = "zb-h1";
+  job.parallel.schedule = planner::Schedule::zb_h1;
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
-  job.parallel.schedule = "1f1b";
+  job.parallel.schedule = planner::Schedule::one_f_one_b;
   cost.behind_boundary = 100;  // nothing waits
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
 }
 
 // What the search says of the points that it did not simulate holds for each of them.
-TEST(LowerBound, of_a_search_holds_for_every_point) {
+TEST(LowerBound, OfASearchHoldsForEveryPoint) {
   std::mt19937 random(4);
   for (int j = 0; j < 3; ++j) {
     Job job = random_job(random);
@@ -112,14 +113,15 @@ TEST(LowerBound, of_a_search_holds_for_every_point) {
     const double best = found.best.front().seconds;
     each_point(job, {}, [&](const Job& hints) {
       const Job point = planner::resolve(hints);
-      const double seconds = sim::simulate(planner::compile(point), point.cluster).step_seconds;
+      const double seconds =
+          sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
       EXPECT_GE(seconds, std::min(best, *found.least));
       return true;
     });
   }
 }
 
-TEST(LowerBound, is_said_to_be_unknown_where_it_is) {
+TEST(LowerBound, IsSaidToBeUnknownWhereItIs) {
   std::mt19937 random(4);
   Job job = random_job(random);
   job.gpus = 2, job.global_batch = 4;

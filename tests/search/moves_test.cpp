@@ -30,7 +30,7 @@ int plans(const Outcome& found) {
   return all;
 }
 
-TEST(Moves, have_names_of_their_own) {
+TEST(Moves, HaveNamesOfTheirOwn) {
   std::set<std::string> names;
   for (const Move& move : moves()) {
     EXPECT_TRUE(names.insert(move.name).second) << move.name;
@@ -46,7 +46,7 @@ TEST(Moves, have_names_of_their_own) {
   }
 }
 
-TEST(Moves, are_counted_with_what_they_gain) {
+TEST(Moves, AreCountedWithWhatTheyGain) {
   const Outcome found = search(short_steps(), {}, oracle());
   EXPECT_EQ(plans(found), found.compiled);
   MoveUses uses = found.moves;
@@ -63,7 +63,7 @@ TEST(Moves, are_counted_with_what_they_gain) {
   EXPECT_LT(left, 1);
 }
 
-TEST(Moves, that_are_left_out_propose_nothing) {
+TEST(Moves, ThatAreLeftOutProposeNothing) {
   const Job job = short_steps();
   const Outcome whole = search(job, {}, oracle());
   for (const char* name : {"shard-states", "lay-out-best", "other-ways"}) {

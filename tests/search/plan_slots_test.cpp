@@ -84,7 +84,7 @@ std::vector<double> node_seconds(const planner::StepView& view, const planner::J
 TEST(PlanSlots, JoinedActsHaveThePeriodsOfAllInCompiledPlans) {
   for (const int tp : {1, 2}) {
     const planner::Job job = small_pipeline(tp);
-    const ir::Plan plan = planner::compile(job);
+    const ir::Plan plan = planner::compile(planner::resolve(job));
     const planner::StepView view = planner::view_of_classes(plan);
     const std::vector<double> seconds = node_seconds(view, job);
     std::mt19937 random(1);
@@ -97,7 +97,7 @@ TEST(PlanSlots, JoinedActsHaveThePeriodsOfAllInCompiledPlans) {
 // Less memory, and the simulator takes no longer; a slot less of any register would make the period longer.
 TEST(PlanSlots, AreTheFewestThatKeepThePeriod) {
   const planner::Job job = small_pipeline(1);
-  const ir::Plan plan = planner::compile(job);
+  const ir::Plan plan = planner::compile(planner::resolve(job));
   const PlanSlots slots = fewest_slots(plan, job.cluster, sim::act_seconds, 100'000);
   EXPECT_TRUE(slots.optimal);
   ASSERT_FALSE(slots.changes.empty());
@@ -126,13 +126,14 @@ TEST(PlanSlots, AreTheFewestThatKeepThePeriod) {
 
 TEST(PlanSlots, LooksAtNoPlanThatIsTooLarge) {
   const planner::Job job = small_pipeline(1);
-  const PlanSlots slots = fewest_slots(planner::compile(job), job.cluster, sim::act_seconds, 10);
+  const PlanSlots slots =
+      fewest_slots(planner::compile(planner::resolve(job)), job.cluster, sim::act_seconds, 10);
   EXPECT_TRUE(slots.changes.empty());
   EXPECT_EQ(slots.acts, 0);
 }
 
 TEST(PlanSlots, RefusesARegisterThatIsNotThere) {
-  ir::Plan plan = planner::compile(small_pipeline(1));
+  ir::Plan plan = planner::compile(planner::resolve(small_pipeline(1)));
   EXPECT_EQ(support::error_of(
                 [&] {
                   set_slots(plan, {{"stage1", "none", 2}});

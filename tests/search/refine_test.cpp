@@ -24,7 +24,7 @@ void expect_no_better(const Job& job, const SearchOptions& options, Job pinned,
     EXPECT_LE(free.best.front().seconds, with.best.front().seconds * 1.005);
 }
 
-TEST(Search, finds_the_least_memory_of_any_degrees) {
+TEST(Search, FindsTheLeastMemoryOfAnyDegrees) {
   Job job = small_gpt(8);
   job.model.layers = 2, job.model.experts = 4, job.global_batch = 8;
   Job pinned = job;
@@ -33,7 +33,7 @@ TEST(Search, finds_the_least_memory_of_any_degrees) {
 }
 
 // One sample for all of two nodes: heads are split over both, or positions.
-TEST(Search, splits_samples_where_they_are_few) {
+TEST(Search, SplitsSamplesWhereTheyAreFew) {
   Job job = small_gpt(16);
   job.global_batch = 1;
   job.model.hidden = 4096, job.model.heads = 64, job.model.seq = 4096;
@@ -47,7 +47,7 @@ TEST(Search, splits_samples_where_they_are_few) {
   }
 }
 
-TEST(Search, takes_micro_batches_of_any_size) {
+TEST(Search, TakesMicroBatchesOfAnySize) {
   Job job = small_gpt(8);
   job.model.hidden = 256, job.model.heads = job.model.kv_heads = 4, job.model.seq = 64,
   job.global_batch = 2048;
@@ -56,7 +56,7 @@ TEST(Search, takes_micro_batches_of_any_size) {
 
 // One micro-batch and gradients to reduce behind its backward pass: the first stage, whose gradients are the
 // last, is shorter.
-TEST(Search, moves_layers_between_stages) {
+TEST(Search, MovesLayersBetweenStages) {
   Job job = small_gpt(64);
   job.model.layers = 16, job.model.seq = 2048, job.model.vocab = 51200, job.global_batch = 32;
   job.parallel.dp = 32, job.parallel.pp = 2;
@@ -67,7 +67,7 @@ TEST(Search, moves_layers_between_stages) {
 
 // Large tables of words and few samples over slow links: layouts let a pipeline win that the hints have
 // behind, with another schedule and other micro-batches than theirs.
-TEST(Search, lays_out_what_layouts_could_let_win) {
+TEST(Search, LaysOutWhatLayoutsCouldLetWin) {
   Job job = small_gpt(0);
   job.model.layers = 2, job.model.hidden = 768, job.model.heads = job.model.kv_heads = 12;
   job.model.seq = 128, job.model.vocab = 32000, job.model.ffn = 3072;
@@ -81,7 +81,7 @@ TEST(Search, lays_out_what_layouts_could_let_win) {
 
 // Groups of experts are best with the layouts of the hints; with layouts found, whole experts of which each
 // device has a part of their weights.
-TEST(Search, lays_out_with_experts_in_other_groups) {
+TEST(Search, LaysOutWithExpertsInOtherGroups) {
   Job job = small_gpt(0);
   job.model = ir::models::defaults("llama");
   job.model.layers = 2, job.model.hidden = 8192, job.model.heads = 128, job.model.seq = 64;
@@ -98,7 +98,7 @@ TEST(Search, lays_out_with_experts_in_other_groups) {
 
 // With few samples and slow links between nodes the layouts of all degrees are far from what can be found,
 // and estimates with them.
-TEST(Search, lays_out_meshes_of_several_dimensions) {
+TEST(Search, LaysOutMeshesOfSeveralDimensions) {
   Job job = small_gpt(0);
   job.model.layers = 12, job.model.hidden = 2048, job.model.heads = job.model.kv_heads = 32;
   job.model.vocab = 32000, job.model.ffn = 8192;
@@ -111,7 +111,7 @@ TEST(Search, lays_out_meshes_of_several_dimensions) {
 }
 
 // The order of stages that is best by estimate is not with backward passes in two parts.
-TEST(Search, tries_other_stages_on_slow_devices) {
+TEST(Search, TriesOtherStagesOnSlowDevices) {
   Job job = small_gpt(0);
   job.model.layers = 24, job.model.hidden = 2048, job.model.seq = 1024, job.model.vocab = 51200;
   job.model.ffn = job.model.kv_heads = 0;

@@ -64,8 +64,8 @@ std::string text_of(const Outcome& found) {
     text += fmt::format(
         "dp {} tp {} pp {} cp {} ep {} v {} mb {} zero {} sp {} layers {} {} {} {} again {}: ", h.dp, h.tp,
         h.pp, h.cp, h.ep, h.virtual_stages, h.micro_batch, h.zero, h.sequence_parallel,
-        fmt::join(h.stage_layers, ","), h.schedule, h.mesh_order, c.layouts ? "found" : "hints",
-        static_cast<int>(c.job.train.recompute));
+        fmt::join(h.stage_layers, ","), to_text(h.schedule), to_text(h.mesh_order),
+        c.layouts ? "found" : "hints", static_cast<int>(c.job.train.recompute));
     text += fmt::format("{} s, estimated {} s {} bytes, {} bytes\n", c.seconds, c.estimated_seconds,
                         c.estimated_bytes, c.peak_bytes);
   }
@@ -96,11 +96,11 @@ void check_same(uint64_t first, int jobs) {
   EXPECT_GT(points, 100 * jobs);
 }
 
-TEST(Search, the_same_on_any_number_of_threads_and_in_any_order) { check_same(1, 50); }
+TEST(Search, TheSameOnAnyNumberOfThreadsAndInAnyOrder) { check_same(1, 50); }
 TEST(Search, LongTheSameOnAnyNumberOfThreadsAndInAnyOrder) { check_same(1001, 500); }
 
 // The same where plans are large enough to be made one after the other or at once, and memory is tight.
-TEST(Search, the_same_with_all_that_is_tried) {
+TEST(Search, TheSameWithAllThatIsTried) {
   Job experts = small_gpt(8);
   experts.model.experts = 4;
   Job tight = small_gpt(4);
@@ -123,7 +123,7 @@ bool has_tensor_parallelism_of(const ir::Plan& plan, size_t ranks) {
 
 // Of whatever has tensor parallelism over 4 there is no estimate: each such point counts, and so do all
 // others, as they do where there is one.
-TEST(Search, counts_points_without_an_estimate) {
+TEST(Search, CountsPointsWithoutAnEstimate) {
   const Job job = small_gpt(4);
   Oracle some = oracle();
   some.act_seconds = [](const ir::Plan& plan, const backends::Cluster& cluster, int cls) {
@@ -160,7 +160,7 @@ TEST(Search, counts_points_without_an_estimate) {
   }
 }
 
-TEST(Search, counts_plans_that_could_not_be_made) {
+TEST(Search, CountsPlansThatCouldNotBeMade) {
   const Job job = small_gpt(4);
   Oracle some = oracle();
   some.step = [](const ir::Plan& plan, const backends::Cluster& cluster, const std::function<void()>& look) {

@@ -15,13 +15,13 @@ namespace {
 
 using planner::Job;
 
-TEST(Search, cost_needs_a_price) {
+TEST(Search, CostNeedsAPrice) {
   EXPECT_EQ(support::error_of([] { search(small_gpt(4), {.goal = Goal::cost}, oracle()); }),
             "cluster: dgx-a100-80g has no price; give price_per_gpu_hour in a cluster file");
 }
 
 // By how much the fastest is too slow, and a number of GPUs with which a step is as fast indeed.
-TEST(Search, says_what_comes_nearest_where_nothing_is_as_fast) {
+TEST(Search, SaysWhatComesNearestWhereNothingIsAsFast) {
   Job job = small_gpt(2);
   job.global_batch = 128;
   const double fastest = search(job, {}, oracle()).best.front().seconds;
@@ -39,7 +39,7 @@ TEST(Search, says_what_comes_nearest_where_nothing_is_as_fast) {
 }
 
 // A limit that the fastest plan keeps and its estimate does not: plans count, for every objective.
-TEST(Search, keeps_a_limit_of_time_that_estimates_miss) {
+TEST(Search, KeepsALimitOfTimeThatEstimatesMiss) {
   Job job = small_gpt(4);
   job.parallel.pp = 4, job.parallel.micro_batch = 1;
   job.cluster.price_per_gpu_hour = 1;
@@ -60,7 +60,7 @@ TEST(Search, keeps_a_limit_of_time_that_estimates_miss) {
 
 // Estimates say that it fits, and the plan does not: what is short is by the plan, and what would do has
 // room. They are too low where virtual stages gather parameters, each its own.
-TEST(Search, goes_by_plans_where_estimates_of_memory_are_too_low) {
+TEST(Search, GoesByPlansWhereEstimatesOfMemoryAreTooLow) {
   Job job = small_gpt(8);
   job.parallel.dp = 2, job.parallel.cp = 2, job.parallel.pp = 2, job.parallel.micro_batch = 1;
   job.parallel.zero = 3, job.parallel.virtual_stages = 2;
@@ -77,7 +77,7 @@ TEST(Search, goes_by_plans_where_estimates_of_memory_are_too_low) {
   }
 }
 
-TEST(Search, says_what_comes_nearest_where_nothing_fits) {
+TEST(Search, SaysWhatComesNearestWhereNothingFits) {
   const Outcome found = search(small_gpt(4), {.memory_bytes = 1'000'000}, oracle());
   EXPECT_TRUE(found.best.empty());
   EXPECT_TRUE(found.ended);
@@ -88,7 +88,7 @@ TEST(Search, says_what_comes_nearest_where_nothing_fits) {
 }
 
 // Where estimates say so already too: they are too low here (as above), and what is said to be enough is.
-TEST(Search, says_what_the_smallest_plan_needs) {
+TEST(Search, SaysWhatTheSmallestPlanNeeds) {
   Job job = small_gpt(8);
   job.parallel.dp = 2, job.parallel.cp = 2, job.parallel.pp = 2, job.parallel.micro_batch = 1;
   job.parallel.zero = 3, job.parallel.virtual_stages = 2;
@@ -107,7 +107,7 @@ TEST(Search, says_what_the_smallest_plan_needs) {
 }
 
 // Of what is given, each key that is in the way by itself, or two together; and the fewest GPUs.
-TEST(Search, says_what_would_fit) {
+TEST(Search, SaysWhatWouldFit) {
   Job job = small_gpt(1);
   job.parallel.micro_batch = 16;
   const auto changes = [&](const std::set<std::string>& pinned, int64_t memory) {
@@ -128,7 +128,7 @@ TEST(Search, says_what_would_fit) {
 }
 
 // The fewest, of parts of a node and of whole ones.
-TEST(Search, says_how_many_gpus_would_fit) {
+TEST(Search, SaysHowManyGpusWouldFit) {
   Job job = small_gpt(1);
   job.global_batch = 48;
   const backends::Cluster whole = backends::load_cluster("dgx-a100-80g");
@@ -157,7 +157,7 @@ TEST(Search, says_how_many_gpus_would_fit) {
 }
 
 // Told to end before anything was simulated, it simulates the best by estimate all the same.
-TEST(Search, has_the_best_by_estimate_where_it_ends_early) {
+TEST(Search, HasTheBestByEstimateWhereItEndsEarly) {
   const Job job = small_gpt(8);
   SearchOptions options;
   options.go_on = [](const Progress& p) { return p.points == 0; };
@@ -172,7 +172,7 @@ TEST(Search, has_the_best_by_estimate_where_it_ends_early) {
 }
 
 // In the middle of the second candidate's simulation, which is left aside.
-TEST(Search, ends_in_the_middle_of_a_candidate) {
+TEST(Search, EndsInTheMiddleOfACandidate) {
   int steps = 0;
   bool stop = false;
   Oracle one = oracle();
@@ -192,7 +192,7 @@ TEST(Search, ends_in_the_middle_of_a_candidate) {
 }
 
 // Known once a plan was made, and said from then on.
-TEST(Search, says_how_long_ending_takes) {
+TEST(Search, SaysWhatTimeEndingTakes) {
   double before = -1, last = -1;
   SearchOptions options;
   options.go_on = [&](const Progress& p) {
@@ -208,7 +208,7 @@ TEST(Search, says_how_long_ending_takes) {
 }
 
 // So that nobody makes it again.
-TEST(Search, keeps_the_plan_of_the_best) {
+TEST(Search, KeepsThePlanOfTheBest) {
   Job job = small_gpt(4);
   job.parallel.pp = 2;  // with transfers, of which the best has fewer slots
   const Outcome found = search(job, {.pinned = {"pp"}}, oracle());
@@ -224,7 +224,7 @@ TEST(Search, keeps_the_plan_of_the_best) {
   for (size_t c = 1; c < both.best.size(); ++c) EXPECT_FALSE(both.best[c].plan);
 }
 
-TEST(Search, ends_in_the_middle_of_slots) {
+TEST(Search, EndsInTheMiddleOfSlots) {
   Job job = small_gpt(4);
   job.parallel.pp = 4;
   const ir::Plan plan = planner::compile(planner::resolve(job));
@@ -236,7 +236,7 @@ TEST(Search, ends_in_the_middle_of_slots) {
                int);
 }
 
-TEST(Search, ends_in_the_middle_of_layouts) {
+TEST(Search, EndsInTheMiddleOfLayouts) {
   Job job = small_gpt(8);
   job.parallel.tp = 8, job.parallel.micro_batch = 1;
   Candidate candidate{planner::resolve(job)};
@@ -250,7 +250,7 @@ TEST(Search, ends_in_the_middle_of_layouts) {
                int);
 }
 
-TEST(Search, a_simulation_that_is_ended_changes_none_behind_it) {
+TEST(Search, ASimulationThatIsEndedChangesNoneBehindIt) {
   const Job job = small_gpt(4);
   Job pipeline = job;
   pipeline.parallel.pp = 4;
@@ -261,7 +261,7 @@ TEST(Search, a_simulation_that_is_ended_changes_none_behind_it) {
 }
 
 // Once a point fits, those that are left are left out, and what there is is simulated.
-TEST(Search, leaves_points_out_where_time_is_short) {
+TEST(Search, LeavesPointsOutWhereTimeIsShort) {
   SearchOptions options;
   options.more_points = [] { return false; };
   const Outcome some = search(small_gpt(8), options, oracle()), all = search(small_gpt(8), {}, oracle());
@@ -273,7 +273,7 @@ TEST(Search, leaves_points_out_where_time_is_short) {
   EXPECT_TRUE(all.least);
 }
 
-TEST(Search, ends_when_it_is_told_to) {
+TEST(Search, EndsWhenItIsToldTo) {
   int asked = 0;
   SearchOptions options;
   options.go_on = [&](const Progress&) { return ++asked < 3; };

@@ -14,7 +14,7 @@ namespace {
 
 using planner::Job;
 
-TEST(Search, what_is_pinned_stays) {
+TEST(Search, WhatIsPinnedStays) {
   Job job = small_gpt(8);
   job.parallel.tp = 2;
   job.parallel.zero = 1;
@@ -30,7 +30,7 @@ TEST(Search, what_is_pinned_stays) {
                              [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; }));
 }
 
-TEST(Search, what_is_given_as_a_range_stays_in_it) {
+TEST(Search, WhatIsGivenAsARangeStaysInIt) {
   const Outcome found =
       search(small_gpt(8),
              {.ranges = {{"tp", {2, 4}}, {"dp", {2, 8}}, {"micro_batch", {2, 2}}}, .simulate = 4}, oracle());
@@ -44,7 +44,7 @@ TEST(Search, what_is_given_as_a_range_stays_in_it) {
 
 // The fastest of one tensor-parallel group, laid out again: optimal by the models, and faster when simulated
 // than what the hints say of it; the plan is found again from what the candidate says.
-TEST(Search, lays_the_fastest_out_again) {
+TEST(Search, LaysTheFastestOutAgain) {
   Job job = small_gpt(8);
   job.parallel.tp = 8;
   job.parallel.micro_batch = 8;
@@ -54,13 +54,15 @@ TEST(Search, lays_the_fastest_out_again) {
   const Candidate& best = found.best.front();
   ASSERT_TRUE(best.layouts);
   EXPECT_TRUE(best.found.optimal());
-  const planner::LaidOut laid = planner::lay_out(best.job, best.choose());
-  EXPECT_EQ(sim::simulate(planner::compile(laid, best.job), job.cluster).step_seconds, best.seconds);
-  EXPECT_LT(best.seconds, sim::simulate(planner::compile(best.job), job.cluster).step_seconds);
+  const planner::LaidOut laid = planner::lay_out(planner::resolve(best.job), best.choose());
+  EXPECT_EQ(sim::simulate(planner::compile(laid, planner::resolve(best.job)), job.cluster).step_seconds,
+            best.seconds);
+  EXPECT_LT(best.seconds,
+            sim::simulate(planner::compile(planner::resolve(best.job)), job.cluster).step_seconds);
 }
 
 // A parameter by its own name, or by that of the copy that ops read.
-TEST(Search, every_candidate_has_the_layouts_that_are_pinned) {
+TEST(Search, EveryCandidateHasTheLayoutsThatArePinned) {
   const Job job = small_gpt(4);
   const sbp::NdSbp rows{sbp::Sbp::S(0)};
   for (const char* pattern : {"h*.mlp.fc1.weight", "h*.mlp.fc1.weight.half"}) {
@@ -69,7 +71,7 @@ TEST(Search, every_candidate_has_the_layouts_that_are_pinned) {
                oracle());
     ASSERT_FALSE(found.best.empty());
     for (const Candidate& c : found.best) {
-      const planner::LaidOut laid = planner::lay_out(c.job, c.choose());
+      const planner::LaidOut laid = planner::lay_out(planner::resolve(c.job), c.choose());
       for (const char* name : {"h0.mlp.fc1.weight.half", "h3.mlp.fc1.weight.half"})
         EXPECT_EQ(laid.pins.used[static_cast<size_t>(ir::find_tensor(laid.graph, name))], rows);
     }
@@ -78,12 +80,12 @@ TEST(Search, every_candidate_has_the_layouts_that_are_pinned) {
 
 // What degrees lead to keeps this pin: it is tried as it is where no layouts are pinned, and is found where
 // nothing else fits.
-TEST(Search, layouts_of_degrees_are_tried_where_they_keep_the_pins) {
+TEST(Search, LayoutsOfDegreesAreTriedWhereTheyKeepThePins) {
   Job job = small_gpt(4);
   job.parallel.dp = job.parallel.tp = 2, job.parallel.micro_batch = 8;
   for (const int zero : {0, 1}) {
     job.parallel.zero = zero;
-    const Job resolved = planner::resolve(job);
+    const planner::ResolvedJob resolved = planner::resolve(job);
     const ir::Plan plan = planner::compile(resolved);
     const SearchOptions options{.pinned = {"dp", "tp", "micro_batch", "zero", "recompute"},
                                 .pins = {parse_pin("h*.mlp.fc1.weight=(B,S(1))")},
@@ -98,7 +100,7 @@ TEST(Search, layouts_of_degrees_are_tried_where_they_keep_the_pins) {
 }
 
 // Found layouts want their states sharded as they themselves are: the fastest is laid out both ways.
-TEST(Search, lays_out_with_less_sharding_and_with_more) {
+TEST(Search, LaysOutWithLessShardingAndWithMore) {
   Job job = small_gpt(8);
   job.model.seq = 1024;
   job.global_batch = 64;
@@ -113,7 +115,7 @@ TEST(Search, lays_out_with_less_sharding_and_with_more) {
   }
 }
 
-TEST(Search, no_tensor_is_kept_partial_without_partial_values) {
+TEST(Search, NoTensorIsKeptPartialWithoutPartialValues) {
   const std::vector<LayoutPin> pins{parse_pin("h*.mlp.fc1=(S(0), P(sum))")};
   EXPECT_EQ(support::error_of([&] { search(small_gpt(4), {.partial = false, .pins = pins}, oracle()); },
                               Exit::cannot_run),
@@ -121,7 +123,7 @@ TEST(Search, no_tensor_is_kept_partial_without_partial_values) {
 }
 
 // No op reads a partial value, and nothing is kept as one; that costs time.
-TEST(Search, does_without_partial_values) {
+TEST(Search, DoesWithoutPartialValues) {
   Job job = small_gpt(8);
   job.parallel.tp = 8;
   job.parallel.micro_batch = 8;
@@ -130,7 +132,7 @@ TEST(Search, does_without_partial_values) {
   const Outcome with = search(job, {.pinned = {"tp", "micro_batch"}}, oracle());
   ASSERT_FALSE(without.best.empty());
   const Candidate& best = without.best.front();
-  const planner::LaidOut laid = planner::lay_out(best.job, best.choose());
+  const planner::LaidOut laid = planner::lay_out(planner::resolve(best.job), best.choose());
   for (size_t o = 0; o < laid.graph.ops.size(); ++o)
     if (laid.graph.ops[o].phase != ir::Phase::update) {
       for (const sbp::NdSbp& input : laid.layouts.ops[o].inputs)

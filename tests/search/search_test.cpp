@@ -17,7 +17,7 @@ namespace {
 using planner::Job;
 
 // Memory for all, and for few: the answer is within what an estimate may be off of the fastest that fits.
-TEST(Search, finds_what_simulating_every_point_finds) {
+TEST(Search, FindsWhatSimulatingEveryPointFinds) {
   const Job job = small_gpt(4);
   const std::set<std::string> pinned{"micro_batch"};
   for (const int64_t memory : {int64_t{0}, int64_t{1'500'000'000}}) {
@@ -39,7 +39,7 @@ TEST(Search, finds_what_simulating_every_point_finds) {
 }
 
 // Steps of any time, and of such that the least memory of all is too slow.
-TEST(Search, finds_the_memory_that_compiling_every_point_finds) {
+TEST(Search, FindsTheMemoryThatCompilingEveryPointFinds) {
   const Job job = small_gpt(4);
   const std::set<std::string> pinned{"micro_batch"};
   struct Seen {
@@ -73,7 +73,7 @@ TEST(Search, finds_the_memory_that_compiling_every_point_finds) {
 
 // The least price is that of one of the numbers of GPUs, each searched by itself; a limit of time asks for
 // more of them.
-TEST(Search, finds_the_least_price_and_how_many_gpus_it_takes) {
+TEST(Search, FindsTheLeastPriceAndHowManyGpusItTakes) {
   Job job = small_gpt(8);
   job.cluster.price_per_gpu_hour = 3.6;
   std::map<int, double> seconds;  // by GPUs
@@ -100,7 +100,7 @@ TEST(Search, finds_the_least_price_and_how_many_gpus_it_takes) {
 }
 
 // Where what degrees lead to does not fit, other layouts of the same degrees may.
-TEST(Search, fits_by_layouts_where_degrees_alone_do_not) {
+TEST(Search, FitsByLayoutsWhereDegreesAloneDoNot) {
   Job job = small_gpt(8);
   job.parallel.dp = 8;
   job.train.recompute = ir::Recompute::none;
@@ -128,7 +128,7 @@ TEST(Search, fits_by_layouts_where_degrees_alone_do_not) {
 
 // Stages on nodes of their own, with 25 Gb/s between them: 1F1B waits for transfers, GPipe keeps all
 // micro-batches. Counts in between are faster than the one and hold far less than the other.
-TEST(Search, has_more_micro_batches_in_flight_where_transfers_take_long) {
+TEST(Search, HasMoreMicroBatchesInFlightWhereTransfersAreSlow) {
   Job job = small_gpt(32);
   job.model.layers = 8, job.model.hidden = 2048, job.model.seq = 1024;
   job.model = ir::models::complete(job.model);
@@ -139,14 +139,14 @@ TEST(Search, has_more_micro_batches_in_flight_where_transfers_take_long) {
   job.global_batch = 32;
   const Outcome found = search(job, {.pinned = {"tp", "pp", "micro_batch", "virtual_stages"}}, oracle());
   const auto whole = std::find_if(found.best.begin(), found.best.end(), [](const Candidate& c) {
-    return !c.job.parallel.schedule.starts_with("zb-");  // whose backward passes are in one part
+    return !planner::splits_backward(c.job.parallel.schedule.kind);  // whose backward passes are in one part
   });
   ASSERT_NE(whole, found.best.end());
   const Candidate& best = *whole;
-  EXPECT_EQ(best.job.parallel.schedule, "7,5,3,1");
+  EXPECT_EQ(to_text(best.job.parallel.schedule), "7,5,3,1");
   const auto under = [&](const char* schedule) {
     Candidate other = best;
-    other.job.parallel.schedule = schedule;
+    other.job.parallel.schedule = planner::parse_schedule(schedule);
     const ir::Plan plan = plan_of(other);
     return std::pair(sim::simulate(plan, job.cluster).step_seconds, peak_of(plan));
   };
@@ -158,24 +158,24 @@ TEST(Search, has_more_micro_batches_in_flight_where_transfers_take_long) {
 
 // Few micro-batches on many stages, which virtual stages do not divide: with backward passes in two parts
 // they wait less.
-TEST(Search, splits_backward_passes_where_stages_wait) {
+TEST(Search, SplitsBackwardPassesWhereStagesWait) {
   Job job = small_gpt(4);
   job.parallel.pp = 4;
   job.global_batch = 6;
   const Outcome found = search(job, {.pinned = {"pp", "micro_batch"}}, oracle());
   ASSERT_FALSE(found.best.empty());
   const Candidate& best = found.best.front();
-  EXPECT_TRUE(best.job.parallel.schedule.starts_with("zb-h")) << best.job.parallel.schedule;
-  job.parallel.schedule = "1f1b";
+  EXPECT_TRUE(planner::splits_backward(best.job.parallel.schedule.kind));
+  job.parallel.schedule = planner::Schedule::one_f_one_b;
   const Outcome whole = search(job, {.pinned = {"pp", "micro_batch", "schedule"}}, oracle());
   ASSERT_FALSE(whole.best.empty());
   EXPECT_LT(best.seconds, 0.95 * whole.best.front().seconds);
-  for (const Candidate& c : whole.best) EXPECT_EQ(c.job.parallel.schedule, "1f1b");
+  for (const Candidate& c : whole.best) EXPECT_EQ(c.job.parallel.schedule, planner::Schedule::one_f_one_b);
 }
 
 // Few tokens and large weights, one NIC per node: gradients are what is large, so ranks that share them stand
 // beside each other, and tensor parallelism goes between nodes; or a tied embedding stays within a node.
-TEST(Search, stands_ranks_beside_each_other_that_exchange_most) {
+TEST(Search, StandsRanksBesideEachOtherThatExchangeMost) {
   Job job = small_gpt(16);
   job.model.hidden = 2048, job.model.seq = 128, job.model.vocab = 51200;
   job.model = ir::models::complete(job.model);
@@ -195,10 +195,10 @@ TEST(Search, stands_ranks_beside_each_other_that_exchange_most) {
 }
 
 // Those in which other groups cross nodes; none on one node.
-TEST(Search, looks_at_orders_that_change_what_crosses_nodes) {
+TEST(Search, LooksAtOrdersThatChangeWhatCrossesNodes) {
   Job job = small_gpt(16);
   job.parallel.dp = 2, job.parallel.tp = 8;
-  EXPECT_EQ(other_orders(job), (std::vector<std::string>{"cp,pp,tp,dp"}));
+  EXPECT_EQ(other_orders(job), std::vector{planner::parse_mesh_order("cp,pp,tp,dp")});
   job.parallel.dp = 16, job.parallel.tp = 1;
   EXPECT_TRUE(other_orders(job).empty());
   job = small_gpt(8);
@@ -207,7 +207,7 @@ TEST(Search, looks_at_orders_that_change_what_crosses_nodes) {
 }
 
 // For the least memory, slots that the period does not need go as well.
-TEST(Search, takes_the_fewest_slots_for_the_least_memory) {
+TEST(Search, TakesTheFewestSlotsForTheLeastMemory) {
   Job job = small_gpt(4);
   job.parallel.pp = 4;
   const Outcome found =
@@ -234,7 +234,7 @@ void expect_sharding_found(const Job& job, const std::vector<int>& shardings) {
 }
 
 // Here ZeRO 3, whose update is the shortest, and whose collectives kernels hide.
-TEST(Search, finds_the_sharding_that_a_pin_finds) {
+TEST(Search, FindsTheShardingThatAPinFinds) {
   Job job = small_gpt(8);
   job.model.layers = 4, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
   job.model.vocab = 8192, job.model.ffn = job.model.kv_heads = 0;
@@ -246,7 +246,7 @@ TEST(Search, finds_the_sharding_that_a_pin_finds) {
 
 // Points with stages have ZeRO 1 where it fits, and the fastest of them is then tried with its gradients
 // sharded too.
-TEST(Search, shards_the_fastest_otherwise) {
+TEST(Search, ShardsTheFastestOtherwise) {
   Job job = small_gpt(32);
   job.model = ir::models::defaults("llama");
   job.model.layers = 8, job.model.hidden = 4096, job.model.heads = 32, job.model.seq = 1024;
@@ -269,7 +269,7 @@ TEST(Search, shards_the_fastest_otherwise) {
 }
 
 // Sharded gradients leave room for the micro-batches in flight that hide transfers between nodes.
-TEST(Search, shards_gradients_of_stages_where_that_lets_more_be_in_flight) {
+TEST(Search, ShardsGradientsOfStagesWhereThatLetsMoreBeInFlight) {
   Job job = small_gpt(16);
   job.cluster = backends::load_cluster("p3-16xlarge", 16);
   job.model.layers = 24, job.model.hidden = 2048, job.model.heads = 16, job.model.seq = 4096;
@@ -281,7 +281,7 @@ TEST(Search, shards_gradients_of_stages_where_that_lets_more_be_in_flight) {
 }
 
 // One micro-batch, whose gradients of weights fill what stages wait; both split orders are one plan then.
-TEST(Search, splits_backward_passes_of_one_micro_batch) {
+TEST(Search, SplitsBackwardPassesOfOneMicroBatch) {
   Job job = small_gpt(8);
   job.model.hidden = 512, job.model.heads = 8, job.model.seq = 256, job.model.vocab = 1000;
   job.model.ffn = job.model.kv_heads = 0;
@@ -289,17 +289,17 @@ TEST(Search, splits_backward_passes_of_one_micro_batch) {
   job.global_batch = 64;
   const Outcome found = search(job, {.lay_out = 0}, oracle());
   for (const Candidate& c : found.best)
-    EXPECT_TRUE(c.job.train.micro_batches > 2 || c.job.parallel.schedule != "zb-h2");
+    EXPECT_TRUE(c.job.train.micro_batches > 2 || c.job.parallel.schedule != planner::Schedule::zb_h2);
   Job known = job;
   known.parallel.dp = 2, known.parallel.pp = 4, known.parallel.micro_batch = 32, known.parallel.zero = 1;
-  known.parallel.schedule = "zb-h1";
+  known.parallel.schedule = planner::Schedule::zb_h1;
   const double seconds = sim::simulate(plan_of({planner::resolve(known)}, nullptr), job.cluster).step_seconds;
   ASSERT_FALSE(found.best.empty());
   EXPECT_LE(found.best.front().seconds, seconds * 1.0001);
 }
 
 // Weights of experts are most of the model here: too large for a device, so that several share them.
-TEST(Search, shares_experts_where_memory_asks_for_it) {
+TEST(Search, SharesExpertsWhereMemoryAsksForIt) {
   Job job = small_gpt(4);
   job.model.experts = 32;
   const auto best = [&](int64_t memory) {

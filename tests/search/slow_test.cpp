@@ -61,7 +61,7 @@ bool make_slow(Job& job, std::mt19937& random) {
 // A point of the job with its layers cut for its stages, in some order.
 Job level_point(Job point, std::mt19937& random) {
   const char* const orders[] = {"pp,dp,cp,tp", "pp,dp,cp,tp", "pp,dp,cp,tp", "dp,pp,cp,tp", "pp,tp,cp,dp"};
-  point.parallel.mesh_order = orders[random() % 5];
+  point.parallel.mesh_order = planner::parse_mesh_order(orders[random() % 5]);
   for (int stage = 0; stage < point.parallel.pp; ++stage) point.parallel.stage_order.push_back(stage);
   std::shuffle(point.parallel.stage_order.begin(), point.parallel.stage_order.end(), random);
   point = planner::resolve(point);
@@ -73,7 +73,7 @@ Job level_point(Job point, std::mt19937& random) {
   return point;
 }
 
-TEST(SlowStages, are_those_with_slow_devices) {
+TEST(SlowStages, AreThoseWithSlowDevices) {
   Job job;
   job.cluster = backends::load_cluster("dgx-a100-80g", 32);
   job.gpus = 32, job.parallel.dp = 8, job.parallel.pp = 4;
@@ -91,14 +91,14 @@ TEST(SlowStages, are_those_with_slow_devices) {
   EXPECT_EQ(slowness_by_stage(job.parallel, job.cluster), (Factors{1.5, 1, 1, 1}));
   EXPECT_EQ(slow_orders(job.parallel, job.cluster), (Orders{{0, 1, 3, 2}}));
   job.parallel.stage_order = {};
-  job.parallel.mesh_order = "dp,pp,cp,tp";
+  job.parallel.mesh_order = planner::parse_mesh_order("dp,pp,cp,tp");
   EXPECT_EQ(slowness_by_stage(job.parallel, job.cluster), (Factors{1.3, 1.5, 1.3, 1.3}));
   EXPECT_EQ(least_slowness(job.parallel, job.cluster), (Factors{1, 1, 1, 1.5}));
   job.cluster.slowdown[0] = 1.2;
   EXPECT_EQ(least_slowness(job.parallel, job.cluster), (Factors{1, 1, 1.2, 1.5}));
 }
 
-TEST(SlowStages, estimates_are_near_the_simulation_and_bounds_below_it) {
+TEST(SlowStages, EstimatesAreNearTheSimulationAndBoundsBelowIt) {
   std::mt19937 random(20261123);
   struct Off {
     double slow = 0, alike = 0, unknown = 0;
@@ -115,16 +115,18 @@ TEST(SlowStages, estimates_are_near_the_simulation_and_bounds_below_it) {
     for (size_t p = 0; p < all.size() && p < 4; ++p) {
       const Job point = level_point(all[p], random);
       const ModelCost cost = measure(point, oracle().act_seconds);
-      const double seconds = sim::simulate(planner::compile(point), point.cluster).step_seconds;
+      const double seconds =
+          sim::simulate(planner::compile(planner::resolve(point)), point.cluster).step_seconds;
       Job alike = point;
       alike.cluster.slowdown.clear();
       EXPECT_LE(least_seconds(point, cost), seconds * (1 + 1e-6))
           << "dp " << point.parallel.dp << " tp " << point.parallel.tp << " pp " << point.parallel.pp << " v "
-          << point.parallel.virtual_stages << " " << point.parallel.mesh_order;
+          << point.parallel.virtual_stages << " " << to_text(point.parallel.mesh_order);
       EXPECT_GE(least_seconds(point, cost), least_seconds(alike, cost));
       ++points;
       if (point.parallel.mesh_order != planner::Hints().mesh_order) continue;
-      const double alike_seconds = sim::simulate(planner::compile(point), alike.cluster).step_seconds;
+      const double alike_seconds =
+          sim::simulate(planner::compile(planner::resolve(point)), alike.cluster).step_seconds;
       Off& sum = off[node ? 1 : 0];
       sum.slow += std::abs(estimate(point, cost).seconds / seconds - 1);
       sum.alike += std::abs(estimate(alike, cost).seconds / alike_seconds - 1);
@@ -153,7 +155,7 @@ void each_cut(int layers, std::vector<int>& cut, size_t stage, const Visit& visi
 }
 
 // By estimate, of all cuts.
-TEST(SlowStages, have_the_layers_that_are_fastest) {
+TEST(SlowStages, HaveTheLayersThatAreFastest) {
   std::mt19937 random(5);
   int fewer = 0;
   for (int j = 0; j < 24; ++j) {
@@ -188,18 +190,18 @@ TEST(SlowStages, have_the_layers_that_are_fastest) {
 }
 
 // Orders in which other stages are slow, also where no group leaves a node.
-TEST(SlowStages, hang_on_the_order_of_the_mesh) {
+TEST(SlowStages, HangOnTheOrderOfTheMesh) {
   Job job = small_gpt(4);
   job.parallel.dp = job.parallel.pp = 2;
   EXPECT_TRUE(other_orders(job).empty());
   job.cluster.slowdown = {{0, 1.3}, {2, 1.3}};  // of both stages; side by side of one
-  EXPECT_EQ(other_orders(job), (std::vector<std::string>{"cp,dp,pp,tp"}));
+  EXPECT_EQ(other_orders(job), std::vector{planner::parse_mesh_order("cp,dp,pp,tp")});
   job.cluster.slowdown = {{0, 1.3}};
   EXPECT_TRUE(other_orders(job).empty());
 }
 
 // A plan that is found with the slow devices known against one that is found as if all were alike.
-TEST(SlowStages, are_worth_knowing) {
+TEST(SlowStages, AreWorthKnowing) {
   for (const int node : {0, 1}) {
     Job job = small_gpt(16);
     job.model.layers = 12;
@@ -217,7 +219,7 @@ TEST(SlowStages, are_worth_knowing) {
 }
 
 // A slow device under the first stages, which keep most micro-batches.
-TEST(SlowStages, stand_where_that_is_faster) {
+TEST(SlowStages, StandWhereThatIsFaster) {
   Job job = small_gpt(4);
   job.model.layers = 12;
   job.parallel.pp = 4, job.parallel.micro_batch = 1;

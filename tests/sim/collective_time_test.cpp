@@ -75,7 +75,7 @@ std::string node_errors(const std::string& preset, const std::string& table) {
 // What the constants are worth, on rows of the tables that they were fitted to.
 // Up to so many bytes for each rank the first line holds, though the second would be faster, and past it the
 // second.
-TEST(Collectives, small_exchanges_have_a_line_of_their_own) {
+TEST(Collectives, SmallExchangesHaveALineOfTheirOwn) {
   backends::Cluster cluster = round_cluster(1, 4);
   backends::CollectiveModel& model = cluster.collective;
   model.exchange[0] = model.transfer[0] = {4e-6, 1e-6, 0.1};
@@ -95,7 +95,7 @@ TEST(Collectives, small_exchanges_have_a_line_of_their_own) {
   EXPECT_NEAR(transfer_time(cluster, 1000001, 0, 1).seconds(), 9e-6 + 1000001 / 100e9, 1e-12);
 }
 
-TEST(CollectiveProfiles, in_a_node) {
+TEST(CollectiveProfiles, InANode) {
   EXPECT_EQ(node_errors("dgx-a100-80g", "nccl_a100.csv"), "28 rows, mean 6.4 %, worst 34 %");
   EXPECT_EQ(node_errors("dgx-h100", "nccl_h100.csv"), "28 rows, mean 6.3 %, worst 26 %");
   EXPECT_EQ(node_errors("hgx-h200", "nccl_h200.csv"), "28 rows, mean 6.4 %, worst 24 %");
@@ -106,7 +106,7 @@ TEST(CollectiveProfiles, in_a_node) {
 
 // The measured clusters' networks are not described; their bus bandwidth, 115 and 45 GB/s, is taken from the
 // largest sizes.
-TEST(CollectiveProfiles, between_nodes) {
+TEST(CollectiveProfiles, BetweenNodes) {
   std::vector<double> errors;
   for (const auto& row : support::samples("nccl_nodes_a100.csv")) {
     int nodes = std::stoi(row[0]);
@@ -121,7 +121,7 @@ TEST(CollectiveProfiles, between_nodes) {
 }
 
 // Published bus bandwidth of large messages, GB/s.
-TEST(CollectiveProfiles, large_messages) {
+TEST(CollectiveProfiles, LargeMessages) {
   auto bus = [](const char* preset, int ranks, int nodes, int64_t bytes) {
     backends::Cluster cluster = backends::load_cluster(preset, std::max(8, ranks));
     double seconds =
@@ -140,14 +140,14 @@ TEST(CollectiveProfiles, large_messages) {
 }
 
 // github.com/microsoft/SuperScaler profiler/profiled-time-eurosys/p2p_inter_node.csv
-TEST(CollectiveProfiles, between_two_v100s) {
+TEST(CollectiveProfiles, BetweenTwoV100s) {
   const backends::Cluster cluster = backends::load_cluster("dgx-1-v100-32g", 16);
   EXPECT_NEAR(transfer_time(cluster, MiB, 0, 8).seconds(), 0.2517e-3, 0.01e-3);
   EXPECT_NEAR(transfer_time(cluster, 64 * MiB, 0, 8).seconds(), 11.5741e-3, 0.1e-3);
   EXPECT_NEAR(transfer_time(cluster, 1024 * MiB, 0, 8).seconds(), 183.8235e-3, 0.5e-3);
 }
 
-TEST(Span, counts_nodes_and_leaves) {
+TEST(Span, CountsNodesAndLeaves) {
   const backends::Cluster& cluster = dgx(1024);  // 20 nodes per leaf
   EXPECT_EQ(span_of(cluster, {3}), (Span{1, 1, 1, 1}));
   EXPECT_EQ(span_of(cluster, {0, 1, 2, 3, 4, 5, 6, 7}), (Span{8, 1, 8, 1}));
@@ -156,7 +156,7 @@ TEST(Span, counts_nodes_and_leaves) {
   EXPECT_EQ(span_of(cluster, {160, 0, 1, 8}), (Span{4, 3, 2, 2}));  // in any order
 }
 
-TEST(CollectiveTime, rings_by_hand) {
+TEST(CollectiveTime, RingsByHand) {
   backends::Cluster cluster = round_cluster(2, 4);
   Span node{4, 1, 4, 1}, both{8, 2, 4, 1};
   EXPECT_NEAR(collective_time(cluster, Collective::all_reduce, 400'000'000, node).seconds(), 6e-3, 1e-12);
@@ -173,7 +173,7 @@ TEST(CollectiveTime, rings_by_hand) {
   EXPECT_NEAR(collective_time(cluster, Collective::all_to_all, 400'000'000, both).seconds(), 20e-3, 1e-12);
 }
 
-TEST(CollectiveTime, trees_by_hand) {
+TEST(CollectiveTime, TreesByHand) {
   backends::Cluster cluster = round_cluster(8, 2);
   cluster.node.nic_latency = 1e-6;
   for (auto& ring : cluster.collective->ring) ring.base = 1;
@@ -186,7 +186,7 @@ TEST(CollectiveTime, trees_by_hand) {
 }
 
 // What enters and leaves by one device: transfers and trees, not rings.
-TEST(CollectiveTime, one_flow_may_not_fill_a_nic) {
+TEST(CollectiveTime, OneFlowMayNotFillANic) {
   backends::Cluster cluster = round_cluster(2, 4);
   cluster.node.nics = 1;
   cluster.collective->tree[2].base = 0;
@@ -204,14 +204,14 @@ TEST(CollectiveTime, one_flow_may_not_fill_a_nic) {
   EXPECT_NEAR(reduced().seconds(), 14e-3, 1e-12);
 }
 
-TEST(CollectiveTime, slow_links_inside_hold_the_nics_up) {
+TEST(CollectiveTime, SlowLinksInsideHoldTheNicsUp) {
   backends::Cluster cluster = round_cluster(4, 4);
   cluster.node.link_bandwidth = 5e9;  // 4 NICs of 10 GB/s bring eight times as much
   EXPECT_NEAR(collective_time(cluster, Collective::all_gather, 160'000'000, {16, 4, 4, 1}).seconds(),
               150e6 / 5e9, 1e-9);
 }
 
-TEST(CollectiveTime, shared_nics) {
+TEST(CollectiveTime, SharedNics) {
   backends::Cluster cluster = round_cluster(4, 4);
   cluster.node.nics = 1;
   CommTime alone = collective_time(cluster, Collective::all_gather, 160'000'000, {4, 4, 1, 1});
@@ -222,7 +222,7 @@ TEST(CollectiveTime, shared_nics) {
   EXPECT_NEAR(all.seconds(), 15e-3, 1e-12);
 }
 
-TEST(CollectiveTime, beside_others_of_its_node) {
+TEST(CollectiveTime, BesideOthersOfItsNode) {
   backends::Cluster cluster = round_cluster(4, 4);
   cluster.node.nics = 2;
   // One group reaches over one of two NICs; three of four groups want a NIC and a half.
@@ -238,7 +238,7 @@ TEST(CollectiveTime, beside_others_of_its_node) {
   EXPECT_DOUBLE_EQ(seconds_beside(cluster, inside, 4), inside.seconds());
 }
 
-TEST(CollectiveTime, farther_leaves_add_hops) {
+TEST(CollectiveTime, FartherLeavesAddHops) {
   backends::Cluster cluster = round_cluster(4, 1);
   cluster.fabric.hop_latency = 1e-6;
   Span near{4, 4, 1, 1}, far{4, 4, 1, 2};
@@ -247,7 +247,7 @@ TEST(CollectiveTime, farther_leaves_add_hops) {
               3 * 2e-6, 1e-15);
 }
 
-TEST(CollectiveTime, transfers_count_the_hops_between_leaves_where_there_are_several) {
+TEST(CollectiveTime, TransfersCountTheHopsBetweenLeavesWhereThereAreSeveral) {
   backends::Cluster cluster = round_cluster(4, 1);
   cluster.fabric.kind = backends::FabricKind::leaf_spine;
   cluster.fabric.hop_latency = 1e-6;
@@ -258,7 +258,7 @@ TEST(CollectiveTime, transfers_count_the_hops_between_leaves_where_there_are_sev
   EXPECT_NEAR(latency(2) - latency(4), 2e-6, 1e-15);
 }
 
-TEST(CollectiveTime, protocols_follow_the_size) {
+TEST(CollectiveTime, ProtocolsFollowTheSize) {
   Span node{8, 1, 8, 1};
   auto algorithm = [&](int64_t bytes) {
     return collective_time(dgx(8), Collective::all_reduce, bytes, node).algorithm;
@@ -272,7 +272,7 @@ TEST(CollectiveTime, protocols_follow_the_size) {
 }
 
 // More bytes, more ranks, more nodes never take less, up to the step from one node to two.
-TEST(CollectiveTime, grows) {
+TEST(CollectiveTime, Grows) {
   for (Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
                                 Collective::all_to_all, Collective::broadcast, Collective::reduce}) {
     double last = 0;
@@ -290,14 +290,14 @@ TEST(CollectiveTime, grows) {
   }
 }
 
-TEST(CollectiveTime, nothing_to_do) {
+TEST(CollectiveTime, NothingToDo) {
   EXPECT_EQ(collective_time(dgx(8), Collective::all_reduce, 100, {1, 1, 1, 1}).seconds(), 0);
   EXPECT_EQ(collective_time(dgx(8), Collective::all_reduce, 0, {8, 1, 8, 1}).seconds(), 0);
   EXPECT_EQ(collective_time(dgx(8), Collective::none, 100, {8, 1, 8, 1}).seconds(), 0);
   EXPECT_EQ(transfer_time(dgx(8), 100, 3, 3).seconds(), 0);
 }
 
-TEST(TransferTime, by_hand) {
+TEST(TransferTime, ByHand) {
   backends::Cluster cluster = round_cluster(2, 4);
   EXPECT_NEAR(transfer_time(cluster, 100'000'000, 0, 3).seconds(), 1e-3, 1e-12);
   CommTime far = transfer_time(cluster, 100'000'000, 0, 4);
@@ -306,7 +306,7 @@ TEST(TransferTime, by_hand) {
 }
 
 // In the cube mesh of a DGX-1, GPUs 0 and 3 have two links, 0 and 1 one, 0 and 5 none.
-TEST(TransferTime, mesh) {
+TEST(TransferTime, Mesh) {
   backends::Cluster cluster = backends::load_cluster("dgx-1-v100-16g", 8);
   EXPECT_DOUBLE_EQ(transfer_time(cluster, 1, 0, 3).link_bandwidth, 50e9);
   EXPECT_DOUBLE_EQ(transfer_time(cluster, 1, 0, 1).link_bandwidth, 25e9);

@@ -58,7 +58,7 @@ std::string errors(const char* table, DType type) {
                      100 * found[found.size() / 2], 100 * found[found.size() * 4 / 5]);
 }
 
-TEST(Profiles, convolutions_of_a_v100) {
+TEST(Profiles, ConvolutionsOfAV100) {
   EXPECT_EQ(errors("conv_v100_float.csv", DType::float32), "84 passes, median 11 %, 80 % within 28 %");
   EXPECT_EQ(errors("conv_v100_half.csv", DType::float16), "84 passes, median 10 %, 80 % within 23 %");
 }
@@ -81,7 +81,7 @@ double seconds(const backends::DeviceProfile& device, const ConvolutionShape& sh
 }
 
 // 400 images of 50 x 50, 5 x 5 windows without padding: a million outputs of 100 channels over 100 x 25.
-TEST(Convolution, products_by_hand) {
+TEST(Convolution, ProductsByHand) {
   backends::DeviceProfile device = round_device();
   device.memory_bandwidth = 1e15;
   const ConvolutionShape shape{400, 1, 100, 100, 54, 54, 50, 50, 5, 5, 1};
@@ -97,7 +97,7 @@ TEST(Convolution, products_by_hand) {
   EXPECT_NEAR(seconds(device, shape, Pass::weight_grad), 8 * forward, 1e-6 * forward);
 }
 
-TEST(Convolution, few_tiles_split_the_sum) {
+TEST(Convolution, FewTilesSplitTheSum) {
   backends::DeviceProfile device = round_device();
   device.memory_bandwidth = 1e13;
   device.convolution[DType::float16].waves.split_seconds = 0;
@@ -107,7 +107,7 @@ TEST(Convolution, few_tiles_split_the_sum) {
               2.0 * 100 * 100 * 1e6 / 4 / 1e12 + 4 * 8 * 250000 / 1e13, 1e-8);
 }
 
-TEST(Convolution, strides_skip_the_zeros_of_the_input_gradient) {
+TEST(Convolution, StridesSkipTheZerosOfTheInputGradient) {
   backends::DeviceProfile device = round_device();
   device.memory_bandwidth = 1e15;
   const ConvolutionShape strided{400, 1, 100, 100, 100, 100, 50, 50, 2, 2, 2};
@@ -118,7 +118,7 @@ TEST(Convolution, strides_skip_the_zeros_of_the_input_gradient) {
   EXPECT_NEAR(seconds(device, strided, Pass::input_grad), 2 * plain, 0.02 * plain);
 }
 
-TEST(Convolution, windows_of_one_element_have_shares_of_their_own) {
+TEST(Convolution, WindowsOfOneElementHaveSharesOfTheirOwn) {
   backends::DeviceProfile device = round_device();
   device.memory_bandwidth = 1e15;
   const ConvolutionShape strided{400, 1, 100, 100, 100, 100, 50, 50, 1, 1, 2};
@@ -134,14 +134,14 @@ TEST(Convolution, windows_of_one_element_have_shares_of_their_own) {
   EXPECT_NEAR(seconds(device, strided, Pass::weight_grad), 4 * weight, 0.01 * weight);
 }
 
-TEST(Convolution, memory_where_there_is_little_to_compute) {
+TEST(Convolution, MemoryWhereThereIsLittleToCompute) {
   const ConvolutionShape shape{1000, 1, 100, 100, 100, 100, 100, 100, 1, 1, 1};
   backends::DeviceProfile device = round_device();
   device.peak_flops[DType::float16] = 1e18;
   EXPECT_NEAR(seconds(device, shape, Pass::forward), 2 * (2e9 + 1e4) / 1e12, 1e-6);
 }
 
-TEST(Convolution, winograd_by_hand) {
+TEST(Convolution, WinogradByHand) {
   backends::DeviceProfile device = round_device();
   device.memory_bandwidth = 1e18;
   backends::ConvolutionModel& model = device.convolution[DType::float16];
@@ -168,7 +168,7 @@ TEST(Convolution, winograd_by_hand) {
 }
 
 // The shape is the same whichever op it is read off.
-TEST(Convolution, shapes_of_ops) {
+TEST(Convolution, ShapesOfOps) {
   for (const bool last : {false, true}) {
     const ir::TensorType x{last ? ir::Shape{2, 9, 10, 6} : ir::Shape{2, 6, 9, 10}, DType::float16},
         weight{{4, 3, 3, 5}, DType::float16},
@@ -190,7 +190,7 @@ double kernel(const backends::DeviceProfile& device, const char* op, ir::Types i
 }
 
 // Three channels run without tensor cores, or as eight.
-TEST(Convolution, channels_that_8_does_not_divide) {
+TEST(Convolution, ChannelsThat8DoesNotDivide) {
   backends::DeviceProfile device = round_device();
   const ir::TensorType x{{1000, 3, 100, 100}, DType::float16}, weight{{96, 3, 10, 10}, DType::float16},
       y{{1000, 96, 91, 91}, DType::float16};
@@ -204,7 +204,7 @@ TEST(Convolution, channels_that_8_does_not_divide) {
 }
 
 // Bytes that a framework's kernels of 16 bits save; a fused op goes by its steps.
-TEST(KernelSeconds, ops_of_16_bits_may_move_less) {
+TEST(KernelSeconds, OpsOf16BitsMayMoveLess) {
   backends::Cluster cluster;
   cluster.device = round_device();
   backends::Framework framework;

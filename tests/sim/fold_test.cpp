@@ -111,21 +111,21 @@ void expect_agreement(const ir::Plan& plan, const backends::Cluster& cluster, si
   }
 }
 
-TEST(Fold, symmetric_devices_stay_one_class) {
+TEST(Fold, SymmetricDevicesStayOneClass) {
   EXPECT_EQ(classes_of(refine(data_parallel(8), make_cluster(1, 8, 8))), (Classes{{0, 1, 2, 3, 4, 5, 6, 7}}));
   EXPECT_EQ(refine(pipeline(4, 4, 8, 2), make_cluster(16, 8, 8)).classes.size(), 4u);
   EXPECT_EQ(refine(pipeline(4, 4, 8, 2), make_cluster(16, 8, 2)).classes.size(), 4u);
 }
 
 // One slow device in a group that all belong to: the others still see the same.
-TEST(Fold, a_straggler_is_a_class_of_its_own) {
+TEST(Fold, AStragglerIsAClassOfItsOwn) {
   backends::Cluster cluster = make_cluster(1, 8, 8);
   cluster.slowdown[3] = 1.5;
   EXPECT_EQ(classes_of(refine(data_parallel(8), cluster)), (Classes{{0, 1, 2, 4, 5, 6, 7}, {3}}));
 }
 
 // In a pipeline of dp 2, tp 2 a straggler splits its stage by group, and the stages before and after it.
-TEST(Fold, a_straggler_unfolds_what_it_touches) {
+TEST(Fold, AStragglerUnfoldsWhatItTouches) {
   backends::Cluster cluster = make_cluster(2, 4, 4);
   cluster.slowdown[1] = 1.2;
   EXPECT_EQ(classes_of(refine(pipeline(2, 2, 2, 2), cluster)),
@@ -136,24 +136,24 @@ TEST(Fold, a_straggler_unfolds_what_it_touches) {
 
 // Three devices on nodes of two: the group {0, 1, 2} has all members in one span, but 0 and 1 share a node's
 // NIC.
-TEST(Fold, shared_links_split_classes) {
+TEST(Fold, SharedLinksSplitClasses) {
   EXPECT_EQ(classes_of(refine(data_parallel(3), make_cluster(2, 2, 1))), (Classes{{0, 1}, {2}}));
 }
 
 // Stage 1 starts in the middle of a node: half of its pulls stay inside.
-TEST(Fold, kinds_of_paths_split_classes) {
+TEST(Fold, KindsOfPathsSplitClasses) {
   auto classes = classes_of(refine(pipeline(2, 6, 1, 2), make_cluster(2, 8, 8)));
   EXPECT_EQ(classes, (Classes{{0, 1}, {2, 3, 4, 5}, {6, 7}, {8, 9, 10, 11}}));
 }
 
-TEST(Fold, unfolding_gives_every_device_a_class) {
+TEST(Fold, UnfoldingGivesEveryDeviceAClass) {
   ir::Plan plan = unfold(pipeline(2, 2, 2, 2));
   ASSERT_EQ(plan.classes.size(), 8u);
   EXPECT_EQ(plan.classes[5].program, 1);
   EXPECT_EQ(plan.classes[5].devices, std::vector<int>{5});
 }
 
-TEST(Fold, folded_and_unfolded_runs_agree) {
+TEST(Fold, FoldedAndUnfoldedRunsAgree) {
   expect_agreement(data_parallel(8), make_cluster(1, 8, 8), 1);
   expect_agreement(data_parallel(16), make_cluster(4, 4, 2), 1);
   expect_agreement(pipeline(2, 2, 2, 4), make_cluster(2, 4, 4), 2);
@@ -163,7 +163,7 @@ TEST(Fold, folded_and_unfolded_runs_agree) {
   expect_agreement(pipeline(4, 4, 2, 4, false), make_cluster(4, 8, 1), 4);
 }
 
-TEST(Fold, a_large_timeline_is_of_one_class_of_each_program) {
+TEST(Fold, ALargeTimelineIsOfOneClassOfEachProgram) {
   const ir::Plan plan = unfold(test::gpt_like({.stages = 2, .dp = 2, .tp = 2}));
   const auto classes = [&](int64_t acts) {
     std::set<int> seen;
@@ -177,7 +177,7 @@ TEST(Fold, a_large_timeline_is_of_one_class_of_each_program) {
   EXPECT_EQ(classes(10), (std::set<int>{0, 4}));
 }
 
-TEST(Fold, oversubscribed_leaves_agree) {
+TEST(Fold, OversubscribedLeavesAgree) {
   backends::Cluster cluster = make_cluster(8, 4, 4);
   cluster.fabric.kind = backends::FabricKind::leaf_spine;
   cluster.fabric.nodes_per_leaf = 2;
@@ -187,7 +187,7 @@ TEST(Fold, oversubscribed_leaves_agree) {
 }
 
 // Stages of two nodes under leaves of three: no link tells transfers apart that cross leaves.
-TEST(Fold, leaves_that_fill_unevenly_split_only_what_shares_their_uplinks) {
+TEST(Fold, LeavesThatFillUnevenlySplitOnlyWhatSharesTheirUplinks) {
   backends::Cluster cluster = make_cluster(8, 4, 4);
   cluster.fabric.kind = backends::FabricKind::leaf_spine;
   cluster.fabric.nodes_per_leaf = 3;
@@ -198,7 +198,7 @@ TEST(Fold, leaves_that_fill_unevenly_split_only_what_shares_their_uplinks) {
   EXPECT_GT(refine(plan, cluster).classes.size(), 4u);
 }
 
-TEST(Fold, stragglers_agree) {
+TEST(Fold, StragglersAgree) {
   backends::Cluster cluster = make_cluster(4, 4, 4);
   cluster.slowdown[5] = 1.3;
   ir::Plan plan = pipeline(4, 2, 2, 3);

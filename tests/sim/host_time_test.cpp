@@ -45,7 +45,7 @@ ir::Plan three_kernels() {
   return plan;
 }
 
-TEST(HostTime, short_kernels_of_a_pass_wait_for_their_launch) {
+TEST(HostTime, ShortKernelsOfAPassWaitForTheirLaunch) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   std::vector<double> alone = act_seconds(three_kernels(), cluster, 0);
@@ -61,7 +61,7 @@ TEST(HostTime, short_kernels_of_a_pass_wait_for_their_launch) {
 
 // Two loads of a thousand samples each, tokens and labels, on all four devices of a node that prepares 8,000
 // a second: half a second for both.
-TEST(HostTime, loads_wait_for_the_samples_of_their_node) {
+TEST(HostTime, LoadsWaitForTheSamplesOfTheirNode) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 4);
   ir::Plan plan = three_kernels();
   plan.devices = 4;
@@ -81,7 +81,7 @@ TEST(HostTime, loads_wait_for_the_samples_of_their_node) {
 }
 
 // Half the bytes of operands and twice the rate for products in layers; their casts beside.
-TEST(HostTime, products_of_layers_run_in_float8_behind_their_casts) {
+TEST(HostTime, ProductsOfLayersRunInFloat8BehindTheirCasts) {
   backends::Cluster cluster = backends::load_cluster("dgx-h100", 1);
   ir::Plan plan = three_kernels();
   ir::Program& program = plan.programs[0];
@@ -104,7 +104,7 @@ TEST(HostTime, products_of_layers_run_in_float8_behind_their_casts) {
   EXPECT_EQ(eight[2], half[2]);
 }
 
-TEST(HostTime, products_wait_for_the_slowest_device_and_what_memory_bounds_does_not) {
+TEST(HostTime, ProductsWaitForTheSlowestDeviceAndWhatMemoryBoundsDoesNot) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 8);
   cluster.device->speed_spread = 0;
   ir::Plan plan = three_kernels();
@@ -124,7 +124,7 @@ TEST(HostTime, products_wait_for_the_slowest_device_and_what_memory_bounds_does_
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[0], alike[0], 1e-9);
 }
 
-TEST(HostTime, long_kernels_do_not_wait) {
+TEST(HostTime, SlowKernelsDoNotWait) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   std::vector<double> alone = act_seconds(three_kernels(), cluster, 0);
@@ -163,7 +163,7 @@ ir::Plan with_collective(int64_t bytes) {
 }
 
 // The host goes on launching while the device waits for a collective.
-TEST(HostTime, waiting_for_a_collective_covers_launches) {
+TEST(HostTime, WaitingForACollectiveCoversLaunches) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   for (int64_t bytes : {int64_t{1} << 10, int64_t{1} << 24, int64_t{1} << 30}) {
     const ir::Plan plan = with_collective(bytes);
@@ -178,7 +178,7 @@ TEST(HostTime, waiting_for_a_collective_covers_launches) {
 }
 
 // Four devices whose launches take turns: four times as long, and the optimizer waits for its own.
-TEST(Framework, one_process_launches_for_the_devices_of_a_node_in_turn) {
+TEST(Framework, OneProcessLaunchesForTheDevicesOfANodeInTurn) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 16);
   ir::Plan plan = three_kernels();
   plan.devices = 4;
@@ -200,7 +200,7 @@ TEST(Framework, one_process_launches_for_the_devices_of_a_node_in_turn) {
   EXPECT_NEAR(eager[0] + eager[1], 16e-3, 1e-12);
 }
 
-TEST(Framework, an_update_in_one_launches_nothing_for_each_tensor) {
+TEST(Framework, AnUpdateInOneLaunchesNothingForEachTensor) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   const std::vector<double> each = act_seconds(three_kernels(), cluster, 0);
@@ -218,7 +218,7 @@ ir::Plan with_gather() {
 }
 
 // Two tensors of four in a bucket are large enough to go apart: twice the latency, and a piece of each rank.
-TEST(Framework, large_tensors_are_gathered_apart_rank_by_rank) {
+TEST(Framework, LargeTensorsAreGatheredApartRankByRank) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();
@@ -238,7 +238,7 @@ TEST(Framework, large_tensors_are_gathered_apart_rank_by_rank) {
 }
 
 // After an update, four tensors that their owners broadcast.
-TEST(Framework, updated_tensors_are_broadcast_one_by_one) {
+TEST(Framework, UpdatedTensorsAreBroadcastOneByOne) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();
@@ -259,7 +259,7 @@ TEST(Framework, updated_tensors_are_broadcast_one_by_one) {
 
 // The first layer's kernels are short, the second's long: the first waits for its launches although the
 // device has work for longer than all launches take.
-TEST(HostTime, a_layer_does_not_wait_behind_another) {
+TEST(HostTime, ALayerDoesNotWaitBehindAnother) {
   ir::Plan plan = three_kernels();
   ir::Program& program = plan.programs[0];
   program.actors[0].layer = 0;
@@ -277,7 +277,7 @@ TEST(HostTime, a_layer_does_not_wait_behind_another) {
 }
 
 // A softmax of three squares where the framework's kernel wants multiples of two, and of four.
-TEST(Framework, a_fused_softmax_falls_back) {
+TEST(Framework, AFusedSoftmaxFallsBack) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   const auto seconds = [&](int64_t heads) {
@@ -304,7 +304,7 @@ TEST(Framework, a_fused_softmax_falls_back) {
 }
 
 // Two kernels of a pass at 1 ms a launch: 7 launches more for the pass, 4 for the first op.
-TEST(Framework, passes_and_ops_have_launches_of_their_own) {
+TEST(Framework, PassesAndOpsHaveLaunchesOfTheirOwn) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 1e-3;
   const auto pass = [&] {
@@ -321,7 +321,7 @@ TEST(Framework, passes_and_ops_have_launches_of_their_own) {
   EXPECT_NEAR(pass(), 23e-3, 1e-12);
 }
 
-TEST(Framework, a_tensor_of_a_layer_is_reduced_several_times) {
+TEST(Framework, ATensorOfALayerIsReducedSeveralTimes) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_collective(1 << 20);
@@ -335,7 +335,7 @@ TEST(Framework, a_tensor_of_a_layer_is_reduced_several_times) {
 }
 
 // 4 MB read and written three times by a kernel of a thousand sequences, and not by one of a single one.
-TEST(Framework, results_are_copied_where_there_are_several_sequences) {
+TEST(Framework, ResultsAreCopiedWhereThereAreSeveralSequences) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   ir::Plan plan = three_kernels();
@@ -349,7 +349,7 @@ TEST(Framework, results_are_copied_where_there_are_several_sequences) {
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[0], alone, 1e-12);
 }
 
-TEST(Framework, what_is_gathered_in_parts_is_joined) {
+TEST(Framework, WhatIsGatheredInPartsIsJoined) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   ir::Plan plan = with_gather();
@@ -365,7 +365,7 @@ TEST(Framework, what_is_gathered_in_parts_is_joined) {
 }
 
 // A bucket of half gradients that belong to sharded states, a million of them.
-TEST(Framework, sharded_gradients_are_reduced_whole) {
+TEST(Framework, ShardedGradientsAreReducedWhole) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
   cluster.framework->reduce_whole = true;

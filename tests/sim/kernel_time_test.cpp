@@ -73,7 +73,7 @@ Errors matmul_errors(const std::string& device_name, const std::string& table, D
 
 // What the profiles are worth, on rows of the tables they were fitted to and, for the last three, of others.
 // The V100's follow products inside training steps, which are slower than DeepBench's, each alone.
-TEST(Profiles, matrix_products) {
+TEST(Profiles, MatrixProducts) {
   EXPECT_EQ(matmul_errors("a100-sxm-80g", "gemm_a100.csv").text(), "28 rows, mean 4.7 %, worst 28 %");
   EXPECT_EQ(matmul_errors("h100-sxm", "gemm_h100.csv").text(), "28 rows, mean 5.9 %, worst 17 %");
   EXPECT_EQ(matmul_errors("h200-sxm", "gemm_h200.csv").text(), "28 rows, mean 4.0 %, worst 14 %");
@@ -86,7 +86,7 @@ TEST(Profiles, matrix_products) {
 
 // Rows of pass, causal, head size, sequence, hidden size, batch, Tflop/s; of both passes 3.5 times the
 // forward one's flops.
-TEST(Profiles, attention) {
+TEST(Profiles, Attention) {
   const auto errors_of = [](const char* device_name, const char* table) {
     const backends::DeviceProfile device = backends::load_device(device_name);
     Errors errors;
@@ -113,7 +113,7 @@ TEST(Profiles, attention) {
 }
 
 // Rows of op, rows, columns, milliseconds, in float32.
-TEST(Profiles, memory_bound_kernels) {
+TEST(Profiles, MemoryBoundKernels) {
   const auto errors_of = [](const char* device_name, const char* table) {
     const backends::DeviceProfile device = backends::load_device(device_name);
     Errors errors;
@@ -134,14 +134,14 @@ TEST(Profiles, memory_bound_kernels) {
 
 // One wave of 108 multiprocessors holds 108 tiles of 128 x 256; one tile more costs a second wave, of which
 // this device hides a half.
-TEST(Matmul, a_wave_more) {
+TEST(Matmul, AWaveMore) {
   auto time = [](int64_t m) { return matmul_seconds(a100(), {1, m, 256 * 12, 8192}, DType::float16, 0); };
   double full = time(128 * 9), more = time(128 * 10);
   EXPECT_GT(more / full, 1.2);
   EXPECT_NEAR(time(128 * 9 - 64) / full, 1, 0.01);
 }
 
-TEST(Matmul, without_tiles_it_is_a_roofline) {
+TEST(Matmul, WithoutTilesItIsARoofline) {
   backends::DeviceProfile device = round_device();
   // 2 x 1000^3 flops at 100 Tflop/s take 20 us; 1e9 bytes at 1 TB/s take 1 ms.
   EXPECT_NEAR(matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float16, 0), 20e-6, 1e-12);
@@ -151,7 +151,7 @@ TEST(Matmul, without_tiles_it_is_a_roofline) {
   EXPECT_NEAR(matmul_seconds(device, {1, 1000, 1000, 1000}, DType::float16, 0), 40e-6, 1e-12);
 }
 
-TEST(Matmul, waves_by_hand) {
+TEST(Matmul, WavesByHand) {
   backends::DeviceProfile device = round_device();
   device.matmul.tiles = {{100, 100, 1.0}};
   device.matmul.wave_seconds = 1e-6;
@@ -163,7 +163,7 @@ TEST(Matmul, waves_by_hand) {
   EXPECT_NEAR(matmul_seconds(device, {1, 2001, 1000, 50}, DType::float16, 0), 2.55 * (1e-6 + 1e-6), 1e-12);
 }
 
-TEST(Matmul, few_tiles_split_k) {
+TEST(Matmul, FewTilesSplitK) {
   backends::DeviceProfile device = round_device();
   device.matmul.tiles = {{100, 100, 1.0}};
   device.matmul.split_seconds = 1e-6;
@@ -176,7 +176,7 @@ TEST(Matmul, few_tiles_split_k) {
               fourth_power_sum(80e-6, 2.4e-6) / 12 + 1e-6 + 0.12e-6, 1e-12);
 }
 
-TEST(Matmul, tiles_read_from_the_cache_and_are_written) {
+TEST(Matmul, TilesReadFromTheCacheAndAreWritten) {
   backends::DeviceProfile device = round_device();
   device.matmul.tiles = {{128, 256, 1.0}};
   device.matmul.cache_bandwidth = 1e12;
@@ -191,7 +191,7 @@ TEST(Matmul, tiles_read_from_the_cache_and_are_written) {
               fourth_power_sum(256 * 64 * 2e-12 * 100, 2.097152e-6) + 1.5e-6, 1e-12);
 }
 
-TEST(KernelSeconds, products_find_their_shape) {
+TEST(KernelSeconds, ProductsFindTheirShape) {
   TensorType x{{4, 512, 1024}, DType::float16}, w{{1024, 2048}, DType::float16},
       y{{4, 512, 2048}, DType::float16};
   double bytes = static_cast<double>(x.bytes() + w.bytes() + y.bytes());
@@ -207,7 +207,7 @@ TEST(KernelSeconds, products_find_their_shape) {
                    launch + matmul_seconds(a100(), {64, 512, 512, 64}, DType::float16, bytes));
 }
 
-TEST(KernelSeconds, backward_products_have_shares_of_their_own) {
+TEST(KernelSeconds, BackwardProductsHaveSharesOfTheirOwn) {
   backends::DeviceProfile device = round_device();
   device.op_share = {{"matmul_input_grad", 0.5}, {"matmul_weight_grad", 0.25}};
   TensorType x{{1000, 1000}, DType::float16};
@@ -225,7 +225,7 @@ TEST(KernelSeconds, backward_products_have_shares_of_their_own) {
               1e-3 * alone);
 }
 
-TEST(KernelSeconds, odd_rows_in_16_bits_have_a_share) {
+TEST(KernelSeconds, OddRowsIn16BitsHaveAShare) {
   backends::DeviceProfile device = round_device();
   device.matmul.odd_share = 0.5;
   const ir::OpDef forward = op_of("matmul", Family::matmul);
@@ -247,7 +247,7 @@ TEST(KernelSeconds, odd_rows_in_16_bits_have_a_share) {
   EXPECT_DOUBLE_EQ(slower(forward, {{1, 1000}, half}, {{1000, 501}, half}, {{1, 501}, half}), 2);
 }
 
-TEST(KernelSeconds, others_go_by_bytes) {
+TEST(KernelSeconds, OthersGoByBytes) {
   backends::DeviceProfile device = round_device();
   device.kernel_floor = 2e-6;
   device.launch_latency = 1e-6;
@@ -258,7 +258,7 @@ TEST(KernelSeconds, others_go_by_bytes) {
   EXPECT_NEAR(seconds(device, op_of("add", Family::memory), {x, x}, {x}), 3e-6 + 24e-6, 1e-12);
 }
 
-TEST(KernelSeconds, views_and_empty_kernels_take_nothing) {
+TEST(KernelSeconds, ViewsAndEmptyKernelsTakeNothing) {
   TensorType x{{8, 8}, DType::float32}, none{{0, 8}, DType::float32};
   EXPECT_EQ(seconds(a100(), op_of("reshape", Family::none), {x}, {x}), 0);
   EXPECT_EQ(seconds(a100(), op_of("relu", Family::memory), {none}, {none}), 0);
@@ -267,7 +267,7 @@ TEST(KernelSeconds, views_and_empty_kernels_take_nothing) {
   EXPECT_GT(seconds(a100(), op_of("matmul", Family::matmul), {{{8, 0}, DType::float32}, none}, {x}), 0);
 }
 
-TEST(KernelSeconds, attention_by_sequence_head_and_mask) {
+TEST(KernelSeconds, AttentionBySequenceHeadAndMask) {
   backends::DeviceProfile device = round_device();
   device.attention_forward_efficiency = {{512, 2048}, {0.25, 0.5}};
   device.attention_backward_efficiency = {{512, 2048}, {0.2, 0.4}};
@@ -284,7 +284,7 @@ TEST(KernelSeconds, attention_by_sequence_head_and_mask) {
   EXPECT_NEAR(seconds(device, backward, {x, x, x, x}, {x}, full), 1e9 / 40e12, 1e-12);
 }
 
-TEST(KernelSeconds, convolutions_by_flops_or_bytes) {
+TEST(KernelSeconds, ConvolutionsByFlopsOrBytes) {
   backends::DeviceProfile device = round_device();
   device.convolution_efficiency = {{1e8, 1e10}, {0.25, 0.5}};
   device.op_share["conv2d_weight_grad"] = 0.5;

@@ -22,7 +22,7 @@ std::vector<std::vector<int>> groups_of(const ir::Plan& plan, size_t program = 0
 
 using Groups = std::vector<std::vector<int>>;
 
-TEST(QueueOrder, compares_acts_over_the_schedule) {
+TEST(QueueOrder, ComparesActsOverTheSchedule) {
   ProgramBuilder p("p", {"F", "B"});
   p.program.schedule = {{0, 0}, {0, 1}, {1, 0}, {0, 2}, {1, 1}, {1, 2}};
   int f = p.actor("f", 1), g = p.actor("g", 1), b = p.actor("b", 1, 0, 1);
@@ -39,7 +39,7 @@ TEST(QueueOrder, compares_acts_over_the_schedule) {
 }
 
 // Registers between neighbours are implied; the chain is one group.
-TEST(Merge, a_chain_on_one_queue_is_one_act) {
+TEST(Merge, AChainOnOneQueueIsOneAct) {
   ProgramBuilder p("p", {"F"}, 4);
   int a = p.actor("a", 1), b = p.actor("b", 2), c = p.actor("c", 3);
   p.link(a, b, 1, 8);
@@ -53,7 +53,7 @@ TEST(Merge, a_chain_on_one_queue_is_one_act) {
 }
 
 // What goes through another queue cuts: before its first reader and after its writer.
-TEST(Merge, communication_cuts) {
+TEST(Merge, CommunicationCuts) {
   ProgramBuilder p("p", {"F"}, 4);
   int net = p.queue("net", ir::QueueKind::network);
   int a = p.actor("a", 1), b = p.actor("b", 1);
@@ -68,7 +68,7 @@ TEST(Merge, communication_cuts) {
 }
 
 // The producer elsewhere waits for nothing but the slot: the ack must not be late.
-TEST(Merge, an_ack_that_somebody_waits_for_cuts) {
+TEST(Merge, AnAckThatSomebodyWaitsForCuts) {
   ProgramBuilder p("p", {"F"}, 4);
   int load = p.actor("load", 1, p.queue("copy", ir::QueueKind::copy_in));
   int a = p.actor("a", 1), b = p.actor("b", 1), c = p.actor("c", 1);
@@ -79,7 +79,7 @@ TEST(Merge, an_ack_that_somebody_waits_for_cuts) {
 }
 
 // A count too small for the order stays a matter of messages, so that the run hangs as it would.
-TEST(Merge, what_the_order_does_not_imply_keeps_its_messages) {
+TEST(Merge, WhatTheOrderDoesNotImplyKeepsItsMessages) {
   ProgramBuilder p("p", {"F", "B"});
   p.program.schedule = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
   int f = p.actor("f", 1), b = p.actor("b", 1, 0, 1);
@@ -92,7 +92,7 @@ TEST(Merge, what_the_order_does_not_imply_keeps_its_messages) {
 }
 
 // Gradients that go out once in 3 acts do not cut; the act that sends is run member by member.
-TEST(Merge, rates_make_some_acts_special) {
+TEST(Merge, RatesMakeSomeActsSpecial) {
   ProgramBuilder p("p", {"B"}, 3);
   int net = p.queue("net", ir::QueueKind::network);
   int a = p.actor("a", 1), b = p.actor("b", 1), reduce = p.actor("reduce", 1, net);
@@ -117,10 +117,10 @@ void expect_same_on_random_plans(unsigned first, unsigned last) {
                             {.max_programs = 2, .max_devices = 1, .max_actors = 12}, {.steps = 4});
 }
 
-TEST(Merge, changes_nothing_on_random_plans) { expect_same_on_random_plans(1, 300); }
+TEST(Merge, ChangesNothingOnRandomPlans) { expect_same_on_random_plans(1, 300); }
 TEST(Merge, LongChangesNothingOnRandomPlans) { expect_same_on_random_plans(301, 10000); }
 
-TEST(Merge, changes_nothing_on_a_pipeline) {
+TEST(Merge, ChangesNothingOnAPipeline) {
   ir::Plan plan =
       test::gpt_like({.stages = 4, .dp = 2, .tp = 2, .layers = 2, .kernels = 12, .micro_batches = 6});
   const Options options{.steps = 2, .timeline = true};

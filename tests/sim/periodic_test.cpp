@@ -12,7 +12,7 @@ using test::make_cluster;
 using test::make_plan;
 using test::ProgramBuilder;
 
-TEST(Periodic, steps_go_on_by_arithmetic) {
+TEST(Periodic, StepsGoOnByArithmetic) {
   ProgramBuilder p("p", {"F"}, 2);
   int a = p.actor("a", 1.0), b = p.actor("b", 3.0, p.queue("net", ir::QueueKind::network));
   p.link(a, b, 2, 8);
@@ -26,7 +26,7 @@ TEST(Periodic, steps_go_on_by_arithmetic) {
                             "two queues");
 }
 
-TEST(Periodic, micro_batches_of_a_pipeline_repeat) {
+TEST(Periodic, MicroBatchesOfAPipelineRepeat) {
   for (int nics : {4, 1}) {
     for (int micro_batches : {8, 40}) {
       ir::Plan plan = test::gpt_like(
@@ -43,7 +43,7 @@ TEST(Periodic, micro_batches_of_a_pipeline_repeat) {
   EXPECT_LT(repeated.events * 5, run.events * 4);
 }
 
-TEST(Periodic, slowed_compute_repeats) {
+TEST(Periodic, SlowedComputeRepeats) {
   backends::Cluster cluster = make_cluster(4, 4, 4);
   cluster.device->overlap_slowdown = 0.25;
   ir::Plan plan =
@@ -57,7 +57,7 @@ void expect_same_on_random_plans(unsigned first, unsigned last) {
                             {.max_programs = 2, .max_devices = 2, .max_micro_batches = 12}, {.steps = 6});
 }
 
-TEST(Periodic, changes_nothing_on_random_plans) { expect_same_on_random_plans(1, 300); }
+TEST(Periodic, ChangesNothingOnRandomPlans) { expect_same_on_random_plans(1, 300); }
 TEST(Periodic, LongChangesNothingOnRandomPlans) { expect_same_on_random_plans(301, 10000); }
 
 }  // namespace

@@ -20,7 +20,7 @@ backends::Cluster with_fabric(int nodes, backends::FabricKind kind, std::vector<
 }
 
 // 2 nodes of 4 GPUs with 2 NICs: ports are links 0 to 15, NICs 16 to 23.
-TEST(Platform, transfers_cross_ports_inside_and_nics_between_nodes) {
+TEST(Platform, TransfersCrossPortsInsideAndNicsBetweenNodes) {
   backends::Cluster cluster = make_cluster(2, 4, 2);
   Platform platform(cluster);
   EXPECT_EQ(platform.links(), 24);
@@ -31,21 +31,21 @@ TEST(Platform, transfers_cross_ports_inside_and_nics_between_nodes) {
   EXPECT_EQ(platform.capacity(16), 10e9);
 }
 
-TEST(Platform, a_gpu_owns_several_nics_where_there_are_more) {
+TEST(Platform, AGpuOwnsSeveralNicsWhereThereAreMore) {
   backends::Cluster cluster = make_cluster(2, 2, 8);
   Platform platform(cluster);
   EXPECT_EQ(platform.transfer(0, 2), (Links{8, 13}));
   EXPECT_EQ(platform.capacity(8), 40e9);
 }
 
-TEST(Platform, collectives_load_every_members_link_both_ways) {
+TEST(Platform, CollectivesLoadEveryMembersLinkBothWays) {
   backends::Cluster cluster = make_cluster(2, 4, 2);
   Platform platform(cluster);
   EXPECT_EQ(platform.collective({0, 1}, false), (Links{0, 1, 2, 3}));
   EXPECT_EQ(platform.collective({0, 1, 4, 5}, true), (Links{16, 17, 16, 17, 20, 21, 20, 21}));
 }
 
-TEST(Platform, oversubscribed_leaves_have_uplinks) {
+TEST(Platform, OversubscribedLeavesHaveUplinks) {
   backends::Cluster cluster = make_cluster(4, 1, 1);
   cluster.fabric.kind = backends::FabricKind::leaf_spine;
   cluster.fabric.nodes_per_leaf = 2;
@@ -62,7 +62,7 @@ TEST(Platform, oversubscribed_leaves_have_uplinks) {
 }
 
 // Neighbours on a ring of 4 nodes are one hop apart, opposite ones two.
-TEST(Fabric, torus_routes_go_along_the_dimensions) {
+TEST(Fabric, TorusRoutesGoAlongTheDimensions) {
   backends::Cluster cluster = with_fabric(4, backends::FabricKind::torus, {4});
   Fabric fabric(cluster);
   EXPECT_EQ(fabric.capacities(), std::vector<double>(8, 20e9));
@@ -72,7 +72,7 @@ TEST(Fabric, torus_routes_go_along_the_dimensions) {
   EXPECT_NE(fabric.route(0, 1), fabric.route(1, 0));
 }
 
-TEST(Fabric, fat_trees_and_dragonflies_have_simgrids_routes) {
+TEST(Fabric, FatTreesAndDragonfliesHaveSimgridsRoutes) {
   backends::Cluster tree = with_fabric(16, backends::FabricKind::fat_tree, {2, 4, 4, 1, 2, 1, 2});
   EXPECT_EQ(Fabric(tree).route(0, 1).size(), 2u);
   EXPECT_EQ(Fabric(tree).route(0, 5).size(), 4u);
@@ -90,7 +90,7 @@ std::string error_of(const backends::Cluster& cluster) {
   return "";
 }
 
-TEST(Fabric, dims_that_describe_no_network_are_refused) {
+TEST(Fabric, DimsThatDescribeNoNetworkAreRefused) {
   EXPECT_EQ(error_of(with_fabric(8, backends::FabricKind::torus, {3, 2})),
             "fabric.dims: torus 3, 2 has 6 nodes, the cluster 8");
   EXPECT_EQ(error_of(with_fabric(8, backends::FabricKind::fat_tree, {2, 4})),
@@ -118,7 +118,7 @@ double two_pulls(int a, int b) {
 }
 
 // From 0 to 2 and from 1 to 3 both go over the link from 1 to 2; from 1 to 2 and from 4 to 3 do not meet.
-TEST(Fabric, flows_share_its_links) { EXPECT_NEAR(two_pulls(0, 1) / two_pulls(1, 4), 2, 0.01); }
+TEST(Fabric, FlowsShareItsLinks) { EXPECT_NEAR(two_pulls(0, 1) / two_pulls(1, 4), 2, 0.01); }
 
 }  // namespace
 }  // namespace boxcar::sim

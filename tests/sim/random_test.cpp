@@ -20,7 +20,7 @@ ir::Plan random_plan(unsigned seed, bool ordered) {
   return support::random_plan({.seed = seed, .ordered = ordered, .collectives = ordered, .turns = ordered});
 }
 
-TEST(RandomPlans, end_when_they_cannot_deadlock) {
+TEST(RandomPlans, EndWhenTheyCannotDeadlock) {
   for (unsigned seed = 1; seed <= seeds; ++seed) {
     ir::Plan plan = random_plan(seed, seed % 4 != 0);
     Result result;
@@ -29,7 +29,7 @@ TEST(RandomPlans, end_when_they_cannot_deadlock) {
   }
 }
 
-TEST(RandomPlans, folded_and_unfolded_runs_agree) {
+TEST(RandomPlans, FoldedAndUnfoldedRunsAgree) {
   for (unsigned seed = 1; seed <= seeds; ++seed) {
     ir::Plan plan = random_plan(seed, true);
     Result folded = simulate(plan, cluster_for(plan), {.steps = 3});
@@ -45,7 +45,7 @@ TEST(RandomPlans, folded_and_unfolded_runs_agree) {
 }
 
 // The same call gives the same result, also after others in the same process.
-TEST(RandomPlans, runs_repeat_exactly) {
+TEST(RandomPlans, RunsRepeatExactly) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     ir::Plan plan = random_plan(seed, seed % 2 == 0);
     Result first = simulate(plan, cluster_for(plan), {.steps = 3, .timeline = true});

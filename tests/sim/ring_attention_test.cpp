@@ -74,7 +74,7 @@ Times times_of(const ir::Plan& plan, const backends::Cluster& cluster) {
   return {seconds[3] + seconds[4], seconds[5]};
 }
 
-TEST(RingAttention, is_found_where_attention_reads_what_was_gathered) {
+TEST(RingAttention, IsFoundWhereAttentionReadsWhatWasGathered) {
   const AttentionRings found = attention_rings(gathered(4096).programs[0]);
   ASSERT_EQ(found.rings.size(), 1u);
   EXPECT_EQ(found.rings[0].attention, 5u);
@@ -84,7 +84,7 @@ TEST(RingAttention, is_found_where_attention_reads_what_was_gathered) {
 
 // Short sequences exchange longer than they attend, long ones do not. Whatever is shown, parts take as long
 // as kernels over them do.
-TEST(RingAttention, exchanges_show_where_they_take_longer_than_what_they_stand_beside) {
+TEST(RingAttention, ExchangesShowWhereTheyAreSlowerThanWhatTheyStandBeside) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
   const double behind = 1 + cluster.device->speed_spread * slowest_of(ranks);
@@ -110,7 +110,7 @@ TEST(RingAttention, exchanges_show_where_they_take_longer_than_what_they_stand_b
   EXPECT_TRUE(hidden);
 }
 
-TEST(RingAttention, a_part_has_its_share_of_keys_and_of_their_gradients) {
+TEST(RingAttention, APartHasItsShareOfKeysAndOfTheirGradients) {
   const ir::TensorType q = tokens(256), k = tokens(1024), lse{{1, heads, 256}, ir::DType::float32};
   ir::Types inputs{q, k, k}, outputs{q, lse};
   take_part(false, ranks, inputs, outputs);
@@ -122,7 +122,7 @@ TEST(RingAttention, a_part_has_its_share_of_keys_and_of_their_gradients) {
   EXPECT_EQ(outputs, (ir::Types{q, q, q}));
 }
 
-TEST(RingAttention, the_shown_share_is_what_takes_longer) {
+TEST(RingAttention, TheShownShareIsOfTheSlower) {
   EXPECT_DOUBLE_EQ(shown_share(4, 0), 1);
   EXPECT_DOUBLE_EQ(shown_share(4, 3), 0.25);
   EXPECT_DOUBLE_EQ(shown_share(3, 3), 0);
@@ -131,7 +131,7 @@ TEST(RingAttention, the_shown_share_is_what_takes_longer) {
 }
 
 // Without a mask every part is as long as the own.
-TEST(RingAttention, parts_without_a_mask_are_alike) {
+TEST(RingAttention, PartsWithoutAMaskAreAlike) {
   const backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   ir::Actor attention = gathered(4096).programs[0].actors[5];
   attention.attrs["causal"] = false;

@@ -37,7 +37,7 @@ std::string error_of(const ir::Plan& plan, const backends::Cluster& cluster) {
   return "";
 }
 
-TEST(Simulate, a_queue_runs_its_acts_in_order) {
+TEST(Simulate, AQueueRunsItsActsInOrder) {
   ProgramBuilder p("p", {"F"}, 2);
   p.actor("a", 1.0);
   p.actor("b", 0.5);
@@ -52,7 +52,7 @@ TEST(Simulate, a_queue_runs_its_acts_in_order) {
 
 // Figure 6 of the paper: three actors on queues of their own, one second each; a1 has 3 slots, a2 has 2. At
 // time 0 a1 acts, at time 1 a1 and a2, at time 2 all three.
-TEST(Simulate, registers_pipeline_actors_of_different_queues) {
+TEST(Simulate, RegistersPipelineActorsOfDifferentQueues) {
   ProgramBuilder p("p", {"F"}, 3);
   int second = p.queue("q2", ir::QueueKind::copy_in), third = p.queue("q3", ir::QueueKind::copy_out);
   int a1 = p.actor("a1", 1.0), a2 = p.actor("a2", 1.0, second), a3 = p.actor("a3", 1.0, third);
@@ -65,7 +65,7 @@ TEST(Simulate, registers_pipeline_actors_of_different_queues) {
 }
 
 // One slot: the producer waits until the consumer is done with it.
-TEST(Simulate, a_single_slot_serialises) {
+TEST(Simulate, ASingleSlotSerialises) {
   ProgramBuilder p("p", {"F"}, 3);
   int a = p.actor("a", 1.0), b = p.actor("b", 2.0, p.queue("q2", ir::QueueKind::copy_in));
   p.link(a, b, 1);
@@ -74,7 +74,7 @@ TEST(Simulate, a_single_slot_serialises) {
 }
 
 // A weight is read by every micro-batch and updated once; gradients are accumulated over the micro-batches.
-TEST(Simulate, rates_change_over_micro_batches) {
+TEST(Simulate, RatesChangeOverMicroBatches) {
   ProgramBuilder p("p", {"F", "U"});
   p.program.schedule = {{0, 0}, {0, 1}, {0, 2}, {1, 0}};
   int grad = p.actor("grad", 1.0), update = p.actor("update", 4.0, 0, 1);
@@ -90,7 +90,7 @@ TEST(Simulate, rates_change_over_micro_batches) {
 }
 
 // 100 and 10 in the forward pass, 10 and the sum's 8 in the backward pass; the sum always, where it stays.
-TEST(Simulate, sums_of_gradients_stay_where_the_framework_says) {
+TEST(Simulate, SumsOfGradientsStayWhereTheFrameworkSays) {
   ProgramBuilder p("p", {"F", "B", "U"});
   const int forward = p.actor("forward", 1.0), backward = p.actor("backward", 1.0, 0, 1);
   const int update = p.actor("update", 1.0, 0, 2);
@@ -107,7 +107,7 @@ TEST(Simulate, sums_of_gradients_stay_where_the_framework_says) {
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster).classes[0].peak_bytes, 118);
 }
 
-TEST(Simulate, an_open_queue_takes_what_is_ready_first) {
+TEST(Simulate, AnOpenQueueTakesWhatIsReadyFirst) {
   ProgramBuilder p("p");
   int open = p.queue("open", ir::QueueKind::network, false), other = p.queue("other", ir::QueueKind::copy_in);
   int late = p.actor("late", 3.0), early = p.actor("early", 1.0, other);
@@ -119,7 +119,7 @@ TEST(Simulate, an_open_queue_takes_what_is_ready_first) {
   EXPECT_EQ(starts(result, 0, after_late).front(), 3);
 }
 
-TEST(Simulate, a_collective_begins_when_every_member_is_ready) {
+TEST(Simulate, ACollectiveBeginsWhenEveryMemberIsReady) {
   ProgramBuilder p("p"), q("q");
   for (ProgramBuilder* b : {&p, &q}) {
     int net = b->queue("net", ir::QueueKind::network);
@@ -141,7 +141,7 @@ TEST(Simulate, a_collective_begins_when_every_member_is_ready) {
   EXPECT_EQ(result.classes[0].busy, 2);
 }
 
-TEST(Simulate, a_single_transfer_takes_what_the_model_says) {
+TEST(Simulate, ASingleTransferTakesWhatTheModelSays) {
   ProgramBuilder p("p"), q("q");
   int send = p.actor("work", 1.0);
   int reg = p.output(send);
@@ -157,7 +157,7 @@ TEST(Simulate, a_single_transfer_takes_what_the_model_says) {
 }
 
 // Two pulls at once over one NIC, each alone on its queue: both take twice the time of their bytes.
-TEST(Simulate, transfers_share_a_nic) {
+TEST(Simulate, TransfersShareANic) {
   ProgramBuilder source("source"), target("target");
   int first = source.output(source.actor("a", 0.0)), second = source.output(source.actor("b", 0.0));
   target.pull("pull_a", 0, first, 0, 100000000, target.queue("net.a", ir::QueueKind::network));
@@ -171,7 +171,7 @@ TEST(Simulate, transfers_share_a_nic) {
 }
 
 // The same two pulls with turns on one queue of the source go one after the other.
-TEST(Simulate, a_pull_takes_a_turn_on_its_sources_queue) {
+TEST(Simulate, APullTakesATurnOnItsSourcesQueue) {
   ProgramBuilder source("source"), target("target");
   int out = source.queue("net", ir::QueueKind::network);
   int first = source.output(source.actor("a", 1.0)), second = source.output(source.actor("b", 1.0));
@@ -189,7 +189,7 @@ TEST(Simulate, a_pull_takes_a_turn_on_its_sources_queue) {
 }
 
 // An all-reduce as one flow and as all its flows: the same time when alone.
-TEST(Simulate, every_flow_takes_as_long_as_one_when_alone) {
+TEST(Simulate, EveryFlowTakesTheTimeOfOneAlone) {
   for (int gpus : {1, 2, 4, 8}) {
     ProgramBuilder p("p");
     p.collective("reduce", 0, 10000000, p.queue("net", ir::QueueKind::network));
@@ -205,7 +205,7 @@ TEST(Simulate, every_flow_takes_as_long_as_one_when_alone) {
 }
 
 // Two all-reduces at once over the same links take twice as long, in either form.
-TEST(Simulate, every_flow_shares_links) {
+TEST(Simulate, EveryFlowSharesLinks) {
   ProgramBuilder p("p");
   for (const char* name : {"a", "b"}) p.collective(name, 0, 100000000, p.queue(name, ir::QueueKind::network));
   ir::Plan plan = make_plan({{p, {0, 1, 2, 3}}});
@@ -215,7 +215,7 @@ TEST(Simulate, every_flow_shares_links) {
   EXPECT_NEAR(simulate(plan, cluster, {.every_flow = true, .steps = 1}).step_seconds, one, 1e-3 * one);
 }
 
-TEST(Simulate, compute_is_slowed_beside_communication) {
+TEST(Simulate, ComputeIsSlowedBesideCommunication) {
   ProgramBuilder p("p");
   p.actor("work", 2.0);
   int net = p.queue("net", ir::QueueKind::network);
@@ -228,7 +228,7 @@ TEST(Simulate, compute_is_slowed_beside_communication) {
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster, {.steps = 1}).step_seconds, 2.5);
 }
 
-TEST(Simulate, stragglers_slow_kernels) {
+TEST(Simulate, StragglersSlowKernels) {
   ProgramBuilder p("p");
   p.act(p.actor("work", -1)).op = "exp";
   p.output(0, 1, 4096);
@@ -246,7 +246,7 @@ TEST(Simulate, stragglers_slow_kernels) {
   EXPECT_DOUBLE_EQ(act_seconds(plan, cluster, 0)[0], 1.5 * normal);
 }
 
-TEST(Simulate, steps_end_when_two_are_alike) {
+TEST(Simulate, StepsEndWhenTwoAreAlike) {
   ProgramBuilder p("p");
   p.actor("a", 1.0);
   Result result = simulate(make_plan({{p, {0}}}), one_gpu);
@@ -255,7 +255,7 @@ TEST(Simulate, steps_end_when_two_are_alike) {
   EXPECT_EQ(result.first_step_seconds, 1);
 }
 
-TEST(Simulate, memory_peaks_count_slots_that_are_held) {
+TEST(Simulate, MemoryPeaksCountSlotsThatAreHeld) {
   ProgramBuilder p("p", {"F"}, 4);
   int a = p.actor("a", 1.0), b = p.actor("b", 4.0, p.queue("q2", ir::QueueKind::copy_in));
   p.link(a, b, 3, 100);
@@ -264,7 +264,7 @@ TEST(Simulate, memory_peaks_count_slots_that_are_held) {
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), one_gpu).classes[0].peak_bytes, 200);
 }
 
-TEST(Simulate, a_quota_that_is_exceeded_is_named) {
+TEST(Simulate, AQuotaThatIsExceededIsNamed) {
   ProgramBuilder p("p", {"F"}, 4);
   int a = p.actor("a", 1.0), b = p.actor("b", 4.0, p.queue("q2", ir::QueueKind::copy_in));
   p.link(a, b, 3, 100);
@@ -278,7 +278,7 @@ TEST(Simulate, a_quota_that_is_exceeded_is_named) {
             "p: holds 300 bytes in registers and workspace, 50 more than the 250 of toy");
 }
 
-TEST(Simulate, a_plan_that_hangs_says_what_waits_for_what) {
+TEST(Simulate, APlanThatHangsSaysWhatWaitsForWhat) {
   ProgramBuilder p("p");
   int a = p.actor("a", 1.0), b = p.actor("b", 1.0);
   p.link(b, a);
@@ -288,7 +288,7 @@ TEST(Simulate, a_plan_that_hangs_says_what_waits_for_what) {
 }
 
 // Figure 2: two collectives issued in opposite orders by two ranks.
-TEST(Simulate, communicators_in_opposite_orders_hang) {
+TEST(Simulate, CommunicatorsInOppositeOrdersHang) {
   ProgramBuilder p("p"), q("q");
   for (ProgramBuilder* b : {&p, &q}) {
     int net = b->queue("net", ir::QueueKind::network);
@@ -301,7 +301,7 @@ TEST(Simulate, communicators_in_opposite_orders_hang) {
   EXPECT_THAT(error_of(plan, make_cluster(1, 2, 0)), HasSubstr("p[0].net: waits with x for q[1].x"));
 }
 
-TEST(Simulate, what_does_not_fit_together_is_refused) {
+TEST(Simulate, WhatDoesNotFitTogetherIsRefused) {
   ProgramBuilder p("p"), q("q");
   p.act(p.collective("x", 0, 0, p.queue("net", ir::QueueKind::network))).attrs["seconds"] = 1.0;
   q.actor("a", 1.0);
@@ -321,7 +321,7 @@ double seconds_on(double cores) {
   return simulate(make_plan({{p, {0, 1}}}), cluster, {.steps = 1}).step_seconds;
 }
 
-TEST(Simulate, devices_share_cores) {
+TEST(Simulate, DevicesShareCores) {
   EXPECT_EQ(seconds_on(0), 1);  // each its own hardware
   EXPECT_NEAR(seconds_on(1), 2, 1e-6);
   EXPECT_NEAR(seconds_on(1.25), 1.6, 1e-6);
@@ -330,7 +330,7 @@ TEST(Simulate, devices_share_cores) {
 }
 
 // Three threads on two cores run at 2/3 until the short acts end at 1.5 s, when the long one has 1 s left.
-TEST(Simulate, queues_share_cores_fairly) {
+TEST(Simulate, QueuesShareCoresFairly) {
   backends::Cluster cluster = make_cluster(1, 1, 0);
   cluster.node.cores = 2;
   ProgramBuilder p("p");
@@ -346,7 +346,7 @@ TEST(Simulate, queues_share_cores_fairly) {
 }
 
 // A collective is work of all its members, after a wait that is nobody's.
-TEST(Simulate, collectives_work_on_cores) {
+TEST(Simulate, CollectivesWorkOnCores) {
   backends::Cluster cluster = make_cluster(1, 2, 1e9);
   ProgramBuilder p("p");
   p.collective("all", 0, 1 << 30, p.queue("net", ir::QueueKind::network));

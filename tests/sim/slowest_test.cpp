@@ -6,7 +6,7 @@ namespace boxcar::sim {
 namespace {
 
 // Means of normal order statistics, as tables have them: Harter 1961, Biometrika 48; 1 / sqrt(pi) for two.
-TEST(Slowest, is_the_mean_of_the_largest_of_normal_draws) {
+TEST(Slowest, IsTheMeanOfTheLargestOfNormalDraws) {
   EXPECT_NEAR(slowest_of(1), 0, 1e-4);
   EXPECT_NEAR(slowest_of(2), 0.56419, 1e-4);
   EXPECT_NEAR(slowest_of(8), 1.42360, 1e-4);
@@ -14,7 +14,7 @@ TEST(Slowest, is_the_mean_of_the_largest_of_normal_draws) {
   EXPECT_NEAR(slowest_of(1000), 3.24144, 1e-4);
 }
 
-TEST(Slowest, grows_with_the_count) {
+TEST(Slowest, GrowsWithTheCount) {
   for (int count = 1; count <= 1 << 20; count *= 2) EXPECT_GT(slowest_of(2 * count), slowest_of(count));
 }
 

@@ -18,13 +18,13 @@ std::map<int, double> ends(VirtualTime& time) {
   return result;
 }
 
-TEST(VirtualTime, ticks_are_exact_for_binary_fractions) {
+TEST(VirtualTime, TicksAreExactForBinaryFractions) {
   EXPECT_EQ(to_ticks(0.5), Ticks{1} << 42);
   EXPECT_DOUBLE_EQ(to_seconds(to_ticks(1234.0625)), 1234.0625);
   EXPECT_NEAR(to_seconds(to_ticks(2e-6)), 2e-6, 1e-13);
 }
 
-TEST(VirtualTime, waits_end_in_order_and_together) {
+TEST(VirtualTime, WaitsEndInOrderAndTogether) {
   VirtualTime time;
   time.wait(to_ticks(2), 5);
   time.wait(to_ticks(1), 9);
@@ -36,7 +36,7 @@ TEST(VirtualTime, waits_end_in_order_and_together) {
 }
 
 // One flow of b bytes on a link of B bytes/s takes b / B.
-TEST(VirtualTime, single_flow_takes_bytes_over_bandwidth) {
+TEST(VirtualTime, SingleFlowTakesBytesOverBandwidth) {
   VirtualTime time;
   int link = time.add_link(25e9);
   time.flow(std::vector{link}, 123456789.0, 0);
@@ -46,7 +46,7 @@ TEST(VirtualTime, single_flow_takes_bytes_over_bandwidth) {
 // Two flows start together after waits of 2 and 10 us, the second 8 us behind: from then each has half the
 // link. The first has moved 8 us x B by then, so it ends at 2 us + (2 b - 8 us B) / B, the second when both
 // are done.
-TEST(VirtualTime, flows_of_unequal_latency_share_equally) {
+TEST(VirtualTime, FlowsOfUnequalLatencyShareEqually) {
   VirtualTime time;
   const double bandwidth = 1e9, bytes = 1e6;
   int link = time.add_link(bandwidth);
@@ -65,7 +65,7 @@ TEST(VirtualTime, flows_of_unequal_latency_share_equally) {
 
 // Max-min: flows a on link 0, b on links 0 and 1, c on link 1; link 0 carries 1 GB/s, link 1 10 GB/s. a and b
 // get 0.5 each, c the 9.5 that b leaves.
-TEST(VirtualTime, shares_are_max_min_fair) {
+TEST(VirtualTime, SharesAreMaxMinFair) {
   VirtualTime time;
   int narrow = time.add_link(1e9), wide = time.add_link(10e9);
   time.flow(std::vector{narrow}, 0.5e9, 0);
@@ -76,7 +76,7 @@ TEST(VirtualTime, shares_are_max_min_fair) {
 }
 
 // A flow that names a link three times weighs three: beside one other flow it gets the rate of one of four.
-TEST(VirtualTime, a_folded_flow_counts_with_its_multiplicity) {
+TEST(VirtualTime, AFoldedFlowCountsWithItsMultiplicity) {
   VirtualTime time;
   int link = time.add_link(1e9);
   time.flow(std::vector{link, link, link}, 0.25e9, 0);
@@ -86,7 +86,7 @@ TEST(VirtualTime, a_folded_flow_counts_with_its_multiplicity) {
   EXPECT_NEAR(end[1], 1.75, 1e-9);
 }
 
-TEST(VirtualTime, runs_follow_one_another_and_start_at_zero) {
+TEST(VirtualTime, RunsFollowOneAnotherAndStartAtZero) {
   for (int run = 0; run < 20; ++run) {
     VirtualTime time;
     int link = time.add_link(run % 2 == 0 ? 1e9 : 2e9);
@@ -98,7 +98,7 @@ TEST(VirtualTime, runs_follow_one_another_and_start_at_zero) {
   }
 }
 
-TEST(VirtualTime, stop_forgets_what_is_under_way) {
+TEST(VirtualTime, StopForgetsWhatIsUnderWay) {
   for (int run = 0; run < 3; ++run) {
     VirtualTime time;
     int link = time.add_link(1e9);
@@ -113,7 +113,7 @@ TEST(VirtualTime, stop_forgets_what_is_under_way) {
   }
 }
 
-TEST(VirtualTime, what_a_step_throws_comes_out_and_the_next_run_is_clean) {
+TEST(VirtualTime, WhatAStepThrowsComesOutAndTheNextRunIsClean) {
   {
     VirtualTime time;
     int link = time.add_link(1e9);
@@ -126,7 +126,7 @@ TEST(VirtualTime, what_a_step_throws_comes_out_and_the_next_run_is_clean) {
   EXPECT_EQ(ends(time)[1], 0.5);
 }
 
-TEST(VirtualTime, two_at_once_are_refused) {
+TEST(VirtualTime, TwoAtOnceAreRefused) {
   VirtualTime one;
   EXPECT_THROW(VirtualTime two, Error);
 }

@@ -28,7 +28,7 @@ ir::Graph graph_of(Job job, int micro_batches) {
   return planner::training_graph(planner::resolve(job), none);
 }
 
-Job alone_of(Job job, const ir::TrainOptions& options) {
+planner::ResolvedJob alone_of(Job job, const ir::TrainOptions& options) {
   job.train = options;
   job.train.off = {"fuse_patterns", "fuse_elementwise"};
   return planner::resolve(job);
@@ -72,7 +72,7 @@ LaidOut lay_over(const Row& row, const ir::TrainOptions& options) {
 
 class UnevenLaw4 : public testing::TestWithParam<Row> {};
 
-TEST_P(UnevenLaw4, trains_as_one_device_does) {
+TEST_P(UnevenLaw4, TrainsAsOneDeviceDoes) {
   const Row& row = GetParam();
   Job alone = transformer(row.family, 0.1, batch);
   Hints unused;
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, UnevenLaw4, testing::ValuesIn(rows),
 
 // --- weights split by rows on one mesh dimension and by columns on the other
 
-TEST(TwoDimensionalLaw4, trains_as_one_device_does) {
+TEST(TwoDimensionalLaw4, TrainsAsOneDeviceDoes) {
   const Job gpt = transformer("gpt", 0.1, batch);
   const auto plan = [&](const ir::TrainOptions& options) {
     Job job = gpt;
@@ -155,11 +155,11 @@ class RandomLaw4 : public testing::TestWithParam<int> {
   }
 };
 
-TEST_P(RandomLaw4, an_mlp_trains_as_on_one_device) { expect_law_4_of(mlp(7), 1 + seed % 2, graph_start(6)); }
-TEST_P(RandomLaw4, a_convolution_net_trains_as_on_one_device) {
+TEST_P(RandomLaw4, AnMlpTrainsAsOnOneDevice) { expect_law_4_of(mlp(7), 1 + seed % 2, graph_start(6)); }
+TEST_P(RandomLaw4, AConvolutionNetTrainsAsOnOneDevice) {
   expect_law_4_of(convnet(6), 1 + seed % 2, graph_start(3 * 8 * 6));
 }
-TEST_P(RandomLaw4, a_transformer_trains_as_on_one_device) {
+TEST_P(RandomLaw4, ATransformerTrainsAsOnOneDevice) {
   const Job job = planner::resolve(transformer(seed % 2 == 0 ? "gpt" : "llama", 0.1, 5));
   expect_law_4_of(ir::models::build(job.model, 5), 1, transformer_start(job));
 }

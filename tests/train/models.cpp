@@ -73,7 +73,7 @@ planner::Job transformer(const std::string& family, double dropout, int64_t batc
 
 std::ostream& operator<<(std::ostream& out, const TransformerRow& row) { return out << row.name; }
 
-planner::Job job_of(const TransformerRow& row, int64_t batch, const ir::TrainOptions& options) {
+planner::ResolvedJob job_of(const TransformerRow& row, int64_t batch, const ir::TrainOptions& options) {
   planner::Job job = transformer(row.family, row.dropout, batch);
   job.train = options;
   row.change(job);

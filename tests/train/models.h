@@ -28,8 +28,8 @@ struct TransformerRow {
   std::function<void(planner::Job&)> change;
 };
 std::ostream& operator<<(std::ostream& out, const TransformerRow& row);
-// Its job of `batch` sequences, resolved, on as many devices as the hints ask for.
-planner::Job job_of(const TransformerRow& row, int64_t batch, const ir::TrainOptions& options);
+// Its job of `batch` sequences on as many devices as the hints ask for.
+planner::ResolvedJob job_of(const TransformerRow& row, int64_t batch, const ir::TrainOptions& options);
 
 // Forward graphs of `batch` samples to the loss. The MLP: 6 -> 10 -> 9 -> 5 classes. The convolution net:
 // conv, batch norm, relu, max pool, strided conv, average pool, product; 3 x 8 x 6 pixels, 5 classes.

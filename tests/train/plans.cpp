@@ -35,16 +35,19 @@ const TransformerRow transformers[] = {
      [](Job& j) {
        j.model.layers = 4, j.parallel.pp = 3, j.parallel.stage_layers = {1, 2, 1};
      }},
-    {"gpipe", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "gpipe"; }},
+    {"gpipe", "gpt", 0.1, 4,
+     [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = planner::Schedule::gpipe; }},
     {"gpipe_dp2", "llama", 0, 3,
-     [](Job& j) { j.parallel.pp = j.parallel.dp = 2, j.parallel.schedule = "gpipe"; }},
-    {"zb_h1", "gpt", 0.1, 4, [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = "zb-h1"; }},
+     [](Job& j) { j.parallel.pp = j.parallel.dp = 2, j.parallel.schedule = planner::Schedule::gpipe; }},
+    {"zb_h1", "gpt", 0.1, 4,
+     [](Job& j) { j.parallel.pp = 2, j.parallel.schedule = planner::Schedule::zb_h1; }},
     {"zb_h1_dp2_tp2", "llama", 0, 3,
      [](Job& j) {
-       j.parallel.pp = j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 1, j.parallel.schedule = "zb-h1";
+       j.parallel.pp = j.parallel.dp = j.parallel.tp = 2, j.parallel.zero = 1,
+       j.parallel.schedule = planner::Schedule::zb_h1;
      }},
     {"zb_h2", "gpt", 0, 6,
-     [](Job& j) { j.model.layers = 4, j.parallel.pp = 3, j.parallel.schedule = "zb-h2"; }},
+     [](Job& j) { j.model.layers = 4, j.parallel.pp = 3, j.parallel.schedule = planner::Schedule::zb_h2; }},
     {"interleaved", "gpt", 0.1, 4,
      [](Job& j) { j.model.layers = 4, j.parallel.pp = j.parallel.virtual_stages = 2; }},
     {"interleaved_tp2", "llama", 0, 2,
@@ -91,7 +94,7 @@ const TransformerRow transformers[] = {
     {"gelu_epilogues_zb_h1", "gpt", 0.1, 4,
      [](Job& j) {
        j.model.gelu = "tanh", j.train.epilogues = true;
-       j.parallel.pp = 2, j.parallel.schedule = "zb-h1";
+       j.parallel.pp = 2, j.parallel.schedule = planner::Schedule::zb_h1;
      }},
     {"fused_loss", "bert", 0.1, 2, [](Job& j) { j.train.fused_loss = true; }},
     {"fused_loss_tp4", "gpt", 0, 1, [](Job& j) { j.parallel.tp = 4, j.train.fused_loss = true; }},
@@ -159,7 +162,7 @@ const NetRow nets[] = {
      }},
     {"gpipe_zero1", 3,
      [](Hints& h) {
-       h.pp = 2, h.dp = 2, h.zero = 1, h.schedule = "gpipe", h.stage_layers = {1, 2};
+       h.pp = 2, h.dp = 2, h.zero = 1, h.schedule = planner::Schedule::gpipe, h.stage_layers = {1, 2};
      }},
     {"pp2_zero3", 2,
      [](Hints& h) {

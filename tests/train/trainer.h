@@ -1,8 +1,8 @@
 // Trains laid-out graphs for real, all devices in this process, on data and from weights that depend on names
 // and positions alone: what one plan's run is compared with another's by.
 //
-//   const Outcome alone = train(lay_out(single), start, 20), split = train(lay_out(job), start, 20);
-//   expect_same(split, alone, 1e-9);
+//   const Outcome alone = train(lay_out(single), start, 20), split = train(lay_out(planner::resolve(job)),
+//   start, 20); expect_same(split, alone, 1e-9);
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ using planner::Job;
 constexpr int64_t batch = plan_batch;
 
 // The row's model on one device in one micro-batch, op by op as it is written.
-Job alone_of(const TransformerRow& row, const ir::TrainOptions& options) {
+planner::ResolvedJob alone_of(const TransformerRow& row, const ir::TrainOptions& options) {
   Job job = transformer(row.family, row.dropout, batch);
   row.change(job);
   job.parallel = transformer(row.family, row.dropout, batch).parallel;
@@ -23,9 +23,9 @@ Job alone_of(const TransformerRow& row, const ir::TrainOptions& options) {
 
 class TransformerLaw4 : public testing::TestWithParam<TransformerRow> {};
 
-TEST_P(TransformerLaw4, trains_as_one_device_does) {
+TEST_P(TransformerLaw4, TrainsAsOneDeviceDoes) {
   const TransformerRow& row = GetParam();
-  ASSERT_EQ(job_of(row, batch, {}).train.micro_batches, row.micro_batches);
+  ASSERT_EQ(job_of(row, batch, {})->train.micro_batches, row.micro_batches);
   expect_law_4([&](const ir::TrainOptions& options) { return planner::lay_out(job_of(row, batch, options)); },
                [&](const ir::TrainOptions& options) { return planner::lay_out(alone_of(row, options)); },
                transformer_start(alone_of(row, {})));

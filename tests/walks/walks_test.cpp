@@ -10,11 +10,13 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/reference.h"
 #include "backends/cuda/kernel_table.h"
+#include "backends/machines/cluster.h"
 #include "ir/grad/rules.h"
 #include "ir/ops/fused.h"
 #include "ir/ops/optimizers.h"
 #include "ir/ops/pointwise.h"
 #include "ir/passes/passes.h"
+#include "planner/schedule.h"
 
 namespace boxcar::tests {
 namespace {
@@ -38,7 +40,7 @@ TEST(Walks, ARowIsAPointwiseOp) {
 TEST(Walks, ARowIsAnOptimizer) {
   expect_kernels("adagrad");
   expect_kernels("adagrad_all");
-  EXPECT_THAT(ir::optimizer_names(), testing::ElementsAre("sgd", "momentum", "adam", "adagrad"));
+  EXPECT_THAT(words_of(ir::Optimizer()), testing::ElementsAre("sgd", "momentum", "adam", "adagrad"));
   ir::Builder b("net");
   const ir::TensorId w = b.parameter("w", {{3, 2}, ir::DType::float32});
   b.op("reduce_sum", {b.op1("leaky_relu", {w})}, {{"axes", ir::Shape{0, 1}}}, "loss");
@@ -52,14 +54,31 @@ TEST(Walks, ARowIsAnOptimizer) {
   EXPECT_THAT(step, testing::HasSubstr("eps=0.5"));
 }
 
+TEST(Walks, AWordAndARowAreASchedule) {
+  const planner::PipelineSchedule eager = planner::parse_schedule("eager");
+  EXPECT_EQ(to_text(eager), "eager");
+  EXPECT_FALSE(planner::splits_backward(eager.kind));
+  EXPECT_EQ(planner::most_in_flight(eager, 4, 1, 100), 5);
+}
+
+TEST(Walks, AFileIsACluster) {
+  const backends::Cluster cluster =
+      backends::load_cluster(BOXCAR_WALKS "/backends/presets/clusters/two-boxes.yaml", 16);
+  EXPECT_EQ(cluster.devices(), 16);
+  EXPECT_EQ(cluster.node.nics, 2);
+}
+
 // "+++ b/ir/ops/pointwise_rows.h" and so on.
-TEST(Walks, TouchOneFileAndATest) {
+TEST(Walks, TouchFewFiles) {
   std::ifstream page(BOXCAR_SOURCE_DIR "/CONTRIBUTING.md");
   std::vector<std::string> files;
   for (std::string line; std::getline(page, line);)
     if (line.starts_with("+++ b/")) files.push_back(line.substr(6));
   EXPECT_THAT(files, testing::ElementsAre("ir/ops/pointwise_rows.h", "tests/backends/reference_test.cpp",
-                                          "ir/ops/optimizer_rows.h", "tests/backends/reference_test.cpp"));
+                                          "ir/ops/optimizer_rows.h", "tests/backends/reference_test.cpp",
+                                          "planner/schedule.h", "planner/schedule.cpp",
+                                          "tests/planner/schedule_test.cpp",
+                                          "backends/presets/clusters/two-boxes.yaml"));
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// How a job's ranks stand on the cluster: its parallel dimensions, outermost first. Ranks of the last lie
+// side by side.
+//
+//   parse_mesh_order("pp,dp,cp,tp")   {pp, dp, cp, tp}: tensor-parallel ranks are neighbours, as in Megatron
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace boxcar::planner {
+
+enum class MeshAxis : uint8_t { pp, dp, cp, tp };  // dp with ep
+inline std::vector<std::string> words_of(MeshAxis) { return {"pp", "dp", "cp", "tp"}; }
+
+using MeshOrder = std::array<MeshAxis, 4>;  // each once
+inline constexpr MeshOrder usual_mesh_order{MeshAxis::pp, MeshAxis::dp, MeshAxis::cp, MeshAxis::tp};
+
+// Throws Error (bad input) at `where` where the text does not have each axis once.
+MeshOrder parse_mesh_order(const std::string& text, const std::string& where = "parallel.mesh_order");
+std::string to_text(const MeshOrder& order);
+
+}  // namespace boxcar::planner
