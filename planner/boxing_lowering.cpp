@@ -177,7 +177,8 @@ void StageLowering::box_in_buckets(const std::vector<Item>& items, int in_phase,
 // All parameters of a layer in one collective, asked for when the kernel that first reads the group before
 // begins its own work: one group ahead. Or, without overlap, when the kernel before has ended.
 bool StageLowering::gather_group(TensorId t, int in_phase) {
-  if (in_.hints.zero < 3 || !from_state_[static_cast<size_t>(t)] || !builder.phases.per_micro_batch(in_phase))
+  if (!in_.sharding.gathers_in_each_pass() || !from_state_[static_cast<size_t>(t)] ||
+      !builder.phases.per_micro_batch(in_phase))
     return false;
   const auto group = groups_.find({in_phase, at_layer_.second});
   if (group == groups_.end() || group->second.empty()) return false;

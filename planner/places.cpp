@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/laid_out.h"
+#include "planner/sharding.h"
 
 namespace boxcar::planner {
 
@@ -77,7 +78,8 @@ class Finder {
     bool read = false;
     for (ir::OpId reader : readers_[static_cast<size_t>(t)])
       read = read || laid_.graph.ops[static_cast<size_t>(reader)].phase != ir::Phase::update;
-    if (read && used && *used != stored(t) && laid_.hints.zero < 3) add(t, ".whole", *used, t, true);
+    if (read && used && *used != stored(t) && !sharding_of(laid_.hints).gathers_in_each_pass())
+      add(t, ".whole", *used, t, true);
   }
 
   void add_copy(const ir::Op& op) {

@@ -145,8 +145,8 @@ void StageLowering::hold_back(size_t actor) {
 void StageLowering::emit(OpId o) {
   const ir::Op& op = op_of(o);
   if (op.is(ir::OpKind::alias)) return emit_alias(o);
-  const bool sum_of_late =
-      op.is(ir::OpKind::accumulate) && in_.hints.zero >= 2 && values(op.inputs[0]).empty();
+  const bool sum_of_late = op.is(ir::OpKind::accumulate) && in_.sharding.reduces_each_micro_batch() &&
+                           values(op.inputs[0]).empty();
   if (sum_of_late) {  // its input is reduced with its layer
     layer_sums_.push_back(o);
     return;
@@ -235,7 +235,7 @@ void StageLowering::box_to_stored(TensorId t, OpId o, const NdSbp& produced, int
     return (run == Run::backward || run == Run::weight) && !op_of(reader).is(ir::OpKind::accumulate);
   });
   const bool gradient = tensor(t).role == ir::Role::gradient && !read_at_once;
-  if (gradient && !once && in_.hints.zero >= 2) {
+  if (gradient && !once && in_.sharding.reduces_each_micro_batch()) {
     values(t).clear();
     layer_reductions_.push_back(item);
     return;

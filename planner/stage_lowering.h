@@ -5,7 +5,7 @@
 // produced in, or pinned to. Who wants another one gets a boxing op, made once and shared:
 // - out of a partial value, or as small as what it is made of (as context parallelism exchanges heads for
 //   sequence): for all readers of the step;
-// - of state (zero 1 and 2): once per step, after the update;
+// - of state: once per step, after the update;
 // - else: once in the forward pass of a chunk and again in its backward pass,
 //   so that nothing gathered is kept (as Megatron's sequence parallelism
 //   and ZeRO-3 do it); the second time one kernel ahead of its reader.
@@ -29,6 +29,7 @@
 #include "planner/local_attrs.h"
 #include "planner/program_builder.h"
 #include "planner/routes.h"
+#include "planner/sharding.h"
 #include "planner/stages.h"
 
 namespace boxcar::planner {
@@ -42,6 +43,7 @@ struct TiedGradient {
 struct LoweringInput {
   const ir::Graph& graph;
   const Hints& hints;
+  Sharding sharding;
   const Mesh& mesh;
   const Pipeline& pipeline;
   const std::vector<OpSite>& sites;

@@ -22,7 +22,7 @@ void StageLowering::find_state() {
     bool state = op.is(ir::OpKind::parameter);
     if (site(o).run == Run::update) state = state || depends_on_state_alone(o);
     for (TensorId t : op.outputs) from_state_[static_cast<size_t>(t)] = state;
-    if (in_.hints.zero < 3 || op.phase == ir::Phase::update || !here(o)) continue;
+    if (!in_.sharding.gathers_in_each_pass() || op.phase == ir::Phase::update || !here(o)) continue;
     for (TensorId t : op.inputs)  // gathered for this layer
       if (const auto& used = in_.pins.used[static_cast<size_t>(t)]; used && *used != stored(t)) {
         std::vector<TensorId>& group = groups_[{phase(o), op.layer}];
@@ -48,7 +48,7 @@ void StageLowering::declare_state(OpId o) {
   bool read = false;
   for (OpId reader : in_.readers[static_cast<size_t>(t)])
     read = read || op_of(reader).phase != ir::Phase::update;
-  if (!read || !used || *used == stored(t) || in_.hints.zero >= 3) return;
+  if (!read || !used || *used == stored(t) || in_.sharding.gathers_in_each_pass()) return;
   const int whole = make_register(t, *used, ".whole");
   step_gathers_.push_back({t, values(t)[0], *used, whole});
   values(t).push_back({*used, -1, whole, local_type(t, *used).shape, -1});
