@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "planner/laid_out.h"
-#include "planner/sharding.h"
+#include "planner/lowering/states.h"
 
 namespace boxcar::planner {
 
@@ -75,10 +75,8 @@ class Finder {
   void add_state(TensorId t) {
     add(t, "", stored(t), t, false);
     const auto& used = laid_.pins.used[static_cast<size_t>(t)];
-    bool read = false;
-    for (ir::OpId reader : readers_[static_cast<size_t>(t)])
-      read = read || laid_.graph.ops[static_cast<size_t>(reader)].phase != ir::Phase::update;
-    if (read && used && *used != stored(t) && !sharding_of(laid_.hints).gathers_in_each_pass())
+    if (is_kept_whole(laid_.graph, readers_[static_cast<size_t>(t)], stored(t), used,
+                      sharding_of(laid_.hints)))
       add(t, ".whole", *used, t, true);
   }
 

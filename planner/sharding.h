@@ -1,6 +1,6 @@
 // ZeRO: the tensors of training that are sharded over the replicas, and when they are reduced and gathered.
-// A level (Hints::zero) is read here and nowhere else; all that lays out, lowers or estimates asks these
-// questions.
+// What a level (Hints::zero) means is said here and nowhere else: all that lays out, lowers or estimates asks
+// these questions. The search alone goes from level to level.
 //
 //   level  states   gradients  parameters
 //   0      whole    whole      whole       gradients all-reduced once a step
