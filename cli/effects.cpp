@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/ops/optimizers.h"
+#include "planner/sharding.h"
 #include "sbp/error.h"
 
 namespace boxcar::cli {
@@ -18,14 +19,16 @@ struct Effect {
 
 bool has_replicas(const planner::Job& job) { return job.parallel.dp > 1; }
 bool splits_tensors(const planner::Job& job) { return job.parallel.tp > 1; }
-bool shards(const planner::Job& job) { return job.parallel.zero >= 1; }
+bool shards(const planner::Job& job) { return planner::sharding_of(job.parallel).states; }
 bool recomputes(const planner::Job& job) { return job.train.recompute != ir::Recompute::none; }
 bool recomputes_layers(const planner::Job& job) { return job.train.recompute == ir::Recompute::full; }
 bool recomputes_some(const planner::Job& job) { return !job.train.recompute_layers.empty(); }
 bool may_be_selective(const planner::Job& job) {
   return recomputes_layers(job) && ir::models::has_attention_core(job.model);
 }
-bool gathers_in_buckets(const planner::Job& job) { return job.parallel.zero <= 2; }
+bool gathers_in_buckets(const planner::Job& job) {
+  return !planner::sharding_of(job.parallel).gathers_in_each_pass();
+}
 bool runs_flash(const planner::Job& job) { return job.model.flash; }
 bool is_mixed(const planner::Job& job) { return ir::is_mixed(job.train.precision); }
 bool has_gelu(const planner::Job& job) { return job.model.mlp == "gelu"; }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backends/machines/device_profile.h"
+#include "planner/sharding.h"
 #include "planner/sizes.h"
 #include "planner/verify.h"
 #include "sbp/error.h"
@@ -22,8 +23,9 @@ std::vector<Change> changes(const Job& job) {
   if (h.tp > 1 && !h.sequence_parallel) list.push_back([](Job& j) { j.parallel.sequence_parallel = true; });
   if (job.train.recompute != ir::Recompute::full)
     list.push_back([](Job& j) { j.train.recompute = ir::Recompute::full, j.train.recompute_layers.clear(); });
-  if (h.zero < 1 && h.dp > 1) list.push_back([](Job& j) { j.parallel.zero = 1; });
-  if (h.zero < 3 && h.dp > 1 && h.pp == 1) list.push_back([](Job& j) { j.parallel.zero = 3; });
+  if (!sharding_of(h).states && h.dp > 1) list.push_back([](Job& j) { j.parallel.zero = 1; });
+  if (!sharding_of(h).parameters && h.dp > 1 && h.pp == 1)
+    list.push_back([](Job& j) { j.parallel.zero = 3; });
   if (h.micro_batch > 1) list.push_back([](Job& j) { j.parallel.micro_batch = 1; });
   if (h.dp % 2 == 0) list.push_back([](Job& j) { j.parallel.cp *= 2, j.parallel.dp /= 2; });
   if (h.dp % 2 == 0 && h.tp * 2 <= job.cluster.node.gpus)

@@ -8,6 +8,7 @@
 #include "planner/gradients_first.h"
 #include "planner/lower.h"
 #include "planner/reduced_gradients.h"
+#include "planner/sharding.h"
 #include "planner/sizes.h"
 #include "planner/training_graph.h"
 #include "sbp/error.h"
@@ -84,8 +85,8 @@ ir::Plan compile(const LaidOut& laid) {
   CommTable comms(laid.mesh, laid.pipeline.stages);
   RouteTable routes(laid.mesh);
   ir::Plan plan =
-      lower({laid.graph, laid.hints, laid.mesh, laid.pipeline, laid.sites, laid.pins, laid.layouts, readers,
-             tied_gradients(laid.graph, laid.replicas, laid.sites), comms, routes});
+      lower({laid.graph, laid.hints, sharding_of(laid.hints), laid.mesh, laid.pipeline, laid.sites, laid.pins,
+             laid.layouts, readers, tied_gradients(laid.graph, laid.replicas, laid.sites), comms, routes});
   check_sizes(plan, laid.pipeline.stages);
   for (ir::Program& program : plan.programs) plan_memory(program);
   ir::check(plan);

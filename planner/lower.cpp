@@ -6,6 +6,9 @@
 #include <map>
 #include <set>
 
+#include "planner/lowering/passes.h"
+#include "sbp/error.h"
+
 namespace boxcar::planner {
 
 namespace {
@@ -53,28 +56,30 @@ std::string program_name(int stage, size_t cls, size_t classes) {
 }
 
 // Tells each pull which register of which program it reads.
-void link(std::vector<StageLowering>& programs, size_t classes) {
+void link(std::vector<StageProgram>& programs, const ir::Graph& graph, size_t classes) {
   for (size_t p = 0; p < programs.size(); ++p)
     for (const Link& link : programs[p].links) {
       const size_t source = static_cast<size_t>(link.stage) * classes + p % classes;
-      StageLowering& producer = programs[source];
+      StageProgram& producer = programs[source];
+      const int sent = producer.sent[static_cast<size_t>(link.tensor)];
+      if (sent < 0)
+        throw Error::fault(producer.builder.program.name, fmt::format("no register holds what is sent of {}",
+                                                                      graph.tensor(link.tensor).name));
       ir::Actor& pull = programs[p].builder.program.actors[static_cast<size_t>(link.actor)];
       pull.inputs[0].program = static_cast<int>(source);
-      pull.inputs[0].reg = producer.sent_register(link.tensor);
+      pull.inputs[0].reg = sent;
       pull.source_queue = producer.builder.queue(link.source_queue);
       producer.builder.read_remotely(pull.inputs[0].reg);
     }
 }
 
-std::vector<StageLowering> lower_stages(const LoweringInput& input,
-                                        const std::vector<std::vector<int>>& classes) {
-  std::vector<StageLowering> programs;
+std::vector<StageProgram> lower_stages(const LoweringInput& input,
+                                       const std::vector<std::vector<int>>& classes) {
+  std::vector<StageProgram> programs;
   programs.reserve(static_cast<size_t>(input.pipeline.stages) * classes.size());
   for (int stage = 0; stage < input.pipeline.stages; ++stage)
-    for (size_t c = 0; c < classes.size(); ++c) {
-      programs.emplace_back(input, stage, classes[c], program_name(stage, c, classes.size()));
-      programs.back().run();
-    }
+    for (size_t c = 0; c < classes.size(); ++c)
+      programs.push_back(lower_stage(input, stage, classes[c], program_name(stage, c, classes.size())));
   return programs;
 }
 
@@ -85,16 +90,16 @@ ir::Plan lower(const LoweringInput& input) {
     if (input.mesh.extents[static_cast<size_t>(d)] > 1) input.comms.along({d});
   UnevenParts uneven = uneven_parts(input.graph, input.layouts, input.mesh);
   std::vector<std::vector<int>> classes;
-  std::vector<StageLowering> programs;
+  std::vector<StageProgram> programs;
   // A layout on the way from one to another may be uneven where both ends are even.
   while (true) {
     const std::vector<std::vector<int>> finer = rank_classes(uneven, input.mesh);
     if (finer == classes) break;
     classes = finer;
     programs = lower_stages(input, classes);
-    for (const StageLowering& program : programs) uneven.insert(program.uneven.begin(), program.uneven.end());
+    for (const StageProgram& program : programs) uneven.insert(program.uneven.begin(), program.uneven.end());
   }
-  link(programs, classes.size());
+  link(programs, input.graph, classes.size());
 
   ir::Plan plan;
   plan.name = input.graph.name;

@@ -1,7 +1,8 @@
 // From a deduced training graph to a plan: one program per stage and class of ranks, linked by pulls.
 #pragma once
 
-#include "planner/stage_lowering.h"
+#include "ir/plan.h"
+#include "planner/lowering/stage.h"
 
 namespace boxcar::planner {
 

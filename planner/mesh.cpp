@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "planner/sharding.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -39,7 +40,7 @@ int Mesh::stage_of(int device, int stages) const {
 }
 
 Mesh mesh_of(const Hints& hints) {
-  const int group = hints.fsdp_group > 0 && hints.zero > 0 ? hints.fsdp_group : hints.dp;
+  const int group = hints.fsdp_group > 0 && sharding_of(hints).states ? hints.fsdp_group : hints.dp;
   const struct {
     std::string name;
     MeshAxis axis;

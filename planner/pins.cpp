@@ -4,6 +4,7 @@
 #include <set>
 
 #include "planner/reduced_gradients.h"
+#include "planner/sharding.h"
 
 namespace boxcar::planner {
 
@@ -161,6 +162,7 @@ struct StateLayout {
 struct Context {
   const ir::Graph& graph;
   const Hints& hints;
+  Sharding sharding;
   const Mesh& mesh;
   bool experts;
   Pins pins;
@@ -228,9 +230,9 @@ void pin_input(Context& c, ir::TensorId t) {
   c.set(t, "tp", Sbp::B());
 }
 
-// State and what is computed from it: kept sharded from this level of zero on, read whole.
-void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, int from_zero) {
-  c.set(t, c.hints.zero >= from_zero ? layout.sharded : layout.whole);
+// State and what is computed from it: kept sharded or whole, read whole.
+void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, bool is_sharded) {
+  c.set(t, is_sharded ? layout.sharded : layout.whole);
   c.pins.used[static_cast<size_t>(t)] = layout.whole;
 }
 
@@ -244,7 +246,7 @@ void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
       if (layout.whole[d].is_split()) c.pins.stored[static_cast<size_t>(t)][d] = layout.whole[d];
 }
 
-// A gradient before accumulation: split as its parameter; reduced every micro-batch from zero 2 on.
+// A gradient before accumulation: split as its parameter; sharded where each micro-batch's is reduced.
 void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
   const ir::TensorId reduced = accumulate.inputs[0], made = before_reduction(c.graph, reduced);
   pin_addends(c, made, layout);
@@ -253,13 +255,13 @@ void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
       if (layout.whole[d].is_split()) c.pins.stored[static_cast<size_t>(t)][d] = layout.whole[d];
   PartialSbp& pin = c.pins.stored[static_cast<size_t>(reduced)];
   for (size_t d = 0; d < pin.size(); ++d)
-    if (c.hints.zero >= 2 && !layout.whole[d].is_split() && layout.sharded[d].is_split())
+    if (c.sharding.gradients && !layout.whole[d].is_split() && layout.sharded[d].is_split())
       pin[d] = layout.sharded[d];
 }
 
 // The gradient that an update op reads.
 void pin_gradient(Context& c, ir::TensorId t, const StateLayout& layout) {
-  c.set(t, c.hints.zero >= 1 ? layout.sharded : layout.whole);
+  c.set(t, c.sharding.states ? layout.sharded : layout.whole);
   const ir::Op& op = c.producer(before_reduction(c.graph, t));
   if (op.is(ir::OpKind::accumulate)) return pin_use(c, op, layout);
   if (op.type != "add" || op.phase != ir::Phase::update) return;
@@ -271,8 +273,8 @@ void pin_updates(Context& c) {
   for (const ir::Update& update : c.graph.updates) {
     const ir::Op& op = c.producer(update.next);
     const StateLayout layout = state_layout(c, op.inputs[0]);
-    pin_state(c, update.state, layout, 1);
-    pin_state(c, update.next, layout, 1);
+    pin_state(c, update.state, layout, c.sharding.states);
+    pin_state(c, update.next, layout, c.sharding.states);
     if (update.state == op.inputs[0]) pin_gradient(c, op.inputs[1], layout);
   }
 }
@@ -291,6 +293,7 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
   const size_t count = graph.tensors.size();
   Context c{graph,
             hints,
+            sharding_of(hints),
             mesh,
             has_experts(graph),
             {std::vector<PartialSbp>(count, PartialSbp(mesh.dims())),
@@ -302,7 +305,7 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
     const bool known = c.pins.used[static_cast<size_t>(out)].has_value();
     if (op.is(ir::OpKind::input) && !chosen) pin_input(c, out);
     if (op.is(ir::OpKind::parameter) && !known)
-      pin_state(c, out, state_layout(c, out), 4);  // nothing updates it
+      pin_state(c, out, state_layout(c, out), false);  // nothing updates it
     if (op.phase != ir::Phase::update) {
       for (ir::TensorId t : op.outputs) {
         if (!chosen)
@@ -311,7 +314,7 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
           c.set(t, layout);
       }
     } else if (op.is(ir::OpKind::cast) && c.pins.used[static_cast<size_t>(op.inputs[0])]) {
-      pin_state(c, out, state_layout(c, op.inputs[0]), 3);
+      pin_state(c, out, state_layout(c, op.inputs[0]), c.sharding.parameters);
     }
   }
   for (size_t t = 0; t < count; ++t)

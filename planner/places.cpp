@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/laid_out.h"
+#include "planner/lowering/states.h"
 
 namespace boxcar::planner {
 
@@ -74,10 +75,9 @@ class Finder {
   void add_state(TensorId t) {
     add(t, "", stored(t), t, false);
     const auto& used = laid_.pins.used[static_cast<size_t>(t)];
-    bool read = false;
-    for (ir::OpId reader : readers_[static_cast<size_t>(t)])
-      read = read || laid_.graph.ops[static_cast<size_t>(reader)].phase != ir::Phase::update;
-    if (read && used && *used != stored(t) && laid_.hints.zero < 3) add(t, ".whole", *used, t, true);
+    if (is_kept_whole(laid_.graph, readers_[static_cast<size_t>(t)], stored(t), used,
+                      sharding_of(laid_.hints)))
+      add(t, ".whole", *used, t, true);
   }
 
   void add_copy(const ir::Op& op) {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/sharding.h"
+
 namespace boxcar::planner {
 namespace {
 
@@ -15,7 +17,9 @@ using ir::TensorId;
 class Caster {
  public:
   Caster(ir::Graph& graph, const Hints& hints)
-      : graph_(graph), reduction_(hints.grad_reduction), often_(hints.zero >= 2 && hints.dp > 1) {}
+      : graph_(graph),
+        reduction_(hints.grad_reduction),
+        often_(sharding_of(hints).reduces_each_micro_batch() && hints.dp > 1) {}
 
   void run() {
     std::set<TensorId> gradients;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "planner/stage_lowering.h"
 #include "planner/stages.h"
 
 namespace boxcar::planner {
@@ -28,7 +27,12 @@ void merge_uses(ir::Graph& graph);
 // The gradient norm counts a parameter once, however many replicas it has.
 void drop_replica_norms(ir::Graph& graph, const std::vector<Replica>& replicas);
 
-// The gradients that are summed between stages, by parameter.
+// Gradients of a parameter's replicas, the parameter's own first: summed between their stages.
+struct TiedGradient {
+  std::vector<ir::TensorId> gradients = {};
+  std::vector<int> stages = {};
+};
+// By parameter.
 std::vector<TiedGradient> tied_gradients(const ir::Graph& graph, const std::vector<Replica>& replicas,
                                          const std::vector<OpSite>& sites);
 

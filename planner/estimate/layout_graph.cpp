@@ -34,6 +34,7 @@ LayoutGraph::LayoutGraph(const ir::Graph& graph, const planner::Hints& hints, co
                          int micro_batches, LayoutSpace space, LayoutCosts& costs)
     : graph_(graph),
       hints_(hints),
+      sharding_(planner::sharding_of(hints)),
       mesh_(mesh),
       micro_batches_(micro_batches),
       space_(std::move(space)),
@@ -232,7 +233,7 @@ void LayoutGraph::find_layouts() {
     add_known(state.master, all);
     if (const auto pin = space_.pins.find(state.master); pin != space_.pins.end()) all = {pin->second};
     for (const NdSbp& layout : all)
-      state.stored.push_back(hints_.zero > 0 && !state.gradients.empty()
+      state.stored.push_back(sharding_.states && !state.gradients.empty()
                                  ? planner::sharded(tensor(state.master).type.shape, layout, mesh_)
                                  : layout);
   }
@@ -245,7 +246,7 @@ void LayoutGraph::find_layouts() {
     const auto pin = space_.pins.find(t);
     if (state_of_[at(t)] >= 0 || (!made && !source)) continue;
     std::vector<NdSbp>& all = layouts_[at(t)];
-    const bool reduced = hints_.zero >= 2 && readers_[at(t)].size() == 1 && made &&
+    const bool reduced = sharding_.reduces_each_micro_batch() && readers_[at(t)].size() == 1 && made &&
                          op(readers_[at(t)][0]).is(ir::OpKind::accumulate);
     if (pin != space_.pins.end()) {
       all = {pin->second};

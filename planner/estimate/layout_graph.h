@@ -25,6 +25,7 @@
 #include "planner/deduce.h"
 #include "planner/estimate/layout_costs.h"
 #include "planner/planner.h"
+#include "planner/sharding.h"
 #include "planner/solve/assignment.h"
 
 namespace boxcar::search {
@@ -126,6 +127,7 @@ class LayoutGraph {
 
   const ir::Graph& graph_;
   const planner::Hints& hints_;
+  const planner::Sharding sharding_;
   const planner::Mesh& mesh_;
   int micro_batches_;
   LayoutSpace space_;

@@ -120,7 +120,9 @@ Cost LayoutGraph::state_cost(const State& state, size_t choice) const {
     cost[kernels] += costs_.kernel(op(o).type, local(op(o).inputs), local(op(o).outputs));
   for (TensorId t : state.kept) {
     const bool read = !readers_[at(t)].empty();
-    const double gathers = !read || used == stored ? 0 : hints_.zero >= 3 ? 2 * micro_batches_ : 1;
+    const double gathers = !read || used == stored            ? 0
+                           : sharding_.gathers_in_each_pass() ? 2 * micro_batches_
+                                                              : 1;
     if (gathers > 0)
       cost[states] += gathers * costs_.boxing_in_bucket(tensor(t).type, stored, used, bucket()).communication;
     cost[memory] += static_cast<double>(costs_.bytes(tensor(t).type, stored));
@@ -222,8 +224,8 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
   for (size_t i = 0; i < op(o).outputs.size(); ++i) {
     const TensorId t = op(o).outputs[i];
     if (!is_kept(t)) continue;
-    const bool reduced =
-        hints_.zero >= 2 && readers_[at(t)].size() == 1 && op(readers_[at(t)][0]).is(ir::OpKind::accumulate);
+    const bool reduced = sharding_.reduces_each_micro_batch() && readers_[at(t)].size() == 1 &&
+                         op(readers_[at(t)][0]).is(ir::OpKind::accumulate);
     Assignment::Edge edge{node, part.node.at({Kind::kept, t, -1, 0}), {}};
     for (const OpChoice* choice : mine)
       for (const NdSbp& to : layouts_[at(t)]) {
@@ -258,7 +260,9 @@ void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
         edge.costs.push_back(cost);
       }
     part.problem.edges.push_back(std::move(edge));
-    if (hints_.zero < 2 || !op(o).is(ir::OpKind::accumulate) || !is_kept(op(o).inputs[0])) continue;
+    if (!sharding_.reduces_each_micro_batch() || !op(o).is(ir::OpKind::accumulate) ||
+        !is_kept(op(o).inputs[0]))
+      continue;
     Assignment::Edge early{part.node.at({Kind::kept, op(o).inputs[0], -1, 0}), state_node, {}};
     for (const NdSbp& kept : layouts_[at(op(o).inputs[0])])
       for (const NdSbp& stored : state.stored) {

@@ -14,6 +14,7 @@
 #include "planner/estimate/slow_stages.h"
 #include "planner/mesh.h"
 #include "planner/schedule.h"
+#include "planner/sharding.h"
 #include "planner/solve/cost.h"
 #include "sim/models/collective_time.h"
 
@@ -145,6 +146,7 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                    const std::vector<Part>& parts) {
   const Hints& h = job.parallel;
   const auto kind = [](ir::MemoryKind k) { return static_cast<size_t>(k); };
+  const planner::Sharding sharding = planner::sharding_of(h);
   const double part = sharded_part(h, stage);
   const double optimizer = stage.bytes[kind(ir::MemoryKind::optimizer)],
                gradients = stage.bytes[kind(ir::MemoryKind::gradients)],
@@ -152,19 +154,19 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
   double bytes = stage.bytes[kind(ir::MemoryKind::activations)] +
                  stage.bytes[kind(ir::MemoryKind::workspace)] + stage.transient;
   bytes *= 1 + job.cluster.framework->fragmentation;
-  bytes += optimizer * (h.zero >= 1 ? part : 1);
+  bytes += optimizer * (sharding.states ? part : 1);
   // What is kept whole is there in parts as well: what a gather reads and what a reduction makes.
-  const double shards = h.zero >= 1 && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
+  const double shards = sharding.states && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
   const GradientBytes gradient = gradient_bytes(job);
   const double reduced = gradient.reduced / gradient.summed;  // before, with a cast of it, and behind
   const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
-  bytes += gradients * (h.zero < 2 ? 1 + (cast ? reduced : 0) + shards * reduced : part);
-  bytes += parameters * (h.zero < 3 ? 1 + shards : part);
+  bytes += gradients * (sharding.gradients ? part : 1 + (cast ? reduced : 0) + shards * reduced);
+  bytes += parameters * (sharding.parameters ? part : 1 + shards);
   // Of three layers the gradients: those of one are made, of one wait, and of one are reduced. Of two the
   // parameters.
-  if (h.zero >= 2)
+  if (sharding.reduces_each_micro_batch())
     bytes += bytes_of_some(job, cost, parts, 3) * (1 + 2 * gradient.reduced / gradient.made) / 3;
-  if (h.zero >= 3) bytes += bytes_of_some(job, cost, parts, 2);
+  if (sharding.gathers_in_each_pass()) bytes += bytes_of_some(job, cost, parts, 2);
   return bytes;
 }
 
@@ -184,7 +186,7 @@ double longer(const StageCost& stage, double seconds, double launches) {
 // Elements of the parameters that a stage's forward passes begin with: the first layer, and embeddings. Where
 // gradients are sharded every virtual stage waits for those of its first layer, whose sums it makes last.
 double first_elements(const ModelCost& cost, const planner::Hints& h, int stage) {
-  const int waits = h.zero >= 2 ? h.virtual_stages : 1;
+  const int waits = planner::sharding_of(h).gradients ? h.virtual_stages : 1;
   if (cost.layers.empty()) return waits * cost.layer.elements + (stage == 0 ? cost.first.elements : 0);
   const auto before = std::accumulate(h.stage_layers.begin(), h.stage_layers.begin() + stage, 0);
   return cost.layers[static_cast<size_t>(before)].elements;
@@ -201,7 +203,8 @@ int on_node(const Job& job, const planner::Mesh& mesh) {
 // The communication of data and context parallelism and the update, of the slowest stage.
 double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost& stage, double first) {
   const Hints& h = job.parallel;
-  const double update = h.zero >= 1 ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
+  const planner::Sharding sharding = planner::sharding_of(h);
+  const double update = sharding.states ? stage.update.sharded(sharded_part(h, stage)) : stage.update.whole;
   if (h.dp == 1 && h.cp == 1) return update;
   // From a rank of a dimension to the next one.
   const auto stride = [&](std::initializer_list<const char*> names) {
@@ -223,7 +226,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
         on_node(job, mesh));
   };
   const auto seconds = [&](sbp::Collective collective, double size) {
-    const int cp = h.zero == 0 ? h.cp : 1;
+    const int cp = sharding.states ? 1 : h.cp;
     return among(collective, (stage.elements - stage.expert_elements) * size, 1, cp) +
            among(collective, stage.expert_elements * size, h.ep, cp);
   };
@@ -240,21 +243,22 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const auto kernels = [&](double bytes) {
     return stage.accumulate.sharded(bytes / (gradient.made + 2 * gradient.summed));
   };
-  const double cast_once =
-      h.zero < 2 && gradient.is_cast(false) ? kernels(gradient.summed + gradient.reduced) : 0;
-  if (h.zero == 0) {
+  const double cast_once = !sharding.reduces_each_micro_batch() && gradient.is_cast(false)
+                               ? kernels(gradient.summed + gradient.reduced)
+                               : 0;
+  if (!sharding.states) {
     const double reduce = seconds(sbp::Collective::all_reduce, gradient.reduced) + cast_once;
     return update + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
   // Parts of gradients are summed over context parallelism once a step.
-  const double parts =
-      among(sbp::Collective::all_reduce,
-            stage.elements * sharded_part(h, stage) * (h.zero < 2 ? gradient.reduced : gradient.summed), h.dp,
-            h.cp);
+  const double parts = among(
+      sbp::Collective::all_reduce,
+      stage.elements * sharded_part(h, stage) * (sharding.gradients ? gradient.summed : gradient.reduced),
+      h.dp, h.cp);
   const double once =
       added(job, seconds(sbp::Collective::all_gather, parameter), h.overlap_param ? stage.forward : 0, open) +
-      (h.zero > 1 ? added(job, parts, stage.backward, open) : 0);
-  if (h.zero == 1) {
+      (sharding.reduces_each_micro_batch() ? added(job, parts, stage.backward, open) : 0);
+  if (!sharding.reduces_each_micro_batch()) {
     const double reduce = seconds(sbp::Collective::reduce_scatter, gradient.reduced) + parts + cast_once;
     return update + once + (h.overlap_grad ? added(job, reduce, stage.backward, open) : reduce);
   }
@@ -264,7 +268,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const double casts = gradient.is_cast(true) ? kernels(gradient.made + gradient.reduced) : 0;
   const double launches = gradient.is_cast(true) ? stage.accumulate_launches : 0;
   const double kernels_more = sums + casts - stage.accumulate.whole;
-  if (h.zero == 2)
+  if (!sharding.gathers_in_each_pass())
     return update + once +
            m * (added(job, reduce, stage.backward, open) + longer(stage, kernels_more, launches));
   // On the way back a layer's gradients are reduced before the next layer's parameters are gathered, which
@@ -289,8 +293,9 @@ double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& 
   for (const TiedUse& use : cost.tied) devices.insert(mesh.device(0, stage_of(h, use.layer)));
   if (devices.size() < 2) return 0;
   const GradientBytes gradient = gradient_bytes(job);
-  const double size = h.zero < 2 ? gradient.reduced : gradient.summed;
-  const double bytes = size * cost.tied.back().states.elements / (h.zero >= 1 ? h.dp : 1);
+  const planner::Sharding sharding = planner::sharding_of(h);
+  const double size = sharding.gradients ? gradient.summed : gradient.reduced;
+  const double bytes = size * cost.tied.back().states.elements / (sharding.states ? h.dp : 1);
   const sim::Span span = sim::span_of(job.cluster, {devices.begin(), devices.end()});
   return sim::seconds_beside(
       job.cluster,

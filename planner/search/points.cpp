@@ -11,6 +11,7 @@
 #include "planner/mesh.h"
 #include "planner/resolve.h"
 #include "planner/search/dimensions.h"
+#include "planner/sharding.h"
 #include "sbp/words.h"
 
 namespace boxcar::search {
@@ -125,7 +126,7 @@ class Points {
   void visit() {
     const Hints& h = point_.parallel;
     const bool often = h.pp > 1 && planner::micro_batches(point_) > 1;
-    if (often && h.zero > 2 && less_fits_.count(h.virtual_stages)) return;
+    if (often && planner::sharding_of(h).gathers_in_each_pass() && less_fits_.count(h.virtual_stages)) return;
     const std::optional<bool> fits = visit_(point_);
     any_ = true;
     if (!fits) return;

@@ -12,6 +12,7 @@
 #include "planner/resolve.h"
 #include "planner/schedule.h"
 #include "planner/search/dimensions.h"
+#include "planner/sharding.h"
 
 namespace boxcar::search {
 namespace {
@@ -184,7 +185,7 @@ std::vector<Rule> replica_rules(const Job& job, const Fixed&) {
 std::vector<Rule> sharding_rules(const Job&, const Fixed& fixed) {
   if (fixed.is_pinned("zero")) return {};
   return {{{"zero", "dp"}, {}, "zero shards over dp, which has to be 2 or more", [](const Job& j) {
-             return j.parallel.zero == 0 || j.parallel.dp > 1;
+             return !planner::sharding_of(j.parallel).states || j.parallel.dp > 1;
            }}};
 }
 

@@ -1,0 +1,40 @@
+// The last step of lowering: tasks as the actors of one program, with local shapes, registers, names, queues
+// and communicators.
+//
+//   task                                     actors                   registers
+//   kernel F0 fc1, reads 2 1, writes 3       fc1                      fc1
+//   box F0 {ln2: S(1) -> B}                  ln2.all_gather           ln2.all_gather
+//   box G {w.grad.sum, b.grad.sum: P -> B}   gradients.all_reduce     gradients.all_reduce.done, of no bytes:
+//                                                                     gradients are reduced where they are
+//   pull F1 h3.out                           h3.out.pull, and a link  h3.out
+//
+// A link says what a pull reads, for the register of another stage's program is not known yet. Rates, credits
+// and initial tokens follow from who reads what, when (ProgramBuilder::finish).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/lowering/registers.h"
+#include "planner/program_builder.h"
+
+namespace boxcar::planner {
+
+// A pull whose producer's register is not known yet.
+struct Link {
+  int actor = 0;
+  ir::TensorId tensor = -1;
+  int stage = 0;  // the producer's
+  std::string source_queue;
+};
+
+struct StageProgram {
+  ProgramBuilder builder;  // not finished: others may read its registers
+  std::vector<Link> links;
+  std::vector<int> sent;  // by tensor: the register that other stages pull, -1
+  UnevenParts uneven;     // that ranks of the class were taken to have alike
+};
+
+StageProgram emit(const Stage& stage, const StageTasks& tasks);
+
+}  // namespace boxcar::planner

@@ -1,0 +1,173 @@
+#include "planner/lowering/order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "ir/op.h"
+#include "planner/lowering/buckets.h"
+#include "sbp/error.h"
+
+namespace boxcar::planner {
+
+using ir::OpId;
+using ir::TensorId;
+
+namespace {
+
+class Orderer {
+ public:
+  Orderer(const Stage& stage, StageTasks& tasks) : stage_(stage), tasks_(tasks), states_(tasks.states) {}
+
+  void run() {
+    order_passes();
+    order_updates();
+    for (OpId o = 0; o < stage_.ops(); ++o)
+      if (const ir::Op& op = stage_.op(o); op.is(ir::OpKind::parameter) && stage_.here(o))
+        keep(op.outputs[0]);
+    if (!states_.gathers.empty()) {
+      Task gathers{TaskKind::box, stage_.phases.update()};
+      gathers.buckets = buckets_of(stage_, states_.gathers, true);
+      gathers.label.name = "parameters";
+      tasks_.updates.push_back(std::move(gathers));
+    }
+  }
+
+ private:
+  bool is_alias(OpId o) const { return stage_.op(o).is(ir::OpKind::alias); }
+
+  void order_passes() {
+    std::vector<OpId> ops;
+    for (OpId o = 0; o < stage_.ops(); ++o)
+      if (stage_.here(o) && stage_.site(o).run != Run::update && !is_source(stage_.op(o))) ops.push_back(o);
+    if (stage_.phases.split)  // the graph has both parts of a backward pass in one
+      std::stable_sort(ops.begin(), ops.end(), [&](OpId a, OpId b) {
+        return std::max(stage_.site(a).run, Run::backward) < std::max(stage_.site(b).run, Run::backward);
+      });
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (stage_.in.hints.overlap_tp && !is_alias(ops[i])) ask_ahead(ops, i);
+      add(tasks_.passes, is_alias(ops[i]) ? TaskKind::alias : TaskKind::kernel, ops[i]);
+    }
+  }
+
+  void ask_ahead(const std::vector<OpId>& ops, size_t at) {
+    const auto next = std::find_if_not(ops.begin() + static_cast<std::ptrdiff_t>(at) + 1, ops.end(),
+                                       [&](OpId o) { return is_alias(o); });
+    const int phase = stage_.phase(ops[at]);
+    if (next == ops.end() || stage_.phase(*next) != phase) return;
+    if (!any_of(stage_.op(*next).inputs, [&](TensorId t) { return stage_.read_again(t, phase); })) return;
+    Task ahead{TaskKind::ahead, phase};
+    ahead.ops = {*next, ops[at]};
+    tasks_.passes.push_back(std::move(ahead));
+  }
+
+  void order_updates() {
+    std::map<std::string, std::vector<OpId>> together;  // by rule
+    for (OpId o = 0; o < stage_.ops(); ++o) {
+      const ir::Op& op = stage_.op(o);
+      if (stage_.site(o).run != Run::update || !stage_.here(o) || is_source(op) ||
+          states_.alone[static_cast<size_t>(op.outputs[0])])
+        continue;
+      if (stage_.in.hints.fused_optimizer && ir::has_op(op.type + "_all")) {
+        together[op.type + ir::to_text(op.attrs)].push_back(o);
+        continue;
+      }
+      add(tasks_.updates, stage_.site(o).joint ? TaskKind::joint : TaskKind::kernel, o);
+      if (!stage_.site(o).joint) after_update(op);
+    }
+    for (const auto& [rule, ops] : together) update_together(ops);
+  }
+
+  // What is made of the states that `op` updates, but those that are `made` with them.
+  void after_update(const ir::Op& op, const std::vector<OpId>& made = {}) {
+    for (TensorId t : op.outputs)
+      if (const TensorId state = states_.becomes[static_cast<size_t>(t)]; state >= 0) {
+        written_[state] = true;
+        copy(state, made);
+      }
+  }
+
+  void copy(TensorId state, const std::vector<OpId>& made) {
+    for (OpId o : states_.copies[state]) {
+      if (std::find(made.begin(), made.end(), o) == made.end()) add(tasks_.updates, TaskKind::kernel, o);
+      for (TensorId t : stage_.op(o).outputs) copy(t, {});
+    }
+  }
+
+  // One kernel for all these updates, which also writes the casts of weights.
+  void update_together(const std::vector<OpId>& ops) {
+    Task task{TaskKind::update_all, stage_.phases.update()};
+    task.ops = ops;
+    for (size_t n = 0; n < ops.size(); ++n) {
+      const OpId cast = cast_of(states_.becomes[static_cast<size_t>(stage_.op(ops[n]).outputs[0])]);
+      if (cast < 0 || (!task.casts.empty() && stage_.op(cast).attrs != stage_.op(task.casts[0]).attrs))
+        continue;
+      task.casts.push_back(cast);
+      task.cast_at.push_back(static_cast<int64_t>(n));
+    }
+    const std::vector<OpId> casts = task.casts;
+    tasks_.updates.push_back(std::move(task));
+    for (OpId o : ops) after_update(stage_.op(o), casts);
+  }
+
+  // The cast that reads a state as it is kept, if there is one.
+  OpId cast_of(TensorId state) {
+    for (OpId o : states_.copies[state])
+      if (stage_.op(o).is(ir::OpKind::cast) && stage_.layout(o).inputs[0] == stage_.stored(state)) return o;
+    return -1;
+  }
+
+  void keep(TensorId state) {
+    if (written_[state]) return;
+    Task task{TaskKind::keep, stage_.phases.update()};
+    task.t = state;
+    tasks_.updates.push_back(std::move(task));
+    copy(state, {});
+  }
+
+  void add(std::vector<Task>& part, TaskKind kind, OpId o) const {
+    Task task{kind, stage_.phase(o)};
+    task.ops = {o};
+    part.push_back(std::move(task));
+  }
+
+  const Stage& stage_;
+  StageTasks& tasks_;
+  States& states_;
+  std::map<TensorId, bool> written_;  // by state
+};
+
+}  // namespace
+
+void order_ops(const Stage& stage, StageTasks& tasks) { Orderer(stage, tasks).run(); }
+
+void check_order(const Stage& stage, const StageTasks& tasks) {
+  std::vector<bool> done(static_cast<size_t>(stage.ops()));
+  const auto check_operands = [&](OpId o) {
+    for (TensorId t : stage.op(o).inputs) {
+      const OpId producer = stage.tensor(t).producer;
+      const bool made_here = stage.here(producer) && !is_source(stage.op(producer));
+      if (made_here && !tasks.states.alone[static_cast<size_t>(t)] && !done[static_cast<size_t>(producer)])
+        throw Error::fault(stage.op(o).name, fmt::format("stands before {} is made", stage.tensor(t).name));
+    }
+  };
+  const auto note = [&](OpId o) {
+    if (done[static_cast<size_t>(o)]) throw Error::fault(stage.op(o).name, "stands in two tasks");
+    done[static_cast<size_t>(o)] = true;
+  };
+  for (const auto* part : tasks.parts())
+    for (const Task& task : *part) {
+      if (task.kind == TaskKind::ahead) continue;
+      for (OpId o : task.ops) check_operands(o);
+      for (OpId o : task.ops) note(o);
+      for (OpId o : task.casts) note(o);
+    }
+  for (OpId o = 0; o < stage.ops(); ++o)
+    if (stage.here(o) && !is_source(stage.op(o)) && !done[static_cast<size_t>(o)])
+      throw Error::fault(stage.op(o).name, fmt::format("stands in no task of {}", stage.name));
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,127 @@
+#include "planner/lowering/registers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+namespace boxcar::planner {
+
+using ir::OpId;
+using ir::TensorId;
+using sbp::NdSbp;
+
+bool is_even(const sbp::Shape& shape, const NdSbp& layout, const Mesh& mesh) {
+  for (size_t a = 0; a < shape.size(); ++a) {
+    int64_t parts = 1;
+    for (size_t d = 0; d < layout.size(); ++d)
+      if (layout[d].is_split() && layout[d].axis == static_cast<int>(a)) parts *= mesh.extents[d];
+    if (shape[a] % parts != 0) return false;
+  }
+  return true;
+}
+
+std::string Names::unique(const std::string& name) {
+  const int count = ++counts_[name];
+  return count == 1 ? name : unique(fmt::format("{}.{}", name, count));
+}
+
+namespace {
+
+ir::MemoryKind memory_of(ir::Role role) {
+  switch (role) {
+    case ir::Role::parameter:
+      return ir::MemoryKind::parameters;
+    case ir::Role::gradient:
+      return ir::MemoryKind::gradients;
+    case ir::Role::optimizer:
+      return ir::MemoryKind::optimizer;
+    default:
+      return ir::MemoryKind::activations;
+  }
+}
+
+}  // namespace
+
+Registers::Registers(const Stage& stage, const StageTasks& tasks, ProgramBuilder& builder)
+    : stage_(stage), tasks_(tasks), builder_(builder), held_(tasks.values.size()) {
+  for (const ir::Op& op : stage.in.graph.ops)
+    if (op.recomputed)
+      recomputed_.insert(op.name.substr(0, op.name.size() - std::string_view(".recomputed").size()));
+  for (ValueId v = 0; v < tasks.declared; ++v) make_for(v);
+}
+
+void Registers::set(ValueId v, int reg, int ready) {
+  set(v, Held{reg, local_type(value(v).t, value(v).layout).shape, ready});
+}
+
+int Registers::make_for(ValueId v) {
+  set(v, make(value(v).t, value(v).layout, value(v).suffix));
+  return at(v).reg;
+}
+
+int Registers::make(TensorId t, const NdSbp& layout, const std::string& suffix) {
+  const ir::TensorType type = local_type(t, layout);
+  const double kept = kept_beside(t, suffix);  // 0: over its operand; a byte then, as none is a control edge
+  const auto bytes = static_cast<int64_t>(kept * static_cast<double>(type.bytes()));
+  const int reg = builder_.add_register(names_.unique(stage_.tensor(t).name + suffix), type,
+                                        memory_of(stage_.tensor(t).role), kept > 0 ? bytes : 1);
+  ir::Register& made = builder_.program.registers[static_cast<size_t>(reg)];
+  made.over = made.bytes < type.bytes();
+  return reg;
+}
+
+int Registers::make_control(const std::string& actor) {
+  return builder_.add_register(names_.unique(actor + ".done"), {{}, ir::DType::int8},
+                               ir::MemoryKind::workspace, 0);
+}
+
+ir::TensorType Registers::local_type(TensorId t, const NdSbp& layout) {
+  const sbp::Shape& shape = stage_.tensor(t).type.shape;
+  if (!is_even(shape, layout, stage_.in.mesh)) uneven.emplace(shape, layout);
+  return stage_.local_type(t, layout);
+}
+
+// Times its bytes that a result of a kernel takes with what the framework keeps beside it; the first of two
+// runs keeps nothing.
+double Registers::kept_beside(TensorId t, const std::string& suffix) const {
+  const std::map<std::string, double>& retained = stage_.in.hints.retained_bytes;
+  const OpId producer = stage_.tensor(t).producer;
+  if (retained.empty() || !suffix.empty() || producer < 0) return 1;
+  const ir::Op& op = stage_.op(producer);
+  const auto found = retained.find(op.type);
+  if (found == retained.end() || op.outputs[0] != t || recomputed_.contains(op.name)) return 1;
+  return stage_.here(producer) ? found->second : std::max(1.0, found->second);  // a copy lies over nothing
+}
+
+void Registers::add_inputs(ir::Actor& actor, const std::vector<ValueId>& values) const {
+  std::vector<Held> operands;
+  for (ValueId v : values) operands.push_back(at(v));
+  add_inputs(actor, operands);
+}
+
+void Registers::add_inputs(ir::Actor& actor, const std::vector<Held>& operands) const {
+  std::vector<int> controls;
+  for (const Held& operand : operands) {
+    ir::Input input{operand.reg, 1, -1, -1, {}};
+    if (builder_.program.registers[static_cast<size_t>(operand.reg)].type.shape != operand.shape)
+      input.view = operand.shape;
+    actor.inputs.push_back(std::move(input));
+    if (operand.ready >= 0 && std::find(controls.begin(), controls.end(), operand.ready) == controls.end())
+      controls.push_back(operand.ready);
+  }
+  for (int control : controls) actor.inputs.push_back({control, 1, -1, -1, {}});
+}
+
+void Registers::add_outputs(ir::Actor& actor, const std::vector<ValueId>& values) {
+  for (ValueId v : values) {
+    if (value(v).over >= 0)
+      set(v, at(value(v).over).reg);
+    else if (v >= tasks_.declared)
+      make_for(v);
+    actor.outputs.push_back(at(v).reg);
+  }
+}
+
+}  // namespace boxcar::planner

@@ -1,0 +1,74 @@
+// Registers of one program, by value: their local types and names, and where readers find each value.
+//
+//   Registers registers(stage, tasks, builder);
+//   registers.make_for(v);             // "h0.ln2", float16[1, 16, 64] on this rank
+//   registers.at(v)                    // {register, the shape that readers see, -1}
+//   registers.add_inputs(actor, {v});  // an input, with a view where the register has another shape
+#pragma once
+
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "planner/lowering/stage.h"
+#include "planner/lowering/tasks.h"
+#include "planner/program_builder.h"
+
+namespace boxcar::planner {
+
+// Shapes in layouts that do not cut them evenly: ranks hold parts of different sizes.
+using UnevenParts = std::set<std::pair<sbp::Shape, sbp::NdSbp>>;
+bool is_even(const sbp::Shape& shape, const sbp::NdSbp& layout, const Mesh& mesh);
+
+// Names of one kind in a program: "slice", then "slice.2".
+class Names {
+ public:
+  std::string unique(const std::string& name);
+
+ private:
+  std::unordered_map<std::string, int> counts_;
+};
+
+// A value as its readers see it.
+struct Held {
+  int reg = -1;
+  sbp::Shape shape;
+  int ready = -1;  // control register: written over in place, whole once this is there
+};
+
+class Registers {
+ public:
+  Registers(const Stage& stage, const StageTasks& tasks, ProgramBuilder& builder);
+
+  const Held& at(ValueId v) const { return held_[static_cast<size_t>(v)]; }
+  void set(ValueId v, Held held) { held_[static_cast<size_t>(v)] = std::move(held); }
+  // The value is in this register, in its own shape.
+  void set(ValueId v, int reg, int ready = -1);
+  int make_for(ValueId v);
+  int make(ir::TensorId t, const sbp::NdSbp& layout, const std::string& suffix);
+  int make_control(const std::string& actor);
+  ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout);
+
+  void add_inputs(ir::Actor& actor, const std::vector<ValueId>& values) const;
+  // Operands first, then what says that they are whole.
+  void add_inputs(ir::Actor& actor, const std::vector<Held>& operands) const;
+  // Over another value's register, into one that is there from the start, or into one of its own.
+  void add_outputs(ir::Actor& actor, const std::vector<ValueId>& values);
+
+  UnevenParts uneven;  // that ranks of the class were taken to have alike
+
+ private:
+  const Value& value(ValueId v) const { return tasks_.values[static_cast<size_t>(v)]; }
+  double kept_beside(ir::TensorId t, const std::string& suffix) const;
+
+  const Stage& stage_;
+  const StageTasks& tasks_;
+  ProgramBuilder& builder_;
+  std::vector<Held> held_;            // by value
+  std::set<std::string> recomputed_;  // ops of which a recomputation follows
+  Names names_;
+};
+
+}  // namespace boxcar::planner

@@ -1,0 +1,24 @@
+// Pass shard_states: what lives from step to step on a stage, and how what is sharded becomes whole again.
+//
+//   a weight w on dp 2    values declared                  gathered
+//     zero 1 in fp16      w S(0), w.half S(0), w.half B    w.half S(0) -> B, after the update
+//     zero 3 in fp16      w S(0), w.half S(0)              w.half S(0) -> B, in each pass
+//     zero 1 in fp32      w S(0), w B                      w S(0) -> B, after the update
+//
+// Afterwards every parameter of the stage, and all that is made of parameters alone, has a value as it is
+// kept. What is gathered once a step is gathered from one declared value into another.
+#pragma once
+
+#include "planner/lowering/stage.h"
+#include "planner/lowering/tasks.h"
+
+namespace boxcar::planner {
+
+void shard_states(const Stage& stage, StageTasks& tasks);
+void check_states(const Stage& stage, const StageTasks& tasks);
+
+// Whether a state that passes read lies there whole beside its shards, so that it is gathered once a step.
+bool is_kept_whole(const ir::Graph& graph, const std::vector<ir::OpId>& readers, const sbp::NdSbp& stored,
+                   const std::optional<sbp::NdSbp>& used, Sharding sharding);
+
+}  // namespace boxcar::planner

@@ -1,0 +1,33 @@
+// ZeRO: the tensors of training that are sharded over the replicas, and when they are reduced and gathered.
+// What a level (Hints::zero) means is said here and nowhere else: all that lays out, lowers or estimates asks
+// these questions. The search alone goes from level to level.
+//
+//   level  states   gradients  parameters
+//   0      whole    whole      whole       gradients are all-reduced once a step
+//   1      sharded  whole      whole       they are reduce-scattered once a step, parameters gathered after
+//   it 2      sharded  sharded    whole       gradients are reduce-scattered in each micro-batch, by layer 3
+//   sharded  sharded    sharded     parameters are gathered in each pass, by layer, and not kept
+//
+//   sharding_of({.dp = 8, .zero = 2}).reduces_each_micro_batch()  // true
+#pragma once
+
+#include "planner/planner.h"
+
+namespace boxcar::planner {
+
+struct Sharding {
+  bool states = false;      // master weights and moments, and the gradients as their update reads them
+  bool gradients = false;   // also as they are summed over micro-batches
+  bool parameters = false;  // also as they are kept for forward and backward passes
+
+  // Each micro-batch's gradients are reduced, a layer at a time; else their sums are, once a step.
+  bool reduces_each_micro_batch() const { return gradients; }
+  // Parameters are gathered for a layer and a pass; else, where states are sharded, once after the update.
+  bool gathers_in_each_pass() const { return parameters; }
+};
+
+inline Sharding sharding_of(const Hints& hints) {
+  return {.states = hints.zero >= 1, .gradients = hints.zero >= 2, .parameters = hints.zero >= 3};
+}
+
+}  // namespace boxcar::planner

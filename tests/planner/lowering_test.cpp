@@ -1,0 +1,231 @@
+// The passes of lowering one by one: what each leaves, and that its check finds a task planted wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/laid_out.h"
+#include "planner/lowering/boxing.h"
+#include "planner/lowering/gradients.h"
+#include "planner/lowering/order.h"
+#include "planner/lowering/overlap.h"
+#include "planner/lowering/states.h"
+#include "sbp/error.h"
+#include "small_jobs.h"
+
+namespace boxcar::planner {
+namespace {
+
+Job zero_job(int zero, int dp = 2, int tp = 1, int micro_batches = 2) {
+  Job job = small_job(dp, tp, 1, 1, micro_batches);
+  job.parallel.zero = zero;
+  return job;
+}
+
+// The only stage of a job, and its tasks after so many passes.
+class Lowered {
+ public:
+  Lowered(const Job& job, int passes)
+      : laid_(lay_out(resolve(job))),
+        readers_(ir::consumers(laid_.graph)),
+        comms_(laid_.mesh, 1),
+        routes_(laid_.mesh),
+        input_{laid_.graph, laid_.hints,    sharding_of(laid_.hints),
+               laid_.mesh,  laid_.pipeline, laid_.sites,
+               laid_.pins,  laid_.layouts,  readers_,
+               {},          comms_,         routes_},
+        stage(input_, 0, all(laid_.mesh), "stage0") {
+    const auto run = {shard_states, order_ops, reduce_gradients, insert_boxing, overlap};
+    for (int p = 0; p < passes; ++p) run.begin()[p](stage, tasks);
+  }
+
+  std::string name(ir::TensorId t) const { return stage.tensor(t).name; }
+  // "h0.ln2 S(1) -> B" of all boxes and gathers of a kind in a phase.
+  std::vector<std::string> boxed(TaskKind kind, int phase) const {
+    std::vector<std::string> result;
+    for (const auto* part : tasks.parts())
+      for (const Task& task : *part)
+        for (const Bucket& bucket : task.buckets)
+          for (const Boxed& boxed : bucket)
+            if (task.kind == kind && task.phase == phase)
+              result.push_back(fmt::format("{} {} -> {}", name(boxed.t), sbp::to_text(boxed.from),
+                                           sbp::to_text(boxed.to)));
+    return result;
+  }
+  size_t find(const std::string& op) const {
+    for (size_t a = 0; a < tasks.passes.size(); ++a)
+      if (const Task& task = tasks.passes[a];
+          task.kind == TaskKind::kernel && stage.op(task.ops[0]).name == op)
+        return a;
+    throw Error::fault(op, "is not there");
+  }
+
+ private:
+  static std::vector<int> all(const Mesh& mesh) {
+    std::vector<int> places;
+    for (int place = 0; place < mesh.devices(); ++place) places.push_back(place);
+    return places;
+  }
+
+  LaidOut laid_;
+  std::vector<std::vector<ir::OpId>> readers_;
+  CommTable comms_;
+  RouteTable routes_;
+  LoweringInput input_;
+
+ public:
+  const Stage stage;
+  StageTasks tasks;
+};
+
+std::string message(void (*check)(const Stage&, const StageTasks&), const Lowered& lowered) {
+  try {
+    check(lowered.stage, lowered.tasks);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Lowering, a_level_of_zero_is_what_it_shards) {
+  const auto of = [](int zero) {
+    Hints hints;
+    hints.zero = zero;
+    const Sharding s = sharding_of(hints);
+    return std::vector{s.states, s.gradients, s.parameters};
+  };
+  EXPECT_EQ(of(0), (std::vector{false, false, false}));
+  EXPECT_EQ(of(1), (std::vector{true, false, false}));
+  EXPECT_EQ(of(2), (std::vector{true, true, false}));
+  EXPECT_EQ(of(3), (std::vector{true, true, true}));
+}
+
+// The table of states.h.
+TEST(Lowering, sharded_states_are_whole_after_the_update_or_in_each_pass) {
+  const auto declared = [](int zero, ir::Precision precision) {
+    Job job = zero_job(zero);
+    job.train.precision = precision;
+    const Lowered lowered(job, 1);
+    std::string result;
+    for (const Value& value : lowered.tasks.values)
+      if (const std::string name = lowered.name(value.t); name == "ln_f.weight" || name == "ln_f.weight.half")
+        result += fmt::format("{}{} {}; ", name, value.suffix, sbp::to_text(value.layout));
+    return result + fmt::format("{}", lowered.tasks.states.groups.empty() ? "once" : "in each pass");
+  };
+  EXPECT_EQ(declared(0, ir::Precision::fp16), "ln_f.weight B; ln_f.weight.half B; once");
+  EXPECT_EQ(declared(1, ir::Precision::fp16),
+            "ln_f.weight S(0); ln_f.weight.half.shard S(0); ln_f.weight.half B; once");
+  EXPECT_EQ(declared(3, ir::Precision::fp16), "ln_f.weight S(0); ln_f.weight.half S(0); in each pass");
+  EXPECT_EQ(declared(1, ir::Precision::fp32), "ln_f.weight S(0); ln_f.weight.whole B; once");
+}
+
+// The example of boxing.h.
+TEST(Lowering, what_is_gathered_in_a_forward_pass_is_gathered_again_in_its_backward_pass) {
+  Job job = small_job(1, 2, 1);
+  job.parallel.sequence_parallel = true;
+  const Lowered lowered(job, 5);
+  const Phases& phases = lowered.stage.phases;
+  for (const int phase : {phases.forward(0), phases.backward(0)})
+    EXPECT_THAT(lowered.boxed(TaskKind::box, phase), testing::Contains("h0.ln2 S(1) -> B")) << phase;
+}
+
+TEST(Lowering, gradients_are_reduced_once_or_with_their_layer) {
+  for (const int zero : {1, 2}) {
+    const Lowered lowered(zero_job(zero), 3);
+    const Phases& phases = lowered.stage.phases;
+    const auto once = lowered.boxed(TaskKind::box, phases.reduce()),
+               with_layer = lowered.boxed(TaskKind::box, phases.backward(0));
+    EXPECT_EQ(once.empty(), zero == 2);
+    EXPECT_EQ(with_layer.empty(), zero == 1);
+    EXPECT_THAT(zero == 1 ? once : with_layer, testing::Contains(testing::StartsWith("h0.attn.qkv.weight.")));
+  }
+}
+
+TEST(Lowering, a_gather_waits_for_the_first_reader_of_the_one_before) {
+  for (const bool ahead : {true, false}) {
+    Job job = zero_job(3);
+    job.parallel.overlap_param = ahead;
+    const Lowered lowered(job, 5);
+    int gathers = 0, waiting = 0, held = 0;
+    for (const Task& task : lowered.tasks.passes) {
+      if (task.kind != TaskKind::gather) continue;
+      ++gathers;
+      waiting += task.after.empty() ? 0 : 1;
+      held += task.hold == Hold::every_collective ? 1 : 0;
+    }
+    EXPECT_EQ(gathers, 6);  // embeddings, the layer and the last norm, in two passes
+    EXPECT_EQ(waiting, ahead ? 4 : 0);
+    EXPECT_EQ(held, ahead ? 0 : 6);
+  }
+}
+
+TEST(Lowering, checks_pass_after_every_pass) {
+  const auto checks = {check_states, check_order, check_gradients, check_boxing, check_overlap};
+  for (const int zero : {0, 1, 2, 3})
+    for (int pass = 1; pass <= 5; ++pass)
+      EXPECT_EQ(message(checks.begin()[pass - 1], Lowered(zero_job(zero), pass)), "") << zero << " " << pass;
+}
+
+TEST(Lowering, a_state_that_is_not_declared_is_found) {
+  Lowered lowered(zero_job(0), 1);
+  lowered.tasks.values.pop_back();
+  EXPECT_THAT(message(check_states, lowered), testing::HasSubstr("is not declared as it is kept"));
+  Lowered other(zero_job(1), 1);
+  std::swap(other.tasks.states.gathers[0].source, other.tasks.states.gathers[0].result);
+  EXPECT_THAT(message(check_states, other), testing::HasSubstr("is not gathered between its own values"));
+}
+
+TEST(Lowering, an_op_out_of_order_is_found) {
+  Lowered swapped(zero_job(0), 2);
+  const size_t first = swapped.find("h0.ln1"), last = swapped.find("h0.attn.qkv");
+  std::swap(swapped.tasks.passes[first], swapped.tasks.passes[last]);
+  EXPECT_THAT(message(check_order, swapped), testing::HasSubstr("stands before h0.ln1"));
+  Lowered twice(zero_job(0), 2);
+  twice.tasks.passes.push_back(twice.tasks.passes.back());
+  EXPECT_THAT(message(check_order, twice), testing::HasSubstr("stands in two tasks"));
+  Lowered gone(zero_job(0), 2);
+  gone.tasks.updates.erase(gone.tasks.updates.begin());
+  EXPECT_NE(message(check_order, gone), "");
+}
+
+TEST(Lowering, a_gradient_that_is_not_reduced_once_is_found) {
+  for (const int zero : {1, 2}) {
+    Lowered gone(zero_job(zero), 3), twice(zero_job(zero), 3);
+    for (auto* lowered : {&gone, &twice})
+      for (auto* part : {&lowered->tasks.passes, &lowered->tasks.reductions})
+        for (Task& task : *part) {
+          if (task.buckets.empty()) continue;
+          Bucket& bucket = task.buckets[0];
+          lowered == &gone ? bucket.pop_back() : bucket.push_back(bucket[0]);
+        }
+    EXPECT_THAT(message(check_gradients, gone),
+                testing::HasSubstr(zero == 1 ? "is never reduced" : "is added up before"));
+    EXPECT_THAT(message(check_gradients, twice), testing::HasSubstr("is reduced twice"));
+  }
+}
+
+TEST(Lowering, a_value_that_is_read_wrongly_is_found) {
+  Job job = small_job(1, 2, 1);
+  job.parallel.sequence_parallel = true;
+  Lowered early(job, 4);
+  const size_t reader = early.find("h0.mlp.fc1");
+  std::rotate(early.tasks.passes.begin(), early.tasks.passes.begin() + static_cast<std::ptrdiff_t>(reader),
+              early.tasks.passes.begin() + static_cast<std::ptrdiff_t>(reader) + 1);
+  EXPECT_THAT(message(check_boxing, early), testing::HasSubstr("is read before it is there"));
+  Lowered late(job, 4);
+  late.tasks.passes[reader].phase = late.stage.phases.backward(0);
+  EXPECT_THAT(message(check_boxing, late), testing::HasSubstr("in another phase than it is for"));
+  Lowered layout(job, 4);
+  layout.tasks.values[static_cast<size_t>(layout.tasks.passes[reader].reads[1])].layout = {sbp::Sbp::S(0)};
+  EXPECT_THAT(message(check_boxing, layout), testing::HasSubstr("the layout that its reader wants"));
+}
+
+TEST(Lowering, a_task_that_waits_for_a_later_one_is_found) {
+  Lowered lowered(zero_job(3), 5);
+  lowered.tasks.passes.front().after.push_back(1000);
+  EXPECT_THAT(message(check_overlap, lowered), testing::HasSubstr("which is not in front of it"));
+  Lowered held(zero_job(3), 5);
+  held.tasks.passes[held.find("h0.ln1")].hold = Hold::first_step;
+  EXPECT_THAT(message(check_overlap, held), testing::HasSubstr("held back that moves nothing"));
+}
+
+}  // namespace
+}  // namespace boxcar::planner
