@@ -4,9 +4,9 @@
 //
 //   level  states   gradients  parameters
 //   0      whole    whole      whole       gradients are all-reduced once a step
-//   1      sharded  whole      whole       they are reduce-scattered once a step, parameters gathered after
-//   it 2      sharded  sharded    whole       gradients are reduce-scattered in each micro-batch, by layer 3
-//   sharded  sharded    sharded     parameters are gathered in each pass, by layer, and not kept
+//   1      sharded  whole      whole       they are reduce-scattered, parameters gathered once a step
+//   2      sharded  sharded    whole       gradients are reduce-scattered in each micro-batch, by layer
+//   3      sharded  sharded    sharded     parameters are gathered in each pass, by layer, and not kept
 //
 //   sharding_of({.dp = 8, .zero = 2}).reduces_each_micro_batch()  // true
 #pragma once
