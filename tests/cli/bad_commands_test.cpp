@@ -1,0 +1,118 @@
+// Jobs that do not fit or cannot be trained, and commands that there are not.
+#include <gtest/gtest.h>
+
+#include "bad_input.h"
+
+namespace boxcar::testing {
+namespace {
+
+const CommandCase of_simulate[] = {
+    {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 3.38 TB of 85.1 GB, 3.29 TB too much; no other layout tried here fits: use "
+     "more GPUs"},
+    {{"--model=gpt3-175b", "--cluster=dgx-a100-40g", "--gpus=64", "--tp=8", "--pp=8", "--global-batch=64"},
+     1,
+     "does not fit: stage0 needs 97.7 GB of 42.5 GB, 55.2 GB too much; no other layout tried here fits: use "
+     "more GPUs"},
+    {{"--model=gpt", "--layers=12", "--hidden=4096", "--heads=32", "--seq=2048", "--vocab=51200",
+      "--cluster=dgx-a100-80g", "--gpus=8", "--tp=1", "--micro-batch=4"},
+     1,
+     "does not fit: stage0 needs 90.7 GB of 85.1 GB, 5.63 GB too much; it would fit with --attention "
+     "flash (65.5 GB) or with --recompute full (54.3 GB)"},
+    {{"--model=gpt", "--layers=4", "--hidden=8192", "--heads=64", "--seq=2048", "--vocab=51200",
+      "--cluster=dgx-a100-40g", "--gpus=8", "--tp=1", "--micro-batch=8"},
+     1,
+     "does not fit: stage0 needs 132 GB of 42.5 GB, 89.3 GB too much; it would fit with --attention flash "
+     "--recompute full --zero 3 (30.1 GB)"},
+    {{"--model=gpt2", "--seq=100000", "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 6.29 TB of 85.1 GB, 6.21 TB too much; it would fit with --attention flash "
+     "--recompute full (56.2 GB)"},
+    {{"--model=gpt2", "--seq=300000", "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 56.3 TB of 85.1 GB, 56.2 TB too much; it would fit with --attention flash "
+     "--recompute full --zero 3 --context-parallel 2 --dp 4 (81.2 GB)"},
+    {{"--model=gpt2", "--cluster=dgx-a100-8g"},
+     2,
+     "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); known: a100-80g-400g, a100-80g-800g, "
+     "alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, dgx-a100-40g, dgx-a100-80g, dgx-h100, "
+     "gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
+     "p3-16xlarge, pcie-a100-80g; or give a path to a .yaml file"},
+    {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--trace=/no/such/t.json"},
+     2,
+     "/no/such/t.json: cannot be written: No such file or directory"},
+    {{"--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=10000000", "--vocab=1000",
+      "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: stage0 needs 16 PB of 85.1 GB, 16 PB too much; no other layout tried here fits: use more "
+     "GPUs"},
+    {{"--model=gpt", "--layers=4", "--hidden=256", "--heads=8", "--seq=100000000", "--vocab=1000",
+      "--cluster=dgx-a100-80g", "--gpus=8"},
+     1,
+     "does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has; no other "
+     "layout tried here fits: use more GPUs"},
+    {{"--model=gpt2", "--qkv-bias", "--cluster=dgx-a100-80g", "--gpus=8"},
+     2,
+     "--qkv-bias: has no effect unless bias is false"},
+    {{"--model=resnet50", "--layers=18", "--cluster=dgx-a100-80g", "--gpus=8"},
+     2,
+     "--layers: is 18, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50"},
+    {{"--model=gpt2", "--decoder-seq=8", "--cluster=local", "--gpus=1"},
+     2,
+     "--decoder-seq: a model of family gpt has none; it is of t5"},
+};
+
+TEST(BadInput, JobsThatDoNotFit) { expect_refused({"simulate"}, of_simulate); }
+
+const CommandCase of_train[] = {
+    {{"--model=unet", "--layers=3", "--hidden=4", "--image=8", "--vocab=3", "--cluster=local", "--gpus=1",
+      "--data=README.md"},
+     2,
+     "--model: a U-Net is simulated, not trained (data are images of a label each)"},
+    {{"--model=llama", "--layers=2", "--hidden=64", "--heads=4", "--seq=32", "--vocab=256", "--qkv-bias",
+      "--cluster=local", "--gpus=1", "--data=README.md"},
+     2,
+     "--qkv-bias: checkpoints have biases in all linear layers or in none"},
+    {{"--model=t5", "--layers=2"},
+     2,
+     "--model: an encoder with a decoder is simulated, not trained (data is one text)"},
+    {{"--model=resnet50", "--data=random", "--checkpoint-dir=out"},
+     2,
+     "--checkpoint-dir: is for models of text (leave it out)"},
+    {{"--model=bert-base", "--masked=20"},
+     2,
+     "--masked: pre-training heads are simulated, not trained (leave it out)"},
+    {{"--model=gpt2", "--precision=fp8"}, 2, "--precision: fp8 is simulated, not trained (use bf16)"},
+};
+
+TEST(BadInput, JobsThatAreNotTrained) { expect_refused({"train"}, of_train); }
+
+const CommandCase others[] = {
+    {{"simulat"}, 2, "simulat: no such command (did you mean simulate?); `boxcar --help` lists them"},
+    {{"--nonsense"}, 2, "--nonsense: no such command; `boxcar --help` lists them"},
+    {{}, 2, "which command? `boxcar --help` lists them"},
+    {{"clusters", "dgx-a1000"},
+     2,
+     "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: a100-80g-400g, a100-80g-800g, "
+     "alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, "
+     "dgx-a100-40g, dgx-a100-80g, dgx-h100, gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
+     "p3-16xlarge, pcie-a100-80g; or give a "
+     "path to a "
+     ".yaml "
+     "file"},
+    {{"clusters", "x", "y"}, 2, "y: one argument too many"},
+    {{"clusters", "--jsn"},
+     2,
+     "--jsn: unknown flag (did you mean --json?); `boxcar clusters --help` lists all"},
+    {{"models", "gpt"}, 2, "gpt: one argument too many"},
+    {{"explain", "a", "b"}, 2, "b: one argument too many"},
+    {{"explain"}, 2, "plan: missing; `boxcar explain --help` says more"},
+    {{"sbp", "rules"}, 2, "op: missing; `boxcar sbp rules --help` says more"},
+    {{"sbp", "box"}, 2, "--shape: missing; `boxcar sbp box --help` says more"},
+};
+
+TEST(BadInput, Commands) { expect_refused({}, others); }
+
+}  // namespace
+}  // namespace boxcar::testing

@@ -1,0 +1,35 @@
+// What a person can get wrong on the command line or in a file, each with the whole message that it gets. The
+// program is run as a user runs it: one line on stderr, nothing on stdout, exit 1 or 2, and nothing written.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/run_program.h"
+
+namespace boxcar::testing {
+
+using Words = std::vector<std::string>;
+
+// A job that runs, as flags and as a file.
+inline const Words job_flags{"--model=gpt", "--layers=4",   "--hidden=256",           "--heads=8",
+                             "--seq=128",   "--vocab=1000", "--cluster=dgx-a100-80g", "--gpus=8"};
+
+inline const std::string job_file =
+    "model: {family: gpt, layers: 4, hidden: 256, heads: 8, seq: 128, vocab: 1000}\ncluster: {preset: "
+    "dgx-a100-80g, gpus: 8}\n";
+
+// `path` reads `shown_path` in the message.
+void expect_refused(const Words& arguments, int exit_code, const std::string& message,
+                    const std::string& shown_path = "", const std::string& path = "");
+
+struct CommandCase {
+  Words arguments;
+  int exit_code;
+  std::string message;
+};
+// Each behind the words that all of them begin with.
+void expect_refused(const Words& beginning, std::span<const CommandCase> cases);
+
+}  // namespace boxcar::testing

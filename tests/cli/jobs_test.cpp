@@ -1,0 +1,231 @@
+// Jobs from flags, files and presets, and what is said of them.
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "bad_input.h"
+
+namespace boxcar::testing {
+namespace {
+
+// A file has the sizes that the catalog has, and flags win.
+TEST(Jobs, AModelFromAFile) {
+  TemporaryFile file("config.json", R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32,
+    "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 11008,
+    "max_position_embeddings": 131072, "vocab_size": 32000, "head_dim": 128, "rms_norm_eps": 1e-6})");
+  const Words rest{"--cluster=dgx-a100-80g", "--gpus=8", "--tp=8", "--json"};
+  Words by_file{"simulate", "--model", file.path(), "--seq=4096"}, by_name{"simulate", "--model=llama2-7b"};
+  by_file.insert(by_file.end(), rest.begin(), rest.end());
+  by_name.insert(by_name.end(), rest.begin(), rest.end());
+  const auto until_simulator = [](const std::string& text) {
+    return text.substr(0, text.find("\"simulator\""));
+  };
+  const Output from_file = run_program(by_file);
+  EXPECT_EQ(from_file.exit_code, 0) << from_file.err;
+  EXPECT_EQ(until_simulator(from_file.out), until_simulator(run_program(by_name).out));
+  by_file[2] = std::filesystem::path(file.path()).parent_path().string() + "/";  // the folder
+  EXPECT_EQ(until_simulator(run_program(by_file).out), until_simulator(from_file.out));
+}
+
+// What a file says beside sizes is built, or told.
+TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
+  const auto simulate = [](const std::string& config, const Words& flags) {
+    TemporaryFile file("config.json", config);
+    Words words{"simulate", "--model", file.path(), "--cluster=dgx-a100-80g", "--gpus=1", "--json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    Output output = run_program(words);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return output;
+  };
+  const std::string sizes = R"("num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "intermediate_size": 128, "max_position_embeddings": 64, "vocab_size": 128)";
+  const auto llama = [&](const std::string& name, const std::string& more) {
+    return R"({"architectures": [")" + name + R"("], )" + sizes + more + "}";
+  };
+  const auto parameters = [](const Output& output) {
+    const auto doc = nlohmann::json::parse(output.out);
+    return doc["memory_breakdown_bytes"][0]["optimizer"].get<int64_t>();
+  };
+  const Output plain = simulate(llama("LlamaForCausalLM", ""), {});
+  const Output qwen = simulate(llama("Qwen2ForCausalLM", R"(, "sliding_window": 32)"), {});
+  EXPECT_EQ(plain.err + qwen.err, "");
+  EXPECT_GT(parameters(qwen), parameters(plain));
+  EXPECT_EQ(nlohmann::json::parse(qwen.out)["configuration"]["model.qkv_bias"], "true");
+  EXPECT_EQ(
+      simulate(llama("Qwen2ForCausalLM", R"(, "sliding_window": 32, "use_sliding_window": true)"), {}).err,
+      "boxcar: --model: sliding_window 32 is not built: attention reaches all 64 tokens\n");
+  EXPECT_EQ(simulate(llama("MistralForCausalLM", R"(, "sliding_window": 32)"), {"--seq=32"}).err, "");
+  EXPECT_EQ(simulate(llama("LlamaForCausalLM", R"(, "attention_bias": true)"), {}).err,
+            "boxcar: --model: attention_bias alone is not built: all linear layers have biases\n");
+  const std::string bert = R"({"architectures": ["BertForMaskedLM"], )" + sizes;
+  const Output tanh = simulate(
+      bert + R"(, "hidden_act": "gelu_new", "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0})",
+      {});
+  EXPECT_EQ(
+      tanh.err,
+      "boxcar: --model: hidden_dropout_prob, attention_probs_dropout_prob differ, which is not built: all "
+      "are 0.2\n");
+  EXPECT_EQ(nlohmann::json::parse(tanh.out)["configuration"]["model.gelu"], "tanh");
+  EXPECT_EQ(nlohmann::json::parse(tanh.out)["configuration"]["model.dropout"], "0.2");
+  EXPECT_EQ(nlohmann::json::parse(simulate(bert + "}", {}).out)["configuration"]["model.gelu"], "erf");
+}
+
+TEST(BadInput, JsonOfWhatDoesNotFitHasTheMemory) {
+  Output output = run_program(
+      {"simulate", "--model=gpt3-175b", "--cluster=dgx-a100-40g", "--gpus=64", "--tp=8", "--pp=8", "--json"});
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_NE(output.out.find("\"fits\": false"), std::string::npos);
+  EXPECT_NE(output.out.find("\"peak_memory_bytes\""), std::string::npos);
+  EXPECT_EQ(output.out.find("\"step_time_s\""), std::string::npos);
+  EXPECT_TRUE(output.err.starts_with("boxcar: does not fit: stage0 needs ")) << output.err;
+}
+
+// Devices that are threads on a node's cores share its memory: two fit, 64 do not.
+TEST(BadInput, DevicesThatShareTheMemoryOfTheirNodeFitTogether) {
+  const TemporaryFile cluster("cores.yaml",
+                              "name: cores\ndevice: cpu\nnodes: 1\nnode: {gpus: 64, cores: 2, link: pcie, "
+                              "link_bandwidth: 5e9, link_latency: 1e-6, pcie_bandwidth: 5e9, nics: 1, "
+                              "nic_bandwidth: 1.25e9, nic_latency: 20e-6}\nfabric: {kind: single-switch, "
+                              "hop_latency: 1e-6}\n");
+  const auto simulate = [&](const std::string& dp) {
+    return run_program({"simulate", "--json", "--model=gpt", "--layers=4", "--hidden=2048", "--heads=16",
+                        "--seq=2048", "--vocab=256", "--micro-batch=4", "--precision=fp32",
+                        "--cluster=" + cluster.path(), dp});
+  };
+  const nlohmann::json two = nlohmann::json::parse(simulate("--dp=2").out);
+  EXPECT_EQ(two["fits"], true);
+  EXPECT_EQ(two["node_peak_memory_bytes"], 2 * two["peak_memory_bytes"][0].get<int64_t>());
+  const Output output = simulate("--dp=64");
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_EQ(nlohmann::json::parse(output.out)["fits"], false);
+  EXPECT_EQ(
+      output.err,
+      "boxcar: does not fit: the devices of a node need 1.2 TB together, it has 1.1 TB (use more nodes, or a "
+      "smaller model, micro_batch or seq)\n");
+}
+
+TEST(BadInput, JsonOfWhatIsTooLargeToCountHasWhatIsKnown) {
+  Words arguments{"simulate", "--json", "--pp=2"};
+  for (const std::string& flag : job_flags)
+    arguments.push_back(flag.starts_with("--seq") ? "--seq=100000000" : flag);
+  const Output output = run_program(arguments);
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_TRUE(
+      output.err.starts_with("boxcar: does not fit: the registers of stage0 have 1.92 EB, more than any "
+                             "cluster has; "))
+      << output.err;
+  const nlohmann::json doc = nlohmann::json::parse(output.out);
+  EXPECT_EQ(doc["schema_version"], 1);
+  EXPECT_EQ(doc["fits"], false);
+  EXPECT_EQ(doc["peak_memory_bytes"].size(), 2u);
+  EXPECT_GT(doc["peak_memory_bytes"][0].get<double>(), 1e15);
+  EXPECT_TRUE(doc["peak_memory_bytes"][1].is_null());
+  EXPECT_EQ(doc["memory_limit_bytes"], nlohmann::json({85094039552, 85094039552}));
+  EXPECT_EQ(doc["too_large"]["stage"], "stage0");
+  EXPECT_GT(doc["too_large"]["bytes"].get<double>(), 0x1p60);
+  EXPECT_EQ(doc["configuration"]["model.seq"], "100000000");
+}
+
+TEST(Jobs, PresetsAsJson) {
+  const auto document = [](const Words& arguments) {
+    const Output output = run_program(arguments);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return nlohmann::json::parse(output.out);
+  };
+  const nlohmann::json all = document({"clusters", "--json"}),
+                       one = document({"clusters", "dgx-h100", "--json"});
+  EXPECT_EQ(all["schema_version"], 1);
+  EXPECT_GE(all["clusters"].size(), 10u);
+  ASSERT_EQ(one["clusters"].size(), 1u);
+  EXPECT_NE(std::find(all["clusters"].begin(), all["clusters"].end(), one["clusters"][0]),
+            all["clusters"].end());
+  EXPECT_EQ(one["clusters"][0]["gpus_per_node"], 8);
+  const nlohmann::json models = document({"models", "--json"});
+  const auto gpt2 = std::find_if(models["models"].begin(), models["models"].end(),
+                                 [](const nlohmann::json& row) { return row["name"] == "gpt2"; });
+  ASSERT_NE(gpt2, models["models"].end());
+  EXPECT_EQ((*gpt2)["hidden"], 768);
+  EXPECT_FALSE(gpt2->contains("ffn"));
+}
+
+// The same job from flags, from a file, and from a file that flags override.
+TEST(Jobs, FlagsAndFilesAgree) {
+  Words flags = job_flags;
+  flags.insert(flags.begin(), "simulate");
+  flags.insert(flags.end(), {"--tp=2", "--steps=3", "--json"});
+  TemporaryFile file("job.yaml", job_file + "parallel: {tp: 4}\n");
+  Output from_flags = run_program(flags);
+  Output from_file = run_program({"simulate", "--tp", "2", "--steps", "3", file.path(), "--json"});
+  auto until_simulator = [](const std::string& text) { return text.substr(0, text.find("\"simulator\"")); };
+  EXPECT_EQ(from_flags.exit_code, 0) << from_flags.err;
+  EXPECT_GT(from_flags.out.size(), 500u);
+  EXPECT_EQ(until_simulator(from_flags.out), until_simulator(from_file.out));
+}
+
+// On a terminal, with and without NO_COLOR.
+std::string shown_on_a_terminal(bool no_color) {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    no_color ? setenv("NO_COLOR", "1", 1) : unsetenv("NO_COLOR");
+    execl(BOXCAR_PROGRAM, "boxcar", "simulate", "--model=gpt2", "--cluster=dgx-a100-80g", "--gpus=1",
+          nullptr);
+    _exit(127);
+  }
+  std::string text;
+  char part[4096];
+  for (ssize_t n = 0; (n = read(terminal, part, sizeof part)) > 0;) text.append(part, static_cast<size_t>(n));
+  close(terminal);
+  waitpid(child, nullptr, 0);
+  return text;
+}
+
+TEST(Output, ProgressKeepsToNoColor) {
+  const std::string plain = shown_on_a_terminal(true), colored = shown_on_a_terminal(false);
+  EXPECT_EQ(plain.find('\033'), std::string::npos);
+  EXPECT_TRUE(plain.starts_with("\r\rcompiling...\r            \rverifying...\r            \rsimulating..."))
+      << plain;
+  EXPECT_TRUE(colored.starts_with("\r\033[Kcompiling...\r\033[Kverifying...")) << colored;
+}
+
+TEST(Jobs, AKeyAtItsDefaultAsksForNothing) {
+  Words arguments = job_flags;
+  arguments.insert(arguments.begin(), "simulate");
+  arguments.insert(arguments.end(), {"--zero=3", "--flash-version=2", "--grad-bucket-mb=25"});
+  Output output = run_program(arguments);
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+}
+
+TEST(Jobs, HelpSaysValuesAndDefaults) {
+  const std::string help = run_program({"simulate", "--help"}).out;
+  for (const char* line :
+       {"\n  --no-fold                   simulate every rank\n",
+        "\n  --steps 0..10000            optimizer steps to simulate, 0: until two are alike [0]\n",
+        "\n  --tp 1..10000               tensor parallelism [1]\n",
+        "\n  --norm layer|rms            normalisation [layer; llama: rms]\n"})
+    EXPECT_NE(help.find(line), std::string::npos) << line << help;
+}
+
+TEST(Jobs, ASavedPlanGivesTheSameResult) {
+  TemporaryFile plan("plan.txt", "");
+  Words flags = job_flags;
+  flags.insert(flags.begin(), "simulate");
+  flags.insert(flags.end(), {"--tp=2", "--pp=2", "--global-batch=16", "--json"});
+  Output direct = run_program(flags);
+  flags.insert(flags.end(), {"--save-plan", plan.path()});
+  Output saved = run_program(flags);
+  Output again = run_program({"simulate", "--plan", plan.path(), "--json"});
+  auto until_simulator = [](const std::string& text) { return text.substr(0, text.find("\"simulator\"")); };
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(until_simulator(direct.out), until_simulator(saved.out));
+  EXPECT_EQ(until_simulator(direct.out), until_simulator(again.out));
+}
+
+}  // namespace
+}  // namespace boxcar::testing
