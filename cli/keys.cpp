@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "cli/backend_rows.h"
 #include "ir/ops/optimizers.h"
 #include "planner/search/dimensions.h"
 #include "sbp/error.h"
@@ -243,8 +244,9 @@ std::vector<Key> make_keys() {
       "train", "stack", at(+[](Request & r) -> auto& { return r.framework; }), 0, 0,
       "the framework that is simulated: its kernels, launches, buckets, memory; a name, or a YAML file"));
 
-  k.push_back(choice("run", "backend", RUN(backend), {"cpu", "cuda"}, "what executes the plan"));
-  k.back().meant = {{"gpu", "cuda"}, {"gpus", "cuda"}, {"nvidia", "cuda"}, {"host", "cpu"}};
+  k.push_back(choice("run", "backend", RUN(backend), backend_names(), "what executes the plan"));
+  for (const BackendRow& row : backend_rows())
+    for (const std::string& name : row.meant) k.back().meant[name] = row.name;
   k.push_back(entry("run", "share_gpus", RUN(share_gpus), 0, 1,
                     "of backend cuda: more devices than GPUs, several on one"));
   k.push_back(entry("run", "fast", RUN(fast), 0, 1,

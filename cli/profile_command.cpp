@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <ctime>
@@ -9,15 +10,12 @@
 #include <optional>
 #include <thread>
 
-#include "actors/profile/cpu_samples.h"
-#include "actors/profile/gpu_samples.h"
 #include "actors/profile/host.h"
-#include "backends/cuda/cuda_backend.h"
 #include "backends/machines/device_profile.h"
 #include "cli/arguments.h"
+#include "cli/backend_rows.h"
 #include "cli/output.h"
 #include "sbp/error.h"
-#include "sbp/suggest.h"
 #include "sim/fit/device_fit.h"
 
 namespace boxcar::cli {
@@ -40,27 +38,9 @@ std::string warn_of_others() {
   return ", while " + beside;
 }
 
-measure::Samples measure_cuda(bool fast, double memory) {
-  const int gpus = backends::cuda::count_gpus();
-  const measure::MakeBackend make = [fast](int devices) {
-    return backends::cuda::make_cuda_backend(devices, {.fast = fast});
-  };
-  const int64_t free = make(1)->device(0).facts().free_bytes;
-  Progress progress;
-  return profile::measure_gpus(make, gpus, profile::gpu_sweep(free, static_cast<int64_t>(memory)),
-                               [&](const std::string& what) { progress.step(what); });
-}
-
-measure::Samples measure_processor() {
-  Progress progress;
-  return profile::measure_cpu([&](const std::string& what) { progress.step(what); });
-}
-
 void run(const ProfileArguments& arguments, Extent extent) {
-  const bool gpu = arguments.backend == "cuda";
-  if (!gpu && arguments.backend != "cpu")
-    throw Error::input("--backend", fmt::format("got \"{}\", expected one of cpu, cuda{}", arguments.backend,
-                                                did_you_mean(arguments.backend, {"cpu", "cuda"})));
+  const BackendRow& backend = backend_row(arguments.backend);
+  const bool gpu = backend.gpus;
   if (arguments.fast && !gpu) throw Error::input("--fast", "needs backend cuda");
   if (arguments.memory && !gpu) throw Error::input("--memory", "needs backend cuda");
   if (arguments.memory && !(*arguments.memory >= least_memory && *arguments.memory <= most_memory))
@@ -70,7 +50,7 @@ void run(const ProfileArguments& arguments, Extent extent) {
   if (extent == Extent::reading) return;
   const std::string beside = gpu ? "" : warn_of_others();
   const measure::Samples samples =
-      gpu ? measure_cuda(arguments.fast, arguments.memory.value_or(most_memory)) : measure_processor();
+      backend.measure({.fast = arguments.fast, .memory = arguments.memory.value_or(most_memory)});
   std::time_t now = std::time(nullptr);
   std::tm date{};
   gmtime_r(&now, &date);
@@ -89,7 +69,8 @@ void add_profile_command(CLI::App& app, Extent extent) {
   CLI::App* command = app.add_subcommand("profile", "measure this machine: a device for simulate's --device");
   auto arguments = std::make_shared<ProfileArguments>();
   command->allow_extras();
-  command->add_option("--backend", arguments->backend, "what to measure [cpu]")->type_name("cpu|cuda");
+  command->add_option("--backend", arguments->backend, "what to measure [cpu]")
+      ->type_name(fmt::format("{}", fmt::join(backend_names(), "|")));
   command->add_option("-o,--output", arguments->output, "the device file to write [needed]")
       ->type_name("FILE");
   command->add_flag("--fast", arguments->fast, "of backend cuda: the kernels of `train --fast`");

@@ -13,11 +13,10 @@
 #include "actors/training/data.h"
 #include "actors/training/same_run.h"
 #include "actors/training/trainer.h"
-#include "backends/cpu/cpu_backend.h"
-#include "backends/cuda/cuda_backend.h"
 #include "backends/mpi/mpi_transport.h"
 #include "cli/arguments.h"
 #include "cli/as_error.h"
+#include "cli/backend_rows.h"
 #include "cli/catalog.h"
 #include "cli/job.h"
 #include "cli/output.h"
@@ -76,19 +75,22 @@ std::string where(const GivenKeys& given, const std::string& path) {
   return found == given.end() ? path : found->second.where;
 }
 
-void check(const training::TrainRun& run, const GivenKeys& given) {
+// Keys that another backend has: at their defaults they ask for nothing.
+void check_backend(const Request& request, const GivenKeys& given) {
+  for (const BackendRow& row : backend_rows())
+    for (const std::string& name : row.keys) {
+      const Key& key = *find_key(run_section, name);
+      if (row.name != request.run.backend && get(key, request) != get(key, Request()))
+        throw Error::input(where(given, key.path()), fmt::format("needs backend {}", row.name));
+    }
+}
+
+void check(const Request& request, const GivenKeys& given) {
+  const training::TrainRun& run = request.run;
   if (run.data.empty())
     throw Error::input(where(given, "run.data"),
                        "missing; give text or .bin files in the job file or as --data, or --data random");
-  const training::TrainRun otherwise;
-  if (run.backend != "cuda")
-    for (const auto& [path, asked] :
-         {std::pair("run.cuda_graph", run.cuda_graph),
-          {"run.fast", run.fast},
-          {"run.algorithms", !run.algorithms.empty()},
-          {"run.share_gpus", run.share_gpus},
-          {"run.collective_timeout", run.collective_timeout != otherwise.collective_timeout}})
-      if (asked) throw Error::input(where(given, path), "needs backend cuda");
+  check_backend(request, given);
   if (!run.algorithms.empty() && !run.fast) throw Error::input(where(given, "run.algorithms"), "needs fast");
   const auto needs_folder = [&](const char* key) {
     if (run.checkpoint_dir.empty() && given.contains(std::string("run.") + key))
@@ -181,22 +183,11 @@ struct Shared {
   std::string last_checkpoint;  // what a run that failed leaves; empty: none
 };
 
-std::unique_ptr<backends::Backend> make_backend(const training::TrainRun& options, int devices,
-                                                std::unique_ptr<backends::Transport>&& transport) {
-  if (options.backend == "cpu") return backends::cpu::make_cpu_backend(devices, std::move(transport));
-  return backends::cuda::make_cuda_backend(devices,
-                                           {.share_gpus = options.share_gpus,
-                                            .fast = options.fast,
-                                            .algorithms = options.algorithms,
-                                            .collective_seconds = options.collective_timeout},
-                                           std::move(transport));
-}
-
 // A saved plan, or the one that the job compiles to.
 training::TrainingJob prepare(const TrainArguments& arguments, std::optional<PlanToTrain>& saved,
                               const planner::ResolvedJob& job, const training::TrainRun& run) {
-  const double share =
-      static_cast<double>(backends::started_processes_here()) / backends::started_processes();
+  const double here = static_cast<double>(backends::started_processes_here()) / backends::started_processes();
+  const double share = backend_row(run.backend).gpus ? 0 : here;
   if (!saved) return training::prepare_training(job, run, share);
   planner::Job changed = job;  // with the learning rate that its acts name, whatever the run's is
   changed.train.learning_rate = job_of(saved->plan, arguments.plan).job->train.learning_rate;
@@ -232,7 +223,7 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
   here.parallel.retained_bytes
       .clear();  // the simulated framework's: on these devices every result has its place
   const planner::ResolvedJob job = planner::resolve(std::move(here));
-  check(options, given);
+  check(resolved.request, given);
   const auto name = [&given](const std::string& path) { return where(given, path); };
   const training::Data data = training::open_data(options, job->model, name);
 
@@ -247,7 +238,8 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
                        "shows a step act by act; leave it out, or train with --cuda-graph false");
   if (extent == Extent::reading) return;
   const training::TrainingJob prepared = prepare(arguments, saved, job, options);
-  shared.backend = make_backend(options, prepared.plan.devices, std::move(shared.transport));
+  shared.backend =
+      backend_row(options.backend).make(options, prepared.plan.devices, std::move(shared.transport));
   backends::Backend* const backend = shared.backend.get();
   backend->expect_room(prepared.plan, actors::scratch_bytes(prepared.plan, *backend));
   host::Checkpoint begin =

@@ -33,8 +33,9 @@ std::map<std::string, std::string> run_facts(const std::map<std::string, std::st
                                              const std::string& data, const backends::host::Checkpoint& begin,
                                              backends::Backend& backend) {
   std::map<std::string, std::string> facts = configuration;
-  for (int d = 0; run.backend == "cuda" && d < backend.devices(); ++d)
-    if (backend.is_local(d)) facts[gpu_fact] = backend.device(d).facts().name;
+  for (int d = 0; d < backend.devices(); ++d)
+    if (backend.is_local(d))
+      if (const std::string name = backend.device(d).facts().name; !name.empty()) facts[gpu_fact] = name;
   const std::string text = ir::to_text(plan);
   facts["plan"] = fmt::format("of fingerprint {:016x}", fingerprint(std::as_bytes(std::span(text))));
   facts["run.data"] = data;

@@ -84,7 +84,6 @@ TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, con
     planner::add_checkpoints(result.plan, result.places,
                              static_cast<int>(std::min(run.checkpoint_every + 1, most_slots)));
   planner::verify(result.plan);
-  if (run.backend != "cpu") return result;
   double needed = 0;
   for (const ir::RankClass& cls : result.plan.classes)
     needed += share *

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "backends/host/checkpoint.h"
+#include "backends/host/hugging_face.h"
 #include "backends/host/json_file.h"
 #include "backends/host/model_keys.h"
 #include "sbp/error.h"
@@ -92,27 +93,16 @@ Json gpt2_config(const Transformer& c) {
           {"tie_word_embeddings", c.tied}};
 }
 
-Transformer read_gpt2(const JsonObject& config) {
-  Transformer c = ir::models::defaults("gpt");
-  c.layers = config.whole("n_layer", 1);
-  c.hidden = config.whole("n_embd", 1);
-  c.heads = config.whole("n_head", 1);
-  c.seq = config.whole("n_positions", 1);
-  c.ffn = config.whole("n_inner", 1, 0);
-  c.vocab = config.whole("vocab_size", 1);
-  c.tied = config.flag("tie_word_embeddings", true);
-  c.dropout = config.number("resid_pdrop", 0.1);
+void check_gpt2(const JsonObject& config) {
+  const double dropout = config.number("resid_pdrop", 0.1);
   for (const char* key : {"embd_pdrop", "attn_pdrop"})
-    if (config.number(key, 0.1) != c.dropout)
+    if (config.number(key, 0.1) != dropout)
       config.refuse(fmt::format("{} is {} and resid_pdrop {}, expected the same", key,
-                                config.number(key, 0.1), c.dropout));
-  need_text(config, "activation_function", {"gelu", "gelu_new", "gelu_pytorch_tanh"}, "gelu_new");
-  c.gelu = config.text("activation_function", "gelu_new") == "gelu" ? "erf" : "tanh";
+                                config.number(key, 0.1), dropout));
   need_number(config, "layer_norm_epsilon", kNormEpsilon, kNormEpsilon);
   need_flag(config, "scale_attn_weights", true);
   need_flag(config, "scale_attn_by_inverse_layer_idx", false);
   need_flag(config, "add_cross_attention", false);
-  return c;
 }
 
 // --- Llama
@@ -147,26 +137,10 @@ void need_plain_rotary(const JsonObject& config) {
   }
 }
 
-Transformer read_llama(const JsonObject& config) {
-  Transformer c = ir::models::defaults("llama");
-  c.layers = config.whole("num_hidden_layers", 1);
-  c.hidden = config.whole("hidden_size", 1);
-  c.heads = config.whole("num_attention_heads", 1);
-  c.kv_heads = config.whole("num_key_value_heads", 1, c.heads);
-  c.ffn = config.whole("intermediate_size", 1);
-  c.seq = config.whole("max_position_embeddings", 1);
-  c.vocab = config.whole("vocab_size", 1);
-  c.tied = config.flag("tie_word_embeddings", false);
-  c.bias = config.flag("attention_bias", false);
-  c.dropout = config.number("attention_dropout", 0.0);
-  need_flag(config, "mlp_bias", c.bias);
-  need_text(config, "hidden_act", {"silu"}, "silu");
+void check_llama(const JsonObject& config) {
+  need_flag(config, "mlp_bias", config.flag("attention_bias", false));
   need_number(config, "rms_norm_eps", kNormEpsilon, 1e-6);
   need_plain_rotary(config);
-  if (config.has("head_dim") &&
-      (c.hidden % c.heads != 0 || config.whole("head_dim", 1) != c.hidden / c.heads))
-    config.refuse("head_dim", fmt::format("hidden_size / num_attention_heads = {}", c.hidden / c.heads));
-  return c;
 }
 
 // --- our own
@@ -184,17 +158,33 @@ Transformer read_own(const JsonObject& config) {
   return c;
 }
 
+// --- by architecture
+
+void set_value(int64_t& value, const std::string& text) { value = std::stoll(text); }
+void set_value(std::string& value, const std::string& text) { value = text; }
+void set_value(bool& value, const std::string& text) { value = text == "true"; }
+
+Transformer model_of(const HuggingFaceModel& read) {
+  Transformer c = ir::models::defaults(read.family);
+  for (const Key& key : kKeys)
+    if (const auto found = read.keys.find(key.name); found != read.keys.end())
+      std::visit([&](auto field) { set_value(c.*field, found->second); }, key.field);
+  if (const auto dropout = read.keys.find("dropout"); dropout != read.keys.end())
+    c.dropout = std::stod(dropout->second);
+  return c;
+}
+
 struct Format {
   Architecture architecture;
   const char *name, *model_type;
   Json (*write)(const Transformer&);
-  Transformer (*read)(const JsonObject&);
+  void (*check)(const JsonObject&);  // that our ops have what it says beside its sizes; null: our own format
 };
 
 constexpr Format kFormats[] = {
-    {Architecture::gpt2, "GPT2LMHeadModel", "gpt2", gpt2_config, read_gpt2},
-    {Architecture::llama, "LlamaForCausalLM", "llama", llama_config, read_llama},
-    {Architecture::own, "BoxcarTransformer", "boxcar", own_config, read_own},
+    {Architecture::gpt2, "GPT2LMHeadModel", "gpt2", gpt2_config, check_gpt2},
+    {Architecture::llama, "LlamaForCausalLM", "llama", llama_config, check_llama},
+    {Architecture::own, "BoxcarTransformer", "boxcar", own_config, nullptr},
 };
 
 const Format& format_of(const JsonObject& config) {
@@ -203,6 +193,14 @@ const Format& format_of(const JsonObject& config) {
     if (name.empty() ? type == format.model_type : name == format.name) return format;
   config.refuse(fmt::format("is of a model '{}', expected GPT2LMHeadModel or LlamaForCausalLM",
                             name.empty() ? type : name));
+}
+
+Transformer read(const JsonObject& config) {
+  const Format& format = format_of(config);
+  if (!format.check) return read_own(config);
+  Transformer model = model_of(read_hugging_face(config));
+  format.check(config);
+  return model;
 }
 
 }  // namespace
@@ -238,7 +236,7 @@ std::string hugging_face_config(const Transformer& model) {
 
 Transformer read_hugging_face_config(const std::string& path) {
   const JsonObject config = JsonObject::read(path);
-  Transformer model = format_of(config).read(config);
+  Transformer model = read(config);
   model.pad_vocab_to = 1;
   try {
     return ir::models::complete(model);

@@ -161,16 +161,16 @@ TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
             "2: config.json: n_layer is 18446744073709551615, expected a whole number of at least 1");
   EXPECT_EQ(refused("gpt", "n_embd", "9000000000000000000"),
             "2: config.json: hidden: is 9000000000000000000, expected at most 2147483647");
-  EXPECT_EQ(
-      refused("llama", "head_dim", "4611686018427387904"),
-      "2: config.json: head_dim is 4611686018427387904, expected hidden_size / num_attention_heads = 2");
+  EXPECT_EQ(refused("llama", "head_dim", "4611686018427387904"),
+            "2: config.json: head_dim is 4611686018427387904, expected hidden / heads = 2, the only one that "
+            "our models have");
   EXPECT_EQ(refused("gpt", "n_embd", "\"8\""),
             "2: config.json: n_embd is \"8\", expected a whole number of at least 1");
   EXPECT_EQ(refused("gpt", "n_head", "3"),
             "2: config.json: heads: 3 does not divide hidden 8 (use 1, 2, 4, 8)");
   EXPECT_EQ(refused("gpt", "activation_function", "\"relu\""),
-            "2: config.json: activation_function is \"relu\", expected \"gelu\" or \"gelu_new\" or "
-            "\"gelu_pytorch_tanh\"");
+            "2: config.json: activation_function is \"relu\", expected \"gelu\", \"gelu_new\", "
+            "\"gelu_fast\" or \"gelu_pytorch_tanh\"");
   EXPECT_EQ(refused("gpt", "activation_function", "7"),
             "2: config.json: activation_function is 7, expected a text");
   EXPECT_EQ(refused("gpt", "layer_norm_epsilon", "1e-6"),
@@ -197,7 +197,7 @@ TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
             "ops have");
   EXPECT_EQ(refused("llama", "mlp_bias", "true"), "2: config.json: mlp_bias is true, expected false");
   EXPECT_EQ(refused("llama", "head_dim", "4"),
-            "2: config.json: head_dim is 4, expected hidden_size / num_attention_heads = 2");
+            "2: config.json: head_dim is 4, expected hidden / heads = 2, the only one that our models have");
   EXPECT_EQ(refused("llama", "hidden_act", "\"gelu\""),
             "2: config.json: hidden_act is \"gelu\", expected \"silu\"");
 }

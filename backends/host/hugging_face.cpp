@@ -1,0 +1,132 @@
+#include "backends/host/hugging_face.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace boxcar::backends::host {
+namespace {
+
+// A whole number: where transformers has it, and the key of a job. Without `needed` the family has a default.
+struct Size {
+  const char *from, *key;
+  bool needed = true;
+};
+
+const std::vector<Size> gpt2_sizes = {{"n_layer", "layers"},   {"n_embd", "hidden"},
+                                      {"n_head", "heads"},     {"n_positions", "seq"},
+                                      {"vocab_size", "vocab"}, {"n_inner", "ffn", false}};
+const std::vector<Size> llama_sizes = {
+    {"num_hidden_layers", "layers"},  {"hidden_size", "hidden"},
+    {"num_attention_heads", "heads"}, {"num_key_value_heads", "kv_heads", false},
+    {"intermediate_size", "ffn"},     {"max_position_embeddings", "seq"},
+    {"vocab_size", "vocab"}};
+const std::vector<Size> bert_sizes = {{"num_hidden_layers", "layers"},    {"hidden_size", "hidden"},
+                                      {"num_attention_heads", "heads"},   {"intermediate_size", "ffn"},
+                                      {"max_position_embeddings", "seq"}, {"vocab_size", "vocab"}};
+const std::vector<Size> expert_sizes = {{"num_local_experts", "experts"}, {"num_experts_per_tok", "top_k"}};
+
+struct Row {
+  const char *name, *type, *family;
+  const std::vector<Size>& sizes;
+  bool tied;                       // where the file does not say
+  const char *activation, *usual;  // key, and what it is where the file does not say
+  bool experts = false, qkv_bias = false;
+};
+const Row rows[] = {
+    {"GPT2LMHeadModel", "gpt2", "gpt", gpt2_sizes, true, "activation_function", "gelu_new"},
+    {"LlamaForCausalLM", "llama", "llama", llama_sizes, false, "hidden_act", "silu"},
+    {"MistralForCausalLM", "mistral", "llama", llama_sizes, false, "hidden_act", "silu"},
+    {"Qwen2ForCausalLM", "qwen2", "llama", llama_sizes, false, "hidden_act", "silu", false, true},
+    {"MixtralForCausalLM", "mixtral", "llama", llama_sizes, false, "hidden_act", "silu", true},
+    {"BertForMaskedLM", "bert", "bert", bert_sizes, true, "hidden_act", "gelu"},
+    {"BertForPreTraining", "bert", "bert", bert_sizes, true, "hidden_act", "gelu"},
+};
+
+// By its name; a file without one goes by its type.
+const Row& row_of(const JsonObject& config) {
+  const std::string name = config.first_text("architectures"), type = config.text("model_type", "");
+  std::vector<const char*> known;
+  for (const Row& row : rows) {
+    if (name.empty() ? type == row.type : name == row.name) return row;
+    known.push_back(row.name);
+  }
+  if (name.empty())
+    config.refuse(fmt::format("has no architectures, expected one of {}", fmt::join(known, ", ")));
+  config.refuse(fmt::format("architectures has \"{}\", expected one of {}", name, fmt::join(known, ", ")));
+}
+
+bool is_llama(const Row& row) { return std::string_view(row.family) == "llama"; }
+
+// The activation that the feed-forward layer has; of others there is no such model here.
+void read_activation(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
+  const std::string name = config.text(row.activation, row.usual);
+  const std::vector<std::string> exact{"gelu", "gelu_python"},
+      tanh{"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh"};
+  const auto is_of = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (is_llama(row)) {
+    if (name != "silu" && name != "swish") config.refuse(row.activation, "\"silu\"");
+  } else if (is_of(exact) || is_of(tanh)) {
+    model.keys["gelu"] = is_of(tanh) ? "tanh" : "erf";
+  } else {
+    config.refuse(row.activation, "\"gelu\", \"gelu_new\", \"gelu_fast\" or \"gelu_pytorch_tanh\"");
+  }
+}
+
+void read_biases(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
+  if (row.qkv_bias) model.keys["qkv_bias"] = "true";
+  if (!is_llama(row)) return;
+  const bool attention = config.flag("attention_bias", false), mlp = config.flag("mlp_bias", false);
+  if (attention || mlp) model.keys["bias"] = "true";
+  if (attention != mlp)
+    model.notes.push_back(fmt::format("{} alone is not built: all linear layers have biases",
+                                      attention ? "attention_bias" : "mlp_bias"));
+}
+
+// One probability for all; the largest where they differ.
+void read_dropout(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
+  const double usual = is_llama(row) ? 0 : 0.1;
+  std::vector<const char*> keys{"attention_dropout"};
+  if (row.family == std::string_view("gpt")) keys = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+  if (row.family == std::string_view("bert")) keys = {"hidden_dropout_prob", "attention_probs_dropout_prob"};
+  double least = 1, most = 0;
+  for (const char* key : keys) {
+    const double value = config.number(key, usual);
+    least = std::min(least, value), most = std::max(most, value);
+  }
+  if (most != usual) model.keys["dropout"] = fmt::format("{}", most);
+  if (least != most)
+    model.notes.push_back(
+        fmt::format("{} differ, which is not built: all are {}", fmt::join(keys, ", "), most));
+}
+
+}  // namespace
+
+HuggingFaceModel read_hugging_face(const JsonObject& config) {
+  const Row& row = row_of(config);
+  HuggingFaceModel model{row.name, row.family, {}};
+  const auto read = [&](const std::vector<Size>& sizes) {
+    for (const Size& size : sizes)
+      if (size.needed || config.has(size.from))
+        model.keys[size.key] = fmt::format("{}", config.whole(size.from, 1));
+  };
+  read(row.sizes);
+  if (row.experts) read(expert_sizes);
+  model.keys["tied"] = config.flag("tie_word_embeddings", row.tied) ? "true" : "false";
+  read_activation(config, row, model);
+  read_biases(config, row, model);
+  read_dropout(config, row, model);
+  if (config.has("sliding_window") && config.flag("use_sliding_window", !row.qkv_bias))
+    model.window = config.whole("sliding_window", 1);
+  const int64_t heads = config.whole(row.sizes[2].from, 1), hidden = config.whole(row.sizes[1].from, 1);
+  if (config.has("head_dim") && (hidden % heads != 0 || config.whole("head_dim", 1) != hidden / heads))
+    config.refuse("head_dim",
+                  fmt::format("hidden / heads = {}, the only one that our models have", hidden / heads));
+  return model;
+}
+
+}  // namespace boxcar::backends::host

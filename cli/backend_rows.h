@@ -1,0 +1,41 @@
+// What executes plans: a row for each backend. Keys and flags take its words, `boxcar train` makes it,
+// `boxcar profile` measures its devices. A new backend is a folder of backends/ and a row.
+//
+//   backend_row("cuda").make(run, 4, nullptr)   four devices on this process's GPUs; throws Error (cannot
+//                                               run) where there are none
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/training/train_run.h"
+#include "backends/backend.h"
+#include "backends/measure/samples.h"
+#include "backends/transport.h"
+
+namespace boxcar::cli {
+
+// Of `boxcar profile`, for GPUs.
+struct Profiling {
+  bool fast = false;     // the kernels of `train --fast`
+  double memory = 32e9;  // bytes that it takes at most
+};
+
+struct BackendRow {
+  std::string name;
+  std::vector<std::string> meant;  // what else people call it
+  std::vector<std::string> keys;   // of section run: those that it alone has
+  bool gpus = false;               // its devices have memory of their own; else they take the machine's
+  // The caller keeps the transport where this throws.
+  std::unique_ptr<backends::Backend> (*make)(const training::TrainRun& run, int devices,
+                                             std::unique_ptr<backends::Transport>&& transport);
+  measure::Samples (*measure)(const Profiling& profiling);
+};
+
+const std::vector<BackendRow>& backend_rows();
+std::vector<std::string> backend_names();
+// Throws Error (bad input) at `where` for a name that no row has.
+const BackendRow& backend_row(const std::string& name, const std::string& where = "--backend");
+
+}  // namespace boxcar::cli
