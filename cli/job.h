@@ -34,10 +34,10 @@ void set(Request& request, const std::string& path, const Given& value);
 // Sets what is given, loads the cluster, fills in defaults and checks (planner::resolve). Errors say where
 // the value at fault was written.
 struct Resolved {
-  Request request;  // whose job is `job`
+  Request request;  // its job is a copy, for keys and labels
   planner::ResolvedJob job;
-  std::map<std::string, std::string>
-      labels;  // every key's value by path: of plan files, and as it is printed
+  // Every key's value by path, for plan files and the printed configuration.
+  std::map<std::string, std::string> labels;
 };
 Resolved resolve(const GivenKeys& given);
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "backends/machines/device_profile.h"
 #include "cli/arguments.h"

@@ -220,8 +220,8 @@ void train(const TrainArguments& arguments, Extent extent, Shared& shared) {
                        "checkpoints have biases in all linear layers or in none");
   const training::TrainRun& options = resolved.request.run;
   planner::Job here = resolved.job;
-  here.parallel.retained_bytes
-      .clear();  // the simulated framework's: on these devices every result has its place
+  // The simulated framework's: here every result has a place of its own.
+  here.parallel.retained_bytes.clear();
   const planner::ResolvedJob job = planner::resolve(std::move(here));
   check(resolved.request, given);
   const auto name = [&given](const std::string& path) { return where(given, path); };

@@ -59,7 +59,8 @@ ResolvedJob with_layers(Job job, int layers) {
   return resolve(std::move(job));
 }
 
-// Every layer of a stage needs as much as the one before: what 4 and 6 need says what all of them do.
+// Every layer of a stage needs as much as the one before: what 4 and 6 need says what all of them do. Not for
+// a model with a decoder, whose share of the layers would change.
 int64_t extrapolated_peak(const Job& job) {
   const Hints& h = job.parallel;
   const std::vector<int64_t> four = totals(with_layers(job, 4)), six = totals(with_layers(job, 6));

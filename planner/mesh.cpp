@@ -1,15 +1,11 @@
 #include "planner/mesh.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <utility>
 
 #include "planner/sharding.h"
-#include "sbp/error.h"
 
 namespace boxcar::planner {
 

@@ -17,7 +17,7 @@ inline std::vector<std::string> words_of(MeshAxis) { return {"pp", "dp", "cp", "
 using MeshOrder = std::array<MeshAxis, 4>;  // each once
 inline constexpr MeshOrder usual_mesh_order{MeshAxis::pp, MeshAxis::dp, MeshAxis::cp, MeshAxis::tp};
 
-// Throws Error (bad input) at `where` where the text does not have each axis once.
+// Throws Error (bad input) at `where` if the text does not have each axis once.
 MeshOrder parse_mesh_order(const std::string& text, const std::string& where = "parallel.mesh_order");
 std::string to_text(const MeshOrder& order);
 

@@ -5,6 +5,7 @@
 
 #include "planner/laid_out.h"
 #include "planner/lowering/states.h"
+#include "planner/sharding.h"
 
 namespace boxcar::planner {
 

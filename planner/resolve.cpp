@@ -1,6 +1,7 @@
 #include "planner/resolve.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include "ir/models/conv_net.h"
 #include "planner/schedule.h"
 #include "sbp/error.h"
+#include "sbp/sbp.h"
 
 namespace boxcar::planner {
 

@@ -35,6 +35,12 @@ constexpr auto rows = std::to_array<Row>({
 
 const Row& row_of(Schedule kind) { return rows.at(static_cast<size_t>(kind)); }
 
+// Of one chunk: forward passes before the first backward pass, where there are enough.
+int ahead_of(Schedule kind, const std::vector<int>& in_flight, int stages, int stage, int micro_batches) {
+  if (!in_flight.empty()) return in_flight[at(stage)] - 1;
+  return row_of(kind).ahead(stages, stage, micro_batches);
+}
+
 // The numbers of "7,5,3,1"; empty where the text is no list of whole numbers from 1 on.
 std::vector<int> counts_of(const std::string& text) {
   std::vector<int> counts;
@@ -74,9 +80,9 @@ bool splits_backward(Schedule kind) { return row_of(kind).behind != nullptr; }
 
 int most_in_flight(const PipelineSchedule& schedule, int stages, int stage, int micro_batches) {
   const Row& row = row_of(schedule.kind);
-  const int ahead = schedule.in_flight.empty() ? row.ahead(stages, stage, micro_batches)
-                                               : schedule.in_flight[at(stage)] - 1;
-  return std::min(micro_batches, ahead + 1 + (row.behind ? row.behind(stage) : 0));
+  const int waiting = row.behind ? row.behind(stage) : 0;
+  return std::min(micro_batches,
+                  ahead_of(schedule.kind, schedule.in_flight, stages, stage, micro_batches) + 1 + waiting);
 }
 
 namespace {
@@ -93,11 +99,9 @@ ir::PhaseRun interleaved_run(const Pipeline& p, int k, bool forward) {
 
 // Forward runs made before the first backward one.
 int warm_up(const Pipeline& p, int stage) {
-  const int all = p.micro_batches * p.chunks;
-  int ahead = row_of(p.kind).ahead(p.stages, stage, p.micro_batches);
-  if (p.chunks > 1) ahead = (p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages;
-  if (!p.in_flight.empty()) ahead = p.in_flight[at(stage)] - 1;
-  return std::min(ahead, all - 1);
+  const int ahead = p.chunks > 1 ? (p.stages - stage - 1) * 2 + (p.chunks - 1) * p.stages
+                                 : ahead_of(p.kind, p.in_flight, p.stages, stage, p.micro_batches);
+  return std::min(ahead, p.micro_batches * p.chunks - 1);
 }
 
 // Micro-batches that wait for the second part of their backward pass after run `k` of `all`.

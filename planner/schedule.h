@@ -24,6 +24,7 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,7 @@ struct PipelineSchedule {
   std::vector<int> in_flight = {};  // by stage, of 1f1b alone; empty: stages - stage
   friend auto operator<=>(const PipelineSchedule&, const PipelineSchedule&) = default;
 };
-// Throws Error (bad input) at `where` where the text is neither a schedule's word nor whole numbers from 1
+// Throws Error (bad input) at `where` if the text is neither a schedule's word nor whole numbers from 1
 // on.
 PipelineSchedule parse_schedule(const std::string& text, const std::string& where = "parallel.schedule");
 std::string to_text(const PipelineSchedule& schedule);

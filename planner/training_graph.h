@@ -1,10 +1,10 @@
 // The training graph of a job: the model for all data-parallel ranks, its backward pass and update, with
 // parameters replicated where several stages use them.
 //
-//   GraphInputs inputs = graph_inputs(resolve(job));              // tp 1 and tp 8 have equal ones, if
-//   nothing of the TrainingGraph training = training_graph(inputs);       // graph depends on whose parts
-//   devices have
+//   const GraphInputs inputs = graph_inputs(resolve(job));
+//   TrainingGraph training = training_graph(inputs);
 //
+// Jobs of tp 1 and tp 8 have equal inputs where nothing of the graph depends on who has which part.
 // A graph is made from its inputs and from nothing else, so whoever keeps graphs by their inputs cannot take
 // one for another.
 #pragma once

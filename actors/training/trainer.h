@@ -30,8 +30,8 @@ struct TrainingJob {
   ir::Plan plan;
   planner::Places places;
 };
-// Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory, which
-// `share` of the devices take: 0 where they have memory of their own.
+// Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory. `share`
+// of the devices take it; 0 if they have memory of their own.
 TrainingJob prepare_training(const planner::ResolvedJob& job, const TrainRun& run, double share);
 // The same of a plan that is there, and was compiled from `laid`.
 TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, const planner::LaidOut& laid,

@@ -108,7 +108,7 @@ void read_dropout(const JsonObject& config, const Row& row, HuggingFaceModel& mo
 
 HuggingFaceModel read_hugging_face(const JsonObject& config) {
   const Row& row = row_of(config);
-  HuggingFaceModel model{row.name, row.family, {}};
+  HuggingFaceModel model{row.family, {}};
   const auto read = [&](const std::vector<Size>& sizes) {
     for (const Size& size : sizes)
       if (size.needed || config.has(size.from))

@@ -1,9 +1,9 @@
-// A model from a config.json as Hugging Face's transformers writes it: sizes and what changes them. An
+// A model from a config.json as Hugging Face's transformers writes it: its sizes, and what changes them. An
 // architecture is a row of hugging_face.cpp. Numbers that change no shape (epsilons, rotary bases) are not
-// read. For who has nlohmann-json, as json_file.h.
+// read. Whoever includes this needs nlohmann-json, as for json_file.h.
 //
 //   read_hugging_face(JsonObject::read("Llama-3.1-8B/config.json"))
-//   {"LlamaForCausalLM", "llama", {{"layers", "32"}, {"hidden", "4096"}, ..., {"tied", "false"}}}
+//   {"llama", {{"layers", "32"}, {"hidden", "4096"}, ..., {"tied", "false"}}}
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@
 namespace boxcar::backends::host {
 
 struct HuggingFaceModel {
-  std::string architecture, family;
+  std::string family;
   std::map<std::string, std::string> keys;  // of section model of a job
   std::vector<std::string> notes = {};      // what the file says that is not built
   int64_t window = 0;                       // tokens that attention reaches back, 0: all
 };
 
 // GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM,
-// BertForMaskedLM and BertForPreTraining. Throws Error (bad input) naming the file and what is wrong in it;
-// for an architecture that is not known, those that are.
+// BertForMaskedLM and BertForPreTraining; a file without architectures goes by its model_type. Throws Error
+// (bad input) naming the file and what is wrong in it; for an architecture that is not known, those that are.
 HuggingFaceModel read_hugging_face(const JsonObject& config);
 
 }  // namespace boxcar::backends::host

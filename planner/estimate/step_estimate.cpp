@@ -1,8 +1,5 @@
 #include "planner/estimate/step_estimate.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>

@@ -7,6 +7,7 @@
 // way do not hide them (pipeline.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ InFlight in_flight_of(const planner::Job& job);
 std::vector<double> bytes_by_stage(const planner::Job& job, const KindCosts& costs,
                                    const InFlight& in_flight);
 
-// A stage of so many layers, the first `again` of which compute again, on devices that take `slowness` times
+// A stage of so many layers, the first `recomputed` of which recompute, on devices that take `slowness` times
 // as long. Where layers are equal, and there are no virtual stages.
 struct StageNeeds {
   double seconds = 0;  // of a micro-batch
@@ -49,8 +50,8 @@ StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const InFli
 std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
                               int micro_batches);
 
-// The schedule "7,5,3,1" that keeps the pipeline within `slack` of its least period; empty where that is what
-// 1F1B has in flight, or where there are virtual stages.
+// The schedule "7,5,3,1" that keeps the pipeline within `slack` of its least period; nothing where that is
+// what 1F1B has in flight, or where there are virtual stages.
 std::optional<planner::PipelineSchedule> schedule_for(const planner::Job& job, const KindCosts& costs,
                                                       double slack);
 

@@ -47,7 +47,7 @@ struct Flag {
   std::string help;
   std::string fallback = {};            // the default in words, where it follows from other keys
   std::string alias = {};               // another flag
-  std::vector<std::string> words = {};  // the only ones allowed, of an enum; empty: all of its words
+  std::vector<std::string> words = {};  // of an enum: the only ones allowed; empty: all
   bool rare = false;                    // labels of a plan leave the default out
 };
 
@@ -71,7 +71,7 @@ struct Dimension {
   int named = 0;            // contradictions look at what has less first; 0: it goes with everything
   int change = 0;           // changing what has less costs less, where nothing fits; 0: not proposed
   bool degree = false;      // plans that differ in it are of other degrees: each may be tried
-  bool recomputes = false;  // says with its like what layers recompute: jobs are told apart by that
+  bool recomputes = false;  // job keys have what layers recompute in place of these rows
   bool always = false;      // a plan's flags say it even where it is the default
 
   const std::string& name_in_file() const { return name.empty() ? key : name; }
