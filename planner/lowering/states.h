@@ -9,6 +9,9 @@
 // kept. What is gathered once a step is gathered from one declared value into another.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "planner/lowering/stage.h"
 #include "planner/lowering/tasks.h"
 

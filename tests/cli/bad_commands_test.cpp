@@ -35,10 +35,7 @@ const CommandCase of_simulate[] = {
      "--recompute full --zero 3 --context-parallel 2 --dp 4 (81.2 GB)"},
     {{"--model=gpt2", "--cluster=dgx-a100-8g"},
      2,
-     "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); known: a100-80g-400g, a100-80g-800g, "
-     "alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, dgx-a100-40g, dgx-a100-80g, dgx-h100, "
-     "gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
-     "p3-16xlarge, pcie-a100-80g; or give a path to a .yaml file"},
+     "--cluster: no preset dgx-a100-8g (did you mean dgx-a100-80g?); " + known_clusters},
     {{"--model=gpt3-175b", "--cluster=dgx-a100-80g", "--gpus=8", "--trace=/no/such/t.json"},
      2,
      "/no/such/t.json: cannot be written: No such file or directory"},
@@ -94,13 +91,7 @@ const CommandCase others[] = {
     {{}, 2, "which command? `boxcar --help` lists them"},
     {{"clusters", "dgx-a1000"},
      2,
-     "cluster: no preset dgx-a1000 (did you mean dgx-h100?); known: a100-80g-400g, a100-80g-800g, "
-     "alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, "
-     "dgx-a100-40g, dgx-a100-80g, dgx-h100, gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
-     "p3-16xlarge, pcie-a100-80g; or give a "
-     "path to a "
-     ".yaml "
-     "file"},
+     "cluster: no preset dgx-a1000 (did you mean dgx-h100?); " + known_clusters},
     {{"clusters", "x", "y"}, 2, "y: one argument too many"},
     {{"clusters", "--jsn"},
      2,

@@ -46,13 +46,7 @@ const JobCase job_cases[] = {
     {{"--cluster=dgx-a100"},
      "",
      2,
-     "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); known: a100-80g-400g, a100-80g-800g, "
-     "alps-gh200, dgx-1-v100-16g, dgx-1-v100-32g, dgx-2-v100-32g, "
-     "dgx-a100-40g, dgx-a100-80g, dgx-h100, gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
-     "p3-16xlarge, pcie-a100-80g; or give a "
-     "path to a "
-     ".yaml "
-     "file"},
+     "--cluster: no preset dgx-a100 (did you mean dgx-a100-40g?); " + known_clusters},
     {{"--cluster=/no/such.yaml"}, "", 2, "--cluster: /no/such.yaml: cannot be read"},
     {{"--model=gtp"},
      "",
