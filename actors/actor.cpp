@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
@@ -59,7 +60,7 @@ int ActorTable::add(std::span<const InSpec> ins, std::span<const OutSpec> outs) 
 void ActorTable::start(int actor, std::vector<Effect>& effects) const {
   const State& s = state(actor);
   for (int32_t o = s.out_begin; o < s.out_end; ++o) {
-    const Out& out = outs_[static_cast<size_t>(o)];
+    const Out& out = at(outs_, o);
     if (out.consumers == 0) continue;
     for (int slot = 0; slot < out.initial; ++slot)
       effects.push_back({MessageKind::req, o - s.out_begin, slot});
@@ -77,11 +78,11 @@ bool ActorTable::receive(int actor, const Message& message) {
 }
 
 void ActorTable::take_req(int actor, const Message& message) {
-  State& s = actors_[static_cast<size_t>(actor)];
+  State& s = at(actors_, actor);
   if (message.port < 0 || message.port >= s.in_end - s.in_begin) {
     broken(actor, "input", message.port, fmt::format("req, but there are {} inputs", s.in_end - s.in_begin));
   }
-  In& in = ins_[static_cast<size_t>(s.in_begin + message.port)];
+  In& in = at(ins_, s.in_begin + message.port);
   if (in.readable == in.count) {
     broken(actor, "input", message.port,
            fmt::format("req for slot {}, but all {} slots are readable already", message.slot, in.count));
@@ -95,17 +96,17 @@ void ActorTable::take_req(int actor, const Message& message) {
 }
 
 void ActorTable::take_ack(int actor, const Message& message) {
-  State& s = actors_[static_cast<size_t>(actor)];
+  State& s = at(actors_, actor);
   if (message.port < 0 || message.port >= s.out_end - s.out_begin) {
     broken(actor, "output", message.port,
            fmt::format("ack, but there are {} outputs", s.out_end - s.out_begin));
   }
-  Out& out = outs_[static_cast<size_t>(s.out_begin + message.port)];
+  Out& out = at(outs_, s.out_begin + message.port);
   if (message.slot < 0 || message.slot >= out.count) {
     broken(actor, "output", message.port,
            fmt::format("ack for slot {}, but there are {} slots", message.slot, out.count));
   }
-  int32_t& references = references_[static_cast<size_t>(out.references + message.slot)];
+  int32_t& references = at(references_, out.references + message.slot);
   if (references == 0) {
     broken(actor, "output", message.port,
            fmt::format("ack for slot {}, which no reader holds", message.slot));
@@ -126,31 +127,31 @@ void ActorTable::not_ready(int actor) const {
 }
 
 void ActorTable::begin(int actor) {
-  State& s = actors_[static_cast<size_t>(actor)];
+  State& s = at(actors_, actor);
   if (s.waits_for != 0) not_ready(actor);
   s.acting = true;
   s.waits_for = 1;
 }
 
 void ActorTable::end(int actor, std::vector<Effect>& effects) {
-  State& s = actors_[static_cast<size_t>(actor)];
+  State& s = at(actors_, actor);
   if (!s.acting) throw Error::fault(name_of(actor), "end, but the actor is not acting");
   s.acting = false;
   --s.waits_for;
   ++s.acts;
   for (int32_t o = s.out_begin; o < s.out_end; ++o) {
-    Out& out = outs_[static_cast<size_t>(o)];
+    Out& out = at(outs_, o);
     if (++out.written < out.every) continue;
     out.written = 0;
     int32_t slot = out.slot;
     if (++out.slot == out.count) out.slot = 0;
     if (out.consumers == 0) continue;
-    references_[static_cast<size_t>(out.references + slot)] = out.consumers;
+    at(references_, out.references + slot) = out.consumers;
     if (--out.free == 0) ++s.waits_for;
     effects.push_back({MessageKind::req, o - s.out_begin, slot});
   }
   for (int32_t i = s.in_begin; i < s.in_end; ++i) {
-    In& in = ins_[static_cast<size_t>(i)];
+    In& in = at(ins_, i);
     if (++in.used < in.repeat) continue;
     in.used = 0;
     int32_t slot = in.slot;
@@ -161,17 +162,17 @@ void ActorTable::end(int actor, std::vector<Effect>& effects) {
 }
 
 void ActorTable::skip(int actor, int64_t acts) {
-  State& s = actors_[static_cast<size_t>(actor)];
+  State& s = at(actors_, actor);
   s.acts += acts;
   for (int32_t o = s.out_begin; o < s.out_end; ++o) {
-    Out& out = outs_[static_cast<size_t>(o)];
+    Out& out = at(outs_, o);
     if (out.every == 1) continue;
     if (out.written + acts >= out.every)
       broken(actor, "output", o - s.out_begin, "skip over a slot that is sent");
     out.written += static_cast<int32_t>(acts);
   }
   for (int32_t i = s.in_begin; i < s.in_end; ++i) {
-    In& in = ins_[static_cast<size_t>(i)];
+    In& in = at(ins_, i);
     if (in.repeat == 1) continue;
     if (in.used + acts >= in.repeat)
       broken(actor, "input", i - s.in_begin, "skip over a slot that is given back");
@@ -180,9 +181,9 @@ void ActorTable::skip(int actor, int64_t acts) {
 }
 
 void ActorTable::advance(int actor, int64_t acts) {
-  State& s = actors_[static_cast<size_t>(actor)];
+  State& s = at(actors_, actor);
   for (int32_t o = s.out_begin; o < s.out_end; ++o) {
-    Out& out = outs_[static_cast<size_t>(o)];
+    Out& out = at(outs_, o);
     if (out.written != 0 || acts % out.every != 0)
       broken(actor, "output", o - s.out_begin, "advance to a slot that is written in part");
     const auto shift = static_cast<int32_t>(acts / out.every % out.count);
@@ -191,7 +192,7 @@ void ActorTable::advance(int actor, int64_t acts) {
     std::rotate(begin, begin + (out.count - shift), begin + out.count);
   }
   for (int32_t i = s.in_begin; i < s.in_end; ++i) {
-    In& in = ins_[static_cast<size_t>(i)];
+    In& in = at(ins_, i);
     if (in.used != 0 || acts % in.repeat != 0)
       broken(actor, "input", i - s.in_begin, "advance to a slot that is read in part");
     const auto shift = static_cast<int32_t>(acts / in.repeat % in.count);
@@ -202,19 +203,19 @@ void ActorTable::advance(int actor, int64_t acts) {
 }
 
 void ActorTable::rewind_in(int actor, int port) {
-  In& in = ins_[static_cast<size_t>(state(actor).in_begin + port)];
+  In& in = at(ins_, state(actor).in_begin + port);
   if (in.used != 0 || in.readable != 0) broken(actor, "input", port, "rewound while there are slots to read");
   in.slot = in.next = 0;
 }
 void ActorTable::rewind_out(int actor, int port) {
-  Out& out = outs_[static_cast<size_t>(state(actor).out_begin + port)];
+  Out& out = at(outs_, state(actor).out_begin + port);
   if (out.written != 0 || out.free != out.count)
     broken(actor, "output", port, "rewound while slots are in use");
   out.slot = 0;
 }
 
 int ActorTable::reference_counter(int actor, int port, int slot) const {
-  return references_[static_cast<size_t>(out(actor, port).references + slot)];
+  return at(references_, out(actor, port).references + slot);
 }
 
 int ActorTable::in_slot(int actor, int port) const {

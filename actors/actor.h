@@ -24,6 +24,8 @@
 #include <span>
 #include <vector>
 
+#include "sbp/at.h"
+
 namespace boxcar::actors {
 
 // What the machine needs of an actor's connections; fixed while it runs.
@@ -116,11 +118,9 @@ class ActorTable {
     int32_t references = 0;  // where this output's reference counters begin
   };
 
-  const State& state(int actor) const { return actors_[static_cast<size_t>(actor)]; }
-  const In& in(int actor, int port) const { return ins_[static_cast<size_t>(state(actor).in_begin + port)]; }
-  const Out& out(int actor, int port) const {
-    return outs_[static_cast<size_t>(state(actor).out_begin + port)];
-  }
+  const State& state(int actor) const { return at(actors_, actor); }
+  const In& in(int actor, int port) const { return at(ins_, state(actor).in_begin + port); }
+  const Out& out(int actor, int port) const { return at(outs_, state(actor).out_begin + port); }
   void take_req(int actor, const Message& message);
   void take_ack(int actor, const Message& message);
   [[noreturn]] void not_ready(int actor) const;

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
@@ -48,7 +49,7 @@ Joint::Side Joint::parts(const std::vector<ir::TensorType>& tensors, const std::
       const int64_t axis = i < axes.size() ? axes[i] : 0;
       if (axis < 0 || axis >= static_cast<int64_t>(shape.size()) || others[m][i].shape.size() != shape.size())
         misfit(i, fmt::format("{} has no axis {}", ir::to_text(tensors[i]), axis));
-      const int64_t end = begin[i] + others[m][i].shape[static_cast<size_t>(axis)];
+      const int64_t end = begin[i] + at(others[m][i].shape, axis);
       Move move = part_of(shape, ir::size_of(tensors[i].dtype), axis, begin[i], end);
       begin[i] = end;
       move.operand = static_cast<int>(i);
@@ -61,7 +62,7 @@ Joint::Side Joint::parts(const std::vector<ir::TensorType>& tensors, const std::
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int64_t axis = i < axes.size() ? axes[i] : 0;
-    if (begin[i] != tensors[i].shape[static_cast<size_t>(axis)])
+    if (begin[i] != at(tensors[i].shape, axis))
       misfit(i,
              fmt::format("parts along axis {} add up to {} of {}", axis, begin[i], ir::to_text(tensors[i])));
   }
@@ -126,8 +127,7 @@ void Joint::run(backends::Communicator& communicator, backends::Queue& queue,
   if (in_.direct) in = inputs.empty() ? nullptr : inputs[0];
   if (out_.direct) out = outputs[0];
   if (!in_.direct)
-    for (const Move& move : in_.moves)
-      pack(queue, move, scratch, byte(inputs[static_cast<size_t>(move.operand)]));
+    for (const Move& move : in_.moves) pack(queue, move, scratch, byte(at(inputs, move.operand)));
   switch (spec_.collective) {
     case sbp::Collective::all_reduce:
       communicator.all_reduce(in, out, own_counts_[0], dtype_, spec_.reduction);
@@ -146,7 +146,7 @@ void Joint::run(backends::Communicator& communicator, backends::Queue& queue,
   }
   if (!out_.direct)
     for (const Move& move : out_.moves)
-      unpack(queue, move, static_cast<std::byte*>(outputs[static_cast<size_t>(move.operand)]),
+      unpack(queue, move, static_cast<std::byte*>(at(outputs, move.operand)),
              static_cast<const std::byte*>(out));
 }
 

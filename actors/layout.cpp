@@ -6,19 +6,11 @@
 
 #include "ir/op.h"
 #include "ir/rank_attrs.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
 namespace {
-
-template <typename T>
-T& at(std::vector<T>& items, int index) {
-  return items[static_cast<size_t>(index)];
-}
-template <typename T>
-const T& at(const std::vector<T>& items, int index) {
-  return items[static_cast<size_t>(index)];
-}
 
 const std::string& joint_name(const ir::Actor& actor) {
   return actor.joint.empty() ? actor.name : actor.joint;
@@ -68,7 +60,7 @@ Layout::Layout(const ir::Plan& plan, const std::function<int(int device)>& proce
     std::vector<bool> used(program(d).queues.size());
     for (size_t a = 0; a < program(d).actors.size(); ++a) {
       const ir::Actor& actor = program(d).actors[a];
-      used[static_cast<size_t>(actor.queue)] = true;
+      at(used, actor.queue) = true;
       if (actor.kind == ir::ActorKind::pull)
         pulls_[{source(d, actor.inputs[0]), actor.inputs[0].reg}].push_back({d, static_cast<int>(a), 0});
     }

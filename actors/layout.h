@@ -15,6 +15,7 @@
 
 #include "actors/address.h"
 #include "ir/plan.h"
+#include "sbp/at.h"
 
 namespace boxcar::actors {
 
@@ -36,10 +37,8 @@ class Layout {
   };
 
   const ir::Plan& plan() const { return plan_; }
-  int program_index(int device) const { return program_[static_cast<size_t>(device)]; }
-  const ir::Program& program(int device) const {
-    return plan_.programs[static_cast<size_t>(program_index(device))];
-  }
+  int program_index(int device) const { return at(program_, device); }
+  const ir::Program& program(int device) const { return at(plan_.programs, program_index(device)); }
   std::vector<Thread> threads(int process) const;
   Address address(int device, int actor) const;
   // -1: updated in place.

@@ -15,6 +15,7 @@
 
 #include "actors/layout.h"
 #include "backends/waiting.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
@@ -23,7 +24,7 @@ namespace {
 using backends::Channel;
 
 const ir::Actor& actor_of(const Layout& layout, int device, int actor) {
-  return layout.program(device).actors[static_cast<size_t>(actor)];
+  return at(layout.program(device).actors, actor);
 }
 
 // The buffer is a stretch of the tensor.
@@ -67,13 +68,12 @@ Links::Links(RunState& state, const Pulls& pulls) : state_(state) {
         link->name = fmt::format("{} of {} from {}", layout.program(d).queues[queue].name, d, owner);
       }
       if (!sends) continue;
-      const ir::Input& input = actors[static_cast<size_t>(a)].inputs[0];
+      const ir::Input& input = at(actors, a).inputs[0];
       auto sender = std::make_unique<Sender>();
       sender->state_ = &state;
       sender->link_ = link.get();
       sender->pull_ = &pulls.pull(d, a);
-      sender->name_ =
-          fmt::format("device {}: {} for device {}", owner, actors[static_cast<size_t>(a)].name, d);
+      sender->name_ = fmt::format("device {}: {} for device {}", owner, at(actors, a).name, d);
       sender->repeat_ = input.repeat;
       sender->reader_ = layout.reader(owner, input.reg, {d, a, 0});
       if (!is_dense(sender->pull_->moves))
@@ -89,7 +89,7 @@ Links::Links(RunState& state, const Pulls& pulls) : state_(state) {
     for (const Layout::Thread& thread : threads[process])
       for (const int place : thread.order) {
         if (thread.device != link->puller || thread.queue != std::get<2>(key)) break;
-        const auto sender = senders_.find({link->puller, thread.actors[static_cast<size_t>(place)]});
+        const auto sender = senders_.find({link->puller, at(thread.actors, place)});
         if (sender != senders_.end() && sender->second->link_ == link.get())
           link->order.push_back(sender->second.get());
       }
@@ -116,7 +116,7 @@ bool Links::has(const RunState& state, int device, int actor) {
   if (!state.ordered || a.kind != ir::ActorKind::pull || !state.backend.sends()) return false;
   const int owner = layout.source(device, a.inputs[0]);
   return state.backend.process_of(owner) != state.backend.process_of(device) &&
-         layout.program(owner).registers[static_cast<size_t>(a.inputs[0].reg)].initial == 0;
+         at(layout.program(owner).registers, a.inputs[0].reg).initial == 0;
 }
 
 Links::Key Links::key(int device, int actor) const {
@@ -140,7 +140,7 @@ void Links::prepare(int device, std::byte* scratch) {
     link->communicator = state_.backend.communicator(link->name, link->group(), device, *link->queue);
     int64_t marks = 1;  // of each slot's last send, and one that the slot's writer still waits for
     for (const Sender* sender : std::set<const Sender*>(link->order.begin(), link->order.end()))
-      marks += state_.layout.program(device).registers[static_cast<size_t>(sender->pull_->reg)].count + 1;
+      marks += at(state_.layout.program(device).registers, sender->pull_->reg).count + 1;
     link->queue->expect_marks(marks);
   }
 }
@@ -216,7 +216,7 @@ void Links::Sender::offer(int slot) {
 }
 
 void Links::run(int link, int64_t count) {
-  const Link& mine = *sending_[static_cast<size_t>(link)];
+  const Link& mine = *at(sending_, link);
   std::string where = fmt::format("device {}: {}", mine.owner, mine.name);
   try {
     for (int64_t step = 0; step < count; ++step)
@@ -267,8 +267,7 @@ void Links::send(Sender& sender) {
     sender.full_.pop_front();
   }
   state_.marks_of(link.owner, pull.reg, full.slot).read[sender.reader_] = queue.mark();
-  if (Probe* const probe = state_.probes[static_cast<size_t>(link.owner)].get())
-    probe->release(pull.reg, full.slot);
+  if (Probe* const probe = at(state_.probes, link.owner).get()) probe->release(pull.reg, full.slot);
   sender.mailbox_->push(to_word(sender.actor_, {MessageKind::ack, sender.port_, full.slot}));
 }
 

@@ -1,16 +1,18 @@
 #include "actors/moves.h"
 
+#include "sbp/at.h"
+
 namespace boxcar::actors {
 
 Move part_of(const sbp::Shape& shape, int64_t element_bytes, int64_t axis, int64_t begin, int64_t end) {
   int64_t outer = 1, inner = element_bytes;
   const auto rank = static_cast<int64_t>(shape.size());
   for (int64_t a = 0; a < rank; ++a) {
-    if (a < axis) outer *= shape[static_cast<size_t>(a)];
-    if (a > axis) inner *= shape[static_cast<size_t>(a)];
+    if (a < axis) outer *= at(shape, a);
+    if (a > axis) inner *= at(shape, a);
   }
   if (axis < 0) return {0, 0, 0, 1, inner, inner};
-  return {0, begin * inner, 0, outer, (end - begin) * inner, shape[static_cast<size_t>(axis)] * inner};
+  return {0, begin * inner, 0, outer, (end - begin) * inner, at(shape, axis) * inner};
 }
 
 // The last axis that is not whole is cut in rows of one stride; every place along the axes before those has a

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
@@ -65,7 +66,7 @@ void Probe::write(int index, int number) {
 
 void Probe::written(int index, int number) {
   const std::lock_guard lock(mutex_);
-  const Use& use = uses_[static_cast<size_t>(index)];
+  const Use& use = at(uses_, index);
   slot(index, number).readers = use.readers;
   if (use.readers == 0 && !use.in_place) drop(index, number);
 }
@@ -75,7 +76,7 @@ void Probe::release(int index, int number) {
   Slot& s = slot(index, number);
   if (s.readers == 0)
     throw Error::fault("%" + reg(index).name, fmt::format("slot {} has no readers", number));
-  if (--s.readers == 0 && !uses_[static_cast<size_t>(index)].in_place) drop(index, number);
+  if (--s.readers == 0 && !at(uses_, index).in_place) drop(index, number);
 }
 
 int64_t Probe::peak() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ir/plan.h"
+#include "sbp/at.h"
 
 namespace boxcar::actors {
 
@@ -42,8 +43,8 @@ class Probe {
     int64_t end = 0;
     int reg = 0;
   };
-  const ir::Register& reg(int index) const { return program_.registers[static_cast<size_t>(index)]; }
-  Slot& slot(int reg, int slot) { return slots_[static_cast<size_t>(reg)][static_cast<size_t>(slot)]; }
+  const ir::Register& reg(int index) const { return at(program_.registers, index); }
+  Slot& slot(int reg, int slot) { return at(at(slots_, reg), slot); }
   void hold(int reg, int slot);
   void drop(int reg, int slot);
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
@@ -33,12 +34,12 @@ Pulls::Pulls(RunState& state) : state_(state) {
       const int source = layout.source(d, actor.inputs[0]);
       if (!state.backend.is_local(d) && !state.backend.is_local(source)) continue;
       Pull pull{source, actor.inputs[0].reg, {}, 0};
-      const ir::Register& from = layout.program(source).registers[static_cast<size_t>(pull.reg)];
+      const ir::Register& from = at(layout.program(source).registers, pull.reg);
       if (!is_control(from)) pull.moves = moves_of(from.type, layout.attrs(d, actor));
       for (const Move& move : pull.moves) pull.bytes += move.rows * move.bytes;
       int64_t room = 0;
       for (const int out : actor.outputs) {
-        const ir::Register& to = program.registers[static_cast<size_t>(out)];
+        const ir::Register& to = at(program.registers, out);
         if (!is_control(to)) room += to.type.bytes();
       }
       if (room != pull.bytes) {
@@ -92,7 +93,7 @@ void Pulls::answer(int process, std::span<const std::byte> bytes) {
   Request request;
   std::memcpy(&request, bytes.data(), sizeof request);
   const Pull& p = pull(request.device, request.actor);
-  const ir::Register& reg = state_.layout.program(p.source).registers[static_cast<size_t>(p.reg)];
+  const ir::Register& reg = at(state_.layout.program(p.source).registers, p.reg);
   std::vector<std::byte> whole(static_cast<size_t>(reg.type.bytes()));
   state_.backend.device(p.source).to_host(whole.data(), state_.slot(p.source, p.reg, request.slot),
                                           reg.type.bytes());

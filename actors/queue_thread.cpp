@@ -9,17 +9,11 @@
 #include <tuple>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
-namespace {
-
-template <typename T>
-const T& at(const std::vector<T>& items, int index) {
-  return items[static_cast<size_t>(index)];
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void QueueThread::send_initial() {
   for (int a = 0; a < table_.size(); ++a) {
@@ -75,7 +69,7 @@ void QueueThread::run_open(int64_t count) {
     take();
     while (ready_.empty()) {
       for (int a = 0; a < table_.size(); ++a) {
-        if (table_.acts(a) >= target_[static_cast<size_t>(a)]) continue;
+        if (table_.acts(a) >= at(target_, a)) continue;
         current_ = a;
         if (awaited_process(a) >= 0) break;
       }
@@ -89,7 +83,7 @@ void QueueThread::run_open(int64_t count) {
 }
 
 void QueueThread::became_ready(int actor) {
-  if (!ordered_ && table_.acts(actor) < target_[static_cast<size_t>(actor)]) ready_.push_back(actor);
+  if (!ordered_ && table_.acts(actor) < at(target_, actor)) ready_.push_back(actor);
 }
 
 // Until some message has come. What waits for another process looks whether it is still there, and says so
@@ -159,7 +153,7 @@ void QueueThread::receive(uint64_t word) {
 }
 
 void QueueThread::act(int a) {
-  Work& work = works_[static_cast<size_t>(a)];
+  Work& work = at(works_, a);
   const int64_t index = table_.acts(a);
   if (state_.options.chaos >= 0) delay();
   in_slots_.clear();
@@ -169,7 +163,7 @@ void QueueThread::act(int a) {
   for (size_t o = 0; o < work.out_regs.size(); ++o)
     out_slots_.push_back(table_.out_slot(a, static_cast<int>(o)));
   table_.begin(a);
-  const int64_t since = index - base_[static_cast<size_t>(a)];
+  const int64_t since = index - at(base_, a);
   backends::Moment moment =
       this->moment(work, first_step_ + since / work.acts_per_step, since % work.acts_per_step);
   moment.learning_rate = learning_rate(moment.step);
@@ -206,7 +200,7 @@ void QueueThread::act(int a) {
 backends::Moment QueueThread::moment(const Work& work, int64_t step, int64_t act) const {
   backends::Moment moment;
   moment.step = step;
-  moment.micro_batch = work.micro_batches[static_cast<size_t>(act)];
+  moment.micro_batch = at(work.micro_batches, act);
   moment.micro_batches = state_.layout.plan().micro_batches;
   moment.seed = state_.options.seed;
   return moment;
@@ -322,7 +316,7 @@ void QueueThread::bring(Work& work, const backends::Moment& moment, int64_t inde
   const backends::Block whole{1, bytes, bytes, bytes};
   if (recording())
     return queue_->copy(out_addresses_[0], staged(work, state_.recorded, index % work.acts_per_step), whole);
-  auto& loaded = work.loaded[static_cast<size_t>(index % 2)];
+  auto& loaded = at(work.loaded, index % 2);
   if (loaded) queue_->finish_to(*loaded);
   std::byte* const from = host_.get() + work.loads + index % 2 * aligned(bytes);
   fill(work, moment, {from, static_cast<size_t>(bytes)});
@@ -360,10 +354,9 @@ void QueueThread::set_marks(const Work& work) {
   if (!mark) return;
   for (size_t i = 0; i < work.in_marks.size(); ++i)
     if (work.in_marks[i].slots)
-      (*work.in_marks[i].slots)[static_cast<size_t>(in_slots_[i])].read[work.in_marks[i].reader] = mark;
+      at((*work.in_marks[i].slots), in_slots_[i]).read[work.in_marks[i].reader] = mark;
   for (size_t o = 0; o < work.out_marks.size(); ++o)
-    if (work.out_marks[o].slots)
-      (*work.out_marks[o].slots)[static_cast<size_t>(out_slots_[o])].written = mark;
+    if (work.out_marks[o].slots) at((*work.out_marks[o].slots), out_slots_[o]).written = mark;
 }
 
 void QueueThread::save(const Work& work, int64_t steps) {
@@ -381,14 +374,14 @@ void QueueThread::write(int64_t steps) {
 }
 
 void QueueThread::begin_writing(const Work& work, int actor) const {
-  Probe* probe = state_.probes[static_cast<size_t>(thread_.device)].get();
+  Probe* probe = at(state_.probes, thread_.device).get();
   if (!probe) return;
   for (size_t o = 0; o < work.out_regs.size(); ++o)
     if (table_.acts(actor) % reg(work.out_regs[o]).every == 0) probe->write(work.out_regs[o], out_slots_[o]);
 }
 
 void QueueThread::end_writing(const Work& work, int64_t act) const {
-  Probe* probe = state_.probes[static_cast<size_t>(thread_.device)].get();
+  Probe* probe = at(state_.probes, thread_.device).get();
   if (!probe) return;
   for (size_t o = 0; o < work.out_regs.size(); ++o)
     if ((act + 1) % reg(work.out_regs[o]).every == 0) probe->written(work.out_regs[o], out_slots_[o]);
@@ -399,7 +392,7 @@ void QueueThread::send(int actor) {
   const Work& work = at(works_, actor);
   for (const Effect& effect : effects_) {
     if (effect.kind == MessageKind::req) continue;
-    Probe* probe = state_.probes[static_cast<size_t>(at(work.sources, effect.port))].get();
+    Probe* probe = at(state_.probes, at(work.sources, effect.port)).get();
     if (probe) probe->release(at(work.in_regs, effect.port), effect.slot);
   }
   for (const Effect& effect : effects_) {
@@ -426,7 +419,7 @@ void QueueThread::deliver(const Target& target, MessageKind kind, int slot) {
 }
 
 void QueueThread::acknowledged(int actor, const Message& message) const {
-  Probe* probe = state_.probes[static_cast<size_t>(thread_.device)].get();
+  Probe* probe = at(state_.probes, thread_.device).get();
   if (probe) probe->release(at(at(works_, actor).out_regs, message.port), message.slot);
 }
 

@@ -6,15 +6,11 @@
 
 #include "actors/queue_thread.h"
 #include "ir/op.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
 namespace {
-
-template <typename T>
-const T& at(const std::vector<T>& items, int index) {
-  return items[static_cast<size_t>(index)];
-}
 
 sbp::Reduction reduction_of(const ir::Attrs& attrs) {
   if (!attrs.contains("reduction")) return sbp::Reduction::sum;
@@ -313,8 +309,7 @@ QueueThread::Target QueueThread::target(const Layout::Place& place,
                                         const std::vector<std::unique_ptr<QueueThread>>& threads) const {
   Target result{state_.layout.address(place.device, place.actor), place.port, Route::local, nullptr};
   result.route = route(address_, result.to);
-  if (result.route == Route::shared)
-    result.mailbox = &threads[static_cast<size_t>(result.to.thread())]->mailbox();
+  if (result.route == Route::shared) result.mailbox = &at(threads, result.to.thread())->mailbox();
   return result;
 }
 
@@ -348,9 +343,7 @@ void QueueThread::connect(const std::vector<std::unique_ptr<QueueThread>>& threa
 void QueueThread::connect_marks(Work& work) {
   const Layout& layout = state_.layout;
   const auto is = [](Route route) { return [route](const Target& target) { return target.route == route; }; };
-  const auto marks = [&](int device, int reg) {
-    return &state_.marks[static_cast<size_t>(device)][static_cast<size_t>(reg)];
-  };
+  const auto marks = [&](int device, int reg) { return &at(at(state_.marks, device), reg); };
   bool abroad = std::any_of(work.producers.begin(), work.producers.end(), is(Route::network));
   work.on_host = work.does == Does::pull && abroad;
   work.on_host |= work.does == Does::save;

@@ -4,14 +4,10 @@
 #include <algorithm>
 
 #include "actors/queue_thread.h"
+#include "sbp/at.h"
 
 namespace boxcar::actors {
 namespace {
-
-template <typename T>
-const T& at(const std::vector<T>& items, int index) {
-  return items[static_cast<size_t>(index)];
-}
 
 Error refused(const std::string& where, const std::string& why) {
   return Error::input("graphs of steps", fmt::format("{}: {}", where, why));
@@ -42,14 +38,14 @@ void QueueThread::settle() {
 }
 
 void QueueThread::advance() {
-  for (int a = 0; a < table_.size(); ++a) table_.advance(a, works_[static_cast<size_t>(a)].acts_per_step);
+  for (int a = 0; a < table_.size(); ++a) table_.advance(a, at(works_, a).acts_per_step);
   rewind();
 }
 
 // What has no initial slots is read in the step that writes it: each step may begin at its first slot.
 void QueueThread::rewind() {
   for (int a = 0; a < table_.size(); ++a) {
-    const Work& work = works_[static_cast<size_t>(a)];
+    const Work& work = at(works_, a);
     for (size_t o = 0; o < work.out_regs.size(); ++o)
       if (reg(work.out_regs[o]).initial == 0) table_.rewind_out(a, static_cast<int>(o));
     for (size_t i = 0; i < work.in_regs.size(); ++i) {

@@ -16,6 +16,7 @@
 #include "actors/probe.h"
 #include "actors/runtime.h"
 #include "backends/backend.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
@@ -51,15 +52,13 @@ class RunState {
   const bool ordered;                          // all queues of the plan
   std::vector<std::unique_ptr<Probe>> probes;  // by device; null for others' devices, or without the option
   std::vector<std::vector<std::vector<SlotMarks>>> marks;  // by local device, register, slot
-  SlotMarks& marks_of(int device, int reg, int slot) {
-    return marks[static_cast<size_t>(device)][static_cast<size_t>(reg)][static_cast<size_t>(slot)];
-  }
+  SlotMarks& marks_of(int device, int reg, int slot) { return at(at(at(marks, device), reg), slot); }
   std::function<void()> on_failure;  // wakes the threads that sleep
   std::chrono::steady_clock::time_point began;
   int recorded = -1;  // which of the plan's steps is being recorded, see QueueThread; -1: none
 
   std::byte* slot(int device, int reg, int slot) const {
-    const ir::Register& r = layout.program(device).registers[static_cast<size_t>(reg)];
+    const ir::Register& r = at(layout.program(device).registers, reg);
     return backend.device(device).arena() + r.offset + r.bytes * slot;
   }
   double seconds() const {

@@ -13,6 +13,7 @@
 
 #include "actors/links.h"
 #include "actors/queue_thread.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::actors {
@@ -24,11 +25,11 @@ constexpr int64_t most_recordings = 16;
 // have no initial slots are after each.
 int64_t steps_to_repeat(const ir::Program& program) {
   std::vector<int64_t> runs(program.phases.size());
-  for (const ir::PhaseRun& run : program.schedule) ++runs[static_cast<size_t>(run.phase)];
+  for (const ir::PhaseRun& run : program.schedule) ++at(runs, run.phase);
   int64_t steps = 1;
   for (const ir::Register& reg : program.registers) {
-    const ir::Actor& producer = program.actors[static_cast<size_t>(reg.producer)];
-    const int64_t turns = runs[static_cast<size_t>(producer.phase)] / reg.every;  // from slot to slot
+    const ir::Actor& producer = at(program.actors, reg.producer);
+    const int64_t turns = at(runs, producer.phase) / reg.every;  // from slot to slot
     if (!is_control(reg) && reg.initial > 0 && turns > 0)
       steps = std::lcm(steps, reg.count / std::gcd(int64_t{reg.count}, turns));
   }
@@ -134,9 +135,9 @@ struct Runtime::Impl {
       scratch[d] = arena + links->scratch_bytes(static_cast<int>(d));
     }
     for (const auto& thread : threads) {
-      int64_t& at = scratch[static_cast<size_t>(thread->device())];
-      thread->prepare(backend.device(thread->device()).arena() + at, slots);
-      at += aligned(thread->scratch_bytes());
+      int64_t& begin = at(scratch, thread->device());
+      thread->prepare(backend.device(thread->device()).arena() + begin, slots);
+      begin += aligned(thread->scratch_bytes());
     }
     for (const auto& thread : threads) thread->fill_initial();
     state.on_failure = [this] {
@@ -347,7 +348,7 @@ struct Runtime::Impl {
                                   [&](const ir::Register& r) { return r.name == name; });
     if (reg == program.registers.end() || is_control(*reg)) throw Error::input(where, "no such register");
     const Address producer = layout.address(device, reg->producer);
-    int64_t acts = threads[static_cast<size_t>(producer.thread())]->acts(producer.actor());
+    int64_t acts = at(threads, producer.thread())->acts(producer.actor());
     if (!recordings.empty() && reg->initial == 0)  // the last step's
       acts = std::min<int64_t>(acts, program.acts_per_step(reg->producer));
     const int64_t version = std::max<int64_t>(0, reg->initial + acts / reg->every - 1);

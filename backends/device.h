@@ -24,6 +24,7 @@
 #include "ir/op.h"
 #include "ir/plan.h"
 #include "ir/types.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends {
 

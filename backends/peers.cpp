@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends {
@@ -22,7 +23,7 @@ void Peers::tick(double now) {
 
 void Peers::heard(int process) {
   std::lock_guard lock(mutex_);
-  peers_[static_cast<size_t>(process)].heard = now_;
+  at(peers_, process).heard = now_;
 }
 
 void Peers::failed(int process, const std::string& why) {
@@ -34,7 +35,7 @@ void Peers::failed(int process, const std::string& why) {
 
 void Peers::done(int process) {
   std::lock_guard lock(mutex_);
-  peers_[static_cast<size_t>(process)].done = true;
+  at(peers_, process).done = true;
 }
 
 bool Peers::all_done() const {
@@ -56,7 +57,7 @@ void Peers::check() const {
   std::lock_guard lock(mutex_);
   if (!failure_.empty()) throw Error::fault("", failure_);
   for (int p = 0; p < static_cast<int>(peers_.size()); ++p) {
-    const Peer& peer = peers_[static_cast<size_t>(p)];
+    const Peer& peer = at(peers_, p);
     const double silent = now_ - peer.heard;
     if (p == process_ || peer.done || silent < silence_) continue;
     throw Error::fault("", fmt::format("process {} has not been heard from for {:.0f} s", p, silent));

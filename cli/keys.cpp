@@ -21,15 +21,15 @@ namespace boxcar::cli {
 namespace {
 
 template <typename T>
-std::function<Field(Request&)> at(T& (*member)(Request&)) {
+std::function<Field(Request&)> field(T& (*member)(Request&)) {
   return [member](Request& request) { return Field(&member(request)); };
 }
 
-#define MODEL(m) at(+[](Request & r) -> auto& { return r.job.model.m; })
-#define PARALLEL(m) at(+[](Request & r) -> auto& { return r.job.parallel.m; })
-#define TRAIN(m) at(+[](Request & r) -> auto& { return r.job.train.m; })
-#define RUN(m) at(+[](Request & r) -> auto& { return r.run.m; })
-#define JOB(m) at(+[](Request & r) -> auto& { return r.job.m; })
+#define MODEL(m) field(+[](Request & r) -> auto& { return r.job.model.m; })
+#define PARALLEL(m) field(+[](Request & r) -> auto& { return r.job.parallel.m; })
+#define TRAIN(m) field(+[](Request & r) -> auto& { return r.job.train.m; })
+#define RUN(m) field(+[](Request & r) -> auto& { return r.run.m; })
+#define JOB(m) field(+[](Request & r) -> auto& { return r.job.m; })
 
 constexpr double million = 1e6;
 constexpr double most_times = 10000;  // that a list repeats a number, and that it has numbers
@@ -91,7 +91,7 @@ Key choice(std::string section, std::string name, std::function<Field(Request&)>
 // A key that is searched, from its row.
 Key searched(const search::Dimension& d) {
   const auto field = [](auto member) -> std::function<Field(Request&)> {
-    return [member](Request& request) { return Field(&search::at(request.job, member)); };
+    return [member](Request& request) { return Field(&search::field(request.job, member)); };
   };
   Key key = entry("parallel", d.name_in_file(), std::visit(field, d.field), d.least, d.most, d.flag.help);
   if (!d.flag.words.empty()) key.words = d.flag.words;
@@ -103,10 +103,10 @@ Key searched(const search::Dimension& d) {
 void add_not_searched(std::vector<Key>& k) {
   k.push_back(entry("parallel", "recompute_stop", TRAIN(recompute_stop), 0, 1,
                     "with full: a layer runs again only as far as its backward pass needs"));
-  k.push_back(choice("parallel", "attention", at(+[](Request& r) -> bool& { return r.job.model.flash; }),
+  k.push_back(choice("parallel", "attention", field(+[](Request& r) -> bool& { return r.job.model.flash; }),
                      {"unfused", "flash"}, "attention as one kernel, or as products and softmax"));
-  k.push_back(entry("parallel", "flash_version", at(+[](Request & r) -> auto& { return r.flash_version; }), 1,
-                    2, "with attention flash: the FlashAttention that is simulated"));
+  k.push_back(entry("parallel", "flash_version", field(+[](Request & r) -> auto& { return r.flash_version; }),
+                    1, 2, "with attention flash: the FlashAttention that is simulated"));
   k.push_back(entry("parallel", "grad_bucket_mb", PARALLEL(grad_bucket_mb), 1, million,
                     "gradients reduced together, in MB"));
   k.push_back(entry("parallel", "overlap_grad", PARALLEL(overlap_grad), 0, 1,
@@ -241,7 +241,7 @@ std::vector<Key> make_keys() {
   k.push_back(entry("train", "routing_skew", JOB(routing_skew), 1, 100000,
                     "simulated: the fullest expert gets so many times the mean of tokens"));
   k.push_back(entry(
-      "train", "stack", at(+[](Request & r) -> auto& { return r.framework; }), 0, 0,
+      "train", "stack", field(+[](Request & r) -> auto& { return r.framework; }), 0, 0,
       "the framework that is simulated: its kernels, launches, buckets, memory; a name, or a YAML file"));
 
   k.push_back(choice("run", "backend", RUN(backend), backend_names(), "what executes the plan"));

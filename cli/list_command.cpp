@@ -12,6 +12,7 @@
 #include "cli/catalog.h"
 #include "cli/output.h"
 #include "ir/units.h"
+#include "sbp/at.h"
 
 namespace boxcar::cli {
 namespace {
@@ -20,7 +21,7 @@ using nlohmann::ordered_json;
 
 const char* name_of(backends::LinkKind kind) {
   const char* names[] = {"nvswitch", "nvlink mesh", "pcie", "none"};
-  return names[static_cast<size_t>(kind)];
+  return at(names, kind);
 }
 
 ordered_json cluster_json(const std::string& name, const backends::Cluster& c) {

@@ -10,6 +10,7 @@
 #include "backends/machines/device_profile.h"
 #include "cli/keys.h"
 #include "ir/units.h"
+#include "sbp/at.h"
 
 namespace boxcar::cli {
 namespace {
@@ -227,7 +228,7 @@ std::string to_json(const std::map<std::string, std::string>& configuration, con
   doc["schema_version"] = 1;
   doc["fits"] = false;
   doc["peak_memory_bytes"] = ordered_json::array_t(stages);
-  doc["peak_memory_bytes"][static_cast<size_t>(error.stage)] = error.device_bytes;
+  at(doc["peak_memory_bytes"], error.stage) = error.device_bytes;
   doc["memory_limit_bytes"] = std::vector<int64_t>(stages, job.cluster.device->memory_bytes);
   doc["too_large"] = {
       {"name", error.name}, {"stage", fmt::format("stage{}", error.stage)}, {"bytes", error.bytes}};

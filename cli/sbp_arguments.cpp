@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -18,7 +19,7 @@ constexpr size_t most_devices = 1024;  // a route names every group and slice
 
 // Puts `place` before what `read` finds wrong.
 template <typename Read>
-auto at(const std::string& place, Read read) {
+auto named(const std::string& place, Read read) {
   try {
     return read();
   } catch (const Error& error) {
@@ -74,7 +75,7 @@ int64_t read_count(const std::string& place, const std::string& text, int64_t mo
 }
 
 ir::DType read_dtype(const std::string& place, const std::string& text) {
-  return at(place, [&] { return ir::parse_dtype(text == "bool" ? "boolean" : text); });
+  return named(place, [&] { return ir::parse_dtype(text == "bool" ? "boolean" : text); });
 }
 
 ir::Attrs read_attrs(const std::vector<std::string>& texts) {
@@ -86,29 +87,29 @@ ir::Attrs read_attrs(const std::vector<std::string>& texts) {
                          fmt::format("\"{}\" is no attribute; expected name=value, such as axis=1", text));
     const std::string name = text.substr(0, equals);
     if (attrs.count(name)) throw Error::input("--attr", fmt::format("{} is given twice", name));
-    attrs[name] = at("--attr " + name, [&] { return ir::parse_attr(text.substr(equals + 1)); });
+    attrs[name] = named("--attr " + name, [&] { return ir::parse_attr(text.substr(equals + 1)); });
   }
   return attrs;
 }
 
 sbp::Layout read_layout(const End& end, const sbp::Shape& shape, const sbp::Layout* other) {
   const std::string flag = "--" + end.name;
-  sbp::Layout layout{shape, at(flag, [&] { return sbp::parse_nd_sbp(end.sbp); }), {}};
-  layout.placement = at(flag + "-devices", [&] { return sbp::parse_placement(end.devices); });
+  sbp::Layout layout{shape, named(flag, [&] { return sbp::parse_nd_sbp(end.sbp); }), {}};
+  layout.placement = named(flag + "-devices", [&] { return sbp::parse_placement(end.devices); });
   const size_t devices = layout.placement.devices.size();
   if (devices > most_devices)
     throw Error::input(flag + "-devices", fmt::format("{} devices; a route is worked out for at most {}",
                                                       devices, most_devices));
   if (!end.mesh.empty()) {
-    layout.placement.mesh = at(flag + "-mesh", [&] { return sbp::parse_mesh(end.mesh); });
-    at(flag + "-mesh", [&] { sbp::check_placement(layout.placement); });
+    layout.placement.mesh = named(flag + "-mesh", [&] { return sbp::parse_mesh(end.mesh); });
+    named(flag + "-mesh", [&] { sbp::check_placement(layout.placement); });
   } else if (layout.placement.mesh.size() == 1 && layout.sbp.size() > 1) {
     const bool same =
         other && other->sbp.size() == layout.sbp.size() && other->placement.devices.size() == devices;
     layout.placement.mesh =
         same ? other->placement.mesh : squarest_mesh(static_cast<int64_t>(devices), layout.sbp.size());
   }
-  at(flag, [&] { sbp::check_layout(layout.shape, layout.sbp, layout.placement.mesh); });
+  named(flag, [&] { sbp::check_layout(layout.shape, layout.sbp, layout.placement.mesh); });
   return layout;
 }
 

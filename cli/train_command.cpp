@@ -24,6 +24,7 @@
 #include "cli/train_log.h"
 #include "ir/models/conv_net.h"
 #include "planner/estimate/layout_labels.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/ran.h"
 #include "sim/trace.h"
@@ -152,8 +153,7 @@ struct TrainArguments {
 std::vector<int64_t> arena_bytes(const ir::Plan& plan) {
   std::vector<int64_t> bytes(static_cast<size_t>(plan.devices));
   for (const ir::RankClass& cls : plan.classes)
-    for (int device : cls.devices)
-      bytes[static_cast<size_t>(device)] = plan.programs[static_cast<size_t>(cls.program)].arena_bytes;
+    for (int device : cls.devices) at(bytes, device) = at(plan.programs, cls.program).arena_bytes;
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/grad/rules.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -18,9 +19,7 @@ TensorId GradContext::dy(size_t i) {
   return gradient;
 }
 
-const Op& GradContext::producer(TensorId tensor) const {
-  return pool_.ops[static_cast<size_t>(pool_.producers[static_cast<size_t>(tensor)])];
-}
+const Op& GradContext::producer(TensorId tensor) const { return at(pool_.ops, at(pool_.producers, tensor)); }
 
 std::vector<TensorId> GradContext::emit_all(const std::string& what, const char* type,
                                             std::vector<TensorId> inputs, Attrs attrs) {
@@ -47,8 +46,8 @@ TensorId GradContext::constant(const std::string& what, const TensorType& type, 
 }
 
 void GradContext::give_to(TensorId tensor, TensorId gradient) {
-  if (!pool_.wanted[static_cast<size_t>(tensor)]) return;
-  pool_.contributions[static_cast<size_t>(tensor)].push_back(gradient);
+  if (!at(pool_.wanted, tensor)) return;
+  at(pool_.contributions, tensor).push_back(gradient);
 }
 
 TensorId GradContext::unbroadcast(const std::string& what, TensorId gradient, const TensorType& to) {
@@ -112,13 +111,11 @@ class Differentiator {
 
  private:
   Graph& graph() { return rewrite_.graph(); }
-  std::vector<TensorId>& contributions(TensorId tensor) {
-    return pool_.contributions[static_cast<size_t>(tensor)];
-  }
+  std::vector<TensorId>& contributions(TensorId tensor) { return at(pool_.contributions, tensor); }
 
   bool any_wanted(const Op& op) const {
     return std::any_of(op.inputs.begin(), op.inputs.end(),
-                       [&](TensorId input) { return pool_.wanted[static_cast<size_t>(input)]; });
+                       [&](TensorId input) { return at(pool_.wanted, input); });
   }
 
   // wanted: depends on a parameter, through floating-point tensors.
@@ -127,8 +124,7 @@ class Differentiator {
       const bool any = any_wanted(op);
       for (TensorId output : op.outputs) {
         const Tensor& tensor = graph().tensor(output);
-        pool_.wanted[static_cast<size_t>(output)] =
-            is_leaf(op, tensor) || (any && is_float(tensor.type.dtype));
+        at(pool_.wanted, output) = is_leaf(op, tensor) || (any && is_float(tensor.type.dtype));
       }
     }
   }
@@ -137,14 +133,14 @@ class Differentiator {
     if (graph().tensor(loss_).type.elements() != 1)
       throw Error::input("%" + loss_name_,
                          "a loss is one number, got " + to_text(graph().tensor(loss_).type));
-    Op like = pool_.ops[static_cast<size_t>(graph().tensor(loss_).producer)];
+    Op like = at(pool_.ops, graph().tensor(loss_).producer);
     like.phase = Phase::backward;
     const TensorId dy =
         rewrite_.add_source("constant", loss_name_ + ".grad", TensorType(graph().tensor(loss_).type),
                             Role::constant, {{"value", 1.0}}, like);
     contributions(loss_).push_back(dy);
     remember(rewrite_.new_ops().size() - 1);
-    named_[static_cast<size_t>(dy)] = true;
+    at(named_, dy) = true;
   }
 
   void walk(const Op& op) {
@@ -165,7 +161,7 @@ class Differentiator {
     if (rule == rules_.end()) throw Error::input(op.name, fmt::format("{} has no gradient", op.type));
     if (last >= rule->second->outputs)
       throw Error::input(op.name, fmt::format("{} has no gradient through its result %{}", op.type,
-                                              graph().tensor(op.outputs[static_cast<size_t>(last)]).name));
+                                              graph().tensor(at(op.outputs, last)).name));
     const size_t first_new = rewrite_.new_ops().size();
     GradContext context(pool_, op, std::move(dy));
     rule->second->rule(context);
@@ -177,8 +173,7 @@ class Differentiator {
     makers_.resize(graph().tensors.size(), -1);
     named_.resize(graph().tensors.size(), false);
     for (size_t i = first_new; i < rewrite_.new_ops().size(); ++i)
-      for (TensorId output : rewrite_.new_ops()[i].outputs)
-        makers_[static_cast<size_t>(output)] = static_cast<int>(i);
+      for (TensorId output : rewrite_.new_ops()[i].outputs) at(makers_, output) = static_cast<int>(i);
   }
 
   // The sum of a tensor's contributions, -1 where there is none.
@@ -198,7 +193,7 @@ class Differentiator {
     for (TensorId tensor = 0; tensor < static_cast<TensorId>(pool_.producers.size()); ++tensor) {
       const std::vector<TensorId>& parts = contributions(tensor);
       if (parts.size() < 2) continue;
-      const Op& producer = ops_[static_cast<size_t>(pool_.producers[static_cast<size_t>(tensor)])];
+      const Op& producer = at(ops_, at(pool_.producers, tensor));
       if (producer.layer < layer && in_one_placement(parts)) add_up(tensor, producer, "");
     }
   }
@@ -225,7 +220,7 @@ class Differentiator {
     }
     parts = {sum};
     remember(first_new);
-    named_[static_cast<size_t>(sum)] = !whole.empty();
+    at(named_, sum) = !whole.empty();
     return sum;
   }
 
@@ -245,15 +240,14 @@ class Differentiator {
   }
 
   const Op* maker(TensorId gradient) {
-    const auto at = static_cast<size_t>(gradient);
-    return at < makers_.size() && makers_[at] >= 0 ? &rewrite_.new_ops()[static_cast<size_t>(makers_[at])]
-                                                   : nullptr;
+    const auto made = static_cast<size_t>(gradient);
+    return made < makers_.size() && makers_[made] >= 0 ? &at(rewrite_.new_ops(), makers_[made]) : nullptr;
   }
 
   // A tensor that a rule made gets the name of the first gradient it serves as.
   void claim(TensorId gradient, const std::string& name) {
-    if (!maker(gradient) || named_[static_cast<size_t>(gradient)]) return;
-    named_[static_cast<size_t>(gradient)] = true;
+    if (!maker(gradient) || at(named_, gradient)) return;
+    at(named_, gradient) = true;
     graph().tensor(gradient).name = name;
   }
 

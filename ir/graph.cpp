@@ -9,6 +9,7 @@
 
 #include "ir/graph_line.h"
 #include "ir/order.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -93,7 +94,7 @@ class Verifier {
   }
 
   void check_op(OpId id) {
-    const Op& op = graph_.ops[static_cast<size_t>(id)];
+    const Op& op = at(graph_.ops, id);
     if (!names_.insert(op.name).second) refuse(graph_, op.name, "the name stands twice");
     if (op.placement < -1 || op.placement >= static_cast<int>(graph_.placements.size()))
       refuse(graph_, op.name, fmt::format("placement {} is not in the graph", op.placement));
@@ -141,7 +142,7 @@ class Verifier {
         refuse(graph_, op.name,
                fmt::format("%{} is {} and cannot be {}", tensor.name, to_text(tensor.type), to_text(layout)));
     if (op.placement < 0) return;
-    const sbp::Placement& placement = graph_.placements[static_cast<size_t>(op.placement)];
+    const sbp::Placement& placement = at(graph_.placements, op.placement);
     if (placement.mesh.size() != layout.size())
       refuse(graph_, op.name,
              fmt::format("%{} is {} on {}, expected {} entries", tensor.name, to_text(layout),
@@ -149,22 +150,21 @@ class Verifier {
   }
 
   void check_output(OpId id, int index) {
-    const Op& op = graph_.ops[static_cast<size_t>(id)];
-    const TensorId output = op.outputs[static_cast<size_t>(index)];
+    const Op& op = at(graph_.ops, id);
+    const TensorId output = at(op.outputs, index);
     const Tensor& tensor = graph_.tensor(output);
-    if (defined_[static_cast<size_t>(output)])
-      refuse(graph_, op.name, fmt::format("defines %{} again", tensor.name));
+    if (at(defined_, output)) refuse(graph_, op.name, fmt::format("defines %{} again", tensor.name));
     if (tensor.producer != id || tensor.output != index)
       refuse(graph_, op.name, fmt::format("%{} does not name it as its producer", tensor.name));
     if (tensor.sbp) check_layout(op, tensor, *tensor.sbp);
-    defined_[static_cast<size_t>(output)] = true;
+    at(defined_, output) = true;
   }
 
   void check_updates() {
     std::unordered_set<TensorId> seen;
     for (const Update& update : graph_.updates) {
       const Tensor& state = graph_.tensor(update.state);
-      if (!graph_.ops[static_cast<size_t>(state.producer)].is(OpKind::parameter))
+      if (!at(graph_.ops, state.producer).is(OpKind::parameter))
         throw fault_at("update %" + state.name, "is not a parameter");
       if (!(state.type == graph_.tensor(update.next).type))
         throw fault_at("update %" + state.name, fmt::format("is {}, but %{} is {}", to_text(state.type),
@@ -196,7 +196,7 @@ std::vector<std::vector<OpId>> consumers(const Graph& graph) {
   std::vector<std::vector<OpId>> result(graph.tensors.size());
   for (size_t i = 0; i < graph.ops.size(); ++i)
     for (TensorId input : graph.ops[i].inputs) {
-      std::vector<OpId>& list = result[static_cast<size_t>(input)];
+      std::vector<OpId>& list = at(result, input);
       if (list.empty() || list.back() != static_cast<OpId>(i)) list.push_back(static_cast<OpId>(i));
     }
   return result;
@@ -213,12 +213,12 @@ TensorId find_tensor(const Graph& graph, std::string_view name) {
 
 const char* to_text(Role role) {
   constexpr const char* names[] = {"activation", "input", "parameter", "gradient", "optimizer", "constant"};
-  return names[static_cast<size_t>(role)];
+  return at(names, role);
 }
 
 const char* to_text(Phase phase) {
   constexpr const char* names[] = {"forward", "backward", "update"};
-  return names[static_cast<size_t>(phase)];
+  return at(names, phase);
 }
 
 Builder::Builder(std::string name) {
@@ -301,7 +301,7 @@ TensorId Builder::op1(std::string_view type, std::vector<TensorId> inputs, Attrs
 
 void Builder::place(TensorId tensor, int placement, sbp::NdSbp sbp) {
   Tensor& placed = graph_.tensor(tensor);
-  graph_.ops[static_cast<size_t>(placed.producer)].placement = placement;
+  at(graph_.ops, placed.producer).placement = placement;
   placed.sbp = std::move(sbp);
 }
 
@@ -321,7 +321,7 @@ std::string layer_name(int layer) { return fmt::format("h{}", layer); }
 
 std::string name_in_layer(const Graph& graph, TensorId id) {
   const Tensor& tensor = graph.tensor(id);
-  const Op& op = graph.ops[static_cast<size_t>(tensor.producer)];
+  const Op& op = at(graph.ops, tensor.producer);
   const std::string before = graph.in_layer(op) ? layer_name(op.layer) + '.' : "";
   return tensor.name.starts_with(before) ? tensor.name.substr(before.size()) : tensor.name;
 }

@@ -31,6 +31,7 @@
 #include "ir/op.h"
 #include "ir/op_kind.h"
 #include "ir/types.h"
+#include "sbp/at.h"
 #include "sbp/sbp.h"
 
 namespace boxcar::ir {
@@ -80,8 +81,8 @@ struct Graph {
   std::vector<Update> updates;
   int layers = 0;
 
-  const Tensor& tensor(TensorId id) const { return tensors[static_cast<size_t>(id)]; }
-  Tensor& tensor(TensorId id) { return tensors[static_cast<size_t>(id)]; }
+  const Tensor& tensor(TensorId id) const { return at(tensors, id); }
+  Tensor& tensor(TensorId id) { return at(tensors, id); }
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers; }
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -10,7 +11,7 @@ void verify_operand(const Graph& graph, const Op& op, TensorId input, const std:
   const auto place = [&] { return fmt::format("graph {}: op {}", graph.name, op.name); };
   if (input < 0 || input >= static_cast<TensorId>(graph.tensors.size()))
     throw Error::fault(place(), fmt::format("operand {} is no tensor", input));
-  if (!defined[static_cast<size_t>(input)])
+  if (!at(defined, input))
     throw Error::fault(place(),
                        fmt::format("operand %{} is not defined before it", graph.tensor(input).name));
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "sbp/at.h"
+
 namespace boxcar::ir {
 namespace {
 
@@ -14,9 +16,9 @@ constexpr std::string_view phase_letters = "FBWGU";  // by kind
 
 }  // namespace
 
-const char* to_text(QueueKind kind) { return queue_kinds[static_cast<size_t>(kind)]; }
-const char* to_text(MemoryKind kind) { return kinds_of_memory[static_cast<size_t>(kind)]; }
-const char* to_text(ActorKind kind) { return actor_kinds[static_cast<size_t>(kind)]; }
+const char* to_text(QueueKind kind) { return at(queue_kinds, kind); }
+const char* to_text(MemoryKind kind) { return at(kinds_of_memory, kind); }
+const char* to_text(ActorKind kind) { return at(actor_kinds, kind); }
 
 PlanPhase::PlanPhase(std::string text) : name(std::move(text)) {
   const size_t letter = name.empty() ? std::string_view::npos : phase_letters.find(name[0]);
@@ -28,12 +30,12 @@ PlanPhase::PlanPhase(std::string text) : name(std::move(text)) {
 }
 
 PlanPhase::PlanPhase(PhaseKind its_kind, int its_chunk)
-    : name(1, phase_letters[static_cast<size_t>(its_kind)]), kind(its_kind), chunk(its_chunk) {
+    : name(1, at(phase_letters, its_kind)), kind(its_kind), chunk(its_chunk) {
   if (is_pass()) name += std::to_string(chunk);
 }
 
 int Program::acts_per_step(int actor) const {
-  int phase = actors[static_cast<size_t>(actor)].phase;
+  int phase = at(actors, actor).phase;
   return static_cast<int>(std::count_if(schedule.begin(), schedule.end(),
                                         [&](const PhaseRun& run) { return run.phase == phase; }));
 }
@@ -47,12 +49,12 @@ double register_bytes(const Program& program) {
 PlanSize size_of(const Plan& plan) {
   PlanSize size;
   for (const RankClass& cls : plan.classes) {
-    const Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    const Program& program = at(plan.programs, cls.program);
     auto devices = static_cast<int64_t>(cls.devices.size());
     std::vector<int64_t> actors_in(program.phases.size());
-    for (const Actor& actor : program.actors) ++actors_in[static_cast<size_t>(actor.phase)];
+    for (const Actor& actor : program.actors) ++at(actors_in, actor.phase);
     for (const PhaseRun& run : program.schedule) {
-      size.acts_per_step += devices * actors_in[static_cast<size_t>(run.phase)];
+      size.acts_per_step += devices * at(actors_in, run.phase);
     }
     size.actors += devices * static_cast<int64_t>(program.actors.size());
     size.registers += devices * static_cast<int64_t>(program.registers.size());

@@ -45,6 +45,7 @@
 #include "ir/op.h"
 #include "ir/op_kind.h"
 #include "ir/types.h"
+#include "sbp/at.h"
 #include "sbp/boxing.h"
 
 namespace boxcar::ir {
@@ -156,7 +157,7 @@ struct Program {
   int64_t workspace_offset = -1;  // the workspace shared by all actors of the compute queue
   int64_t workspace_bytes = 0;
   int acts_per_step(int actor) const;  // runs of its phase in the schedule; O(schedule)
-  const PlanPhase& phase_of(const Actor& actor) const { return phases[static_cast<size_t>(actor.phase)]; }
+  const PlanPhase& phase_of(const Actor& actor) const { return at(phases, actor.phase); }
 };
 
 struct RankClass {

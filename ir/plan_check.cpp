@@ -8,6 +8,7 @@
 
 #include "ir/plan.h"
 #include "ir/plan_require.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -78,7 +79,7 @@ class Checker {
         int d = cls.devices[i];
         require(within(d, class_of_), where, "device {} of {}", d, plan_.devices);
         require(i == 0 || cls.devices[i - 1] < d, where, "devices are not ascending");
-        int& mine = class_of_[static_cast<size_t>(d)];
+        int& mine = at(class_of_, d);
         require(mine < 0, where, "device {} is in class {} already", d, mine);
         mine = static_cast<int>(c);
       }
@@ -95,8 +96,8 @@ class Checker {
       require(!group.empty(), where, "a group is empty");
       for (int d : group) {
         require(within(d, class_of_), where, "device {} of {}", d, plan_.devices);
-        require(!seen[static_cast<size_t>(d)], where, "device {} is in two groups", d);
-        seen[static_cast<size_t>(d)] = true;
+        require(!at(seen, d), where, "device {} is in two groups", d);
+        at(seen, d) = true;
       }
     }
   }
@@ -123,7 +124,7 @@ class Checker {
       require(within(run.phase, program.phases), where, "no phase {}", run.phase);
       require(run.micro_batch >= 0 && run.micro_batch < plan_.micro_batches, where, "micro-batch {} of {}",
               run.micro_batch, plan_.micro_batches);
-      runs[static_cast<size_t>(run.phase)].push_back(run.micro_batch);
+      at(runs, run.phase).push_back(run.micro_batch);
     }
     for (size_t phase = 0; phase < runs.size(); ++phase) check_runs(program, phase, runs[phase]);
     runs_.push_back(std::move(runs));
@@ -142,8 +143,8 @@ class Checker {
       return require(runs[0] == 0, where, "runs once, for micro-batch {} and not 0", runs[0]);
     std::vector<bool> seen(all);
     for (const int m : runs) {
-      require(!seen[static_cast<size_t>(m)], where, "runs twice for micro-batch {}", m);
-      seen[static_cast<size_t>(m)] = true;
+      require(!at(seen, m), where, "runs twice for micro-batch {}", m);
+      at(seen, m) = true;
     }
   }
 
@@ -156,12 +157,11 @@ class Checker {
             "{} micro-batches, but no phase runs more than {} times", plan_.micro_batches, most);
     int64_t actors = 0, acts = 0;
     for (const RankClass& cls : plan_.classes) {
-      const Program& program = plan_.programs[static_cast<size_t>(cls.program)];
+      const Program& program = at(plan_.programs, cls.program);
       actors += static_cast<int64_t>(program.actors.size());
       for (const Actor& x : program.actors)
         if (within(x.phase, program.phases))
-          acts += static_cast<int64_t>(
-              runs_[static_cast<size_t>(cls.program)][static_cast<size_t>(x.phase)].size());
+          acts += static_cast<int64_t>(at(at(runs_, cls.program), x.phase).size());
       require(actors <= most_actors && acts <= most_acts, "plan",
               "its classes have more than {} actors or {} acts in a step", most_actors, most_acts);
     }
@@ -174,20 +174,19 @@ class Checker {
     if (&given == &taken || given.size() < 2 || taken.size() < 2 || given == taken) return;
     const auto [mine, other] = std::mismatch(taken.begin(), taken.end(), given.begin());
     require(false, where, "{}{} of micro-batch {} for micro-batch {}, as {} runs in another order in {}",
-            verb, what, *other, *mine, phase_name(from, writer),
-            plan_.programs[static_cast<size_t>(from)].name);
+            verb, what, *other, *mine, phase_name(from, writer), at(plan_.programs, from).name);
   }
   const std::vector<int>& runs_of(int program, int actor) const {
-    const int phase = plan_.programs[static_cast<size_t>(program)].actors[static_cast<size_t>(actor)].phase;
-    return runs_[static_cast<size_t>(program)][static_cast<size_t>(phase)];
+    const int phase = at(at(plan_.programs, program).actors, actor).phase;
+    return at(at(runs_, program), phase);
   }
   const std::string& phase_name(int program, int actor) const {
-    const Program& p = plan_.programs[static_cast<size_t>(program)];
-    return p.phase_of(p.actors[static_cast<size_t>(actor)]).name;
+    const Program& p = at(plan_.programs, program);
+    return p.phase_of(at(p.actors, actor)).name;
   }
 
   void reg(const Program& program, int index) const {
-    const Register& r = program.registers[static_cast<size_t>(index)];
+    const Register& r = at(program.registers, index);
     PlanPlace where(program, r.name, "%");
     require(countable(r.bytes), where, "{} bytes", r.bytes);
     for (const int64_t extent : r.type.shape) require(extent >= 0, where, "extent {}", extent);
@@ -199,7 +198,7 @@ class Checker {
     require(r.offset == -1 || countable(r.offset), where, "offset {}", r.offset);
     require(r.producer >= 0, where, "no actor writes it");
     require(within(r.producer, program.actors), where, "no actor {}", r.producer);
-    const Actor& producer = program.actors[static_cast<size_t>(r.producer)];
+    const Actor& producer = at(program.actors, r.producer);
     bool listed =
         std::find(producer.outputs.begin(), producer.outputs.end(), index) != producer.outputs.end();
     require(listed, where, "its producer {} has no such output", producer.name);
@@ -215,8 +214,8 @@ class Checker {
               actor.phase);
       for (int out : actor.outputs) {
         require(within(out, program.registers), PlanPlace(program, actor.name), "no register {}", out);
-        const Register& r = program.registers[static_cast<size_t>(out)];
-        int& mine = writer[static_cast<size_t>(out)];
+        const Register& r = at(program.registers, out);
+        int& mine = at(writer, out);
         require(mine < 0, PlanPlace(program, actor.name), "%{} has two producers", r.name);
         mine = static_cast<int>(a);
         require(r.producer == mine, PlanPlace(program, actor.name), "is not the producer of %{}", r.name);
@@ -227,8 +226,8 @@ class Checker {
   int acts(int program, int actor) const { return static_cast<int>(runs_of(program, actor).size()); }
 
   void actor(int p, int a) const {
-    const Program& program = plan_.programs[static_cast<size_t>(p)];
-    const Actor& x = program.actors[static_cast<size_t>(a)];
+    const Program& program = at(plan_.programs, p);
+    const Actor& x = at(program.actors, a);
     PlanPlace where(program, x.name);
     require(countable(x.comm_bytes) && countable(x.workspace), where, "{} bytes, {} of workspace",
             x.comm_bytes, x.workspace);
@@ -236,7 +235,7 @@ class Checker {
             x.inputs.size());
     for (const Input& in : x.inputs) input(p, a, in, where);
     for (int out : x.outputs) {
-      const Register& r = program.registers[static_cast<size_t>(out)];
+      const Register& r = at(program.registers, out);
       require(acts(p, a) % r.every == 0, where, "{} acts in a step do not divide by every {} of %{}",
               acts(p, a), r.every, r.name);
     }
@@ -251,22 +250,22 @@ class Checker {
     require(within(x.comm, plan_.comms), where, "no communicator {}", x.comm);
     require(x.collective != sbp::Collective::none && x.collective != sbp::Collective::transfer, where,
             "does not say which collective");
-    require(program.queues[static_cast<size_t>(x.queue)].ordered, where, open_queue);
+    require(at(program.queues, x.queue).ordered, where, open_queue);
   }
 
   void input(int p, int a, const Input& in, const PlanPlace& where) const {
-    const Program& program = plan_.programs[static_cast<size_t>(p)];
-    const Actor& x = program.actors[static_cast<size_t>(a)];
+    const Program& program = at(plan_.programs, p);
+    const Actor& x = at(program.actors, a);
     bool pull = x.kind == ActorKind::pull;
     require(!pull || (in.program >= 0 && in.peers >= 0), where, "a pull names a program and a list of peers");
     require(pull || (in.program < 0 && in.peers < 0), where, "only a pull reads another program's register");
     require(!pull || within(in.program, plan_.programs), where, "no program {}", in.program);
     require(!pull || within(in.peers, plan_.peers), where, "no list of peers {}", in.peers);
     int from = pull ? in.program : p;
-    const Program& source = plan_.programs[static_cast<size_t>(from)];
+    const Program& source = at(plan_.programs, from);
     require(within(in.reg, source.registers), where, "no register {}", in.reg);
     require(in.repeat >= 1, where, "repeat {}, at least 1", in.repeat);
-    const Register& r = source.registers[static_cast<size_t>(in.reg)];
+    const Register& r = at(source.registers, in.reg);
     if (in.view) {
       require(input_type(r, in).elements() == r.type.elements(), where,
               "reads %{}, {}, as another number of elements", r.name, to_text(r.type));
@@ -274,7 +273,7 @@ class Checker {
     if (pull) peers(p, x, in, where);
     if (!pull && r.producer == a) return in_place(r, in, where);
     int versions = acts(from, r.producer) / r.every, wanted = acts(p, a);
-    const std::string& producer = source.actors[static_cast<size_t>(r.producer)].name;
+    const std::string& producer = at(source.actors, r.producer).name;
     require(wanted == int64_t{versions} * in.repeat, where,
             "reads %{} {} times in a step, but {} has {} of it, each for {}", r.name, wanted, producer,
             versions, in.repeat);
@@ -287,12 +286,12 @@ class Checker {
   }
 
   void peers(int p, const Actor& x, const Input& in, const PlanPlace& where) const {
-    const Peers& list = plan_.peers[static_cast<size_t>(in.peers)];
-    const Program& source = plan_.programs[static_cast<size_t>(in.program)];
+    const Peers& list = at(plan_.peers, in.peers);
+    const Program& source = at(plan_.programs, in.program);
     for (const RankClass& cls : plan_.classes) {
       if (cls.program != p) continue;
       for (int d : cls.devices) {
-        int s = list.source[static_cast<size_t>(d)];
+        int s = at(list.source, d);
         require(s >= 0, where, "device {} pulls, but peers {} has no source for it", d, list.name);
         require(program_of(s) == in.program, where, "device {} pulls from device {}, which does not run {}",
                 d, s, source.name);
@@ -300,17 +299,15 @@ class Checker {
     }
     if (x.source_queue == -1) return;
     require(within(x.source_queue, source.queues), where, "{} has no queue {}", source.name, x.source_queue);
-    bool ordered = source.queues[static_cast<size_t>(x.source_queue)].ordered &&
-                   plan_.programs[static_cast<size_t>(p)].queues[static_cast<size_t>(x.queue)].ordered;
+    bool ordered =
+        at(source.queues, x.source_queue).ordered && at(at(plan_.programs, p).queues, x.queue).ordered;
     require(ordered, where, open_queue);
-    const Register& r = source.registers[static_cast<size_t>(in.reg)];
+    const Register& r = at(source.registers, in.reg);
     require(in.repeat == 1, where, "takes turns, but reads a slot {} times", in.repeat);
     require(r.initial == 0, where, "takes a turn for %{}, which has initial slots", r.name);
   }
 
-  int program_of(int device) const {
-    return plan_.classes[static_cast<size_t>(class_of_[static_cast<size_t>(device)])].program;
-  }
+  int program_of(int device) const { return at(plan_.classes, at(class_of_, device)).program; }
 
   // Every device of a group that acts jointly has that act, the same collective as often.
   void joint_acts() const {
@@ -329,7 +326,7 @@ class Checker {
     std::vector<std::set<std::vector<int>>> kinds;  // by comm: the programs that meet in a group
     for (const Comm& comm : plan_.comms) kinds.push_back(group_programs(comm));
     for (const auto& [key, joint] : joints)
-      for (const auto& [p, a] : joint) members(p, a, joint, kinds[static_cast<size_t>(key.first)]);
+      for (const auto& [p, a] : joint) members(p, a, joint, at(kinds, key.first));
   }
 
   std::set<std::vector<int>> group_programs(const Comm& comm) const {
@@ -339,7 +336,7 @@ class Checker {
       std::set<int> programs;
       for (int d : group) {
         programs.insert(program_of(d));
-        seen[static_cast<size_t>(d)] = true;
+        at(seen, d) = true;
       }
       kinds.insert({programs.begin(), programs.end()});
     }
@@ -350,19 +347,19 @@ class Checker {
   }
 
   void members(int p, int a, const std::map<int, int>& joint, const std::set<std::vector<int>>& kinds) const {
-    const Program& program = plan_.programs[static_cast<size_t>(p)];
-    const Actor& x = program.actors[static_cast<size_t>(a)];
+    const Program& program = at(plan_.programs, p);
+    const Actor& x = at(program.actors, a);
     const PlanPlace where(program, x.name);
-    const std::string& comm = plan_.comms[static_cast<size_t>(x.comm)].name;
+    const std::string& comm = at(plan_.comms, x.comm).name;
     for (const std::vector<int>& kind : kinds) {
       require(kind != std::vector<int>{-1 - p}, where, "a device that runs it is in no group of {}", comm);
       if (std::find(kind.begin(), kind.end(), p) == kind.end()) continue;
       for (int other : kind) {
-        const Program& there = plan_.programs[static_cast<size_t>(other)];
+        const Program& there = at(plan_.programs, other);
         const auto found = joint.find(other);
         require(found != joint.end(), where, "{} is in a group of {} with it, but does not take part",
                 there.name, comm);
-        const Actor& theirs = there.actors[static_cast<size_t>(found->second)];
+        const Actor& theirs = at(there.actors, found->second);
         require(theirs.collective == x.collective, where, "is {}, but in {} {}", sbp::to_text(x.collective),
                 there.name, sbp::to_text(theirs.collective));
         require(acts(other, found->second) == acts(p, a), where, "acts {} times in a step, but in {} {}",

@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 
+#include "sbp/at.h"
+
 namespace boxcar::ir {
 namespace {
 
@@ -85,7 +87,7 @@ std::string items_text(const std::vector<Item>& items, const std::vector<PlanPha
   std::string text;
   for (const Item& item : items) {
     if (!text.empty()) text += ' ';
-    text += name_text(phases[static_cast<size_t>(item.phase)].name) + fmt::format("[{}", item.first);
+    text += name_text(at(phases, item.phase).name) + fmt::format("[{}", item.first);
     if (item.last != item.first) text += fmt::format("-{}", item.last);
     if (loop) text += fmt::format("+{}", item.step);
     text += ']';
@@ -182,15 +184,13 @@ std::string schedule_text(const std::vector<PhaseRun>& schedule, const std::vect
   std::string text;
   auto add = [&](const std::string& part) { text += (text.empty() ? "" : " ") + part; };
   std::vector<int> counts(phases.size());
-  for (const PhaseRun& run : schedule) ++counts[static_cast<size_t>(run.phase)];
-  auto runs_once = [&](const PhaseRun& run) {
-    return run.micro_batch == 0 && counts[static_cast<size_t>(run.phase)] == 1;
-  };
+  for (const PhaseRun& run : schedule) ++at(counts, run.phase);
+  auto runs_once = [&](const PhaseRun& run) { return run.micro_batch == 0 && at(counts, run.phase) == 1; };
   for (size_t i = 0; i < schedule.size();) {
     Loop loop = best_loop(schedule, i);
     if (loop.length == 0) {
       const PhaseRun& run = schedule[i++];
-      const std::string& phase = phases[static_cast<size_t>(run.phase)].name;
+      const std::string& phase = at(phases, run.phase).name;
       add(runs_once(run) ? name_text(phase) : fmt::format("{}[{}]", name_text(phase), run.micro_batch));
       continue;
     }
@@ -302,7 +302,7 @@ std::vector<int> parse_peers(PlanLine& in, int devices) {
     if (to - from != last - first) {
       in.fail(fmt::format("{} devices pull from {}", last - first + 1, to - from + 1));
     }
-    for (int d = first; d <= last; ++d) source[static_cast<size_t>(d)] = from + d - first;
+    for (int d = first; d <= last; ++d) at(source, d) = from + d - first;
   } while (in.take(','));
   return source;
 }

@@ -11,6 +11,7 @@
 #include "ir/plan.h"
 #include "ir/plan_notation.h"
 #include "ir/read_number.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -356,10 +357,10 @@ class Reader {
 
   int read_output(PlanLine& in, int actor) {
     in.expect('%');
-    size_t at = in.at();
-    int reg = names_.back().registers.find(in, at, "register", in.name("a register"));
-    int& producer = plan_.programs.back().registers[static_cast<size_t>(reg)].producer;
-    if (producer >= 0) in.fail_at(at, "another output is written to this register");
+    const size_t where = in.at();
+    int reg = names_.back().registers.find(in, where, "register", in.name("a register"));
+    int& producer = at(plan_.programs.back().registers, reg).producer;
+    if (producer >= 0) in.fail_at(where, "another output is written to this register");
     producer = actor;
     return reg;
   }
@@ -399,9 +400,9 @@ class Reader {
   }
 
   void look_up(const Pending& pull) {
-    Actor& actor = plan_.programs[static_cast<size_t>(pull.program)].actors[static_cast<size_t>(pull.actor)];
+    Actor& actor = at(at(plan_.programs, pull.program).actors, pull.actor);
     int from = programs_.find(pull.line, pull.program_at, "program", pull.from);
-    const ProgramNames& names = names_[static_cast<size_t>(from)];
+    const ProgramNames& names = at(names_, from);
     for (Input& input : actor.inputs) {
       if (input.reg >= 0) continue;
       input.program = from;

@@ -5,6 +5,7 @@
 
 #include "ir/plan.h"
 #include "ir/plan_notation.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -33,7 +34,7 @@ void write_head(const Plan& plan, Out out) {
   }
   for (const RankClass& cls : plan.classes) {
     fmt::format_to(out, "class {}: {}\n", device_list(cls.devices),
-                   name_text(plan.programs[static_cast<size_t>(cls.program)].name));
+                   name_text(at(plan.programs, cls.program).name));
   }
 }
 
@@ -49,12 +50,12 @@ void write_register(const Register& reg, Out out) {
 }
 
 void write_input(const Plan& plan, const Program& program, const Input& input, Out out) {
-  const Program& from = input.program < 0 ? program : plan.programs[static_cast<size_t>(input.program)];
-  fmt::format_to(out, "%{}", name_text(from.registers[static_cast<size_t>(input.reg)].name));
+  const Program& from = input.program < 0 ? program : at(plan.programs, input.program);
+  fmt::format_to(out, "%{}", name_text(at(from.registers, input.reg).name));
   if (input.view) fmt::format_to(out, " as [{}]", fmt::join(*input.view, ", "));
   if (input.program >= 0) fmt::format_to(out, " of {}", name_text(from.name));
   if (input.peers >= 0) {
-    fmt::format_to(out, " via {}", name_text(plan.peers[static_cast<size_t>(input.peers)].name));
+    fmt::format_to(out, " via {}", name_text(at(plan.peers, input.peers).name));
   }
   if (input.repeat != 1) fmt::format_to(out, " repeat {}", input.repeat);
 }
@@ -79,15 +80,14 @@ void write_actor(const Plan& plan, const Program& program, const Actor& actor, O
   *out++ = ')';
   if (!actor.attrs.empty()) fmt::format_to(out, " {}", to_text(actor.attrs));
   for (size_t i = 0; i < actor.outputs.size(); ++i) {
-    const Register& reg = program.registers[static_cast<size_t>(actor.outputs[i])];
+    const Register& reg = at(program.registers, actor.outputs[i]);
     fmt::format_to(out, "{} %{}", i == 0 ? " ->" : ",", name_text(reg.name));
   }
-  fmt::format_to(out, " on {} in {}", name_text(program.queues[static_cast<size_t>(actor.queue)].name),
+  fmt::format_to(out, " on {} in {}", name_text(at(program.queues, actor.queue).name),
                  name_text(program.phase_of(actor).name));
   if (actor.layer >= 0) fmt::format_to(out, " layer {}", actor.layer);
   if (!actor.moves.empty()) fmt::format_to(out, " moves {}", name_text(actor.moves));
-  if (actor.comm >= 0)
-    fmt::format_to(out, " over {}", name_text(plan.comms[static_cast<size_t>(actor.comm)].name));
+  if (actor.comm >= 0) fmt::format_to(out, " over {}", name_text(at(plan.comms, actor.comm).name));
   bool collective_said = actor.kind == ActorKind::collective && actor.op == sbp::to_text(actor.collective);
   if (actor.collective != sbp::Collective::none && !collective_said) {
     fmt::format_to(out, " does {}", sbp::to_text(actor.collective));
@@ -96,8 +96,8 @@ void write_actor(const Plan& plan, const Program& program, const Actor& actor, O
   if (actor.comm_bytes != 0) fmt::format_to(out, " bytes {}", actor.comm_bytes);
   if (actor.workspace != 0) fmt::format_to(out, " workspace {}", actor.workspace);
   if (actor.source_queue >= 0) {
-    const Program& source = plan.programs[static_cast<size_t>(actor.inputs[0].program)];
-    fmt::format_to(out, " turn {}", name_text(source.queues[static_cast<size_t>(actor.source_queue)].name));
+    const Program& source = at(plan.programs, actor.inputs[0].program);
+    fmt::format_to(out, " turn {}", name_text(at(source.queues, actor.source_queue).name));
   }
   *out++ = '\n';
 }

@@ -12,6 +12,7 @@
 #include "ir/plan.h"
 #include "ir/plan_require.h"
 #include "ir/rank_attrs.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -19,8 +20,6 @@ namespace boxcar::ir {
 namespace {
 
 using sbp::Collective;
-
-size_t at(int64_t index) { return static_cast<size_t>(index); }
 
 std::string types_text(const Types& types) {
   std::vector<std::string> texts;
@@ -32,14 +31,14 @@ std::string types_text(const Types& types) {
 Types read_types(const Program& program, const Actor& actor) {
   Types types;
   for (const Input& in : actor.inputs)
-    if (const Register& reg = program.registers[at(in.reg)]; !is_control(reg))
+    if (const Register& reg = at(program.registers, in.reg); !is_control(reg))
       types.push_back(input_type(reg, in));
   return types;
 }
 Types written_types(const Program& program, const Actor& actor) {
   Types types;
   for (const int out : actor.outputs)
-    if (const Register& reg = program.registers[at(out)]; !is_control(reg)) types.push_back(reg.type);
+    if (const Register& reg = at(program.registers, out); !is_control(reg)) types.push_back(reg.type);
   return types;
 }
 
@@ -59,9 +58,9 @@ class DeviceCoordinates {
     if (!added) return found->second.empty() ? nullptr : &found->second;
     for (const Comm& comm : plan_.comms) {
       if (comm.name != dim) continue;
-      found->second.assign(at(plan_.devices), -1);
+      found->second.assign(static_cast<size_t>(plan_.devices), -1);
       for (const std::vector<int>& group : comm.groups)
-        for (size_t k = 0; k < group.size(); ++k) found->second[at(group[k])] = static_cast<int>(k);
+        for (size_t k = 0; k < group.size(); ++k) at(found->second, group[k]) = static_cast<int>(k);
       return &found->second;
     }
     return nullptr;
@@ -75,7 +74,7 @@ class DeviceCoordinates {
 class TypeChecker {
  public:
   explicit TypeChecker(const Plan& plan) : plan_(plan), coordinates_(plan), classes_(plan.programs.size()) {
-    for (const RankClass& cls : plan.classes) classes_[at(cls.program)].push_back(&cls);
+    for (const RankClass& cls : plan.classes) at(classes_, cls.program).push_back(&cls);
   }
 
   void run() {
@@ -103,10 +102,10 @@ class TypeChecker {
               to_text(reg.type), reg.type.bytes());
       return;
     }
-    const Actor& producer = program.actors[at(reg.producer)];
+    const Actor& producer = at(program.actors, reg.producer);
     int64_t most = 0;
     for (const Input& in : producer.inputs) {
-      if (in.program < 0) most = std::max(most, program.registers[at(in.reg)].type.bytes());
+      if (in.program < 0) most = std::max(most, at(program.registers, in.reg).type.bytes());
     }
     require(producer.kind == ActorKind::kernel && most >= reg.type.bytes(), where,
             "is written over an operand of {}, and none has the {} bytes of {}", producer.name,
@@ -117,9 +116,9 @@ class TypeChecker {
   // before.
   template <typename Visit>
   void each_rank(int program, const Actor& actor, Visit visit) {
-    const PlanPlace where(plan_.programs[at(program)], actor.name);
+    const PlanPlace where(at(plan_.programs, program), actor.name);
     const std::set<std::string> dims = differing_dims(actor.attrs);
-    for (const RankClass* cls : classes_[at(program)]) {
+    for (const RankClass* cls : at(classes_, program)) {
       std::set<std::vector<int64_t>> seen;
       for (size_t rank = 0; rank < cls->devices.size(); ++rank) {
         std::map<std::string, Coordinates> places;
@@ -147,14 +146,14 @@ class TypeChecker {
     const std::vector<int>* along = coordinates_.along(dim);
     require(along != nullptr, where, "its attributes differ along {}, which is no communicator", dim);
     for (const int device : {cls.devices[0], cls.devices[rank]})
-      require((*along)[at(device)] >= 0, where,
+      require(at(*along, device) >= 0, where,
               "its attributes differ along {}, but device {} is in no group of it", dim, device);
-    return {(*along)[at(cls.devices[rank])], (*along)[at(cls.devices[0])]};
+    return {at(*along, cls.devices[rank]), at(*along, cls.devices[0])};
   }
 
   // A kernel, a copy, an act of the host.
   void act(int p, const Actor& x) {
-    const Program& program = plan_.programs[at(p)];
+    const Program& program = at(plan_.programs, p);
     const PlanPlace where(program, x.name);
     const Types in = read_types(program, x), out = written_types(program, x);
     if (x.is(OpKind::load) || x.is(OpKind::parameter) || x.is(OpKind::constant)) {
@@ -204,10 +203,10 @@ class TypeChecker {
   }
 
   void pull(int p, const Actor& x) {
-    const Program& program = plan_.programs[at(p)];
+    const Program& program = at(plan_.programs, p);
     const PlanPlace where(program, x.name);
     const Input& in = x.inputs[0];
-    const Register& source = plan_.programs[at(in.program)].registers[at(in.reg)];
+    const Register& source = at(at(plan_.programs, in.program).registers, in.reg);
     const Types out = written_types(program, x);
     known_attrs(where, x, {"starts", "ends", "seconds"});
     if (out.empty()) return;
@@ -279,18 +278,18 @@ class TypeChecker {
       }
     if (joints.empty()) return;
     std::set<std::vector<int>> kinds;
-    for (const std::vector<int>& group : plan_.comms[at(comm)].groups) {
+    for (const std::vector<int>& group : at(plan_.comms, comm).groups) {
       std::vector<int> programs;
       for (const int device : group) programs.push_back(program_of(device));
       kinds.insert(std::move(programs));
     }
     for (const auto& [name, actors] : joints)
       for (const std::vector<int>& programs : kinds) {
-        if (!actors[at(programs[0])]) continue;
+        if (!at(actors, programs[0])) continue;
         Members members;
         for (const int p : programs) {
-          const Program& program = plan_.programs[at(p)];
-          const Actor& x = *actors[at(p)];
+          const Program& program = at(plan_.programs, p);
+          const Actor& x = *at(actors, p);
           members.push_back({&program, &x, read_types(program, x), written_types(program, x)});
         }
         joint_act(members);
@@ -299,11 +298,11 @@ class TypeChecker {
 
   int program_of(int device) {
     if (program_of_.empty()) {
-      program_of_.resize(at(plan_.devices));
+      program_of_.resize(static_cast<size_t>(plan_.devices));
       for (const RankClass& cls : plan_.classes)
-        for (const int d : cls.devices) program_of_[at(d)] = cls.program;
+        for (const int d : cls.devices) at(program_of_, d) = cls.program;
     }
-    return program_of_[at(device)];
+    return at(program_of_, device);
   }
 
   void joint_act(Members& members) const {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -21,14 +22,14 @@ Rewriter::Rewriter(Graph& graph) : graph_(graph), old_(std::exchange(graph.ops, 
 }
 
 TensorId Rewriter::current(TensorId tensor) const {
-  while (static_cast<size_t>(tensor) < replaced_.size() && replaced_[static_cast<size_t>(tensor)] >= 0)
-    tensor = replaced_[static_cast<size_t>(tensor)];
+  while (static_cast<size_t>(tensor) < replaced_.size() && at(replaced_, tensor) >= 0)
+    tensor = at(replaced_, tensor);
   return tensor;
 }
 
 void Rewriter::replace(TensorId tensor, TensorId by) {
   if (static_cast<size_t>(tensor) >= replaced_.size()) replaced_.resize(graph_.tensors.size(), -1);
-  replaced_[static_cast<size_t>(tensor)] = by;
+  at(replaced_, tensor) = by;
 }
 
 void Rewriter::keep(Op op) {

@@ -8,6 +8,7 @@
 
 #include "ir/limits.h"
 #include "ir/read_number.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -32,7 +33,7 @@ constexpr std::array<DTypeRow, 9> kDTypes = {{
     {DType::boolean, "boolean", 1, false},
 }};
 
-const DTypeRow& row(DType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
+const DTypeRow& row(DType dtype) { return at(kDTypes, dtype); }
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 
 namespace {
@@ -28,10 +30,10 @@ class Timing {
     std::vector<int> next(program.phases.size());
     for (size_t a = 0; a < count; ++a) {
       const ir::Actor& actor = program.actors[a];
-      if (program.queues[static_cast<size_t>(actor.queue)].kind == ir::QueueKind::compute)
-        position_[a] = next[static_cast<size_t>(actor.phase)]++;
+      if (at(program.queues, actor.queue).kind == ir::QueueKind::compute)
+        position_[a] = at(next, actor.phase)++;
       for (const ir::Input& input : actor.inputs)
-        if (input.program < 0) readers_[static_cast<size_t>(input.reg)].push_back(static_cast<int>(a));
+        if (input.program < 0) at(readers_, input.reg).push_back(static_cast<int>(a));
     }
   }
 
@@ -41,11 +43,11 @@ class Timing {
   int begin(int a) {
     return known(begin_, a, unknown_early, [&](int actor, const auto& of) {
       int latest = unknown_early;
-      for (const ir::Input& input : program_.actors[static_cast<size_t>(actor)].inputs) {
+      for (const ir::Input& input : at(program_.actors, actor).inputs) {
         if (input.program >= 0) continue;
-        const int producer = program_.registers[static_cast<size_t>(input.reg)].producer;
-        const int at = beside(actor, producer) ? of(producer) : unknown_early;
-        if (at != unknown_early) latest = std::max(latest, at + (is_compute(producer) ? 1 : 0));
+        const int producer = at(program_.registers, input.reg).producer;
+        const int time = beside(actor, producer) ? of(producer) : unknown_early;
+        if (time != unknown_early) latest = std::max(latest, time + (is_compute(producer) ? 1 : 0));
       }
       return latest;
     });
@@ -55,10 +57,10 @@ class Timing {
   int end(int a) {
     return known(end_, a, unknown_late, [&](int actor, const auto& of) {
       int first = unknown_late;
-      for (int reg : program_.actors[static_cast<size_t>(actor)].outputs)
-        for (int reader : readers_[static_cast<size_t>(reg)]) {
-          const int at = beside(actor, reader) ? of(reader) : unknown_late;
-          if (at != unknown_late) first = std::min(first, is_compute(reader) ? at - 1 : at);
+      for (int reg : at(program_.actors, actor).outputs)
+        for (int reader : at(readers_, reg)) {
+          const int time = beside(actor, reader) ? of(reader) : unknown_late;
+          if (time != unknown_late) first = std::min(first, is_compute(reader) ? time - 1 : time);
         }
       return first;
     });
@@ -67,11 +69,10 @@ class Timing {
  private:
   static constexpr int unset = -2;
 
-  bool is_compute(int a) const { return position_[static_cast<size_t>(a)] >= 0; }
+  bool is_compute(int a) const { return at(position_, a) >= 0; }
   // Another actor of the same phase.
   bool beside(int a, int other) const {
-    return other != a &&
-           program_.actors[static_cast<size_t>(a)].phase == program_.actors[static_cast<size_t>(other)].phase;
+    return other != a && at(program_.actors, a).phase == at(program_.actors, other).phase;
   }
 
   // times[a]: of compute actors by their place, of all others from(a, of), where of(b) is b's. What is not
@@ -80,17 +81,17 @@ class Timing {
   int known(std::vector<int>& times, int a, int unknown, From from) {
     std::vector<int> open{a};
     const auto of = [&](int other) {
-      const int at = times[static_cast<size_t>(other)];
-      if (at != unset) return at;
+      const int now = at(times, other);
+      if (now != unset) return now;
       open.push_back(other);
       return unknown;
     };
-    if (times[static_cast<size_t>(a)] != unset) return times[static_cast<size_t>(a)];
+    if (at(times, a) != unset) return at(times, a);
     while (!open.empty()) {
       const int actor = open.back();
-      int& time = times[static_cast<size_t>(actor)];
+      int& time = at(times, actor);
       if (is_compute(actor)) {
-        time = 2 * position_[static_cast<size_t>(actor)];
+        time = 2 * at(position_, actor);
       } else if (time == unset) {
         time = unknown;  // what waits for itself never begins
         from(actor, of);
@@ -99,7 +100,7 @@ class Timing {
       if (!is_compute(actor)) time = from(actor, of);
       open.pop_back();
     }
-    return times[static_cast<size_t>(a)];
+    return at(times, a);
   }
 
   const ir::Program& program_;
@@ -113,8 +114,8 @@ struct Lifetime {
 
 // Transient registers with their lifetimes; nothing for those that live across phase runs.
 bool transient(const ir::Program& program, Timing& timing, int index, Lifetime& life) {
-  const ir::Register& reg = program.registers[static_cast<size_t>(index)];
-  const ir::Actor& producer = program.actors[static_cast<size_t>(reg.producer)];
+  const ir::Register& reg = at(program.registers, index);
+  const ir::Actor& producer = at(program.actors, reg.producer);
   if (reg.count != 1 || reg.initial != 0 || reg.every != 1) return false;
   life = {index, producer.phase, timing.begin(reg.producer), timing.begin(reg.producer)};
   if (life.begin == unknown_early) return false;
@@ -125,7 +126,7 @@ bool transient(const ir::Program& program, Timing& timing, int index, Lifetime& 
   }
   for (int reader : timing.readers(static_cast<size_t>(index))) {
     const bool in_place = reader == reg.producer;
-    if (in_place || program.actors[static_cast<size_t>(reader)].phase != producer.phase) return false;
+    if (in_place || at(program.actors, reader).phase != producer.phase) return false;
     const int end = timing.end(reader);
     if (end == unknown_late) return false;
     life.end = std::max(life.end, end);
@@ -189,7 +190,7 @@ int64_t pack(ir::Program& program, std::vector<Lifetime>& lives, int64_t base) {
   for (const Lifetime& life : lives) {
     for (; !alive.empty() && std::get<0>(alive.top()) < life.begin; alive.pop())
       holes.give_back(std::get<1>(alive.top()), std::get<2>(alive.top()));
-    ir::Register& reg = program.registers[static_cast<size_t>(life.reg)];
+    ir::Register& reg = at(program.registers, life.reg);
     const int64_t begin = holes.take(reg.bytes), end = begin + reg.bytes;
     reg.offset = base + begin;
     alive.push({life.end, begin, end});
@@ -217,7 +218,7 @@ void plan_memory(ir::Program& program) {
     ir::Register& reg = program.registers[r];
     Lifetime life;
     if (reg.bytes > 0 && transient(program, timing, static_cast<int>(r), life)) {
-      by_phase[static_cast<size_t>(life.phase)].push_back(life);
+      at(by_phase, life.phase).push_back(life);
       continue;
     }
     reg.offset = persistent;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 namespace {
 
@@ -20,13 +22,12 @@ std::vector<int> state_of(const ir::Program& program, const ir::RankClass& cls, 
   for (size_t r = 0; r < program.registers.size(); ++r) {
     const Place* place = places.find(program.registers[r].name);
     if (place && is_state(*place) && std::any_of(cls.devices.begin(), cls.devices.end(), [&](int device) {
-          return place->first[static_cast<size_t>(device)];
+          return at(place->first, device);
         }))
       result.push_back(static_cast<int>(r));
   }
-  std::stable_partition(result.begin(), result.end(), [&](int r) {
-    return program.registers[static_cast<size_t>(r)].initial > 0;
-  });
+  std::stable_partition(result.begin(), result.end(),
+                        [&](int r) { return at(program.registers, r).initial > 0; });
   return result;
 }
 
@@ -46,13 +47,13 @@ int add_copied(ir::Program& program, int producer, int slots) {
 
 void add_checkpoints(ir::Plan& plan, const Places& places, int slots) {
   for (const ir::RankClass& cls : plan.classes) {
-    ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    ir::Program& program = at(plan.programs, cls.program);
     const int update = program.schedule.back().phase;
     const std::vector<int> state = state_of(program, cls, places);
     if (state.empty()) continue;
     const int copy_out = add_queue(program, "copy_out", ir::QueueKind::copy_out);
     for (int r : state) {
-      const ir::Register& reg = program.registers[static_cast<size_t>(r)];
+      const ir::Register& reg = at(program.registers, r);
       ir::Actor save;
       save.name = reg.name + ".save";
       save.kind = ir::ActorKind::copy;

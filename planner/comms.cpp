@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 
 namespace {
@@ -24,7 +26,7 @@ std::vector<std::vector<int>> group_by_rest(const Mesh& mesh, const std::vector<
   std::map<std::vector<int64_t>, std::map<std::vector<int64_t>, int>> groups;
   for (int place = 0; place < mesh.devices(); ++place) {
     std::vector<int64_t> rest = coordinate_of(mesh, place), own;
-    for (int d : dims) own.push_back(std::exchange(rest[static_cast<size_t>(d)], 0));
+    for (int d : dims) own.push_back(std::exchange(at(rest, d), 0));
     groups[rest][own] = place;
   }
   std::vector<std::vector<int>> result;
@@ -37,7 +39,7 @@ std::vector<std::vector<int>> group_by_rest(const Mesh& mesh, const std::vector<
 
 std::string joined_names(const Mesh& mesh, const std::vector<int>& dims) {
   std::string name;
-  for (int d : dims) name += (name.empty() ? "" : "_") + mesh.names[static_cast<size_t>(d)];
+  for (int d : dims) name += (name.empty() ? "" : "_") + at(mesh.names, d);
   return name;
 }
 
@@ -92,7 +94,7 @@ int CommTable::between(const std::vector<int>& stages) {
 }
 
 std::string CommTable::queue(int comm) const {
-  const std::string& name = comms[static_cast<size_t>(comm)].name;
+  const std::string& name = at(comms, comm).name;
   if (name == "world" || name.starts_with("pp") || name.starts_with("stages")) return "net.world";
   const std::string first = name.substr(0, name.find('_'));
   return "net." + (first == "replica" ? std::string("dp") : first);
@@ -107,7 +109,7 @@ int CommTable::peers(int offset) {
   ir::Peers peers{name, std::vector<int>(static_cast<size_t>(stages_ * mesh_.devices()))};
   for (int s = 0; s < stages_; ++s)
     for (int place = 0; place < mesh_.devices(); ++place)
-      peers.source[static_cast<size_t>(mesh_.device(place, s))] =
+      at(peers.source, mesh_.device(place, s)) =
           mesh_.device(place, ((s + offset) % stages_ + stages_) % stages_);
   pulls.push_back(std::move(peers));
   return static_cast<int>(pulls.size()) - 1;

@@ -15,6 +15,7 @@
 #include "ir/op.h"
 #include "planner/key_writer.h"
 #include "planner/reduced_gradients.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -95,7 +96,7 @@ struct Chooser {
 
   // Whether a split leaves a device nothing.
   bool leaves_empty(size_t input, Sbp split) const {
-    return split.is_split() && local_inputs[input].shape[static_cast<size_t>(split.axis)] < parts;
+    return split.is_split() && at(local_inputs[input].shape, split.axis) < parts;
   }
 
   // No operand is moved for a split that leaves a device nothing, but where one that is read as it is has
@@ -323,17 +324,17 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
   call.current.reserve(op.inputs.size());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const ir::TensorId t = op.inputs[i];
-    const auto& used = pins.used[static_cast<size_t>(t)];
+    const auto& used = at(pins.used, t);
     const bool state = used && op.phase != ir::Phase::update;
     call.inputs.push_back(graph.tensor(t).type);
-    call.made.push_back(made[static_cast<size_t>(t)][static_cast<size_t>(op.phase)]);
-    call.current.push_back(state ? *used : stored[static_cast<size_t>(t)]);
+    call.made.push_back(at(at(made, t), op.phase));
+    call.current.push_back(state ? *used : at(stored, t));
     call.held.push_back(state || op.is(ir::OpKind::accumulate) ||  // sums of partial values stay partial
                         is_cast_for_reduction(graph, op) || (pins.queries_stay && is_queries(op, i)));
   }
   for (ir::TensorId t : op.outputs) {
     call.outputs.push_back(graph.tensor(t).type);
-    call.pins.push_back(pins.stored[static_cast<size_t>(t)]);
+    call.pins.push_back(at(pins.stored, t));
     if (graph.tensor(t).role != ir::Role::gradient) continue;
     for (size_t d = 0; d < mesh.dims();
          ++d)  // that ranks add up their gradients is no reason to gather activations
@@ -345,7 +346,7 @@ Call call_of(const ir::Graph& graph, const ir::Op& op, const Pins& pins, const s
 void note_made(const ir::Op& op, const Call& call, const OpLayout& layout, Made& made) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     if (layout.inputs[i] == call.current[i]) continue;
-    auto& known = made[static_cast<size_t>(op.inputs[i])][static_cast<size_t>(op.phase)];
+    auto& known = at(at(made, op.inputs[i]), op.phase);
     if (std::find(known.begin(), known.end(), layout.inputs[i]) == known.end())
       known.push_back(layout.inputs[i]);
   }
@@ -384,11 +385,11 @@ Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<con
     const ir::Op& op = graph.ops[o];
     OpLayout& layout = result.ops[o];
     if (op.is(ir::OpKind::to_global)) {
-      layout.inputs.push_back(result.stored[static_cast<size_t>(op.inputs[0])]);
+      layout.inputs.push_back(at(result.stored, op.inputs[0]));
       layout.outputs.push_back(*op.to_sbp);
     } else if (!ir::has_op(op.type)) {  // a source
       for (ir::TensorId t : op.outputs)
-        layout.outputs.push_back(pinned(pins.stored[static_cast<size_t>(t)], broadcast(*meshes[o])));
+        layout.outputs.push_back(pinned(at(pins.stored, t), broadcast(*meshes[o])));
     } else if (chosen && !chosen->ops[o].signatures.empty()) {
       layout = chosen->ops[o];
       if (legal_ones[meshes[o]].insert(key_of(graph, op, layout)).second)

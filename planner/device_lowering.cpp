@@ -6,6 +6,7 @@
 
 #include "ir/op.h"
 #include "planner/local_attrs.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -56,15 +57,14 @@ DeviceLowering::DeviceLowering(const ir::Graph& graph, const std::vector<const s
 
 void DeviceLowering::run() {
   for (OpId o = 0; o < static_cast<OpId>(graph_.ops.size()); ++o) {
-    const ir::Op& op = graph_.ops[static_cast<size_t>(o)];
+    const ir::Op& op = at(graph_.ops, o);
     const TensorId out = op.outputs[0];
-    const bool here = place_in(*placements_[static_cast<size_t>(o)]) >= 0;
-    const sbp::Layout to{graph_.tensor(out).type.shape, layouts_.stored[static_cast<size_t>(out)],
-                         *placements_[static_cast<size_t>(o)]};
+    const bool here = place_in(*at(placements_, o)) >= 0;
+    const sbp::Layout to{graph_.tensor(out).type.shape, at(layouts_.stored, out), *at(placements_, o)};
     if (op.is(ir::OpKind::to_global)) {
       const TensorId in = op.inputs[0];
       const OpId producer = graph_.tensor(in).producer;
-      if (!here && place_in(*placements_[static_cast<size_t>(producer)]) < 0) continue;
+      if (!here && place_in(*at(placements_, producer)) < 0) continue;
       const int reg = get(in, to);
       if (here) held_[{out, sbp::to_text(to)}] = {whole(to, reg)};
     } else if (here && !ir::has_op(op.type)) {
@@ -99,8 +99,7 @@ std::string DeviceLowering::unique(std::unordered_map<std::string, int>& names, 
 // Inputs are loaded for every micro-batch; parameters and constants stay.
 void DeviceLowering::source(const ir::Op& op, TensorId t) {
   const ir::Tensor& tensor = graph_.tensor(t);
-  const sbp::Layout layout{tensor.type.shape, layouts_.stored[static_cast<size_t>(t)],
-                           *placements_[static_cast<size_t>(tensor.producer)]};
+  const sbp::Layout layout{tensor.type.shape, at(layouts_.stored, t), *at(placements_, tensor.producer)};
   const bool input = op.is(ir::OpKind::input);
   Block block = whole(layout, -1);
   block.reg = add_register(tensor.name, {extents(block.ranges), tensor.type.dtype});
@@ -114,20 +113,19 @@ void DeviceLowering::source(const ir::Op& op, TensorId t) {
   actor.phase = input ? builder.phases.forward(0) : builder.phases.update();
   actor.outputs = {block.reg};
   if (op.is(ir::OpKind::parameter))
-    builder.program.registers[static_cast<size_t>(block.reg)].memory = ir::MemoryKind::parameters;
+    at(builder.program.registers, block.reg).memory = ir::MemoryKind::parameters;
   builder.add_actor(std::move(actor));
   held_[{t, sbp::to_text(layout)}] = {block};
 }
 
 void DeviceLowering::kernel(OpId o) {
-  const ir::Op& op = graph_.ops[static_cast<size_t>(o)];
-  const sbp::Placement& placement = *placements_[static_cast<size_t>(o)];
-  const OpLayout& layout = layouts_.ops[static_cast<size_t>(o)];
+  const ir::Op& op = at(graph_.ops, o);
+  const sbp::Placement& placement = *at(placements_, o);
+  const OpLayout& layout = at(layouts_.ops, o);
   ir::Actor actor;
   actor.name = unique(actor_names_, op.name);
   actor.op = op.type;
-  actor.attrs = local_attrs(graph_, op, layout, meshes_[static_cast<size_t>(o)],
-                            {static_cast<int>(place_in(placement))});
+  actor.attrs = local_attrs(graph_, op, layout, at(meshes_, o), {static_cast<int>(place_in(placement))});
   actor.phase = builder.phases.forward(0);
   actor.layer = graph_.in_layer(op) ? op.layer : -1;
   for (size_t i = 0; i < op.inputs.size(); ++i)
@@ -147,8 +145,8 @@ void DeviceLowering::kernel(OpId o) {
   }
   builder.add_actor(std::move(actor));
   for (size_t i = 0; i < op.outputs.size(); ++i) {  // to what it is pinned to
-    const sbp::Layout stored{graph_.tensor(op.outputs[i]).type.shape,
-                             layouts_.stored[static_cast<size_t>(op.outputs[i])], placement};
+    const sbp::Layout stored{graph_.tensor(op.outputs[i]).type.shape, at(layouts_.stored, op.outputs[i]),
+                             placement};
     if (stored.sbp != layout.outputs[i]) get(op.outputs[i], stored);
   }
 }
@@ -158,9 +156,9 @@ int DeviceLowering::get(TensorId t, const sbp::Layout& to) {
   if (known != held_.end()) return known->second[0].reg;
   const ir::Tensor& tensor = graph_.tensor(t);
   const auto producer = static_cast<size_t>(tensor.producer);
-  sbp::Layout from{tensor.type.shape, layouts_.stored[static_cast<size_t>(t)], *placements_[producer]};
+  sbp::Layout from{tensor.type.shape, at(layouts_.stored, t), *placements_[producer]};
   if (!held_.contains({t, sbp::to_text(from)}) && place_in(from.placement) >= 0)
-    from.sbp = layouts_.ops[producer].outputs[static_cast<size_t>(tensor.output)];
+    from.sbp = at(layouts_.ops[producer].outputs, tensor.output);
   const std::string name = fmt::format("{} to {}", tensor.name, sbp::to_text(to));
   Blocks now = place_in(from.placement) >= 0 ? held_.at({t, sbp::to_text(from)}) : Blocks{};
   steps_[{name, 0}] = now;
@@ -321,7 +319,7 @@ int DeviceLowering::collective(const sbp::Step& step, const std::vector<int>& gr
   actor.phase = builder.phases.forward(0);
   for (const Block& block : before) {
     actor.inputs.push_back({block.reg, 1, -1, -1, {}});
-    actor.comm_bytes += builder.program.registers[static_cast<size_t>(block.reg)].type.bytes();
+    actor.comm_bytes += at(builder.program.registers, block.reg).type.bytes();
   }
   int reg = -1;
   const bool root_only = step.collective == sbp::Collective::reduce;

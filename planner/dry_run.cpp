@@ -7,10 +7,10 @@
 #include <tuple>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // The needs and station entries that a run has to look at.
 class Reduced {
@@ -21,16 +21,16 @@ class Reduced {
       needs_begin_[n] = static_cast<int>(needs_.size());
       const StepNode& node = view.nodes[n];
       for (int i = node.needs_begin; i < node.needs_end; ++i) {
-        if (!fulfilled(static_cast<int>(n), view.needs[at(i)])) needs_.push_back(view.needs[at(i)]);
+        if (!fulfilled(static_cast<int>(n), at(view.needs, i))) needs_.push_back(at(view.needs, i));
       }
     }
     needs_begin_.back() = static_cast<int>(needs_.size());
     silent();
   }
 
-  const Need* begin(int node) const { return needs_.data() + needs_begin_[at(node)]; }
-  const Need* end(int node) const { return needs_.data() + needs_begin_[at(node) + 1]; }
-  bool is_silent(int unit) const { return silent_[at(unit)]; }
+  const Need* begin(int node) const { return needs_.data() + at(needs_begin_, node); }
+  const Need* end(int node) const { return needs_.data() + at(needs_begin_, node + 1); }
+  bool is_silent(int unit) const { return at(silent_, unit); }
 
  private:
   // Where in its phase's order each node's own queue has it.
@@ -43,12 +43,12 @@ class Reduced {
       for (const auto& entries : station.phases) {
         for (size_t e = 0; e < entries.size(); ++e) {
           if (entries[e].turn_every > 0) continue;
-          for (int n : view_.units[at(entries[e].unit)].nodes) {
+          for (int n : at(view_.units, entries[e].unit).nodes) {
             bool mine =
-                view_.nodes[at(n)].instance == station.instance && view_.actor_of(n).queue == station.queue;
+                at(view_.nodes, n).instance == station.instance && view_.actor_of(n).queue == station.queue;
             if (!mine) continue;
-            queue_[at(n)] = static_cast<int>(s);
-            place_[at(n)] = static_cast<int>(e);
+            at(queue_, n) = static_cast<int>(s);
+            at(place_, n) = static_cast<int>(e);
           }
         }
       }
@@ -57,11 +57,11 @@ class Reduced {
 
   bool fulfilled(int node, const Need& need) {
     if (node == need.on) return false;
-    bool one_queue = queue_[at(node)] >= 0 && queue_[at(node)] == queue_[at(need.on)];
+    bool one_queue = at(queue_, node) >= 0 && at(queue_, node) == at(queue_, need.on);
     if (!one_queue) return false;
-    int program = view_.program[at(view_.nodes[at(node)].instance)];
+    int program = at(view_.program, at(view_.nodes, node).instance);
     int mine = view_.actor_of(node).phase, other = view_.actor_of(need.on).phase;
-    bool after = mine == other && place_[at(need.on)] < place_[at(node)];
+    bool after = mine == other && at(place_, need.on) < at(place_, node);
     auto [found, added] = known_.try_emplace({program, mine, other, after, need.div, need.shift, need.mul});
     if (added) found->second = fulfilled(node, need, runs_before(program, mine, other), after);
     return found->second;
@@ -69,8 +69,8 @@ class Reduced {
 
   // Whether before each act of the node, the queue has ended as many acts as it needs.
   bool fulfilled(int node, const Need& need, const std::vector<int>& before, bool after) const {
-    for (int64_t j = 0; j < view_.nodes[at(node)].acts; j += need.div) {
-      if (before[static_cast<size_t>(j)] + (after ? 1 : 0) < need.acts(j)) return false;
+    for (int64_t j = 0; j < at(view_.nodes, node).acts; j += need.div) {
+      if (at(before, j) + (after ? 1 : 0) < need.acts(j)) return false;
     }
     return true;
   }
@@ -80,7 +80,7 @@ class Reduced {
     auto [found, added] = before_.try_emplace({program, mine, other});
     if (!added) return found->second;
     int runs = 0;
-    for (const ir::PhaseRun& run : view_.plan->programs[at(program)].schedule) {
+    for (const ir::PhaseRun& run : at(view_.plan->programs, program).schedule) {
       if (run.phase == mine) found->second.push_back(runs);
       if (run.phase == other) ++runs;
     }
@@ -89,11 +89,11 @@ class Reduced {
 
   void silent() {
     std::vector<bool> needed(view_.nodes.size());
-    for (const Need& need : needs_) needed[at(need.on)] = true;
+    for (const Need& need : needs_) at(needed, need.on) = true;
     for (const Unit& unit : view_.units) {
       int n = unit.nodes[0];
       bool alone = unit.nodes.size() == 1 && unit.stations.size() == 1;
-      silent_.push_back(alone && !needed[at(n)] && begin(n) == end(n));
+      silent_.push_back(alone && !at(needed, n) && begin(n) == end(n));
     }
   }
 
@@ -166,19 +166,19 @@ class Runner {
   void schedules() {
     for (const ir::Program& program : view_.plan->programs) {
       std::vector<int> count(program.phases.size()), index;
-      for (const ir::PhaseRun& run : program.schedule) index.push_back(count[at(run.phase)]++);
+      for (const ir::PhaseRun& run : program.schedule) index.push_back(at(count, run.phase)++);
       run_index_.push_back(std::move(index));
     }
   }
 
   // The unit that a station has come to, -1 at the end of the step.
   int current(int s) {
-    Head& head = heads_[at(s)];
-    int instance = view_.stations[at(s)].instance;
+    Head& head = at(heads_, s);
+    int instance = at(view_.stations, s).instance;
     const auto& schedule = view_.program_of(instance).schedule;
-    const auto& index = run_index_[at(view_.program[at(instance)])];
+    const auto& index = at(run_index_, at(view_.program, instance));
     for (; head.run < schedule.size(); ++head.run, head.entry = 0) {
-      const auto& entries = head.entries[at(schedule[head.run].phase)];
+      const auto& entries = at(head.entries, schedule[head.run].phase);
       for (; head.entry < entries.size(); ++head.entry) {
         const StationEntry& entry = entries[head.entry];
         bool comes = entry.turn_every <= 1 || (index[head.run] + 1) % entry.turn_every == 0;
@@ -192,41 +192,41 @@ class Runner {
   void look(int station) {
     int unit = current(station);
     if (unit < 0) return;
-    if (++units_[at(unit)].arrived == static_cast<int>(view_.units[at(unit)].stations.size())) attempt(unit);
+    if (++at(units_, unit).arrived == static_cast<int>(at(view_.units, unit).stations.size())) attempt(unit);
   }
 
   // Acts if all needs are met, else joins the waiters of the node that it needs.
   void attempt(int unit) {
-    UnitState& state = units_[at(unit)];
-    const Unit& u = view_.units[at(unit)];
+    UnitState& state = at(units_, unit);
+    const Unit& u = at(view_.units, unit);
     for (; state.member < static_cast<int>(u.nodes.size()); ++state.member, state.need = nullptr) {
-      int node = u.nodes[at(state.member)];
+      int node = at(u.nodes, state.member);
       if (!state.need) state.need = reduced_.begin(node);
       for (; state.need != reduced_.end(node); ++state.need) {
         if (done(state.need->on) >= state.need->acts(state.done)) continue;
-        state.next_waiter = waiters_[at(state.need->on)];
-        waiters_[at(state.need->on)] = unit;
+        state.next_waiter = at(waiters_, state.need->on);
+        at(waiters_, state.need->on) = unit;
         return;
       }
     }
     act(unit);
   }
 
-  int done(int node) const { return units_[at(view_.nodes[at(node)].unit)].done; }
+  int done(int node) const { return at(units_, at(view_.nodes, node).unit).done; }
 
   void act(int unit) {
-    UnitState& state = units_[at(unit)];
-    const Unit& u = view_.units[at(unit)];
+    UnitState& state = at(units_, unit);
+    const Unit& u = at(view_.units, unit);
     ++state.done;
     --left_;
     state.arrived = state.member = 0;
     state.need = nullptr;
     for (int node : u.nodes) {
-      for (int w = std::exchange(waiters_[at(node)], -1); w >= 0; w = units_[at(w)].next_waiter)
+      for (int w = std::exchange(at(waiters_, node), -1); w >= 0; w = at(units_, w).next_waiter)
         woken_.push_back(w);
     }
     for (int s : u.stations) {
-      ++heads_[at(s)].entry;
+      ++at(heads_, s).entry;
       todo_.push_back(s);
     }
   }
@@ -234,22 +234,22 @@ class Runner {
   // Where nothing can act: the first unit that a waiting one waits for, until one comes again.
   std::vector<Wait> cycle() {
     int unit = 0;
-    while (reduced_.is_silent(unit) || units_[at(unit)].done == view_.units[at(unit)].acts) ++unit;
+    while (reduced_.is_silent(unit) || at(units_, unit).done == at(view_.units, unit).acts) ++unit;
     std::vector<int> seen(view_.units.size(), -1);
     std::vector<Wait> path;
-    while (seen[at(unit)] < 0) {
-      seen[at(unit)] = static_cast<int>(path.size());
+    while (at(seen, unit) < 0) {
+      at(seen, unit) = static_cast<int>(path.size());
       auto [wait, next] = blocker(unit);
       path.push_back(std::move(wait));
       unit = next;
     }
-    path.erase(path.begin(), path.begin() + seen[at(unit)]);
+    path.erase(path.begin(), path.begin() + at(seen, unit));
     return path;
   }
 
   std::pair<Wait, int> blocker(int unit) {
-    const Unit& u = view_.units[at(unit)];
-    const UnitState& state = units_[at(unit)];
+    const Unit& u = at(view_.units, unit);
+    const UnitState& state = at(units_, unit);
     for (int s : u.stations) {
       int first = current(s);
       if (first != unit) return {order_wait(unit, s, first), first};
@@ -259,35 +259,35 @@ class Runner {
       return {{u.nodes[0], state.done, reason}, unit};
     }
     const Need& need = *state.need;
-    int other = view_.nodes[at(need.on)].unit;
-    Wait wait{u.nodes[at(state.member)], state.done, {}};
+    int other = at(view_.nodes, need.on).unit;
+    Wait wait{at(u.nodes, state.member), state.done, {}};
     std::string act = view_.act_text(need.on, static_cast<int>(need.acts(state.done)) - 1);
     int producer = need.data ? need.on : wait.node;
-    const ir::Program& program = view_.program_of(view_.nodes[at(producer)].instance);
-    const std::string& reg = program.registers[at(need.reg)].name;
+    const ir::Program& program = view_.program_of(at(view_.nodes, producer).instance);
+    const std::string& reg = at(program.registers, need.reg).name;
     wait.reason = need.data ? fmt::format("needs %{} from {}", reg, act)
                             : fmt::format("needs a free slot of %{}, which {} reads", reg, act);
     return {std::move(wait), other};
   }
 
   Wait order_wait(int unit, int s, int first) const {
-    const Station& station = view_.stations[at(s)];
+    const Station& station = at(view_.stations, s);
     int node = member_at(unit, station.instance), other = member_at(first, station.instance);
     const auto& queues = view_.program_of(station.instance).queues;
     std::string where = station.kind == StationKind::issue
                             ? fmt::format("in the order in which {} issues collectives",
                                           view_.instance_text(station.instance))
-                            : fmt::format("on {} of {}", queues[at(std::max(0, station.queue))].name,
+                            : fmt::format("on {} of {}", at(queues, std::max(0, station.queue)).name,
                                           view_.instance_text(station.instance));
-    return {node, units_[at(unit)].done,
-            fmt::format("comes after {} {}", view_.act_text(other, units_[at(first)].done), where)};
+    return {node, at(units_, unit).done,
+            fmt::format("comes after {} {}", view_.act_text(other, at(units_, first).done), where)};
   }
 
   // The unit's node of that instance, else its first: a pull takes its turn elsewhere.
   int member_at(int unit, int instance) const {
-    const auto& nodes = view_.units[at(unit)].nodes;
+    const auto& nodes = at(view_.units, unit).nodes;
     for (int n : nodes) {
-      if (view_.nodes[at(n)].instance == instance) return n;
+      if (at(view_.nodes, n).instance == instance) return n;
     }
     return nodes[0];
   }

@@ -11,6 +11,7 @@
 #include "planner/sharding.h"
 #include "planner/sizes.h"
 #include "planner/training_graph.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -20,8 +21,7 @@ namespace {
 // Layouts follow from the order in which the graph was differentiated, whatever the order of its plan.
 void order_gradients_first(LaidOut& laid) {
   std::vector<OpLayout> layouts;
-  for (int o : gradients_first(laid.graph))
-    layouts.push_back(std::move(laid.layouts.ops[static_cast<size_t>(o)]));
+  for (int o : gradients_first(laid.graph)) layouts.push_back(std::move(at(laid.layouts.ops, o)));
   laid.layouts.ops = std::move(layouts);
 }
 

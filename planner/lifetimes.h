@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ir/plan.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -38,7 +39,7 @@ class Lifetimes {
     int phase = -1;
     Life life;
   };
-  const InRun& in_run(int reg) const { return in_run_[static_cast<size_t>(reg)]; }
+  const InRun& in_run(int reg) const { return at(in_run_, reg); }
   // One life per version of a step, by begin; none where it lives always.
   std::optional<std::vector<Life>> lives(int reg) const;
   // Whether the two are never alive at one time.
@@ -50,10 +51,9 @@ class Lifetimes {
   struct Reader {
     int actor = 0, repeat = 1;
   };
-  bool main(int actor) const { return program_.actors[static_cast<size_t>(actor)].queue == main_queue_; }
+  bool main(int actor) const { return at(program_.actors, actor).queue == main_queue_; }
   int acts(int actor) const {
-    return static_cast<int>(
-        phase_runs_[static_cast<size_t>(program_.actors[static_cast<size_t>(actor)].phase)].size());
+    return static_cast<int>(at(phase_runs_, at(program_.actors, actor).phase).size());
   }
   int64_t place(int actor, int64_t act) const;  // act may lie in another step
   std::optional<int64_t> start(int actor, int64_t act, int depth) const;

@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "ir/rank_attrs.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -40,8 +41,7 @@ bool splits_evenly(const ir::Graph& graph, const ir::Op& op, const OpLayout& lay
     for (size_t i = 0; i < tensors.size(); ++i)
       for (size_t d = 0; d < mesh.dims(); ++d)
         if (layouts[i][d].is_split() &&
-            graph.tensor(tensors[i]).type.shape[static_cast<size_t>(layouts[i][d].axis)] % mesh.extents[d] !=
-                0)
+            at(graph.tensor(tensors[i]).type.shape, layouts[i][d].axis) % mesh.extents[d] != 0)
           return false;
     return true;
   };
@@ -57,8 +57,7 @@ bool says(const ir::Attrs& attrs, const Mesh& mesh, const std::vector<int>& plac
           const ir::Attrs& own) {
   const std::vector<int64_t> coordinate = coordinate_of(mesh, places[k]);
   return ir::rank_attrs(attrs, [&](const std::string& dim) -> ir::Coordinates {
-           return {dim == "rank" ? static_cast<int64_t>(k) : coordinate[static_cast<size_t>(mesh.dim(dim))],
-                   0};
+           return {dim == "rank" ? static_cast<int64_t>(k) : at(coordinate, mesh.dim(dim)), 0};
          }) == own;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "planner/lowering/passes.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -25,7 +26,7 @@ UnevenParts uneven_parts(const ir::Graph& graph, const Deduction& layouts, const
       note(graph.ops[o].inputs[i], layouts.ops[o].inputs[i]);
     for (size_t i = 0; i < layouts.ops[o].outputs.size(); ++i) {
       note(graph.ops[o].outputs[i], layouts.ops[o].outputs[i]);
-      note(graph.ops[o].outputs[i], layouts.stored[static_cast<size_t>(graph.ops[o].outputs[i])]);
+      note(graph.ops[o].outputs[i], at(layouts.stored, graph.ops[o].outputs[i]));
     }
   }
   return uneven;
@@ -61,11 +62,11 @@ void link(std::vector<StageProgram>& programs, const ir::Graph& graph, size_t cl
     for (const Link& link : programs[p].links) {
       const size_t source = static_cast<size_t>(link.stage) * classes + p % classes;
       StageProgram& producer = programs[source];
-      const int sent = producer.sent[static_cast<size_t>(link.tensor)];
+      const int sent = at(producer.sent, link.tensor);
       if (sent < 0)
         throw Error::fault(producer.builder.program.name, fmt::format("no register holds what is sent of {}",
                                                                       graph.tensor(link.tensor).name));
-      ir::Actor& pull = programs[p].builder.program.actors[static_cast<size_t>(link.actor)];
+      ir::Actor& pull = at(programs[p].builder.program.actors, link.actor);
       pull.inputs[0].program = static_cast<int>(source);
       pull.inputs[0].reg = sent;
       pull.source_queue = producer.builder.queue(link.source_queue);
@@ -87,7 +88,7 @@ std::vector<StageProgram> lower_stages(const LoweringInput& input,
 
 ir::Plan lower(const LoweringInput& input) {
   for (int d = 0; d < static_cast<int>(input.mesh.dims()); ++d)  // in which attributes count their ranks
-    if (input.mesh.extents[static_cast<size_t>(d)] > 1) input.comms.along({d});
+    if (at(input.mesh.extents, d) > 1) input.comms.along({d});
   UnevenParts uneven = uneven_parts(input.graph, input.layouts, input.mesh);
   std::vector<std::vector<int>> classes;
   std::vector<StageProgram> programs;

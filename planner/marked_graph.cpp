@@ -5,22 +5,22 @@
 #include <map>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 void add_needs(const StepView& view, StepGraph& step) {
   for (const StepNode& node : view.nodes) {
     for (int i = node.needs_begin; i < node.needs_end; ++i) {
-      const Need& need = view.needs[at(i)];
-      const StepNode& on = view.nodes[at(need.on)];
+      const Need& need = at(view.needs, i);
+      const StepNode& on = at(view.nodes, need.on);
       for (int64_t j = 0; j < node.acts; j += need.div) {
         int64_t last = need.acts(j) - 1;
         const int64_t steps = last < 0 ? (on.acts - 1 - last) / on.acts : 0;  // before this one
         last += steps * on.acts;
-        step.graph.edges.push_back({step.first_act[at(on.unit)] + static_cast<int>(last),
-                                    step.first_act[at(node.unit)] + static_cast<int>(j),
+        step.graph.edges.push_back({at(step.first_act, on.unit) + static_cast<int>(last),
+                                    at(step.first_act, node.unit) + static_cast<int>(j),
                                     static_cast<int>(steps)});
       }
     }
@@ -32,14 +32,14 @@ class Successors {
  public:
   explicit Successors(const MarkedGraph& graph)
       : begin_(graph.seconds.size() + 1), edges_(graph.edges.size()) {
-    for (const auto& e : graph.edges) ++begin_[at(e.from) + 1];
+    for (const auto& e : graph.edges) ++at(begin_, e.from + 1);
     for (size_t n = 1; n < begin_.size(); ++n) begin_[n] += begin_[n - 1];
     std::vector<size_t> next(begin_.begin(), begin_.end() - 1);
     for (size_t e = 0; e < graph.edges.size(); ++e)
-      edges_[next[at(graph.edges[e].from)]++] = static_cast<int>(e);
+      edges_[at(next, graph.edges[e].from)++] = static_cast<int>(e);
   }
-  size_t begin(int node) const { return begin_[at(node)]; }
-  size_t end(int node) const { return begin_[at(node) + 1]; }
+  size_t begin(int node) const { return at(begin_, node); }
+  size_t end(int node) const { return at(begin_, node + 1); }
   int edge(size_t i) const { return edges_[i]; }
 
  private:
@@ -56,31 +56,32 @@ MarkedGraph reversed(const MarkedGraph& graph) {
 // Tarjan's strongly connected components without recursion; by node.
 std::vector<int> components(const MarkedGraph& graph, const Successors& next) {
   int n = static_cast<int>(graph.seconds.size()), clock = 0, found = 0;
-  std::vector<int> component(at(n), -1), low(at(n)), seen(at(n), -1), framework;
+  std::vector<int> component(static_cast<size_t>(n), -1), low(static_cast<size_t>(n)),
+      seen(static_cast<size_t>(n), -1), framework;
   std::vector<std::pair<int, size_t>> path;
   for (int root = 0; root < n; ++root) {
-    if (seen[at(root)] >= 0) continue;
+    if (at(seen, root) >= 0) continue;
     path.push_back({root, next.begin(root)});
     while (!path.empty()) {
       auto& [u, i] = path.back();
-      if (seen[at(u)] < 0) {
-        seen[at(u)] = low[at(u)] = clock++;
+      if (at(seen, u) < 0) {
+        at(seen, u) = at(low, u) = clock++;
         framework.push_back(u);
       }
       if (i < next.end(u)) {
-        int v = graph.edges[at(next.edge(i++))].to;
-        if (seen[at(v)] < 0) {
+        int v = at(graph.edges, next.edge(i++)).to;
+        if (at(seen, v) < 0) {
           path.push_back({v, next.begin(v)});
-        } else if (component[at(v)] < 0) {
-          low[at(u)] = std::min(low[at(u)], seen[at(v)]);
+        } else if (at(component, v) < 0) {
+          at(low, u) = std::min(at(low, u), at(seen, v));
         }
         continue;
       }
       int done = u;
       path.pop_back();
-      if (!path.empty()) low[at(path.back().first)] = std::min(low[at(path.back().first)], low[at(done)]);
-      if (low[at(done)] != seen[at(done)]) continue;
-      for (int v = -1; v != done; framework.pop_back()) component[at(v = framework.back())] = found;
+      if (!path.empty()) at(low, path.back().first) = std::min(at(low, path.back().first), at(low, done));
+      if (at(low, done) != at(seen, done)) continue;
+      for (int v = -1; v != done; framework.pop_back()) at(component, v = framework.back()) = found;
       ++found;
     }
   }
@@ -100,13 +101,13 @@ class Howard {
         value_(graph.seconds.size(), 0) {
     for (size_t e = 0; e < graph.edges.size(); ++e) {
       const auto& edge = graph.edges[e];
-      if (component_[at(edge.from)] != component_[at(edge.to)]) continue;
+      if (at(component_, edge.from) != at(component_, edge.to)) continue;
       inner_.push_back(static_cast<int>(e));
-      if (policy_[at(edge.from)] < 0) policy_[at(edge.from)] = static_cast<int>(e);
+      if (at(policy_, edge.from) < 0) at(policy_, edge.from) = static_cast<int>(e);
     }
     int count = component_.empty() ? 0 : *std::max_element(component_.begin(), component_.end()) + 1;
-    ratio_.assign(at(count), -1);
-    best_node_.assign(at(count), -1);
+    ratio_.assign(static_cast<size_t>(count), -1);
+    best_node_.assign(static_cast<size_t>(count), -1);
     for (double s : graph.seconds) longest_ = std::max(longest_, s);
   }
 
@@ -122,7 +123,7 @@ class Howard {
   }
 
  private:
-  int follow(int node) const { return graph_.edges[at(policy_[at(node)])].to; }
+  int follow(int node) const { return at(graph_.edges, at(policy_, node)).to; }
 
   std::vector<int> policy_cycle(int node) const {
     std::vector<int> cycle{node};
@@ -137,11 +138,11 @@ class Howard {
     std::fill(best_node_.begin(), best_node_.end(), -1);
     for (int root = 0; root < static_cast<int>(n); ++root) {
       int v = root;
-      while (policy_[at(v)] >= 0 && mark[at(v)] < 0) {
-        mark[at(v)] = root;
+      while (at(policy_, v) >= 0 && at(mark, v) < 0) {
+        at(mark, v) = root;
         v = follow(v);
       }
-      if (policy_[at(v)] >= 0 && mark[at(v)] == root) consider(v);
+      if (at(policy_, v) >= 0 && at(mark, v) == root) consider(v);
     }
     spread();
   }
@@ -150,11 +151,11 @@ class Howard {
     double seconds = 0, tokens = 0;
     int v = node;
     do {
-      seconds += graph_.seconds[at(v)];
-      tokens += graph_.edges[at(policy_[at(v)])].tokens;
+      seconds += at(graph_.seconds, v);
+      tokens += at(graph_.edges, at(policy_, v)).tokens;
       v = follow(v);
     } while (v != node);
-    size_t c = at(component_[at(node)]);
+    size_t c = static_cast<size_t>(at(component_, node));
     double ratio = seconds / tokens;
     if (best_node_[c] >= 0 && ratio <= ratio_[c]) return;
     ratio_[c] = ratio;
@@ -162,7 +163,7 @@ class Howard {
   }
 
   double gain(const MarkedGraph::Edge& e) const {
-    return graph_.seconds[at(e.from)] - ratio_[at(component_[at(e.from)])] * e.tokens;
+    return at(graph_.seconds, e.from) - at(ratio_, at(component_, e.from)) * e.tokens;
   }
 
   // Values backwards from each component's best cycle, along the policy; what leads to another cycle is led
@@ -171,7 +172,7 @@ class Howard {
     std::vector<bool> reached(graph_.seconds.size());
     std::vector<int> found;
     auto reach = [&](int node) {
-      reached[at(node)] = true;
+      at(reached, node) = true;
       found.push_back(node);
     };
     for (int node : best_node_) {
@@ -181,11 +182,11 @@ class Howard {
       for (size_t i = 0; i < found.size(); ++i) {
         for (size_t p = before_.begin(found[i]); p < before_.end(found[i]); ++p) {
           int index = before_.edge(p);
-          const auto& e = graph_.edges[at(index)];
-          bool inner = component_[at(e.from)] == component_[at(e.to)];
-          if (!inner || reached[at(e.from)] || (policy_only && policy_[at(e.from)] != index)) continue;
-          policy_[at(e.from)] = index;
-          value_[at(e.from)] = value_[at(e.to)] + gain(e);
+          const auto& e = at(graph_.edges, index);
+          bool inner = at(component_, e.from) == at(component_, e.to);
+          if (!inner || at(reached, e.from) || (policy_only && at(policy_, e.from) != index)) continue;
+          at(policy_, e.from) = index;
+          at(value_, e.from) = at(value_, e.to) + gain(e);
           reach(e.from);
         }
       }
@@ -197,12 +198,12 @@ class Howard {
     bool improved = false;
     std::vector<double> best = value_;
     for (int index : inner_) {
-      const auto& e = graph_.edges[at(index)];
-      double value = value_[at(e.to)] + gain(e);
-      if (value - best[at(e.from)] <= 1e-12 * std::max(longest_, std::abs(value))) continue;
+      const auto& e = at(graph_.edges, index);
+      double value = at(value_, e.to) + gain(e);
+      if (value - at(best, e.from) <= 1e-12 * std::max(longest_, std::abs(value))) continue;
       improved = true;
-      best[at(e.from)] = value;
-      policy_[at(e.from)] = index;
+      at(best, e.from) = value;
+      at(policy_, e.from) = index;
     }
     return improved;
   }
@@ -225,10 +226,10 @@ std::vector<int> station_order(const StepView& view, const Station& station,
   const auto& schedule = view.program_of(station.instance).schedule;
   std::vector<int> runs(station.phases.size()), order;
   for (const ir::PhaseRun& run : schedule) {
-    int k = runs[at(run.phase)]++;
-    for (const StationEntry& entry : station.phases[at(run.phase)]) {
+    int k = at(runs, run.phase)++;
+    for (const StationEntry& entry : at(station.phases, run.phase)) {
       int every = std::max(1, entry.turn_every);
-      if ((k + 1) % every == 0) order.push_back(first_act[at(entry.unit)] + k / every);
+      if ((k + 1) % every == 0) order.push_back(at(first_act, entry.unit) + k / every);
     }
   }
   return order;
@@ -241,10 +242,10 @@ StepGraph step_graph(const StepView& view, const std::vector<double>& seconds) {
     step.first_act.push_back(acts);
     acts += unit.acts;
   }
-  step.graph.seconds.assign(at(acts), 0);
+  step.graph.seconds.assign(static_cast<size_t>(acts), 0);
   for (size_t u = 0; u < view.units.size() && !seconds.empty(); ++u) {
     double longest = 0;
-    for (int n : view.units[u].nodes) longest = std::max(longest, seconds[at(n)]);
+    for (int n : view.units[u].nodes) longest = std::max(longest, at(seconds, n));
     auto first = step.graph.seconds.begin() + step.first_act[u];
     std::fill(first, first + view.units[u].acts, longest);
   }
@@ -267,18 +268,18 @@ std::vector<int> cycle_without_token(const MarkedGraph& graph) {
   }
   Successors next(bare);
   std::vector<int> component = components(bare, next), size(component.size());
-  for (int c : component) ++size[at(c)];
+  for (int c : component) ++at(size, c);
   for (const auto& e : bare.edges) {
-    if (component[at(e.from)] != component[at(e.to)]) continue;
+    if (at(component, e.from) != at(component, e.to)) continue;
     // Any walk inside the component comes back to a node that it has been to.
     std::vector<int> path{e.from}, place(component.size(), -1);
-    place[at(e.from)] = 0;
+    at(place, e.from) = 0;
     for (int u = e.from;;) {
       size_t i = next.begin(u);
-      while (component[at(bare.edges[at(next.edge(i))].to)] != component[at(u)]) ++i;
-      u = bare.edges[at(next.edge(i))].to;
-      if (place[at(u)] >= 0) return {path.begin() + place[at(u)], path.end()};
-      place[at(u)] = static_cast<int>(path.size());
+      while (at(component, at(bare.edges, next.edge(i)).to) != at(component, u)) ++i;
+      u = at(bare.edges, next.edge(i)).to;
+      if (at(place, u) >= 0) return {path.begin() + at(place, u), path.end()};
+      at(place, u) = static_cast<int>(path.size());
       path.push_back(u);
     }
   }

@@ -8,17 +8,16 @@
 
 #include "planner/lifetimes.h"
 #include "planner/uses.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
 namespace {
 
-size_t at(int64_t index) { return static_cast<size_t>(index); }
-
 class Checker {
  public:
   Checker(const ir::Plan& plan, int program)
-      : plan_(plan), index_(program), program_(plan.programs[at(program)]), lifetimes_(plan, program) {
+      : plan_(plan), index_(program), program_(at(plan.programs, program)), lifetimes_(plan, program) {
     for (size_t r = 0; r < program_.registers.size(); ++r) {
       const ir::Register& reg = program_.registers[r];
       if (reg.offset >= 0 && reg.bytes > 0) placed_.push_back(static_cast<int>(r));
@@ -34,7 +33,7 @@ class Checker {
   }
 
  private:
-  const ir::Register& reg(int r) const { return program_.registers[at(r)]; }
+  const ir::Register& reg(int r) const { return at(program_.registers, r); }
   int64_t begin(int r) const { return reg(r).offset; }
   int64_t end(int r) const { return reg(r).offset + reg(r).bytes * reg(r).count; }
 
@@ -89,7 +88,7 @@ class Checker {
                                                    actor.workspace, program_.workspace_bytes));
     }
   }
-  const std::string& queue(const ir::Actor& actor) const { return program_.queues[at(actor.queue)].name; }
+  const std::string& queue(const ir::Actor& actor) const { return at(program_.queues, actor.queue).name; }
 
   // Registers that live inside runs of one phase: through the run in time, with those alive by address. False
   // where two meet.

@@ -7,6 +7,7 @@
 
 #include "planner/lifetimes.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 namespace {
@@ -19,9 +20,7 @@ int64_t sum(const Kinds& kinds) { return std::accumulate(kinds.begin(), kinds.en
 class Peak {
  public:
   Peak(const ir::Plan& plan, int program)
-      : program_(plan.programs[static_cast<size_t>(program)]),
-        lifetimes_(plan, program),
-        always_(ir::memory_kinds) {
+      : program_(at(plan.programs, program)), lifetimes_(plan, program), always_(ir::memory_kinds) {
     for (size_t r = 0; r < program_.registers.size(); ++r) {
       if (lifetimes_.in_run(static_cast<int>(r)).phase < 0 || program_.registers[r].offset < 0) {
         add(always_, program_.registers[r], 1);
@@ -40,7 +39,7 @@ class Peak {
 
  private:
   static void add(Kinds& kinds, const ir::Register& reg, int64_t sign) {
-    kinds[static_cast<size_t>(reg.memory)] += sign * reg.bytes * reg.count;
+    at(kinds, reg.memory) += sign * reg.bytes * reg.count;
   }
 
   Kinds in_phase(int phase) const {
@@ -55,7 +54,7 @@ class Peak {
     std::sort(events.begin(), events.end());
     Kinds now = always_, best = always_;
     for (const auto& [time, id] : events) {
-      add(now, program_.registers[static_cast<size_t>(std::abs(id) - 1)], id > 0 ? 1 : -1);
+      add(now, at(program_.registers, std::abs(id) - 1), id > 0 ? 1 : -1);
       if (sum(now) > sum(best)) best = now;
     }
     return best;
@@ -79,14 +78,14 @@ std::map<Span, int64_t> left_behind(const ir::Program& program) {
   for (const ir::Actor& actor : program.actors)
     for (const ir::Input& input : actor.inputs)
       if (const ir::PlanPhase& by = program.phase_of(actor); input.program < 0 && by.is_pass()) {
-        ir::PhaseKind& latest = last[static_cast<size_t>(input.reg)];
+        ir::PhaseKind& latest = at(last, input.reg);
         latest = std::max(latest, by.kind);  // kinds stand as a micro-batch runs them
       }
   std::map<Span, int64_t> left;
   for (size_t r = 0; r < program.registers.size(); ++r) {
     const ir::Register& reg = program.registers[r];
     if (reg.memory != ir::MemoryKind::activations || reg.producer < 0) continue;
-    const ir::PlanPhase& made = program.phase_of(program.actors[static_cast<size_t>(reg.producer)]);
+    const ir::PlanPhase& made = program.phase_of(at(program.actors, reg.producer));
     if (made.kind < last[r]) left[{made.chunk, made.kind, last[r]}] += reg.bytes;
   }
   return left;
@@ -96,7 +95,7 @@ int64_t kept_activations(const ir::Program& program) {
   const std::map<Span, int64_t> left = left_behind(program);
   int64_t now = 0, most = 0;
   for (const ir::PhaseRun& run : program.schedule) {
-    const ir::PlanPhase& phase = program.phases[static_cast<size_t>(run.phase)];
+    const ir::PlanPhase& phase = at(program.phases, run.phase);
     for (const auto& [span, bytes] : left)
       if (span.chunk == phase.chunk && span.from == phase.kind) now += bytes;
     most = std::max(most, now);
@@ -118,7 +117,7 @@ int64_t held_in_vain(const ir::Plan& plan, const MemoryUse& use) {
   if (share == plan.facts.end()) return 0;
   int64_t states = 0;
   for (const auto kind : {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
-    states += use.by_kind[static_cast<size_t>(kind)];
+    states += at(use.by_kind, kind);
   return static_cast<int64_t>(share->second * static_cast<double>(std::max<int64_t>(0, use.total - states)));
 }
 
@@ -126,7 +125,7 @@ int64_t held_in_vain(const ir::Plan& plan, const MemoryUse& use) {
 // workspace, as does what an allocator holds in vain; where registers that live across runs share bytes,
 // activations count that much less.
 MemoryUse use_of(const ir::Plan& plan, int program) {
-  const ir::Program& p = plan.programs[static_cast<size_t>(program)];
+  const ir::Program& p = at(plan.programs, program);
   MemoryUse use;
   use.by_kind = Peak(plan, program).find();
   use.kept_activations = kept_activations(p);
@@ -138,8 +137,8 @@ MemoryUse use_of(const ir::Plan& plan, int program) {
   use.total =
       planned ? p.arena_bytes + unplaced + (p.workspace_offset < 0 ? workspace : 0) : held + workspace;
   use.total += held_in_vain(plan, use);
-  auto& activations = use.by_kind[static_cast<size_t>(ir::MemoryKind::activations)];
-  auto& scratch = use.by_kind[static_cast<size_t>(ir::MemoryKind::workspace)];
+  auto& activations = at(use.by_kind, ir::MemoryKind::activations);
+  auto& scratch = at(use.by_kind, ir::MemoryKind::workspace);
   int64_t rest = use.total - held;
   int64_t shared = std::min(activations, std::max<int64_t>(0, -rest));
   activations -= shared;
@@ -154,7 +153,7 @@ std::vector<MemoryUse> memory_use(const ir::Plan& plan) {
   for (size_t p = 0; p < plan.programs.size(); ++p) by_program.push_back(use_of(plan, static_cast<int>(p)));
   std::vector<MemoryUse> uses;
   for (size_t c = 0; c < plan.classes.size(); ++c) {
-    uses.push_back(by_program[static_cast<size_t>(plan.classes[c].program)]);
+    uses.push_back(at(by_program, plan.classes[c].program));
     uses.back().cls = static_cast<int>(c);
   }
   return uses;

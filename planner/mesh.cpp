@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planner/sharding.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -21,7 +22,7 @@ int Mesh::dim(const std::string& name) const {
 }
 
 int Mesh::device(int place, int stage) const {
-  if (!stage_order.empty()) stage = stage_order[static_cast<size_t>(stage)];
+  if (!stage_order.empty()) stage = at(stage_order, stage);
   if (strides.empty()) return stage * devices() + place;
   int result = stage * stage_stride;
   for (size_t d = dims(); d-- > 0; place /= static_cast<int>(extents[d]))

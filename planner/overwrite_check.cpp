@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "planner/uses.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 bool writes_over(const ir::Actor& actor) {
   const auto found = actor.attrs.find("in_place");
@@ -45,38 +44,38 @@ class Checker {
   };
 
   void find_readers(int p) {
-    readers_.assign(plan_.programs[at(p)].registers.size(), {});
+    readers_.assign(at(plan_.programs, p).registers.size(), {});
     for (size_t q = 0; q < plan_.programs.size(); ++q)
       for (size_t a = 0; a < plan_.programs[q].actors.size(); ++a)
         for (const ir::Input& in : plan_.programs[q].actors[a].inputs)
           if ((in.program < 0 ? static_cast<int>(q) : in.program) == p)
-            readers_[at(in.reg)].push_back({static_cast<int>(q), static_cast<int>(a), in.repeat});
+            at(readers_, in.reg).push_back({static_cast<int>(q), static_cast<int>(a), in.repeat});
   }
 
   void writer(int p, int a) {
-    const ir::Program& program = plan_.programs[at(p)];
-    const ir::Actor& x = program.actors[at(a)];
+    const ir::Program& program = at(plan_.programs, p);
+    const ir::Actor& x = at(program.actors, a);
     std::set<int> written;
     for (const ir::Input& in : x.inputs) {
-      const ir::Register& reg = program.registers[at(in.reg)];
+      const ir::Register& reg = at(program.registers, in.reg);
       if (ir::is_control(reg)) continue;
       if (!written.insert(in.reg).second)
         throw Error::cannot_run(program.name + ": " + x.name,
                                 fmt::format("writes over %{} twice at once", reg.name));
-      for (const Reader& reader : readers_[at(in.reg)]) {
+      for (const Reader& reader : at(readers_, in.reg)) {
         const bool own = reader.program == p && (reader.actor == a || reader.actor == reg.producer);
         const Reader me{p, a, in.repeat};
         if (own || behind(reader, me) || behind(me, reader)) continue;
         if (!uses_) uses_.emplace(plan_);
         if (uses_->ordered(p, in.reg, a, reader.program, reader.actor)) continue;
-        const ir::Program& there = plan_.programs[at(reader.program)];
+        const ir::Program& there = at(plan_.programs, reader.program);
         throw Error::cannot_run(
             program.name + ": " + x.name,
             fmt::format(
                 "writes over %{}, and nothing keeps {} of {} from reading it at that time (let it read "
                 "%{} too)",
-                reg.name, there.actors[at(reader.actor)].name, there.name,
-                x.outputs.empty() ? "a control register of it" : program.registers[at(x.outputs[0])].name));
+                reg.name, at(there.actors, reader.actor).name, there.name,
+                x.outputs.empty() ? "a control register of it" : at(program.registers, x.outputs[0]).name));
       }
     }
   }
@@ -85,7 +84,7 @@ class Checker {
   // last act of the other on it.
   bool behind(const Reader& later, const Reader& earlier) const {
     if (later.program != earlier.program) return false;
-    const ir::Program& program = plan_.programs[at(later.program)];
+    const ir::Program& program = at(plan_.programs, later.program);
     for (int64_t act = 0; act < program.acts_per_step(later.actor); ++act) {
       const int64_t last = (act / later.repeat + 1) * earlier.repeat - 1;
       if (act % later.repeat == 0 && !waits(program, {later.actor, act}, {earlier.actor, last})) return false;
@@ -100,9 +99,9 @@ class Checker {
     std::deque<Act> open{later};
     for (; !open.empty(); open.pop_front()) {
       const auto [actor, act] = open.front();
-      for (const ir::Input& in : program.actors[at(actor)].inputs) {
+      for (const ir::Input& in : at(program.actors, actor).inputs) {
         if (in.program >= 0) continue;
-        const ir::Register& reg = program.registers[at(in.reg)];
+        const ir::Register& reg = at(program.registers, in.reg);
         if (reg.producer == actor) continue;
         const Act ended{reg.producer, (act / in.repeat - reg.initial + 1) * reg.every - 1};
         if (ended.first == earlier.first && ended.second >= earlier.second) return true;

@@ -5,6 +5,7 @@
 
 #include "planner/reduced_gradients.h"
 #include "planner/sharding.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -53,7 +54,7 @@ Sbp shard_axis(const sbp::Shape& shape, Sbp tp, int64_t tp_parts, int64_t shards
   const int split = tp.is_split() ? tp.axis : -1;
   for (size_t a = 0; a < shape.size(); ++a)
     if (static_cast<int>(a) != split && shape[a] % shards == 0) return Sbp::S(static_cast<int>(a));
-  if (split >= 0 && shape[static_cast<size_t>(split)] % (tp_parts * shards) == 0) return Sbp::S(split, 1);
+  if (split >= 0 && at(shape, split) % (tp_parts * shards) == 0) return Sbp::S(split, 1);
   for (size_t a = 0; a < shape.size(); ++a)
     if (static_cast<int>(a) != split && shape[a] >= shards) return Sbp::S(static_cast<int>(a));
   if (shape.empty()) return Sbp::B();
@@ -64,14 +65,14 @@ sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh&
   std::vector<size_t> dims;
   int64_t shards = 1;
   for (const char* name : {"dp", "ep"})
-    if (const int d = mesh.dim(name); d >= 0 && whole[static_cast<size_t>(d)].is_broadcast()) {
+    if (const int d = mesh.dim(name); d >= 0 && at(whole, d).is_broadcast()) {
       dims.push_back(static_cast<size_t>(d));
       shards *= mesh.extents[dims.back()];
     }
   if (shards == 1) return whole;
   const int tp = mesh.dim("tp");
-  const Sbp split = tp >= 0 ? whole[static_cast<size_t>(tp)] : Sbp::B();
-  Sbp shard = shard_axis(shape, split, tp >= 0 ? mesh.extents[static_cast<size_t>(tp)] : 1, shards);
+  const Sbp split = tp >= 0 ? at(whole, tp) : Sbp::B();
+  Sbp shard = shard_axis(shape, split, tp >= 0 ? at(mesh.extents, tp) : 1, shards);
   for (const Sbp s : whole)
     if (s.is_split() && shard.is_split() && s.axis == shard.axis) shard.inner = 1;
   sbp::NdSbp result = whole;
@@ -169,15 +170,12 @@ struct Context {
   const Chosen* chosen = nullptr;
 
   void set(ir::TensorId t, const char* dim, Sbp sbp) {
-    if (const int d = mesh.dim(dim); d >= 0)
-      pins.stored[static_cast<size_t>(t)][static_cast<size_t>(d)] = sbp;
+    if (const int d = mesh.dim(dim); d >= 0) at(at(pins.stored, t), d) = sbp;
   }
   void set(ir::TensorId t, const sbp::NdSbp& layout) {
-    pins.stored[static_cast<size_t>(t)].assign(layout.begin(), layout.end());
+    at(pins.stored, t).assign(layout.begin(), layout.end());
   }
-  const ir::Op& producer(ir::TensorId t) const {
-    return graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
-  }
+  const ir::Op& producer(ir::TensorId t) const { return at(graph.ops, graph.tensor(t).producer); }
 };
 
 bool is_expert(const Context& c, ir::TensorId t) {
@@ -186,15 +184,14 @@ bool is_expert(const Context& c, ir::TensorId t) {
 
 // By the table, or as chosen.
 sbp::NdSbp whole_layout(const Context& c, ir::TensorId weight) {
-  if (c.chosen && !(*c.chosen)[static_cast<size_t>(weight)].empty())
-    return (*c.chosen)[static_cast<size_t>(weight)];
+  if (c.chosen && !at(*c.chosen, weight).empty()) return at(*c.chosen, weight);
   const sbp::Shape& shape = c.graph.tensor(weight).type.shape;
   sbp::NdSbp whole = broadcast(c.mesh);
   if (c.chosen) return whole;
   const PinRule* rule = find_rule(base_name(c.graph.tensor(weight).name));
   const int tp = c.mesh.dim("tp"), ep = c.mesh.dim("ep");
-  if (tp >= 0 && rule) whole[static_cast<size_t>(tp)] = tensor_parallel(rule->where, shape);
-  if (ep >= 0 && is_expert(c, weight)) whole[static_cast<size_t>(ep)] = Sbp::S(0);
+  if (tp >= 0 && rule) at(whole, tp) = tensor_parallel(rule->where, shape);
+  if (ep >= 0 && is_expert(c, weight)) at(whole, ep) = Sbp::S(0);
   return whole;
 }
 
@@ -233,7 +230,7 @@ void pin_input(Context& c, ir::TensorId t) {
 // State and what is computed from it: kept sharded or whole, read whole.
 void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, bool is_sharded) {
   c.set(t, is_sharded ? layout.sharded : layout.whole);
-  c.pins.used[static_cast<size_t>(t)] = layout.whole;
+  at(c.pins.used, t) = layout.whole;
 }
 
 // What is added up to such a gradient is split by tp as it is, so that no whole table's gradient is ever
@@ -243,7 +240,7 @@ void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
   if (!op.is(ir::OpKind::sum) || op.phase != ir::Phase::backward) return;
   for (ir::TensorId t : op.inputs)
     for (size_t d = 0; d < layout.whole.size(); ++d)
-      if (layout.whole[d].is_split()) c.pins.stored[static_cast<size_t>(t)][d] = layout.whole[d];
+      if (layout.whole[d].is_split()) at(c.pins.stored, t)[d] = layout.whole[d];
 }
 
 // A gradient before accumulation: split as its parameter; sharded where each micro-batch's is reduced.
@@ -252,8 +249,8 @@ void pin_use(Context& c, const ir::Op& accumulate, const StateLayout& layout) {
   pin_addends(c, made, layout);
   for (ir::TensorId t : {made, reduced})
     for (size_t d = 0; d < layout.whole.size(); ++d)
-      if (layout.whole[d].is_split()) c.pins.stored[static_cast<size_t>(t)][d] = layout.whole[d];
-  PartialSbp& pin = c.pins.stored[static_cast<size_t>(reduced)];
+      if (layout.whole[d].is_split()) at(c.pins.stored, t)[d] = layout.whole[d];
+  PartialSbp& pin = at(c.pins.stored, reduced);
   for (size_t d = 0; d < pin.size(); ++d)
     if (c.sharding.gradients && !layout.whole[d].is_split() && layout.sharded[d].is_split())
       pin[d] = layout.sharded[d];
@@ -302,7 +299,7 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
   pin_updates(c);
   for (const ir::Op& op : graph.ops) {
     const ir::TensorId out = op.outputs[0];
-    const bool known = c.pins.used[static_cast<size_t>(out)].has_value();
+    const bool known = at(c.pins.used, out).has_value();
     if (op.is(ir::OpKind::input) && !chosen) pin_input(c, out);
     if (op.is(ir::OpKind::parameter) && !known)
       pin_state(c, out, state_layout(c, out), false);  // nothing updates it
@@ -310,10 +307,10 @@ Pins find_pins(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, con
       for (ir::TensorId t : op.outputs) {
         if (!chosen)
           pin_activation(c, t);
-        else if (const sbp::NdSbp& layout = (*chosen)[static_cast<size_t>(t)]; !layout.empty() && !known)
+        else if (const sbp::NdSbp& layout = at(*chosen, t); !layout.empty() && !known)
           c.set(t, layout);
       }
-    } else if (op.is(ir::OpKind::cast) && c.pins.used[static_cast<size_t>(op.inputs[0])]) {
+    } else if (op.is(ir::OpKind::cast) && at(c.pins.used, op.inputs[0])) {
       pin_state(c, out, state_layout(c, op.inputs[0]), c.sharding.parameters);
     }
   }

@@ -7,6 +7,7 @@
 
 #include "ir/op.h"
 #include "planner/device_lowering.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -14,10 +15,9 @@ namespace boxcar::planner {
 std::vector<const sbp::Placement*> op_placements(const ir::Graph& graph) {
   std::vector<const sbp::Placement*> result;
   for (const ir::Op& op : graph.ops) {
-    const sbp::Placement* own =
-        op.placement >= 0 ? &graph.placements[static_cast<size_t>(op.placement)] : nullptr;
+    const sbp::Placement* own = op.placement >= 0 ? &at(graph.placements, op.placement) : nullptr;
     for (ir::TensorId t : op.inputs) {
-      const sbp::Placement* from = result[static_cast<size_t>(graph.tensor(t).producer)];
+      const sbp::Placement* from = at(result, graph.tensor(t).producer);
       if (!own) own = from;
       if (!op.is(ir::OpKind::to_global) && *from != *own)
         throw Error::input(op.name,
@@ -42,7 +42,7 @@ Pins given_pins(const ir::Graph& graph, const std::vector<Mesh>& meshes) {
   Pins pins;
   pins.used.resize(graph.tensors.size());
   for (const ir::Tensor& tensor : graph.tensors) {
-    const size_t dims = meshes[static_cast<size_t>(tensor.producer)].dims();
+    const size_t dims = at(meshes, tensor.producer).dims();
     PartialSbp pin(dims);
     if (tensor.sbp && tensor.sbp->size() != dims)
       throw Error::input("%" + tensor.name,
@@ -66,8 +66,8 @@ std::vector<int> alike(const std::map<int, DeviceLowering>& lowered, int devices
     std::vector<int> next(cls.size(), -1);
     for (const auto& [device, program] : lowered) {
       std::vector<int> sources;
-      for (const DeviceLink& link : program.links) sources.push_back(cls[static_cast<size_t>(link.from)]);
-      next[static_cast<size_t>(device)] =
+      for (const DeviceLink& link : program.links) sources.push_back(at(cls, link.from));
+      at(next, device) =
           known.try_emplace({program.shape(), sources}, static_cast<int>(known.size())).first->second;
     }
     cls = std::move(next);
@@ -86,10 +86,9 @@ void drop_empty_phases(ir::Program& program) {
     renamed[p] = static_cast<int>(phases.size());
     phases.push_back(program.phases[p]);
   }
-  std::erase_if(program.schedule,
-                [&](const ir::PhaseRun& run) { return renamed[static_cast<size_t>(run.phase)] < 0; });
-  for (ir::PhaseRun& run : program.schedule) run.phase = renamed[static_cast<size_t>(run.phase)];
-  for (ir::Actor& actor : program.actors) actor.phase = renamed[static_cast<size_t>(actor.phase)];
+  std::erase_if(program.schedule, [&](const ir::PhaseRun& run) { return at(renamed, run.phase) < 0; });
+  for (ir::PhaseRun& run : program.schedule) run.phase = at(renamed, run.phase);
+  for (ir::Actor& actor : program.actors) actor.phase = at(renamed, actor.phase);
   program.phases = std::move(phases);
 }
 
@@ -98,19 +97,18 @@ void link(ir::Plan& plan, std::map<int, DeviceLowering>& lowered, const std::vec
   std::map<std::pair<int, std::string>, int> peers;
   for (auto& [device, own] : lowered)
     for (const DeviceLink& link : own.links) {
-      ir::Actor& pull = own.builder.program.actors[static_cast<size_t>(link.actor)];
+      ir::Actor& pull = at(own.builder.program.actors, link.actor);
       DeviceLowering& source = lowered.at(link.from);
-      const auto [at, fresh] = peers.try_emplace({cls[static_cast<size_t>(device)], pull.name},
-                                                 static_cast<int>(plan.peers.size()));
+      const auto [entry, fresh] =
+          peers.try_emplace({at(cls, device), pull.name}, static_cast<int>(plan.peers.size()));
       const bool taken = std::any_of(plan.peers.begin(), plan.peers.end(),
                                      [&](const ir::Peers& p) { return p.name == pull.name; });
-      const std::string name =
-          taken ? fmt::format("{}.{}", pull.name, cls[static_cast<size_t>(device)]) : pull.name;
+      const std::string name = taken ? fmt::format("{}.{}", pull.name, at(cls, device)) : pull.name;
       if (fresh) plan.peers.push_back({name, std::vector<int>(static_cast<size_t>(plan.devices), -1)});
-      plan.peers[static_cast<size_t>(at->second)].source[static_cast<size_t>(device)] = link.from;
+      at(at(plan.peers, entry->second).source, device) = link.from;
       const int reg = source.register_of(link, pull.attrs);
       source.builder.read_remotely(reg);
-      pull.inputs[0] = {reg, 1, cls[static_cast<size_t>(link.from)], at->second, {}};
+      pull.inputs[0] = {reg, 1, at(cls, link.from), entry->second, {}};
       pull.source_queue = source.builder.queue("net.out");
     }
 }
@@ -145,12 +143,11 @@ ir::Plan lower_placed(const ir::Graph& graph, int micro_batches) {
   }
   for (auto& [device, own] : lowered)
     for (const DeviceLink& link : own.links)
-      lowered.at(link.from).register_of(link,
-                                        own.builder.program.actors[static_cast<size_t>(link.actor)].attrs);
+      lowered.at(link.from).register_of(link, at(own.builder.program.actors, link.actor).attrs);
   const std::vector<int> cls = alike(lowered, plan.devices);
   link(plan, lowered, cls);
   for (auto& [device, own] : lowered) {
-    const auto c = static_cast<size_t>(cls[static_cast<size_t>(device)]);
+    const auto c = static_cast<size_t>(at(cls, device));
     if (c < plan.programs.size()) {
       plan.classes[c].devices.push_back(device);
       continue;

@@ -6,6 +6,7 @@
 #include "planner/laid_out.h"
 #include "planner/lowering/states.h"
 #include "planner/sharding.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -31,7 +32,7 @@ class Finder {
     const ir::Graph& graph = laid_.graph;
     for (const ir::Op& op : graph.ops) {
       const TensorId t = op.outputs[0];
-      if (op.is(ir::OpKind::input) && !readers_[static_cast<size_t>(t)].empty())
+      if (op.is(ir::OpKind::input) && !at(readers_, t).empty())
         add(t, "", stored(t), t, false);
       else if (op.is(ir::OpKind::parameter))
         add_state(t);
@@ -48,19 +49,15 @@ class Finder {
 
  private:
   const ir::Tensor& tensor(TensorId t) const { return laid_.graph.tensor(t); }
-  const NdSbp& stored(TensorId t) const { return laid_.layouts.stored[static_cast<size_t>(t)]; }
-  const NdSbp& made(TensorId t) const {
-    return laid_.layouts.ops[static_cast<size_t>(tensor(t).producer)].outputs[0];
-  }
-  const ir::Op& producer(TensorId t) const {
-    return laid_.graph.ops[static_cast<size_t>(tensor(t).producer)];
-  }
-  int stage_of(ir::OpId op) const { return laid_.sites[static_cast<size_t>(op)].stage; }
+  const NdSbp& stored(TensorId t) const { return at(laid_.layouts.stored, t); }
+  const NdSbp& made(TensorId t) const { return at(laid_.layouts.ops, tensor(t).producer).outputs[0]; }
+  const ir::Op& producer(TensorId t) const { return at(laid_.graph.ops, tensor(t).producer); }
+  int stage_of(ir::OpId op) const { return at(laid_.sites, op).stage; }
   // An input is loaded on every stage that reads it.
   std::set<int> stages(TensorId t) const {
     std::set<int> all;
     if (producer(t).is(ir::OpKind::input))
-      for (ir::OpId reader : readers_[static_cast<size_t>(t)]) all.insert(stage_of(reader));
+      for (ir::OpId reader : at(readers_, t)) all.insert(stage_of(reader));
     else
       all.insert(stage_of(tensor(t).producer));
     all.erase(-1);
@@ -75,9 +72,8 @@ class Finder {
 
   void add_state(TensorId t) {
     add(t, "", stored(t), t, false);
-    const auto& used = laid_.pins.used[static_cast<size_t>(t)];
-    if (is_kept_whole(laid_.graph, readers_[static_cast<size_t>(t)], stored(t), used,
-                      sharding_of(laid_.hints)))
+    const auto& used = at(laid_.pins.used, t);
+    if (is_kept_whole(laid_.graph, at(readers_, t), stored(t), used, sharding_of(laid_.hints)))
       add(t, ".whole", *used, t, true);
   }
 

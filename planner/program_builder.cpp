@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -28,15 +29,6 @@ ir::QueueKind kind_of(const std::string& queue) {
   if (queue == "copy_in") return ir::QueueKind::copy_in;
   if (queue == "host") return ir::QueueKind::host;
   return ir::QueueKind::network;
-}
-
-template <typename T>
-auto& at(std::vector<T>& items, int index) {
-  return items[static_cast<size_t>(index)];
-}
-template <typename T>
-const auto& at(const std::vector<T>& items, int index) {
-  return items[static_cast<size_t>(index)];
 }
 
 }  // namespace
@@ -87,7 +79,7 @@ void ProgramBuilder::control(int before, int after, int every) {
   at(program.actors, after).inputs.push_back({reg, 1, -1, -1, {}});
 }
 
-void ProgramBuilder::read_remotely(int reg) { remote_[static_cast<size_t>(reg)] = true; }
+void ProgramBuilder::read_remotely(int reg) { at(remote_, reg) = true; }
 
 int ProgramBuilder::phase_of(int reg) const {
   const int producer = at(program.registers, reg).producer;
@@ -118,8 +110,8 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
   }
   // What arrives from elsewhere may arrive while the one before is in use; what leaves, while the next is
   // made.
-  const bool moving = producer.kind == ir::ActorKind::pull || producer.kind == ir::ActorKind::copy ||
-                      remote_[static_cast<size_t>(index)];
+  const bool moving =
+      producer.kind == ir::ActorKind::pull || producer.kind == ir::ActorKind::copy || at(remote_, index);
   reg.count = 1;
   for (const int pass : readers.passes)  // a later pass, or that of another chunk
     if (pass != producer.phase)

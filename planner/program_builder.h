@@ -7,6 +7,7 @@
 
 #include "ir/plan.h"
 #include "planner/schedule.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -41,7 +42,7 @@ class ProgramBuilder {
   void control(int before, int after, int every = 1);
 
   void read_remotely(int reg);  // another program pulls it
-  void set_every(int reg, int every) { program.registers[static_cast<size_t>(reg)].every = every; }
+  void set_every(int reg, int every) { at(program.registers, reg).every = every; }
   int phase_of(int reg) const;  // of its producer, -1 where it has none yet
   // Counts, initial tokens and repeats. Throws Error (fault) naming a register without producer, or one that
   // is read both before and after its update in a step.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/sharding.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 namespace {
@@ -37,9 +38,7 @@ class Caster {
   }
 
  private:
-  const ir::Op& producer(TensorId t) const {
-    return graph_.ops[static_cast<size_t>(graph_.tensor(t).producer)];
-  }
+  const ir::Op& producer(TensorId t) const { return at(graph_.ops, graph_.tensor(t).producer); }
   DType dtype(TensorId t) const { return graph_.tensor(t).type.dtype; }
 
   size_t end_of_passes() const {
@@ -88,7 +87,7 @@ class Caster {
     const auto replace = [&](ir::Op& op) { std::replace(op.inputs.begin(), op.inputs.end(), t, id); };
     if (readers.empty())
       for (ir::Op& op : graph_.ops) replace(op);
-    for (ir::OpId reader : readers) replace(graph_.ops[static_cast<size_t>(reader)]);
+    for (ir::OpId reader : readers) replace(at(graph_.ops, reader));
     ir::Tensor tensor = graph_.tensor(t);
     tensor.name += to == DType::float32 ? ".float" : ".half";
     tensor.type.dtype = to;
@@ -137,7 +136,7 @@ bool is_cast_for_reduction(const ir::Graph& graph, const ir::Op& op) {
 
 ir::TensorId before_reduction(const ir::Graph& graph, ir::TensorId gradient) {
   const ir::Tensor& tensor = graph.tensor(gradient);
-  const ir::Op& op = graph.ops[static_cast<size_t>(tensor.producer)];
+  const ir::Op& op = at(graph.ops, tensor.producer);
   return op.is(ir::OpKind::cast) && tensor.role == ir::Role::gradient ? op.inputs[0] : gradient;
 }
 

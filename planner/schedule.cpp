@@ -8,14 +8,13 @@
 #include <charconv>
 
 #include "planner/planner.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/words.h"
 
 namespace boxcar::planner {
 
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 struct Row {
   // Forward passes of stage `stage` of `stages` before its first backward pass, where there are enough.
@@ -37,7 +36,7 @@ const Row& row_of(Schedule kind) { return rows.at(static_cast<size_t>(kind)); }
 
 // Of one chunk: forward passes before the first backward pass, where there are enough.
 int ahead_of(Schedule kind, const std::vector<int>& in_flight, int stages, int stage, int micro_batches) {
-  if (!in_flight.empty()) return in_flight[at(stage)] - 1;
+  if (!in_flight.empty()) return at(in_flight, stage) - 1;
   return row_of(kind).ahead(stages, stage, micro_batches);
 }
 

@@ -7,6 +7,7 @@
 
 #include "planner/mesh.h"
 #include "planner/stages.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 namespace {
@@ -34,15 +35,14 @@ void check_sizes(const ir::Graph& graph, const Hints& h) {
     const double bytes = bytes_of(tensor.type);
     if (countable(bytes)) continue;
     const std::vector<OpSite> sites = assign_stages(graph, h.stage_layers, h.pp);
-    const int stage =
-        tensor.producer < 0 ? 0 : std::max(0, sites[static_cast<size_t>(tensor.producer)].stage);
+    const int stage = tensor.producer < 0 ? 0 : std::max(0, at(sites, tensor.producer).stage);
     throw TooLarge("%" + tensor.name, stage, bytes, bytes / (h.dp * h.tp * h.cp));
   }
 }
 
 void check_sizes(const ir::Plan& plan, int stages) {
   for (size_t c = 0; c < plan.classes.size(); ++c) {  // stage after stage
-    const ir::Program& program = plan.programs[static_cast<size_t>(plan.classes[c].program)];
+    const ir::Program& program = at(plan.programs, plan.classes[c].program);
     const double bytes = ir::register_bytes(program);
     if (countable(bytes)) continue;
     double largest = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 
 int virtual_stage(const std::vector<int>& stage_layers, int layer) {
@@ -47,7 +49,7 @@ InputStages input_stages(const ir::Graph& graph, const ir::Op& op, const std::ve
   InputStages result;
   int first = -1;
   for (ir::TensorId t : op.inputs) {
-    const int stage = sites[static_cast<size_t>(graph.tensor(t).producer)].stage;
+    const int stage = at(sites, graph.tensor(t).producer).stage;
     if (stage < 0) continue;
     result.everywhere = false;
     if (first >= 0 && stage != first) result.several = true;

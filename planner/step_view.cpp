@@ -11,11 +11,10 @@
 #include <utility>
 
 #include "ir/plan_notation.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // Which instances an instance pulls from, and, for exactness, whether all its devices do so alike.
 struct Sources {
@@ -35,7 +34,7 @@ class Builder {
     read_pulls();
     units();
     for (int i = 0; i < view_.instances(); ++i) {
-      for (int n = view_.first_node[at(i)]; n < view_.first_node[at(i + 1)]; ++n) needs(i, n);
+      for (int n = at(view_.first_node, i); n < at(view_.first_node, i + 1); ++n) needs(i, n);
     }
     for (int i = 0; i < view_.instances(); ++i) stations(i);
     return std::move(view_);
@@ -51,18 +50,18 @@ class Builder {
   };
 
   void instances() {
-    instance_of_.resize(at(plan_.devices));
+    instance_of_.resize(static_cast<size_t>(plan_.devices));
     for (size_t c = 0; c < plan_.classes.size(); ++c) {
       for (int d : plan_.classes[c].devices) {
-        instance_of_[at(d)] = view_.classes ? static_cast<int>(c) : d;
+        at(instance_of_, d) = view_.classes ? static_cast<int>(c) : d;
       }
     }
-    view_.program.resize(view_.classes ? plan_.classes.size() : at(plan_.devices));
+    view_.program.resize(view_.classes ? plan_.classes.size() : static_cast<size_t>(plan_.devices));
     devices_.resize(view_.program.size());
     for (const ir::RankClass& cls : plan_.classes) {
       for (int d : cls.devices) {
-        view_.program[at(instance_of_[at(d)])] = cls.program;
-        devices_[at(instance_of_[at(d)])].push_back(d);
+        at(view_.program, at(instance_of_, d)) = cls.program;
+        at(devices_, at(instance_of_, d)).push_back(d);
       }
     }
   }
@@ -70,7 +69,7 @@ class Builder {
   void nodes() {
     for (const ir::Program& program : plan_.programs) {
       std::vector<int> runs(program.phases.size());
-      for (const ir::PhaseRun& run : program.schedule) ++runs[at(run.phase)];
+      for (const ir::PhaseRun& run : program.schedule) ++at(runs, run.phase);
       runs_.push_back(runs);
     }
     for (int i = 0; i < view_.instances(); ++i) {
@@ -80,7 +79,7 @@ class Builder {
         StepNode node;
         node.instance = i;
         node.actor = static_cast<int>(a);
-        node.acts = runs_[at(view_.program[at(i)])][at(program.actors[a].phase)];
+        node.acts = at(at(runs_, at(view_.program, i)), program.actors[a].phase);
         view_.nodes.push_back(node);
       }
     }
@@ -92,14 +91,14 @@ class Builder {
     auto [found, added] = sources_.try_emplace({i, peers});
     if (!added) return found->second;
     std::set<int> from, pulled;
-    for (int d : devices_[at(i)]) {
-      int source = plan_.peers[at(peers)].source[at(d)];
-      from.insert(instance_of_[at(source)]);
+    for (int d : at(devices_, i)) {
+      int source = at(at(plan_.peers, peers).source, d);
+      from.insert(at(instance_of_, source));
       pulled.insert(source);
     }
     found->second.assign(from.begin(), from.end());
     size_t there = 0;
-    for (int s : from) there += devices_[at(s)].size();
+    for (int s : from) there += at(devices_, s).size();
     view_.exact &= from.size() == 1 && pulled.size() == there;
     return found->second;
   }
@@ -110,8 +109,8 @@ class Builder {
       const ir::Actor& actor = view_.actor_of(n);
       if (actor.kind != ir::ActorKind::pull) continue;
       const ir::Input& in = actor.inputs[0];
-      for (int s : sources(view_.nodes[at(n)].instance, in.peers)) {
-        pullers_[at(s)].push_back({n, in.reg, in.repeat, actor.source_queue});
+      for (int s : sources(at(view_.nodes, n).instance, in.peers)) {
+        at(pullers_, s).push_back({n, in.reg, in.repeat, actor.source_queue});
       }
     }
   }
@@ -124,12 +123,12 @@ class Builder {
       const ir::Actor& actor = view_.actor_of(static_cast<int>(n));
       int unit = static_cast<int>(view_.units.size());
       if (actor.comm >= 0) {
-        auto& names = joint[{actor.comm, members(actor.comm)[at(node.instance)]}];
+        auto& names = joint[{actor.comm, at(members(actor.comm), node.instance)}];
         unit = names.emplace(actor.joint.empty() ? actor.name : actor.joint, unit).first->second;
       }
-      if (at(unit) == view_.units.size()) view_.units.emplace_back();
-      view_.units[at(unit)].nodes.push_back(static_cast<int>(n));
-      view_.units[at(unit)].acts = node.acts;
+      if (static_cast<size_t>(unit) == view_.units.size()) view_.units.emplace_back();
+      at(view_.units, unit).nodes.push_back(static_cast<int>(n));
+      at(view_.units, unit).acts = node.acts;
       node.unit = unit;
     }
   }
@@ -142,35 +141,35 @@ class Builder {
     set.resize(view_.program.size());
     std::iota(set.begin(), set.end(), 0);
     auto root = [&](int i) {
-      while (set[at(i)] != i) i = set[at(i)] = set[at(set[at(i)])];
+      while (at(set, i) != i) i = at(set, i) = at(set, at(set, i));
       return i;
     };
     std::vector<std::vector<int>> held;  // by group: its instances
-    for (const auto& group : plan_.comms[at(comm)].groups) {
+    for (const auto& group : at(plan_.comms, comm).groups) {
       std::vector<int> in;
-      for (int d : group) in.push_back(instance_of_[at(d)]);
+      for (int d : group) in.push_back(at(instance_of_, d));
       std::sort(in.begin(), in.end());
       in.erase(std::unique(in.begin(), in.end()), in.end());
-      for (int i : in) set[at(root(i))] = root(in[0]);
+      for (int i : in) at(set, root(i)) = root(in[0]);
       held.push_back(std::move(in));
     }
     std::vector<size_t> sizes(set.size());
-    for (int i = 0; i < view_.instances(); ++i) ++sizes[at(set[at(i)] = root(i))];
-    for (const auto& in : held) view_.exact &= in.size() == sizes[at(set[at(in[0])])];
+    for (int i = 0; i < view_.instances(); ++i) ++at(sizes, at(set, i) = root(i));
+    for (const auto& in : held) view_.exact &= in.size() == at(sizes, at(set, in[0]));
     return set;
   }
 
   void needs(int i, int n) {
-    StepNode& node = view_.nodes[at(n)];
+    StepNode& node = at(view_.nodes, n);
     const ir::Program& program = view_.program_of(i);
-    const ir::Actor& actor = program.actors[at(node.actor)];
+    const ir::Actor& actor = at(program.actors, node.actor);
     node.needs_begin = static_cast<int>(view_.needs.size());
     for (const ir::Input& in : actor.inputs) {
       if (in.program < 0) {
-        need_data(i, program.registers[at(in.reg)], in, node.actor, true);
+        need_data(i, at(program.registers, in.reg), in, node.actor, true);
         continue;
       }
-      const ir::Register& reg = plan_.programs[at(in.program)].registers[at(in.reg)];
+      const ir::Register& reg = at(at(plan_.programs, in.program).registers, in.reg);
       for (int s : sources(i, in.peers)) need_data(s, reg, in, node.actor, false);
     }
     for (int out : actor.outputs) need_slot(i, program, out, node.actor);
@@ -181,18 +180,18 @@ class Builder {
     bool in_place = local && reg.producer == actor;
     if (in_place) return;
     view_.needs.push_back(
-        {view_.first_node[at(source)] + reg.producer, in.repeat, 1 - reg.initial, reg.every, in.reg, true});
+        {at(view_.first_node, source) + reg.producer, in.repeat, 1 - reg.initial, reg.every, in.reg, true});
   }
 
   void need_slot(int i, const ir::Program& program, int out, int actor) {
-    const ir::Register& reg = program.registers[at(out)];
+    const ir::Register& reg = at(program.registers, out);
     auto add = [&](int node, int repeat) {
       view_.needs.push_back({node, reg.every, reg.initial - reg.count + 1, repeat, out, false});
     };
-    for (const auto& [reader, repeat] : readers(view_.program[at(i)], out)) {
-      if (reader != actor) add(view_.first_node[at(i)] + reader, repeat);
+    for (const auto& [reader, repeat] : readers(at(view_.program, i), out)) {
+      if (reader != actor) add(at(view_.first_node, i) + reader, repeat);
     }
-    for (const Puller& puller : pullers_[at(i)]) {
+    for (const Puller& puller : at(pullers_, i)) {
       if (puller.reg == out) add(puller.node, puller.repeat);
     }
   }
@@ -200,17 +199,17 @@ class Builder {
   // The local readers of a register: actor, repeat.
   const std::vector<std::pair<int, int>>& readers(int program, int reg) {
     if (readers_.empty()) readers_.resize(plan_.programs.size());
-    auto& lists = readers_[at(program)];
+    auto& lists = at(readers_, program);
     if (lists.empty()) {
-      const ir::Program& p = plan_.programs[at(program)];
+      const ir::Program& p = at(plan_.programs, program);
       lists.resize(p.registers.size());
       for (size_t a = 0; a < p.actors.size(); ++a) {
         for (const ir::Input& in : p.actors[a].inputs) {
-          if (in.program < 0) lists[at(in.reg)].push_back({static_cast<int>(a), in.repeat});
+          if (in.program < 0) at(lists, in.reg).push_back({static_cast<int>(a), in.repeat});
         }
       }
     }
-    return lists[at(reg)];
+    return at(lists, reg);
   }
 
   int add_station(StationKind kind, int instance, int queue) {
@@ -220,8 +219,8 @@ class Builder {
   }
 
   void enter(int station, int phase, int unit, int turn_every) {
-    view_.stations[at(station)].phases[at(phase)].push_back({unit, turn_every});
-    view_.units[at(unit)].stations.push_back(station);
+    at(at(view_.stations, station).phases, phase).push_back({unit, turn_every});
+    at(view_.units, unit).stations.push_back(station);
   }
 
   void stations(int i) {
@@ -232,14 +231,14 @@ class Builder {
       queues.push_back(ordered ? add_station(StationKind::queue, i, static_cast<int>(q)) : -1);
     }
     std::vector<std::vector<Puller>> turns(program.registers.size());
-    for (const Puller& puller : pullers_[at(i)]) {
-      if (puller.queue >= 0 && queues[at(puller.queue)] >= 0) turns[at(puller.reg)].push_back(puller);
+    for (const Puller& puller : at(pullers_, i)) {
+      if (puller.queue >= 0 && at(queues, puller.queue) >= 0) at(turns, puller.reg).push_back(puller);
     }
     int issue = -1;
     for (size_t a = 0; a < program.actors.size(); ++a) {
       const ir::Actor& actor = program.actors[a];
-      int unit = view_.nodes[at(view_.first_node[at(i)]) + a].unit;
-      int queue = queues[at(actor.queue)];
+      int unit = view_.nodes[static_cast<size_t>(at(view_.first_node, i)) + a].unit;
+      int queue = at(queues, actor.queue);
       if (queue < 0) queue = add_station(StationKind::actor, i, actor.queue);
       enter(queue, actor.phase, unit, 0);
       if (issue_order_ && actor.comm >= 0) {
@@ -248,16 +247,16 @@ class Builder {
       }
       std::vector<std::pair<std::tuple<int, int, int>, std::pair<int, int>>> order;
       for (int out : actor.outputs) {
-        for (const Puller& puller : turns[at(out)]) {
-          const StepNode& node = view_.nodes[at(puller.node)];
-          std::tuple key{view_.program[at(node.instance)], node.actor, node.instance};
+        for (const Puller& puller : at(turns, out)) {
+          const StepNode& node = at(view_.nodes, puller.node);
+          std::tuple key{at(view_.program, node.instance), node.actor, node.instance};
           order.push_back({key, {puller.node, puller.queue}});
         }
       }
       std::sort(order.begin(), order.end());
       for (const auto& [key, turn] : order) {
-        int every = program.registers[at(view_.actor_of(turn.first).inputs[0].reg)].every;
-        enter(queues[at(turn.second)], actor.phase, view_.nodes[at(turn.first)].unit, every);
+        int every = at(program.registers, view_.actor_of(turn.first).inputs[0].reg).every;
+        enter(at(queues, turn.second), actor.phase, at(view_.nodes, turn.first).unit, every);
       }
     }
   }
@@ -277,25 +276,25 @@ class Builder {
 }  // namespace
 
 const ir::Actor& StepView::actor_of(int node) const {
-  const StepNode& n = nodes[at(node)];
-  return program_of(n.instance).actors[at(n.actor)];
+  const StepNode& n = at(nodes, node);
+  return at(program_of(n.instance).actors, n.actor);
 }
 
 std::string StepView::instance_text(int instance) const {
   std::string list =
-      classes ? ir::device_list(plan->classes[at(instance)].devices) : fmt::format("{}", instance);
+      classes ? ir::device_list(at(plan->classes, instance).devices) : fmt::format("{}", instance);
   bool one = list.find_first_of(",-") == std::string::npos;
   return fmt::format("{} (device{} {})", program_of(instance).name, one ? "" : "s", list);
 }
 
 std::string StepView::act_text(int node, int act) const {
-  const ir::Program& program = program_of(nodes[at(node)].instance);
+  const ir::Program& program = program_of(at(nodes, node).instance);
   const ir::Actor& actor = actor_of(node);
-  std::string text = fmt::format("{}: {}", instance_text(nodes[at(node)].instance), actor.name);
+  std::string text = fmt::format("{}: {}", instance_text(at(nodes, node).instance), actor.name);
   int k = act;
   for (const ir::PhaseRun& run : program.schedule) {
     if (run.phase != actor.phase || k-- != 0) continue;
-    return text + fmt::format(" {}[{}]", program.phases[at(run.phase)].name, run.micro_batch);
+    return text + fmt::format(" {}[{}]", at(program.phases, run.phase).name, run.micro_batch);
   }
   return text + fmt::format(" #{}", act);
 }

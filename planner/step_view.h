@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ir/plan.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -75,9 +76,7 @@ struct StepView {
   std::vector<Station> stations;
 
   int instances() const { return static_cast<int>(program.size()); }
-  const ir::Program& program_of(int instance) const {
-    return plan->programs[static_cast<size_t>(program[static_cast<size_t>(instance)])];
-  }
+  const ir::Program& program_of(int instance) const { return at(plan->programs, at(program, instance)); }
   const ir::Actor& actor_of(int node) const;
   // "stage0 (devices 0-7)"
   std::string instance_text(int instance) const;

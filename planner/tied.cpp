@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 
 namespace {
@@ -23,7 +25,7 @@ ir::TensorId add_replica(ir::Graph& graph, ir::TensorId original, int layer, con
   tensor.name = name;
   const auto id = static_cast<ir::TensorId>(graph.tensors.size());
   graph.tensors.push_back(tensor);
-  ir::Op source = graph.ops[static_cast<size_t>(graph.tensor(original).producer)];
+  ir::Op source = at(graph.ops, graph.tensor(original).producer);
   source.name = name;
   source.outputs = {id};
   source.layer = layer;
@@ -44,8 +46,7 @@ std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::ve
     const int stage = v % stages;
     for (ir::TensorId& t : op.inputs) {
       const ir::Tensor& tensor = graph.tensor(t);
-      if (tensor.producer < 0 || !graph.ops[static_cast<size_t>(tensor.producer)].is(ir::OpKind::parameter))
-        continue;
+      if (tensor.producer < 0 || !at(graph.ops, tensor.producer).is(ir::OpKind::parameter)) continue;
       if (home.emplace(t, stage).first->second == stage) continue;
       auto [at, fresh] = replicas.emplace(std::pair{t, stage}, -1);
       if (fresh) {
@@ -65,7 +66,7 @@ std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::ve
 namespace {
 
 const ir::Op& producer(const ir::Graph& graph, ir::TensorId t) {
-  return graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+  return at(graph.ops, graph.tensor(t).producer);
 }
 
 // The gradient that updates the state of this name.
@@ -89,21 +90,21 @@ std::pair<ir::OpId, ir::OpId> added_sums(const ir::Graph& graph, const ir::Op& a
 void merge(ir::Graph& graph, ir::OpId first, ir::OpId second, ir::OpId add) {
   std::vector<ir::Op> ops;
   for (ir::OpId o = 0; o < static_cast<ir::OpId>(graph.ops.size()); ++o) {
-    ir::Op& op = graph.ops[static_cast<size_t>(o)];
+    ir::Op& op = at(graph.ops, o);
     if (o == first || o == add) continue;
     if (o == second) {
-      const ir::Op& other = graph.ops[static_cast<size_t>(first)];
+      const ir::Op& other = at(graph.ops, first);
       ir::Tensor both = graph.tensor(op.inputs[0]);
       both.name += ".both";
       const auto id = static_cast<ir::TensorId>(graph.tensors.size());
       graph.tensors.push_back(both);
-      ir::Op sum = graph.ops[static_cast<size_t>(add)];
+      ir::Op sum = at(graph.ops, add);
       sum.inputs = {other.inputs[0], op.inputs[0]};
       sum.outputs = {id};
       sum.phase = op.phase;
       sum.layer = op.layer;
       op.inputs = {id};
-      op.outputs = graph.ops[static_cast<size_t>(add)].outputs;
+      op.outputs = at(graph.ops, add).outputs;
       ops.push_back(std::move(sum));
     }
     ops.push_back(op);
@@ -116,7 +117,7 @@ void merge(ir::Graph& graph, ir::OpId first, ir::OpId second, ir::OpId add) {
 
 void merge_uses(ir::Graph& graph) {
   for (ir::OpId o = 0; o < static_cast<ir::OpId>(graph.ops.size()); ++o) {
-    const auto [first, second] = added_sums(graph, graph.ops[static_cast<size_t>(o)]);
+    const auto [first, second] = added_sums(graph, at(graph.ops, o));
     if (first < 0) continue;
     merge(graph, first, second, o);
     o = -1;
@@ -131,7 +132,7 @@ std::vector<TiedGradient> tied_gradients(const ir::Graph& graph, const std::vect
     const ir::TensorId gradient = gradient_of(graph, name);
     if (gradient < 0) return false;
     to.gradients.push_back(gradient);
-    to.stages.push_back(sites[static_cast<size_t>(graph.tensor(gradient).producer)].stage);
+    to.stages.push_back(at(sites, graph.tensor(gradient).producer).stage);
     return true;
   };
   for (const Replica& pair : replicas) {

@@ -8,14 +8,13 @@
 #include <queue>
 #include <tuple>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
 namespace {
 
 constexpr int never = std::numeric_limits<int>::max();
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 std::vector<std::tuple<int, int, int>> sorted_edges(const MarkedGraph& graph) {
   std::vector<std::tuple<int, int, int>> edges;
@@ -25,8 +24,8 @@ std::vector<std::tuple<int, int, int>> sorted_edges(const MarkedGraph& graph) {
 }
 
 bool updated_in_place(const ir::Program& program, int reg) {
-  const int producer = program.registers[at(reg)].producer;
-  const auto& inputs = program.actors[at(producer)].inputs;
+  const int producer = at(program.registers, reg).producer;
+  const auto& inputs = at(program.actors, producer).inputs;
   return std::any_of(inputs.begin(), inputs.end(),
                      [&](const ir::Input& in) { return in.program < 0 && in.reg == reg; });
 }
@@ -57,32 +56,32 @@ Uses::Uses(const ir::Plan& plan) : plan_(expect_few(plan)), view_(view_of_device
     const auto [from, to, tokens] = edge;
     // A collective is issued when the one before it has started, all else waits for the end.
     const bool issue = !std::binary_search(ordered.begin(), ordered.end(), edge);
-    next_[at(2 * from + (issue ? 0 : 1))].push_back({2 * to, tokens});
+    at(next_, 2 * from + (issue ? 0 : 1)).push_back({2 * to, tokens});
   }
 }
 
 Uses::Act Uses::act(int node, int64_t index) const {
-  const StepNode& n = view_.nodes[at(node)];
+  const StepNode& n = at(view_.nodes, node);
   const auto steps = static_cast<int>(index / n.acts);
-  return {first_act_[at(n.unit)] + static_cast<int>(index % n.acts), steps};
+  return {at(first_act_, n.unit) + static_cast<int>(index % n.acts), steps};
 }
 
 Uses::Use Uses::use(int device, int r, int version) const {
   const ir::Program& program = view_.program_of(device);
-  const ir::Register& reg = program.registers[at(r)];
-  const int producer = view_.first_node[at(device)] + reg.producer;
+  const ir::Register& reg = at(program.registers, r);
+  const int producer = at(view_.first_node, device) + reg.producer;
   const int64_t first = int64_t{version} * reg.every;
   Use use{act(producer, first), {act(producer, first + reg.every - 1)}};
   const auto read_by = [&](int node, int repeat) {
     use.ends.push_back(act(node, int64_t{version + reg.initial + 1} * repeat - 1));
   };
   for (int n = 0; n < static_cast<int>(view_.nodes.size()); ++n) {
-    const StepNode& node = view_.nodes[at(n)];
+    const StepNode& node = at(view_.nodes, n);
     for (const ir::Input& in : view_.actor_of(n).inputs) {
       if (in.reg != r || n == producer) continue;
       const bool local = in.program < 0;
-      const int source = local ? node.instance : plan_.peers[at(in.peers)].source[at(node.instance)];
-      if (source == device && (local || in.program == view_.program[at(device)])) read_by(n, in.repeat);
+      const int source = local ? node.instance : at(at(plan_.peers, in.peers).source, node.instance);
+      if (source == device && (local || in.program == at(view_.program, device))) read_by(n, in.repeat);
     }
   }
   return use;
@@ -96,13 +95,13 @@ const std::vector<int>& Uses::tokens_from(int node) {
   tokens.assign(next_.size(), never);
   using Reached = std::pair<int, int>;  // tokens, place
   std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open;
-  open.push({tokens[at(2 * node + 1)] = 0, 2 * node + 1});
+  open.push({at(tokens, 2 * node + 1) = 0, 2 * node + 1});
   while (!open.empty()) {
     const auto [so_far, place] = open.top();
     open.pop();
-    if (so_far > tokens[at(place)]) continue;
-    for (const Edge& edge : next_[at(place)]) {
-      int& best = tokens[at(edge.to)];
+    if (so_far > at(tokens, place)) continue;
+    for (const Edge& edge : at(next_, place)) {
+      int& best = at(tokens, edge.to);
       if (so_far + edge.tokens < best) open.push({best = so_far + edge.tokens, edge.to});
     }
   }
@@ -112,7 +111,7 @@ const std::vector<int>& Uses::tokens_from(int node) {
 int Uses::behind(const Use& first, const Use& second) {
   int steps = 0;
   for (const Act& end : first.ends) {
-    const int tokens = tokens_from(end.node)[at(2 * second.start.node)];
+    const int tokens = at(tokens_from(end.node), 2 * second.start.node);
     if (tokens == never) return never;
     steps = std::max(steps, tokens + end.step);
   }
@@ -120,24 +119,24 @@ int Uses::behind(const Use& first, const Use& second) {
 }
 
 bool Uses::before(const Act& first, const Act& second) {
-  const int tokens = tokens_from(first.node)[at(2 * second.node)];
+  const int tokens = at(tokens_from(first.node), 2 * second.node);
   return tokens != never && tokens <= second.step - first.step;
 }
 
 bool Uses::ordered(int program, int r, int actor, int reader_program, int reader) {
-  const ir::Register& reg = plan_.programs[at(program)].registers[at(r)];
+  const ir::Register& reg = at(at(plan_.programs, program).registers, r);
   const auto input = [&](int p, int a) {
-    const auto& inputs = plan_.programs[at(p)].actors[at(a)].inputs;
+    const auto& inputs = at(at(plan_.programs, p).actors, a).inputs;
     return std::find_if(inputs.begin(), inputs.end(), [&](const ir::Input& in) {
       return in.reg == r && (in.program < 0 ? p : in.program) == program;
     });
   };
   const auto own = input(program, actor), others = input(reader_program, reader);
-  const int64_t versions = plan_.programs[at(program)].acts_per_step(reg.producer) / reg.every;
+  const int64_t versions = at(plan_.programs, program).acts_per_step(reg.producer) / reg.every;
   for (int d = 0; d < plan_.devices; ++d) {
-    if (view_.program[at(d)] != reader_program) continue;
-    const int source = others->program < 0 ? d : plan_.peers[at(others->peers)].source[at(d)];
-    const int mine = view_.first_node[at(source)] + actor, theirs = view_.first_node[at(d)] + reader;
+    if (at(view_.program, d) != reader_program) continue;
+    const int source = others->program < 0 ? d : at(at(plan_.peers, others->peers).source, d);
+    const int mine = at(view_.first_node, source) + actor, theirs = at(view_.first_node, d) + reader;
     for (int64_t v = reg.initial; v < reg.initial + versions; ++v) {
       const auto first = [&](int node, int64_t repeat) { return act(node, v * repeat); };
       const auto last = [&](int node, int64_t repeat) { return act(node, (v + 1) * repeat - 1); };
@@ -150,9 +149,9 @@ bool Uses::ordered(int program, int r, int actor, int reader_program, int reader
 }
 
 bool Uses::apart(int program, int r, int other) {
-  const ir::Program& p = plan_.programs[at(program)];
+  const ir::Program& p = at(plan_.programs, program);
   if (updated_in_place(p, r) || updated_in_place(p, other)) return false;
-  const ir::Register &a = p.registers[at(r)], &b = p.registers[at(other)];
+  const ir::Register &a = at(p.registers, r), &b = at(p.registers, other);
   const auto versions = [&](const ir::Register& reg) { return p.acts_per_step(reg.producer) / reg.every; };
   const auto shares = [&](int64_t version, int64_t with) {  // counted over all steps
     const int64_t begin = a.offset + a.bytes * (version % a.count),
@@ -163,7 +162,7 @@ bool Uses::apart(int program, int r, int other) {
   if (double(rounds) * versions(a) * versions(b) > double(most_pairs)) return false;
   const auto round = static_cast<int>(rounds);  // steps after which slots are the same again
   for (int d = 0; d < plan_.devices; ++d) {
-    if (view_.program[at(d)] != program) continue;
+    if (at(view_.program, d) != program) continue;
     for (int v = 0; v < versions(a); ++v)
       for (int w = 0; w < versions(b); ++w) {
         const Use mine = use(d, r, v), theirs = use(d, other, w);

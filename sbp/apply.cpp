@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::sbp {
@@ -73,7 +74,7 @@ struct Walk {
   Sbp sbp(size_t step) const { return layout.sbp[dims[step]]; }
   int64_t extent(size_t step) const { return layout.placement.mesh[dims[step]]; }
   int64_t next(size_t step, int64_t index, int64_t k) const { return index + k * strides[dims[step]]; }
-  int device(int64_t index) const { return layout.placement.devices[static_cast<size_t>(index)]; }
+  int device(int64_t index) const { return at(layout.placement.devices, index); }
 };
 
 Block block_of(const Layout& layout, int64_t index) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/transfer.h"
 
@@ -113,8 +114,7 @@ std::vector<std::vector<int>> groups_along(const Placement& placement, const std
     for (const int d : over) {
       std::vector<int64_t> next;
       for (const int64_t offset : offsets)
-        for (int64_t k = 0; k < mesh[static_cast<size_t>(d)]; ++k)
-          next.push_back(offset + k * stride[static_cast<size_t>(d)]);
+        for (int64_t k = 0; k < at(mesh, d); ++k) next.push_back(offset + k * at(stride, d));
       offsets = std::move(next);
     }
     return offsets;
@@ -126,8 +126,7 @@ std::vector<std::vector<int>> groups_along(const Placement& placement, const std
   std::vector<std::vector<int>> groups;
   for (const int64_t base : walk(others)) {
     groups.emplace_back();
-    for (const int64_t offset : members)
-      groups.back().push_back(placement.devices[static_cast<size_t>(base + offset)]);
+    for (const int64_t offset : members) groups.back().push_back(at(placement.devices, base + offset));
   }
   return groups;
 }
@@ -257,8 +256,8 @@ class Apart {
   Layout part(const Layout& layout, const std::vector<int>& devices) const {
     Layout result{layout.shape, {}, {{}, devices}};
     for (const int d : others(layout)) {
-      result.sbp.push_back(layout.sbp[static_cast<size_t>(d)]);
-      result.placement.mesh.push_back(layout.placement.mesh[static_cast<size_t>(d)]);
+      result.sbp.push_back(at(layout.sbp, d));
+      result.placement.mesh.push_back(at(layout.placement.mesh, d));
     }
     return result;
   }
@@ -267,12 +266,12 @@ class Apart {
   void join(Step& all, Step step) const {
     const std::vector<int> left = others(from_);
     if (all.result.placement.devices.empty()) {
-      const auto whole = [&](int d) { return left[static_cast<size_t>(d)]; };
+      const auto whole = [&](int d) { return at(left, d); };
       std::transform(step.mesh_dims.begin(), step.mesh_dims.end(), step.mesh_dims.begin(), whole);
       if (step.mesh_dim >= 0) step.mesh_dim = whole(step.mesh_dim);
       if (!step.result.sbp.empty()) {
         NdSbp sbp = from_.sbp;
-        for (size_t k = 0; k < left.size(); ++k) sbp[static_cast<size_t>(left[k])] = step.result.sbp[k];
+        for (size_t k = 0; k < left.size(); ++k) at(sbp, left[k]) = step.result.sbp[k];
         step.result.sbp = std::move(sbp);
         step.result.placement = from_.placement;
       }
@@ -315,7 +314,7 @@ bool may_keep(const Layout& from, const Layout& to, const std::vector<int>& kept
   for (size_t d = 0; d < from.sbp.size(); ++d) reduces |= from.sbp[d].is_partial() && !is_kept(d);
   for (const int e : kept)
     for (size_t d = 0; d < static_cast<size_t>(e); ++d) {
-      const Sbp inside = from.sbp[static_cast<size_t>(e)];
+      const Sbp inside = at(from.sbp, e);
       if (is_kept(d)) continue;
       if (from.sbp[d].is_partial() && from.sbp[d] != inside) return false;
       if (reduces && to.sbp[d].is_partial() && to.sbp[d] != inside) return false;
@@ -443,7 +442,7 @@ class Received {
   void among(const Step& step, const Layout& before, const std::vector<int>& group) {
     const auto size = static_cast<int64_t>(group.size());
     for (int64_t k = 0; k < size; ++k) {
-      const int device = group[static_cast<size_t>(k)];
+      const int device = at(group, k);
       const auto after = block(step.result, device);
       const int64_t held = volume(after);
       if (step.collective == Collective::all_reduce) {

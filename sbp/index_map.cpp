@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/text.h"
 
 namespace boxcar::sbp {
@@ -134,8 +135,7 @@ class Deriver {
     }
     // A term added after a sum is summed with it; max and min move past an addition, so there it stays B.
     for (const int input : map_.after)
-      if (adds && signature.inputs[static_cast<size_t>(input)].is_broadcast())
-        signature.inputs[static_cast<size_t>(input)] = Sbp::P();
+      if (adds && at(signature.inputs, input).is_broadcast()) at(signature.inputs, input) = Sbp::P();
     add(std::move(signature));
   }
 
@@ -149,7 +149,7 @@ class Deriver {
 
   void partial(const std::vector<int>& inputs, Reduction in, Reduction out) {
     Signature signature = broadcast();
-    for (const int input : inputs) signature.inputs[static_cast<size_t>(input)] = Sbp::P(in);
+    for (const int input : inputs) at(signature.inputs, input) = Sbp::P(in);
     for (Sbp& output : signature.outputs) output = Sbp::P(out);
     add(std::move(signature));
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/mesh_space.h"
 #include "sbp/mesh_walk.h"
 
@@ -41,7 +42,7 @@ class Bound {
 
  private:
   static Dims before(const State& state, int d) {
-    const Dims& order = state.order[static_cast<size_t>(state.entry[static_cast<size_t>(d)].axis)];
+    const Dims& order = at(state.order, at(state.entry, d).axis);
     return Dims(order.begin(), std::find(order.begin(), order.end(), d));
   }
 
@@ -49,15 +50,14 @@ class Bound {
   int64_t matching() const {
     Dims dims;
     for (int d = 0; d < static_cast<int>(from_.entry.size()); ++d) {
-      const Sbp f = from_.entry[static_cast<size_t>(d)], t = to_.entry[static_cast<size_t>(d)];
+      const Sbp f = at(from_.entry, d), t = at(to_.entry, d);
       if (!f.is_split() || !t.is_split()) continue;
       if (f.axis != t.axis || before(from_, d) != before(to_, d)) dims.push_back(d);
     }
     if (dims.empty()) return space_.elements();
-    const int axis = from_.entry[static_cast<size_t>(dims[0])].axis;
-    const int axis2 = to_.entry[static_cast<size_t>(dims[0])].axis;
-    const Dims &order = from_.order[static_cast<size_t>(axis)],
-               &order2 = to_.order[static_cast<size_t>(axis2)];
+    const int axis = at(from_.entry, dims[0]).axis;
+    const int axis2 = at(to_.entry, dims[0]).axis;
+    const Dims &order = at(from_.order, axis), &order2 = at(to_.order, axis2);
     const auto first = std::find_first_of(order.begin(), order.end(), dims.begin(), dims.end());
     const auto count = static_cast<std::ptrdiff_t>(std::min<size_t>(dims.size(), order.end() - first));
     const Dims run(first, first + count);
@@ -76,8 +76,7 @@ int spare_axis(const Space& space, const State& state, int64_t parts) {
   int best = -1;
   std::pair<bool, int64_t> best_value{false, -1};
   for (int axis = 0; axis < static_cast<int>(state.order.size()); ++axis) {
-    const int64_t extent = space.shape[static_cast<size_t>(axis)],
-                  size = space.size(state.order[static_cast<size_t>(axis)]);
+    const int64_t extent = at(space.shape, axis), size = space.size(at(state.order, axis));
     const std::pair<bool, int64_t> value{extent % (size * parts) == 0, extent / size};
     if (best >= 0 && value <= best_value) continue;
     best = axis;
@@ -93,38 +92,35 @@ State scattered(const Space& space, const State& from, const State& to, const st
   Dims spare;
   int64_t parts = 1;
   const auto add = [&](int axis, int d) {
-    result.entry[static_cast<size_t>(d)] = Sbp::S(axis);
-    result.order[static_cast<size_t>(axis)].push_back(d);
+    at(result.entry, d) = Sbp::S(axis);
+    at(result.order, axis).push_back(d);
   };
   for (const bool partial : {false, true})
     for (int d = 0; d < static_cast<int>(keep.size()); ++d) {
-      const Sbp f = from.entry[static_cast<size_t>(d)], t = to.entry[static_cast<size_t>(d)];
-      if (keep[static_cast<size_t>(d)] || f.is_split() || t.is_split() || f.is_partial() != partial) continue;
+      const Sbp f = at(from.entry, d), t = at(to.entry, d);
+      if (at(keep, d) || f.is_split() || t.is_split() || f.is_partial() != partial) continue;
       if (space.extent(d) == 1) continue;
       spare.push_back(d);
       parts *= space.extent(d);
     }
   // Inner partials of another reduction have to be reduced first.
-  const auto partial = std::find_if(spare.begin(), spare.end(),
-                                    [&](int d) { return from.entry[static_cast<size_t>(d)].is_partial(); });
-  if (std::any_of(partial, spare.end(), [&](int d) {
-        return from.entry[static_cast<size_t>(d)] != from.entry[static_cast<size_t>(*partial)];
-      }))
+  const auto partial =
+      std::find_if(spare.begin(), spare.end(), [&](int d) { return at(from.entry, d).is_partial(); });
+  if (std::any_of(partial, spare.end(), [&](int d) { return at(from.entry, d) != at(from.entry, *partial); }))
     std::reverse(partial, spare.end());
   for (size_t axis = 0; axis < to.order.size(); ++axis)
     for (const int d : to.order[axis])
-      if (!from.entry[static_cast<size_t>(d)].is_split()) add(static_cast<int>(axis), d);
+      if (!at(from.entry, d).is_split()) add(static_cast<int>(axis), d);
   if (spare.empty() || result.order.empty()) return result;
   // Copies cannot be split inside a reduction's parts before it is made: take an axis where none is, if there
   // is one.
-  const bool copies = from.entry[static_cast<size_t>(spare[0])].is_broadcast();
+  const bool copies = at(from.entry, spare[0]).is_broadcast();
   int axis = -1;
   if (copies) {
     for (size_t a = 0; a < result.order.size(); ++a) {
       const bool busy = std::any_of(result.order[a].begin(), result.order[a].end(),
-                                    [&](int d) { return from.entry[static_cast<size_t>(d)].is_partial(); });
-      if (!busy && (axis < 0 || space.shape[a] > space.shape[static_cast<size_t>(axis)]))
-        axis = static_cast<int>(a);
+                                    [&](int d) { return at(from.entry, d).is_partial(); });
+      if (!busy && (axis < 0 || space.shape[a] > at(space.shape, axis))) axis = static_cast<int>(a);
     }
   }
   if (axis < 0) axis = spare_axis(space, result, parts);
@@ -156,7 +152,7 @@ double sent_bytes(Collective collective, double bytes, double ranks) {
 const char* to_text(Collective collective) {
   constexpr std::array names = {"none",       "all_reduce", "all_gather", "reduce_scatter",
                                 "all_to_all", "broadcast",  "reduce",     "transfer"};
-  return names[static_cast<size_t>(collective)];
+  return at(names, collective);
 }
 
 std::optional<MeshRoute> mesh_route(const Shape& shape, const Shape& mesh, const NdSbp& from, const NdSbp& to,
@@ -180,7 +176,7 @@ std::optional<MeshRoute> mesh_route(const Shape& shape, const Shape& mesh, const
   std::vector<bool> best;
   for (uint32_t dropped = 0; dropped < (1u << common.size()); ++dropped) {
     std::vector<bool> keep(mesh.size());
-    for (size_t k = 0; k < common.size(); ++k) keep[static_cast<size_t>(common[k])] = !(dropped >> k & 1);
+    for (size_t k = 0; k < common.size(); ++k) at(keep, common[k]) = !(dropped >> k & 1);
     const int64_t moved = bound(keep);
     if (moved == unknown || (least != unknown && moved >= least)) continue;
     least = moved;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
+
 namespace boxcar::sbp {
 namespace {
 
@@ -32,7 +34,7 @@ NdSbp layout_of(const State& state) {
     int8_t inner = 0;
     for (size_t k = 0; k < order.size(); ++k) {
       if (k > 0 && order[k] < order[k - 1]) ++inner;
-      layout[static_cast<size_t>(order[k])].inner = inner;
+      at(layout, order[k]).inner = inner;
     }
   }
   return layout;
@@ -40,7 +42,7 @@ NdSbp layout_of(const State& state) {
 
 std::vector<int64_t> Space::part_sizes(int axis, const Dims& order, const Dims& dims) const {
   const auto from = std::find(order.begin(), order.end(), dims.front());
-  std::vector<int64_t> outer{shape[static_cast<size_t>(axis)]};
+  std::vector<int64_t> outer{at(shape, axis)};
   for (auto d = order.begin(); d != from; ++d) outer = split(outer, extent(*d));
   std::vector<int64_t> sizes(static_cast<size_t>(size(dims)));
   for (const int64_t extent_here : outer) {
@@ -52,7 +54,7 @@ std::vector<int64_t> Space::part_sizes(int axis, const Dims& order, const Dims& 
 }
 
 int64_t Space::staying(int axis, const Dims& order, int axis2, const Dims& order2, const Dims& dims) const {
-  const int64_t n = shape[static_cast<size_t>(axis)], n2 = shape[static_cast<size_t>(axis2)];
+  const int64_t n = at(shape, axis), n2 = at(shape, axis2);
   if (n == 0 || n2 == 0) return 0;
   const int64_t rest = elements() / n / n2;
   if (n % size(order) == 0 && n2 % size(order2) == 0) return rest * n * n2 / size(dims);

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "sbp/at.h"
 #include "sbp/sbp.h"
 
 namespace boxcar::sbp {
@@ -29,7 +30,7 @@ struct Space {
   const Shape& shape;
   const Shape& mesh;
 
-  int64_t extent(int d) const { return mesh[static_cast<size_t>(d)]; }
+  int64_t extent(int d) const { return at(mesh, d); }
   int64_t size(const Dims& dims) const {
     int64_t product = 1;
     for (const int d : dims) product *= extent(d);

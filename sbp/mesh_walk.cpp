@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
+
 namespace boxcar::sbp {
 namespace {
 
@@ -15,7 +17,7 @@ bool is_suffix(const Dims& suffix, const Dims& dims) {
   return suffix.size() <= dims.size() && std::equal(suffix.rbegin(), suffix.rend(), dims.rbegin());
 }
 
-Sbp entry_of(const State& state, int d) { return state.entry[static_cast<size_t>(d)]; }
+Sbp entry_of(const State& state, int d) { return at(state.entry, d); }
 
 }  // namespace
 
@@ -29,7 +31,7 @@ bool Walk::to(const State& goal) {
 // The dimensions that `goal` splits `axis` by next, as long as they satisfy `wanted`.
 template <typename Predicate>
 Dims Walk::next(const State& goal, int axis, Predicate wanted) {
-  const Dims& target = goal.order[static_cast<size_t>(axis)];
+  const Dims& target = at(goal.order, axis);
   Dims result;
   if (!is_prefix(order(axis), target)) return result;
   for (size_t k = order(axis).size(); k < target.size() && wanted(target[k]); ++k)

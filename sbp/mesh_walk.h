@@ -11,6 +11,7 @@
 
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/mesh_route.h"
 #include "sbp/mesh_space.h"
 
@@ -25,8 +26,8 @@ class Walk {
   int64_t moved() const { return route_.elements_moved; }
 
  private:
-  Sbp& entry(int d) { return now_.entry[static_cast<size_t>(d)]; }
-  Dims& order(int axis) { return now_.order[static_cast<size_t>(axis)]; }
+  Sbp& entry(int d) { return at(now_.entry, d); }
+  Dims& order(int axis) { return at(now_.order, axis); }
   int dims() const { return static_cast<int>(now_.entry.size()); }
   int axes() const { return static_cast<int>(now_.order.size()); }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <numeric>
 
+#include "sbp/at.h"
 #include "sbp/text.h"
 
 namespace boxcar::sbp {
@@ -66,9 +67,7 @@ Sbp read_sbp(Cursor& in) {
   return Sbp::S(axis, inner);
 }
 
-std::string to_text(Reduction reduction) {
-  return std::string(reduction_names[static_cast<size_t>(reduction)]);
-}
+std::string to_text(Reduction reduction) { return std::string(at(reduction_names, reduction)); }
 
 std::string to_text(Sbp sbp) {
   if (sbp.is_broadcast()) return "B";
@@ -218,7 +217,7 @@ std::vector<Range> local_ranges(const Shape& shape, const NdSbp& layout, const S
   std::vector<Range> ranges(shape.size());
   for (size_t axis = 0; axis < shape.size(); ++axis) ranges[axis] = {0, shape[axis]};
   const auto split = [&](size_t dim, int64_t coordinate) {
-    Range& range = ranges[static_cast<size_t>(layout[dim].axis)];
+    Range& range = at(ranges, layout[dim].axis);
     const Range part = part_range(range.size(), mesh[dim], coordinate);
     range = {range.begin + part.begin, range.begin + part.end};
   };

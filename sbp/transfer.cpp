@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/grid.h"
 
 namespace boxcar::sbp {
@@ -129,7 +130,7 @@ class Transfer {
   // The copy of source block `source` that target t holds the most partials of, else the one whose turn it
   // is: partials of different copies do not mix.
   int best_copy(size_t t, int source, int64_t* count) const {
-    const int copies = static_cast<int>(sources_[static_cast<size_t>(source)].members.size()) / partials_;
+    const int copies = static_cast<int>(at(sources_, source).members.size()) / partials_;
     int best = static_cast<int>(t) % copies;
     int64_t most = 0;
     for (const Holding& held : held_[t]) {
@@ -146,7 +147,7 @@ class Transfer {
   }
 
   const Holding& source(int block, int copy, int label) const {
-    return sources_[static_cast<size_t>(block)].members[static_cast<size_t>(copy * partials_ + label)];
+    return at(at(sources_, block).members, copy * partials_ + label);
   }
 
   // Elements moved if every target gets each partial, and if a root per cell reduces them first.
@@ -253,9 +254,8 @@ class Transfer {
     std::vector<int> roots(source_of_.size());
     const auto needing = candidates();
     std::vector<std::vector<int>> holders(steps.size());  // by step: the devices that hold something after it
-    grid_.each(grid_.all(), [&](size_t cell, const auto& at) {
-      const auto& choice =
-          needing[cell].empty() ? sources_[static_cast<size_t>(source_of_[cell])].members : needing[cell];
+    grid_.each(grid_.all(), [&](size_t cell, const auto& place) {
+      const auto& choice = needing[cell].empty() ? at(sources_, source_of_[cell]).members : needing[cell];
       const Holding& root = choice[cell % choice.size()];
       roots[cell] = root.device;
       int inside = 1;  // partials of what is reduced already
@@ -263,7 +263,7 @@ class Transfer {
         const int outside = inside * levels[levels.size() - 1 - k].partials;
         for (int label = 0; label < partials_; label += inside) {
           const int from = root_of(root, label, inside, cell), to = root_of(root, label, outside, cell);
-          send(steps[k], from, to, at, true);
+          send(steps[k], from, to, place, true);
           holders[k].push_back(to);
         }
         inside = outside;

@@ -1,5 +1,7 @@
 #include "sim/act_view.h"
 
+#include "sbp/at.h"
+
 namespace boxcar::sim {
 namespace {
 
@@ -11,7 +13,7 @@ ir::Types input_types(const ir::Program& program, const ir::Actor& actor) {
   ir::Types types;
   types.reserve(actor.inputs.size());
   for (const ir::Input& input : actor.inputs) {
-    const auto& reg = program.registers[static_cast<size_t>(input.reg)];
+    const auto& reg = at(program.registers, input.reg);
     if (is_operand(reg)) types.push_back(ir::input_type(reg, input));
   }
   return types;
@@ -21,7 +23,7 @@ ir::Types output_types(const ir::Program& program, const ir::Actor& actor) {
   ir::Types types;
   types.reserve(actor.outputs.size());
   for (int output : actor.outputs) {
-    const auto& reg = program.registers[static_cast<size_t>(output)];
+    const auto& reg = at(program.registers, output);
     if (is_operand(reg)) types.push_back(reg.type);
   }
   return types;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/machine.h"
 
@@ -7,8 +8,6 @@ namespace boxcar::sim {
 namespace {
 
 constexpr size_t most_named = 6;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 }  // namespace
 
@@ -19,8 +18,8 @@ void Machine::deadlock() const {
   size_t named = 0, waiting = 0;
   for (int queue = 0; queue < static_cast<int>(queues_.size()); ++queue) {
     int place = const_cast<Machine*>(this)->head(queue);
-    int item = place < 0 ? -1 : wiring_.items[at(place)];
-    if (queues_[at(queue)].busy) item = -2;
+    int item = place < 0 ? -1 : at(wiring_.items, place);
+    if (at(queues_, queue).busy) item = -2;
     if (item == -1) continue;
     if (++waiting > most_named) continue;
     ++named;
@@ -33,13 +32,13 @@ void Machine::deadlock() const {
 
 // A busy queue without events in flight: a joint act whose other members have not come to it.
 std::string Machine::waits_jointly(int queue) const {
-  int item = queues_[at(queue)].item;
-  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
+  int item = at(queues_, queue).item;
+  int actor = is_turn(item) ? wiring_.turns[static_cast<size_t>(item) - wiring_.actors.size()].pull : item;
   std::string text = fmt::format("waits with {} for", wiring_.actor(actor).name);
   const char* separator = " ";
   const int lead = wiring_.lead_of(actor);
   for (int member : members(lead)) {
-    const QueueState& other = queues_[at(queue_of(member))];
+    const QueueState& other = at(queues_, queue_of(member));
     if (other.busy && other.item == member) continue;
     text += separator;
     text += is_turn(member) ? fmt::format("its turn on {}", queue_name(queue_of(member)))
@@ -50,27 +49,28 @@ std::string Machine::waits_jointly(int queue) const {
 }
 
 std::string Machine::queue_name(int queue) const {
-  const WiredQueue& wired = wiring_.queues[at(queue)];
-  const ir::Program& program = wiring_.program(wiring_.units[at(wired.unit)]);
-  return fmt::format("{}[{}].{}", program.name, wired.unit, program.queues[at(wired.local)].name);
+  const WiredQueue& wired = at(wiring_.queues, queue);
+  const ir::Program& program = wiring_.program(at(wiring_.units, wired.unit));
+  return fmt::format("{}[{}].{}", program.name, wired.unit, at(program.queues, wired.local).name);
 }
 
 std::string Machine::waits_for(int item) const {
   if (is_turn(item)) {
-    return fmt::format("waits for {} to pull",
-                       wiring_.name_of(wiring_.turns[at(item) - wiring_.actors.size()].pull));
+    return fmt::format(
+        "waits for {} to pull",
+        wiring_.name_of(wiring_.turns[static_cast<size_t>(item) - wiring_.actors.size()].pull));
   }
   std::string text = fmt::format("act {} of {} waits for", table_.acts(item), wiring_.actor(item).name);
   const char* separator = " ";
-  for (int i = wiring_.in_begin[at(item)]; i < wiring_.in_begin[at(item) + 1]; ++i) {
-    if (table_.in_counter(item, i - wiring_.in_begin[at(item)]) > 0) continue;
-    text += fmt::format("{}{}", separator, wiring_.name_of(wiring_.producers[at(i)].actor));
+  for (int i = at(wiring_.in_begin, item); i < at(wiring_.in_begin, item + 1); ++i) {
+    if (table_.in_counter(item, i - at(wiring_.in_begin, item)) > 0) continue;
+    text += fmt::format("{}{}", separator, wiring_.name_of(at(wiring_.producers, i).actor));
     separator = ", ";
   }
-  const ir::Program& program = wiring_.program(wiring_.units[at(wiring_.actors[at(item)].unit)]);
-  for (int o = wiring_.out_begin[at(item)]; o < wiring_.out_begin[at(item) + 1]; ++o) {
-    if (table_.out_counter(item, o - wiring_.out_begin[at(item)]) > 0) continue;
-    text += fmt::format("{}a slot of {}", separator, program.registers[at(wiring_.out_register[at(o)])].name);
+  const ir::Program& program = wiring_.program(at(wiring_.units, at(wiring_.actors, item).unit));
+  for (int o = at(wiring_.out_begin, item); o < at(wiring_.out_begin, item + 1); ++o) {
+    if (table_.out_counter(item, o - at(wiring_.out_begin, item)) > 0) continue;
+    text += fmt::format("{}a slot of {}", separator, at(program.registers, at(wiring_.out_register, o)).name);
     separator = ", ";
   }
   return text;

@@ -6,6 +6,7 @@
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "sbp/at.h"
 #include "sim/act_view.h"
 #include "sim/framework_effects.h"
 #include "sim/host_time.h"
@@ -26,7 +27,7 @@ double copy_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   if (cluster.node.pcie_bandwidth <= 0) return 0;
   double bytes = 0;
   for (int output : actor.outputs) {
-    bytes += static_cast<double>(program.registers[static_cast<size_t>(output)].bytes);
+    bytes += static_cast<double>(at(program.registers, output).bytes);
   }
   return bytes / cluster.node.pcie_bandwidth;
 }
@@ -54,7 +55,7 @@ std::vector<size_t> read_in_phase(const ir::Program& program, const ir::Actor& a
   std::vector<size_t> found;
   for (const ir::Input& input : actor.inputs) {
     if (input.program >= 0) continue;
-    const auto from = static_cast<size_t>(program.registers[static_cast<size_t>(input.reg)].producer);
+    const auto from = static_cast<size_t>(at(program.registers, input.reg).producer);
     if (program.actors[from].phase == actor.phase) found.push_back(from);
   }
   return found;
@@ -73,7 +74,7 @@ Costing::Costing(const ir::Plan& plan, const backends::Cluster& cluster)
       straggler_factor_(1 + cluster.device->speed_spread * slowest_of(std::max(1, plan.devices))) {}
 
 std::vector<ActCost> Costing::act_costs(int program_index, int device) {
-  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  const ir::Program& program = at(plan_.programs, program_index);
   const std::vector<Fixed>& known = fixed(program_index);
   double slow = slowdown_of(cluster_, device);
   std::map<int, Span> spans;  // by comm
@@ -93,7 +94,7 @@ std::vector<ActCost> Costing::act_costs(int program_index, int device) {
 const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
   auto [known, made] = fixed_.try_emplace(program_index);
   if (!made) return known->second;
-  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  const ir::Program& program = at(plan_.programs, program_index);
   const std::vector<double> times = routing_times(plan_, program);
   const double launch = cluster_.device->launch_latency + cluster_.device->kernel_floor;
   for (size_t a = 0; a < times.size(); ++a) {
@@ -102,7 +103,7 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
     const bool kernel = actor.kind == ir::ActorKind::kernel && !actor.attrs.contains("seconds");
     double seconds = 0;
     if (const int of = rings(program_index).of_actor[a]; kernel && of >= 0) {
-      const PartSeconds parts = ring_seconds(program, rings(program_index).rings[static_cast<size_t>(of)]);
+      const PartSeconds parts = ring_seconds(program, at(rings(program_index).rings, of));
       seconds = parts.own + parts.others;
     } else {
       seconds = fixed_seconds(program, actor, run);
@@ -116,7 +117,7 @@ const std::vector<Costing::Fixed>& Costing::fixed(int program_index) {
 
 void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
   if (cluster_.node.host_per_op <= 0) return;
-  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  const ir::Program& program = at(plan_.programs, program_index);
   const std::vector<double> by = advances(program_index, known);
   std::vector<HostAct> acts(known.size());
   for (size_t a = 0; a < known.size(); ++a) {
@@ -136,7 +137,7 @@ void Costing::wait_for_host(int program_index, std::vector<Fixed>& known) {
 // waited for: acts in the order of their queues, each after what it reads of the phase. A collective that no
 // act of its phase reads, as reductions of gradients, makes nothing wait.
 std::vector<double> Costing::advances(int program_index, const std::vector<Fixed>& known) {
-  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  const ir::Program& program = at(plan_.programs, program_index);
   int device = 0;  // the first that runs the program stands for all
   for (auto cls = plan_.classes.rbegin(); cls != plan_.classes.rend(); ++cls)
     if (cls->program == program_index) device = cls->devices.front();
@@ -156,7 +157,7 @@ std::vector<double> Costing::advances(int program_index, const std::vector<Fixed
       last += shown(program_index, a, span(spans, actor.comm, device), known).seconds();
     end[a] = last;
     if (is_modelled_collective(actor) && !read[a]) continue;
-    double& whole = pass[static_cast<size_t>(actor.phase)];
+    double& whole = at(pass, actor.phase);
     by[a] = std::max(0.0, last - whole);
     whole = std::max(whole, last);
   }
@@ -182,7 +183,7 @@ double Costing::fixed_seconds(const ir::Program& program, const ir::Actor& actor
 
 const AttentionRings& Costing::rings(int program_index) {
   auto [known, made] = rings_.try_emplace(program_index);
-  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  const ir::Program& program = at(plan_.programs, program_index);
   if (made && cluster_.framework->ring_attention) known->second = attention_rings(program);
   if (made) known->second.of_actor.resize(program.actors.size(), -1);
   return known->second;
@@ -190,7 +191,7 @@ const AttentionRings& Costing::rings(int program_index) {
 
 PartSeconds Costing::ring_seconds(const ir::Program& program, const AttentionRing& ring) const {
   const ir::Actor& attention = program.actors[ring.attention];
-  const auto ranks = static_cast<int>(plan_.comms[static_cast<size_t>(ring.comm)].groups.at(0).size());
+  const auto ranks = static_cast<int>(at(plan_.comms, ring.comm).groups.at(0).size());
   const PartSeconds parts = part_seconds(cluster_.device, attention, ranks, input_types(program, attention),
                                          output_types(program, attention));
   return {parts.own * straggler_factor_, parts.others * straggler_factor_};
@@ -198,12 +199,12 @@ PartSeconds Costing::ring_seconds(const ir::Program& program, const AttentionRin
 
 // How much of a collective is waited for: all of it, but for a ring's.
 CommTime Costing::shown(int program_index, size_t a, const Span& span, const std::vector<Fixed>& known) {
-  const ir::Program& program = plan_.programs[static_cast<size_t>(program_index)];
+  const ir::Program& program = at(plan_.programs, program_index);
   CommTime time = collective(known[a].run, span);
   time.latency += known[a].run.more_latency;
   const int of = rings(program_index).of_actor[a];
   if (of < 0) return time;
-  const AttentionRing& ring = rings(program_index).rings[static_cast<size_t>(of)];
+  const AttentionRing& ring = at(rings(program_index).rings, of);
   double all = 0;
   for (size_t exchange : ring.exchanges) all += collective(known[exchange].run, span).seconds();
   const double share = shown_share(all, ring_seconds(program, ring).others);
@@ -214,7 +215,7 @@ CommTime Costing::shown(int program_index, size_t a, const Span& span, const std
 
 const Span& Costing::span(std::map<int, Span>& spans, int comm, int device) const {
   auto [span, made] = spans.try_emplace(comm);
-  if (made) span->second = span_of(cluster_, group_of(plan_.comms[static_cast<size_t>(comm)], device));
+  if (made) span->second = span_of(cluster_, group_of(at(plan_.comms, comm), device));
   return span->second;
 }
 
@@ -234,7 +235,7 @@ const CommTime& Costing::collective(const RunAct& run, const Span& span) {
 CommTime Costing::pull(const ir::Actor& actor, int device) const {
   for (const ir::Input& input : actor.inputs) {
     if (input.peers < 0) continue;
-    int from = plan_.peers[static_cast<size_t>(input.peers)].source[static_cast<size_t>(device)];
+    int from = at(at(plan_.peers, input.peers).source, device);
     return transfer_time(cluster_, actor.comm_bytes, from, device);
   }
   return {};
@@ -253,7 +254,7 @@ bool is_communication(const ir::Actor& actor) {
 }
 
 std::vector<double> act_seconds(const ir::Plan& plan, const backends::Cluster& cluster, int cls) {
-  const ir::RankClass& members = plan.classes[static_cast<size_t>(cls)];
+  const ir::RankClass& members = at(plan.classes, cls);
   std::vector<double> seconds;
   for (const ActCost& cost : Costing(plan, cluster).act_costs(members.program, members.devices.front()))
     seconds.push_back(cost.total());

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "backends/machines/cluster.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/simgrid_engine.h"
 
@@ -115,7 +116,7 @@ Fabric::Fabric(const backends::Cluster& cluster) {
 std::vector<int> Fabric::route(int from, int to) const {
   std::vector<s4u::Link*> crossed;
   double latency = 0;
-  auto host = [&](int node) { return static_cast<s4u::Host*>(hosts_[static_cast<size_t>(node)]); };
+  auto host = [&](int node) { return static_cast<s4u::Host*>(at(hosts_, node)); };
   host(from)->route_to(host(to), crossed, &latency);
   std::vector<int> links;
   for (s4u::Link* link : crossed) links.push_back(links_.at(link));

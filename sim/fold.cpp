@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "backends/machines/cluster.h"
+#include "sbp/at.h"
 #include "sim/models/collective_time.h"
 #include "sim/platform.h"
 
@@ -13,8 +14,6 @@ namespace boxcar::sim {
 namespace {
 
 using Colours = std::vector<int>;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // Numbers values in the order in which they are first seen.
 template <class Key>
@@ -31,7 +30,7 @@ class Numbering {
 class Refinement {
  public:
   Refinement(const ir::Plan& plan, const backends::Cluster& cluster)
-      : plan_(plan), cluster_(cluster), platform_(cluster), colour_(at(plan.devices), -1) {
+      : plan_(plan), cluster_(cluster), platform_(cluster), colour_(static_cast<size_t>(plan.devices), -1) {
     find_used();
     index_groups();
     index_pulls();
@@ -75,10 +74,10 @@ class Refinement {
 
   void index_groups() {
     groups_.resize(plan_.comms.size());
-    group_of_.assign(plan_.comms.size(), std::vector<int>(at(plan_.devices), -1));
+    group_of_.assign(plan_.comms.size(), std::vector<int>(static_cast<size_t>(plan_.devices), -1));
     for (size_t c = 0; c < plan_.comms.size(); ++c) {
       for (const auto& devices : plan_.comms[c].groups) {
-        for (int device : devices) group_of_[c][at(device)] = static_cast<int>(groups_[c].size());
+        for (int device : devices) at(group_of_[c], device) = static_cast<int>(groups_[c].size());
         groups_[c].push_back({devices, span_of(cluster_, devices)});
       }
     }
@@ -91,18 +90,18 @@ class Refinement {
   }
 
   void index_pulls() {
-    program_.resize(at(plan_.devices));
+    program_.resize(static_cast<size_t>(plan_.devices));
     for (const ir::RankClass& cls : plan_.classes) {
-      for (int device : cls.devices) program_[at(device)] = cls.program;
+      for (int device : cls.devices) at(program_, device) = cls.program;
     }
     pulls_.resize(plan_.peers.size());
     for (size_t p = 0; p < plan_.peers.size(); ++p) {
-      pulls_[p].resize(at(plan_.devices));
+      pulls_[p].resize(static_cast<size_t>(plan_.devices));
       const auto& source = plan_.peers[p].source;
       for (int device = 0; device < plan_.devices; ++device) {
-        int from = source[at(device)];
-        if (from < 0 || !peers_[at(program_[at(device)])].contains(static_cast<int>(p))) continue;
-        auto& from_here = pulls_[p][at(from)];
+        int from = at(source, device);
+        if (from < 0 || !at(peers_, at(program_, device)).contains(static_cast<int>(p))) continue;
+        auto& from_here = at(pulls_[p], from);
         from_here.push_back({device, path_kind(from, device), static_cast<int>(from_here.size())});
       }
     }
@@ -110,14 +109,14 @@ class Refinement {
 
   // Devices by link, for links that several devices share.
   void index_links() {
-    on_link_.resize(at(platform_.links()));
-    shared_links_.resize(at(plan_.devices));
+    on_link_.resize(static_cast<size_t>(platform_.links()));
+    shared_links_.resize(static_cast<size_t>(plan_.devices));
     for (int device = 0; device < plan_.devices; ++device) {
-      for (int link : platform_.links_of(device)) on_link_[at(link)].push_back(device);
+      for (int link : platform_.links_of(device)) at(on_link_, link).push_back(device);
     }
     for (int device = 0; device < plan_.devices; ++device) {
       for (int link : platform_.links_of(device)) {
-        if (link % 2 == 0 && on_link_[at(link)].size() > 1) shared_links_[at(device)].push_back(link);
+        if (link % 2 == 0 && at(on_link_, link).size() > 1) at(shared_links_, device).push_back(link);
       }
     }
   }
@@ -128,14 +127,14 @@ class Refinement {
       for (int device : plan_.classes[c].devices) {
         auto slow = cluster_.slowdown.find(device);
         double factor = slow == cluster_.slowdown.end() ? 1.0 : slow->second;
-        colour_[at(device)] = numbering.of({static_cast<int>(c), factor});
+        at(colour_, device) = numbering.of({static_cast<int>(c), factor});
       }
     }
   }
 
   Colours sorted_colours(const std::vector<int>& devices) const {
     Colours colours;
-    for (int device : devices) colours.push_back(colour_[at(device)]);
+    for (int device : devices) colours.push_back(at(colour_, device));
     std::sort(colours.begin(), colours.end());
     return colours;
   }
@@ -166,29 +165,29 @@ class Refinement {
 
   Colours sight(int device, const std::vector<std::vector<int>>& group_sight,
                 const std::vector<int>& link_sight) const {
-    Colours sight{colour_[at(device)]};
-    for (int comm : comms_[at(program_[at(device)])]) {
-      int group = group_of_[at(comm)][at(device)];
-      sight.push_back(group < 0 ? -1 : group_sight[at(comm)][at(group)]);
+    Colours sight{at(colour_, device)};
+    for (int comm : at(comms_, at(program_, device))) {
+      int group = at(at(group_of_, comm), device);
+      sight.push_back(group < 0 ? -1 : at(at(group_sight, comm), group));
     }
-    for (int peers : peers_[at(program_[at(device)])]) {
-      int from = plan_.peers[at(peers)].source[at(device)];
+    for (int peers : at(peers_, at(program_, device))) {
+      int from = at(at(plan_.peers, peers).source, device);
       sight.insert(sight.end(),
-                   {-2, from < 0 ? -1 : colour_[at(from)], from < 0 ? -1 : path_kind(from, device)});
+                   {-2, from < 0 ? -1 : at(colour_, from), from < 0 ? -1 : path_kind(from, device)});
       if (from < 0) continue;
-      for (const Pull& pull : pulls_[at(peers)][at(from)]) {
+      for (const Pull& pull : at(at(pulls_, peers), from)) {
         if (pull.device == device) sight.push_back(pull.rank);
       }
     }
     for (size_t peers = 0; peers < pulls_.size(); ++peers) {
       std::vector<std::tuple<int, int, int>> pulls;
-      for (const Pull& pull : pulls_[peers][at(device)])
-        pulls.emplace_back(colour_[at(pull.device)], pull.path, pull.rank);
+      for (const Pull& pull : at(pulls_[peers], device))
+        pulls.emplace_back(at(colour_, pull.device), pull.path, pull.rank);
       std::sort(pulls.begin(), pulls.end());
       sight.push_back(-3);
       for (const auto& [colour, path, rank] : pulls) sight.insert(sight.end(), {colour, path, rank});
     }
-    for (int link : shared_links_[at(device)]) sight.push_back(link_sight[at(link)]);
+    for (int link : at(shared_links_, device)) sight.push_back(at(link_sight, link));
     return sight;
   }
 
@@ -219,7 +218,7 @@ ir::Plan refine(const ir::Plan& plan, const backends::Cluster& cluster) {
   for (const ir::RankClass& cls : plan.classes) {
     std::map<int, size_t> part;  // by colour; parts of a class are numbered as their first devices come
     for (int device : cls.devices) {
-      auto [found, made] = part.try_emplace(colours[at(device)], refined.classes.size());
+      auto [found, made] = part.try_emplace(at(colours, device), refined.classes.size());
       if (made) refined.classes.push_back({cls.program, {}});
       refined.classes[found->second].devices.push_back(device);
     }
@@ -229,9 +228,9 @@ ir::Plan refine(const ir::Plan& plan, const backends::Cluster& cluster) {
 
 ir::Plan unfold(const ir::Plan& plan) {
   ir::Plan unfolded = plan;
-  unfolded.classes.assign(at(plan.devices), {});
+  unfolded.classes.assign(static_cast<size_t>(plan.devices), {});
   for (const ir::RankClass& cls : plan.classes) {
-    for (int device : cls.devices) unfolded.classes[at(device)] = {cls.program, {device}};
+    for (int device : cls.devices) at(unfolded.classes, device) = {cls.program, {device}};
   }
   return unfolded;
 }

@@ -4,6 +4,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "sbp/at.h"
 #include "sim/act_view.h"
 
 namespace boxcar::sim {
@@ -63,8 +64,8 @@ void sums_in_products(const Subject& s, RunAct& run) {
   if (!s.framework.sums_in_products || !sums || s.actor.inputs.empty()) return;
   const ir::Input& input = s.actor.inputs[0];
   if (input.program >= 0 || output_types(s.program, s.actor).at(0).dtype != ir::DType::float32) return;
-  const int producer = s.program.registers[static_cast<size_t>(input.reg)].producer;
-  run.in_producer = s.program.actors[static_cast<size_t>(producer)].op == "matmul_weight_grad";
+  const int producer = at(s.program.registers, input.reg).producer;
+  run.in_producer = at(s.program.actors, producer).op == "matmul_weight_grad";
 }
 
 // Results [sequences, ...] of more than one sequence, where the framework's kernels want another order.
@@ -93,9 +94,7 @@ void reduce_whole(const Subject& s, RunAct& run) {
 void apart_elements(const Subject& s, RunAct& run) {
   const int64_t least = s.framework.apart_elements;
   if (least == 0 || s.updates() || !(s.gathers() || s.scatters())) return;
-  const auto large = [&](int reg) {
-    return s.program.registers[static_cast<size_t>(reg)].type.elements() >= least;
-  };
+  const auto large = [&](int reg) { return at(s.program.registers, reg).type.elements() >= least; };
   const ir::Actor& actor = s.actor;
   const auto count = s.gathers() ? std::count_if(actor.outputs.begin(), actor.outputs.end(), large)
                                  : std::count_if(actor.inputs.begin(), actor.inputs.end(),

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "backends/machines/framework.h"
+#include "sbp/at.h"
 namespace boxcar::sim {
 namespace {
 
@@ -70,7 +71,7 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   }
   if (!in_pipeline) return delays;
   for (const auto& [index, kernel] : first)  // but in the pass that no stage waits for
-    if (const ir::PlanPhase& phase = program.phases[static_cast<size_t>(index)];
+    if (const ir::PlanPhase& phase = at(program.phases, index);
         phase.is_pass() && phase.kind != ir::PhaseKind::weight)
       delays[kernel] += cluster.framework->pass_launches * launch;
   return delays;

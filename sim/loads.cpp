@@ -4,16 +4,16 @@
 #include <cmath>
 #include <numeric>
 
+#include "sbp/at.h"
+
 namespace boxcar::sim {
 namespace {
 
 constexpr double core_rate = 1e9;  // nanoseconds of work in a second
 
-size_t at(int index) { return static_cast<size_t>(index); }
-
 std::vector<int> units_in(const std::vector<int>& devices, const std::vector<int>& unit_of) {
   std::vector<int> units;
-  for (int device : devices) units.push_back(unit_of[at(device)]);
+  for (int device : devices) units.push_back(at(unit_of, device));
   std::sort(units.begin(), units.end());
   units.erase(std::unique(units.begin(), units.end()), units.end());
   return units;
@@ -25,13 +25,13 @@ void LoadBuilder::build(bool every_flow) {
   find_alike_links();
   if (platform_.cores() > 0) add_cores();
   for (int actor = 0; actor < static_cast<int>(w_.actors.size()); ++actor) {
-    WiredActor& wired = w_.actors[at(actor)];
-    const ActCost& cost = costs_[at(wired.unit)][at(wired.local)];
+    WiredActor& wired = at(w_.actors, actor);
+    const ActCost& cost = at(at(costs_, wired.unit), wired.local);
     if (load_cores(actor, cost)) continue;
     const CommTime& comm = cost.comm;
     if (comm.bytes_on_link <= 0 || w_.lead_of(actor) != actor) continue;
     int path = path_of(actor, comm);
-    double bandwidth = std::min(comm.link_bandwidth, w_.paths[at(path)].bandwidth);
+    double bandwidth = std::min(comm.link_bandwidth, at(w_.paths, path).bandwidth);
     wired.alone = wired.wait + to_ticks(comm.bytes_on_link / bandwidth);
     wired.load = static_cast<int>(w_.loads.size());
     bool ring = every_flow && w_.actor(actor).kind == ir::ActorKind::collective;
@@ -43,14 +43,15 @@ void LoadBuilder::build(bool every_flow) {
 
 void LoadBuilder::add_cores() {
   first_core_ = static_cast<int>(w_.link_capacity.size());
-  w_.link_capacity.insert(w_.link_capacity.end(), at(platform_.nodes()), core_rate * platform_.cores());
+  w_.link_capacity.insert(w_.link_capacity.end(), static_cast<size_t>(platform_.nodes()),
+                          core_rate * platform_.cores());
   w_.link_capacity.insert(w_.link_capacity.end(), w_.queues.size(), core_rate);
 }
 
 // False where the act does not run on cores that are shared.
 bool LoadBuilder::load_cores(int actor, const ActCost& cost) {
   if (platform_.cores() <= 0 || cost.comm.between_nodes) return false;
-  WiredActor& wired = w_.actors[at(actor)];
+  WiredActor& wired = at(w_.actors, actor);
   const double work = cost.total() - cost.comm.latency;
   if (work <= 0 || w_.lead_of(actor) != actor) return true;
   wired.wait = to_ticks(cost.comm.latency);
@@ -58,11 +59,11 @@ bool LoadBuilder::load_cores(int actor, const ActCost& cost) {
   Path path{{}, core_rate, false};
   std::map<int, int> crowd;  // threads by node
   std::vector<int> threads{actor};
-  if (wired.joint >= 0) threads = w_.joints[at(wired.joint)];
+  if (wired.joint >= 0) threads = at(w_.joints, wired.joint);
   for (int thread : threads) {
     if (thread >= static_cast<int>(w_.actors.size())) continue;  // a turn: nobody works there
-    const WiredActor& member = w_.actors[at(thread)];
-    const int node = platform_.node_of(w_.plan->classes[at(member.unit)].devices.front());
+    const WiredActor& member = at(w_.actors, thread);
+    const int node = platform_.node_of(at(w_.plan->classes, member.unit).devices.front());
     path.bandwidth = std::min(path.bandwidth, core_rate * platform_.cores() / ++crowd[node]);
     path.links.push_back(first_core_ + node);
     path.links.push_back(first_core_ + platform_.nodes() + member.queue);
@@ -80,8 +81,8 @@ void LoadBuilder::find_alike_links() {
   for (int device = 0; device < static_cast<int>(unit_of_.size()); ++device) {
     int place = 0;
     for (int link : platform_.links_of(device)) {
-      signature[at(link)].first = place++;
-      signature[at(link)].second.push_back(unit_of_[at(device)]);
+      at(signature, link).first = place++;
+      at(signature, link).second.push_back(at(unit_of_, device));
     }
   }
   std::map<std::pair<int, std::vector<int>>, int> first;
@@ -95,7 +96,7 @@ void LoadBuilder::find_alike_links() {
 }
 
 int LoadBuilder::path_of(int actor, const CommTime& comm) {
-  const WiredActor& wired = w_.actors[at(actor)];
+  const WiredActor& wired = at(w_.actors, actor);
   const ir::Actor& op = w_.actor(actor);
   bool collective = op.kind == ir::ActorKind::collective;
   int peers = -1;
@@ -111,8 +112,8 @@ int LoadBuilder::path_of(int actor, const CommTime& comm) {
 }
 
 int LoadBuilder::collective_path(int unit, int comm_index, const CommTime& comm) {
-  const ir::Comm& groups = w_.plan->comms[at(comm_index)];
-  std::vector<int> own_group = group_of(groups, w_.plan->classes[at(unit)].devices.front());
+  const ir::Comm& groups = at(w_.plan->comms, comm_index);
+  std::vector<int> own_group = group_of(groups, at(w_.plan->classes, unit).devices.front());
   std::vector<int> units = units_in(own_group, unit_of_);
   std::map<int, int> crossings;
   for (const auto& group : groups.groups) {
@@ -124,22 +125,22 @@ int LoadBuilder::collective_path(int unit, int comm_index, const CommTime& comm)
 
 int LoadBuilder::ring_of(int actor, const CommTime& comm) {
   const ir::Actor& op = w_.actor(actor);
-  int unit = w_.actors[at(actor)].unit, rounds = op.collective == sbp::Collective::all_reduce ? 2 : 1;
+  int unit = at(w_.actors, actor).unit, rounds = op.collective == sbp::Collective::all_reduce ? 2 : 1;
   auto [ring, made] = rings_.try_emplace({op.comm, unit, rounds}, static_cast<int>(w_.rings.size()));
   if (made) {
     std::vector<int> group =
-        group_of(w_.plan->comms[at(op.comm)], w_.plan->classes[at(unit)].devices.front());
+        group_of(at(w_.plan->comms, op.comm), at(w_.plan->classes, unit).devices.front());
     w_.rings.push_back(sim::ring_of(platform_, group, comm.between_nodes, rounds));
   }
   return ring->second;
 }
 
 int LoadBuilder::pull_path(int unit, int peers, const CommTime& comm) {
-  const auto& source = w_.plan->peers[at(peers)].source;
+  const auto& source = at(w_.plan->peers, peers).source;
   std::map<int, int> crossings;
   std::vector<int> own;
-  for (int device : w_.plan->classes[at(unit)].devices) {
-    int from = source[at(device)];
+  for (int device : at(w_.plan->classes, unit).devices) {
+    int from = at(source, device);
     if (from < 0 || from == device) continue;
     std::vector<int> links = platform_.transfer(from, device);
     if (own.empty()) own = links;
@@ -154,7 +155,7 @@ int LoadBuilder::add_path(const std::vector<int>& own, const std::map<int, int>&
   std::map<int, int> times;
   for (int link : own) ++times[link];
   for (const auto& [link, count] : times) {
-    int stands = alike_[at(link)];
+    int stands = at(alike_, link);
     self[stands] = std::max(self[stands], count);
     auto crossing = crossings.find(stands);
     if (crossing != crossings.end()) weight[stands] = crossing->second;
@@ -162,14 +163,14 @@ int LoadBuilder::add_path(const std::vector<int>& own, const std::map<int, int>&
   Path path;
   path.bandwidth = comm.link_bandwidth;
   for (auto& [link, count] : weight) {
-    double capacity = w_.link_capacity[at(link)];
+    double capacity = at(w_.link_capacity, link);
     double fit = std::min(1.0, capacity / (comm.link_bandwidth * self[link]));
     count = std::max(1, static_cast<int>(std::lround(count * fit)));
     path.bandwidth = std::min(path.bandwidth, capacity / count);
-    path.links.insert(path.links.end(), at(count), link);
+    path.links.insert(path.links.end(), static_cast<size_t>(count), link);
   }
   bool bound = std::all_of(weight.begin(), weight.end(), [&](const auto& entry) {
-    return comm.link_bandwidth < w_.link_capacity[at(entry.first)] / entry.second * (1 - 1e-9);
+    return comm.link_bandwidth < at(w_.link_capacity, entry.first) / entry.second * (1 - 1e-9);
   });
   if (bound) {  // the model's limit lies outside the links: a link of its own
     path.links.push_back(static_cast<int>(w_.link_capacity.size()));
@@ -185,31 +186,31 @@ void LoadBuilder::mark_shared() {
   std::vector<std::vector<int>> common(w_.link_capacity.size());  // queues that all flows so far hold
   std::vector<bool> used(w_.link_capacity.size(), false);
   for (int actor = 0; actor < static_cast<int>(w_.actors.size()); ++actor) {
-    const WiredActor& wired = w_.actors[at(actor)];
+    const WiredActor& wired = at(w_.actors, actor);
     if (wired.load < 0) continue;
     std::vector<int> held{wired.queue};
     if (wired.joint >= 0) {
       held.clear();
-      for (int member : w_.joints[at(wired.joint)]) {
+      for (int member : at(w_.joints, wired.joint)) {
         int turn = member - static_cast<int>(w_.actors.size());
-        held.push_back(turn < 0 ? w_.actors[at(member)].queue : w_.turns[at(turn)].queue);
+        held.push_back(turn < 0 ? at(w_.actors, member).queue : at(w_.turns, turn).queue);
       }
     }
     std::sort(held.begin(), held.end());
-    for (int link : w_.paths[at(w_.loads[at(wired.load)].path)].links) {
-      std::vector<int>& queues = common[at(link)];
-      if (!used[at(link)]) {
+    for (int link : at(w_.paths, at(w_.loads, wired.load).path).links) {
+      std::vector<int>& queues = at(common, link);
+      if (!at(used, link)) {
         queues = held;
       } else {
         std::erase_if(queues,
                       [&](int queue) { return !std::binary_search(held.begin(), held.end(), queue); });
       }
-      used[at(link)] = true;
+      at(used, link) = true;
     }
   }
   for (Path& path : w_.paths) {
     path.shared =
-        std::any_of(path.links.begin(), path.links.end(), [&](int link) { return common[at(link)].empty(); });
+        std::any_of(path.links.begin(), path.links.end(), [&](int link) { return at(common, link).empty(); });
   }
 }
 
@@ -219,14 +220,14 @@ void LoadBuilder::reduce_weights() {
   for (const Path& path : w_.paths) {
     std::map<int, int> weight;
     for (int link : path.links) ++weight[link];
-    for (const auto& [link, count] : weight) divisor[at(link)] = std::gcd(divisor[at(link)], count);
+    for (const auto& [link, count] : weight) at(divisor, link) = std::gcd(at(divisor, link), count);
   }
   for (Path& path : w_.paths) {
     std::map<int, int> weight;
     for (int link : path.links) ++weight[link];
     path.links.clear();
     for (const auto& [link, count] : weight)
-      path.links.insert(path.links.end(), at(count / divisor[at(link)]), link);
+      path.links.insert(path.links.end(), static_cast<size_t>(count / at(divisor, link)), link);
   }
   for (size_t link = 0; link < divisor.size(); ++link) {
     if (divisor[link] > 1) w_.link_capacity[link] /= divisor[link];

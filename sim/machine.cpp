@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::sim {
@@ -13,8 +14,6 @@ constexpr int most_steps = 32;  // looked at when none is asked for
 // bind gets so far; a queue of acts that take no time would never come to an end without it.
 constexpr int most_ahead = 64;
 constexpr int instants_between_looks = 256;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 }  // namespace
 
@@ -43,18 +42,18 @@ void Machine::add_actors() {
     ins.clear();
     outs.clear();
     for (int i = wiring_.in_begin[a]; i < wiring_.in_begin[a + 1]; ++i) {
-      const WiredActor& producer = wiring_.actors[at(wiring_.producers[at(i)].actor)];
-      const ir::Program& program = wiring_.program(wiring_.units[at(producer.unit)]);
-      ins.push_back({wiring_.in_repeat[at(i)], program.registers[at(wiring_.in_register[at(i)])].count});
+      const WiredActor& producer = at(wiring_.actors, at(wiring_.producers, i).actor);
+      const ir::Program& program = wiring_.program(at(wiring_.units, producer.unit));
+      ins.push_back({at(wiring_.in_repeat, i), at(program.registers, at(wiring_.in_register, i)).count});
     }
-    const ir::Program& program = wiring_.program(wiring_.units[at(wiring_.actors[a].unit)]);
+    const ir::Program& program = wiring_.program(at(wiring_.units, wiring_.actors[a].unit));
     for (int o = wiring_.out_begin[a]; o < wiring_.out_begin[a + 1]; ++o) {
-      const ir::Register& reg = program.registers[at(wiring_.out_register[at(o)])];
-      int readers = wiring_.reader_begin[at(o) + 1] - wiring_.reader_begin[at(o)];
+      const ir::Register& reg = at(program.registers, at(wiring_.out_register, o));
+      int readers = at(wiring_.reader_begin, o + 1) - at(wiring_.reader_begin, o);
       outs.push_back({reg.count, reg.initial, reg.every, readers});
       slot_begin_.push_back(static_cast<int>(acked_.size()));
-      acked_.resize(acked_.size() + at(reg.count), 0);
-      if (readers > 0) meter_.change(wiring_.actors[a].unit, wiring_.out_bytes[at(o)] * reg.initial, 0);
+      acked_.resize(acked_.size() + static_cast<size_t>(reg.count), 0);
+      if (readers > 0) meter_.change(wiring_.actors[a].unit, at(wiring_.out_bytes, o) * reg.initial, 0);
     }
     table_.add(ins, outs);
   }
@@ -79,10 +78,10 @@ void Machine::send_initial() {
   for (int actor = 0; actor < table_.size(); ++actor) {
     table_.start(actor, effects_);
     deliver(actor);
-    const WiredActor& wired = wiring_.actors[at(actor)];
-    bool source = wiring_.in_begin[at(actor)] == wiring_.in_begin[at(actor) + 1];
+    const WiredActor& wired = at(wiring_.actors, actor);
+    bool source = at(wiring_.in_begin, actor) == at(wiring_.in_begin, actor + 1);
     // What waits for no message is ready from the start; the rest becomes ready by one.
-    if (source && table_.ready(actor) && !wiring_.queues[at(wired.queue)].ordered && wired.per_step > 0) {
+    if (source && table_.ready(actor) && !at(wiring_.queues, wired.queue).ordered && wired.per_step > 0) {
       offer(actor);
     }
   }
@@ -103,21 +102,21 @@ void Machine::event(int lead) {
     if (!over) return;
     lead = *over;
   }
-  ActState& act = acts_[at(lead)];
-  const WiredActor& wired = wiring_.actors[at(lead)];
+  ActState& act = at(acts_, lead);
+  const WiredActor& wired = at(wiring_.actors, lead);
   if (act.flowing) {
     act.flowing = false;
     finish(lead);
   } else if (act.due != now_) {
     return;  // the act was slowed or sped up meanwhile
   } else if (flows(wired)) {
-    const Load& load = wiring_.loads[at(wired.load)];
+    const Load& load = at(wiring_.loads, wired.load);
     act.flowing = true;
     act.due = -1;
     if (load.ring >= 0) {
-      rings_.start(lead, wiring_.rings[at(load.ring)], load.bytes);
+      rings_.start(lead, at(wiring_.rings, load.ring), load.bytes);
     } else {
-      time_.flow(wiring_.paths[at(load.path)].links, load.bytes, lead);
+      time_.flow(at(wiring_.paths, load.path).links, load.bytes, lead);
     }
   } else {
     finish(lead);
@@ -127,30 +126,30 @@ void Machine::event(int lead) {
 // True where a communication is a flow on SimGrid's links; else nothing can slow it and it is a wait.
 bool Machine::flows(const WiredActor& actor) const {
   if (actor.load < 0) return false;
-  const Load& load = wiring_.loads[at(actor.load)];
-  return load.ring >= 0 || wiring_.paths[at(load.path)].shared;
+  const Load& load = at(wiring_.loads, actor.load);
+  return load.ring >= 0 || at(wiring_.paths, load.path).shared;
 }
 
 std::span<const int> Machine::members(const int& lead) const {
-  int joint = wiring_.actors[at(lead)].joint;
-  return joint < 0 ? std::span<const int>(&lead, 1) : std::span<const int>(wiring_.joints[at(joint)]);
+  int joint = at(wiring_.actors, lead).joint;
+  return joint < 0 ? std::span<const int>(&lead, 1) : std::span<const int>(at(wiring_.joints, joint));
 }
 
 int Machine::queue_of(int item) const {
   auto actors = static_cast<int>(wiring_.actors.size());
-  return item < actors ? wiring_.actors[at(item)].queue : wiring_.turns[at(item - actors)].queue;
+  return item < actors ? at(wiring_.actors, item).queue : at(wiring_.turns, item - actors).queue;
 }
 
 void Machine::deliver(int actor) {
   for (const actors::Effect& effect : effects_) {
     if (effect.kind == actors::MessageKind::req) {
-      int port = wiring_.out_begin[at(actor)] + effect.port;
-      for (int r = wiring_.reader_begin[at(port)]; r < wiring_.reader_begin[at(port) + 1]; ++r) {
-        const Port& reader = wiring_.readers[at(r)];
+      int port = at(wiring_.out_begin, actor) + effect.port;
+      for (int r = at(wiring_.reader_begin, port); r < at(wiring_.reader_begin, port + 1); ++r) {
+        const Port& reader = at(wiring_.readers, r);
         receive(reader.actor, actor, {actors::MessageKind::req, reader.port, effect.slot});
       }
     } else {
-      const Port& producer = wiring_.producers[at(wiring_.in_begin[at(actor)] + effect.port)];
+      const Port& producer = at(wiring_.producers, at(wiring_.in_begin, actor) + effect.port);
       receive(producer.actor, actor, {actors::MessageKind::ack, producer.port, effect.slot});
     }
   }
@@ -160,24 +159,24 @@ void Machine::deliver(int actor) {
 void Machine::receive(int actor, int cause, const actors::Message& message) {
   bool became_ready =
       message.kind == actors::MessageKind::ack ? take_ack(actor, message) : table_.receive(actor, message);
-  const WiredActor& wired = wiring_.actors[at(actor)];
+  const WiredActor& wired = at(wiring_.actors, actor);
   if (!became_ready) return;
-  acts_[at(actor)].cause = cause;
-  acts_[at(actor)].caused = now_;
-  if (!wiring_.queues[at(wired.queue)].ordered && wired.per_step > 0) offer(actor);
+  at(acts_, actor).cause = cause;
+  at(acts_, actor).caused = now_;
+  if (!at(wiring_.queues, wired.queue).ordered && wired.per_step > 0) offer(actor);
   wake(wired.queue);
 }
 
 // The last ack for a slot gives it back. Acks of a group's members come when the group ends; what counts is
 // when the members ended.
 bool Machine::take_ack(int actor, const actors::Message& message) {
-  int port = wiring_.out_begin[at(actor)] + message.port;
-  Ticks& acked = acked_[at(slot_begin_[at(port)] + message.slot)];
+  int port = at(wiring_.out_begin, actor) + message.port;
+  Ticks& acked = at(acked_, at(slot_begin_, port) + message.slot);
   acked = std::max(acked, stamp_);
   int before = table_.out_counter(actor, message.port);
   bool became_ready = table_.receive(actor, message);
   if (table_.out_counter(actor, message.port) > before) {
-    meter_.change(wiring_.actors[at(actor)].unit, -wiring_.out_bytes[at(port)], acked);
+    meter_.change(at(wiring_.actors, actor).unit, -at(wiring_.out_bytes, port), acked);
     acked = 0;
   }
   return became_ready;
@@ -185,11 +184,11 @@ bool Machine::take_ack(int actor, const actors::Message& message) {
 
 // A ready actor stands in line on its open queue, unless it is too far ahead.
 void Machine::offer(int actor) {
-  const WiredActor& wired = wiring_.actors[at(actor)];
+  const WiredActor& wired = at(wiring_.actors, actor);
   if (too_far(table_.acts(actor) / wired.per_step)) {
     ahead_.push_back(actor);
   } else {
-    queues_[at(wired.queue)].ready.push_back(actor);
+    at(queues_, wired.queue).ready.push_back(actor);
   }
 }
 
@@ -198,8 +197,8 @@ bool Machine::too_far(int64_t step) const {
 }
 
 void Machine::wake(int queue) {
-  if (is_woken_[at(queue)]) return;
-  is_woken_[at(queue)] = 1;
+  if (at(is_woken_, queue)) return;
+  at(is_woken_, queue) = 1;
   woken_.push_back(queue);
 }
 
@@ -209,36 +208,36 @@ void Machine::start_ready() {
     std::vector<int> batch;
     batch.swap(woken_);
     std::sort(batch.begin(), batch.end());
-    for (int queue : batch) is_woken_[at(queue)] = 0;
+    for (int queue : batch) at(is_woken_, queue) = 0;
     for (int queue : batch) go_on(queue);
   }
 }
 
 void Machine::go_on(int queue_index) {
-  QueueState& queue = queues_[at(queue_index)];
+  QueueState& queue = at(queues_, queue_index);
   if (queue.busy) return;
-  const WiredQueue& wired = wiring_.queues[at(queue_index)];
+  const WiredQueue& wired = at(wiring_.queues, queue_index);
   if (!wired.ordered) {
     if (queue.ready.empty()) return;
     int item = queue.ready.front();
     queue.ready.pop_front();
-    if (!is_turn(item)) acts_[at(item)].index = table_.acts(item);
+    if (!is_turn(item)) at(acts_, item).index = table_.acts(item);
     return arrive(queue_index, item);
   }
   int place = head(queue_index);
   if (place < 0 || too_far(queue.step)) return;
-  int item = wiring_.items[at(place)];
+  int item = at(wiring_.items, place);
   if (is_turn(item)) {
-    ++turns_[at(item) - wiring_.actors.size()];
+    ++turns_[static_cast<size_t>(item) - wiring_.actors.size()];
   } else {
     if (!table_.ready(item)) return;
-    const Unit& unit = wiring_.units[at(wired.unit)];
-    int64_t act = static_cast<int64_t>(queue.step) * wiring_.actors[at(item)].per_step +
-                  wiring_.occurrence[at(unit.program)][at(queue.run)];
-    int group = wiring_.group_at[at(place)];
-    if (group >= 0 && runs_as_one(wiring_.groups[at(group)], act))
+    const Unit& unit = at(wiring_.units, wired.unit);
+    int64_t act = static_cast<int64_t>(queue.step) * at(wiring_.actors, item).per_step +
+                  at(at(wiring_.occurrence, unit.program), queue.run);
+    int group = at(wiring_.group_at, place);
+    if (group >= 0 && runs_as_one(at(wiring_.groups, group), act))
       return begin_group(queue_index, group, act);
-    acts_[at(item)].index = act;
+    at(acts_, item).index = act;
   }
   ++queue.next;
   arrive(queue_index, item);
@@ -246,14 +245,14 @@ void Machine::go_on(int queue_index) {
 
 // The place in the wiring's items whose turn it is; -1 where the queue never has any.
 int Machine::head(int queue_index) {
-  QueueState& queue = queues_[at(queue_index)];
-  const WiredQueue& wired = wiring_.queues[at(queue_index)];
-  const auto& schedule = wiring_.program(wiring_.units[at(wired.unit)]).schedule;
+  QueueState& queue = at(queues_, queue_index);
+  const WiredQueue& wired = at(wiring_.queues, queue_index);
+  const auto& schedule = wiring_.program(at(wiring_.units, wired.unit)).schedule;
   for (size_t tried = 0; tried <= schedule.size() && !schedule.empty(); ++tried) {
-    int phase = wired.items + schedule[at(queue.run)].phase;
-    int begin = wiring_.item_begin[at(phase)], end = wiring_.item_begin[at(phase) + 1];
+    int phase = wired.items + at(schedule, queue.run).phase;
+    int begin = at(wiring_.item_begin, phase), end = at(wiring_.item_begin, phase + 1);
     for (; begin + queue.next < end; ++queue.next) {
-      if (!skip_turn(wiring_.items[at(begin + queue.next)])) return begin + queue.next;
+      if (!skip_turn(at(wiring_.items, begin + queue.next))) return begin + queue.next;
     }
     queue.next = 0;
     if (++queue.run == static_cast<int>(schedule.size())) {
@@ -262,7 +261,7 @@ int Machine::head(int queue_index) {
     }
     // A period has as many runs of one phase as of another, so those of one are enough to see it.
     if (queue_index == reference_ && repeated_in_ != queue.step &&
-        schedule[at(queue.run)].phase == schedule.front().phase)
+        at(schedule, queue.run).phase == schedule.front().phase)
       sample_due_ = true;
   }
   return -1;
@@ -271,35 +270,35 @@ int Machine::head(int queue_index) {
 // A turn after an act that does not yet send (every > 1) is none.
 bool Machine::skip_turn(int item) {
   if (!is_turn(item)) return false;
-  size_t turn = at(item) - wiring_.actors.size();
+  size_t turn = static_cast<size_t>(item) - wiring_.actors.size();
   if ((turns_[turn] + 1) % wiring_.turns[turn].every == 0) return false;
   ++turns_[turn];
   return true;
 }
 
 void Machine::arrive(int queue_index, int item) {
-  queues_[at(queue_index)].busy = true;
-  queues_[at(queue_index)].item = item;
-  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
+  at(queues_, queue_index).busy = true;
+  at(queues_, queue_index).item = item;
+  int actor = is_turn(item) ? wiring_.turns[static_cast<size_t>(item) - wiring_.actors.size()].pull : item;
   int lead = wiring_.lead_of(actor);
   auto all = members(lead);
   if (all.size() == 1) return begin(lead);
   if (!is_turn(item)) {
     int other = all.back();  // a pull asks for its turn where no order gives it one
-    if (is_turn(other) && !wiring_.queues[at(queue_of(other))].ordered) {
-      queues_[at(queue_of(other))].ready.push_back(other);
+    if (is_turn(other) && !at(wiring_.queues, queue_of(other)).ordered) {
+      at(queues_, queue_of(other)).ready.push_back(other);
       wake(queue_of(other));
     }
   }
-  if (++acts_[at(lead)].arrived < static_cast<int>(all.size())) return;
-  acts_[at(lead)].arrived = 0;
+  if (++at(acts_, lead).arrived < static_cast<int>(all.size())) return;
+  at(acts_, lead).arrived = 0;
   begin(lead);
 }
 
 void Machine::count_step(int64_t step, int acts) {
   while (left_.size() <= static_cast<size_t>(step)) left_.push_back(acts_per_step_);
-  left_[static_cast<size_t>(step)] -= acts;
-  if (left_[static_cast<size_t>(step)] > 0) return;
+  at(left_, step) -= acts;
+  if (at(left_, step) > 0) return;
   step_ends_.push_back(now_);
   step_ended_ = true;
 }
@@ -327,7 +326,7 @@ bool Machine::enough() {
   states_.push_back(fingerprint(true));
   marks_.resize(states_.size(), timeline_.size());
   for (int step = steps - 2; step >= 0 && period_ == 0; --step) {
-    if (states_[at(step)] == states_.back()) period_ = steps - 1 - step;
+    if (at(states_, step) == states_.back()) period_ = steps - 1 - step;
   }
   if (steps_ == 0) return period_ > 0 || steps >= most_steps;
   if (steps >= steps_ || !periodic_ || period_ == 0) return steps >= steps_;
@@ -341,8 +340,8 @@ int Machine::ahead() const {
   int64_t most = 0;
   for (const QueueState& queue : queues_) most = std::max<int64_t>(most, queue.step);
   for (int a = 0; a < table_.size(); ++a) {
-    if (wiring_.actors[at(a)].per_step > 0)
-      most = std::max(most, table_.acts(a) / wiring_.actors[at(a)].per_step);
+    if (at(wiring_.actors, a).per_step > 0)
+      most = std::max(most, table_.acts(a) / at(wiring_.actors, a).per_step);
   }
   return static_cast<int>(most - static_cast<int64_t>(step_ends_.size())) + 1;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "actors/actor.h"
+#include "sbp/at.h"
 #include "sim/meter.h"
 #include "sim/simulate.h"
 #include "sim/virtual_time.h"
@@ -37,7 +38,7 @@ class Machine {
   const std::vector<Ticks>& step_ends() const { return step_ends_; }
   Meter& meter() { return meter_; }
   // How much of the timeline there was when `step` ended.
-  size_t timeline_mark(int step) const { return marks_[static_cast<size_t>(step)]; }
+  size_t timeline_mark(int step) const { return at(marks_, step); }
   // cls and actor by the wiring's plan; those of an actor in order.
   std::vector<Act> take_timeline() { return std::move(timeline_); }
   int64_t events() const { return time_.events(); }

@@ -2,20 +2,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sbp/at.h"
 #include "sim/machine.h"
 
 namespace boxcar::sim {
-namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
-
-}  // namespace
+namespace {}  // namespace
 
 void Machine::begin(int lead) {
-  ActState& act = acts_[at(lead)];
+  ActState& act = at(acts_, lead);
   auto all = members(lead);
   act.start = now_;
-  if (wiring_.actors[at(lead)].communication) {
+  if (at(wiring_.actors, lead).communication) {
     Ticks since = now_;
     for (int item : all) since = std::min(since, chain_start(item));
     act.since = since;
@@ -26,57 +23,57 @@ void Machine::begin(int lead) {
 
 // From when an unbroken chain of communications led to the beginning of `item` now.
 Ticks Machine::chain_start(int item) const {
-  const QueueState& queue = queues_[at(queue_of(item))];
+  const QueueState& queue = at(queues_, queue_of(item));
   Ticks since = now_;
   auto follow = [&](int before) {
-    if (before < 0 || !wiring_.actors[at(before)].communication) return;
-    since = std::min(since, acts_[at(wiring_.lead_of(before))].since);
+    if (before < 0 || !at(wiring_.actors, before).communication) return;
+    since = std::min(since, at(acts_, wiring_.lead_of(before)).since);
   };
   if (queue.idle_since == now_) follow(queue.last);
-  if (!is_turn(item) && acts_[at(item)].caused == now_) follow(acts_[at(item)].cause);
+  if (!is_turn(item) && at(acts_, item).caused == now_) follow(at(acts_, item).cause);
   return since;
 }
 
 void Machine::begin_member(int item) {
-  int unit = wiring_.queues[at(queue_of(item))].unit;
-  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
-  const WiredActor& wired = wiring_.actors[at(actor)];
+  int unit = at(wiring_.queues, queue_of(item)).unit;
+  int actor = is_turn(item) ? wiring_.turns[static_cast<size_t>(item) - wiring_.actors.size()].pull : item;
+  const WiredActor& wired = at(wiring_.actors, actor);
   if (wired.slows) slow(unit, 1);
   if (is_turn(item)) return;
   note_wait(actor);
   table_.begin(actor);
-  account_begin(actor, acts_[at(actor)].index, now_);
+  account_begin(actor, at(acts_, actor).index, now_);
 }
 
 // A compute queue that stood idle until a communication ended waited for it.
 void Machine::note_wait(int actor) {
-  const WiredActor& wired = wiring_.actors[at(actor)];
-  if (wired.queue != wiring_.units[at(wired.unit)].compute_queue) return;
-  const ActState& act = acts_[at(actor)];
-  Ticks idle = now_ - queues_[at(wired.queue)].idle_since;
-  if (idle <= 0 || act.caused != now_ || !wiring_.actors[at(act.cause)].communication) return;
-  Ticks since = acts_[at(wiring_.lead_of(act.cause))].since;
+  const WiredActor& wired = at(wiring_.actors, actor);
+  if (wired.queue != at(wiring_.units, wired.unit).compute_queue) return;
+  const ActState& act = at(acts_, actor);
+  Ticks idle = now_ - at(queues_, wired.queue).idle_since;
+  if (idle <= 0 || act.caused != now_ || !at(wiring_.actors, act.cause).communication) return;
+  Ticks since = at(acts_, wiring_.lead_of(act.cause)).since;
   meter_.exposed(wired.unit, static_cast<int>(act.index / wired.per_step), std::min(idle, now_ - since));
 }
 
 void Machine::begin_wait(int lead) {
-  const WiredActor& wired = wiring_.actors[at(lead)];
+  const WiredActor& wired = at(wiring_.actors, lead);
   if (is_elastic(wired)) {
-    elastic_[at(wired.unit)].lengths.assign(1, wired.alone);
+    at(elastic_, wired.unit).lengths.assign(1, wired.alone);
     return start_elastic(lead);
   }
-  acts_[at(lead)].due = now_ + (flows(wired) ? wired.wait : wired.alone);
-  time_.wait(acts_[at(lead)].due, lead);
+  at(acts_, lead).due = now_ + (flows(wired) ? wired.wait : wired.alone);
+  time_.wait(at(acts_, lead).due, lead);
 }
 
 // Collectives slow compute acts.
 bool Machine::is_elastic(const WiredActor& actor) const {
-  return slowdown_ > 0 && actor.queue == wiring_.units[at(actor.unit)].compute_queue && !actor.communication;
+  return slowdown_ > 0 && actor.queue == at(wiring_.units, actor.unit).compute_queue && !actor.communication;
 }
 
 // Begins the compute act or group, whose lengths are set, that ends with an event of `lead`.
 void Machine::start_elastic(int lead) {
-  Elastic& elastic = elastic_[at(wiring_.actors[at(lead)].unit)];
+  Elastic& elastic = at(elastic_, at(wiring_.actors, lead).unit);
   elastic.actor = lead;
   elastic.member = 0;
   elastic.updated = now_;
@@ -86,7 +83,7 @@ void Machine::start_elastic(int lead) {
 
 void Machine::slow(int unit, int change) {
   if (slowdown_ <= 0) return;
-  Elastic& elastic = elastic_[at(unit)];
+  Elastic& elastic = at(elastic_, unit);
   const bool before = elastic.communications > 0;
   const bool after = elastic.communications + change > 0;
   const bool changes = before != after && elastic.actor >= 0 && elastic.ends.back() > now_;
@@ -114,42 +111,42 @@ void Machine::plan_ends(Elastic& elastic) {
   elastic.ends.push_back(elastic.updated + stretched(elastic, elastic.left));
   for (size_t m = elastic.member + 1; m < elastic.lengths.size(); ++m)
     elastic.ends.push_back(elastic.ends.back() + stretched(elastic, elastic.lengths[m]));
-  acts_[at(elastic.actor)].due = elastic.ends.back();
+  at(acts_, elastic.actor).due = elastic.ends.back();
   time_.wait(elastic.ends.back(), elastic.actor);
 }
 
 void Machine::finish(int lead) {
-  acts_[at(lead)].due = -1;
-  if (queues_[at(queue_of(lead))].group >= 0) return finish_group(queue_of(lead));
+  at(acts_, lead).due = -1;
+  if (at(queues_, queue_of(lead)).group >= 0) return finish_group(queue_of(lead));
   for (int item : members(lead)) finish_member(item);
 }
 
 void Machine::finish_member(int item) {
   int queue_index = queue_of(item);
-  QueueState& queue = queues_[at(queue_index)];
-  int unit = wiring_.queues[at(queue_index)].unit;
-  int actor = is_turn(item) ? wiring_.turns[at(item) - wiring_.actors.size()].pull : item;
-  const WiredActor& wired = wiring_.actors[at(actor)];
+  QueueState& queue = at(queues_, queue_index);
+  int unit = at(wiring_.queues, queue_index).unit;
+  int actor = is_turn(item) ? wiring_.turns[static_cast<size_t>(item) - wiring_.actors.size()].pull : item;
+  const WiredActor& wired = at(wiring_.actors, actor);
   if (wired.slows) slow(unit, -1);
   queue.busy = false;
   queue.idle_since = now_;
   queue.last = actor;
   wake(queue_index);
   if (is_turn(item)) return;
-  if (elastic_[at(unit)].actor == actor) elastic_[at(unit)].actor = -1;
-  Ticks start = acts_[at(wiring_.lead_of(actor))].start;
-  int64_t act = acts_[at(actor)].index, step = act / wired.per_step;
+  if (at(elastic_, unit).actor == actor) at(elastic_, unit).actor = -1;
+  Ticks start = at(acts_, wiring_.lead_of(actor)).start;
+  int64_t act = at(acts_, actor).index, step = act / wired.per_step;
   meter_.act(actor, static_cast<int>(step), start, now_);
   end_act(actor, act, start, now_);
-  if (!wiring_.queues[at(queue_index)].ordered && table_.ready(actor)) offer(actor);
-  if (wired.queue == wiring_.units[at(unit)].compute_queue) meter_.settle(unit, now_);
+  if (!at(wiring_.queues, queue_index).ordered && table_.ready(actor)) offer(actor);
+  if (wired.queue == at(wiring_.units, unit).compute_queue) meter_.settle(unit, now_);
   count_step(step, 1);
 }
 
 // Ends an act that took [start, end] for the state machine, and sends its messages now.
 void Machine::end_act(int actor, int64_t act, Ticks start, Ticks end) {
-  const WiredActor& wired = wiring_.actors[at(actor)];
-  if (keep_timeline_[at(wired.unit)]) {
+  const WiredActor& wired = at(wiring_.actors, actor);
+  if (at(keep_timeline_, wired.unit)) {
     timeline_.push_back({wired.unit, wired.local, static_cast<int>(act), to_seconds(start), to_seconds(end)});
   }
   table_.end(actor, effects_);
@@ -161,26 +158,26 @@ void Machine::end_act(int actor, int64_t act, Ticks start, Ticks end) {
 
 // The slots that an act takes when it begins, and those that it gives back when it ends without a message.
 void Machine::account_begin(int actor, int64_t act, Ticks when) {
-  int unit = wiring_.actors[at(actor)].unit;
-  for (int h = wiring_.hold_begin[at(actor)]; h < wiring_.hold_begin[at(actor) + 1]; ++h) {
-    const Hold& hold = wiring_.holds[at(h)];
+  int unit = at(wiring_.actors, actor).unit;
+  for (int h = at(wiring_.hold_begin, actor); h < at(wiring_.hold_begin, actor + 1); ++h) {
+    const Hold& hold = at(wiring_.holds, h);
     if (hold.take && act % hold.every == 0) meter_.change(unit, hold.bytes, when);
   }
-  for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
-    if (act % wiring_.out_every[at(o)] == 0) meter_.change(unit, wiring_.out_bytes[at(o)], when);
+  for (int o = at(wiring_.out_begin, actor); o < at(wiring_.out_begin, actor + 1); ++o) {
+    if (act % at(wiring_.out_every, o) == 0) meter_.change(unit, at(wiring_.out_bytes, o), when);
   }
 }
 
 void Machine::account_end(int actor, int64_t act, Ticks when) {
-  int unit = wiring_.actors[at(actor)].unit;
-  for (int h = wiring_.hold_begin[at(actor)]; h < wiring_.hold_begin[at(actor) + 1]; ++h) {
-    const Hold& hold = wiring_.holds[at(h)];
+  int unit = at(wiring_.actors, actor).unit;
+  for (int h = at(wiring_.hold_begin, actor); h < at(wiring_.hold_begin, actor + 1); ++h) {
+    const Hold& hold = at(wiring_.holds, h);
     if (!hold.take && (act + 1) % hold.every == 0) meter_.change(unit, -hold.bytes, when);
   }
-  for (int o = wiring_.out_begin[at(actor)]; o < wiring_.out_begin[at(actor) + 1]; ++o) {
-    bool unread = wiring_.reader_begin[at(o)] == wiring_.reader_begin[at(o) + 1];
-    if (unread && (act + 1) % wiring_.out_every[at(o)] == 0)
-      meter_.change(unit, -wiring_.out_bytes[at(o)], when);
+  for (int o = at(wiring_.out_begin, actor); o < at(wiring_.out_begin, actor + 1); ++o) {
+    bool unread = at(wiring_.reader_begin, o) == at(wiring_.reader_begin, o + 1);
+    if (unread && (act + 1) % at(wiring_.out_every, o) == 0)
+      meter_.change(unit, -at(wiring_.out_bytes, o), when);
   }
 }
 

@@ -1,14 +1,11 @@
 // Groups of neighbouring acts that run as one (merge.h).
 #include <algorithm>
 
+#include "sbp/at.h"
 #include "sim/machine.h"
 
 namespace boxcar::sim {
-namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
-
-}  // namespace
+namespace {}  // namespace
 
 // A member that is ready now is still so when its turn comes: nothing takes a readable or a free slot away.
 // So if all are, they run back to back.
@@ -21,51 +18,51 @@ bool Machine::runs_as_one(const WiredGroup& group, int64_t act) const {
 }
 
 void Machine::begin_group(int queue_index, int group_index, int64_t act) {
-  QueueState& queue = queues_[at(queue_index)];
-  const WiredGroup& group = wiring_.groups[at(group_index)];
-  int first = wiring_.items[at(group.first_item)],
-      last = wiring_.items[at(group.first_item + group.size - 1)];
+  QueueState& queue = at(queues_, queue_index);
+  const WiredGroup& group = at(wiring_.groups, group_index);
+  int first = at(wiring_.items, group.first_item),
+      last = at(wiring_.items, group.first_item + group.size - 1);
   queue.next += group.size;
   queue.busy = true;
   queue.item = last;
   queue.group = group_index;
-  acts_[at(first)].index = acts_[at(last)].index = act;
+  at(acts_, first).index = at(acts_, last).index = act;
   note_wait(first);
   for (int actor : group.ported) table_.begin(actor);
-  acts_[at(last)].start = now_;
+  at(acts_, last).start = now_;
   if (slowdown_ > 0) {
-    std::vector<Ticks>& lengths = elastic_[at(wiring_.queues[at(queue_index)].unit)].lengths;
+    std::vector<Ticks>& lengths = at(elastic_, at(wiring_.queues, queue_index).unit).lengths;
     lengths.clear();
     for (int m = 0; m < group.size; ++m)
-      lengths.push_back(wiring_.actors[at(wiring_.items[at(group.first_item + m)])].alone);
+      lengths.push_back(at(wiring_.actors, at(wiring_.items, group.first_item + m)).alone);
     return start_elastic(last);
   }
-  acts_[at(last)].due = now_ + group.total;
-  time_.wait(acts_[at(last)].due, last);
+  at(acts_, last).due = now_ + group.total;
+  time_.wait(at(acts_, last).due, last);
 }
 
 void Machine::finish_group(int queue_index) {
-  QueueState& queue = queues_[at(queue_index)];
-  const WiredGroup& group = wiring_.groups[at(queue.group)];
-  int unit = wiring_.queues[at(queue_index)].unit, last = queue.item;
-  int64_t act = acts_[at(last)].index, step = act / wiring_.actors[at(last)].per_step;
+  QueueState& queue = at(queues_, queue_index);
+  const WiredGroup& group = at(wiring_.groups, queue.group);
+  int unit = at(wiring_.queues, queue_index).unit, last = queue.item;
+  int64_t act = at(acts_, last).index, step = act / at(wiring_.actors, last).per_step;
   member_times(queue_index);
   queue.busy = false;
   queue.group = -1;
   queue.idle_since = now_;
   queue.last = last;
   wake(queue_index);
-  elastic_[at(unit)].actor = -1;
+  at(elastic_, unit).actor = -1;
   meter_.act(last, static_cast<int>(step), times_.front(), now_);
   for (int m = 0; m < group.size; ++m) {
-    int actor = wiring_.items[at(group.first_item + m)];
-    account_begin(actor, act, times_[at(m)]);
+    int actor = at(wiring_.items, group.first_item + m);
+    account_begin(actor, act, at(times_, m));
     bool ported = table_.acting(actor);
-    if (ported || keep_timeline_[at(unit)]) {
+    if (ported || at(keep_timeline_, unit)) {
       if (!ported) table_.begin(actor);
-      end_act(actor, act, times_[at(m)], times_[at(m + 1)]);
+      end_act(actor, act, at(times_, m), at(times_, m + 1));
     } else {
-      account_end(actor, act, times_[at(m + 1)]);
+      account_end(actor, act, at(times_, m + 1));
     }
   }
   meter_.settle(unit, now_);
@@ -74,22 +71,22 @@ void Machine::finish_group(int queue_index) {
 
 // When each member of the running group starts, and the last one ends, into times_.
 void Machine::member_times(int queue_index) {
-  const QueueState& queue = queues_[at(queue_index)];
-  const WiredGroup& group = wiring_.groups[at(queue.group)];
-  times_.assign(1, acts_[at(queue.item)].start);
+  const QueueState& queue = at(queues_, queue_index);
+  const WiredGroup& group = at(wiring_.groups, queue.group);
+  times_.assign(1, at(acts_, queue.item).start);
   if (slowdown_ > 0) {
-    const std::vector<Ticks>& ends = elastic_[at(wiring_.queues[at(queue_index)].unit)].ends;
+    const std::vector<Ticks>& ends = at(elastic_, at(wiring_.queues, queue_index).unit).ends;
     times_.insert(times_.end(), ends.begin(), ends.end());
     return;
   }
   for (int m = 0; m < group.size; ++m)
-    times_.push_back(times_.back() + wiring_.actors[at(wiring_.items[at(group.first_item + m)])].alone);
+    times_.push_back(times_.back() + at(wiring_.actors, at(wiring_.items, group.first_item + m)).alone);
 }
 
 // What groups that still run when the last step ends have taken and given back by then.
 void Machine::account_unfinished() {
   for (int q = 0; q < static_cast<int>(queues_.size()); ++q) {
-    if (queues_[at(q)].group >= 0) account_unfinished(q);
+    if (at(queues_, q).group >= 0) account_unfinished(q);
   }
   for (int unit = 0; unit < static_cast<int>(wiring_.units.size()); ++unit) {
     meter_.settle(unit, std::max<Ticks>(now_, 1));
@@ -97,14 +94,14 @@ void Machine::account_unfinished() {
 }
 
 void Machine::account_unfinished(int queue_index) {
-  const QueueState& queue = queues_[at(queue_index)];
-  const WiredGroup& group = wiring_.groups[at(queue.group)];
-  const int64_t act = acts_[at(queue.item)].index;
+  const QueueState& queue = at(queues_, queue_index);
+  const WiredGroup& group = at(wiring_.groups, queue.group);
+  const int64_t act = at(acts_, queue.item).index;
   member_times(queue_index);
-  for (int m = 0; m < group.size && times_[at(m)] <= now_; ++m) {
-    const int actor = wiring_.items[at(group.first_item + m)];
-    account_begin(actor, act, times_[at(m)]);
-    if (times_[at(m + 1)] <= now_) account_end(actor, act, times_[at(m + 1)]);
+  for (int m = 0; m < group.size && at(times_, m) <= now_; ++m) {
+    const int actor = at(wiring_.items, group.first_item + m);
+    account_begin(actor, act, at(times_, m));
+    if (at(times_, m + 1) <= now_) account_end(actor, act, at(times_, m + 1));
   }
 }
 

@@ -10,14 +10,13 @@
 #include <cmath>
 #include <limits>
 
+#include "sbp/at.h"
 #include "sim/machine.h"
 
 namespace boxcar::sim {
 namespace {
 
 constexpr size_t least_runs = 8;  // of a schedule that may be worth it
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // Two independent 64-bit mixes of a sequence of numbers.
 class Hash {
@@ -42,7 +41,7 @@ class Hash {
 void Machine::choose_reference() {
   size_t longest = least_runs - 1;
   for (const Unit& unit : wiring_.units) {
-    if (unit.compute_queue < 0 || !wiring_.queues[at(unit.compute_queue)].ordered) continue;
+    if (unit.compute_queue < 0 || !at(wiring_.queues, unit.compute_queue).ordered) continue;
     size_t runs = wiring_.program(unit).schedule.size();
     if (runs <= longest) continue;
     longest = runs;
@@ -51,18 +50,18 @@ void Machine::choose_reference() {
   if (reference_ < 0) return;
   moduli_.resize(queues_.size());
   for (size_t q = 0; q < queues_.size(); ++q) {
-    moduli_[q].resize(wiring_.program(wiring_.units[at(wiring_.queues[q].unit)]).phases.size());
+    moduli_[q].resize(wiring_.program(at(wiring_.units, wiring_.queues[q].unit)).phases.size());
   }
   for (int a = 0; a < static_cast<int>(wiring_.actors.size()); ++a) {
-    std::vector<int>& moduli = moduli_[at(wiring_.actors[at(a)].queue)][at(wiring_.actor(a).phase)];
+    std::vector<int>& moduli = at(at(moduli_, at(wiring_.actors, a).queue), wiring_.actor(a).phase);
     auto add = [&](int rate) {
       if (rate > 1 && std::find(moduli.begin(), moduli.end(), rate) == moduli.end()) moduli.push_back(rate);
     };
-    for (int i = wiring_.in_begin[at(a)]; i < wiring_.in_begin[at(a + 1)]; ++i) add(wiring_.in_repeat[at(i)]);
-    for (int o = wiring_.out_begin[at(a)]; o < wiring_.out_begin[at(a + 1)]; ++o)
-      add(wiring_.out_every[at(o)]);
-    for (int h = wiring_.hold_begin[at(a)]; h < wiring_.hold_begin[at(a + 1)]; ++h)
-      add(wiring_.holds[at(h)].every);
+    for (int i = at(wiring_.in_begin, a); i < at(wiring_.in_begin, a + 1); ++i) add(at(wiring_.in_repeat, i));
+    for (int o = at(wiring_.out_begin, a); o < at(wiring_.out_begin, a + 1); ++o)
+      add(at(wiring_.out_every, o));
+    for (int h = at(wiring_.hold_begin, a); h < at(wiring_.hold_begin, a + 1); ++h)
+      add(at(wiring_.holds, h).every);
   }
 }
 
@@ -70,11 +69,11 @@ Machine::Fingerprint Machine::fingerprint(bool with_rates) const {
   Hash hash;
   auto over = static_cast<int>(step_ends_.size());
   for (int q = 0; q < static_cast<int>(queues_.size()); ++q) {
-    const QueueState& queue = queues_[at(q)];
-    const WiredQueue& wired = wiring_.queues[at(q)];
-    const auto& schedule = wiring_.program(wiring_.units[at(wired.unit)]).schedule;
+    const QueueState& queue = at(queues_, q);
+    const WiredQueue& wired = at(wiring_.queues, q);
+    const auto& schedule = wiring_.program(at(wiring_.units, wired.unit)).schedule;
     hash.add(queue.step - over);
-    hash.add(schedule.empty() ? -1 : with_rates ? queue.run : schedule[at(queue.run)].phase);
+    hash.add(schedule.empty() ? -1 : with_rates ? queue.run : at(schedule, queue.run).phase);
     hash.add(queue.next);
     hash.add(queue.busy ? queue.item : -1);
     hash.add(queue.group);
@@ -84,22 +83,24 @@ Machine::Fingerprint Machine::fingerprint(bool with_rates) const {
       if (wired.compute) hash.add(now_ - queue.idle_since);
       continue;
     }
-    int actor = is_turn(queue.item) ? wiring_.turns[at(queue.item) - wiring_.actors.size()].pull : queue.item;
-    const ActState& act = acts_[at(wiring_.lead_of(actor))];
+    int actor = is_turn(queue.item)
+                    ? wiring_.turns[static_cast<size_t>(queue.item) - wiring_.actors.size()].pull
+                    : queue.item;
+    const ActState& act = at(acts_, wiring_.lead_of(actor));
     hash.add(act.flowing ? -2 : act.due < 0 ? -1 : act.due - now_);
     if (act.flowing) hash.add(std::llround(time_.bytes_left(wiring_.lead_of(actor)) / 4));
     if (act.flowing || act.due >= 0)
-      hash.add(now_ - (wiring_.actors[at(actor)].communication ? act.since : act.start));
+      hash.add(now_ - (at(wiring_.actors, actor).communication ? act.since : act.start));
   }
   for (int a = 0; a < table_.size(); ++a) {
-    int ports = wiring_.in_begin[at(a + 1)] - wiring_.in_begin[at(a)];
+    int ports = at(wiring_.in_begin, a + 1) - at(wiring_.in_begin, a);
     for (int port = 0; port < ports; ++port) {
       hash.add(table_.in_counter(a, port));
-      int repeat = wiring_.in_repeat[at(wiring_.in_begin[at(a)] + port)];
+      int repeat = at(wiring_.in_repeat, at(wiring_.in_begin, a) + port);
       if (with_rates && repeat > 1) hash.add(table_.acts(a) % repeat);
     }
-    for (int o = wiring_.out_begin[at(a)]; with_rates && o < wiring_.out_begin[at(a + 1)]; ++o) {
-      if (wiring_.out_every[at(o)] > 1) hash.add(table_.acts(a) % wiring_.out_every[at(o)]);
+    for (int o = at(wiring_.out_begin, a); with_rates && o < at(wiring_.out_begin, a + 1); ++o) {
+      if (at(wiring_.out_every, o) > 1) hash.add(table_.acts(a) % at(wiring_.out_every, o));
     }
   }
   for (size_t turn = 0; with_rates && turn < turns_.size(); ++turn) {
@@ -127,7 +128,7 @@ Machine::Sample Machine::sample() const {
     sample.run.push_back(queue.run);
   }
   for (int a = 0; a < table_.size(); ++a) {
-    if (!wiring_.queues[at(wiring_.actors[at(a)].queue)].ordered) sample.open_acts.push_back(table_.acts(a));
+    if (!at(wiring_.queues, at(wiring_.actors, a).queue).ordered) sample.open_acts.push_back(table_.acts(a));
   }
   for (int unit = 0; unit < static_cast<int>(wiring_.units.size()); ++unit)
     sample.levels.push_back(meter_.level(unit));
@@ -151,7 +152,7 @@ void Machine::look_for_period() {
     int64_t times = repeats(*before, now);
     if (times > 0) {
       repeat(*before, now, times);
-      repeated_in_ = queues_[at(reference_)].step;
+      repeated_in_ = at(queues_, reference_).step;
       samples_.clear();
       return;
     }
@@ -164,20 +165,20 @@ int64_t Machine::repeats(const Sample& before, const Sample& now) const {
   if (before.step != now.step || before.levels != now.levels || before.now == now.now) return 0;
   int64_t times = std::numeric_limits<int64_t>::max();
   for (int q = 0; q < static_cast<int>(queues_.size()); ++q) {
-    times = std::min(times, repeats_of_queue(q, before.run[at(q)], now.run[at(q)]));
+    times = std::min(times, repeats_of_queue(q, at(before.run, q), at(now.run, q)));
   }
   for (size_t turn = 0; turn < turns_.size(); ++turn) {
     if (wiring_.turns[turn].every > 1 && before.turns[turn] != now.turns[turn]) return 0;
   }
   size_t open = 0;
   for (int a = 0; a < table_.size(); ++a) {
-    const WiredActor& wired = wiring_.actors[at(a)];
-    if (wiring_.queues[at(wired.queue)].ordered) continue;
+    const WiredActor& wired = at(wiring_.actors, a);
+    if (at(wiring_.queues, wired.queue).ordered) continue;
     int64_t was = before.open_acts[open], is = now.open_acts[open], acts = is - was;
     ++open;
     if (acts == 0) continue;
     if (was / wired.per_step != is / wired.per_step) return 0;
-    if (!moduli_[at(wired.queue)][at(wiring_.actor(a).phase)].empty()) return 0;
+    if (!at(at(moduli_, wired.queue), wiring_.actor(a).phase).empty()) return 0;
     times = std::min(times, (wired.per_step - is % wired.per_step - 1) / acts);
   }
   return times == std::numeric_limits<int64_t>::max() ? 0 : times;
@@ -185,18 +186,18 @@ int64_t Machine::repeats(const Sample& before, const Sample& now) const {
 
 // The queue went from run `before` to run `now` of its schedule.
 int64_t Machine::repeats_of_queue(int queue, int before, int now) const {
-  const WiredQueue& wired = wiring_.queues[at(queue)];
+  const WiredQueue& wired = at(wiring_.queues, queue);
   if (!wired.ordered || before == now) return std::numeric_limits<int64_t>::max();
-  const auto& schedule = wiring_.program(wiring_.units[at(wired.unit)]).schedule;
+  const auto& schedule = wiring_.program(at(wiring_.units, wired.unit)).schedule;
   int length = now - before, run = now;
   while (run < static_cast<int>(schedule.size()) &&
-         schedule[at(run)].phase == schedule[at(run - length)].phase)
+         at(schedule, run).phase == at(schedule, run - length).phase)
     ++run;
   int64_t times = (run - 1 - now) / length;  // the run that the queue comes to is alike too
-  for (int phase = 0; phase < static_cast<int>(moduli_[at(queue)].size()); ++phase) {
+  for (int phase = 0; phase < static_cast<int>(at(moduli_, queue).size()); ++phase) {
     int done = occurrences(queue, phase, now);
     int acts = done - occurrences(queue, phase, before);
-    for (int rate : moduli_[at(queue)][at(phase)]) {
+    for (int rate : at(at(moduli_, queue), phase)) {
       // Of the acts of this phase `done` or one more are over, the first of a slot among them, the last not.
       if (acts > 0) times = std::min<int64_t>(times, done % rate == 0 ? 0 : (rate - 2 - done % rate) / acts);
     }
@@ -206,10 +207,10 @@ int64_t Machine::repeats_of_queue(int queue, int before, int now) const {
 
 // Runs of a phase in a step before `run`.
 int Machine::occurrences(int queue, int phase, int run) const {
-  const Unit& unit = wiring_.units[at(wiring_.queues[at(queue)].unit)];
+  const Unit& unit = at(wiring_.units, at(wiring_.queues, queue).unit);
   const auto& schedule = wiring_.program(unit).schedule;
   for (int before = run - 1; before >= 0; --before) {
-    if (schedule[at(before)].phase == phase) return wiring_.occurrence[at(unit.program)][at(before)] + 1;
+    if (at(schedule, before).phase == phase) return at(at(wiring_.occurrence, unit.program), before) + 1;
   }
   return 0;
 }
@@ -219,10 +220,10 @@ std::vector<int64_t> Machine::acts_between(const Sample& before, const Sample& n
   std::vector<int64_t> acts;
   size_t open = 0;
   for (int a = 0; a < table_.size(); ++a) {
-    int queue = wiring_.actors[at(a)].queue, phase = wiring_.actor(a).phase;
-    if (wiring_.queues[at(queue)].ordered) {
-      acts.push_back(occurrences(queue, phase, now.run[at(queue)]) -
-                     occurrences(queue, phase, before.run[at(queue)]));
+    int queue = at(wiring_.actors, a).queue, phase = wiring_.actor(a).phase;
+    if (at(wiring_.queues, queue).ordered) {
+      acts.push_back(occurrences(queue, phase, at(now.run, queue)) -
+                     occurrences(queue, phase, at(before.run, queue)));
     } else {
       acts.push_back(now.open_acts[open] - before.open_acts[open]);
       ++open;
@@ -236,9 +237,9 @@ void Machine::repeat(const Sample& before, const Sample& now, int64_t times) {
   std::vector<int64_t> acts = acts_between(before, now);
   repeat_timeline(before, now, acts, times);
   for (int a = 0; a < table_.size(); ++a) {
-    ActState& act = acts_[at(a)];
-    if (acts[at(a)] > 0) table_.skip(a, times * acts[at(a)]);
-    act.index += times * acts[at(a)];
+    ActState& act = at(acts_, a);
+    if (at(acts, a) > 0) table_.skip(a, times * at(acts, a));
+    act.index += times * at(acts, a);
     act.start += shift;
     act.since += shift;
     act.caused += shift;
@@ -271,8 +272,8 @@ void Machine::repeat_timeline(const Sample& before, const Sample& now, const std
   for (int64_t k = 1; k <= times; ++k) {
     for (size_t i = before.timeline; i < now.timeline; ++i) {
       Act act = timeline_[i];
-      int actor = wiring_.units[at(act.cls)].first_actor + act.actor;
-      act.index += static_cast<int>(k * acts[at(actor)]);
+      int actor = at(wiring_.units, act.cls).first_actor + act.actor;
+      act.index += static_cast<int>(k * at(acts, actor));
       act.start += static_cast<double>(k) * period;
       act.end += static_cast<double>(k) * period;
       timeline_.push_back(act);

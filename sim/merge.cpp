@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
 #include "sim/queue_order.h"
 #include "sim/wiring.h"
 
 namespace boxcar::sim {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 struct Reader {
   int actor = 0;
@@ -23,7 +22,7 @@ class Merger {
       for (const ir::Input& input : program.actors[a].inputs) {
         bool local = input.program < 0 && input.peers < 0;
         if (local && !in_place(program, static_cast<int>(a), input)) {
-          readers_[at(input.reg)].push_back({static_cast<int>(a), input.repeat});
+          at(readers_, input.reg).push_back({static_cast<int>(a), input.repeat});
         }
       }
     }
@@ -33,10 +32,10 @@ class Merger {
     merging_.implied.assign(program_.registers.size(), 0);
     merging_.last_reader.assign(program_.registers.size(), -1);
     for (int reg = 0; reg < static_cast<int>(program_.registers.size()); ++reg) {
-      merging_.implied[at(reg)] = implied(reg);
+      at(merging_.implied, reg) = implied(reg);
     }
     for (int queue = 0; queue < static_cast<int>(program_.queues.size()); ++queue) {
-      const ir::Queue& q = program_.queues[at(queue)];
+      const ir::Queue& q = at(program_.queues, queue);
       if (q.kind != ir::QueueKind::compute) continue;
       if (q.ordered) group(queue);
       break;
@@ -45,13 +44,13 @@ class Merger {
   }
 
  private:
-  int queue_of(int actor) const { return program_.actors[at(actor)].queue; }
-  int phase_of(int actor) const { return program_.actors[at(actor)].phase; }
+  int queue_of(int actor) const { return at(program_.actors, actor).queue; }
+  int phase_of(int actor) const { return at(program_.actors, actor).phase; }
 
   bool implied(int index) {
-    const ir::Register& reg = program_.registers[at(index)];
-    if (pulled_[at(index)] || !program_.queues[at(queue_of(reg.producer))].ordered) return false;
-    for (const Reader& reader : readers_[at(index)]) {
+    const ir::Register& reg = at(program_.registers, index);
+    if (at(pulled_, index) || !at(program_.queues, queue_of(reg.producer)).ordered) return false;
+    for (const Reader& reader : at(readers_, index)) {
       if (queue_of(reader.actor) != queue_of(reg.producer)) return false;
       // Version v = initial + u is written by act u x every + every - 1, first read by act v x repeat.
       bool written = order_.always_before({reg.producer, reg.every, reg.every - 1},
@@ -61,15 +60,15 @@ class Merger {
                                        {reg.producer, reg.every, (reg.count - reg.initial) * reg.every});
       if (!written || !free) return false;
     }
-    if (readers_[at(index)].empty()) return true;
-    merging_.last_reader[at(index)] = last_reader(index);
-    return merging_.last_reader[at(index)] >= 0;
+    if (at(readers_, index).empty()) return true;
+    at(merging_.last_reader, index) = last_reader(index);
+    return at(merging_.last_reader, index) >= 0;
   }
 
   // The reader whose last act on a version comes after all others', the same for all versions; -1 where there
   // is none.
   int last_reader(int index) {
-    const std::vector<Reader>& readers = readers_[at(index)];
+    const std::vector<Reader>& readers = at(readers_, index);
     auto before = [&](const Reader& a, const Reader& b) {
       return order_.always_before({a.actor, a.repeat, a.repeat - 1}, {b.actor, b.repeat, b.repeat - 1});
     };
@@ -85,7 +84,7 @@ class Merger {
   void group(int queue) {
     std::vector<std::vector<int>> by_phase(program_.phases.size());
     for (int a = 0; a < static_cast<int>(program_.actors.size()); ++a) {
-      if (queue_of(a) == queue) by_phase[at(phase_of(a))].push_back(a);
+      if (queue_of(a) == queue) at(by_phase, phase_of(a)).push_back(a);
     }
     for (const std::vector<int>& actors : by_phase) {
       Group group;
@@ -112,18 +111,18 @@ class Merger {
         group.moduli.push_back(m);
       }
     };
-    for (const ir::Input& input : program_.actors[at(actor)].inputs) {
+    for (const ir::Input& input : at(program_.actors, actor).inputs) {
       if (elsewhere(actor, input)) add(input.repeat);
     }
-    for (int reg : program_.actors[at(actor)].outputs) {
-      if (!merging_.implied[at(reg)]) add(program_.registers[at(reg)].every);
+    for (int reg : at(program_.actors, actor).outputs) {
+      if (!at(merging_.implied, reg)) add(at(program_.registers, reg).every);
     }
   }
 
   // An input that comes by message.
   bool elsewhere(int actor, const ir::Input& input) const {
     if (in_place(program_, actor, input)) return false;
-    return input.program >= 0 || input.peers >= 0 || !merging_.implied[at(input.reg)];
+    return input.program >= 0 || input.peers >= 0 || !at(merging_.implied, input.reg);
   }
 
   static bool alone(const ir::Actor& actor) {
@@ -132,10 +131,10 @@ class Merger {
 
   // A group that begins with the first reader of what another queue brings is seldom found unready.
   bool cut_before(int actor) const {
-    if (alone(program_.actors[at(actor)])) return true;
-    for (const ir::Input& input : program_.actors[at(actor)].inputs) {
+    if (alone(at(program_.actors, actor))) return true;
+    for (const ir::Input& input : at(program_.actors, actor).inputs) {
       if (!elsewhere(actor, input) || input.repeat > 1) continue;
-      const auto& readers = readers_[at(input.reg)];
+      const auto& readers = at(readers_, input.reg);
       bool first = std::none_of(readers.begin(), readers.end(), [&](const Reader& other) {
         return other.actor < actor && other.repeat == 1 && phase_of(other.actor) == phase_of(actor) &&
                queue_of(other.actor) == queue_of(actor);
@@ -146,12 +145,12 @@ class Merger {
   }
 
   bool cut_after(int actor) {
-    if (alone(program_.actors[at(actor)])) return true;
-    for (int reg : program_.actors[at(actor)].outputs) {
-      if (pulled_[at(reg)]) return true;  // a turn may come behind it
-      if (!merging_.implied[at(reg)] && program_.registers[at(reg)].every == 1) return true;
+    if (alone(at(program_.actors, actor))) return true;
+    for (int reg : at(program_.actors, actor).outputs) {
+      if (at(pulled_, reg)) return true;  // a turn may come behind it
+      if (!at(merging_.implied, reg) && at(program_.registers, reg).every == 1) return true;
     }
-    for (const ir::Input& input : program_.actors[at(actor)].inputs) {
+    for (const ir::Input& input : at(program_.actors, actor).inputs) {
       if (elsewhere(actor, input) && input.repeat == 1 && !ack_may_wait(actor, input)) return true;
     }
     return false;
@@ -161,13 +160,13 @@ class Merger {
   // what an act of this queue after act i writes, the ack may wait until that act ends.
   bool ack_may_wait(int actor, const ir::Input& input) {
     if (input.program >= 0 || input.peers >= 0) return false;
-    const ir::Register& reg = program_.registers[at(input.reg)];
+    const ir::Register& reg = at(program_.registers, input.reg);
     if (queue_of(reg.producer) == queue_of(actor)) return true;
     if (reg.every != 1) return false;
     int ahead = reg.count - reg.initial;
-    for (const ir::Input& other : program_.actors[at(reg.producer)].inputs) {
+    for (const ir::Input& other : at(program_.actors, reg.producer).inputs) {
       if (other.program >= 0 || other.peers >= 0 || other.repeat != 1) continue;
-      const ir::Register& gate = program_.registers[at(other.reg)];
+      const ir::Register& gate = at(program_.registers, other.reg);
       if (gate.every != 1 || queue_of(gate.producer) != queue_of(actor) || gate.producer == actor) continue;
       if (order_.always_before({actor, 1, 0}, {gate.producer, 1, ahead - gate.initial})) return true;
     }
@@ -189,7 +188,7 @@ std::vector<Merging> merge(const ir::Plan& plan) {
   for (const ir::Program& program : plan.programs) {
     for (const ir::Actor& actor : program.actors) {
       for (const ir::Input& input : actor.inputs) {
-        if (input.program >= 0) pulled[at(input.program)][at(input.reg)] = 1;
+        if (input.program >= 0) at(at(pulled, input.program), input.reg) = 1;
       }
     }
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
+
 namespace boxcar::sim {
 
 Meter::Meter(const Wiring& wiring) : wiring_(wiring), held_(wiring.units.size()) {
@@ -10,29 +12,29 @@ Meter::Meter(const Wiring& wiring) : wiring_(wiring), held_(wiring.units.size())
   }
 }
 
-StepMeter& Meter::at(int unit, int step) {
+StepMeter& Meter::of(int unit, int step) {
   while (steps_.size() <= static_cast<size_t>(step)) {
     steps_.emplace_back(wiring_.units.size());
     for (size_t u = 0; u < wiring_.units.size(); ++u) {
       steps_.back()[u].busy.assign(static_cast<size_t>(wiring_.units[u].queues), 0);
     }
   }
-  return steps_[static_cast<size_t>(step)][static_cast<size_t>(unit)];
+  return at(at(steps_, step), unit);
 }
 
 void Meter::act(int actor, int step, Ticks start, Ticks end) {
-  const WiredActor& wired = wiring_.actors[static_cast<size_t>(actor)];
-  const WiredQueue& queue = wiring_.queues[static_cast<size_t>(wired.queue)];
-  StepMeter& meter = at(wired.unit, step);
-  meter.busy[static_cast<size_t>(queue.local)] += end - start;
-  if (wired.queue != wiring_.units[static_cast<size_t>(wired.unit)].compute_queue) return;
+  const WiredActor& wired = at(wiring_.actors, actor);
+  const WiredQueue& queue = at(wiring_.queues, wired.queue);
+  StepMeter& meter = of(wired.unit, step);
+  at(meter.busy, queue.local) += end - start;
+  if (wired.queue != at(wiring_.units, wired.unit).compute_queue) return;
   if (meter.first < 0) meter.first = start;
   meter.last = std::max(meter.last, end);
 }
 
 void Meter::change(int unit, int64_t bytes, Ticks when) {
   if (bytes == 0) return;
-  auto& pending = held_[static_cast<size_t>(unit)].pending;
+  auto& pending = at(held_, unit).pending;
   size_t place = pending.size();
   while (place > 0 && pending[place - 1].when > when) --place;
   if (place > 0 && pending[place - 1].when == when) {
@@ -43,7 +45,7 @@ void Meter::change(int unit, int64_t bytes, Ticks when) {
 }
 
 void Meter::settle(int unit, Ticks before) {
-  Held& held = held_[static_cast<size_t>(unit)];
+  Held& held = at(held_, unit);
   size_t settled = 0;
   for (; settled < held.pending.size() && held.pending[settled].when < before; ++settled) {
     held.level += held.pending[settled].bytes;
@@ -53,7 +55,7 @@ void Meter::settle(int unit, Ticks before) {
 }
 
 int64_t Meter::level(int unit) const {
-  const Held& held = held_[static_cast<size_t>(unit)];
+  const Held& held = at(held_, unit);
   int64_t level = held.level;
   for (const Change& change : held.pending) level += change.bytes;
   return level;
@@ -88,6 +90,6 @@ void Meter::repeat(int step, Ticks since, const std::vector<Ticks>& before, int6
   }
 }
 
-int64_t Meter::peak(int unit) const { return held_[static_cast<size_t>(unit)].peak; }
+int64_t Meter::peak(int unit) const { return at(held_, unit).peak; }
 
 }  // namespace boxcar::sim

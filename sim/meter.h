@@ -25,7 +25,7 @@ class Meter {
   // An act of `actor` in `step` took [start, end] on its queue.
   void act(int actor, int step, Ticks start, Ticks end);
   // The compute queue of `unit` waited `wait` for a transfer before an act of `step`.
-  void exposed(int unit, int step, Ticks wait) { at(unit, step).exposed += wait; }
+  void exposed(int unit, int step, Ticks wait) { of(unit, step).exposed += wait; }
 
   // Bytes of slots taken (positive) or given back at `when`, not before what is settled. What counts is the
   // level after all changes of an instant.
@@ -35,7 +35,7 @@ class Meter {
   int64_t level(int unit) const;  // now
   int64_t peak(int unit) const;   // of what is settled
 
-  const StepMeter& step(int unit, int step) { return at(unit, step); }
+  const StepMeter& step(int unit, int step) { return of(unit, step); }
 
   // Times of all units from step `step` on, flat. With those of an earlier moment `since`: what came in
   // between comes `times` more, each `period` later.
@@ -51,7 +51,7 @@ class Meter {
     int64_t level = 0, peak = 0;  // settled
     std::vector<Change> pending;  // in order of time
   };
-  StepMeter& at(int unit, int step);
+  StepMeter& of(int unit, int step);
 
   const Wiring& wiring_;
   std::vector<std::vector<StepMeter>> steps_;  // by step, unit

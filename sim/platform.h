@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/machines/cluster.h"
+#include "sbp/at.h"
 #include "sim/fabric.h"
 
 namespace boxcar::sim {
@@ -26,7 +27,7 @@ class Platform {
   double cores() const { return cluster_.node.cores; }
   int nodes() const { return cluster_.nodes; }
   int links() const { return static_cast<int>(capacity_.size()); }
-  double capacity(int link) const { return capacity_[static_cast<size_t>(link)]; }
+  double capacity(int link) const { return at(capacity_, link); }
 
   // Links that a point-to-point transfer crosses; from != to.
   std::vector<int> transfer(int from, int to) const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sbp/at.h"
+
 namespace boxcar::sim {
 
 Result result_of(const ir::Plan& plan, const std::vector<actors::RunAct>& acts) {
@@ -11,19 +13,17 @@ Result result_of(const ir::Plan& plan, const std::vector<actors::RunAct>& acts) 
   result.classes.resize(static_cast<size_t>(plan.devices));
   for (const ir::RankClass& cls : plan.classes)
     for (int device : cls.devices) {
-      result.classes[static_cast<size_t>(device)].program = cls.program;
-      result.classes[static_cast<size_t>(device)].devices = {device};
+      at(result.classes, device).program = cls.program;
+      at(result.classes, device).devices = {device};
     }
   for (const ClassResult& cls : result.classes) {
-    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    const ir::Program& program = at(plan.programs, cls.program);
     std::vector<int> runs(program.phases.size());
-    for (const ir::PhaseRun& run : program.schedule) ++runs[static_cast<size_t>(run.phase)];
+    for (const ir::PhaseRun& run : program.schedule) ++at(runs, run.phase);
     auto& counts = per_step.emplace_back();
-    for (const ir::Actor& actor : program.actors) counts.push_back(runs[static_cast<size_t>(actor.phase)]);
+    for (const ir::Actor& actor : program.actors) counts.push_back(at(runs, actor.phase));
   }
-  const auto count_of = [&](const actors::RunAct& act) {
-    return per_step[static_cast<size_t>(act.device)][static_cast<size_t>(act.actor)];
-  };
+  const auto count_of = [&](const actors::RunAct& act) { return at(at(per_step, act.device), act.actor); };
   int64_t first = acts.empty() ? 0 : acts.front().index / count_of(acts.front());
   for (const actors::RunAct& act : acts) first = std::min(first, act.index / count_of(act));
   for (const actors::RunAct& act : acts) {

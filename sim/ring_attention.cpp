@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "backends/machines/device_profile.h"
+#include "sbp/at.h"
 #include "sim/models/kernel_time.h"
 
 namespace boxcar::sim {
@@ -27,7 +28,7 @@ std::vector<size_t> gathers_of(const ir::Program& program, const ir::Actor& atte
   for (size_t i = 0; i < attention.inputs.size(); ++i) {
     const ir::Input& input = attention.inputs[i];
     if (input.program >= 0 || !is_key_or_value(attention, i)) continue;
-    const auto from = static_cast<size_t>(program.registers[static_cast<size_t>(input.reg)].producer);
+    const auto from = static_cast<size_t>(at(program.registers, input.reg).producer);
     if (is_exchange(program.actors[from], sbp::Collective::all_gather) &&
         std::find(found.begin(), found.end(), from) == found.end())
       found.push_back(from);
@@ -37,8 +38,7 @@ std::vector<size_t> gathers_of(const ir::Program& program, const ir::Actor& atte
 
 bool reads_from(const ir::Program& program, const ir::Actor& actor, size_t producer) {
   return std::any_of(actor.inputs.begin(), actor.inputs.end(), [&](const ir::Input& input) {
-    return input.program < 0 &&
-           program.registers[static_cast<size_t>(input.reg)].producer == static_cast<int>(producer);
+    return input.program < 0 && at(program.registers, input.reg).producer == static_cast<int>(producer);
   });
 }
 

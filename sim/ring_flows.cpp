@@ -5,16 +5,16 @@
 #include <map>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::sim {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 void add_ring(const Platform& platform, const std::vector<int>& devices, Ring& ring) {
   auto first = static_cast<int>(ring.hops.size()), ranks = static_cast<int>(devices.size());
   for (int i = 0; i < ranks; ++i) {
     int next = (i + 1) % ranks;
-    ring.hops.push_back({platform.transfer(devices[at(i)], devices[at(next)]), first + next});
+    ring.hops.push_back({platform.transfer(at(devices, i), at(devices, next)), first + next});
   }
 }
 
@@ -46,7 +46,7 @@ void RingFlows::start(int lead, const Ring& ring, double bytes) {
   auto free = std::find_if(runs_.begin(), runs_.end(), [](const Run& run) { return run.lead < 0; });
   auto index = static_cast<int>(free - runs_.begin());
   if (free == runs_.end()) runs_.emplace_back();
-  Run& run = runs_[at(index)];
+  Run& run = at(runs_, index);
   size_t hops = ring.hops.size();
   run = {lead,
          &ring,
@@ -61,30 +61,30 @@ void RingFlows::begin(int run_index, int hop) {
   auto free = std::find_if(flows_.begin(), flows_.end(), [](const Flow& flow) { return flow.run < 0; });
   auto index = static_cast<int>(free - flows_.begin());
   if (free == flows_.end()) flows_.emplace_back();
-  flows_[at(index)] = {run_index, hop};
-  Run& run = runs_[at(run_index)];
-  ++run.begun[at(hop)];
-  time_.flow(run.ring->hops[at(hop)].links, run.bytes, first_tag_ + index);
+  at(flows_, index) = {run_index, hop};
+  Run& run = at(runs_, run_index);
+  ++at(run.begun, hop);
+  time_.flow(at(run.ring->hops, hop).links, run.bytes, first_tag_ + index);
 }
 
 std::optional<int> RingFlows::ended(int tag) {
-  Flow flow = std::exchange(flows_[at(tag - first_tag_)], Flow{});
-  Run& run = runs_[at(flow.run)];
-  ++run.sent[at(flow.hop)];
+  Flow flow = std::exchange(at(flows_, tag - first_tag_), Flow{});
+  Run& run = at(runs_, flow.run);
+  ++at(run.sent, flow.hop);
   if (--run.left == 0) {
     int lead = std::exchange(run.lead, -1);
     return lead;
   }
   try_begin(flow.run, flow.hop);
-  try_begin(flow.run, run.ring->hops[at(flow.hop)].next);
+  try_begin(flow.run, at(run.ring->hops, flow.hop).next);
   return std::nullopt;
 }
 
 // A hop's next round needs its own last round sent, and that of the hop before it received.
 void RingFlows::try_begin(int run_index, int hop) {
-  const Run& run = runs_[at(run_index)];
-  int round = run.begun[at(hop)];
-  if (round == run.ring->rounds || run.sent[at(hop)] < round) return;
+  const Run& run = at(runs_, run_index);
+  int round = at(run.begun, hop);
+  if (round == run.ring->rounds || at(run.sent, hop) < round) return;
   for (size_t before = 0; before < run.ring->hops.size(); ++before) {
     if (run.ring->hops[before].next == hop && run.sent[before] < round) return;
   }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include "sbp/at.h"
+
 namespace boxcar::sim {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // Of the device that has the fullest expert, in times of the mean.
 double fullest(const ir::Plan& plan, double experts, double skew) {
@@ -28,12 +28,12 @@ std::vector<double> routing_times(const ir::Plan& plan, const ir::Program& progr
   for (const ir::Actor& actor : program.actors) {  // until all that follows is known, in any order of actors
     if (!actor.op.starts_with("moe_")) continue;
     if (actor.op == "moe_dispatch") experts = static_cast<double>(ir::attr_int(actor.attrs, "experts"));
-    if (actor.op == "moe_dispatch" || actor.op == "moe_combine_grad") slots[at(actor.outputs[0])] = true;
+    if (actor.op == "moe_dispatch" || actor.op == "moe_combine_grad") at(slots, actor.outputs[0]) = true;
   }
   if (experts < 2) return times;
   const auto reads = [&](const ir::Actor& actor) {
     return std::count_if(actor.inputs.begin(), actor.inputs.end(),
-                         [&](const ir::Input& in) { return in.program < 0 && slots[at(in.reg)]; });
+                         [&](const ir::Input& in) { return in.program < 0 && at(slots, in.reg); });
   };
   for (bool any = true; any;) {
     any = false;
@@ -44,8 +44,8 @@ std::vector<double> routing_times(const ir::Plan& plan, const ir::Program& progr
                         (actor.op == "batch_matmul" && operands == 2);
       if (operands == 0 || ends) continue;
       for (int reg : actor.outputs) {
-        any = any || !slots[at(reg)];
-        slots[at(reg)] = true;
+        any = any || !at(slots, reg);
+        at(slots, reg) = true;
       }
     }
   }

@@ -10,6 +10,7 @@
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/durations.h"
 #include "sim/fold.h"
@@ -32,7 +33,7 @@ void check_fits(const ir::Plan& plan, const backends::Cluster& cluster) {
 
 // No class holds more than its device or its arena has.
 void check_memory(const ir::Plan& plan, const backends::Cluster& cluster, const ClassResult& result) {
-  const ir::Program& program = plan.programs[static_cast<size_t>(result.program)];
+  const ir::Program& program = at(plan.programs, result.program);
   int64_t device = cluster.device->memory_bytes;
   int64_t bytes = result.peak_bytes + program.workspace_bytes;
   if (device > 0 && bytes > device) {
@@ -49,14 +50,14 @@ void check_memory(const ir::Plan& plan, const backends::Cluster& cluster, const 
 }
 
 ClassResult measure(const Wiring& wiring, Meter& meter, int unit_index, int step) {
-  const Unit& unit = wiring.units[static_cast<size_t>(unit_index)];
+  const Unit& unit = at(wiring.units, unit_index);
   const StepMeter& measured = meter.step(unit_index, step);
   ClassResult result;
   result.program = unit.program;
-  result.devices = wiring.plan->classes[static_cast<size_t>(unit.cls)].devices;
+  result.devices = at(wiring.plan->classes, unit.cls).devices;
   for (Ticks busy : measured.busy) result.queue_busy.push_back(to_seconds(busy));
   if (unit.compute_queue >= 0) {
-    result.busy = result.queue_busy[static_cast<size_t>(unit.compute_queue - unit.first_queue)];
+    result.busy = at(result.queue_busy, unit.compute_queue - unit.first_queue);
     result.span = measured.first < 0 ? 0 : to_seconds(measured.last - measured.first);
     result.exposed_comm = to_seconds(measured.exposed);
   }
@@ -135,10 +136,10 @@ class Continuation {
   }
 
  private:
-  Ticks end(int step) const { return ends_[static_cast<size_t>(step)]; }
+  Ticks end(int step) const { return at(ends_, step); }
   Ticks length() const { return end(known_ - 1) - end(known_ - 1 - period_); }
   size_t number(const Act& act) const {
-    return static_cast<size_t>(wiring_.units[static_cast<size_t>(act.cls)].first_actor + act.actor);
+    return static_cast<size_t>(at(wiring_.units, act.cls).first_actor + act.actor);
   }
   const WiredActor& wired(const Act& act) const { return wiring_.actors[number(act)]; }
   bool asked(const Act& act) const { return act.index < steps_ * wired(act).per_step; }

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "sbp/at.h"
+
 namespace boxcar::sim {
 namespace {
 
@@ -38,7 +40,7 @@ class Writer {
   Writer(const ir::Plan& plan, const Result& result, std::ostream& out)
       : plan_(plan), result_(result), out_(out) {
     steps_ = static_cast<int>(result.step_ends.size());
-    begin_ = steps_ > 1 ? result.step_ends[static_cast<size_t>(steps_) - 2] : 0;
+    begin_ = steps_ > 1 ? at(result.step_ends, steps_ - 2) : 0;
     end_ = steps_ > 0 ? result.step_ends.back() : 0;
     index_acts();
     zero_ = first_start();
@@ -64,21 +66,19 @@ class Writer {
     class_of_.assign(static_cast<size_t>(plan_.devices), -1);
     for (size_t cls = 0; cls < classes_.size(); ++cls) {
       ClassTimeline& c = classes_[cls];
-      c.program = &plan_.programs[static_cast<size_t>(result_.classes[cls].program)];
+      c.program = &at(plan_.programs, result_.classes[cls].program);
       c.acts.resize(c.program->actors.size());
       c.last.resize(c.program->actors.size());
       std::vector<int> runs(c.program->phases.size(), 0);
-      for (const ir::PhaseRun& run : c.program->schedule) ++runs[static_cast<size_t>(run.phase)];
-      for (const ir::Actor& actor : c.program->actors)
-        c.per_step.push_back(runs[static_cast<size_t>(actor.phase)]);
-      for (int device : result_.classes[cls].devices)
-        class_of_[static_cast<size_t>(device)] = static_cast<int>(cls);
+      for (const ir::PhaseRun& run : c.program->schedule) ++at(runs, run.phase);
+      for (const ir::Actor& actor : c.program->actors) c.per_step.push_back(at(runs, actor.phase));
+      for (int device : result_.classes[cls].devices) at(class_of_, device) = static_cast<int>(cls);
     }
     for (auto act = result_.timeline.begin(); act != result_.timeline.end();) {
       const auto next = std::find_if(act, result_.timeline.end(), [&](const Act& other) {
         return other.cls != act->cls || other.actor != act->actor;
       });
-      ClassTimeline& c = classes_[static_cast<size_t>(act->cls)];
+      ClassTimeline& c = at(classes_, act->cls);
       const auto actor = static_cast<size_t>(act->actor);
       c.acts[actor] = {act, next};
       c.last[actor] = c.acts[actor].subspan(static_cast<size_t>((steps_ - 1) * c.per_step[actor]));
@@ -94,7 +94,7 @@ class Writer {
   }
 
   bool in_last_step(const ClassTimeline& c, const Act& act) const {
-    return act.index >= (steps_ - 1) * c.per_step[static_cast<size_t>(act.actor)];
+    return act.index >= (steps_ - 1) * at(c.per_step, act.actor);
   }
 
   // Acts of the last step that run ahead (loads, gathers) may begin before the step before it ends.
@@ -176,11 +176,10 @@ class Writer {
     const ir::Register* reg = nullptr;
   };
   Source source_of(size_t cls, const ir::Input& input) const {
-    if (input.peers < 0) return {cls, &classes_[cls].program->registers[static_cast<size_t>(input.reg)]};
-    int device = plan_.peers[static_cast<size_t>(input.peers)]
-                     .source[static_cast<size_t>(result_.classes[cls].devices[0])];
-    auto from = static_cast<size_t>(class_of_[static_cast<size_t>(device)]);
-    return {from, &classes_[from].program->registers[static_cast<size_t>(input.reg)]};
+    if (input.peers < 0) return {cls, &at(classes_[cls].program->registers, input.reg)};
+    int device = at(at(plan_.peers, input.peers).source, result_.classes[cls].devices[0]);
+    auto from = static_cast<size_t>(at(class_of_, device));
+    return {from, &at(classes_[from].program->registers, input.reg)};
   }
 
   static bool is_own(const ir::Actor& actor, const ir::Input& input) {
@@ -192,7 +191,7 @@ class Writer {
   const Act* writer_of(const Source& source, const ir::Input& input, int index) const {
     int slot = index / input.repeat - source.reg->initial;
     if (slot < 0 || source.reg->producer < 0) return nullptr;
-    const auto& acts = classes_[source.cls].acts[static_cast<size_t>(source.reg->producer)];
+    const auto& acts = at(classes_[source.cls].acts, source.reg->producer);
     auto at = static_cast<size_t>((slot + 1) * source.reg->every - 1);
     return at < acts.size() ? &acts[at] : nullptr;
   }
@@ -205,7 +204,7 @@ class Writer {
         if (is_own(actor, input)) continue;
         Source source = source_of(cls, input);
         if (source.reg->producer < 0) continue;
-        int queue = classes_[source.cls].program->actors[static_cast<size_t>(source.reg->producer)].queue;
+        int queue = at(classes_[source.cls].program->actors, source.reg->producer).queue;
         if (source.cls == cls && (queue == actor.queue || !whole_)) continue;
         if (!written(source.cls)) continue;
         for (const Act& act : c.last[a]) {
@@ -230,7 +229,7 @@ class Writer {
         c.program->registers.size());  // by register, by publication (initial ones first)
     auto read = [&](size_t reg, int slot, double end) {
       if (ends[reg].size() <= static_cast<size_t>(slot)) ends[reg].resize(static_cast<size_t>(slot) + 1, -1);
-      ends[reg][static_cast<size_t>(slot)] = std::max(ends[reg][static_cast<size_t>(slot)], end);
+      at(ends[reg], slot) = std::max(at(ends[reg], slot), end);
     };
     for (size_t reader = 0; reader < classes_.size(); ++reader) {
       const ClassTimeline& r = classes_[reader];
@@ -246,9 +245,9 @@ class Writer {
     for (size_t reg = 0; reg < ends.size(); ++reg) {
       const ir::Register& r = c.program->registers[reg];
       if (r.bytes == 0 || r.producer < 0) continue;
-      const auto& acts = c.acts[static_cast<size_t>(r.producer)];
+      const auto& acts = at(c.acts, r.producer);
       for (int slot = 0; slot < r.initial; ++slot) {
-        held(r, 0, static_cast<size_t>(slot) < ends[reg].size() ? ends[reg][static_cast<size_t>(slot)] : 0);
+        held(r, 0, static_cast<size_t>(slot) < ends[reg].size() ? at(ends[reg], slot) : 0);
       }
       for (size_t first = 0; first < acts.size(); first += static_cast<size_t>(r.every)) {
         size_t last = std::min(acts.size(), first + static_cast<size_t>(r.every)) - 1;
@@ -273,7 +272,7 @@ class Writer {
     const auto change = [&](const Change& change) {
       const int window = window_of(change.time);
       if (window < 0) return make(change);
-      changes_[static_cast<size_t>(window)].push_back(change);
+      at(changes_, window).push_back(change);
     };
     each_holding(cls, [&](const ir::Register& reg, double from, double to) {
       const auto kind = static_cast<size_t>(reg.memory);
@@ -281,7 +280,7 @@ class Writer {
       change({to, -reg.bytes, -1, kind});
     });
     for (int window = 0; window <= windows; ++window) {
-      std::vector<Change>& here = changes_[static_cast<size_t>(window)];
+      std::vector<Change>& here = at(changes_, window);
       if (here.empty()) continue;
       std::sort(here.begin(), here.end(), [](const Change& a, const Change& b) {
         return a.time != b.time ? a.time < b.time : a.bytes < b.bytes;

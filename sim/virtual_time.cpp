@@ -5,6 +5,7 @@
 #include <queue>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/simgrid_engine.h"
 
@@ -141,7 +142,7 @@ struct VirtualTime::Impl : Listener {
     }
     sg.zone->next.clear();
     for (int link : route) sg.zone->next.push_back(sg.link(static_cast<size_t>(link))->get_impl());
-    Flow& flow = flows[static_cast<size_t>(index)];
+    Flow& flow = at(flows, index);
     flow = {s4u::Comm::sendto_init(), now, s4u::Engine::get_clock(), tag};
     flow.comm->set_data(reinterpret_cast<void*>(index + 1));
     flow.comm->set_payload_size(static_cast<uint64_t>(bytes * units_per_byte + 0.5));
@@ -151,7 +152,7 @@ struct VirtualTime::Impl : Listener {
 
   void flow_ended(const s4u::Activity& activity) override {
     auto index = reinterpret_cast<intptr_t>(const_cast<s4u::Activity&>(activity).get_data<void>()) - 1;
-    Flow& flow = flows[static_cast<size_t>(index)];
+    Flow& flow = at(flows, index);
     Ticks took = to_ticks(s4u::Engine::get_clock() - flow.clock);
     took = (took + flow_grid / 2) / flow_grid * flow_grid;
     Ticks when = flow.start + took;

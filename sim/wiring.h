@@ -13,6 +13,7 @@
 
 #include "backends/machines/forward.h"
 #include "ir/plan.h"
+#include "sbp/at.h"
 #include "sim/durations.h"
 #include "sim/merge.h"
 #include "sim/platform.h"
@@ -126,12 +127,10 @@ struct Wiring {
   std::vector<int> out_every;      // by output port
 
   int lead_of(int actor) const {
-    int joint = actors[static_cast<size_t>(actor)].joint;
-    return joint < 0 ? actor : joints[static_cast<size_t>(joint)].front();
+    int joint = at(actors, actor).joint;
+    return joint < 0 ? actor : at(joints, joint).front();
   }
-  const ir::Program& program(const Unit& unit) const {
-    return plan->programs[static_cast<size_t>(unit.program)];
-  }
+  const ir::Program& program(const Unit& unit) const { return at(plan->programs, unit.program); }
   const ir::Actor& actor(int index) const;
   std::string name_of(int actor) const;  // "stage0[3].h3.attn.qkv": program, class, actor
 };

@@ -18,6 +18,7 @@
 #include "ir/op.h"
 #include "planner/planner.h"
 #include "planner/resolve.h"
+#include "sbp/at.h"
 
 namespace boxcar::profile {
 namespace {
@@ -111,7 +112,7 @@ std::vector<measure::KernelSample> measure_steps(std::set<std::string>& known,
     const actors::Layout layout(plan, [](int) { return 0; });
     std::map<std::string, std::pair<measure::Sampled, std::vector<double>>> kernels;
     for (auto& [actor, seconds] : run_steps(plan, layout)) {
-      const ir::Actor& a = layout.program(0).actors[static_cast<size_t>(actor)];
+      const ir::Actor& a = at(layout.program(0).actors, actor);
       if (!is_kernel(a)) continue;
       Known kernel = known_as(layout, a);
       auto& [sampled, all_seconds] = kernels[kernel.key];

@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "planner/resolve.h"
+#include "sbp/at.h"
 
 namespace boxcar::profile {
 
@@ -12,9 +13,7 @@ bool is_kernel(const ir::Actor& actor) {
 }
 Known known_as(const actors::Layout& layout, const ir::Actor& actor) {
   const ir::Program& program = layout.program(0);
-  const auto reg = [&](int index) -> const ir::Register& {
-    return program.registers[static_cast<size_t>(index)];
-  };
+  const auto reg = [&](int index) -> const ir::Register& { return at(program.registers, index); };
   Known known{actor.op, {{actor.op, {}, {}, layout.attrs(0, actor)}, {}}};
   measure::Sampled& sampled = known.sampled;
   for (const ir::Input& input : actor.inputs)

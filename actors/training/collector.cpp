@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "backends/host/parts.h"
+#include "sbp/at.h"
 
 namespace boxcar::training {
 namespace {
@@ -28,12 +29,12 @@ Collector::Collector(const planner::Places& places, backends::Backend& backend)
     : places_(places), backend_(backend) {
   for (size_t p = 0; p < places.places.size(); ++p)
     for (int device = 0; is_state(places.places[p]) && device < backend.devices(); ++device)
-      if (places.places[p].first[static_cast<size_t>(device)]) expected_.emplace(p, device);
+      if (at(places.places[p].first, device)) expected_.emplace(p, device);
 }
 
 void Collector::add(int64_t collection, int device, const std::string& reg, Bytes bytes) {
   const Place* place = places_.find(reg);
-  if (!place || !is_state(*place) || !place->first[static_cast<size_t>(device)]) return;
+  if (!place || !is_state(*place) || !at(place->first, device)) return;
   const PlaceAndDevice at{place - places_.places.data(), device};
   if (backend_.transport() && backend_.transport()->process() > 0)
     send(collection, at, bytes);
@@ -43,7 +44,7 @@ void Collector::add(int64_t collection, int device, const std::string& reg, Byte
 
 void Collector::add(int64_t collection, const actors::Runtime& runtime) {
   for (const auto& [p, device] : expected_) {
-    const std::string& reg = places_.places[static_cast<size_t>(p)].reg;
+    const std::string& reg = at(places_.places, p).reg;
     if (backend_.is_local(static_cast<int>(device)))
       add(collection, static_cast<int>(device), reg, runtime.read(static_cast<int>(device), reg));
   }
@@ -51,12 +52,12 @@ void Collector::add(int64_t collection, const actors::Runtime& runtime) {
 
 GlobalTensors Collector::take(int64_t collection, const Check& check) {
   GlobalTensors whole;
-  for (const auto& [at, bytes] : wait_for(collection, check)) {
-    const Place& place = places_.places[static_cast<size_t>(at.first)];
+  for (const auto& [key, bytes] : wait_for(collection, check)) {
+    const Place& place = at(places_.places, key.first);
     auto [tensor, is_new] = whole.try_emplace(place.tensor);
     if (is_new)
       tensor->second = {place.type, std::vector<std::byte>(static_cast<size_t>(place.type.bytes()))};
-    backends::host::put_part(tensor->second, place.ranges[static_cast<size_t>(at.second)], bytes);
+    backends::host::put_part(tensor->second, at(place.ranges, key.second), bytes);
   }
   return whole;
 }

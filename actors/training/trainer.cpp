@@ -20,6 +20,7 @@
 #include "planner/checkpoints.h"
 #include "planner/training_graph.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::training {
@@ -86,8 +87,7 @@ TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, con
   planner::verify(result.plan);
   double needed = 0;
   for (const ir::RankClass& cls : result.plan.classes)
-    needed += share *
-              static_cast<double>(result.plan.programs[static_cast<size_t>(cls.program)].arena_bytes) *
+    needed += share * static_cast<double>(at(result.plan.programs, cls.program).arena_bytes) *
               static_cast<double>(cls.devices.size());
   const double there =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
@@ -154,9 +154,9 @@ struct Trainer::Impl {
 
   void fill(int device, const ir::Register& reg, const Moment& moment, std::span<std::byte> bytes) {
     const Place* place = job.places.find(reg.name);
-    if (!place || !place->holds[static_cast<size_t>(device)])
+    if (!place || !at(place->holds, device))
       throw Error::fault("%" + reg.name, fmt::format("device {} has no place for it", device));
-    const auto& ranges = place->ranges[static_cast<size_t>(device)];
+    const auto& ranges = at(place->ranges, device);
     if (is_input(*place)) return load(*place, ranges, moment, bytes);
     backends::host::take_part(initial.at(place->tensor), ranges, reg.type.dtype, bytes);
   }
@@ -173,7 +173,7 @@ struct Trainer::Impl {
   // --- losses
 
   void watched(int device, const Moment& moment, std::span<const std::byte> bytes) {
-    if (!loss_place().first[static_cast<size_t>(device)]) return;
+    if (!at(loss_place().first, device)) return;
     const double value = backends::host::load_element(loss_place().type.dtype, bytes.data());
     if (!std::isfinite(value))
       throw Error::fault(fmt::format("step {}", moment.step + 1),

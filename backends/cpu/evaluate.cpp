@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cpu {
@@ -31,17 +32,17 @@ bool ends_with(const std::string& text, std::string_view end) { return text.ends
 
 Values evaluate(const ir::Graph& graph, const Values& given) {
   std::vector<HostTensor> tensors(graph.tensors.size());
-  const auto at = [&](ir::TensorId id) -> HostTensor& { return tensors[static_cast<size_t>(id)]; };
+  const auto of = [&](ir::TensorId id) -> HostTensor& { return at(tensors, id); };
   for (const ir::Op& op : graph.ops) {
     if (op.inputs.empty()) {
-      at(op.outputs[0]) = source(graph, op, given);
+      of(op.outputs[0]) = source(graph, op, given);
     } else if (op.type == "to_global") {
-      at(op.outputs[0]) = at(op.inputs[0]);
+      of(op.outputs[0]) = of(op.inputs[0]);
     } else {
       Tensors inputs;
-      for (ir::TensorId input : op.inputs) inputs.push_back(at(input));
+      for (ir::TensorId input : op.inputs) inputs.push_back(of(input));
       Tensors outputs = run_reference(op.type, inputs, op.attrs);
-      for (size_t i = 0; i < outputs.size(); ++i) at(op.outputs[i]) = std::move(outputs[i]);
+      for (size_t i = 0; i < outputs.size(); ++i) of(op.outputs[i]) = std::move(outputs[i]);
     }
   }
   Values values;

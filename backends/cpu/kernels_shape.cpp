@@ -5,6 +5,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/reference.h"
 #include "backends/cpu/strided_copy.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -28,7 +29,7 @@ std::unique_ptr<Kernel> make_reshape(const Call& call) {
 std::unique_ptr<Kernel> make_transpose(const Call& call) {
   const std::vector<int64_t> own = strides(call.inputs[0].shape), &perm = ir::attr_ints(call.attrs, "perm");
   std::vector<int64_t> steps;
-  for (const int64_t axis : perm) steps.push_back(own[static_cast<size_t>(axis)]);
+  for (const int64_t axis : perm) steps.push_back(at(own, axis));
   if (perm.empty()) steps.assign(own.rbegin(), own.rend());
   return copies(call, steps);
 }

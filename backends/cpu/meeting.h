@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backends/cpu/waits.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cpu {
 
@@ -42,7 +43,7 @@ class alignas(64) Seat {
   void wait_done(int64_t turn, Waits& waits, Whom whom) {
     wait(done_, turn, waits, whom);
   }
-  Slice slice(int64_t turn, int rank) const { return slices_[turn & 1][static_cast<size_t>(rank)]; }
+  Slice slice(int64_t turn, int rank) const { return at(slices_[turn & 1], rank); }
 
  private:
   static constexpr int spins = 200;

@@ -5,6 +5,7 @@
 #include "backends/cpu/reference.h"
 #include "ir/autodiff.h"
 #include "ir/ops/fused.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -13,7 +14,7 @@ void fused(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   Tensors values = in;
   for (const ir::FusedStep& step : ir::parse_fused(ir::attr_text(attrs, "program"), in.size())) {
     Tensors operands;
-    for (const int operand : step.operands) operands.push_back(values[static_cast<size_t>(operand)]);
+    for (const int operand : step.operands) operands.push_back(at(values, operand));
     values.push_back(run_reference(step.op, operands, step.attrs)[0]);
   }
   out[0].data = values.back().data;
@@ -34,7 +35,7 @@ void fused_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   }
   for (const ir::FusedStep& step : ir::parse_fused(ir::attr_text(attrs, "program"), in.size() - 1)) {
     std::vector<ir::TensorId> operands;
-    for (const int operand : step.operands) operands.push_back(values[static_cast<size_t>(operand)]);
+    for (const int operand : step.operands) operands.push_back(at(values, operand));
     values.push_back(b.op1(step.op, operands, step.attrs));
   }
   const ir::TensorId product =
@@ -47,8 +48,7 @@ void fused_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const Values results = evaluate(graph, given);
   for (const ir::Gradient& gradient : gradients) {
     const std::string& name = graph.tensor(gradient.parameter).name;  // "x2"
-    out[static_cast<size_t>(std::stoul(name.substr(1)))].data =
-        results.at(graph.tensor(gradient.gradient).name).data;
+    at(out, std::stoul(name.substr(1))).data = results.at(graph.tensor(gradient.gradient).name).data;
   }
 }
 

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "backends/cpu/reference.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -23,7 +24,7 @@ void for_picked(Around table, const std::vector<int64_t>& rows, Visit visit) {
   auto count = static_cast<int64_t>(rows.size());
   for (int64_t i = 0; i < table.outer; ++i) {
     for (int64_t j = 0; j < count; ++j) {
-      int64_t row = rows[static_cast<size_t>(j)];
+      int64_t row = at(rows, j);
       for (int64_t k = 0; row >= 0 && k < table.inner; ++k) {
         visit(static_cast<size_t>((i * count + j) * table.inner + k),
               static_cast<size_t>((i * table.extent + row) * table.inner + k));

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/reference_groups.h"
 #include "ir/images.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -58,8 +59,8 @@ void norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
     each(sets, set, [&](size_t at, size_t scale) {
       out[0].data[at] = (x.data[at] - mean) * rstd * gamma.data[scale] + beta.data[scale];
     });
-    out[1].data[static_cast<size_t>(set)] = mean;
-    out[2].data[static_cast<size_t>(set)] = rstd;
+    at(out[1].data, set) = mean;
+    at(out[2].data, set) = rstd;
   }
 }
 
@@ -69,7 +70,7 @@ void norm_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const HostTensor &dy = in[0], &x = in[1], &gamma = in[2];
   const Sets sets = sets_of(x, attrs);
   for (int64_t set = 0; set < sets.count; ++set) {
-    const double mean = in[3].data[static_cast<size_t>(set)], rstd = in[4].data[static_cast<size_t>(set)];
+    const double mean = at(in[3].data, set), rstd = at(in[4].data, set);
     const auto normal = [&](size_t at) { return (x.data[at] - mean) * rstd; };
     double mean_g = 0, mean_g_normal = 0;
     each(sets, set, [&](size_t at, size_t scale) {
@@ -93,7 +94,7 @@ void rms_norm(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
     const double rstd = 1 / std::sqrt(square + ir::attr_float(attrs, "eps"));
     each(rows, row,
          [&](size_t at, size_t scale) { out[0].data[at] = x.data[at] * rstd * gamma.data[scale]; });
-    out[1].data[static_cast<size_t>(row)] = rstd;
+    at(out[1].data, row) = rstd;
   }
 }
 
@@ -102,7 +103,7 @@ void rms_norm_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const HostTensor &dy = in[0], &x = in[1], &gamma = in[2];
   const Sets rows = rows_of(x, attrs);
   for (int64_t row = 0; row < rows.count; ++row) {
-    const double rstd = in[3].data[static_cast<size_t>(row)];
+    const double rstd = at(in[3].data, row);
     double mean = 0;
     each(rows, row, [&](size_t at, size_t scale) {
       mean += dy.data[at] * gamma.data[scale] * x.data[at] / rows.size();

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/shared_library.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -67,7 +68,7 @@ constexpr EpilogueRow epilogues[] = {
     {Epilogue::bias_grad, CUBLASLT_EPILOGUE_BGRADA, ", a bias's gradient"},
     {Epilogue::bias_gelu, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, ", a bias and gelu"},
     {Epilogue::gelu_grad, CUBLASLT_EPILOGUE_DGELU_BGRAD, ", gelu's and a bias's gradient"}};
-const EpilogueRow& row_of(Epilogue epilogue) { return epilogues[static_cast<size_t>(epilogue)]; }
+const EpilogueRow& row_of(Epilogue epilogue) { return at(epilogues, epilogue); }
 
 bool reads_h(Epilogue epilogue) { return epilogue == Epilogue::bias_gelu || epilogue == Epilogue::gelu_grad; }
 

@@ -15,6 +15,7 @@
 #include "backends/cuda/placement.h"
 #include "backends/cuda/shared_communicator.h"
 #include "ir/plan.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -87,9 +88,7 @@ int64_t most_scratch(const ir::Program& program, bool fast) {
     if (actor.op.starts_with("conv2d") || actor.op == "max_pool2d_grad")
       most = std::max(most, Dnn::most_workspace);
     if (fast || actor.op != "scaled_dot_product_attention_grad" || actor.inputs.size() < 3) continue;
-    const auto type = [&](size_t input) {
-      return program.registers[static_cast<size_t>(actor.inputs[input].reg)].type;
-    };
+    const auto type = [&](size_t input) { return at(program.registers, actor.inputs[input].reg).type; };
     const ir::TensorType q = type(1), k = type(2);
     const int64_t scores = 2 * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2];
     if (ir::size_of(q.dtype) == 2) most = std::max(most, std::min(scores, Libraries::most_scores_usually));
@@ -116,7 +115,7 @@ class CudaBackend : public Backend {
     wanted.share = options.share_gpus;
     gpus_.assign(devices_.size(), -1);
     const std::vector<int> gpus = place(here, wanted);
-    for (size_t i = 0; i < mine.size(); ++i) gpus_[static_cast<size_t>(mine[i])] = gpus[i];
+    for (size_t i = 0; i < mine.size(); ++i) at(gpus_, mine[i]) = gpus[i];
     shares_ = wanted.share && std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
     if (shares_ && transport_)
       throw Error::cannot_run("cuda", "devices that share a GPU are of one process; run without mpirun");
@@ -125,7 +124,7 @@ class CudaBackend : public Backend {
       if (nccl_) nccl_->check();
     };
     for (size_t i = 0; i < mine.size(); ++i)
-      devices_[static_cast<size_t>(mine[i])] =
+      at(devices_, mine[i]) =
           std::make_unique<CudaDevice>(gpus[i], waits_, after_waiting, recorder_, algorithms);
     std::vector<int> distinct = gpus;
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
@@ -166,7 +165,7 @@ class CudaBackend : public Backend {
     std::map<int, int64_t> needed;  // by GPU
     std::map<int, Device*> one;
     for (const ir::RankClass& cls : plan.classes) {
-      const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+      const ir::Program& program = at(plan.programs, cls.program);
       const int64_t bytes = program.arena_bytes + most_scratch(program, fast_);
       for (const int device : cls.devices)
         if (const auto d = static_cast<size_t>(device); devices_[d])

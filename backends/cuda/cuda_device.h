@@ -21,6 +21,7 @@
 #include "backends/cuda/cuda_recorder.h"
 #include "backends/cuda/kernel_table.h"
 #include "backends/device.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cuda {
 
@@ -155,7 +156,7 @@ class CudaDevice : public Device {
     std::byte* data = nullptr;
     cudaEvent_t free = nullptr;  // passes when the copy from or to it is done
   };
-  Half& half(int64_t part) { return halves_[static_cast<size_t>(part % 2)]; }
+  Half& half(int64_t part) { return at(halves_, part % 2); }
 
   const int gpu_;
   cpu::Waits& waits_;

@@ -10,6 +10,7 @@
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/random.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -163,7 +164,7 @@ Around around(const ir::Shape& shape, int64_t axis) {
   if (axis < 0) axis += rank;
   for (int64_t a = 0; a < rank; ++a) {
     int64_t& part = a < axis ? result.outer : a == axis ? result.extent : result.inner;
-    part *= shape[static_cast<size_t>(a)];
+    part *= at(shape, a);
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include "backends/cuda/kernel_table.h"
 #include "ir/ops/fused.h"
 #include "ir/ops/pointwise.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -295,7 +296,7 @@ class Backwards {
     for (int i = 0; i < inputs; ++i) value.push_back(1 + i);
     for (const ir::FusedStep& step : steps_) {
       std::vector<int> operands;
-      for (const int operand : step.operands) operands.push_back(value[static_cast<size_t>(operand)]);
+      for (const int operand : step.operands) operands.push_back(at(value, operand));
       value.push_back(p_.add(step.op, operands, step.attrs, ir::DType::float32));
       if (value.back() < 0) return {};
     }
@@ -310,7 +311,7 @@ class Backwards {
 
  private:
   void give(int operand, int value) {
-    int& sum = adjoint_[static_cast<size_t>(operand)];
+    int& sum = at(adjoint_, operand);
     sum = sum < 0 ? value : p_.add(Step::add, sum, value);
   }
   bool back(const ir::FusedStep& step, const std::vector<int>& value, size_t at) {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "backends/cuda/kernel_table.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -51,7 +52,7 @@ std::unique_ptr<Kernel> make_transpose(const Call& call, const Place& place) {
   const Steps own = strides(call.inputs[0].shape);
   Steps from;
   const std::vector<int64_t>& perm = ir::attr_ints(call.attrs, "perm");
-  for (const int64_t axis : perm) from.push_back(own[static_cast<size_t>(axis)]);
+  for (const int64_t axis : perm) from.push_back(at(own, axis));
   if (perm.empty()) from.assign(own.rbegin(), own.rend());
   const ir::Shape& shape = call.outputs[0].shape;
   return moves(call, place, {piece(shape, from, strides(shape), call.inputs[0].dtype)});

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernel_table.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cuda {
 namespace {
@@ -26,7 +27,7 @@ std::unique_ptr<Kernel> make_axes(const Call& call, const Place& place) {
   for (int64_t a = 0; a < rank; ++a) {
     const bool named =
         std::count(axes.begin(), axes.end(), a) + std::count(axes.begin(), axes.end(), a - rank) > 0;
-    if (axes.empty() || named) kept[static_cast<size_t>(a)] = -1;
+    if (axes.empty() || named) at(kept, a) = -1;
   }
   Reduce reduce = reduce_to(call.inputs[0], {kept, call.outputs[0].dtype});
   reduce.combine = combine;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/cpu/cpu_reduce.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cuda {
@@ -137,8 +138,7 @@ NcclCommunicator::NcclCommunicator(NcclGroups& groups, std::string name, std::sp
       name_(std::move(name)),
       devices_(devices.begin(), devices.end()),
       rank_(rank),
-      me_(fmt::format("{}: rank {} of {}, device {}", name_, rank, devices.size(),
-                      devices[static_cast<size_t>(rank)])),
+      me_(fmt::format("{}: rank {} of {}, device {}", name_, rank, devices.size(), at(devices, rank))),
       stream_(std::move(stream)) {
   for (const int device : devices_) processes_.push_back(process_of(device));
   for (int r = 0, named = 0; r < size() && named < 4; ++r) {
@@ -176,7 +176,7 @@ void NcclCommunicator::reduce_scatter(const void* in, void* out, std::span<const
                                                  reduction_of(reduction), comm_, stream));
     const std::byte* from = bytes(in);
     for (int r = 0; r < size(); ++r) {
-      const int64_t count = counts[static_cast<size_t>(r)];
+      const int64_t count = at(counts, r);
       if (count == 0) continue;
       call(groups_.api_.ncclReduce(from, out, static_cast<size_t>(count), type_of(dtype),
                                    reduction_of(reduction), r, comm_, stream));
@@ -196,7 +196,7 @@ void NcclCommunicator::all_gather(const void* in, void* out, std::span<const int
                                              comm_, stream));
     std::byte* to = bytes(out);
     for (int r = 0; r < size(); ++r) {
-      const int64_t part = counts[static_cast<size_t>(r)] * size_of;
+      const int64_t part = at(counts, r) * size_of;
       if (part == 0) continue;
       call(groups_.api_.ncclBroadcast(r == rank_ ? in : to, to, static_cast<size_t>(part), nccl_uint8, r,
                                       comm_, stream));
@@ -214,8 +214,8 @@ void NcclCommunicator::all_to_all(const void* in, std::span<const int64_t> send_
     const std::byte* from = bytes(in);
     std::byte* to = bytes(out);
     for (int r = 0; r < size(); ++r) {
-      const int64_t sent = send_counts[static_cast<size_t>(r)] * size_of;
-      const int64_t received = receive_counts[static_cast<size_t>(r)] * size_of;
+      const int64_t sent = at(send_counts, r) * size_of;
+      const int64_t received = at(receive_counts, r) * size_of;
       if (sent > 0)
         call(groups_.api_.ncclSend(from, static_cast<size_t>(sent), nccl_uint8, r, comm_, stream));
       if (received > 0)
@@ -332,7 +332,7 @@ NcclId NcclCommunicator::draw_id() {
   }
   call(groups_.api_.ncclGetUniqueId(&id));
   std::map<int, std::vector<int>> ranks;  // by process
-  for (int r = 1; r < size(); ++r) ranks[processes_[static_cast<size_t>(r)]].push_back(r);
+  for (int r = 1; r < size(); ++r) ranks[at(processes_, r)].push_back(r);
   for (const auto& [process, there] : ranks) {
     const std::vector<std::byte> message = cpu::to_message(box, 0, there, std::as_bytes(std::span(&id, 1)));
     if (process == processes_[0])

@@ -9,6 +9,7 @@
 #include "backends/host/files.h"
 #include "backends/host/fingerprint.h"
 #include "backends/random.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::host {
@@ -60,8 +61,8 @@ ImageData ImageData::random(int64_t image, int64_t classes, int64_t seed) {
   for (uint8_t& byte : records) byte = static_cast<uint8_t>(mix(++state));
   for (int64_t i = 0; i < random_images; ++i) {
     const uint64_t label = mix(++state) % static_cast<uint64_t>(labels);
-    records[static_cast<size_t>(i * record)] = static_cast<uint8_t>(label % 256);
-    records[static_cast<size_t>(i * record + 1)] = static_cast<uint8_t>(label / 256);
+    at(records, i * record) = static_cast<uint8_t>(label % 256);
+    at(records, i * record + 1) = static_cast<uint8_t>(label / 256);
   }
   return ImageData(std::move(records), image);
 }
@@ -92,7 +93,7 @@ int64_t ImageSamples::read(std::string_view input, int64_t index, std::span<cons
       for (int64_t row = ranges[1].begin; row < ranges[1].end; ++row) {
         const int64_t first = (plane * data_.image() + row) * data_.image();
         for (int64_t column = ranges[2].begin; column < ranges[2].end; ++column)
-          *to++ = (static_cast<T>(pixels[static_cast<size_t>(first + column)]) - T(127.5)) / T(63.75);
+          *to++ = (static_cast<T>(at(pixels, first + column)) - T(127.5)) / T(63.75);
       }
     return (to - begin) * static_cast<int64_t>(sizeof(T));
   };

@@ -11,6 +11,7 @@
 
 #include "backends/host/parts.h"
 #include "ir/op.h"
+#include "sbp/at.h"
 
 namespace boxcar::measure {
 namespace {
@@ -40,7 +41,7 @@ double wall_seconds() {
 double typical(std::vector<double> seconds) {
   const auto half = static_cast<int64_t>(seconds.size() / 2);
   std::nth_element(seconds.begin(), seconds.begin() + half, seconds.end());
-  return seconds[static_cast<size_t>(half)];
+  return at(seconds, half);
 }
 
 double seconds_of(const std::function<double()>& clock, const std::function<void()>& work) {
@@ -176,28 +177,28 @@ std::unique_ptr<Bench::Sets> Bench::place(const Sampled& sampled) {
 
 // A few numbers from the host; the rest is copied from what is there, twice as much each time.
 std::byte* Bench::fill(const ir::TensorType& type, std::byte*& next) {
-  std::byte* const at = next;
+  std::byte* const begin = next;
   next += aligned(type.bytes());
   const int64_t size = ir::size_of(type.dtype);
   const int64_t drawn = std::min<int64_t>(type.elements(), 997);
-  if (drawn == 0) return at;
+  if (drawn == 0) return begin;
   std::vector<std::byte> values(static_cast<size_t>(drawn * size));
   std::minstd_rand random(1);
   for (int64_t i = 0; i < drawn; ++i) {
     const auto value = static_cast<double>(1 + random() % 63);
     if (size == 1)
-      values[static_cast<size_t>(i)] = std::byte{1};  // a mask
+      at(values, i) = std::byte{1};  // a mask
     else
       backends::host::store_element(type.dtype, values.data() + i * size,
                                     ir::is_float(type.dtype) ? value / 64 : value);
   }
-  device().from_host(at, values.data(), drawn * size);
+  device().from_host(begin, values.data(), drawn * size);
   for (int64_t there = drawn * size; there < type.bytes();) {
     const int64_t more = std::min(there, type.bytes() - there);
-    queue_->copy(at + there, at, {1, more, more, more});
+    queue_->copy(begin + there, begin, {1, more, more, more});
     there += more;
   }
-  return at;
+  return begin;
 }
 
 double Bench::time(const std::function<void()>& work) {

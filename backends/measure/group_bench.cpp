@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "backends/measure/bench.h"
+#include "sbp/at.h"
 
 namespace boxcar::measure {
 namespace {
@@ -45,7 +46,7 @@ double collective_seconds(backends::Backend& backend, Collective collective, int
         const auto end = queue->timed_mark();
         queue->finish();
         const double spent = end ? end->seconds_since(*begin) : wall_seconds() - start;
-        if (rank == 0) results[static_cast<size_t>(turn)] = spent / calls;
+        if (rank == 0) at(results, turn) = spent / calls;
       }
       all->barrier();
       queue->finish();

@@ -22,6 +22,7 @@
 #include "backends/mpi/endings.h"
 #include "backends/mpi/termination.h"
 #include "backends/peers.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends {
@@ -166,7 +167,7 @@ class MpiTransport : public Transport {
   }
 
   void listen(Channel channel, Listener listener) override {
-    Listener& place = listeners_[static_cast<size_t>(channel)];
+    Listener& place = at(listeners_, channel);
     if (place || started_) throw Error::fault("transport", "one listener per channel, and before start()");
     place = std::move(listener);
   }
@@ -263,7 +264,7 @@ class MpiTransport : public Transport {
 
   void says(int process, std::string text) {
     const std::lock_guard lock(mutex_);
-    said_[static_cast<size_t>(process)].push_back(std::move(text));
+    at(said_, process).push_back(std::move(text));
   }
   bool all_said() {
     const std::lock_guard lock(mutex_);
@@ -360,7 +361,7 @@ class MpiTransport : public Transport {
     if (tag == sign_tag) return read_sign(from, bytes);
     const std::lock_guard lock(delivery_);
     if (!started_) return;
-    const Listener& listener = listeners_[static_cast<size_t>(tag)];
+    const Listener& listener = at(listeners_, tag);
     if (!listener) throw Error::fault("transport", fmt::format("nobody listens to channel {}", tag));
     listener(from, bytes);
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "planner/solve/stages.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::measured {
@@ -18,7 +19,6 @@ namespace {
 
 constexpr int most_stages = 16, most_splits = 2;
 
-size_t at(int index) { return static_cast<size_t>(index); }
 bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
 
 // What the tables' planner knows of ops by name.
@@ -96,11 +96,11 @@ class Judge {
 
  private:
   const OpCost& cost(const Stage& stage, int samples, int i) const {
-    const int op = task_.model.ops[at(stage.first + i)];
-    const int split = stage.split[at(i)], tp = stage.tp[at(i)], here = samples * tp / stage.devices;
+    const int op = at(task_.model.ops, stage.first + i);
+    const int split = at(stage.split, i), tp = at(stage.tp, i), here = samples * tp / stage.devices;
     const OpCost* found = task_.model.table->find(op, here, tp, split);
     if (found == nullptr)
-      throw Error::input(task_.model.table->names()[at(op)],
+      throw Error::input(at(task_.model.table->names(), op),
                          fmt::format("was not measured with {} samples, tp {}, split {}", here, tp, split));
     return *found;
   }
@@ -111,15 +111,15 @@ class Judge {
                      links_.seconds(cost(stage, samples, count - 1).output, to_other);
     for (int i = 0; i < count; ++i) {
       const OpCost& op = cost(stage, samples, i);
-      seconds += op.forward + op.backward + (stage.recomputed[at(i)] != 0 ? op.forward : 0);
-      if (i > 0) seconds += other_degrees(links_, op, stage.tp[at(i - 1)], stage.tp[at(i)]);
+      seconds += op.forward + op.backward + (at(stage.recomputed, i) != 0 ? op.forward : 0);
+      if (i > 0) seconds += other_degrees(links_, op, at(stage.tp, i - 1), at(stage.tp, i));
     }
     return seconds;
   }
 
   double memory_of(const Stage& stage, int samples, int in_flight) const {
     const int count = stage.last - stage.first;
-    const auto kind = [&](int i) { return kinds_[at(task_.model.ops[at(stage.first + i)])]; };
+    const auto kind = [&](int i) { return at(kinds_, at(task_.model.ops, stage.first + i)); };
     const auto kept = [&](int i) { return kind(i).kept * cost(stage, samples, i).kept; };
     double weights = 0, all = cost(stage, samples, 0).input, forward = 0, backward = 0;
     for (int i = 0; i < count; ++i) {
@@ -132,7 +132,7 @@ class Judge {
     }
     const Freed recomputed = freed(
         count, kept, [&](int i) { return kind(i).begins; },
-        [&](int i) { return stage.recomputed[at(i)] != 0; });
+        [&](int i) { return at(stage.recomputed, i) != 0; });
     return task_.model.states * weights + std::max(forward + backward, weights) + recomputed.peak +
            (all - recomputed.megabytes) * in_flight;
   }
@@ -163,35 +163,35 @@ struct Chain {
 // Of `count` ops from `first`, for every price of a MB the pattern that is best.
 Patterns patterns_of(const Chain& chain, const Model& model, const std::vector<Kind>& kinds, int first,
                      int count) {
-  const auto kind = [&](int i) { return kinds[at(model.ops[at(first + i)])]; };
-  const auto kept = [&](int i) { return kind(i).kept * chain.costs[at(first + i)]->kept; };
-  Patterns patterns{{std::vector<char>(at(count)), 0, {}}};
+  const auto kind = [&](int i) { return at(kinds, at(model.ops, first + i)); };
+  const auto kept = [&](int i) { return kind(i).kept * at(chain.costs, first + i)->kept; };
+  Patterns patterns{{std::vector<char>(static_cast<size_t>(count)), 0, {}}};
   for (double price = 1e-8; price < 1; price *= 1.3) {
     // By op and whether it is computed again: the least of seconds less what its savings are worth.
-    std::vector<std::pair<double, double>> least(at(count));  // once, again
-    std::vector<char> came(at(count) * 2);
+    std::vector<std::pair<double, double>> least(static_cast<size_t>(count));  // once, again
+    std::vector<char> came(static_cast<size_t>(count) * 2);
     for (int i = 0; i < count; ++i) {
       const double seconds =
-          kind(i).fixed ? std::numeric_limits<double>::infinity() : chain.costs[at(first + i)]->forward;
+          kind(i).fixed ? std::numeric_limits<double>::infinity() : at(chain.costs, first + i)->forward;
       if (i == 0) {
         least[0] = {0, seconds};
         continue;
       }
-      const auto [once, recomputed] = least[at(i - 1)];
+      const auto [once, recomputed] = at(least, i - 1);
       const double both = recomputed - price * kept(i - 1);
-      came[at(i) * 2] = recomputed < once;
-      came[at(i) * 2 + 1] = both < once;
-      least[at(i)] = {std::min(once, recomputed), std::min(once, both) + seconds};
+      came[static_cast<size_t>(i) * 2] = recomputed < once;
+      came[static_cast<size_t>(i) * 2 + 1] = both < once;
+      at(least, i) = {std::min(once, recomputed), std::min(once, both) + seconds};
     }
-    Pattern pattern{std::vector<char>(at(count)), 0, {}};
-    char recomputed = least[at(count - 1)].second < least[at(count - 1)].first;
+    Pattern pattern{std::vector<char>(static_cast<size_t>(count)), 0, {}};
+    char recomputed = at(least, count - 1).second < at(least, count - 1).first;
     for (int i = count - 1; i >= 0; --i) {
-      pattern.recomputed[at(i)] = recomputed;
-      if (recomputed != 0) pattern.seconds += chain.costs[at(first + i)]->forward;
-      recomputed = came[at(i) * 2 + at(recomputed)];
+      at(pattern.recomputed, i) = recomputed;
+      if (recomputed != 0) pattern.seconds += at(chain.costs, first + i)->forward;
+      recomputed = came[static_cast<size_t>(i) * 2 + static_cast<size_t>(recomputed)];
     }
     pattern.freed = freed(
-        count, kept, [](int) { return false; }, [&](int i) { return pattern.recomputed[at(i)] != 0; });
+        count, kept, [](int) { return false; }, [&](int i) { return at(pattern.recomputed, i) != 0; });
     if (pattern.freed.megabytes > patterns.back().freed.megabytes) patterns.push_back(std::move(pattern));
   }
   return patterns;
@@ -253,17 +253,17 @@ class Searcher {
  private:
   using KindOfPart = std::pair<const Chain*, std::vector<int>>;  // its ops
 
-  const Kind& kind(int i) const { return kinds_[at(task_.model.ops[at(i)])]; }
+  const Kind& kind(int i) const { return at(kinds_, at(task_.model.ops, i)); }
 
   // Before ops whose input is not much larger than a layer's.
   bool may_cut(int i) const {
     const OpTable& table = *task_.model.table;
     const auto input = [&](int j) {
-      const OpCost* cost = table.find(task_.model.ops[at(j)], task_.samples[0], 1, 0);
+      const OpCost* cost = table.find(at(task_.model.ops, j), task_.samples[0], 1, 0);
       if (cost == nullptr)
         throw Error::input("tables",
                            fmt::format("have no {} of {} samples on one device",
-                                       table.names()[at(task_.model.ops[at(j)])], task_.samples[0]));
+                                       at(table.names(), at(task_.model.ops, j)), task_.samples[0]));
       return cost->input;
     };
     int layer = i;
@@ -283,8 +283,8 @@ class Searcher {
     if (samples_ * tp % devices != 0) return best;
     for (int split = 0; split < most_splits; ++split) {
       const OpCost* cost = task_.model.table->find(op, samples_ * tp / devices, tp, split);
-      if (cost == nullptr || (split > 0 && !kinds_[at(op)].tuned)) continue;
-      const double held = task_.model.states * cost->weights + kinds_[at(op)].kept * cost->kept;
+      if (cost == nullptr || (split > 0 && !at(kinds_, op).tuned)) continue;
+      const double held = task_.model.states * cost->weights + at(kinds_, op).kept * cost->kept;
       const double worth = reserved ? cost->reserved_forward + cost->reserved_backward
                                     : cost->forward + cost->backward + price * held;
       if (best.cost == nullptr || worth < best.worth) best = {cost, tp, split, worth};
@@ -310,7 +310,7 @@ class Searcher {
           const auto from = [&](size_t b) {
             return states[i - 1][b].worth + other_degrees(links_, *state.choice.cost, degrees[b], degrees[d]);
           };
-          for (size_t b = 0; kinds_[at(op)].tuned && b < degrees.size(); ++b)
+          for (size_t b = 0; at(kinds_, op).tuned && b < degrees.size(); ++b)
             if (from(b) < from(state.before)) state.before = b;
           state.worth = from(state.before);
         }
@@ -367,11 +367,11 @@ class Searcher {
   // Fastest first: with more in flight more is computed again.
   void add_ways(const Chain& chain, int first, int last, std::vector<Way>& ways) {
     const double all = task_.memory;
-    double seconds = 0, weights = 0, kept = chain.costs[at(first)]->input, forward = 0, backward = 0;
+    double seconds = 0, weights = 0, kept = at(chain.costs, first)->input, forward = 0, backward = 0;
     for (int i = first; i < last; ++i) {
-      const OpCost& op = *chain.costs[at(i)];
+      const OpCost& op = *at(chain.costs, i);
       seconds += op.forward + op.backward;
-      if (i > first) seconds += other_degrees(links_, op, chain.tp[at(i - 1)], chain.tp[at(i)]);
+      if (i > first) seconds += other_degrees(links_, op, at(chain.tp, i - 1), at(chain.tp, i));
       weights += op.weights;
       kept += kind(i).kept * op.kept;
       if (i + 1 == last) break;
@@ -381,8 +381,8 @@ class Searcher {
     // Stages that fill nodes stand between nodes, and the last one ends a node.
     const bool fills = chain.devices >= task_.node_gpus,
                ends = last == static_cast<int>(task_.model.ops.size());
-    seconds += links_.seconds(chain.costs[at(first)]->input, fills && first > 0) +
-               links_.seconds(chain.costs[at(last - 1)]->output, fills || ends);
+    seconds += links_.seconds(at(chain.costs, first)->input, fills && first > 0) +
+               links_.seconds(at(chain.costs, last - 1)->output, fills || ends);
     const double stays = task_.model.states * weights + std::max(forward + backward, weights);
     if (stays > all) return;
     std::vector<Part> parts = parts_of(chain, first, last);
@@ -411,7 +411,7 @@ class Searcher {
     if (!add()) return;
     for (const Step& step : steps) {
       Part& part = parts[step.part];
-      const Pattern &less = (*part.patterns)[at(step.level - 1)], &more = (*part.patterns)[at(step.level)];
+      const Pattern &less = at(*part.patterns, step.level - 1), &more = at(*part.patterns, step.level);
       peak = std::max(peak, more.freed.peak);
       for (part.more = 0; part.more < part.count;) {
         ++part.more;
@@ -428,7 +428,7 @@ class Searcher {
   std::vector<Way> ways(int first, int last, int mesh) {
     std::vector<Way> all, kept;
     for (const auto& chain : chains_)
-      if (chain->devices == meshes_[at(mesh)]) add_ways(*chain, cuts_[at(first)], cuts_[at(last)], all);
+      if (chain->devices == at(meshes_, mesh)) add_ways(*chain, at(cuts_, first), at(cuts_, last), all);
     std::vector<char> used(all.size());
     for (int in_flight = 1; in_flight <= most_stages; ++in_flight) {
       std::optional<size_t> best;
@@ -447,7 +447,7 @@ class Searcher {
       if (way.option.seconds != cut.option.seconds ||
           way.option.bytes_in_flight != cut.option.bytes_in_flight)
         continue;
-      const int first = cuts_[at(cut.first)], last = cuts_[at(cut.last)];
+      const int first = at(cuts_, cut.first), last = at(cuts_, cut.last);
       const auto range = [&](const std::vector<int>& all) {
         return std::vector<int>(all.begin() + first, all.begin() + last);
       };
@@ -457,7 +457,7 @@ class Searcher {
       std::vector<Part> left = way.parts;
       for (const size_t w : which) {
         const int level = left[w].level + (left[w].more-- > 0 ? 1 : 0);
-        const std::vector<char>& recomputed = (*left[w].patterns)[at(level)].recomputed;
+        const std::vector<char>& recomputed = at((*left[w].patterns), level).recomputed;
         stage.recomputed.insert(stage.recomputed.end(), recomputed.begin(), recomputed.end());
       }
       return stage;
@@ -475,7 +475,7 @@ class Searcher {
 };
 
 std::vector<int> in_order(int from, int to) {
-  std::vector<int> ops(at(to - from));
+  std::vector<int> ops(static_cast<size_t>(to - from));
   std::iota(ops.begin(), ops.end(), from);
   return ops;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/rewrite.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 
@@ -35,7 +36,7 @@ class GradContext {
   TensorId x(size_t i) const { return op_.inputs.at(i); }
   TensorId y(size_t i = 0) const { return op_.outputs.at(i); }
   TensorId dy(size_t i = 0);  // the gradient of result i; zeros where the loss does not depend on it
-  bool wants(size_t i) const { return pool_.wanted[static_cast<size_t>(x(i))]; }
+  bool wants(size_t i) const { return at(pool_.wanted, x(i)); }
   // A copy: adding ops moves tensors.
   TensorType type(TensorId tensor) const { return pool_.rewrite.graph().tensor(tensor).type; }
   // The op that makes a tensor.

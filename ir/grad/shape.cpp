@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "ir/grad/rules.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -21,7 +22,7 @@ std::vector<int64_t> reduced_axes(GradContext& g) {
 TensorId spread(GradContext& g, const std::string& what, TensorId reduced) {
   const Shape shape = g.type(g.x(0)).shape;
   Shape kept = shape;
-  for (int64_t axis : reduced_axes(g)) kept[static_cast<size_t>(axis)] = 1;
+  for (int64_t axis : reduced_axes(g)) at(kept, axis) = 1;
   if (g.type(reduced).shape != kept)
     reduced = g.emit(what + "_kept", "reshape", {reduced}, {{"shape", kept}});
   return g.emit(what, "broadcast_to", {reduced}, {{"shape", shape}});
@@ -32,7 +33,7 @@ void reduce_sum(GradContext& g) { g.give(0, spread(g, "x", g.dy())); }
 void reduce_mean(GradContext& g) {
   const Shape& shape = g.type(g.x(0)).shape;
   double count = 1;
-  for (int64_t axis : reduced_axes(g)) count *= static_cast<double>(shape[static_cast<size_t>(axis)]);
+  for (int64_t axis : reduced_axes(g)) count *= static_cast<double>(at(shape, axis));
   g.give(0, spread(g, "x", g.emit("mean", "scale", {g.dy()}, {{"factor", 1 / count}})));
 }
 
@@ -54,7 +55,7 @@ void reshape(GradContext& g) {
 void transpose(GradContext& g) {
   const std::vector<int64_t>& perm = attr_ints(g.attrs(), "perm");
   std::vector<int64_t> inverse(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < perm.size(); ++i) at(inverse, perm[i]) = static_cast<int64_t>(i);
   g.give(0, g.emit("x", "transpose", {g.dy()}, {{"perm", inverse}}));
 }
 
@@ -70,9 +71,9 @@ void concat(GradContext& g) {
   int64_t begin = 0;
   for (size_t i = 0; i < g.inputs(); ++i) {
     Shape starts(whole.size(), 0), ends = whole;
-    starts[static_cast<size_t>(axis)] = begin;
-    begin += g.type(g.x(i)).shape[static_cast<size_t>(axis)];
-    ends[static_cast<size_t>(axis)] = begin;
+    at(starts, axis) = begin;
+    begin += at(g.type(g.x(i)).shape, axis);
+    at(ends, axis) = begin;
     if (g.wants(i))
       g.give(i, g.emit("x" + std::to_string(i), "slice", {g.dy()}, {{"starts", starts}, {"ends", ends}}));
   }
@@ -81,8 +82,7 @@ void concat(GradContext& g) {
 void gather(GradContext& g) {
   const Shape& shape = g.type(g.x(0)).shape;
   const int64_t axis = attr_int(g.attrs(), "axis");
-  const int64_t extent =
-      shape[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)];
+  const int64_t extent = at(shape, axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis);
   g.give(0, g.emit("x", "gather_grad", {g.dy(), g.x(1)}, {{"axis", axis}, {"extent", extent}}));
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/images.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir::models {
@@ -224,7 +225,7 @@ class NetWriter {
     }
     for (int64_t level = depth - 1; level >= 0; --level) {
       layer(2 * depth - level);
-      x = beside(skips[static_cast<size_t>(level)], up(x), "beside");
+      x = beside(at(skips, level), up(x), "beside");
       x = pair(x, c_.channels << level);
     }
     end();
@@ -330,8 +331,7 @@ class NetWriter {
     for (int64_t level = depth - 1; level >= 0; --level) {
       layer(2 * depth - level);
       if (level < depth - 1) x = nearest_up(x);
-      x = residual(beside(x, skips[static_cast<size_t>(level)], "beside"), "block",
-                   level_channels(c_, level));
+      x = residual(beside(x, at(skips, level), "beside"), "block", level_channels(c_, level));
       x = level > 0 ? transformer(x) : residual(beside(x, stem, "beside_stem"), "block2", c_.channels);
     }
     end();

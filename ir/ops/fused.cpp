@@ -7,6 +7,7 @@
 #include "ir/ops/ops.h"
 #include "ir/ops/pointwise.h"
 #include "ir/read_number.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -90,7 +91,7 @@ FusedProgram program_of(const Types& in, const Attrs& attrs, size_t before) {
 
 Types operands_of(const FusedStep& step, const Types& values) {
   Types types;
-  for (const int operand : step.operands) types.push_back(values[static_cast<size_t>(operand)]);
+  for (const int operand : step.operands) types.push_back(at(values, operand));
   return types;
 }
 
@@ -127,7 +128,7 @@ bool linear_in(const FusedProgram& program, const Types& values, size_t inputs, 
     std::vector<int> moving;
     bool bad = false;
     for (size_t i = 0; i < step.operands.size(); ++i) {
-      const Kind kind = kinds[static_cast<size_t>(step.operands[i])];
+      const Kind kind = at(kinds, step.operands[i]);
       if (kind == linear) moving.push_back(static_cast<int>(i));
       bad = bad || kind == other;
     }
@@ -179,7 +180,7 @@ Attrs localize_steps(const Types& in, const Attrs& attrs, const sbp::Signature& 
             layouts.begin());
   for (FusedStep& step : program) {
     sbp::Signature inner{{}, {whole}};
-    for (const int operand : step.operands) inner.inputs.push_back(layouts[static_cast<size_t>(operand)]);
+    for (const int operand : step.operands) inner.inputs.push_back(at(layouts, operand));
     step.attrs = localize(op(step.op), operands_of(step, values), step.attrs, inner, parts, index);
   }
   return with(attrs, "program", part_text(program));

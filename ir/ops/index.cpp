@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -194,7 +195,7 @@ void add_cumsum(std::vector<OpDef>& out) {
   };
   auto map = [](const Types& in, const Attrs& attrs) {
     Indices names = indices("i", in[0].shape.size());
-    names[static_cast<size_t>(normal_axis("cumsum", "axis", attr_int(attrs, "axis"), in[0]))] = "_";
+    at(names, normal_axis("cumsum", "axis", attr_int(attrs, "axis"), in[0])) = "_";
     IndexMap result;
     result.inputs = {names};
     result.outputs = {names};

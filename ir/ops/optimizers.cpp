@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sbp/at.h"
+
 namespace boxcar::ir {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr OptimizerRow rows[] = {BOXCAR_OPTIMIZERS(BOXCAR_ROW)};
 
 std::span<const OptimizerRow> optimizer_rows() { return rows; }
 
-const OptimizerRow& row_of(Optimizer optimizer) { return rows[static_cast<size_t>(optimizer)]; }
+const OptimizerRow& row_of(Optimizer optimizer) { return at(rows, optimizer); }
 
 const OptimizerRow* find_optimizer(std::string_view op) {
   const auto* const found =

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops/nn_rows.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -249,7 +250,7 @@ Attrs causal_mask_part(const Types& in, const Attrs& attrs, const sbp::Signature
   const auto rank = static_cast<int>(in[0].shape.size());
   if (!layout.is_split() || layout.axis < rank - 2) return attrs;
   const char* name = layout.axis == rank - 2 ? "row_offset" : "column_offset";
-  const int64_t begin = sbp::part_range(in[0].shape[static_cast<size_t>(layout.axis)], parts, index).begin;
+  const int64_t begin = sbp::part_range(at(in[0].shape, layout.axis), parts, index).begin;
   return with(attrs, name, attr_int(attrs, name) + begin);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/ops/ops.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -57,7 +58,7 @@ IndexMap reduce_map(const Types& in, const Attrs& attrs, sbp::Reduction reductio
 Attrs localize_mean(const Types& in, const Attrs& attrs, const sbp::Signature& signature, int64_t, int64_t) {
   sbp::Sbp x = signature.inputs[0];
   std::vector<bool> reduced = reduced_axes("reduce_mean", in[0], attrs);
-  bool cut = x.is_split() && reduced[static_cast<size_t>(x.axis)];
+  bool cut = x.is_split() && at(reduced, x.axis);
   if (!cut || attr_int(attrs, "count") != 0) return attrs;
   int64_t count = 1;
   for (size_t i = 0; i < reduced.size(); ++i) count *= reduced[i] ? in[0].shape[i] : 1;

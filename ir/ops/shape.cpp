@@ -8,6 +8,7 @@
 
 #include "ir/limits.h"
 #include "ir/ops/ops.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -136,7 +137,7 @@ Ints permutation(const TensorType& x, const Attrs& attrs) {
   Ints sorted = perm;
   std::sort(sorted.begin(), sorted.end());
   bool right = static_cast<int64_t>(sorted.size()) == rank;
-  for (int64_t i = 0; right && i < rank; ++i) right = sorted[static_cast<size_t>(i)] == i;
+  for (int64_t i = 0; right && i < rank; ++i) right = at(sorted, i) == i;
   if (!right)
     refuse_attr("transpose", "perm", attrs, fmt::format("a permutation of the axes of x {}", to_text(x)));
   return perm;
@@ -145,12 +146,12 @@ Ints permutation(const TensorType& x, const Attrs& attrs) {
 void add_transpose(std::vector<OpDef>& out) {
   auto infer = [](const Types& in, const Attrs& attrs) -> Types {
     TensorType y{{}, in[0].dtype};
-    for (int64_t axis : permutation(in[0], attrs)) y.shape.push_back(in[0].shape[static_cast<size_t>(axis)]);
+    for (int64_t axis : permutation(in[0], attrs)) y.shape.push_back(at(in[0].shape, axis));
     return {y};
   };
   auto map = [](const Types& in, const Attrs& attrs) {
     Indices names = indices("i", in[0].shape.size()), permuted;
-    for (int64_t axis : permutation(in[0], attrs)) permuted.push_back(names[static_cast<size_t>(axis)]);
+    for (int64_t axis : permutation(in[0], attrs)) permuted.push_back(at(names, axis));
     return moves(names, permuted);
   };
   auto samples = [](const Extent& n) -> std::vector<Sample> {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -43,9 +44,7 @@ class Accumulator {
     size_t index = 0, count = 1;
   };
 
-  const Op& producer(TensorId tensor) const {
-    return ops_[static_cast<size_t>(rewrite_.graph().tensor(tensor).producer)];
-  }
+  const Op& producer(TensorId tensor) const { return at(ops_, rewrite_.graph().tensor(tensor).producer); }
 
   bool needed(TensorId gradient) const {
     return step_.options.micro_batches > 1 || dtype(gradient) != wide(dtype(gradient));

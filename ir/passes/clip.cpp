@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 
@@ -13,7 +14,7 @@ void clip(Step& step) {
   if (step.gradients.empty() || (options.clip_norm == 0 && !scaled)) return;
   std::vector<Op> states;
   for (const Gradient& gradient : step.gradients) states.push_back(state_op(step.graph, gradient.parameter));
-  Op last = step.graph.ops[static_cast<size_t>(step.graph.tensor(step.loss).producer)];
+  Op last = at(step.graph.ops, step.graph.tensor(step.loss).producer);
   last.phase = Phase::update;
 
   Rewriter rewrite(step.graph);

@@ -5,6 +5,7 @@
 
 #include "ir/ops/fused.h"
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -26,7 +27,7 @@ class Fuser {
       }
       Chain chain = join(old[i]);
       if (into[i] >= 0 && chain.inputs.size() <= most_inputs) {
-        chains_[static_cast<size_t>(rewrite_.graph().tensor(old[i].outputs[0]).producer)] = std::move(chain);
+        at(chains_, rewrite_.graph().tensor(old[i].outputs[0]).producer) = std::move(chain);
         continue;
       }
       close(std::move(old[i]), std::move(chain));
@@ -62,15 +63,13 @@ class Fuser {
     std::vector<int> reader(rewrite_.graph().tensors.size(), -1);
     for (size_t i = 0; i < ops.size(); ++i)
       for (const TensorId input : ops[i].inputs) {
-        int& known = reader[static_cast<size_t>(input)];
+        int& known = at(reader, input);
         known = known == -1 || known == static_cast<int>(i) ? static_cast<int>(i) : -2;
       }
     std::vector<int> into(ops.size(), -1);
     for (size_t i = 0; i < ops.size(); ++i) {
-      const int to = ops[i].outputs.empty() ? -1 : reader[static_cast<size_t>(ops[i].outputs[0])];
-      if (to >= 0 && fits(ops[i]) && fits(ops[static_cast<size_t>(to)]) &&
-          together(ops[i], ops[static_cast<size_t>(to)]))
-        into[i] = to;
+      const int to = ops[i].outputs.empty() ? -1 : at(reader, ops[i].outputs[0]);
+      if (to >= 0 && fits(ops[i]) && fits(at(ops, to)) && together(ops[i], at(ops, to))) into[i] = to;
     }
     return into;
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -21,10 +22,8 @@ struct Pieces {
 
 // The pieces behind an op, which nothing else reads.
 Pieces pieces_of(const Graph& graph, const std::vector<std::vector<OpId>>& readers, OpId nll) {
-  const auto op = [&](OpId id) -> const Op& { return graph.ops[static_cast<size_t>(id)]; };
-  const auto alone = [&](TensorId t, size_t count) {
-    return readers[static_cast<size_t>(t)].size() == count;
-  };
+  const auto op = [&](OpId id) -> const Op& { return at(graph.ops, id); };
+  const auto alone = [&](TensorId t, size_t count) { return at(readers, t).size() == count; };
   if (op(nll).type != "nll") return {};
   const std::vector<TensorId>& in = op(nll).inputs;
   const Pieces found{graph.tensor(in[0]).producer, graph.tensor(in[1]).producer, graph.tensor(in[2]).producer,
@@ -51,10 +50,10 @@ void fuse_loss(Step& step) {
     const Pieces pieces = pieces_of(step.graph, readers, static_cast<OpId>(i));
     if (pieces.nll < 0) continue;
     // Where the later of sum_exp and pick stood, all operands are there.
-    const OpId at = whole ? pieces.nll : std::max(pieces.sum, pieces.pick);
-    losses[at] = pieces;
-    for (const OpId id : {pieces.sum, pieces.pick}) gone[static_cast<size_t>(id)] = true;
-    if (whole) gone[static_cast<size_t>(pieces.max)] = true;
+    const OpId last = whole ? pieces.nll : std::max(pieces.sum, pieces.pick);
+    losses[last] = pieces;
+    for (const OpId id : {pieces.sum, pieces.pick}) at(gone, id) = true;
+    if (whole) at(gone, pieces.max) = true;
   }
   if (losses.empty()) return;
   Rewriter rewrite(step.graph);
@@ -65,7 +64,7 @@ void fuse_loss(Step& step) {
       if (!gone[i]) rewrite.keep(std::move(old[i]));
       continue;
     }
-    const auto of = [&](OpId id) -> const Op& { return old[static_cast<size_t>(id)]; };
+    const auto of = [&](OpId id) -> const Op& { return at(old, id); };
     const Pieces& p = found->second;
     const TensorId m = of(p.sum).inputs[1], z = of(p.sum).outputs[0], c = of(p.pick).outputs[0],
                    logits = of(p.sum).inputs[0], labels = of(p.pick).inputs[1];

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -29,7 +30,7 @@ class Matcher {
  public:
   explicit Matcher(const Graph& graph) : graph_(graph), consumers_(consumers(graph)) {}
 
-  const Op& op(OpId id) const { return graph_.ops[static_cast<size_t>(id)]; }
+  const Op& op(OpId id) const { return at(graph_.ops, id); }
   const TensorType& type(TensorId tensor) const { return graph_.tensor(tensor).type; }
   OpId producer(TensorId tensor) const { return graph_.tensor(tensor).producer; }
 
@@ -37,7 +38,7 @@ class Matcher {
   // another.
   OpId inner(TensorId tensor, std::string_view op_type, Match& match) const {
     const OpId id = producer(tensor);
-    const std::vector<OpId>& readers = consumers_[static_cast<size_t>(tensor)];
+    const std::vector<OpId>& readers = at(consumers_, tensor);
     if (op(id).type != op_type || readers.size() != 1 || graph_.tensor(tensor).sbp) return -1;
     if (op(id).placement != op(readers[0]).placement) return -1;
     match.inner.push_back(id);
@@ -150,11 +151,10 @@ void sweep(Step& step, std::initializer_list<Pattern> patterns) {
       if (taken[i] || root.phase != Phase::forward) continue;
       for (const Pattern pattern : patterns) {
         std::optional<Match> match = pattern(matcher, root);
-        if (!match || std::any_of(match->inner.begin(), match->inner.end(), [&](OpId id) {
-              return taken[static_cast<size_t>(id)] || fused.contains(id);
-            }))
+        if (!match || std::any_of(match->inner.begin(), match->inner.end(),
+                                  [&](OpId id) { return at(taken, id) || fused.contains(id); }))
           continue;
-        for (const OpId id : match->inner) taken[static_cast<size_t>(id)] = true;
+        for (const OpId id : match->inner) at(taken, id) = true;
         fused.emplace(static_cast<OpId>(i), std::move(match->fused));
         break;
       }

@@ -25,6 +25,7 @@
 #include <utility>
 
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -65,14 +66,14 @@ class Products {
     std::vector<TensorId> results;  // that it makes in place of others
   };
 
-  const Op& op(OpId id) const { return graph_.ops[static_cast<size_t>(id)]; }
+  const Op& op(OpId id) const { return at(graph_.ops, id); }
   const TensorType& type(TensorId tensor) const { return graph_.tensor(tensor).type; }
   bool beside(const Op& a, const Op& b) const {
     return a.layer == b.layer && a.phase == b.phase && a.placement == b.placement &&
            a.recomputed == b.recomputed;
   }
 
-  bool is_gone(OpId id) const { return gone_[static_cast<size_t>(id)]; }
+  bool is_gone(OpId id) const { return at(gone_, id); }
   // A product that may be made in another way beside `reader`.
   bool is_free_product(TensorId y, const Op& reader) const {
     const Op& product = op(graph_.tensor(y).producer);
@@ -102,10 +103,10 @@ class Products {
     for (const size_t side : {0u, 1u}) {
       const TensorId y = op(id).inputs[side], bias = op(id).inputs[1 - side];
       const Op& product = op(graph_.tensor(y).producer);
-      const bool fits = is_free_product(y, op(id)) && consumers_[static_cast<size_t>(y)].size() == 1 &&
+      const bool fits = is_free_product(y, op(id)) && at(consumers_, y).size() == 1 &&
                         type(bias).dtype == type(y).dtype && type(bias).shape == Shape{type(y).shape.back()};
       if (!fits) continue;
-      gone_[static_cast<size_t>(graph_.tensor(y).producer)] = true;
+      at(gone_, graph_.tensor(y).producer) = true;
       fused_[id] = {{"matmul_bias", {product.inputs[0], product.inputs[1], bias}, product.attrs, op(id).name},
                     {op(id).outputs[0]}};
       return;
@@ -119,20 +120,20 @@ class Products {
     const bool biased = op(id).type == "bias_dropout_add";
     const TensorId y = in[side], r = biased ? in[2] : in[1 - side];
     if (!step_.options.whole_products || fused_.contains(id) || !is_free_product(y, op(id)) ||
-        consumers_[static_cast<size_t>(y)].size() != 1 || r == y || type(r) != type(y) ||
+        at(consumers_, y).size() != 1 || r == y || type(r) != type(y) ||
         (biased && (attr_float(op(id).attrs, "p") > 0 || type(in[1]).dtype != type(y).dtype)))
       return;
     const Op& product = op(graph_.tensor(y).producer);
     std::vector<TensorId> operands = {product.inputs[0], product.inputs[1], r};
     if (biased) operands.push_back(in[1]);
-    gone_[static_cast<size_t>(graph_.tensor(y).producer)] = true;
+    at(gone_, graph_.tensor(y).producer) = true;
     fused_[id] = {{"matmul_add", operands, product.attrs, op(id).name}, {op(id).outputs[0]}};
   }
 
   // With the gradients that read the same product.
   void bias_gelu(OpId id) {
     const TensorId x = op(id).inputs[0], bias = op(id).inputs[1];
-    const std::vector<OpId>& readers = consumers_[static_cast<size_t>(x)];
+    const std::vector<OpId>& readers = at(consumers_, x);
     const bool alone = std::all_of(readers.begin(), readers.end(), [&](OpId reader) {
       return reader == id || (op(reader).type == "bias_gelu_grad" && op(reader).inputs[1] == x &&
                               op(reader).inputs[2] == bias && op(reader).inputs[0] != x);
@@ -141,7 +142,7 @@ class Products {
         type(bias).dtype != type(x).dtype)
       return;
     const Op& product = op(graph_.tensor(x).producer);
-    gone_[static_cast<size_t>(graph_.tensor(x).producer)] = true;
+    at(gone_, graph_.tensor(x).producer) = true;
     fused_[id] = {
         {"matmul_bias_gelu", {product.inputs[0], product.inputs[1], bias}, product.attrs, op(id).name},
         {op(id).outputs[0], x}};
@@ -151,17 +152,17 @@ class Products {
 
   void gelu_grad(OpId id) {
     const TensorId dy = op(id).inputs[0], x = op(id).inputs[1], dx = op(id).outputs[0];
-    const std::vector<OpId>& readers = consumers_[static_cast<size_t>(dx)];
+    const std::vector<OpId>& readers = at(consumers_, dx);
     const auto sum = std::find_if(readers.begin(), readers.end(), [&](OpId reader) {
       return sums_columns(reader) && beside(op(reader), op(id));
     });
     if (sum == readers.end() || !is_free_product(dy, op(id)) || type(dy) != type(x) ||
-        consumers_[static_cast<size_t>(dy)].size() != 1) {
+        at(consumers_, dy).size() != 1) {
       fused_[id] = {{"gelu_grad", {dy, x}, op(id).attrs, op(id).name}, {dx}};
       return;
     }
     const Op& product = op(graph_.tensor(dy).producer);
-    gone_[static_cast<size_t>(graph_.tensor(dy).producer)] = gone_[static_cast<size_t>(*sum)] = true;
+    at(gone_, graph_.tensor(dy).producer) = at(gone_, *sum) = true;
     fused_[id] = {{"matmul_dgelu", {product.inputs[0], product.inputs[1], x}, product.attrs, product.name},
                   {dx, op(*sum).outputs[0]}};
   }
@@ -170,14 +171,14 @@ class Products {
   void sum(OpId id) {
     if (is_gone(id) || !sums_columns(id)) return;
     const TensorId dy = op(id).inputs[0];
-    for (const OpId reader : consumers_[static_cast<size_t>(dy)]) {
+    for (const OpId reader : at(consumers_, dy)) {
       const Op& product = op(reader);
       if (product.type != "matmul_weight_grad" || product.inputs[1] != dy || !beside(product, op(id)) ||
           fused_.contains(reader) || is_gone(reader))
         continue;
       const OpId place = place_of_both(reader, id);
       if (place < 0) continue;
-      gone_[static_cast<size_t>(place == reader ? id : reader)] = true;
+      at(gone_, place == reader ? id : reader) = true;
       fused_[place] = {{"matmul_bias_grad", product.inputs, {}, product.name},
                        {product.outputs[0], op(id).outputs[0]}};
       return;
@@ -191,7 +192,7 @@ class Products {
     if (std::all_of(late.begin(), late.end(), [&](TensorId t) { return graph_.tensor(t).producer < first; }))
       return first;
     for (const TensorId result : op(first).outputs)
-      for (const OpId reader : consumers_[static_cast<size_t>(result)])
+      for (const OpId reader : at(consumers_, result))
         if (reader < last) return -1;
     return last;
   }

@@ -7,6 +7,7 @@
 
 #include "ir/order.h"
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -60,8 +61,8 @@ void Step::finish(Rewriter& rewrite) {
 }
 
 const Op& state_op(const Graph& graph, TensorId leaf) {
-  const Op& op = graph.ops[static_cast<size_t>(graph.tensor(leaf).producer)];
-  return op.inputs.empty() ? op : graph.ops[static_cast<size_t>(graph.tensor(op.inputs[0]).producer)];
+  const Op& op = at(graph.ops, graph.tensor(leaf).producer);
+  return op.inputs.empty() ? op : at(graph.ops, graph.tensor(op.inputs[0]).producer);
 }
 
 // The seed is the loss scale over the number of micro-batches: what is summed is then the scaled mean loss.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/passes/pass.h"
+#include "sbp/at.h"
 
 namespace boxcar::ir {
 namespace {
@@ -73,8 +74,8 @@ class Recomputer {
   }
 
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers_; }
-  Group& group(const Op& op) { return groups_[static_cast<size_t>(op.layer)]; }
-  Recompute kind(const Op& op) const { return kinds_[static_cast<size_t>(op.layer)]; }
+  Group& group(const Op& op) { return at(groups_, op.layer); }
+  Recompute kind(const Op& op) const { return at(kinds_, op.layer); }
 
   bool chosen(const Op& op) const {
     if (!in_layer(op) || op.inputs.empty() || kind(op) == Recompute::none) return false;
@@ -134,12 +135,12 @@ class Recomputer {
 
   void remember(TensorId tensor, Copy copy) {
     if (copies_.size() <= static_cast<size_t>(tensor)) copies_.resize(rewrite_.graph().tensors.size());
-    copies_[static_cast<size_t>(tensor)] = copy;
+    at(copies_, tensor) = copy;
   }
 
   TensorId again(TensorId tensor, int layer) const {
     if (static_cast<size_t>(tensor) >= copies_.size()) return tensor;
-    const Copy& copy = copies_[static_cast<size_t>(tensor)];
+    const Copy& copy = at(copies_, tensor);
     return copy.layer == layer && copy.tensor >= 0 ? copy.tensor : tensor;
   }
 

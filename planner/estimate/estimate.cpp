@@ -17,6 +17,7 @@
 #include "planner/laid_out.h"
 #include "planner/solve/cost.h"
 #include "planner/training_graph.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/models/slowest.h"
 
@@ -27,10 +28,8 @@ using planner::Hints;
 using planner::Job;
 using planner::Mesh;
 
-size_t at(int index) { return static_cast<size_t>(index); }
-
 bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
-  return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && actor.comm < 0;
+  return at(program.queues, actor.queue).kind == ir::QueueKind::compute && actor.comm < 0;
 }
 
 // Of an encoder, and of a decoder: layers of its stages in the probe.
@@ -120,12 +119,13 @@ void stand_as(PlacedProbe& probe, const Mesh& from, Mesh mesh, int gpus) {
     for (std::vector<int>& group : comm.groups)
       for (int& device : group) place(device);
   for (ir::Peers& peers : probe.plan.peers) {
-    const std::vector<int> sources = std::exchange(peers.source, std::vector<int>(at(stages * apart), -1));
+    const std::vector<int> sources =
+        std::exchange(peers.source, std::vector<int>(static_cast<size_t>(stages * apart), -1));
     for (int device = 0; device < static_cast<int>(sources.size()); ++device) {
-      int there = device, source = sources[at(device)];
+      int there = device, source = at(sources, device);
       place(there);
       if (source >= 0) place(source);
-      peers.source[at(there)] = source;
+      at(peers.source, there) = source;
     }
   }
   probe.cluster.nodes = std::max(probe.cluster.nodes, stages * apart / node);
@@ -136,7 +136,7 @@ void add_elements(const ir::Program& program, StageCost& cost) {
   for (const ir::Actor& actor : program.actors) {
     const auto updates = ir::updates_of(actor.op, actor.attrs);
     for (size_t t = 0; updates && t < updates->tensors; ++t) {
-      const ir::TensorType& type = program.registers[at(actor.inputs[updates->input(t, 0)].reg)].type;
+      const ir::TensorType& type = at(program.registers, actor.inputs[updates->input(t, 0)].reg).type;
       const auto elements = static_cast<double>(type.elements());
       cost.elements += elements;
       if (type.shape.size() == 3) cost.expert_elements += elements;
@@ -164,7 +164,7 @@ StateTime state_time(const ir::Program& program, const std::vector<double>& seco
 
 // Whether it is a kernel that every plan of the job has whole, whatever is sharded.
 bool computes(const ir::Program& program, const ir::Actor& actor) {
-  return program.queues[at(actor.queue)].kind == ir::QueueKind::compute && !actor.is(ir::OpKind::accumulate);
+  return at(program.queues, actor.queue).kind == ir::QueueKind::compute && !actor.is(ir::OpKind::accumulate);
 }
 
 bool is_in_backward(ir::PhaseKind kind) {
@@ -183,18 +183,18 @@ double computing(const ir::Program& program, const std::vector<double>& seconds)
 
 // The last kernel in program order that `reg` needs.
 int last_kernel_before(const ir::Program& program, int reg) {
-  const int actor = program.registers[at(reg)].producer;
+  const int actor = at(program.registers, reg).producer;
   if (actor < 0) return -1;
-  if (computes(program, program.actors[at(actor)])) return actor;
+  if (computes(program, at(program.actors, actor))) return actor;
   int last = -1;
-  for (const ir::Input& input : program.actors[at(actor)].inputs)
+  for (const ir::Input& input : at(program.actors, actor).inputs)
     if (input.program < 0) last = std::max(last, last_kernel_before(program, input.reg));
   return last;
 }
 
 // See ModelCost; `own` is a program of the plan.
 double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>& seconds) {
-  const ir::Program& program = plan.programs[at(own)];
+  const ir::Program& program = at(plan.programs, own);
   const auto is_backward = [&](const ir::Actor& actor) {
     return program.phase_of(actor).kind == ir::PhaseKind::backward;
   };
@@ -204,10 +204,10 @@ double behind_boundary(const ir::Plan& plan, int own, const std::vector<double>&
       for (const ir::Input& input : actor.inputs) {
         if (input.program != own) continue;
         const int kernel = last_kernel_before(program, input.reg);
-        if (kernel >= 0 && is_backward(program.actors[at(kernel)])) last = std::max(last, kernel);
+        if (kernel >= 0 && is_backward(at(program.actors, kernel))) last = std::max(last, kernel);
       }
   double sum = 0;
-  for (size_t a = at(last + 1); a < program.actors.size(); ++a)
+  for (size_t a = static_cast<size_t>(last + 1); a < program.actors.size(); ++a)
     if (computes(program, program.actors[a]) && is_backward(program.actors[a])) sum += seconds[a];
   return sum;
 }
@@ -219,18 +219,18 @@ std::vector<std::vector<bool>> read_elsewhere(const ir::Plan& plan) {
   for (const ir::Program& program : plan.programs)
     for (const ir::Actor& actor : program.actors)
       for (const ir::Input& input : actor.inputs)
-        if (input.program >= 0) result[at(input.program)][at(input.reg)] = true;
+        if (input.program >= 0) at(at(result, input.program), input.reg) = true;
   return result;
 }
 
 // As ProgramBuilder counts the slots of registers, and plan_memory lays them out.
 void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhere, StageCost& cost) {
-  const auto kind_of = [&](int actor) { return program.phase_of(program.actors[at(actor)]).kind; };
+  const auto kind_of = [&](int actor) { return program.phase_of(at(program.actors, actor)).kind; };
   std::vector<bool> for_backward(program.registers.size());
   for (size_t a = 0; a < program.actors.size(); ++a)
     for (const ir::Input& input : program.actors[a].inputs)
       if (input.program < 0 && is_in_backward(kind_of(static_cast<int>(a))))
-        for_backward[at(input.reg)] = true;
+        at(for_backward, input.reg) = true;
   const std::vector<bool> shares = planner::shares_memory(program);
   double places = 0;
   for (size_t r = 0; r < program.registers.size(); ++r) {
@@ -239,17 +239,17 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
     const auto bytes = static_cast<double>(reg.bytes), all = bytes * reg.count;
     places += all;
     if (reg.memory != ir::MemoryKind::activations && reg.memory != ir::MemoryKind::workspace) {
-      cost.bytes[static_cast<size_t>(reg.memory)] += all;
+      at(cost.bytes, reg.memory) += all;
       continue;
     }
-    const ir::ActorKind made = program.actors[at(reg.producer)].kind;
+    const ir::ActorKind made = at(program.actors, reg.producer).kind;
     const bool kept = kind_of(reg.producer) == ir::PhaseKind::forward && for_backward[r];
     const bool comes = made == ir::ActorKind::pull || made == ir::ActorKind::copy;
-    if (kept) cost.bytes[static_cast<size_t>(ir::MemoryKind::activations)] += bytes;
+    if (kept) at(cost.bytes, ir::MemoryKind::activations) += bytes;
     double beside = kept ? 0 : all;
     if (comes) beside = kept ? bytes : 2 * bytes;
     if (!comes && !kept && read_elsewhere[r]) beside = 2 * bytes;
-    cost.bytes[static_cast<size_t>(ir::MemoryKind::workspace)] += beside;
+    at(cost.bytes, ir::MemoryKind::workspace) += beside;
   }
   cost.transient = static_cast<double>(program.arena_bytes) - places;
 }
@@ -258,7 +258,7 @@ void add_bytes(const ir::Program& program, const std::vector<bool>& read_elsewhe
 std::pair<double, double> pass_seconds(const ir::Program& program, const std::vector<double>& seconds) {
   std::pair<double, double> sum;
   for (int phase = 0; phase < static_cast<int>(program.phases.size()); ++phase) {
-    const ir::PhaseKind kind = program.phases[at(phase)].kind;
+    const ir::PhaseKind kind = at(program.phases, phase).kind;
     if (kind == ir::PhaseKind::forward) sum.first += phase_seconds(program, phase, seconds);
     if (is_in_backward(kind)) sum.second += phase_seconds(program, phase, seconds);
   }
@@ -274,7 +274,7 @@ StageCost stage_cost(const ir::Program& program, const ActTimes& times,
                      const std::vector<bool>& read_elsewhere) {
   const auto& [seconds, alone, launches] = times;
   StageCost cost;
-  const auto kind_of = [&](int phase) { return program.phases[at(phase)].kind; };
+  const auto kind_of = [&](int phase) { return at(program.phases, phase).kind; };
   std::tie(cost.forward, cost.backward) = pass_seconds(program, seconds);
   cost.update = state_time(program, seconds, alone,
                            [&](const ir::Actor& a) { return kind_of(a.phase) == ir::PhaseKind::update; });
@@ -311,9 +311,9 @@ std::vector<double> inside(const ir::Plan& plan, size_t first, size_t classes, s
   };
   std::vector<bool> leaves;
   for (const ir::Comm& comm : plan.comms) leaves.push_back(crosses(comm));
-  const ir::Program& program = plan.programs[at(plan.classes[first].program)];
+  const ir::Program& program = at(plan.programs, plan.classes[first].program);
   for (size_t a = 0; a < seconds.size(); ++a)
-    if (const int comm = program.actors[a].comm; comm >= 0 && leaves[at(comm)]) seconds[a] = 0;
+    if (const int comm = program.actors[a].comm; comm >= 0 && at(leaves, comm)) seconds[a] = 0;
   return seconds;
 }
 
@@ -375,7 +375,7 @@ ModelCost cost_of_layers(const StageCost* stages, int period) {
 ModelCost cost_of_each(Stages stages) {
   ModelCost cost;
   for (StageCost& stage : stages)
-    stage.transient += std::exchange(stage.bytes[static_cast<size_t>(ir::MemoryKind::workspace)], 0);
+    stage.transient += std::exchange(at(stage.bytes, ir::MemoryKind::workspace), 0);
   cost.layers = std::move(stages);
   return cost;
 }
@@ -391,7 +391,7 @@ TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
   tied.states.transient = use.transient;
   for (const ir::MemoryKind kind :
        {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
-    tied.states.bytes[static_cast<size_t>(kind)] = part * use.bytes[static_cast<size_t>(kind)];
+    at(tied.states.bytes, kind) = part * at(use.bytes, kind);
   return tied;
 }
 
@@ -431,7 +431,7 @@ namespace {
 std::array<int, 3> strides_on(const Mesh& mesh, int node) {
   const auto stride = [&](const char* name) {
     const int dim = mesh.dim(name);
-    return dim < 0 ? 0 : std::min(node, mesh.strides[at(dim)]);
+    return dim < 0 ? 0 : std::min(node, at(mesh.strides, dim));
   };
   return {stride("tp"), stride("cp"), stride("ep")};
 }
@@ -468,7 +468,7 @@ const Measuring::Probe& Measuring::probe_of(CostKey key) {
   for (int& layers : stages) layers *= static_cast<int>(job_.model.expert_every);
   if (job_.model.decoder_layers > 0)
     stages.insert(stages.end(), stages_of_a_kind.begin(), stages_of_a_kind.end());
-  if (differ) stages.assign(at(static_cast<int>(job_.model.layers)), 1);
+  if (differ) stages.assign(static_cast<size_t>(static_cast<int>(job_.model.layers)), 1);
   const planner::ResolvedJob small = probe_job(job_, key, stages, differ ? 1 : 2);
   planner::Choose choose;
   if (needs_layouts(small)) choose = chooser(small, {.enough = 0.01}, nullptr);
@@ -505,7 +505,7 @@ ModelCost Measuring::of(const CostKey& key) {
   launching.node.host_per_op *= slow_host;
   const size_t count = probe.job.parallel.stage_layers.size(), classes = plan.classes.size() / count;
   const auto program = [&](size_t cls) -> const ir::Program& {
-    return plan.programs[at(plan.classes[cls].program)];
+    return at(plan.programs, plan.classes[cls].program);
   };
   Stages stages;
   std::vector<double> boundaries;
@@ -518,7 +518,7 @@ ModelCost Measuring::of(const CostKey& key) {
     };
     ActTimes times{seconds_on(cluster), seconds_on(ahead), seconds_on(launching)};
     for (double& launch : times.launches) launch /= slow_host;
-    stages.push_back(stage_cost(program(cls), times, elsewhere_read[at(plan.classes[cls].program)]));
+    stages.push_back(stage_cost(program(cls), times, at(elsewhere_read, plan.classes[cls].program)));
     if (slowest > 1) note_slower(program(cls), seconds_on(slow), slowest, stages.back());
     if (stage > 0) boundaries.push_back(pulled_forward(program(cls)));
     if (stage > 0) behind = std::max(behind, behind_boundary(plan, plan.classes[cls].program, times.alone));
@@ -556,11 +556,11 @@ double phase_seconds(const ir::Program& program, int phase, const std::vector<do
   for (size_t a = 0; a < program.actors.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     if (actor.phase != phase) continue;
-    double& now = queue[at(actor.queue)];
+    double& now = at(queue, actor.queue);
     for (const ir::Input& input : actor.inputs)
-      if (input.program < 0) now = std::max(now, ready[at(input.reg)]);
+      if (input.program < 0) now = std::max(now, at(ready, input.reg));
     if (actor.kind != ir::ActorKind::pull) now += seconds[a];
-    for (int reg : actor.outputs) ready[at(reg)] = now;
+    for (int reg : actor.outputs) at(ready, reg) = now;
     end = std::max(end, now);
   }
   return end;

@@ -21,6 +21,7 @@
 #include "ir/plan.h"
 #include "planner/estimate/graphs.h"
 #include "planner/planner.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 
@@ -82,7 +83,7 @@ struct ModelCost {
   double behind_boundary = 0;
 
   StageCost joint_of(int begin) const {
-    return layers.empty() ? joint : joints.empty() ? StageCost() : joints[static_cast<size_t>(begin)];
+    return layers.empty() ? joint : joints.empty() ? StageCost() : at(joints, begin);
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "planner/estimate/slow_stages.h"
 #include "planner/solve/cost.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 namespace {
@@ -81,12 +82,12 @@ std::vector<int> level_layers(const Job& job, const KindCosts& costs, const InFl
   };
   std::vector<Stage> next(static_cast<size_t>(stages));
   const auto add_layer = [&](int s) {
-    Stage& stage = next[static_cast<size_t>(s)];
+    Stage& stage = at(next, s);
     for (++stage.layers; stage.recomputed <= stage.layers; ++stage.recomputed) {
-      const StageNeeds needs = needs_of(job, costs, in_flight, s, stage.layers, stage.recomputed,
-                                        slowness[static_cast<size_t>(s)]);
+      const StageNeeds needs =
+          needs_of(job, costs, in_flight, s, stage.layers, stage.recomputed, at(slowness, s));
       stage.seconds = needs.seconds;
-      if (needs.bytes <= bytes[static_cast<size_t>(s)]) return;
+      if (needs.bytes <= at(bytes, s)) return;
     }
     stage.seconds = infinity;
   };
@@ -96,11 +97,11 @@ std::vector<int> level_layers(const Job& job, const KindCosts& costs, const InFl
     const bool short_of = std::any_of(next.begin(), next.end(), [](const Stage& s) { return s.layers == 1; });
     int fastest = -1;
     for (int s = 0; s < stages; ++s) {
-      const Stage& stage = next[static_cast<size_t>(s)];
+      const Stage& stage = at(next, s);
       if (short_of && stage.layers > 1) continue;
-      if (fastest < 0 || stage.seconds <= next[static_cast<size_t>(fastest)].seconds) fastest = s;
+      if (fastest < 0 || stage.seconds <= at(next, fastest).seconds) fastest = s;
     }
-    if (next[static_cast<size_t>(fastest)].seconds == infinity) return {};
+    if (at(next, fastest).seconds == infinity) return {};
     add_layer(fastest);
   }
   std::vector<int> result;

@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "planner/key_writer.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/models/kernel_time.h"
 
@@ -19,14 +20,14 @@ constexpr Boxing never{0, std::numeric_limits<double>::infinity()};
 // Whether every part holds something.
 bool fills(const ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
   for (size_t i = 0; i < types.size(); ++i)
-    if (layout[i].is_split() && types[i].shape[static_cast<size_t>(layout[i].axis)] < parts) return false;
+    if (layout[i].is_split() && at(types[i].shape, layout[i].axis) < parts) return false;
   return true;
 }
 
 void split(ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
   for (size_t i = 0; i < types.size(); ++i)
     if (layout[i].is_split()) {
-      int64_t& extent = types[i].shape[static_cast<size_t>(layout[i].axis)];
+      int64_t& extent = at(types[i].shape, layout[i].axis);
       extent = sbp::part_range(extent, parts, 0).size();
     }
 }
@@ -49,7 +50,7 @@ std::vector<int> first_group(const Mesh& mesh, const std::vector<int>& dims) {
       stride *= static_cast<int>(mesh.extents[d]);
     std::vector<int> wider;
     for (int place : group)
-      for (int i = 0; i < mesh.extents[static_cast<size_t>(dim)]; ++i) wider.push_back(place + i * stride);
+      for (int i = 0; i < at(mesh.extents, dim); ++i) wider.push_back(place + i * stride);
     group = std::move(wider);
   }
   for (int& member : group) member = mesh.device(member, 0);

@@ -9,6 +9,7 @@
 #include "planner/key_writer.h"
 #include "planner/pins.h"
 #include "planner/reduced_gradients.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
@@ -17,8 +18,6 @@ namespace {
 using ir::OpId;
 using ir::TensorId;
 using sbp::NdSbp;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 bool is_partial(const NdSbp& layout) {
   return std::any_of(layout.begin(), layout.end(), [](sbp::Sbp s) { return s.is_partial(); });
@@ -50,11 +49,11 @@ bool LayoutGraph::is_pass(OpId o) const { return ir::has_op(op(o).type) && op(o)
 
 void LayoutGraph::find_layers() {
   readers_.resize(graph_.tensors.size());
-  layers_.resize(at(graph_.layers + 2));
+  layers_.resize(static_cast<size_t>(graph_.layers + 2));
   for (OpId o = 0; o < static_cast<OpId>(graph_.ops.size()); ++o) {
     if (!is_pass(o)) continue;
-    layers_[at(layer_of(o))].push_back(o);
-    for (TensorId t : op(o).inputs) readers_[at(t)].push_back(o);
+    at(layers_, layer_of(o)).push_back(o);
+    for (TensorId t : op(o).inputs) at(readers_, t).push_back(o);
   }
 }
 
@@ -86,37 +85,37 @@ void LayoutGraph::find_states() {
   for (const ir::Update& update : graph_.updates) {
     const ir::Op& by = op(tensor(update.next).producer);
     const TensorId master = by.inputs[0];
-    if (state_of_[at(master)] < 0) {
-      state_of_[at(master)] = static_cast<int>(all_states_.size());
+    if (at(state_of_, master) < 0) {
+      at(state_of_, master) = static_cast<int>(all_states_.size());
       all_states_.push_back({master, {}, {}, {}, {}, {}, op(tensor(master).producer).layer});
       for (TensorId t : summed_in_passes(by.inputs[1])) {
-        gradient_of_[at(t)] = state_of_[at(master)];
+        at(gradient_of_, t) = at(state_of_, master);
         all_states_.back().gradients.push_back(t);
       }
     }
-    state_of_[at(update.state)] = state_of_[at(master)];
-    all_states_[at(state_of_[at(master)])].kept.push_back(update.state);
+    at(state_of_, update.state) = at(state_of_, master);
+    at(all_states_, at(state_of_, master)).kept.push_back(update.state);
   }
   for (OpId o = 0; o < static_cast<OpId>(graph_.ops.size()); ++o) {
-    if (op(o).is(ir::OpKind::parameter) && state_of_[at(op(o).outputs[0])] < 0) {
-      state_of_[at(op(o).outputs[0])] = static_cast<int>(all_states_.size());
+    if (op(o).is(ir::OpKind::parameter) && at(state_of_, op(o).outputs[0]) < 0) {
+      at(state_of_, op(o).outputs[0]) = static_cast<int>(all_states_.size());
       all_states_.push_back({op(o).outputs[0], {}, {op(o).outputs[0]}, {}, {}, {}, op(o).layer});
     }
     if (!ir::has_op(op(o).type) || op(o).phase != ir::Phase::update) continue;
     int state = -1;
     bool alone = true;  // depends on state alone
     for (TensorId t : op(o).inputs) {
-      state = std::max({state, state_of_[at(t)], gradient_of_[at(t)]});
-      alone = alone && state_of_[at(t)] >= 0;
+      state = std::max({state, at(state_of_, t), at(gradient_of_, t)});
+      alone = alone && at(state_of_, t) >= 0;
     }
     if (state < 0) continue;
     if (planner::before_reduction(graph_, op(o).outputs[0]) != op(o).outputs[0])
       cast_[op(o).inputs[0]] = op(o).outputs[0];
-    all_states_[at(state)].updates.push_back(o);
+    at(all_states_, state).updates.push_back(o);
     if (!alone) continue;
     for (TensorId t : op(o).outputs) {
-      state_of_[at(t)] = state;
-      all_states_[at(state)].kept.push_back(t);
+      at(state_of_, t) = state;
+      at(all_states_, state).kept.push_back(t);
     }
   }
 }
@@ -133,14 +132,14 @@ void LayoutGraph::find_choices() {
   std::vector<std::set<std::pair<size_t, sbp::Sbp>>> made(graph_.tensors.size());
   const auto is_there = [&](TensorId t, const NdSbp& layout) {
     for (size_t d = 0; d < layout.size(); ++d)
-      if (layout[d].is_partial() && layout[d] != sbp::Sbp::P() && !made[at(t)].contains({d, layout[d]}))
+      if (layout[d].is_partial() && layout[d] != sbp::Sbp::P() && !at(made, t).contains({d, layout[d]}))
         return false;
     return true;
   };
   for (OpId o : all_ops()) {
     LayoutCosts::Given closed(mesh_.dims());
     for (size_t d = 0; d < mesh_.dims(); ++d)
-      if (space_.closed[d]) closed[d] = &as[at(o)].signatures[d];
+      if (space_.closed[d]) closed[d] = &at(as, o).signatures[d];
     for (const OpChoice& choice : costs_.choices(graph_, op(o), closed)) {
       const planner::OpLayout& layout = choice.layout;
       const auto given = space_.ops.find(o);
@@ -150,11 +149,11 @@ void LayoutGraph::find_choices() {
       for (size_t i = 0; i < layout.inputs.size(); ++i)
         may = may && is_there(op(o).inputs[i], layout.inputs[i]);
       if (!may) continue;
-      choices_[at(o)].push_back(&choice);
+      at(choices_, o).push_back(&choice);
       for (size_t i = 0; i < layout.outputs.size(); ++i)
         for (size_t d = 0; d < mesh_.dims(); ++d)
           if (const sbp::Sbp sbp = layout.outputs[i][d]; sbp.is_partial())
-            made[at(op(o).outputs[i])].emplace(d, sbp);
+            at(made, op(o).outputs[i]).emplace(d, sbp);
     }
   }
 }
@@ -162,10 +161,10 @@ void LayoutGraph::find_choices() {
 // The layouts in which ops of the passes read a tensor, none that only a partial tensor could have.
 std::vector<NdSbp> LayoutGraph::wanted(TensorId t) const {
   std::vector<NdSbp> all;
-  const auto& readers = readers_[at(t)];
+  const auto& readers = at(readers_, t);
   for (size_t r = 0; r < readers.size(); ++r) {
     if (r > 0 && readers[r] == readers[r - 1]) continue;
-    for (const OpChoice* choice : choices_[at(readers[r])])
+    for (const OpChoice* choice : at(choices_, readers[r]))
       for (size_t i = 0; i < op(readers[r]).inputs.size(); ++i)
         if (op(readers[r]).inputs[i] == t && !is_partial(choice->layout.inputs[i]))
           add_once(all, choice->layout.inputs[i]);
@@ -182,17 +181,17 @@ void LayoutGraph::find_crossings() {
     const OpId producer = tensor(t).producer;
     const bool made = is_pass(producer);
     if (made) touched.insert(layer_of(producer));
-    for (OpId o : readers_[at(t)]) touched.insert(layer_of(o));
+    for (OpId o : at(readers_, t)) touched.insert(layer_of(o));
     if (touched.size() < 2) continue;
-    const bool has_node = made && state_of_[at(t)] < 0 && readers_[at(t)].size() > 1;
+    const bool has_node = made && at(state_of_, t) < 0 && at(readers_, t).size() > 1;
     if (made && touched.size() == 2 && *touched.rbegin() == *touched.begin() + 1)
-      between_[at(*touched.begin())].push_back(t);
+      at(between_, *touched.begin()).push_back(t);
     else
       for (int layer : touched)
         if (has_node)
-          common_[at(layer)].push_back(t);
+          at(common_, layer).push_back(t);
         else
-          far_[at(layer)] = true;
+          at(far_, layer) = true;
   }
   for (const State& state : all_states_) {
     const std::string& name = tensor(state.master).name;
@@ -203,15 +202,15 @@ void LayoutGraph::find_crossings() {
   }
   for (const auto& [state, replica] : replicas_)
     for (TensorId t : {state, replica})
-      for (TensorId kept : all_states_[at(state_of_[at(t)])].kept)
-        for (OpId o : readers_[at(kept)]) far_[at(layer_of(o))] = true;
+      for (TensorId kept : at(all_states_, at(state_of_, t)).kept)
+        for (OpId o : at(readers_, kept)) at(far_, layer_of(o)) = true;
   for (const State& state : all_states_) {  // a gradient is to end where its state is read
     std::set<int> touched;
     for (TensorId t : state.kept)
-      for (OpId o : readers_[at(t)]) touched.insert(layer_of(o));
+      for (OpId o : at(readers_, t)) touched.insert(layer_of(o));
     for (TensorId t : state.gradients) touched.insert(layer_of(tensor(t).producer));
     if (touched.size() > 1)
-      for (int layer : touched) far_[at(layer)] = true;
+      for (int layer : touched) at(far_, layer) = true;
   }
 }
 
@@ -226,7 +225,7 @@ void LayoutGraph::find_layouts() {
   layouts_.resize(graph_.tensors.size());
   const NdSbp whole = planner::broadcast(mesh_);
   for (State& state : all_states_) {
-    std::vector<NdSbp>& all = layouts_[at(state.master)];
+    std::vector<NdSbp>& all = at(layouts_, state.master);
     add_once(all, whole);
     for (TensorId t : state.kept)
       for (const NdSbp& layout : wanted(t)) add_once(all, layout);
@@ -239,32 +238,32 @@ void LayoutGraph::find_layouts() {
   }
   std::vector<bool> crosses(graph_.tensors.size());
   for (const auto& tensors : between_)
-    for (TensorId t : tensors) crosses[at(t)] = true;
+    for (TensorId t : tensors) at(crosses, t) = true;
   for (TensorId t = 0; t < static_cast<TensorId>(graph_.tensors.size()); ++t) {
     const OpId producer = tensor(t).producer;
     const bool made = is_pass(producer), source = !ir::has_op(op(producer).type);
     const auto pin = space_.pins.find(t);
-    if (state_of_[at(t)] >= 0 || (!made && !source)) continue;
-    std::vector<NdSbp>& all = layouts_[at(t)];
-    const bool reduced = sharding_.reduces_each_micro_batch() && readers_[at(t)].size() == 1 && made &&
-                         op(readers_[at(t)][0]).is(ir::OpKind::accumulate);
+    if (at(state_of_, t) >= 0 || (!made && !source)) continue;
+    std::vector<NdSbp>& all = at(layouts_, t);
+    const bool reduced = sharding_.reduces_each_micro_batch() && at(readers_, t).size() == 1 && made &&
+                         op(at(readers_, t)[0]).is(ir::OpKind::accumulate);
     if (pin != space_.pins.end()) {
       all = {pin->second};
     } else if (reduced) {
-      const State& state = all_states_[at(gradient_of_[at(op(readers_[at(t)][0]).outputs[0])])];
-      for (const OpChoice* choice : choices_[at(producer)])
+      const State& state = at(all_states_, at(gradient_of_, op(at(readers_, t)[0]).outputs[0]));
+      for (const OpChoice* choice : at(choices_, producer))
         for (NdSbp layout : state.stored) {
-          const NdSbp& produced = choice->layout.outputs[at(tensor(t).output)];
+          const NdSbp& produced = at(choice->layout.outputs, tensor(t).output);
           for (size_t d = 0; d < layout.size(); ++d)
             if (!layout[d].is_split()) layout[d] = produced[d];
           if (costs_.boxing(tensor(t).type, produced, layout).possible()) add_once(all, layout);
         }
-    } else if (source || readers_[at(t)].size() > 1 || crosses[at(t)]) {
-      if (readers_[at(t)].empty()) continue;
+    } else if (source || at(readers_, t).size() > 1 || at(crosses, t)) {
+      if (at(readers_, t).empty()) continue;
       if (source) add_once(all, whole);
       if (made)
-        for (const OpChoice* choice : choices_[at(producer)])
-          if (const NdSbp& layout = choice->layout.outputs[at(tensor(t).output)]; may_keep(layout))
+        for (const OpChoice* choice : at(choices_, producer))
+          if (const NdSbp& layout = at(choice->layout.outputs, tensor(t).output); may_keep(layout))
             add_once(all, layout);
       for (const NdSbp& layout : wanted(t)) add_once(all, layout);
     }
@@ -278,12 +277,12 @@ void LayoutGraph::add_known(TensorId t, std::vector<NdSbp>& all) const {
     add_once(all, space_.as->tensors[known]);
 }
 
-bool LayoutGraph::is_kept(TensorId t) const { return state_of_[at(t)] < 0 && !layouts_[at(t)].empty(); }
+bool LayoutGraph::is_kept(TensorId t) const { return at(state_of_, t) < 0 && !at(layouts_, t).empty(); }
 
 // What two operands of a layer and phase could share.
 std::vector<NdSbp> LayoutGraph::shared(TensorId t, int phase, int layer) const {
   std::vector<NdSbp> once, twice;
-  const auto& readers = readers_[at(t)];
+  const auto& readers = at(readers_, t);
   for (size_t r = 0; r < readers.size(); ++r) {
     const ir::Op& reader = op(readers[r]);
     if (static_cast<int>(reader.phase) != phase || layer_of(readers[r]) != layer) continue;
@@ -291,7 +290,7 @@ std::vector<NdSbp> LayoutGraph::shared(TensorId t, int phase, int layer) const {
     for (size_t i = 0; i < reader.inputs.size(); ++i) {
       if (reader.inputs[i] != t) continue;
       std::vector<NdSbp> mine;
-      for (const OpChoice* choice : choices_[at(readers[r])])
+      for (const OpChoice* choice : at(choices_, readers[r]))
         if (!is_partial(choice->layout.inputs[i])) add_once(mine, choice->layout.inputs[i]);
       for (const NdSbp& layout : mine)
         add_once(std::find(once.begin(), once.end(), layout) == once.end() ? once : twice, layout);
@@ -303,7 +302,7 @@ std::vector<NdSbp> LayoutGraph::shared(TensorId t, int phase, int layer) const {
 bool LayoutGraph::has_copy(TensorId t, OpId reader) const {
   if (!is_kept(t)) return false;
   int operands = 0;
-  for (OpId o : readers_[at(t)])
+  for (OpId o : at(readers_, t))
     if (op(o).phase == op(reader).phase && layer_of(o) == layer_of(reader)) ++operands;
   return operands > 1;
 }
@@ -323,8 +322,8 @@ std::string LayoutGraph::key(size_t layer) const {
   std::map<OpId, size_t> position;
   for (size_t i = 0; i < ops.size(); ++i) position[ops[i]] = i;
   const auto add_layouts = [&](TensorId t) {
-    key.raw(layouts_[at(t)].size());
-    for (const NdSbp& layout : layouts_[at(t)]) key.layout(layout);
+    key.raw(at(layouts_, t).size());
+    for (const NdSbp& layout : at(layouts_, t)) key.layout(layout);
   };
   const auto add_crossing = [&](TensorId t) {
     for (const size_t side : {layer, layer + 1}) {
@@ -344,7 +343,7 @@ std::string LayoutGraph::key(size_t layer) const {
     add_layouts(state.master);
     for (const NdSbp& layout : state.stored) key.layout(layout);
     add_types(state.kept), add_types(state.gradients);
-    for (TensorId t : state.kept) key.raw(readers_[at(t)].empty());
+    for (TensorId t : state.kept) key.raw(at(readers_, t).empty());
     key.raw(state.updates.size());
     for (OpId o : state.updates) {
       key.text(op(o).type), key.attrs(op(o).attrs);
@@ -357,25 +356,25 @@ std::string LayoutGraph::key(size_t layer) const {
     key.attrs(op(o).attrs);
     key.raw(op(o).phase);
     key.raw(op(o).inputs.size());
-    key.raw(choices_[at(o)].size());
-    for (const OpChoice* choice : choices_[at(o)]) key.raw(choice);
+    key.raw(at(choices_, o).size());
+    for (const OpChoice* choice : at(choices_, o)) key.raw(choice);
     for (TensorId t : op(o).inputs) {
       key.type(tensor(t).type);
       add_crossing(t);
       const OpId producer = tensor(t).producer;
-      const int state = state_of_[at(t)];
+      const int state = at(state_of_, t);
       if (const auto from = position.find(producer); from != position.end())
         key.raw(from->second), key.raw(tensor(t).output);
       else
         key.raw(met.try_emplace(state >= 0 ? -1 - state : t, met.size()).first->second);
       if (state < 0) continue;
-      add_state(all_states_[at(state)]);
+      add_state(at(all_states_, state));
     }
     for (TensorId t : op(o).outputs) {
       key.type(tensor(t).type);
       add_crossing(t);
-      key.raw(readers_[at(t)].size());
-      const int state = gradient_of_[at(t)];
+      key.raw(at(readers_, t).size());
+      const int state = at(gradient_of_, t);
       key.raw(state < 0 ? size_t{0} : 1 + met.try_emplace(-1 - state, met.size()).first->second);
     }
   }

@@ -27,6 +27,7 @@
 #include "planner/planner.h"
 #include "planner/sharding.h"
 #include "planner/solve/assignment.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 
@@ -85,7 +86,7 @@ class LayoutGraph {
   void take(const LayoutPart& part, const std::vector<int>& choice, planner::Layouts& layouts) const;
   planner::Layouts none() const;
 
-  const std::vector<sbp::NdSbp>& layouts(ir::TensorId t) const { return layouts_[static_cast<size_t>(t)]; }
+  const std::vector<sbp::NdSbp>& layouts(ir::TensorId t) const { return at(layouts_, t); }
 
  private:
   struct State {
@@ -101,7 +102,7 @@ class LayoutGraph {
   struct Parts;
 
   const ir::Tensor& tensor(ir::TensorId t) const { return graph_.tensor(t); }
-  const ir::Op& op(ir::OpId o) const { return graph_.ops[static_cast<size_t>(o)]; }
+  const ir::Op& op(ir::OpId o) const { return at(graph_.ops, o); }
   bool is_pass(ir::OpId o) const;
   int layer_of(ir::OpId o) const { return op(o).layer + 1; }
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
@@ -37,7 +38,7 @@ double number(const std::string& key, const std::string& text) {
 void add_labels(const LayoutRequest& request, std::map<std::string, std::string>& labels) {
   const std::string prefix = section;
   labels[prefix + "partial"] = request.partial ? "true" : "false";
-  labels[prefix + "open"] = open_names[static_cast<size_t>(request.open)];
+  labels[prefix + "open"] = at(open_names, request.open);
   labels[prefix + "states"] = fmt::format("{}", request.weights.states);
   labels[prefix + "memory"] = fmt::format("{}", request.weights.memory);
   for (size_t i = 0; i < request.pins.size(); ++i)

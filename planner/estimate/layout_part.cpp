@@ -4,6 +4,7 @@
 #include "planner/estimate/layout_graph.h"
 #include "planner/pins.h"
 #include "planner/reduced_gradients.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 namespace {
@@ -11,8 +12,6 @@ namespace {
 using ir::OpId;
 using ir::TensorId;
 using sbp::NdSbp;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // A state is read as it lies, or a slice of it.
 bool can_read(const NdSbp& state, const NdSbp& wanted) {
@@ -34,17 +33,17 @@ LayoutPart LayoutGraph::items(const std::vector<OpId>& ops) const {
   const auto add = [&](const Item& item) {
     if (part.node.try_emplace(item, static_cast<int>(part.items.size())).second) part.items.push_back(item);
   };
-  const auto add_state = [&](int state) { add({Kind::state, all_states_[at(state)].master, -1, 0}); };
+  const auto add_state = [&](int state) { add({Kind::state, at(all_states_, state).master, -1, 0}); };
   for (OpId o : ops) {
     add({Kind::op, o, -1, 0});
     for (TensorId t : op(o).inputs) {
-      if (state_of_[at(t)] >= 0) add_state(state_of_[at(t)]);
+      if (at(state_of_, t) >= 0) add_state(at(state_of_, t));
       if (is_kept(t)) add({Kind::kept, t, -1, 0});
       if (has_copy(t, o)) add({Kind::copy, t, static_cast<int>(op(o).phase), layer_of(o)});
     }
     for (TensorId t : op(o).outputs) {
       if (is_kept(t)) add({Kind::kept, t, -1, 0});
-      if (gradient_of_[at(t)] >= 0) add_state(gradient_of_[at(t)]);
+      if (at(gradient_of_, t) >= 0) add_state(at(gradient_of_, t));
     }
   }
   return part;
@@ -70,43 +69,43 @@ std::vector<Cost> LayoutGraph::node_costs(const Item& item) const {
   std::vector<Cost> costs;
   const auto stays = [&](TensorId t) {  // until the backward pass
     const OpId producer = tensor(t).producer;
-    const auto& readers = readers_[at(t)];
+    const auto& readers = at(readers_, t);
     return is_pass(producer) && op(producer).phase == ir::Phase::forward &&
            !op(producer).is(ir::OpKind::alias) && std::any_of(readers.begin(), readers.end(), [&](OpId o) {
              return op(o).phase == ir::Phase::backward;
            });
   };
   if (item.kind == Kind::op) {
-    for (const OpChoice* choice : choices_[at(item.id)]) {
+    for (const OpChoice* choice : at(choices_, item.id)) {
       Cost cost{};
       cost[kernels] = micro_batches_ * choice->seconds;
       const ir::Op& made = op(item.id);
       for (size_t o = 0; o < made.outputs.size(); ++o) {
         const auto bytes = static_cast<double>(choice->outputs[o].bytes());
-        if (gradient_of_[at(made.outputs[o])] >= 0) cost[memory] += bytes;
+        if (at(gradient_of_, made.outputs[o]) >= 0) cost[memory] += bytes;
         if (!is_kept(made.outputs[o]) && stays(made.outputs[o])) cost[memory] += hints_.pp * bytes;
       }
       costs.push_back(cost);
     }
   } else if (item.kind == Kind::state) {
-    const State& state = all_states_[at(state_of_[at(item.id)])];
+    const State& state = at(all_states_, at(state_of_, item.id));
     for (size_t c = 0; c < state.stored.size(); ++c) costs.push_back(state_cost(state, c));
   } else if (item.kind == Kind::kept) {
-    for (const NdSbp& layout : layouts_[at(item.id)]) {
+    for (const NdSbp& layout : at(layouts_, item.id)) {
       Cost cost{};
       if (stays(item.id))
         cost[memory] = static_cast<double>(hints_.pp * costs_.bytes(tensor(item.id).type, layout));
       costs.push_back(cost);
     }
   } else {
-    costs.resize(copies(layouts_[at(item.id)], shared(item.id, item.phase, item.layer)).size());
+    costs.resize(copies(at(layouts_, item.id), shared(item.id, item.phase, item.layer)).size());
   }
   return costs;
 }
 
 // Updates, what is gathered after them or before each use, and what stays.
 Cost LayoutGraph::state_cost(const State& state, size_t choice) const {
-  const NdSbp& used = layouts_[at(state.master)][choice];
+  const NdSbp& used = at(layouts_, state.master)[choice];
   const NdSbp& stored = state.stored[choice];
   const sbp::Shape& shape = tensor(state.master).type.shape;
   Cost cost{};
@@ -119,7 +118,7 @@ Cost LayoutGraph::state_cost(const State& state, size_t choice) const {
   for (OpId o : state.updates)
     cost[kernels] += costs_.kernel(op(o).type, local(op(o).inputs), local(op(o).outputs));
   for (TensorId t : state.kept) {
-    const bool read = !readers_[at(t)].empty();
+    const bool read = !at(readers_, t).empty();
     const double gathers = !read || used == stored            ? 0
                            : sharding_.gathers_in_each_pass() ? 2 * micro_batches_
                                                               : 1;
@@ -143,7 +142,7 @@ LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
   }
   for (const Item& item : part.items) {
     if (item.kind != Kind::copy) continue;
-    const auto& kept = layouts_[at(item.id)];
+    const auto& kept = at(layouts_, item.id);
     Assignment::Edge edge{part.node.at({Kind::kept, item.id, -1, 0}), part.node.at(item), {}};
     const auto all = copies(kept, shared(item.id, item.phase, item.layer));
     for (size_t s = 0; s < kept.size(); ++s)
@@ -167,8 +166,8 @@ LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
                b = part.node.find({Kind::state, replica, -1, 0});
     if (a == part.node.end() || b == part.node.end()) continue;
     Assignment::Edge edge{a->second, b->second, {}};
-    for (const NdSbp& one : layouts_[at(state)])
-      for (const NdSbp& other : layouts_[at(replica)])
+    for (const NdSbp& one : at(layouts_, state))
+      for (const NdSbp& other : at(layouts_, replica))
         edge.costs.push_back(one == other ? Cost{} : forbidden());
     part.problem.edges.push_back(std::move(edge));
   }
@@ -178,7 +177,7 @@ LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
 // From what an op makes to what is kept, and from what is there to what it reads.
 void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
   const int node = part.node.at({Kind::op, o, -1, 0});
-  const auto& mine = choices_[at(o)];
+  const auto& mine = at(choices_, o);
   const auto boxed = [&](TensorId t, const NdSbp& from, const NdSbp& to) {
     const Boxing boxing = costs_.boxing(tensor(t).type, from, to);
     Cost cost{};
@@ -198,10 +197,10 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
         edge.costs.push_back(there ? Cost{} : may ? boxed(t, from, want) : forbidden());
       }
     };
-    if (const int state = state_of_[at(t)]; state >= 0) {
-      const TensorId master = all_states_[at(state)].master;
+    if (const int state = at(state_of_, t); state >= 0) {
+      const TensorId master = at(all_states_, state).master;
       edge.a = part.node.at({Kind::state, master, -1, 0});
-      for (const NdSbp& from : layouts_[at(master)])
+      for (const NdSbp& from : at(layouts_, master))
         for (const OpChoice* choice : mine)
           edge.costs.push_back(can_read(from, choice->layout.inputs[i])
                                    ? boxed(t, from, choice->layout.inputs[i])
@@ -209,26 +208,26 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
     } else if (has_copy(t, o)) {
       const Item copy{Kind::copy, t, static_cast<int>(op(o).phase), layer_of(o)};
       edge.a = part.node.at(copy);
-      for (const auto& [s, layout] : copies(layouts_[at(t)], shared(t, copy.phase, copy.layer)))
-        add(layouts_[at(t)][s], &layout, !held);
+      for (const auto& [s, layout] : copies(at(layouts_, t), shared(t, copy.phase, copy.layer)))
+        add(at(layouts_, t)[s], &layout, !held);
     } else if (is_kept(t)) {
       edge.a = part.node.at({Kind::kept, t, -1, 0});
-      for (const NdSbp& from : layouts_[at(t)]) add(from, nullptr, !held);
+      for (const NdSbp& from : at(layouts_, t)) add(from, nullptr, !held);
     } else {
       edge.a = part.node.at({Kind::op, tensor(t).producer, -1, 0});
-      for (const OpChoice* from : choices_[at(tensor(t).producer)])
-        add(from->layout.outputs[at(tensor(t).output)], nullptr, !held);
+      for (const OpChoice* from : at(choices_, tensor(t).producer))
+        add(at(from->layout.outputs, tensor(t).output), nullptr, !held);
     }
     part.problem.edges.push_back(std::move(edge));
   }
   for (size_t i = 0; i < op(o).outputs.size(); ++i) {
     const TensorId t = op(o).outputs[i];
     if (!is_kept(t)) continue;
-    const bool reduced = sharding_.reduces_each_micro_batch() && readers_[at(t)].size() == 1 &&
-                         op(readers_[at(t)][0]).is(ir::OpKind::accumulate);
+    const bool reduced = sharding_.reduces_each_micro_batch() && at(readers_, t).size() == 1 &&
+                         op(at(readers_, t)[0]).is(ir::OpKind::accumulate);
     Assignment::Edge edge{node, part.node.at({Kind::kept, t, -1, 0}), {}};
     for (const OpChoice* choice : mine)
-      for (const NdSbp& to : layouts_[at(t)]) {
+      for (const NdSbp& to : at(layouts_, t)) {
         const NdSbp& from = choice->layout.outputs[i];
         Cost cost = boxed(t, from, to);
         if (reduced) {
@@ -246,11 +245,11 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
 void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
   for (size_t i = 0; i < op(o).outputs.size(); ++i) {
     const TensorId t = op(o).outputs[i];
-    if (gradient_of_[at(t)] < 0) continue;
-    const State& state = all_states_[at(gradient_of_[at(t)])];
+    if (at(gradient_of_, t) < 0) continue;
+    const State& state = at(all_states_, at(gradient_of_, t));
     const int state_node = part.node.at({Kind::state, state.master, -1, 0});
     Assignment::Edge edge{part.node.at({Kind::op, o, -1, 0}), state_node, {}};
-    for (const OpChoice* choice : choices_[at(o)])
+    for (const OpChoice* choice : at(choices_, o))
       for (const NdSbp& stored : state.stored) {
         const Boxing boxing =
             costs_.boxing_in_bucket(reduced_type(t), choice->layout.outputs[i], stored, bucket());
@@ -264,7 +263,7 @@ void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
         !is_kept(op(o).inputs[0]))
       continue;
     Assignment::Edge early{part.node.at({Kind::kept, op(o).inputs[0], -1, 0}), state_node, {}};
-    for (const NdSbp& kept : layouts_[at(op(o).inputs[0])])
+    for (const NdSbp& kept : at(layouts_, op(o).inputs[0]))
       for (const NdSbp& stored : state.stored) {
         bool sharded = true;
         for (size_t d = 0; d < kept.size(); ++d)
@@ -287,13 +286,13 @@ void LayoutGraph::take(const LayoutPart& part, const std::vector<int>& choice,
   for (size_t n = 0; n < choice.size() && n < part.items.size(); ++n) {
     const Item& item = part.items[n];
     if (item.kind == Kind::op) {
-      const planner::OpLayout& layout = choices_[at(item.id)][at(choice[n])]->layout;
-      layouts.ops[at(item.id)] = layout;
+      const planner::OpLayout& layout = at(at(choices_, item.id), choice[n])->layout;
+      at(layouts.ops, item.id) = layout;
       for (size_t o = 0; o < layout.outputs.size(); ++o)
-        if (const TensorId t = op(item.id).outputs[o]; !is_kept(t) && gradient_of_[at(t)] < 0)
-          layouts.tensors[at(t)] = layout.outputs[o];
+        if (const TensorId t = op(item.id).outputs[o]; !is_kept(t) && at(gradient_of_, t) < 0)
+          at(layouts.tensors, t) = layout.outputs[o];
     } else if (item.kind != Kind::copy) {
-      layouts.tensors[at(item.id)] = layouts_[at(item.id)][at(choice[n])];
+      at(layouts.tensors, item.id) = at(at(layouts_, item.id), choice[n]);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "ir/models/conv_net.h"
 #include "ir/op.h"
 #include "planner/pins.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -27,7 +28,7 @@ std::string flag(const LayoutPin& pin) { return "--pin " + to_text(pin); }
 // What a pin of a tensor is of: a parameter where it is the copy that ops read, as tables name it; -1 of
 // other results of the update.
 TensorId pinned_as(const ir::Graph& graph, TensorId t) {
-  const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+  const ir::Op& producer = at(graph.ops, graph.tensor(t).producer);
   if (producer.phase != ir::Phase::update) return t;
   return graph.tensor(t).role == ir::Role::parameter && producer.is(ir::OpKind::cast) ? producer.inputs[0]
                                                                                       : -1;
@@ -67,7 +68,7 @@ void check_pin(const LayoutPin& pin, const ir::Tensor& tensor, const Mesh& mesh,
       throw Error::input(flag(pin),
                          fmt::format("{} is there from the start and cannot be partial", tensor.name));
     const auto& shape = tensor.type.shape;
-    const bool splits = s.is_split() && shape[static_cast<size_t>(s.axis)] >= mesh.extents[d];
+    const bool splits = s.is_split() && at(shape, s.axis) >= mesh.extents[d];
     if (s.is_split() && !splits)
       throw Error::input(flag(pin), fmt::format("{} of {} cannot be split over {} devices like this",
                                                 tensor.name, ir::to_text(tensor.type), mesh.extents[d]));
@@ -86,7 +87,7 @@ std::map<TensorId, const LayoutPin*> look_up(const ir::Graph& graph, const Mesh&
             flag(pin), fmt::format("contradicts {}: both name {}", flag(*at->second), graph.tensor(t).name));
     }
   for (const auto& [t, pin] : found) {
-    const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+    const ir::Op& producer = at(graph.ops, graph.tensor(t).producer);
     check_pin(*pin, graph.tensor(t), mesh, !ir::has_op(producer.type));
   }
   return found;
@@ -220,18 +221,17 @@ bool keeps(const planner::LaidOut& laid, const std::vector<LayoutPin>& pins) {
   const ir::Graph& graph = laid.graph;
   std::map<TensorId, const NdSbp*> read_as;  // parameters, and the copies of them that ops read
   const auto parameter = [&](TensorId t) {
-    const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+    const ir::Op& producer = at(graph.ops, graph.tensor(t).producer);
     return ir::has_op(producer.type) ? pinned_as(graph, t) : t;
   };
   for (const auto& [t, pin] : look_up(graph, laid.mesh, pins)) {
-    const ir::Op& producer = graph.ops[static_cast<size_t>(graph.tensor(t).producer)];
+    const ir::Op& producer = at(graph.ops, graph.tensor(t).producer);
     if (!ir::has_op(producer.type)) {
       read_as[t] = &pin->layout;
       continue;
     }
-    const planner::OpLayout& made = laid.layouts.ops[static_cast<size_t>(graph.tensor(t).producer)];
-    if (laid.layouts.stored[static_cast<size_t>(t)] != pin->layout ||
-        made.outputs[static_cast<size_t>(graph.tensor(t).output)] != pin->layout)
+    const planner::OpLayout& made = at(laid.layouts.ops, graph.tensor(t).producer);
+    if (at(laid.layouts.stored, t) != pin->layout || at(made.outputs, graph.tensor(t).output) != pin->layout)
       return false;
   }
   std::set<TensorId> read;

@@ -4,14 +4,13 @@
 #include <set>
 
 #include "planner/solve/blocks.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 namespace {
 
 using Item = LayoutPart::Item;
 using Kind = LayoutPart::Item::Kind;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 Cost cost_weights(const LayoutWeights& weights) {
   Cost cost{};
@@ -133,7 +132,7 @@ class Composed {
       Block given = block;
       int64_t left = choice;
       for (size_t i = common.size(); i-- > 0;) {
-        std::vector<Cost>& node = given.problem.nodes[at(b.layer.node.at({Kind::kept, common[i], -1, 0}))];
+        std::vector<Cost>& node = at(given.problem.nodes, b.layer.node.at({Kind::kept, common[i], -1, 0}));
         for (size_t c = 0; c < node.size(); ++c)
           if (c != static_cast<size_t>(left) % node.size()) node[c][0] = infinity;
         left /= std::ssize(node);
@@ -196,7 +195,7 @@ class Composed {
     }
     for (size_t b = 0; b < bridges_.size(); ++b)
       if (!bridges_[b].tables.empty())
-        cross(bridges_[b], answer.choice[at(ends[b].first)], answer.choice[at(ends[b].second)], found);
+        cross(bridges_[b], at(answer.choice, ends[b].first), at(answer.choice, ends[b].second), found);
     return found;
   }
 
@@ -206,7 +205,7 @@ class Composed {
     const auto first = static_cast<int>(problem.nodes.size());
     const auto times = static_cast<double>(b.run.count);
     Assignment layer = weighed({b.layer.problem, b.in, b.out}, weights_).problem;
-    for (int node : b.in) std::fill(layer.nodes[at(node)].begin(), layer.nodes[at(node)].end(), Cost{});
+    for (int node : b.in) std::fill(at(layer.nodes, node).begin(), at(layer.nodes, node).end(), Cost{});
     for (std::vector<Cost>& node : layer.nodes) {
       for (Cost& cost : node) cost[0] *= times;
       problem.nodes.push_back(std::move(node));
@@ -257,7 +256,7 @@ class Composed {
   // What the blocks of a run chose.
   void cross(const Bridge& b, int in, int out, FoundLayouts& found) const {
     const auto given = static_cast<int>(b.tables.size());
-    const int table = b.tables[at(in % given)], row = in / given;
+    const int table = at(b.tables, in % given), row = in / given;
     size_t layer = 0;
     for (const Chains::Copy& copy : chains_.trace(table, row, out, chains_.table(table).at(row, out)[0]))
       take_layer(b, layer++, copy.choice, found);
@@ -268,7 +267,7 @@ class Composed {
     graph_.take(place == 0 ? b.layer : graph_.items(ops_of(b.run, place)), choice, found.layouts);
     Assignment own = b.layer.problem;
     for (int node : b.in)
-      for (Cost& cost : own.nodes[at(node)]) cost = {};
+      for (Cost& cost : at(own.nodes, node)) cost = {};
     found.cost = own.space.add(found.cost, cost_of(own, choice));
   }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "planner/mesh.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 
@@ -16,7 +17,7 @@ std::vector<double> slowness_by_stage(const Hints& hints, const backends::Cluste
   const planner::Mesh mesh = planner::mesh_of(hints);
   for (const auto& [device, factor] : cluster.slowdown) {
     if (device >= mesh.devices() * hints.pp) continue;
-    double& most = factors[static_cast<size_t>(mesh.stage_of(device, hints.pp))];
+    double& most = at(factors, mesh.stage_of(device, hints.pp));
     most = std::max(most, factor);
   }
   return factors;
@@ -47,9 +48,8 @@ std::vector<std::vector<int>> slow_orders(const Hints& hints, const backends::Cl
   std::vector<std::vector<int>> orders;
   for (const bool first : {true, false}) {
     std::vector<int> order = own;
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      return slowness[static_cast<size_t>(first ? b : a)] < slowness[static_cast<size_t>(first ? a : b)];
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return at(slowness, first ? b : a) < at(slowness, first ? a : b); });
     if (order != own) orders.push_back(std::move(order));
   }
   return orders;

@@ -13,6 +13,7 @@
 #include "planner/schedule.h"
 #include "planner/sharding.h"
 #include "planner/solve/cost.h"
+#include "sbp/at.h"
 #include "sim/models/collective_time.h"
 
 namespace boxcar::search {
@@ -72,7 +73,7 @@ StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
   const double times = (index + 1) % every == 0 ? static_cast<double>(every) : 0;
   for (const ir::MemoryKind kind :
        {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer})
-    layer.bytes[static_cast<size_t>(kind)] *= 1 - experts + times * experts;
+    at(layer.bytes, kind) *= 1 - experts + times * experts;
   layer.elements += (times - 1) * layer.expert_elements;
   layer.expert_elements *= times;
   return layer;
@@ -120,9 +121,7 @@ bool is_last(const Job& job, const Part& part) { return part.begin + part.layers
 // Parameters of at most `count` layers of these that follow each other, in bytes on a device; the model's
 // ends count as layers.
 double bytes_of_some(const Job& job, const ModelCost& cost, const std::vector<Part>& parts, int count) {
-  const auto parameters = [](const StageCost& c) {
-    return c.bytes[static_cast<size_t>(ir::MemoryKind::parameters)];
-  };
+  const auto parameters = [](const StageCost& c) { return at(c.bytes, ir::MemoryKind::parameters); };
   double most = 0;
   for (const Part& part : parts) {
     std::vector<double> all;
@@ -186,7 +185,7 @@ double first_elements(const ModelCost& cost, const planner::Hints& h, int stage)
   const int waits = planner::sharding_of(h).gradients ? h.virtual_stages : 1;
   if (cost.layers.empty()) return waits * cost.layer.elements + (stage == 0 ? cost.first.elements : 0);
   const auto before = std::accumulate(h.stage_layers.begin(), h.stage_layers.begin() + stage, 0);
-  return cost.layers[static_cast<size_t>(before)].elements;
+  return at(cost.layers, before).elements;
 }
 
 // Of a stage's devices, those on one node.
@@ -207,7 +206,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
   const auto stride = [&](std::initializer_list<const char*> names) {
     int innermost = -1;
     for (const char* name : names) innermost = std::max(innermost, mesh.dim(name));
-    return innermost < 0 ? 0 : mesh.strides[static_cast<size_t>(innermost)];
+    return innermost < 0 ? 0 : at(mesh.strides, innermost);
   };
   const int dp_stride = stride({"replica", "dp", "ep"}), cp_stride = stride({"cp"});
   // Over every `apart`-th data-parallel rank, and so many ranks of context parallelism.
@@ -278,7 +277,7 @@ double state_seconds(const Job& job, const planner::Mesh& mesh, const StageCost&
 
 int stage_of(const Hints& h, int layer) {
   int part = 0;
-  for (int end = 0; (end += h.stage_layers[static_cast<size_t>(part)]) <= layer;) ++part;
+  for (int end = 0; (end += at(h.stage_layers, part)) <= layer;) ++part;
   return part % h.pp;
 }
 
@@ -314,8 +313,8 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
   double bytes = cost.boundary_bytes;
   if (!cost.boundaries.empty()) {  // virtual stages: as where the first of them ends
     int layers = 0;
-    for (int s = 0; s <= stage; ++s) layers += h.stage_layers[static_cast<size_t>(s)];
-    bytes = cost.boundaries[static_cast<size_t>(layers) - 1];
+    for (int s = 0; s <= stage; ++s) layers += at(h.stage_layers, s);
+    bytes = at(cost.boundaries, layers - 1);
   }
   return send_seconds(job, mesh, bytes, stage, stage + 1);
 }
@@ -324,7 +323,7 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
 double memory_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
   const int64_t encoder = job.model.layers - job.model.decoder_layers;
   if (job.model.decoder_layers == 0) return 0;
-  const double bytes = cost.boundaries[static_cast<size_t>(encoder) - 1];
+  const double bytes = at(cost.boundaries, encoder - 1);
   const int from = stage_of(job.parallel, static_cast<int>(encoder) - 1);
   double sum = 0;
   for (int to = from + 1; to < job.parallel.pp; ++to) sum += send_seconds(job, mesh, bytes, from, to);
@@ -346,7 +345,7 @@ StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, doub
   add_layers(one, job, costs.others, part.begin + part.recomputed, part.layers - part.recomputed);
   if (part.begin == 0) add(one, front.first);
   if (is_last(job, part)) add(one, back.last);
-  one.bytes[static_cast<size_t>(ir::MemoryKind::activations)] *= in_flight;
+  at(one.bytes, ir::MemoryKind::activations) *= in_flight;
   one.layers = part.layers;
   return one;
 }
@@ -366,9 +365,9 @@ std::vector<StageCost> stages_of(const Job& job, const KindCosts& costs,
   for (const TiedUse& use : cost.tied) {
     const auto [known, fresh] = first.try_emplace(stage_of(h, use.layer), &use);
     if (fresh) continue;
-    StageCost& stage = stages[static_cast<size_t>(known->first)];
+    StageCost& stage = at(stages, known->first);
     // The last use's gradient waits for the first's, and their sum for both.
-    const double table = use.states.bytes[static_cast<size_t>(ir::MemoryKind::parameters)];
+    const double table = at(use.states.bytes, ir::MemoryKind::parameters);
     const double transient = std::max(stage.transient, known->second->states.transient + 2 * table);
     add(stage, use.states, -1);
     stage.transient = transient;
@@ -387,7 +386,7 @@ std::vector<PipelineStage> pipeline_of(const Job& job, const planner::Mesh& mesh
   std::vector<PipelineStage> pipeline;
   double back = 0;
   for (int s = 0; s < job.parallel.pp; ++s) {
-    const StageCost& stage = stages[static_cast<size_t>(s)];
+    const StageCost& stage = at(stages, s);
     const double send = s + 1 < job.parallel.pp ? hop_seconds(job, mesh, cost, s) : 0;
     pipeline.push_back({stage.forward, stage.backward, send, std::exchange(back, send)});
   }
@@ -442,7 +441,7 @@ StageNeeds needs_of(const Job& job, const KindCosts& costs, const InFlight& in_f
   const int after = static_cast<int>(job.model.layers) - layers;
   const int begin = stage == 0 ? 0 : stage + 1 == job.parallel.pp ? after : std::min(1, after);
   const Part part{begin, layers, recomputed};
-  const StageCost cost = cost_of(job, costs, part, in_flight[static_cast<size_t>(stage)][0]).slowed(slowness);
+  const StageCost cost = cost_of(job, costs, part, at(in_flight, stage)[0]).slowed(slowness);
   return {cost.forward + cost.backward, stage_bytes(job, costs.recomputed, cost, {part})};
 }
 
@@ -457,12 +456,12 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
   Estimate result;
   double slowest = 0, sum = 0, state = 0, forward = 0;
   for (int s = 0; s < h.pp; ++s) {
-    const StageCost& stage = stages[static_cast<size_t>(s)];
+    const StageCost& stage = at(stages, s);
     slowest = std::max(slowest, stage.forward + stage.backward);
     forward = std::max(forward, stage.forward);
     sum += stage.forward + stage.backward;
     state = std::max(state, state_seconds(job, mesh, stage, first_elements(cost, h, s)));
-    const double bytes = stage_bytes(job, cost, stage, parts[static_cast<size_t>(s)]);
+    const double bytes = stage_bytes(job, cost, stage, at(parts, s));
     if (bytes > result.bytes) result.bytes = bytes, result.fullest_stage = s;
   }
   if (h.virtual_stages == 1) result.split_saves = 2 * (h.pp - 1) * forward;

@@ -34,7 +34,7 @@ void BoxEmitter::emit_bucket(const Task& task, const Bucket& bucket) {
   std::vector<Moving> now;
   for (const Boxed& boxed : bucket) {
     routes.push_back(&stage_.in.routes.find(stage_.tensor(boxed.t).type.shape, boxed.from, boxed.to));
-    now.push_back({boxed.from, registers_.at(boxed.source)});
+    now.push_back({boxed.from, registers_.held(boxed.source)});
   }
   for (size_t s = 0; s < routes[0]->steps.size(); ++s) {
     if (routes[0]->steps[s].collective != sbp::Collective::none) {
@@ -140,7 +140,7 @@ ir::Attrs BoxEmitter::slice_attrs(const sbp::Shape& shape, const NdSbp& from, co
 int BoxEmitter::step_register(const Boxed& boxed, const sbp::MeshRoute& route, size_t step,
                               const std::string& suffix) {
   const bool last = step + 1 == route.steps.size();
-  if (last && boxed.result < tasks_.declared) return registers_.at(boxed.result).reg;
+  if (last && boxed.result < tasks_.declared) return registers_.held(boxed.result).reg;
   return registers_.make(boxed.t, route.steps[step].result, suffix);
 }
 

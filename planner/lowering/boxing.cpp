@@ -9,6 +9,7 @@
 #include "ir/ops/updates.h"
 #include "planner/lowering/buckets.h"
 #include "planner/lowering/gradients.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -47,12 +48,12 @@ class Boxer {
     tasks_.sent.assign(of_.size(), -1);
     for (TensorId t = 0; t < static_cast<TensorId>(of_.size()); ++t)
       if (stage_.here(stage_.tensor(t).producer) && stage_.read_elsewhere(t))
-        tasks_.sent[static_cast<size_t>(t)] = find(t, stage_.sent(t));
+        at(tasks_.sent, t) = find(t, stage_.sent(t));
   }
 
  private:
-  Value& value(ValueId v) { return tasks_.values[static_cast<size_t>(v)]; }
-  std::vector<ValueId>& of(TensorId t) { return of_[static_cast<size_t>(t)]; }
+  Value& value(ValueId v) { return at(tasks_.values, v); }
+  std::vector<ValueId>& of(TensorId t) { return at(of_, t); }
 
   ValueId add_value(Value v) {
     of(v.t).push_back(static_cast<ValueId>(tasks_.values.size()));
@@ -127,7 +128,7 @@ class Boxer {
   void insert_box(Task task) {
     for (Bucket& bucket : task.buckets)
       for (Boxed& boxed : bucket) {
-        if (boxed.source < 0) boxed.source = made_[static_cast<size_t>(boxed.t)];
+        if (boxed.source < 0) boxed.source = at(made_, boxed.t);
         if (boxed.result < 0) boxed.result = add_value({boxed.t, boxed.to});
       }
     out_->push_back(std::move(task));
@@ -181,7 +182,7 @@ class Boxer {
     const std::vector<TensorId>& outputs = stage_.op(o).outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
       const NdSbp& made = stage_.layout(o).outputs[i];
-      const TensorId state = tasks_.states.becomes[static_cast<size_t>(outputs[i])];
+      const TensorId state = at(tasks_.states.becomes, outputs[i]);
       const ValueId declared = find(outputs[i], made);
       if (declared >= 0)
         task.writes.push_back(declared);
@@ -196,7 +197,7 @@ class Boxer {
     if (stage_.in.mesh.devices() == 1) value(made).layout = stage_.stored(t);
     const NdSbp& layout = stage_.layout(o).outputs[output];
     const Reduced when = when_reduced(stage_, o, t);
-    made_[static_cast<size_t>(t)] = made;
+    at(made_, t) = made;
     if (when == Reduced::with_layer) of(t).clear();
     if (when == Reduced::now) box(t, made, layout, stage_.stored(t), phase);
     cut_for_others(t, phase);
@@ -254,8 +255,7 @@ class Boxer {
   bool is_for_all(TensorId t, const NdSbp& from, const NdSbp& to, int phase) const {
     const Mesh& mesh = stage_.in.mesh;
     const bool partial = any_of(from, [](sbp::Sbp s) { return s.is_partial(); });
-    const bool no_larger =
-        !tasks_.states.alone[static_cast<size_t>(t)] && parts_of(to, mesh) >= parts_of(from, mesh);
+    const bool no_larger = !at(tasks_.states.alone, t) && parts_of(to, mesh) >= parts_of(from, mesh);
     // Where a framework keeps activations that it has gathered, its backward pass does not gather them again.
     const bool kept = stage_.in.hints.retained_bytes.contains("all_gather") &&
                       stage_.phases.is_forward(phase) && stage_.tensor(t).role == ir::Role::activation;
@@ -264,7 +264,7 @@ class Boxer {
 
   // All parameters of a layer together, for one pass.
   bool gather_group(TensorId t, int phase) {
-    if (!tasks_.states.alone[static_cast<size_t>(t)]) return false;
+    if (!at(tasks_.states.alone, t)) return false;
     const auto group = groups_.find({phase, layer_});
     if (group == groups_.end()) return false;
     Bucket all;
@@ -324,7 +324,7 @@ class Checker {
   }
 
  private:
-  const Value& value(ValueId v) const { return tasks_.values[static_cast<size_t>(v)]; }
+  const Value& value(ValueId v) const { return at(tasks_.values, v); }
   [[noreturn]] void fail(ValueId v, const char* what) const {
     throw Error::fault(
         fmt::format("{}: {} {}", stage_.name, stage_.tensor(value(v).t).name, sbp::to_text(value(v).layout)),
@@ -348,7 +348,7 @@ class Checker {
   }
 
   void read(ValueId v, int phase) const {
-    if (!there_[static_cast<size_t>(v)]) fail(v, "is read before it is there");
+    if (!at(there_, v)) fail(v, "is read before it is there");
     if (value(v).scope >= 0 && value(v).scope != phase) fail(v, "is read in another phase than it is for");
   }
 
@@ -362,8 +362,8 @@ class Checker {
   }
 
   void write(ValueId v) {
-    if (v >= tasks_.declared && there_[static_cast<size_t>(v)]) fail(v, "is made twice");
-    there_[static_cast<size_t>(v)] = true;
+    if (v >= tasks_.declared && at(there_, v)) fail(v, "is made twice");
+    at(there_, v) = true;
   }
 
   const Stage& stage_;

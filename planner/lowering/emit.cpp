@@ -11,6 +11,7 @@
 #include "planner/local_attrs.h"
 #include "planner/lowering/boxes.h"
 #include "planner/lowering/overlap.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -60,13 +61,13 @@ class Emitter {
     const size_t update = builder_.program.actors.size();
     for (const Task& task : tasks_.updates) emit(task);
     if (!stage_.in.hints.overlap_param) order_forward_after_gathers(builder_, update);
-    for (ValueId v : tasks_.sent) out_.sent.push_back(v < 0 ? -1 : registers_.at(v).reg);
+    for (ValueId v : tasks_.sent) out_.sent.push_back(v < 0 ? -1 : registers_.held(v).reg);
     out_.uneven = std::move(registers_.uneven);
     return std::move(out_);
   }
 
  private:
-  const Value& value(ValueId v) const { return tasks_.values[static_cast<size_t>(v)]; }
+  const Value& value(ValueId v) const { return at(tasks_.values, v); }
   ir::Program& program() { return builder_.program; }
 
   void emit(const Task& task) {
@@ -76,7 +77,8 @@ class Emitter {
         emit_kernel(task);
         break;
       case TaskKind::alias:
-        registers_.set(task.writes[0], registers_.at(task.reads[0]).reg, registers_.at(task.reads[0]).ready);
+        registers_.set(task.writes[0], registers_.held(task.reads[0]).reg,
+                       registers_.held(task.reads[0]).ready);
         break;
       case TaskKind::box:
       case TaskKind::gather:
@@ -124,9 +126,8 @@ class Emitter {
 
   void hold_back(int actor) {
     for (int a = actor; a-- > 0;) {
-      const ir::Actor& before = program().actors[static_cast<size_t>(a)];
-      if (before.kind == ActorKind::kernel &&
-          before.phase == program().actors[static_cast<size_t>(actor)].phase)
+      const ir::Actor& before = at(program().actors, a);
+      if (before.kind == ActorKind::kernel && before.phase == at(program().actors, actor).phase)
         return builder_.control(a, actor);
     }
   }
@@ -180,7 +181,7 @@ class Emitter {
     actor.phase = task.phase;
     actor.layer = stage_.layer_of(task.t);
     actor.comm_bytes = input ? registers_.local_type(task.t, value(task.writes[0]).layout).bytes() : 0;
-    actor.outputs = {registers_.at(task.writes[0]).reg};
+    actor.outputs = {registers_.held(task.writes[0]).reg};
     builder_.add_actor(std::move(actor));
   }
 
@@ -206,7 +207,7 @@ class Emitter {
     actor.moves = ir::name_in_layer(stage_.in.graph, task.t);
     actor.comm_bytes = registers_.local_type(task.t, part).bytes();
     actor.inputs.push_back({-1, 1, -1, stage_.in.comms.peers(offset), {}});
-    actor.outputs = {registers_.at(task.writes[0]).reg};
+    actor.outputs = {registers_.held(task.writes[0]).reg};
     out_.links.push_back({builder_.add_actor(std::move(actor)), task.t, from.stage, queue + ".out"});
   }
 
@@ -218,7 +219,7 @@ class Emitter {
     actor.attrs["seconds"] = 0.0;
     actor.queue = builder_.queue("host");
     actor.phase = task.phase;
-    actor.outputs = {registers_.at(task.writes[0]).reg};
+    actor.outputs = {registers_.held(task.writes[0]).reg};
     builder_.add_actor(std::move(actor));
   }
 
@@ -236,7 +237,7 @@ class Emitter {
     const int ready = registers_.make_control(actor.name);
     actor.outputs = {ready};
     builder_.add_actor(std::move(actor));
-    registers_.set(task.writes[0], registers_.at(task.reads[0]).reg, ready);
+    registers_.set(task.writes[0], registers_.held(task.reads[0]).reg, ready);
   }
 
   // A sum over all stages: each adds up its own, then all of them do.
@@ -263,7 +264,7 @@ class Emitter {
     ir::Actor all = all_reduce(task, t, stage_.in.comms.across_stages(partial));
     all.comm_bytes = stage_.tensor(t).type.bytes();
     all.inputs.push_back({local, 1, -1, -1, {}});
-    all.outputs = {registers_.at(task.writes[0]).reg};
+    all.outputs = {registers_.held(task.writes[0]).reg};
     builder_.add_actor(std::move(all));
   }
 

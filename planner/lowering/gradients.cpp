@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planner/lowering/buckets.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -17,7 +18,7 @@ namespace {
 
 const sbp::NdSbp& made(const Stage& stage, TensorId t) {
   const ir::Tensor& tensor = stage.tensor(t);
-  return stage.layout(tensor.producer).outputs[static_cast<size_t>(tensor.output)];
+  return at(stage.layout(tensor.producer).outputs, tensor.output);
 }
 
 class Reducer {
@@ -31,8 +32,8 @@ class Reducer {
       if (now != at_) end_layer();
       at_ = now;
       const ir::Op& op = stage_.op(task.ops[0]);
-      const bool late = task.kind == TaskKind::kernel && op.is(ir::OpKind::accumulate) &&
-                        pending_[static_cast<size_t>(op.inputs[0])];
+      const bool late =
+          task.kind == TaskKind::kernel && op.is(ir::OpKind::accumulate) && at(pending_, op.inputs[0]);
       if (late)
         sums_.push_back(std::move(task));
       else
@@ -60,7 +61,7 @@ class Reducer {
     const Reduced when = when_reduced(stage_, o, t);
     if (when == Reduced::with_layer) {
       layer_.push_back({t, made(stage_, t), stage_.stored(t)});
-      pending_[static_cast<size_t>(t)] = true;
+      at(pending_, t) = true;
     } else if (when == Reduced::once) {
       once_.push_back({t, made(stage_, t), stage_.stored(t)});
     }
@@ -71,7 +72,7 @@ class Reducer {
     late_ = std::exchange(sums_, {});
     awaited_ = std::exchange(reduced_, {});
     if (layer_.empty()) return;
-    for (const Boxed& boxed : layer_) pending_[static_cast<size_t>(boxed.t)] = false;
+    for (const Boxed& boxed : layer_) at(pending_, boxed.t) = false;
     Task reduction = box(std::exchange(layer_, {}), at_.first, false);
     reduction.id = ids_++;
     if (late_.empty()) reduced_.push_back(reduction.id);
@@ -97,7 +98,7 @@ class Reducer {
       const auto mine = std::find(tied.stages.begin(), tied.stages.end(), stage_.index);
       if (mine == tied.stages.end()) continue;
       Task task{TaskKind::tied, stage_.phases.reduce()};
-      task.t = tied.gradients[static_cast<size_t>(mine - tied.stages.begin())];
+      task.t = at(tied.gradients, mine - tied.stages.begin());
       tasks_.reductions.push_back(std::move(task));
     }
   }
@@ -140,7 +141,7 @@ void check_gradients(const Stage& stage, const StageTasks& tasks) {
     for (const Task& task : *part) {
       for (const Bucket& bucket : task.buckets)
         for (const Boxed& boxed : bucket) {
-          if (std::exchange(is[static_cast<size_t>(boxed.t)], Is::reduced) != Is::waiting)
+          if (std::exchange(at(is, boxed.t), Is::reduced) != Is::waiting)
             throw Error::fault(name(boxed.t), "is reduced twice, or before it is made");
           if (bucket_key(stage, boxed) != bucket_key(stage, bucket[0]))
             throw Error::fault(name(boxed.t),
@@ -149,11 +150,11 @@ void check_gradients(const Stage& stage, const StageTasks& tasks) {
       if (task.kind != TaskKind::kernel && task.kind != TaskKind::alias) continue;
       const ir::Op& op = stage.op(task.ops[0]);
       const bool by_layer = op.is(ir::OpKind::accumulate) && stage.in.sharding.reduces_each_micro_batch();
-      if (by_layer && is[static_cast<size_t>(op.inputs[0])] == Is::waiting)
+      if (by_layer && at(is, op.inputs[0]) == Is::waiting)
         throw Error::fault(name(op.inputs[0]), "is added up before it is reduced");
       for (TensorId t : op.outputs) {
         const Reduced when = when_reduced(stage, task.ops[0], t);
-        if (when == Reduced::with_layer || when == Reduced::once) is[static_cast<size_t>(t)] = Is::waiting;
+        if (when == Reduced::with_layer || when == Reduced::once) at(is, t) = Is::waiting;
       }
     }
   for (size_t t = 0; t < is.size(); ++t)

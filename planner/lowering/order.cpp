@@ -9,6 +9,7 @@
 
 #include "ir/op.h"
 #include "planner/lowering/buckets.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -69,7 +70,7 @@ class Orderer {
     for (OpId o = 0; o < stage_.ops(); ++o) {
       const ir::Op& op = stage_.op(o);
       if (stage_.site(o).run != Run::update || !stage_.here(o) || is_source(op) ||
-          states_.alone[static_cast<size_t>(op.outputs[0])])
+          at(states_.alone, op.outputs[0]))
         continue;
       if (stage_.in.hints.fused_optimizer && ir::has_op(op.type + "_all")) {
         together[op.type + ir::to_text(op.attrs)].push_back(o);
@@ -84,7 +85,7 @@ class Orderer {
   // What is made of the states that `op` updates, but those that are `made` with them.
   void after_update(const ir::Op& op, const std::vector<OpId>& made = {}) {
     for (TensorId t : op.outputs)
-      if (const TensorId state = states_.becomes[static_cast<size_t>(t)]; state >= 0) {
+      if (const TensorId state = at(states_.becomes, t); state >= 0) {
         written_[state] = true;
         copy(state, made);
       }
@@ -102,7 +103,7 @@ class Orderer {
     Task task{TaskKind::update_all, stage_.phases.update()};
     task.ops = ops;
     for (size_t n = 0; n < ops.size(); ++n) {
-      const OpId cast = cast_of(states_.becomes[static_cast<size_t>(stage_.op(ops[n]).outputs[0])]);
+      const OpId cast = cast_of(at(states_.becomes, stage_.op(ops[n]).outputs[0]));
       if (cast < 0 || (!task.casts.empty() && stage_.op(cast).attrs != stage_.op(task.casts[0]).attrs))
         continue;
       task.casts.push_back(cast);
@@ -150,13 +151,13 @@ void check_order(const Stage& stage, const StageTasks& tasks) {
     for (TensorId t : stage.op(o).inputs) {
       const OpId producer = stage.tensor(t).producer;
       const bool made_here = stage.here(producer) && !is_source(stage.op(producer));
-      if (made_here && !tasks.states.alone[static_cast<size_t>(t)] && !done[static_cast<size_t>(producer)])
+      if (made_here && !at(tasks.states.alone, t) && !at(done, producer))
         throw Error::fault(stage.op(o).name, fmt::format("stands before {} is made", stage.tensor(t).name));
     }
   };
   const auto note = [&](OpId o) {
-    if (done[static_cast<size_t>(o)]) throw Error::fault(stage.op(o).name, "stands in two tasks");
-    done[static_cast<size_t>(o)] = true;
+    if (at(done, o)) throw Error::fault(stage.op(o).name, "stands in two tasks");
+    at(done, o) = true;
   };
   for (const auto* part : tasks.parts())
     for (const Task& task : *part) {
@@ -166,7 +167,7 @@ void check_order(const Stage& stage, const StageTasks& tasks) {
       for (OpId o : task.casts) note(o);
     }
   for (OpId o = 0; o < stage.ops(); ++o)
-    if (stage.here(o) && !is_source(stage.op(o)) && !done[static_cast<size_t>(o)])
+    if (stage.here(o) && !is_source(stage.op(o)) && !at(done, o))
       throw Error::fault(stage.op(o).name, fmt::format("stands in no task of {}", stage.name));
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -61,7 +62,7 @@ class Orderer {
 };
 
 bool computes(const ir::Program& program, const ir::Actor& actor) {
-  return program.queues[static_cast<size_t>(actor.queue)].name == "compute";
+  return at(program.queues, actor.queue).name == "compute";
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <map>
 #include <string_view>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 
 using ir::OpId;
@@ -58,7 +60,7 @@ void Registers::set(ValueId v, int reg, int ready) {
 
 int Registers::make_for(ValueId v) {
   set(v, make(value(v).t, value(v).layout, value(v).suffix));
-  return at(v).reg;
+  return held(v).reg;
 }
 
 int Registers::make(TensorId t, const NdSbp& layout, const std::string& suffix) {
@@ -67,7 +69,7 @@ int Registers::make(TensorId t, const NdSbp& layout, const std::string& suffix) 
   const auto bytes = static_cast<int64_t>(kept * static_cast<double>(type.bytes()));
   const int reg = builder_.add_register(names_.unique(stage_.tensor(t).name + suffix), type,
                                         memory_of(stage_.tensor(t).role), kept > 0 ? bytes : 1);
-  ir::Register& made = builder_.program.registers[static_cast<size_t>(reg)];
+  ir::Register& made = at(builder_.program.registers, reg);
   made.over = made.bytes < type.bytes();
   return reg;
 }
@@ -97,7 +99,7 @@ double Registers::kept_beside(TensorId t, const std::string& suffix) const {
 
 void Registers::add_inputs(ir::Actor& actor, const std::vector<ValueId>& values) const {
   std::vector<Held> operands;
-  for (ValueId v : values) operands.push_back(at(v));
+  for (ValueId v : values) operands.push_back(held(v));
   add_inputs(actor, operands);
 }
 
@@ -105,8 +107,7 @@ void Registers::add_inputs(ir::Actor& actor, const std::vector<Held>& operands) 
   std::vector<int> controls;
   for (const Held& operand : operands) {
     ir::Input input{operand.reg, 1, -1, -1, {}};
-    if (builder_.program.registers[static_cast<size_t>(operand.reg)].type.shape != operand.shape)
-      input.view = operand.shape;
+    if (at(builder_.program.registers, operand.reg).type.shape != operand.shape) input.view = operand.shape;
     actor.inputs.push_back(std::move(input));
     if (operand.ready >= 0 && std::find(controls.begin(), controls.end(), operand.ready) == controls.end())
       controls.push_back(operand.ready);
@@ -117,10 +118,10 @@ void Registers::add_inputs(ir::Actor& actor, const std::vector<Held>& operands) 
 void Registers::add_outputs(ir::Actor& actor, const std::vector<ValueId>& values) {
   for (ValueId v : values) {
     if (value(v).over >= 0)
-      set(v, at(value(v).over).reg);
+      set(v, held(value(v).over).reg);
     else if (v >= tasks_.declared)
       make_for(v);
-    actor.outputs.push_back(at(v).reg);
+    actor.outputs.push_back(held(v).reg);
   }
 }
 

@@ -2,7 +2,7 @@
 //
 //   Registers registers(stage, tasks, builder);
 //   registers.make_for(v);             // "h0.ln2", float16[1, 16, 64] on this rank
-//   registers.at(v)                    // {register, the shape that readers see, -1}
+//   registers.held(v)                  // {register, the shape that readers see, -1}
 //   registers.add_inputs(actor, {v});  // an input, with a view where the register has another shape
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "planner/lowering/stage.h"
 #include "planner/lowering/tasks.h"
 #include "planner/program_builder.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -42,8 +43,8 @@ class Registers {
  public:
   Registers(const Stage& stage, const StageTasks& tasks, ProgramBuilder& builder);
 
-  const Held& at(ValueId v) const { return held_[static_cast<size_t>(v)]; }
-  void set(ValueId v, Held held) { held_[static_cast<size_t>(v)] = std::move(held); }
+  const Held& held(ValueId v) const { return at(held_, v); }
+  void set(ValueId v, Held held) { at(held_, v) = std::move(held); }
   // The value is in this register, in its own shape.
   void set(ValueId v, int reg, int ready = -1);
   int make_for(ValueId v);
@@ -60,7 +61,7 @@ class Registers {
   UnevenParts uneven;  // that ranks of the class were taken to have alike
 
  private:
-  const Value& value(ValueId v) const { return tasks_.values[static_cast<size_t>(v)]; }
+  const Value& value(ValueId v) const { return at(tasks_.values, v); }
   double kept_beside(ir::TensorId t, const std::string& suffix) const;
 
   const Stage& stage_;

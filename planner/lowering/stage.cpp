@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 
 using ir::OpId;
@@ -49,7 +51,7 @@ NdSbp Stage::sent(TensorId t) const {
     int64_t parts = mesh.extents[dim];
     for (size_t d = 0; d < layout.size(); ++d)
       if (layout[d].is_split() && layout[d].axis == axis) parts *= mesh.extents[d];
-    if (shape[static_cast<size_t>(axis)] % parts != 0) continue;
+    if (at(shape, axis) % parts != 0) continue;
     layout[dim] = sbp::Sbp::S(axis);
     return layout;
   }

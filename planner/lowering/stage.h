@@ -18,6 +18,7 @@
 #include "planner/sharding.h"
 #include "planner/stages.h"
 #include "planner/tied.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -42,13 +43,13 @@ class Stage {
   Stage(const LoweringInput& input, int index, std::vector<int> places, std::string name);
 
   const ir::Tensor& tensor(ir::TensorId t) const { return in.graph.tensor(t); }
-  const ir::Op& op(ir::OpId o) const { return in.graph.ops[static_cast<size_t>(o)]; }
-  const OpSite& site(ir::OpId o) const { return in.sites[static_cast<size_t>(o)]; }
-  const OpLayout& layout(ir::OpId o) const { return in.layouts.ops[static_cast<size_t>(o)]; }
-  const sbp::NdSbp& stored(ir::TensorId t) const { return in.layouts.stored[static_cast<size_t>(t)]; }
+  const ir::Op& op(ir::OpId o) const { return at(in.graph.ops, o); }
+  const OpSite& site(ir::OpId o) const { return at(in.sites, o); }
+  const OpLayout& layout(ir::OpId o) const { return at(in.layouts.ops, o); }
+  const sbp::NdSbp& stored(ir::TensorId t) const { return at(in.layouts.stored, t); }
   // For state: the layout that forward and backward passes read.
-  const std::optional<sbp::NdSbp>& used(ir::TensorId t) const { return in.pins.used[static_cast<size_t>(t)]; }
-  const std::vector<ir::OpId>& readers(ir::TensorId t) const { return in.readers[static_cast<size_t>(t)]; }
+  const std::optional<sbp::NdSbp>& used(ir::TensorId t) const { return at(in.pins.used, t); }
+  const std::vector<ir::OpId>& readers(ir::TensorId t) const { return at(in.readers, t); }
   ir::OpId ops() const { return static_cast<ir::OpId>(in.graph.ops.size()); }
 
   bool here(ir::OpId o) const { return site(o).stage == index || site(o).stage < 0; }

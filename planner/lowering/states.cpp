@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -15,9 +16,7 @@ using ir::TensorId;
 bool is_kept_whole(const ir::Graph& graph, const std::vector<OpId>& readers, const sbp::NdSbp& stored,
                    const std::optional<sbp::NdSbp>& used, Sharding sharding) {
   if (!used || *used == stored || sharding.gathers_in_each_pass()) return false;
-  return any_of(readers, [&](OpId reader) {
-    return graph.ops[static_cast<size_t>(reader)].phase != ir::Phase::update;
-  });
+  return any_of(readers, [&](OpId reader) { return at(graph.ops, reader).phase != ir::Phase::update; });
 }
 
 namespace {
@@ -43,19 +42,17 @@ class Sharder {
   void find_states() {
     states_.becomes.assign(stage_.in.graph.tensors.size(), -1);
     states_.alone.assign(stage_.in.graph.tensors.size(), false);
-    for (const ir::Update& update : stage_.in.graph.updates)
-      states_.becomes[static_cast<size_t>(update.next)] = update.state;
+    for (const ir::Update& update : stage_.in.graph.updates) at(states_.becomes, update.next) = update.state;
     for (OpId o = 0; o < stage_.ops(); ++o) {
       const bool alone = stage_.op(o).is(ir::OpKind::parameter) ||
                          (stage_.site(o).run == Run::update && is_made_of_states(o));
-      for (TensorId t : stage_.op(o).outputs) states_.alone[static_cast<size_t>(t)] = alone;
+      for (TensorId t : stage_.op(o).outputs) at(states_.alone, t) = alone;
     }
   }
 
   bool is_made_of_states(OpId o) const {
     const std::vector<TensorId>& inputs = stage_.op(o).inputs;
-    return !inputs.empty() &&
-           !any_of(inputs, [&](TensorId t) { return !states_.alone[static_cast<size_t>(t)]; });
+    return !inputs.empty() && !any_of(inputs, [&](TensorId t) { return !at(states_.alone, t); });
   }
 
   // A layer gathers all its parameters at once.
@@ -109,15 +106,14 @@ void shard_states(const Stage& stage, StageTasks& tasks) { Sharder(stage, tasks)
 void check_states(const Stage& stage, const StageTasks& tasks) {
   std::vector<bool> kept(stage.in.graph.tensors.size());
   for (const Value& value : tasks.values)
-    if (value.layout == stage.stored(value.t)) kept[static_cast<size_t>(value.t)] = true;
+    if (value.layout == stage.stored(value.t)) at(kept, value.t) = true;
   for (OpId o = 0; o < stage.ops(); ++o)
     for (TensorId t : stage.op(o).outputs)
-      if (stage.here(o) && tasks.states.alone[static_cast<size_t>(t)] && !kept[static_cast<size_t>(t)])
+      if (stage.here(o) && at(tasks.states.alone, t) && !at(kept, t))
         throw Error::fault(stage.name,
                            fmt::format("state {} is not declared as it is kept", stage.tensor(t).name));
   for (const Boxed& gather : tasks.states.gathers) {
-    const Value &from = tasks.values[static_cast<size_t>(gather.source)],
-                &to = tasks.values[static_cast<size_t>(gather.result)];
+    const Value &from = at(tasks.values, gather.source), &to = at(tasks.values, gather.result);
     if (from.t != gather.t || to.t != gather.t || from.layout != gather.from || to.layout != gather.to)
       throw Error::fault(
           stage.name, fmt::format("{} is not gathered between its own values", stage.tensor(gather.t).name));

@@ -39,7 +39,7 @@ std::vector<const Dimension*> ordered_by(int Dimension::*column) {
 }
 
 Value value_of(const Dimension& d, const Job& job) {
-  return std::visit([&](auto member) { return Value(at(job, member)); }, d.field);
+  return std::visit([&](auto member) { return Value(field(job, member)); }, d.field);
 }
 
 std::string text_of(const Dimension& d, const Job& job) {
@@ -70,9 +70,9 @@ int number_of(const Dimension& d, const Job& job) {
 void set_number(const Dimension& d, Job& job, int value) {
   std::visit(
       [&](auto member) {
-        using T = std::decay_t<decltype(at(job, member))>;
+        using T = std::decay_t<decltype(field(job, member))>;
         if constexpr (is_numeric<T>)
-          at(job, member) = static_cast<T>(value);
+          field(job, member) = static_cast<T>(value);
         else
           refuse(d);
       },
@@ -80,7 +80,7 @@ void set_number(const Dimension& d, Job& job, int value) {
 }
 
 void set_default(const Dimension& d, Job& job) {
-  std::visit([&](auto member) { at(job, member) = at(Job(), member); }, d.field);
+  std::visit([&](auto member) { field(job, member) = field(Job(), member); }, d.field);
 }
 
 Job undecided(Job job) {

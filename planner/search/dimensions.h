@@ -86,19 +86,19 @@ std::vector<const Dimension*> ordered_by(int Dimension::*column);
 
 // The field in a job, const or not.
 template <typename T>
-T& at(planner::Job& job, T planner::Hints::*member) {
+T& field(planner::Job& job, T planner::Hints::*member) {
   return job.parallel.*member;
 }
 template <typename T>
-T& at(planner::Job& job, T ir::TrainOptions::*member) {
+T& field(planner::Job& job, T ir::TrainOptions::*member) {
   return job.train.*member;
 }
 template <typename T>
-const T& at(const planner::Job& job, T planner::Hints::*member) {
+const T& field(const planner::Job& job, T planner::Hints::*member) {
   return job.parallel.*member;
 }
 template <typename T>
-const T& at(const planner::Job& job, T ir::TrainOptions::*member) {
+const T& field(const planner::Job& job, T ir::TrainOptions::*member) {
   return job.train.*member;
 }
 

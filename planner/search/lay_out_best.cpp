@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/search/refine.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 namespace {
@@ -123,7 +124,7 @@ class LayOut {
       if (mesh.dims() < 2 || !is_quick(c.job)) continue;
       if (value_of(options_.goal, c.job, c.least_seconds, 0) > most_kernels) continue;
       const int tp = mesh.dim("tp");
-      const bool over_nodes = tp >= 0 && mesh.strides[static_cast<size_t>(tp)] >= c.job.cluster.node.gpus;
+      const bool over_nodes = tp >= 0 && at(mesh.strides, tp) >= c.job.cluster.node.gpus;
       std::set<int>& stages = done[over_nodes ? 1 : 0];
       if (stages.size() < most_of_several && stages.insert(c.job.parallel.pp).second) some.push_back(anew(c));
     }

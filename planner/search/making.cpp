@@ -6,6 +6,7 @@
 
 #include "planner/resolve.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 namespace {
@@ -18,9 +19,9 @@ void note_memory(const ir::Plan& plan, Candidate& candidate) {
   const planner::Mesh mesh = planner::mesh_of(candidate.job.parallel);
   candidate.stage_bytes.assign(static_cast<size_t>(candidate.job.parallel.pp), 0);
   for (const planner::MemoryUse& use : planner::memory_use(plan)) {
-    const int device = plan.classes[static_cast<size_t>(use.cls)].devices.front();
+    const int device = at(plan.classes, use.cls).devices.front();
     const int stage = mesh.stage_of(device, candidate.job.parallel.pp);
-    double& bytes = candidate.stage_bytes[static_cast<size_t>(stage)];
+    double& bytes = at(candidate.stage_bytes, stage);
     bytes = std::max(bytes, static_cast<double>(use.total));
     if (use.total <= candidate.peak_bytes) continue;
     candidate.peak_bytes = use.total;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "planner/arena.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
@@ -17,8 +18,6 @@ using Edge = MarkedGraph::Edge;
 
 // Acts that become one, in the mean, at most: where there are more, so many are left that it is not tried.
 constexpr int most_taken_together = 25;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 class Opening {
  public:
@@ -51,14 +50,14 @@ class Opening {
       const auto queue = static_cast<int>(orders_.size());
       orders_.push_back(planner::station_order(view, station, first_act));
       for (size_t i = 0; i < orders_.back().size(); ++i)
-        places_[at(orders_.back()[i])].push_back({queue, static_cast<int>(i)});
+        at(places_, orders_.back()[i]).push_back({queue, static_cast<int>(i)});
     }
   }
 
   // Whether a queue that both are on orders them so in any case.
   bool implied(const Edge& e) const {
-    for (const Place& a : places_[at(e.from)])
-      for (const Place& b : places_[at(e.to)])
+    for (const Place& a : at(places_, e.from))
+      for (const Place& b : at(places_, e.to))
         if (a.queue == b.queue && (e.tokens > 0 || a.position < b.position)) return true;
     return false;
   }
@@ -70,7 +69,7 @@ class Opening {
       const auto versions = static_cast<int>(use.acquire.size());
       for (int v = 0; v < versions; ++v) {
         const int written = v + count - use.initial;
-        edges.push_back({use.release[at(v)], use.acquire[at(written % versions)], written / versions});
+        edges.push_back({at(use.release, v), at(use.acquire, written % versions), written / versions});
       }
     }
     return edges;
@@ -81,7 +80,7 @@ class Opening {
     MarkedGraph& graph = plan_.problem.graph;
     for (size_t r = 0; r < plan_.registers.size(); ++r) {
       const auto [program, index] = plan_.registers[r];
-      const int count = view.plan->programs[at(program)].registers[at(index)].count;
+      const int count = at(at(view.plan->programs, program).registers, index).count;
       CountedRegister& reg = plan_.problem.registers[r];
       const std::vector<Edge> edges = edges_of(reg, count);
       const bool free =
@@ -100,10 +99,10 @@ class Opening {
 
   // One of the edges by which a queue orders its acts.
   bool in_order(const Edge& e) const {
-    for (const Place& a : places_[at(e.from)])
-      for (const Place& b : places_[at(e.to)]) {
+    for (const Place& a : at(places_, e.from))
+      for (const Place& b : at(places_, e.to)) {
         if (a.queue != b.queue) continue;
-        const auto last = static_cast<int>(orders_[at(a.queue)].size()) - 1;
+        const auto last = static_cast<int>(at(orders_, a.queue).size()) - 1;
         if (e.tokens == 0 && b.position == a.position + 1) return true;
         if (e.tokens == 1 && b.position == 0 && a.position == last) return true;
       }
@@ -128,19 +127,19 @@ class Opening {
     const size_t n = problem.graph.seconds.size();
     std::vector<int> in(n), out(n);
     for (const std::vector<Edge>* edges : {&problem.graph.edges, &problem.starts})
-      for (const Edge& e : *edges) ++out[at(e.from)], ++in[at(e.to)];
+      for (const Edge& e : *edges) ++at(out, e.from), ++at(in, e.to);
     for (const CountedRegister& reg : problem.registers)
       for (const SlotUse& use : reg.uses) {
-        for (int node : use.acquire) ++in[at(node)];
-        for (int node : use.release) ++out[at(node)];
+        for (int node : use.acquire) ++at(in, node);
+        for (int node : use.release) ++at(out, node);
       }
     std::vector<int> head(n);
     for (size_t i = 0; i < n; ++i) head[i] = static_cast<int>(i);
     for (const std::vector<int>& order : orders_)
       for (size_t i = 1; i < order.size(); ++i) {
         const int u = order[i - 1], v = order[i];
-        const bool alone = places_[at(u)].size() == 1 && places_[at(v)].size() == 1;
-        if (alone && out[at(u)] == 1 && in[at(v)] == 1) head[at(v)] = head[at(u)];
+        const bool alone = at(places_, u).size() == 1 && at(places_, v).size() == 1;
+        if (alone && at(out, u) == 1 && at(in, v) == 1) at(head, v) = at(head, u);
       }
     renumber(head);
   }
@@ -155,17 +154,17 @@ class Opening {
         joined.seconds.push_back(0);
       }
     for (size_t i = 0; i < head.size(); ++i) {
-      number[i] = number[at(head[i])];
-      joined.seconds[at(number[i])] += problem.graph.seconds[i];
+      number[i] = at(number, head[i]);
+      at(joined.seconds, number[i]) += problem.graph.seconds[i];
     }
     for (const Edge& e : problem.graph.edges)
-      if (head[at(e.from)] != head[at(e.to)] || e.tokens > 0)
-        joined.edges.push_back({number[at(e.from)], number[at(e.to)], e.tokens});
-    for (Edge& e : problem.starts) e.from = number[at(e.from)], e.to = number[at(e.to)];
+      if (at(head, e.from) != at(head, e.to) || e.tokens > 0)
+        joined.edges.push_back({at(number, e.from), at(number, e.to), e.tokens});
+    for (Edge& e : problem.starts) e.from = at(number, e.from), e.to = at(number, e.to);
     for (CountedRegister& reg : problem.registers)
       for (SlotUse& use : reg.uses) {
-        for (int& node : use.acquire) node = number[at(node)];
-        for (int& node : use.release) node = number[at(node)];
+        for (int& node : use.acquire) node = at(number, node);
+        for (int& node : use.release) node = at(number, node);
       }
     problem.graph = std::move(joined);
   }
@@ -181,7 +180,7 @@ std::vector<double> node_seconds(const planner::StepView& view, const backends::
   for (int cls = 0; cls < view.instances(); ++cls) by_class.push_back(seconds(*view.plan, cluster, cls));
   std::vector<double> result;
   for (const planner::StepNode& node : view.nodes)
-    result.push_back(by_class[at(node.instance)][at(node.actor)]);
+    result.push_back(at(at(by_class, node.instance), node.actor));
   return result;
 }
 
@@ -204,15 +203,15 @@ PlanSlots fewest_slots(const ir::Plan& plan, const backends::Cluster& cluster, c
   slots.acts = acts;
   std::vector<int> now;
   for (const auto& [program, reg] : open.registers)
-    now.push_back(plan.programs[at(program)].registers[at(reg)].count);
+    now.push_back(at(at(plan.programs, program).registers, reg).count);
   slots.period = period_of(open.problem, now);
   const Counts least = least_counts(open.problem, slots.period, 200, look);
   slots.optimal = least.optimal();
   for (size_t r = 0; r < now.size() && least.found; ++r) {
     const auto [program, reg] = open.registers[r];
-    const ir::Program& p = plan.programs[at(program)];
+    const ir::Program& p = at(plan.programs, program);
     if (least.counts[r] == now[r]) continue;
-    slots.changes.push_back({p.name, p.registers[at(reg)].name, least.counts[r]});
+    slots.changes.push_back({p.name, at(p.registers, reg).name, least.counts[r]});
     slots.saved_bytes += open.problem.registers[r].weight * (now[r] - least.counts[r]);
   }
   return slots;

@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
@@ -18,8 +19,6 @@ using planner::MarkedGraph;
 
 constexpr int any_number = -1;
 constexpr double rounding = 1e-9;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // Of the graph with counts: which register gave each edge, -1 for none.
 struct Counted {
@@ -36,7 +35,7 @@ Counted counted(const CountProblem& problem, const std::vector<int>& counts) {
       for (int v = 0; v < versions; ++v) {
         int written = v + counts[r] - use.initial;
         made.graph.edges.push_back(
-            {use.release[at(v)], use.acquire[at(written % versions)], written / versions});
+            {at(use.release, v), at(use.acquire, written % versions), written / versions});
         made.owner.push_back(static_cast<int>(r));
       }
     }
@@ -103,7 +102,7 @@ class CountSearch {
       open_.pop();
       for (int r : state.registers) {
         std::vector<int> counts = state.counts;
-        ++counts[at(r)];
+        ++at(counts, r);
         if (seen_.insert(counts).second) push(counts);
       }
     }
@@ -137,10 +136,10 @@ class CountSearch {
   int least_alone(int r) const {
     std::vector<int> counts(problem_.registers.size(), any_number);
     auto kept = [&](int count) {
-      counts[at(r)] = count;
+      at(counts, r) = count;
       return slow(counts).kept;
     };
-    int low = problem_.registers[at(r)].least;
+    int low = at(problem_.registers, r).least;
     if (kept(low)) return low;
     int step = 1, high = low + 1;
     for (; !kept(high); high += step *= 2) low = high;
@@ -166,8 +165,8 @@ class CountSearch {
       if (state.registers.empty()) state.registers = found.registers;
       double least = infinity_;
       for (int r : found.registers) {
-        least = std::min(least, problem_.registers[at(r)].weight);
-        rest[at(r)] = any_number;
+        least = std::min(least, at(problem_.registers, r).weight);
+        at(rest, r) = any_number;
       }
       state.bound += least;
     }
@@ -178,19 +177,19 @@ class CountSearch {
   // where that changes nothing, heavy ones first.
   Counts enough(std::vector<int> counts, double lower) const {
     auto lighter = [&](int a, int b) {
-      return problem_.registers[at(a)].weight < problem_.registers[at(b)].weight;
+      return at(problem_.registers, a).weight < at(problem_.registers, b).weight;
     };
     for (Slow found; !(found = slow(counts)).kept;) {
-      ++counts[at(*std::min_element(found.registers.begin(), found.registers.end(), lighter))];
+      ++at(counts, *std::min_element(found.registers.begin(), found.registers.end(), lighter));
     }
     std::vector<int> order;
     for (size_t r = 0; r < counts.size(); ++r) order.push_back(static_cast<int>(r));
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return lighter(b, a); });
     for (int r : order) {
-      for (bool kept = true; kept && counts[at(r)] > problem_.registers[at(r)].least;) {
-        --counts[at(r)];
+      for (bool kept = true; kept && at(counts, r) > at(problem_.registers, r).least;) {
+        --at(counts, r);
         kept = slow(counts).kept;
-        if (!kept) ++counts[at(r)];
+        if (!kept) ++at(counts, r);
       }
     }
     return {true, counts, weight(counts), std::min(lower, weight(counts))};
@@ -230,7 +229,7 @@ std::vector<std::pair<int, planner::Need>> take_slot_needs(planner::StepView& vi
     planner::StepNode& node = view.nodes[n];
     int begin = static_cast<int>(left.size());
     for (int i = node.needs_begin; i < node.needs_end; ++i) {
-      const planner::Need& need = view.needs[at(i)];
+      const planner::Need& need = at(view.needs, i);
       const auto& inputs = view.actor_of(static_cast<int>(n)).inputs;
       bool in_place = std::any_of(inputs.begin(), inputs.end(),
                                   [&](const ir::Input& in) { return in.program < 0 && in.reg == need.reg; });
@@ -279,13 +278,13 @@ PlanCounts counts_of_plan(const planner::StepView& view, const std::vector<doubl
   plan.problem.starts = planner::step_graph(starts).graph.edges;
   std::map<std::pair<int, int>, CountedRegister> registers;
   for (const auto& [n, need] : waits) {
-    const planner::StepNode& node = view.nodes[at(n)];
-    int program = view.program[at(node.instance)];
-    const ir::Register& reg = view.program_of(node.instance).registers[at(need.reg)];
+    const planner::StepNode& node = at(view.nodes, n);
+    int program = at(view.program, node.instance);
+    const ir::Register& reg = at(view.program_of(node.instance).registers, need.reg);
     CountedRegister& counted = registers[{program, need.reg}];
     SlotUse use;
     use.initial = reg.initial;
-    int written = step.first_act[at(node.unit)], read = step.first_act[at(view.nodes[at(need.on)].unit)];
+    int written = at(step.first_act, node.unit), read = at(step.first_act, at(view.nodes, need.on).unit);
     for (int v = 0; v < node.acts / reg.every; ++v) {
       use.acquire.push_back(written + v * reg.every);
       use.release.push_back(read + (v + 1) * need.mul - 1);
@@ -293,8 +292,8 @@ PlanCounts counts_of_plan(const planner::StepView& view, const std::vector<doubl
     counted.uses.push_back(std::move(use));
   }
   for (auto& [place, counted] : registers) {
-    const ir::Program& program = view.plan->programs[at(place.first)];
-    const ir::Register& reg = program.registers[at(place.second)];
+    const ir::Program& program = at(view.plan->programs, place.first);
+    const ir::Register& reg = at(program.registers, place.second);
     int64_t devices = 0;
     for (const ir::RankClass& cls : view.plan->classes) {
       if (cls.program == place.first) devices += static_cast<int64_t>(cls.devices.size());

@@ -9,12 +9,11 @@
 #include "planner/solve/branch.h"
 #include "planner/solve/fronts.h"
 #include "planner/solve/reduce.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 Cost forbidden() {
   Cost cost{};
@@ -30,11 +29,11 @@ double dot(const Cost& a, const Cost& b) {
 
 void check(const Objective& objective, const Space& space) {
   for (int k = 0; k < max_coordinates; ++k) {
-    bool none = k >= space.sums && objective.weights[at(k)] != 0;
+    bool none = k >= space.sums && at(objective.weights, k) != 0;
     if (none) throw Error::input("search", fmt::format("coordinate {} has a weight but does not add up", k));
-    if (!(objective.weights[at(k)] >= 0 && objective.weights[at(k)] < infinity)) {
+    if (!(at(objective.weights, k) >= 0 && at(objective.weights, k) < infinity)) {
       throw Error::input("search", fmt::format("weight {} of coordinate {} is not a number from 0 on",
-                                               objective.weights[at(k)], k));
+                                               at(objective.weights, k), k));
     }
   }
 }
@@ -45,7 +44,7 @@ class View {
  public:
   View(const Assignment& problem, const Objective& objective) : space_(problem.space), objective_(objective) {
     for (int k = 0; k < space_.sums; ++k) {
-      if (objective.limits[at(k)] < infinity) limited_.push_back(k);
+      if (at(objective.limits, k) < infinity) limited_.push_back(k);
     }
     problem_.space = {1 + static_cast<int>(limited_.size()), 0};
     if (problem_.space.sums > max_coordinates)
@@ -53,7 +52,7 @@ class View {
     for (const auto& node : problem.nodes) problem_.nodes.push_back(seen(node));
     for (const auto& edge : problem.edges) problem_.edges.push_back({edge.a, edge.b, seen(edge.costs)});
     limits_ = unlimited();
-    for (size_t i = 0; i < limited_.size(); ++i) limits_[i + 1] = objective.limits[at(limited_[i])];
+    for (size_t i = 0; i < limited_.size(); ++i) limits_[i + 1] = at(objective.limits, limited_[i]);
   }
 
   const Assignment& problem() const { return problem_; }
@@ -65,7 +64,7 @@ class View {
     for (const Cost& cost : costs) {
       bool allowed = !is_forbidden(space_, cost) && space_.covers(cost, objective_.limits);
       seen.push_back(allowed ? Cost{dot(cost, objective_.weights)} : forbidden());
-      for (size_t i = 0; allowed && i < limited_.size(); ++i) seen.back()[i + 1] = cost[at(limited_[i])];
+      for (size_t i = 0; allowed && i < limited_.size(); ++i) seen.back()[i + 1] = at(cost, limited_[i]);
     }
     return seen;
   }
@@ -83,9 +82,9 @@ class Solver {
   Solver(const Assignment& problem, const Cost& limits, const Effort& effort)
       : problem_(problem), limits_(limits), effort_(effort), order_(order_of(problem, {}, effort.table)) {
     for (int k = 1; k < problem.space.sums; ++k) {
-      double limit = limits[at(k)];
-      row_[at(k)] = limit > 0 ? 1 / limit : 1;
-      row_limit_ += limit * row_[at(k)];
+      double limit = at(limits, k);
+      at(row_, k) = limit > 0 ? 1 / limit : 1;
+      row_limit_ += limit * at(row_, k);
     }
   }
 
@@ -253,10 +252,10 @@ bool Answer::optimal() const { return found && lower >= value - 1e-9 * std::abs(
 Cost cost_of(const Assignment& problem, const std::vector<int>& choice) {
   Cost total{};
   for (size_t n = 0; n < choice.size(); ++n)
-    total = problem.space.add(total, problem.nodes[n][at(choice[n])]);
+    total = problem.space.add(total, at(problem.nodes[n], choice[n]));
   for (const auto& edge : problem.edges) {
-    size_t row = at(choice[at(edge.a)]), column = at(choice[at(edge.b)]);
-    total = problem.space.add(total, edge.costs[row * at(problem.choices(edge.b)) + column]);
+    size_t row = static_cast<size_t>(at(choice, edge.a)), column = static_cast<size_t>(at(choice, edge.b));
+    total = problem.space.add(total, edge.costs[row * static_cast<size_t>(problem.choices(edge.b)) + column]);
   }
   return total;
 }
@@ -269,9 +268,9 @@ void check(const Assignment& problem) {
   }
   auto check_cost = [&](const std::string& where, const Cost& cost) {
     for (int k = 0; k < space.size(); ++k) {
-      if (cost[at(k)] >= 0) continue;
+      if (at(cost, k) >= 0) continue;
       throw Error::input("search",
-                         fmt::format("{}: cost {} in coordinate {} is not from 0 on", where, cost[at(k)], k));
+                         fmt::format("{}: cost {} in coordinate {} is not from 0 on", where, at(cost, k), k));
     }
   };
   for (size_t n = 0; n < problem.nodes.size(); ++n) {
@@ -282,7 +281,7 @@ void check(const Assignment& problem) {
     std::string where = fmt::format("edge {}-{}", edge.a, edge.b);
     bool apart = edge.a >= 0 && edge.a < nodes && edge.b >= 0 && edge.b < nodes && edge.a != edge.b;
     if (!apart) throw Error::input("search", where + fmt::format(": not two of {} nodes", nodes));
-    size_t entries = problem.nodes[at(edge.a)].size() * problem.nodes[at(edge.b)].size();
+    size_t entries = at(problem.nodes, edge.a).size() * at(problem.nodes, edge.b).size();
     if (edge.costs.size() != entries) {
       throw Error::input("search", where + fmt::format(": {} costs for {} x {} choices", edge.costs.size(),
                                                        problem.choices(edge.a), problem.choices(edge.b)));

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "planner/solve/cost.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 
@@ -33,7 +34,7 @@ struct Assignment {
   std::vector<std::vector<Cost>> nodes;  // node, choice: what it costs
   std::vector<Edge> edges;               // parallel ones add up
 
-  int choices(int node) const { return static_cast<int>(nodes[static_cast<size_t>(node)].size()); }
+  int choices(int node) const { return static_cast<int>(at(nodes, node).size()); }
 };
 
 // Least weights x cost with cost <= limits in every coordinate. Weights are at least 0, and 0 for maxima.

@@ -8,12 +8,11 @@
 #include "planner/solve/order.h"
 #include "planner/solve/reduce.h"
 #include "planner/solve/tables.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 std::vector<int> boundary(const Block& block) {
   std::vector<int> nodes = block.in;
@@ -47,7 +46,7 @@ double largest_table(const Block& block, const Order& order) {
 
 Assignment without_cost_of_in(const Block& block) {
   Assignment problem = block.problem;
-  for (int node : block.in) std::fill(problem.nodes[at(node)].begin(), problem.nodes[at(node)].end(), Cost{});
+  for (int node : block.in) std::fill(at(problem.nodes, node).begin(), at(problem.nodes, node).end(), Cost{});
   return problem;
 }
 
@@ -63,13 +62,13 @@ BoundaryTable product_of_numbers(const BoundaryTable& a, const BoundaryTable& b)
   std::vector<double> behind;
   for (const Front& front : b.fronts) behind.push_back(least(front));
   BoundaryTable product{a.rows, b.columns, {}, 0};
-  std::vector<double> row(at(b.columns));
+  std::vector<double> row(static_cast<size_t>(b.columns));
   for (int r = 0; r < a.rows; ++r) {
     std::fill(row.begin(), row.end(), infinity);
     for (int middle = 0; middle < a.columns; ++middle) {
       const double before = least(a.at(r, middle));
       if (before == infinity) continue;
-      const double* from = &behind[at(middle) * row.size()];
+      const double* from = &behind[static_cast<size_t>(middle) * row.size()];
       for (size_t c = 0; c < row.size(); ++c) row[c] = std::min(row[c], before + from[c]);
     }
     for (const double value : row) product.fronts.push_back(front_of(value));
@@ -102,7 +101,7 @@ BoundaryTable product_of_fronts(const Space& space, const Cost& limits, const Ef
         sums.add(a.at(row, middle), behind.data(), behind.size());
       }
       Front points = sums.take();
-      product.slack = std::max(product.slack, thin(space, points, at(effort.points)));
+      product.slack = std::max(product.slack, thin(space, points, static_cast<size_t>(effort.points)));
       product.fronts.push_back(std::move(points));
     }
   }
@@ -152,7 +151,7 @@ struct Chains::Solved {
   }
   void set(const std::vector<int>& nodes, int joint, std::vector<int>& choice) const {
     for (size_t i = nodes.size(); i-- > 0;) {
-      choice[at(nodes[i])] = joint % reduced.problem.choices(nodes[i]);
+      at(choice, nodes[i]) = joint % reduced.problem.choices(nodes[i]);
       joint /= reduced.problem.choices(nodes[i]);
     }
   }
@@ -170,7 +169,7 @@ Block weighed(const Block& block, const Cost& weights) {
   auto weigh = [&](std::vector<Cost>& costs) {
     for (Cost& cost : costs) {
       double sum = is_forbidden(space, cost) ? infinity : 0;
-      for (int k = 0; k < space.sums && sum < infinity; ++k) sum += weights[at(k)] * cost[at(k)];
+      for (int k = 0; k < space.sums && sum < infinity; ++k) sum += at(weights, k) * at(cost, k);
       cost = {sum};
     }
   };
@@ -246,7 +245,7 @@ std::vector<Chains::Copy> Chains::trace(int number, int row, int column, const C
 }
 
 void Chains::trace(int number, int row, int column, const Cost& point, std::vector<Copy>& copies) const {
-  const Made& made = *tables_[at(number)];
+  const Made& made = *at(tables_, number);
   if (made.solved) {
     std::vector<int> choice = made.solved->choice(row, column);
     made.solved->trace(choice, point);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "planner/solve/assignment.h"
+#include "sbp/at.h"
 
 namespace boxcar::search {
 
@@ -60,7 +61,7 @@ class Chains {
   int then(int first, int second);
   int power(int table, int n);  // n > 0
 
-  const BoundaryTable& table(int number) const { return tables_[static_cast<size_t>(number)]->table; }
+  const BoundaryTable& table(int number) const { return at(tables_, number)->table; }
   int tables() const { return static_cast<int>(tables_.size()); }
 
   // The blocks that a table is made of, in order, each with the choice of all its nodes, for a point of

@@ -6,10 +6,10 @@
 #include <queue>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::search {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // Sums in another order differ by less.
 constexpr double rounding = 1e-12;
@@ -34,7 +34,7 @@ class Brancher {
     while (!open_.empty() && left_ > 0) {
       int node = open_.top().node;
       open_.pop();
-      if (!hopeless(nodes_[at(node)])) dive(node);
+      if (!hopeless(at(nodes_, node))) dive(node);
     }
     found_.lower = open_.empty() ? found_.value : std::min(open_.top().bound, found_.value);
     return std::move(found_);
@@ -64,15 +64,15 @@ class Brancher {
   // Goes down from a node along the least bounds to a whole choice; what lies beside stays open.
   void dive(int from) {
     std::fill(choice_.begin(), choice_.end(), 0);
-    for (int n = from; nodes_[at(n)].parent >= 0; n = nodes_[at(n)].parent) {
-      choice_[at(order_.nodes[at(nodes_[at(n)].position)])] = nodes_[at(n)].choice;
+    for (int n = from; at(nodes_, n).parent >= 0; n = at(nodes_, n).parent) {
+      at(choice_, at(order_.nodes, at(nodes_, n).position)) = at(nodes_, n).choice;
     }
     for (int node = from;;) {
-      if (nodes_[at(node)].position == 0) return take();
+      if (at(nodes_, node).position == 0) return take();
       if (--left_ % opened_between_looks == 0 && branches_.look) branches_.look();
       node = open(node);
       if (node < 0) return;
-      choice_[at(order_.nodes[at(nodes_[at(node)].position)])] = nodes_[at(node)].choice;
+      at(choice_, at(order_.nodes, at(nodes_, node).position)) = at(nodes_, node).choice;
     }
   }
 
@@ -83,20 +83,20 @@ class Brancher {
 
   // Opens a node's children but the one with the least bound, which is returned; -1: none is worth it.
   int open(int parent) {
-    int position = nodes_[at(parent)].position - 1;
+    int position = at(nodes_, parent).position - 1;
     branches_.bound->lifts(position, choice_, lifts_);
     rows_.assign(lifts_.size(), 0);
     if (branches_.row) branches_.row->lifts(position, choice_, rows_);
     int best = -1;
     for (size_t c = 0; c < lifts_.size(); ++c) {
-      Node child{nodes_[at(parent)].bound + lifts_[c], nodes_[at(parent)].row + rows_[c], parent, position,
+      Node child{at(nodes_, parent).bound + lifts_[c], at(nodes_, parent).row + rows_[c], parent, position,
                  static_cast<int>(c)};
       if (hopeless(child)) continue;
       int node = static_cast<int>(nodes_.size());
       nodes_.push_back(child);
-      bool better = best < 0 || child.bound < nodes_[at(best)].bound;
+      bool better = best < 0 || child.bound < at(nodes_, best).bound;
       int beside = better ? std::exchange(best, node) : node;
-      if (beside >= 0) open_.push({nodes_[at(beside)].bound, position, beside});
+      if (beside >= 0) open_.push({at(nodes_, beside).bound, position, beside});
     }
     return best;
   }

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "sbp/at.h"
+
 namespace boxcar::search {
 
 inline constexpr int max_coordinates = 6;
@@ -32,19 +34,16 @@ struct Space {
   int size() const { return sums + maxima; }
   Cost add(const Cost& a, const Cost& b) const {
     Cost c{};
-    for (int k = 0; k < sums; ++k)
-      c[static_cast<size_t>(k)] = a[static_cast<size_t>(k)] + b[static_cast<size_t>(k)];
+    for (int k = 0; k < sums; ++k) at(c, k) = at(a, k) + at(b, k);
     for (int k = sums; k < size(); ++k) {
-      c[static_cast<size_t>(k)] = a[static_cast<size_t>(k)] < b[static_cast<size_t>(k)]
-                                      ? b[static_cast<size_t>(k)]
-                                      : a[static_cast<size_t>(k)];
+      at(c, k) = at(a, k) < at(b, k) ? at(b, k) : at(a, k);
     }
     return c;
   }
   // a <= b in every coordinate.
   bool covers(const Cost& a, const Cost& b) const {
     for (int k = 0; k < size(); ++k) {
-      if (a[static_cast<size_t>(k)] > b[static_cast<size_t>(k)]) return false;
+      if (at(a, k) > at(b, k)) return false;
     }
     return true;
   }

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
 namespace {
 
-size_t at(int index) { return static_cast<size_t>(index); }
-
 // The next choice of the nodes in `scope`, the last one fastest; false after the last.
 bool next(const Assignment& problem, const std::vector<int>& scope, std::vector<int>& choice) {
   for (size_t k = scope.size(); k-- > 0;) {
-    if (++choice[at(scope[k])] < problem.choices(scope[k])) return true;
-    choice[at(scope[k])] = 0;
+    if (++at(choice, scope[k]) < problem.choices(scope[k])) return true;
+    at(choice, scope[k]) = 0;
   }
   return false;
 }
@@ -22,7 +21,7 @@ bool next(const Assignment& problem, const std::vector<int>& scope, std::vector<
 
 size_t Fronts::Function::index(const std::vector<int>& choice) const {
   size_t index = 0;
-  for (size_t i = 0; i < scope.size(); ++i) index += stride[i] * at(choice[at(scope[i])]);
+  for (size_t i = 0; i < scope.size(); ++i) index += stride[i] * static_cast<size_t>(at(choice, scope[i]));
   return index;
 }
 
@@ -30,27 +29,27 @@ Fronts::Fronts(const Assignment& problem, const Order& order, const Cost& limits
     : problem_(problem),
       order_(order),
       limits_(limits),
-      most_(at(most.points)),
+      most_(static_cast<size_t>(most.points)),
       left_(most.sums),
       buckets_(order.nodes.size()) {
   const Space& space = problem.space;
   for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
     Function own = empty({node});
-    for (const Cost& cost : problem.nodes[at(node)]) {
+    for (const Cost& cost : at(problem.nodes, node)) {
       if (!is_forbidden(space, cost)) own.points.push_back(cost);
       own.begin.push_back(own.points.size());
     }
     place(std::move(own));
   }
   for (const auto& edge : problem.edges) {
-    bool forward = order.position[at(edge.a)] < order.position[at(edge.b)];
+    bool forward = at(order.position, edge.a) < at(order.position, edge.b);
     int first = forward ? edge.a : edge.b, second = forward ? edge.b : edge.a;
     Function pair = empty({first, second});
-    size_t columns = at(problem.choices(edge.b));
+    size_t columns = static_cast<size_t>(problem.choices(edge.b));
     for (int i = 0; i < problem.choices(first); ++i) {
       for (int j = 0; j < problem.choices(second); ++j) {
-        const Cost& cost =
-            forward ? edge.costs[at(i) * columns + at(j)] : edge.costs[at(j) * columns + at(i)];
+        const Cost& cost = forward ? edge.costs[static_cast<size_t>(i) * columns + static_cast<size_t>(j)]
+                                   : edge.costs[static_cast<size_t>(j) * columns + static_cast<size_t>(i)];
         if (!is_forbidden(space, cost)) pair.points.push_back(cost);
         pair.begin.push_back(pair.points.size());
       }
@@ -67,7 +66,7 @@ Fronts::Function Fronts::empty(std::vector<int> scope) const {
   Function function;
   function.stride.assign(scope.size(), 1);
   for (size_t i = scope.size(); i-- > 1;) {
-    function.stride[i - 1] = function.stride[i] * at(problem_.choices(scope[i]));
+    function.stride[i - 1] = function.stride[i] * static_cast<size_t>(problem_.choices(scope[i]));
   }
   function.scope = std::move(scope);
   function.begin = {0};
@@ -75,9 +74,9 @@ Fronts::Function Fronts::empty(std::vector<int> scope) const {
 }
 
 void Fronts::place(Function function) {
-  int first = function.scope.empty() ? -1 : order_.position[at(function.scope[0])];
-  bool last = first < 0 || at(first) >= buckets_.size();
-  (last ? last_ : buckets_[at(first)].holds).push_back(static_cast<int>(functions_.size()));
+  int first = function.scope.empty() ? -1 : at(order_.position, function.scope[0]);
+  bool last = first < 0 || static_cast<size_t>(first) >= buckets_.size();
+  (last ? last_ : at(buckets_, first).holds).push_back(static_cast<int>(functions_.size()));
   functions_.push_back(std::move(function));
 }
 
@@ -89,7 +88,7 @@ Fronts::Spent Fronts::combine(const std::vector<int>& functions, const std::vect
   steps[0] = {Cost{}};
   Spent spent;
   for (size_t f = 0; f + 1 < functions.size(); ++f) {
-    const Function& function = functions_[at(functions[f])];
+    const Function& function = at(functions_, functions[f]);
     size_t i = function.index(choice), size = function.begin[i + 1] - function.begin[i];
     Sums sums(problem_.space, limits_);
     sums.add(steps[f], function.points.data() + function.begin[i], size);
@@ -105,7 +104,7 @@ void Fronts::add_last(const std::vector<int>& functions, const std::vector<int>&
                       const std::vector<Front>& steps, Sums& sums) const {
   static const Cost nothing{};
   if (functions.empty()) return sums.add(steps.back(), &nothing, 1);
-  const Function& last = functions_[at(functions.back())];
+  const Function& last = at(functions_, functions.back());
   size_t i = last.index(choice);
   sums.add(steps.back(), last.points.data() + last.begin[i], last.begin[i + 1] - last.begin[i]);
 }
@@ -114,10 +113,10 @@ void Fronts::add_last(const std::vector<int>& functions, const std::vector<int>&
 double Fronts::least_of(const std::vector<int>& functions, int node, std::vector<int>& choice) const {
   double least = infinity;
   for (int c = 0; c < problem_.choices(node); ++c) {
-    choice[at(node)] = c;
+    at(choice, node) = c;
     double sum = 0;
     for (int f : functions) {
-      const Function& function = functions_[at(f)];
+      const Function& function = at(functions_, f);
       const size_t i = function.index(choice);
       sum =
           function.begin[i] < function.begin[i + 1] ? sum + function.points[function.begin[i]][0] : infinity;
@@ -129,17 +128,17 @@ double Fronts::least_of(const std::vector<int>& functions, int node, std::vector
 }
 
 void Fronts::eliminate(int position) {
-  int node = order_.nodes[at(position)];
-  std::vector<int>& holds = buckets_[at(position)].holds;
+  int node = at(order_.nodes, position);
+  std::vector<int>& holds = at(buckets_, position).holds;
   std::stable_sort(holds.begin(), holds.end(), [&](int a, int b) {
-    return functions_[at(a)].points.size() < functions_[at(b)].points.size();
+    return at(functions_, a).points.size() < at(functions_, b).points.size();
   });
-  Function given = empty(order_.scope[at(position)]);
+  Function given = empty(at(order_.scope, position));
   std::vector<int> choice(problem_.nodes.size());
   std::vector<Front> steps;
   double worst = 0;
   size_t entries = 1;
-  for (int n : given.scope) entries *= at(problem_.choices(n));
+  for (int n : given.scope) entries *= static_cast<size_t>(problem_.choices(n));
   const bool numbers = problem_.space.size() == 1;  // then a front is a number
   for (size_t entry = 0; entry < entries && numbers; ++entry, next(problem_, given.scope, choice)) {
     const double least = least_of(holds, node, choice);
@@ -151,7 +150,7 @@ void Fronts::eliminate(int position) {
     Sums sums(problem_.space, limits_);
     double slack = 0;
     for (int c = 0; c < problem_.choices(node); ++c) {
-      choice[at(node)] = c;
+      at(choice, node) = c;
       Spent spent = combine(holds, choice, steps);
       slack = std::max(slack, spent.slack);
       add_last(holds, choice, steps, sums);
@@ -165,7 +164,7 @@ void Fronts::eliminate(int position) {
     given.begin.push_back(given.points.size());
   }
   slack_ += worst;
-  buckets_[at(position)].gives = static_cast<int>(functions_.size());
+  at(buckets_, position).gives = static_cast<int>(functions_.size());
   place(std::move(given));
 }
 
@@ -187,13 +186,13 @@ bool Fronts::follow(const std::vector<int>& functions, const std::vector<int>& c
   combine(functions, choice, steps);
   Cost want = point;
   for (size_t f = functions.size(); f-- > 0;) {
-    const Function& function = functions_[at(functions[f])];
+    const Function& function = at(functions_, functions[f]);
     size_t i = function.index(choice);
     bool found = false;
     for (size_t q = function.begin[i]; q < function.begin[i + 1] && !found; ++q) {
       for (const Cost& p : steps[f]) {
         if (problem_.space.add(p, function.points[q]) != want) continue;
-        target[at(functions[f])] = function.points[q];
+        at(target, functions[f]) = function.points[q];
         want = p;
         found = true;
         break;
@@ -210,10 +209,10 @@ void Fronts::trace(std::vector<int>& choice, const Cost& point) const {
   for (size_t position = buckets_.size(); position-- > 0;) {
     const Bucket& bucket = buckets_[position];
     int node = order_.nodes[position];
-    const Cost& want = target[at(bucket.gives)];
+    const Cost& want = at(target, bucket.gives);
     int choices = problem_.choices(node);
     for (int c = 0; c < choices; ++c) {
-      choice[at(node)] = c;
+      at(choice, node) = c;
       if ((found = follow(bucket.holds, choice, want, target))) break;
     }
     if (!found) break;

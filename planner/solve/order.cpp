@@ -6,10 +6,10 @@
 #include <set>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::search {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 enum class By : uint8_t { fill, weighted_fill, size };
 
@@ -22,8 +22,8 @@ class Eliminator {
         marked_(problem.nodes.size()),
         rank_(problem.nodes.size()) {
     for (const auto& edge : problem.edges) {
-      near_[at(edge.a)].push_back(edge.b);
-      near_[at(edge.b)].push_back(edge.a);
+      at(near_, edge.a).push_back(edge.b);
+      at(near_, edge.b).push_back(edge.a);
     }
     for (std::vector<int>& others : near_) {
       std::sort(others.begin(), others.end());
@@ -31,10 +31,10 @@ class Eliminator {
     }
     order_.position.assign(problem.nodes.size(), -1);
     for (size_t i = 0; i < kept.size(); ++i) {
-      order_.position[at(kept[i])] = static_cast<int>(problem.nodes.size() - kept.size() + i);
+      at(order_.position, kept[i]) = static_cast<int>(problem.nodes.size() - kept.size() + i);
     }
     for (int node = 0; node < static_cast<int>(near_.size()); ++node) {
-      if (order_.position[at(node)] < 0) waiting_.insert({rank_[at(node)] = rank(node), node});
+      if (at(order_.position, node) < 0) waiting_.insert({at(rank_, node) = rank(node), node});
     }
   }
 
@@ -47,7 +47,7 @@ class Eliminator {
     }
     for (auto& scope : order_.scope) {
       std::sort(scope.begin(), scope.end(),
-                [&](int a, int b) { return order_.position[at(a)] < order_.position[at(b)]; });
+                [&](int a, int b) { return at(order_.position, a) < at(order_.position, b); });
     }
     return std::move(order_);
   }
@@ -57,40 +57,40 @@ class Eliminator {
 
   double size(int node) const {
     double entries = 1;
-    for (int other : near_[at(node)]) entries *= std::max(1, problem_.choices(other));
+    for (int other : at(near_, node)) entries *= std::max(1, problem_.choices(other));
     return entries;
   }
 
   // Pairs of neighbours that are apart: all pairs less those that are joined, which are fewer to go through.
   Rank rank(int node) {
-    const std::vector<int>& others = near_[at(node)];
+    const std::vector<int>& others = at(near_, node);
     const auto weight = [&](int other) {
       return by_ == By::weighted_fill ? static_cast<double>(problem_.choices(other)) : 1;
     };
     double sum = 0, squares = 0, joined = 0;
     for (int other : others) {
-      marked_[at(other)] = true;
+      at(marked_, other) = true;
       sum += weight(other), squares += weight(other) * weight(other);
     }
     for (int a : others)
-      for (int b : near_[at(a)])
-        if (marked_[at(b)]) joined += weight(a) * weight(b);
-    for (int other : others) marked_[at(other)] = false;
+      for (int b : at(near_, a))
+        if (at(marked_, b)) joined += weight(a) * weight(b);
+    for (int other : others) at(marked_, other) = false;
     const double fill = (sum * sum - squares - joined) / 2;
     return by_ == By::size ? Rank{size(node), fill} : Rank{fill, size(node)};
   }
 
   void eliminate(int node) {
-    waiting_.erase({rank_[at(node)], node});
+    waiting_.erase({at(rank_, node), node});
     order_.largest = std::max(order_.largest, size(node));
     order_.work += size(node) * problem_.choices(node);
-    order_.position[at(node)] = static_cast<int>(order_.nodes.size());
+    at(order_.position, node) = static_cast<int>(order_.nodes.size());
     order_.nodes.push_back(node);
-    const std::vector<int> scope = std::exchange(near_[at(node)], {});
+    const std::vector<int> scope = std::exchange(at(near_, node), {});
     order_.scope.push_back(scope);
     std::vector<int> changed = scope, joint;
     for (int a : scope) {
-      std::vector<int>& others = near_[at(a)];
+      std::vector<int>& others = at(near_, a);
       joint.clear();
       std::set_union(others.begin(), others.end(), scope.begin(), scope.end(), std::back_inserter(joint));
       std::erase_if(joint, [&](int b) { return b == a || b == node; });
@@ -100,7 +100,7 @@ class Eliminator {
     std::sort(changed.begin(), changed.end());
     changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
     for (int other : changed) {
-      if (waiting_.erase({rank_[at(other)], other})) waiting_.insert({rank_[at(other)] = rank(other), other});
+      if (waiting_.erase({at(rank_, other), other})) waiting_.insert({at(rank_, other) = rank(other), other});
     }
   }
 

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::search {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 class Reducer {
  public:
@@ -17,7 +17,7 @@ class Reducer {
         nodes_(problem.nodes),
         edges_of_(problem.nodes.size()),
         fixed_(problem.nodes.size()) {
-    for (int node : kept) fixed_[at(node)] = true;
+    for (int node : kept) at(fixed_, node) = true;
     for (const std::vector<Cost>& node : nodes_) {
       left_.emplace_back(node.size());
       std::iota(left_.back().begin(), left_.back().end(), 0);
@@ -26,7 +26,7 @@ class Reducer {
     for (const Assignment::Edge& edge : problem.edges) {
       auto [found, added] = merged.try_emplace(std::minmax(edge.a, edge.b), static_cast<int>(edges_.size()));
       if (added) add_edge(std::min(edge.a, edge.b), std::max(edge.a, edge.b));
-      merge(edges_[at(found->second)], edge);
+      merge(at(edges_, found->second), edge);
     }
   }
 
@@ -35,11 +35,11 @@ class Reducer {
     for (bool any = true; any;) {
       any = false;
       for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
-        if (!waiting[at(node)]) continue;
-        waiting[at(node)] = false;
-        if (fixed_[at(node)] || !drop(node)) continue;
-        any = waiting[at(node)] = true;
-        for (int e : edges_of_[at(node)]) waiting[at(edges_[at(e)].a)] = waiting[at(edges_[at(e)].b)] = true;
+        if (!at(waiting, node)) continue;
+        at(waiting, node) = false;
+        if (at(fixed_, node) || !drop(node)) continue;
+        any = at(waiting, node) = true;
+        for (int e : at(edges_of_, node)) at(waiting, at(edges_, e).a) = at(waiting, at(edges_, e).b) = true;
       }
     }
     return result();
@@ -48,14 +48,14 @@ class Reducer {
  private:
   void add_edge(int a, int b) {
     Assignment::Edge edge{a, b, {}};
-    edge.costs.resize(nodes_[at(a)].size() * nodes_[at(b)].size());
-    edges_of_[at(a)].push_back(static_cast<int>(edges_.size()));
-    edges_of_[at(b)].push_back(static_cast<int>(edges_.size()));
+    edge.costs.resize(at(nodes_, a).size() * at(nodes_, b).size());
+    at(edges_of_, a).push_back(static_cast<int>(edges_.size()));
+    at(edges_of_, b).push_back(static_cast<int>(edges_.size()));
     edges_.push_back(std::move(edge));
   }
 
   void merge(Assignment::Edge& into, const Assignment::Edge& edge) {
-    size_t rows = nodes_[at(into.a)].size(), columns = nodes_[at(into.b)].size();
+    size_t rows = at(nodes_, into.a).size(), columns = at(nodes_, into.b).size();
     for (size_t i = 0; i < rows; ++i) {
       for (size_t j = 0; j < columns; ++j) {
         const Cost& cost = edge.a == into.a ? edge.costs[i * columns + j] : edge.costs[j * rows + i];
@@ -65,18 +65,18 @@ class Reducer {
   }
 
   const Cost& cost(const Assignment::Edge& edge, int node, int mine, int other) const {
-    size_t columns = nodes_[at(edge.b)].size();
-    return edge.a == node ? edge.costs[at(mine) * columns + at(other)]
-                          : edge.costs[at(other) * columns + at(mine)];
+    size_t columns = at(nodes_, edge.b).size();
+    return edge.a == node ? edge.costs[static_cast<size_t>(mine) * columns + static_cast<size_t>(other)]
+                          : edge.costs[static_cast<size_t>(other) * columns + static_cast<size_t>(mine)];
   }
   int neighbour(const Assignment::Edge& edge, int node) const { return edge.a == node ? edge.b : edge.a; }
 
   bool dead(int node, int choice) const {
-    if (is_forbidden(space_, nodes_[at(node)][at(choice)])) return true;
-    for (int e : edges_of_[at(node)]) {
-      const std::vector<int>& others = left_[at(neighbour(edges_[at(e)], node))];
+    if (is_forbidden(space_, at(at(nodes_, node), choice))) return true;
+    for (int e : at(edges_of_, node)) {
+      const std::vector<int>& others = at(left_, neighbour(at(edges_, e), node));
       bool possible = std::any_of(others.begin(), others.end(), [&](int other) {
-        return !is_forbidden(space_, cost(edges_[at(e)], node, choice, other));
+        return !is_forbidden(space_, cost(at(edges_, e), node, choice, other));
       });
       if (!possible) return true;
     }
@@ -89,28 +89,28 @@ class Reducer {
     if (is_forbidden(space_, worse)) return true;
     if (is_forbidden(space_, better)) return false;
     for (int k = 0; k < space_.size(); ++k) {
-      if (k < space_.sums) least[at(k)] = std::min(least[at(k)], worse[at(k)] - better[at(k)]);
-      if (k >= space_.sums && better[at(k)] > worse[at(k)]) return false;
+      if (k < space_.sums) at(least, k) = std::min(at(least, k), at(worse, k) - at(better, k));
+      if (k >= space_.sums && at(better, k) > at(worse, k)) return false;
     }
     return true;
   }
 
   bool covers(int node, int better, int worse) const {
     Cost gap = unlimited();
-    if (!compare(nodes_[at(node)][at(better)], nodes_[at(node)][at(worse)], gap)) return false;
-    for (int e : edges_of_[at(node)]) {
-      const Assignment::Edge& edge = edges_[at(e)];
+    if (!compare(at(at(nodes_, node), better), at(at(nodes_, node), worse), gap)) return false;
+    for (int e : at(edges_of_, node)) {
+      const Assignment::Edge& edge = at(edges_, e);
       Cost least = unlimited();
-      for (int other : left_[at(neighbour(edge, node))]) {
+      for (int other : at(left_, neighbour(edge, node))) {
         if (!compare(cost(edge, node, better, other), cost(edge, node, worse, other), least)) return false;
       }
-      for (int k = 0; k < space_.sums; ++k) gap[at(k)] += least[at(k)];
+      for (int k = 0; k < space_.sums; ++k) at(gap, k) += at(least, k);
     }
     return std::all_of(gap.begin(), gap.begin() + space_.sums, [](double g) { return g >= 0; });
   }
 
   bool drop(int node) {
-    std::vector<int>& left = left_[at(node)];
+    std::vector<int>& left = at(left_, node);
     size_t before = left.size();
     std::erase_if(left, [&](int choice) { return dead(node, choice); });
     for (size_t i = 0; i < left.size();) {
@@ -131,12 +131,12 @@ class Reducer {
     reduced.original = left_;
     for (size_t n = 0; n < nodes_.size(); ++n) {
       reduced.problem.nodes.emplace_back();
-      for (int choice : left_[n]) reduced.problem.nodes[n].push_back(nodes_[n][at(choice)]);
+      for (int choice : left_[n]) reduced.problem.nodes[n].push_back(at(nodes_[n], choice));
     }
     for (const Assignment::Edge& edge : edges_) {
       reduced.problem.edges.push_back({edge.a, edge.b, {}});
-      for (int i : left_[at(edge.a)]) {
-        for (int j : left_[at(edge.b)])
+      for (int i : at(left_, edge.a)) {
+        for (int j : at(left_, edge.b))
           reduced.problem.edges.back().costs.push_back(cost(edge, edge.a, i, j));
       }
     }
@@ -155,7 +155,7 @@ class Reducer {
 
 std::vector<int> Reduced::restore(const std::vector<int>& choice) const {
   std::vector<int> restored;
-  for (size_t n = 0; n < choice.size(); ++n) restored.push_back(original[n][at(choice[n])]);
+  for (size_t n = 0; n < choice.size(); ++n) restored.push_back(at(original[n], choice[n]));
   return restored;
 }
 

@@ -6,14 +6,13 @@
 #include <limits>
 #include <numeric>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::search {
 namespace {
 
 constexpr double none = std::numeric_limits<double>::infinity();
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // A suffix of the chain, cut: its first stage and the point of the state behind that.
 struct Point {
@@ -62,7 +61,9 @@ class Cutter {
   }
 
  private:
-  size_t index(int block, int units) const { return at(block) * at(units_ + 1) + at(units); }
+  size_t index(int block, int units) const {
+    return static_cast<size_t>(block) * static_cast<size_t>(units_ + 1) + static_cast<size_t>(units);
+  }
 
   int in_flight(int after) const {
     return problem_.in_flight ? problem_.in_flight(after) : std::min(after + 1, problem_.micro_batches);
@@ -76,14 +77,14 @@ class Cutter {
   }
 
   void read_options(int unit) {
-    cuts_.resize(at(blocks_));
+    cuts_.resize(static_cast<size_t>(blocks_));
     for (int first = 0; first < blocks_; ++first) {
       for (int last = first + 1; last <= blocks_; ++last) {
         for (int mesh = 0; mesh < static_cast<int>(problem_.meshes.size()); ++mesh) {
-          if (problem_.meshes[at(mesh)] > problem_.devices) continue;
+          if (at(problem_.meshes, mesh) > problem_.devices) continue;
           for (const StageOption& option : problem_.options(first, last, mesh)) {
             if (!fits(option, least_in_flight_)) continue;
-            cuts_[at(first)].push_back({{first, last, mesh, option}, problem_.meshes[at(mesh)] / unit});
+            at(cuts_, first).push_back({{first, last, mesh, option}, at(problem_.meshes, mesh) / unit});
           }
         }
       }
@@ -96,7 +97,7 @@ class Cutter {
     sum_ = slowest_;
     for (int units = 0; units <= units_; ++units) slowest_[index(0, units)] = sum_[index(0, units)] = 0;
     for (int first = 0; first < blocks_; ++first) {
-      for (const Cut& cut : cuts_[at(first)]) {
+      for (const Cut& cut : at(cuts_, first)) {
         const StageOption& option = cut.stage.option;
         for (int units = cut.devices; units <= units_; ++units) {
           size_t from = index(first, units - cut.devices), to = index(cut.stage.last, units);
@@ -120,10 +121,10 @@ class Cutter {
     int best_stages = 0, best_units = 0;
     for (int q = 1; q <= stages_; ++q) {
       layers_.emplace_back(index(blocks_, units_) + 1);
-      if (!list_units(layers_[at(q - 1)])) break;
+      if (!list_units(at(layers_, q - 1))) break;
       for (int first = 0; first < blocks_; ++first) extend(q, first, best);
       for (int units = 0; units <= units_; ++units) {
-        for (const Point& point : layers_[at(q)][index(0, units)]) {
+        for (const Point& point : at(layers_, q)[index(0, units)]) {
           double seconds = step(point.slowest, point.sum);
           bool better = seconds < best || (best_stages == 0 && seconds <= best);
           if (better) best = seconds, best_stages = q, best_units = units;
@@ -136,11 +137,11 @@ class Cutter {
   // By block: the units of states that have a point; false where none has.
   bool list_units(const std::vector<std::vector<Point>>& layer) {
     bool any = false;
-    reached_.assign(at(blocks_ + 1), {});
+    reached_.assign(static_cast<size_t>(blocks_ + 1), {});
     for (int block = 0; block <= blocks_; ++block) {
       for (int units = 0; units <= units_; ++units) {
         if (layer[index(block, units)].empty()) continue;
-        reached_[at(block)].push_back(units);
+        at(reached_, block).push_back(units);
         any = true;
       }
     }
@@ -148,20 +149,20 @@ class Cutter {
   }
 
   void extend(int q, int first, double most) {
-    const auto& behind = layers_[at(q - 1)];
-    for (size_t c = 0; c < cuts_[at(first)].size(); ++c) {
-      const Cut& cut = cuts_[at(first)][c];
+    const auto& behind = at(layers_, q - 1);
+    for (size_t c = 0; c < at(cuts_, first).size(); ++c) {
+      const Cut& cut = at(cuts_, first)[c];
       const StageOption& option = cut.stage.option;
       if (!fits(option, in_flight(q - 1))) continue;
       if (step(option.seconds, option.seconds + option.once) > most) continue;
-      for (int units : reached_[at(cut.stage.last)]) {
+      for (int units : at(reached_, cut.stage.last)) {
         if (units + cut.devices > units_) break;
         const std::vector<Point>& points = behind[index(cut.stage.last, units)];
         for (size_t p = 0; p < points.size(); ++p) {
           Point point{std::max(points[p].slowest, option.seconds),
                       points[p].sum + option.seconds + option.once, static_cast<int>(c), static_cast<int>(p)};
           if (bound_of(first, units + cut.devices, point.slowest, point.sum) > most) continue;
-          insert(layers_[at(q)][index(first, units + cut.devices)], point);
+          insert(at(layers_, q)[index(first, units + cut.devices)], point);
         }
       }
     }
@@ -170,16 +171,16 @@ class Cutter {
   StagePlan plan(int stages, int units, double seconds) const {
     StagePlan plan;
     plan.seconds = seconds;
-    const std::vector<Point>* points = &layers_[at(stages)][index(0, units)];
+    const std::vector<Point>* points = &at(layers_, stages)[index(0, units)];
     auto best = std::find_if(points->begin(), points->end(),
                              [&](const Point& p) { return step(p.slowest, p.sum) == seconds; });
     Point point = *best;
     for (int q = stages, first = 0; q > 0; --q) {
-      const Cut& cut = cuts_[at(first)][at(point.cut)];
+      const Cut& cut = at(at(cuts_, first), point.cut);
       plan.stages.push_back(cut.stage);
       first = cut.stage.last;
       units -= cut.devices;
-      point = layers_[at(q - 1)][index(first, units)][at(point.next)];
+      point = at(at(layers_, q - 1)[index(first, units)], point.next);
     }
     return plan;
   }

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sbp/at.h"
+
 namespace boxcar::search {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 double weigh(const Space& space, const Cost& weights, const Cost& cost) {
   if (is_forbidden(space, cost)) return infinity;
   double value = 0;
-  for (int k = 0; k < space.sums; ++k) value += weights[at(k)] * cost[at(k)];
+  for (int k = 0; k < space.sums; ++k) value += at(weights, k) * at(cost, k);
   return value;
 }
 
@@ -36,7 +36,7 @@ double least_sum(const std::vector<double>& a, const std::vector<double>& b) {
 
 size_t Tables::Function::index(const std::vector<int>& choice) const {
   size_t index = 0;
-  for (size_t i = 0; i < scope.size(); ++i) index += stride[i] * at(choice[at(scope[i])]);
+  for (size_t i = 0; i < scope.size(); ++i) index += stride[i] * static_cast<size_t>(at(choice, scope[i]));
   return index;
 }
 
@@ -56,16 +56,17 @@ Tables::Tables(const Assignment& problem, const Order& order, const Cost& weight
   for (int node = 0; node < static_cast<int>(problem.nodes.size()); ++node) {
     Function own = empty({node});
     for (size_t c = 0; c < own.values.size(); ++c)
-      own.values[c] = weigh(space, weights, problem.nodes[at(node)][c]);
+      own.values[c] = weigh(space, weights, at(problem.nodes, node)[c]);
     add(std::move(own));
   }
   for (const auto& edge : problem.edges) {
-    bool forward = order.position[at(edge.a)] < order.position[at(edge.b)];
+    bool forward = at(order.position, edge.a) < at(order.position, edge.b);
     Function pair = empty(forward ? std::vector{edge.a, edge.b} : std::vector{edge.b, edge.a});
     size_t of_a = pair.stride_of(edge.a), of_b = pair.stride_of(edge.b), i = 0;
     for (int a = 0; a < problem.choices(edge.a); ++a) {
       for (int b = 0; b < problem.choices(edge.b); ++b) {
-        pair.values[at(a) * of_a + at(b) * of_b] = weigh(space, weights, edge.costs[i++]);
+        pair.values[static_cast<size_t>(a) * of_a + static_cast<size_t>(b) * of_b] =
+            weigh(space, weights, edge.costs[i++]);
       }
     }
     add(std::move(pair));
@@ -82,7 +83,7 @@ Tables::Function Tables::empty(std::vector<int> scope) const {
   size_t entries = 1;
   for (size_t i = 0; i < scope.size(); ++i) {  // what is eliminated first lies together
     function.stride[i] = entries;
-    entries *= at(problem_.choices(scope[i]));
+    entries *= static_cast<size_t>(problem_.choices(scope[i]));
   }
   function.scope = std::move(scope);
   function.values.assign(entries, 0);
@@ -92,19 +93,19 @@ Tables::Function Tables::empty(std::vector<int> scope) const {
 void Tables::add(Function function) {
   function.forbids =
       std::find(function.values.begin(), function.values.end(), infinity) != function.values.end();
-  buckets_[at(order_.position[at(function.scope[0])])].holds.push_back(static_cast<int>(functions_.size()));
+  at(buckets_, at(order_.position, function.scope[0])).holds.push_back(static_cast<int>(functions_.size()));
   functions_.push_back(std::move(function));
 }
 
 std::vector<int> Tables::scope_of(const std::vector<int>& part, int node) const {
   std::vector<int> scope;
   for (int f : part) {
-    for (int n : functions_[at(f)].scope) {
+    for (int n : at(functions_, f).scope) {
       if (n != node && std::find(scope.begin(), scope.end(), n) == scope.end()) scope.push_back(n);
     }
   }
   std::sort(scope.begin(), scope.end(),
-            [&](int a, int b) { return order_.position[at(a)] < order_.position[at(b)]; });
+            [&](int a, int b) { return at(order_.position, a) < at(order_.position, b); });
   return scope;
 }
 
@@ -119,7 +120,7 @@ std::vector<std::vector<int>> Tables::parts(const Bucket& bucket, int node) cons
   if (entries(bucket.holds) <= most_) return {bucket.holds};
   std::vector<int> wide = bucket.holds;
   std::stable_sort(wide.begin(), wide.end(), [&](int a, int b) {
-    return functions_[at(a)].values.size() > functions_[at(b)].values.size();
+    return at(functions_, a).values.size() > at(functions_, b).values.size();
   });
   std::vector<std::vector<int>> parts;
   for (int f : wide) {
@@ -140,12 +141,12 @@ std::vector<std::vector<int>> Tables::parts(const Bucket& bucket, int node) cons
 std::vector<int> Tables::masks(const std::vector<int>& scope) const {
   std::vector<int> masks;
   for (int node : scope)
-    for (int f : buckets_[at(order_.position[at(node)])].holds) {
-      const std::vector<int>& own = functions_[at(f)].scope;
+    for (int f : at(buckets_, at(order_.position, node)).holds) {
+      const std::vector<int>& own = at(functions_, f).scope;
       const bool inside = std::all_of(own.begin(), own.end(), [&](int n) {
         return std::find(scope.begin(), scope.end(), n) != scope.end();
       });
-      if (inside && functions_[at(f)].forbids) masks.push_back(f);
+      if (inside && at(functions_, f).forbids) masks.push_back(f);
     }
   return masks;
 }
@@ -160,8 +161,8 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
     size_t first = 0;             // node of the scope that it changes with
   };
   const auto walk_over = [&](int f) {
-    Walk walk{functions_[at(f)].values.data(), {}};
-    for (int n : scope) walk.strides.push_back(functions_[at(f)].stride_of(n));
+    Walk walk{at(functions_, f).values.data(), {}};
+    for (int n : scope) walk.strides.push_back(at(functions_, f).stride_of(n));
     while (walk.first < scope.size() && walk.strides[walk.first] == 0) ++walk.first;
     return walk;
   };
@@ -169,7 +170,8 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
   for (int f : this->masks(scope)) masks.push_back(walk_over(f));
   for (int f : part) walks.push_back(walk_over(f));
   // By node of the scope: the sum of what changes with no earlier one.
-  std::vector<std::vector<double>> from(scope.size() + 1, std::vector<double>(at(problem_.choices(node))));
+  std::vector<std::vector<double>> from(scope.size() + 1,
+                                        std::vector<double>(static_cast<size_t>(problem_.choices(node))));
   const auto add_up = [&](size_t k) {
     const std::vector<double>* base = k < scope.size() ? &from[k + 1] : &from[k];
     for (const Walk& walk : walks) {
@@ -181,7 +183,7 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
   };
   std::vector<size_t> digit(scope.size());
   size_t entries = 1;
-  for (int n : scope) entries *= at(problem_.choices(n));
+  for (int n : scope) entries *= static_cast<size_t>(problem_.choices(n));
   size_t changed = scope.size();
   for (size_t i = 0; i < entries; ++i) {
     for (size_t k = changed; k > 0; --k) add_up(k);
@@ -192,7 +194,7 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
       take(i, from[0]);
     }
     for (changed = 0; changed < scope.size(); ++changed) {
-      const size_t choices = at(problem_.choices(scope[changed]));
+      const size_t choices = static_cast<size_t>(problem_.choices(scope[changed]));
       const bool wraps = ++digit[changed] == choices;
       for (std::vector<Walk>* some : {&masks, &walks})
         for (Walk& walk : *some) {
@@ -208,7 +210,7 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
 // By part and choice: brings the least that each part says of a choice to the mean over parts.
 std::vector<std::vector<double>> Tables::shifts(const std::vector<std::vector<int>>& parts, int node) const {
   std::vector<std::vector<double>> least;
-  size_t choices = at(problem_.choices(node));
+  size_t choices = static_cast<size_t>(problem_.choices(node));
   for (const std::vector<int>& part : parts) {
     least.emplace_back(choices, parts.size() == 1 ? 0 : infinity);
     if (parts.size() == 1) return least;
@@ -225,8 +227,8 @@ std::vector<std::vector<double>> Tables::shifts(const std::vector<std::vector<in
 }
 
 void Tables::eliminate(int position) {
-  int node = order_.nodes[at(position)];
-  const auto parts = this->parts(buckets_[at(position)], node);
+  int node = at(order_.nodes, position);
+  const auto parts = this->parts(at(buckets_, position), node);
   cut_ |= parts.size() > 1;
   const auto shifts = this->shifts(parts, node);
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -235,10 +237,10 @@ void Tables::eliminate(int position) {
     sums(parts[p], node, given.scope,
          [&](size_t i, const std::vector<double>& sum) { given.values[i] = least_sum(sum, shifts[p]); });
     if (given.scope.empty()) {
-      buckets_[at(position)].constant += given.values[0];
+      at(buckets_, position).constant += given.values[0];
       root_ += given.values[0];
     } else {
-      buckets_[at(position)].gives.push_back(static_cast<int>(functions_.size()));
+      at(buckets_, position).gives.push_back(static_cast<int>(functions_.size()));
       add(std::move(given));
     }
   }
@@ -247,7 +249,7 @@ void Tables::eliminate(int position) {
 double Tables::given(const std::vector<int>& choice) const {
   double value = root_;
   for (size_t position = order_.nodes.size(); position < buckets_.size(); ++position)
-    for (int f : buckets_[position].holds) value += functions_[at(f)].values[functions_[at(f)].index(choice)];
+    for (int f : buckets_[position].holds) value += at(functions_, f).values[at(functions_, f).index(choice)];
   return value;
 }
 
@@ -255,21 +257,21 @@ void Tables::trace(std::vector<int>& choice) const {
   std::vector<double> lifted;
   for (size_t position = order_.nodes.size(); position-- > 0;) {
     lifts(static_cast<int>(position), choice, lifted);
-    choice[at(order_.nodes[position])] =
+    at(choice, order_.nodes[position]) =
         static_cast<int>(std::min_element(lifted.begin(), lifted.end()) - lifted.begin());
   }
 }
 
 void Tables::lifts(int position, const std::vector<int>& choice, std::vector<double>& out) const {
-  int node = order_.nodes[at(position)];
-  const Bucket& bucket = buckets_[at(position)];
+  int node = at(order_.nodes, position);
+  const Bucket& bucket = at(buckets_, position);
   double known = bucket.constant;
-  for (int f : bucket.gives) known += functions_[at(f)].values[functions_[at(f)].index(choice)];
-  out.assign(at(problem_.choices(node)), -known);
+  for (int f : bucket.gives) known += at(functions_, f).values[at(functions_, f).index(choice)];
+  out.assign(static_cast<size_t>(problem_.choices(node)), -known);
   for (int f : bucket.holds) {
-    const Function& function = functions_[at(f)];
+    const Function& function = at(functions_, f);
     size_t step = function.stride_of(node);
-    size_t base = function.index(choice) - step * at(choice[at(node)]);
+    size_t base = function.index(choice) - step * static_cast<size_t>(at(choice, node));
     for (size_t c = 0; c < out.size(); ++c) out[c] += function.values[base + c * step];
   }
 }

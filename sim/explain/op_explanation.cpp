@@ -12,6 +12,7 @@
 #include "ir/op.h"
 #include "ir/units.h"
 #include "planner/estimate/layout_costs.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -27,8 +28,6 @@ constexpr double most_times = 64;
 
 // Layouts of a model with more nodes of problems are not found dozens of times over.
 constexpr int most_solved = 2000;
-
-size_t at(int64_t index) { return static_cast<size_t>(index); }
 
 double local(const SignatureCost& cost) { return cost.kernel + cost.boxing; }
 
@@ -110,7 +109,7 @@ class OpTable {
 
   DimensionExplanation dimension(size_t d) const {
     Dimension dim{d, {}};
-    for (const ir::TensorId t : tensors_) dim.kept.push_back(laid_.layouts.stored[at(t)][d]);
+    for (const ir::TensorId t : tensors_) dim.kept.push_back(at(laid_.layouts.stored, t)[d]);
     DimensionExplanation e{laid_.mesh.names[d], laid_.mesh.extents[d], {}, "", {}, "", 1};
     search::LayoutCosts costs(cluster_, laid_.mesh);
     for (const search::OpChoice& choice : choices(costs, d))

@@ -7,14 +7,13 @@
 #include <map>
 #include <utility>
 
+#include "sbp/at.h"
 #include "sim/durations.h"
 #include "sim/explain/tensor_explanation.h"
 
 namespace boxcar::explain {
 
 namespace {
-
-size_t at(int64_t index) { return static_cast<size_t>(index); }
 
 std::string join(const std::vector<std::string>& words, size_t most = 3) {
   std::vector<std::string> some(words.begin(),
@@ -42,8 +41,8 @@ std::string why(const ir::Program& program, const ir::Actor& actor) {
   std::vector<std::string> makers, readers;
   for (const ir::Input& input : actor.inputs) {
     if (input.program >= 0) continue;
-    const int producer = program.registers[at(input.reg)].producer;
-    if (producer >= 0) makers.push_back(without_layer(program.actors[at(producer)].name));
+    const int producer = at(program.registers, input.reg).producer;
+    if (producer >= 0) makers.push_back(without_layer(at(program.actors, producer).name));
   }
   for (const ir::Actor& other : program.actors)
     for (const ir::Input& input : other.inputs)
@@ -63,16 +62,16 @@ std::string why(const ir::Program& program, const ir::Actor& actor) {
 std::map<std::string, Communication> traffic(const ir::Plan& plan, const ir::RankClass& cls,
                                              const std::vector<sim::ActCost>& costs) {
   std::map<std::string, Communication> rows;
-  const ir::Program& program = plan.programs[at(cls.program)];
+  const ir::Program& program = at(plan.programs, cls.program);
   std::vector<int64_t> runs(program.phases.size());
-  for (const ir::PhaseRun& run : program.schedule) ++runs[at(run.phase)];
+  for (const ir::PhaseRun& run : program.schedule) ++at(runs, run.phase);
   for (size_t a = 0; a < program.actors.size(); ++a) {
     const ir::Actor& actor = program.actors[a];
     if (!sim::is_communication(actor)) continue;
     const std::string name = without_layer(actor.name);
     Communication& row = rows[name];
     row.name = name;
-    const int64_t acts = runs[at(actor.phase)];
+    const int64_t acts = at(runs, actor.phase);
     row.acts += acts;
     row.seconds += static_cast<double>(acts) * costs[a].total();
     row.bytes += static_cast<double>(acts * actor.comm_bytes);
@@ -80,7 +79,7 @@ std::map<std::string, Communication> traffic(const ir::Plan& plan, const ir::Ran
     row.stage = program.name;
     row.why = why(program, actor);
     if (actor.comm >= 0) {
-      const ir::Comm& comm = plan.comms[at(actor.comm)];
+      const ir::Comm& comm = at(plan.comms, actor.comm);
       row.over = fmt::format("{} {}", comm.name, sim::group_of(comm, cls.devices.front()).size());
     }
   }
@@ -93,7 +92,7 @@ std::vector<Communication> communications(const ir::Plan& plan, const backends::
   sim::Costing costing(plan, cluster);
   std::vector<char> seen(plan.programs.size(), 0);
   for (const ir::RankClass& cls : plan.classes) {
-    if (std::exchange(seen[at(cls.program)], 1)) continue;
+    if (std::exchange(at(seen, cls.program), 1)) continue;
     for (auto& [name, row] : traffic(plan, cls, costing.act_costs(cls.program, cls.devices.front())))
       if (Communication& most = all[name]; row.seconds > most.seconds) most = std::move(row);
   }
@@ -109,7 +108,7 @@ std::vector<Communication> communications(const ir::Plan& plan, const backends::
 int in_flight(const ir::Program& program) {
   int most = 0;
   for (const ir::Register& reg : program.registers) {
-    const bool made = reg.producer >= 0 && program.actors[at(reg.producer)].kind == ir::ActorKind::kernel;
+    const bool made = reg.producer >= 0 && at(program.actors, reg.producer).kind == ir::ActorKind::kernel;
     if (made && reg.memory == ir::MemoryKind::activations && reg.bytes > 0) most = std::max(most, reg.count);
   }
   return most;
@@ -145,8 +144,8 @@ LayoutShares layouts_on(const planner::LaidOut& laid, int stage, ir::Role role) 
   double sum = 0;
   for (size_t t = 0; t < laid.graph.tensors.size(); ++t) {
     const ir::Tensor& tensor = laid.graph.tensors[t];
-    const planner::OpSite& site = laid.sites[at(tensor.producer)];
-    const bool made_forward = laid.graph.ops[at(tensor.producer)].phase == ir::Phase::forward;
+    const planner::OpSite& site = at(laid.sites, tensor.producer);
+    const bool made_forward = at(laid.graph.ops, tensor.producer).phase == ir::Phase::forward;
     if (tensor.role != role || site.stage != stage) continue;
     if (role == ir::Role::activation && !made_forward) continue;
     auto part = static_cast<double>(tensor.type.bytes());

@@ -7,6 +7,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "sbp/at.h"
 #include "sbp/boxing.h"
 
 namespace boxcar::explain {
@@ -38,7 +39,7 @@ int64_t peak_rss() {
 
 double group_size(const ir::Plan& plan, const ir::Actor& actor, int device) {
   if (actor.comm < 0) return 1;
-  for (const auto& group : plan.comms[static_cast<size_t>(actor.comm)].groups) {
+  for (const auto& group : at(plan.comms, actor.comm).groups) {
     if (std::find(group.begin(), group.end(), device) != group.end())
       return static_cast<double>(group.size());
   }
@@ -48,14 +49,14 @@ double group_size(const ir::Plan& plan, const ir::Actor& actor, int device) {
 void add_stage_times(Report& r, const sim::Result& result) {
   std::vector<double> weight(r.stages.size(), 0);
   for (const sim::ClassResult& cls : result.classes) {
-    StageReport& stage = r.stages[static_cast<size_t>(cls.program)];
+    StageReport& stage = at(r.stages, cls.program);
     stage.held_bytes = std::max(stage.held_bytes, cls.peak_bytes);
     double n = static_cast<double>(cls.devices.size());
     double idle = cls.span > 0 ? 1 - cls.busy / cls.span : 0;
     stage.busy_seconds += n * cls.busy;
     stage.bubble_fraction += n * idle;
     stage.exposed_comm_seconds = std::max(stage.exposed_comm_seconds, cls.exposed_comm);
-    weight[static_cast<size_t>(cls.program)] += n;
+    at(weight, cls.program) += n;
   }
   for (size_t i = 0; i < r.stages.size(); ++i) {
     if (weight[i] == 0) continue;
@@ -71,16 +72,16 @@ void add_stage_times(Report& r, const sim::Result& result) {
 std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
   std::map<std::string, double> total;
   for (const ir::RankClass& cls : plan.classes) {
-    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    const ir::Program& program = at(plan.programs, cls.program);
     std::vector<double> runs(program.phases.size(), 0);
-    for (const ir::PhaseRun& run : program.schedule) runs[static_cast<size_t>(run.phase)] += 1;
+    for (const ir::PhaseRun& run : program.schedule) at(runs, run.phase) += 1;
     for (const ir::Actor& actor : program.actors) {
       bool pull = actor.kind == ir::ActorKind::pull;
       if (!pull && actor.kind != ir::ActorKind::collective) continue;
       double p = group_size(plan, actor, cls.devices.front());
       const auto bytes = static_cast<double>(actor.comm_bytes);
       double sent = pull ? bytes : sbp::sent_bytes(actor.collective, bytes, p);
-      double acts = runs[static_cast<size_t>(actor.phase)] * static_cast<double>(cls.devices.size());
+      double acts = at(runs, actor.phase) * static_cast<double>(cls.devices.size());
       total[pull ? "pull" : sbp::to_text(actor.collective)] += sent * acts;
     }
   }
@@ -91,7 +92,7 @@ std::map<std::string, double> comm_bytes(const ir::Plan& plan) {
 int64_t node_peak(const ir::Plan& plan, int gpus, const std::vector<planner::MemoryUse>& memory) {
   std::map<int, int64_t> nodes;
   for (const planner::MemoryUse& use : memory)
-    for (int device : plan.classes[static_cast<size_t>(use.cls)].devices) nodes[device / gpus] += use.total;
+    for (int device : at(plan.classes, use.cls).devices) nodes[device / gpus] += use.total;
   int64_t most = 0;
   for (const auto& [node, bytes] : nodes) most = std::max(most, bytes);
   return most;
@@ -111,8 +112,8 @@ Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
   r.comm_bytes = comm_bytes(plan);
   for (const ir::Program& program : plan.programs) r.stages.emplace_back().name = program.name;
   for (const planner::MemoryUse& use : memory) {
-    const ir::RankClass& cls = plan.classes[static_cast<size_t>(use.cls)];
-    StageReport& stage = r.stages[static_cast<size_t>(cls.program)];
+    const ir::RankClass& cls = at(plan.classes, use.cls);
+    StageReport& stage = at(r.stages, cls.program);
     stage.devices += static_cast<int>(cls.devices.size());
     if (use.total < stage.peak_bytes) continue;
     stage.peak_bytes = use.total;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -37,9 +38,9 @@ std::string ranges_text(const std::vector<int>& numbers) {
 TensorExplanation explain_tensor(const planner::LaidOut& laid, const std::string& name) {
   const ir::TensorId t = tensor_named(laid.graph, name);
   const ir::Tensor& tensor = laid.graph.tensor(t);
-  const sbp::NdSbp& layout = laid.layouts.stored[static_cast<size_t>(t)];
+  const sbp::NdSbp& layout = at(laid.layouts.stored, t);
   TensorExplanation e{name, to_text(tensor.type), 0, {}, {}, {}};
-  e.stage = std::max(0, laid.sites[static_cast<size_t>(tensor.producer)].stage);
+  e.stage = std::max(0, at(laid.sites, tensor.producer).stage);
   for (int place = 0; place < laid.mesh.devices(); ++place) {
     e.devices.push_back(laid.mesh.device(place, e.stage));
     e.blocks[sbp::local_ranges(tensor.type.shape, layout, laid.mesh.extents, place)].push_back(

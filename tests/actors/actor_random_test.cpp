@@ -7,6 +7,7 @@
 #include <random>
 
 #include "actors/actor.h"
+#include "sbp/at.h"
 
 namespace boxcar::actors {
 namespace {
@@ -26,8 +27,8 @@ int pick(std::mt19937& random, int low, int high) {
 }
 
 void connect(Net& net, int producer, int out, int consumer, int repeat) {
-  OutSpec& spec = net.outs[static_cast<size_t>(producer)][static_cast<size_t>(out)];
-  auto& ins = net.ins[static_cast<size_t>(consumer)];
+  OutSpec& spec = at(at(net.outs, producer), out);
+  auto& ins = at(net.ins, consumer);
   net.wires.push_back({producer, out, consumer, static_cast<int>(ins.size())});
   ins.push_back({.repeat = repeat, .count = spec.count});
   ++spec.consumers;
@@ -45,12 +46,12 @@ Net random_net(std::mt19937& random) {
     }
   }
   for (int a = 0; a < size; ++a) {
-    for (int o = 0; o < static_cast<int>(net.outs[static_cast<size_t>(a)].size()); ++o) {
+    for (int o = 0; o < static_cast<int>(at(net.outs, a).size()); ++o) {
       for (int c = a + 1; c < size; ++c) {
         if (pick(random, 0, 2) == 0) connect(net, a, o, c, pick(random, 1, 3));
       }
       if (a > 0 && pick(random, 0, 3) == 0) {
-        OutSpec& spec = net.outs[static_cast<size_t>(a)][static_cast<size_t>(o)];
+        OutSpec& spec = at(at(net.outs, a), o);
         spec.initial = pick(random, 1, spec.count);
         connect(net, a, o, pick(random, 0, a - 1), pick(random, 1, 3));
       }
@@ -68,11 +69,11 @@ struct Model {
   explicit Model(const Net& n) : net(n), acts(n.ins.size()), reqs(n.wires.size()), acks(n.wires.size()) {}
 
   int versions(int actor, int out) const {  // ever made readable
-    const OutSpec& spec = net.outs[static_cast<size_t>(actor)][static_cast<size_t>(out)];
-    return spec.initial + acts[static_cast<size_t>(actor)] / spec.every;
+    const OutSpec& spec = at(at(net.outs, actor), out);
+    return spec.initial + at(acts, actor) / spec.every;
   }
   int references(int actor, int out, int slot) const {
-    const OutSpec& spec = net.outs[static_cast<size_t>(actor)][static_cast<size_t>(out)];
+    const OutSpec& spec = at(at(net.outs, actor), out);
     int total = 0;
     for (int v = slot; v < versions(actor, out); v += spec.count) {
       for (size_t w = 0; w < net.wires.size(); ++w) {
@@ -84,21 +85,21 @@ struct Model {
   }
   int free(int actor, int out) const {
     int slots = 0;
-    for (int s = 0; s < net.outs[static_cast<size_t>(actor)][static_cast<size_t>(out)].count; ++s) {
+    for (int s = 0; s < at(at(net.outs, actor), out).count; ++s) {
       slots += references(actor, out, s) == 0;
     }
     return slots;
   }
   int readable(size_t wire) const {
     const Wire& w = net.wires[wire];
-    int repeat = net.ins[static_cast<size_t>(w.consumer)][static_cast<size_t>(w.in)].repeat;
-    return reqs[wire] - acts[static_cast<size_t>(w.consumer)] / repeat;
+    int repeat = at(at(net.ins, w.consumer), w.in).repeat;
+    return reqs[wire] - at(acts, w.consumer) / repeat;
   }
   bool ready(int actor) const {
     for (size_t w = 0; w < net.wires.size(); ++w) {
       if (net.wires[w].consumer == actor && readable(w) == 0) return false;
     }
-    for (size_t o = 0; o < net.outs[static_cast<size_t>(actor)].size(); ++o) {
+    for (size_t o = 0; o < at(net.outs, actor).size(); ++o) {
       if (free(actor, static_cast<int>(o)) == 0) return false;
     }
     return true;
@@ -135,7 +136,7 @@ class Driver {
       if (table_.acting(static_cast<int>(a))) moves.push_back({3, a});
     }
     if (moves.empty()) return false;
-    Move move = moves[static_cast<size_t>(pick(random_, 0, static_cast<int>(moves.size()) - 1))];
+    Move move = at(moves, pick(random_, 0, static_cast<int>(moves.size()) - 1));
     if (move.kind == 0) deliver_req(move.index);
     if (move.kind == 1) deliver_ack(move.index);
     if (move.kind == 2) begin(static_cast<int>(move.index));
@@ -145,11 +146,11 @@ class Driver {
 
   void compare() const {
     for (int a = 0; a < table_.size(); ++a) {
-      ASSERT_EQ(table_.acts(a), model_.acts[static_cast<size_t>(a)]);
+      ASSERT_EQ(table_.acts(a), at(model_.acts, a));
       ASSERT_EQ(table_.ready(a), !table_.acting(a) && model_.ready(a));
-      for (int o = 0; o < static_cast<int>(net_.outs[static_cast<size_t>(a)].size()); ++o) {
+      for (int o = 0; o < static_cast<int>(at(net_.outs, a).size()); ++o) {
         ASSERT_EQ(table_.out_counter(a, o), model_.free(a, o));
-        for (int s = 0; s < net_.outs[static_cast<size_t>(a)][static_cast<size_t>(o)].count; ++s) {
+        for (int s = 0; s < at(at(net_.outs, a), o).count; ++s) {
           ASSERT_EQ(table_.reference_counter(a, o, s), model_.references(a, o, s));
         }
       }
@@ -172,23 +173,23 @@ class Driver {
   }
   // Nobody may read a slot that is being written, and what is read must be the version whose turn it is.
   void begin(int a) {
-    for (size_t o = 0; o < net_.outs[static_cast<size_t>(a)].size(); ++o) {
+    for (size_t o = 0; o < at(net_.outs, a).size(); ++o) {
       int out = static_cast<int>(o);
       int slot = table_.out_slot(a, out);
-      ASSERT_EQ(slot, model_.versions(a, out) % net_.outs[static_cast<size_t>(a)][o].count);
+      ASSERT_EQ(slot, model_.versions(a, out) % at(net_.outs, a)[o].count);
       ASSERT_EQ(model_.references(a, out, slot), 0);
     }
     for (const Wire& w : net_.wires) {
       if (w.consumer != a) continue;
-      const InSpec& in = net_.ins[static_cast<size_t>(a)][static_cast<size_t>(w.in)];
-      ASSERT_EQ(table_.in_slot(a, w.in), model_.acts[static_cast<size_t>(a)] / in.repeat % in.count);
+      const InSpec& in = at(at(net_.ins, a), w.in);
+      ASSERT_EQ(table_.in_slot(a, w.in), at(model_.acts, a) / in.repeat % in.count);
     }
     table_.begin(a);
   }
   void end(int a) {
     std::vector<Effect> effects;
     table_.end(a, effects);
-    ++model_.acts[static_cast<size_t>(a)];
+    ++at(model_.acts, a);
     post(a, effects);
   }
   void post(int a, const std::vector<Effect>& effects) {

@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "support/fake_backend.h"
 
@@ -27,9 +28,9 @@ Tensor cut(const Tensor& whole, int64_t axis, int64_t begin, int64_t end) {
   int64_t inner = 1;
   const sbp::Shape& shape = whole.type.shape;
   for (size_t a = static_cast<size_t>(axis) + 1; a < shape.size(); ++a) inner *= shape[a];
-  const int64_t extent = shape[static_cast<size_t>(axis)];
+  const int64_t extent = at(shape, axis);
   Tensor part{whole.type, {}};
-  part.type.shape[static_cast<size_t>(axis)] = end - begin;
+  at(part.type.shape, axis) = end - begin;
   for (size_t i = 0; i < whole.values.size(); ++i) {
     const int64_t at = static_cast<int64_t>(i) / inner % extent;
     if (at >= begin && at < end) part.values.push_back(whole.values[i]);
@@ -84,8 +85,8 @@ Case draw(Random& random, Collective kind) {
     const int64_t axis2 = (axis + random.pick(1, rank - 1)) % rank;
     c.spec.axes.push_back(axis);
     c.spec.axes2.push_back(axis2);
-    const auto first = random.bounds(shape[static_cast<size_t>(axis)], members);
-    const auto second = random.bounds(shape[static_cast<size_t>(axis2)], members);
+    const auto first = random.bounds(at(shape, axis), members);
+    const auto second = random.bounds(at(shape, axis2), members);
     const Tensor whole = random.tensor(shape);
     Tensor sum{whole.type, Values(whole.values.size())};
     for (size_t m = 0; m < c.in.size(); ++m) {

@@ -5,6 +5,8 @@
 #include <array>
 #include <thread>
 
+#include "sbp/at.h"
+
 namespace boxcar::actors {
 namespace {
 
@@ -30,7 +32,7 @@ void pass(int spins) {
   for (int s = 0; s < senders; ++s)
     running.emplace_back([&, s] {
       for (int i = 1; i <= words; ++i) {
-        while (i - taken[static_cast<size_t>(s)].load() > credit) std::this_thread::yield();
+        while (i - at(taken, s).load() > credit) std::this_thread::yield();
         box.push(static_cast<uint64_t>(s) << 32 | static_cast<uint64_t>(i));
       }
     });

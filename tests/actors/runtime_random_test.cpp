@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "actors/runtime.h"
+#include "sbp/at.h"
 #include "support/fake_backend.h"
 #include "support/plan_values.h"
 #include "support/random_plan.h"
@@ -45,7 +46,7 @@ void run_process(const ir::Plan& plan, backends::Backend& backend, RunOptions op
       ASSERT_EQ(got, after.newest(d, static_cast<int>(r)))
           << "device " << d << " %" << program.registers[r].name;
     }
-    ASSERT_LE(run.memory()[static_cast<size_t>(d)].held, program.arena_bytes);
+    ASSERT_LE(at(run.memory(), d).held, program.arena_bytes);
   }
 }
 

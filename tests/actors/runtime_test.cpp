@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "actors/probe.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "support/fake_backend.h"
 
@@ -142,7 +143,7 @@ TEST(Runtime, KeepsTheOrderOfAQueueInItsTimeline) {
   std::vector<std::string> compute;
   std::map<std::pair<int, int>, double> last;  // by device and queue
   for (const RunAct& act : run.timeline()) {
-    const ir::Actor& actor = plan.programs[0].actors[static_cast<size_t>(act.actor)];
+    const ir::Actor& actor = at(plan.programs[0].actors, act.actor);
     EXPECT_LE(act.start, act.end);
     double& before = last[{act.device, actor.queue}];
     EXPECT_LE(before, act.start);
@@ -254,7 +255,7 @@ TEST(Runtime, EndsOnAllProcesses) {
   for (int p = 0; p < 2; ++p)
     running.emplace_back([&, p] {
       Runtime run(plan, cluster.backend(p), device_hooks());
-      whats[static_cast<size_t>(p)] = failure_of([&] { run.steps(50, 0); }).what;
+      at(whats, p) = failure_of([&] { run.steps(50, 0); }).what;
     });
   for (std::thread& thread : running) thread.join();
   const std::string cause = "work: test: it is broken";

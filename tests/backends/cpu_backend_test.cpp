@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/cpu/mailboxes.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "support/fake_transport.h"
 
@@ -48,7 +49,7 @@ std::vector<std::string> meet(const Backends& backends,
       threads.emplace_back([&, d, backend = backend.get()] {
         const auto queue = backend->device(d).queue(ir::QueueKind::network);
         const auto all = backend->communicator("all", group, d, *queue);
-        errors[static_cast<size_t>(d)] = error_of([&] { body(*all, *backend); });
+        at(errors, d) = error_of([&] { body(*all, *backend); });
       });
     }
   }
@@ -141,7 +142,7 @@ TEST(CpuBackend, SumsAreTakenInTheOrderOfRanks) {
   for (int processes : {1, 2, 3}) {
     const support::FakeNetwork network(processes, 5);
     const auto errors = meet(over(network, processes, members), [&](Communicator& all, Backend&) {
-      std::vector<float> data = in[static_cast<size_t>(all.rank())];
+      std::vector<float> data = at(in, all.rank());
       all.all_reduce(data.data(), data.data(), count, ir::DType::float32, sbp::Reduction::sum);
       EXPECT_EQ(data, expected);
     });

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends::cpu {
@@ -73,7 +74,7 @@ TEST(CpuReduce, ANanIsTheResultWhereverItStands) {
   for (sbp::Reduction reduction : {sum, max, min}) {
     const auto out =
         reduced<float>({{nan, 1, 1, 1}, {1, nan, 1, 1}, {1, 1, nan, 1}}, ir::DType::float32, reduction);
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(out[static_cast<size_t>(i)])) << i;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(at(out, i))) << i;
     EXPECT_EQ(out[3], reduction == sum ? 3 : 1);
   }
 }

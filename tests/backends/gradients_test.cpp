@@ -18,6 +18,7 @@
 #include "ir/images.h"
 #include "ir/ops/pointwise.h"
 #include "law1.h"
+#include "sbp/at.h"
 
 namespace boxcar::tests {
 namespace {
@@ -44,7 +45,7 @@ std::optional<Attrs> rows(const ir::Types& in, const Attrs&) { return Attrs{{"ro
 std::optional<Attrs> whole_shape(const ir::Types& in, const Attrs&) { return Attrs{{"shape", in[0].shape}}; }
 std::optional<Attrs> extent(const ir::Types& in, const Attrs& forward) {
   const int64_t axis = ir::attr_int(forward, "axis"), rank = static_cast<int64_t>(in[0].shape.size());
-  return Attrs{{"extent", in[0].shape[static_cast<size_t>(axis < 0 ? axis + rank : axis)]}};
+  return Attrs{{"extent", at(in[0].shape, axis < 0 ? axis + rank : axis)}};
 }
 std::optional<Attrs> head_dim(const ir::Types& in, const Attrs&) {
   return Attrs{{"head_dim", in[0].shape[3]}};
@@ -136,9 +137,9 @@ HostTensor summed_to(const HostTensor& tensor, const ir::TensorType& type) {
   const std::vector<int64_t> steps = backends::cpu::strides(type.shape);
   backends::cpu::for_each(tensor.type.shape, [&](const std::vector<int64_t>& index, int64_t flat) {
     const size_t skipped = index.size() - steps.size();
-    int64_t at = 0;
-    for (size_t i = 0; i < steps.size(); ++i) at += type.shape[i] == 1 ? 0 : index[skipped + i] * steps[i];
-    sum.data[static_cast<size_t>(at)] += tensor.data[static_cast<size_t>(flat)];
+    int64_t place = 0;
+    for (size_t i = 0; i < steps.size(); ++i) place += type.shape[i] == 1 ? 0 : index[skipped + i] * steps[i];
+    at(sum.data, place) += at(tensor.data, flat);
   });
   return sum;
 }

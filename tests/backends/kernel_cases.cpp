@@ -12,6 +12,7 @@
 #include "ir/ops/pointwise.h"
 #include "ir/ops/updates.h"
 #include "law1.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
@@ -259,7 +260,7 @@ void KernelCases::check(const Call& call, const std::vector<ir::Domain>& domains
     std::vector<Buffer*> written;
     for (size_t i = 0; i < out.size(); ++i) {
       const int state = in_place ? state_operand(call, i) : -1;
-      written.push_back(state < 0 ? &out[i] : &in[static_cast<size_t>(state)]);
+      written.push_back(state < 0 ? &out[i] : &at(in, state));
       to.push_back(written.back()->data());
     }
     kernel->run(from, to, moment_);

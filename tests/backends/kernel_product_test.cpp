@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cpu/product.h"
+#include "sbp/at.h"
 
 namespace boxcar::backends::cpu {
 namespace {
@@ -21,7 +22,7 @@ std::string to_text(const Case& c) {
 }
 
 template <class T>
-T at(const Matrix<const T>& m, int64_t i, int64_t j) {
+T element(const Matrix<const T>& m, int64_t i, int64_t j) {
   return m.data[i * m.row_step + j * m.column_step];
 }
 
@@ -41,9 +42,9 @@ void check(const Case& x, Product product) {
   std::vector<T> want = c;
   for (int64_t i = 0; i < x.m; ++i)
     for (int64_t j = 0; j < x.n; ++j) {
-      T& sum = want[static_cast<size_t>(i * (x.n + 1) + j)];
+      T& sum = at(want, i * (x.n + 1) + j);
       if (!x.add) sum = 0;
-      for (int64_t k = 0; k < x.k; ++k) sum += at<T>(a, i, k) * at<T>(b, k, j);
+      for (int64_t k = 0; k < x.k; ++k) sum += element<T>(a, i, k) * element<T>(b, k, j);
     }
   product(a, b, Matrix<T>{c.data(), x.m, x.n, x.n + 1, 1}, x.add);
   ASSERT_EQ(c, want) << to_text(x);

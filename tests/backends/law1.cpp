@@ -8,6 +8,7 @@
 #include <random>
 
 #include "backends/cpu/reference.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
@@ -121,8 +122,7 @@ namespace {
 bool is_layout(const Tensors& got, const HostTensor& want, Sbp layout, double tolerance) {
   auto parts = static_cast<int64_t>(got.size());
   for (int64_t i = 0; i < parts; ++i) {
-    if (got[static_cast<size_t>(i)].type.shape != sbp::local_shape(want.type.shape, {layout}, {parts}, i))
-      return false;
+    if (at(got, i).type.shape != sbp::local_shape(want.type.shape, {layout}, {parts}, i)) return false;
   }
   auto same = [&](const std::vector<double>& a, const std::vector<double>& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -139,7 +139,7 @@ bool is_layout(const Tensors& got, const HostTensor& want, Sbp layout, double to
   }
   for (int64_t i = 0; i < parts; ++i) {
     HostTensor part = backends::cpu::take(want, ranges(want.type.shape, layout, parts, i));
-    if (!same(got[static_cast<size_t>(i)].data, part.data)) return false;
+    if (!same(at(got, i).data, part.data)) return false;
   }
   return true;
 }
@@ -304,8 +304,7 @@ class Checker {
     if (attrs < 0) return false;
     for (int i = 0; i < kDraws; ++i) {
       const std::vector<Tensors>& run = run_parts(inputs, attrs, i);
-      if (!is_layout(run[output], draws_[static_cast<size_t>(i)].outputs[output], layout, def_.tolerance))
-        return false;
+      if (!is_layout(run[output], at(draws_, i).outputs[output], layout, def_.tolerance)) return false;
     }
     return true;
   }
@@ -366,9 +365,9 @@ class Checker {
     for (size_t part = 0; part < static_cast<size_t>(parts_); ++part) {
       Tensors local;
       for (size_t i = 0; i < inputs.size(); ++i) {
-        local.push_back(draws_[static_cast<size_t>(draw)].inputs[i].at(inputs[i])[part]);
+        local.push_back(at(draws_, draw).inputs[i].at(inputs[i])[part]);
       }
-      const ir::Attrs& local_attrs = local_attrs_[static_cast<size_t>(attrs)][part];
+      const ir::Attrs& local_attrs = at(local_attrs_, attrs)[part];
       Tensors got = backends::cpu::run_reference(def_.name, local, local_attrs);
       for (size_t i = 0; i < got.size(); ++i) found->second[i].push_back(std::move(got[i]));
     }

@@ -9,6 +9,7 @@
 
 #include "backends/nccl_backend.h"
 #include "fake_nccl/fake_nccl.h"
+#include "sbp/at.h"
 #include "support/error_of.h"
 
 namespace boxcar::tests {
@@ -52,7 +53,7 @@ class Nccl : public testing::Test {
           queue->finish();
           backend.groups().check();
         };
-        errors[static_cast<size_t>(rank)] = error_of(call, Exit::fault);
+        at(errors, rank) = error_of(call, Exit::fault);
       });
     for (std::thread& thread : threads) thread.join();
     return errors;

@@ -14,6 +14,7 @@
 #include "planner/solve/order.h"
 #include "planner/solve/stages.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "search/plans.h"
 #include "search/problems.h"
 #include "sim/simulate.h"
@@ -122,7 +123,7 @@ void cut_stages(benchmark::State& state) {
   problem.micro_batches = 64;
   problem.memory = 80;
   problem.options = [&](int first, int last, int mesh) {
-    double work = 0, devices = problem.meshes[static_cast<size_t>(mesh)];
+    double work = 0, devices = at(problem.meshes, mesh);
     for (int b = first; b < last; ++b) work += 1 + 0.1 * (b % 3);
     std::vector<StageOption> options;
     for (double saved : {1.0, 0.3}) {  // with less kept, more is computed again

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "sbp/at.h"
 #include "sim/durations.h"
 #include "sim/fold.h"
 #include "sim/plans.h"
@@ -77,7 +78,7 @@ class Bare {
 
  private:
   const ir::Program& program(size_t device) const {
-    return plan_.programs[static_cast<size_t>(plan_.classes[device].program)];
+    return at(plan_.programs, plan_.classes[device].program);
   }
 
   void connect(size_t device) {
@@ -88,9 +89,8 @@ class Bare {
       for (const ir::Input& input : actor.inputs) {
         const bool pulled = input.peers >= 0;
         const size_t from =
-            pulled ? static_cast<size_t>(plan_.peers[static_cast<size_t>(input.peers)].source[device])
-                   : device;
-        const ir::Register& reg = program(from).registers[static_cast<size_t>(input.reg)];
+            pulled ? static_cast<size_t>(at(plan_.peers, input.peers).source[device]) : device;
+        const ir::Register& reg = at(program(from).registers, input.reg);
         const auto producer = static_cast<size_t>(reg.producer);
         if (!pulled && p.actors[producer].queue == actor.queue) continue;  // the queue's order says it
         s4u::SemaphorePtr semaphore = s4u::Semaphore::create(static_cast<unsigned>(reg.initial));
@@ -102,8 +102,7 @@ class Bare {
 
   void join(size_t device, size_t a) {
     const ir::Actor& actor = program(device).actors[a];
-    const std::vector<int> group =
-        sim::group_of(plan_.comms[static_cast<size_t>(actor.comm)], static_cast<int>(device));
+    const std::vector<int> group = sim::group_of(at(plan_.comms, actor.comm), static_cast<int>(device));
     auto& [meet, over] = barriers_[{actor.comm, group.front(), actor.name}];
     if (!meet) {
       meet = s4u::Barrier::create(static_cast<unsigned>(group.size()));

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/cuda_device.h"
 #include "host/temporary.h"
+#include "sbp/at.h"
 #include "support/error_of.h"
 #include "tally.h"
 
@@ -32,7 +33,7 @@ class AlgorithmsTest : public testing::Test {
     for (int i = 0; i < times; ++i) product->run(a, b, c, memory, queue_->stream());
     queue_->finish();
     for (int64_t i = 0; i < 2 * m; ++i) EXPECT_EQ(c[i], 3);
-    for (int i = 0; i < 4; ++i) after.push_back(runs_of(i) - before[static_cast<size_t>(i)]);
+    for (int i = 0; i < 4; ++i) after.push_back(runs_of(i) - at(before, i));
     return after;
   }
 

@@ -13,6 +13,7 @@
 #include "backends/machines/collective_model.h"
 #include "backends/machines/device_profile.h"
 #include "backends/measure/bench.h"
+#include "sbp/at.h"
 #include "sim/fit/device_fit.h"
 #include "sim/models/collective_time.h"
 #include "sim/models/kernel_time.h"
@@ -129,7 +130,7 @@ struct KnownBackend : backends::Backend {
   int devices() const override { return static_cast<int>(all.size()); }
   int process_of(int) const override { return 0; }
   bool is_local(int) const override { return true; }
-  backends::Device& device(int device) override { return *all[static_cast<size_t>(device)]; }
+  backends::Device& device(int device) override { return *at(all, device); }
   std::unique_ptr<backends::Communicator> communicator(const std::string&, std::span<const int> group,
                                                        int device, backends::Queue& queue) override {
     return std::make_unique<KnownGroup>(dynamic_cast<KnownQueue&>(queue), device,

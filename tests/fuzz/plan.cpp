@@ -4,6 +4,7 @@
 #include "harness.h"
 #include "planner/arena.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 
 namespace boxcar::fuzz {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 double acts(const ir::Plan& plan) {
   double sum = 0;
   for (const ir::RankClass& cls : plan.classes) {
-    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    const ir::Program& program = at(plan.programs, cls.program);
     sum += static_cast<double>(cls.devices.size()) * static_cast<double>(program.actors.size() + 1) *
            static_cast<double>(program.schedule.size() + 1);
   }

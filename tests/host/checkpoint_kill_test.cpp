@@ -14,6 +14,7 @@
 
 #include "backends/host/checkpoint.h"
 #include "models.h"
+#include "sbp/at.h"
 #include "temporary.h"
 
 namespace boxcar::tests {
@@ -70,7 +71,7 @@ TEST_F(KilledWriter, LeavesAWholeCheckpointAtRandomMoments) {
     ASSERT_GE(writer, 0);
     if (writer == 0)
       child([&] {
-        for (int i = 0;; ++i) write_checkpoint(folder_.path(), steps_[static_cast<size_t>(i % 5)]);
+        for (int i = 0;; ++i) write_checkpoint(folder_.path(), at(steps_, i % 5));
       });
     std::this_thread::sleep_for(one * static_cast<int>(random() % static_cast<uint64_t>(longest)) / 1000);
     kill(writer, SIGKILL);
@@ -111,7 +112,7 @@ TEST_F(KilledWriter, LeavesAWholeCheckpointAtEveryMoment) {
   std::set<int64_t> seen;
   for (int call = 1;; ++call) {
     std::filesystem::remove_all(folder_.path());
-    for (int64_t step : {0, 1}) write_checkpoint(folder_.path(), steps_[static_cast<size_t>(step)]);
+    for (int64_t step : {0, 1}) write_checkpoint(folder_.path(), at(steps_, step));
     const std::optional<bool> killed =
         killed_at(call, [&] { child([&] { write_checkpoint(folder_.path(), steps_[2]); }); });
     if (!killed) GTEST_SKIP() << "tracing is not allowed here";

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "sbp/at.h"
 #include "temporary.h"
 
 namespace boxcar::tests {
@@ -207,7 +208,7 @@ TEST(Sampler, PutsAWindowAnywhere) {
   std::vector<int> counts(8);
   for (int64_t number = 0; number < 4000; ++number) {
     const std::vector<int64_t> order = epoch(sampler, number);
-    ++counts[static_cast<size_t>(std::find(order.begin(), order.end(), 0) - order.begin())];
+    ++at(counts, std::find(order.begin(), order.end(), 0) - order.begin());
   }
   EXPECT_THAT(counts, testing::Each(testing::AllOf(testing::Ge(500 - 126), testing::Le(500 + 126))));
 }

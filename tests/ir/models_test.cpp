@@ -5,6 +5,7 @@
 
 #include "graphs.h"
 #include "ir/models/conv_net.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
@@ -307,7 +308,7 @@ TEST(Models, SplittingTheQkvWeightSplitsTheHeads) {
   config.kv_heads = 2;
   const ir::Graph graph = ir::models::build(config, 2);
   const auto offers = [&](const char* name, const char* signature) {
-    const ir::Op& op = graph.ops[static_cast<size_t>(graph.tensor(ir::find_tensor(graph, name)).producer)];
+    const ir::Op& op = at(graph.ops, graph.tensor(ir::find_tensor(graph, name)).producer);
     ir::Types inputs;
     for (const ir::TensorId id : op.inputs) inputs.push_back(graph.tensor(id).type);
     const auto all = ir::signatures(ir::op(op.type), inputs, op.attrs, 2);

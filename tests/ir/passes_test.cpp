@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "graphs.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
@@ -211,8 +212,7 @@ TEST_P(PassTest, DoublePrecisionIsOfEveryFloat) {
     options.micro_batches = 2;
     const Graph step = step_of(forward, options);
     for (const ir::Tensor& tensor : step.tensors) {
-      const bool chosen =
-          step.ops[static_cast<size_t>(tensor.producer)].type == "one_hot";  // 0 or 1, then cast
+      const bool chosen = at(step.ops, tensor.producer).type == "one_hot";  // 0 or 1, then cast
       EXPECT_EQ(tensor.type.dtype != ir::DType::float64 && ir::is_float(tensor.type.dtype), chosen)
           << tensor.name;
     }
@@ -299,7 +299,7 @@ TEST(Passes, ProductsOfALayerTakeBiases) {
   EXPECT_EQ(count(step, "matmul_bias_grad"), 4);
   EXPECT_EQ(count(step, "matmul_add"), 0);
   const ir::TensorId made = ir::find_tensor(step, "h0.attn.qkv.bias_add");
-  EXPECT_EQ(step.ops[static_cast<size_t>(step.tensor(made).producer)].type, "matmul_bias");
+  EXPECT_EQ(at(step.ops, step.tensor(made).producer).type, "matmul_bias");
   for (const Op& op : step.ops)
     EXPECT_TRUE(op.type != "reduce_sum" || op.name.find("attn") == std::string::npos) << op.name;
 }
@@ -408,7 +408,7 @@ TEST(Passes, FullRecomputationRunsALayerAgainBeforeItsBackwardOps) {
       backward = backward || !op.recomputed;
       EXPECT_FALSE(op.recomputed && backward) << op.name << " comes late";
       for (const ir::TensorId input : op.inputs) {
-        const Op& made = step.ops[static_cast<size_t>(step.tensor(input).producer)];
+        const Op& made = at(step.ops, step.tensor(input).producer);
         EXPECT_FALSE(made.phase == Phase::forward && made.layer == layer && !made.inputs.empty())
             << op.name << " keeps %" << step.tensor(input).name;
       }
@@ -502,7 +502,7 @@ ir::Attrs update_of(const TrainOptions& options, const std::string& weight) {
   const Graph step = step_of(gpt(), options);
   for (const ir::Update& update : step.updates)
     if (step.tensor(update.state).name == weight)
-      return step.ops[static_cast<size_t>(step.tensor(update.next).producer)].attrs;
+      return at(step.ops, step.tensor(update.next).producer).attrs;
   return {};
 }
 
@@ -522,13 +522,12 @@ TEST(Passes, ATiedEmbeddingIsAddedUpOncePerStep) {
   TrainOptions options;
   options.micro_batches = 4;
   const Graph step = step_of(gpt(), options);
-  const Op& sum =
-      step.ops[static_cast<size_t>(step.tensor(ir::find_tensor(step, "embedding.word.grad.sum")).producer)];
+  const Op& sum = at(step.ops, step.tensor(ir::find_tensor(step, "embedding.word.grad.sum")).producer);
   EXPECT_EQ(sum.type, "add");
   EXPECT_EQ(sum.phase, Phase::update);
   std::vector<int> layers;
   for (const ir::TensorId part : sum.inputs) {
-    const Op& accumulate = step.ops[static_cast<size_t>(step.tensor(part).producer)];
+    const Op& accumulate = at(step.ops, step.tensor(part).producer);
     EXPECT_EQ(accumulate.type, "accumulate");
     layers.push_back(accumulate.layer);
   }
@@ -542,7 +541,7 @@ TEST(Passes, OneGradientCrossesFromLayerToLayer) {
     for (const Op& op : step.ops) {
       if (op.phase != Phase::backward || op.layer != layer) continue;
       for (const ir::TensorId input : op.inputs) {
-        const Op& made = step.ops[static_cast<size_t>(step.tensor(input).producer)];
+        const Op& made = at(step.ops, step.tensor(input).producer);
         if (made.phase == Phase::backward && made.layer == layer + 1)
           crossing.insert(step.tensor(input).name);
       }
@@ -631,7 +630,7 @@ TEST(Passes, AFusedOpStandsBehindItsRecomputedOperand) {
   for (const Op& op : step.ops)
     if (op.type == "matmul_bias_grad")
       for (const ir::TensorId input : op.inputs)
-        recomputed |= step.ops[static_cast<size_t>(step.tensor(input).producer)].recomputed;
+        recomputed |= at(step.ops, step.tensor(input).producer).recomputed;
   EXPECT_TRUE(recomputed);
   expect_same(step, unchanged(forward), 1);
 }

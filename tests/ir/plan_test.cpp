@@ -6,6 +6,7 @@
 #include <random>
 
 #include "ir/plan_notation.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "support/error_of.h"
 #include "support/random_plan.h"
@@ -431,7 +432,7 @@ TEST(PlanCheck, DevicesClassesGroups) {
 
 TEST(PlanCheck, RegistersAndRates) {
   auto reg = [](int r, std::function<void(Register&)> change) {
-    return refusal([&](Plan& p) { change(p.programs[0].registers[static_cast<size_t>(r)]); });
+    return refusal([&](Plan& p) { change(at(p.programs[0].registers, r)); });
   };
   EXPECT_EQ(reg(0, [](Register& r) { r.count = 0; }), "first: %x: count 0, at least 1");
   EXPECT_EQ(reg(0, [](Register& r) { r.count = 1 << 30; }), "first: %x: count 1073741824, at most 1048576");
@@ -453,8 +454,7 @@ TEST(PlanCheck, RegistersAndRates) {
 
 TEST(PlanCheck, Actors) {
   auto actor = [](int program, int a, std::function<void(Actor&)> change) {
-    return refusal(
-        [&](Plan& p) { change(p.programs[static_cast<size_t>(program)].actors[static_cast<size_t>(a)]); });
+    return refusal([&](Plan& p) { change(at(at(p.programs, program).actors, a)); });
   };
   EXPECT_EQ(actor(0, 1, [](Actor& a) { a.queue = 3; }), "first: mm: no queue 3");
   EXPECT_EQ(actor(0, 1, [](Actor& a) { a.phase = -1; }), "first: mm: no phase -1");

@@ -12,6 +12,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/mpi/mpi_transport.h"
 #include "backends/nccl_backend.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::backends {
@@ -35,7 +36,7 @@ class Arrivals {
   // Takes the first so many that came from a process, once they are there.
   std::vector<Bytes> take(int from, size_t count) {
     std::unique_lock lock(mutex_);
-    std::deque<Bytes>& arrived = arrived_[static_cast<size_t>(from)];
+    std::deque<Bytes>& arrived = at(arrived_, from);
     changed_.wait(lock, [&] { return arrived.size() >= count; });
     std::vector<Bytes> taken;
     for (; taken.size() < count; arrived.pop_front()) taken.push_back(std::move(arrived.front()));
@@ -45,7 +46,7 @@ class Arrivals {
  private:
   void add(int from, std::span<const std::byte> bytes) {
     std::lock_guard lock(mutex_);
-    arrived_[static_cast<size_t>(from)].emplace_back(bytes.begin(), bytes.end());
+    at(arrived_, from).emplace_back(bytes.begin(), bytes.end());
     changed_.notify_all();
   }
 

@@ -5,6 +5,7 @@
 
 #include "backends/machines/framework.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "sim/simulate.h"
 #include "small_jobs.h"
 
@@ -17,7 +18,7 @@ int64_t activations(Job job, int layers) {
   job.model.layers = layers;
   const ir::Plan plan = compile(resolve(job));
   verify(plan);
-  return memory_use(plan)[0].by_kind[static_cast<size_t>(ir::MemoryKind::activations)];
+  return at(memory_use(plan)[0].by_kind, ir::MemoryKind::activations);
 }
 
 // In units of s x b x h bytes.
@@ -73,9 +74,7 @@ TEST(Activations, AnAllocatorHoldsAShareOfWhatComesAndGoesInVain) {
   const MemoryUse exact = memory_use(compile(resolve(job)))[0];
   job.cluster.framework->fragmentation = 0.5;
   const MemoryUse held = memory_use(compile(resolve(job)))[0];
-  const auto of = [](const MemoryUse& use, ir::MemoryKind kind) {
-    return use.by_kind[static_cast<size_t>(kind)];
-  };
+  const auto of = [](const MemoryUse& use, ir::MemoryKind kind) { return at(use.by_kind, kind); };
   int64_t moving = exact.total;
   for (const auto kind : {ir::MemoryKind::parameters, ir::MemoryKind::gradients, ir::MemoryKind::optimizer}) {
     EXPECT_EQ(of(held, kind), of(exact, kind));

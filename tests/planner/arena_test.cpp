@@ -4,6 +4,7 @@
 
 #include "planner/program_builder.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -25,7 +26,7 @@ struct Writer {
     builder.add_actor(std::move(actor));
     return reg;
   }
-  int64_t offset(int reg) const { return builder.program.registers[static_cast<size_t>(reg)].offset; }
+  int64_t offset(int reg) const { return at(builder.program.registers, reg).offset; }
 };
 
 TEST(Arena, AChainNeedsTwoPlaces) {

@@ -9,6 +9,7 @@
 
 #include "planner/planner.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -33,22 +34,21 @@ TEST(Checkpoints, EveryPartIsSavedOnceAStepAndOneDeviceWrites) {
     std::map<std::pair<std::string, int>, int> saves;  // by register, device
     int writers = 0;
     for (const ir::RankClass& cls : plan.classes) {
-      const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+      const ir::Program& program = at(plan.programs, cls.program);
       for (size_t a = 0; a < program.actors.size(); ++a) {
         const ir::Actor& actor = program.actors[a];
         if (actor.op != "save" && actor.op != "write") continue;
         EXPECT_EQ(program.acts_per_step(static_cast<int>(a)), 1) << actor.name;
         if (actor.op == "write") writers += cls.devices.front() == 0 ? 1 : 100;
         if (actor.op == "save")
-          for (int device : cls.devices)
-            ++saves[{program.registers[static_cast<size_t>(actor.inputs[0].reg)].name, device}];
+          for (int device : cls.devices) ++saves[{at(program.registers, actor.inputs[0].reg).name, device}];
       }
     }
     EXPECT_EQ(writers, 1);
     std::set<std::string> tensors;
     for (const Place& place : places.places)
       for (int device = 0; device < plan.devices; ++device)
-        if (is_state(place) && place.first[static_cast<size_t>(device)]) {
+        if (is_state(place) && at(place.first, device)) {
           EXPECT_EQ((saves[{place.reg, device}]), 1) << place.reg << " on " << device;
           tensors.insert(place.tensor);
         }
@@ -73,7 +73,7 @@ TEST(Checkpoints, WhatIsReadAfterItsUpdateIsAStepBehind) {
   int64_t saves = 0;
   for (const ir::Actor& actor : program.actors) {
     if (actor.op != "save") continue;
-    const ir::Register& reg = program.registers[static_cast<size_t>(actor.inputs[0].reg)];
+    const ir::Register& reg = at(program.registers, actor.inputs[0].reg);
     EXPECT_EQ(ir::attr_int(actor.attrs, "behind"), 1 - reg.initial) << reg.name;
     ++saves;
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -84,7 +85,7 @@ TEST(Compile, DataAreLoadedBesideComputingIntoTwoRegisters) {
       const ir::Register* reg = find_register(p, input);
       ASSERT_NE(reg, nullptr);
       EXPECT_EQ(reg->count, *input == 't' && pp == 2 ? 3 : 2) << input << " on " << pp << " stages";
-      const ir::Actor& loader = p.actors[static_cast<size_t>(reg->producer)];
+      const ir::Actor& loader = at(p.actors, reg->producer);
       EXPECT_EQ(loader.op, "load");
       for (const ir::Actor& actor : p.actors) EXPECT_EQ(actor.queue == loader.queue, actor.op == "load");
     }
@@ -103,7 +104,7 @@ TEST(Compile, GradientsAreReducedInPlaceAndKeptOnce) {
   for (const ir::Actor& actor : p.actors) {
     if (actor.name == "gradients.all_reduce") {
       EXPECT_EQ(actor.outputs.size(), 1u);
-      EXPECT_EQ(p.registers[static_cast<size_t>(actor.outputs[0])].bytes, 0);
+      EXPECT_EQ(at(p.registers, actor.outputs[0]).bytes, 0);
     }
   }
 }
@@ -221,8 +222,7 @@ TEST(Compile, PullsWhatIsReadInAnotherOrderBeside) {
     std::string pulled;
     for (const ir::Program& program : plan.programs)
       for (const ir::Actor& actor : program.actors)
-        if (actor.kind == ir::ActorKind::pull &&
-            program.queues[static_cast<size_t>(actor.queue)].name == "net.pp.backward.2")
+        if (actor.kind == ir::ActorKind::pull && at(program.queues, actor.queue).name == "net.pp.backward.2")
           pulled += program.name + " " + actor.name + "\n";
     return pulled;
   };

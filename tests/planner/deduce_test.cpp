@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/models/conv_net.h"
+#include "sbp/at.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -21,7 +22,7 @@ std::string text(const ir::Graph& graph, const Deduction& d) {
     line += " ->";
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       line += (i ? ", " : " ") + sbp::to_text(d.ops[o].outputs[i]);
-      const sbp::NdSbp& stored = d.stored[static_cast<size_t>(op.outputs[i])];
+      const sbp::NdSbp& stored = at(d.stored, op.outputs[i]);
       if (stored != d.ops[o].outputs[i]) line += " => " + sbp::to_text(stored);
     }
     result += line + "\n";

@@ -3,6 +3,7 @@
 
 #include "backends/machines/framework.h"
 #include "planner/planner.h"
+#include "sbp/at.h"
 #include "sim/simulate.h"
 #include "small_jobs.h"
 
@@ -14,7 +15,7 @@ struct Times {
   std::vector<double> seconds;  // by actor of the first class
 
   double of(const std::string& name) const {
-    const auto& actors = plan.programs[static_cast<size_t>(plan.classes[0].program)].actors;
+    const auto& actors = at(plan.programs, plan.classes[0].program).actors;
     for (size_t a = 0; a < actors.size(); ++a)
       if (actors[a].name == name) return seconds[a];
     ADD_FAILURE() << name;

@@ -7,6 +7,7 @@
 #include "planner/laid_out.h"
 #include "planner/training_graph.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -29,11 +30,10 @@ int acts_beside_collectives(bool overlap_tp, ir::Recompute recompute) {
   int beside = 0;
   for (const ir::Actor& collective : p.actors) {
     if (collective.kind != ir::ActorKind::collective || p.phase_of(collective).name != "B0") continue;
-    const int producer = p.registers[static_cast<size_t>(collective.inputs[0].reg)].producer;
+    const int producer = at(p.registers, collective.inputs[0].reg).producer;
     for (size_t a = static_cast<size_t>(producer) + 1; a < p.actors.size(); ++a) {
       const ir::Actor& actor = p.actors[a];
-      if (actor.queue != p.actors[static_cast<size_t>(producer)].queue || actor.phase != collective.phase)
-        continue;
+      if (actor.queue != at(p.actors, producer).queue || actor.phase != collective.phase) continue;
       if (reads(actor, collective.outputs)) break;
       ++beside;
     }
@@ -69,8 +69,8 @@ std::string acts_of_products(const ir::Plan& plan) {
         (!gather && !product && !actor.name.ends_with("grad.reduce_scatter")))
       continue;
     if (gather) {
-      const int waits_for = p.registers[static_cast<size_t>(actor.inputs.back().reg)].producer;
-      text += p.actors[static_cast<size_t>(waits_for)].name + " > ";
+      const int waits_for = at(p.registers, actor.inputs.back().reg).producer;
+      text += at(p.actors, waits_for).name + " > ";
     }
     text += actor.name + "\n";
   }

@@ -10,6 +10,7 @@
 #include "planner/dry_run.h"
 #include "planner/memory_check.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "small_jobs.h"
 #include "support/chaos.h"
@@ -152,10 +153,8 @@ void check_moves(const Case& c, unsigned first, unsigned rounds) {
       around.insert(around.end(), actor.outputs.begin(), actor.outputs.end());
       for (const ir::Input& in : actor.inputs) around.push_back(in.reg);
     }
-    ir::Register& moved = program.registers[static_cast<size_t>(around[any(random, around.size())])];
-    auto phase_of = [&](const ir::Register& reg) {
-      return program.actors[static_cast<size_t>(reg.producer)].phase;
-    };
+    ir::Register& moved = at(program.registers, around[any(random, around.size())]);
+    auto phase_of = [&](const ir::Register& reg) { return at(program.actors, reg.producer).phase; };
     const ir::Register* other = nullptr;
     do other = &program.registers[any(random, program.registers.size())];
     while (other->offset < 0 || phase_of(*other) != phase_of(moved));

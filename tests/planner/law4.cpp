@@ -11,6 +11,7 @@
 #include "planner/small_jobs.h"
 #include "planner/training_graph.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -48,7 +49,7 @@ struct Comparison {
     if (!place) throw Error::fault(reg, "has no place");
     HostTensor value = values.at(place->tensor + suffix);
     value.type.dtype = place->type.dtype;
-    return backends::cpu::take(value, place->ranges[static_cast<size_t>(device)]);
+    return backends::cpu::take(value, at(place->ranges, device));
   }
 };
 
@@ -79,7 +80,7 @@ void expect_law_4(const Job& job, const Choose& choose) {
   for (const ir::Update& update : c.laid.graph.updates) {
     const std::string& state = c.laid.graph.tensor(update.state).name;
     for (int device = 0; device < plan.devices; ++device) {
-      const ir::Program& program = plan.programs[static_cast<size_t>(runner.program_of(device))];
+      const ir::Program& program = at(plan.programs, runner.program_of(device));
       if (find_register(program, state))
         expect_near(runner.value(state, device), c.local(c.after, state, device, ".next"),
                     tolerance_of(job, state), fmt::format("{} on device {}", state, device));

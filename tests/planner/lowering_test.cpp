@@ -8,6 +8,7 @@
 #include "planner/lowering/order.h"
 #include "planner/lowering/overlap.h"
 #include "planner/lowering/states.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "small_jobs.h"
 
@@ -214,7 +215,7 @@ TEST(Lowering, a_value_that_is_read_wrongly_is_found) {
   late.tasks.passes[reader].phase = late.stage.phases.backward(0);
   EXPECT_THAT(message(check_boxing, late), testing::HasSubstr("in another phase than it is for"));
   Lowered layout(job, 4);
-  layout.tasks.values[static_cast<size_t>(layout.tasks.passes[reader].reads[1])].layout = {sbp::Sbp::S(0)};
+  at(layout.tasks.values, layout.tasks.passes[reader].reads[1]).layout = {sbp::Sbp::S(0)};
   EXPECT_THAT(message(check_boxing, layout), testing::HasSubstr("the layout that its reader wants"));
 }
 

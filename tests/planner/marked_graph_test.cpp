@@ -7,6 +7,7 @@
 #include <random>
 
 #include "planner/dry_run.h"
+#include "sbp/at.h"
 #include "support/random_plan.h"
 
 namespace boxcar::planner {
@@ -21,14 +22,14 @@ double brute_force(const MarkedGraph& graph) {
   for (int root = 0; root < n; ++root) {
     std::vector<bool> on(static_cast<size_t>(n));
     std::function<void(int, double, int)> walk = [&](int u, double seconds, int tokens) {
-      on[static_cast<size_t>(u)] = true;
-      seconds += graph.seconds[static_cast<size_t>(u)];
+      at(on, u) = true;
+      seconds += at(graph.seconds, u);
       for (const Edge& e : graph.edges) {
         if (e.from != u || e.to < root) continue;
         if (e.to == root) best = std::max(best, seconds / (tokens + e.tokens));
-        if (!on[static_cast<size_t>(e.to)]) walk(e.to, seconds, tokens + e.tokens);
+        if (!at(on, e.to)) walk(e.to, seconds, tokens + e.tokens);
       }
-      on[static_cast<size_t>(u)] = false;
+      at(on, u) = false;
     };
     walk(root, 0, 0);
   }
@@ -91,7 +92,7 @@ TEST(CycleRatio, OfLargerGraphsHasAProof) {
         if (e.from == from && e.to == to) least = std::min(least, e.tokens);
       }
       ASSERT_LT(least, 99);
-      seconds += graph.seconds[static_cast<size_t>(from)];
+      seconds += at(graph.seconds, from);
       tokens += least;
     }
     ASSERT_NEAR(seconds / tokens, ratio.seconds, 1e-9);
@@ -100,10 +101,9 @@ TEST(CycleRatio, OfLargerGraphsHasAProof) {
     for (int i = 0; i <= n && !settled; ++i) {
       settled = true;
       for (const Edge& e : graph.edges) {
-        double more = value[static_cast<size_t>(e.from)] + graph.seconds[static_cast<size_t>(e.from)] -
-                      (ratio.seconds + 1e-9) * e.tokens;
-        settled &= more <= value[static_cast<size_t>(e.to)];
-        value[static_cast<size_t>(e.to)] = std::max(value[static_cast<size_t>(e.to)], more);
+        double more = at(value, e.from) + at(graph.seconds, e.from) - (ratio.seconds + 1e-9) * e.tokens;
+        settled &= more <= at(value, e.to);
+        at(value, e.to) = std::max(at(value, e.to), more);
       }
     }
     ASSERT_TRUE(settled);
@@ -154,23 +154,21 @@ TEST(MarkedGraph, CycleOfTheDryRunIsOne) {
     StepGraph step = step_graph(view);
     std::vector<std::vector<int>> next(step.graph.seconds.size());
     for (const Edge& e : step.graph.edges) {
-      if (e.tokens == 0) next[static_cast<size_t>(e.from)].push_back(e.to);
+      if (e.tokens == 0) at(next, e.from).push_back(e.to);
     }
-    auto id = [&](const Wait& w) {
-      return step.first_act[static_cast<size_t>(view.nodes[static_cast<size_t>(w.node)].unit)] + w.act;
-    };
+    auto id = [&](const Wait& w) { return at(step.first_act, at(view.nodes, w.node).unit) + w.act; };
     for (size_t i = 0; i < run.cycle.size(); ++i) {
       int to = id(run.cycle[i]), from = id(run.cycle[(i + 1) % run.cycle.size()]);
       std::vector<bool> seen(next.size());
-      std::vector<int> todo = next[static_cast<size_t>(from)];
+      std::vector<int> todo = at(next, from);
       bool found = false;
       while (!todo.empty() && !found) {
         int u = todo.back();
         todo.pop_back();
         found = u == to;
-        if (seen[static_cast<size_t>(u)]) continue;
-        seen[static_cast<size_t>(u)] = true;
-        for (int v : next[static_cast<size_t>(u)]) todo.push_back(v);
+        if (at(seen, u)) continue;
+        at(seen, u) = true;
+        for (int v : at(next, u)) todo.push_back(v);
       }
       ASSERT_TRUE(found) << to_text(view, run.cycle);
     }

@@ -8,6 +8,7 @@
 
 #include "planner/comms.h"
 #include "planner/stages.h"
+#include "sbp/at.h"
 #include "support/error_of.h"
 
 namespace boxcar::planner {
@@ -59,7 +60,7 @@ TEST(Mesh, StandsOnDevicesInTheOrderThatIsGiven) {
       }
     EXPECT_EQ(devices.size(), 240u);
     EXPECT_EQ(*devices.rbegin(), 239);
-    const auto stride = [&](const char* name) { return mesh.strides[static_cast<size_t>(mesh.dim(name))]; };
+    const auto stride = [&](const char* name) { return at(mesh.strides, mesh.dim(name)); };
     EXPECT_EQ(stride("dp"), 2 * stride("ep"));
     EXPECT_EQ(stride("replica"), 2 * stride("dp"));
   }
@@ -77,7 +78,7 @@ TEST(Mesh, RefusesWhatIsNoOrder) {
 TEST(CommTable, GroupsAlongDimensionsOverAllStages) {
   const Mesh mesh{{"dp", "tp"}, {2, 2}};
   CommTable comms(mesh, 2);
-  const auto groups = [&](int comm) { return comms.comms[static_cast<size_t>(comm)].groups; };
+  const auto groups = [&](int comm) { return at(comms.comms, comm).groups; };
   const int tp = comms.along({1}), dp = comms.along({0}), world = comms.across_stages({0, 1});
   EXPECT_THAT(groups(tp),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5), ElementsAre(6, 7)));
@@ -89,23 +90,23 @@ TEST(CommTable, GroupsAlongDimensionsOverAllStages) {
   EXPECT_EQ(comms.queue(world), "net.world");
   EXPECT_THAT(groups(comms.between({0, 1})),
               ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
-  EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
+  EXPECT_THAT(at(comms.pulls, comms.peers(-1)).source, ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
 }
 
 TEST(CommTable, StagesAreWhereTheirOrderPutsThem) {
   Hints h;
   h.dp = 2, h.pp = 3, h.stage_order = {2, 0, 1};
   CommTable comms(mesh_of(h), 3);
-  const auto groups = [&](int comm) { return comms.comms[static_cast<size_t>(comm)].groups; };
+  const auto groups = [&](int comm) { return at(comms.comms, comm).groups; };
   EXPECT_THAT(groups(comms.along({0})), ElementsAre(ElementsAre(4, 5), ElementsAre(0, 1), ElementsAre(2, 3)));
-  EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(4, 5, 0, 1, 2, 3));
+  EXPECT_THAT(at(comms.pulls, comms.peers(-1)).source, ElementsAre(4, 5, 0, 1, 2, 3));
 }
 
 TEST(CommTable, GroupsAreWhereTheOrderPutsThem) {
   Hints h;
   h.dp = 2, h.tp = 2, h.pp = 2, h.mesh_order = parse_mesh_order("tp,pp,cp,dp");
   CommTable comms(mesh_of(h), 2);
-  const auto groups = [&](int comm) { return comms.comms[static_cast<size_t>(comm)].groups; };
+  const auto groups = [&](int comm) { return at(comms.comms, comm).groups; };
   EXPECT_THAT(groups(comms.along({1})),
               ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
   EXPECT_THAT(groups(comms.along({0})),
@@ -113,7 +114,7 @@ TEST(CommTable, GroupsAreWhereTheOrderPutsThem) {
   EXPECT_THAT(groups(comms.across_stages({0, 1})), ElementsAre(ElementsAre(0, 4, 1, 5, 2, 6, 3, 7)));
   EXPECT_THAT(groups(comms.between({0, 1})),
               ElementsAre(ElementsAre(0, 2), ElementsAre(4, 6), ElementsAre(1, 3), ElementsAre(5, 7)));
-  EXPECT_THAT(comms.pulls[static_cast<size_t>(comms.peers(-1))].source, ElementsAre(2, 3, 0, 1, 6, 7, 4, 5));
+  EXPECT_THAT(at(comms.pulls, comms.peers(-1)).source, ElementsAre(2, 3, 0, 1, 6, 7, 4, 5));
 }
 
 TEST(Stages, LayersGoToVirtualStagesInTurn) {

@@ -17,6 +17,7 @@
 #include "mutations.h"
 #include "plan_runner.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "small_jobs.h"
 #include "support/chaos.h"
@@ -78,8 +79,8 @@ class Sources {
   explicit Sources(const ir::Plan& plan) : plan_(plan) {}
 
   HostTensor operator()(const ir::Register& reg, int p, int device) {
-    const ir::Program& program = plan_.programs[static_cast<size_t>(p)];
-    const ir::Actor& producer = program.actors[static_cast<size_t>(reg.producer)];
+    const ir::Program& program = at(plan_.programs, p);
+    const ir::Actor& producer = at(program.actors, reg.producer);
     uint64_t hash = backends::mix(static_cast<uint64_t>(device));
     if (producer.op == "load") hash = backends::mix(hash + micro_batch(program, reg, producer.phase, device));
     for (const char c : reg.name) hash = backends::mix(hash ^ static_cast<uint64_t>(c));
@@ -124,7 +125,7 @@ Run run(const ir::Plan& plan, unsigned seed) {
     if (!chaos.steps(steps)) return {"hangs", {}};
     if (!chaos.overlap().empty()) return {"writes " + chaos.overlap(), {}};
     for (int d = 0; d < plan.devices; ++d) {
-      const auto& registers = plan.programs[static_cast<size_t>(runner.program_of(d))].registers;
+      const auto& registers = at(plan.programs, runner.program_of(d)).registers;
       for (size_t r = 0; r < registers.size(); ++r)
         if (const HostTensor* value = runner.value_after(steps, static_cast<int>(r), d);
             value && !ir::is_control(registers[r]))

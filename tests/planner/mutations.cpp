@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 namespace {
 
@@ -22,7 +24,7 @@ int index_in(Random& random, const List& list) {
 template <typename List>
 auto* any(Random& random, List& list) {
   const int i = index_in(random, list);
-  return i < 0 ? nullptr : &list[static_cast<size_t>(i)];
+  return i < 0 ? nullptr : &at(list, i);
 }
 template <typename List>
 bool drop_any(Random& random, List& list) {
@@ -34,7 +36,7 @@ template <typename List>
 bool double_any(Random& random, List& list) {
   const int i = index_in(random, list);
   if (i < 0) return false;
-  const auto copy = list[static_cast<size_t>(i)];
+  const auto copy = at(list, i);
   list.insert(list.begin() + pick(random, 0, static_cast<int>(list.size())), copy);
   return true;
 }
@@ -42,7 +44,7 @@ template <typename List>
 bool swap_any(Random& random, List& list) {
   if (list.size() < 2) return false;
   const int a = index_in(random, list), b = index_in(random, list);
-  std::swap(list[static_cast<size_t>(a)], list[static_cast<size_t>(b)]);
+  std::swap(at(list, a), at(list, b));
   return a != b;
 }
 
@@ -85,7 +87,7 @@ Input* any_input(Plan& plan, Random& random) {
 }
 
 void drop_registers(Plan& plan, int p, const std::set<int>& gone) {
-  Program& program = plan.programs[static_cast<size_t>(p)];
+  Program& program = at(plan.programs, p);
   std::vector<int> now(program.registers.size(), -1);
   std::vector<Register> left;
   for (size_t r = 0; r < now.size(); ++r) {
@@ -101,20 +103,20 @@ void drop_registers(Plan& plan, int p, const std::set<int>& gone) {
       };
       std::erase_if(actor.inputs, [&](const Input& in) { return here(in) && gone.contains(in.reg); });
       for (Input& in : actor.inputs)
-        if (here(in)) in.reg = now[static_cast<size_t>(in.reg)];
+        if (here(in)) in.reg = at(now, in.reg);
       if (static_cast<int>(q) != p) continue;
       std::erase_if(actor.outputs, [&](int r) { return gone.contains(r); });
-      for (int& r : actor.outputs) r = now[static_cast<size_t>(r)];
+      for (int& r : actor.outputs) r = at(now, r);
     }
 }
 
 // With what it makes, and with who reads that reading less.
 bool drop_actor(Plan& plan, Random& random) {
   const int p = index_in(random, plan.programs);
-  Program& program = plan.programs[static_cast<size_t>(p)];
+  Program& program = at(plan.programs, p);
   const int a = index_in(random, program.actors);
   if (a < 0) return false;
-  const std::vector<int> outputs = program.actors[static_cast<size_t>(a)].outputs;
+  const std::vector<int> outputs = at(program.actors, a).outputs;
   drop_registers(plan, p, {outputs.begin(), outputs.end()});
   program.actors.erase(program.actors.begin() + a);
   for (Register& reg : program.registers) reg.producer -= reg.producer > a;
@@ -126,10 +128,10 @@ bool double_actor(Plan& plan, Random& random) {
   Program& program = any_program(plan, random);
   const int a = index_in(random, program.actors);
   if (a < 0) return false;
-  Actor copy = program.actors[static_cast<size_t>(a)];
+  Actor copy = at(program.actors, a);
   copy.name += ".copy";
   for (int& out : copy.outputs) {
-    Register reg = program.registers[static_cast<size_t>(out)];
+    Register reg = at(program.registers, out);
     reg.name += ".copy";
     reg.producer = static_cast<int>(program.actors.size());
     if (pick(random, 0, 1) == 0) reg.offset = -1;
@@ -141,7 +143,7 @@ bool double_actor(Plan& plan, Random& random) {
 }
 
 void swap_actors(Program& program, int a, int b) {
-  std::swap(program.actors[static_cast<size_t>(a)], program.actors[static_cast<size_t>(b)]);
+  std::swap(at(program.actors, a), at(program.actors, b));
   for (Register& reg : program.registers) {
     if (reg.producer == a || reg.producer == b) reg.producer = a + b - reg.producer;
   }
@@ -162,7 +164,7 @@ bool swap_next_actors(Plan& plan, Random& random) {
 }
 
 bool is_control_input(const Program& program, const Input& in) {
-  return in.program < 0 && ir::is_control(program.registers[static_cast<size_t>(in.reg)]);
+  return in.program < 0 && ir::is_control(at(program.registers, in.reg));
 }
 // `control`: of these, else of the others.
 bool drop_input(Plan& plan, Random& random, bool control) {
@@ -362,7 +364,7 @@ std::vector<Mutation> make() {
       {"drop a register", false,
        [](P p, R r) {
          const int i = index_in(r, p.programs);
-         const int reg = index_in(r, p.programs[static_cast<size_t>(i)].registers);
+         const int reg = index_in(r, at(p.programs, i).registers);
          if (reg >= 0) drop_registers(p, i, {reg});
          return reg >= 0;
        }},

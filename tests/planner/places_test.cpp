@@ -8,6 +8,7 @@
 #include <random>
 
 #include "planner/laid_out.h"
+#include "sbp/at.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -16,7 +17,7 @@ namespace {
 using sbp::Range;
 using testing::ElementsAre;
 
-const Place& at(const Places& places, const std::string& reg) {
+const Place& place_of(const Places& places, const std::string& reg) {
   const Place* place = places.find(reg);
   EXPECT_NE(place, nullptr) << reg;
   return *place;
@@ -27,13 +28,13 @@ TEST(Places, AWeightSplitByTpAndItsShards) {
   Job job = small_job(2, 2, 1);
   job.parallel.zero = 1;
   const Places places = places_of(resolve(job));
-  const Place& master = at(places, "h0.attn.qkv.weight");
+  const Place& master = place_of(places, "h0.attn.qkv.weight");
   EXPECT_EQ(master.tensor, "h0.attn.qkv.weight");
   EXPECT_FALSE(master.derived);
   EXPECT_THAT(master.ranges[1], ElementsAre(Range{0, 8}, Range{24, 48}));
   EXPECT_THAT(master.ranges[2], ElementsAre(Range{8, 16}, Range{0, 24}));
   EXPECT_THAT(master.first, ElementsAre(true, true, true, true));
-  const Place& half = at(places, "h0.attn.qkv.weight.half");
+  const Place& half = place_of(places, "h0.attn.qkv.weight.half");
   EXPECT_EQ(half.tensor, "h0.attn.qkv.weight");
   EXPECT_EQ(half.type.dtype, ir::DType::float16);
   EXPECT_TRUE(half.derived);
@@ -43,13 +44,13 @@ TEST(Places, AWeightSplitByTpAndItsShards) {
 
 TEST(Places, TheLossIsAShareOfEachDpRankOnTheLastStage) {
   const Places places = places_of(resolve(small_job(2, 2, 2, 2, 2)));
-  const Place& loss = at(places, "loss");
+  const Place& loss = place_of(places, "loss");
   EXPECT_TRUE(loss.partial);
   EXPECT_THAT(loss.holds, ElementsAre(false, false, false, false, true, true, true, true));
   EXPECT_THAT(loss.first, ElementsAre(false, false, false, false, true, false, true, false));
-  EXPECT_THAT(at(places, "tokens").ranges[3], ElementsAre(Range{1, 2}, Range{0, 8}));
-  EXPECT_FALSE(at(places, "tokens").holds[4]);
-  EXPECT_TRUE(at(places, "labels").holds[4]);
+  EXPECT_THAT(place_of(places, "tokens").ranges[3], ElementsAre(Range{1, 2}, Range{0, 8}));
+  EXPECT_FALSE(place_of(places, "tokens").holds[4]);
+  EXPECT_TRUE(place_of(places, "labels").holds[4]);
 }
 
 // Its register holds the shares, whoever reads a sum of them.
@@ -60,16 +61,16 @@ TEST(Places, ALossThatIsReducedIsWatchedAsItIsMade) {
   laid = lay_out(laid.graph, laid.mesh, laid.pins, 1);
   EXPECT_EQ(sbp::to_text(laid.layouts.stored[loss]), "B");
   const Places places = places_of(laid);
-  EXPECT_TRUE(at(places, "loss").partial);
-  EXPECT_THAT(at(places, "loss").first, ElementsAre(true, true));
+  EXPECT_TRUE(place_of(places, "loss").partial);
+  EXPECT_THAT(place_of(places, "loss").first, ElementsAre(true, true));
 }
 
 TEST(Places, AReplicaIsItsTensor) {
   const Places places = places_of(resolve(small_job(1, 1, 2, 2)));
-  const Place& replica = at(places, "embedding.word.replica1.m");
+  const Place& replica = place_of(places, "embedding.word.replica1.m");
   EXPECT_EQ(replica.tensor, "embedding.word.m");
   EXPECT_THAT(replica.holds, ElementsAre(false, true));
-  EXPECT_NE(replica.first[1], at(places, "embedding.word.m").first[0]);
+  EXPECT_NE(replica.first[1], place_of(places, "embedding.word.m").first[0]);
 }
 
 template <typename T>
@@ -87,15 +88,15 @@ Job random_job(std::mt19937& r) {
 }
 
 bool updated_in_place(const ir::Program& program, int reg) {
-  const int producer = program.registers[static_cast<size_t>(reg)].producer;
-  for (const ir::Input& input : program.actors[static_cast<size_t>(producer)].inputs)
+  const int producer = at(program.registers, reg).producer;
+  for (const ir::Input& input : at(program.actors, producer).inputs)
     if (input.program < 0 && input.reg == reg) return true;
   return false;
 }
 
 bool is_loaded(const ir::Program& program, int reg) {
-  const ir::Register& r = program.registers[static_cast<size_t>(reg)];
-  const std::string& op = program.actors[static_cast<size_t>(r.producer)].op;
+  const ir::Register& r = at(program.registers, reg);
+  const std::string& op = at(program.actors, r.producer).op;
   return op == "load" || op == "parameter";
 }
 
@@ -104,10 +105,10 @@ bool is_loaded(const ir::Program& program, int reg) {
 void expect_agreement(const ir::Plan& plan, const Places& places) {
   std::vector<std::map<std::string, ir::TensorType>> registers(static_cast<size_t>(plan.devices));
   for (const ir::RankClass& cls : plan.classes) {
-    const ir::Program& program = plan.programs[static_cast<size_t>(cls.program)];
+    const ir::Program& program = at(plan.programs, cls.program);
     for (size_t r = 0; r < program.registers.size(); ++r) {
       const ir::Register& reg = program.registers[r];
-      for (int device : cls.devices) registers[static_cast<size_t>(device)][reg.name] = reg.type;
+      for (int device : cls.devices) at(registers, device)[reg.name] = reg.type;
       const bool filled = reg.initial > 0 || updated_in_place(program, static_cast<int>(r)) ||
                           is_loaded(program, static_cast<int>(r));
       ASSERT_TRUE(!filled || reg.bytes == 0 || places.find(reg.name)) << reg.name;

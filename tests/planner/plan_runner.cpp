@@ -7,6 +7,7 @@
 #include "ir/op.h"
 #include "ir/rank_attrs.h"
 #include "sbp/apply.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -18,11 +19,6 @@ using backends::cpu::zeros;
 using ir::is_control;
 
 namespace {
-
-template <typename T>
-const T& item(const std::vector<T>& items, int index) {
-  return items[static_cast<size_t>(index)];
-}
 
 // The place of a device in its group of the comm of this name.
 int64_t coordinate(const ir::Plan& plan, const std::string& dim, int device) {
@@ -114,25 +110,25 @@ PlanRunner::PlanRunner(const ir::Plan& plan, Source source)
       devices_(static_cast<size_t>(plan.devices)) {
   for (const ir::RankClass& cls : plan.classes)
     for (int device : cls.devices) {
-      program_[static_cast<size_t>(device)] = cls.program;
-      first_[static_cast<size_t>(device)] = cls.devices[0];
-      const ir::Program& p = item(plan.programs, cls.program);
-      at(device).acts.assign(p.actors.size(), 0);
-      at(device).registers.resize(p.registers.size());
+      at(program_, device) = cls.program;
+      at(first_, device) = cls.devices[0];
+      const ir::Program& p = at(plan.programs, cls.program);
+      of(device).acts.assign(p.actors.size(), 0);
+      of(device).registers.resize(p.registers.size());
       for (size_t r = 0; r < p.registers.size(); ++r)
         for (int v = 0; v < p.registers[r].initial; ++v)
-          at(device).registers[r].push_back(
+          of(device).registers[r].push_back(
               {is_control(p.registers[r]) ? HostTensor{} : source_(p.registers[r], cls.program, device),
                p.registers[r].every});
     }
 }
 
-const ir::Program& PlanRunner::program(int device) const { return item(plan_.programs, program_of(device)); }
-const ir::Register& PlanRunner::reg(int device, int r) const { return item(program(device).registers, r); }
+const ir::Program& PlanRunner::program(int device) const { return at(plan_.programs, program_of(device)); }
+const ir::Register& PlanRunner::reg(int device, int r) const { return at(program(device).registers, r); }
 
 // Of an actor that writes over its operands, theirs.
 std::vector<ir::TensorType> PlanRunner::result_types(int device, int a) const {
-  const ir::Actor& actor = item(program(device).actors, a);
+  const ir::Actor& actor = at(program(device).actors, a);
   std::vector<int> registers = actor.outputs;
   if (actor.attrs.contains("in_place")) {
     registers.clear();
@@ -145,20 +141,20 @@ std::vector<ir::TensorType> PlanRunner::result_types(int device, int a) const {
 }
 
 const PlanRunner::Slot* PlanRunner::readable(int device, int r, int version) const {
-  const auto& versions = item(item(devices_, device).registers, r);
+  const auto& versions = at(at(devices_, device).registers, r);
   if (version >= static_cast<int>(versions.size())) return nullptr;
-  const Slot& slot = item(versions, version);
+  const Slot& slot = at(versions, version);
   return slot.writes == reg(device, r).every ? &slot : nullptr;
 }
 
 int PlanRunner::goal(int device, int a) const { return steps_ * program(device).acts_per_step(a); }
 
 bool PlanRunner::ready(int device, int a) const {
-  const ir::Actor& actor = item(program(device).actors, a);
-  const int act = item(item(devices_, device).acts, a);
+  const ir::Actor& actor = at(program(device).actors, a);
+  const int act = at(at(devices_, device).acts, a);
   if (act >= goal(device, a)) return false;
   for (const ir::Input& input : actor.inputs) {
-    const int from = input.program >= 0 ? item(item(plan_.peers, input.peers).source, device) : device;
+    const int from = input.program >= 0 ? at(at(plan_.peers, input.peers).source, device) : device;
     if (input.program < 0 && reg(device, input.reg).producer == a) continue;  // in place
     if (!readable(from, input.reg, act / input.repeat)) return false;
   }
@@ -166,17 +162,17 @@ bool PlanRunner::ready(int device, int a) const {
 }
 
 std::vector<HostTensor> PlanRunner::operands(int device, int a) const {
-  const ir::Actor& actor = item(program(device).actors, a);
-  const int act = item(item(devices_, device).acts, a);
+  const ir::Actor& actor = at(program(device).actors, a);
+  const int act = at(at(devices_, device).acts, a);
   std::vector<HostTensor> result;
   for (const ir::Input& input : actor.inputs) {
     const ir::Register& from = reg(device, input.reg);
     if (is_control(from)) continue;
-    const auto& versions = item(item(devices_, device).registers, input.reg);
+    const auto& versions = at(at(devices_, device).registers, input.reg);
     if (from.producer == a)
       result.push_back(versions.empty() ? source_(from, program_of(device), device) : versions.back().value);
     else
-      result.push_back(item(versions, act / input.repeat).value);
+      result.push_back(at(versions, act / input.repeat).value);
     if (input.view) result.back().type.shape = *input.view;
   }
   return result;
@@ -184,13 +180,13 @@ std::vector<HostTensor> PlanRunner::operands(int device, int a) const {
 
 // Writes, or adds to what the acts before wrote into the slot.
 void PlanRunner::write(int device, int a, std::vector<HostTensor> results) {
-  const ir::Actor& actor = item(program(device).actors, a);
-  const int act = at(device).acts[static_cast<size_t>(a)];
+  const ir::Actor& actor = at(program(device).actors, a);
+  const int act = at(of(device).acts, a);
   size_t next = 0;
   for (int r : actor.outputs) {
     const ir::Register& target = reg(device, r);
     const HostTensor value = is_control(target) ? HostTensor{} : results.at(next++);
-    auto& versions = at(device).registers[static_cast<size_t>(r)];
+    auto& versions = at(of(device).registers, r);
     const auto version = static_cast<size_t>(target.initial + act / target.every);
     if (!is_control(target) && value.type.shape != target.type.shape)
       throw Error::fault(actor.name,
@@ -205,14 +201,14 @@ void PlanRunner::write(int device, int a, std::vector<HostTensor> results) {
 ir::Attrs PlanRunner::attrs(int device, const ir::Actor& actor) const {
   ir::Attrs attrs = ir::rank_attrs(actor.attrs, [&](const std::string& dim) -> ir::Coordinates {
     if (dim == "rank") return {rank_in_class(plan_, device), 0};
-    return {coordinate(plan_, dim, device), coordinate(plan_, dim, item(first_, device))};
+    return {coordinate(plan_, dim, device), coordinate(plan_, dim, at(first_, device))};
   });
   attrs.erase("seconds");
   return ir::complete(ir::op(actor.op), attrs);
 }
 
 void PlanRunner::kernel(int device, int a) {
-  const ir::Actor& actor = item(program(device).actors, a);
+  const ir::Actor& actor = at(program(device).actors, a);
   if (actor.op == "load" || actor.op == "parameter" || actor.op == "constant") {
     const ir::Register& out = reg(device, actor.outputs[0]);
     HostTensor value;
@@ -229,10 +225,10 @@ void PlanRunner::kernel(int device, int a) {
 }
 
 void PlanRunner::pull(int device, int a) {
-  const ir::Actor& actor = item(program(device).actors, a);
+  const ir::Actor& actor = at(program(device).actors, a);
   const ir::Input& input = actor.inputs[0];
-  const int from = item(item(plan_.peers, input.peers).source, device);
-  HostTensor value = readable(from, input.reg, item(item(devices_, device).acts, a))->value;
+  const int from = at(at(plan_.peers, input.peers).source, device);
+  HostTensor value = readable(from, input.reg, at(at(devices_, device).acts, a))->value;
   if (actor.attrs.contains("starts")) {
     std::vector<sbp::Range> ranges;
     const auto &starts = ir::attr_ints(actor.attrs, "starts"), &ends = ir::attr_ints(actor.attrs, "ends");
@@ -245,10 +241,10 @@ void PlanRunner::pull(int device, int a) {
 
 // The group's members: device and the actor that acts jointly.
 std::vector<std::pair<int, int>> PlanRunner::members(int device, int a) const {
-  const ir::Actor& actor = item(program(device).actors, a);
+  const ir::Actor& actor = at(program(device).actors, a);
   const auto joint = [](const ir::Actor& x) { return x.joint.empty() ? x.name : x.joint; };
   std::vector<std::pair<int, int>> result;
-  for (const std::vector<int>& group : item(plan_.comms, actor.comm).groups) {
+  for (const std::vector<int>& group : at(plan_.comms, actor.comm).groups) {
     if (std::find(group.begin(), group.end(), device) == group.end()) continue;
     for (int member : group)
       for (size_t b = 0; b < program(member).actors.size(); ++b)
@@ -262,7 +258,7 @@ void PlanRunner::collective(int device, int a) {
   const std::vector<std::pair<int, int>> group = members(device, a);
   for (const auto& [member, b] : group)
     if (!ready(member, b)) return;
-  const ir::Actor& actor = item(program(device).actors, a);
+  const ir::Actor& actor = at(program(device).actors, a);
   sbp::Reduction reduction = sbp::Reduction::sum;
   if (actor.attrs.contains("reduction"))
     reduction = ir::attr_text(actor.attrs, "reduction") == "max" ? sbp::Reduction::max : sbp::Reduction::min;
@@ -282,42 +278,40 @@ void PlanRunner::collective(int device, int a) {
   }
   for (size_t m = 0; m < group.size(); ++m) {
     const auto [member, b] = group[m];
-    const ir::Actor& own = item(program(member).actors, b);
+    const ir::Actor& own = at(program(member).actors, b);
     if (own.attrs.contains("in_place"))
       for (size_t i = 0, operand = 0; i < own.inputs.size(); ++i) {
         if (is_control(reg(member, own.inputs[i].reg))) continue;
-        auto& versions = at(member).registers[static_cast<size_t>(own.inputs[i].reg)];
-        versions[static_cast<size_t>(item(at(member).acts, b) / own.inputs[i].repeat)].value.data =
-            outputs[m][operand++].data;
+        auto& versions = at(of(member).registers, own.inputs[i].reg);
+        at(versions, at(of(member).acts, b) / own.inputs[i].repeat).value.data = outputs[m][operand++].data;
       }
     write(member, b, own.attrs.contains("in_place") ? std::vector<HostTensor>{} : outputs[m]);
-    ++at(member).acts[static_cast<size_t>(b)];
+    ++at(of(member).acts, b);
   }
 }
 
 bool PlanRunner::step(int device, int a) {
   if (!ready(device, a)) return false;
-  const ir::Actor& actor = item(program(device).actors, a);
-  const int before = item(at(device).acts, a);
+  const ir::Actor& actor = at(program(device).actors, a);
+  const int before = at(of(device).acts, a);
   if (actor.kind == ir::ActorKind::collective) {
     collective(device, a);
-    return item(at(device).acts, a) > before;
+    return at(of(device).acts, a) > before;
   }
   actor.kind == ir::ActorKind::pull ? pull(device, a) : kernel(device, a);
-  ++at(device).acts[static_cast<size_t>(a)];
+  ++at(of(device).acts, a);
   return true;
 }
 
 void PlanRunner::expect_ready(int device, int a) const {
   if (!ready(device, a))
-    throw Error::fault(program(device).actors[static_cast<size_t>(a)].name,
-                       "acts before its operands are there");
+    throw Error::fault(at(program(device).actors, a).name, "acts before its operands are there");
 }
 
 void PlanRunner::act(int device, int a) {
   steps_ = 1 << 20;
   expect_ready(device, a);
-  const ir::Actor& actor = item(program(device).actors, a);
+  const ir::Actor& actor = at(program(device).actors, a);
   if (actor.kind == ir::ActorKind::collective)
     for (const auto& [member, b] : members(device, a)) expect_ready(member, b);
   step(device, a);
@@ -325,9 +319,9 @@ void PlanRunner::act(int device, int a) {
 
 const HostTensor* PlanRunner::value_after(int steps, int r, int device) const {
   const ir::Register& of = reg(device, r);
-  const auto& versions = item(item(devices_, device).registers, r);
+  const auto& versions = at(at(devices_, device).registers, r);
   const int last = of.initial + steps * program(device).acts_per_step(of.producer) / of.every - 1;
-  return last >= 0 && last < static_cast<int>(versions.size()) ? &item(versions, last).value : nullptr;
+  return last >= 0 && last < static_cast<int>(versions.size()) ? &at(versions, last).value : nullptr;
 }
 
 void PlanRunner::run() {
@@ -339,14 +333,14 @@ void PlanRunner::run() {
   }
   for (int device = 0; device < plan_.devices; ++device)
     for (size_t a = 0; a < program(device).actors.size(); ++a)
-      if (item(at(device).acts, static_cast<int>(a)) < goal(device, static_cast<int>(a)))
+      if (at(of(device).acts, static_cast<int>(a)) < goal(device, static_cast<int>(a)))
         throw Error::fault(fmt::format("device {}", device), program(device).actors[a].name + " never acts");
 }
 
 const HostTensor& PlanRunner::value(const std::string& name, int device) const {
   const ir::Program& p = program(device);
   for (size_t r = 0; r < p.registers.size(); ++r)
-    if (p.registers[r].name == name) return item(devices_, device).registers[r].back().value;
+    if (p.registers[r].name == name) return at(devices_, device).registers[r].back().value;
   throw Error::fault(name, fmt::format("device {} has no such register", device));
 }
 

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/reference.h"
 #include "ir/plan.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -30,7 +31,7 @@ class PlanRunner {
   const HostTensor& value(const std::string& name, int device) const;
   // The same after so many steps, where acts went on; null where nothing was written.
   const HostTensor* value_after(int steps, int reg, int device) const;
-  int program_of(int device) const { return program_[static_cast<size_t>(device)]; }
+  int program_of(int device) const { return at(program_, device); }
 
  private:
   struct Slot {
@@ -45,7 +46,7 @@ class PlanRunner {
   const ir::Program& program(int device) const;
   const ir::Register& reg(int device, int r) const;
   std::vector<ir::TensorType> result_types(int device, int a) const;
-  Device& at(int device) { return devices_[static_cast<size_t>(device)]; }
+  Device& of(int device) { return at(devices_, device); }
   const Slot* readable(int device, int r, int version) const;
   int goal(int device, int a) const;
   bool ready(int device, int a) const;

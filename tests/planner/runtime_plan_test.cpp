@@ -16,6 +16,7 @@
 #include "plan_runner.h"
 #include "planner/planner.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "small_jobs.h"
 
@@ -50,7 +51,7 @@ ir::Plan widened(ir::Plan plan) {
 // What a register holds before the step, or what is loaded: small and positive, token numbers for indices.
 HostTensor source(const ir::Program& program, const ir::Register& reg, int device) {
   HostTensor value = backends::cpu::zeros(reg.type);
-  const ir::Actor& producer = program.actors[static_cast<size_t>(reg.producer)];
+  const ir::Actor& producer = at(program.actors, reg.producer);
   if (producer.op == "constant") {
     value.data.assign(value.data.size(), ir::attr_float(producer.attrs, "value"));
     return value;
@@ -85,8 +86,8 @@ void store(const HostTensor& value, std::span<std::byte> bytes) {
 }
 
 bool updated_in_place(const ir::Program& program, int r) {
-  const int producer = program.registers[static_cast<size_t>(r)].producer;
-  for (const ir::Input& in : program.actors[static_cast<size_t>(producer)].inputs)
+  const int producer = at(program.registers, r).producer;
+  for (const ir::Input& in : at(program.actors, producer).inputs)
     if (in.program < 0 && in.reg == r) return true;
   return false;
 }
@@ -94,29 +95,29 @@ bool updated_in_place(const ir::Program& program, int r) {
 void expect_same(const Job& given, int64_t chaos) {
   const ir::Plan plan = widened(compile(resolve(given)));
   PlanRunner expected(plan, [&](const ir::Register& reg, int program, int device) {
-    return source(plan.programs[static_cast<size_t>(program)], reg, device);
+    return source(at(plan.programs, program), reg, device);
   });
   expected.run();
 
   const auto backend = backends::cpu::make_cpu_backend(plan.devices);
   actors::Hooks hooks;
   hooks.fill = [&](int device, const ir::Register& reg, const backends::Moment&, std::span<std::byte> bytes) {
-    store(source(plan.programs[static_cast<size_t>(expected.program_of(device))], reg, device), bytes);
+    store(source(at(plan.programs, expected.program_of(device)), reg, device), bytes);
   };
   std::mutex mutex;
   std::vector<double> losses(static_cast<size_t>(plan.devices));
   hooks.watch = "loss";
   hooks.watched = [&](int device, const backends::Moment&, std::span<const std::byte> bytes) {
     const std::lock_guard lock(mutex);
-    std::memcpy(&losses[static_cast<size_t>(device)], bytes.data(), 8);
+    std::memcpy(&at(losses, device), bytes.data(), 8);
   };
   Runtime run(plan, *backend, hooks, {.chaos = chaos, .probe = true});
   run.steps(1, 0);
 
   int compared = 0;
   for (int d = 0; d < plan.devices; ++d) {
-    const ir::Program& program = plan.programs[static_cast<size_t>(expected.program_of(d))];
-    EXPECT_LE(run.memory()[static_cast<size_t>(d)].held, program.arena_bytes);
+    const ir::Program& program = at(plan.programs, expected.program_of(d));
+    EXPECT_LE(at(run.memory(), d).held, program.arena_bytes);
     for (size_t r = 0; r < program.registers.size(); ++r) {
       const ir::Register& reg = program.registers[r];
       const bool stays = reg.initial > 0 || updated_in_place(program, static_cast<int>(r));
@@ -125,7 +126,7 @@ void expect_same(const Job& given, int64_t chaos) {
       const HostTensor& want = expected.value(reg.name, d);
       std::vector<double> got(want.data.size());
       if (is_loss)
-        got = {losses[static_cast<size_t>(d)]};
+        got = {at(losses, d)};
       else
         std::memcpy(got.data(), run.read(d, reg.name).data(), got.size() * 8);
       for (size_t i = 0; i < got.size(); ++i)

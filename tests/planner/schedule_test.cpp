@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -77,8 +78,7 @@ TEST(Schedule, CountsWhatEveryChunkHasInFlight) {
       const std::vector<int> counts = chunks_in_flight(p, stage);
       ASSERT_EQ(counts.size(), static_cast<size_t>(p.chunks));
       for (int c = 0; c < p.chunks; ++c)
-        EXPECT_EQ(counts[static_cast<size_t>(c)],
-                  in_flight(stage_order(p, stage), forward_phase(c), backward_phase(p, c)));
+        EXPECT_EQ(at(counts, c), in_flight(stage_order(p, stage), forward_phase(c), backward_phase(p, c)));
     }
 }
 

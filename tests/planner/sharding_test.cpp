@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "small_jobs.h"
 
 namespace boxcar::planner {
@@ -76,7 +77,7 @@ TEST(Sharding, GradientsAreReducedInOneTypeAtEveryLevel) {
             for (const ir::Actor& actor : program.actors) {
               if (!actor.name.starts_with("gradients.")) continue;
               for (const ir::Input& input : actor.inputs) {
-                const ir::Register& reg = program.registers[static_cast<size_t>(input.reg)];
+                const ir::Register& reg = at(program.registers, input.reg);
                 if (reg.type.dtype == ir::DType::int8) continue;  // says that another is whole
                 const bool half = ir::is_mixed(precision) &&
                                   half_of(reduction, sums, reg.name.starts_with("embedding.word"));
@@ -129,7 +130,7 @@ TEST(Sharding, Zero2OfOneMicroBatchInFloat32KeepsNoWholeGradients) {
     job.parallel.zero = zero, job.parallel.overlap_grad = overlap;
     const ir::Plan plan = compile(resolve(job));
     verify(plan);
-    return memory_use(plan)[0].by_kind[static_cast<size_t>(ir::MemoryKind::gradients)];
+    return at(memory_use(plan)[0].by_kind, ir::MemoryKind::gradients);
   };
   const int64_t layer = 12 * 256 * 256 * 4;  // bytes, biases and norms aside
   for (bool overlap : {true, false}) {
@@ -152,9 +153,9 @@ TEST(Sharding, Zero3GathersEachLayerBeforeUseOneLayerAhead) {
   const ir::Program& p = plan.programs[0];
   for (const ir::Actor& actor : p.actors) {
     if (actor.name != "h1.parameters.all_gather") continue;
-    const ir::Register& last = p.registers[static_cast<size_t>(actor.inputs.back().reg)];
+    const ir::Register& last = at(p.registers, actor.inputs.back().reg);
     EXPECT_EQ(last.bytes, 0);
-    EXPECT_EQ(p.actors[static_cast<size_t>(last.producer)].name, "h0.ln1");
+    EXPECT_EQ(at(p.actors, last.producer).name, "h0.ln1");
   }
 }
 
@@ -173,9 +174,8 @@ TEST(Sharding, UnevenShardsMakeClassesOfRanks) {
   ASSERT_GT(plan.programs.size(), 1u);
   int64_t rows = 0;
   for (const ir::RankClass& cls : plan.classes)
-    rows +=
-        static_cast<int64_t>(cls.devices.size()) *
-        find_register(plan.programs[static_cast<size_t>(cls.program)], "h0.attn.proj.weight")->type.shape[0];
+    rows += static_cast<int64_t>(cls.devices.size()) *
+            find_register(at(plan.programs, cls.program), "h0.attn.proj.weight")->type.shape[0];
   EXPECT_EQ(rows, 16);
 }
 

@@ -8,6 +8,7 @@
 
 #include "ir/plan.h"
 #include "planner/planner.h"
+#include "sbp/at.h"
 
 namespace boxcar::planner {
 
@@ -35,8 +36,7 @@ inline std::string communication(const ir::Plan& plan, size_t program, const std
   for (const ir::Actor& actor : p.actors) {
     if (p.phase_of(actor).name != phase) continue;
     if (actor.kind == ir::ActorKind::collective)
-      result += fmt::format("{} {} {}\n", actor.name, plan.comms[static_cast<size_t>(actor.comm)].name,
-                            actor.comm_bytes);
+      result += fmt::format("{} {} {}\n", actor.name, at(plan.comms, actor.comm).name, actor.comm_bytes);
     if (actor.kind == ir::ActorKind::pull) result += fmt::format("{} {}\n", actor.name, actor.comm_bytes);
   }
   return result;

@@ -17,7 +17,7 @@ constexpr int most_tries = 6;      // jobs for a pair, before it is taken for il
 constexpr double otherwise = 0.3;  // share of dimensions that are not at their first value
 
 const std::string& text_of(const Setting& setting) {
-  return dimensions()[static_cast<size_t>(setting.dimension)].values[static_cast<size_t>(setting.value)];
+  return at(at(dimensions(), setting.dimension).values, setting.value);
 }
 
 int devices_of(const RandomJob& job) {
@@ -80,9 +80,7 @@ std::optional<Refusal> need_of(const RandomJob& job) {
 }  // namespace
 
 std::string to_text(const Pair& pair) {
-  const auto one = [](const Setting& s) {
-    return dimensions()[static_cast<size_t>(s.dimension)].path + "=" + text_of(s);
-  };
+  const auto one = [](const Setting& s) { return at(dimensions(), s.dimension).path + "=" + text_of(s); };
   return one(pair.first) + " " + one(pair.second);
 }
 
@@ -93,9 +91,7 @@ Coverage::Coverage() {
   }
   seen_.resize(static_cast<size_t>(values_) * static_cast<size_t>(values_));
   const int count = static_cast<int>(dimensions().size());
-  const auto values_of = [](int d) {
-    return static_cast<int>(dimensions()[static_cast<size_t>(d)].values.size());
-  };
+  const auto values_of = [](int d) { return static_cast<int>(at(dimensions(), d).values.size()); };
   for (int a = 0; a < count; ++a)
     for (int b = a + 1; b < count; ++b)
       for (int x = 0; x < values_of(a); ++x)
@@ -103,7 +99,7 @@ Coverage::Coverage() {
 }
 
 size_t Coverage::index(const Pair& pair) const {
-  const auto number = [&](const Setting& s) { return first_[static_cast<size_t>(s.dimension)] + s.value; };
+  const auto number = [&](const Setting& s) { return at(first_, s.dimension) + s.value; };
   return static_cast<size_t>(number(pair.first)) * static_cast<size_t>(values_) +
          static_cast<size_t>(number(pair.second));
 }
@@ -174,7 +170,7 @@ std::optional<RandomJob> Drawer::draw(const Pair& pair) {
   // Values that are first are kept as well: they are named, though `values` does not hold them.
   RandomJob kept;
   for (const Setting& s : {pair.first, pair.second})
-    kept.values[dimensions()[static_cast<size_t>(s.dimension)].path] = text_of(s);
+    kept.values[at(dimensions(), s.dimension).path] = text_of(s);
   RandomJob job = scatter(kept);
   int same = 0;
   for (int i = 0; i < most_mends && same < most_alike; ++i) {

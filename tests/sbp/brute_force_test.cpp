@@ -11,6 +11,7 @@
 #include <set>
 
 #include "sbp/apply.h"
+#include "sbp/at.h"
 #include "sbp/layouts.h"
 
 namespace boxcar::sbp {
@@ -53,7 +54,7 @@ struct Sets {
       if (!inside) continue;
       auto& devices = of_element[x][set];
       if (static_cast<int>(devices.size()) <= label) devices.resize(static_cast<size_t>(label) + 1, -1);
-      devices[static_cast<size_t>(label)] = device;
+      at(devices, label) = device;
     }
   }
 };

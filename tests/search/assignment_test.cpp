@@ -11,6 +11,7 @@
 #include "planner/solve/order.h"
 #include "planner/solve/reduce.h"
 #include "planner/solve/tables.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "search/problems.h"
 #include "support/error_of.h"
@@ -62,7 +63,7 @@ void expect_kept(const Assignment& problem, const Objective& objective, const An
     ASSERT_NEAR(weigh(objective, answer.cost), answer.value, near);
     ASSERT_EQ(cost_of(problem, answer.choice), answer.cost);
     for (int k = 0; k < problem.space.size(); ++k) {
-      ASSERT_LE(answer.cost[static_cast<size_t>(k)], objective.limits[static_cast<size_t>(k)] * (1 + 1e-12));
+      ASSERT_LE(at(answer.cost, k), at(objective.limits, k) * (1 + 1e-12));
     }
   }
   ASSERT_TRUE(!answer.optimal() || std::abs(answer.value - best) <= near);
@@ -85,10 +86,10 @@ Counts check_random(unsigned first, unsigned rounds, bool limited, const Effort&
     int nodes = pick(1, 7);
     Assignment problem = draw(random, random_shape(random, nodes, pick(0, 2 * nodes)), drawn);
     Objective objective;
-    for (int k = 0; k < drawn.space.sums; ++k) objective.weights[static_cast<size_t>(k)] = pick(k == 0, 3);
+    for (int k = 0; k < drawn.space.sums; ++k) at(objective.weights, k) = pick(k == 0, 3);
     for (int k = 0; limited && k < drawn.space.size(); ++k) {
       int typical = k < drawn.space.sums ? (nodes + static_cast<int>(problem.edges.size())) : 3;
-      if (pick(0, 1) == 1) objective.limits[static_cast<size_t>(k)] = pick(2, 5) * typical;
+      if (pick(0, 1) == 1) at(objective.limits, k) = pick(2, 5) * typical;
     }
     Answer answer = solve(problem, objective, effort);
     double best = brute_force(problem, objective);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "sbp/at.h"
 #include "search/problems.h"
 #include "support/error_of.h"
 
@@ -49,7 +50,7 @@ Assignment write_out(const std::vector<Block>& blocks, const Space& space,
     std::vector<int> place(block.problem.nodes.size(), -1);
     for (size_t i = 0; i < block.in.size() && !where.empty(); ++i) {
       const Block& before = blocks[where.size() - 1];
-      place[static_cast<size_t>(block.in[i])] = where.back()[static_cast<size_t>(before.out[i])];
+      at(place, block.in[i]) = at(where.back(), before.out[i]);
     }
     for (size_t n = 0; n < place.size(); ++n) {
       if (place[n] >= 0) continue;
@@ -57,13 +58,12 @@ Assignment write_out(const std::vector<Block>& blocks, const Space& space,
       all.nodes.push_back(block.problem.nodes[n]);
     }
     for (const auto& edge : block.problem.edges) {
-      all.edges.push_back(
-          {place[static_cast<size_t>(edge.a)], place[static_cast<size_t>(edge.b)], edge.costs});
+      all.edges.push_back({at(place, edge.a), at(place, edge.b), edge.costs});
     }
     where.push_back(std::move(place));
   }
   for (int node : blocks[0].in) {
-    for (Cost& cost : all.nodes[static_cast<size_t>(where[0][static_cast<size_t>(node)])]) cost = {};
+    for (Cost& cost : at(all.nodes, at(where[0], node))) cost = {};
   }
   return all;
 }
@@ -83,7 +83,7 @@ void check_chain(Chains& chains, int number, const std::vector<Block>& blocks, c
       std::vector<int> choice(all.nodes.size(), -1);
       for (size_t b = 0; b < copies.size(); ++b) {
         for (size_t n = 0; n < copies[b].choice.size(); ++n) {
-          int& chosen = choice[static_cast<size_t>(where[b][n])];
+          int& chosen = at(choice, where[b][n]);
           ASSERT_TRUE(chosen < 0 || chosen == copies[b].choice[n]);
           chosen = copies[b].choice[n];
         }

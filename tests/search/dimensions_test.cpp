@@ -26,7 +26,7 @@ Job two_stages() {
 Job otherwise(Job job, const Dimension& d) {
   std::visit(
       [&](auto member) {
-        auto& value = at(job, member);
+        auto& value = field(job, member);
         using T = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<T, std::vector<int>>)
           value.assign(2, value.empty() ? 1 : value.front() + 1);

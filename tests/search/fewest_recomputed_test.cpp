@@ -9,6 +9,7 @@
 #include "planner/estimate/fewest_recomputed.h"
 #include "planner/resolve.h"
 #include "planner/search/candidates.h"
+#include "sbp/at.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 
@@ -95,7 +96,7 @@ TEST(FewestAgain, NoCutAndNoNumbersHaveAFasterSlowestStage) {
   const auto slowest = [&](const Job& cut) {
     double seconds = 0;
     for (int s = 0; s < 3; ++s) {
-      const int layers = cut.parallel.stage_layers[static_cast<size_t>(s)];
+      const int layers = at(cut.parallel.stage_layers, s);
       const int again = recomputed_layers(cut.train, static_cast<size_t>(s), layers);
       seconds = std::max(seconds, needs_of(cut, costs.both(), in_flight, s, layers, again, 1).seconds);
     }

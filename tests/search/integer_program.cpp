@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "sbp/at.h"
+
 namespace boxcar::search {
 
 bool has_cbc() { return std::system("command -v cbc >/dev/null 2>&1") == 0; }
@@ -57,18 +59,17 @@ void IntegerProgram::pairs(const Assignment& problem, size_t e) {
   std::vector<std::string> by_a(static_cast<size_t>(rows)), by_b(static_cast<size_t>(columns));
   for (int i = 0; i < rows; ++i) {
     for (int j = 0; j < columns; ++j) {
-      const Cost& c = edge.costs[static_cast<size_t>(i * columns + j)];
+      const Cost& c = at(edge.costs, i * columns + j);
       if (is_forbidden(problem.space, c)) continue;
       std::string y = fmt::format("y{}_{}_{}", e, i, j);
       cost(c, y);
-      by_a[static_cast<size_t>(i)] += " + " + y;
-      by_b[static_cast<size_t>(j)] += " + " + y;
+      at(by_a, i) += " + " + y;
+      at(by_b, j) += " + " + y;
     }
   }
-  for (int i = 0; i < rows; ++i)
-    rows_ += by_a[static_cast<size_t>(i)] + fmt::format(" - x{}_{} = 0\n", edge.a, i);
+  for (int i = 0; i < rows; ++i) rows_ += at(by_a, i) + fmt::format(" - x{}_{} = 0\n", edge.a, i);
   for (int j = 0; j < columns; ++j) {
-    rows_ += by_b[static_cast<size_t>(j)] + fmt::format(" - x{}_{} = 0\n", edge.b, j);
+    rows_ += at(by_b, j) + fmt::format(" - x{}_{} = 0\n", edge.b, j);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "planner/resolve.h"
 #include "planner/small_jobs.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "search/problems.h"
 #include "sim/simulate.h"
 #include "support/error_of.h"
@@ -80,7 +81,7 @@ class ByDefinition {
  public:
   explicit ByDefinition(Step& step) : step_(step), graph_(step.graph), choice_(graph_.ops.size(), nullptr) {
     for (ir::OpId o = 0; o < static_cast<ir::OpId>(graph_.ops.size()); ++o) {
-      const ir::Op& op = graph_.ops[static_cast<size_t>(o)];
+      const ir::Op& op = at(graph_.ops, o);
       if (!ir::has_op(op.type)) continue;
       if (op.phase == ir::Phase::update) {
         updates_.push_back(o);
@@ -91,7 +92,7 @@ class ByDefinition {
       for (ir::TensorId t : op.outputs) last_[t] = ops_.size() - 1;
     }
     for (ir::OpId o : updates_)  // a gradient is where it ends once its state is known
-      last_[graph_.ops[static_cast<size_t>(o)].inputs[0]] = ops_.size() - 1;
+      last_[at(graph_.ops, o).inputs[0]] = ops_.size() - 1;
   }
 
   // With the signatures that were found.
@@ -99,9 +100,8 @@ class ByDefinition {
     double sum = 0;
     for (size_t n = 0; n < ops_.size(); ++n) {
       for (const OpChoice& choice : choices(n))
-        if (choice.layout.signatures == layouts.ops[static_cast<size_t>(ops_[n])].signatures)
-          choice_[static_cast<size_t>(ops_[n])] = &choice;
-      sum += choice_[static_cast<size_t>(ops_[n])]->seconds + ended(n);
+        if (choice.layout.signatures == at(layouts.ops, ops_[n]).signatures) at(choice_, ops_[n]) = &choice;
+      sum += at(choice_, ops_[n])->seconds + ended(n);
     }
     return sum;
   }
@@ -121,7 +121,7 @@ class ByDefinition {
 
  private:
   const std::vector<OpChoice>& choices(size_t n) {
-    return step_.costs.choices(graph_, graph_.ops[static_cast<size_t>(ops_[n])]);
+    return step_.costs.choices(graph_, at(graph_.ops, ops_[n]));
   }
 
   void follow(size_t n, double sum) {
@@ -131,7 +131,7 @@ class ByDefinition {
       return;
     }
     for (const OpChoice& choice : choices(n)) {
-      choice_[static_cast<size_t>(ops_[n])] = &choice;
+      at(choice_, ops_[n]) = &choice;
       follow(n + 1, sum + choice.seconds + ended(n));
     }
   }
@@ -174,9 +174,9 @@ class ByDefinition {
   std::map<ir::Phase, std::vector<sbp::NdSbp>> reads(ir::TensorId t) const {
     std::map<ir::Phase, std::vector<sbp::NdSbp>> all;
     for (ir::OpId o : ops_) {
-      const ir::Op& op = graph_.ops[static_cast<size_t>(o)];
+      const ir::Op& op = at(graph_.ops, o);
       for (size_t i = 0; i < op.inputs.size(); ++i)
-        if (op.inputs[i] == t) all[op.phase].push_back(choice_[static_cast<size_t>(o)]->layout.inputs[i]);
+        if (op.inputs[i] == t) all[op.phase].push_back(at(choice_, o)->layout.inputs[i]);
     }
     return all;
   }
@@ -199,13 +199,12 @@ class ByDefinition {
     const auto wanted = reads(t);
     size_t readers = 0;
     for (const auto& [phase, layouts] : wanted) readers += layouts.size();
-    const ir::Op& producer = graph_.ops[static_cast<size_t>(graph_.tensor(t).producer)];
+    const ir::Op& producer = at(graph_.ops, graph_.tensor(t).producer);
     if (producer.type == "parameter") return state_cost(t, wanted);
     std::vector<sbp::NdSbp> kept = whole_layouts(t);
     const sbp::NdSbp* made = nullptr;
     if (ir::has_op(producer.type)) {
-      made = &choice_[static_cast<size_t>(graph_.tensor(t).producer)]
-                  ->layout.outputs[static_cast<size_t>(graph_.tensor(t).output)];
+      made = &at(at(choice_, graph_.tensor(t).producer)->layout.outputs, graph_.tensor(t).output);
       if (readers < 2) kept.clear();
       kept.push_back(*made);
     }
@@ -220,10 +219,10 @@ class ByDefinition {
 
   // Read as it lies, or slices of it where it is whole; its gradient ends there, and it is updated.
   double state_cost(ir::TensorId t, const std::map<ir::Phase, std::vector<sbp::NdSbp>>& wanted) {
-    const ir::Op& update = graph_.ops[static_cast<size_t>(update_of(t))];
+    const ir::Op& update = at(graph_.ops, update_of(t));
     const ir::TensorId gradient = update.inputs[1];
-    const sbp::NdSbp& made = choice_[static_cast<size_t>(graph_.tensor(gradient).producer)]
-                                 ->layout.outputs[static_cast<size_t>(graph_.tensor(gradient).output)];
+    const sbp::NdSbp& made =
+        at(at(choice_, graph_.tensor(gradient).producer)->layout.outputs, graph_.tensor(gradient).output);
     double least = infinity;
     for (const sbp::NdSbp& layout : whole_layouts(t)) {
       const ir::TensorType local = step_.costs.local(graph_.tensor(t).type, layout);
@@ -247,13 +246,13 @@ class ByDefinition {
 
   ir::OpId update_of(ir::TensorId t) const {
     for (ir::OpId o : updates_)
-      if (graph_.ops[static_cast<size_t>(o)].inputs[0] == t) return o;
+      if (at(graph_.ops, o).inputs[0] == t) return o;
     return -1;
   }
   double gradient_bytes() const {
     double bytes = 0;
     for (ir::OpId o : updates_)
-      bytes += static_cast<double>(graph_.tensor(graph_.ops[static_cast<size_t>(o)].inputs[1]).type.bytes());
+      bytes += static_cast<double>(graph_.tensor(at(graph_.ops, o).inputs[1]).type.bytes());
     return bytes;
   }
 
@@ -497,7 +496,7 @@ std::vector<int> draw_choice(const ir::Graph& graph, const LayoutPart& part, std
   for (size_t n = 0; n < part.items.size(); ++n)
     for (size_t c = 0; c < problem.nodes[n].size(); ++c) {
       const bool op = part.items[n].kind == LayoutPart::Item::Kind::op &&
-                      graph.ops[static_cast<size_t>(part.items[n].id)].type != "accumulate";
+                      at(graph.ops, part.items[n].id).type != "accumulate";
       const double left = 4.0 / static_cast<double>(problem.nodes[n].size());
       const bool goes = op && c > 0 && std::uniform_real_distribution(0.0, 1.0)(random) > left;
       problem.nodes[n][c][kernels] += goes ? infinity : std::uniform_real_distribution(0.0, 1.0)(random);

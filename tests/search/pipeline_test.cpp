@@ -10,6 +10,7 @@
 
 #include "planner/search/registers.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "search/plans.h"
 #include "support/error_of.h"
 
@@ -96,7 +97,7 @@ ir::Plan with_least_counts(ir::Plan plan) {
   EXPECT_TRUE(counts.optimal());
   for (size_t i = 0; i < counts.counts.size(); ++i) {
     auto [p, r] = of.registers[i];
-    plan.programs[static_cast<size_t>(p)].registers[static_cast<size_t>(r)].count = counts.counts[i];
+    at(at(plan.programs, p).registers, r).count = counts.counts[i];
   }
   place_registers(plan);
   return plan;

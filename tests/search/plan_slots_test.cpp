@@ -7,6 +7,7 @@
 
 #include "planner/resolve.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "search/plans.h"
 #include "sim/simulate.h"
 #include "support/error_of.h"
@@ -14,11 +15,9 @@
 namespace boxcar::search {
 namespace {
 
-size_t at(int index) { return static_cast<size_t>(index); }
-
 std::vector<int> counts_now(const ir::Plan& plan, const PlanCounts& open) {
   std::vector<int> counts;
-  for (const auto& [p, r] : open.registers) counts.push_back(plan.programs[at(p)].registers[at(r)].count);
+  for (const auto& [p, r] : open.registers) counts.push_back(at(at(plan.programs, p).registers, r).count);
   return counts;
 }
 
@@ -77,7 +76,7 @@ planner::Job small_pipeline(int tp) {
 std::vector<double> node_seconds(const planner::StepView& view, const planner::Job& job) {
   std::vector<double> seconds;
   for (const planner::StepNode& node : view.nodes)
-    seconds.push_back(sim::act_seconds(*view.plan, job.cluster, node.instance)[at(node.actor)]);
+    seconds.push_back(at(sim::act_seconds(*view.plan, job.cluster, node.instance), node.actor));
   return seconds;
 }
 

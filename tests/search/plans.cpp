@@ -7,13 +7,12 @@
 
 #include "backends/machines/cluster.h"
 #include "planner/step_view.h"
+#include "sbp/at.h"
 #include "sim/simulate.h"
 #include "support/mean_step.h"
 
 namespace boxcar::search {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 enum Phase { forward, backward, update };
 enum Queue { compute, ahead, back };
@@ -41,7 +40,7 @@ class PipelineBuilder {
   // Registers of every stage have the same numbers, so that neighbours know them.
   enum Register { weight, saved, sent, gradient, sent_back, taken, taken_back };
 
-  ir::Program& program(int s) { return plan_.programs[at(s)]; }
+  ir::Program& program(int s) { return at(plan_.programs, s); }
 
   void declare(int s) {
     ir::Program& p = program(s);
@@ -50,7 +49,7 @@ class PipelineBuilder {
     p.queues = {{"compute", ir::QueueKind::compute, true},
                 {"ahead", ir::QueueKind::network, true},
                 {"back", ir::QueueKind::network, true}};
-    int m = shape_.micro_batches, lead = std::min(shape_.in_flight[at(s)], m);
+    int m = shape_.micro_batches, lead = std::min(at(shape_.in_flight, s), m);
     for (int i = 0; i < lead; ++i) p.schedule.push_back({forward, i});
     for (int i = 0; i < m; ++i) {
       p.schedule.push_back({backward, i});
@@ -83,31 +82,32 @@ class PipelineBuilder {
     actor.inputs = std::move(inputs);
     actor.outputs = std::move(outputs);
     for (int r : actor.outputs)
-      program(s).registers[at(r)].producer = static_cast<int>(program(s).actors.size());
+      at(program(s).registers, r).producer = static_cast<int>(program(s).actors.size());
     program(s).actors.push_back(std::move(actor));
     return static_cast<int>(program(s).actors.size()) - 1;
   }
 
   void pull(int s, int from, Register what, Register into, double seconds, Phase phase, Queue queue) {
-    ir::Peers peers{"p" + std::to_string(plan_.peers.size()), std::vector<int>(at(count_), -1)};
-    peers.source[at(s)] = from;
+    ir::Peers peers{"p" + std::to_string(plan_.peers.size()),
+                    std::vector<int>(static_cast<size_t>(count_), -1)};
+    at(peers.source, s) = from;
     plan_.peers.push_back(peers);
     ir::Input input{what, 1, from, static_cast<int>(plan_.peers.size()) - 1, {}};
     int a = add(s, "pull" + std::to_string(from), seconds, phase, queue, {input}, {into});
-    program(s).actors[at(a)].kind = ir::ActorKind::pull;
-    program(s).actors[at(a)].op = "pull";
-    program(s).actors[at(a)].comm_bytes = shape_.sent_bytes;
+    at(program(s).actors, a).kind = ir::ActorKind::pull;
+    at(program(s).actors, a).op = "pull";
+    at(program(s).actors, a).comm_bytes = shape_.sent_bytes;
   }
 
   void connect(int s) {
-    const PipelineStage& stage = shape_.stages[at(s)];
+    const PipelineStage& stage = at(shape_.stages, s);
     int m = shape_.micro_batches;
     bool first = s == 0, last = s + 1 == count_;
-    if (!first) pull(s, s - 1, sent, taken, shape_.stages[at(s - 1)].send, forward, ahead);
+    if (!first) pull(s, s - 1, sent, taken, at(shape_.stages, s - 1).send, forward, ahead);
     std::vector<ir::Input> reads{{weight, m, -1, -1, {}}};
     if (!first) reads.push_back({taken, 1, -1, -1, {}});
     add(s, "forward", stage.forward, forward, compute, reads, {saved, sent});
-    if (!last) pull(s, s + 1, sent_back, taken_back, shape_.stages[at(s + 1)].send_back, backward, back);
+    if (!last) pull(s, s + 1, sent_back, taken_back, at(shape_.stages, s + 1).send_back, backward, back);
     reads = {{saved, 1, -1, -1, {}}};
     if (!last) reads.push_back({taken_back, 1, -1, -1, {}});
     add(s, "backward", stage.backward, backward, compute, reads, {sent_back, gradient});
@@ -119,7 +119,9 @@ class PipelineBuilder {
 
   void drop(int s, Register reg) {
     auto& registers = program(s).registers;
-    size_t place = reg == taken || registers.size() <= at(taken_back) ? at(taken) : at(taken_back);
+    size_t place = reg == taken || registers.size() <= static_cast<size_t>(taken_back)
+                       ? static_cast<size_t>(taken)
+                       : static_cast<size_t>(taken_back);
     registers.erase(registers.begin() + static_cast<std::ptrdiff_t>(place));
     auto shift = [&](int& r) { r -= r > static_cast<int>(place); };
     for (ir::Actor& actor : program(s).actors) {

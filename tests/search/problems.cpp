@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "sbp/at.h"
+
 namespace boxcar::search {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 // Adds the backward ops of nodes [0, n): one each, edges reversed, and an edge from what the op made.
 void add_backward(Shape& shape) {
@@ -120,7 +120,7 @@ Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn,
   std::uniform_real_distribution<double> real(0, 10);
   auto cost = [&](bool may_forbid) {
     Cost cost{};
-    for (int k = 0; k < drawn.space.size(); ++k) cost[at(k)] = drawn.whole ? small(random) : real(random);
+    for (int k = 0; k < drawn.space.size(); ++k) at(cost, k) = drawn.whole ? small(random) : real(random);
     if (may_forbid && percent(random) < drawn.forbidden) cost[0] = infinity;
     return cost;
   };
@@ -128,12 +128,12 @@ Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn,
   problem.space = drawn.space;
   for (int n = 0; n < shape.nodes; ++n) {
     problem.nodes.emplace_back();
-    for (int c = choices.empty() ? any(random) : choices[at(n)]; c > 0; --c)
+    for (int c = choices.empty() ? any(random) : at(choices, n); c > 0; --c)
       problem.nodes.back().push_back(cost(false));
   }
   for (auto [a, b] : shape.edges) {
     problem.edges.push_back({a, b, {}});
-    size_t entries = problem.nodes[at(a)].size() * problem.nodes[at(b)].size();
+    size_t entries = at(problem.nodes, a).size() * at(problem.nodes, b).size();
     for (size_t i = 0; i < entries; ++i) problem.edges.back().costs.push_back(cost(true));
   }
   return problem;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "planner/verify.h"
+#include "sbp/at.h"
 #include "search/plans.h"
 #include "support/error_of.h"
 #include "support/random_plan.h"
@@ -56,7 +57,7 @@ CountProblem random_problem(std::mt19937& random) {
     int from = pick(0, static_cast<int>(actors.size()) - 1),
         to = pick(0, static_cast<int>(actors.size()) - 1);
     if (from == to) continue;
-    const Actor &writer = actors[static_cast<size_t>(from)], &reader = actors[static_cast<size_t>(to)];
+    const Actor &writer = at(actors, from), &reader = at(actors, to);
     int versions = std::min(writer.acts, reader.acts), every = writer.acts / versions,
         repeat = reader.acts / versions;
     int initial = from < to ? 0 : versions;
@@ -129,7 +130,7 @@ TEST(Registers, LongCountsAreTheCheapest) { check_counts(1001, 4000); }
 void set_counts(ir::Plan& plan, const PlanCounts& of, const std::vector<int>& counts) {
   for (size_t i = 0; i < counts.size(); ++i) {
     auto [p, r] = of.registers[i];
-    plan.programs[static_cast<size_t>(p)].registers[static_cast<size_t>(r)].count = counts[i];
+    at(at(plan.programs, p).registers, r).count = counts[i];
   }
   place_registers(plan);
 }
@@ -145,7 +146,7 @@ void check_plans(unsigned first, unsigned rounds) {
     PlanCounts of = counts_of_plan(planner::view_of_devices(plan), seconds);
     std::vector<int> given;
     for (auto [p, r] : of.registers) {
-      given.push_back(plan.programs[static_cast<size_t>(p)].registers[static_cast<size_t>(r)].count);
+      given.push_back(at(at(plan.programs, p).registers, r).count);
     }
     ASSERT_EQ(period_of(of.problem, given), planner::period_bound(view, seconds));
 

@@ -5,6 +5,7 @@
 
 #include "planner/laid_out.h"
 #include "planner/resolve.h"
+#include "sbp/at.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 #include "support/error_of.h"
@@ -73,7 +74,7 @@ TEST(Search, EveryCandidateHasTheLayoutsThatArePinned) {
     for (const Candidate& c : found.best) {
       const planner::LaidOut laid = planner::lay_out(planner::resolve(c.job), c.choose());
       for (const char* name : {"h0.mlp.fc1.weight.half", "h3.mlp.fc1.weight.half"})
-        EXPECT_EQ(laid.pins.used[static_cast<size_t>(ir::find_tensor(laid.graph, name))], rows);
+        EXPECT_EQ(at(laid.pins.used, ir::find_tensor(laid.graph, name)), rows);
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "planner/estimate/step_estimate.h"
 #include "planner/resolve.h"
 #include "planner/search/points.h"
+#include "sbp/at.h"
 #include "search/jobs.h"
 #include "search/simulating.h"
 
@@ -184,7 +185,7 @@ TEST(SlowStages, HaveTheLayersThatAreFastest) {
     EXPECT_LE(seconds(level), 1.005 * least) << job.model.family << " " << j;
     const auto slow = std::max_element(slowness.begin(), slowness.end()) - slowness.begin();
     const std::vector<int> even = planner::balanced_layers(layers, job.parallel.pp);
-    fewer += level[static_cast<size_t>(slow)] < even[static_cast<size_t>(slow)] ? 1 : 0;
+    fewer += at(level, slow) < at(even, slow) ? 1 : 0;
   }
   EXPECT_GT(fewer, 12);
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 
+#include "sbp/at.h"
 #include "support/error_of.h"
 
 namespace boxcar::search {
@@ -96,7 +97,7 @@ double brute_force(const StageProblem& problem, int before, int after, int devic
   double best = none;
   for (int first = 0; first < before; ++first) {
     for (int mesh = 0; mesh < static_cast<int>(problem.meshes.size()); ++mesh) {
-      int used = devices + problem.meshes[static_cast<size_t>(mesh)];
+      int used = devices + at(problem.meshes, mesh);
       if (used > problem.devices) continue;
       for (const StageOption& option : problem.options(first, before, mesh)) {
         int in_flight = std::min(after + 1, problem.micro_batches);
@@ -116,7 +117,7 @@ double time_of(const StageProblem& problem, const StagePlan& plan) {
   for (const auto& stage : plan.stages) {
     EXPECT_EQ(stage.first, block);
     block = stage.last;
-    devices += problem.meshes[static_cast<size_t>(stage.mesh)];
+    devices += at(problem.meshes, stage.mesh);
     double in_flight = std::min(after--, problem.micro_batches);
     EXPECT_LE(stage.option.bytes + in_flight * stage.option.bytes_in_flight, problem.memory);
     slowest = std::max(slowest, stage.option.seconds);

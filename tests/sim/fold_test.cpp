@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "sbp/at.h"
 #include "sim/plans.h"
 #include "sim/simulate.h"
 
@@ -102,7 +103,7 @@ void expect_agreement(const ir::Plan& plan, const backends::Cluster& cluster, si
   EXPECT_NEAR(folded.first_step_seconds, all.first_step_seconds, 1e-8 * all.first_step_seconds + 1e-9);
   for (const ClassResult& cls : folded.classes) {
     for (int device : cls.devices) {
-      const ClassResult& one = all.classes[static_cast<size_t>(device)];
+      const ClassResult& one = at(all.classes, device);
       EXPECT_NEAR(cls.busy, one.busy, 1e-9) << device;
       EXPECT_NEAR(cls.span, one.span, 1e-8) << device;
       EXPECT_NEAR(cls.exposed_comm, one.exposed_comm, 1e-8) << device;

@@ -5,6 +5,7 @@
 #include "backends/machines/cluster.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "sbp/at.h"
 #include "sim/models/collective_time.h"
 #include "sim/simulate.h"
 
@@ -67,8 +68,8 @@ TEST(HostTime, LoadsWaitForTheSamplesOfTheirNode) {
   plan.devices = 4;
   plan.classes = {{0, {0, 1, 2, 3}}};
   for (int load : {0, 1}) {
-    plan.programs[0].actors[static_cast<size_t>(load)].kind = ir::ActorKind::copy;
-    plan.programs[0].actors[static_cast<size_t>(load)].op = "load";
+    at(plan.programs[0].actors, load).kind = ir::ActorKind::copy;
+    at(plan.programs[0].actors, load).op = "load";
   }
   const std::vector<double> copied = act_seconds(plan, cluster, 0);
   EXPECT_DOUBLE_EQ(copied[0], 4e6 / cluster.node.pcie_bandwidth);

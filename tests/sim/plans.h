@@ -8,6 +8,7 @@
 
 #include "backends/machines/cluster.h"
 #include "ir/plan.h"
+#include "sbp/at.h"
 
 namespace boxcar::sim::test {
 
@@ -45,18 +46,18 @@ struct ProgramBuilder {
   }
   int output(int producer, int count = 1, int64_t bytes = 0) {
     ir::Register reg;
-    const ir::Actor& from = program.actors[static_cast<size_t>(producer)];
+    const ir::Actor& from = at(program.actors, producer);
     reg.name = from.name + ".out" + std::to_string(from.outputs.size());
     reg.count = count;
     reg.bytes = bytes;
     reg.producer = producer;
     program.registers.push_back(std::move(reg));
     int index = static_cast<int>(program.registers.size()) - 1;
-    program.actors[static_cast<size_t>(producer)].outputs.push_back(index);
+    at(program.actors, producer).outputs.push_back(index);
     return index;
   }
   void read(int consumer, int reg, int repeat = 1) {
-    program.actors[static_cast<size_t>(consumer)].inputs.push_back({reg, repeat, -1, -1, {}});
+    at(program.actors, consumer).inputs.push_back({reg, repeat, -1, -1, {}});
   }
   int link(int producer, int consumer, int count = 1, int64_t bytes = 0) {
     int reg = output(producer, count, bytes);
@@ -84,8 +85,8 @@ struct ProgramBuilder {
     act.source_queue = source_queue;
     return index;
   }
-  ir::Register& reg(int index) { return program.registers[static_cast<size_t>(index)]; }
-  ir::Actor& act(int index) { return program.actors[static_cast<size_t>(index)]; }
+  ir::Register& reg(int index) { return at(program.registers, index); }
+  ir::Actor& act(int index) { return at(program.actors, index); }
 };
 
 // Programs in order, each with its devices.
@@ -157,7 +158,7 @@ inline ProgramBuilder gpt_stage(const GptShape& shape, int stage) {
   for (int k = steps - 1; k >= 0; --k) {
     int kernel = p.actor("b" + std::to_string(k), 2e-4 + 1e-6 * (k % 5), 0, 1);
     if (last >= 0) p.link(last, kernel, 1, 1024);
-    p.read(kernel, forward_out[static_cast<size_t>(k)]);
+    p.read(kernel, at(forward_out, k));
     last = kernel;
     if (k % (shape.kernels / 2) == 0 && k > 0) {
       int reduce = p.collective("b.reduce" + std::to_string(k), 0, 50331648, net_tp, 1);

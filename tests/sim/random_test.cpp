@@ -1,6 +1,7 @@
 // Random plans: what must hold of any.
 #include <gtest/gtest.h>
 
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/fold.h"
 #include "sim/plans.h"
@@ -37,8 +38,8 @@ TEST(RandomPlans, FoldedAndUnfoldedRunsAgree) {
     EXPECT_EQ(folded.step_ends, all.step_ends) << "seed " << seed;
     for (const ClassResult& cls : folded.classes) {
       for (int device : cls.devices) {
-        EXPECT_EQ(cls.peak_bytes, all.classes[static_cast<size_t>(device)].peak_bytes) << "seed " << seed;
-        EXPECT_EQ(cls.queue_busy, all.classes[static_cast<size_t>(device)].queue_busy) << "seed " << seed;
+        EXPECT_EQ(cls.peak_bytes, at(all.classes, device).peak_bytes) << "seed " << seed;
+        EXPECT_EQ(cls.queue_busy, at(all.classes, device).queue_busy) << "seed " << seed;
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include "backends/machines/device_profile.h"
 #include "backends/machines/framework.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "sim/models/collective_time.h"
 #include "sim/plans.h"
@@ -339,7 +340,7 @@ TEST(Simulate, QueuesShareCoresFairly) {
   for (int next : {a, b}) p.reg(p.link(c, next, 2)).initial = 1;  // none before all of a step are over
   Result result = simulate(make_plan({{p, {0}}}), cluster, {.steps = 1, .timeline = true});
   std::vector<double> ends(3);
-  for (const Act& act : result.timeline) ends[static_cast<size_t>(act.actor)] = act.end;
+  for (const Act& act : result.timeline) at(ends, act.actor) = act.end;
   EXPECT_NEAR(ends[0], 1.5, 1e-6);
   EXPECT_NEAR(ends[1], 1.5, 1e-6);
   EXPECT_NEAR(ends[2], 2.5, 1e-6);

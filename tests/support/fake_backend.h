@@ -24,6 +24,7 @@
 
 #include "backends/backend.h"
 #include "backends/random.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 #include "support/late_queue.h"
 
@@ -185,8 +186,8 @@ class FakeCommunicator : public backends::Communicator {
   void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, ir::DType,
                       sbp::Reduction reduction) override {
     int64_t begin = 0;
-    for (int r = 0; r < rank_; ++r) begin += counts[static_cast<size_t>(r)];
-    act(in, out, [&] { return reduced(begin, counts[static_cast<size_t>(rank_)], reduction); });
+    for (int r = 0; r < rank_; ++r) begin += at(counts, r);
+    act(in, out, [&] { return reduced(begin, at(counts, rank_), reduction); });
   }
   void all_gather(const void* in, void* out, std::span<const int64_t> counts, ir::DType) override {
     act(in, out, [&] {
@@ -217,20 +218,20 @@ class FakeCommunicator : public backends::Communicator {
   }
   void barrier() override { meeting_.meet(); }
   void send_to(const void* in, int64_t, int) override {
-    meeting_.in()[static_cast<size_t>(rank_)] = static_cast<const float*>(in);
+    at(meeting_.in(), rank_) = static_cast<const float*>(in);
     meeting_.meet();
     meeting_.meet();
   }
   void receive_from(void* out, int64_t bytes, int from) override {
     meeting_.meet();
-    std::memcpy(out, meeting_.in()[static_cast<size_t>(from)], static_cast<size_t>(bytes));
+    std::memcpy(out, at(meeting_.in(), from), static_cast<size_t>(bytes));
     meeting_.meet();
   }
 
  private:
   template <typename Result>
   void act(const void* in, void* out, Result result) {
-    meeting_.in()[static_cast<size_t>(rank_)] = static_cast<const float*>(in);
+    at(meeting_.in(), rank_) = static_cast<const float*>(in);
     meeting_.meet();
     const std::vector<float> values = result();
     meeting_.meet();

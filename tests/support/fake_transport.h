@@ -23,6 +23,7 @@
 
 #include "backends/peers.h"
 #include "backends/transport.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::support {
@@ -53,19 +54,19 @@ class FakeNetwork {
   }
 
   // Messages on a channel so far, of all processes.
-  int sent(backends::Channel channel) const { return (*sent_)[static_cast<size_t>(channel)]; }
+  int sent(backends::Channel channel) const { return at(*sent_, channel); }
 
   // Nothing that it sends arrives from here on, and the others have waited long enough.
   void fall_silent(int process) {
     {
-      std::lock_guard lock(at(process).mutex);
-      at(process).silent = true;
+      std::lock_guard lock(number(process).mutex);
+      number(process).silent = true;
     }
     for (int p = 0; p < size(); ++p) {
       for (int second = 1; p != process && second <= silence; ++second) {
-        at(p).peers.tick(second);
+        number(p).peers.tick(second);
         for (int other = 0; other < size(); ++other) {
-          if (other != process) at(p).peers.heard(other);
+          if (other != process) number(p).peers.heard(other);
         }
       }
     }
@@ -99,7 +100,7 @@ class FakeNetwork {
       return texts;
     }
     void listen(backends::Channel channel, Listener listener) override {
-      Listener& place = listeners_[static_cast<size_t>(channel)];
+      Listener& place = at(listeners_, channel);
       if (place) throw Error::fault("transport", "one listener per channel");
       place = std::move(listener);
     }
@@ -111,8 +112,8 @@ class FakeNetwork {
         std::lock_guard lock(me().mutex);
         if (me().silent) return;
       }
-      ++(*sent_)[static_cast<size_t>(channel)];
-      Process& to = at(process);
+      ++at(*sent_, channel);
+      Process& to = number(process);
       std::lock_guard lock(to.mutex);
       to.lines[{process_, channel}].emplace_back(bytes.begin(), bytes.end());
       to.changed.notify_all();
@@ -140,8 +141,8 @@ class FakeNetwork {
     }
 
    private:
-    Process& at(int process) const { return *processes_[static_cast<size_t>(process)]; }
-    Process& me() const { return at(process_); }
+    Process& number(int process) const { return *at(processes_, process); }
+    Process& me() const { return number(process_); }
 
     void progress() {
       std::unique_lock lock(me().mutex);
@@ -155,7 +156,7 @@ class FakeNetwork {
         line->second.pop_front();
         if (line->second.empty()) me().lines.erase(line);
         lock.unlock();
-        listeners_[static_cast<size_t>(channel)](from, bytes);
+        at(listeners_, channel)(from, bytes);
         lock.lock();
       }
     }
@@ -177,7 +178,7 @@ class FakeNetwork {
   };
 
   int size() const { return static_cast<int>(processes_.size()); }
-  Process& at(int process) const { return *processes_[static_cast<size_t>(process)]; }
+  Process& number(int process) const { return *at(processes_, process); }
 
   std::vector<std::shared_ptr<Process>> processes_;
   const std::shared_ptr<Sent> sent_ = std::make_shared<Sent>();

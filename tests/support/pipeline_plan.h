@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/plan.h"
+#include "sbp/at.h"
 
 namespace boxcar::support {
 
@@ -69,7 +70,7 @@ class PipelinePlan {
     actor.queue = queue;
     actor.phase = phase;
     for (int out : outputs) {
-      program().registers[static_cast<size_t>(out)].producer = static_cast<int>(program().actors.size());
+      at(program().registers, out).producer = static_cast<int>(program().actors.size());
     }
     program().actors.push_back(std::move(actor));
     return program().actors.back();
@@ -89,7 +90,7 @@ class PipelinePlan {
                     std::vector<int>(static_cast<size_t>(plan_.devices), -1)};
     int stage = static_cast<int>(plan_.programs.size()) - 1;
     for (int d = 0; d < shape_.devices; ++d) {
-      peers.source[static_cast<size_t>(stage * shape_.devices + d)] = from * shape_.devices + d;
+      at(peers.source, stage * shape_.devices + d) = from * shape_.devices + d;
     }
     plan_.peers.push_back(peers);
     int out = reg(name, ir::MemoryKind::activations, 2);
@@ -193,7 +194,7 @@ class PipelinePlan {
     add("dx", {{dy, 1, -1, -1, {}}}, out < 0 ? std::vector<int>{} : std::vector<int>{out}, 0, 1);
     if (out < 0) return;
     // Now the stage before can name what it pulls.
-    ir::Program& before = plan_.programs[static_cast<size_t>(s - 1)];
+    ir::Program& before = at(plan_.programs, s - 1);
     for (ir::Actor& actor : before.actors) {
       if (actor.name == "dy") actor.inputs[0].reg = out;
     }
@@ -213,7 +214,7 @@ class PipelinePlan {
     std::vector<ir::Input> ins{{reduced, 1, -1, -1, {}}};
     std::vector<int> outs;
     for (int w : weights_) {
-      if (program().registers[static_cast<size_t>(w)].name.rfind(layer, 0) != 0) continue;
+      if (at(program().registers, w).name.rfind(layer, 0) != 0) continue;
       ins.push_back({w, 1, -1, -1, {}});
       outs.push_back(w);
     }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ir/plan.h"
+#include "sbp/at.h"
 
 namespace boxcar::support {
 
@@ -62,9 +63,9 @@ class RandomPlan {
   bool chance(int percent) { return pick(1, 100) <= percent; }
 
   int size() const { return static_cast<int>(plan_.programs.size()); }
-  ir::Program& program(int p) { return plan_.programs[static_cast<size_t>(p)]; }
-  ir::Actor& actor(int p, int a) { return program(p).actors[static_cast<size_t>(a)]; }
-  ir::Register& reg(int p, int r) { return program(p).registers[static_cast<size_t>(r)]; }
+  ir::Program& program(int p) { return at(plan_.programs, p); }
+  ir::Actor& actor(int p, int a) { return at(program(p).actors, a); }
+  ir::Register& reg(int p, int r) { return at(program(p).registers, r); }
   int acts(int p, int a) { return program(p).acts_per_step(a); }
 
   // Phases F0.. run once per micro-batch, U once at the end; micro-batches of a phase in order, phases mixed.
@@ -73,8 +74,8 @@ class RandomPlan {
     std::vector<int> next(static_cast<size_t>(phases));
     for (int left = phases * plan_.micro_batches; left > 0; --left) {
       int phase = pick(0, phases - 1);
-      while (next[static_cast<size_t>(phase)] == plan_.micro_batches) phase = (phase + 1) % phases;
-      runs_.push_back({phase, next[static_cast<size_t>(phase)]++});
+      while (at(next, phase) == plan_.micro_batches) phase = (phase + 1) % phases;
+      runs_.push_back({phase, at(next, phase)++});
     }
     runs_.push_back({phases, 0});
     phases_ = phases + 1;
@@ -135,7 +136,7 @@ class RandomPlan {
 
   int pick_queue(int p, bool ordered) {
     int queue = pick(0, static_cast<int>(program(p).queues.size()) - 1);
-    return ordered && !program(p).queues[static_cast<size_t>(queue)].ordered ? 0 : queue;
+    return ordered && !at(program(p).queues, queue).ordered ? 0 : queue;
   }
 
   void actors() {
@@ -203,13 +204,13 @@ class RandomPlan {
     int64_t same = pick(1, 9), all = 0;
     std::vector<int64_t> own;  // by program
     for (int p = 0; p < size(); ++p) own.push_back(pick(0, 5));
-    for (int d : groups[0]) all += own[static_cast<size_t>(program_of(d))];
+    for (int d : groups[0]) all += at(own, program_of(d));
     bool parted = kind == Collective::all_gather || kind == Collective::reduce_scatter;
     std::vector<int> made;
     for (int p : members) {
       int a = add(p, test_actor(p, phase), 1);
       made.push_back(actor(p, a).outputs[0]);
-      int64_t mine = own[static_cast<size_t>(p)];
+      int64_t mine = at(own, p);
       set_extent(p, made.back(), !parted ? same : kind == Collective::all_gather ? mine : all);
       turned_.push_back({p, made.back()});
     }
@@ -221,7 +222,7 @@ class RandomPlan {
       if (parted) actor.attrs["axes"] = std::vector<int64_t>{0};
       int a = add(p, actor, 1);
       this->actor(p, a).attrs["seconds"] = seconds;
-      int64_t mine = own[static_cast<size_t>(p)];
+      int64_t mine = at(own, p);
       set_extent(p, this->actor(p, a).outputs[0],
                  !parted                          ? same
                  : kind == Collective::all_gather ? all
@@ -253,8 +254,8 @@ class RandomPlan {
     for (const ir::RankClass& cls : plan_.classes) {
       if (cls.program != to) continue;
       for (int d : cls.devices) {
-        int& source = peers.source[static_cast<size_t>(d)];
-        do source = sources[static_cast<size_t>(pick(0, static_cast<int>(sources.size()) - 1))];
+        int& source = at(peers.source, d);
+        do source = at(sources, pick(0, static_cast<int>(sources.size()) - 1));
         while (source == d);
       }
     }
@@ -329,7 +330,7 @@ class RandomPlan {
     for (ir::Program& program : plan_.programs) {
       for (size_t r = 0; r < program.registers.size(); ++r) {
         ir::Register& reg = program.registers[r];
-        ir::Actor& actor = program.actors[static_cast<size_t>(reg.producer)];
+        ir::Actor& actor = at(program.actors, reg.producer);
         bool joint = options_.real && actor.kind == ir::ActorKind::collective;
         if (reg.every != 1 || actor.kind == ir::ActorKind::pull || joint || !chance(15)) continue;
         actor.inputs.push_back({static_cast<int>(r), 1, -1, -1, {}});
@@ -356,7 +357,7 @@ class RandomPlan {
   int place(int p, int a, int k) {
     int phase = actor(p, a).phase, run = 0;
     for (; run < static_cast<int>(runs_.size()); ++run) {
-      if (runs_[static_cast<size_t>(run)].phase == phase && k-- == 0) break;
+      if (at(runs_, run).phase == phase && k-- == 0) break;
     }
     return run * (static_cast<int>(order_.size()) + 1) + rank(p, a);
   }

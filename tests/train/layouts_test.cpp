@@ -10,6 +10,7 @@
 #include "models.h"
 #include "planner/training_graph.h"
 #include "random_pins.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::tests {
@@ -99,12 +100,12 @@ TEST(TwoDimensionalLaw4, TrainsAsOneDeviceDoes) {
     for (const ir::Update& update : graph.updates) {
       if (graph.tensor(update.state).type.shape.size() != 2) continue;
       for (ir::TensorId t : {update.state, update.next}) {
-        sbp::NdSbp& used = *pins.used[static_cast<size_t>(t)];
+        sbp::NdSbp& used = *at(pins.used, t);
         if (used[1].is_split()) used[0] = sbp::Sbp::S(1 - used[1].axis);
-        pins.stored[static_cast<size_t>(t)][0] = used[0];
+        at(pins.stored, t)[0] = used[0];
       }
-      const ir::Op& op = graph.ops[static_cast<size_t>(graph.tensor(update.next).producer)];
-      pins.stored[static_cast<size_t>(op.inputs[1])][0] = (*pins.used[static_cast<size_t>(update.state)])[0];
+      const ir::Op& op = at(graph.ops, graph.tensor(update.next).producer);
+      at(pins.stored, op.inputs[1])[0] = (*at(pins.used, update.state))[0];
     }
     LaidOut laid = planner::lay_out(graph, mesh, pins, 1);
     const auto weight = static_cast<size_t>(ir::find_tensor(graph, "h0.mlp.fc1.weight"));

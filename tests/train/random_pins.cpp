@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "sbp/at.h"
 
 namespace boxcar::tests {
 namespace {
@@ -32,7 +33,7 @@ class Drawer {
 
   Pins run() {
     for (const ir::Update& update : graph_.updates) {
-      const ir::Op& op = graph_.ops[static_cast<size_t>(graph_.tensor(update.next).producer)];
+      const ir::Op& op = at(graph_.ops, graph_.tensor(update.next).producer);
       if (update.state == op.inputs[0]) pin_state(op);
     }
     for (const ir::Op& op : graph_.ops)
@@ -51,9 +52,7 @@ class Drawer {
     return result;
   }
 
-  void pin(ir::TensorId t, const NdSbp& layout) {
-    pins_.stored[static_cast<size_t>(t)].assign(layout.begin(), layout.end());
-  }
+  void pin(ir::TensorId t, const NdSbp& layout) { at(pins_.stored, t).assign(layout.begin(), layout.end()); }
 
   // Whether every op of the forward and backward passes has a signature that reads it so.
   bool readable(ir::TensorId t, Sbp layout, int64_t parts) const {
@@ -81,7 +80,7 @@ class Drawer {
       if (below(random_, 2) == 0 || !readable(op.inputs[0], read[d], mesh_.extents[d])) read[d] = Sbp::B();
     for (size_t i = 0; i < op.outputs.size() + 1; ++i) pin(op.inputs[i], kept);
     for (ir::TensorId t : op.outputs) pin(t, kept);
-    pins_.used[static_cast<size_t>(op.inputs[0])] = read;
+    at(pins_.used, op.inputs[0]) = read;
   }
 
   const ir::Graph& graph_;

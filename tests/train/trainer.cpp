@@ -13,6 +13,7 @@
 #include "backends/cpu/convert.h"
 #include "backends/cpu/cpu_backend.h"
 #include "planner/verify.h"
+#include "sbp/at.h"
 
 namespace boxcar::tests {
 namespace {
@@ -22,7 +23,7 @@ using planner::Place;
 
 // The part of an input that a device loads for one micro-batch.
 HostTensor input_part(const Place& place, int device, const Start& start, const Moment& moment) {
-  const std::vector<sbp::Range>& ranges = place.ranges[static_cast<size_t>(device)];
+  const std::vector<sbp::Range>& ranges = at(place.ranges, device);
   HostTensor part{{{}, place.type.dtype}, {}};
   for (const sbp::Range& range : ranges) part.type.shape.push_back(range.size());
   const int64_t before = moment.micro_batch * place.type.elements();
@@ -36,7 +37,7 @@ HostTensor input_part(const Place& place, int device, const Start& start, const 
 }
 
 HostTensor state_part(const Place& place, int device, const Start& start) {
-  const std::vector<sbp::Range>& ranges = place.ranges[static_cast<size_t>(device)];
+  const std::vector<sbp::Range>& ranges = at(place.ranges, device);
   HostTensor part{{{}, place.type.dtype}, {}};
   for (const sbp::Range& range : ranges) part.type.shape.push_back(range.size());
   part.data.resize(static_cast<size_t>(part.type.elements()));
@@ -75,7 +76,7 @@ class Trainer {
     }
     Outcome outcome{std::vector<double>(static_cast<size_t>(steps), 0.0), {}};
     for (const auto& [when, loss] : losses_)
-      outcome.losses[static_cast<size_t>(std::get<0>(when))] += loss / plan_.micro_batches;
+      at(outcome.losses, std::get<0>(when)) += loss / plan_.micro_batches;
     for (const ir::Update& update : laid_.graph.updates)
       gather(*places_.find(laid_.graph.tensor(update.state).name), outcome.state);
     for (const ir::Update& update : laid_.graph.updates)
@@ -96,7 +97,7 @@ class Trainer {
 
   void note_loss(int device, const Moment& moment, std::span<const std::byte> bytes) {
     const Place& loss = *places_.find("loss");
-    if (!loss.first[static_cast<size_t>(device)]) return;
+    if (!at(loss.first, device)) return;
     const std::lock_guard lock(mutex_);
     losses_[{moment.step, moment.micro_batch, device}] =
         backends::cpu::load({{}, loss.type.dtype}, bytes.data()).data[0];
@@ -104,16 +105,14 @@ class Trainer {
 
   HostTensor read(const Place& place, int device) const {
     ir::TensorType type{{}, place.type.dtype};
-    for (const sbp::Range& range : place.ranges[static_cast<size_t>(device)])
-      type.shape.push_back(range.size());
+    for (const sbp::Range& range : at(place.ranges, device)) type.shape.push_back(range.size());
     return backends::cpu::load(type, runtime_->read(device, place.reg).data());
   }
 
   void gather(const Place& place, std::map<std::string, HostTensor>& state) const {
     HostTensor& whole = state.try_emplace(place.tensor, backends::cpu::zeros(place.type)).first->second;
     for (int device = 0; device < plan_.devices; ++device)
-      if (place.first[static_cast<size_t>(device)])
-        backends::cpu::put(whole, place.ranges[static_cast<size_t>(device)], read(place, device));
+      if (at(place.first, device)) backends::cpu::put(whole, at(place.ranges, device), read(place, device));
   }
 
   // Parts that lie on several devices are the same on all of them.
