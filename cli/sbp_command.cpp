@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/sbp_arguments.h"
 #include "ir/op.h"
+#include "planner/op_layout.h"
 #include "sbp/apply.h"
 #include "sbp/boxing.h"
 #include "sbp/error.h"
@@ -18,6 +19,8 @@ namespace boxcar::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t most_dimensions = 4;
 
 struct RulesArguments {
   std::string op, devices = "2", dtype;
@@ -49,10 +52,39 @@ ir::Types read_operands(const ir::OpDef& def, const RulesArguments& arguments) {
   return types;
 }
 
-Json texts(const std::vector<sbp::Sbp>& layouts) {
+// "2x2": two mesh dimensions of two devices.
+sbp::Shape read_mesh(const std::string& flag, const std::string& text) {
+  sbp::Shape mesh;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('x', begin), text.size());
+    mesh.push_back(read_count(flag, text.substr(begin, end - begin), sbp::max_device + 1));
+    begin = end + 1;
+  }
+  if (mesh.size() > most_dimensions)
+    throw Error::input(flag, fmt::format("\"{}\" has {} dimensions; a mesh has at most {}", text, mesh.size(),
+                                         most_dimensions));
+  return mesh;
+}
+
+// By operand: "S(0)" for one mesh dimension, ["S(0)", "B"] for two.
+Json texts(const std::vector<sbp::NdSbp>& layouts) {
   Json list = Json::array();
-  for (const sbp::Sbp sbp : layouts) list.push_back(sbp::to_text(sbp));
+  for (const sbp::NdSbp& layout : layouts) {
+    Json dimensions = Json::array();
+    for (const sbp::Sbp sbp : layout) dimensions.push_back(sbp::to_text(sbp));
+    list.push_back(layout.size() == 1 ? dimensions[0] : dimensions);
+  }
   return list;
+}
+
+// "(S(0), B), (B, S(1)) -> (S(0), S(1))", as sbp::to_text of a signature is for one dimension.
+std::string to_text(const planner::OpLayout& layout) {
+  const auto joined = [](const std::vector<sbp::NdSbp>& layouts) {
+    std::vector<std::string> texts;
+    for (const sbp::NdSbp& one : layouts) texts.push_back(sbp::to_text(one));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  return joined(layout.inputs) + " -> " + joined(layout.outputs);
 }
 
 void print_ops(std::ostream& out, bool json) {
@@ -66,18 +98,18 @@ void print_ops(std::ostream& out, bool json) {
 
 void print_rules(std::ostream& out, const RulesArguments& arguments) {
   const ir::OpDef& def = ir::op(arguments.op);
-  const int64_t devices = read_count("--devices", arguments.devices, sbp::max_device + 1);
+  const sbp::Shape mesh = read_mesh("--devices", arguments.devices);
   if (!arguments.dtype.empty()) read_dtype("--dtype", arguments.dtype);
   const ir::Attrs attrs = ir::complete(def, read_attrs(arguments.attrs));
   const ir::Types inputs = read_operands(def, arguments);
   def.infer(inputs, attrs);
-  const auto rules = ir::signatures(def, inputs, attrs, devices);
+  const std::vector<planner::OpLayout> rules = planner::legal_layouts(def, inputs, attrs, mesh);
   if (!arguments.json) {
-    for (const sbp::Signature& rule : rules) out << sbp::to_text(rule) << "\n";
+    for (const planner::OpLayout& rule : rules) out << to_text(rule) << "\n";
     return;
   }
   Json list = Json::array();
-  for (const sbp::Signature& rule : rules)
+  for (const planner::OpLayout& rule : rules)
     list.push_back({{"inputs", texts(rule.inputs)}, {"outputs", texts(rule.outputs)}});
   out << list.dump() << "\n";
 }
@@ -245,12 +277,11 @@ void add_ops(CLI::App& parent, std::ostream& out) {
 }
 
 void add_rules(CLI::App& parent, std::ostream& out) {
-  CLI::App* command =
-      add(parent, "rules", "list the layouts under which an op may run on one mesh dimension");
+  CLI::App* command = add(parent, "rules", "list the layouts under which an op may run on a mesh of devices");
   auto a = std::make_shared<RulesArguments>();
   command->add_option("op", a->op, "an op's name (boxcar sbp ops)")->required();
   command->add_option("shape", a->shapes, "operand shapes: 4x6, scalar, 8:int64")->required();
-  command->add_option("--devices", a->devices, "devices along the mesh dimension (default 2)");
+  command->add_option("--devices", a->devices, "the mesh: 4, 2x2, 2x2x2 (default 2)");
   command->add_option("--attr", a->attrs, "an attribute: transpose_b=true, axes=[0,1]")
       ->allow_extra_args(false);
   command->add_option("--dtype", a->dtype, "element type of the floating-point operands (default float32)");

@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "sbp/at.h"
+
 namespace boxcar::planner {
 
 using sbp::NdSbp;
@@ -25,7 +27,7 @@ std::vector<size_t> split_order(const OpLayout& layout) {
 void take_part(ir::Types& types, const std::vector<Sbp>& layouts, int64_t parts, int64_t index) {
   for (size_t i = 0; i < types.size(); ++i)
     if (layouts[i].is_split()) {
-      int64_t& extent = types[i].shape[static_cast<size_t>(layouts[i].axis)];
+      int64_t& extent = at(types[i].shape, layouts[i].axis);
       extent = sbp::part_range(extent, parts, index).size();
     }
 }
@@ -91,7 +93,7 @@ std::set<int64_t> some_indices(const ir::OpDef& def, const Part& part, const Sig
   const auto add = [&](const ir::Types& types, const std::vector<Sbp>& layouts) {
     for (size_t i = 0; i < types.size(); ++i)
       if (layouts[i].is_split())
-        if (const int64_t more = types[i].shape[static_cast<size_t>(layouts[i].axis)] % parts; more > 0)
+        if (const int64_t more = at(types[i].shape, layouts[i].axis) % parts; more > 0)
           indices.insert({more - 1, more});
   };
   add(part.inputs, signature.inputs);
@@ -135,6 +137,25 @@ bool is_legal(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& at
     if (splits && k + 1 < order.size()) parts = cut(def, parts, signature, devices);
   }
   return true;
+}
+
+std::vector<OpLayout> legal_layouts(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,
+                                    const sbp::Shape& mesh) {
+  std::vector<OpLayout> layouts(1);
+  layouts[0].inputs.resize(inputs.size()), layouts[0].outputs.resize(def.infer(inputs, attrs).size());
+  for (const int64_t devices : mesh) {
+    std::vector<OpLayout> longer;
+    for (const OpLayout& layout : layouts)
+      for (const Signature& signature : ir::signatures(def, inputs, attrs, devices)) {
+        OpLayout next = layout;
+        for (size_t i = 0; i < inputs.size(); ++i) next.inputs[i].push_back(signature.inputs[i]);
+        for (size_t o = 0; o < next.outputs.size(); ++o) next.outputs[o].push_back(signature.outputs[o]);
+        next.signatures.push_back(signature);
+        if (is_legal(def, inputs, attrs, next, mesh)) longer.push_back(std::move(next));
+      }
+    layouts = std::move(longer);
+  }
+  return layouts;
 }
 
 std::vector<Signature> offered(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,

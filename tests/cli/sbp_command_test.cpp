@@ -75,6 +75,17 @@ TEST(SbpRules, Matmul) {
       "\n");
 }
 
+// Table 3 of the paper, among others.
+TEST(SbpRules, OnAMeshOfTwoDimensions) {
+  const std::string rules = run({"rules", "matmul", "4x6", "6x8", "--devices", "2x2"});
+  EXPECT_EQ(std::count(rules.begin(), rules.end(), '\n'), 34);
+  EXPECT_THAT(rules, testing::StartsWith("(B, B), (B, B) -> (B, B)\n(B, S(0)), (B, B) -> (B, S(0))\n"));
+  EXPECT_THAT(rules, testing::HasSubstr("\n(S(0), B), (B, S(1)) -> (S(0), S(1))\n"));
+  EXPECT_THAT(rules, testing::HasSubstr("\n(S(0), S(1)), (B, S(0)) -> (S(0), P(sum))\n"));
+  EXPECT_THAT(run({"rules", "matmul", "4x6", "6x8", "--devices", "2x2", "--json"}),
+              testing::StartsWith(R"~([{"inputs":[["B","B"],["B","B"]],"outputs":[["B","B"]]},)~"));
+}
+
 TEST(SbpRules, AttributesAndTypes) {
   EXPECT_THAT(run({"rules", "matmul", "4x6", "8x6", "--attr", "transpose_b=true"}),
               testing::HasSubstr("B, S(0) -> S(1)\n"));
@@ -138,6 +149,10 @@ TEST(SbpRules, BadInput) {
             R"(--devices: "99999999999999999999" is not a whole number of 1 to 1048576)");
   EXPECT_EQ(rules_message({"matmul", "4x6", "6x8", "--devices", "2.5"}),
             R"(--devices: "2.5" is not a whole number of 1 to 1048576)");
+  EXPECT_EQ(rules_message({"matmul", "4x6", "6x8", "--devices", "2x"}),
+            R"(--devices: "" is not a whole number of 1 to 1048576)");
+  EXPECT_EQ(rules_message({"matmul", "4x6", "6x8", "--devices", "2x2x2x2x2"}),
+            R"(--devices: "2x2x2x2x2" has 5 dimensions; a mesh has at most 4)");
   EXPECT_EQ(rules_message({"matmul", "4x-6", "6x8"}), R"(shape: "4x-6" has extent -6; expected 1 or more)");
   EXPECT_EQ(rules_message({"matmul", "4x0", "6x8"}), R"(shape: "4x0" has extent 0; expected 1 or more)");
   EXPECT_EQ(rules_message({"matmul", "4by6", "6x8"}),

@@ -19,6 +19,7 @@
 #include "law1.h"
 #include "planner/deduce.h"
 #include "planner/local_attrs.h"
+#include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::planner {
@@ -105,10 +106,10 @@ Tensors lay_out(Random& random, const ir::Domain& domain, const HostTensor& whol
   for (const std::vector<int>& group : partial_groups(layout, mesh)) {
     const HostTensor value =
         backends::cpu::take(whole, sbp::local_ranges(whole.type.shape, layout, mesh.extents, group[0]));
-    for (const int place : group) parts[static_cast<size_t>(place)] = value;
-    for (size_t at = 0; at < value.data.size(); ++at) {
-      const auto shares = spread(random, domain, partial_dims(layout, mesh), 0, value.data[at]);
-      for (size_t k = 0; k < group.size(); ++k) parts[static_cast<size_t>(group[k])].data[at] = shares[k];
+    for (const int place : group) at(parts, place) = value;
+    for (size_t i = 0; i < value.data.size(); ++i) {
+      const auto shares = spread(random, domain, partial_dims(layout, mesh), 0, value.data[i]);
+      for (size_t k = 0; k < group.size(); ++k) at(parts, group[k]).data[i] = shares[k];
     }
   }
   return parts;
@@ -121,15 +122,15 @@ std::string difference(const Tensors& got, const HostTensor& want, const NdSbp& 
     const HostTensor part =
         backends::cpu::take(want, sbp::local_ranges(want.type.shape, layout, mesh.extents, group[0]));
     for (const int place : group)
-      if (const auto& shape = got[static_cast<size_t>(place)].type.shape; shape != part.type.shape)
+      if (const auto& shape = at(got, place).type.shape; shape != part.type.shape)
         return fmt::format("place {} has shape [{}], expected [{}]", place, fmt::join(shape, ", "),
                            fmt::join(part.type.shape, ", "));
-    for (size_t at = 0; at < part.data.size(); ++at) {
+    for (size_t i = 0; i < part.data.size(); ++i) {
       std::vector<double> values;
-      for (const int place : group) values.push_back(got[static_cast<size_t>(place)].data[at]);
+      for (const int place : group) values.push_back(at(got, place).data[i]);
       const double value = reduced(partial_dims(layout, mesh), values);
-      if (!tests::near(value, part.data[at], std::max(tolerance, 1e-12)))
-        return fmt::format("place {} element {} is {}, expected {}", group[0], at, value, part.data[at]);
+      if (!tests::near(value, part.data[i], std::max(tolerance, 1e-12)))
+        return fmt::format("place {} element {} is {}, expected {}", group[0], i, value, part.data[i]);
     }
   }
   return {};
@@ -184,7 +185,7 @@ struct Example {
     std::vector<Tensors> got(want.size());
     for (int place = 0; place < mesh.devices(); ++place) {
       Tensors inputs;
-      for (const Tensors& operand : parts) inputs.push_back(operand[static_cast<size_t>(place)]);
+      for (const Tensors& operand : parts) inputs.push_back(at(operand, place));
       Tensors outputs =
           backends::cpu::run_reference(def.name, inputs, local_attrs(graph, op(), layout, mesh, {place}));
       for (size_t o = 0; o < outputs.size(); ++o) got[o].push_back(std::move(outputs[o]));
@@ -253,7 +254,7 @@ struct Example {
     pins.stored.assign(graph.tensors.size(), PartialSbp(mesh.dims()));
     pins.used.resize(graph.tensors.size());
     for (size_t i = 0; i < op().inputs.size(); ++i)
-      pins.stored[static_cast<size_t>(op().inputs[i])].assign(like.inputs[i].begin(), like.inputs[i].end());
+      at(pins.stored, op().inputs[i]).assign(like.inputs[i].begin(), like.inputs[i].end());
     return deduce(graph, pins, mesh).ops.back();
   }
 };
@@ -328,6 +329,35 @@ std::vector<std::string> names() {
   std::vector<std::string> all;
   for (const ir::OpDef& def : ir::all_ops()) all.push_back(def.name);
   return all;
+}
+
+// All pairs of signatures that are legal, and each gives the global result.
+TEST_P(Law1Mesh, ListsWhatIsLegal) {
+  const ir::OpDef& def = ir::op(GetParam());
+  const ir::Sample sample = samples_of(def, 1).front();
+  const Example example(def, sample);
+  const Mesh mesh = {{"dp", "tp"}, {2, 2}};
+  const auto texts = [&](const std::vector<OpLayout>& layouts) {
+    std::vector<std::string> texts;
+    for (const OpLayout& layout : layouts) texts.push_back(example.text(layout, mesh));
+    return texts;
+  };
+  std::vector<OpLayout> pairs;
+  const auto signatures = ir::signatures(def, sample.inputs, example.op().attrs, 2);
+  for (const Signature& outer : signatures)
+    for (const Signature& inner : signatures) {
+      OpLayout layout{{}, {}, {outer, inner}};
+      for (size_t i = 0; i < outer.inputs.size(); ++i)
+        layout.inputs.push_back({outer.inputs[i], inner.inputs[i]});
+      for (size_t o = 0; o < outer.outputs.size(); ++o)
+        layout.outputs.push_back({outer.outputs[o], inner.outputs[o]});
+      if (is_legal(def, sample.inputs, example.op().attrs, layout, mesh.extents)) pairs.push_back(layout);
+    }
+  const std::vector<OpLayout> listed = legal_layouts(def, sample.inputs, example.op().attrs, mesh.extents);
+  EXPECT_EQ(texts(listed), texts(pairs));
+  Random random(1);
+  for (const OpLayout& layout : listed)
+    EXPECT_EQ(example.run(random, layout, mesh), "") << example.text(layout, mesh);
 }
 
 TEST_P(Law1Mesh, WhatGoesTogetherIsRight) { expect_right(1, 2, 40); }
