@@ -7,7 +7,7 @@
 namespace boxcar::tests {
 
 // The text of what failed: googletest's expectations, an exception, a signal, or that it took more than
-// `seconds`. Empty where nothing did. The caller has one thread.
+// `seconds` of processor time, or waited for long. Empty where nothing did. The caller has one thread.
 std::string failure_of(const std::function<void()>& check, int seconds);
 
 }  // namespace boxcar::tests

@@ -262,12 +262,12 @@ const std::vector<Law>& laws() {
   static const std::vector<Law> table{
       {"plan", "a legal job compiles to a plan that is proved, and whose text reads back", all, check_plan,
        60},
-      {"shortcuts", "the simulator's shortcuts change no time", all, check_shortcuts, 120},
+      {"shortcuts", "the simulator's shortcuts change no time", all, check_shortcuts, 240},
       {"reference", "a step on the reference kernels leaves one device's weights and moments",
-       has_reference_step, check_reference, 120},
-      {"training", "the CPU backend trains as one device does, in float64", runs_wide, check_training, 120},
-      {"rounding", "and in the job's own precision but for rounding", runs_narrow, check_rounding, 120},
-      {"gpus", "the CUDA backend trains as the CPU backend does", runs_on_gpus, check_gpus, 240},
+       has_reference_step, check_reference, 240},
+      {"training", "the CPU backend trains as one device does, in float64", runs_wide, check_training, 240},
+      {"rounding", "and in the job's own precision but for rounding", runs_narrow, check_rounding, 240},
+      {"gpus", "the CUDA backend trains as the CPU backend does", runs_on_gpus, check_gpus, 480},
       {"program", "`boxcar train` takes what `boxcar simulate` takes, and goes on under another plan",
        has_program_run, check_program, 240},
   };

@@ -24,7 +24,7 @@ struct Law {
   const char* says;
   bool (*is_for)(const RandomJob& job);  // whether it says anything of this one, which is legal
   void (*check)(const RandomJob& job);   // by googletest's expectations; what it throws is a failure too
-  int seconds;                           // after which it is taken to hang
+  int seconds;                           // of processor time, after which it is taken to hang
 };
 const std::vector<Law>& laws();
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <set>
 
@@ -82,7 +83,13 @@ TEST(Apart, TellsHowACheckFailed) {
                   for (;;) pause();
                 },
                 1),
-            "has not ended after 1 s\n");
+            "has not ended after 4 s\n");
+  EXPECT_EQ(failure_of(
+                [] {
+                  for (std::atomic<int> count = 0;; ++count) continue;
+                },
+                1),
+            "has not ended after 1 s of processor time\n");
 }
 
 // --- the laws, of jobs that once broke them
