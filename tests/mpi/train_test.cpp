@@ -139,8 +139,8 @@ TEST_F(MpiTrain, BadInputIsSaidOnce) {
   const std::string missing =
       (folder_ / "nix.txt").string() + ": cannot be read: No such file or directory\n";
   expect_end(2, command(4, {"--dp=4", data}), 2, "boxcar: " + missing);
-  expect_end(2, command(3, {"--dp=2"}), 2, "boxcar: devices: 2 for 3 processes; start at most 2\n");
-  expect_end(2, command(4, {"--dq=2"}), 2,
+  expect_end(1, command(3, {"--dp=2"}), 2, "boxcar: devices: 2 for 3 processes; start at most 2\n");
+  expect_end(1, command(4, {"--dq=2"}), 2,
              "boxcar: --dq: unknown flag (did you mean --dp?); `boxcar train --help` lists all\n");
 }
 
@@ -196,7 +196,7 @@ TEST_F(MpiTrain, ACheckpointThatCannotBeReadIsSaidOnce) {
   train(4, words);
   Words other = words;
   other.insert(other.end(), {"--resume", "--seed=5"});
-  expect_end(2, command(4, other), 2, "boxcar: --seed: is 5, the checkpoint was begun with 1\n");
+  expect_end(1, command(4, other), 2, "boxcar: --seed: is 5, the checkpoint was begun with 1\n");
   const std::string optimizer = folder + "/step-000002/optimizer.safetensors";
   fs::resize_file(optimizer, 1000);
   other.back() = "--steps=4";
@@ -208,7 +208,7 @@ TEST_F(MpiTrain, ACheckpointThatCannotBeReadIsSaidOnce) {
 TEST_F(MpiTrain, ALastCheckpointThatCannotBeWrittenIsAFault) {
   const std::string folder = folder_ / "checkpoints";
   fs::create_directories(folder + "/latest.tmp");  // in the place of a file
-  expect_end(4, command(4, {"--dp=4", "--steps=2", "--checkpoint-dir=" + folder, "--resume"}), 3,
+  expect_end(2, command(4, {"--dp=4", "--steps=2", "--checkpoint-dir=" + folder, "--resume"}), 3,
              "boxcar: process 0: " + folder + "/latest.tmp: cannot be created: Is a directory\n");
 }
 
@@ -220,7 +220,7 @@ TEST_F(MpiTrain, ALossThatIsNoNumberIsSaidOnceByItsCause) {
                     "--steps=200",
                     "--checkpoint-dir=" + folder,
                     "--checkpoint-every=1"};
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 2; ++i) {
     fs::remove_all(folder);
     expect_end(
         1, command(4, words), 3,

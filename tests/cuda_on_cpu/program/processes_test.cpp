@@ -7,6 +7,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
+struct Job {
+  int processes, gpus;
+  Words plan;
+  bool graphs = false;
+};
+
 class GpuProcesses : public MpiTrain {
  protected:
   ~GpuProcesses() override { unsetenv("CUDA_ON_CPU_GPUS"); }
@@ -20,6 +26,10 @@ class GpuProcesses : public MpiTrain {
   std::map<int, double> over(int processes, const Words& plan) const {
     return train(processes, with("cuda", plan));
   }
+  // With steps as acts, and as graphs where the job says so.
+  void expect_losses_of_the_cpu(std::initializer_list<Job> jobs) const;
+  void expect_one_process(std::initializer_list<Words> plans) const;
+  void expect_named(std::initializer_list<Job> jobs) const;
   static void expect_near(const std::map<int, double>& got, const std::map<int, double>& wanted) {
     ASSERT_EQ(wanted.size(), 4u);
     ASSERT_EQ(got.size(), wanted.size());
@@ -27,23 +37,8 @@ class GpuProcesses : public MpiTrain {
   }
 };
 
-struct Job {
-  int processes, gpus;
-  Words plan;
-  bool graphs = false;
-};
-
-// Collectives between processes, and within one and between: several GPUs in each.
-TEST_F(GpuProcesses, HaveTheLossesOfTheCpu) {
-  for (const Job& job : {Job{2, 2, {"--dp=2"}, true},
-                         {2, 2, {"--tp=2"}, true},
-                         {2, 2, {"--pp=2"}, true},
-                         {2, 4, {"--dp=2", "--tp=2", "--zero=1"}},
-                         {4, 4, {"--dp=2", "--pp=2", "--zero=3"}, true},
-                         {4, 4, {"--tp=2", "--pp=2", "--virtual-stages=2", "--layers=4"}, true},
-                         {2, 4, {"--tp=2", "--pp=2"}},
-                         {4, 4, {"--dp=2", "--tp=2", "--zero=1"}, true},
-                         {4, 4, {"--dp=4", "--zero=2"}}}) {
+void GpuProcesses::expect_losses_of_the_cpu(std::initializer_list<Job> jobs) const {
+  for (const Job& job : jobs) {
     Words plan = job.plan;
     plan.push_back("--steps=4");
     SCOPED_TRACE(std::to_string(job.processes) + " processes, " + ::testing::PrintToString(plan));
@@ -54,6 +49,22 @@ TEST_F(GpuProcesses, HaveTheLossesOfTheCpu) {
     plan.push_back("--cuda-graph");
     EXPECT_EQ(over(job.processes, plan), got);
   }
+}
+
+// Collectives between processes, and within one and between: several GPUs in each.
+TEST_F(GpuProcesses, HaveTheLossesOfTheCpu) {
+  expect_losses_of_the_cpu({{2, 2, {"--dp=2"}, true},
+                            {4, 4, {"--dp=2", "--pp=2", "--zero=3"}, true},
+                            {2, 4, {"--tp=2", "--pp=2"}}});
+}
+
+TEST_F(GpuProcesses, LongHaveTheLossesOfTheCpu) {
+  expect_losses_of_the_cpu({{2, 2, {"--tp=2"}, true},
+                            {2, 2, {"--pp=2"}, true},
+                            {2, 4, {"--dp=2", "--tp=2", "--zero=1"}},
+                            {4, 4, {"--tp=2", "--pp=2", "--virtual-stages=2", "--layers=4"}, true},
+                            {4, 4, {"--dp=2", "--tp=2", "--zero=1"}, true},
+                            {4, 4, {"--dp=4", "--zero=2"}}});
 }
 
 // A plan that was found, by a process for each of its GPUs.
@@ -72,10 +83,9 @@ TEST_F(GpuProcesses, TrainAPlanThatASearchFound) {
 // Without tied weights and a norm over both no collective joins two stages, and sums are one process's to the
 // bit: what they exchange, both ways, with one chunk of the model on each and with two, as acts and as
 // graphs.
-TEST_F(GpuProcesses, PipelinesAreThoseOfOneProcessBitForBit) {
+void GpuProcesses::expect_one_process(std::initializer_list<Words> plans) const {
   have(2);
-  for (const Words& more :
-       {Words{}, {"--virtual-stages=2", "--layers=4"}, {"--schedule=gpipe"}, {"--schedule=zb-h1"}}) {
+  for (const Words& more : plans) {
     SCOPED_TRACE(::testing::PrintToString(more));
     Words words{"--pp=2", "--tied=false", "--clip-norm=0", "--steps=4"};
     words.insert(words.end(), more.begin(), more.end());
@@ -84,6 +94,10 @@ TEST_F(GpuProcesses, PipelinesAreThoseOfOneProcessBitForBit) {
     words.push_back("--cuda-graph");
     EXPECT_EQ(over(2, words), wanted);
   }
+}
+TEST_F(GpuProcesses, PipelinesAreThoseOfOneProcessBitForBit) { expect_one_process({{"--schedule=zb-h1"}}); }
+TEST_F(GpuProcesses, LongPipelinesAreThoseOfOneProcessBitForBit) {
+  expect_one_process({{}, {"--virtual-stages=2", "--layers=4"}, {"--schedule=gpipe"}});
 }
 
 // Process 0 validates for about twice as long as a collective may take; the others are in none meanwhile.
@@ -126,12 +140,8 @@ const Words links_alone{"--pp=2", "--tied=false", "--clip-norm=0"},
 
 // The others come to a collective, a send or a receive that it does not come to, and say so; mpirun's exit
 // code is the signal's.
-TEST_F(GpuProcesses, AProcessThatDiesIsNamedByWhatTheOthersWaitFor) {
-  for (const Job& job : {Job{2, 2, {"--dp=2"}},
-                         {2, 2, {"--dp=2", "--cuda-graph"}},
-                         {4, 4, {"--dp=2", "--tp=2"}},
-                         {2, 2, links_alone},
-                         {2, 2, links_in_graphs}}) {
+void GpuProcesses::expect_named(std::initializer_list<Job> jobs) const {
+  for (const Job& job : jobs) {
     SCOPED_TRACE(::testing::PrintToString(job.plan));
     have(job.gpus);
     EXPECT_EQ(run_and_signal(1, SIGKILL, "\"step\":3,", with("cuda", job.plan), job.processes), 137) << err();
@@ -141,6 +151,13 @@ TEST_F(GpuProcesses, AProcessThatDiesIsNamedByWhatTheOthersWaitFor) {
                       "interrupted; ([^\n]*; )?" +
                       awaited(job.plan)));
   }
+}
+
+TEST_F(GpuProcesses, AProcessThatDiesIsNamedByWhatTheOthersWaitFor) {
+  expect_named({{2, 2, {"--dp=2"}}, {2, 2, links_in_graphs}});
+}
+TEST_F(GpuProcesses, LongAProcessThatDiesIsNamedByWhatTheOthersWaitFor) {
+  expect_named({{2, 2, {"--dp=2", "--cuda-graph"}}, {4, 4, {"--dp=2", "--tp=2"}}, {2, 2, links_alone}});
 }
 
 TEST_F(GpuProcesses, LongAProcessThatStopsEndsTheRun) {

@@ -1,0 +1,1 @@
+// Nothing: libraries are compiled with what it sees (headers.cmake).
