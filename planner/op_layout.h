@@ -39,14 +39,14 @@ void take_part(ir::Types& types, const std::vector<sbp::Sbp>& layouts, int64_t p
 bool is_legal(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs, const OpLayout& layout,
               const sbp::Shape& mesh);
 
-// Every legal layout of an op on a mesh whose dimensions cut in their order: none is `inner`. A product of two
-// dimensions has {S(0), S(1)} of its result from x {S(0), B} and w {B, S(1)}.
+// Every legal layout of an op on a mesh whose dimensions cut in their order: none is `inner`. A product of
+// two dimensions has {S(0), S(1)} of its result from x {S(0), B} and w {B, S(1)}.
 std::vector<OpLayout> legal_layouts(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,
                                     const sbp::Shape& mesh);
 
 // What an op is offered on dimension `d` of a mesh, of these types and attributes: the registry's signatures.
-// Statistics of a batch that are declared to be each device's (batch_norm, `local`) are those of a part of data
-// parallelism: tp and cp do not cut them smaller.
+// Statistics of a batch that are declared to be each device's (batch_norm, `local`) are those of a part of
+// data parallelism: tp and cp do not cut them smaller.
 std::vector<sbp::Signature> offered(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,
                                     const Mesh& mesh, size_t d);
 
