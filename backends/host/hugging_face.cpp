@@ -32,7 +32,7 @@ struct Row {
   const char *name, *type, *family;
   const std::vector<Size>& sizes;
   bool tied;                       // where the file does not say
-  const char *activation, *usual;  // key, and what it is where the file does not say
+  const char *activation, *usual;  // key, and its value where the file has none
   bool experts = false, qkv_bias = false;
 };
 const Row rows[] = {
@@ -60,7 +60,7 @@ const Row& row_of(const JsonObject& config) {
 
 bool is_llama(const Row& row) { return std::string_view(row.family) == "llama"; }
 
-// The activation that the feed-forward layer has; of others there is no such model here.
+// The feed-forward layer's activation; models with others are not built here.
 void read_activation(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   const std::string name = config.text(row.activation, row.usual);
   const std::vector<std::string> exact{"gelu", "gelu_python"},

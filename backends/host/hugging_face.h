@@ -18,13 +18,13 @@ namespace boxcar::backends::host {
 struct HuggingFaceModel {
   std::string family;
   std::map<std::string, std::string> keys;  // of section model of a job
-  std::vector<std::string> notes = {};      // what the file says that is not built
+  std::vector<std::string> notes = {};      // parts of the file that are not built
   int64_t window = 0;                       // tokens that attention reaches back, 0: all
 };
 
 // GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM,
 // BertForMaskedLM and BertForPreTraining; a file without architectures goes by its model_type. Throws Error
-// (bad input) naming the file and what is wrong in it; for an architecture that is not known, those that are.
+// (bad input) naming the file and what is wrong in it; for an unknown architecture, the known ones.
 HuggingFaceModel read_hugging_face(const JsonObject& config);
 
 }  // namespace boxcar::backends::host

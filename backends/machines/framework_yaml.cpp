@@ -26,7 +26,7 @@ void read(Fields& fields, FusedSoftmax& fused) {
   fields.done();
 }
 
-// What it does not say stays.
+// Fields absent from the file keep their values.
 void read(Fields& fields, CachingAllocator& allocator) {
   fields.integer("workspaces", 0, 100, &allocator.workspaces);
   fields.number("workspace_bytes", 0, 1e12, &allocator.workspace_bytes);
@@ -34,14 +34,14 @@ void read(Fields& fields, CachingAllocator& allocator) {
   fields.done();
 }
 
-// Of names already there, the new number.
+// Names already there get the new number.
 void read(Fields& fields, const char* key, double least, double most, std::map<std::string, double>& to) {
   std::vector<std::pair<std::string, double>> read;
   fields.numbers(key, least, most, &read);
   for (const auto& [name, number] : read) to[name] = number;
 }
 
-// The framework that this one is like but for what it says: one of boxcar's own, so that none is like itself.
+// The framework that this one is based on: one of boxcar's own, so that none is based on itself.
 Framework base_of(Fields& fields) {
   std::string name;
   if (!fields.text("like", &name)) return {};
