@@ -1,5 +1,5 @@
-// Random networks of actors under random interleavings, each state compared with a model that knows no
-// counters: it keeps the history of acts and messages and recomputes every counter from it.
+// Random networks of actors under random interleavings. Each state is compared with a model without counters:
+// it keeps the history of acts and messages and recomputes every counter from it.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -120,7 +120,7 @@ class Driver {
     }
   }
 
-  // One random move out of all that are possible; false where there is none.
+  // One random move out of all possible ones; false where there is none.
   bool step() {
     struct Move {
       int kind;
@@ -171,7 +171,7 @@ class Driver {
     acks_[w].pop_front();
     ++model_.acks[w];
   }
-  // Nobody may read a slot that is being written, and what is read must be the version whose turn it is.
+  // Nobody may read a slot that is being written. A reader must get the version whose turn it is.
   void begin(int a) {
     for (size_t o = 0; o < at(net_.outs, a).size(); ++o) {
       int out = static_cast<int>(o);

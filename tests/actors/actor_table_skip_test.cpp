@@ -35,8 +35,8 @@ TEST(ActorTableSkip, DoesNotSkipAMessage) {
   EXPECT_THROW(table.skip(reader, 3), Error);
 }
 
-// Two actors, each of which reads what the other writes; b also adds up both acts of a step into a third
-// register, which nobody reads: 3 slots, 2 slots of which one is there from the start, and 4.
+// Two actors, each of which reads the other's output. b also accumulates both acts of a step into a third
+// register, which nobody reads. Slots: 3, 2 (one of them initial), and 4.
 class Pair {
  public:
   Pair() {
@@ -89,7 +89,7 @@ TEST(ActorTableAdvance, IsAStepWithoutItsActs) {
   }
 }
 
-// One that writes and one that reads, slots 0 1 2 0 of three in a step; then they are free, or not.
+// A writer and a reader with slots 0 1 2 0 of three in a step; afterwards all slots are free, or not.
 TEST(ActorTableRewind, BeginsAtTheFirstSlotWhereAllAreGivenBack) {
   ActorTable table;
   const int writer = table.add({}, std::vector<OutSpec>{{.count = 3, .consumers = 1}}),
@@ -116,7 +116,7 @@ TEST(ActorTableRewind, BeginsAtTheFirstSlotWhereAllAreGivenBack) {
   }
 }
 
-// All that it can be given, and not read yet.
+// Every slot that can be given, unread.
 TEST(ActorTableRewind, DoesNotLeaveSlotsUnread) {
   ActorTable table;
   const int reader = table.add(std::vector<InSpec>{{.count = 3}}, {});

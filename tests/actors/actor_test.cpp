@@ -30,8 +30,8 @@ std::vector<Effect> act(Actor& actor) {
   return effects;
 }
 
-// Three actors in a row, each act takes one time unit. step() is one unit: who can act does, then messages
-// arrive.
+// Three actors in a row; each act takes one time unit. step() is one unit: every ready actor acts, then
+// messages arrive.
 struct Chain {
   std::vector<Actor> actors;
 
@@ -160,7 +160,7 @@ TEST(Actor, RepeatAcknowledgesAfterTheLastOfItsActs) {
   EXPECT_EQ(a.in_slot(0), 1);
 }
 
-// A weight: one slot, readable before the first step; written again once its readers are done.
+// A weight: one slot, readable before the first step and written again once its readers are done.
 TEST(Actor, InitialSlotsAreReadableAtTheStart) {
   Actor a({}, {{.count = 1, .initial = 1, .consumers = 1}});
   EXPECT_FALSE(a.ready());

@@ -36,7 +36,7 @@ TEST(Bus, OtherThreadOfTheNodeUsesItsSharedQueue) {
   EXPECT_EQ(got, req(c));
 }
 
-// The message from a to d looks to a like any other; it crosses the network before d's thread polls it.
+// a sees the message to d like any other; it crosses the network before d's thread polls it.
 TEST(Bus, OtherNodeGoesThroughTheNetwork) {
   Bus bus;
   EXPECT_EQ(bus.send(a, req(d)), Route::network);
@@ -50,7 +50,7 @@ TEST(Bus, OtherNodeGoesThroughTheNetwork) {
   EXPECT_EQ(bus.pending(), 0);
 }
 
-// e reads what d pulled as if the producer were on its own node.
+// e reads the output of d's pull as if the producer were on its own node.
 TEST(Bus, AfterThePullTheConsumerIsLocalToTheNode) {
   EXPECT_EQ(route(d, e), Route::shared);
   EXPECT_EQ(route(e, d), Route::shared);

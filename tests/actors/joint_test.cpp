@@ -1,4 +1,4 @@
-// Collectives over several tensors at once against the tensors that they were cut from.
+// Collectives over several tensors at once, compared with the tensors that they were cut from.
 #include "actors/joint.h"
 
 #include <fmt/format.h>
@@ -54,7 +54,7 @@ class Random {
     for (int64_t rank = pick(2, 4); rank > 0; --rank) shape.push_back(pick(0, 4));
     return shape;
   }
-  // Where `parts` parts of an extent begin and the last one ends; any lengths.
+  // Boundaries of `parts` parts of an extent, of any lengths.
   std::vector<int64_t> bounds(int64_t extent, int64_t parts) {
     std::vector<int64_t> bounds{0, extent};
     for (int64_t k = 1; k < parts; ++k) bounds.push_back(pick(0, extent));
@@ -66,7 +66,7 @@ class Random {
   std::mt19937 random_;
 };
 
-// What each member gives and should get, tensor by tensor.
+// Each member's inputs and expected outputs, tensor by tensor.
 struct Case {
   JointSpec spec;
   std::vector<std::vector<Tensor>> in, out;
@@ -188,7 +188,7 @@ TEST(Joint, RefusesMembersThatDoNotFit) {
             fmt::format("ar: {} is no collective of a group", sbp::to_text(Collective::none)));
 }
 
-// A block against its elements, one by one.
+// A block compared with its elements, one by one.
 TEST(Moves, PackABlockAndPutItBack) {
   Random random(6);
   support::FakeQueue queue;

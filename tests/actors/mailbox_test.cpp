@@ -23,7 +23,7 @@ TEST(Mailbox, KeepsWhatAMessageSays) {
         }
 }
 
-// Senders with as much credit as there is room, which the receiver gives back; with and without spinning.
+// Senders have as much credit as there is room; the receiver returns it. With and without spinning.
 void pass(int spins) {
   constexpr int senders = 3, credit = 5, words = 400;
   Mailbox box(senders * credit, spins);

@@ -1,5 +1,5 @@
-// Random plans run for real, on threads, in one process and in two, leave what their registers' versions say,
-// whatever the interleaving.
+// Random plans run on threads, in one process and in two, leave the values that their registers' versions
+// define, whatever the interleaving.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ Hooks source_hooks() {
   return hooks;
 }
 
-// What the registers of a process hold after 2 and 1 more steps against `after`.
+// Compares the registers of a process after 2 and 1 more steps with `after`.
 void run_process(const ir::Plan& plan, backends::Backend& backend, RunOptions options,
                  const PlanValues& after) {
   Runtime run(plan, backend, source_hooks(), options);
@@ -57,7 +57,7 @@ void expect_values(const support::RandomPlanOptions& drawn, RunOptions options, 
   ASSERT_TRUE(after.run(2, 0));
   ASSERT_TRUE(after.run(1, 5));
   FakeCluster cluster(plan.devices, std::min(processes, plan.devices));
-  cluster.act_late(late, late % 2 == 1);  // -1: they do not
+  cluster.act_late(late, late % 2 == 1);  // -1: they act at once
   std::vector<std::thread> running;
   for (int p = 0; p < cluster.processes(); ++p)
     running.emplace_back([&, p] {

@@ -21,8 +21,8 @@ using backends::Moment;
 using support::FakeCluster;
 using Values = std::vector<float>;
 
-// Two devices: tokens are loaded, work makes y of them, all devices' y are summed, and grow adds up the sums
-// of both micro-batches in place.
+// Two devices: load brings tokens, work makes y of them, all devices' y are summed, and grow accumulates the
+// sums of both micro-batches in place.
 constexpr const char* pair_plan = R"(plan pair
 devices 2
 micro_batches 2
@@ -85,7 +85,7 @@ Failure failure_of(Call call) {
   return {};
 }
 
-// Also where acts are only launched, and what is watched is read later.
+// Also where acts are only launched and watched registers are read later.
 TEST(Runtime, TellsHooksWhereAnActStands) {
   for (const int64_t late : {-1, 7}) {
     const ir::Plan plan = plan_of(pair_plan);
@@ -163,8 +163,8 @@ TEST(Runtime, KeepsATimelineOfTheStepsAskedFor) {
   for (const RunAct& act : run.timeline()) EXPECT_GE(act.index, 1);
 }
 
-// The act that computes on a micro-batch does not end before the next one is loaded. With two registers that
-// is no dead end, and the one after that is not loaded yet.
+// The act on a micro-batch does not end before the next one is loaded. Two registers suffice for that; the
+// load after the next has not run yet.
 TEST(Runtime, LoadsTheNextWhileItComputes) {
   const ir::Plan plan = plan_of(pair_plan);
   FakeCluster cluster(2, 1);
@@ -260,7 +260,7 @@ TEST(Runtime, EndsOnAllProcesses) {
   for (std::thread& thread : running) thread.join();
   const std::string cause = "work: test: it is broken";
   for (const std::string& what : whats) EXPECT_NE(what.find(cause), std::string::npos) << what;
-  EXPECT_NE(whats[0], whats[1]);  // each names its own device and actor first
+  EXPECT_NE(whats[0], whats[1]);  // each first names its own device and actor
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -291,7 +291,7 @@ TEST(Runtime, ProbesWhatIsHeld) {
   Runtime run(plan, cluster.backend(0), device_hooks(), {.probe = true});
   run.steps(5, 0);
   for (const Runtime::Memory& memory : run.memory()) {
-    EXPECT_GE(memory.held, 4 * 64);  // state always; y and what is around it
+    EXPECT_GE(memory.held, 4 * 64);  // state always; y and its neighbours
     EXPECT_LE(memory.held, 5 * 64);
     EXPECT_EQ(memory.peak, 256 + 64);  // where state ends
   }

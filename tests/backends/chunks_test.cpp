@@ -47,7 +47,7 @@ TEST(Chunks, ReadEveryHalf) {
   }
 }
 
-// Around every number of 16 bits: itself, the middle to the next, and a little to both sides of that.
+// Around every 16-bit number: itself, the midpoint to the next, and slightly to both sides of that.
 TEST(Chunks, RoundToTheNearestHalf) {
   for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
     const float low = half(bits), high = bits == 0x7bff ? 65536.0F : half(bits + 1);
@@ -69,7 +69,7 @@ TEST(Chunks, RoundToTheNearestHalf) {
   EXPECT_EQ(static_cast<float>(write<Bfloat16>(-INFINITY, DType::bfloat16)), -INFINITY);
 }
 
-// Zeros follow a chunk's end, wherever the array lies.
+// Zeros follow a chunk's end, at any address.
 TEST(Chunks, PadWithZeros) {
   const std::vector<float> array(40, 7.0F);
   const In<float> in(call_of(DType::float32, 40), 0);

@@ -33,7 +33,7 @@ nodes: 2
 node: {gpus: 4, link: nvswitch, link_bandwidth: 300e9, nics: 1, nic_bandwidth: 25e9}
 )";
 
-// What parse_cluster says of cluster_yaml with `from` replaced by `to`.
+// The message of parse_cluster for cluster_yaml with `from` replaced by `to`.
 std::string cluster_message(const std::string& from, const std::string& to, int gpus = 0) {
   std::string text = cluster_yaml;
   size_t at = text.find(from);

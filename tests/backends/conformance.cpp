@@ -25,7 +25,7 @@ constexpr ir::DType types[] = {ir::DType::float64,  ir::DType::float32, ir::DTyp
                                ir::DType::int32,    ir::DType::int8,    ir::DType::boolean};
 constexpr sbp::Reduction reductions[] = {sbp::Reduction::sum, sbp::Reduction::max, sbp::Reduction::min};
 
-// A device's memory: so many members may use it at once, each with an input and an output of so many bytes.
+// A device's memory: `area` bytes for the input, and for the output, of each member that uses it at once.
 constexpr int64_t area = 1 << 18;
 constexpr int users = 3;
 constexpr int64_t guard = 64;
@@ -36,8 +36,8 @@ bool reduces(ir::DType type, sbp::Reduction reduction) {
   return type != ir::DType::float8;
 }
 
-// What the member of this rank has at `index`, as every process knows it. Small whole numbers: their sums are
-// exact in every type but float8, whatever the order.
+// The value of this rank's member at `index`, which every process can compute. Small whole numbers: their
+// sums are exact in every type but float8, in any order.
 double number(ir::DType type, int rank, int64_t index, int64_t call) {
   const int64_t mixed = (rank * 7919 + index * 104729 + call * 1299709) % 1009;
   return static_cast<double>(type == ir::DType::boolean ? mixed % 2 : mixed % 31 - 15);
@@ -72,7 +72,7 @@ Bytes reduced(ir::DType type, sbp::Reduction reduction, int ranks, int64_t begin
   return stored(type, values);
 }
 
-// Any bytes: what moves without being read as numbers.
+// Arbitrary bytes, for data that moves without being read as numbers.
 Bytes anything(int from, int to, int64_t bytes, int64_t call) {
   Bytes result(static_cast<size_t>(bytes));
   uint64_t state = static_cast<uint64_t>(from * 64 + to + call * 4096);
@@ -82,7 +82,7 @@ Bytes anything(int from, int to, int64_t bytes, int64_t call) {
 
 void append(Bytes& to, const Bytes& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-// One member's memory on its device: what goes in, and what comes out and no further.
+// One member's memory on its device: its input, and its output with nothing written beyond it.
 class Memory {
  public:
   explicit Memory(Device& device, int user = 0) : device_(device), in_(device.arena() + 2 * area * user) {}
@@ -96,7 +96,7 @@ class Memory {
     device_.from_host(in_ + area, blank.data(), bytes + guard);
     return in_ + area;
   }
-  // The output holds these bytes, and none behind them have been written.
+  // The output holds these bytes, and nothing is written behind them.
   void expect(const Bytes& bytes) {
     Bytes found(bytes.size() + guard);
     device_.to_host(found.data(), in_ + area, static_cast<int64_t>(found.size()));
@@ -114,7 +114,7 @@ class Memory {
   std::byte* in_;
 };
 
-// How `size` elements, more or less, may be dealt to members: in balanced parts, and unevenly with holes.
+// Ways to deal about `size` elements to members: in balanced parts, and unevenly with holes.
 std::vector<std::vector<int64_t>> deals(int64_t size, int members) {
   std::vector<std::vector<int64_t>> result(2);
   for (int r = 0; r < members; ++r) {
@@ -124,7 +124,7 @@ std::vector<std::vector<int64_t>> deals(int64_t size, int members) {
   return result;
 }
 
-// A device whose memory the host sees when a queue has finished.
+// A device whose memory the host sees only when a queue has finished.
 class SeenBehind : public Device {
  public:
   SeenBehind(Device& device, Queue& queue) : device_(device), queue_(queue) {}
@@ -152,7 +152,7 @@ std::string name_of(ir::DType type, int64_t size, int members) {
   return std::string(ir::to_text(type)) + "[" + std::to_string(size) + "] of " + std::to_string(members);
 }
 
-// Small whole numbers through a collective chosen by `call`, whose result is known.
+// Small whole numbers through a collective chosen by `call`, with a known result.
 void any_collective(Communicator& c, Memory& memory, int64_t call) {
   const auto type = ir::DType::float32;
   const int64_t count = call * 37 % 129;
@@ -235,7 +235,7 @@ std::vector<std::vector<int>> Conformance::groups() {
 
 namespace {
 
-// Groups in use at once have different names, and processes are not always at the same test.
+// Groups in use at once need different names, and processes are not always in the same test.
 std::string fresh_name() {
   static int count = 0;
   return "group" + std::to_string(count++);
@@ -365,7 +365,7 @@ TEST_P(Conformance, Broadcast) {
   }
 }
 
-// From the first to the last; pulls of other backends are the transport's.
+// From the first member to the last. Other backends leave pulls to the transport.
 TEST_P(Conformance, SendsAreReceivedInTheirOrder) {
   if (!world_->backends()[0]->sends()) return;
   for (const std::vector<int>& group : groups()) {
@@ -404,7 +404,7 @@ TEST_P(Conformance, NobodyLeavesABarrierBeforeAllHaveCome) {
   }
 }
 
-// Inputs are overwritten at once after a call, while other members may be far behind.
+// Inputs are overwritten right after a call, while other members may be far behind.
 TEST_P(Conformance, CallsFollowEachOtherWithoutABarrier) {
   for (const std::vector<int>& group : groups()) {
     meet(fresh_name(), group, [](Communicator& c, Device& device) {
@@ -414,7 +414,7 @@ TEST_P(Conformance, CallsFollowEachOtherWithoutABarrier) {
   }
 }
 
-// Each from its own threads; the second has the members in another order, the third has some of them.
+// Each has its own threads; the second has the members in another order, the third some of them.
 TEST_P(Conformance, SeveralCommunicatorsAtOnce) {
   const std::vector<int> all[users] = {{0, 1, 2, 3, 4, 5, 6, 7}, {7, 2, 5, 0, 3, 6, 1, 4}, {1, 3, 6}};
   std::vector<std::thread> threads;
@@ -476,7 +476,7 @@ TEST_P(Conformance, MemoryIsReservedOnce) {
   }
 }
 
-// Pieces with gaps between them, within a device, between two, and from and to the host.
+// Strided blocks within a device, between two devices, and from and to the host.
 TEST_P(Conformance, QueuesCopyBlocks) {
   const Block blocks[] = {{0, 8, 8, 8},  {1, 1, 1, 1},  {5, 0, 3, 3},     {3, 7, 7, 7},
                           {4, 5, 11, 5}, {4, 5, 5, 11}, {64, 12, 100, 40}};

@@ -1,10 +1,10 @@
-// What every backend must do, as one list of tests over a world of eight devices. A backend takes part by
-// naming a way to make its world:
+// Tests that every backend must pass, over a world of eight devices. A backend takes part by naming a way to
+// make its world:
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, Conformance, testing::Values(WorldMaker{"threads", [] { return ...; }}),
 //                            world_name);
 //
-// Over several processes each runs the same tests, and gives the backend of its own devices.
+// In a run of several processes, each runs the same tests and gives the backend of its own devices.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,8 +45,8 @@ class Conformance : public testing::TestWithParam<WorldMaker> {
  protected:
   void SetUp() override;  // reserves the devices' memory
 
-  // Runs the bodies of all members that are here, each on a thread of its own with its end of a group of this
-  // name, and reports what they throw.
+  // Runs the bodies of all local members, each on its own thread and with its end of a group of this name.
+  // Reports what they throw.
   using Body = std::function<void(Communicator& communicator, Device& device)>;
   void meet(const std::string& name, std::span<const int> group, const Body& body);
 

@@ -1,4 +1,4 @@
-// How groups end when something goes wrong, and what then is said. Results are tested in conformance.cpp.
+// How groups end in an error, and their messages. Results are tested in conformance.cpp.
 #include "backends/cpu/cpu_backend.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ Backends over(const support::FakeNetwork& network, int processes, int devices) {
   return backends;
 }
 
-// The devices 0 to n - 1 meet in "all", each on a thread of its own; what each of them ended with.
+// Devices 0 to n - 1 meet in "all", each on its own thread; returns each one's error.
 std::vector<std::string> meet(const Backends& backends,
                               const std::function<void(Communicator& all, Backend& backend)>& body) {
   std::vector<int> group;
@@ -126,7 +126,7 @@ TEST(CpuBackend, AbortEndsWaitsAndNamesTheFirstReason) {
   }
 }
 
-// Fractions, whose sum depends on the order of its terms, and not on where the members are.
+// Fractions, whose sum depends on the order of its terms, but not on where the members are.
 TEST(CpuBackend, SumsAreTakenInTheOrderOfRanks) {
   constexpr int members = 6;
   constexpr int64_t count = 1000;
@@ -150,7 +150,7 @@ TEST(CpuBackend, SumsAreTakenInTheOrderOfRanks) {
   }
 }
 
-// The act that went wrong is named to the others.
+// The other processes' errors name the failed act.
 TEST(CpuBackend, AFailedCallEndsOtherProcesses) {
   const support::FakeNetwork network(2, 1);
   const auto errors = meet(over(network, 2, 2), [](Communicator& all, Backend&) {

@@ -25,7 +25,7 @@ std::vector<T> reduced(const std::vector<std::vector<T>>& parts, ir::DType dtype
   return out;
 }
 
-// Parts longer than what is held at once, against one sum per element in the type that is due.
+// Parts longer than the buffer, compared with one sum per element in the expected type.
 template <typename Stored, typename Wide>
 void expect_sums_in_order(ir::DType dtype) {
   std::mt19937 random(5);
@@ -48,7 +48,7 @@ TEST(CpuReduce, AddsInTheOrderOfThePartsAndRoundsOnce) {
   expect_sums_in_order<Eigen::bfloat16, float>(ir::DType::bfloat16);
 }
 
-// 256 + 1 is 256 in bfloat16, which has eight bits; the sum of all four has room for both ones.
+// 256 + 1 is 256 in bfloat16, which has eight bits; the sum of all four holds both ones.
 TEST(CpuReduce, SixteenBitsAreNotRoundedInBetween) {
   using T = Eigen::bfloat16;
   const std::vector<std::vector<T>> parts = {{T(256)}, {T(1)}, {T(1)}};
@@ -57,7 +57,7 @@ TEST(CpuReduce, SixteenBitsAreNotRoundedInBetween) {
 
 TEST(CpuReduce, WholeNumbersWrapWhereTheSumDoesNotFit) {
   EXPECT_EQ(reduced<int8_t>({{100, -7}, {100, 3}}, ir::DType::int8, sum), (std::vector<int8_t>{-56, -4}));
-  const int64_t large = (int64_t{1} << 53) + 1;  // no double
+  const int64_t large = (int64_t{1} << 53) + 1;  // not representable as double
   EXPECT_EQ(reduced<int64_t>({{large}, {2}}, ir::DType::int64, sum), (std::vector<int64_t>{large + 2}));
   EXPECT_EQ(reduced<int32_t>({{3, -9}, {-4, 2}}, ir::DType::int32, max), (std::vector<int32_t>{3, 2}));
   EXPECT_EQ(reduced<int32_t>({{3, -9}, {-4, 2}}, ir::DType::int32, min), (std::vector<int32_t>{-4, -9}));

@@ -1,4 +1,4 @@
-// Activations in float against the reference's in double.
+// float activations against the reference's in double.
 #include "backends/cpu/fast_math.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity(),
                 kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// The largest relative error over floats of both signs between `least` and `most`, where results are normal
+// The largest relative error over floats of both signs between `least` and `most` whose results are normal
 // numbers.
 template <class Fast, class Exact>
 double worst(float least, float most, Fast fast, Exact exact) {
@@ -46,7 +46,7 @@ TEST(FastMath, IsWithinAMillionth) {
             1e-6);
 }
 
-// Slopes pass through zero, where they are the difference of two numbers: the error is that of those.
+// A slope near zero is the difference of two numbers: its error is relative to those.
 TEST(FastMath, SlopesAreWithinAMillionthOfTheirTerms) {
   for (float x = -12; x < 12; x += 0.001F) {
     const double v = static_cast<double>(x);

@@ -44,7 +44,7 @@ TEST(Frameworks, GiveAClusterTheirHostTimeAndBytes) {
   EXPECT_TRUE(cluster.device->pads_channels);
 }
 
-// What no tensor has: the framework's, and what such nodes have anyway.
+// Memory that no tensor holds: the framework's, and the node's.
 TEST(Frameworks, TakeWhatNoTensorHasFromADevicesMemory) {
   for (const double of_node : {0.0, 1e9}) {
     Cluster cluster = load_cluster("dgx-a100-80g", 8);
@@ -74,8 +74,7 @@ TEST(Frameworks, AreLikeOthersButForWhatTheySay) {
   EXPECT_EQ(framework, wanted);
 }
 
-// What the framework says of a workspace goes before what the device does; a framework like another keeps the
-// rest.
+// The framework's workspace size overrides the device's. A framework based on another keeps the rest.
 TEST(Frameworks, AnAllocatorGivesLibrariesWorkspaces) {
   Cluster cluster = load_cluster("dgx-a100-80g", 8);
   EXPECT_EQ(library_workspaces(cluster), 0);
@@ -165,7 +164,7 @@ TEST(FlashVersion, TheFirstIsSlowerByHeadSize) {
   use_flash_version(device, 1);
   EXPECT_DOUBLE_EQ(device.attention_head_share.at(64), 0.60 * second.attention_head_share.at(64));
   EXPECT_DOUBLE_EQ(device.attention_head_share.at(128), 0.45 * second.attention_head_share.at(128));
-  // Both passes of one attention, 3.5 times the forward pass's flops, take as long as with one speed.
+  // Both passes of one attention, 3.5 times the forward flops, take as long as at one speed.
   const auto both = [](const DeviceProfile& d, double share) {
     return 1 / (d.attention_forward_efficiency.at(2048) * share) +
            2.5 / (d.attention_backward_efficiency.at(2048) * share);

@@ -3,9 +3,9 @@
 //
 //   d/dx sum(dy y(x))  =  sum(dy (y(x + h) - y(x - h))) / 2h       with random dy, element by element
 //
-// A row says what the gradient op's operands are: x0 the first forward input, y0 the first forward output,
-// dy0 the gradient of that output, xs all inputs; m and z the pieces of a class-split loss. Then which inputs
-// its outputs are gradients of.
+// A row lists the gradient op's operands: x0 the first forward input, y0 the first forward output, dy0 the
+// gradient of that output, xs all inputs; m and z the pieces of a class-split loss. Then it lists the inputs
+// whose gradients the op outputs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ using backends::cpu::Tensors;
 using ir::Attrs;
 using Ints = std::vector<int64_t>;
 
-// Attributes of the gradient op that the forward op has not, from the forward op's types; none: leave this
-// sample out.
+// Attributes of the gradient op that the forward op lacks, from the forward op's types; none: skips this
+// sample.
 using MoreAttrs = std::optional<Attrs> (*)(const ir::Types& inputs, const Attrs& forward);
 
 std::optional<Attrs> same(const ir::Types&, const Attrs&) { return Attrs{}; }
@@ -94,7 +94,7 @@ const Row kRows[] = {
     {"swiglu_pairs_grad", "swiglu_pairs", "dy0 x0", "x0"},
 };
 
-// These, and the gradients of pointwise ops.
+// The rows above, and the gradients of pointwise ops.
 std::vector<Row> all_rows() {
   std::vector<Row> rows(std::begin(kRows), std::end(kRows));
   for (const ir::PointwiseRow& row : ir::pointwise_rows())
@@ -104,7 +104,7 @@ std::vector<Row> all_rows() {
   return rows;
 }
 
-// The words of `text`; "xs" for each of so many inputs.
+// The words of `text`, with "xs" expanded to all `inputs` inputs.
 std::vector<std::string> words(const std::string& text, size_t inputs) {
   std::istringstream in(text);
   std::vector<std::string> result;
@@ -131,7 +131,7 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-// The sum over what broadcasting `type` to the tensor's shape has repeated.
+// Sums over the axes along which broadcasting `type` to the tensor's shape repeats.
 HostTensor summed_to(const HostTensor& tensor, const ir::TensorType& type) {
   HostTensor sum = backends::cpu::zeros(type);
   const std::vector<int64_t> steps = backends::cpu::strides(type.shape);
@@ -157,7 +157,7 @@ class Check {
     for (const HostTensor& y : outputs_) dy_.push_back(draw(random, y.type, nullptr));
   }
 
-  // False where the gradient op does not serve this sample.
+  // False where the gradient op does not support this sample.
   bool run() const {
     const std::optional<Attrs> attrs = gradient_attrs();
     if (!attrs) return false;
@@ -174,7 +174,7 @@ class Check {
   }
 
  private:
-  // What both ops know, and what the row adds.
+  // Attributes that both ops have, and those that the row adds.
   std::optional<Attrs> gradient_attrs() const {
     ir::Types types;
     for (const HostTensor& x : inputs_) types.push_back(x.type);
@@ -196,7 +196,7 @@ class Check {
     return from.at(number(word));
   }
 
-  // sum(dy y) over those outputs whose gradients the gradient op takes.
+  // sum(dy y) over the outputs whose gradients the op takes.
   double loss(const Tensors& inputs) const {
     const Tensors y = run_reference(row_.forward, inputs, attrs_);
     double sum = 0;

@@ -1,4 +1,4 @@
-// A cluster holds descriptions whose fields its header does not show: it is a value all the same.
+// A cluster holds descriptions whose fields its header hides, yet it is a value.
 #include "backends/machines/held.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(Held, CopiesAreOfWhatIsHeld) {
   EXPECT_NE(copy.device->memory_bytes, described.device->memory_bytes);
   const Cluster moved = std::move(copy);
   EXPECT_EQ(moved.device->memory_bytes, 7);
-  copy = described;  // what was moved from takes a value again
+  copy = described;  // a moved-from object accepts a value again
   EXPECT_EQ(copy, described);
 }
 

@@ -25,7 +25,7 @@ using backends::cpu::Tensors;
 using backends::cpu::zeros;
 using ir::DType;
 
-// A tensor's bytes on the device; null where it has none. New memory is not zero.
+// A tensor's bytes on the device; null where it has none. New memory is nonzero.
 class KernelCases::Buffer {
  public:
   Buffer(KernelCases& cases, const ir::TensorType& type)
@@ -56,7 +56,7 @@ class KernelCases::Buffer {
 
 namespace {
 
-// As its type can hold it.
+// Rounded to the tensor's type.
 HostTensor rounded(const HostTensor& tensor) {
   std::vector<std::byte> bytes(static_cast<size_t>(tensor.type.bytes()));
   backends::cpu::store(tensor, bytes.data());
@@ -69,7 +69,7 @@ std::string describe(const Call& call) {
   return fmt::format("{}({}) {}", call.op, fmt::join(types, ", "), ir::to_text(call.attrs));
 }
 
-// Of this process.
+// The seed of this process.
 uint64_t run_seed() {
   static const uint64_t seed = [] {
     const char* given = std::getenv("BOXCAR_SEED");
@@ -78,7 +78,7 @@ uint64_t run_seed() {
   return seed;
 }
 
-// Between multiples of the domain's step, by less than a quarter of it: what has no zero keeps none.
+// Between multiples of the domain's step, off by less than a quarter step, so that no zeros appear.
 std::vector<HostTensor> draw_inputs(const Call& call, const std::vector<ir::Domain>& domains, uint64_t seed,
                                     bool between) {
   std::mt19937_64 random(seed);
@@ -95,8 +95,8 @@ std::vector<HostTensor> draw_inputs(const Call& call, const std::vector<ir::Doma
         x = std::clamp(x + domain.step * off(random), domain.low, domain.high);
     inputs.back() = rounded(inputs.back());
   }
-  // Which of equal elements gets the gradient is a library's to say: none are within 250 positions, or
-  // windows.
+  // A library may choose which of equal elements gets the gradient: so no equal elements are within 250
+  // positions, or windows.
   if (call.op == "max_pool2d_grad" && ir::attr_bool(call.attrs, "channels_last")) {
     const uint64_t apart = 1 + random() % 250, first = random() % 251;
     for (uint64_t i = 0; double& x : inputs[1].data)
@@ -116,7 +116,7 @@ int state_operand(const Call& call, size_t output) {
   return found == def.inputs.end() ? -1 : static_cast<int>(found - def.inputs.begin());
 }
 
-// Sizes at which products and attention work in more than one block. Values are small: sums stay exact.
+// Sizes for which products and attention take several blocks. Small values keep sums exact.
 struct Large {
   std::string op;
   std::vector<ir::Shape> inputs;
@@ -124,7 +124,7 @@ struct Large {
   std::vector<ir::Domain> domains = {};
 };
 
-// More than a kernel takes at once, empty ones between them.
+// More tensors than a kernel takes at once, with empty ones between them.
 Large many_tensors() {
   constexpr int64_t tensors = 100;
   Large large{"adam_all", {}, {{"tensors", tensors}, {"copies", ir::Shape{1, 2, 40, 99}}}};
@@ -136,8 +136,8 @@ Large many_tensors() {
   return large;
 }
 
-// Images of many windows, whole and by rows; of few, several at a time; with padding as wide as the image;
-// read in place.
+// Convolutions: many windows, whole and by rows; few windows, several images at a time; padding as wide as
+// the image; read in place.
 void add_convolutions(std::vector<Large>& cases) {
   struct Images {
     ir::Shape x, weight, y;
@@ -160,7 +160,7 @@ void add_convolutions(std::vector<Large>& cases) {
   }
 }
 
-// Every pointwise op as a step of its own, and its slope where that is one of several.
+// Every pointwise op as a separate step, and its slope where it has several.
 void add_fused(std::vector<Large>& cases) {
   for (const ir::PointwiseRow& row : ir::pointwise_rows()) {
     const ir::Domain domain{row.values.low, row.values.high, row.values.step};
@@ -211,14 +211,15 @@ std::vector<Large> large_cases() {
 
 bool KernelCases::near(double got, double want, DType dtype, double scale) const {
   if (got == want || (std::isnan(got) && std::isnan(want))) return true;
-  constexpr double largest_float16 = 65504;  // a copy in another type is made of what float16 could not hold
+  constexpr double largest_float16 =
+      65504;  // float16 must hold the values, since some types are copied through it
   if (std::isinf(got) && std::abs(want) > largest_float16 && std::signbit(got) == std::signbit(want))
     return true;
   return std::abs(got - want) <= tolerance(dtype) * std::max(scale, std::abs(want));
 }
 
-// The first element that is not near, in words. A sum is off by what its terms are rounded by, as many as
-// `terms`; their size is that of the largest number of the tensor.
+// Describes the first element that is not near. The error bound of a sum grows with its number of `terms` and
+// with the tensor's largest number.
 std::string KernelCases::difference(const HostTensor& got, const HostTensor& want, double terms) const {
   double scale = 1;
   for (const double x : want.data)
@@ -231,7 +232,7 @@ std::string KernelCases::difference(const HostTensor& got, const HostTensor& wan
   return {};
 }
 
-// Of an output: a few more where numbers are such that nothing cancels exactly.
+// Number of terms in a sum of an output; larger where the numbers never cancel exactly.
 static double terms_of(const Call& call, size_t output, bool between) {
   int64_t most = 1;
   for (const ir::TensorType& type : call.inputs) most = std::max(most, type.elements());
@@ -240,7 +241,7 @@ static double terms_of(const Call& call, size_t output, bool between) {
   return between ? 32 * 32 * std::max(terms, 1.0) : terms;
 }
 
-// Runs the device's kernel twice, with outputs of their own and, where the op updates state, in place.
+// Runs the device's kernel twice, with separate outputs and, where the op updates state, in place.
 void KernelCases::check(const Call& call, const std::vector<ir::Domain>& domains) {
   const bool between = calls_ % 2 == 1;
   const Tensors inputs = draw_inputs(call, domains, run_seed() + calls_++, between);
@@ -290,7 +291,7 @@ void KernelCases::check_types(const ir::OpDef& def, const ir::Sample& sample, DT
   }
 }
 
-// Nothing to check where the op refuses these types together.
+// Does nothing where the op refuses this combination of types.
 void KernelCases::check_sample(const ir::OpDef& def, const ir::Sample& sample) {
   Call call{def.name, sample.inputs, {}, ir::complete(def, sample.attrs)};
   try {
@@ -301,7 +302,7 @@ void KernelCases::check_sample(const ir::OpDef& def, const ir::Sample& sample) {
   check(call, sample.domains);
 }
 
-// What the last of `parts` devices is left with, for every way to split.
+// Checks the part of the last of `parts` devices, for every way to split.
 void KernelCases::check_parts(const ir::OpDef& def, const ir::Sample& sample, int64_t parts) {
   const ir::Attrs attrs = ir::complete(def, sample.attrs);
   for (const sbp::Signature& signature : ir::signatures(def, sample.inputs, attrs, parts)) {
@@ -337,8 +338,8 @@ void KernelCases::parts(const std::string& op) {
   }
 }
 
-// Samples with one extent in six that is longer than kernels take at once, and no multiple of anything; but
-// for those that would take long.
+// Samples in which one extent in six is longer than kernels take at once, and no round number; except where
+// that would take long.
 void KernelCases::long_axes(const std::string& op) {
   const ir::OpDef& def = ir::op(op);
   for (int64_t longest = 0; longest < 6; ++longest) {

@@ -1,15 +1,15 @@
-// The one list of cases that kernels of every backend are held to: the registry's samples, in every float
-// type and mixtures of two, on the parts that layouts leave to a device, empty ones too, on long axes, in
-// blocks, and at some moment of training; against the reference kernels. A new op is covered by its row.
+// The cases that kernels of every backend must pass, against the reference kernels: the registry's samples,
+// in every float type and in mixtures of two, on the parts that layouts leave to a device (empty ones too),
+// on long axes, in blocks, and at some moment of training. A new op is covered by its row.
 //
 //   class KernelTest : public tests::KernelCases { ... Device& device() override ... };
 //   TEST_P(KernelTest, EqualsTheReferenceInEveryType) { every_type(GetParam()); }
 //
-// Outputs begin as bytes that are no zeros. Kernels run twice, in place too where the op updates state.
+// Outputs start as nonzero bytes. Kernels run twice, and also in place where the op updates state.
 //
-// Extents and inputs are drawn anew in every run, one call in two from multiples of a step (sums are exact,
-// and elements alike), one from numbers between them. What fails says its seed: BOXCAR_SEED=123 draws the
-// same.
+// Every run draws new extents and inputs. Half of the calls draw multiples of a step (sums are exact, and
+// elements repeat), half draw numbers between them. A failure prints its seed; BOXCAR_SEED=123 repeats the
+// draw.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class KernelCases : public testing::TestWithParam<std::string> {
 
   const backends::Moment moment_{
       .step = 3, .micro_batch = 2, .micro_batches = 4, .seed = 11, .learning_rate = 0.25};
-  uint64_t calls_ = 0;  // that were checked
+  uint64_t calls_ = 0;  // calls checked
 };
 
 }  // namespace boxcar::tests

@@ -26,7 +26,7 @@ T element(const Matrix<const T>& m, int64_t i, int64_t j) {
   return m.data[i * m.row_step + j * m.column_step];
 }
 
-// A column of c more than is written, which must stay.
+// c has one column more than is written, which must stay unchanged.
 template <class T, class Product>
 void check(const Case& x, Product product) {
   std::mt19937_64 random(7);
@@ -60,7 +60,7 @@ std::vector<Case> cases() {
   all.push_back({400, 40, 3, false, false, false});  // more than one block of rows, of columns, of depth
   all.push_back({5, 600, 3, false, false, true});
   all.push_back({13, 20, 600, true, false, false});
-  all.push_back({290, 40, 20, true, false, false});  // neighbours in a row of a far apart
+  all.push_back({290, 40, 20, true, false, false});  // neighbours in a row of a are far apart
   all.push_back({390, 300, 260, false, true, true});
   return all;
 }

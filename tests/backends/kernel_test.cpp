@@ -1,4 +1,4 @@
-// Every kernel of the CPU device against the reference kernels (kernel_cases.h), and what else it says.
+// Every kernel of the CPU device against the reference kernels (kernel_cases.h), and its errors.
 #include <algorithm>
 #include <memory>
 

@@ -29,7 +29,7 @@ int64_t draw(Random& random, int64_t low, int64_t high) {
 }
 
 double draw(Random& random, const ir::Domain& domain, double low, double high) {
-  if (low >= high) return low;  // an infinity
+  if (low >= high) return low;  // infinite bounds
   auto from = static_cast<int64_t>(std::ceil((low - domain.low) / domain.step));
   auto to = static_cast<int64_t>(std::floor((high - domain.low) / domain.step));
   return domain.low + domain.step * static_cast<double>(draw(random, from, to));
@@ -64,7 +64,7 @@ void split_element(Random& random, const ir::Domain& domain, Reduction reduction
                    std::vector<double>& parts) {
   size_t owner = random() % parts.size();
   double rest = x;
-  // Mostly unequal, where there is room; sometimes equal, or booleans would never be.
+  // Mostly unequal where there is room; sometimes equal, or booleans would never be.
   auto step = [&](double value, double end) { return value == end || random() % 4 == 0 ? 0 : domain.step; };
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i == owner) continue;
@@ -118,7 +118,7 @@ double combine(Reduction reduction, double a, double b) {
 
 namespace {
 
-// Are the devices' tensors `want` in this layout?
+// Whether the devices' tensors are `want` in this layout.
 bool is_layout(const Tensors& got, const HostTensor& want, Sbp layout, double tolerance) {
   auto parts = static_cast<int64_t>(got.size());
   for (int64_t i = 0; i < parts; ++i) {
@@ -144,7 +144,7 @@ bool is_layout(const Tensors& got, const HostTensor& want, Sbp layout, double to
   return true;
 }
 
-// Global tensors and all ways to split the inputs, of one draw.
+// Global tensors and all ways to split the inputs, for one draw.
 struct Draw {
   Tensors whole, outputs;
   std::vector<std::map<Sbp, Tensors>> inputs;  // by operand and layout: one tensor per device
@@ -165,14 +165,14 @@ class Checker {
   Law1 run() {
     Layouts splits;
     choose_splits(splits);
-    for (const auto& [inputs, all] : offered_) {  // what is left here does not even fit
+    for (const auto& [inputs, all] : offered_) {  // the remaining ones do not even fit
       for (const Layouts& outputs : all) report("wrong", {inputs, outputs});
     }
     return std::move(result_);
   }
 
  private:
-  // Every other draw mirrors the values of the one before, so that a factor has both signs.
+  // Every other draw negates the previous one's values, so that factors have both signs.
   Draw make_draw(Random& random, bool mirrored, bool infinite) const {
     Draw made;
     Tensors whole;
@@ -215,8 +215,8 @@ class Checker {
     return std::ranges::find(layouts, layout) != layouts.end();
   }
 
-  // All combinations of input layouts: first which inputs are split and how, and where such parts fit
-  // together at all, whether the others are B or P.
+  // Goes through all combinations of input layouts: first which inputs are split and how, then, where such
+  // parts fit together, whether the others are B or P.
   void choose_splits(Layouts& splits) {
     const bool all = splits.size() == input_layouts_.size();
     if (all && fits_somehow(splits)) choose_partial(splits, 0);
@@ -271,7 +271,7 @@ class Checker {
     return false;
   }
 
-  // Every choice of a right layout for each output; none where some output has none.
+  // Every choice of a right layout for each output; none where some output has no right layout.
   std::set<Layouts> right_outputs(const Layouts& inputs) {
     std::set<Layouts> tuples = {{}};
     for (size_t output = 0; output < output_layouts_.size() && !tuples.empty(); ++output) {
@@ -309,7 +309,7 @@ class Checker {
     return true;
   }
 
-  // The parts' attributes in local_attrs_, -1 where shapes do not fit. Depends on splits only (see offer).
+  // The parts' attributes in local_attrs_; -1 where shapes do not fit. Depends on splits only (see offer).
   int fitting_attrs(const Layouts& inputs, size_t output, Sbp layout) {
     Signature splits{inputs, Layouts(output_layouts_.size(), Sbp::B())};
     splits.outputs[output] = layout;
@@ -357,7 +357,7 @@ class Checker {
     return static_cast<int>(found - local_attrs_.begin());
   }
 
-  // Outputs by output and device. Kept for the input layouts at hand.
+  // Outputs by output and device. Cached for the current input layouts.
   const std::vector<Tensors>& run_parts(const Layouts& inputs, int attrs, int draw) {
     auto [found, is_new] = runs_.try_emplace({draw, attrs});
     if (!is_new) return found->second;
@@ -390,7 +390,7 @@ class Checker {
   std::vector<Draw> draws_;
   std::vector<Layouts> input_layouts_, output_layouts_;
   std::map<Layouts, std::set<Layouts>> offered_;
-  std::map<std::pair<size_t, Sbp>, int> fitting_;  // of inputs split in one way: by output and its layout
+  std::map<std::pair<size_t, Sbp>, int> fitting_;  // for inputs split in one way: by output and its layout
   std::vector<std::vector<ir::Attrs>> local_attrs_;
   std::map<std::pair<int, int>, std::vector<Tensors>> runs_;  // by draw and attributes
   Law1 result_;

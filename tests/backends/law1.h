@@ -1,11 +1,11 @@
-// Law 1 by brute force: which signatures of an op are right, found by trying all, against those it offers.
+// Law 1 by brute force: tries all signatures of an op and compares the valid ones with those that it offers.
 //
 //   check_law1(op("matmul"), sample, 2, seed) on a registry whose matmul lost a rule:
 //   {"matmul(float32[4, 6], float32[6, 8]) {...} on 2 devices, seed 7: missing: S(1), S(0) -> P(sum)"}
 //
 // Every combination of input layouts is split over the devices: S in balanced parts, P into uneven random
 // parts that differ per operand. The op runs on each part, with its localized attributes. Each output is
-// judged alone, for each layout that it could have; a signature is right where every one of its outputs is.
+// judged alone, for each layout that it could have. A signature is right where all of its outputs are.
 // Several draws must agree.
 //
 // Not told apart: S of an axis of extent 1 (it is B with idle devices), and P(max), P(min) of an output that
@@ -34,7 +34,7 @@ Law1 check_law1(const ir::OpDef& def, const ir::Sample& sample, int64_t parts, u
 // Values that tell right from wrong, as law 1 draws them.
 backends::cpu::HostTensor draw_tensor(std::mt19937_64& random, const ir::TensorType& type,
                                       const ir::Domain& domain, bool infinite);
-// One element over the devices, so that `reduction` gives it back; no two parts are alike but by chance.
+// Splits one element over the devices so that `reduction` gives it back. Parts are equal only by chance.
 void split_element(std::mt19937_64& random, const ir::Domain& domain, sbp::Reduction reduction, double x,
                    std::vector<double>& parts);
 double combine(sbp::Reduction reduction, double a, double b);

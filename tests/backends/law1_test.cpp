@@ -1,5 +1,5 @@
-// Law 1 of docs/design.md: for every op of the registry, exactly the right signatures are offered. A new op
-// is covered by its row: it needs samples and a reference kernel, nothing here.
+// Law 1 of docs/design.md: every op of the registry offers exactly the right signatures. A new op is covered
+// by its row: it needs samples and a reference kernel, nothing here.
 #include "law1.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ std::string first_lines(const std::vector<std::string>& lines) {
   return fmt::format("{} findings\n{}", lines.size(), fmt::join(first, "\n"));
 }
 
-// Adds up what all samples show; a declared omission that no sample needs is a finding of its own.
+// Collects the findings of all samples. A declared omission that no sample needs is also a finding.
 void expect_law1(const ir::OpDef& def, uint64_t first_seed, uint64_t seeds, bool all_omissions) {
   std::set<std::string> omitted;
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
@@ -34,7 +34,7 @@ void expect_law1(const ir::OpDef& def, uint64_t first_seed, uint64_t seeds, bool
   }
 }
 
-// What the second of `parts` devices is left with: local types and localized attributes.
+// The part of the second of `parts` devices: local types and localized attributes.
 ir::Sample second_part(const ir::OpDef& def, const ir::Sample& sample, const sbp::Signature& signature,
                        int64_t parts) {
   ir::Sample part = sample;
@@ -65,8 +65,8 @@ std::vector<std::string> names() {
 TEST_P(Law1Test, OffersExactlyTheRightSignatures) { expect_law1(ir::op(GetParam()), 1, 1, true); }
 TEST_P(Law1Test, LongOffersExactlyTheRightSignatures) { expect_law1(ir::op(GetParam()), 2, 20, false); }
 
-// An n-dimensional layout applies one signature after the other, so nothing may be wrong on a part with its
-// local attributes either. What is missing is not asked: a part whose indices all lie elsewhere is zero in
+// An n-dimensional layout applies one signature after the other, so signatures must also be right on a part
+// with its local attributes. Missing ones are not checked: a part whose indices all lie elsewhere is zero in
 // any layout.
 TEST_P(Law1Test, NothingIsWrongOnAPart) {
   const ir::OpDef& def = ir::op(GetParam());
@@ -110,7 +110,7 @@ TEST(Law1Kernels, EveryKernelHasItsOp) {
     EXPECT_TRUE(ir::has_op(entry.first)) << entry.first;
 }
 
-// The checker itself finds what is planted.
+// The checker finds planted mistakes.
 TEST(Law1Checker, FindsAWrongAndAMissingRule) {
   ir::OpDef broken = ir::op("matmul");
   broken.index_map = [](const ir::Types&, const ir::Attrs&) {

@@ -1,5 +1,5 @@
-// How NCCL is called, without a GPU: over a library of its C interface that is stricter than it is. That
-// results are right is in conformance_test.cpp.
+// How NCCL is called, without a GPU: over a library with its C interface that is stricter than NCCL.
+// conformance_test.cpp checks results.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class Nccl : public testing::Test {
   void TearDown() override { EXPECT_EQ(CONTROL(fakeNcclLive)(), 0); }
 
   using Body = std::function<void(Communicator& communicator, backends::Queue& queue)>;
-  // Each member's body on a thread of its own; what it, its acts or the run ends with.
+  // Runs each member's body on its own thread; returns the error of the body, its acts or the run.
   static std::vector<std::string> run(NcclBackend& backend, int members, const Body& body) {
     std::vector<std::string> errors(static_cast<size_t>(members));
     std::vector<int> group;
@@ -76,7 +76,7 @@ TEST_F(Nccl, AGroupIsSetUpByItsFirstCall) {
   EXPECT_EQ(seen, 0);
 }
 
-// Parts of one length are one call, others a group of calls; what has no elements is no call.
+// Parts of equal length are one call, others a group of calls; an empty part is no call.
 TEST_F(Nccl, PartsAreOneCallOrOneGroup) {
   struct Case {
     std::vector<int64_t> counts;
@@ -103,7 +103,7 @@ TEST_F(Nccl, PartsAreOneCallOrOneGroup) {
   }
 }
 
-// One that has nothing to send or receive takes part in the set-up all the same.
+// A member with nothing to send or receive still takes part in the set-up.
 TEST_F(Nccl, AllToAllIsOneGroup) {
   NcclBackend backend(3, nullptr);
   const std::vector<std::vector<int64_t>> sent = {{1, 2, 0}, {2, 0, 0}, {0, 0, 0}};
@@ -120,7 +120,7 @@ TEST_F(Nccl, AllToAllIsOneGroup) {
   EXPECT_EQ(CONTROL(fakeNcclGroups)(), 2);
 }
 
-// Nobody waits for what was launched but the stream.
+// Only the stream waits for launched acts.
 TEST_F(Nccl, CallsReturnBeforeTheirActsEnd) {
   NcclBackend backend(2, nullptr);
   std::atomic<bool> returned = false;
@@ -144,7 +144,7 @@ TEST_F(Nccl, CallsReturnBeforeTheirActsEnd) {
 
 constexpr const char* act = "device 1: h0.grads: barrier in dp.0: rank 1 of 3, device 1: ";
 
-// NCCL finds it when the call has long returned; nobody's stream waits for ever.
+// NCCL finds the error long after the call has returned; no stream waits for ever.
 TEST_F(Nccl, AnErrorFoundLaterEndsTheRunWithRankAndActNamed) {
   CONTROL(fakeNcclStop)(1, 2, 6);
   NcclBackend backend(3, nullptr);
@@ -157,7 +157,7 @@ TEST_F(Nccl, AnErrorFoundLaterEndsTheRunWithRankAndActNamed) {
             "waits for a test: " + (act + why));
 }
 
-// A member that does not come: each of the others is late, and the first to be is named.
+// One member does not come: each of the others is late, and the error names the first.
 TEST_F(Nccl, AnActThatDoesNotEndIsLate) {
   CONTROL(fakeNcclStop)(1, 2, 0);
   NcclBackend backend(3, nullptr, 0.5);
@@ -192,7 +192,7 @@ TEST_F(Nccl, MembersThatCallDifferentlyAreTold) {
   for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("NCCL: invalid usage (rank"));
 }
 
-// A send that nobody receives: both are told what the other has called.
+// A send without a receive: both hear what the other has called.
 TEST_F(Nccl, AReceiveOfWhatWasNotSentIsTold) {
   NcclBackend backend(2, nullptr);
   const auto errors = run(backend, 2, [&](Communicator& communicator, backends::Queue& queue) {
@@ -208,7 +208,7 @@ TEST_F(Nccl, AReceiveOfWhatWasNotSentIsTold) {
                                  "0 sends 4 bytes; rank 1 receives 8 bytes)"));
 }
 
-// The first is received; the second send has nobody.
+// The first send is received; the second has no receiver.
 TEST_F(Nccl, ASendThatIsNotReceivedIsLate) {
   CONTROL(fakeNcclStop)(1, 1, 0);
   NcclBackend backend(2, nullptr, 0.5);
@@ -264,7 +264,7 @@ TEST(NcclLibrary, IsLookedForWhenItIsNeeded) {
             "libm.so.6: has no ncclGetVersion; " + needed);
 }
 
-// A toolkit's, which no system path names.
+// A toolkit's library, in a folder that no system path names.
 TEST(NcclLibrary, IsLookedForInAFolderToo) {
   const std::filesystem::path library(BOXCAR_FAKE_NCCL);
   EXPECT_NE(backends::cuda::load_nccl(library.filename(), library.parent_path()).ncclAllReduce, nullptr);

@@ -18,7 +18,7 @@ std::string error_of(const Peers& peers) {
   return "";
 }
 
-// Ticks every second until `end`, while these processes give signs of life.
+// Ticks every second until `end`, while the processes in `alive` are heard from.
 void pass(Peers& peers, int begin, int end, std::initializer_list<int> alive) {
   for (int second = begin + 1; second <= end; ++second) {
     peers.tick(second);

@@ -1,4 +1,4 @@
-// What is said where devices cannot be GPUs: whole messages, without a GPU.
+// Errors where devices cannot be GPUs: whole messages, without a GPU.
 #include "backends/cuda/placement.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(Placement, RefusesAPlanThatDoesNotFit) {
             "micro-batches, recomputation, sharding or more devices");
 }
 
-// All processes see the GPUs of their machine, or each has its own.
+// All processes see their machine's GPUs, or each sees its own.
 TEST(Placement, DealsGpusToThoseWhoSeeThem) {
   const auto sharers_of = [](const std::vector<std::string>& ids, int process) {
     const Wanted wanted = sharers(ids, process);
@@ -95,7 +95,7 @@ TEST(Placement, DealsGpusToThoseWhoSeeThem) {
               "CUDA_VISIBLE_DEVICES alike for all of a machine, or to GPUs of its own for each");
 }
 
-// Nothing of a machine's queue decides where a single process runs.
+// A batch queue's variables do not decide where a single process runs.
 TEST(Placement, DoesNotAskSlurm) {
   setenv("SLURM_NTASKS_PER_NODE", "8", 1);
   EXPECT_EQ(place(gpus(1), sharers(std::vector<std::string>{"a"}, 0)), std::vector<int>{0});

@@ -1,4 +1,4 @@
-// Kernels of neural-network ops against values worked out by hand: law 1 compares a kernel with itself only.
+// Kernels of neural-network ops against values worked out by hand: law 1 only compares a kernel with itself.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -151,7 +151,7 @@ TEST(ReferenceNn, ExpertsTakeTokensInOrder) {
       {"moe_dispatch", {x, index}, sizes, {{1, 3, 2, 0}}},
       {"moe_dispatch_grad", {y, index}, {}, {{10, 20, 30, 0}}},
       {"moe_combine", {y, index, tensor("float32[4, 1]", {1, 1, 0.5, 1})}, {}, {{10, 20, 15, 0}}},
-      // two groups of two tokens count for themselves, and nothing is dropped
+      // two groups of two tokens are counted separately, and nothing is dropped
       {"moe_dispatch",
        {tensor("float32[2, 2, 1]", {1, 2, 3, 4}), tensor("int64[2, 2, 1]", {0, 1, 0, 0})},
        sizes,
@@ -180,7 +180,7 @@ TEST(ReferenceNn, DropoutDrawsByGlobalElement) {
   EXPECT_NE(run("dropout", {ones}, next)[0].data, whole.data);
 }
 
-// Two micro-batches drop what the whole batch would, split over devices or not.
+// Two micro-batches drop the same elements as the whole batch, split over devices or not.
 TEST(ReferenceNn, DropoutCountsOnOverMicroBatches) {
   const HostTensor batch = tensor("float32[40, 10]", Values(400, 1));
   const Attrs attrs = {{"p", 0.25}, {"seed", int64_t{5}}};
@@ -193,7 +193,7 @@ TEST(ReferenceNn, DropoutCountsOnOverMicroBatches) {
   EXPECT_EQ(run("dropout", {take(batch, part)}, second)[0].data, take(whole, part).data);
 }
 
-// Any backend must draw these: changing them changes every training run.
+// Every backend must draw these numbers: changing them changes every training run.
 TEST(Random, IsPinned) {
   EXPECT_EQ(mix(0), 0xe220a8397b1dcdafu);  // SplitMix64's first number of seed 0
   const RandomKey key = random_key(1, 2, 4);
@@ -203,8 +203,7 @@ TEST(Random, IsPinned) {
   EXPECT_NE(uniform(key, 0), uniform(random_key(1, 4, 2), 0));
 }
 
-// With local statistics each device normalises with its own, so a split batch gives what each part gives
-// alone.
+// With local statistics each device normalises with its own, so a split batch gives each part's own result.
 TEST(ReferenceNn, LocalBatchNormUsesThePartsStatistics) {
   const HostTensor x = tensor("float32[4, 1]", {0, 2, 10, 30});
   const HostTensor gamma = tensor("float32[1]", {1}), beta = tensor("float32[1]", {0});

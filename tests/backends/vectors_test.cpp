@@ -1,4 +1,4 @@
-// Loops give the same bits by all vectors that this processor has.
+// Loops give the same bits with every vector width of this processor.
 #include "backends/cpu/vectors.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A message to an actor on the same thread, against a bare queue of functions. Both pass items through one
-// ring; the actors form a ring too, each with two slots, and act as fast as their credits let them.
+// A message to an actor on the same thread, against a bare queue of functions. Both pass items around one
+// ring; each actor has two slots and acts as fast as its credits allow.
 #include <benchmark/benchmark.h>
 
 #include <deque>

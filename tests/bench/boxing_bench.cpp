@@ -1,5 +1,5 @@
-// Routes between layouts: what the planner asks for thousands of times in one compilation (a route along one
-// mesh, under 10 us), and routes that name every device, whose time follows the length of their answer.
+// Routes between layouts: along one mesh, which a compilation needs thousands of times (under 10 us), and
+// routes that name every device, whose time grows with their length.
 #include <benchmark/benchmark.h>
 
 #include "sbp/boxing.h"

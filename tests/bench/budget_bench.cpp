@@ -44,11 +44,11 @@ std::vector<Row> rows() {
   };
 }
 
-// Runs a program, quietly or not; returns its exit code and what it used.
+// Runs a program, optionally quietly; returns its exit code and resource use.
 int run(const char* program, const std::vector<std::string>& arguments, bool quiet, double& seconds,
         double& megabytes) {
   auto start = std::chrono::steady_clock::now();
-  std::fflush(stdout);  // or the child prints it too
+  std::fflush(stdout);  // otherwise the child prints it too
   pid_t child = fork();
   if (child == 0) {
     std::vector<char*> argv{const_cast<char*>(program)};
@@ -68,7 +68,7 @@ int run(const char* program, const std::vector<std::string>& arguments, bool qui
 
 }  // namespace
 
-// budget_bench [--short]: --short leaves out what simulates every rank.
+// budget_bench [--short]: --short leaves out simulations of every rank.
 int main(int argc, char** argv) {
   bool brief = argc > 1 && std::strcmp(argv[1], "--short") == 0;
   fmt::print("{:<40} {:>14} {:>10} {:>12}\n", "what", "target", "measured", "resident");

@@ -27,7 +27,7 @@ void memcpy_bytes(benchmark::State& state) {
 }
 BENCHMARK(memcpy_bytes)->Unit(benchmark::kMillisecond);
 
-// Positive, so that it may stand for a second moment; integers from 0 to 999, so that they may be labels.
+// Positive, to serve as second moments; integers from 0 to 999, to serve as labels.
 std::vector<std::byte> draw(const ir::TensorType& type) {
   std::mt19937 random(1);
   std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
@@ -62,7 +62,7 @@ struct Case {
   const char* op;
   std::vector<Shape> shapes;
   ir::Attrs attrs = {};
-  size_t labels = 0;  // so many of the last operands are int64
+  size_t labels = 0;  // number of trailing operands that are int64
 };
 
 const Shape kRows = {4096, 768}, kWide = {4096, 3072}, kRow = {768}, kScores = {12, 1024, 1024};

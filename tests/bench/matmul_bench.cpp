@@ -2,9 +2,9 @@
 //
 //   build/tests/bench/matmul_bench
 //
-// For each shape m x n x k: billions of operations per second of both (an addition and a multiplication are
-// two), their best of many turns in the thread's own time, and the ratio; the budget of docs/design.md is a
-// ratio of 0.8. OpenBLAS is loaded at run time where it is installed (Debian: libopenblas0-pthread).
+// For each shape m x n x k: both libraries' billions of operations per second (an addition and a
+// multiplication are two), best of many turns in thread time, and their ratio. The budget (docs/design.md) is
+// 0.8. OpenBLAS is loaded at run time where installed (Debian: libopenblas0-pthread).
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Seconds of one call, over enough calls for the clock.
+// Seconds per call, over enough calls for the clock's resolution.
 template <class Call>
 double seconds_of(Call call) {
   const double start = thread_seconds();

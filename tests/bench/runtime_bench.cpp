@@ -1,5 +1,5 @@
-// The runtime on its threads against the least that could do the same, and against oneTBB's flow graph where
-// that is there. Items are messages, so that rows of one pattern compare:
+// The runtime on its threads, compared with the minimal code for the same work and with oneTBB's flow graph
+// where available. Items are messages, so that rows of one pattern compare:
 //
 //   local    a ring of 16 actors on one thread, of which one can act; a ring of functions in a queue; a ring
 //   of
@@ -7,7 +7,7 @@
 //   message  the same of 2 actors with 16 registers between them: 17 messages for each act
 //   thread   two actors on two threads in turn; two threads that pass a number to and fro through ring
 //            buffers; two nodes of flow graphs in two arenas
-//   act      an actor by itself: what an act costs beside its kernel
+//   act      an actor by itself: the cost of an act beside its kernel
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ namespace {
 
 constexpr int64_t steps = 10000;
 
-// Runs a plan of ops "nothing"; `messages` are those of one step.
+// Runs a plan of ops "nothing"; `messages` counts one step's.
 void run_plan(benchmark::State& state, const std::string& text, int64_t messages) {
   const ir::Plan plan = ir::parse_plan(text);
   ir::check(plan);
@@ -55,8 +55,8 @@ std::string ring(int actors, int queues) {
   return text;
 }
 
-// Two actors in turn on one thread, `registers` of them from the first to the second and one back: 2 acts a
-// step.
+// Two actors in turn on one thread, `registers` registers from the first to the second and one back: 2 acts
+// per step.
 std::string pair(int registers) {
   std::string text =
       "plan pair\ndevices 1\nmicro_batches 1\nclass 0: p\n\nprogram p\n  phases F\n  schedule F\n"
@@ -130,7 +130,7 @@ class Ring {
   uint64_t looks_ = 0;
 };
 
-// Two words each way and round, as a req and an ack are: the second is taken with the first.
+// Two words each way and round, like a req and an ack: the second is taken with the first.
 void thread_rings(benchmark::State& state) {
   for (auto _ : state) {
     Ring to, fro;
@@ -166,7 +166,7 @@ std::unique_ptr<Node> hop_on(flow::graph& graph) {
   });
 }
 
-// A token that goes round `nodes` nodes until the hops are over, on one thread.
+// A token that circles through `nodes` nodes until the hops are used up, on one thread.
 void local_tbb(benchmark::State& state) {
   oneapi::tbb::global_control control(oneapi::tbb::global_control::max_allowed_parallelism, 1);
   constexpr size_t nodes = 16;
@@ -182,8 +182,8 @@ void local_tbb(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * hops);
 }
 
-// Between two graphs, each in an arena of its own with one thread that waits in it: within one graph oneTBB
-// hands a token from node to node on the thread that has it.
+// Two graphs, each in its own arena with one thread that waits in it: within one graph, oneTBB passes a token
+// from node to node on the same thread.
 void thread_tbb(benchmark::State& state) {
   using Last = flow::function_node<int64_t>;
   for (auto _ : state) {

@@ -1,6 +1,5 @@
-// How long a search takes: whole ones (the budget: 0.5 s for 8 layers on 8 GPUs, 10 s for GPT-3 175B on
-// 1,024), and the solvers of planner/search alone: a transformer's training step, layers that repeat, stages,
-// counts.
+// Search times: whole searches (the budget: 0.5 s for 8 layers on 8 GPUs, 10 s for GPT-3 175B on 1,024), and
+// the solvers of planner/search alone: a transformer's training step, repeated layers, stages, counts.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -34,7 +33,7 @@ planner::Job gpt(int layers, int hidden, int heads, int gpus, int batch) {
   return job;
 }
 
-// As `boxcar search` does it.
+// The same call as `boxcar search`.
 void whole_search(benchmark::State& state, const planner::Job& job) {
   const SearchOptions options{.threads = static_cast<int>(state.range(0))};
   const Oracle oracle{sim::act_seconds,
@@ -50,7 +49,7 @@ void whole_search(benchmark::State& state, const planner::Job& job) {
   state.counters["step"] = found.best.front().seconds;
 }
 
-// About 30 nodes a layer; edges as in boxing: nothing where both ends agree, else a random cost.
+// About 30 nodes per layer. Edges as in boxing: zero where both ends agree, otherwise a random cost.
 Assignment training_step(int layers, int most_choices) {
   std::mt19937 random(1);
   Drawn drawn{.space = {2, 0}, .least_choices = 3, .most_choices = most_choices, .forbidden = 5};
@@ -126,7 +125,7 @@ void cut_stages(benchmark::State& state) {
     double work = 0, devices = at(problem.meshes, mesh);
     for (int b = first; b < last; ++b) work += 1 + 0.1 * (b % 3);
     std::vector<StageOption> options;
-    for (double saved : {1.0, 0.3}) {  // with less kept, more is computed again
+    for (double saved : {1.0, 0.3}) {  // keeping less means recomputing more
       options.push_back({work / devices * (1.4 - 0.3 * saved) + 0.02 * devices, 0.1 * work,
                          12 * work / devices, saved * work / devices});
     }

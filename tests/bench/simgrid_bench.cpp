@@ -1,10 +1,9 @@
 // Events per second of the simulator against bare SimGrid on the same pattern of queues: a pipeline of
-// GPT-like stages on 1,024 devices, every rank simulated, every act an activity of its own.
+// GPT-like stages on 1,024 devices, every rank simulated, every act a separate activity.
 //
 // The bare program has one SimGrid actor for each queue. It goes through the queue's acts in order, one at a
-// time: waits for what it reads from other queues (a semaphore each), meets the other ranks of a collective
-// (a barrier), sleeps as long as the act takes, and tells its readers. No credits, no memory, no shared
-// links.
+// time: waits for its inputs from other queues (a semaphore each), meets the other ranks of a collective (a
+// barrier), sleeps as long as the act takes, and signals its readers. No credits, no memory, no shared links.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,7 +41,7 @@ Rate measure(const Work& work) {
 // A semaphore that the producer of a register raises for one reader elsewhere.
 struct Arrival {
   s4u::SemaphorePtr semaphore;
-  int rate = 1;  // once in so many acts
+  int rate = 1;  // once per `rate` acts
 };
 
 struct BareAct {
@@ -92,7 +91,7 @@ class Bare {
             pulled ? static_cast<size_t>(at(plan_.peers, input.peers).source[device]) : device;
         const ir::Register& reg = at(program(from).registers, input.reg);
         const auto producer = static_cast<size_t>(reg.producer);
-        if (!pulled && p.actors[producer].queue == actor.queue) continue;  // the queue's order says it
+        if (!pulled && p.actors[producer].queue == actor.queue) continue;  // already ordered by the queue
         s4u::SemaphorePtr semaphore = s4u::Semaphore::create(static_cast<unsigned>(reg.initial));
         acts_[device][a].waits.push_back({semaphore, input.repeat});
         acts_[from][producer].tells.push_back({semaphore, reg.every});
@@ -142,7 +141,7 @@ class Bare {
   int64_t events_ = 0;
 };
 
-// In a process of its own: SimGrid has one engine in each, and the simulator keeps its own.
+// In a separate process: SimGrid allows one engine in each, and the simulator has its own.
 Rate measure_bare(const ir::Plan& plan, const backends::Cluster& cluster) {
   int ends[2];
   if (pipe(ends) != 0) return {};

@@ -1,4 +1,4 @@
-// GPT-3 175B (96 layers): the forward graph, and from it to a whole training step with its passes and checks.
+// GPT-3 175B (96 layers): the forward graph, and from it a whole training step with passes and checks.
 #include <benchmark/benchmark.h>
 
 #include "ir/models/transformer.h"

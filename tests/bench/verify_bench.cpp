@@ -1,4 +1,4 @@
-// How long it takes to read, check and verify a plan as large as GPT-3 175B's on 1,024 GPUs.
+// Time to read, check and verify a plan as large as GPT-3 175B's on 1,024 GPUs.
 #include <benchmark/benchmark.h>
 
 #include "planner/dry_run.h"

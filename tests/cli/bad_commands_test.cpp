@@ -1,4 +1,4 @@
-// Jobs that do not fit or cannot be trained, and commands that there are not.
+// Jobs that do not fit or cannot be trained, and unknown commands.
 #include <gtest/gtest.h>
 
 #include "bad_input.h"

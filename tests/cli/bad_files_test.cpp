@@ -91,7 +91,7 @@ TEST(BadInput, JobFiles) {
   }
 }
 
-// What is no plan, what is one of another program, and what would be written over.
+// Files that are no plan, a plan of another program, and outputs that would overwrite a file.
 TEST(BadInput, PlanFilesAndOutputs) {
   TemporaryFile plan("plan.txt", "");
   Words save = job_flags;

@@ -8,7 +8,7 @@ namespace {
 
 std::string name_of(const std::string& flag) { return flag.substr(0, flag.find('=')); }
 
-// A job that runs, with these flags instead and without that one.
+// A job that runs, with these flags replaced and that one left out.
 struct JobCase {
   Words flags;
   std::string without;

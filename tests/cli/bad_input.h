@@ -1,5 +1,5 @@
-// What a person can get wrong on the command line or in a file, each with the whole message that it gets. The
-// program is run as a user runs it: one line on stderr, nothing on stdout, exit 1 or 2, and nothing written.
+// User mistakes on the command line or in a file, each with its whole error message. The program runs as a
+// user runs it: one line on stderr, nothing on stdout, exit 1 or 2, and no file written.
 #pragma once
 
 #include <span>
@@ -26,7 +26,7 @@ inline const std::string known_clusters =
     "dgx-a100-40g, dgx-a100-80g, dgx-h100, gb200-nvl72, h100-80g-800g, hgx-b200, hgx-h200, local, "
     "p3-16xlarge, pcie-a100-80g; or give a path to a .yaml file";
 
-// `path` reads `shown_path` in the message.
+// The message names `path` as `shown_path`.
 void expect_refused(const Words& arguments, int exit_code, const std::string& message,
                     const std::string& shown_path = "", const std::string& path = "");
 
@@ -35,7 +35,7 @@ struct CommandCase {
   int exit_code;
   std::string message;
 };
-// Each behind the words that all of them begin with.
+// Prefixes each case's arguments with `beginning`.
 void expect_refused(const Words& beginning, std::span<const CommandCase> cases);
 
 }  // namespace boxcar::testing

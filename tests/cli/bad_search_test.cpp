@@ -1,4 +1,4 @@
-// What a search is asked for that cannot be.
+// Impossible requests to a search.
 #include <gtest/gtest.h>
 
 #include "bad_input.h"

@@ -1,5 +1,5 @@
-// Constants that the simulator's own times were made with are found again; what is not measured is left
-// alone.
+// Calibration recovers the constants that the simulator's own times were made with, and leaves unmeasured
+// ones alone.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ backends::Cluster changed(const std::string& preset, int gpus, const Words& chan
   return cluster;
 }
 
-// What nccl-tests would print of an all-reduce over all devices of `cluster`, from 512 B to 1 GiB.
+// Output of nccl-tests for an all-reduce over all devices of `cluster`, from 512 B to 1 GiB.
 std::string nccl_text(const backends::Cluster& cluster, const std::string& program = "all_reduce_perf",
                       sbp::Collective collective = sbp::Collective::all_reduce) {
   std::string text = "# nThread 1 nGpus 1 minBytes 512 maxBytes 1073741824 step: 8(factor)\n";
@@ -173,7 +173,7 @@ TEST(Calibrate, StepsTellTheDeviceAndItsHost) {
   EXPECT_LT(done.groups[0].after, 0.01);
 }
 
-// One step cannot tell how much of it is the products' and how much the memory's.
+// One step cannot separate the products' share from the memory's.
 TEST(Calibrate, OneStepTellsOneConstant) {
   const std::string text = steps_csv({"under_load=0.8"});
   const fit::Calibration done = fitted(
@@ -185,7 +185,7 @@ TEST(Calibrate, OneStepTellsOneConstant) {
   EXPECT_EQ(find(done, "memory_efficiency").fitted, 1);
 }
 
-// A framework's own time to launch an op is that of a host of speed 1.
+// Launch times are scaled to a host of speed 1, whatever the framework.
 TEST(Calibrate, AHostIsAsFastUnderAnyFramework) {
   const std::string text = steps_csv({"node.host_speed=0.7"}, {"--stack=megatron", "--attention=unfused"});
   Measurements measured = read("steps.csv", text);
@@ -196,7 +196,7 @@ TEST(Calibrate, AHostIsAsFastUnderAnyFramework) {
   EXPECT_NEAR(find(fitted(measured), "node.host_speed").fitted, 0.7, 0.01);
 }
 
-// A device that does better than it can by its description stops at what there is.
+// A device that exceeds its description stops at the constant's bound.
 TEST(Calibrate, SaysWhereAConstantIsAtItsBound) {
   Measurements measured = read("steps.csv", steps_csv({}));
   for (MeasuredStep& step : measured.steps) step.seconds *= 0.5;
@@ -265,7 +265,7 @@ TEST(Calibrate, EveryPresetIsWrittenAndReadBack) {
   }
 }
 
-// Without the path, whose folder differs.
+// The message without the path, whose folder differs.
 std::string refusal(const std::string& name, const std::string& text) {
   const TemporaryFile file(name, text);
   try {

@@ -1,4 +1,4 @@
-// experiments/cpu, which compares with PyTorch: what it says without it.
+// experiments/cpu, which compares with PyTorch: its messages without PyTorch.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

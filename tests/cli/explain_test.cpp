@@ -65,7 +65,7 @@ TEST(ExplainPlan, SaysWhichStagesStandOnSlowDevices) {
       std::string::npos);
 }
 
-// Times, sizes and shares as #, however wide: the time models say them.
+// Replaces times, sizes and shares by #, however wide: they depend on the time models.
 std::string without_numbers(const std::string& text) {
   static const std::regex number(R"( *[+-]?[0-9.e-]+ (s|ms|us|B|kB|MB|GB|%)(?![a-z]))");
   return std::regex_replace(text, number, " #");
@@ -164,7 +164,7 @@ none: no layouts of the other ops go with it
   EXPECT_EQ(doc["tensor"]["blocks"].size(), 2);
 }
 
-// The product by rows of its weight: parts of a sum, which the residual stream wants whole.
+// The product with its weight split by rows: partial sums, which the residual stream needs whole.
 TEST_F(Explain, ComparesTheSignaturesOfAnOp) {
   const std::string out = explain("--op", "h0.attn.proj").out;
   EXPECT_TRUE(
@@ -223,7 +223,7 @@ TEST(ExplainSearch, TellsTheRunnersUp) {
   EXPECT_NE(out.find(" % slower: --dp ", at), std::string::npos) << out;
 }
 
-// Layouts are found on each dimension: what others there would cost is told of each.
+// The search chooses layouts on each dimension; the report gives the cost of alternatives on each.
 TEST(ExplainSearch, TellsOfEachDimension) {
   TemporaryFile plan("plan.txt", "");
   const Output found =

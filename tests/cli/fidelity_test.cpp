@@ -1,5 +1,5 @@
-// Predictions of published training runs are as pinned in experiments/predictions/. Where a model changed on
-// purpose, `experiments/validate --pin` writes them anew.
+// Predictions of published training runs are as pinned in experiments/predictions/. After an intended change
+// of a model, `experiments/validate --pin` rewrites them.
 #include <gtest/gtest.h>
 
 #include <string>

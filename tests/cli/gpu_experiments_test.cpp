@@ -1,4 +1,4 @@
-// experiments/gpu, which people run where there is a GPU: what it does and says where there is none.
+// experiments/gpu, which people run on a GPU machine: its work and messages without a GPU.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ for step in 6 7 8; do echo '{"event": "step", "step": '$step', "step_time_s": 0.
   EXPECT_THAT(said("cpu"), HasSubstr("acts        200.0 ms       5,000 /s  MFU      -     1.00 GB"));
 }
 
-// A row of its document: 1e12 operations and 1000 tokens a step.
+// A row of the script's document: 1e12 operations and 1000 tokens per step.
 std::string row(const char* model, const char* way, double simulated, double measured,
                 const std::string& pytorch) {
   return fmt::format(
@@ -154,7 +154,7 @@ TEST(GpuCompare, SaysHowFarAimsAre) {
             "  missed  GPT-2 1.5B: MFU 50.0% of 55%\n");
 }
 
-// One that hangs is ended, and what was measured before is kept.
+// A program that hangs is ended, and earlier measurements are kept.
 TEST(GpuCompare, EndsWhatHangs) {
   const tests::TemporaryFolder folder;
   std::filesystem::permissions(
@@ -168,7 +168,7 @@ TEST(GpuCompare, EndsWhatHangs) {
   EXPECT_THAT(again.text, HasSubstr("missed  GPT, 2 layers: no step was measured\n"));
 }
 
-// Without PyTorch too.
+// Also without PyTorch.
 TEST(GpuPytorch, SaysWhatItDoes) {
   const Said help = shell(fmt::format("'{}' experiments/gpu/pytorch_step.py --help", BOXCAR_PYTHON));
   EXPECT_EQ(help.exit_code, 0);
@@ -208,7 +208,7 @@ TEST(GpuRun, SaysWhatItDoes) {
   refused("a b", "b: one folder at a time");
 }
 
-// Stands in for the tests: of each group two pass, or none does, one skips and, in the third, one fails.
+// Stands in for the tests: in each group two pass, or none does, one skips, and in the third group one fails.
 constexpr const char* program = R"(#!/bin/sh
 for word; do case "$word" in --gtest_output=json:*) out=${word#*json:} ;; --gtest_filter=*) filter=${word#*=} ;; esac; done
 printf '%s\n' 'x.cpp:1: Skipped' 'cuda: needs two GPUs' ''
@@ -238,7 +238,7 @@ TEST(GpuRun, DoesNotCountSkippedTestsAsPassed) {
                   "2 passed, 0 failed, 1 skipped\n" + skipped));
 }
 
-// The shell's clock begins after 100 seconds.
+// The shell's clock starts at 100 seconds.
 TEST(GpuRun, EndsWhenItsTimeIsOver) {
   const tests::TemporaryFolder folder;
   std::filesystem::create_directories(folder / "tests");
@@ -250,7 +250,7 @@ TEST(GpuRun, EndsWhenItsTimeIsOver) {
   EXPECT_EQ(said.exit_code, 1);
 }
 
-// What runs when it is ended does not run on.
+// A child that runs when the script is ended does not outlive it.
 TEST(GpuRun, EndsWhatItStarted) {
   const tests::TemporaryFolder folder;
   std::filesystem::create_directories(folder / "tests");
@@ -267,7 +267,7 @@ TEST(GpuRun, EndsWhatItStarted) {
   EXPECT_THAT(said.text, ::testing::Not(HasSubstr("runs on")));
 }
 
-// Neither compute-sanitizer nor PyTorch among the tools, and a program that trains nothing.
+// Neither compute-sanitizer nor PyTorch is available, and the program trains nothing.
 TEST(GpuRun, FailsWhereNothingWasDone) {
   const tests::TemporaryFolder folder;
   const std::filesystem::path tools = folder / "tools";

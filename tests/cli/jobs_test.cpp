@@ -1,4 +1,4 @@
-// Jobs from flags, files and presets, and what is said of them.
+// Jobs from flags, files and presets, and messages about them.
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 namespace boxcar::testing {
 namespace {
 
-// A file has the sizes that the catalog has, and flags win.
+// A file has the same sizes as the catalog, and flags win.
 TEST(Jobs, AModelFromAFile) {
   TemporaryFile file("config.json", R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32,
     "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 11008,
@@ -33,7 +33,7 @@ TEST(Jobs, AModelFromAFile) {
   EXPECT_EQ(until_simulator(run_program(by_file).out), until_simulator(from_file.out));
 }
 
-// What a file says beside sizes is built, or told.
+// Settings in a model file beside sizes are built, or reported.
 TEST(Jobs, AModelFromAFileHasItsBiasesAndActivation) {
   const auto simulate = [](const std::string& config, const Words& flags) {
     TemporaryFile file("config.json", config);
@@ -154,7 +154,7 @@ TEST(Jobs, PresetsAsJson) {
   EXPECT_FALSE(gpt2->contains("ffn"));
 }
 
-// The same job from flags, from a file, and from a file that flags override.
+// The same job from flags, from a file, and from a file with overriding flags.
 TEST(Jobs, FlagsAndFilesAgree) {
   Words flags = job_flags;
   flags.insert(flags.begin(), "simulate");
@@ -168,7 +168,7 @@ TEST(Jobs, FlagsAndFilesAgree) {
   EXPECT_EQ(until_simulator(from_flags.out), until_simulator(from_file.out));
 }
 
-// On a terminal, with and without NO_COLOR.
+// Output on a terminal, with and without NO_COLOR.
 std::string shown_on_a_terminal(bool no_color) {
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);

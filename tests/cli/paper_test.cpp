@@ -1,5 +1,5 @@
-// The paper's tables and figures come out as pinned in experiments/reproduce/pins.json. Where a value changed
-// on purpose, `experiments/paper --pin` writes them anew.
+// The paper's tables and figures come out as pinned in experiments/reproduce/pins.json. After an intended
+// change, `experiments/paper --pin` rewrites them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

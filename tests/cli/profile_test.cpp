@@ -1,4 +1,4 @@
-// `boxcar profile`: what a person can get wrong, what it fits to samples, and the file it writes.
+// `boxcar profile`: user mistakes, constants fitted to samples, and the file it writes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ TEST(Profile, RefusesWhatItCannotDo) {
   expect_refused({"profile", "-o", "/"}, "/: cannot be written: Is a directory");
 }
 
-// As of training: there is a GPU, or one message says why there is none.
+// As in training: there is a GPU, or one message says why there is none.
 TEST(Profile, NeedsAGpuForCuda) {
   if (access("/dev/nvidiactl", F_OK) == 0) GTEST_SKIP() << "there is a GPU: see tests/cuda";
   const TemporaryFile file("gpu.yaml", "");

@@ -1,4 +1,4 @@
-// README shows a command and what it prints: that is what it prints.
+// README shows a command and its output: the program prints the same.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -11,8 +11,8 @@
 
 namespace {
 
-// The words of the command behind `heading`, but for the program, and the block below it without its indent. No words
-// where there is no such heading.
+// The words of the command under `heading`, without the program, and the block below it without its indent.
+// No words where the heading is missing.
 struct Shown {
   std::vector<std::string> arguments;
   std::string out;
@@ -40,7 +40,7 @@ Shown shown_below(const std::string& heading) {
   return shown;
 }
 
-// Without the last lines, which are the simulator's own time.
+// Without the last lines, which report the simulator's own time.
 std::string without_its_time(const std::string& out) { return out.substr(0, out.find("\nsimulator:")); }
 
 TEST(Readme, ShowsWhatTheProgramPrints) {

@@ -80,8 +80,7 @@ TEST(Report, JsonHasUnitsInItsKeys) {
   EXPECT_EQ(doc["simulator"]["folded"], true);
 }
 
-// Parts of a stage that differ have a program each: what the table lists, of which the document has the
-// fullest.
+// Parts of a stage that differ have separate programs: the table lists all, the document has the fullest.
 TEST(Report, TheDocumentHasOneEntryForAStage) {
   explain::Report r = example();
   explain::StageReport part = r.stages[0], last = part;
@@ -104,7 +103,7 @@ TEST(Report, TheDeviceHoldsWhatNoTensorHasToo) {
   EXPECT_EQ(doc["peak_memory_bytes"][0], 62'000'000'000);
 }
 
-// What an allocator gives at most is what is held at once, not the arena that a plan would want.
+// An allocator's peak is the most that is held at once, not the arena that a plan would need.
 TEST(Report, AnAllocatorGivesWhatIsHeldAndWorkspaces) {
   explain::Report r = example();
   EXPECT_FALSE(nlohmann::json::parse(to_json(r)).contains("allocated_memory_bytes"));
@@ -115,7 +114,7 @@ TEST(Report, AnAllocatorGivesWhatIsHeldAndWorkspaces) {
   EXPECT_EQ(doc["allocated_memory_bytes"][0], 61'000'002'000);
   EXPECT_EQ(doc["device_memory_bytes"][0], 61'001'002'000);
   EXPECT_EQ(doc["peak_memory_bytes"][0], 62'000'000'000);
-  r.simulated = r.fits = false;  // then nothing was seen to be held
+  r.simulated = r.fits = false;  // then held memory was not observed
   doc = nlohmann::json::parse(to_json(r));
   EXPECT_FALSE(doc.contains("allocated_memory_bytes"));
   EXPECT_EQ(doc["device_memory_bytes"][0], 62'001'000'000);

@@ -1,4 +1,4 @@
-// Runs a script of experiments/ on the program that is tested.
+// Runs a script of experiments/ on the program under test.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 namespace boxcar::cli {
 
-// Both streams of experiments/NAME; `arguments` are a shell's.
+// Both output streams of experiments/NAME; a shell parses `arguments`.
 inline std::string experiment(const std::string& name, const std::string& arguments) {
   const std::string command = fmt::format("BOXCAR='{}' '{}' '{}/experiments/{}' {} 2>&1", BOXCAR_PROGRAM,
                                           BOXCAR_PYTHON, BOXCAR_SOURCE_DIR, name, arguments);

@@ -1,5 +1,5 @@
-// What `boxcar sbp box --json` says is all that it takes to carry a route out: an interpreter of the document
-// alone, as docs/boxing.md has it, on numbers.
+// The output of `boxcar sbp box --json` suffices to carry out a route: an interpreter of that document alone,
+// as docs/boxing.md describes it, runs on numbers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ Block common(const Block& a, const Block& b) {
   return result;
 }
 
-// The places of a block's elements in the array of a part.
+// Indices of a block's elements in the array of a part.
 std::vector<size_t> places(const Block& block, const Block& part) {
   std::vector<size_t> result{0};
   for (size_t d = 0; d < block.size(); ++d) {
@@ -102,7 +102,7 @@ Part& part_with(std::vector<Part>& parts, const Block& block) {
   throw std::runtime_error("no part holds the block");
 }
 
-// What devices hold before anything is written to it: undefined, NaN here, or the identity of a reduction.
+// Devices' buffers before the first write: undefined (NaN here), or the identity of a reduction.
 Parts empty_parts(const json& holds) {
   Parts parts;
   for (const auto& [device, pieces] : holds.items())
@@ -144,7 +144,7 @@ Parts after(const json& step, Parts before) {
         for (const auto& [begin, end] : block) empty |= end <= begin;
         const std::string how = step.contains("reduction") && !first ? step["reduction"] : "copy";
         if (!empty) put(part, from, block, how);
-        if (kind == "broadcast") break;  // all from the first
+        if (kind == "broadcast") break;  // all data come from the first
         first = false;
       }
     }

@@ -22,12 +22,12 @@ std::string run(std::vector<std::string> arguments) {
   std::ostringstream out;
   add_sbp_command(app, out);
   arguments.insert(arguments.begin(), "sbp");
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants a vector
+  std::reverse(arguments.begin(), arguments.end());  // CLI11's order
   app.parse(std::move(arguments));
   return out.str();
 }
 
-// What went wrong, whole; each test says how it began where nothing did.
+// The whole error message; "no error" and the output where nothing failed.
 std::string message(const std::vector<std::string>& arguments) {
   try {
     return "no error: " + run(arguments);
@@ -114,7 +114,7 @@ TEST(SbpRules, EveryOpAnswers) {
   }
 }
 
-// Any number of operands of any rank: an answer, or a message of ours.
+// Any number of operands of any rank: an answer, or one of our messages.
 TEST(SbpRules, OperandsThatDoNotFitAreRefused) {
   std::mt19937_64 random(1);
   const auto draw = [&](int least, int most) {
@@ -220,7 +220,7 @@ TEST(SbpBox, Json) {
   EXPECT_EQ(route["bytes_received_per_device"], json::parse(R"({"0":0,"1":0,"2":72,"3":72,"4":96,"5":96})"));
   ASSERT_EQ(route["steps"].size(), 1u);
   EXPECT_EQ(route["steps"][0]["collective"], "transfer");
-  EXPECT_EQ(route["steps"][0]["slices"].size(), 16u);  // two of them stay where they are
+  EXPECT_EQ(route["steps"][0]["slices"].size(), 16u);  // two of them stay in place
   EXPECT_EQ(route["steps"][0]["slices"][0],
             json::parse(R"({"from":0,"to":2,"block":[[0,2],[0,3]],"how":"copy","bytes":24})"));
 }

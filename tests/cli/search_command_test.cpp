@@ -1,4 +1,4 @@
-// boxcar search, as a user and a program run it.
+// boxcar search, as run by a user and by a program.
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -44,7 +44,7 @@ TEST(SearchCommand, WritesDegreesAsWhatTheyAre) {
   EXPECT_EQ(doc["search"]["ended"], true);
 }
 
-// Each is searched, and the best of all taken.
+// Searches each precision and takes the best of all.
 TEST(SearchCommand, SearchesSeveralPrecisions) {
   const auto step = [](const json& doc) { return doc["step_time_s"].get<double>(); };
   const Words rest{"--hidden=1024", "--seq=512", "--tp=1"};
@@ -110,12 +110,12 @@ TEST(SearchCommand, TellsOfDimensionsThatAreNotThere) {
   EXPECT_EQ(
       output.err,
       "boxcar: --both-dimensions: has no effect unless a stage's mesh has two dimensions (it has tp)\n");
-  const json doc = json::parse(output.out);  // a precision that stands twice is searched once
+  const json doc = json::parse(output.out);  // a precision given twice is searched once
   EXPECT_EQ(doc["candidates"].size(),
             json::parse(search({"--tp=2", "--precision=fp16"}).out)["candidates"].size());
 }
 
-// In the middle of layouts that take some seconds; a plan was simulated before.
+// Interrupted while it finds layouts, which takes seconds; a plan was simulated before.
 TEST(SearchCommand, SavesTheBestSoFarWhenInterrupted) {
   const TemporaryFile plan("plan.txt", "");
   int terminal = -1;
@@ -155,7 +155,7 @@ TEST(SearchCommand, HasADocumentWhereNothingFits) {
   for (const json& change : doc["would_do"]) EXPECT_LE(change["estimated_memory_bytes"], 2'000'000);
 }
 
-// The figure of the message, when typed, is enough; of devices with more than there are it says so.
+// The memory that the message offers is enough. Where no device has as much, the message says so.
 TEST(SearchCommand, OffersMemoryThatIsEnough) {
   const std::string why = json::parse(search({"--memory=1MB", "--gpus=1"}).out)["why"];
   const std::string offered = " with --memory ";
@@ -181,7 +181,7 @@ TEST(SearchCommand, ShowsTheLimitOfMemoryThatWasAskedFor) {
             std::string::npos);
 }
 
-// Halving comes by the same numbers of layers twice.
+// Halving reaches the same numbers of layers twice.
 TEST(SearchCommand, ListsNoPlanTwice) {
   const json doc =
       json::parse(search({"--layers=8", "--hidden=1024", "--heads=16", "--seq=1024", "--vocab=50257",
@@ -191,7 +191,7 @@ TEST(SearchCommand, ListsNoPlanTwice) {
   std::set<std::string> plans;
   int some_layers = 0;
   for (json row : doc["candidates"]) {
-    if (row["layouts"] == "found") continue;  // such rows differ in what their flags do not say
+    if (row["layouts"] == "found") continue;  // such rows differ in more than their flags
     some_layers += row.contains("recompute_layers") ? 1 : 0;
     EXPECT_TRUE(plans.insert(row.dump()).second) << row;
   }
@@ -207,7 +207,7 @@ TEST(SearchCommand, HasADocumentWhereNoDegreesAreLegal) {
   EXPECT_FALSE(doc.contains("smallest"));
 }
 
-// What a plan has anyway is no reason to refuse it, and `simulate` says the same.
+// A value that the plan has anyway is accepted, and `simulate` agrees.
 TEST(SearchCommand, SaysWhichKeysHaveNoEffect) {
   EXPECT_EQ(search({"--dp=1", "--zero=3", "--simulate=1"}).err,
             "boxcar: --zero: has no effect unless dp is 2 or more\n");
@@ -288,7 +288,7 @@ best
       << beginning(r);
 }
 
-// Every reason that JSON has, and the first three of them for people.
+// JSON has every reason; the text shows the first three.
 TEST(SearchReport, SaysWhatWasLeftOutAndWhy) {
   cli::SearchReport r = example();
   r.outcome.dropped = {{"h0.mlp.fc1: no signature fits", 12}};
@@ -344,7 +344,7 @@ TEST(SearchReport, ShowsWhatCosts) {
   EXPECT_NE(text.find("\n  least cost: 0.002 a step, on 1 GPU at 3.6 an hour\n"), std::string::npos) << text;
 }
 
-// Found twice with other weights, the second with fewer slots as well; and once by hints.
+// Found twice with different weights, the second with fewer slots too; and once from hints.
 TEST(SearchReport, TellsRowsApartThatHaveTheSameFlags) {
   cli::SearchReport r = example();
   search::Candidate& hints = r.outcome.best.front();
@@ -370,7 +370,7 @@ TEST(SearchReport, TellsRowsApartThatHaveTheSameFlags) {
       << beginning(r);
 }
 
-// As long as it is by what repeats; a short list as it is.
+// A list's length in text depends on its repeats; a short list stays as it is.
 TEST(SearchReport, ShortensListsOfStages) {
   cli::SearchReport r = example();
   r.best.configuration = {{"parallel.stage_layers", "[4, 4, 3]"}};

@@ -1,5 +1,5 @@
-// A plan simulated and the same plan run, as their traces and documents tell it: every queue of every device
-// has the same acts in the same order, and memory is used to the byte that was planned.
+// A plan simulated and run, compared by traces and documents: every queue of every device has the same acts
+// in the same order, and memory use matches the plan to the byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ Tracks tracks_of(const std::string& path) {
   return tracks;
 }
 
-// In order of time; of what starts at one instant, in the order of `like`.
+// Sorted by time; acts that start at one instant in the order of `like`.
 Words order_of(std::vector<Slice> slices, const Words& like) {
   const auto place = [&](const Slice& s) {
     return std::find(like.begin(), like.end(), s.act) - like.begin();

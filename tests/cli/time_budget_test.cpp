@@ -1,4 +1,4 @@
-// What a command may take: shares of it, and what is kept for its end. The clock is the test's.
+// A command's time budget: shares of it, and the part kept for its end. The test sets the clock.
 #include "cli/time_budget.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ TEST(TimeBudget, KeepsWhatTheEndTakes) {
   EXPECT_TRUE(budget.is_spent(0.5));
   budget.keep(0.2);
   EXPECT_TRUE(budget.is_spent());
-  budget.keep(0.05);  // the most counts
+  budget.keep(0.05);  // the largest counts
   EXPECT_TRUE(budget.is_spent());
   now = 4.7;
   EXPECT_FALSE(budget.is_spent());

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using Words = std::vector<std::string>;
 
-// In a child process: becomes the program; what it prints goes to `out`.
+// In a child process: becomes the program, with its output in `out`.
 [[noreturn]] inline void run(const Words& words, const char* out = "/dev/null") {
   std::vector<char*> argv{const_cast<char*>(BOXCAR_PROGRAM)};
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));

@@ -1,4 +1,4 @@
-// Checkpoints of `boxcar train`: runs that go on where they stopped, and what is no checkpoint.
+// Checkpoints of `boxcar train`: runs that resume where they stopped, and invalid checkpoints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,8 +21,7 @@ namespace {
 TEST_F(Train, GoesOnBitForBit) {
   const std::string whole = path("whole"), halves = path("halves");
   const auto straight = train({"--checkpoint-dir=" + whole, "--dp=2", "--zero=1"});
-  // The schedule's length is part of the job, so the first half is a run that is cut short by its own
-  // checkpoint.
+  // The schedule's length is part of the job, so the first half is a run that its own checkpoint cuts short.
   const Words resume{"--checkpoint-dir=" + halves, "--dp=2",   "--zero=1",
                      "--checkpoint-every=2",       "--resume", "--keep-checkpoints=0"};
   train(resume);
@@ -34,7 +33,7 @@ TEST_F(Train, GoesOnBitForBit) {
   EXPECT_EQ(checkpoint(halves), checkpoint(whole));
 }
 
-// Experts in every other layer, whose weights a checkpoint names as it names all others.
+// Experts in every other layer; a checkpoint names their weights like all others.
 TEST_F(Train, GoesOnWithExpertsInSomeLayers) {
   const std::string whole = path("whole"), halves = path("halves");
   const Words experts{"--experts=4", "--expert-every=2", "--dp=2", "--ep=2"};
@@ -83,7 +82,7 @@ TEST_F(Train, GoesOnUnderAnotherPlan) {
   for (const auto& [step, loss] : rest) EXPECT_NEAR(loss, first.at(step), 1e-9) << step;
 }
 
-// 257 tokens are padded to 280 by both: to a multiple of 20 for each of two devices, and of 40.
+// Both plans pad 257 tokens to 280: to a multiple of 20 for each of two devices, and of 40.
 TEST_F(Train, PadsTheVocabularyForThePlan) {
   const std::string folder = path("out");
   const auto with = [&](Words more) {
@@ -111,7 +110,7 @@ TEST_F(Train, PadsTheVocabularyForThePlan) {
   expect_same(with({"--tp=2", "--pad-vocab=20", weights}), with({"--pad-vocab=40", weights}), 9);
 }
 
-// Starts the program and kills it after so many microseconds.
+// Starts the program and kills it after `microseconds`.
 void run_and_kill(const Words& words, int microseconds) {
   const pid_t child = fork();
   if (child == 0) run(words);
@@ -122,7 +121,7 @@ void run_and_kill(const Words& words, int microseconds) {
   EXPECT_TRUE(WIFSIGNALED(status)) << "ended by itself with " << WEXITSTATUS(status);
 }
 
-// 50 times at a random moment, many of them while a checkpoint is written.
+// 50 kills at a random moment, many of them during a checkpoint write.
 TEST_F(Train, LosesNothingWhenKilled) {
   const std::string folder = path("killed"), whole = path("whole");
   const Words job{"--lr-schedule=constant", "--dp=2", "--dropout=0.1"};
@@ -137,7 +136,7 @@ TEST_F(Train, LosesNothingWhenKilled) {
   int while_writing = 0, reached = 0;
   fs::create_directory(folder);
   for (int i = 0; i < 50 || (while_writing == 0 && i < 200); ++i) {
-    const int most = 150000 + 20000 * std::max(0, i - 50);  // a busy machine takes longer to begin
+    const int most = 150000 + 20000 * std::max(0, i - 50);  // a busy machine starts more slowly
     run_and_kill(endless, std::uniform_int_distribution<int>(1000, most)(random));
     for (const auto& entry : fs::directory_iterator(folder))
       while_writing += entry.path().extension() == ".tmp";
@@ -153,7 +152,7 @@ TEST_F(Train, LosesNothingWhenKilled) {
   EXPECT_EQ(checkpoint(folder), checkpoint(whole));
 }
 
-// A moment that is no number spoils the weights, and the loss only in the step after.
+// A NaN moment spoils the weights at once, and the loss only in the next step.
 TEST_F(Train, WritesNoCheckpointThatIsNoNumber) {
   const std::string folder = path("out");
   train({"--checkpoint-dir=" + folder, "--steps=2"});
@@ -195,7 +194,7 @@ TEST_F(Train, BeginsInAFolderOfItsOwn) {
   EXPECT_EQ(checkpoint(folder), before);
 }
 
-// What stands in a folder of checkpoints and cannot be gone on from.
+// Contents of a checkpoint folder from which training cannot resume.
 TEST_F(Train, RefusesABadCheckpointAndLeavesIt) {
   const std::string folder = path("out");
   const Words resume{"--checkpoint-dir=" + folder, "--resume", "--steps=3"};

@@ -1,4 +1,4 @@
-// `boxcar train` as a user runs it: losses that fall, and how it says so.
+// `boxcar train` as a user runs it: losses that fall, and its output.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -34,7 +34,7 @@ TEST_F(Train, EverySplitHasTheSingleDevicesLosses) {
   }
 }
 
-// Dark ones and bright ones.
+// Dark and bright images.
 TEST_F(Train, TellsImagesApart) {
   std::mt19937 random(3);
   std::ofstream file(path("images.bin"), std::ios::binary);
@@ -66,7 +66,7 @@ TEST_F(Train, TellsImagesApart) {
   const auto alone = losses(run_with({"--json", "--precision=fp64"}));
   ASSERT_EQ(alone.size(), 16u);
   EXPECT_LT(alone.at(16), 0.5 * alone.at(1));
-  // Batch norm takes the images of a device.
+  // Batch norm uses the images of one device.
   const auto two = losses(run_with({"--json", "--precision=fp64", "--dp=2"}));
   EXPECT_EQ(losses(run_with({"--json", "--precision=fp64", "--dp=2", "--chaos=2"})), two);
   EXPECT_NEAR(two.at(4), alone.at(4), 1e-9);
@@ -103,7 +103,7 @@ TEST_F(Train, ValidatesAlikeUnderEveryPlan) {
   EXPECT_LT(alone.at(6), alone.at(2));
   for (const auto& [step, loss] : validation({"--dp=2", "--tp=2", "--pp=2", "--zero=1"}))
     EXPECT_NEAR(loss, alone.at(step), 1e-9 * loss) << step;
-  // In float32, whose sums are in another order where fewer sequences go at once.
+  // In float32; sums are in another order when fewer sequences run at once.
   for (const auto& [step, loss] : validation({"--dp=2", "--micro-batch=4"}))
     EXPECT_NEAR(loss, alone.at(step), 1e-6 * loss) << step;
   for (const auto& [step, loss] : validation({"--dp=8", "--micro-batch=1"}))
@@ -119,7 +119,7 @@ TEST_F(Train, ReadsTokensAsItReadsText) {
   EXPECT_EQ(train({"--data=" + path("text.bin")}), text);
 }
 
-// Weights that a run without learning wrote are those that it began with.
+// Weights written by a run without learning equal its initial ones.
 TEST_F(Train, BeginsWithGivenWeights) {
   for (const std::string family : {"gpt", "llama"}) {
     const std::string folder = path(family);

@@ -1,6 +1,6 @@
-// What `boxcar train` does where the machine goes wrong: full disks, folders that cannot be written or are
-// gone, another run in the same folder, a clock that jumps. It ends and leaves the last checkpoint whole, or
-// goes on; and what goes on after is what an undisturbed run is, bit for bit.
+// `boxcar train` where the machine fails: full disks, folders that cannot be written or are gone, another run
+// in the same folder, a clock that jumps. It ends and leaves the last checkpoint whole, or goes on. A resumed
+// run equals an undisturbed one, bit for bit.
 #include <grp.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -25,12 +25,12 @@ class TrainFaults : public Train {
     Train::SetUp();
     out_ = path("out");
   }
-  // A run that a failed test leaves is a child still.
+  // A run left by a failed test is still a child.
   void TearDown() override {
     if (running_ > 0 && waitpid(running_, nullptr, WNOHANG) == 0) kill(running_, SIGKILL);
     Train::TearDown();
   }
-  // A run of the same numbers, whatever its number of steps.
+  // A run with the same numbers, whatever its number of steps.
   Words with(const std::string& folder, const Words& more) const {
     Words words =
         arguments({"--lr-schedule=constant", "--dp=2", "--zero=1", "--resume", "--checkpoint-dir=" + folder});
@@ -45,7 +45,7 @@ class TrainFaults : public Train {
   static int64_t last_step(const std::string& folder) {
     return std::stoi(bytes_of(folder + "/latest").substr(5));
   }
-  // Goes on from what is there by one step, and has what a run has that nobody disturbed.
+  // Resumes for one step from the existing checkpoint; the result equals an undisturbed run's.
   void expect_goes_on(const std::string& folder) const {
     const std::string steps = "--steps=" + std::to_string(last_step(folder) + 1),
                       whole = path("whole-" + steps);
@@ -55,7 +55,7 @@ class TrainFaults : public Train {
     EXPECT_EQ(checkpoint(folder), checkpoint(whole));
   }
 
-  // A run beside the test, its lines and messages in files; by `as` first.
+  // Starts a run beside the test, with output and messages in files; runs `as` first.
   pid_t start(
       const std::string& folder, const Words& more, const std::function<void()>& as = [] {}) {
     const Words words = with(folder, more);
@@ -68,7 +68,7 @@ class TrainFaults : public Train {
     if (!freopen(err.c_str(), "w", stderr)) _exit(126);
     run(words, out.c_str());
   }
-  // The exit code; -1 for one that had to be ended after a minute.
+  // The exit code; -1 where it had to be killed after a minute.
   static int end_of(pid_t child) {
     int status = 0;
     for (const auto end = Clock::now() + std::chrono::minutes(1); waitpid(child, &status, WNOHANG) == 0;) {
@@ -95,12 +95,12 @@ class TrainFaults : public Train {
   std::string err() const { return replace_all(bytes_of(path("err")), folder_.string(), "FOLDER"); }
 
   std::string out_;
-  pid_t running_ = 0;  // what was started last
+  pid_t running_ = 0;  // the latest started
 };
 
 const char* const last_is = "; the last checkpoint is FOLDER/out/step-000002\n";
 
-// With more and more room left, so that every file is the one that finds no more.
+// With more and more room left, so that each file in turn is the first that does not fit.
 TEST_F(TrainFaults, AFullDiskLeavesTheLastCheckpoint) {
   with_own_mounts([&] {
     constexpr int64_t disk = 512 * 1024, step = 24 * 1024;
@@ -130,7 +130,7 @@ TEST_F(TrainFaults, AFullDiskLeavesTheLastCheckpoint) {
   });
 }
 
-// It fills while steps go on: by checkpoints that are all kept.
+// The disk fills while steps go on, since all checkpoints are kept.
 TEST_F(TrainFaults, ADiskThatFillsLeavesTheLastCheckpoint) {
   with_own_mounts([&] {
     mount_small_disk(out_, 512 * 1024);
@@ -142,16 +142,16 @@ TEST_F(TrainFaults, ADiskThatFillsLeavesTheLastCheckpoint) {
             "boxcar: device 0: [a-z0-9_.]+: FOLDER/out/.*: cannot be (written|created|flushed): No space "
             "left on device; the last checkpoint is FOLDER/out/step-[0-9]+\n"));
     std::string last = bytes_of(out_ + "/latest");
-    last.pop_back();  // the line's end
+    last.pop_back();  // the newline
     EXPECT_THAT(output.err, HasSubstr(last + "\n"));
-    for (const auto& entry : fs::directory_iterator(out_))  // room for the next one
+    for (const auto& entry : fs::directory_iterator(out_))  // makes room for the next one
       if (entry.path().filename().string().starts_with("step-") && entry.path().filename() != last)
         fs::remove_all(entry.path());
     expect_goes_on(out_);
   });
 }
 
-// Nobody whose rights are few: root may write everywhere.
+// Drops rights: root may write everywhere.
 void be_nobody() {
   if (getuid() != 0) return;
   if (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0) _exit(125);
@@ -188,7 +188,7 @@ TEST_F(TrainFaults, AFolderThatCannotBeWrittenAnyMoreEndsTheRun) {
   expect_goes_on(out_);
 }
 
-// The run makes the folder anew and holds it. Where it is moved in the middle of a write, that is a fault.
+// The run recreates the folder and locks it. Moving it in the middle of a write is a fault.
 TEST_F(TrainFaults, AFolderThatIsMovedIsMadeAnew) {
   int went_on = 0;
   for (int i = 0; i < 20 && went_on < 2; ++i) {
@@ -221,7 +221,7 @@ TEST_F(TrainFaults, AFolderThatIsMovedIsMadeAnew) {
   EXPECT_GE(went_on, 1);
 }
 
-// The second run says whose the folder is, and has it once that one is dead, however it died.
+// The second run names the folder's owner, and gets the folder once the owner is dead, however it died.
 TEST_F(TrainFaults, TwoRunsDoNotShareAFolder) {
   const pid_t first = start(out_, {"--steps=1000000", "--checkpoint-every=5"});
   ASSERT_TRUE(wait_for_checkpoint(out_));
@@ -236,7 +236,7 @@ TEST_F(TrainFaults, TwoRunsDoNotShareAFolder) {
   expect_goes_on(out_);
 }
 
-// Nothing waits by the clock of the day.
+// Nothing waits by the wall clock.
 TEST_F(TrainFaults, AClockThatJumpsChangesNothing) {
   const auto jumping = [] { setenv("LD_PRELOAD", BOXCAR_JUMPING_CLOCK, 1); };
   jumping();

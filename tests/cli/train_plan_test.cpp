@@ -1,4 +1,4 @@
-// `boxcar train --plan`: a saved plan trains as the keys that it was made from, and nothing else does.
+// `boxcar train --plan`: a saved plan trains like the keys it was made from, and refuses all else.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -76,7 +76,7 @@ class TrainPlan : public ::testing::Test {
     return run_program(words);
   }
   std::map<int, double> train_keys(Words keys) const {
-    // What simulate and train take otherwise where nobody says.
+    // Keys whose defaults differ between simulate and train.
     keys.insert(keys.begin(), {"--pad-vocab=128", "--learning-rate=0.0001"});
     return losses(run_on_model("train", run_keys(keys)));
   }
@@ -113,7 +113,7 @@ TEST_F(TrainPlan, OfASearchHasTheLossesOfOneDevice) {
     EXPECT_NEAR(split.at(step), loss, 1e-9 * loss) << step;
 }
 
-// The rate is the run's: no kernel depends on the one that the plan names.
+// The learning rate is the run's: no kernel depends on the plan's.
 TEST_F(TrainPlan, TakesAnotherLearningRate) {
   save({"--precision=fp32", "--tp=2"});
   const auto given = losses(train_plan({"--learning-rate=0.01"}));
@@ -176,7 +176,7 @@ TEST_F(TrainPlan, RefusesKeysThatSayOtherwise) {
   std::ofstream(path("job.yaml")) << "model: {dropout: 0.2}\n";
   expect_refused({path("job.yaml")}, path("job.yaml") + ":1:18: model.dropout: asks for dropout 0.2, " + is +
                                          "dropout 0.1" + mend);
-  // What says the same is let be.
+  // Flags that agree with the plan are accepted.
   EXPECT_EQ(train_plan({"--tp=2", "--model=gpt", "--heads=4", "--optimizer=adamw", "--dp=1"}).exit_code, 0);
 }
 
@@ -207,7 +207,7 @@ TEST_F(TrainPlan, RefusesWhatIsNoPlanOfItsJob) {
                          "--save-plan wrote)");
 }
 
-// What cannot be carried out is no plan, whoever asks.
+// Both commands refuse a plan that cannot be carried out.
 TEST_F(TrainPlan, BothCommandsRefuseAPlanThatCannotBe) {
   save({"--precision=fp32", "--micro-batch=4"});
   const std::string whole = tests::contents(plan());
@@ -234,7 +234,7 @@ TEST_F(TrainPlan, RefusesLabelsAndFactsThatItsJobHasNot) {
                          ": label train.clip_nrm is no key of a job (did you mean clip_norm?) (leave it "
                          "out, or plan anew)");
   std::ofstream(plan()) << whole;
-  // A plan is what somebody else may have made: it does not say where the reader's run writes.
+  // Somebody else may have made the plan: it must not choose where the reader's run writes.
   replace("label train.clip_norm = ", "label run.checkpoint_dir = /tmp/elsewhere\nlabel train.clip_norm = ");
   expect_refused({},
                  plan() +

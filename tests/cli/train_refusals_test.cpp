@@ -1,4 +1,4 @@
-// What `boxcar train` refuses and how it ends where it cannot go on: whole messages.
+// Jobs that `boxcar train` refuses, and how it ends where it cannot go on: whole messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -92,7 +92,7 @@ TEST_F(Train, RefusesWhatCannotBe) {
   }
 }
 
-// Names of files are bytes; JSON is text.
+// File names are bytes; JSON is text.
 TEST_F(Train, TakesAnyNameOfAFolder) {
   const Output output = run_program(arguments({"--checkpoint-dir=" + path("\xff"), "--steps=1"}));
   EXPECT_EQ(output.exit_code, 0) << output.err;
@@ -100,7 +100,7 @@ TEST_F(Train, TakesAnyNameOfAFolder) {
   EXPECT_TRUE(fs::exists(path("\xff") + "/step-000001"));
 }
 
-// A process needs a thread for each queue of its devices. No limit holds for root, so that somebody else runs
+// A process needs a thread for each queue of its devices. Limits do not apply to root, so another user runs
 // it.
 TEST_F(Train, SaysHowManyThreadsItGot) {
   const Words words = arguments({"--dp=64", "--global-batch=128"});
@@ -139,7 +139,7 @@ TEST_F(Train, EndsWhereNobodyCanReadIt) {
   EXPECT_EQ(WEXITSTATUS(status), 3);
 }
 
-// What is missing depends on the machine: CUDA when this was built, a driver, a GPU; or nothing.
+// The missing part depends on the machine: CUDA at build time, a driver, a GPU; or nothing is missing.
 TEST_F(Train, SaysWhyItCannotTrainOnGpus) {
   const Output output = run_program(arguments({"--backend=cuda"}));
   if (output.exit_code == 0) GTEST_SKIP() << "there is a GPU";
@@ -154,7 +154,7 @@ TEST_F(Train, SaysWhyItCannotTrainOnGpus) {
                   "cpu.)\n"));
 }
 
-// At which step and to what the loss goes depends on the processor's rounding.
+// The step and value at which the loss diverges depend on the processor's rounding.
 TEST_F(Train, EndsWhereTheLossIsNoNumber) {
   const std::string folder = path("out");
   const Words job{"--checkpoint-dir=" + folder, "--optimizer=sgd", "--lr-schedule=constant"};

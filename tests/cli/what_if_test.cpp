@@ -1,4 +1,4 @@
-// Constants otherwise than described, slow ranks, devices that differ.
+// Changed constants, slow ranks, devices that differ.
 #include "cli/what_if.h"
 
 #include <gmock/gmock.h>
@@ -139,7 +139,7 @@ TEST(Simulate, JitterIsTheSameForASeed) {
   EXPECT_GE(once["p95_s"], once["mean_s"]);
 }
 
-// The slowest of 16 sets the pace, so more noise takes longer; none changes nothing.
+// The slowest of 16 sets the pace, so more noise takes longer; no noise changes nothing.
 TEST(Simulate, JitterCostsTime) {
   const double plain = document({})["step_time_s"];
   const auto mean = [](const char* deviation) {
@@ -164,7 +164,7 @@ TEST(Simulate, RefusesJitterThatCannotBe) {
   EXPECT_EQ(error({"--runs=3"}), "boxcar: --runs requires --jitter\n");
 }
 
-// No act depends on it, so a saved plan takes another than it was made with, and nothing else.
+// No act depends on the routing skew, so a saved plan accepts another one, and no other change.
 TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
   const boxcar::testing::TemporaryFile even("even.txt", ""), skewed("skewed.txt", ""), plain("plain.txt", "");
   const std::vector<std::string> mixture = {"--experts=8", "--dp=16", "--ep=8", "--global-batch=32"};

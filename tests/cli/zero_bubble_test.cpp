@@ -1,5 +1,5 @@
-// Zero-bubble schedules against 1F1B, as Qi et al. 2023 (arXiv:2401.10241) compare them: smaller bubbles,
-// with about the memory or with about twice the activations.
+// Zero-bubble schedules against 1F1B, as in Qi et al. 2023 (arXiv:2401.10241): smaller bubbles, with about
+// the same memory or about twice the activations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ double seconds(const json& d) { return d.at("step_time_s"); }
 double bubble(const json& d) { return d.at("bubble_fraction"); }
 double most_memory(const json& d) { return d.at("peak_memory_bytes").get<std::vector<double>>().front(); }
 
-// With passes of 1 : 1 : 1 the bubble of zb-h1 is a third of 1F1B's.
+// With passes of 1 : 1 : 1, zb-h1's bubble is a third of 1F1B's.
 TEST(ZeroBubble, HasSmallerBubblesThan1F1BForItsMemory) {
   const json ordinary = pipeline("1f1b"), h1 = pipeline("zb-h1"), h2 = pipeline("zb-h2");
   EXPECT_GT(bubble(ordinary), 0.2);
@@ -56,7 +56,7 @@ TEST(ZeroBubble, HasSmallerBubblesThan1F1BForItsMemory) {
   EXPECT_GT(most_memory(h2), most_memory(h1));
 }
 
-// Where no stage waits for a norm or for overflows at the end of a step, stages go on one behind the other.
+// Where no stage waits for a norm or overflows at a step's end, stages continue one after the other.
 TEST(ZeroBubble, H2GainsMostWhereStagesDoNotMeet) {
   const Words apart{"--precision=bf16", "--clip-norm=0"};
   EXPECT_LT(bubble(pipeline("zb-h2", apart)), 0.75 * bubble(pipeline("zb-h1", apart)));

@@ -9,7 +9,7 @@
 
 namespace boxcar::tests {
 
-// So many devices on the GPUs that there are; null, and `why`, where there is none.
+// `devices` devices on the available GPUs; null, with the reason in `why`, where there is none.
 inline std::unique_ptr<backends::Backend> gpus(int devices, std::string& why) {
   try {
     return backends::cuda::make_cuda_backend(devices, {.share_gpus = true});

@@ -1,6 +1,6 @@
-// Steps as CUDA graphs are the steps that they were recorded from, bit for bit: with other data, learning
-// rates, Adam corrections and dropped elements each, whole or in several calls. Skipped where there is no
-// GPU.
+// Steps as CUDA graphs equal the steps that they were recorded from, bit for bit: with different data,
+// learning rates, Adam corrections and dropped elements each, whole or in several calls. Skipped where there
+// is no GPU.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -46,9 +46,9 @@ TEST_P(GpuGraphs, IsTheStepItWasRecordedFrom) {
 INSTANTIATE_TEST_SUITE_P(Plans, GpuGraphs, testing::ValuesIn(rows),
                          [](const auto& info) { return std::string(info.param); });
 
-// What lies in another slot after every step: acc in three. So six steps are recorded, two at least, and the
-// sum of all that was loaded stands where the last of fourteen has put it. x has three slots for the two of a
-// step, and each step begins at the first.
+// acc has three slots and lies in another one after every step. So six steps are recorded, two at least, and
+// the sum of all loads is in the slot that the last of fourteen steps wrote. x has three slots for the two of
+// a step, and each step begins at the first.
 TEST(GpuGraph, TurnsThroughTheSlotsOfRegisters) {
   std::string why;
   const auto backend = gpus(1, why);

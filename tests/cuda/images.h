@@ -1,4 +1,4 @@
-// A small ResNet-50 to train on GPUs: 53 convolutions and as many norms.
+// A small ResNet-50 to train on GPUs: 53 convolutions and 53 norms.
 #pragma once
 
 #include "models.h"

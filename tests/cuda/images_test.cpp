@@ -1,5 +1,4 @@
-// A network for images trains on GPUs as on the CPU, with channels first and last. Skipped where there is no
-// GPU.
+// An image network trains on GPUs as on the CPU, with channels first and last. Skipped where there is no GPU.
 #include "images.h"
 
 #include <gtest/gtest.h>

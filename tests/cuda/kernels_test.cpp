@@ -1,5 +1,5 @@
-// Every kernel of the CUDA device against the reference kernels, on the list of cases of the CPU's. Skipped
-// where there is no GPU.
+// Every kernel of the CUDA device against the reference kernels, on the CPU's list of cases. Skipped where
+// there is no GPU.
 #include <sanitizer/asan_interface.h>
 
 #include <utility>
@@ -29,7 +29,7 @@ class GpuKernels : public KernelCases {
   }
 
   backends::Device& device() override { return backend_->device(0); }
-  // Where the device's memory is the host's, the address sanitizer keeps all else from being touched.
+  // Where the device's memory is the host's, the address sanitizer guards all memory around it.
   void* memory(int64_t bytes) override {
     std::byte* const at = device().arena() + used_;
     used_ += (bytes + 511) / 512 * 512 + 512;
@@ -41,7 +41,7 @@ class GpuKernels : public KernelCases {
     ASAN_POISON_MEMORY_REGION(device().arena(), static_cast<size_t>(used_));
     used_ = 0;
   }
-  // Sums of float32 are in float32.
+  // float32 sums are accumulated in float32.
   double tolerance(DType dtype) const override {
     switch (dtype) {
       case DType::float64:

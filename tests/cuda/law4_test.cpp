@@ -1,5 +1,5 @@
-// Law 4 on GPUs: the plans that train as one device does on the CPU backend (tests/train) train as there
-// where their devices share the GPUs that there are. Skipped where there is no GPU.
+// Law 4 on GPUs: the plans of tests/train, which train like one device on the CPU backend, do so on devices
+// that share the available GPUs. Skipped where there is no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Case {
   std::function<LaidOut(const ir::TrainOptions& options)> laying;
   std::function<Start()> start;
   ir::Precision narrow = ir::Precision::fp32;  // beside float64
-  bool wide_alone = false;                     // nothing narrower
+  bool wide_alone = false;                     // no narrower type
 };
 std::ostream& operator<<(std::ostream& out, const Case& one) { return out << one.name; }
 
@@ -81,8 +81,8 @@ TEST_P(GpuLaw4, TrainsAsOnTheCpu) {
     expect_same(train(wide, start, steps, on_gpus), exact, 1e-8);
   }
   if (one.wide_alone) return;
-  // As far from the exact losses as the CPU's rounding takes them, eight times. (Adam's weights move by
-  // rounding alone where gradients are zero.)
+  // The allowed distance from the exact losses is eight times that of the CPU's rounding. (Where gradients
+  // are zero, rounding alone moves Adam's weights.)
   SCOPED_TRACE("narrower");
   const LaidOut narrow = one.laying(options_of(one.narrow));
   const Outcome here = train(narrow, start, steps), there = train(narrow, start, steps, on_gpus);

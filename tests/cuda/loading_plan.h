@@ -1,4 +1,4 @@
-// A plan of one device whose steps load x twice, and sum its relu as y on another queue.
+// A plan of one device whose steps load x twice and sum its relu into y on another queue.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace boxcar::tests {
 
-// x has so many slots and y one; `registers` lie from 2048 on, `acts` are those of the update.
+// x has `slots` slots, y one. `registers` start at offset 2048; `acts` belong to the update phase.
 inline ir::Plan loading_plan(int slots, const std::string& registers, const std::string& acts) {
   ir::Plan plan = ir::parse_plan(fmt::format(R"(plan loading
 devices 1

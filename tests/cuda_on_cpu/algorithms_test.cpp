@@ -1,4 +1,4 @@
-// Products take cuBLASLt's first algorithm, or the quickest that they find by timing; biases go with them.
+// Products take cuBLASLt's first algorithm, or the fastest one timed; biases are fused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ int runs_of(int algorithm) {
 
 class AlgorithmsTest : public testing::Test {
  protected:
-  // c[m, 2] = a[m, 3] b[3, 2] of ones, so often: what each of the four algorithms ran of that.
+  // Runs c[m, 2] = a[m, 3] b[3, 2] of ones `times` times; returns how often each of the four algorithms ran.
   std::vector<int> run(Blas& blas, int64_t m, int times) {
     std::vector<int> before, after;
     for (int i = 0; i < 4; ++i) before.push_back(runs_of(i));
@@ -51,8 +51,8 @@ TEST_F(AlgorithmsTest, TheFirstWhereNothingIsTimed) {
   EXPECT_EQ(run(blas, 5, 3), (Runs{3, 0, 0, 0}));
 }
 
-// Four runs of each that runs at all, three of them timed; the quickest from there on, known for the next
-// product.
+// Each algorithm that runs at all runs four times, three of them timed. The fastest runs from there on, and
+// the next product knows it.
 TEST_F(AlgorithmsTest, TheQuickestIsTimedOnceForEachShape) {
   const auto algorithms = std::make_shared<Algorithms>();
   Blas blas(waits_, algorithms), other(waits_, algorithms);
@@ -62,10 +62,10 @@ TEST_F(AlgorithmsTest, TheQuickestIsTimedOnceForEachShape) {
   EXPECT_EQ(run(blas, 6, 1), (Runs{4, 0, 4 + 1, 4}));
 }
 
-// What is before it on the stream would not end for long.
+// An earlier act on the stream does not end for long.
 TEST_F(AlgorithmsTest, ATimingEndsWithTheRun) {
   Blas blas(waits_, std::make_shared<Algorithms>());
-  run(blas, 6, 1);  // has the memory
+  run(blas, 6, 1);  // allocates the memory
   int asked = 0;
   bool ends = false;
   cuda_on_cpu::put_until(queue_->stream(), [&](cuda_on_cpu::Kept&) { return ends || ++asked > 50'000; });
@@ -76,8 +76,8 @@ TEST_F(AlgorithmsTest, ATimingEndsWithTheRun) {
   cudaStreamSynchronize(queue_->stream());
 }
 
-// c = a b + bias, and the sums of b's columns beside its product with a. Not in float64, which cuBLASLt has
-// no epilogue for.
+// c = a b + bias, and the sums of b's columns beside its product with a. Not in float64, for which cuBLASLt
+// has no epilogue.
 TEST_F(AlgorithmsTest, BiasesAreEpilogues) {
   Blas blas(waits_, std::make_shared<Algorithms>());
   const auto run = [&](Epilogue epilogue, std::vector<float> bias) {
@@ -101,7 +101,7 @@ TEST_F(AlgorithmsTest, BiasesAreEpilogues) {
             nullptr);
 }
 
-// ... and kernels of products take them.
+// Kernels of products use epilogues.
 TEST_F(AlgorithmsTest, KernelsOfProductsTakeEpilogues) {
   for (const auto& [type, epilogues] : {std::pair{ir::DType::bfloat16, 1}, {ir::DType::float64, 0}})
     for (const char* op :
@@ -125,7 +125,7 @@ TEST_F(AlgorithmsTest, KernelsOfProductsTakeEpilogues) {
     }
 }
 
-// Another run times nothing that an earlier one has timed.
+// Another run does not repeat timings.
 TEST_F(AlgorithmsTest, AreKeptInAFile) {
   const tests::TemporaryFolder folder;
   const std::string file = folder / "algorithms";
@@ -140,7 +140,7 @@ TEST_F(AlgorithmsTest, AreKeptInAFile) {
   EXPECT_EQ(run(second, 6, 1), (Runs{4, 0, 4 + 1, 4}));
 }
 
-// Two that share a file: what the other one has found meanwhile is taken, and stays.
+// Two runs share a file: each takes the other's new timings and keeps them.
 TEST(AlgorithmsFile, MayBeShared) {
   const tests::TemporaryFolder folder;
   const std::string file = folder / "algorithms";

@@ -1,5 +1,5 @@
-// Attention takes cuDNN's graphs where they can be had, in slices where its scores would take much memory,
-// and equals the reference; elsewhere it takes own kernels.
+// Attention uses cuDNN's graphs where available, in slices where its scores would take much memory, and
+// equals the reference. Elsewhere it uses our kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -74,7 +74,7 @@ class AttentionTest : public testing::TestWithParam<Row> {
     return outputs;
   }
 
-  // Relative to the largest of a tensor: what stands between two products is rounded to the tensors' type.
+  // Relative to a tensor's largest element: values between two products are rounded to the tensors' type.
   void expect_near(const Tensors& got, const Tensors& want, DType type) {
     for (size_t i = 0; i < want.size(); ++i) {
       double most = 1;
@@ -90,7 +90,7 @@ class AttentionTest : public testing::TestWithParam<Row> {
   CudaDevice device_{0, waits_, [] {}, recorder_};
 };
 
-// The gradient at a time over all heads, over single key heads, and added up in memory.
+// Gradients over all heads at once, over single key heads, and accumulated in memory.
 TEST_P(AttentionTest, EqualsTheReference) {
   const Row& row = GetParam();
   const ir::OpDef &op = ir::op("scaled_dot_product_attention"),
@@ -121,7 +121,7 @@ TEST_P(AttentionTest, EqualsTheReference) {
     }
   }
 }
-// Without cuDNN attention runs, convolutions say what they need.
+// Without cuDNN attention runs, and convolutions report what they need.
 TEST_P(AttentionTest, DoesWithoutCudnn) {
   cuda_on_cpu::Machine machine = cuda_on_cpu::pretended();
   const cuda_on_cpu::Machine before = machine;

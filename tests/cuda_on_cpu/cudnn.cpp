@@ -1,10 +1,10 @@
-// Convolutions, batch norm, pools and attention by cuDNN's graph interface. A descriptor is what was set of
-// it, each attribute once, with the types and counts that belong to it; it is whole when it is finalized, and
-// what it refers to was finalized before. A graph is run operation by operation, in double and rounded as its
-// tensors say; each must read what was written. Heuristics name three engines: one whose bits do not repeat,
-// one that wants more memory than anybody gives, and one that works. For batch norm there are any for images
-// whose channels are last and fill 16 bytes alone, for gradients of pools where channels are last. For
-// attention there are any for heads of 8, 16, ... up to 128 elements of 16 bits alone.
+// Convolutions, batch norm, pools and attention by cuDNN's graph interface. A descriptor holds attributes,
+// each set once, with the types and counts of its kind. It must be complete when it is finalized, and the
+// descriptors that it refers to must be finalized before. A graph runs operation by operation, in double and
+// rounded to its tensors' types; each operation must read tensors already written. Heuristics name three
+// engines: one whose bits do not repeat, one that wants more memory than anybody gives, and one that works.
+// Batch norm has engines only for images whose channels are last and fill 16 bytes, gradients of pools only
+// where channels are last, attention only for 16-bit heads of 8, 16, ... up to 128 elements.
 #include "cudnn.h"
 
 #include <cstring>
@@ -26,7 +26,7 @@ namespace {
 
 enum Engine : int64_t { unsteady, greedy, sound, engines };
 
-// Output extents that convolutions of these operands have.
+// Whether the output has the extents that this convolution gives.
 bool fits(const Descriptor& operation) {
   const auto extent = [&](size_t i) { return part(operation, i).at(CUDNN_ATTR_TENSOR_DIMENSIONS); };
   const auto x = extent(1), w = extent(2), y = extent(3);
@@ -62,8 +62,8 @@ bool norms(const Descriptor& op) {
          x.at(CUDNN_ATTR_TENSOR_STRIDES) == y.at(CUDNN_ATTR_TENSOR_STRIDES);
 }
 
-// Windows that y has one of for each element, whose maxima's places are bytes. What gives gradients of maxima
-// reads those, and wants channels last.
+// y has one window per element, and bytes for the places of maxima. Gradients of maxima read these bytes and
+// need channels last.
 bool pools(const Descriptor& op) {
   const bool forward = op.type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR;
   const auto of = [&](cudnnBackendAttributeName_t ahead,
@@ -94,8 +94,8 @@ bool pools(const Descriptor& op) {
          type_of(x) == type_of(y) && type_of(x) != CUDA_R_64F;
 }
 
-// Whether there are engines: for convolutions, batch norm, pools, and attention on tensor cores. What is in
-// memory of attention has 16 bits, but for sums of rows and one that is added up.
+// Whether there are engines: for convolutions, batch norm, pools, and attention on tensor cores. Attention's
+// tensors in memory have 16 bits, except row sums and one accumulated tensor.
 bool is_supported(const Descriptor& graph) {
   const auto& operations = graph.descriptors.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   if (is_convolution(*operations[0])) return operations.size() == 1;

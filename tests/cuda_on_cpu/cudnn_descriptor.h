@@ -1,4 +1,4 @@
-// What was set of a descriptor, and what each kind of them must be given.
+// Attributes set on a cuDNN descriptor, and those that each kind of descriptor requires.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Descriptor {
   using Pointer = std::shared_ptr<Descriptor>;
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
-  std::map<cudnnBackendAttributeName_t, std::vector<int64_t>> numbers;  // bits of others than whole numbers
+  std::map<cudnnBackendAttributeName_t, std::vector<int64_t>> numbers;  // bit patterns where not integers
   std::map<cudnnBackendAttributeName_t, std::vector<Pointer>> descriptors;
   int64_t engine = -1;
 
@@ -26,7 +26,7 @@ struct Descriptor {
   const Descriptor& of(cudnnBackendAttributeName_t name) const { return *descriptors.at(name)[0]; }
 };
 
-constexpr int64_t any = 0;  // any number of them, one at least
+constexpr int64_t any = 0;  // any number, at least one
 
 struct Row {
   cudnnBackendAttributeName_t name;
@@ -37,16 +37,16 @@ struct Row {
 using Rows = std::vector<Row>;
 
 constexpr auto descriptor = CUDNN_TYPE_BACKEND_DESCRIPTOR;
-// By kind. Floats stand for doubles too.
+// By descriptor kind. A float entry also stands for double.
 extern const std::map<cudnnBackendDescriptorType_t, Rows> kinds;
 
 size_t size_of(cudnnBackendAttributeType_t type);
 bool is_convolution(const Descriptor& operation);
 bool is_norm(const Descriptor& operation);
 bool is_pool(const Descriptor& operation);
-// Of a tensor.
+// Element type of a tensor.
 cudaDataType_t type_of(const Descriptor& tensor);
-// Of a convolution: itself, x, w and y, in the order in which its kind lists them.
+// Parts of a convolution: itself, x, w and y, in the order in which its kind lists them.
 const Descriptor& part(const Descriptor& operation, size_t i);
 
 }  // namespace cudnn_on_cpu

@@ -21,7 +21,7 @@ namespace {
 
 using Index = std::array<int64_t, 4>;
 
-// A tensor of a graph that is run: in memory, by value or in between.
+// A tensor of a running graph: in memory, by value or intermediate.
 struct Tensor {
   Tensor(const Descriptor& d, void* data) : type(type_of(d)), data(data) {
     const auto whole = static_cast<cudnnDataType_t>(d.at(CUDNN_ATTR_TENSOR_DATA_TYPE)[0]);
@@ -37,7 +37,7 @@ struct Tensor {
     return i[0] * stride[0] + i[1] * stride[1] + i[2] * stride[2] + i[3] * stride[3];
   }
   int64_t count() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
-  // Extents that are smaller stand for whole blocks: 1 for all, heads for the groups that share them.
+  // Smaller extents stand for whole blocks: 1 for all, heads for the groups that share them.
   Index part(const Index& i, const Tensor& whole) const {
     Index at{};
     for (size_t d = 0; d < 4; ++d) at[d] = i[d] / (whole.extent[d] / extent[d]);
@@ -84,7 +84,7 @@ class Run {
     const auto& pointers = pack.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     for (size_t i = 0; i < ids.size(); ++i) memory_[ids[i]] = reinterpret_cast<void*>(pointers[i]);
     workspace_ = reinterpret_cast<void*>(pack.at(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0]);
-    // Constants are read when the graph is launched: the host's memory may be gone when it runs.
+    // Reads constants when the graph is launched: the host's memory may be gone when it runs.
     for (const auto& operation : operations())
       for (const auto& [name, tensors] : operation->descriptors)
         if (tensors[0]->numbers.contains(CUDNN_ATTR_TENSOR_IS_BY_VALUE)) {
@@ -94,7 +94,7 @@ class Run {
           memory_[id] = &values_[id];
         }
   }
-  // Again and again, where it is captured.
+  // Repeatedly, if captured.
   void run() {
     tensors_.clear();
     std::memset(workspace_, 0xff, workspace_used);
@@ -241,7 +241,7 @@ class Run {
     y.each([&](const Index& i) { y.write(y.place(i), x.read(y.place(i))); });
   }
 
-  // body(element of the image, channel), and sums by channel of what it gives.
+  // Calls body(element of the image, channel), and sums the results by channel.
   template <class Body>
   static std::vector<double> by_channel(const Tensor& image, Body body) {
     std::vector<double> sums(static_cast<size_t>(image.extent[1]));
@@ -296,8 +296,8 @@ class Run {
     }
   }
 
-  // A maximum's place is its number in the window, row by row; of equal ones the first has it. Gradients are
-  // gathered in double.
+  // A maximum's place is its number in the window, row by row; among equal elements the first wins. Gradients
+  // are accumulated in double.
   void pool(const Descriptor& op) {
     const bool forward = op.type == CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR;
     const Descriptor& how =

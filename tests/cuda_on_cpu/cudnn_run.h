@@ -1,4 +1,4 @@
-// A graph of cuDNN's, run operation by operation, in double and rounded as its tensors say.
+// Runs a cuDNN graph operation by operation: in double, rounded to its tensors' types.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@ namespace cudnn_on_cpu {
 
 constexpr int64_t workspace_used = 1000;
 
-// What runs it, again and again, on what a variant pack names.
+// A function that runs the graph on the variant pack's memory, any number of times.
 std::function<void()> run_of(std::shared_ptr<Descriptor> graph, const Descriptor& pack);
 
 }  // namespace cudnn_on_cpu

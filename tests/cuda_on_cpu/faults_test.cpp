@@ -1,5 +1,5 @@
-// What a person is told where training on GPUs cannot go on, over the stand-in for CUDA: one message, and no
-// wait for ever. How GPUs are dealt, and NCCL's errors: tests/backends.
+// Errors that a user sees where training on GPUs cannot go on, over the stand-in for CUDA: one message, and
+// no endless wait. Placement on GPUs and NCCL's errors: tests/backends.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -51,7 +51,7 @@ TEST_F(GpuFaults, MachinesThatCannot) {
       "on one");
 }
 
-// Processes agree by it how a run that cannot begin ends.
+// By the transport, processes agree how a run that cannot begin ends.
 TEST_F(GpuFaults, ARefusalLeavesTheTransport) {
   cuda_on_cpu::pretend({.gpus = 0, .driver = 13000});
   support::FakeNetwork network(2, 1);
@@ -82,7 +82,7 @@ TEST_F(GpuFaults, APlanThatDoesNotFit) {
   const std::string mend = "use smaller micro-batches, recomputation, sharding or more devices";
   EXPECT_EQ(error_of([&] { actors::Runtime(plan, *backend, {}); }, Exit::cannot_run),
             "cuda: GPU 0: the plan needs 3.00 GB, 2.15 of 2.15 GB are free; " + mend);
-  // Before any is reserved: of all devices that share it.
+  // Checked before any memory is reserved, over all devices that share the GPU.
   const auto expected = [&](const ir::Plan& wanted, bool fast = false, int64_t beside = 0) {
     const auto one = make_cuda_backend(2, {.share_gpus = true, .fast = fast});
     return error_of([&] { one->expect_room(wanted, std::vector<int64_t>(2, beside)); }, Exit::cannot_run);
@@ -90,10 +90,10 @@ TEST_F(GpuFaults, APlanThatDoesNotFit) {
   EXPECT_EQ(expected(summing(600'000'000)), "no error");
   EXPECT_EQ(expected(summing(1'200'000'000)),
             "cuda: GPU 0: the plan needs 2.47 GB, 2.15 of 2.15 GB are free; " + mend);
-  // With what the runtime takes beside them, of each.
+  // Includes the runtime's own memory of each device.
   EXPECT_EQ(expected(summing(600'000'000), false, 500'000'000),
             "cuda: GPU 0: the plan needs 2.27 GB, 2.15 of 2.15 GB are free; " + mend);
-  // With the scratch memory of products.
+  // Includes the scratch memory of products.
   EXPECT_EQ(expected(summing(1'060'000'000)),
             "cuda: GPU 0: the plan needs 2.19 GB, 2.15 of 2.15 GB are free; " + mend);
   // ... of convolutions.
@@ -160,7 +160,7 @@ TEST_F(GpuFaults, TheActOfAGraphThatIsNamedIsNotOver) {
   ends = true;
 }
 
-// The host waits for each step; here an act is done only when it is asked for the second time.
+// The host waits for each step; here an act is done only when polled for the second time.
 TEST_F(GpuFaults, AStepAsGraphThatDoesNotEnd) {
   cuda_on_cpu::pretend({.gpus = 1, .driver = 13000});
   const auto run = [](double seconds) {

@@ -8,8 +8,8 @@
 
 namespace {
 
-// A float of so many bits of exponent and of fraction. Steps between neighbours are powers of two: x is
-// counted in them, and nearbyint rounds the count.
+// A float with `exponent` and `fraction` bits. Steps between neighbours are powers of two: x is counted in
+// them, and nearbyint rounds the count.
 template <int exponent, int fraction>
 uint16_t narrowed(double x) {
   constexpr int bias = (1 << (exponent - 1)) - 1;
@@ -20,7 +20,7 @@ uint16_t narrowed(double x) {
   const int power = x < std::ldexp(1.0, 1 - bias) ? 1 - bias : std::ilogb(x);
   if (power > bias) return sign | infinity;
   const double steps = std::nearbyint(std::ldexp(x, fraction - power));
-  // A count of 2^(fraction + 1) carries into the exponent, that of the largest into infinity.
+  // A count of 2^(fraction + 1) carries into the exponent, and past the largest exponent into infinity.
   return static_cast<uint16_t>(sign + ((power + bias - 1) << fraction) + static_cast<int>(steps));
 }
 

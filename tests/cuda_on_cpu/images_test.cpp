@@ -1,5 +1,5 @@
-// Which kernels a network for images runs: convolutions are cuDNN's, and so are pools, of which gradients
-// where channels are last, and batch norms where channels are last and fill 16 bytes.
+// Kernels that an image network runs: convolutions and forward pools are cuDNN's, gradients of pools where
+// channels are last, batch norms where channels are last and fill 16 bytes.
 #include "images.h"
 
 #include <gtest/gtest.h>
@@ -27,9 +27,9 @@ Ran one_step(int64_t channels, bool channels_last, ir::Precision precision) {
   return {after.convolutions - before.convolutions, after.norms - before.norms, after.pools - before.pools};
 }
 
-// Forward, and both gradients, but of the first convolution's input.
+// Forward and both gradients, except for the first convolution's input.
 constexpr int convolutions = 3 * 53 - 1, norms = 2 * 53;
-// The maximum's: its gradient finds it once more and then goes back.
+// The max pool's gradient recomputes the maxima first.
 constexpr int pools_forward = 1, pools = pools_forward + 2;
 
 TEST(CudaImages, WithChannelsLastAreNormalisedByCudnn) {

@@ -1,5 +1,5 @@
-// The CUDA backend over NCCL, a GPU to each of two processes, which are threads here: over the stand-ins of
-// both. How NCCL is called: tests/backends.
+// The CUDA backend over NCCL, one GPU per process of two, which are threads here: over the stand-ins of both.
+// How NCCL is called: tests/backends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,8 +45,8 @@ class CudaNccl : public testing::TestWithParam<bool> {
     std::vector<int64_t> written;
     std::string error;
   };
-  // What comes of steps, one after the other in all processes; `between` is called before each and at the
-  // end.
+  // Result of steps, which run one after the other in all processes. `between` is called before each step and
+  // at the end.
   using Between = std::function<void(int64_t step)>;
   static std::array<Ended, 2> run(bool graphs, int64_t steps, double seconds, const ir::Plan& plan,
                                   const ir::Plan* other_plan = nullptr, const Between& between = nullptr) {
@@ -56,7 +56,7 @@ class CudaNccl : public testing::TestWithParam<bool> {
   static std::array<Ended, 2> run(bool graphs, int64_t steps, double seconds) {
     return run(graphs, steps, seconds, cuda_on_cpu::summing());
   }
-  // Device d of step s loads 10 s + d, and more by micro-batch and element, as often as it must.
+  // Device d of step s loads 10 s + d, plus terms by micro-batch and element, as often as needed.
   static std::array<Ended, 2> run(const support::FakeNetwork& network, bool graphs, int64_t steps,
                                   double seconds, const std::array<const ir::Plan*, 2>& plans,
                                   const Between& between) {
@@ -103,14 +103,14 @@ class CudaNccl : public testing::TestWithParam<bool> {
     return ended;
   }
 
-  static inline int64_t stays_at_ = -1;  // the step in which process 1's host stays until process 0 has ended
+  static inline int64_t stays_at_ = -1;  // the step in which process 1's host waits until process 0 has ended
 
  private:
   static inline std::atomic<bool> other_ended_ = false;
   const cuda_on_cpu::Machine before_ = cuda_on_cpu::pretended();
 };
 
-// What is captured is captured by all, and called once for each of the two recordings.
+// A step is captured in all processes, and NCCL is called once for each of the two recordings.
 TEST_P(CudaNccl, SumsOverProcesses) {
   for (const Ended& ended : run(GetParam(), 7, 600)) {
     EXPECT_EQ(ended.error, "no error");
@@ -120,8 +120,8 @@ TEST_P(CudaNccl, SumsOverProcesses) {
   EXPECT_EQ(fakeNcclFewBlocks(), 0);
 }
 
-// The step in which one of them writes a checkpoint is captured by none; and both have the two recordings,
-// since what one has two slots for and the other three begins each step at the first.
+// No process captures the step in which one writes a checkpoint. Both have two recordings, since x, with two
+// slots on one and three on the other, begins each step at the first.
 TEST_P(CudaNccl, CapturesAStepInAllProcessesOrInNone) {
   const auto [first, second] = run(GetParam(), 7, 600, cuda_on_cpu::summing_and_writing());
   EXPECT_EQ(first.error, "no error");
@@ -142,7 +142,7 @@ TEST_P(CudaNccl, AnErrorFoundLaterNamesRankAndAct) {
   EXPECT_THAT(second.error, HasSubstr(what));
 }
 
-// Both members are late; the first that says so is heard by both.
+// Both members are late; both hear the first one to report it.
 TEST_P(CudaNccl, AnActThatDoesNotEndNamesRankAndAct) {
   fakeNcclStop(1, 5, 0);
   for (const Ended& ended : run(GetParam(), 7, 2)) {
@@ -155,8 +155,8 @@ TEST_P(CudaNccl, AnActThatDoesNotEndNamesRankAndAct) {
 
 // --- pulls between the processes, both ways
 
-// What device 0 gets back, by no message but those of the groups' set-up and two words for each pull of a
-// step that is no graph, and no copy by the host.
+// Device 0 gets its data without messages except the groups' set-up and two words for each pull of a step
+// that is no graph, and without copies by the host.
 TEST_P(CudaNccl, PullsAreSendsAndReceives) {
   support::FakeNetwork network(2, 1);
   const ir::Plan plan = cuda_on_cpu::passing();
@@ -173,7 +173,7 @@ TEST_P(CudaNccl, PullsAreSendsAndReceives) {
   for (const Channel channel : {Channel::bus, Channel::data, Channel::request})
     EXPECT_EQ(network.sent(channel), 0);
   EXPECT_EQ(network.sent(Channel::control), 2);  // ids
-  // Of each link a byte at the start; two pulls of each for every micro-batch.
+  // Each link sends a byte at the start; each has two pulls per micro-batch.
   const int pulls = 4 * 2 * (GetParam() ? 1 + 2 : 7);
   EXPECT_EQ(fakeNcclCalls(), 2 * (2 + pulls));
   EXPECT_EQ(network.sent(Channel::links), 2 * pulls);
@@ -194,8 +194,8 @@ TEST_P(CudaNccl, PullsHaveAllWhenTheFirstStepHasEnded) {
   for (size_t step = 2; step <= 6; ++step) EXPECT_EQ(had[step], had[1]) << "step " << step;
 }
 
-// Nothing that a GPU is in waits for what has yet to be launched, but in graphs, which are launched whole;
-// and groups are there when the first step begins.
+// No act on a GPU waits for one that has yet to be launched, except in graphs, which are launched whole.
+// Groups exist when the first step begins.
 TEST_P(CudaNccl, ReceivesAreLaunchedBehindTheirSends) {
   int early = 0;
   const auto ended = run(GetParam(), 6, 600, cuda_on_cpu::passing(), nullptr, [&](int64_t step) {
@@ -213,8 +213,8 @@ TEST_P(CudaNccl, GroupsAreThereBeforeTheFirstStep) {
   }
 }
 
-// A buffer that each of them sends from, what is not in one piece being packed there, and one for the bytes
-// that are received to no register.
+// Each device has a buffer to send from, where it packs strided data, and one for received bytes that have no
+// register.
 TEST_P(CudaNccl, ScratchMemoryIsKnownBeforehand) {
   support::FakeNetwork network(2, 1);
   const auto scratch = [&](int process) {
@@ -228,7 +228,7 @@ TEST_P(CudaNccl, ScratchMemoryIsKnownBeforehand) {
   EXPECT_EQ(of_second, (std::vector<int64_t>{0, 1024}));
 }
 
-// Device 1 neither loads nor shows anything, so nothing but its neighbours keeps its host from going on.
+// Device 1 neither loads nor reports anything, so only its neighbours keep its host from running ahead.
 TEST_P(CudaNccl, NoHostRunsAheadWithoutBound) {
   const ir::Plan plan = cuda_on_cpu::passing(false, false, false);
   const auto events = [&](int64_t steps) {
@@ -240,7 +240,7 @@ TEST_P(CudaNccl, NoHostRunsAheadWithoutBound) {
   EXPECT_LT(events(100), few + 20);
 }
 
-// An older version is pulled than the newest: by way of the host, and not in graphs.
+// The pull reads an older version than the newest: by way of the host, and not in graphs.
 TEST_P(CudaNccl, PullsOfInitialSlotsAreTheTransports) {
   const ir::Plan plan = cuda_on_cpu::passing(false, true);
   if (GetParam()) {
@@ -275,7 +275,7 @@ TEST_P(CudaNccl, ASendThatFailsNamesDeviceActAndPull) {
                       "device 1): NCCL: remote process exited or there was a network error"));
 }
 
-// NCCL's watcher says so, or the host at the other end, which waits for the one behind it.
+// Reported by NCCL's watcher, or by the host at the other end, which waits for the one behind it.
 TEST_P(CudaNccl, AReceiveThatDoesNotEndNamesDeviceActAndPull) {
   fakeNcclStop(1, 9, 0);
   for (const Ended& ended : run(GetParam(), 7, 2, cuda_on_cpu::passing()))
@@ -286,7 +286,7 @@ TEST_P(CudaNccl, AReceiveThatDoesNotEndNamesDeviceActAndPull) {
                       "s: another member|not done after 2 s: device [01] of process [01]) has stopped"));
 }
 
-// Its GPU has all that was launched, and its process is heard from.
+// Its GPU has every launched act, and its process is still heard from.
 TEST_P(CudaNccl, AHostThatStaysIsNotWaitedForForever) {
   stays_at_ = 5;
   const auto [first, second] = run(GetParam(), 7, 2, cuda_on_cpu::passing());
@@ -295,7 +295,7 @@ TEST_P(CudaNccl, AHostThatStaysIsNotWaitedForForever) {
                             "receive in backward of 0 from 1).*not done after 2 s: "));
 }
 
-// One process has another order of its pulls than the other thinks it has.
+// The two processes disagree on the order of one's pulls.
 TEST_P(CudaNccl, OrdersThatDifferAreTold) {
   const ir::Plan plan = cuda_on_cpu::passing(), other = cuda_on_cpu::passing(true);
   for (const Ended& ended : run(GetParam(), 3, 600, plan, &other))

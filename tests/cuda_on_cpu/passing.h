@@ -1,7 +1,7 @@
-// Plans of two devices that pass what they load to each other, two micro-batches in a step.
+// Plans of two devices that pass what they load to each other, with two micro-batches per step.
 //
-// Device 0 loads x[e] = b + 100 e and passes column 1 of [3, 2], so b + 100 first; device 1 adds what it
-// loads and passes the sum back, with a control register before it.
+// Device 0 loads x[e] = b + 100 e and passes column 1 of [3, 2], so b + 100 first. Device 1 adds its own load
+// and passes the sum back, after a control register.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@
 
 namespace cuda_on_cpu {
 
-// `swapped`: device 1 pulls in the other order; `initial`: %y has a slot that is there from the start, so
-// that what is pulled is older; without `loads` device 1 loads nothing, and adds what it gets to itself.
+// `swapped`: device 1 pulls in the other order. `initial`: %y has a slot from the start, so that an older
+// version is pulled. Without `loads`, device 1 loads nothing and adds its input to itself.
 inline boxcar::ir::Plan passing(bool swapped = false, bool initial = false, bool loads = true) {
   const std::string
       z = "  z pull(%y of first via forward) {starts=[0, 1], ends=[3, 2]} -> %z on forward in F bytes 12\n",

@@ -1,5 +1,5 @@
-// Pools are cuDNN's where they can be had, and gradients of them where channels are last; elsewhere, and
-// where there is no cuDNN, they take own kernels. Either way they equal the reference.
+// Pools use cuDNN where available, and their gradients where channels are last. Elsewhere, and without cuDNN,
+// they use our kernels. Either way they equal the reference.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -21,7 +21,7 @@ struct Row {
   DType type;
   bool channels_last;
   int64_t kernel, stride, padding;
-  // Kernels of cuDNN: of a pool, of the gradients of a maximum and of a mean.
+  // Numbers of cuDNN kernels: for a pool, for the gradient of a max pool and of a mean pool.
   int forward, max_grad, mean_grad;
 };
 const Row rows[] = {
@@ -34,14 +34,14 @@ const Row rows[] = {
 
 class PoolTest : public testing::TestWithParam<Row> {
  protected:
-  // Small whole numbers: sums are exact, and of each window no two are equal.
+  // Small whole numbers: sums are exact, and no window has two equal elements.
   static HostTensor drawn(const ir::TensorType& type, uint64_t seed) {
     HostTensor x = cpu::zeros(type);
     for (uint64_t i = seed; double& value : x.data) value = static_cast<double>(i++ * 37 % 251) - 125;
     return x;
   }
 
-  // As the reference computes it, by so many kernels of cuDNN's.
+  // Equals the reference, by `kernels` kernels of cuDNN.
   void expect(const std::string& name, const cpu::Tensors& inputs, const ir::Attrs& attrs,
               Libraries& libraries, int kernels) {
     SCOPED_TRACE(name);

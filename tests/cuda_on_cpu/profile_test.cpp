@@ -1,6 +1,5 @@
-// What `boxcar profile --backend cuda` does, over the stand-in for CUDA: it finds what acts there say they
-// take, and its file is read back. That the constants are found from such samples:
-// tests/fit/gpu_profile_test.
+// `boxcar profile --backend cuda` over the stand-in for CUDA: it finds the times that acts there report, and
+// its file is read back. tests/fit/gpu_profile_test checks that constants are found from such samples.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -55,7 +54,7 @@ TEST(GpuProfile, FindsWhatTheStandInSpends) {
   EXPECT_TRUE(attends);
   const backends::DeviceProfile found = fit::fit_device(samples);
   EXPECT_NEAR(found.kernel_floor, 2.064e-6, 1e-9);
-  // 12 bytes a thread, less what the smallest sum takes.
+  // 12 bytes per thread, less the time of the smallest sum.
   EXPECT_NEAR(found.memory_bandwidth, 12e9 * 4096 / (4096 - 64), 0.05e9);
   const std::string yaml = backends::to_yaml(found);
   EXPECT_EQ(backends::parse_device(yaml, "gpu.yaml"), found) << yaml;

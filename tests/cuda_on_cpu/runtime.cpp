@@ -1,17 +1,17 @@
-// CUDA's runtime over the host's memory. Streams are as late as they may be: what is launched runs when
-// somebody waits for it, by stream or by event, after what it waits for itself; nothing else does. So an act
-// that does not wait for what it reads finds it unwritten. The first MiB of new memory is bytes 0xff, which
-// as floats are no numbers.
+// CUDA's runtime over the host's memory. Streams are as late as possible: a launched act runs only when
+// somebody waits for it, by stream or by event, after everything that it waits for itself. So an act that
+// does not wait for its input finds it unwritten. The first MiB of new memory is bytes 0xff, which are NaNs
+// as floats.
 //
-// Captured acts are a graph: a launch runs them in an order that is as far from that of the capture as what
-// they follow lets it. What CUDA refuses while streams are captured is refused, and, as by its strictest
-// mode, memory is neither had nor given back.
+// Captured acts are a graph. A launch runs them in an order as far from that of the capture as dependencies
+// allow. Calls that CUDA refuses while streams are captured are refused; so, as in its strictest mode, are
+// allocating and freeing memory.
 //
-// An act of a library may wait for what other streams do, by put_until: it is asked again, also as part of a
-// graph, whenever somebody waits for its stream.
+// An act of a library may wait for other streams' acts, by put_until: it is polled, also as part of a graph,
+// whenever somebody waits for its stream.
 //
-// One GPU, or as many as the environment's CUDA_ON_CPU_GPUS says. It is strict: launches, copies and marks on
-// the stream of a GPU that is not the thread's are refused.
+// One GPU, or as many as the environment variable CUDA_ON_CPU_GPUS says. Launches, copies and marks on the
+// stream of a GPU other than the thread's are refused.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -45,9 +45,9 @@ using cuda_on_cpu::Kept;
 
 struct Work {
   std::deque<Act> acts;
-  Kept kept;  // of the first one, which waits
+  Kept kept;  // of the first act, which waits
   int64_t launched = 0, done = 0;
-  double milliseconds = 0;  // that its acts say they took
+  double milliseconds = 0;  // that its acts report
 };
 struct Record {
   std::shared_ptr<Work> work;  // null: nothing was recorded
@@ -57,7 +57,7 @@ struct Memory {
   int gpu;
   size_t bytes;
 };
-// Acts under capture: each follows those that it names. `streams`: who has joined, the first one first.
+// Acts under capture, each with its predecessors. `streams`: those that joined, the first one first.
 struct Capture {
   struct Node {
     Act act;
@@ -68,7 +68,7 @@ struct Capture {
   bool valid = true, over = false;
 };
 
-// One at a time does anything.
+// Serialises all calls.
 std::mutex mutex;
 std::map<void*, Memory> memory;
 std::map<CUstream_st*, int> streams;
@@ -80,8 +80,8 @@ thread_local cudaError_t last = cudaSuccess;
 
 cudaError_t failed(cudaError_t error) { return last = error; }
 
-// Acts that wait for another stream run that far, which never leads back here: what is waited for was
-// launched before. False where one of them waits for what has not come.
+// Acts that wait for another stream run it that far. This never recurses back here, since the awaited acts
+// were launched before. False where one of them waits for something that has not come.
 bool run(Work& work, int64_t until) {
   while (work.done < until) {
     Work* const before = std::exchange(running, &work);
@@ -94,7 +94,7 @@ bool run(Work& work, int64_t until) {
   }
   return true;
 }
-// The same until they have; others may launch in between.
+// Runs until all are done; others may launch in between.
 void run_to_end(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Work>& work, int64_t until) {
   while (!run(*work, until)) {
     lock.unlock();
@@ -109,7 +109,7 @@ struct CUstream_st {
   int gpu;
   std::shared_ptr<Work> work = std::make_shared<Work>();
   std::shared_ptr<Capture> capture = nullptr;
-  std::set<size_t> after = {};  // of the capture: what its next act follows
+  std::set<size_t> after = {};  // in the capture: predecessors of its next act
 };
 struct CUgraph_st {
   std::vector<Capture::Node> nodes;
@@ -128,8 +128,8 @@ struct CUevent_st {
   int gpu;
   bool timed;
   Record record;
-  std::shared_ptr<double> milliseconds;        // of its stream, when it was there
-  std::shared_ptr<Capture> capture = nullptr;  // where it was recorded in one
+  std::shared_ptr<double> milliseconds;        // of its stream, when recorded
+  std::shared_ptr<Capture> capture = nullptr;  // the capture it was recorded in
   std::set<size_t> after = {};
 };
 
@@ -162,14 +162,14 @@ bool captures() {
   });
 }
 
-// What no capture survives.
+// Invalidates the capture.
 cudaError_t refused_by(const std::shared_ptr<Capture>& capture, cudaError_t error) {
   capture->valid = false;
   return failed(error);
 }
 
-// What follows from its edges alone decides: every second run takes the newest act that may run, else the
-// oldest. One that waits for what has not come lets others go first.
+// Dependencies alone decide: every second run takes the newest runnable act, otherwise the oldest. An act
+// that still waits lets others go first.
 bool run_graph(CUgraphExec_st& exec, Kept& kept) {
   const size_t nodes = exec.nodes.size();
   if (!kept) {
@@ -195,7 +195,7 @@ bool run_graph(CUgraphExec_st& exec, Kept& kept) {
   return true;
 }
 
-// Copies from or to memory of the host that is not pinned wait for the host, or the host for them.
+// Copies from or to pageable memory of the host wait for the host, or make it wait.
 void tally_copy(const void* to, const void* from) {
   const std::lock_guard lock(mutex);
   for (const void* end : {to, from}) {
@@ -210,7 +210,7 @@ void tally_copy(const void* to, const void* from) {
   }
 }
 
-// All of the thread's GPU to its end; of others, which may be of another process, as far as they come.
+// Runs the thread's GPU to its end; other GPUs, which may be another process's, as far as they get.
 void run_all(std::unique_lock<std::mutex>& lock) {
   std::vector<std::shared_ptr<Work>> works;
   for (const auto& [stream, gpu] : streams) {
@@ -420,7 +420,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-// Who asks finds that it is not done, once, and that it is.
+// The first query finds it not done, the second done.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (stream->capture) return refused_by(stream->capture, cudaErrorStreamCaptureUnsupported);
@@ -473,7 +473,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   stream->capture->streams = {stream};
   return cudaSuccess;
 }
-// Every stream that has joined must have been waited for, by way of others too.
+// Every stream that joined must have been waited for, also indirectly.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(mutex);
   *graph = nullptr;
@@ -481,7 +481,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (!capture) return failed(cudaErrorInvalidValue);
   if (capture->streams.empty() || capture->streams[0] != stream)
     return refused_by(capture, cudaErrorStreamCaptureUnmatched);
-  std::set<size_t> before = stream->after;  // with all that these follow
+  std::set<size_t> before = stream->after;  // including their own predecessors
   for (size_t n = capture->nodes.size(); n-- > 0;)
     if (before.contains(n)) before.insert(capture->nodes[n].after.begin(), capture->nodes[n].after.end());
   bool joined = true;

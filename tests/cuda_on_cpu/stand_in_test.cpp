@@ -1,4 +1,4 @@
-// The stand-in for CUDA is as strict as it says: without, the tests over it would show less.
+// The stand-in for CUDA is as strict as documented; otherwise the tests over it would prove less.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -109,7 +109,7 @@ TEST_F(StandIn, LaunchesThatCannotBeAreRefused) {
   cudaGetLastError();
 }
 
-// Two streams under capture: numbers on the first, then late on the second, which joins and is joined.
+// Two streams under capture: numbers on the first, then late on the second, which joins and is joined back.
 class StandInGraph : public StandIn {
  protected:
   StandInGraph() { cudaEventCreateWithFlags(&joins_, cudaEventDisableTiming); }

@@ -1,5 +1,5 @@
-// What steps have of CUDA: all memory, marks, streams and graphs when the first has ended, copies with the
-// host that neither waits for, and no wait of the host for an act, also where acts are timed.
+// A training step's use of CUDA: all memory, marks, streams and graphs exist after the first step, copies
+// wait for the host in neither direction, and the host waits for no act, also where acts are timed.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -81,7 +81,7 @@ TEST(CudaStepsMemory, SaysWhereTheHostHasNoMore) {
   EXPECT_EQ(backends::cuda::PinnedMemory(3).data()[2], std::byte{0});
 }
 
-// Two queues, of which one loads ahead: a step's acts in its order, each as long as its kernel says.
+// Two queues, one of which loads ahead: a step's acts in order, each as long as its kernel reports.
 TEST(CudaTimeline, IsOfTheDevicesClockAndWaitsForNoAct) {
   const ir::Plan plan = loading_plan(2, "  %z: float32[3] x1 gradients bytes 512 @2048\n",
                                      "  z relu(%y) -> %z on compute in U\n");

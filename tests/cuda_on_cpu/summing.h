@@ -1,4 +1,4 @@
-// Plans of two devices that sum what they load, in every step.
+// Plans of two devices that sum their loads in every step.
 #pragma once
 
 #include <fmt/format.h>
@@ -37,11 +37,11 @@ micro_batches 1
 comm dp: groups 1 by 1, ranks 2 by 1
 )";
 
-// `room` is the arena's.
+// `room`: the arena's bytes.
 inline boxcar::ir::Plan summing(int64_t room = 4096) {
   return checked(summing_head + std::string("class 0-1: p\n") + summing_program("p", room));
 }
-// ... of which device 0 alone writes, and has two slots for what the other one has three for.
+// The same, but only device 0 writes the sum to disk, and x has two slots there and three on device 1.
 inline boxcar::ir::Plan summing_and_writing() {
   std::string first = summing_program("first", 4096);
   const std::string after = "  queue copy_in: copy_in\n";

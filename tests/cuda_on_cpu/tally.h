@@ -1,5 +1,5 @@
-// What the stand-ins' acts tell the tests: how often something ran, and how long an act took, by its own
-// word.
+// Counts and times that the stand-ins' acts report to the tests: how often something ran, and how long an act
+// says that it took.
 //
 //   tally("product by algorithm 2"), spend(1.5);        // in an act
 //   tallied("product by algorithm 2") == 1              // in a test, after a wait
@@ -14,29 +14,29 @@
 
 namespace cuda_on_cpu {
 
-// What the machine says of itself. While nobody uses it.
+// The machine that the stand-in pretends to be. Set it only while nothing uses the machine.
 struct Machine {
   int gpus = 1, driver = 0;
-  std::vector<std::string> names = {};  // of GPUs, by number; those that have none here are all alike
-  bool cudnn = true;                    // whether it starts
+  std::vector<std::string> names = {};  // of GPUs, by number; unnamed GPUs are all alike
+  bool cudnn = true;                    // whether cuDNN starts
 };
 void pretend(const Machine& machine);
 Machine pretended();
 
-// What a kernel says it takes, and each of its threads more.
+// The time that a kernel reports, and the additional time per thread.
 constexpr double kernel_milliseconds = 2e-3, thread_milliseconds = 1e-6;
 
-// Of the stream whose act is running: what events there see of time. Only in an act.
+// Advances the time that events of the running act's stream see. Only in an act.
 void spend(double milliseconds);
 void tally(const std::string& what);
-// An act of a library; it may run again and again, where it is captured.
+// Puts an act of a library on the stream. A captured act may run repeatedly.
 cudaError_t put(cudaStream_t stream, std::function<void()> act);
-// One that waits for others, without holding anybody up: it is asked until it says that it is over. `kept` is
-// its own meanwhile, and null whenever it begins.
+// Puts an act that may wait for others without blocking anyone: it is polled until it returns true. `kept` is
+// its own state between polls, and null whenever it begins.
 using Kept = std::shared_ptr<void>;
 using Act = std::function<bool(Kept& kept)>;
 cudaError_t put_until(cudaStream_t stream, Act act);
-// From any thread.
+// How often `what` was tallied. From any thread.
 int tallied(const std::string& what);
 
 }  // namespace cuda_on_cpu

@@ -29,11 +29,11 @@ namespace {
 constexpr size_t stack_bytes = size_t{128} << 10;
 constexpr size_t lanes = 32;
 
-// A place where execution goes on. A fiber runs threads until one waits, stays with that one, and goes on
-// when it can.
+// A place where execution goes on. A fiber runs threads until one waits, stays with it, and goes on when it
+// can.
 struct Place {
 #ifdef __x86_64__
-  void* top = nullptr;  // of its stack, where it was left
+  void* top = nullptr;  // of its stack, where it paused
 #else
   ucontext_t context;
 #endif
@@ -44,11 +44,11 @@ struct Place {
 };
 struct Thread {
   enum { fresh, runs, at_block, at_warp, done } state = fresh;
-  int64_t turn = 0;  // that it waits for the end of
+  int64_t turn = 0;  // whose end it waits for
   Place* fiber = nullptr;
 };
 struct Warp {
-  uint64_t given[2][lanes];  // by turn: a lane may be one ahead of those that have not read yet
+  uint64_t given[2][lanes];  // by turn: a lane may be one turn ahead of those that have not read yet
   size_t came = 0;
   int64_t turn = 0;
 };
@@ -82,8 +82,8 @@ void arrive() {
 void fiber_main();
 
 #ifdef __x86_64__
-// Leaves what a call preserves on the stack, whose top goes to *from, and returns on the stack `to`. Contexts
-// of the C library make system calls to do the same, which take ten times as long.
+// Saves the registers that a call preserves on the stack, whose top goes to *from, and returns on the stack
+// `to`. The C library's contexts make system calls for the same, which take ten times as long.
 extern "C" void cuda_on_cpu_go(void** from, void* to);
 asm(R"(
   .text
@@ -107,7 +107,7 @@ cuda_on_cpu_go:
 void go(Place& from, Place& to) { cuda_on_cpu_go(&from.top, to.top); }
 void prepare(Place& fiber) {
   void** const top = reinterpret_cast<void**>(static_cast<char*>(fiber.stack) + fiber.bytes) - 2;
-  *top = reinterpret_cast<void*>(&fiber_main);  // returned to, on a stack that a call would have left so
+  *top = reinterpret_cast<void*>(&fiber_main);  // the return address, as on a stack left by a call
   fiber.top = top - 6;
 }
 #else
@@ -157,7 +157,7 @@ bool can_go_on(size_t i) {
   return thread.state == Thread::fresh;
 }
 
-// Who goes on after a thread, in order: one of its warp, which so gets as far ahead of the others as it may.
+// The next thread to run: first one of the same warp, which thus gets as far ahead of others as it can.
 size_t next_after(size_t thread) {
   const size_t count = threads.size(), place = in_order(thread), warp = place / lanes * lanes;
   for (size_t i = 1; i <= lanes; ++i)
@@ -178,7 +178,7 @@ void jump_to(size_t thread) {
   jump(*threads[thread].fiber);
 }
 
-// Threads that have returned are not waited for.
+// Ignores threads that have returned.
 void release_block() {
   if (came == 0 || came < live) return;
   came = 0;

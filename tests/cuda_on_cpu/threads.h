@@ -1,4 +1,4 @@
-// Runs a kernel: its blocks one after the other, the threads of a block as fibers of the calling thread.
+// Runs a kernel: blocks one after the other, the threads of a block as fibers of the calling thread.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,10 @@
 
 namespace cuda_on_cpu {
 
-// Calls `thread` for each thread of each block. Each runs until it waits for others, a warp until it waits
-// for other warps: every second time from the last thread of the last block to the first, so that what leans
-// on an order fails in one of two runs. Ends the program, saying why, where threads of a block wait for each
-// other for ever.
+// Calls `thread` for each thread of each block. A thread runs until it waits for others, a warp until it
+// waits for other warps. Every second run goes from the last thread of the last block to the first, so that
+// code that depends on an order fails in one of two runs. Ends the program with a message on deadlock within
+// a block.
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
 
 }  // namespace cuda_on_cpu

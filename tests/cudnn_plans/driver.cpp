@@ -1,5 +1,5 @@
-// The part of CUDA's driver that cuDNN loads where it plans for a GPU that is not there: there is no GPU, and
-// a library of kernels that it compiled is taken as it is. Nothing runs.
+// The part of CUDA's driver that cuDNN loads to plan for an absent GPU: it reports no GPU and accepts every
+// library of kernels that cuDNN compiled. Nothing runs.
 
 extern "C" {
 

@@ -1,4 +1,4 @@
-// docs/example.md shows a program and what it prints: both as they are.
+// docs/example.md shows a program and its output: both are exact.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@ std::string content_of(const std::string& path) {
   return text.str();
 }
 
-// The page's fenced blocks of this language, with an empty line between them.
+// The page's fenced blocks of this language, joined by an empty line.
 std::string blocks(const std::string& page, const std::string& language) {
   std::stringstream in(page);
   std::string line, text;

@@ -27,7 +27,7 @@ planner::Job small_job() {
   return planner::resolve(job);
 }
 
-// With its constant at the factor that is told the next signature takes less than the chosen one, at the
+// With its constant times the reported factor, the next signature takes less than the chosen one; times the
 // factor's root it does not.
 TEST(ExplainOp, TellsTheFactorAtWhichTheNextWins) {
   const planner::Job job = small_job();
@@ -61,7 +61,7 @@ TEST(ExplainOp, TellsTheFactorAtWhichTheNextWins) {
   EXPECT_GT(told, 5);
 }
 
-// One kernel, whichever dimension it is told of: that of a device's part.
+// Reports one kernel, a device's part, whichever dimension is asked for.
 TEST(ExplainOp, TellsOfOneKernel) {
   const planner::Job job = small_job();
   const planner::LaidOut laid = planner::lay_out(planner::resolve(job));
@@ -78,7 +78,7 @@ TEST(ExplainOp, TellsOfOneKernel) {
   }
 }
 
-// As degrees have it, where the time models would have another.
+// The degrees decided here; the time models would choose otherwise.
 TEST(ExplainOp, SaysWhereDegreesDecided) {
   const planner::Job job = small_job();
   const planner::LaidOut laid = planner::lay_out(planner::resolve(job));

@@ -1,11 +1,11 @@
-// What threads and processes of a machine share: bytes by name, as files of a folder that is memory where the
-// system has /dev/shm. They are there whole or not at all, whoever dies meanwhile; nobody holds a lock.
+// Bytes by name that threads and processes of a machine share, as files of a folder; in memory where the
+// system has /dev/shm. A file appears whole or not at all, even if its writer dies; there are no locks.
 //
 //   const Board board(new_folder());            // in another process: board(the same folder)
 //   board.put("round.7.1", bytes);              // a name is put once, by one
 //   board.find("round.7.0");                    // nothing: not yet
 //
-// From any thread. Throws std::runtime_error where the folder cannot be written to.
+// Callable from any thread. Throws std::runtime_error where the folder is not writable.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,7 @@
 
 namespace fake_nccl {
 
-// An empty folder that is new, in TMPDIR where that is set; empty: there can be none. Whoever is killed
-// leaves it there.
+// Makes an empty folder, in TMPDIR if set; returns "" on failure. A killed process leaves its folder behind.
 std::string new_folder();
 
 class Board {
@@ -24,7 +23,7 @@ class Board {
   void put(const std::string& name, const std::string& bytes) const;
   std::optional<std::string> find(const std::string& name) const;
   void remove(const std::string& name) const;
-  // With the folder.
+  // Removes the folder too.
   void clear() const;
 
  private:

@@ -1,17 +1,17 @@
 // A library with the part of NCCL's C interface that Boxcar uses, between threads and processes of one
-// machine, which meet on a board (board.h) that a communicator's unique id names; what streams are is
-// stream.h's. It is strict where NCCL hangs or leaves the outcome open:
+// machine. They meet on a board (board.h) named by a communicator's unique id; stream.h has the streams. It
+// is strict where NCCL hangs or leaves the outcome open:
 //
 // - a communicator that is used before its set-up has ended, or while a call is in progress: invalid usage;
 // - two threads in one communicator at once: invalid usage;
-// - members that were set up for different numbers of ranks, that do not make the same calls in the same
-//   order, of which some capture a call that others do not, or that launch together what was not captured
-//   together: an error that they find asynchronously; so with a receive of what was sent otherwise.
+// - members that were set up for different numbers of ranks, make different calls or another order,
+//   capture different calls, or launch calls together that were not captured together: an asynchronous
+//   error; likewise a receive that does not match its send.
 //
 // A send reads its memory when the receive has begun, and ends when that has ended.
 //
-// After ncclCommAbort has returned, no act of that member reads or writes its memory; it waits until no graph
-// is left that has one.
+// After ncclCommAbort has returned, no act of that member reads or writes its memory. It waits until no graph
+// contains such an act.
 #include "fake_nccl/fake_nccl.h"
 
 #include <Eigen/Core>
@@ -61,10 +61,10 @@ struct Primitive {
   void* out = nullptr;
   size_t count = 0;
   int type = 0, reduction = 0, peer = 0;
-  int64_t captured = 0;  // which of its communicator's captures this is; 0: none
+  int64_t captured = 0;  // its number among the communicator's captures; 0: not captured
 
   bool joint() const { return kind != Kind::send && kind != Kind::receive; }
-  // How many elements a member of rank `rank` among `members` reads at `in`.
+  // Number of elements that a member of rank `rank` among `members` reads at `in`.
   size_t reads(int rank, int members) const {
     if (kind == Kind::receive || (kind == Kind::broadcast && rank != peer)) return 0;
     return kind == Kind::reduce_scatter ? count * static_cast<size_t>(members) : count;
@@ -113,10 +113,10 @@ struct ncclComm {
 
   const Board board;
   const int rank, size;
-  std::atomic<int> error = success, joined = 0;  // the first so many ranks have
-  std::atomic<int> busy = 2;                     // polls until what was called is taken
+  std::atomic<int> error = success, joined = 0;  // ranks below `joined` have joined
+  std::atomic<int> busy = 2;                     // polls until the call is accepted
   std::atomic<bool> aborted = false, inside = false;
-  std::mutex mutex;  // of its acts, and of being aborted
+  std::mutex mutex;  // guards its acts and its abort
   int acts = 0;
   int64_t rounds = 0, captures = 0;
   std::vector<int64_t> sent, received;                      // by peer
@@ -139,7 +139,7 @@ Shared find(ncclComm* comm) {
   return found == communicators().end() ? nullptr : found->second;
 }
 
-// What it finds wrong by itself is asked for later.
+// Records an asynchronous error, which the caller polls for.
 void fail(ncclComm& comm, const std::string& why) {
   world().complain("rank " + std::to_string(comm.rank) + " " + why);
   comm.error = invalid_usage;
@@ -160,13 +160,13 @@ bool ready(ncclComm& comm) {
   return true;
 }
 
-// A member's input is put where others find it when the member comes: it may be aborted, and its memory
-// freed, while they still meet.
+// Publishes a member's input when the member arrives: it may be aborted, and its memory freed, while the
+// others still meet.
 std::string_view read(const ncclComm& comm, const Primitive& mine) {
   return {static_cast<const char*>(mine.in), mine.reads(comm.rank, comm.size) * size_of(mine.type)};
 }
 
-// One joint call: what each member calls, and brings.
+// One joint call: each member's call and data.
 struct Part {
   std::string call, input;
 };
@@ -247,22 +247,22 @@ std::string result(const Round& round, const Primitive& mine, int rank) {
   }
 }
 
-// One group of calls, or one call, on its way: those before `next` are over.
+// One group of calls, or one call, in flight: those before `next` are done.
 struct Turn {
   bool stops = false;
   size_t next = 0;
   int64_t number = 0;                 // of the joint call in flight
-  Round round;                        // of it: the first members, who have come
+  Round round;                        // the first members to arrive
   std::vector<int64_t> numbers = {};  // of its sends and receives, by peer; as long as the batch
 };
 
-// The following hold the communicator's lock, and it is not aborted. False: not yet, or never.
+// The following require the communicator's lock and that it is not aborted. False: not yet, or never.
 
 std::string name_of(int64_t round, int rank) {
   return "round." + std::to_string(round) + "." + std::to_string(rank);
 }
 
-// All members meet, and each writes when all are here. By then all have read what they brought before.
+// All members meet, and each writes when all are here. By then all have read the previous round's data.
 bool meet(ncclComm& comm, const Primitive& mine, Turn& turn) {
   if (turn.number == 0) {
     turn.number = ++comm.rounds;
@@ -292,7 +292,7 @@ std::string name_of(const char* what, int from, int to, int64_t number) {
   return std::string(what) + "." + std::to_string(from) + "." + std::to_string(to) + "." +
          std::to_string(number);
 }
-// What both ends say of it.
+// Both ends must agree on this text.
 std::string transfer(const Primitive& one) {
   return std::to_string(one.count * size_of(one.type)) + " bytes" +
          (one.captured > 0 ? ", capture " + std::to_string(one.captured) : "");
@@ -359,7 +359,7 @@ Kept begin(ncclComm& comm) {
   return std::make_shared<Turn>(turn);
 }
 
-// A send by itself leaves word for its receive.
+// A send outside a group leaves word for its receive.
 void tell_launched(ncclComm& comm, const std::vector<Primitive>& batch) {
   const Primitive& one = batch[0];
   if (batch.size() > 1 || one.joint()) return;
@@ -392,7 +392,7 @@ void launch(const Shared& comm, std::vector<Primitive> batch, void* stream) {
   });
 }
 
-// What a thread has called since ncclGroupStart.
+// Calls of a thread since ncclGroupStart.
 struct Pending {
   int depth = 0;
   Shared comm;

@@ -1,5 +1,5 @@
-// What a library in NCCL's place needs of streams. Two files have it: late_stream.cpp, where they are
-// support::LateQueue, and cuda_stream.cpp, where they are those of tests/cuda_on_cpu.
+// The fake NCCL library's interface to streams. Two files implement it: late_stream.cpp with
+// support::LateQueue, and cuda_stream.cpp with the streams of tests/cuda_on_cpu.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace fake_nccl {
 
-// Asked until it says that it is over. `kept` is its own meanwhile, and null whenever it begins: what was
-// captured does so again and again.
+// Polled until it returns true. `kept` is the act's own state between polls, and null whenever it begins; a
+// captured act begins repeatedly.
 using Kept = std::shared_ptr<void>;
 using Act = std::function<bool(Kept& kept)>;
 void put(void* stream, Act act);

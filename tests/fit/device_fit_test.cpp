@@ -16,7 +16,7 @@ namespace {
 
 using backends::DeviceProfile;
 
-// Samples as a device of known constants would give them.
+// Samples that a device with known constants would give.
 measure::Samples samples_of(const DeviceProfile& device, const backends::Cluster& cluster) {
   measure::Samples samples;
   samples.memory_bytes = device.memory_bytes;
@@ -81,7 +81,7 @@ TEST(DeviceFit, FindsTheConstantsOfItsSamples) {
   EXPECT_NEAR(found.host->collective->gather_loss, 0.2, 0.02);
   EXPECT_NEAR(found.host->collective->node[2].hop, 3e-6, 2e-7);
   EXPECT_NEAR(found.host->collective->node[2].base, 2e-5, 1e-6);
-  // What was sampled is predicted: the point of it all.
+  // The fit must predict the samples that it was made from.
   for (const measure::KernelSample& sample : samples.kernels) {
     const double predicted = sim::kernel_seconds(found, ir::op(sample.call.op), sample.call.inputs,
                                                  sample.call.outputs, sample.call.attrs) -

@@ -1,5 +1,5 @@
-// `boxcar profile --backend cuda` on a device of known constants in a GPU's place: it takes for every kernel
-// what the time model says and does nothing else. What is measured must come to that model again.
+// `boxcar profile --backend cuda` on a simulated device of known constants: every kernel takes the time of
+// the time model and does nothing else. The measured profile must reproduce that model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,8 @@ struct KnownQueue : backends::Queue {
   }
   const Cluster& cluster;
   double clock = 0;
-  const backends::Kernel* last = nullptr;  // which kernel has run, without others between, for how long
+  const backends::Kernel* last =
+      nullptr;  // the kernel that ran last, and how long it has run without others between
   double for_seconds = 0;
 };
 
@@ -82,7 +83,7 @@ struct KnownDevice : backends::Device {
     return {device.name, device.memory_bytes, device.memory_bytes, device.multiprocessors};
   }
   void reserve(int64_t) override {}
-  std::byte* arena() override { return reinterpret_cast<std::byte*>(512); }  // nobody looks there
+  std::byte* arena() override { return reinterpret_cast<std::byte*>(512); }  // never dereferenced
   std::unique_ptr<backends::Queue> queue(ir::QueueKind) override {
     return std::make_unique<KnownQueue>(cluster);
   }
@@ -166,8 +167,8 @@ double seconds_of(const backends::Call& call, const DeviceProfile& device) {
   return sim::kernel_seconds(device, ir::op(call.op), call.inputs, call.outputs, call.attrs);
 }
 
-// Of all kernels of a job's plan; `adds`: with what adds results up over micro-batches, which a profile has
-// in the op's share.
+// Seconds of all kernels of a job's plan. `adds`: including the acts that accumulate over micro-batches,
+// which a profile counts in the op's share.
 double kernels_seconds(const planner::Job& job, const DeviceProfile& device, bool adds) {
   double seconds = 0;
   const ir::Plan plan = planner::compile(planner::resolve(job));
@@ -184,7 +185,7 @@ double kernels_seconds(const planner::Job& job, const DeviceProfile& device, boo
   return seconds;
 }
 
-// Two GPUs are no line of group sizes: nothing is known to be lost, and zeros are written as such.
+// Two GPUs give no line over group sizes: no loss is known, and zeros are written as zeros.
 TEST(GpuProfile, WritesNoNegativeZeros) {
   measure::Samples samples = measured(known_cluster(), 2, profile::gpu_sweep(1'000'000));
   const std::string text = backends::to_yaml(fit::fit_device(samples));
@@ -220,7 +221,7 @@ TEST(GpuProfile, FindsTheDeviceThatItMeasured) {
   std::sort(errors.begin(), errors.end());
   EXPECT_LT(errors[errors.size() / 2], 0.02);
   EXPECT_LT(errors[errors.size() * 9 / 10], 0.2);
-  // What a profile is for: whole steps.
+  // A profile must predict whole steps.
   for (const planner::Job& job : sweep.jobs) {
     const double ratio = kernels_seconds(job, fresh, false) / kernels_seconds(job, device, true);
     EXPECT_NEAR(ratio, 1, 0.05) << job.model.family << " " << job.model.hidden;

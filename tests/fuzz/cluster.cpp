@@ -1,4 +1,4 @@
-// Descriptions of clusters. Written ones name their device, so those of a preset are read again.
+// Descriptions of clusters. Written ones name their device, so only those of a preset are read again.
 #include "backends/machines/cluster.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void fuzz_cluster(std::string_view input) {
   const auto cluster = allowed([&] { return parse(input); });
   if (!cluster) return;
   backends::describe(*cluster);
-  if (input.size() % 4 == 0)  // now and then, as each reads all again
+  if (input.size() % 4 == 0)  // only sometimes, since each reads everything again
     for (const int gpus : {1, 16, 1000})
       ends([&] { backends::parse_cluster(std::string(input), "c.yaml", gpus); });
   if (is_preset(cluster->device) && cluster->device == backends::load_device(cluster->device->name))

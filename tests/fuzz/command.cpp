@@ -1,5 +1,5 @@
 // Command lines of every command, a word on each line, in a folder with a file of every kind: parsed, read
-// and checked, up to where the work begins. What is written stays in the folder: words have no slashes.
+// and checked, up to where the work begins. Output stays in the folder, since words have no slashes.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -28,14 +28,14 @@ std::vector<std::string> words_of(std::string_view input) {
 
 using Times = std::map<std::string, fs::file_time_type>;
 
-// The files of a folder, and when each was written.
+// Files of a folder, with modification times.
 Times times(const std::string& of) {
   Times found;
   for (const auto& file : fs::directory_iterator(of)) found[file.path().filename()] = file.last_write_time();
   return found;
 }
 
-// A folder to run in, as it was before, whatever ran there. It is made again where something was written.
+// A folder to run in, always in its original state: it is made again where something was written.
 class Inside {
  public:
   Inside() : before_(fs::current_path()) {

@@ -1,4 +1,4 @@
-// Hugging Face's config.json, as weights are read by.
+// Hugging Face's config.json, as read beside weights.
 #include "backends/host/checkpoint.h"
 #include "folder.h"
 #include "harness.h"

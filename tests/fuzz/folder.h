@@ -1,4 +1,4 @@
-// A folder in memory, where there is one, for parsers that read files; removed when the program ends.
+// A folder, in memory where possible, for parsers that read files; removed when the program ends.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace boxcar::fuzz {
 
 const std::string& folder();
-// Writes folder()/name, and gives its path.
+// Writes folder()/name and returns its path.
 std::string put(const std::string& name, std::string_view bytes);
 
 }  // namespace boxcar::fuzz

@@ -1,4 +1,4 @@
-// Graph text; and, of graphs that are right, what planning asks of each op.
+// Graph text; for valid graphs also the queries that planning makes of each op.
 #include "ir/graph.h"
 
 #include "harness.h"

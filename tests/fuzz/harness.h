@@ -1,11 +1,11 @@
-// What every parser keeps, whatever its input: it gives a value or throws boxcar::Error, and nothing else.
-// Where there is a text form, what was read and written again reads back as the same value.
+// The law that every parser keeps for any input: it returns a value or throws boxcar::Error, nothing else.
+// Where there is a text form, a value that is written and read again is the same.
 //
 //   void fuzz_sbp(std::string_view input) { reads_back(input, parse_sbp, write); }
 //
-// A harness is a function of the input. Under libFuzzer it is called with inputs that are made up
-// (fuzzer/main.cpp), in the fast tests with those of seeds/NAME (seeds_test.cpp). It ends with any other
-// exception, or a sanitizer's report, where the law is broken.
+// A harness is a function of the input. libFuzzer calls it with generated inputs (fuzzer/main.cpp), the fast
+// tests with those of seeds/NAME (seeds_test.cpp). Any other exception, or a sanitizer's report, means that
+// the law is broken.
 #pragma once
 
 #include <optional>
@@ -35,12 +35,12 @@ void fuzz_sbp(std::string_view input);
 void fuzz_framework(std::string_view input);
 void fuzz_tokens(std::string_view input);
 
-// A law that did not hold.
+// Thrown where the law does not hold.
 struct Broken : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// What `work` gives, or nothing where it throws Error.
+// The result of `work`, or nothing where it throws Error.
 template <class Work>
 auto allowed(Work work) -> std::optional<decltype(work())> {
   try {
@@ -49,14 +49,14 @@ auto allowed(Work work) -> std::optional<decltype(work())> {
     return std::nullopt;
   }
 }
-// Whether `work` ends; it may throw Error.
+// Whether `work` returns rather than throws Error.
 template <class Work>
 bool ends(Work work) {
   return allowed([&] { return work(), true; }).has_value();
 }
 
-// parse(input), where it parses; then parse(write(value)) is the same value. Of types without == what is
-// written of it is the same.
+// parse(input), where it parses; then parse(write(value)) is the same value. Types without == are compared by
+// their written text.
 template <class Parse, class Write>
 auto reads_back(std::string_view input, Parse parse, Write write) {
   auto value = allowed([&] { return parse(input); });

@@ -1,4 +1,4 @@
-// Files of images, a label each.
+// Files of images with labels.
 #include "backends/host/images.h"
 
 #include "folder.h"

@@ -1,4 +1,4 @@
-// Job files, to jobs that are checked; the labels that a plan of one has read back as the same job.
+// Job files, up to checked jobs; a plan's labels read back as the same job.
 #include "cli/job.h"
 
 #include "cli/plan_file.h"

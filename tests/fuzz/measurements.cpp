@@ -1,4 +1,4 @@
-// What `calibrate` reads: the output of nccl-tests, and CSVs of jobs.
+// Inputs of `calibrate`: the output of nccl-tests, and CSVs of jobs.
 #include "cli/timings.h"
 #include "folder.h"
 #include "harness.h"

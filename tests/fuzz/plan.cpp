@@ -1,4 +1,4 @@
-// Plan text; and, of plans that are consistent, memory, proof of their end and arenas.
+// Plan text; for consistent plans also memory, proof that they end, and arenas.
 #include "ir/plan.h"
 
 #include "harness.h"
@@ -9,7 +9,7 @@
 namespace boxcar::fuzz {
 namespace {
 
-// Acts of one step on all devices: a proof goes through them, which is for as long as a plan announces.
+// Acts of one step on all devices: a proof takes time proportional to these.
 double acts(const ir::Plan& plan) {
   double sum = 0;
   for (const ir::RankClass& cls : plan.classes) {

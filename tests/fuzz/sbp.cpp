@@ -10,7 +10,7 @@ namespace {
 
 const auto text_of = [](const auto& value) { return sbp::to_text(value); };
 
-// An address of the first four numbers keeps them.
+// An address made of the first four numbers keeps them.
 void address(const sbp::Shape& numbers) {
   if (numbers.size() < 4) return;
   int field[4];
@@ -21,7 +21,7 @@ void address(const sbp::Shape& numbers) {
     throw Broken("another address: " + actors::to_text(*made));
 }
 
-// Whether a number has four digits: placements are as long as they announce, so that few inputs may be.
+// Whether a number has four digits. Placements are as long as announced: few inputs may have such numbers.
 bool announces_many(std::string_view text) {
   int digits = 0;
   for (const char c : text)

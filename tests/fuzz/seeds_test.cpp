@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 struct Harness {
   const char* name;
   void (*run)(std::string_view);
-  const char* examples = nullptr;  // a folder of the project with more of them
+  const char* examples = nullptr;  // a folder of the project with more examples
 };
 const Harness harnesses[] = {{"checkpoint", fuzz_checkpoint},
                              {"cluster", fuzz_cluster, "backends/presets/clusters"},

@@ -1,4 +1,4 @@
-// A writer that is killed at any moment leaves the checkpoint before it or its own, whole.
+// A writer killed at any moment leaves the previous checkpoint or its own, whole.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -45,7 +45,7 @@ class KilledWriter : public testing::Test {
     _exit(0);
   }
 
-  // The step that is there now, checked to be whole; -1 where there is none.
+  // The current step, checked to be whole; -1 where there is none.
   int64_t found() const {
     const auto read = read_checkpoint(folder_.path(), steps_[0].model);
     if (!read) return -1;
@@ -57,7 +57,7 @@ class KilledWriter : public testing::Test {
   std::vector<Checkpoint> steps_;
 };
 
-// Steps 0, 1, 2, ... in turn over and over, killed at 50 random moments.
+// Steps 0, 1, 2, ... written over and over, killed at 50 random moments.
 TEST_F(KilledWriter, LeavesAWholeCheckpointAtRandomMoments) {
   using Clock = std::chrono::steady_clock;
   std::mt19937_64 random(52);
@@ -66,7 +66,7 @@ TEST_F(KilledWriter, LeavesAWholeCheckpointAtRandomMoments) {
   const Clock::duration one = Clock::now() - start;
   std::set<int64_t> seen;
   for (int round = 0; round < 50 || (seen.size() < 2 && round < 200); ++round) {
-    const int longest = 4000 + 1000 * std::max(0, round - 50);  // a busy machine takes longer to begin
+    const int longest = 4000 + 1000 * std::max(0, round - 50);  // a busy machine starts more slowly
     const pid_t writer = fork();
     ASSERT_GE(writer, 0);
     if (writer == 0)
@@ -85,8 +85,8 @@ TEST_F(KilledWriter, LeavesAWholeCheckpointAtRandomMoments) {
   EXPECT_GT(seen.size(), 1u);
 }
 
-// Runs `work` in a child that is killed before its system call number `call`, counted in entries and exits;
-// false where it ended before that, none where this system lets nobody trace.
+// Runs `work` in a child that is killed before its system call number `call`, counted in entries and exits.
+// False where it ended before that, nothing where the system forbids tracing.
 std::optional<bool> killed_at(int call, const std::function<void()>& work) {
   const pid_t writer = fork();
   if (writer == 0) {
@@ -126,7 +126,7 @@ TEST_F(KilledWriter, LeavesAWholeCheckpointAtEveryMoment) {
   EXPECT_EQ(seen, (std::set<int64_t>{1, 2}));
 }
 
-// The same over a step that is there already and is the last one.
+// The same for a write of a step that already exists and is the last one.
 TEST_F(KilledWriter, LeavesAWholeCheckpointWhereItReplacesOne) {
   Checkpoint again = steps_[1];
   again.state.samples = 77;

@@ -225,7 +225,7 @@ TEST_F(DamagedCheckpoint, OfAnotherModel) {
   EXPECT_EQ(other(&Transformer::dropout, 0.5), "");
 }
 
-// A file that was written before there was the key has experts in every layer.
+// A file written before the key existed has experts in every layer.
 TEST(Checkpoint, KnowsWhichLayersHaveExperts) {
   std::mt19937_64 random(50);
   const TemporaryFolder folder;
@@ -259,7 +259,7 @@ TEST_F(DamagedCheckpoint, Latest) {
   EXPECT_EQ(read(), "2: step-000021/state.json: cannot be read: No such file or directory");
 }
 
-// Of a folder that somebody else made, nothing outside of it is read,
+// Reads nothing outside a folder that somebody else made.
 TEST_F(DamagedCheckpoint, WithLinksOutOfIt) {
   const TemporaryFolder outside;
   const auto recursive = std::filesystem::copy_options::recursive;
@@ -286,7 +286,7 @@ TEST_F(DamagedCheckpoint, WithLinksOutOfIt) {
   EXPECT_EQ(read(), "");
 }
 
-// and nothing written.
+// Writes nothing outside it.
 TEST_F(DamagedCheckpoint, WithLinksThatWouldBeWrittenThrough) {
   std::mt19937_64 random(51);
   const TemporaryFolder outside;

@@ -102,7 +102,7 @@ TEST(HuggingFaceConfig, GptWithLlamasPartsIsALlama) {
   EXPECT_EQ(backends::host::architecture_of(sized("bert")), Architecture::own);
 }
 
-// The smallest of OpenAI's, with what its file leaves to the defaults.
+// OpenAI's smallest, including settings that its file leaves to the defaults.
 TEST(HuggingFaceConfig, ReadsPublishedGpt2) {
   const TemporaryFolder folder;
   const Transformer c = read_hugging_face_config(folder.file("config.json", R"({
@@ -138,7 +138,7 @@ TEST(HuggingFaceConfig, ReadsAModelTypeAlone) {
             16);
 }
 
-// A good file of one kind with one key changed, and what is said of it.
+// A good file of one kind with one key changed, and the message.
 TEST(HuggingFaceConfig, RefusesWhatOurModelsCannotBe) {
   const TemporaryFolder folder;
   const auto refused = [&](const char* family, const std::string& key, const std::string& value) {

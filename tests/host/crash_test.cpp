@@ -1,6 +1,6 @@
-// A machine that crashes at any moment leaves the checkpoint before or the new one, whole; once a write has
-// returned, the new one. All that a weak file system may leave is tried (support/crash_states.h), and gone on
-// from.
+// A machine crash at any moment leaves the previous checkpoint or the new one, whole; after a write has
+// returned, the new one. The test tries all states that a weak file system may leave (support/crash_states.h)
+// and resumes from each.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -19,7 +19,7 @@ using backends::host::read_checkpoint;
 using backends::host::write_checkpoint;
 using Calls = std::vector<FileCall>;
 
-constexpr size_t most = 3000;  // states after one call, before the rest is drawn
+constexpr size_t most = 3000;  // states tried in order after one call; further ones are drawn
 
 class Crash : public testing::Test {
  protected:
@@ -27,7 +27,7 @@ class Crash : public testing::Test {
     std::mt19937_64 random(61);
     const ir::models::Transformer model = random_model(random, backends::host::Architecture::gpt2);
     for (int64_t step = 0; step < 6; ++step) checkpoints_.push_back(checkpoint(random, model, step));
-    again_ = checkpoint(random, model, 1);  // another one of a step that is there
+    again_ = checkpoint(random, model, 1);  // another version of an existing step
     again_.state.samples = 77;
   }
 
@@ -51,7 +51,7 @@ class Crash : public testing::Test {
     return found->state == expected->state && found->tensors == expected->tensors;
   }
 
-  // `state` is one of those (null: none is there), and can be gone on from.
+  // `state` is one of those allowed (null: no checkpoint), and training can resume from it.
   void judge(const DiskState& state, const std::vector<const Checkpoint*>& allowed,
              const std::string& moment) {
     if (HasFailure()) return;
@@ -74,8 +74,7 @@ class Crash : public testing::Test {
       for (const auto& [path, bytes] : state) std::printf("%s %zu\n", path.c_str(), bytes.size());
   }
 
-  // A crash after each call of one that writes, and when all are done: what may be there is `before`, then
-  // `after`.
+  // A crash after each call of a writer, and when all are done: allowed states are `before`, then `after`.
   void expect_survives(Disk disk, const Calls& calls, const Checkpoint* before, const Checkpoint* after) {
     for (size_t c = 0; c < calls.size(); ++c) {
       disk.apply(calls[c]);
@@ -128,11 +127,11 @@ TEST_F(Crash, WhereACheckpointIsReplaced) {
   expect_survives(disk, *calls, &at(1), &again_);
 }
 
-// A writer that is killed at any moment, another that begins where it stopped, and a crash at any moment of
-// that.
+// A writer killed at any moment, another that begins where it stopped, and a crash at any moment of the
+// second.
 class CrashAfterAKill : public Crash {
  protected:
-  // After every `stride`-th call of the first writer, and after each that names something.
+  // After every `stride`-th call of the first writer, and after each that changes a name.
   void expect_survives(const Checkpoint* before, const Checkpoint& killed, const Checkpoint& after,
                        size_t stride) {
     if (before) write(*before);
@@ -168,7 +167,7 @@ TEST_F(CrashAfterAKill, LongOfTheFirstCheckpoint) { expect_survives(nullptr, at(
 TEST_F(CrashAfterAKill, LongOfTheNextCheckpoint) { expect_survives(&at(1), at(2), at(3), 1); }
 TEST_F(CrashAfterAKill, LongWhereACheckpointIsReplaced) { expect_survives(&at(1), again_, at(2), 1); }
 
-// Any other file: the old or the new one.
+// Any other file has its old or its new contents.
 TEST_F(Crash, OfAFileThatIsReplaced) {
   const std::string file = disk_.file("plan.txt", "the old plan\n"), fresh = "a new plan, which is longer\n";
   Disk disk(disk_.path());

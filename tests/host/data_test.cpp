@@ -21,7 +21,7 @@ std::string raw(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// As llm.c writes it: 256 int32 and the tokens.
+// llm.c's format: 256 int32 and the tokens.
 std::string llmc(int32_t magic, int32_t version, int32_t count, const std::vector<uint16_t>& tokens) {
   std::vector<int32_t> header(256);
   header[0] = magic;
@@ -141,7 +141,7 @@ TEST(TokenData, RefusesAFractionThatLeavesNothing) {
       "2: data: a fraction of -0.5 cannot be held back for validation, expected at least 0 and below 1");
 }
 
-// n tokens, each its own position.
+// n tokens, each equal to its position.
 TokenData counting(const TemporaryFolder& folder, int64_t n) {
   std::vector<uint16_t> tokens(static_cast<size_t>(n));
   std::iota(tokens.begin(), tokens.end(), uint16_t{0});
@@ -200,8 +200,8 @@ TEST(Sampler, ShufflesByEpochAndSeed) {
   EXPECT_EQ(epoch(sampler, 1), epoch(Sampler(data, 1, 5), 1));
 }
 
-// Where window 0 comes is as good as uniform: 4,000 epochs of 8 windows, 500 a position; six deviations of
-// about 21.
+// The position of window 0 is close to uniform: 4,000 epochs of 8 windows, 500 per position; six deviations
+// of about 21.
 TEST(Sampler, PutsAWindowAnywhere) {
   const TemporaryFolder folder;
   const Sampler sampler(counting(folder, 9), 1, 17);

@@ -1,4 +1,4 @@
-// What we write, read by a few lines of Python that know the format's description alone.
+// Our files, read by a few lines of Python written from the format's description alone.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ const std::map<DType, std::string> kNames = {
     {DType::int32, "I32"},      {DType::float16, "F16"}, {DType::bfloat16, "BF16"},
     {DType::float8, "F8_E4M3"}, {DType::int8, "I8"},     {DType::boolean, "BOOL"}};
 
-// What the reader prints of a file.
+// The reader's expected output for a file.
 std::string listing(const StoredFile& file) {
   std::string text = file.metadata.empty() ? "{}\n" : "{\"format\": \"pt\"}\n";
   for (const auto& [name, tensor] : file.tensors)

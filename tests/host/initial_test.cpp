@@ -1,4 +1,4 @@
-// Initial weights: which rule a tensor has, and that parts are parts of one whole.
+// Initial weights: each tensor's rule, and that parts are parts of one whole.
 #include "backends/host/initial.h"
 
 #include <gtest/gtest.h>

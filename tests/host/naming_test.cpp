@@ -159,7 +159,7 @@ TEST(HuggingFaceNames, LeaveThePaddingOfTheVocabularyAway) {
   EXPECT_EQ(to_hugging_face(model, padded), to_hugging_face(tiny("llama"), weights));
 }
 
-// As on the hub: no prefix, buffers, a copy of the tied head, more positions.
+// As on the hub: no prefix, buffers, a copy of the tied head, and more positions.
 TEST(HuggingFaceNames, TakeFilesFromElsewhere) {
   const Transformer model = tiny("gpt");
   Transformer longer = model;

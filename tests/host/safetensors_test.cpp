@@ -174,7 +174,7 @@ TEST(Safetensors, SaysWhyItCannotWrite) {
             "3: b: tensor 'w' is float32[2] and has 7 bytes, expected 8");
 }
 
-// A disk that is full after a few bytes, by a limit on the size of files.
+// A disk that fills up after a few bytes, by a limit on file size.
 TEST(Safetensors, LeavesTheOldFileWhereTheNewOneDoesNotFit) {
   const TemporaryFolder folder;
   std::mt19937_64 random(9);

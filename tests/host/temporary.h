@@ -1,5 +1,5 @@
-// A folder of a test's own, removed at its end, and files in it. In memory where there is such a place:
-// syncing a disk would take most of the time, and no test needs it.
+// A test's own folder, removed at the end, and files in it. In memory where possible: syncing a disk would
+// take most of the time, and no test needs it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class TemporaryFolder {
 
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  // Makes a file; its path.
+  // Makes a file and returns its path.
   std::string file(const std::string& name, const std::string& bytes) const {
     std::ofstream(*this / name, std::ios::binary) << bytes;
     return *this / name;
@@ -43,9 +43,8 @@ inline std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The message that `run` throws and its exit code, as "2: out/latest: ...", with `folder` and a slash left
-// away;
-// "" where it throws none.
+// The exit code and message that `run` throws, as "2: out/latest: ...", without `folder` and its slash; ""
+// where it throws nothing.
 template <class Run>
 std::string message_of(const TemporaryFolder& folder, Run run) {
   try {

@@ -100,7 +100,7 @@ TEST(Autodiff, Mlp) {
   expect_gradients(b.finish(), 11, 2);
 }
 
-// Of what the layers after it read, each adds its own gradients to the sum of those behind it.
+// Several layers read one tensor: each adds its own gradients to the sum of the layers behind it.
 TEST(Autodiff, LayersAddToTheSumOfThoseBehindThem) {
   Builder b("shared");
   b.set_layer(0, "h0");
@@ -216,7 +216,7 @@ const Call kOps[] = {
 INSTANTIATE_TEST_SUITE_P(Ops, OpGradient, testing::ValuesIn(kOps),
                          [](const auto& info) { return fmt::format("{}{}", info.param.op, info.index); });
 
-// Every pointwise op of numbers of both signs, with both values of its parameter.
+// Every pointwise op on numbers of both signs, with both values of its parameter.
 std::vector<Call> pointwise_calls() {
   std::vector<Call> calls;
   for (const ir::PointwiseRow& row : ir::pointwise_rows()) {
@@ -279,7 +279,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, OpGradient, testing::ValuesIn(kNetworks),
 
 // --- the walk itself
 
-// nll of any three numbers, not the pieces of one loss.
+// nll of any three numbers, not only the pieces of one loss.
 TEST(Autodiff, OfALossInPieces) {
   Builder b("pieces");
   const TensorId m = b.parameter("m", f32({4})), c = b.parameter("c", f32({4}));
@@ -288,7 +288,7 @@ TEST(Autodiff, OfALossInPieces) {
   expect_gradients(b.finish(), 12, 2);
 }
 
-// exp, log, sqrt and nll have tests of their own; to_global changes where a tensor lies, and nothing else.
+// exp, log, sqrt and nll have separate tests; to_global only changes where a tensor is.
 TEST(Autodiff, EveryRuleIsHeldAgainstFiniteDifferences) {
   std::set<std::string_view> checked = {"log", "sqrt", "nll", "to_global"};
   for (const Call& call : kOps) checked.insert(call.op);

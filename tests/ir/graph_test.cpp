@@ -1,5 +1,4 @@
-// Logical graphs: text that reads back, what is refused and how it is said, the paper's programming
-// interface.
+// Logical graphs: text that reads back, refusals and their messages, the paper's programming interface.
 #include "ir/graph.h"
 
 #include <fmt/format.h>
@@ -128,7 +127,7 @@ TEST(GraphText, SaysLineAndColumnOfWhatIsWrong) {
               testing::StartsWith("graph:4:39: attribute factor stands twice"));
 }
 
-// Text that is cut off or damaged is refused or read, and nothing else happens.
+// Cut or damaged text is refused or read, and never crashes.
 TEST(GraphText, DamagedTextNeverCrashes) {
   const std::string text = to_text(step_of(ir::models::build(tiny("gpt"), 2), {}));
   std::mt19937_64 random(1);
@@ -144,7 +143,7 @@ TEST(GraphText, DamagedTextNeverCrashes) {
   }
 }
 
-// --- what is wrong is named
+// --- errors name the mistake
 
 TEST(Graph, InferenceNamesOpOperandAndBothShapes) {
   Builder b("wrong");
@@ -196,7 +195,7 @@ TEST(Graph, VerifyNamesTheFirstOpThatIsWrong) {
             "graph g: update %w: is updated twice");
 }
 
-// What every build checks after each pass; and what a rewriter leaves.
+// The check that every build makes after each pass; and operands that a rewriter leaves invalid.
 TEST(Graph, OrderOfDefinitionsIsChecked) {
   Graph graph = small();
   EXPECT_NO_THROW(verify_order(graph));
@@ -254,7 +253,7 @@ Graph golden_gpt() {
 
 TEST(GraphGolden, ForwardGraphOfGpt) { expect_golden("gpt_forward.txt", to_text(golden_gpt())); }
 
-// Phase, name and op, one line each, of what is not a source.
+// Phase, name and op, one line each, of all ops that are no sources.
 std::string op_list(const Graph& graph) {
   std::string text;
   for (const ir::Op& op : graph.ops)

@@ -1,4 +1,4 @@
-// Small graphs and comparisons that the tests of ir/ share.
+// Small graphs and comparisons shared by the tests of ir/.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace boxcar::tests {
 
-// One layer, every size small and different: 2 sequences of 3 tokens, 4 heads of 2, 11 words.
+// One layer with small, distinct sizes: 2 sequences of 3 tokens, 4 heads of 2, 11 words.
 inline ir::models::Transformer tiny(const std::string& family) {
   ir::models::Transformer config = ir::models::defaults(family);
   config.layers = 1;
@@ -29,7 +29,7 @@ inline ir::Graph step_of(const ir::Graph& forward, const ir::TrainOptions& optio
   return ir::training_step(forward, ir::find_tensor(forward, "loss"), options);
 }
 
-// float32, no dropout of state: what finite differences and pass comparisons need.
+// float32 without dropout state, for finite differences and comparisons of passes.
 inline ir::TrainOptions plain() {
   ir::TrainOptions options;
   options.precision = ir::Precision::fp32;

@@ -1,5 +1,5 @@
-// Every op with numbers that may come from anybody: huge, negative, at the limits. It gives types or refuses,
-// and what follows the types is in bounds; the sanitizers of the asan preset see what overflows.
+// Every op with arbitrary numbers: huge, negative, at the limits. It returns types or refuses, and all that
+// follows from the types is in bounds; the sanitizers of the asan preset report overflows.
 #include "ir/limits.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ constexpr int64_t numbers[] = {INT64_MIN,
 class Numbers : public testing::TestWithParam<std::string> {
  protected:
   int64_t number() { return numbers[random_() % std::size(numbers)]; }
-  // Within the limits: what an op computes with.
+  // Within the limits: numbers that an op may compute with.
   int64_t allowed() { return random_() % 2 ? most_extent >> random_() % 32 : number(); }
   bool chance(unsigned of) { return random_() % of == 0; }
 
@@ -62,7 +62,7 @@ class Numbers : public testing::TestWithParam<std::string> {
   std::mt19937 random_{1};
 };
 
-// All that planning asks of an op once its types are right.
+// All queries that planning makes of an op once its types are right.
 void ask(const OpDef& def, const Types& inputs, const Attrs& attrs, const Types& outputs) {
   work(def, inputs, outputs, attrs);
   for (const int64_t parts : {2, 3})

@@ -1,4 +1,4 @@
-// Sizes of published models, flops counted on the graph, and what sizes are refused.
+// Sizes of published models, flops counted on the graph, and refused sizes.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ int64_t counted(const ir::Graph& graph) {
   return n;
 }
 
-// Flops of matrix products, convolutions and attention in all ops of a graph, without those run again.
+// Flops of matrix products, convolutions and attention in all ops of a graph, recomputed ones left out.
 double counted_flops(const ir::Graph& graph) {
   double flops = 0;
   for (const ir::Op& op : graph.ops) {
@@ -92,8 +92,8 @@ TEST(Models, ParametersOfBertWithItsHeads) {
             110106428);  // transformers' BertForPreTraining, bert-base-uncased
 }
 
-// GShard's mixtures with every other layer dense, as Alpa's evaluation has them: hidden, layers, experts, and
-// what the models are called after. Feed-forward layers are 8 x hidden there.
+// GShard's mixtures with every other layer dense, as in Alpa's evaluation: hidden, layers, experts, and the
+// size in the model's name. Feed-forward layers are 8 x hidden there.
 TEST(Models, ParametersOfGshardsMixtures) {
   struct Row {
     int64_t hidden, layers, experts;
@@ -122,11 +122,11 @@ TEST(Models, ParametersOfPublishedConvolutionalNetworks) {
   EXPECT_EQ(ir::models::parameters(ConvNet{"unet", 9, 64, 1, 64, 2}),
             31037698);  // Ronneberger et al. 2015 with batch norm
   EXPECT_EQ(ir::models::parameters(ConvNet{"alexnet", 8, 64, 1, 224, 1000}), 61100840);  // torchvision's
-  // Alpa's U-Nets of diffusion, called 470M, 1B and 2B: four levels of images of 32 x 32, four channels out.
+  // Alpa's diffusion U-Nets, called 470M, 1B and 2B: four levels of images of 32 x 32, four output channels.
   EXPECT_EQ(ir::models::parameters(ConvNet{"diffusion_unet", 9, 320, 1, 32, 4}), 471190724);
   EXPECT_EQ(ir::models::parameters(ConvNet{"diffusion_unet", 9, 480, 1, 32, 4}), 1059989284);
   EXPECT_EQ(ir::models::parameters(ConvNet{"diffusion_unet", 9, 672, 1, 32, 4}), 2077366372);
-  // Alpa's Wide-ResNets: channels, width, what they are called after.
+  // Alpa's Wide-ResNets: channels, width, and the size in the model's name.
   struct Row {
     int64_t layers, channels, width;
     double published;
@@ -140,8 +140,8 @@ TEST(Models, ParametersOfPublishedConvolutionalNetworks) {
   }
 }
 
-// fvcore's count of torchvision's models, multiply-adds of an image of 224 x 224. The backward pass has twice
-// as much, less the gradient of the images.
+// fvcore's count for torchvision's models, multiply-adds per image of 224 x 224. The backward pass takes
+// twice as much, less the gradient of the images.
 TEST(Models, FlopsOfResNetsArePublished) {
   EXPECT_EQ(counted_flops(ir::models::build(resnet(16, 1), 1)), 2 * 4089184256.0);
   EXPECT_NEAR(counted_flops(ir::models::build(resnet(33, 1), 1)) / 2e9, 7.80, 0.005);
@@ -185,7 +185,7 @@ TEST(Models, LevelsOfTheDiffusionUNet) {
   EXPECT_EQ(type("loss"), "float32[]");
 }
 
-// torchvision says 0.71 G multiply-adds of an image of 224 x 224.
+// torchvision says 0.71 G multiply-adds per image of 224 x 224.
 TEST(Models, FlopsOfAlexNetArePublished) {
   EXPECT_EQ(counted_flops(ir::models::build(ConvNet{"alexnet", 8, 64, 1, 224, 1000}, 1)), 2 * 714188480.0);
 }
@@ -209,7 +209,7 @@ TEST(Models, GraphsHaveTheParametersOfTheFormula) {
 }
 
 // T5 as published (transformers' t5-small, t5-base, t5-large: gated by relu, norms without bias) has tables
-// of relative positions, 32 x heads in each half, which this one has not.
+// of relative positions, 32 x heads in each half; ours has none.
 TEST(Models, ParametersOfT5) {
   const auto t5 = [](int64_t layers, int64_t hidden, int64_t heads) {
     Transformer config = model("t5", layers, hidden, heads, 512, 32128);
@@ -256,7 +256,7 @@ TEST(Models, T5ReadsTheEncoderInEveryLayerOfTheDecoder) {
 // Narayanan et al. 2021, equation 2, without recomputation: 72 B s l h^2 (1 + s/6h + V/12lh).
 TEST(Models, FlopsOfGptAreThePublishedFormula) {
   Transformer config = gpt3();
-  config.layers = 4;  // what a layer adds is the same for all
+  config.layers = 4;  // each layer adds the same
   const double B = 16, s = 2048, l = 4, h = 12288, V = 51200;
   const double formula = 72 * B * s * l * h * h * (1 + s / (6 * h) + V / (12 * l * h));
   EXPECT_NEAR(ir::models::model_flops(config, 16) / formula, 1, 1e-12);
@@ -302,7 +302,7 @@ TEST(Models, FamiliesFillInTheRest) {
   EXPECT_EQ(gpt.norm + gpt.mlp + gpt.position, "layergelulearned");
 }
 
-// A split of the packed axes is a split by head and by neuron: what tensor parallelism rests on.
+// Splitting the packed axes splits by head and by neuron, which tensor parallelism relies on.
 TEST(Models, SplittingTheQkvWeightSplitsTheHeads) {
   Transformer config = tiny("llama");
   config.kv_heads = 2;

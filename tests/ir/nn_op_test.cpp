@@ -1,4 +1,4 @@
-// Neural-network ops: the rules that other systems lack, what parts are told, work, shapes and messages.
+// Neural-network ops: rules that other systems lack, attributes of parts, work, shapes and messages.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::vector<std::string> rules(const char* name, const std::vector<std::string>&
   return texts;
 }
 
-// What part `index` of `parts` is told, where it differs from `attrs`.
+// Localized attributes of part `index` of `parts`, where they differ from `attrs`.
 std::string told(const char* name, const std::vector<std::string>& inputs, const Attrs& attrs,
                  const char* signature, int64_t parts, int64_t index) {
   const Attrs whole = complete(op(name), attrs);
@@ -101,7 +101,7 @@ TEST(NnRules, OfAttentionSplitBatchHeadsAndQueries) {
               ElementsAre("B, B, B -> B, B", "S(0), S(0), S(0) -> S(0), S(0)", "S(2), B, B -> S(2), S(2)",
                           "S(1), B, B -> S(1), S(1)", "B, B, S(3) -> S(3), B", "B, B, P(sum) -> P(sum), B",
                           "S(1), S(1), S(1) -> S(1), S(1)"));
-  // 2 key heads over 4 devices: no device would have whole groups; the keys stay whole.
+  // 2 key heads over 4 devices: no device would have whole groups, so the keys stay whole.
   EXPECT_THAT(rules(kAttention, kGrouped, {}, 4), Not(Contains("S(1), S(1), S(1) -> S(1), S(1)")));
   EXPECT_EQ(told(kAttention, kGrouped, {}, "S(1), B, B -> S(1), S(1)", 4, 3), "{group=4, head_offset=6}");
   EXPECT_EQ(told(kAttention, kGrouped, {}, "S(1), S(1), S(1) -> S(1), S(1)", 2, 1), "{}");
@@ -110,7 +110,7 @@ TEST(NnRules, OfAttentionSplitBatchHeadsAndQueries) {
             "{shape=[2, 8, 6, 6], starts=[0, 4, 0, 0]}");
 }
 
-// With out and lse at hand, keys can be split as well: ring attention.
+// With out and lse available, keys can be split as well: ring attention.
 TEST(NnRules, OfAttentionsGradientSplitKeys) {
   const std::vector<std::string> inputs = {"float16[2, 8, 6, 4]", kGrouped[0],           kGrouped[1],
                                            kGrouped[2],           "float16[2, 8, 6, 4]", "float32[2, 8, 6]"};
@@ -126,7 +126,7 @@ TEST(NnRules, OfConvolutionsSplitChannels) {
   EXPECT_THAT(rules("conv2d", {"float32[4, 6, 7, 7]", "float32[8, 6, 3, 3]"}),
               ElementsAre("B, B -> B", "S(0), B -> S(0)", "B, S(0) -> S(1)", "S(1), S(1) -> P(sum)",
                           "P(sum), B -> P(sum)", "B, P(sum) -> P(sum)"));
-  // In groups, channels are split with their weights; 3 groups do not split over 2 devices.
+  // Grouped convolutions split channels with their weights; 3 groups do not split over 2 devices.
   const Attrs grouped = {{"groups", int64_t{3}}};
   EXPECT_THAT(rules("conv2d", {"float32[4, 6, 7, 7]", "float32[9, 2, 3, 3]"}, grouped, 3),
               Contains("S(1), S(0) -> S(1)"));
@@ -189,9 +189,9 @@ TEST(NnWork, OfMemoryBoundOpsIsTheirBytes) {
   EXPECT_EQ(work_of("layer_norm", {"float16[4, 8]", "float16[8]", "float16[8]"}).bytes,
             2 * (32 + 8 + 8 + 32) + 4 * (4 + 4));
   EXPECT_EQ(work_of("layer_norm", {"float16[4, 8]", "float16[8]", "float16[8]"}).flops, 0);
-  // the rows that are read, not the table
+  // the rows read, not the whole table
   EXPECT_EQ(work_of("embedding", {"float16[50000, 8]", "int64[4]"}).bytes, 4 * 8 + 2 * (4 * 8) * 2);
-  // statistics, then the values once more
+  // statistics, then another pass over the values
   EXPECT_EQ(work_of("batch_norm", {"float32[4, 2]", "float32[2]", "float32[2]"}).bytes, 4 * (3 * 8 + 4 * 2));
 }
 

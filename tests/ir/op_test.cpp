@@ -1,4 +1,4 @@
-// The registry: look-up, attributes, work, the rules that the paper's Table 1 has; and what infer says of bad
+// The registry: look-up, attributes, work, the rules of the paper's Table 1; and infer's messages about bad
 // operands.
 #include "ir/op.h"
 
@@ -186,7 +186,7 @@ struct Refusal {
   std::string message;
 };
 
-// Whole messages: op, operand, what was got, what was expected and of which other operand.
+// Whole messages: op, operand, the value found, the value expected, and the operand that requires it.
 TEST(Infer, RefusesAndSaysWhy) {
   using Ints = std::vector<int64_t>;
   const Refusal refusals[] = {

@@ -1,4 +1,4 @@
-// Every pass leaves losses and updated weights as they are; what each one does to the list of ops.
+// Every pass keeps losses and updated weights; and each pass's effect on the list of ops.
 #include "ir/passes/passes.h"
 
 #include <fmt/format.h>
@@ -87,7 +87,7 @@ TEST_P(PassTest, ElementwiseFusionAloneChangesNoNumber) {
   expect_same(step_of(forward, options), wanted, 9);
 }
 
-// A square reads what goes into it twice.
+// A square reads its input twice.
 TEST(Passes, AChainThatIsReadTwiceByOneOpIsFused) {
   ir::Builder b("squares");
   const ir::TensorType three{{3}, ir::DType::float32};
@@ -289,8 +289,8 @@ TEST(Passes, PatternsOfALayer) {
   EXPECT_EQ(count(step, "causal_mask"), 0);
 }
 
-// Of the four products of a layer, one has a bias of its own; all have a bias's gradient. Without dropout,
-// the sum for the last is of what the residual's gradient is.
+// One of a layer's four products has its own bias; all four have a bias gradient. Without dropout, the last
+// bias gradient sums the residual's gradient.
 TEST(Passes, ProductsOfALayerTakeBiases) {
   TrainOptions options = plain();
   options.epilogues = true;
@@ -304,7 +304,7 @@ TEST(Passes, ProductsOfALayerTakeBiases) {
     EXPECT_TRUE(op.type != "reduce_sum" || op.name.find("attn") == std::string::npos) << op.name;
 }
 
-// ... and residuals, with biases or without them, where nothing is dropped before.
+// Products also take residuals, with or without biases, where no dropout comes before.
 TEST(Passes, ProductsOfALayerTakeResiduals) {
   for (const char* family : {"gpt", "llama"}) {
     ir::models::Transformer model = tiny(family);
@@ -320,7 +320,7 @@ TEST(Passes, ProductsOfALayerTakeResiduals) {
   }
 }
 
-// With tanh, GELU and its gradient go into products with the bias's; the exact one does not.
+// GELU with tanh and its gradient fuse into products with the bias's; the exact one does not.
 TEST(Passes, ProductsTakeGelu) {
   for (const Recompute recompute : {Recompute::none, Recompute::full}) {
     TrainOptions options = plain();
@@ -342,7 +342,7 @@ TEST(Passes, ProductsTakeGelu) {
   }
 }
 
-// A product that is read twice, a column of biases, and the sum over columns stay as they are.
+// A product read twice, a column of biases, and the sum over columns stay unfused.
 TEST(Passes, ProductsWithOtherReadersKeepTheirBiasesApart) {
   ir::Builder b("kept");
   const auto f32 = [](ir::Shape shape) { return ir::TensorType{std::move(shape), ir::DType::float32}; };
@@ -378,7 +378,7 @@ int recomputed(const Graph& graph, int layer) {
   return n;
 }
 
-// Of a layer's products (qkv, proj, fc1, fc2) the second and fourth run again; attention as one op does not.
+// The second and fourth of a layer's products (qkv, proj, fc1, fc2) run again; attention as one op does not.
 TEST(Passes, RecomputationByOpKeepsEveryOtherProductAndAttention) {
   TrainOptions options = plain();
   options.recompute = Recompute::ops;
@@ -417,7 +417,7 @@ TEST(Passes, FullRecomputationRunsALayerAgainBeforeItsBackwardOps) {
   }
 }
 
-// Without dropout nothing behind a layer's last product is read again; with it, its mask's op is.
+// Without dropout no op after a layer's last product is read again; with it, the mask's op is.
 TEST(Passes, RecomputationStopsWhereTheBackwardPassHasAllItReads) {
   TrainOptions options = plain();
   options.recompute = Recompute::full;
@@ -447,7 +447,7 @@ TEST(Passes, RecomputeLayersCountsFromEachStagesFirst) {
   EXPECT_EQ(recomputed(step, 3), 0);
 }
 
-// Stages of 2, 1 and 1 layers: the first has one of two, the second none, the third all that it has.
+// Stages of 2, 1 and 1 layers: the first recomputes one of two, the second none, the third all.
 TEST(Passes, RecomputeLayersMayDifferByStage) {
   TrainOptions options = plain();
   options.recompute = Recompute::full;
@@ -570,7 +570,7 @@ TEST(Passes, AnyMayBeSwitchedOff) {
   }
 }
 
-// Fusions, recomputation and what else rewrites a step, in every company.
+// Fusions, recomputation and other rewrites of a step, in every combination.
 void expect_any_passes_together(unsigned seed, int count) {
   std::mt19937 random(seed);
   const auto pick = [&](auto... all) {
@@ -580,7 +580,7 @@ void expect_any_passes_together(unsigned seed, int count) {
   std::vector<ir::models::Transformer> all = styles();
   all.push_back(tiny("t5"));
   all.back().layers = 2;
-  all[0].dropout = 0;  // a residual's product takes it in
+  all[0].dropout = 0;  // a residual's product fuses it
   std::vector<Graph> forwards, wanted;
   for (const auto& style : all) {
     forwards.push_back(ir::models::build(style, 2));
@@ -618,7 +618,7 @@ void expect_any_passes_together(unsigned seed, int count) {
 TEST(Passes, AnyTogetherChangeNoNumber) { expect_any_passes_together(1, 60); }
 TEST(Passes, LongAnyTogetherChangeNoNumber) { expect_any_passes_together(2, 1500); }
 
-// The bias's gradient is added up before the second run of what the weight's is made from.
+// The bias's gradient is summed before the weight gradient's recomputed operand exists.
 TEST(Passes, AFusedOpStandsBehindItsRecomputedOperand) {
   auto model = tiny("gpt");
   model.gelu = "tanh";

@@ -185,7 +185,7 @@ TEST(PlanText, ErrorsSayLineAndColumn) {
             "plan:15:18: expected the end of the line, got \"at\"");
 }
 
-// A few characters ask for no more than a machine can hold, and take no longer than what they ask for.
+// Short text cannot demand more than a machine can hold, and takes time in proportion to its demands.
 TEST(PlanText, BoundsWhatItAsksFor) {
   const std::string head = "plan p\ndevices 1048576\n";
   EXPECT_EQ(error_of([&] { parse_plan(head + "comm a: {0-1048575} {0}\n"); }),
@@ -207,7 +207,7 @@ TEST(PlanText, BoundsWhatItAsksFor) {
               std::string::npos);
 }
 
-// Whatever is cut off or damaged is refused or read, never a crash.
+// Cut or damaged text is refused or read, and never crashes.
 TEST(PlanText, DamagedTextIsRefused) {
   std::string text = pair_text;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -322,7 +322,7 @@ TEST(Plan, SizeCountsAllDevices) {
   EXPECT_EQ(size.acts_per_step, 2 * (3 * 8 + 1) + 2 * (2 * 8 + 2));
 }
 
-// A plan that passes, then one change after the other that must not.
+// A valid plan; each following change must be refused.
 Plan sound() {
   Plan plan = parse_plan(pair_text);
   plan.programs[0].registers[3].every = 8;

@@ -1,4 +1,4 @@
-// What acts read and write fits what they do: whole messages where it does not.
+// Types of registers that acts read and write fit the acts: whole messages where they do not.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -29,7 +29,7 @@ TEST(RankAttrs, ARankHasItsOwn) {
   EXPECT_EQ(to_text(rank_attrs(attrs, at)), "{offset=7, starts=[2, 0]}");
 }
 
-// Nothing that differs is dropped.
+// No difference is dropped silently.
 TEST(RankAttrs, WhatNumbersCannotSayIsAnError) {
   const auto message = [](const Attr& first, const Attrs& second) -> std::string {
     Attrs attrs{{"a", first}};

@@ -1,4 +1,4 @@
-// Which process of a failed run speaks, and what.
+// Which process of a failed run prints a message, and its text.
 #include "backends/mpi/endings.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What users see when a process goes wrong: mpirun starts tests/mpi/faulty.cpp, whose process 1 does.
+// Messages that users see when a process fails: mpirun starts tests/mpi/faulty.cpp, whose process 1 fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -18,9 +18,9 @@ struct Ended {
 };
 
 Ended mpirun(const std::string& kind, const std::string& fault, const std::string& silence = "60") {
-  // A folder of its own: OpenMPI's run in one that all runs share, which the last one to end takes away.
-  // Those that one which dies or leaves takes along have three seconds for what they say: after one, busy
-  // machines have not come to it.
+  // A separate folder: OpenMPI puts a run's into one shared by all runs, which the last to end removes.
+  // Processes that end because another died or left get three seconds for their messages: one is too short on
+  // a busy machine.
   const std::string patient =
       fault == "dies" || fault == "leaves" ? " --mca odls_base_sigkill_timeout 3" : "";
   const std::string command = "d=$(mktemp -d); TMPDIR=$d " + std::string(BOXCAR_MPIRUN) +
@@ -42,7 +42,7 @@ class MpiFaults : public testing::TestWithParam<std::string> {
   static Ended mpirun(const std::string& fault, const std::string& silence = "60") {
     return backends::mpirun(GetParam(), fault, silence);
   }
-  // What process `process` says it waits for in the barrier.
+  // Message of `process`, which waits in the barrier.
   static std::string waits(int process) {
     const std::string device = "device " + std::to_string(process),
                       act = device + ": h0.barrier: barrier in all";
@@ -102,7 +102,7 @@ TEST_P(MpiFaults, AProcessThatLeavesEarlyEndsTheRun) {
   EXPECT_THAT(run.text, testing::AnyOf(HasSubstr(waits(0)), HasSubstr(waits(2))));
 }
 
-// One that gathers where the others meet; and one that takes the second group first.
+// One gathers where the others meet; another takes the second group first.
 TEST(MpiNccl, MembersThatCallDifferentlyAreTold) {
   const Ended run = mpirun("nccl", "gathers");
   EXPECT_EQ(run.exit_code, 3);

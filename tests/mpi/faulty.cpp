@@ -1,6 +1,6 @@
-// A run of several processes of which number 1 goes wrong as the second argument says; run by mpirun for
+// A run of several processes whose process 1 fails as the second argument says; mpirun runs it for
 // faults_test.cpp. Each process has one device, and all meet in a barrier: of the CPU backend, or of groups
-// by NCCL's interface, as the first one says.
+// by NCCL's interface, as the first argument says.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -18,7 +18,7 @@ using namespace boxcar;
 
 namespace {
 
-// How long NCCL's acts may take.
+// Time limits of NCCL's acts.
 constexpr double patience = 20, impatience = 3;
 
 void run(backends::Backend& backend, const std::string& fault) {
@@ -40,7 +40,7 @@ void run(backends::Backend& backend, const std::string& fault) {
   const std::string name = fmt::format("device {}: h0.barrier", me);
   const backends::Waiting::Act act(name);
   if (me == 1) {
-    // Of NCCL in the middle of the collective, which has been launched when its stream comes there.
+    // With NCCL the fault comes during the collective, which is launched before its stream gets there.
     const auto in_the_middle = [&](const std::function<void()>& what) {
       nccl ? dynamic_cast<support::LateQueue&>(*queue).put(what) : what();
     };

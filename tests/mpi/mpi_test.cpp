@@ -1,5 +1,5 @@
 // Run by mpirun: every process runs the same tests on its own devices, over one transport. With the argument
-// "nccl" their groups communicate by the library in NCCL's place, which they set up over it.
+// "nccl", groups communicate by the fake NCCL library, set up over the transport.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -20,8 +20,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// What arrived on a channel; on Channel::request it answers from the progress thread, with as many bytes on
-// Channel::data as the request says.
+// Messages that arrived on a channel. It answers Channel::request from the progress thread, with the
+// requested number of bytes on Channel::data.
 class Arrivals {
  public:
   explicit Arrivals(Transport& transport) {
@@ -33,7 +33,7 @@ class Arrivals {
       transport.send(from, Channel::data, Bytes(static_cast<size_t>(size), std::byte{7}));
     });
   }
-  // Takes the first so many that came from a process, once they are there.
+  // Takes the first `count` messages from a process, waiting for them.
   std::vector<Bytes> take(int from, size_t count) {
     std::unique_lock lock(mutex_);
     std::deque<Bytes>& arrived = at(arrived_, from);
@@ -103,7 +103,7 @@ TEST_F(MpiTransportTest, KeepsTheOrderOfAChannel) {
   }
 }
 
-// Large ones both ways at once, which MPI does not buffer: from threads, and as answers of progress threads.
+// Large messages both ways at once, which MPI does not buffer: from threads and from progress threads.
 TEST_F(MpiTransportTest, LargeMessagesCross) {
   constexpr int64_t size = 5'000'000;
   std::vector<std::thread> threads;
@@ -143,7 +143,7 @@ TEST_F(MpiTransportTest, RefusesWhatItCannotDo) {
 }  // namespace boxcar::backends
 
 int main(int argc, char** argv) {
-  GTEST_FLAG_SET(brief, true);  // several processes say the same
+  GTEST_FLAG_SET(brief, true);  // several processes print the same
   testing::InitGoogleTest(&argc, argv);
   boxcar::backends::the_world =
       std::make_shared<boxcar::backends::MpiWorld>(argc > 1 && std::string(argv[1]) == "nccl");

@@ -24,7 +24,7 @@ using ::testing::MatchesRegex;
 using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
-inline constexpr std::chrono::seconds too_long{100};  // a run that hangs is ended then, and the test fails
+inline constexpr std::chrono::seconds too_long{100};  // ends a hanging run and fails the test
 
 inline std::string content_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -48,9 +48,9 @@ class MpiTrain : public ::testing::Test {
     std::ofstream text(folder_ / "text.txt");
     for (int i = 0; i < 60; ++i) text << "the trains run on time, line " << i << ", and so do the boxcars\n";
   }
-  void TearDown() override { fs::remove_all(folder_); }  // also what processes that were killed leave
+  void TearDown() override { fs::remove_all(folder_); }  // also removes files of killed processes
 
-  // 0: without mpirun. `shell` is what each process does first, in sh, with $rank.
+  // 0: without mpirun. `shell`: sh code that each process runs first, with $rank.
   Words command(int processes, const Words& more, const std::string& shell = "") const {
     Words words;
     if (processes > 0)
@@ -90,12 +90,12 @@ class MpiTrain : public ::testing::Test {
     };
     redirect("out", STDOUT_FILENO);
     redirect("err", STDERR_FILENO);
-    // OpenMPI's folder of a run lies in one that all runs share, which the last one to end takes away.
+    // OpenMPI puts a run's folder into one shared by all runs, which the last run to end removes.
     setenv("TMPDIR", folder_.c_str(), 1);
     execv(argv[0], argv.data());
     _exit(127);
   }
-  // The exit code; -1 where it had to be ended.
+  // The exit code; -1 where the run had to be killed.
   static int end_of(pid_t child) {
     int status = 0;
     for (const auto end = Clock::now() + too_long; waitpid(child, &status, WNOHANG) == 0;) {
@@ -110,7 +110,7 @@ class MpiTrain : public ::testing::Test {
   }
   std::string out() const { return content_of(folder_ / "out"); }
   std::string err() const { return content_of(folder_ / "err"); }
-  // What boxcar said of it, without mpirun's words.
+  // Boxcar's error output, without mpirun's lines.
   std::string said() const {
     std::istringstream lines(err());
     std::string text;
@@ -118,7 +118,7 @@ class MpiTrain : public ::testing::Test {
       if (line.starts_with("boxcar: ") || line.starts_with("process ")) text += line + "\n";
     return text;
   }
-  // Runs that end alike though their processes race.
+  // Repeats a run that must end the same way although its processes race.
   void expect_end(int times, const Words& words, int exit_code,
                   const ::testing::Matcher<std::string>& message) const {
     for (int i = 0; i < times; ++i) {
@@ -131,7 +131,7 @@ class MpiTrain : public ::testing::Test {
     EXPECT_EQ(end_of(start(command(processes, more))), 0) << err();
     return losses();
   }
-  // By step, of the run that has ended.
+  // Losses by step of the run that has ended.
   std::map<int, double> losses() const {
     std::map<int, double> losses;
     std::istringstream lines(out());
@@ -142,7 +142,7 @@ class MpiTrain : public ::testing::Test {
     return losses;
   }
 
-  // The last checkpoint there is whole: two more steps are made from it.
+  // The last checkpoint is whole: training makes two more steps from it.
   void expect_goes_on(const std::string& folder, Words plan) const {
     const int step = std::stoi(content_of(folder + "/latest").substr(5));  // "step-000020"
     plan.insert(plan.end(),
@@ -152,7 +152,7 @@ class MpiTrain : public ::testing::Test {
     EXPECT_EQ(losses.begin()->first, step + 1);
   }
 
-  // The process of a rank, by what mpirun told it.
+  // The process of a rank, by the environment that mpirun gave it.
   static pid_t process_of(pid_t run, int rank) {
     for (const auto& entry : fs::directory_iterator("/proc")) {
       const std::string id = entry.path().filename();
@@ -166,17 +166,17 @@ class MpiTrain : public ::testing::Test {
     return -1;
   }
 
-  // Until it is in the output.
+  // Waits until `sign` is in the output.
   void wait_for(const std::string& sign) const {
     for (const auto end = Clock::now() + too_long;
          out().find(sign) == std::string::npos && Clock::now() < end;)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 
-  // A run without end whose process of this rank gets the signal once `sign` is in its output.
+  // Starts an endless run and signals its process of this rank once `sign` is in the output.
   int run_and_signal(int rank, int signal, const std::string& sign, Words more, int processes = 4) const {
     more.push_back("--steps=1000000");
-    // Those that mpirun ends have three seconds for what they say, not one, as machines may be busy.
+    // Processes that mpirun ends get three seconds for their messages, not one: machines may be busy.
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "3", 1);
     const pid_t run = start(command(processes, more));
     wait_for(sign);

@@ -1,5 +1,5 @@
-// Two hosts, each a network of its own with a wire between, and a run over both: what is cut for a while and
-// for good.
+// Two hosts, each with its own network and a wire between them, and a run over both: the wire is cut for a
+// while and for good.
 #include <sched.h>
 #include <sys/prctl.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// "alpha" and "beta": processes that hold a network and a name each, until the test ends.
+// "alpha" and "beta": processes that each hold a network and a host name until the test ends.
 class TwoHosts : public MpiTrain {
  protected:
   void SetUp() override {
@@ -26,7 +26,7 @@ class TwoHosts : public MpiTrain {
     for (int h : {0, 1})
       ASSERT_TRUE(
           on(h, "ip addr add " + address(h) + "/24 dev wire; ip link set lo up; ip link set wire up"));
-    // What mpirun takes for ssh: the first word is the host.
+    // Stands in for mpirun's ssh: the first word is the host.
     std::ofstream(folder_ / "agent") << "#!/bin/sh\nshift\nexec nsenter -t " << beta
                                      << " -n -u sh -c \"$*\"\n";
     fs::permissions(folder_ / "agent", fs::perms::owner_all);
@@ -44,7 +44,7 @@ class TwoHosts : public MpiTrain {
     return does("nsenter -t " + std::to_string(hosts_.at(static_cast<size_t>(host))) + " -n sh -c '" +
                 command + "'");
   }
-  // Frames go to nobody, in both directions.
+  // Drops frames in both directions.
   bool cut() const {
     const auto lost = [&](int h) {
       return on(h, "ip neigh replace " + address(1 - h) + " lladdr 02:00:00:00:00:99 dev wire nud permanent");
@@ -80,7 +80,7 @@ class TwoHosts : public MpiTrain {
     words.insert(words.end(), run.begin(), run.end());
     return words;
   }
-  // Seconds until none of its processes is left, on either host.
+  // Seconds until all processes of the run have ended, on both hosts.
   double seconds_until_all_ended() const {
     const auto begun = Clock::now();
     const auto since = [&] { return std::chrono::duration<double>(Clock::now() - begun).count(); };
@@ -106,7 +106,7 @@ class TwoHosts : public MpiTrain {
     if (unshare(CLONE_NEWNET | CLONE_NEWUTS) != 0 || sethostname(name.c_str(), name.size()) != 0) _exit(1);
     while (true) pause();
   }
-  // Whether it has come to its network.
+  // Whether the process has entered its network.
   static bool holds(pid_t host) {
     const std::string of = "/proc/" + std::to_string(host) + "/ns/uts";
     for (int i = 0; i < 500; ++i) {
@@ -135,7 +135,7 @@ TEST_F(TwoHosts, LongACutOfFiveSecondsChangesNothing) {
   EXPECT_EQ(losses(), alone);
 }
 
-// Its processes end within 15 s of silence, 5 in which they agree and 20 for those that cannot be told.
+// The processes end within 15 s of silence, 5 s to agree, and 20 s for those that cannot be reached.
 TEST_F(TwoHosts, LongACutForGoodEndsTheProcessesOnBothSides) {
   const std::string folder = folder_ / "checkpoints";
   const pid_t run = start(over_both(
@@ -154,7 +154,7 @@ TEST_F(TwoHosts, LongACutForGoodEndsTheProcessesOnBothSides) {
   expect_goes_on(folder, {"--dp=2", "--pp=2"});
 }
 
-// With mpirun told to look after its own connections it ends too, and first.
+// mpirun, if told to watch its own connections, ends too, and first.
 TEST_F(TwoHosts, LongACutForGoodEndsMpirunThatLooksAfterIt) {
   const std::string folder = folder_ / "checkpoints";
   const pid_t run = start(over_both(

@@ -1,5 +1,5 @@
-// `boxcar train` over several processes as a user runs it: the losses of one process, under chaos too, and
-// what is said where a process dies or stops.
+// `boxcar train` over several processes as a user runs it: losses equal one process's, under chaos too; and
+// messages where a process dies or stops.
 #include "mpi_train.h"
 
 namespace boxcar::testing {
@@ -39,7 +39,7 @@ TEST_F(MpiTrain, APlanThatASearchFoundHasTheLossesOfOneProcess) {
                  " is a plan for tp 2 (leave it out, or plan anew)\n");
 }
 
-// How often each act is shown, by device and name.
+// Number of times that each act appears, by device and name.
 std::map<std::pair<int, std::string>, int> acts_in(const fs::path& path) {
   std::ifstream in(path);
   const auto trace = nlohmann::json::parse(in);
@@ -95,13 +95,13 @@ TEST_F(MpiTrain, LongAProcessThatStopsEndsTheRunAndTheLastCheckpointGoesOn) {
                 MatchesRegex("boxcar: process [0-3]: device [0-7]: [a-z0-9_.]+: [^\n]*waits for "
                              "[^\n]*process [0-9][^\n]*: process " +
                              std::to_string(rank) + " has not been heard from for 1[5-9] s" + last + "\n" +
-                             // mpirun lets the stopped one go on to end it, and it may get to say so.
+                             // mpirun continues the stopped process to end it, which may print this.
                              "(process " + std::to_string(rank) + ": ended by SIGTERM[^\n]*\n)?"));
     expect_goes_on(folder, plan);
   }
 }
 
-// Once for a while, and again and again: it is waited for, and nothing comes out otherwise.
+// Stopped once, then repeatedly: the others wait, and the results do not change.
 TEST_F(MpiTrain, AProcessThatIsSlowChangesNothing) {
   const Words words{"--dp=2", "--pp=2", "--steps=150"};
   const auto alone = train(0, words);
@@ -154,7 +154,7 @@ TEST_F(MpiTrain, BadInputOfOneProcessNamesIt) {
   }
 }
 
-// They would wait for each other's steps, or train on what nobody asked for.
+// Otherwise they would wait for each other's steps, or train on different input.
 TEST_F(MpiTrain, ProcessesWithOtherFlagsOrFilesDoNotBegin) {
   const auto differ = [&](const std::string& shell, const Words& more, const std::string& message) {
     Words words{"--dp=3", "--global-batch=6"};
@@ -174,7 +174,7 @@ TEST_F(MpiTrain, ProcessesWithOtherFlagsOrFilesDoNotBegin) {
          "run.data: is [0-9]+ tokens of fingerprint [0-9a-f]+, process 0 has [0-9]+ tokens of fingerprint "
          "[0-9a-f]+");
 
-  // Machines that share no folder: the first process wrote the checkpoint, and only its machine has it.
+  // Machines without a shared folder: the first process wrote the checkpoint, and only its machine has it.
   const Words before{"--dp=3", "--global-batch=6", "--steps=2",
                      "--checkpoint-dir=" + (folder_ / "run").string()};
   EXPECT_EQ(train(0, before).size(), 2U);
@@ -207,7 +207,7 @@ TEST_F(MpiTrain, ACheckpointThatCannotBeReadIsSaidOnce) {
 
 TEST_F(MpiTrain, ALastCheckpointThatCannotBeWrittenIsAFault) {
   const std::string folder = folder_ / "checkpoints";
-  fs::create_directories(folder + "/latest.tmp");  // in the place of a file
+  fs::create_directories(folder + "/latest.tmp");  // blocks a file's name
   expect_end(2, command(4, {"--dp=4", "--steps=2", "--checkpoint-dir=" + folder, "--resume"}), 3,
              "boxcar: process 0: " + folder + "/latest.tmp: cannot be created: Is a directory\n");
 }

@@ -1,6 +1,6 @@
-// Activations that a plan keeps per layer, against the formula of published work: of s x b x h, in bytes,
-// 10 + 24 / t with tensor parallelism alone and 34 / t with sequence parallelism (Korthikanti et al. 2022,
-// arXiv:2205.05198), less the two masks of dropouts, one byte each, which are drawn again instead.
+// Activations that a plan keeps per layer, against the formula of published work: per s x b x h, in bytes, 10
+// + 24 / t with tensor parallelism alone and 34 / t with sequence parallelism (Korthikanti et al. 2022,
+// arXiv:2205.05198), less two dropout masks of one byte each, which are drawn again instead.
 #include <gtest/gtest.h>
 
 #include "backends/machines/framework.h"
@@ -52,8 +52,8 @@ TEST(Activations, ForwardPassesLeaveWhatTheScheduleKeepsInFlight) {
   EXPECT_EQ(kept(Schedule::one_f_one_b, 1, 4), kept(Schedule::one_f_one_b, 1, 1));
 }
 
-// The second stage of two: under 1F1B it has one micro-batch in flight, under zb-h1 one more waits for the
-// gradients of its weights, which need less than its whole backward pass.
+// The second of two stages: under 1F1B it has one micro-batch in flight. Under zb-h1 one more waits for its
+// weight gradients, which need less than its whole backward pass.
 TEST(Activations, ASplitBackwardPassKeepsWhatGradientsOfWeightsRead) {
   const auto kept = [](Schedule schedule, int micro_batches) {
     Job job = small_job(1, 1, 2, 2, micro_batches);
@@ -68,7 +68,7 @@ TEST(Activations, ASplitBackwardPassKeepsWhatGradientsOfWeightsRead) {
   EXPECT_GT(kept(Schedule::zb_h2, 4), kept(Schedule::zb_h1, 4));
 }
 
-// States are made once and are not broken up.
+// States are allocated once and do not fragment.
 TEST(Activations, AnAllocatorHoldsAShareOfWhatComesAndGoesInVain) {
   Job job = small_job(1, 1, 1);
   const MemoryUse exact = memory_use(compile(resolve(job)))[0];
@@ -94,7 +94,7 @@ TEST(Activations, ALayerKeepsWhatTheFormulaSays) {
         const double linear = sequence_parallel ? 32.0 / tp : 8 + 24.0 / tp;
         job.train.recompute = ir::Recompute::selective;
         EXPECT_NEAR(per_layer(job), linear, linear * 0.02) << tp << sequence_parallel << overlap;
-        // Scores' probabilities before and after dropout, two bytes each.
+        // Attention probabilities before and after dropout, two bytes each.
         job.train.recompute = ir::Recompute::none;
         const double whole = linear + 4 * heads * seq / hidden / tp;
         EXPECT_NEAR(per_layer(job), whole, whole * 0.02) << tp << sequence_parallel << overlap;
@@ -112,8 +112,8 @@ TEST(Activations, FullRecomputationKeepsALayersInput) {
     }
 }
 
-// Each stage by its own number, and by no other's. Where one micro-batch is in flight, on the last stage, the
-// first layer that runs again needs what it frees.
+// Each stage changes by its own number of layers only. On the last stage, with one micro-batch in flight, the
+// first recomputed layer needs as much as it frees.
 TEST(Activations, AStageNeedsLessMemoryAndMoreTimeWithEveryLayerThatComputesAgain) {
   struct Needs {
     std::vector<int64_t> bytes;
@@ -145,7 +145,7 @@ TEST(Activations, AStageNeedsLessMemoryAndMoreTimeWithEveryLayerThatComputesAgai
     }
 }
 
-// All of it is split along the sequence, but what the attention moves is not kept moved.
+// All activations are split along the sequence; attention does not keep its exchanged copies.
 TEST(Activations, ContextParallelismKeepsItsPart) {
   for (int cp : {2, 4}) {
     Job job = wide_job(1, false);
@@ -155,10 +155,10 @@ TEST(Activations, ContextParallelismKeepsItsPart) {
   }
 }
 
-// Queries, keys, values and the result change between heads and sequence once on the way forward, their
-// gradients once on the way back: what was exchanged is kept, for it is no larger.
+// Queries, keys, values and the result change between heads and sequence once forward, their gradients once
+// backward. The exchanged tensor is kept, since it is no larger.
 TEST(Activations, ContextParallelismExchangesATensorOnce) {
-  const auto exchanged = [](int layers) {  // bytes, of a device
+  const auto exchanged = [](int layers) {  // bytes of a device
     Job job = small_job(1, 1, 1, layers);
     job.gpus = job.parallel.cp = 4;
     job.train.flash = true;

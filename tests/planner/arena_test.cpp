@@ -39,7 +39,7 @@ TEST(Arena, AChainNeedsTwoPlaces) {
   EXPECT_EQ(w.offset(b), w.offset(d));
 }
 
-// x and y overlap while the all-reduce runs; x is free again only when add, that waits for it, begins.
+// x and y overlap while the all-reduce runs; x is free again only when add begins, which waits for it.
 TEST(Arena, WhatAnotherQueueReadsIsKeptUntilComputeWaitsForIt) {
   Writer w;
   const int x = w.act("x", {}), y = w.act("y", {x}, "net.tp"), z = w.act("z", {}), add = w.act("add", {y, z});
@@ -64,7 +64,7 @@ TEST(Arena, WhatNothingWaitsForHasAPlaceOfItsOwn) {
   }
 }
 
-// Longer than calls can nest.
+// Longer than the call stack could nest.
 TEST(Arena, AChainOfAnyLengthHasPlaces) {
   Writer w;
   const int first = w.act("first", {});

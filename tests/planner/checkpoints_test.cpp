@@ -56,7 +56,7 @@ TEST(Checkpoints, EveryPartIsSavedOnceAStepAndOneDeviceWrites) {
   }
 }
 
-// One act updates what is saved before it and what is saved after it.
+// One act updates tensors saved before it and tensors saved after it.
 TEST(Checkpoints, WaitForNoneThatTheUpdateWaitsFor) {
   Job job = with_zero(small_job(4, 1, 1, 2), 1);
   job.model.experts = 4, job.model.top_k = 2, job.parallel.ep = 4, job.parallel.fused_optimizer = true;

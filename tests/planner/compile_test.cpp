@@ -1,4 +1,4 @@
-// What a compiled plan says to whom: the collectives that follow from the layouts.
+// Communication in a compiled plan: the collectives that follow from the layouts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ TEST(Compile, AVocabularyThatIsNotPaddedSplitsUnevenly) {
   EXPECT_THAT(rows, testing::ElementsAre(3, 2));
 }
 
-// The head's result is gathered and the loss is everyone's own: no collective of it is left.
+// Every device gathers the head's result and computes the loss alone, without a collective.
 TEST(Compile, GatheredLogitsLeaveTheLossWhole) {
   Job job = small_job(1, 2, 1);
   const std::string split = communication(plan_of(job), 0, "F0");
@@ -33,8 +33,7 @@ TEST(Compile, GatheredLogitsLeaveTheLossWhole) {
   EXPECT_THAT(whole, testing::Not(testing::HasSubstr("loss.")));
 }
 
-// Queries stay where they are, so that attention reads all keys and values; else heads are exchanged for
-// tokens.
+// Queries stay in place and attention reads all keys and values; otherwise heads are exchanged for tokens.
 TEST(Compile, GatheredKeysLeaveQueriesWhereTheyAre) {
   Job job = small_job(1, 1, 1);
   job.parallel.cp = job.gpus = 2, job.train.flash = true;
@@ -58,9 +57,9 @@ TEST(Compile, WhatAFrameworkKeepsBesideAResultCountsWithIt) {
   job.parallel.retained_bytes["bias_gelu"] = job.parallel.retained_bytes["gelu"] =
       job.parallel.retained_bytes["fused"] = 0;
   EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes,
-            512);  // over its operand: what a register takes at least
+            512);  // in place: the minimum size of a register
   job.parallel.retained_bytes = {{"bias_gelu", 3}, {"gelu", 3}, {"fused", 3}};
-  job.train.recompute = ir::Recompute::full;  // what runs again keeps it then
+  job.train.recompute = ir::Recompute::full;  // recomputation then keeps it
   EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu")->bytes, alone);
   EXPECT_EQ(find_register(plan_of(job).programs[0], "h0.mlp.gelu.recomputed")->bytes, 3 * alone);
 }
@@ -132,7 +131,7 @@ TEST(Compile, StagesPullActivationsAndGradients) {
   EXPECT_EQ(communication(plan, 0, "B0"), "h0.residual2.grad.pull 256\n");
   EXPECT_EQ(communication(plan, 1, "F0"), "h0.residual2.pull 256\n");
   EXPECT_EQ(communication(plan, 1, "B0"), "");
-  // The tied embedding's gradients, and the gradient norm.
+  // Gradients of the tied embedding, and of the gradient norm.
   EXPECT_EQ(communication(plan, 0, "G"), "embedding.word.grad.sum.all_reduce stages0_1 4096\n");
   EXPECT_EQ(communication(plan, 1, "G"), "embedding.word.replica1.grad.sum.all_reduce stages0_1 4096\n");
   for (size_t p : {0u, 1u}) EXPECT_EQ(communication(plan, p, "U"), "grad_norm2.all_reduce pp 4\n");
@@ -152,7 +151,7 @@ TEST(Compile, WithScatterGatherEachRankSendsItsPart) {
   EXPECT_EQ(ir::to_text(split), ir::to_text(plan_of(job)));
 }
 
-// Gradients of logits wait on the last stage: those of n micro-batches and one more, at most all.
+// Gradients of logits wait on the last stage: those of n micro-batches plus one, at most all.
 TEST(Compile, ADeferredGradientOfTheHeadKeepsTheLogitsGradients) {
   Job job = small_job(1, 1, 2, 2, 4);
   const auto kept = [&](int micro_batches) {
@@ -169,7 +168,7 @@ TEST(Compile, ADeferredGradientOfTheHeadKeepsTheLogitsGradients) {
   EXPECT_EQ(kept(9), 4);
 }
 
-// What is gathered for the forward pass stays for the backward pass where a framework keeps it.
+// An operand gathered for the forward pass stays for the backward pass where a framework keeps it.
 TEST(Compile, GatheredOperandsMayStay) {
   Job job = small_job(1, 2, 1, 1, 1);
   job.parallel.sequence_parallel = true;
@@ -194,8 +193,7 @@ TEST(Compile, SequenceParallelismScattersAndGathers) {
             "loss.max.all_reduce tp 32\n"
             "loss.sum_exp.all_reduce tp 32\n"
             "loss.pick.all_reduce tp 32\n");
-  // Gathered again rather than kept; what is between the products is partial in the gradients of its
-  // parameters.
+  // Gathered again rather than kept. Tensors between the products are partial in their parameters' gradients.
   EXPECT_THAT(communication(plan, 0, "B0"), testing::HasSubstr("h0.ln2.all_gather.2 tp 256\n"));
   EXPECT_THAT(communication(plan, 0, "G"), testing::HasSubstr("gradients.all_reduce tp"));
 }
@@ -212,8 +210,8 @@ TEST(Compile, ContextParallelismMovesHeadsForTheAttention) {
             "h0.attn.merge.all_to_all cp 128\n");
 }
 
-// A stage of the decoder adds up gradients of what the encoder made before that of its own input, which the
-// stage before reads first. On one queue each would wait for the other's turn.
+// A decoder stage accumulates gradients of the encoder's output before that of its own input, which the
+// previous stage reads first. On one queue each would wait for the other's turn.
 TEST(Compile, PullsWhatIsReadInAnotherOrderBeside) {
   Job job = small_job(1, 1, 3, 6, 4);
   const auto beside = [&] {
@@ -276,7 +274,7 @@ TEST(Compile, FactsCountTheModelsFlops) {
   EXPECT_GT(plan.facts.at("hardware_flops"), 1.2 * plan.facts.at("model_flops"));
 }
 
-// What is left to cast are copies that are read in another layout than the weights are kept in.
+// The casts that remain are copies read in another layout than the weights are kept in.
 TEST(Compile, OneActUpdatesAllThatDecaysAlike) {
   const auto acts = [](const Job& job) {
     std::map<std::string, int> counts;

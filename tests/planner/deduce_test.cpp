@@ -11,7 +11,7 @@
 namespace boxcar::planner {
 namespace {
 
-// One line per op: "h0.attn.qkv: (S(0), B), (B, S(1)) -> (S(0), S(2))", and what the pin makes of it.
+// One line per op: "h0.attn.qkv: (S(0), B), (B, S(1)) -> (S(0), S(2))", and the layout that the pin requires.
 std::string text(const ir::Graph& graph, const Deduction& d) {
   std::string result;
   for (size_t o = 0; o < graph.ops.size(); ++o) {
@@ -77,7 +77,7 @@ loss: (S(0), B) -> (P(sum), B)
 )");
 }
 
-// Nothing is exchanged between replicas but gradients, of which none is here.
+// Replicas exchange only gradients, and here there are none.
 TEST(Deduce, ResidualNetworksSplitTheBatchAlone) {
   const ir::Graph graph = ir::models::build(ir::models::ConvNet{"resnet", 16, 64, 1, 32, 1000}, 4);
   Hints hints;
@@ -88,7 +88,7 @@ TEST(Deduce, ResidualNetworksSplitTheBatchAlone) {
   EXPECT_EQ(found.find("=>"), std::string::npos) << found;
 }
 
-// Korthikanti et al. 2022: reduce-scatter into the parts between the blocks, all-gather out of them.
+// Korthikanti et al. 2022: reduce-scatter into the regions between the blocks, all-gather out of them.
 TEST(Deduce, SequenceParallelismSplitsWhatLiesBetweenTheProducts) {
   const ir::Graph graph = ir::models::build(small_model(1), 4);
   Hints hints;

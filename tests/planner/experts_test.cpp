@@ -1,4 +1,4 @@
-// Mixtures of experts: which tokens are dropped, and what uneven routing costs.
+// Mixtures of experts: dropped tokens, and the cost of uneven routing.
 #include <gtest/gtest.h>
 
 #include "backends/cpu/evaluate.h"
@@ -20,11 +20,11 @@ Job experts_job(int dp, int ep, double skew) {
   job.parallel.ep = ep;
   job.routing_skew = skew;
   job.cluster = backends::load_cluster("dgx-a100-80g", dp);
-  job.cluster.node.host_per_op = 0;  // kernels wait for no host
+  job.cluster.node.host_per_op = 0;  // kernels do not wait for the host
   return resolve(job);
 }
 
-// By actor, on the first device.
+// Seconds by actor, on the first device.
 std::map<std::string, double> seconds_of(const Job& job) {
   const ir::Plan plan = compile(resolve(job));
   const std::vector<double> seconds = sim::act_seconds(plan, job.cluster, 0);
@@ -36,7 +36,7 @@ std::map<std::string, double> seconds_of(const Job& job) {
   return result;
 }
 
-// Two experts on each of 8 devices, the fullest with 1.5 times the mean: its device has 1.5 + 14.5 / 15 of 2.
+// Two experts per device on 8; the fullest has 1.5 times the mean, its device (1.5 + 14.5 / 15) / 2 times.
 TEST(Experts, WaitForTheFullestDevice) {
   const Job even = experts_job(8, 8, 1), skewed = experts_job(8, 8, 1.5);
   const std::map<std::string, double> before = seconds_of(even), after = seconds_of(skewed);
@@ -63,7 +63,7 @@ TEST(Experts, WaitForTheFullestDevice) {
             sim::simulate(compile(resolve(even)), even.cluster).step_seconds);
 }
 
-// One device has all experts: it has all tokens, however they are routed.
+// One device has all experts and so all tokens, however they are routed.
 TEST(Experts, OnOneDeviceTakeTheUsualTime) {
   EXPECT_EQ(seconds_of(experts_job(1, 1, 4)), seconds_of(experts_job(1, 1, 1)));
 }
@@ -74,7 +74,7 @@ TEST(Experts, CannotGetMoreThanAllTokens) {
             "= 16)");
 }
 
-// So that law 4 of jobs like this one says that every plan drops the same.
+// So that law 4 for such jobs shows that every plan drops the same tokens.
 TEST(Experts, DropTokens) {
   Job job = small_job(2, 1, 1);
   job.model.experts = 4, job.model.top_k = 2;

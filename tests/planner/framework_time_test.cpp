@@ -1,4 +1,4 @@
-// What a framework's framework makes of the acts of compiled plans.
+// Times that a framework's settings give to the acts of compiled plans.
 #include <gtest/gtest.h>
 
 #include "backends/machines/framework.h"
@@ -46,7 +46,7 @@ TEST(FrameworkTime, ProductsSumGradientsInFloat32) {
   EXPECT_GT(times(job, product).of("h0.mlp.fc1.weight.grad.sum"), 0);
 }
 
-// The host's launches of a pass show before its first kernel, where it has waited for another stage.
+// The host's launches of a pass show before its first kernel, where the host has waited for another stage.
 TEST(FrameworkTime, StagesWaitForWhatTheHostDoesBeforeAPass) {
   const auto launches = [](double of_pass) {
     return [of_pass](backends::Framework& framework) {

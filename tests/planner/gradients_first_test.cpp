@@ -13,8 +13,8 @@
 namespace boxcar::planner {
 namespace {
 
-// Compute acts of the backward pass between the one whose result a collective of tensor parallelism takes and
-// the first that reads what it gives.
+// Backward compute acts between the producer of a tensor-parallel collective's input and the first reader of
+// its result.
 int acts_beside_collectives(bool overlap_tp, ir::Recompute recompute) {
   Job job = small_job(1, 2, 1, 2, 2);
   job.parallel.overlap_tp = overlap_tp;
@@ -44,7 +44,7 @@ int acts_beside_collectives(bool overlap_tp, ir::Recompute recompute) {
 TEST(GradientsFirst, NothingRunsBesideTheCollectivesOfTheBackwardPass) {
   for (ir::Recompute recompute : {ir::Recompute::none, ir::Recompute::full}) {
     EXPECT_GE(acts_beside_collectives(true, recompute),
-              4);  // a product for each of two collectives of two layers
+              4);  // a product for each of two collectives in two layers
     EXPECT_EQ(acts_beside_collectives(false, recompute), 0);
   }
 }
@@ -56,7 +56,7 @@ ResolvedJob sequence_parallel_job(bool overlap_tp) {
   return resolve(job);
 }
 
-// The acts about the products of fc1 and qkv, in program order; before a gather, the kernel that it waits
+// The acts around the products of fc1 and qkv, in program order; before a gather, the kernel that it waits
 // for.
 std::string acts_of_products(const ir::Plan& plan) {
   const ir::Program& p = plan.programs[0];
@@ -77,7 +77,7 @@ std::string acts_of_products(const ir::Plan& plan) {
   return text;
 }
 
-// The gather runs beside grad_x, not earlier, and the reduce-scatter beside grad_w.
+// The gather runs beside grad_x, not earlier; the reduce-scatter runs beside grad_w.
 TEST(GradientsFirst, SequenceParallelismCommunicatesBesideProducts) {
   const ir::Plan plan = compile(sequence_parallel_job(true));
   verify(plan);
@@ -106,7 +106,7 @@ TEST(GradientsFirst, WithoutOverlapTheGatherWaitsForTheKernelBeforeItsReader) {
             "h0.ln1.grad.reduce_scatter\n");
 }
 
-// A flag of the order in time decides no layout.
+// The flag sets the order in time and no layout.
 TEST(GradientsFirst, LayoutsDoNotChange) {
   std::vector<Job> jobs(6, small_job(2, 2, 1, 2, 2));
   jobs[1].parallel.sequence_parallel = true;
@@ -131,7 +131,7 @@ TEST(GradientsFirst, LayoutsDoNotChange) {
   }
 }
 
-// The same ops on the same operands, each after what it reads.
+// The same ops on the same operands, each after its inputs.
 TEST(GradientsFirst, OnlyTheOrderChanges) {
   std::vector<Replica> replicas;
   const ir::Graph graph = training_graph(resolve(small_job(1, 2, 1, 2, 2)), replicas);

@@ -1,11 +1,11 @@
 // Law 1 on meshes: an op on the parts of a mesh of two and three dimensions gives the global result, under
-// every combination of signatures, in every order of splits of splits, that the planner takes. Sizes are
-// uneven, too.
+// every combination of signatures, and in every order of nested splits, that the planner allows. Sizes may be
+// uneven.
 //
 //   scaled_dot_product_attention, q [1, 4, 2, 2], k [1, 2, 2, 2], mesh 2x2
 //   (S(1,inner), S(1)), (B, S(1)), (B, S(1)) -> (S(1,inner), S(1))   device 3 has query head 3 and key head 1
 //
-// One dimension alone is law 1 (tests/backends/law1_test.cpp), which also finds what is missing.
+// One dimension alone is law 1 (tests/backends/law1_test.cpp), which also finds missing signatures.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ Mesh draw_mesh(Random& random) {
   return mesh;
 }
 
-// The places that differ along dimensions where the layout is partial alone, outermost first.
+// Groups of places that differ only along partial dimensions of the layout, outermost first.
 std::vector<std::vector<int>> partial_groups(const NdSbp& layout, const Mesh& mesh) {
   std::map<std::vector<int64_t>, std::vector<int>> groups;
   for (int place = 0; place < mesh.devices(); ++place) {
@@ -99,7 +99,7 @@ double reduced(const std::vector<PartialDim>& dims, std::vector<double> values) 
   return values[0];
 }
 
-// By place. Two copies of a P hold different partials.
+// Parts by place. Two copies of a P hold different partials.
 Tensors lay_out(Random& random, const ir::Domain& domain, const HostTensor& whole, const NdSbp& layout,
                 const Mesh& mesh) {
   Tensors parts(static_cast<size_t>(mesh.devices()));
@@ -136,7 +136,7 @@ std::string difference(const Tensors& got, const HostTensor& want, const NdSbp& 
   return {};
 }
 
-// One op and what it may read.
+// One op and its possible inputs.
 struct Example {
   const ir::OpDef& def;
   ir::Sample sample;
@@ -197,7 +197,7 @@ struct Example {
     return {};
   }
 
-  // What is said of a class of places that hold parts of the same shapes is what each of them has.
+  // The attributes of a class of places with equally shaped parts hold for each of its places.
   void expect_class_attrs(const OpLayout& layout, const Mesh& mesh) const {
     std::map<std::vector<sbp::Shape>, std::vector<int>> classes;
     for (int place = 0; place < mesh.devices(); ++place) {
@@ -229,7 +229,7 @@ struct Example {
     }
   }
 
-  // Any signature on each dimension, splits of splits in any order.
+  // Any signature on each dimension, nested splits in any order.
   OpLayout draw_layout(Random& random, const Mesh& mesh) const {
     OpLayout layout;
     layout.inputs.resize(op().inputs.size()), layout.outputs.resize(op().outputs.size());
@@ -248,7 +248,7 @@ struct Example {
     return layout;
   }
 
-  // What deduction takes for operands that lie like these; nothing where no signature fits.
+  // The layout that deduction chooses for operands laid out like these; nothing where no signature fits.
   OpLayout deduced(const OpLayout& like, const Mesh& mesh) const {
     Pins pins;
     pins.stored.assign(graph.tensors.size(), PartialSbp(mesh.dims()));
@@ -331,7 +331,7 @@ std::vector<std::string> names() {
   return all;
 }
 
-// All pairs of signatures that are legal, and each gives the global result.
+// Lists all legal pairs of signatures, and each gives the global result.
 TEST_P(Law1Mesh, ListsWhatIsLegal) {
   const ir::OpDef& def = ir::op(GetParam());
   const ir::Sample sample = samples_of(def, 1).front();

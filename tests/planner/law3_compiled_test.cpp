@@ -1,5 +1,5 @@
-// Law 3 on plans that the compiler made, and on the same plans with one mistake planted: a slot too few, two
-// acts or two phase runs in the wrong order, a register moved in the arena.
+// Law 3 on compiled plans, and on the same plans with one planted mistake: a slot too few, two acts or two
+// phase runs in the wrong order, a register moved in the arena.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -103,7 +103,7 @@ bool memory_is_apart(const ir::Plan& plan) {
   return true;
 }
 
-// Where micro-batches would be handed on in another order.
+// Whether micro-batches would be passed on in another order.
 bool refused_at_once(const ir::Plan& plan) {
   try {
     ir::check(plan);
@@ -138,7 +138,7 @@ void check_mistakes(const Case& c, unsigned first, unsigned rounds) {
 TEST_P(CompiledLaw3, MistakesAreFound) { check_mistakes(GetParam(), 1, 24); }
 TEST_P(CompiledLaw3, LongMistakesAreFound) { check_mistakes(GetParam(), 1001, 300); }
 
-// Registers around collectives, whose lives the compute queue only bounds, moved onto others of their phase.
+// Moves registers around collectives, whose lives only the compute queue bounds, onto others of the phase.
 void check_moves(const Case& c, unsigned first, unsigned rounds) {
   const ir::Plan good = compiled(c);
   int accepted = 0, shown = 0;

@@ -1,6 +1,6 @@
-// Law 3: what verify accepts ends under every interleaving, what it refuses hangs or overflows; the simulated
-// period of a plan in a fixed order is the largest cycle ratio of its marked graph, and never below it in an
-// open one.
+// Law 3: plans that verify accepts end under every interleaving, those that it refuses hang or overflow. The
+// simulated period of a plan in a fixed order is the largest cycle ratio of its marked graph; in an open
+// order it is never below that.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,8 +48,8 @@ void check_interleavings(unsigned first, unsigned rounds) {
 TEST(Law3, VerifyTellsWhichPlansEnd) { check_interleavings(1, 120); }
 TEST(Law3, LongVerifyTellsWhichPlansEnd) { check_interleavings(10001, 2500); }
 
-// Two registers of a random plan are put onto the same bytes. What is accepted never writes what is in use;
-// what is refused does so in one order or another.
+// Puts two registers of a random plan onto the same bytes. An accepted plan never writes memory in use; a
+// refused one does so in some order.
 void check_overlaps(unsigned first, unsigned rounds) {
   int safe = 0;
   for (unsigned seed = first; seed < first + rounds; ++seed) {

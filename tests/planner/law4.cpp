@@ -20,7 +20,7 @@ namespace {
 
 using backends::cpu::Values;
 
-// The plan's graph and where its tensors lie, and the same step on one device.
+// The plan's graph and its tensors' places, and the same step on one device.
 struct Comparison {
   Job job;
   LaidOut laid;
@@ -42,8 +42,8 @@ struct Comparison {
     after = backends::cpu::evaluate(single, before);
   }
 
-  // What a device's part of a register should be: of its tensor, or what that becomes (suffix ".next"). Every
-  // micro-batch is alike.
+  // The expected value of a device's part of a register: of its tensor, or of the updated tensor (suffix
+  // ".next"). Every micro-batch is alike.
   HostTensor local(const Values& values, const std::string& reg, int device, const char* suffix = "") const {
     const Place* place = places.find(reg);
     if (!place) throw Error::fault(reg, "has no place");
@@ -53,7 +53,7 @@ struct Comparison {
   }
 };
 
-// Adam divides a gradient that is mathematically zero, of keys' biases, by its eps: rounding of 1e-14 is a
+// Gradients of keys' biases are mathematically zero, and Adam divides them by its eps: rounding of 1e-14 is a
 // millionth of a step. Its moments show the gradient itself.
 double tolerance_of(const Job& job, const std::string& state) {
   const bool moment = state.ends_with(".m") || state.ends_with(".v");

@@ -5,7 +5,7 @@
 
 namespace boxcar::planner {
 
-// `choose`: the layouts; null: those that the hints lead to.
+// `choose`: the layouts; null: those that follow from the hints.
 void expect_law_4(const Job& job, const Choose& choose = nullptr);
 
 }  // namespace boxcar::planner

@@ -28,7 +28,7 @@ TEST_P(Law4, AStepIsTheSingleDevices) {
   GetParam().change(job);
   Hints& h = job.parallel;
   job.gpus = std::max(h.dp, 1) * h.tp * h.pp * h.cp;
-  if (job.global_batch > 1) job.model.dropout = 0;  // else micro-batches differ
+  if (job.global_batch > 1) job.model.dropout = 0;  // otherwise micro-batches differ
   job.global_batch = std::max<int64_t>(job.global_batch, 1) * std::max(h.dp, 1) * h.micro_batch;
   expect_law_4(job);
 }
@@ -152,7 +152,7 @@ const Layout layouts[] = {
        queries_in_groups(j, 8, 4), j.parallel.cp = 2, j.parallel.tp = 4, j.train.flash = true;
        j.parallel.gather_keys = true;
      }},
-    {"grouped_queries_across_groups",  // a part's queries are of two groups
+    {"grouped_queries_across_groups",  // a part's queries belong to two groups
      [](Job& j) {
        queries_in_groups(j, 12, 4), j.parallel.cp = 3, j.parallel.tp = 2, j.train.flash = true;
        j.model.seq = 6;
@@ -189,7 +189,7 @@ const Layout layouts[] = {
        j.model.layers = 4, j.model.experts = 4, j.model.expert_every = 2;
        j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.pp = 2, j.parallel.zero = 1;
      }},
-    // The words stand on three stages, and the decoder's read what the encoder's last one made.
+    // Word embeddings are on three stages, and the decoder's read the encoder's final output.
     {"t5_pp", [](Job& j) { t5(j), j.parallel.pp = 6, j.global_batch = 4; }},
     {"t5_two_layers_on_a_stage",
      [](Job& j) { t5(j), j.parallel.pp = 3, j.parallel.tp = 2, j.global_batch = 3; }},
@@ -209,12 +209,12 @@ const Layout layouts[] = {
        t5(j), j.parallel.pp = 3, j.parallel.schedule = Schedule::zb_h1, j.global_batch = 5,
               j.model.kv_heads = 2;
      }},
-    // With one layer on each stage, what the first makes skips three of them.
+    // With one layer per stage, the first stage's output skips three stages.
     {"unet_pp", [](Job& j) { conv_net(j, "unet", 5, 8), j.parallel.pp = 5, j.global_batch = 4; }},
     {"unet_tp", [](Job& j) { conv_net(j, "unet", 3, 4), j.model.vocab = 4, j.parallel.tp = 2; }},
     {"unet_recompute",
      [](Job& j) { conv_net(j, "unet", 3, 4), j.parallel.pp = 2, j.train.recompute = ir::Recompute::full; }},
-    // Skips, what is made of the time step, and the context go to most stages.
+    // Skips, the time step's embedding and the context go to most stages.
     {"diffusion_unet_pp",
      [](Job& j) {
        conv_net(j, "diffusion_unet", 5, 4), j.model.hidden = 8, j.parallel.pp = 5, j.global_batch = 3;
@@ -233,7 +233,7 @@ const Layout layouts[] = {
        j.parallel.dp = j.parallel.tp = j.parallel.pp = 2, j.parallel.scatter_gather = true;
        j.global_batch = 2;
      }},
-    {"t5_scatter_gather",  // what the encoder made is read by stages that it was not made for
+    {"t5_scatter_gather",  // stages other than its consumers' read the encoder's output
      [](Job& j) {
        t5(j), j.parallel.pp = 3, j.parallel.tp = 2, j.parallel.scatter_gather = true, j.global_batch = 3;
      }},

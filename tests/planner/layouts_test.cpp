@@ -1,4 +1,4 @@
-// Jobs of many layouts: each compiles to a plan that ends and whose memory is sound.
+// Jobs of many layouts: each compiles to a plan that ends and has sound memory.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -80,7 +80,7 @@ const Layout layouts[] = {
        j.parallel.tp = 2, j.train.precision = ir::Precision::bf16,
        j.train.recompute = ir::Recompute::selective;
      }},
-    // so many tokens that a weight's gradient is cheapest with the sequence split, as a partial sum
+    // enough tokens that a weight's gradient is cheapest with the sequence split, as a partial sum
     {"sequence_parallel_many_tokens",
      [](Job& j) {
        j.parallel.tp = 4, j.parallel.sequence_parallel = true, j.parallel.micro_batch = 32,

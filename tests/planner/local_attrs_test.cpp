@@ -10,8 +10,7 @@
 namespace boxcar::planner {
 namespace {
 
-// x split by rows over a mesh of one dimension, and dropout on it, which draws by an element's place in the
-// whole.
+// x split by rows over a mesh of one dimension, with dropout, which draws by an element's place in the whole.
 struct Rows {
   ir::Graph graph;
   OpLayout layout;
@@ -42,7 +41,7 @@ TEST(LocalAttrs, ThoseOfEvenlySpacedPlacesGrowByAStep) {
             (std::vector<int64_t>{0, 0, 2, 0, 8, 0}));
 }
 
-// Whatever the class, what it says of its k-th place is what that place alone has.
+// A class's attributes at its k-th place equal those computed for that place alone.
 TEST(LocalAttrs, OfAClassAreThoseOfEachPlace) {
   std::mt19937 random(7);
   const auto draw = [&](int from, int to) { return std::uniform_int_distribution<int>(from, to)(random); };

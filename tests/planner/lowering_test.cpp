@@ -1,4 +1,4 @@
-// The passes of lowering one by one: what each leaves, and that its check finds a task planted wrong.
+// The passes of lowering one by one: each pass's result, and that its check finds a planted wrong task.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ Job zero_job(int zero, int dp = 2, int tp = 1, int micro_batches = 2) {
   return job;
 }
 
-// The only stage of a job, and its tasks after so many passes.
+// The only stage of a job, and its tasks after a number of passes.
 class Lowered {
  public:
   Lowered(const Job& job, int passes)

@@ -68,7 +68,7 @@ TEST(CycleRatio, IsThatOfTheWorstOfAllCycles) {
   }
 }
 
-// On graphs too large for that: the cycle attains the ratio, and with it no cycle gains (Bellman-Ford
+// Graphs too large for brute force: the cycle attains the ratio, and no cycle exceeds it (Bellman-Ford
 // settles).
 TEST(CycleRatio, OfLargerGraphsHasAProof) {
   const unsigned seed = 12;
@@ -119,8 +119,8 @@ TEST(CycleWithoutToken, IsFound) {
   EXPECT_EQ(cycle_without_token({{0}, {{0, 0, 0}}}), std::vector<int>{0});
 }
 
-// The dry run of a step ends exactly if the unfolded graph has no cycle without a token; and a view of
-// classes is never more lenient than one of devices, and as strict where it says that it is exact.
+// The dry run of a step ends exactly if the unfolded graph has no cycle without a token. A view of classes is
+// never more lenient than one of devices, and equally strict where it claims to be exact.
 TEST(MarkedGraph, DryRunAgreesWithTheUnfoldedGraph) {
   int dead = 0;
   for (unsigned seed = 1; seed <= 1500; ++seed) {

@@ -1,8 +1,8 @@
-// Law 3 against mistakes of every kind: a plan of which one thing is otherwise than it was compiled is
-// refused by name, or it runs. What is accepted ends under every order of messages that is drawn, never
-// writes what is in use, and leaves the same numbers whatever the order; those of the good plan, where the
-// mistake is of a kind that no number depends on. (What a changed attribute or operand computes is another
-// program, and nobody but its author knows whether it was meant.)
+// Law 3 against mistakes of every kind: a plan that differs in one thing from the compiled one is refused by
+// name, or it runs. An accepted plan ends under every drawn order of messages, never writes memory in use,
+// and leaves the same numbers in every order; the good plan's numbers, where no number depends on that kind
+// of mistake. (A changed attribute or operand makes another program, and only its author knows whether it was
+// meant.)
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -72,8 +72,8 @@ ir::Plan compiled(const Case& c) {
   return compile(resolve(job));
 }
 
-// What a register holds before the step, or what is loaded by which act: small and positive, numbers of
-// tokens for indices.
+// A register's value before the step, or the value that an act loads: small and positive, token numbers for
+// indices.
 class Sources {
  public:
   explicit Sources(const ir::Plan& plan) : plan_(plan) {}
@@ -94,7 +94,7 @@ class Sources {
   }
 
  private:
-  // Of this load and step: those of a phase come in their order.
+  // The micro-batch of this load, and its step: a phase's loads come in order.
   uint64_t micro_batch(const ir::Program& program, const ir::Register& reg, int phase, int device) {
     std::vector<uint64_t> runs;
     for (const ir::PhaseRun& run : program.schedule)
@@ -109,7 +109,7 @@ class Sources {
 
 constexpr int steps = 2;
 
-// What all registers hold after some steps: by device and name.
+// Values of all registers after some steps, by device and name.
 using Numbers = std::map<std::pair<int, std::string>, HostTensor>;
 struct Run {
   std::string fault;  // empty: none
@@ -137,7 +137,7 @@ Run run(const ir::Plan& plan, unsigned seed) {
   return result;
 }
 
-// The first register that holds other numbers, of those that both runs have; `exact` ones, or up to rounding.
+// The first register of both runs whose numbers differ: exactly (`exact`), or beyond rounding.
 std::string difference(const Numbers& a, const Numbers& b, bool exact) {
   for (const auto& [place, value] : a) {
     const auto found = b.find(place);
@@ -180,7 +180,7 @@ std::string refusal(const ir::Plan& plan) {
   return "";
 }
 
-// Nobody knows what these do.
+// Whether some act's computation is unknown.
 bool has_unknown_ops(const ir::Plan& plan) {
   for (const ir::Program& program : plan.programs)
     for (const ir::Actor& actor : program.actors) {

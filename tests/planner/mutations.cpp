@@ -48,9 +48,9 @@ bool swap_any(Random& random, List& list) {
   return a != b;
 }
 
-// One that is otherwise: near by, or far away.
+// A different number: nearby, or far away.
 int64_t other(Random& random, int64_t number) {
-  const auto value = static_cast<uint64_t>(number);  // may go round
+  const auto value = static_cast<uint64_t>(number);  // may wrap around
   const auto drawn = [&] { return static_cast<int64_t>(value + (uint64_t{1} << pick(random, 0, 62))); };
   switch (pick(random, 0, 6)) {
     case 0:
@@ -110,7 +110,7 @@ void drop_registers(Plan& plan, int p, const std::set<int>& gone) {
     }
 }
 
-// With what it makes, and with who reads that reading less.
+// Removes an actor with its outputs, and these from its readers' inputs.
 bool drop_actor(Plan& plan, Random& random) {
   const int p = index_in(random, plan.programs);
   Program& program = at(plan.programs, p);
@@ -123,7 +123,7 @@ bool drop_actor(Plan& plan, Random& random) {
   return true;
 }
 
-// Under another name, with results of its own.
+// Copies an actor under another name, with its own results.
 bool double_actor(Plan& plan, Random& random) {
   Program& program = any_program(plan, random);
   const int a = index_in(random, program.actors);
@@ -166,7 +166,7 @@ bool swap_next_actors(Plan& plan, Random& random) {
 bool is_control_input(const Program& program, const Input& in) {
   return in.program < 0 && ir::is_control(at(program.registers, in.reg));
 }
-// `control`: of these, else of the others.
+// Drops a control input if `control`, otherwise another input.
 bool drop_input(Plan& plan, Random& random, bool control) {
   Program& program = any_program(plan, random);
   std::vector<std::pair<Actor*, int>> all;
@@ -178,7 +178,7 @@ bool drop_input(Plan& plan, Random& random, bool control) {
   return drawn;
 }
 
-// Of collectives that write over their operands: what tells that they have.
+// Drops the completion signal of a collective that writes over its operands.
 bool drop_done(Plan& plan, Random& random) {
   Program& program = any_program(plan, random);
   std::vector<int> done;
@@ -281,7 +281,7 @@ bool rename(Random& random, List& list) {
   return true;
 }
 
-// Of a program's field, drawn.
+// Changes a field of a random program.
 template <typename Field>
 auto of_program(Field field,
                 bool (*change)(Random&, std::decay_t<decltype(std::declval<Program&>().*field)>&)) {

@@ -1,8 +1,7 @@
-// Single mistakes in a plan: every kind of thing that a plan holds dropped, doubled, put elsewhere or
-// changed.
+// Single mistakes in a plan: each part of a plan dropped, doubled, moved or changed.
 //
 //   for (const Mutation& kind : mutations())
-//     if (ir::Plan plan = good; kind.change(plan, random)) ...   // a plan of which one thing is otherwise
+//     if (ir::Plan plan = good; kind.change(plan, random)) ...   // a plan with one mistake
 #pragma once
 
 #include <functional>
@@ -18,9 +17,9 @@ using Random = std::mt19937;
 
 struct Mutation {
   const char* name;
-  // What acts compute does not depend on it: where the plan is accepted, its numbers are the good plan's.
+  // No computed value depends on the change: if the plan is accepted, its numbers are the good plan's.
   bool keeps_numbers;
-  std::function<bool(ir::Plan&, Random&)> change;  // false: there was nothing to change, try again
+  std::function<bool(ir::Plan&, Random&)> change;  // false: nothing to change, try again
 };
 const std::vector<Mutation>& mutations();
 

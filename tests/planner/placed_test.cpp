@@ -1,4 +1,4 @@
-// Graphs whose placements and layouts the user gave.
+// Graphs with placements and layouts given by the user.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ program devices2-3
 )");
 }
 
-// Runs z = relu(x) in the layout wanted, x = -15 .. 14, and puts the devices' parts of z together.
+// Runs z = relu(x) in the wanted layout, x = -15 .. 14, and assembles z from the devices' parts.
 void expect_result(const ir::Plan& plan, const sbp::Layout& from, const sbp::Layout& to) {
   HostTensor x = backends::cpu::zeros({{6, 5}, ir::DType::float32}), y = x;
   for (size_t i = 0; i < 30; ++i) {
@@ -151,7 +151,7 @@ TEST(Placed, ProductsOfSplitsAreReducedWhereTheyAreWanted) {
   const ir::Plan plan = compile(b.finish(), 1, cluster);
   verify(plan);
   const ir::Actor& reduce = plan.programs[0].actors[3];
-  EXPECT_EQ(reduce.name, "y.reduce_scatter");  // relu takes either; this moves half as much
+  EXPECT_EQ(reduce.name, "y.reduce_scatter");  // relu accepts either; this moves half as much
   EXPECT_EQ(reduce.comm_bytes, 4 * 8 * 4);
 }
 

@@ -1,4 +1,4 @@
-// Where tensors lie under a plan.
+// Where a plan's tensors are.
 #include "planner/places.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(Places, TheLossIsAShareOfEachDpRankOnTheLastStage) {
   EXPECT_TRUE(place_of(places, "labels").holds[4]);
 }
 
-// Its register holds the shares, whoever reads a sum of them.
+// The register holds each device's share, even if someone reads the sum.
 TEST(Places, ALossThatIsReducedIsWatchedAsItIsMade) {
   LaidOut laid = lay_out(resolve(small_job(2, 1, 1)));
   const auto loss = static_cast<size_t>(ir::find_tensor(laid.graph, "loss"));
@@ -100,8 +100,8 @@ bool is_loaded(const ir::Program& program, int reg) {
   return op == "load" || op == "parameter";
 }
 
-// Whatever a driver must fill has a place of the register's own shape, and no place is of a register that is
-// not there.
+// Every register that a driver must fill has a place of the register's own shape, and no place lacks its
+// register.
 void expect_agreement(const ir::Plan& plan, const Places& places) {
   std::vector<std::map<std::string, ir::TensorType>> registers(static_cast<size_t>(plan.devices));
   for (const ir::RankClass& cls : plan.classes) {
@@ -125,7 +125,7 @@ void expect_agreement(const ir::Plan& plan, const Places& places) {
     }
 }
 
-// Parts with `first` are the whole tensor, each element once.
+// Parts marked `first` cover the whole tensor, each element once.
 void expect_cover(const Places& places) {
   std::map<std::string, int64_t> elements, wanted;
   for (const Place& place : places.places) {

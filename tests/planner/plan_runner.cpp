@@ -20,7 +20,7 @@ using ir::is_control;
 
 namespace {
 
-// The place of a device in its group of the comm of this name.
+// A device's place in its group of the comm of this name.
 int64_t coordinate(const ir::Plan& plan, const std::string& dim, int device) {
   for (const ir::Comm& comm : plan.comms) {
     if (comm.name != dim) continue;
@@ -62,7 +62,7 @@ HostTensor concat(const std::vector<HostTensor>& parts, int64_t axis) {
   return whole;
 }
 
-// Of parts as long as those of members' results, which lie one after the other, that of member `index`.
+// Member `index`'s part, where the parts are consecutive and as long as the members' results.
 HostTensor part(const HostTensor& whole, int64_t axis, const std::vector<ir::TensorType>& results,
                 size_t index) {
   const auto a = static_cast<size_t>(axis);
@@ -81,7 +81,7 @@ HostTensor reduce(const std::vector<HostTensor>& parts, sbp::Reduction reduction
   return result;
 }
 
-// One tensor's results for all members of a group, of these types.
+// One tensor's results for all members of a group, with these types.
 std::vector<HostTensor> exchange(sbp::Collective collective, const std::vector<HostTensor>& parts,
                                  const std::vector<ir::TensorType>& types, int64_t axis, int64_t axis2,
                                  sbp::Reduction reduction) {
@@ -126,7 +126,7 @@ PlanRunner::PlanRunner(const ir::Plan& plan, Source source)
 const ir::Program& PlanRunner::program(int device) const { return at(plan_.programs, program_of(device)); }
 const ir::Register& PlanRunner::reg(int device, int r) const { return at(program(device).registers, r); }
 
-// Of an actor that writes over its operands, theirs.
+// Types of an actor's results; in place: those of its operands.
 std::vector<ir::TensorType> PlanRunner::result_types(int device, int a) const {
   const ir::Actor& actor = at(program(device).actors, a);
   std::vector<int> registers = actor.outputs;
@@ -178,7 +178,7 @@ std::vector<HostTensor> PlanRunner::operands(int device, int a) const {
   return result;
 }
 
-// Writes, or adds to what the acts before wrote into the slot.
+// Writes the results, or adds them to those that earlier acts wrote into the slot.
 void PlanRunner::write(int device, int a, std::vector<HostTensor> results) {
   const ir::Actor& actor = at(program(device).actors, a);
   const int act = at(of(device).acts, a);

@@ -1,5 +1,5 @@
-// Runs a plan on the reference kernels, all devices in one process, as its registers' versions say: what
-// lowering is judged by. No queues, no time: an act runs when what it reads is there.
+// Runs a plan on the reference kernels, all devices in one process, by its registers' versions: the judge of
+// lowering. No queues, no time: an act runs when its inputs are there.
 #pragma once
 
 #include <functional>
@@ -17,19 +17,19 @@ using backends::cpu::HostTensor;
 
 class PlanRunner {
  public:
-  // `initial(name, program, device)`: what a register holds before training, and what a load brings, by its
-  // name.
+  // `initial(name, program, device)`: a register's value before training, and the value that a load brings,
+  // by name.
   using Source = std::function<HostTensor(const ir::Register& reg, int program, int device)>;
   PlanRunner(const ir::Plan& plan, Source source);
 
   // One step. Throws Error (fault) naming an actor that cannot act.
   void run();
-  // One act of an actor, of a collective that of all members, in an order that others choose; any number of
-  // steps. Throws Error (fault) where what it reads is not there.
+  // One act of an actor (of a collective: the act of all members), in an order that the caller chooses; any
+  // number of steps. Throws Error (fault) where an input is not there.
   void act(int device, int actor);
-  // What the register of this name holds on a device after the step.
+  // The value of the register of this name on a device after the step.
   const HostTensor& value(const std::string& name, int device) const;
-  // The same after so many steps, where acts went on; null where nothing was written.
+  // The same after `steps` steps made by act(); null where nothing was written.
   const HostTensor* value_after(int steps, int reg, int device) const;
   int program_of(int device) const { return at(program_, device); }
 
@@ -65,7 +65,7 @@ class PlanRunner {
   std::vector<int> program_;  // by device
   std::vector<int> first_;    // by device: the first of its class
   std::vector<Device> devices_;
-  int steps_ = 1;  // that actors may make
+  int steps_ = 1;  // the steps that actors may make
 };
 
 }  // namespace boxcar::planner

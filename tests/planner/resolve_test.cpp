@@ -44,7 +44,7 @@ TEST(Resolve, FillsInWhatIsLeftOpen) {
   EXPECT_EQ(done->model.ffn, 256);
 }
 
-// Whoever changes a resolved job resolves the copy: what stays is as it was.
+// Changing a resolved job means resolving a copy: the original stays unchanged.
 TEST(Resolve, LeavesAResolvedJobAsItIs) {
   Job job = small_job();
   for (const auto& [dp, tp, pp, zero] :

@@ -1,5 +1,5 @@
-// Compiled plans run on the CPU backend, on threads, leave what the reference kernels leave when they run the
-// same plan one act at a time.
+// Compiled plans that run on the CPU backend, on threads, give the same results as the reference kernels,
+// which run the plan one act at a time.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 }
 
 // The plan in float64, so that sums in another order agree: every float type becomes float64, and all memory
-// grows alike.
+// grows by the same factor.
 ir::Plan widened(ir::Plan plan) {
   for (ir::Program& program : plan.programs) {
     for (ir::Register& reg : program.registers) {
@@ -48,7 +48,7 @@ ir::Plan widened(ir::Plan plan) {
   return plan;
 }
 
-// What a register holds before the step, or what is loaded: small and positive, token numbers for indices.
+// A register's value before the step, or a loaded value: small and positive, token numbers for indices.
 HostTensor source(const ir::Program& program, const ir::Register& reg, int device) {
   HostTensor value = backends::cpu::zeros(reg.type);
   const ir::Actor& producer = at(program.actors, reg.producer);

@@ -53,8 +53,8 @@ TEST(Sharding, Zero2ReducesEveryMicroBatchByLayer) {
   EXPECT_EQ(communication(plan, 0, "G"), "");
 }
 
-// Whatever is sharded, gradients are reduced in the type that is asked for, or in that of their sums, and the
-// update reads what was reduced.
+// At every level of sharding, gradients are reduced in the requested type, or in that of their sums, and the
+// update reads the reduced ones.
 TEST(Sharding, GradientsAreReducedInOneTypeAtEveryLevel) {
   using ir::Gradients;
   const auto half_of = [](Reduction reduction, Gradients sums, bool table) {
@@ -78,7 +78,7 @@ TEST(Sharding, GradientsAreReducedInOneTypeAtEveryLevel) {
               if (!actor.name.starts_with("gradients.")) continue;
               for (const ir::Input& input : actor.inputs) {
                 const ir::Register& reg = at(program.registers, input.reg);
-                if (reg.type.dtype == ir::DType::int8) continue;  // says that another is whole
+                if (reg.type.dtype == ir::DType::int8) continue;  // signals that another register is whole
                 const bool half = ir::is_mixed(precision) &&
                                   half_of(reduction, sums, reg.name.starts_with("embedding.word"));
                 EXPECT_EQ(ir::size_of(reg.type.dtype), half ? 2 : 4) << reg.name << " zero " << zero;
@@ -89,7 +89,7 @@ TEST(Sharding, GradientsAreReducedInOneTypeAtEveryLevel) {
           }
 }
 
-// Nothing is cast where nothing is reduced, or has its type anyway.
+// No cast where nothing is reduced, or where the type already matches.
 TEST(Sharding, GradientsAreCastForAReductionAlone) {
   const auto casts = [](int dp, int zero, Reduction reduction, ir::Gradients sums) {
     Job job = small_job(dp, 2, 1, 1, 2);
@@ -121,7 +121,7 @@ TEST(Sharding, GradientsAreCastForAReductionAlone) {
   }
 }
 
-// Nothing is added up then: a layer's gradients are parted as they come, and two layers' are whole at once.
+// Nothing is accumulated then: a layer's gradients are split as they come, and two layers' are whole at once.
 TEST(Sharding, Zero2OfOneMicroBatchInFloat32KeepsNoWholeGradients) {
   const auto gradients = [](int zero, int layers, bool overlap) {
     Job job = small_job(4, 1, 1, layers);
@@ -166,7 +166,7 @@ TEST(Sharding, Float32ParametersAreGatheredOncePerStep) {
   EXPECT_EQ(communication(plan, 0, "F0") + communication(plan, 0, "B0"), "");
 }
 
-// 16 rows over 3: parts of 6, 5 and 5, so two kinds of ranks at least, that act jointly.
+// 16 rows over 3: parts of 6, 5 and 5, so at least two kinds of ranks act jointly.
 TEST(Sharding, UnevenShardsMakeClassesOfRanks) {
   Job job = small_job(3, 1, 1, 1, 1);
   job.parallel.zero = 1;

@@ -62,15 +62,15 @@ TEST(Figure2, MemoryOfItsOwnForEachIsAcceptedIfItFits) {
             "workspace 100 bytes)");
 }
 
-// With 400 bytes O1's output must lie where M2's was, which O2 reads. Nothing holds M2 back until O1's
-// reader is done, so this would go wrong as the paper says.
+// With 400 bytes O1's output must take the place of M2's, which O2 reads. Nothing delays M2 until O1's reader
+// is done, so this would go wrong as the paper says.
 std::string tight() {
   return replaced(replaced(replaced(figure2, "arena 500", "arena 400"), "@400", "@300"),
                   "x1 activations @200", "x1 activations @100") +
          "  R host test(%o1) on compute in F\n";
 }
 
-// Where O1's output has no reader, M2 comes after O1: it waits for M1's next act, which waits for O1.
+// Without a reader of O1's output, M2 comes after O1: it waits for M1's next act, which waits for O1.
 TEST(Figure2, WhatAllQueuesTogetherKeepApartIsAccepted) {
   EXPECT_EQ(refusal(replaced(tight(), "  R host test(%o1) on compute in F\n", ""), 400), "");
 }
@@ -80,7 +80,7 @@ TEST(Figure2, SharedMemoryWithoutAnOrderIsRefused) {
             "apart");
 }
 
-// Ordered: M2 moves on the compute queue, after the last act that wrote there. Now the order alone decides.
+// Ordered: M2 runs on the compute queue, after the last act that wrote there. The order alone makes it safe.
 TEST(Figure2, OrderMakesSharedMemorySafe) {
   std::string ordered = replaced(tight(), "-> %m2 on copy", "-> %m2 on compute");
   EXPECT_EQ(refusal(ordered, 400), "");
@@ -91,7 +91,7 @@ TEST(Figure2, OrderMakesSharedMemorySafe) {
             "apart");
 }
 
-// Two queues, each waits for the other's second act.
+// Two queues that each wait for the other's second act.
 constexpr const char* planted_cycle = R"(plan planted
 devices 4
 micro_batches 2
@@ -209,8 +209,8 @@ TEST(Verify, RefusesCommunicatorsWithoutACommonOrder) {
   EXPECT_EQ(refusal(replaced(crossed, b + a, a + b)), "");
 }
 
-// Device 1 is in the same class as device 0, but nobody pulls from it: classes alone seem to deadlock,
-// devices do not.
+// Device 1 is in device 0's class, but nobody pulls from it: the classes alone seem to deadlock, the devices
+// do not.
 constexpr const char* uneven = R"(plan uneven
 devices 4
 micro_batches 2
@@ -322,7 +322,7 @@ TEST(Verify, RefusesWorkspaceOnTwoQueues) {
             "p: b: needs workspace on compute, and ar on net: acts that share it are on one queue");
 }
 
-// The gradient is reduced where it is; its norm reads it when that is done.
+// The gradient is reduced in place; its norm reads it afterwards.
 constexpr const char* in_place = R"(plan in_place
 devices 2
 micro_batches 1
@@ -350,7 +350,7 @@ TEST(Verify, RefusesToReadWhatACollectiveWritesOver) {
       "too)";
   EXPECT_EQ(refusal(in_place), "");
   EXPECT_EQ(refusal(replaced(in_place, "norm host test(%g, %ar.done)", "norm host test(%g, %late)")), "");
-  // Without the edge: on a queue of its own, behind one that waits, on the collective's before and after it.
+  // Without the edge: on a separate queue, behind an act that waits, and before or after the collective.
   std::string loose = replaced(in_place, "norm host test(%g, %ar.done)", "norm host test(%g)");
   EXPECT_EQ(refusal(loose), "");  // after `late` on its queue
   EXPECT_EQ(refusal(replaced(loose, "  late host test(%ar.done) -> %late on compute in F\n",

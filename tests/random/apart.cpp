@@ -18,8 +18,8 @@ namespace boxcar::tests {
 namespace {
 
 constexpr size_t most_text = 4000;
-// A check that waits takes no processor time: the clock ends it. Other work on the machine may slow a check
-// by this factor.
+// A waiting check uses no processor time, so the wall clock ends it. Other work on the machine may slow a
+// check by this factor.
 constexpr int clock_per_processor_second = 4;
 
 std::string failures(const ::testing::TestPartResultArray& results) {
@@ -50,10 +50,10 @@ std::string run(const std::function<void()>& check) {
     sent += static_cast<size_t>(n);
   }
   close(pipe);
-  _exit(0);  // without destructors of what the parent has too
+  _exit(0);  // skips destructors of objects that the parent has too
 }
 
-// What comes until the other end is closed; false where that takes too long.
+// Reads until the other end is closed; false where that takes too long.
 bool read_all(int pipe, int seconds, std::string& text) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   for (;;) {

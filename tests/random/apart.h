@@ -1,4 +1,4 @@
-// Runs a check in a process of its own: what crashes, hangs or takes too much memory ends that process alone.
+// Runs a check in its own process, so that a crash, a hang or excess memory ends that process alone.
 #pragma once
 
 #include <functional>
@@ -6,8 +6,8 @@
 
 namespace boxcar::tests {
 
-// The text of what failed: googletest's expectations, an exception, a signal, or that it took more than
-// `seconds` of processor time, or waited for long. Empty where nothing did. The caller has one thread.
+// The failure's text: googletest's expectations, an exception, a signal, or that the check took more than
+// `seconds` of processor time or waited too long. Empty on success. The caller must have one thread.
 std::string failure_of(const std::function<void()>& check, int seconds);
 
 }  // namespace boxcar::tests

@@ -11,10 +11,10 @@
 namespace boxcar::tests {
 namespace {
 
-constexpr int most_mends = 80;     // of one job
-constexpr int most_alike = 20;     // refusals with the same words, one after the other
-constexpr int most_tries = 6;      // jobs for a pair, before it is taken for illegal
-constexpr double otherwise = 0.3;  // share of dimensions that are not at their first value
+constexpr int most_mends = 80;     // per job
+constexpr int most_alike = 20;     // consecutive refusals with the same message
+constexpr int most_tries = 6;      // jobs tried for a pair before it counts as illegal
+constexpr double otherwise = 0.3;  // share of dimensions not at their first value
 
 const std::string& text_of(const Setting& setting) {
   return at(at(dimensions(), setting.dimension).values, setting.value);
@@ -27,7 +27,7 @@ int devices_of(const RandomJob& job) {
   return devices;
 }
 
-// Whether `name` stands in the text as a word.
+// Whether `name` occurs in the text as a whole word.
 bool mentions(const std::string& text, const std::string& name) {
   const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
@@ -37,7 +37,7 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
-// Without values that are first, which the pair that is kept may have named.
+// Drops values that are a dimension's first, which the kept pair may have named.
 RandomJob plain(const RandomJob& job) {
   RandomJob result;
   for (const auto& [path, value] : job.values) result = result.with(path, value);
@@ -46,16 +46,16 @@ RandomJob plain(const RandomJob& job) {
 
 std::string name_of(const std::string& path) { return path.substr(path.find('.') + 1); }
 
-// Beyond what a job file's keys say of each other.
+// Dependencies beyond those that a job file's keys state.
 struct Needs {
-  const char *path, *value;  // this value, or with none any but the first,
-  const char *other, *of;    // needs the other to have this one, or with none any but the first
+  const char *path, *value;  // this value (null: any but the first)
+  const char *other, *of;    // needs the other key to have this one (null: any but the first)
 };
 constexpr Needs needs[] = {
     {"run.validation_fraction", nullptr, "run.validate_every", nullptr},
     {"run.validation_batches", nullptr, "run.validate_every", nullptr},
-    // Layouts at random are laid over a graph on one stage whose states nobody shards, and whose ops may be
-    // split anywhere.
+    // Random layouts need a graph on one stage whose states are unsharded and whose ops may be split
+    // anywhere.
     {layouts_dimension, "random", "parallel.pp", "1"},
     {layouts_dimension, "random", "parallel.ep", "1"},
     {layouts_dimension, "random", "parallel.zero", "0"},
@@ -148,7 +148,7 @@ RandomJob Drawer::scatter(const RandomJob& kept) {
   return job;
 }
 
-// What the refusal names is drawn anew, or left out: the key at fault or one that its message speaks of.
+// Redraws or leaves out the values that the refusal names: the key at fault or one in its message.
 void Drawer::mend(RandomJob& job, const RandomJob& kept, const Refusal& why) {
   std::vector<const Dimension*> named;
   for (const Dimension& d : dimensions()) {
@@ -167,7 +167,7 @@ void Drawer::mend(RandomJob& job, const RandomJob& kept, const Refusal& why) {
 }
 
 std::optional<RandomJob> Drawer::draw(const Pair& pair) {
-  // Values that are first are kept as well: they are named, though `values` does not hold them.
+  // Keeps first values too: they are named, though `values` does not hold them.
   RandomJob kept;
   for (const Setting& s : {pair.first, pair.second})
     kept.values[at(dimensions(), s.dimension).path] = text_of(s);

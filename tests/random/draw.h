@@ -1,11 +1,11 @@
-// Draws legal jobs so that every pair of values of two dimensions comes up.
+// Draws legal jobs so that every pair of values of two dimensions occurs.
 //
 //   Coverage coverage;
 //   Drawer drawer(seed);
 //   if (auto job = drawer.draw(coverage)) ..., coverage.add(*job);
 //
-// A job begins with a pair that has not been there. What planner and command line refuse is mended where the
-// message says, the pair being kept; a pair that no legal job was found for is noted with the message.
+// A job begins with a pair not seen before. If the planner or command line refuses it, the drawer changes the
+// values that the message names and keeps the pair. A pair without a legal job is noted with the message.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@
 
 namespace boxcar::tests {
 
-// A value of a dimension, by their indices.
+// A value of a dimension, by index.
 struct Setting {
   int dimension = 0, value = 0;
   friend auto operator<=>(const Setting&, const Setting&) = default;
 };
-using Pair = std::pair<Setting, Setting>;  // the first of the dimension that comes first
+using Pair = std::pair<Setting, Setting>;  // ordered by dimension
 std::string to_text(const Pair& pair);     // "parallel.tp=2 parallel.zero=3"
 
 class Coverage {
@@ -42,14 +42,14 @@ class Coverage {
  private:
   size_t index(const Pair& pair) const;
 
-  std::vector<int> first_;  // by dimension: number of values before
+  std::vector<int> first_;  // by dimension: number of values in earlier dimensions
   std::vector<bool> seen_;  // by pair of values
   std::vector<Pair> all_;
   size_t covered_ = 0;
   int values_ = 0;
 };
 
-// Why a job cannot be; nothing where it can. No more than `most_devices` devices.
+// Why a job is refused; nothing where it is legal. At most `most_devices` devices.
 struct Refusal {
   std::string where, message;
 };
@@ -60,12 +60,12 @@ class Drawer {
  public:
   explicit Drawer(uint64_t seed) : random_(seed) {}
 
-  // Nothing where no legal job has the pair that was tried. What is refused on the way is shown to `refused`,
-  // which may be null.
+  // Nothing where the pair that was tried has no legal job. Shows refused jobs to `refused`, which may be
+  // null.
   std::optional<RandomJob> draw(const Coverage& coverage);
-  // A legal job with these two; nothing, and the last message in failed(), where none was found.
+  // A legal job with this pair. If none is found: nothing, with the last message in failed().
   std::optional<RandomJob> draw(const Pair& pair);
-  // Pairs that no legal job was found for, with what refused the last one.
+  // Pairs without a legal job, each with the last refusal.
   const std::map<Pair, std::string>& failed() const { return failed_; }
 
  private:

@@ -41,7 +41,7 @@ planner::LaidOut lay_at_random(const Job& job) {
   return laid;
 }
 
-// The layouts of a point, as lay_out takes them; null: those that hints lead to.
+// The layouts of a point, as lay_out takes them; null: those that follow from the hints.
 planner::Choose choose_of(const Point& point) {
   if (point.layouts != "found") return nullptr;
   return search::chooser(point.job, {.open = search::Open::each}, nullptr);
@@ -89,8 +89,7 @@ void check_shortcuts(const RandomJob& random) {
 // --- law 4 on the reference kernels
 
 bool has_reference_step(const RandomJob& job) {
-  // Random layouts have no job to compare with there. Every micro-batch is alike, and norms are each
-  // device's.
+  // Random layouts have no job to compare with here. Every micro-batch is alike, and norms are per device.
   return job.value(layouts_dimension) != "random" &&
          (job.value("model.dropout") == "0" || point_of(job).job.train.micro_batches == 1) &&
          !(is_conv_net(job) && job.value("parallel.dp") != "1");
@@ -103,8 +102,8 @@ void check_reference(const RandomJob& random) {
 
 // --- training
 
-// One device in one micro-batch, op by op as the model is written; of images in as many micro-batches as
-// there are norms of their own.
+// One device in one micro-batch, op by op as the model is written; image jobs in as many micro-batches as
+// they have separate norms.
 planner::ResolvedJob alone_of(const Job& job) {
   Job alone;
   alone.model = planner::padded_model(job);
@@ -140,7 +139,7 @@ Start start_of(const Job& job) {
   return start;
 }
 
-// As `boxcar train` has it: what a simulated framework keeps, or overwrites, is left out.
+// The job as `boxcar train` runs it: without tensors that a simulated framework keeps or overwrites.
 Point trained(const RandomJob& random) {
   Point point = point_of(random);
   point.job.parallel.retained_bytes.clear();
@@ -165,8 +164,8 @@ std::string kind_of(const std::string& name) {
   return "";
 }
 
-// Norms over one or two pixels, as those of small images are behind the last stage, turn rounding into
-// anything, and Adam divides by it.
+// Small images have norms over one or two pixels after the last stage: these turn rounding into anything, and
+// Adam divides by it.
 bool is_rounding_alone(const RandomJob& job) {
   const std::string& optimizer = job.value("train.optimizer");
   return is_conv_net(job) &&
@@ -177,7 +176,7 @@ bool runs_wide(const RandomJob& job) {
   return job.value("train.off") != "double_precision" && !is_rounding_alone(job);
 }
 
-// Of all tensors of one kind: weights, or the moments of one name.
+// The largest number over all tensors of one kind: weights, or the moments of one name.
 std::map<std::string, double> largest_of_kinds(const std::map<std::string, HostTensor>& state) {
   std::map<std::string, double> most;
   for (const auto& [name, tensor] : state) {
@@ -187,8 +186,8 @@ std::map<std::string, double> largest_of_kinds(const std::map<std::string, HostT
   return most;
 }
 
-// Within `tolerance` of the largest number of each kind: a gradient that is mathematically zero, of keys'
-// biases, is noise in each tensor.
+// Within `tolerance` of the largest number of each kind: a mathematically zero gradient, of keys' biases, is
+// noise in each tensor.
 void expect_near(const Outcome& got, const Outcome& wanted, double tolerance) {
   EXPECT_LE(loss_distance(got, wanted), tolerance * largest(wanted.losses)) << "losses";
   ASSERT_EQ(got.state.size(), wanted.state.size());
@@ -199,7 +198,7 @@ void expect_near(const Outcome& got, const Outcome& wanted, double tolerance) {
   }
 }
 
-// Through norms of few samples rounding grows, and with the depth.
+// Rounding grows through norms of few samples, and with depth.
 double wide_tolerance(const Job& job) {
   const double depth = std::max(1.0, static_cast<double>(job.model.layers) / 2);
   return ir::models::is_conv_net(job.model.family) ? 1e-6 : 1e-9 * depth;
@@ -219,8 +218,8 @@ bool runs_narrow(const RandomJob& job) {
          (precision == "fp32" || precision == "fp16" || precision == "bf16");
 }
 
-// One device's losses are of the size of those in float64; a plan's are no further from these than eight
-// times one device's.
+// One device's losses have the magnitude of those in float64. A plan's differ from these by at most eight
+// times one device's difference.
 void check_rounding(const RandomJob& random) {
   const Point point = trained(random);
   const Start start = start_of(point.job);
@@ -234,7 +233,7 @@ void check_rounding(const RandomJob& random) {
       << "losses";
 }
 
-// --- the CUDA backend, where it stands over a stand-in or GPUs
+// --- the CUDA backend, over a stand-in or GPUs
 
 std::unique_ptr<backends::Backend> gpus(int devices) {
   return backends::cuda::make_cuda_backend(devices, {.share_gpus = true});

@@ -1,4 +1,4 @@
-// What must hold for every job: one row for each law.
+// Laws that every job must satisfy, one row each.
 //
 //   for (const Law& law : laws())
 //     if (law.is_for(job)) failure_of([&] { law.check(job); }, law.seconds)
@@ -12,7 +12,7 @@
 
 namespace boxcar::tests {
 
-// A job as the planner has it: resolved, and where its layouts come from.
+// A job as the planner has it: resolved, and with the source of its layouts.
 struct Point {
   planner::Job job;
   std::string layouts;
@@ -22,9 +22,9 @@ Point point_of(const RandomJob& job);
 struct Law {
   const char* name;
   const char* says;
-  bool (*is_for)(const RandomJob& job);  // whether it says anything of this one, which is legal
-  void (*check)(const RandomJob& job);   // by googletest's expectations; what it throws is a failure too
-  int seconds;                           // of processor time, after which it is taken to hang
+  bool (*is_for)(const RandomJob& job);  // whether the law covers this legal job
+  void (*check)(const RandomJob& job);   // by googletest's expectations; an exception is a failure too
+  int seconds;                           // of processor time; beyond it the check counts as hung
 };
 const std::vector<Law>& laws();
 

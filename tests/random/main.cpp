@@ -1,7 +1,7 @@
-// random_jobs: holds jobs drawn at random to the laws.
+// random_jobs: checks random jobs against the laws.
 //
-//   random_jobs --jobs 300 --seed 7                  draws, checks, shrinks what fails
-//   random_jobs --hours 2 --record jobs.txt          and notes what held
+//   random_jobs --jobs 300 --seed 7                  draws, checks, shrinks failures
+//   random_jobs --hours 2 --record jobs.txt          and records passing jobs
 //   random_jobs --law training --job "parallel.tp=2" one job, one law
 //   random_jobs --coverage jobs.txt more.txt         pairs of values that no job of these files has
 //
@@ -32,7 +32,7 @@ int one_job(const std::string& text, const std::set<std::string>& laws) {
   return failures.empty() ? 0 : 1;
 }
 
-// Pairs that a legal job has and that have not run; where none has, what refuses them.
+// Legal pairs that have not run; if there are none, the refusals of the illegal ones.
 int print_coverage(const std::vector<std::string>& files, uint64_t seed) {
   Coverage coverage;
   int64_t jobs = 0;

@@ -33,7 +33,7 @@ using Words = std::vector<std::string>;
 
 constexpr double tolerance = 1e-9;  // in float64, of the largest number of a tensor
 
-// A folder of this process that goes with it.
+// A folder that exists as long as this object.
 class Folder {
  public:
   Folder() {
@@ -57,7 +57,7 @@ struct Said {
   std::string out;
 };
 
-// What the command does, in this process; its standard output goes to a file of the folder.
+// Runs the command in this process, with standard output in a file of the folder.
 Said say(const Folder& folder, const std::string& command, Words words) {
   const std::string file = folder / "out";
   std::fflush(stdout);
@@ -71,7 +71,7 @@ Said say(const Folder& folder, const std::string& command, Words words) {
     cli::add_simulate_command(app, exit_code);
     cli::add_train_command(app);
     words.insert(words.begin(), command);
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    std::reverse(words.begin(), words.end());  // CLI11's order
     app.parse(words);
   } catch (const Error& error) {
     said.error = error.what(), said.code = error.code();
@@ -84,7 +84,7 @@ Said say(const Folder& folder, const std::string& command, Words words) {
   return said;
 }
 
-// A job's flags, with some otherwise; an empty value takes the flag away.
+// A job's flags, with those of `others` replaced; an empty value drops the flag.
 Words flags(const RandomJob& job, const std::map<std::string, std::string>& others, bool run) {
   cli::GivenKeys given = given_of(job, run);
   for (const auto& [path, text] : others) {
@@ -116,7 +116,7 @@ double loss_of(const Said& said, int64_t step) {
   throw std::runtime_error(fmt::format("no loss of step {} in\n{}", step, said.out));
 }
 
-// What `docs/jobs.md` says that `train` refuses though it can be simulated.
+// Jobs that `docs/jobs.md` says `train` refuses although they can be simulated.
 bool is_simulated_alone(const RandomJob& job) {
   const std::string& family = job.value("model.family");
   return family == "t5" || family.ends_with("unet") || job.value("model.masked") != "0" ||
@@ -131,7 +131,7 @@ Words other_plan(const RandomJob& job, std::map<std::string, std::string> others
   others["cluster.gpus"] = "";
   others["parallel.dp"] = "1";
   others["train.epilogues"] = "";
-  if (job.value("train.off") == "accumulate") others["train.off"] = "";  // of one micro-batch alone
+  if (job.value("train.off") == "accumulate") others["train.off"] = "";  // of one micro-batch only
   const int64_t batch = cli::resolve(given).request.job.global_batch;
   others["train.global_batch"] = std::to_string(batch);
   if (batch % 2 == 0)
@@ -165,7 +165,7 @@ void expect_same(const host::GlobalTensors& got, const host::GlobalTensors& want
   }
 }
 
-// The vocabulary is that of the job's own tensor parallelism, for padding follows its degree.
+// Uses the vocabulary padded for the job's own tensor parallelism, since padding depends on its degree.
 void check_going_on(const RandomJob& job, const Folder& folder) {
   std::map<std::string, std::string> others = here;
   const ir::models::Transformer padded = planner::padded_model(cli::resolve(given_of(job)).request.job);

@@ -5,16 +5,15 @@
 
 namespace boxcar::tests {
 
-// Whether make_cuda_backend finds something to run on.
+// Whether make_cuda_backend finds a GPU.
 bool has_gpus();
 
-// What is simulated can be trained, but for what the documentation calls simulated alone; the same is refused
-// with the same words. A step of training, its checkpoint and a second step under another plan are two steps
-// under that one.
+// Every job that can be simulated can be trained, except those that the documentation calls simulated only. A
+// step, its checkpoint and a second step under another plan equal two steps under that other plan.
 bool has_program_run(const RandomJob& job);
 void check_program(const RandomJob& job);
 
-// A job that is refused is refused by both commands.
+// Both commands refuse such a job, with the same words unless it is simulated only.
 void check_refused(const RandomJob& job);
 
 }  // namespace boxcar::tests

@@ -22,7 +22,7 @@ std::vector<std::string> passes() {
   return values;
 }
 
-// Sizes are the least that leave something to split in every way.
+// Sizes are the smallest that leave something to split in every way.
 std::vector<Dimension> make_dimensions() {
   const std::vector<std::string> no_yes{"false", "true"}, yes_no{"true", "false"};
   return {
@@ -118,7 +118,7 @@ std::vector<Dimension> make_dimensions() {
   };
 }
 
-// Text of values that follow from other keys.
+// Writes values whose text follows from other keys.
 class Writer {
  public:
   explicit Writer(const RandomJob& job) : job_(job) {}
@@ -146,7 +146,7 @@ class Writer {
     return number("parallel.dp") * number("parallel.tp") * number("parallel.pp") *
            number("parallel.context_parallel");
   }
-  // One on each stage, the others on the first or the last.
+  // One layer on each stage, the others on the first or the last.
   std::string stage_layers(bool first) const {
     std::vector<int> layers(static_cast<size_t>(stages()), 1);
     (first ? layers.front() : layers.back()) += number("model.layers") - stages();
@@ -177,7 +177,7 @@ class Writer {
 
 bool is_said(const RandomJob& job, const Dimension& d) {
   if (job.values.contains(d.path)) return true;
-  // Sizes are small, and what is needed has no default; the rest of the first values are the defaults.
+  // Sizes are small, and required keys have no default; all other first values are the defaults.
   static const std::vector<std::string> always{
       "model.family",   "model.layers", "model.hidden",    "model.heads",         "model.seq",
       "model.vocab",    "model.ffn",    "model.dropout",   "model.pad_vocab",     "model.image",

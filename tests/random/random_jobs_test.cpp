@@ -1,4 +1,4 @@
-// Jobs drawn at random hold to the laws; and the drawing is what it says.
+// Random jobs satisfy the laws; and the drawing does what it promises.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace boxcar::tests {
 namespace {
 
-// Of the commit, where scripts/test --all says so: other jobs with each.
+// scripts/test --all derives the seed from the commit, so each commit runs other jobs.
 uint64_t seed_of_run() {
   const char* text = std::getenv("BOXCAR_SEED");
   return text ? std::strtoull(text, nullptr, 16) : 0x1f75b62c;
@@ -92,7 +92,7 @@ TEST(Apart, TellsHowACheckFailed) {
             "has not ended after 1 s of processor time\n");
 }
 
-// --- the laws, of jobs that once broke them
+// --- the laws, for jobs that once broke them
 
 struct Found {
   const char* law;
@@ -148,7 +148,7 @@ TEST(RandomJobs, ThatOnceFailedHold) {
   }
 }
 
-// --- the laws, in parts that run beside each other
+// --- the laws, in parts that run in parallel
 
 constexpr int parts = 6, jobs_a_part = 50;
 

@@ -7,7 +7,7 @@
 namespace boxcar::tests {
 namespace {
 
-// The values before a job's own, the first first.
+// Values before the job's own, in order.
 std::vector<std::string> smaller(const RandomJob& job, const Dimension& d) {
   const auto own = std::find(d.values.begin(), d.values.end(), job.value(d.path));
   return {d.values.begin(), own};

@@ -7,8 +7,8 @@
 
 namespace boxcar::tests {
 
-// Takes one value after the other back to the first of its dimension, or to one before it, while `fails` says
-// that the job still does, until none can be. `fails` is not asked about illegal jobs.
+// Resets one value after the other to its dimension's first, or to an earlier one, while the job still
+// `fails`, until no reset is left. Never calls `fails` on illegal jobs.
 RandomJob shrink(RandomJob job, const std::function<bool(const RandomJob&)>& fails);
 
 }  // namespace boxcar::tests

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Messages that differ in numbers alone are of one kind.
+// Messages that differ only in numbers are of one kind.
 std::string kind_of(const std::string& message) {
   std::string kind;
   for (const char c : message.substr(0, 200))

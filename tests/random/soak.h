@@ -1,4 +1,4 @@
-// Draws jobs and holds each to all laws.
+// Draws jobs and checks each against all laws.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace boxcar::tests {
 
 struct SoakOptions {
   uint64_t seed = 1;
-  int64_t jobs = 0;                 // 0: until the time is over
+  int64_t jobs = 0;                 // 0: until the time is up
   double seconds = 0;               // 0: until all jobs have run
   std::set<std::string> laws = {};  // by name; empty: all
-  std::string record = {};          // a file that gets a line for each job that held; empty: none
+  std::string record = {};          // gets a line per passing job; empty: none
   std::ostream* progress = nullptr;
 };
 
@@ -25,7 +25,7 @@ struct Failure {
   RandomJob job;  // the smallest that still fails
   std::string law, message;
 };
-// How to see it again: the message, the command and the job.
+// How to reproduce it: the message, the command and the job.
 std::string to_text(const Failure& failure);
 
 struct SoakResult {
@@ -35,7 +35,7 @@ struct SoakResult {
   size_t covered = 0, pairs = 0, illegal = 0;
 };
 
-// `coverage`: what has run before; grows.
+// `coverage`: pairs that have run before; grows.
 SoakResult soak(const SoakOptions& options, Coverage& coverage);
 
 // Runs the laws on one job; nothing where all hold.

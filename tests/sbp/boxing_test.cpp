@@ -22,7 +22,7 @@ std::string route(Shape shape, const char* from, const char* to, const char* dev
   return to_text(box(layout(shape, from, devices), layout(shape, to, *others ? others : devices)));
 }
 
-// Boxes one pair and holds it against the identity and its own figures.
+// Boxes one pair; checks it against the identity and its own figures.
 void check(const Layout& from, const Layout& to, Aim aim = Aim::traffic) {
   SCOPED_TRACE(to_text(from) + " to " + to_text(to) + " of " + std::to_string(from.shape.size()) + " axes");
   const Route route = box(from, to, aim);
@@ -110,13 +110,13 @@ TEST(Boxing, SeveralMeshDimensions) {
   EXPECT_EQ(route({8, 8}, "(P, P)", "(S(0), S(0))", mesh), "reduce_scatter -> (S(0), S(0)) on 0-7:2x4");
   EXPECT_EQ(route({8, 8}, "(P, S(1))", "(S(0), B)", mesh),
             "reduce_scatter -> (S(0), S(1)) on 0-7:2x4; all_gather -> (S(0), B) on 0-7:2x4");
-  // An optimizer shard inside a tensor-parallel part is gathered along the data dimension alone.
+  // An optimizer shard inside a tensor-parallel part is gathered along the data dimension only.
   EXPECT_EQ(route({8, 8}, "(S(0,inner), S(0))", "(B, S(0))", mesh), "all_gather -> (B, S(0)) on 0-7:2x4");
   EXPECT_EQ(route({8, 8}, "(P, S(0))", "(S(0,inner), S(0))", mesh),
             "reduce_scatter -> (S(0,inner), S(0)) on 0-7:2x4");
 }
 
-// Copies share the work of a reduction where that moves less: 48 rather than 4 x 48 elements twice.
+// Copies share a reduction's work where that moves less: 48 rather than 4 x 48 elements twice.
 TEST(Boxing, CopiesShareTheWork) {
   const Layout from = layout({8, 6}, "(P, B)", "0-7:4x2"), to = layout({8, 6}, "(B, B)", "0-7:4x2");
   const Route least = box(from, to), fewest = box(from, to, Aim::steps);

@@ -1,10 +1,10 @@
-// Law 2, the price: no path over intermediate layouts moves fewer elements than box() does.
+// Law 2, the price: no path over intermediate layouts moves fewer elements than box().
 //
-// A path's legs are direct moves: to every device that needs an element go all the partials that its set
+// A path's legs are direct moves: every device that needs an element receives all the partials that its set
 // lacks, or, from a layout without partials, one copy. Every collective is a path of such legs (an all-reduce
-// goes through a split). Partials along a mesh dimension may stay where they are: then each is a tensor of
-// its own that is moved like any other; so sums inside of maxima are reduced alone. The price of each leg is
-// counted element by element here, the cheapest path is Floyd's and Warshall's.
+// goes through a split). Partials along a mesh dimension may stay in place: then each is a separate tensor
+// that moves like any other, so sums inside maxima are reduced alone. The test counts each leg's price
+// element by element; Floyd-Warshall finds the cheapest path.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,8 +19,7 @@ namespace {
 
 constexpr int64_t never = int64_t{1} << 40;
 
-// For every element and set of partials, who holds which; sets differ in their coordinates other than those
-// of P.
+// For every element and set of partials: its holders. Sets differ in their coordinates other than those of P.
 struct Sets {
   int64_t partials = 1;
   std::vector<std::map<int, std::vector<int>>> of_element;  // set -> device of each partial
@@ -84,8 +83,7 @@ Bits partials(const Layout& layout) {
   return bits;
 }
 
-// The layouts that are left of one, by coordinate along `kept`: each of these partials is a tensor of its
-// own.
+// The remaining layouts of a layout, by coordinate along `kept`: each of these partials is a separate tensor.
 std::vector<Layout> apart(const Layout& layout, Bits kept) {
   const Shape& mesh = layout.placement.mesh;
   std::map<std::vector<int64_t>, Layout> result;
@@ -109,8 +107,8 @@ std::vector<Layout> apart(const Layout& layout, Bits kept) {
 }
 
 // Whether partials of `from` that are not kept may be reduced, and those of `to` filled, while those along
-// `kept` stay as they are. What is inside reduces first: nothing is reduced outside of another reduction that
-// is kept; what is handed on as partials has one reduction, and no other one inside or between.
+// `kept` stay. Inner reductions come first: none happens outside a kept reduction. Partials passed on have
+// one reduction, with no other inside or between.
 bool legal(const Layout& from, const Layout& to, Bits kept) {
   const Bits gone = partials(from) & ~kept, made = partials(to) & ~kept;
   std::set<Reduction> kinds;
@@ -146,7 +144,7 @@ int64_t leg(const Layout& from, const Layout& to) {
   }
 }
 
-// Holds box() against all paths between layouts of `shape` on `placements`; compares each pair on the first
+// Checks box() against all paths between layouts of `shape` on `placements`; compares each pair on the first
 // two.
 void expect_cheapest(const Shape& shape, const std::vector<Placement>& placements,
                      const std::vector<Reduction>& reductions = {Reduction::sum}) {

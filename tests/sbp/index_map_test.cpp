@@ -128,8 +128,7 @@ TEST(Derive, UnsplittableAndScalar) {
   EXPECT_THAT(derived(" -> ; linear 0"), ElementsAre("B -> B", "P(sum) -> P(sum)"));
 }
 
-// An index that one output has and another sums (the gradient of layer_norm), or that another does not have
-// at all.
+// An index that one output has and another sums (the gradient of layer_norm), or that another lacks.
 TEST(Derive, SeveralOutputs) {
   EXPECT_THAT(derived("i j, i j -> i j, j ; sum i"),
               ElementsAre("B, B -> B, B", "S(0), S(0) -> S(0), P(sum)", "S(1), S(1) -> S(1), S(0)"));

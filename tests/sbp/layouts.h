@@ -1,4 +1,4 @@
-// Every layout of a small tensor, for tests that hold something of all of them.
+// Every layout of a small tensor, for tests that check a property of all of them.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace boxcar::sbp {
 
-// Every meaning once: B, S of each axis in each order of nesting, and P of `reductions`, per mesh dimension.
+// Each layout once: B, S of each axis in each order of nesting, and P of `reductions`, per mesh dimension.
 inline std::vector<NdSbp> all_layouts(size_t rank, size_t mesh_dims,
                                       const std::vector<Reduction>& reductions) {
   std::vector<Sbp> entries{Sbp::B()};

@@ -31,7 +31,7 @@ TEST(MeshRoute, ExampleOfTheHeader) {
             "reduce_scatter 0 -> (S(0), S(1)) 48; all_gather 1 -> (S(0), B) 144");
 }
 
-// What all ranks of a group send is what a route over it counts.
+// A route counts the elements that all ranks of a group send.
 TEST(MeshRoute, MovesWhatRanksSend) {
   const double ranks = 4, whole = 64;  // elements
   const auto sent = [&](Collective collective, double of_rank) {
@@ -55,7 +55,7 @@ TEST(MeshRoute, NothingToDo) {
   EXPECT_EQ(route({2, 1}, "(S(0), P)", "(S(0), B)"), "local -> (S(0), B)");
 }
 
-// What training with data, tensor and sharded optimizer parallelism asks for, as published systems do it.
+// Routes that data, tensor and sharded optimizer parallelism need, as published systems communicate.
 TEST(MeshRoute, AimStepsTakesOneCollectivePerDimension) {
   EXPECT_EQ(route({4, 2}, "(P, B)", "(B, B)", Aim::steps), "all_reduce 0 -> (B, B) 768");
   EXPECT_EQ(route({4, 2}, "(P, B)", "(S(0), B)", Aim::steps), "reduce_scatter 0 -> (S(0), B) 384");
@@ -73,11 +73,12 @@ TEST(MeshRoute, AimTrafficLetsCopiesShareTheWork) {
   EXPECT_EQ(
       route({4, 2}, "(P, B)", "(B, B)"),
       "local -> (P(sum), S(0)); reduce_scatter 0 -> (S(0,inner), S(0)) 192; all_gather 1,0 -> (B, B) 448");
-  EXPECT_EQ(route({2, 2}, "(P, B)", "(B, B)"), "all_reduce 0 -> (B, B) 256");  // as cheap with two
+  EXPECT_EQ(route({2, 2}, "(P, B)", "(B, B)"),
+            "all_reduce 0 -> (B, B) 256");  // two collectives cost the same
 }
 
-// (S(0), B) -> (B, S(0)): gathering first would bring all to all; slicing first leaves what is no block.
-// Slices are cheaper.
+// (S(0), B) -> (B, S(0)): gathering first would bring everything to all; slicing first leaves parts that are
+// no blocks. Slices are cheaper.
 TEST(MeshRoute, NoneWhereTransfersAreCheaper) {
   EXPECT_EQ(route({2, 2}, "(S(0), B)", "(B, S(0))"), "no route");
   EXPECT_EQ(route({2, 2}, "(S(0), S(1))", "(S(1), S(0))"), "no route");

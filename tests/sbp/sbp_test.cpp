@@ -140,7 +140,7 @@ std::vector<int64_t> sizes(const char* layout, Shape mesh, int64_t extent) {
   return result;
 }
 
-// 6 elements: a split of a split on 2 x 2 is 2,1,2,1, one split over 4 is 2,2,1,1.
+// 6 elements: a nested split on 2 x 2 is 2,1,2,1, one split over 4 is 2,2,1,1.
 TEST(Part, NestedSplitIsNotAFlatOne) {
   EXPECT_THAT(sizes("(S(0), S(0))", {2, 2}, 6), ElementsAre(2, 1, 2, 1));
   EXPECT_THAT(sizes("S(0)", {4}, 6), ElementsAre(2, 2, 1, 1));

@@ -1,4 +1,4 @@
-// The solver against trying every choice, on small random graphs: whatever way it goes.
+// The solver against brute force on small random graphs, in all of its modes.
 #include "planner/solve/assignment.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ double brute_force(const Assignment& problem, const Objective& objective) {
   return best;
 }
 
-// What an answer promises, given the optimum.
+// Checks an answer's promises against the optimum.
 void expect_kept(const Assignment& problem, const Objective& objective, const Answer& answer, double best) {
   double near = 1e-9 * (best == infinity ? 1 : best);
   ASSERT_LE(answer.lower, best + near);
@@ -115,7 +115,7 @@ TEST(Assignment, IsOptimalWithLimits) {
   EXPECT_GT(counts.none, 20);
 }
 
-// Branch and bound descends once, so fronts close the gaps.
+// Branch and bound descends only once, so fronts close the gaps.
 TEST(Assignment, IsOptimalByFronts) {
   Counts counts = check_random(1001, 400, true, {.branches = 8});
   EXPECT_EQ(counts.bounded, 0);
@@ -137,7 +137,7 @@ TEST(Assignment, IsOptimalByMultiplierAndBranchAndBound) {
   EXPECT_GT(counts.none, 20);
 }
 
-// Small tables alone, or where these prove nothing, large ones.
+// Small tables first; large ones where these prove nothing.
 TEST(Assignment, IsOptimalWithSmallTablesFirst) {
   for (const bool limited : {false, true}) {
     const Counts counts = check_random(limited ? 8001 : 9001, 400, limited, {.small = 4, .branches = 64});
@@ -248,8 +248,8 @@ TEST(Assignment, ReducedProblemHasTheSameFront) {
   EXPECT_GT(dropped, 300u);
 }
 
-// x is 0 for a and 1 for b, at 1 s for the other: a bucket that is cut would say 0 s if its parts did not
-// agree on x.
+// x is 0 for a and 1 for b; disagreeing costs 1 s. A cut bucket whose parts did not agree on x would give 0
+// s.
 TEST(Assignment, PartsOfACutBucketAgree) {
   std::vector<Cost> none(2);
   Assignment problem{
@@ -273,7 +273,7 @@ TEST(Assignment, SameInputSameAnswer) {
   EXPECT_EQ(once.lower, again.lower);
 }
 
-// The order of a transformer's training step has the same width at any depth.
+// The elimination order of a transformer's training step has the same width at any depth.
 TEST(Assignment, WidthDoesNotGrowWithDepth) {
   auto largest = [](int layers) {
     std::mt19937 random(1);
@@ -312,7 +312,7 @@ TEST(Assignment, RefusesWhatIsNoProblem) {
             "search: a front needs a table of 729 entries, 8 are allowed");
 }
 
-// What is called while it works ends it by what it throws.
+// A callback that throws ends the search with its exception.
 TEST(Assignment, WorkCanBeEnded) {
   Assignment problem;
   problem.nodes.assign(4, std::vector<Cost>(3));

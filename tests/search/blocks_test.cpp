@@ -1,4 +1,4 @@
-// Chains of blocks against the same graph written out.
+// Chains of blocks compared with the same graph written out.
 #include "planner/solve/blocks.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ Block random_block(std::mt19937& random, const Space& space, const std::vector<i
       draw(random, random_shape(random, nodes, 2 * nodes), {.space = space, .whole = true}, choices);
   for (int i = 0; i < static_cast<int>(in.size()); ++i) block.in.push_back(i);
   for (int i = static_cast<int>(in.size()); i < boundary; ++i) block.out.push_back(i);
-  // An edge between two of `in` would be the block's before.
+  // An edge between two of `in` would belong to the previous block.
   std::erase_if(block.problem.edges,
                 [&](const auto& edge) { return std::max(edge.a, edge.b) < static_cast<int>(in.size()); });
   return block;
@@ -142,7 +142,7 @@ TEST(Blocks, ThinnedFrontsAreWithinTheirSlack) {
   EXPECT_GT(thinned, 20);
 }
 
-// A multiplier's bound holds for every point of every entry, and is attained by some.
+// A multiplier's bound holds for every point of every entry, and some point attains it.
 TEST(Blocks, WeighedChainsBound) {
   int attained = 0;
   for (unsigned seed = 1; seed <= 100; ++seed) {

@@ -1,5 +1,5 @@
 // The solver against an integer program that CBC solves, on graphs shaped like training steps. Skipped where
-// cbc is not installed (scripts/setup --clang installs it).
+// cbc is missing (scripts/setup --clang installs it).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,13 +17,13 @@
 namespace boxcar::search {
 namespace {
 
-// `proved`: the answer within a limit is claimed to be the optimum; else the optimum is within its bound.
+// `proved`: the answer within a limit must be the optimum; otherwise the optimum must be within its bound.
 void compare(const Assignment& problem, bool proved = true) {
   Answer free = solve(problem);
   ASSERT_TRUE(free.optimal());
   EXPECT_NEAR(free.value, IntegerProgram(problem, infinity).solve(), 1e-5 * free.value);
 
-  // A limit between what the fastest choice needs and the least that is possible.
+  // A limit between the need of the fastest choice and the least possible.
   double least = solve(problem, {.weights = {0, 1}}).value;
   Objective limited;
   limited.limits[1] = std::round(least + (free.cost[1] - least) / 3);
@@ -48,8 +48,8 @@ void compare(const Shape& shape, unsigned seed, bool whole) {
   compare(draw(random, shape, {.space = {2, 0}, .least_choices = 2, .forbidden = 5, .whole = whole}));
 }
 
-// The layouts of a model on the devices of a tensor dimension, costs by the time models: microseconds, and
-// mebibytes that stay.
+// The layouts of a model on the devices of a tensor dimension, with costs by the time models: microseconds,
+// and resident mebibytes.
 Assignment layouts_of(planner::Job job, int devices, int samples) {
   job.model = ir::models::complete(job.model);
   job.cluster = backends::load_cluster("dgx-a100-80g", devices);

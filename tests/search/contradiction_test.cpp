@@ -1,4 +1,4 @@
-// Where no combination of degrees is legal, the search says which keys and which rule are in the way.
+// Where no combination of degrees is legal, the search names the keys and the rule that conflict.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -120,8 +120,8 @@ TEST(Contradiction, NamesKeysThatDoNotGoTogether) {
             "parallel: zero 1..3 contradicts dp 1: zero shards over dp, which has to be 2 or more");
 }
 
-// One layer, two sequences that cannot be cut and 8 heads of which two share keys: dp and tp are at most 2,
-// pp and context_parallel 1.
+// One layer, two indivisible sequences, and 8 heads with 2 key heads: dp and tp are at most 2, pp and
+// context_parallel 1.
 TEST(Contradiction, NamesTheRulesWhereNothingIsGiven) {
   EXPECT_EQ(
       refusal([](Job& j) { j.model.layers = 1, j.model.kv_heads = 2, j.model.seq = 511, j.global_batch = 2; },
@@ -133,7 +133,7 @@ TEST(Contradiction, NamesTheRulesWhereNothingIsGiven) {
       "global_batch");
 }
 
-// A pinned layout asks for a mesh of as many dimensions.
+// A pinned layout requires a mesh of as many dimensions.
 TEST(Contradiction, NamesLayoutsAndTheDegreesOrLayoutsThatTheyContradict) {
   const LayoutPin two = parse_pin("h*.mlp.fc1.weight=(B,S(1))"), one = parse_pin("h*.attn.qkv.weight=S(1)");
   EXPECT_EQ(refusal([](Job& j) { j.parallel.tp = 8; }, {"tp"}, {}, {two}),

@@ -1,5 +1,4 @@
-// Of each row of the dimensions: it stands once in each order, and jobs that differ in it are told apart by
-// it alone.
+// Each row of the dimensions occurs once in each order, and alone tells apart jobs that differ in it.
 #include "planner/search/dimensions.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +55,7 @@ TEST(Dimensions, HaveAPlaceOfTheirOwnInEachOrder) {
   EXPECT_EQ(ordered_by(&Dimension::chosen).size(), dimensions().size());
 }
 
-// Those of a branch are chosen before all others that have values.
+// A branch's dimensions are chosen before all others that have values.
 TEST(Dimensions, BeginWithThoseOfABranch) {
   bool ended = false;
   for (const Dimension* d : ordered_by(&Dimension::chosen)) {
@@ -74,7 +73,7 @@ TEST(Dimensions, TellJobsApart) {
   for (const Dimension& d : dimensions()) {
     const Job other = otherwise(job, d);
     EXPECT_NE(value_of(d, other), value_of(d, job)) << d.key;
-    if (d.key == "recompute") continue;  // of no layer
+    if (d.key == "recompute") continue;  // no layer recomputes
     EXPECT_NE(key_of(other), key_of(job)) << d.key;
     EXPECT_EQ(degrees_of(other) != degrees_of(job), d.degree) << d.key;
   }

@@ -39,7 +39,7 @@ TEST(Search, EstimatesAreNearTheSimulation) {
   EXPECT_LT(worst_memory, 1.5);
 }
 
-// Any number of layers again on each stage, the others of a lesser kind.
+// Any number of recomputed layers on each stage, the others with a lesser kind of recomputation.
 TEST(Search, EstimatesOfLayersThatDifferInRecomputationAreNearTheSimulation) {
   std::mt19937 random(11);
   Job job = small_gpt(8);
@@ -65,7 +65,7 @@ TEST(Search, EstimatesOfLayersThatDifferInRecomputationAreNearTheSimulation) {
   EXPECT_LT(bytes / points, 0.02);
 }
 
-// With virtual stages every chunk has slots for the most that it has in flight, not for the mean.
+// With virtual stages every chunk has slots for its maximum in flight, not for the mean.
 TEST(Search, EstimatesTheMemoryOfVirtualStages) {
   Job job = small_gpt(8);
   job.model.layers = 16;
@@ -81,7 +81,7 @@ TEST(Search, EstimatesTheMemoryOfVirtualStages) {
   EXPECT_GT(points, 5);
 }
 
-// Over nodes communication takes as long as kernels, and what hides it decides.
+// Over nodes communication takes as long as kernels, so its overlap decides.
 TEST(Search, EstimatesOfShardedStatesOverManyNodesAreNearTheSimulation) {
   for (const int zero : {2, 3})
     for (const int gpus : {32, 128}) {
@@ -118,8 +118,8 @@ TEST(Search, EstimatesOfVirtualStagesWithShardedGradientsAreNearTheSimulation) {
   }
 }
 
-// Gradients are reduced over positions too, whole ones with those of data parallelism; groups of a node that
-// reach another one share its NICs.
+// Gradients are reduced over positions too, unsharded ones together with data parallelism. A node's groups
+// that reach another node share its NICs.
 TEST(Estimate, OfContextParallelismReducesGradients) {
   double off = 0;
   int points = 0;
@@ -186,7 +186,7 @@ Worst worst_estimate(const Job& job, const std::set<std::string>& pinned, int* p
   return worst;
 }
 
-// 64 images on four A100s, by eights.
+// 64 images on four A100s, in micro-batches of eight.
 Job images_job(const char* family, int64_t layers, int64_t hidden, int64_t classes, int64_t image = 0) {
   Job job;
   job.model = ir::models::defaults(family);
@@ -198,7 +198,7 @@ Job images_job(const char* family, int64_t layers, int64_t hidden, int64_t class
   return job;
 }
 
-// Layers that all differ, on stages of whole layers; on the tensor dimension layouts are found.
+// Layers that all differ, on stages of whole layers; the tensor dimension has found layouts.
 TEST(Search, EstimatesOfAConvolutionalNetworkAreNearTheSimulation) {
   const Job job = images_job("wide_resnet", 16, 64, 1000);
   int points = 0;
@@ -208,7 +208,7 @@ TEST(Search, EstimatesOfAConvolutionalNetworkAreNearTheSimulation) {
   EXPECT_GT(points, 8);
 }
 
-// What the levels down make is read by those up, stages apart.
+// Outputs of the down levels are read by the up levels, stages apart.
 TEST(Search, EstimatesOfADiffusionUnetAreNearTheSimulation) {
   const Job job = images_job("diffusion_unet", 7, 64, 4, 32);
   int points = 0;
@@ -218,7 +218,7 @@ TEST(Search, EstimatesOfADiffusionUnetAreNearTheSimulation) {
   EXPECT_GT(points, 4);
 }
 
-// Experts on every other layer: how many devices share them is a point of the space.
+// Experts on every other layer: the number of devices that share them is a dimension of the space.
 TEST(Search, EstimatesOfExpertsAreNearTheSimulation) {
   Job job = small_gpt(4);
   job.model.experts = 4;
@@ -233,7 +233,7 @@ TEST(Search, EstimatesOfExpertsAreNearTheSimulation) {
   EXPECT_GT(points, 8);
 }
 
-// Two kinds of layers, of which the decoder's read fewer tokens.
+// Two kinds of layers; the decoder's read fewer tokens.
 TEST(Search, EstimatesOfADecoderAreNearTheSimulation) {
   Job job = small_gpt(4);
   job.model = ir::models::defaults("t5");
@@ -253,7 +253,7 @@ TEST(Search, EstimatesOfADecoderAreNearTheSimulation) {
   EXPECT_GT(points, 8);
 }
 
-// The decoder's layers read what the encoder made, stages apart; tables are read at both ends of both.
+// The decoder's layers read the encoder's output, stages apart; both halves read tables at both ends.
 TEST(Search, EstimatesOfAnEncoderAndDecoderOnStagesAreNearTheSimulation) {
   Job job = small_gpt(16);
   job.model = ir::models::defaults("t5");
@@ -278,7 +278,7 @@ TEST(Search, EstimatesOfAnEncoderAndDecoderOnStagesAreNearTheSimulation) {
   EXPECT_LT(sum / points, 0.07);
 }
 
-// Of random jobs and points: states, what micro-batches keep, slots of transfers, what lives for a moment.
+// Random jobs and points: states, activations kept by micro-batches, transfer slots, short-lived tensors.
 TEST(Search, EstimatesOfMemoryAreNearThePlans) {
   std::mt19937 random(7);
   const auto one_of = [&](auto... values) {
@@ -334,7 +334,7 @@ TEST(Estimate, CountsATiedTableOnce) {
   EXPECT_NEAR(e.bytes / static_cast<double>(peak_of(plan)), 1, 0.02);
 }
 
-// A vocabulary that tp does not divide makes ranks differ; what a layer costs does not.
+// A vocabulary that tp does not divide makes ranks differ, but not a layer's cost.
 TEST(Estimate, OfRanksThatDifferIsThatOfOne) {
   Job job = small_gpt(4);
   job.parallel.tp = 4;
@@ -350,7 +350,7 @@ TEST(Estimate, OfRanksThatDifferIsThatOfOne) {
   EXPECT_EQ(uneven.boundary_bytes, even.boundary_bytes);
 }
 
-// The ends of a model take a layer's place.
+// Work at a model's ends takes the place of layers.
 TEST(Points, StagesAreLevel) {
   ModelCost cost;
   cost.layer.forward = 1;

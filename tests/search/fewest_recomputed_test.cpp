@@ -1,4 +1,4 @@
-// Which layers compute again, and where stages are cut, against every cut and every number tried.
+// Choice of recomputed layers and stage cuts, compared with every cut and every number.
 #include "planner/estimate/fewest_recomputed.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::vector<double> bytes_of(const Job& job, const KindCosts& costs) {
   return bytes_by_stage(job, costs, in_flight_of(job));
 }
 
-// Limits from what all layers need that compute again to what they need that do not.
+// Limits between the memory of all layers recomputed and of none.
 std::vector<double> limits(Job job, const KindCosts& costs) {
   job.train.recompute_layers = {0};
   const double none = most(bytes_of(job, costs));
@@ -77,7 +77,7 @@ TEST(FewestAgain, NoStageHasOneTooMany) {
       const std::vector<int>& counts = fewest->train.recompute_layers;
       found.insert(counts);
       for (size_t v = 0; v < counts.size(); ++v) {
-        // One less, of the stage's last ones.
+        // One recomputed layer fewer, in the stage's last ones.
         Job fewer = *fewest;
         if (counts[v] == 0 || (v + 2 < counts.size() && counts[v + 2] > 0)) continue;
         --fewer.train.recompute_layers[v];
@@ -128,7 +128,7 @@ TEST(FewestAgain, NoCutAndNoNumbersHaveAFasterSlowestStage) {
   EXPECT_GE(cuts.size(), 2u);
 }
 
-// What a plan needs more than was estimated is left free, on its stage.
+// Memory that a plan needs beyond its estimate is left free, on its stage.
 TEST(FewestAgain, GoesByHowFarOffEstimatesWere) {
   const Job job = pipeline(8, 2, 1);
   const Costs costs(job);
@@ -154,7 +154,7 @@ TEST(FewestAgain, GoesByHowFarOffEstimatesWere) {
   EXPECT_LT(count(again(tried), 0), count(by_estimate, 0));
 }
 
-// All layers alike on all stages: what there was before.
+// All layers alike on all stages, as before.
 TEST(FewestAgain, OnEachStageMakesASearchFasterThanAnyKindForAllLayers) {
   Job job = small_gpt(4);
   job.model.layers = 16, job.model.seq = 1024;

@@ -1,4 +1,4 @@
-// Training graphs that several jobs share, and what is measured with them, against each job's own.
+// Training graphs that several jobs share, and measurements with them, compared with each job's own.
 #include "planner/estimate/graphs.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Job small_gpt(int gpus) {
   return job;
 }
 
-// Of jobs that say more of what devices have whole: plans of known graphs are those of graphs made for them.
+// Plans of cached graphs equal those of fresh graphs, for jobs that set more about whole tensors on devices.
 TEST(Graphs, PlansAreThoseOfGraphsMadeForThem) {
   for (const bool fused : {false, true})
     for (const bool gathers : {false, true}) {
@@ -57,8 +57,8 @@ TEST(Graphs, PlansAreThoseOfGraphsMadeForThem) {
     }
 }
 
-// With a vocabulary that tensor parallelism does not pad tp 1 and tp 2 share a graph, unless there are
-// epilogues or a fused loss: products and classes are whole without tensor parallelism alone.
+// With a vocabulary that tensor parallelism does not pad, tp 1 and tp 2 share a graph unless there are
+// epilogues or a fused loss: products and classes are whole only without tensor parallelism.
 TEST(Graphs, AreSharedWhereNothingInThemDiffers) {
   for (const int fused : {0, 1, 2}) {
     Graphs graphs(4);
@@ -81,11 +81,11 @@ TEST(Graphs, KeepsAsManyAsItIsTold) {
   EXPECT_EQ(graphs.made(), 3);
 }
 
-// In other orders of the mesh, and after other jobs, what is measured is what it is alone: whatever was
-// before it, and whichever of the jobs with its key it was asked for.
+// In other mesh orders and after other jobs, a measurement equals the one made alone: regardless of earlier
+// ones, and of which job with its key asked.
 TEST(Measuring, SaysOfEveryJobWhatItSaysAlone) {
   Job job = small_gpt(16);
-  job.cluster.node.host_per_op = 0;  // launches take as long in every order
+  job.cluster.node.host_per_op = 0;  // launches take equally long in every order
   job.train.epilogues = true, job.model.dropout = 0;
   job.parallel.pp = 2;
   job.global_batch = 16;

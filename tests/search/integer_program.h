@@ -1,4 +1,4 @@
-// A problem of choices as an integer program that CBC solves: another way to the same optimum.
+// A problem of choices as an integer program that CBC solves: an independent way to the same optimum.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ namespace boxcar::search {
 
 bool has_cbc();  // scripts/setup --clang installs it (coinor-cbc)
 
-// x = one choice of a node; y = one pair of choices of an edge: sums of y over either end are that end's x.
-// The first coordinate is least, the second at most `limit`.
+// x = one choice of a node; y = one pair of choices of an edge. Sums of y over either end equal that end's x.
+// Minimises the first coordinate, with the second at most `limit`.
 class IntegerProgram {
  public:
   IntegerProgram(const Assignment& problem, double limit);
 
-  // The least value; infinity where nothing is possible.
+  // The minimum; infinity where nothing is feasible.
   double solve() const;
 
  private:

@@ -40,7 +40,7 @@ void each_plan(const Job& job, const std::set<std::string>& pinned,
   each_point(job, {pinned, {}}, [&](const Job& point) {
     const planner::ResolvedJob resolved = planner::resolve(point);
     visit(resolved, planner::compile(resolved));
-    return false;  // so that no recomputation is left out
+    return false;  // so that every recomputation is visited
   });
 }
 

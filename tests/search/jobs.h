@@ -1,4 +1,4 @@
-// Jobs and walks over their points that the search's tests share.
+// Jobs, and walks over their points, shared by the search's tests.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@ namespace boxcar::search {
 // 4 layers of 1,024, 16 sequences of 512, on A100s.
 planner::Job small_gpt(int gpus);
 
-// Where layers may differ in what they compute again.
+// The job's estimate, where layers may differ in recomputation.
 Estimate estimated(const planner::Job& job);
 
-// Of the fullest device.
+// Peak memory of the fullest device.
 int64_t peak_of(const ir::Plan& plan);
 
 // Visits every legal point, resolved, with its plan.

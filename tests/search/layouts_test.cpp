@@ -1,5 +1,5 @@
-// Layouts of real training graphs: the problem against everything tried, blocks against the whole, the plans
-// that follow.
+// Layouts of real training graphs: the problem against brute force, blocks against the whole, and the
+// resulting plans.
 #include "planner/estimate/layouts.h"
 
 #include <gtest/gtest.h>
@@ -75,8 +75,7 @@ ir::Graph mlp(int64_t batch, int64_t hidden) {
   return training(b, b.op1("add", {down, x}));
 }
 
-// What a step costs, by definition: signatures of all ops are given, and whatever they
-// leave open is the least of all.
+// Cost of a step by definition: all ops have given signatures, and whatever these leave open is minimised.
 class ByDefinition {
  public:
   explicit ByDefinition(Step& step) : step_(step), graph_(step.graph), choice_(graph_.ops.size(), nullptr) {
@@ -91,11 +90,11 @@ class ByDefinition {
       for (ir::TensorId t : op.inputs) last_[t] = ops_.size() - 1;
       for (ir::TensorId t : op.outputs) last_[t] = ops_.size() - 1;
     }
-    for (ir::OpId o : updates_)  // a gradient is where it ends once its state is known
+    for (ir::OpId o : updates_)  // a gradient's place is known once its state's is
       last_[at(graph_.ops, o).inputs[0]] = ops_.size() - 1;
   }
 
-  // With the signatures that were found.
+  // Cost with the found signatures.
   double of(const planner::Layouts& layouts) {
     double sum = 0;
     for (size_t n = 0; n < ops_.size(); ++n) {
@@ -106,7 +105,7 @@ class ByDefinition {
     return sum;
   }
 
-  // The least of all signatures that is below `bound`; `bound` where there is none.
+  // The least cost over all signatures if below `bound`; otherwise `bound`.
   double below(double bound) {
     best_ = bound;
     rest_.assign(ops_.size() + 1, 0);
@@ -136,7 +135,7 @@ class ByDefinition {
     }
   }
 
-  // Of the tensors whose readers all have their signature once op n has.
+  // Cost of the tensors whose readers all have their signature once op n has.
   double ended(size_t n) {
     double sum = 0;
     for (const auto& [t, last] : last_)
@@ -149,7 +148,7 @@ class ByDefinition {
     return boxing.compute + boxing.communication;
   }
 
-  // Every layout without a partial entry in which each part holds something.
+  // Every layout without partial entries in which no part is empty.
   std::vector<sbp::NdSbp> whole_layouts(ir::TensorId t) const {
     std::vector<sbp::NdSbp> all{{}};
     const sbp::Shape& shape = graph_.tensor(t).type.shape;
@@ -181,7 +180,7 @@ class ByDefinition {
     return all;
   }
 
-  // The readers of a phase, from what is kept and one copy.
+  // Cost of a phase's readers, from the kept layout and one copy.
   double phase_cost(ir::TensorId t, const sbp::NdSbp& kept, const std::vector<sbp::NdSbp>& wanted) {
     double least = infinity;
     std::vector<sbp::NdSbp> copies = whole_layouts(t);
@@ -217,7 +216,7 @@ class ByDefinition {
     return least;
   }
 
-  // Read as it lies, or slices of it where it is whole; its gradient ends there, and it is updated.
+  // Read in its own layout, or as slices where it is whole; its gradient ends there, and it is updated.
   double state_cost(ir::TensorId t, const std::map<ir::Phase, std::vector<sbp::NdSbp>>& wanted) {
     const ir::Op& update = at(graph_.ops, update_of(t));
     const ir::TensorId gradient = update.inputs[1];
@@ -261,7 +260,7 @@ class ByDefinition {
   std::vector<ir::OpId> ops_, updates_;
   std::map<ir::TensorId, size_t> last_;  // by tensor: the op of ops_ after which it is settled
   std::vector<const OpChoice*> choice_;  // by op
-  std::vector<double> rest_;             // by place in ops_: kernels from there on take no less
+  std::vector<double> rest_;             // by place in ops_: a lower bound of the kernels from there on
   double best_ = 0;
 };
 
@@ -294,7 +293,7 @@ TEST(Layouts, OfAProductOnAGridAreTheLeastOfAll) {
   expect_the_least_of_all({products(64, {1024, 8192}), {{"dp", "tp"}, {2, 4}}});
 }
 
-// With a price for bytes: fewer of them, and nothing that has as few is faster.
+// With a price on bytes: fewer of them, and no layout with as few is faster.
 TEST(Layouts, WithinALimitOfMemoryAreTheFastestOfTheirs) {
   Step step{mlp(65536, 2048), {{"tp"}, {8}}};
   const LayoutGraph graph = step.layouts();
@@ -342,7 +341,7 @@ class Chain {
   int layer_ = 0;
 };
 
-// Returns how many nodes were solved as blocks.
+// Returns the number of nodes solved as blocks.
 int expect_blocks_cost_what_one_problem_does(Step step) {
   const LayoutGraph graph = step.layouts();
   const FoundLayouts blocks = find_layouts(graph, {}), whole = find_layouts_at_once(graph, {});
@@ -365,7 +364,7 @@ TEST(Layouts, OfRunsSideBySide) {
   EXPECT_EQ(solved[0], solved[1]);
 }
 
-// So many that tables for each layout of that tensor are worth it.
+// Enough layers that tables for each layout of that tensor pay off.
 TEST(Layouts, OfLayersThatReadOneTensor) {
   std::vector<int> solved;
   for (const int layers : {24, 33}) {
@@ -378,7 +377,7 @@ TEST(Layouts, OfLayersThatReadOneTensor) {
   EXPECT_EQ(solved[0], solved[1]);
 }
 
-// A layer whose table would be too large stands for all of its run.
+// A layer whose table would be too large represents all of its run.
 TEST(Layouts, OfLayersWithoutTablesAreAlike) {
   Chain c;
   ir::TensorId x = c.input();
@@ -393,7 +392,7 @@ TEST(Layouts, OfLayersWithoutTablesAreAlike) {
               1e-9 * alike.value);
 }
 
-// Each layer's result goes to the next one and to one far away.
+// Each layer's result goes to the next layer and to a distant one.
 TEST(Layouts, OfSkips) {
   Chain c;
   std::vector<ir::TensorId> down{c.product(c.input())};
@@ -416,7 +415,7 @@ Job small(const Point& point) {
   point.change(job);
   planner::Hints& h = job.parallel;
   job.gpus = std::max(h.dp, 1) * h.tp * h.pp * h.cp;
-  if (job.global_batch > 1) job.model.dropout = 0;  // else micro-batches differ
+  if (job.global_batch > 1) job.model.dropout = 0;  // otherwise micro-batches differ
   job.global_batch = std::max<int64_t>(job.global_batch, 1) * std::max(h.dp, 1) * h.micro_batch;
   job.cluster = backends::load_cluster("dgx-a100-80g", job.gpus);
   return planner::resolve(job);
@@ -468,7 +467,7 @@ TEST_P(FoundLayoutsOf, AStepIsTheSingleDevices) {
   planner::expect_law_4(job, chooser(job, {.partial = false}, nullptr));
 }
 
-// None of a mesh's dimensions gains by itself, with the layouts on the others as they were found.
+// No single mesh dimension can improve while the others keep their found layouts.
 TEST_P(FoundLayoutsOf, SoIsItWhereEachDimensionWasOpenInTurn) {
   const Job job = small(GetParam());
   const Mesh mesh = planner::mesh_of(job.parallel);
@@ -489,8 +488,8 @@ TEST_P(FoundLayoutsOf, SoIsItWhereEachDimensionWasOpenInTurn) {
   }
 }
 
-// A choice that costs something finite: the least where few signatures of each op, the one that is all B
-// among them, are left, and costs are drawn.
+// A choice of finite cost: the best after only few signatures of each op, including the all-B one, are kept
+// and costs are drawn.
 std::vector<int> draw_choice(const ir::Graph& graph, const LayoutPart& part, std::mt19937& random) {
   Assignment problem = part.problem;
   for (size_t n = 0; n < part.items.size(); ++n)
@@ -506,7 +505,7 @@ std::vector<int> draw_choice(const ir::Graph& graph, const LayoutPart& part, std
   return answer.choice;
 }
 
-// Any layouts of the space, with every dimension of the mesh open, or two of three.
+// Random layouts of the space, with every mesh dimension open, or two of three.
 TEST_P(FoundLayoutsOf, SoIsItInLayoutsThatAreDrawn) {
   const Job job = small(GetParam());
   const Mesh mesh = planner::mesh_of(job.parallel);
@@ -526,7 +525,7 @@ TEST_P(FoundLayoutsOf, SoIsItInLayoutsThatAreDrawn) {
   }
 }
 
-// As blocks and as one problem: the same optimum. How many nodes were solved as blocks.
+// As blocks and as one problem: the same optimum. Returns the number of nodes solved as blocks.
 int solved_in_blocks(const Job& job) {
   FoundLayouts one;
   const planner::LaidOut laid = planner::lay_out(planner::resolve(job), chooser(job, {}, &one));
@@ -544,8 +543,7 @@ int solved_in_blocks(const Job& job) {
   return blocks.solved;
 }
 
-// Layers that are alike are solved once: no more nodes for more layers. Of a decoder's only where there are
-// many.
+// Equal layers are solved once: more layers add no nodes. A decoder's are so only where there are many.
 TEST_P(FoundLayoutsOf, ManyLayersCostWhatOneProblemSays) {
   std::vector<int> solved;
   for (const int more : {0, 4})
@@ -569,8 +567,8 @@ TEST(Layouts, OfLayersThatTakeTurnsAreSolvedOnce) {
   EXPECT_EQ(solved[0], solved[1]);
 }
 
-// One layer that stands for all: no better than layers of their own, of the same cost as what it stands for,
-// and a plan.
+// One layer represents all: no better than separate layers, the same cost as the layers that it represents,
+// and a valid plan.
 TEST(Layouts, OfEqualLayersThatAreAlike) {
   const Job job = small({"", [](Job& j) { j.model.layers = 6, j.parallel.tp = 4; }});
   const Mesh mesh = planner::mesh_of(job.parallel);
@@ -593,7 +591,7 @@ TEST(Layouts, OfEqualLayersThatAreAlike) {
               1e-9 * alike.value);
 }
 
-// Eight groups of a node at once over its only NIC: each has an eighth of it.
+// Eight groups of a node share its only NIC: each has an eighth of it.
 TEST(Layouts, GroupsThatReachOtherNodesShareNics) {
   const backends::Cluster cluster = backends::load_cluster("p3-16xlarge", 16);
   const ir::TensorType type{{64, 1024, 1024}, DType::float32};
@@ -607,8 +605,8 @@ TEST(Layouts, GroupsThatReachOtherNodesShareNics) {
   EXPECT_NEAR(together / alone, 8, 0.1);
 }
 
-// Both dimensions of a mesh of two open: a step is the single device's, and takes less than with one of them,
-// and than with one after the other, but here not much.
+// Both dimensions of a two-dimensional mesh open: a step computes the single device's, and takes less than
+// with one open, and, here only slightly, than with one after the other.
 TEST(Layouts, LongOfBothDimensionsAreFasterThanOfOne) {
   const Job job = small({"", [](Job& j) {
                            j.model.layers = 1, j.parallel.dp = 2, j.parallel.tp = 2;

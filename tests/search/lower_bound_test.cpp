@@ -1,4 +1,4 @@
-// The bound of a step that the search proves its degrees with: below every simulation.
+// The lower bound of a step time that the search proves its degrees with: below every simulation.
 #include "planner/estimate/lower_bound.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using planner::Job;
 
-// Of any family, size, batch and precision.
+// A job of random family, size, batch and precision.
 Job random_job(std::mt19937& random) {
   const auto one_of = [&](auto... values) {
     const std::vector<int> all{values...};
@@ -79,7 +79,7 @@ TEST(LowerBound, IsBelowTheSimulationOfRandomPoints) {
   EXPECT_GT(nearest, 0.9);
 }
 
-// Kernels of 3 s on two stages: 4 micro-batches take 6 s on each, and what comes before the second.
+// Kernels of 3 s on two stages: 4 micro-batches take 6 s on each, after the second stage's start.
 TEST(LowerBound, KnowsThatStagesWait) {
   ModelCost cost;
   cost.layer.computing = 1, cost.first.computing = 0.5, cost.last.computing = 0.5;
@@ -100,7 +100,7 @@ TEST(LowerBound, KnowsThatStagesWait) {
   EXPECT_DOUBLE_EQ(least_seconds(job, cost), 6);
 }
 
-// What the search says of the points that it did not simulate holds for each of them.
+// The search's bound on points that it did not simulate holds for each of them.
 TEST(LowerBound, OfASearchHoldsForEveryPoint) {
   std::mt19937 random(4);
   for (int j = 0; j < 3; ++j) {

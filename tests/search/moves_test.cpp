@@ -1,4 +1,4 @@
-// Moves are rows: what is left out proposes nothing, and what proposes is counted.
+// Moves are rows: a row left out proposes nothing, and proposals are counted.
 #include "planner/search/moves.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 using planner::Job;
 using testing::HasSubstr;
 
-// Steps are short, and stages, layouts and states leave something to gain.
+// Steps are short, and stages, layouts and states have room for improvement.
 Job short_steps() {
   Job job = small_gpt(8);
   job.global_batch = 16;

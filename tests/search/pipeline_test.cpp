@@ -1,4 +1,4 @@
-// Counts of a pipeline: against its plan run in virtual time, and against 1F1B's and GPipe's.
+// Register counts of a pipeline: against its plan in virtual time, and against 1F1B's and GPipe's.
 #include "planner/solve/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(Pipeline, ExampleOfTheHeader) {
   EXPECT_EQ(in_flight({sends, sends, sends}, 3), (std::vector{5, 3, 1}));
 }
 
-// The steady state as a marked graph, one node for each act and transfer, with these numbers in flight.
+// The steady state as a marked graph, one node per act and transfer, with these numbers in flight.
 double steady_period(const std::vector<PipelineStage>& stages, const std::vector<int>& counts) {
   planner::MarkedGraph graph;
   auto node = [&](double seconds) {
@@ -61,12 +61,12 @@ TEST(Pipeline, CountsKeepThePeriodAndNoFewerDo) {
     double period = least_period(stages) + pick(0, 6);
     std::vector<int> counts = in_flight(stages, period);
     ASSERT_LE(steady_period(stages, counts), period * (1 + 1e-9));
-    // Any counts that keep the period have no fewer anywhere.
+    // All counts that keep the period are at least as large everywhere.
     std::vector<int> tried(counts.size(), 1);
     for (size_t s = 0; s < counts.size();) {
       bool fewer = false;
       for (size_t i = 0; i < counts.size(); ++i) fewer |= tried[i] < counts[i];
-      // With fewer than on the stage behind, nothing goes on at all.
+      // With fewer than the next stage, the pipeline hangs.
       if (fewer && std::is_sorted(tried.rbegin(), tried.rend())) {
         ASSERT_GT(steady_period(stages, tried), period * (1 + 1e-12));
       }
@@ -80,7 +80,7 @@ struct Result {
   double bytes = 0;
 };
 
-// A plan's time by its cycles, which the simulator's must be, and what its registers take.
+// A plan's time by its cycles, which must equal the simulator's, and its registers' memory.
 Result run(const ir::Plan& plan) {
   planner::verify(plan);
   planner::StepView view = planner::view_of_devices(plan, false);
@@ -90,7 +90,7 @@ Result run(const ir::Plan& plan) {
   return result;
 }
 
-// The plan with the cheapest counts for its least period.
+// The plan with the cheapest counts for its shortest period.
 ir::Plan with_least_counts(ir::Plan plan) {
   PlanCounts of = counts_of_plan(planner::view_of_devices(plan), seconds_of(plan));
   Counts counts = least_counts(of.problem, least_period(of.problem));
@@ -104,7 +104,7 @@ ir::Plan with_least_counts(ir::Plan plan) {
 }
 
 // Four stages whose transfers take as long as a forward act, 16 micro-batches. 1F1B has too few in flight to
-// hide the transfers, GPipe all of them.
+// hide the transfers; GPipe has all of them in flight.
 TEST(Pipeline, BeatsOneForwardOneBackwardAndGPipe) {
   PipelineShape shape;
   shape.stages.assign(4, {2, 4, 2, 2});

@@ -1,4 +1,4 @@
-// Slots of plans: taking acts together changes no answer, and what is found runs as fast with less.
+// Slots of plans: merging acts changes no answer, and the plan found is as fast with less memory.
 #include "planner/search/plan_slots.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::vector<int> counts_now(const ir::Plan& plan, const PlanCounts& open) {
   return counts;
 }
 
-// For the counts that the plan has and for random ones.
+// For the plan's counts and for random ones.
 void expect_equal_periods(const ir::Plan& plan, const std::vector<double>& seconds, std::mt19937& random) {
   const planner::StepView view = planner::view_of_classes(plan);
   const PlanCounts all = counts_of_plan(view, seconds), open = open_counts(view, seconds);
@@ -93,7 +93,7 @@ TEST(PlanSlots, JoinedActsHaveThePeriodsOfAllInCompiledPlans) {
   }
 }
 
-// Less memory, and the simulator takes no longer; a slot less of any register would make the period longer.
+// Less memory at the simulator's same time; one slot less in any register would lengthen the period.
 TEST(PlanSlots, AreTheFewestThatKeepThePeriod) {
   const planner::Job job = small_pipeline(1);
   const ir::Plan plan = planner::compile(planner::resolve(job));

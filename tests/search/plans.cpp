@@ -37,7 +37,7 @@ class PipelineBuilder {
   }
 
  private:
-  // Registers of every stage have the same numbers, so that neighbours know them.
+  // All stages number their registers alike, so that neighbours know them.
   enum Register { weight, saved, sent, gradient, sent_back, taken, taken_back };
 
   ir::Program& program(int s) { return at(plan_.programs, s); }
@@ -112,7 +112,7 @@ class PipelineBuilder {
     if (!last) reads.push_back({taken_back, 1, -1, -1, {}});
     add(s, "backward", stage.backward, backward, compute, reads, {sent_back, gradient});
     add(s, "update", 0.5, update, compute, {{gradient, 1, -1, -1, {}}, {weight, 1, -1, -1, {}}}, {weight});
-    // What nothing makes is not there.
+    // Drops registers that have no producer.
     if (first) drop(s, taken);
     if (last) drop(s, taken_back);
   }

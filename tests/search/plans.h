@@ -1,4 +1,4 @@
-// Plans whose register counts are changed, and the time that they take on the simulator.
+// Plans whose register counts are changed, and their simulated times.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace boxcar::search {
 
-// A pipeline of one device a stage: forward and backward acts, transfers on queues of their own, an update
-// that gradients of all micro-batches go into. A stage runs `in_flight` forward acts, then a backward and a
-// forward act in turn. Every register has `slots` slots, a weight one; what forward acts leave for backward
-// ones is "saved".
+// A pipeline of one device per stage: forward and backward acts, transfers on their own queues, and an update
+// from the gradients of all micro-batches. A stage runs `in_flight` forward acts, then a backward and a
+// forward act in turn. Every register has `slots` slots, a weight one; "saved" holds a forward act's output
+// for its backward act.
 struct PipelineShape {
   std::vector<PipelineStage> stages;
   std::vector<int> in_flight;  // by stage
@@ -21,7 +21,7 @@ struct PipelineShape {
 };
 ir::Plan pipeline_plan(const PipelineShape& shape);
 
-// Places registers one after the other, for the counts that they have now.
+// Places registers one after the other, for their current counts.
 void place_registers(ir::Plan& plan);
 
 // By node of the plan's view: the attribute "seconds" of its actor.

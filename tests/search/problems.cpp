@@ -7,7 +7,7 @@
 namespace boxcar::search {
 namespace {
 
-// Adds the backward ops of nodes [0, n): one each, edges reversed, and an edge from what the op made.
+// Adds backward ops of nodes [0, n): one each, with edges reversed, and an edge from the forward op.
 void add_backward(Shape& shape) {
   int n = shape.nodes;
   std::vector<std::pair<int, int>> forward = shape.edges;
@@ -69,7 +69,7 @@ Shape conv_shape(int blocks) {
       int node = shape.nodes++;
       shape.edges.push_back({op == 0 ? stream : node - 1, node});
     }
-    if (block % 3 == 0) {  // the shortcut has a convolution of its own
+    if (block % 3 == 0) {  // the shortcut has its own convolution
       int shortcut = shape.nodes++;
       shape.edges.push_back({stream, shortcut});
       shape.edges.push_back({shortcut, first + 3});

@@ -1,5 +1,4 @@
-// Problems for tests and benchmarks of the search, with costs drawn at random, and answers by trying
-// everything.
+// Problems for tests and benchmarks of the search, with random costs, and answers by brute force.
 #pragma once
 
 #include <random>
@@ -11,13 +10,13 @@
 
 namespace boxcar::search {
 
-// A graph's nodes and edges, as the training steps of some models have them.
+// A graph's nodes and edges, as in the training steps of some models.
 struct Shape {
   int nodes = 0;
   std::vector<std::pair<int, int>> edges;
 };
 Shape random_shape(std::mt19937& random, int nodes, int edges);  // parallel edges too
-// A pre-norm transformer: by layer 11 forward ops, as many backward ones that read what forward made, and the
+// A pre-norm transformer: per layer 11 forward ops, 11 backward ops that read the forward outputs, and the
 // updates of 4 weights.
 Shape transformer_shape(int layers);
 Shape conv_shape(int blocks);  // residual blocks of three convolutions with their backward pass
@@ -30,7 +29,7 @@ struct Drawn {
   int forbidden = 10;  // percent of edge entries
   bool whole = false;  // small whole numbers, so that there are ties
 };
-// `choices`: how many each node has; drawn where it is empty.
+// `choices`: the number per node; drawn where empty.
 Assignment draw(std::mt19937& random, const Shape& shape, const Drawn& drawn,
                 const std::vector<int>& choices = {});
 

@@ -1,4 +1,4 @@
-// What a search finds around the best by estimate: a search with less left open finds nothing better.
+// Refinement around the best estimate: a search with fewer open choices finds nothing better.
 #include "planner/search/refine.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 using planner::Job;
 
-// Fewer keys that are given leave more to find; of time to 1 %, for estimates say what is tried.
+// Fewer given keys leave more to find; times are compared to 1 %, since estimates decide what is tried.
 void expect_no_better(const Job& job, const SearchOptions& options, Job pinned,
                       const std::set<std::string>& keys) {
   SearchOptions more = options;
@@ -32,7 +32,7 @@ TEST(Search, FindsTheLeastMemoryOfAnyDegrees) {
   expect_no_better(job, {.goal = Goal::memory}, pinned, {"cp"});
 }
 
-// One sample for all of two nodes: heads are split over both, or positions.
+// One sample for two whole nodes: heads or positions are split over both.
 TEST(Search, SplitsSamplesWhereTheyAreFew) {
   Job job = small_gpt(16);
   job.global_batch = 1;
@@ -54,8 +54,8 @@ TEST(Search, TakesMicroBatchesOfAnySize) {
   EXPECT_GT(search(job, {}, oracle()).best.front().job.parallel.micro_batch, 64);
 }
 
-// One micro-batch and gradients to reduce behind its backward pass: the first stage, whose gradients are the
-// last, is shorter.
+// One micro-batch, and gradients reduced after its backward pass: the first stage, whose gradients come last,
+// is shorter.
 TEST(Search, MovesLayersBetweenStages) {
   Job job = small_gpt(64);
   job.model.layers = 16, job.model.seq = 2048, job.model.vocab = 51200, job.global_batch = 32;
@@ -65,8 +65,8 @@ TEST(Search, MovesLayersBetweenStages) {
   expect_no_better(job, {.pinned = {"dp", "pp"}}, pinned, {"stage_layers"});
 }
 
-// Large tables of words and few samples over slow links: layouts let a pipeline win that the hints have
-// behind, with another schedule and other micro-batches than theirs.
+// Large embedding tables and few samples over slow links: layouts let a pipeline win that ranks low under the
+// hints, with another schedule and other micro-batches.
 TEST(Search, LaysOutWhatLayoutsCouldLetWin) {
   Job job = small_gpt(0);
   job.model.layers = 2, job.model.hidden = 768, job.model.heads = job.model.kv_heads = 12;
@@ -79,8 +79,8 @@ TEST(Search, LaysOutWhatLayoutsCouldLetWin) {
   expect_no_better(job, {}, pinned, {"dp", "tp", "pp"});
 }
 
-// Groups of experts are best with the layouts of the hints; with layouts found, whole experts of which each
-// device has a part of their weights.
+// Groups of experts are best with the hints' layouts; found layouts prefer whole experts whose weights are
+// split over devices.
 TEST(Search, LaysOutWithExpertsInOtherGroups) {
   Job job = small_gpt(0);
   job.model = ir::models::defaults("llama");
@@ -96,8 +96,8 @@ TEST(Search, LaysOutWithExpertsInOtherGroups) {
   expect_no_better(job, {.pinned = keys}, pinned, {"ep", "zero"});
 }
 
-// With few samples and slow links between nodes the layouts of all degrees are far from what can be found,
-// and estimates with them.
+// With few samples and slow links between nodes, the layouts of all degrees are far from the best ones, and
+// so are estimates with them.
 TEST(Search, LaysOutMeshesOfSeveralDimensions) {
   Job job = small_gpt(0);
   job.model.layers = 12, job.model.hidden = 2048, job.model.heads = job.model.kv_heads = 32;
@@ -110,7 +110,7 @@ TEST(Search, LaysOutMeshesOfSeveralDimensions) {
   expect_no_better(job, {}, pinned, {"dp", "tp", "pp"});
 }
 
-// The order of stages that is best by estimate is not with backward passes in two parts.
+// The best order of stages by estimate is not best with split backward passes.
 TEST(Search, TriesOtherStagesOnSlowDevices) {
   Job job = small_gpt(0);
   job.model.layers = 24, job.model.hidden = 2048, job.model.seq = 1024, job.model.vocab = 51200;

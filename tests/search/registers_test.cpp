@@ -1,4 +1,4 @@
-// Register counts against trying all, and against the simulator (law 3).
+// Register counts against brute force, and against the simulator (law 3).
 #include "planner/search/registers.h"
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ TEST(Registers, ExampleOfTheHeader) {
   EXPECT_FALSE(least_counts(problem, 4.9).found);
 }
 
-// Actors in a row of places, each with some acts a step, one after the other; registers go ahead, or back
-// with a slot that is readable before the first step.
+// Actors in a row of places, each with some acts per step, one after the other. Registers go forward, or
+// backward with an initial slot.
 CountProblem random_problem(std::mt19937& random) {
   auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   CountProblem problem;
@@ -63,7 +63,7 @@ CountProblem random_problem(std::mt19937& random) {
     int initial = from < to ? 0 : versions;
     CountedRegister reg{1.0 * pick(1, 4), std::max(1, initial), {{{}, {}, initial}}};
     for (int v = 0; v < versions; ++v) {
-      int written = v - initial;  // the version that the reader's turn v reads, as a turn of the writer
+      int written = v - initial;  // the writer's turn that makes the version read in the reader's turn v
       int steps = written < 0 ? 1 : 0;
       graph.edges.push_back(
           {writer.first + (written + steps * versions + 1) * every - 1, reader.first + v * repeat, steps});
@@ -75,7 +75,7 @@ CountProblem random_problem(std::mt19937& random) {
   return problem;
 }
 
-// The least weight of counts that keep the period, if it is below `best`.
+// The least weight of counts that keep the period, if below `best`.
 double brute_force(const CountProblem& problem, double period, double best, int64_t& tried) {
   std::vector<int> counts;
   double least = 0;
@@ -135,7 +135,7 @@ void set_counts(ir::Plan& plan, const PlanCounts& of, const std::vector<int>& co
   place_registers(plan);
 }
 
-// Random plans with the counts for a period run in it; with one slot less somewhere they are slower or hang.
+// Random plans run in their counts' period; with one slot less somewhere they are slower or hang.
 void check_plans(unsigned first, unsigned rounds) {
   int periodic = 0, slower = 0, hung = 0;
   for (unsigned seed = first; seed < first + rounds; ++seed) {

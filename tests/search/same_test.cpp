@@ -1,5 +1,5 @@
-// What a search finds hangs neither on the number of threads nor on the order in which they come to points,
-// and no point is lost: random jobs, each searched on 1 to 4 threads and with its branches shuffled.
+// A search's result depends neither on the number of threads nor on the order in which they reach points, and
+// no point is lost: random jobs, each searched on 1 to 4 threads and with its branches shuffled.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ std::string text_of(const Dropped& dropped) {
   return text;
 }
 
-// All that is said of what was found.
+// Everything reported about the result.
 std::string text_of(const Outcome& found) {
   std::string text = fmt::format(
       "points {}, without estimate [{}], over memory {}, over time {}, compiled {}, without plan [{}], least "
@@ -78,7 +78,7 @@ void check_same(uint64_t first, int jobs) {
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(jobs); ++seed) {
     const Job job = random_job(seed);
     SearchOptions options{.lay_out = 0, .simulate = 2, .threads = 1};
-    if (seed % 3 == 0) options.memory_bytes = 4'000'000;  // not all fits
+    if (seed % 3 == 0) options.memory_bytes = 4'000'000;  // not everything fits
     options.pinned = {"recompute_layers", "schedule"};
     const std::string alone = text_of(search(job, options, oracle()));
     for (const int threads : {1, 2, 3, 4}) {
@@ -99,7 +99,7 @@ void check_same(uint64_t first, int jobs) {
 TEST(Search, TheSameOnAnyNumberOfThreadsAndInAnyOrder) { check_same(1, 50); }
 TEST(Search, LongTheSameOnAnyNumberOfThreadsAndInAnyOrder) { check_same(1001, 500); }
 
-// The same where plans are large enough to be made one after the other or at once, and memory is tight.
+// The same where plans are large enough to be made one by one or concurrently, and memory is tight.
 TEST(Search, TheSameWithAllThatIsTried) {
   Job experts = small_gpt(8);
   experts.model.experts = 4;
@@ -121,8 +121,8 @@ bool has_tensor_parallelism_of(const ir::Plan& plan, size_t ranks) {
   });
 }
 
-// Of whatever has tensor parallelism over 4 there is no estimate: each such point counts, and so do all
-// others, as they do where there is one.
+// Points with tensor parallelism over 4 have no estimate. Each of them counts, and all others count as they
+// do with an estimate.
 TEST(Search, CountsPointsWithoutAnEstimate) {
   const Job job = small_gpt(4);
   Oracle some = oracle();

@@ -1,4 +1,4 @@
-// What a search says where nothing does, and where it is told to end.
+// A search's answer where no plan fits, and where it is told to end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ TEST(Search, CostNeedsAPrice) {
             "cluster: dgx-a100-80g has no price; give price_per_gpu_hour in a cluster file");
 }
 
-// By how much the fastest is too slow, and a number of GPUs with which a step is as fast indeed.
+// How much too slow the fastest plan is, and a number of GPUs that really reaches the time.
 TEST(Search, SaysWhatComesNearestWhereNothingIsAsFast) {
   Job job = small_gpt(2);
   job.global_batch = 128;
@@ -38,7 +38,7 @@ TEST(Search, SaysWhatComesNearestWhereNothingIsAsFast) {
   EXPECT_LE(search(job, {}, oracle()).best.front().seconds, limit);
 }
 
-// A limit that the fastest plan keeps and its estimate does not: plans count, for every objective.
+// The fastest plan keeps the limit though its estimate does not: plans decide, for every objective.
 TEST(Search, KeepsALimitOfTimeThatEstimatesMiss) {
   Job job = small_gpt(4);
   job.parallel.pp = 4, job.parallel.micro_batch = 1;
@@ -58,8 +58,8 @@ TEST(Search, KeepsALimitOfTimeThatEstimatesMiss) {
   }
 }
 
-// Estimates say that it fits, and the plan does not: what is short is by the plan, and what would do has
-// room. They are too low where virtual stages gather parameters, each its own.
+// The estimate fits but the plan does not: the reported shortage is the plan's, and the suggested change
+// fits. Estimates are too low where virtual stages gather parameters separately.
 TEST(Search, GoesByPlansWhereEstimatesOfMemoryAreTooLow) {
   Job job = small_gpt(8);
   job.parallel.dp = 2, job.parallel.cp = 2, job.parallel.pp = 2, job.parallel.micro_batch = 1;
@@ -87,7 +87,7 @@ TEST(Search, SaysWhatComesNearestWhereNothingFits) {
   for (const Alternative& change : found.alternatives) EXPECT_EQ(change.without, std::vector<std::string>{});
 }
 
-// Where estimates say so already too: they are too low here (as above), and what is said to be enough is.
+// Where estimates already do not fit: they are too low here (as above), yet the suggested memory is enough.
 TEST(Search, SaysWhatTheSmallestPlanNeeds) {
   Job job = small_gpt(8);
   job.parallel.dp = 2, job.parallel.cp = 2, job.parallel.pp = 2, job.parallel.micro_batch = 1;
@@ -106,7 +106,7 @@ TEST(Search, SaysWhatTheSmallestPlanNeeds) {
   EXPECT_FALSE(with(none.smallest.peak_bytes).best.empty());
 }
 
-// Of what is given, each key that is in the way by itself, or two together; and the fewest GPUs.
+// Names each given key that alone prevents a plan, or two together, and the fewest GPUs.
 TEST(Search, SaysWhatWouldFit) {
   Job job = small_gpt(1);
   job.parallel.micro_batch = 16;
@@ -127,7 +127,7 @@ TEST(Search, SaysWhatWouldFit) {
   EXPECT_EQ(changes({"recompute"}, 1'100'000'000), (Keys{{}}));
 }
 
-// The fewest, of parts of a node and of whole ones.
+// The fewest GPUs, among parts of a node and whole nodes.
 TEST(Search, SaysHowManyGpusWouldFit) {
   Job job = small_gpt(1);
   job.global_batch = 48;
@@ -156,7 +156,7 @@ TEST(Search, SaysHowManyGpusWouldFit) {
   }
 }
 
-// Told to end before anything was simulated, it simulates the best by estimate all the same.
+// Told to end before any simulation, it still simulates the best by estimate.
 TEST(Search, HasTheBestByEstimateWhereItEndsEarly) {
   const Job job = small_gpt(8);
   SearchOptions options;
@@ -171,7 +171,7 @@ TEST(Search, HasTheBestByEstimateWhereItEndsEarly) {
             sim::simulate(plan_of(found.best.front()), found.best.front().job.cluster).step_seconds);
 }
 
-// In the middle of the second candidate's simulation, which is left aside.
+// Ends during the second candidate's simulation, which is discarded.
 TEST(Search, EndsInTheMiddleOfACandidate) {
   int steps = 0;
   bool stop = false;
@@ -191,7 +191,7 @@ TEST(Search, EndsInTheMiddleOfACandidate) {
   EXPECT_EQ(found.best.size(), 1);
 }
 
-// Known once a plan was made, and said from then on.
+// Known once a plan has been made, and reported from then on.
 TEST(Search, SaysWhatTimeEndingTakes) {
   double before = -1, last = -1;
   SearchOptions options;
@@ -207,10 +207,10 @@ TEST(Search, SaysWhatTimeEndingTakes) {
   EXPECT_EQ(found.best.size(), 1);
 }
 
-// So that nobody makes it again.
+// So that the caller need not make it again.
 TEST(Search, KeepsThePlanOfTheBest) {
   Job job = small_gpt(4);
-  job.parallel.pp = 2;  // with transfers, of which the best has fewer slots
+  job.parallel.pp = 2;  // with transfers; the best has fewer slots for them
   const Outcome found = search(job, {.pinned = {"pp"}}, oracle());
   ASSERT_GT(found.best.size(), 1);
   const Candidate& best = found.best.front();
@@ -260,7 +260,7 @@ TEST(Search, ASimulationThatIsEndedChangesNoneBehindIt) {
   EXPECT_EQ(sim::simulate(plan, job.cluster).step_seconds, seconds);
 }
 
-// Once a point fits, those that are left are left out, and what there is is simulated.
+// Once a point fits, the remaining points are skipped, and those at hand are simulated.
 TEST(Search, LeavesPointsOutWhereTimeIsShort) {
   SearchOptions options;
   options.more_points = [] { return false; };

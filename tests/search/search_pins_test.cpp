@@ -1,4 +1,4 @@
-// What a user gives the search stays: degrees, ranges, layouts of tensors; and layouts that are found.
+// A search keeps the user's degrees, ranges and tensor layouts; and it finds layouts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ TEST(Search, WhatIsPinnedStays) {
   job.parallel.zero = 1;
   job.train.recompute = ir::Recompute::full;
   const Outcome found = search(job, {.pinned = {"tp", "zero", "recompute"}, .simulate = 3}, oracle());
-  EXPECT_GE(found.best.size(), 3u);  // and with fewer layers computed again
+  EXPECT_GE(found.best.size(), 3u);  // also with fewer recomputed layers
   for (const Candidate& c : found.best) {
     EXPECT_EQ(c.job.parallel.tp, 2);
     EXPECT_EQ(c.job.parallel.zero, 1);
@@ -43,8 +43,8 @@ TEST(Search, WhatIsGivenAsARangeStaysInIt) {
   }
 }
 
-// The fastest of one tensor-parallel group, laid out again: optimal by the models, and faster when simulated
-// than what the hints say of it; the plan is found again from what the candidate says.
+// Lays out again the fastest of one tensor-parallel group: optimal by the models, and simulated faster than
+// the hints' layouts. The candidate suffices to rebuild the plan.
 TEST(Search, LaysTheFastestOutAgain) {
   Job job = small_gpt(8);
   job.parallel.tp = 8;
@@ -79,8 +79,8 @@ TEST(Search, EveryCandidateHasTheLayoutsThatArePinned) {
   }
 }
 
-// What degrees lead to keeps this pin: it is tried as it is where no layouts are pinned, and is found where
-// nothing else fits.
+// Layouts that follow from the degrees satisfy this pin. They are tried unchanged where no layouts are
+// pinned, and found where nothing else fits.
 TEST(Search, LayoutsOfDegreesAreTriedWhereTheyKeepThePins) {
   Job job = small_gpt(4);
   job.parallel.dp = job.parallel.tp = 2, job.parallel.micro_batch = 8;
@@ -100,7 +100,7 @@ TEST(Search, LayoutsOfDegreesAreTriedWhereTheyKeepThePins) {
   }
 }
 
-// Found layouts want their states sharded as they themselves are: the fastest is laid out both ways.
+// Found layouts prefer states sharded like themselves: the fastest is laid out both ways.
 TEST(Search, LaysOutWithLessShardingAndWithMore) {
   Job job = small_gpt(8);
   job.model.seq = 1024;
@@ -123,7 +123,7 @@ TEST(Search, NoTensorIsKeptPartialWithoutPartialValues) {
             "--pin h*.mlp.fc1=(S(0), P(sum)): contradicts --no-partial: no op reads a partial value");
 }
 
-// No op reads a partial value, and nothing is kept as one; that costs time.
+// No op reads a partial value, and none is kept; that costs time.
 TEST(Search, DoesWithoutPartialValues) {
   Job job = small_gpt(8);
   job.parallel.tp = 8;
@@ -142,7 +142,7 @@ TEST(Search, DoesWithoutPartialValues) {
   EXPECT_GT(best.seconds, with.best.front().seconds);
 }
 
-// Levels down on one stage, levels up on the other, channels or samples split on each.
+// Down levels on one stage, up levels on the other, with channels or samples split on each.
 TEST(Search, LongLaysADiffusionUnetOutOnStages) {
   Job job;
   job.model = ir::models::defaults("diffusion_unet");

@@ -1,4 +1,4 @@
-// The search against simulating every point, on jobs small enough for that; and what it finds.
+// The search against simulating every point, on jobs small enough for that; and its results.
 #include "planner/search/search.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using planner::Job;
 
-// Memory for all, and for few: the answer is within what an estimate may be off of the fastest that fits.
+// Memory for all points, and for few: the answer is within the estimate's error of the fastest that fits.
 TEST(Search, FindsWhatSimulatingEveryPointFinds) {
   const Job job = small_gpt(4);
   const std::set<std::string> pinned{"micro_batch"};
@@ -38,7 +38,7 @@ TEST(Search, FindsWhatSimulatingEveryPointFinds) {
   }
 }
 
-// Steps of any time, and of such that the least memory of all is too slow.
+// Any step time, and limits that the plan of least memory misses.
 TEST(Search, FindsTheMemoryThatCompilingEveryPointFinds) {
   const Job job = small_gpt(4);
   const std::set<std::string> pinned{"micro_batch"};
@@ -71,8 +71,7 @@ TEST(Search, FindsTheMemoryThatCompilingEveryPointFinds) {
   EXPECT_GT(least(0.8 * any.seconds).bytes, any.bytes);
 }
 
-// The least price is that of one of the numbers of GPUs, each searched by itself; a limit of time asks for
-// more of them.
+// The least price is that of one of the GPU numbers, each searched separately; a time limit needs more GPUs.
 TEST(Search, FindsTheLeastPriceAndHowManyGpusItTakes) {
   Job job = small_gpt(8);
   job.cluster.price_per_gpu_hour = 3.6;
@@ -99,7 +98,7 @@ TEST(Search, FindsTheLeastPriceAndHowManyGpusItTakes) {
   EXPECT_GT(seconds[2], 1.1 * seconds[4]);
 }
 
-// Where what degrees lead to does not fit, other layouts of the same degrees may.
+// Where the degrees' layouts do not fit, other layouts of the same degrees may.
 TEST(Search, FitsByLayoutsWhereDegreesAloneDoNot) {
   Job job = small_gpt(8);
   job.parallel.dp = 8;
@@ -126,8 +125,8 @@ TEST(Search, FitsByLayoutsWhereDegreesAloneDoNot) {
   EXPECT_GE(none.smallest.peak_bytes, found);
 }
 
-// Stages on nodes of their own, with 25 Gb/s between them: 1F1B waits for transfers, GPipe keeps all
-// micro-batches. Counts in between are faster than the one and hold far less than the other.
+// Stages on separate nodes with 25 Gb/s between them: 1F1B waits for transfers, GPipe keeps all
+// micro-batches. Counts in between are faster than the former and hold far less than the latter.
 TEST(Search, HasMoreMicroBatchesInFlightWhereTransfersAreSlow) {
   Job job = small_gpt(32);
   job.model.layers = 8, job.model.hidden = 2048, job.model.seq = 1024;
@@ -139,7 +138,7 @@ TEST(Search, HasMoreMicroBatchesInFlightWhereTransfersAreSlow) {
   job.global_batch = 32;
   const Outcome found = search(job, {.pinned = {"tp", "pp", "micro_batch", "virtual_stages"}}, oracle());
   const auto whole = std::find_if(found.best.begin(), found.best.end(), [](const Candidate& c) {
-    return !planner::splits_backward(c.job.parallel.schedule.kind);  // whose backward passes are in one part
+    return !planner::splits_backward(c.job.parallel.schedule.kind);  // without split backward passes
   });
   ASSERT_NE(whole, found.best.end());
   const Candidate& best = *whole;
@@ -156,8 +155,8 @@ TEST(Search, HasMoreMicroBatchesInFlightWhereTransfersAreSlow) {
   EXPECT_LT(best.peak_bytes, under("gpipe").second / 2);
 }
 
-// Few micro-batches on many stages, which virtual stages do not divide: with backward passes in two parts
-// they wait less.
+// Few micro-batches on many stages, which virtual stages do not divide: stages with split backward passes
+// wait less.
 TEST(Search, SplitsBackwardPassesWhereStagesWait) {
   Job job = small_gpt(4);
   job.parallel.pp = 4;
@@ -173,8 +172,8 @@ TEST(Search, SplitsBackwardPassesWhereStagesWait) {
   for (const Candidate& c : whole.best) EXPECT_EQ(c.job.parallel.schedule, planner::Schedule::one_f_one_b);
 }
 
-// Few tokens and large weights, one NIC per node: gradients are what is large, so ranks that share them stand
-// beside each other, and tensor parallelism goes between nodes; or a tied embedding stays within a node.
+// Few tokens and large weights, one NIC per node: gradients dominate, so ranks that share them are
+// neighbours, and tensor parallelism goes between nodes; or a tied embedding stays within a node.
 TEST(Search, StandsRanksBesideEachOtherThatExchangeMost) {
   Job job = small_gpt(16);
   job.model.hidden = 2048, job.model.seq = 128, job.model.vocab = 51200;
@@ -194,7 +193,7 @@ TEST(Search, StandsRanksBesideEachOtherThatExchangeMost) {
   EXPECT_LT(best.seconds, 0.6 * sim::simulate(plan_of(same), job.cluster).step_seconds);
 }
 
-// Those in which other groups cross nodes; none on one node.
+// Orders in which other groups cross nodes; none on one node.
 TEST(Search, LooksAtOrdersThatChangeWhatCrossesNodes) {
   Job job = small_gpt(16);
   job.parallel.dp = 2, job.parallel.tp = 8;
@@ -206,7 +205,7 @@ TEST(Search, LooksAtOrdersThatChangeWhatCrossesNodes) {
   EXPECT_TRUE(other_orders(job).empty());
 }
 
-// For the least memory, slots that the period does not need go as well.
+// For the least memory, slots that the period does not need go too.
 TEST(Search, TakesTheFewestSlotsForTheLeastMemory) {
   Job job = small_gpt(4);
   job.parallel.pp = 4;
@@ -222,7 +221,7 @@ TEST(Search, TakesTheFewestSlotsForTheLeastMemory) {
   EXPECT_GT(peak_of(plan_of(best)), best.peak_bytes);
 }
 
-// Without a key that is pinned the search finds what it finds with it.
+// Without a pinned key the search finds the same as with it.
 void expect_sharding_found(const Job& job, const std::vector<int>& shardings) {
   const double found = search(job, {}, oracle()).best.front().seconds;
   for (const int zero : shardings) {
@@ -233,7 +232,7 @@ void expect_sharding_found(const Job& job, const std::vector<int>& shardings) {
   }
 }
 
-// Here ZeRO 3, whose update is the shortest, and whose collectives kernels hide.
+// Here ZeRO 3, which has the shortest update and whose collectives hide behind kernels.
 TEST(Search, FindsTheShardingThatAPinFinds) {
   Job job = small_gpt(8);
   job.model.layers = 4, job.model.hidden = 1024, job.model.heads = 16, job.model.seq = 512;
@@ -244,8 +243,7 @@ TEST(Search, FindsTheShardingThatAPinFinds) {
   expect_sharding_found(job, {0, 1, 2, 3});
 }
 
-// Points with stages have ZeRO 1 where it fits, and the fastest of them is then tried with its gradients
-// sharded too.
+// Points with stages have ZeRO 1 where it fits; the fastest is then tried with sharded gradients too.
 TEST(Search, ShardsTheFastestOtherwise) {
   Job job = small_gpt(32);
   job.model = ir::models::defaults("llama");
@@ -268,7 +266,7 @@ TEST(Search, ShardsTheFastestOtherwise) {
   }));
 }
 
-// Sharded gradients leave room for the micro-batches in flight that hide transfers between nodes.
+// Sharded gradients leave room for enough micro-batches in flight to hide transfers between nodes.
 TEST(Search, ShardsGradientsOfStagesWhereThatLetsMoreBeInFlight) {
   Job job = small_gpt(16);
   job.cluster = backends::load_cluster("p3-16xlarge", 16);
@@ -280,7 +278,7 @@ TEST(Search, ShardsGradientsOfStagesWhereThatLetsMoreBeInFlight) {
   expect_sharding_found(job, {1, 2});
 }
 
-// One micro-batch, whose gradients of weights fill what stages wait; both split orders are one plan then.
+// One micro-batch, whose weight gradients fill the stages' waits; both split orders are then one plan.
 TEST(Search, SplitsBackwardPassesOfOneMicroBatch) {
   Job job = small_gpt(8);
   job.model.hidden = 512, job.model.heads = 8, job.model.seq = 256, job.model.vocab = 1000;
@@ -298,7 +296,7 @@ TEST(Search, SplitsBackwardPassesOfOneMicroBatch) {
   EXPECT_LE(found.best.front().seconds, seconds * 1.0001);
 }
 
-// Weights of experts are most of the model here: too large for a device, so that several share them.
+// Experts' weights dominate this model: too large for a device, so several devices share them.
 TEST(Search, SharesExpertsWhereMemoryAsksForIt) {
   Job job = small_gpt(4);
   job.model.experts = 32;

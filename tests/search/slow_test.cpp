@@ -1,4 +1,4 @@
-// Searches on clusters whose devices are not all alike: estimates, cuts, orders and the plans found.
+// Searches on clusters whose devices differ: estimates, cuts, orders and the plans found.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Job random_job(std::mt19937& random) {
   return job;
 }
 
-// A node, a device of every node, or some devices; whether it is a node.
+// Slows a node, a device of every node, or some devices; returns whether it was a node.
 bool make_slow(Job& job, std::mt19937& random) {
   const double times = 1.1 + 0.1 * static_cast<double>(random() % 8);
   const size_t kind = random() % 4;
@@ -82,7 +82,7 @@ TEST(SlowStages, AreThoseWithSlowDevices) {
   EXPECT_EQ(slowness_by_stage(job.parallel, job.cluster), (Factors{1, 1, 1, 1}));
   slow_node(job, 2, 1.3);
   job.cluster.slowdown[17] = 1.5;
-  job.cluster.slowdown[40] = 9;  // not the job's
+  job.cluster.slowdown[40] = 9;  // outside the job
   EXPECT_EQ(slowest_device(job), 1.5);
   EXPECT_EQ(slowness_by_stage(job.parallel, job.cluster), (Factors{1, 1, 1.5, 1}));
   EXPECT_EQ(least_slowness(job.parallel, job.cluster), (Factors{1, 1, 1, 1.5}));
@@ -105,7 +105,7 @@ TEST(SlowStages, EstimatesAreNearTheSimulationAndBoundsBelowIt) {
     double slow = 0, alike = 0, unknown = 0;
     int points = 0;
   };
-  Off off[2];  // by whether it is a node, of the usual order: in others links count most
+  Off off[2];  // by whether it is a node, in the usual order: in others links dominate
   int points = 0, stages = 0;
   for (int j = 0; j < 40; ++j) {
     Job job = random_job(random);
@@ -155,7 +155,7 @@ void each_cut(int layers, std::vector<int>& cut, size_t stage, const Visit& visi
     each_cut(layers - cut[stage], cut, stage + 1, visit);
 }
 
-// By estimate, of all cuts.
+// The fastest by estimate among all cuts.
 TEST(SlowStages, HaveTheLayersThatAreFastest) {
   std::mt19937 random(5);
   int fewer = 0;
@@ -195,13 +195,13 @@ TEST(SlowStages, HangOnTheOrderOfTheMesh) {
   Job job = small_gpt(4);
   job.parallel.dp = job.parallel.pp = 2;
   EXPECT_TRUE(other_orders(job).empty());
-  job.cluster.slowdown = {{0, 1.3}, {2, 1.3}};  // of both stages; side by side of one
+  job.cluster.slowdown = {{0, 1.3}, {2, 1.3}};  // in both stages; in the other order in one
   EXPECT_EQ(other_orders(job), std::vector{planner::parse_mesh_order("cp,dp,pp,tp")});
   job.cluster.slowdown = {{0, 1.3}};
   EXPECT_TRUE(other_orders(job).empty());
 }
 
-// A plan that is found with the slow devices known against one that is found as if all were alike.
+// A plan found with the slow devices known, compared with one found as if all were equal.
 TEST(SlowStages, AreWorthKnowing) {
   for (const int node : {0, 1}) {
     Job job = small_gpt(16);
@@ -219,7 +219,7 @@ TEST(SlowStages, AreWorthKnowing) {
   }
 }
 
-// A slow device under the first stages, which keep most micro-batches.
+// A slow device holds the first stages, which keep most micro-batches.
 TEST(SlowStages, StandWhereThatIsFaster) {
   Job job = small_gpt(4);
   job.model.layers = 12;
@@ -234,7 +234,7 @@ TEST(SlowStages, StandWhereThatIsFaster) {
   EXPECT_EQ(found.best.front().job.parallel.stage_order, (std::vector{2, 0, 1, 3}));
   EXPECT_TRUE(usual.best.front().job.parallel.stage_order.empty());
   EXPECT_LT(found.best.front().seconds, usual.best.front().seconds);
-  // The same plan as where the first device is the slow one.
+  // The same plan as where the first device is slow.
   job.cluster.slowdown = {{0, 2}};
   EXPECT_DOUBLE_EQ(search(job, options, oracle()).best.front().seconds, found.best.front().seconds);
 }

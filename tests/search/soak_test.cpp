@@ -1,4 +1,4 @@
-// Searches that are repeated in one process leave nothing behind.
+// Repeated searches in one process leave nothing behind.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace boxcar::search {
 namespace {
 
 struct Memory {
-  double live = 0, resident = 0;  // bytes: that is allocated; that the process has
+  double live = 0, resident = 0;  // bytes: allocated; resident
 };
 
 Memory memory_now() {
@@ -38,7 +38,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The largest by the least of the medians of four quarters.
+// The ratio of the largest to the smallest median of four quarters.
 double spread(const std::vector<double>& values) {
   std::vector<double> medians;
   const auto quarter = static_cast<int64_t>(values.size() / 4);
@@ -48,10 +48,10 @@ double spread(const std::vector<double>& values) {
   return *most / *least;
 }
 
-// After a tenth of them memory is flat to 1 %.
+// After a tenth of the searches, memory is flat to 1 %.
 void expect_flat(int searches) {
 #ifdef __GLIBC__
-  mallopt(M_ARENA_MAX, 1);  // else what is resident hangs on which thread took what
+  mallopt(M_ARENA_MAX, 1);  // otherwise resident memory depends on which thread allocated
 #endif
   planner::Job job = small_gpt(2);
   job.model.layers = 2;

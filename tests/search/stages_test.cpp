@@ -1,4 +1,4 @@
-// Stages against every way to cut.
+// Stages against every possible cut.
 #include "planner/solve/stages.h"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ void draw(unsigned seed, Drawn& drawn) {
   problem.options = [&drawn](int first, int last, int mesh) { return drawn.options.at({first, last, mesh}); };
 }
 
-// Stages are added in front of block `first`, `after` of them being there.
+// Cuts the first `before` blocks into stages, with `after` stages behind.
 double brute_force(const StageProblem& problem, int before, int after, int devices, double slowest,
                    double sum) {
   if (before == 0) return (problem.micro_batches - 1) * slowest + sum;

@@ -1,4 +1,4 @@
-// Plans on tables of measured ops: published values, and every plan tried on tables drawn at random.
+// Plans on tables of measured ops: published values, and every plan tried on random tables.
 #include "experiments/search/table_plans.h"
 
 #include <fmt/format.h>
@@ -52,7 +52,7 @@ TEST(TablePlans, StepsAreThePublishedOnes) {
   EXPECT_NEAR(measured::judge(task, links, {16, {stage(0, 134, 8, 8, 0)}}).seconds, 90.49, 0.005);
 }
 
-// As their planner's formulas give them, evaluated apart from this project.
+// From their planner's formulas, evaluated outside this project.
 TEST(TablePlans, MemoryAndTimeComputedAgainAreWhatTheTablesPlannerSays) {
   const OpTable table = OpTable::read(sample, "gpt_2_6B");
   const Links links = Links::read(sample);
@@ -87,7 +87,7 @@ TEST(TablePlans, TheBestOfTheSampleIsFasterThanTheGridAndFits) {
   EXPECT_EQ(seconds_within(2000), std::numeric_limits<double>::infinity());
 }
 
-// A folder with tables of a few ops, costs drawn at random.
+// A folder with tables of a few ops with random costs.
 class RandomTables {
  public:
   RandomTables(std::mt19937_64& random, const std::vector<std::string>& ops)
@@ -112,7 +112,7 @@ class RandomTables {
   std::filesystem::path folder_;
 };
 
-// Every cut, degree, split and choice of ops computed again, on two devices.
+// Every cut, degree, split and choice of recomputed ops, on two devices.
 double tried_exhaustively(const Task& task, const Links& links) {
   const int count = static_cast<int>(task.model.ops.size());
   double least = std::numeric_limits<double>::infinity();
@@ -163,7 +163,7 @@ TEST(TablePlans, TheBestIsNearThatOfAllPlansTried) {
     ++fitting;
   }
   EXPECT_GE(fitting, 30);
-  EXPECT_LE(over / fitting, 0.12);  // costs here are no smoother than chance
+  EXPECT_LE(over / fitting, 0.12);  // random costs here are not smooth
 }
 
 std::string refusal(const std::function<void()>& call) {

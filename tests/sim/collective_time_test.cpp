@@ -25,7 +25,7 @@ const backends::Cluster& dgx(int gpus) {
   return found->second;
 }
 
-// One GPU's links 100 GB/s, one NIC of 10 GB/s per GPU, no latencies but what a test sets.
+// One GPU's links have 100 GB/s, one NIC per GPU 10 GB/s, with no latencies except those that a test sets.
 backends::Cluster round_cluster(int nodes, int gpus) {
   backends::Cluster cluster;
   cluster.nodes = nodes;
@@ -72,8 +72,7 @@ std::string node_errors(const std::string& preset, const std::string& table) {
   return errors_text(errors);
 }
 
-// What the constants are worth, on rows of the tables that they were fitted to.
-// Up to so many bytes for each rank the first line holds, though the second would be faster, and past it the
+// Up to exchange_small_bytes per rank the first line holds, though the second would be faster; past it the
 // second.
 TEST(Collectives, SmallExchangesHaveALineOfTheirOwn) {
   backends::Cluster cluster = round_cluster(1, 4);
@@ -95,16 +94,17 @@ TEST(Collectives, SmallExchangesHaveALineOfTheirOwn) {
   EXPECT_NEAR(transfer_time(cluster, 1000001, 0, 1).seconds(), 9e-6 + 1000001 / 100e9, 1e-12);
 }
 
+// Accuracy of the constants, on rows of the tables that they were fitted to.
 TEST(CollectiveProfiles, InANode) {
   EXPECT_EQ(node_errors("dgx-a100-80g", "nccl_a100.csv"), "28 rows, mean 6.4 %, worst 34 %");
   EXPECT_EQ(node_errors("dgx-h100", "nccl_h100.csv"), "28 rows, mean 6.3 %, worst 26 %");
   EXPECT_EQ(node_errors("hgx-h200", "nccl_h200.csv"), "28 rows, mean 6.4 %, worst 24 %");
   EXPECT_EQ(node_errors("dgx-1-v100-32g", "nccl_v100.csv"), "28 rows, mean 4.0 %, worst 20 %");
-  // Of lists of tensors, which PyTorch copies; of two devices the model takes one link (docs/collectives.md).
+  // Lists of tensors, which PyTorch copies; for two devices the model takes one link (docs/collectives.md).
   EXPECT_EQ(node_errors("dgx-1-v100-32g", "nccl_v100_lists.csv"), "28 rows, mean 126.8 %, worst 303 %");
 }
 
-// The measured clusters' networks are not described; their bus bandwidth, 115 and 45 GB/s, is taken from the
+// The measured clusters' networks are not described: their bus bandwidth, 115 and 45 GB/s, comes from the
 // largest sizes.
 TEST(CollectiveProfiles, BetweenNodes) {
   std::vector<double> errors;
@@ -164,7 +164,7 @@ TEST(CollectiveTime, RingsByHand) {
   EXPECT_NEAR(collective_time(cluster, Collective::reduce_scatter, 400'000'000, node).seconds(), 3e-3, 1e-12);
   EXPECT_NEAR(collective_time(cluster, Collective::all_to_all, 400'000'000, node).seconds(), 3e-3, 1e-12);
   EXPECT_NEAR(collective_time(cluster, Collective::broadcast, 400'000'000, node).seconds(), 4e-3, 1e-12);
-  // Two nodes: 2 x 7/8 x 400 MB through four NICs of 10 GB/s; all_to_all: half of it leaves, a NIC each.
+  // Two nodes: 2 x 7/8 x 400 MB through four NICs of 10 GB/s; all_to_all: half of it leaves, one NIC each.
   CommTime ring = collective_time(cluster, Collective::all_reduce, 400'000'000, both);
   EXPECT_TRUE(ring.between_nodes);
   EXPECT_STREQ(ring.algorithm, "ring/simple");
@@ -185,7 +185,7 @@ TEST(CollectiveTime, TreesByHand) {
   EXPECT_NEAR(tree.bytes_on_link, 100e6, 1);
 }
 
-// What enters and leaves by one device: transfers and trees, not rings.
+// Traffic that enters and leaves by one device: transfers and trees, not rings.
 TEST(CollectiveTime, OneFlowMayNotFillANic) {
   backends::Cluster cluster = round_cluster(2, 4);
   cluster.node.nics = 1;
@@ -225,13 +225,13 @@ TEST(CollectiveTime, SharedNics) {
 TEST(CollectiveTime, BesideOthersOfItsNode) {
   backends::Cluster cluster = round_cluster(4, 4);
   cluster.node.nics = 2;
-  // One group reaches over one of two NICs; three of four groups want a NIC and a half.
+  // One group crosses by one of two NICs; three of four groups need a NIC and a half.
   const CommTime one = collective_time(cluster, Collective::all_gather, 160'000'000, {4, 4, 1, 1});
   EXPECT_DOUBLE_EQ(seconds_beside(cluster, one, 1), one.seconds());
   EXPECT_DOUBLE_EQ(seconds_beside(cluster, one, 2), one.seconds());
   EXPECT_DOUBLE_EQ(seconds_beside(cluster, one, 3), 1.5 * one.seconds());
   EXPECT_DOUBLE_EQ(seconds_beside(cluster, one, 100), 2 * one.seconds());
-  // A group of all of a node's devices, and one inside a node, are beside nobody.
+  // A group of all of a node's devices, and one inside a node, have no neighbours.
   const CommTime all = collective_time(cluster, Collective::all_gather, 160'000'000, {16, 4, 4, 1});
   EXPECT_DOUBLE_EQ(seconds_beside(cluster, all, 4), all.seconds());
   const CommTime inside = collective_time(cluster, Collective::all_gather, 160'000'000, {4, 1, 4, 1});
@@ -271,7 +271,7 @@ TEST(CollectiveTime, ProtocolsFollowTheSize) {
                "nvls");
 }
 
-// More bytes, more ranks, more nodes never take less, up to the step from one node to two.
+// More bytes, more ranks or more nodes never take less time, up to the step from one node to two.
 TEST(CollectiveTime, Grows) {
   for (Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
                                 Collective::all_to_all, Collective::broadcast, Collective::reduce}) {

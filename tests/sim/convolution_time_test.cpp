@@ -1,4 +1,4 @@
-// Convolutions by shape: what the profile is worth on rows of its table, and its closed forms by hand.
+// Convolutions by shape: the profile's accuracy on rows of its table, and its closed forms by hand.
 #include "sim/models/convolution_time.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ ConvolutionShape shape_of(const std::vector<std::string>& row) {
           v[9]};
 }
 
-// A few rows of 16 bits are 3 to 14 times slower than their neighbours, which a median does not see.
+// A few 16-bit rows are 3 to 14 times slower than their neighbours, which a median hides.
 std::string errors(const char* table, DType type) {
   const backends::DeviceProfile device = backends::load_device("v100-sxm2-16g");
   std::vector<double> found;
@@ -89,7 +89,7 @@ TEST(Convolution, ProductsByHand) {
   EXPECT_NEAR(seconds(device, shape, Pass::forward), forward, 1e-6 * forward);
   // 54 x 54 positions of 400 images: 11,664 tiles, 117 waves for 116.64.
   EXPECT_NEAR(seconds(device, shape, Pass::input_grad), 117 * forward / 100, 1e-6 * forward);
-  // 100 x 2500 over a million: 25 tiles, whose quarter of a wave costs a whole.
+  // 100 x 2500 over a million: 25 tiles, a quarter of a wave, which costs a whole one.
   EXPECT_NEAR(seconds(device, shape, Pass::weight_grad), 4 * forward, 1e-6 * forward);
   backends::ConvolutionModel& model = device.convolution[DType::float16];
   model.input_grad = model.weight_grad = 0.5;
@@ -111,7 +111,7 @@ TEST(Convolution, StridesSkipTheZerosOfTheInputGradient) {
   backends::DeviceProfile device = round_device();
   device.memory_bandwidth = 1e15;
   const ConvolutionShape strided{400, 1, 100, 100, 100, 100, 50, 50, 2, 2, 2};
-  // 4,000,000 positions, each of which one of the four places of a window reaches.
+  // 4,000,000 positions, each reached from one of the four places of a window.
   const double plain = 2.0 * 4e6 * 100 * 100 / 100e12;
   EXPECT_NEAR(seconds(device, strided, Pass::input_grad), plain, 0.02 * plain);
   device.convolution[DType::float16].strided_input_grad = 0.5;
@@ -157,7 +157,7 @@ TEST(Convolution, WinogradByHand) {
   EXPECT_NEAR(seconds(device, shape, Pass::weight_grad), direct, 1e-2 * direct);
   model.winograd = 1;
   const ConvolutionShape few{100, 1, 100, 100, 40, 40, 40, 40, 3, 3, 1};
-  // 36 products of 100 x 100 over 10,000 tiles: 36 blocks, which take the time of a wave of 100.
+  // 36 products of 100 x 100 over 10,000 tiles: 36 blocks, which take as long as a wave of 100.
   const double of_block = 2.0 * 100 * 100 * 1e4 / 1e12;
   EXPECT_NEAR(seconds(device, few, Pass::weight_grad), of_block, 1e-3 * of_block);
   const ConvolutionShape five{100, 1, 1000, 1000, 40, 40, 40, 40, 5, 5, 1};  // 36 in place of 4 x 25
@@ -167,7 +167,7 @@ TEST(Convolution, WinogradByHand) {
   EXPECT_NEAR(seconds(device, strided, Pass::forward), direct, 1e-3 * direct);
 }
 
-// The shape is the same whichever op it is read off.
+// The shape is the same from whichever op it is read.
 TEST(Convolution, ShapesOfOps) {
   for (const bool last : {false, true}) {
     const ir::TensorType x{last ? ir::Shape{2, 9, 10, 6} : ir::Shape{2, 6, 9, 10}, DType::float16},
@@ -203,7 +203,7 @@ TEST(Convolution, ChannelsThat8DoesNotDivide) {
   EXPECT_DOUBLE_EQ(kernel(device, "conv2d", {x, weight}, {y}), seconds(device, shape, Pass::forward));
 }
 
-// Bytes that a framework's kernels of 16 bits save; a fused op goes by its steps.
+// Bytes that a framework's 16-bit kernels save; a fused op counts its steps.
 TEST(KernelSeconds, OpsOf16BitsMayMoveLess) {
   backends::Cluster cluster;
   cluster.device = round_device();

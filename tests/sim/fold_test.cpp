@@ -36,7 +36,7 @@ ir::Plan data_parallel(int devices) {
   return plan;
 }
 
-// `stages` programs over dp x tp devices each; stage s holds devices s * dp * tp ..., tp innermost. Forward
+// `stages` programs over dp x tp devices each; stage s has devices s * dp * tp ..., tp innermost. Forward
 // with a tp all-reduce, pulls to the next stage, backward and pulls back, dp all-reduce at the end.
 ir::Plan pipeline(int stages, int dp, int tp, int micro_batches, bool source_queues = true) {
   std::vector<std::pair<ProgramBuilder, std::vector<int>>> parts;
@@ -92,7 +92,7 @@ ir::Plan pipeline(int stages, int dp, int tp, int micro_batches, bool source_que
   return plan;
 }
 
-// Both runs' figures, class by class.
+// Compares both runs' figures, class by class.
 void expect_agreement(const ir::Plan& plan, const backends::Cluster& cluster, size_t folded_classes) {
   Result folded = simulate(plan, cluster, {.steps = 3});
   Result all = simulate(plan, cluster, {.fold = false, .steps = 3});
@@ -118,14 +118,14 @@ TEST(Fold, SymmetricDevicesStayOneClass) {
   EXPECT_EQ(refine(pipeline(4, 4, 8, 2), make_cluster(16, 8, 2)).classes.size(), 4u);
 }
 
-// One slow device in a group that all belong to: the others still see the same.
+// One slow device in a group that includes all: the others still look alike.
 TEST(Fold, AStragglerIsAClassOfItsOwn) {
   backends::Cluster cluster = make_cluster(1, 8, 8);
   cluster.slowdown[3] = 1.5;
   EXPECT_EQ(classes_of(refine(data_parallel(8), cluster)), (Classes{{0, 1, 2, 4, 5, 6, 7}, {3}}));
 }
 
-// In a pipeline of dp 2, tp 2 a straggler splits its stage by group, and the stages before and after it.
+// In a pipeline of dp 2, tp 2 a straggler splits its stage by group, and the previous and next stages.
 TEST(Fold, AStragglerUnfoldsWhatItTouches) {
   backends::Cluster cluster = make_cluster(2, 4, 4);
   cluster.slowdown[1] = 1.2;
@@ -187,7 +187,7 @@ TEST(Fold, OversubscribedLeavesAgree) {
   expect_agreement(pipeline(2, 4, 4, 4), cluster, 2);
 }
 
-// Stages of two nodes under leaves of three: no link tells transfers apart that cross leaves.
+// Stages of two nodes under leaves of three: no link separates transfers that cross leaves.
 TEST(Fold, LeavesThatFillUnevenlySplitOnlyWhatSharesTheirUplinks) {
   backends::Cluster cluster = make_cluster(8, 4, 4);
   cluster.fabric.kind = backends::FabricKind::leaf_spine;

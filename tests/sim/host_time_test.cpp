@@ -35,7 +35,7 @@ ir::Plan three_kernels() {
     actor.name = "k" + std::to_string(i);
     actor.op = "relu";
     ir::Input input;
-    input.reg = (i + 2) % 3;  // the first reads what the last step left
+    input.reg = (i + 2) % 3;  // the first reads the last step's output
     actor.inputs = {input};
     actor.outputs = {i};
     actor.phase = i < 2 ? 0 : 1;
@@ -61,7 +61,7 @@ TEST(HostTime, ShortKernelsOfAPassWaitForTheirLaunch) {
 }
 
 // Two loads of a thousand samples each, tokens and labels, on all four devices of a node that prepares 8,000
-// a second: half a second for both.
+// per second: half a second for both.
 TEST(HostTime, LoadsWaitForTheSamplesOfTheirNode) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 4);
   ir::Plan plan = three_kernels();
@@ -81,7 +81,7 @@ TEST(HostTime, LoadsWaitForTheSamplesOfTheirNode) {
   EXPECT_EQ(act_seconds(plan, cluster, 0), copied);
 }
 
-// Half the bytes of operands and twice the rate for products in layers; their casts beside.
+// Products in layers read half the bytes at twice the rate; their casts run beside.
 TEST(HostTime, ProductsOfLayersRunInFloat8BehindTheirCasts) {
   backends::Cluster cluster = backends::load_cluster("dgx-h100", 1);
   ir::Plan plan = three_kernels();
@@ -94,7 +94,7 @@ TEST(HostTime, ProductsOfLayersRunInFloat8BehindTheirCasts) {
     program.actors[a].op = "matmul";
     program.actors[a].inputs.push_back(program.actors[a].inputs[0]);
   }
-  program.actors[0].layer = 3;  // the other is the head's
+  program.actors[0].layer = 3;  // the other belongs to the head
   const std::vector<double> half = act_seconds(plan, cluster, 0);
   backends::use_float8(cluster.device);
   const std::vector<double> eight = act_seconds(plan, cluster, 0);
@@ -133,7 +133,7 @@ TEST(HostTime, SlowKernelsDoNotWait) {
   EXPECT_EQ(act_seconds(three_kernels(), cluster, 0), alone);
 }
 
-// k0, an all-reduce of what it writes over two devices, k1 that reads the sum.
+// k0, an all-reduce of its output over two devices, and k1, which reads the sum.
 ir::Plan with_collective(int64_t bytes) {
   ir::Plan plan = three_kernels();
   plan.devices = 2;
@@ -191,7 +191,7 @@ TEST(Framework, OneProcessLaunchesForTheDevicesOfANodeInTurn) {
   std::vector<double> eager = act_seconds(plan, cluster, 0);
   EXPECT_NEAR(eager[0] + eager[1], 8e-3, 1e-12);
   EXPECT_NEAR(eager[2], 4e-3, 1e-12);
-  plan.devices = 16;  // of which a node has eight
+  plan.devices = 16;  // a node has eight of them
   plan.classes[0].devices = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   eager = act_seconds(plan, cluster, 0);
   EXPECT_NEAR(eager[2], 8e-3, 1e-12);
@@ -218,7 +218,7 @@ ir::Plan with_gather() {
   return plan;
 }
 
-// Two tensors of four in a bucket are large enough to go apart: twice the latency, and a piece of each rank.
+// Two of four tensors in a bucket are large enough to go alone: twice the latency, and a piece of each rank.
 TEST(Framework, LargeTensorsAreGatheredApartRankByRank) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
@@ -238,7 +238,7 @@ TEST(Framework, LargeTensorsAreGatheredApartRankByRank) {
   EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds() + flat.latency + 2 * 2 * 1e-4, 1e-12);
 }
 
-// After an update, four tensors that their owners broadcast.
+// After an update, owners broadcast four tensors.
 TEST(Framework, UpdatedTensorsAreBroadcastOneByOne) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 2);
   cluster.node.host_per_op = 0;
@@ -247,7 +247,7 @@ TEST(Framework, UpdatedTensorsAreBroadcastOneByOne) {
   cluster.framework->gather_by_broadcast = true;
   const Span span{2, 1, 2, 1};
   const CommTime flat = collective_time(cluster, sbp::Collective::all_gather, 1 << 20, span);
-  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds(), 1e-15);  // of a forward pass
+  EXPECT_NEAR(act_seconds(plan, cluster, 0)[1], flat.seconds(), 1e-15);  // in a forward pass
   plan.programs[0].phases = {"U0", "U"};
   const ir::Register reg = plan.programs[0].registers[3];
   for (int i = 0; i < 3; ++i) {
@@ -277,7 +277,7 @@ TEST(HostTime, ALayerDoesNotWaitBehindAnother) {
   EXPECT_EQ(eager[1], alone[1]);
 }
 
-// A softmax of three squares where the framework's kernel wants multiples of two, and of four.
+// A softmax of three squares where the framework's kernel needs multiples of two, and of four.
 TEST(Framework, AFusedSoftmaxFallsBack) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
@@ -295,7 +295,7 @@ TEST(Framework, AFusedSoftmaxFallsBack) {
   EXPECT_EQ(seconds(4), four);
   cluster.framework->fused_softmax.longest = 511;
   EXPECT_NEAR(seconds(4), 9 * four, 1e-12);
-  cluster.node.host_per_op = 1e-3;  // five launches of the softmax, one of the kernel behind it
+  cluster.node.host_per_op = 1e-3;  // five launches of the softmax, one of the next kernel
   ir::Plan plan = three_kernels();
   for (ir::Register& reg : plan.programs[0].registers) reg.type = {{1, 3, 512, 512}, ir::DType::float16};
   plan.programs[0].actors[0].op = "scale_mask_softmax";
@@ -304,7 +304,7 @@ TEST(Framework, AFusedSoftmaxFallsBack) {
   EXPECT_NEAR(eager[0] + eager[1], 6e-3, 1e-9);
 }
 
-// Two kernels of a pass at 1 ms a launch: 7 launches more for the pass, 4 for the first op.
+// Two kernels of a pass at 1 ms per launch: 7 more launches for the pass, 4 for the first op.
 TEST(Framework, PassesAndOpsHaveLaunchesOfTheirOwn) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 1e-3;
@@ -315,10 +315,10 @@ TEST(Framework, PassesAndOpsHaveLaunchesOfTheirOwn) {
   EXPECT_NEAR(pass(), 2e-3, 1e-12);
   cluster.framework->pass_launches = 7;
   EXPECT_NEAR(pass(), 9e-3, 1e-12);
-  cluster.framework->op_launches = {{three_kernels().programs[0].actors[0].op, 5}};  // of both kernels
+  cluster.framework->op_launches = {{three_kernels().programs[0].actors[0].op, 5}};  // both kernels' op
   EXPECT_NEAR(pass(), 17e-3, 1e-12);
   cluster.framework->op_waits = {
-      {three_kernels().programs[0].actors[0].op, 3}};  // before each, whatever the host's lead
+      {three_kernels().programs[0].actors[0].op, 3}};  // before each, regardless of the host's lead
   EXPECT_NEAR(pass(), 23e-3, 1e-12);
 }
 
@@ -335,7 +335,7 @@ TEST(Framework, ATensorOfALayerIsReducedSeveralTimes) {
   EXPECT_EQ(act_seconds(plan, cluster, 0)[1], once);
 }
 
-// 4 MB read and written three times by a kernel of a thousand sequences, and not by one of a single one.
+// A kernel on a thousand sequences reads and writes 4 MB three times; one on a single sequence does not.
 TEST(Framework, ResultsAreCopiedWhereThereAreSeveralSequences) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;

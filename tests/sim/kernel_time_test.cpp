@@ -21,7 +21,7 @@ const backends::DeviceProfile& a100() {
   return device;
 }
 
-// A device whose numbers are round: 100 Tflop/s, 1 TB/s, no overheads.
+// A device with round numbers: 100 Tflop/s, 1 TB/s, no overheads.
 backends::DeviceProfile round_device() {
   backends::DeviceProfile device;
   device.memory_bandwidth = 1e12;
@@ -71,8 +71,8 @@ Errors matmul_errors(const std::string& device_name, const std::string& table, D
   return errors;
 }
 
-// What the profiles are worth, on rows of the tables they were fitted to and, for the last three, of others.
-// The V100's follow products inside training steps, which are slower than DeepBench's, each alone.
+// Accuracy of the profiles, on rows of the tables they were fitted to and, for the last three, of others. The
+// V100's are fitted to products inside training steps, which are slower than DeepBench's isolated ones.
 TEST(Profiles, MatrixProducts) {
   EXPECT_EQ(matmul_errors("a100-sxm-80g", "gemm_a100.csv").text(), "28 rows, mean 4.7 %, worst 28 %");
   EXPECT_EQ(matmul_errors("h100-sxm", "gemm_h100.csv").text(), "28 rows, mean 5.9 %, worst 17 %");
@@ -84,8 +84,8 @@ TEST(Profiles, MatrixProducts) {
             "28 rows, mean 23.2 %, worst 44 %");
 }
 
-// Rows of pass, causal, head size, sequence, hidden size, batch, Tflop/s; of both passes 3.5 times the
-// forward one's flops.
+// Rows of pass, causal, head size, sequence, hidden size, batch, Tflop/s; both passes take 3.5 times the
+// forward flops.
 TEST(Profiles, Attention) {
   const auto errors_of = [](const char* device_name, const char* table) {
     const backends::DeviceProfile device = backends::load_device(device_name);
@@ -132,8 +132,8 @@ TEST(Profiles, MemoryBoundKernels) {
   EXPECT_EQ(errors_of("v100-sxm2-32g", "memory_v100.csv"), "28 rows, mean 10.8 %, worst 52 %");
 }
 
-// One wave of 108 multiprocessors holds 108 tiles of 128 x 256; one tile more costs a second wave, of which
-// this device hides a half.
+// One wave of 108 multiprocessors holds 108 tiles of 128 x 256. One more tile costs a second wave, half of
+// which this device hides.
 TEST(Matmul, AWaveMore) {
   auto time = [](int64_t m) { return matmul_seconds(a100(), {1, m, 256 * 12, 8192}, DType::float16, 0); };
   double full = time(128 * 9), more = time(128 * 10);
@@ -155,8 +155,7 @@ TEST(Matmul, WavesByHand) {
   backends::DeviceProfile device = round_device();
   device.matmul.tiles = {{100, 100, 1.0}};
   device.matmul.wave_seconds = 1e-6;
-  // 20 x 10 tiles on 100 multiprocessors: two waves, each 2 x 100 x 100 x 50 flops at 1 Tflop/s and 1 us
-  // more.
+  // 20 x 10 tiles on 100 multiprocessors: two waves, each of 2 x 100 x 100 x 50 flops at 1 Tflop/s plus 1 us.
   EXPECT_NEAR(matmul_seconds(device, {1, 2000, 1000, 50}, DType::float16, 0), 2 * (1e-6 + 1e-6), 1e-12);
   EXPECT_NEAR(matmul_seconds(device, {1, 2001, 1000, 50}, DType::float16, 0), 3 * (1e-6 + 1e-6), 1e-12);
   device.matmul.wave_overlap = 0.5;  // 2.1 waves of work, 3 whole ones
@@ -167,7 +166,7 @@ TEST(Matmul, FewTilesSplitK) {
   backends::DeviceProfile device = round_device();
   device.matmul.tiles = {{100, 100, 1.0}};
   device.matmul.split_seconds = 1e-6;
-  // One tile, k 4000: in 12 parts; partial results of 12 x 8 x 100 x 100 bytes at 1 TB/s. 16 parts would be
+  // One tile, k 4000: in 12 parts; partial results of 12 x 8 x 100 x 100 bytes at 1 TB/s. 16 parts would have
   // less than 256 of k each.
   EXPECT_NEAR(matmul_seconds(device, {1, 100, 100, 4000}, DType::float16, 0), 80e-6 / 12 + 1e-6 + 0.96e-6,
               1e-12);
@@ -263,7 +262,7 @@ TEST(KernelSeconds, ViewsAndEmptyKernelsTakeNothing) {
   EXPECT_EQ(seconds(a100(), op_of("reshape", Family::none), {x}, {x}), 0);
   EXPECT_EQ(seconds(a100(), op_of("relu", Family::memory), {none}, {none}), 0);
   EXPECT_EQ(seconds(a100(), op_of("matmul", Family::matmul), {none, x}, {none}), 0);
-  // A sum over nothing writes its zeros.
+  // A sum over nothing still writes zeros.
   EXPECT_GT(seconds(a100(), op_of("matmul", Family::matmul), {{{8, 0}, DType::float32}, none}, {x}), 0);
 }
 

@@ -35,7 +35,7 @@ TEST(QueueOrder, ComparesActsOverTheSchedule) {
   EXPECT_FALSE(order.always_before({g, 1, 0}, {f, 1, 0}));
   EXPECT_TRUE(order.always_before({g, 1, 0}, {f, 1, 1}));
   EXPECT_TRUE(order.always_before({f, 3, 2}, {b, 3, 2}));
-  EXPECT_FALSE(order.always_before({f, 3, 2}, {b, 1, 0}));  // three a step against one
+  EXPECT_FALSE(order.always_before({f, 3, 2}, {b, 1, 0}));  // three per step against one
 }
 
 // Registers between neighbours are implied; the chain is one group.
@@ -52,7 +52,7 @@ TEST(Merge, AChainOnOneQueueIsOneAct) {
   EXPECT_LE(result.events, 9);
 }
 
-// What goes through another queue cuts: before its first reader and after its writer.
+// Communication by another queue cuts a chain: before its first reader and after its writer.
 TEST(Merge, CommunicationCuts) {
   ProgramBuilder p("p", {"F"}, 4);
   int net = p.queue("net", ir::QueueKind::network);
@@ -63,11 +63,11 @@ TEST(Merge, CommunicationCuts) {
   p.link(b, reduce);
   int reduced = p.link(reduce, c);
   p.link(c, d);
-  p.read(d, reduced);  // also read later: its ack may wait, for reduce acts next after the next act of b
+  p.read(d, reduced);  // also read later: its ack may wait, since reduce acts next after the next act of b
   EXPECT_EQ(groups_of(make_plan({{p, {0}}})), (Groups{{a, b}, {c, d}}));
 }
 
-// The producer elsewhere waits for nothing but the slot: the ack must not be late.
+// The remote producer waits only for the slot, so the ack must not be late.
 TEST(Merge, AnAckThatSomebodyWaitsForCuts) {
   ProgramBuilder p("p", {"F"}, 4);
   int load = p.actor("load", 1, p.queue("copy", ir::QueueKind::copy_in));
@@ -78,7 +78,7 @@ TEST(Merge, AnAckThatSomebodyWaitsForCuts) {
   EXPECT_EQ(groups_of(make_plan({{p, {0}}})), (Groups{{b, c}}));
 }
 
-// A count too small for the order stays a matter of messages, so that the run hangs as it would.
+// A count too small for the order stays a matter of messages, so that the run hangs as before.
 TEST(Merge, WhatTheOrderDoesNotImplyKeepsItsMessages) {
   ProgramBuilder p("p", {"F", "B"});
   p.program.schedule = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
@@ -91,7 +91,7 @@ TEST(Merge, WhatTheOrderDoesNotImplyKeepsItsMessages) {
   EXPECT_ANY_THROW(simulate(plan, make_cluster(1, 1, 0)));
 }
 
-// Gradients that go out once in 3 acts do not cut; the act that sends is run member by member.
+// Gradients sent once in 3 acts do not cut; the act that sends runs member by member.
 TEST(Merge, RatesMakeSomeActsSpecial) {
   ProgramBuilder p("p", {"B"}, 3);
   int net = p.queue("net", ir::QueueKind::network);

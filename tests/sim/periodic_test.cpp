@@ -1,4 +1,4 @@
-// A periodic regime repeated by arithmetic changes no result.
+// Extrapolating a periodic regime changes no result.
 #include <gtest/gtest.h>
 
 #include "backends/machines/device_profile.h"

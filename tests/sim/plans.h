@@ -12,7 +12,7 @@
 
 namespace boxcar::sim::test {
 
-// One program, built up actor by actor. Registers are named after their producer.
+// One program, built actor by actor. Registers are named after their producer.
 //
 //   ProgramBuilder p("stage0", {"F"});
 //   int a = p.actor("a", 1.0);
@@ -122,8 +122,8 @@ struct GptShape {
   int micro_batches = 96;
 };
 
-// The program of one stage of a transformer: kernels in a chain with two all-reduces over tp a layer, forward
-// and backward; every kernel's output is kept for its backward kernel; gradients are accumulated and reduced
+// The program of one transformer stage: a chain of kernels with two all-reduces over tp per layer, forward
+// and backward. Every kernel's output is kept for its backward kernel. Gradients are accumulated and reduced
 // over dp.
 inline ProgramBuilder gpt_stage(const GptShape& shape, int stage) {
   ProgramBuilder p("stage" + std::to_string(stage), {"F", "B", "U"});
@@ -132,7 +132,8 @@ inline ProgramBuilder gpt_stage(const GptShape& shape, int stage) {
   int net_f = p.queue("net.pp.forward", ir::QueueKind::network);
   int net_b = p.queue("net.pp.backward", ir::QueueKind::network);
   int kept = shape.stages - stage;
-  std::vector<int> forward_out;  // register 0 is the last kernel's: what the next stage pulls; 1 the gradient
+  std::vector<int>
+      forward_out;  // register 0: the last kernel's output, which the next stage pulls; 1: the gradient
   p.program.registers.resize(2);
   int last = stage > 0 ? p.pull("pull.f", stage - 1, 0, 0, 50331648, net_f) : -1;
   int steps = shape.layers * shape.kernels;

@@ -1,4 +1,4 @@
-// Random plans: what must hold of any.
+// Random plans: properties of every plan.
 #include <gtest/gtest.h>
 
 #include "sbp/at.h"
@@ -15,8 +15,8 @@ constexpr unsigned seeds = 300;
 
 backends::Cluster cluster_for(const ir::Plan& plan) { return test::make_cluster(plan.devices, 1, 1); }
 
-// An open queue may take a joint act before one that it should have let pass; so open queues come without
-// them.
+// An open queue may take a joint act before one that should have gone first, so plans with open queues have
+// no joint acts.
 ir::Plan random_plan(unsigned seed, bool ordered) {
   return support::random_plan({.seed = seed, .ordered = ordered, .collectives = ordered, .turns = ordered});
 }

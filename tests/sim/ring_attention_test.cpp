@@ -18,7 +18,7 @@ constexpr int64_t heads = 8, width = 64, ranks = 4;
 
 ir::TensorType tokens(int64_t count) { return {{1, heads, count, width}, ir::DType::float16}; }
 
-// On four devices: keys and values are gathered, and a rank's queries attend to all of them.
+// Four devices gather keys and values, and a rank's queries attend to all of them.
 //
 //   k (relu) -> all_gather -> attention -> x        attention reads q, keys, values
 //   v (relu) -> all_gather ->
@@ -82,8 +82,8 @@ TEST(RingAttention, IsFoundWhereAttentionReadsWhatWasGathered) {
   EXPECT_EQ(found.of_actor, (std::vector<int>{-1, -1, -1, 0, 0, 0}));
 }
 
-// Short sequences exchange longer than they attend, long ones do not. Whatever is shown, parts take as long
-// as kernels over them do.
+// Short sequences exchange longer than they attend, long ones do not. Parts take as long as kernels over
+// them, however much of the exchange is exposed.
 TEST(RingAttention, ExchangesShowWhereTheyAreSlowerThanWhatTheyStandBeside) {
   backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   cluster.node.host_per_op = 0;
@@ -130,7 +130,7 @@ TEST(RingAttention, TheShownShareIsOfTheSlower) {
   EXPECT_DOUBLE_EQ(shown_share(0, 3), 1);
 }
 
-// Without a mask every part is as long as the own.
+// Without a mask every part takes as long as the device's own.
 TEST(RingAttention, PartsWithoutAMaskAreAlike) {
   const backends::Cluster cluster = backends::load_cluster("dgx-a100-80g", 1);
   ir::Actor attention = gathered(4096).programs[0].actors[5];

@@ -1,4 +1,4 @@
-// Two results that must say the same.
+// Compares two results that must be equal.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ inline void expect_same_timeline(const Result& one, const Result& other, const s
   }
 }
 
-// Everything but what it took to find out.
+// Compares everything except the simulation's own cost.
 inline void expect_same(const Result& one, const Result& other, const std::string& what, double tolerance) {
   ASSERT_EQ(one.step_ends.size(), other.step_ends.size()) << what;
   for (size_t s = 0; s < other.step_ends.size(); ++s) {
@@ -45,7 +45,7 @@ inline void expect_same(const Result& one, const Result& other, const std::strin
     for (size_t q = 0; q < a.queue_busy.size(); ++q) {
       EXPECT_NEAR(a.queue_busy[q], b.queue_busy[q], tolerance) << what << " class " << c;
     }
-    // A tick between giving and taking is an instant of its own.
+    // With rounding, a release and an allocation at one instant may be a tick apart.
     if (tolerance == 0) {
       EXPECT_EQ(a.peak_bytes, b.peak_bytes) << what << " class " << c;
     }
@@ -53,7 +53,7 @@ inline void expect_same(const Result& one, const Result& other, const std::strin
   expect_same_timeline(one, other, what, tolerance);
 }
 
-// The same whether or not the run takes a shortcut that changes nothing.
+// The result is the same with and without a shortcut.
 inline void expect_same_without(bool Options::*shortcut, const ir::Plan& plan,
                                 const backends::Cluster& cluster, const Options& options,
                                 const std::string& what, double tolerance = 0) {
@@ -62,7 +62,7 @@ inline void expect_same_without(bool Options::*shortcut, const ir::Plan& plan,
   expect_same(simulate(plan, cluster, options), simulate(plan, cluster, plain), what, tolerance);
 }
 
-// On plans drawn from these seeds: some with open queues, some whose compute is slowed beside communication.
+// The same on plans drawn from these seeds: some with open queues, some with compute slowed by communication.
 inline void expect_same_without(bool Options::*shortcut, unsigned first, unsigned last,
                                 support::RandomPlanOptions drawn, const Options& options) {
   for (unsigned seed = first; seed <= last; ++seed) {

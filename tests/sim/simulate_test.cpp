@@ -51,8 +51,8 @@ TEST(Simulate, AQueueRunsItsActsInOrder) {
   EXPECT_EQ(result.classes[0].span, 3);
 }
 
-// Figure 6 of the paper: three actors on queues of their own, one second each; a1 has 3 slots, a2 has 2. At
-// time 0 a1 acts, at time 1 a1 and a2, at time 2 all three.
+// Figure 6 of the paper: three actors on separate queues, one second each; a1 has 3 slots, a2 has 2. At time
+// 0 a1 acts, at time 1 a1 and a2, at time 2 all three.
 TEST(Simulate, RegistersPipelineActorsOfDifferentQueues) {
   ProgramBuilder p("p", {"F"}, 3);
   int second = p.queue("q2", ir::QueueKind::copy_in), third = p.queue("q3", ir::QueueKind::copy_out);
@@ -65,7 +65,7 @@ TEST(Simulate, RegistersPipelineActorsOfDifferentQueues) {
   EXPECT_EQ(starts(result, 0, a3), (std::vector<double>{2, 3, 4}));
 }
 
-// One slot: the producer waits until the consumer is done with it.
+// One slot: the producer waits until the consumer has released it.
 TEST(Simulate, ASingleSlotSerialises) {
   ProgramBuilder p("p", {"F"}, 3);
   int a = p.actor("a", 1.0), b = p.actor("b", 2.0, p.queue("q2", ir::QueueKind::copy_in));
@@ -90,7 +90,7 @@ TEST(Simulate, RatesChangeOverMicroBatches) {
   EXPECT_EQ(result.classes[0].peak_bytes, 24);
 }
 
-// 100 and 10 in the forward pass, 10 and the sum's 8 in the backward pass; the sum always, where it stays.
+// 100 and 10 in the forward pass, 10 and the sum's 8 in the backward pass; the sum always, where it is kept.
 TEST(Simulate, SumsOfGradientsStayWhereTheFrameworkSays) {
   ProgramBuilder p("p", {"F", "B", "U"});
   const int forward = p.actor("forward", 1.0), backward = p.actor("backward", 1.0, 0, 1);
@@ -157,7 +157,7 @@ TEST(Simulate, ASingleTransferTakesWhatTheModelSays) {
   }
 }
 
-// Two pulls at once over one NIC, each alone on its queue: both take twice the time of their bytes.
+// Two concurrent pulls over one NIC, each alone on its queue: both take twice their bytes' time.
 TEST(Simulate, TransfersShareANic) {
   ProgramBuilder source("source"), target("target");
   int first = source.output(source.actor("a", 0.0)), second = source.output(source.actor("b", 0.0));
@@ -171,7 +171,7 @@ TEST(Simulate, TransfersShareANic) {
   EXPECT_NEAR(result.step_seconds, alone.latency + 2 * alone.bytes_on_link / alone.link_bandwidth, 1e-9);
 }
 
-// The same two pulls with turns on one queue of the source go one after the other.
+// The same two pulls, with turns on one queue of the source, run one after the other.
 TEST(Simulate, APullTakesATurnOnItsSourcesQueue) {
   ProgramBuilder source("source"), target("target");
   int out = source.queue("net", ir::QueueKind::network);
@@ -205,7 +205,7 @@ TEST(Simulate, EveryFlowTakesTheTimeOfOneAlone) {
   }
 }
 
-// Two all-reduces at once over the same links take twice as long, in either form.
+// Two concurrent all-reduces over the same links take twice as long, in either form.
 TEST(Simulate, EveryFlowSharesLinks) {
   ProgramBuilder p("p");
   for (const char* name : {"a", "b"}) p.collective(name, 0, 100000000, p.queue(name, ir::QueueKind::network));
@@ -225,7 +225,7 @@ TEST(Simulate, ComputeIsSlowedBesideCommunication) {
   p.link(reduce, p.actor("join", 0.0));
   backends::Cluster cluster = one_gpu;
   cluster.device->overlap_slowdown = 0.5;
-  // Half speed for the first second, 1.5 s of work left.
+  // Half speed for the first second leaves 1.5 s of work.
   EXPECT_EQ(simulate(make_plan({{p, {0}}}), cluster, {.steps = 1}).step_seconds, 2.5);
 }
 
@@ -313,7 +313,7 @@ TEST(Simulate, WhatDoesNotFitTogetherIsRefused) {
   EXPECT_EQ(error_of(plan, one_gpu), "test: the plan needs 2 devices, test has 1");
 }
 
-// Two devices whose kernels take a second by themselves, at once, on so many cores of one machine.
+// Two devices with kernels of one second each, concurrently on `cores` cores of one machine.
 double seconds_on(double cores) {
   backends::Cluster cluster = make_cluster(1, 2, 1e9);
   cluster.node.cores = cores;
@@ -323,7 +323,7 @@ double seconds_on(double cores) {
 }
 
 TEST(Simulate, DevicesShareCores) {
-  EXPECT_EQ(seconds_on(0), 1);  // each its own hardware
+  EXPECT_EQ(seconds_on(0), 1);  // separate hardware
   EXPECT_NEAR(seconds_on(1), 2, 1e-6);
   EXPECT_NEAR(seconds_on(1.25), 1.6, 1e-6);
   EXPECT_NEAR(seconds_on(2), 1, 1e-6);
@@ -337,7 +337,7 @@ TEST(Simulate, QueuesShareCoresFairly) {
   ProgramBuilder p("p");
   const int a = p.actor("a", 1.0), b = p.actor("b", 1.0, p.queue("disk", ir::QueueKind::disk));
   const int c = p.actor("c", 2.0, p.queue("host", ir::QueueKind::host));
-  for (int next : {a, b}) p.reg(p.link(c, next, 2)).initial = 1;  // none before all of a step are over
+  for (int next : {a, b}) p.reg(p.link(c, next, 2)).initial = 1;  // none before all acts of a step have ended
   Result result = simulate(make_plan({{p, {0}}}), cluster, {.steps = 1, .timeline = true});
   std::vector<double> ends(3);
   for (const Act& act : result.timeline) at(ends, act.actor) = act.end;
@@ -346,7 +346,7 @@ TEST(Simulate, QueuesShareCoresFairly) {
   EXPECT_NEAR(ends[2], 2.5, 1e-6);
 }
 
-// A collective is work of all its members, after a wait that is nobody's.
+// A collective is work of all its members, after a wait that uses no core.
 TEST(Simulate, CollectivesWorkOnCores) {
   backends::Cluster cluster = make_cluster(1, 2, 1e9);
   ProgramBuilder p("p");

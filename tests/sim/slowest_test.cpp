@@ -5,7 +5,7 @@
 namespace boxcar::sim {
 namespace {
 
-// Means of normal order statistics, as tables have them: Harter 1961, Biometrika 48; 1 / sqrt(pi) for two.
+// Means of normal order statistics, from tables: Harter 1961, Biometrika 48; 1 / sqrt(pi) for two.
 TEST(Slowest, IsTheMeanOfTheLargestOfNormalDraws) {
   EXPECT_NEAR(slowest_of(1), 0, 1e-4);
   EXPECT_NEAR(slowest_of(2), 0.56419, 1e-4);

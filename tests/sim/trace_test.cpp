@@ -7,7 +7,7 @@
 namespace boxcar::sim {
 namespace {
 
-// A producer of two slots on the copy queue feeds a consumer on the compute queue; one step of two acts each.
+// A producer with two slots on the copy queue feeds a consumer on the compute queue; a step is two acts each.
 ir::Plan loading_plan() {
   ir::Plan plan;
   plan.devices = 1;

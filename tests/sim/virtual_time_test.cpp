@@ -9,7 +9,7 @@
 namespace boxcar::sim {
 namespace {
 
-// When each tag ended, in seconds.
+// End time of each tag, in seconds.
 std::map<int, double> ends(VirtualTime& time) {
   std::map<int, double> result;
   time.run([&](Ticks now, std::span<const int> tags) {
@@ -43,9 +43,8 @@ TEST(VirtualTime, SingleFlowTakesBytesOverBandwidth) {
   EXPECT_NEAR(ends(time)[0], 123456789.0 / 25e9, 2e-10);
 }
 
-// Two flows start together after waits of 2 and 10 us, the second 8 us behind: from then each has half the
-// link. The first has moved 8 us x B by then, so it ends at 2 us + (2 b - 8 us B) / B, the second when both
-// are done.
+// Two flows start after waits of 2 and 10 us, the second 8 us behind: from then each has half the link. By
+// then the first has moved 8 us x B, so it ends at 2 us + (2 b - 8 us B) / B, the second when both are done.
 TEST(VirtualTime, FlowsOfUnequalLatencyShareEqually) {
   VirtualTime time;
   const double bandwidth = 1e9, bytes = 1e6;
@@ -63,8 +62,8 @@ TEST(VirtualTime, FlowsOfUnequalLatencyShareEqually) {
   EXPECT_NEAR(end[11], 2e-6 + 2 * bytes / bandwidth, 1e-9);
 }
 
-// Max-min: flows a on link 0, b on links 0 and 1, c on link 1; link 0 carries 1 GB/s, link 1 10 GB/s. a and b
-// get 0.5 each, c the 9.5 that b leaves.
+// Max-min: flow a uses link 0, b links 0 and 1, c link 1; link 0 carries 1 GB/s, link 1 10 GB/s. a and b get
+// 0.5 each, c the remaining 9.5.
 TEST(VirtualTime, SharesAreMaxMinFair) {
   VirtualTime time;
   int narrow = time.add_link(1e9), wide = time.add_link(10e9);
@@ -75,7 +74,7 @@ TEST(VirtualTime, SharesAreMaxMinFair) {
   for (int tag : {0, 1, 2}) EXPECT_NEAR(end[tag], 1, 1e-9) << tag;
 }
 
-// A flow that names a link three times weighs three: beside one other flow it gets the rate of one of four.
+// A flow that names a link three times weighs three: beside one other it gets the rate of one among four.
 TEST(VirtualTime, AFoldedFlowCountsWithItsMultiplicity) {
   VirtualTime time;
   int link = time.add_link(1e9);

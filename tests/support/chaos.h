@@ -1,7 +1,7 @@
-// Runs a plan on every device with the actor state machine and no clock, in an order drawn at random: which
-// message arrives next, which act begins, which ends. Messages of one pair keep their order, all else is
-// permuted; some actors and wires are drawn to be slow. Written from ir/plan.h alone, so that it can judge
-// the verifier.
+// Runs a plan on every device with the actor state machine and no clock, in random order: which message
+// arrives next, which act begins, which ends. Messages of one pair keep their order; all else is permuted.
+// Some actors and wires are drawn to be slow. Written from ir/plan.h alone, so that it can judge the
+// verifier.
 //
 //   Chaos run(plan, 7);
 //   run.steps(3);          // true: all acts of three steps have ended; false: nothing can go on
@@ -49,7 +49,7 @@ class Chaos {
     for (size_t u = 0; u < units_.size(); ++u) slow_unit_.push_back(pick(0, 3) == 0);
   }
 
-  // Until every actor has acted `steps` steps' acts.
+  // Runs until every actor has done the acts of `steps` steps; false on deadlock.
   bool steps(int steps) {
     open_units_.resize(orders_.size());
     held_.resize(size(plan_.devices));
@@ -74,7 +74,7 @@ class Chaos {
     int producer, out, consumer, in;
     std::deque<int> reqs, acks;
   };
-  struct Order {  // of a queue or of a device's collectives, over one step
+  struct Order {  // of a queue, or of a device's collectives; over one step
     std::vector<int> units;
     size_t next = 0;  // over all steps
     bool busy = false;
@@ -82,9 +82,9 @@ class Chaos {
   };
   struct Unit {
     std::vector<int> actors;
-    std::vector<int> queues;  // orders that must have come to it, held while it acts
-    std::vector<int> issues;  // orders in which it is issued
-    std::vector<int> open;    // queues without order that it holds
+    std::vector<int> queues;  // orders that must reach the unit; held while it acts
+    std::vector<int> issues;  // orders in which the unit is issued
+    std::vector<int> open;    // unordered queues that it holds
     bool acting = false;
   };
 
@@ -94,7 +94,7 @@ class Chaos {
     const ir::Register* reg;
   };
   struct Held {
-    int readers = 0;  // that have not ended
+    int readers = 0;  // readers that have not ended
     Span span;
   };
 
@@ -160,7 +160,7 @@ class Chaos {
     }
   }
 
-  // By producer's actor and queue of its device: the pulls that take turns after its acts, in order.
+  // By the producing actor and the queue of its device: pulls that take turns after its acts, in order.
   void find_pulls() {
     for (int b = 0; b < total_; ++b) {
       const ir::Actor& x = actor(b);
@@ -229,7 +229,7 @@ class Chaos {
   void start() {
     for (int a = 0; a < total_; ++a)
       for (int o = 0; o < static_cast<int>(actor(a).outputs.size()); ++o)
-        if (in_place(a, o)) hold(a, o, 0, 1);  // there for good
+        if (in_place(a, o)) hold(a, o, 0, 1);  // for good
     std::vector<actors::Effect> effects;
     for (int a = 0; a < total_; ++a) {
       effects.clear();
@@ -284,7 +284,7 @@ class Chaos {
 
   void look(int unit) { can_begin(unit) ? can_begin_.add(unit) : can_begin_.drop(unit); }
 
-  // One move: what is drawn to be slow is drawn a thirtieth as often.
+  // Makes one move. Slow wires are drawn a thirtieth as often as others, slow units a tenth.
   bool move() {
     DrawnSet* sets[] = {&reqs_[0], &reqs_[1], &acks_[0], &acks_[1], &acting_[0], &acting_[1], &can_begin_};
     constexpr int weights[] = {30, 1, 30, 1, 10, 1, 10};
@@ -317,7 +317,7 @@ class Chaos {
     look(unit_of_[size(to)]);
   }
 
-  // The units that may begin now that an order has gone on.
+  // Units that may begin after this order has advanced.
   void look_at(int order) {
     if (orders_[size(order)].current() >= 0) look(orders_[size(order)].current());
     for (int unit : open_units_[size(order)]) look(unit);
@@ -368,7 +368,7 @@ class Chaos {
     return {device_of(a), begin, begin + reg.bytes, &reg};
   }
 
-  // Nobody may still read, or be writing, what this act begins to write.
+  // Nobody may still read or write the memory that this act begins to write.
   void write(int a) {
     const ir::Actor& x = actor(a);
     for (int o = 0; o < static_cast<int>(x.outputs.size()); ++o) {
@@ -389,7 +389,7 @@ class Chaos {
     }
   }
 
-  // After an act has ended: what it has written to the last.
+  // After an act has ended: drops the outputs that are now fully written.
   void written(int a) {
     const ir::Actor& x = actor(a);
     for (int o = 0; o < static_cast<int>(x.outputs.size()); ++o) {
@@ -412,10 +412,10 @@ class Chaos {
   std::map<std::pair<int, int>, std::vector<int>> turns_;
   std::vector<Unit> units_;
   std::vector<Order> orders_;
-  std::vector<std::vector<int>> open_units_;            // by order: of a queue without order, the units on it
-  DrawnSet reqs_[2], acks_[2], acting_[2], can_begin_;  // wires, units; the second of each is slow
+  std::vector<std::vector<int>> open_units_;                     // by unordered queue: the units on it
+  DrawnSet reqs_[2], acks_[2], acting_[2], can_begin_;           // wires, units; the second of each is slow
   std::vector<std::map<std::tuple<int, int, int>, Held>> held_;  // by device; actor, output, slot
-  std::vector<std::map<std::pair<int, int>, Span>> writing_;     // by device; actor, output: written in part
+  std::vector<std::map<std::pair<int, int>, Span>> writing_;     // by device; actor, output: partly written
   std::string overlap_;
 };
 

@@ -1,4 +1,4 @@
-// What a crash of the machine may leave on disk, by a weak model of file systems in the manner of ALICE
+// States that a machine crash may leave on disk, by a weak model of file systems in the manner of ALICE
 // (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
 //
 //   Disk disk("/dev/shm/t");                          // what is there now is on disk
@@ -7,10 +7,10 @@
 //     disk.each_state(10000, [](const DiskState& state) { ... });   // crashed here
 //   }
 //
-// Of a file, what was written since it was last flushed is there wholly, in part, as zeros, in another order
-// or not at all; of a folder, each name that was made, moved or removed since it was flushed is as before or
-// as after, whatever else is. A rename or exchange inside a folder is one change. Nothing else is promised: a
-// file's name may be there before its bytes, and one folder's names before or after another's.
+// Writes to a file since its last flush survive wholly, in part, as zeros, in another order or not at all.
+// Each name that was made, moved or removed in a folder since its last flush is independently as before or as
+// after. A rename or exchange inside a folder is one change. Nothing else is promised: a file's name may
+// appear before its bytes, and one folder's names before or after another's.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ using DiskState = std::map<std::string, std::string>;
 
 inline void put_on_disk(const DiskState& state, const std::filesystem::path& root) {
   for (const auto& entry : std::filesystem::directory_iterator(root)) std::filesystem::remove_all(entry);
-  for (const auto& [path, bytes] : state) {  // a folder stands before what is in it
+  for (const auto& [path, bytes] : state) {  // a folder sorts before its contents
     if (path.ends_with('/'))
       std::filesystem::create_directory(root / path.substr(0, path.size() - 1));
     else
@@ -71,7 +71,7 @@ class Disk {
     }
   }
 
-  // What lies outside of the root is nobody's concern here.
+  // Ignores calls outside the root.
   void apply(const FileCall& call) {
     using Kind = FileCall::Kind;
     if (!is_inside(call.path)) return;
@@ -99,7 +99,7 @@ class Disk {
     nodes_[folder].changes.push_back(std::move(change));
   }
 
-  // As those see it who run on.
+  // The state that running processes see.
   DiskState now() const {
     DiskState state;
     const auto last = [](size_t options) { return options - 1; };
@@ -107,10 +107,10 @@ class Disk {
     return state;
   }
 
-  // Every state, some of them more than once; where there are more than `most`, those and as many drawn at
-  // random.
+  // Every state, some of them repeatedly. If there are more than `most`: the first `most`, and as many drawn
+  // at random.
   void each_state(size_t most, const std::function<void(const DiskState&)>& visit) const {
-    std::vector<std::pair<size_t, size_t>> choices;  // what was taken, of how many
+    std::vector<std::pair<size_t, size_t>> choices;  // option taken, number of options
     for (size_t states = 0; states < most; ++states) {
       size_t at = 0;
       DiskState state;
@@ -183,7 +183,7 @@ class Disk {
     return {find(path.parent_path()), path.filename()};
   }
 
-  // What a file may hold; the last is what was written.
+  // Contents that a file may have; the last is the one written.
   static std::vector<std::string> contents(const Node& node) {
     std::vector<std::string> all{node.flushed_bytes};
     if (node.writes.empty()) return all;

@@ -1,4 +1,4 @@
-// A set of numbers to draw from: adding, dropping and drawing the i-th take (nearly) no time.
+// A set of numbers to draw from: adding, dropping and drawing the i-th take (nearly) constant time.
 #pragma once
 
 #include <unordered_map>
@@ -9,7 +9,7 @@ namespace boxcar::support {
 class DrawnSet {
  public:
   size_t size() const { return list_.size(); }
-  int at(size_t i) const { return list_[i]; }  // in an order that only depends on what was added and dropped
+  int at(size_t i) const { return list_[i]; }  // in an order that depends only on earlier calls
   void add(int value) {
     if (place_.try_emplace(value, list_.size()).second) list_.push_back(value);
   }
@@ -24,7 +24,7 @@ class DrawnSet {
 
  private:
   std::vector<int> list_;
-  std::unordered_map<int, size_t> place_;  // only looked up
+  std::unordered_map<int, size_t> place_;  // lookups only, never iterated
 };
 
 }  // namespace boxcar::support

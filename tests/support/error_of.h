@@ -1,4 +1,4 @@
-// What a call says when it is refused, for tests that assert whole messages.
+// The message of a refused call, for tests that assert whole messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace boxcar::support {
 
-// "no error" where nothing is thrown; the error must be of this kind.
+// Returns "no error" where nothing is thrown; expects an error of this kind.
 inline std::string error_of(const std::function<void()>& call, Exit code = Exit::bad_input) {
   try {
     call();

@@ -1,12 +1,12 @@
-// A backend for tests of the runtime: memory and threads for real, kernels that write what a test can check.
-// Several processes are played in one, each with a transport that a thread of its own delivers.
+// A backend for tests of the runtime: real memory and threads, kernels whose output a test can check. Plays
+// several processes in one, each with a transport that has its own delivery thread.
 //
 //   FakeCluster cluster(4, 2);               // 4 devices on 2 processes
 //   cluster.act_late(7);                     // queues with marks (late_queue.h); 7 seeds how late
 //   Runtime run(plan, cluster.backend(0), hooks);
 //
-// Everything is float32 and small whole numbers, so that sums are exact in any order. Op "test" writes
-// test_value() of all that it reads; "add" adds; "nothing" does nothing. What does not fit throws.
+// All values are float32 and small whole numbers, so that sums are exact in any order. Op "test" writes
+// test_value() of all that it reads; "add" adds; "nothing" does nothing. A mismatch throws.
 #pragma once
 
 #include <array>
@@ -32,8 +32,7 @@ namespace boxcar::support {
 
 using backends::mix;
 
-// Element `element` of output `output` of an act of "test": from its attributes, when it acts and what it
-// reads.
+// Element `element` of output `output` of an act of "test": from its attributes, its moment and its inputs.
 inline uint64_t test_hash(const ir::Attrs& attrs, const backends::Moment& moment) {
   uint64_t hash = mix(static_cast<uint64_t>(moment.step * 1000 + moment.micro_batch));
   for (const char c : ir::to_text(attrs)) hash = mix(hash ^ static_cast<uint64_t>(c));
@@ -47,7 +46,7 @@ inline float test_value(uint64_t hash, size_t output, int64_t element) {
   return static_cast<float>(mix(hash ^ mix(output * 1000 + static_cast<uint64_t>(element))) % 1001);
 }
 
-class FakeHub;  // what all processes share
+class FakeHub;  // shared by all processes
 
 class FakeQueue : public backends::Queue {
  public:
@@ -63,7 +62,7 @@ class FakeQueue : public backends::Queue {
 
 class FakeKernel : public backends::Kernel {
  public:
-  // `failing`: throws before it acts at this moment.
+  // `failing`: makes the kernel throw before it acts at this moment.
   using Failing = std::function<bool(const backends::Call& call, const backends::Moment& moment)>;
   FakeKernel(backends::Call call, const Failing& failing) : call_(std::move(call)), failing_(failing) {}
 
@@ -90,7 +89,7 @@ class FakeKernel : public backends::Kernel {
   const Failing& failing_;
 };
 
-// Another kernel, on a queue that acts late.
+// Wraps another kernel, on a queue that acts late.
 class LateKernel : public backends::Kernel {
  public:
   LateKernel(std::unique_ptr<Kernel> kernel, LateQueue& queue) : kernel_(std::move(kernel)), queue_(queue) {}
@@ -108,7 +107,7 @@ class LateKernel : public backends::Kernel {
 
 class FakeDevice : public backends::Device {
  public:
-  // `late`: queues act late, in a way that this seeds; -1: they act at once.
+  // `late`: the seed by which queues act late; -1: they act at once.
   FakeDevice(const FakeKernel::Failing& failing, const int64_t& late) : failing_(failing), late_(late) {}
   void reserve(int64_t bytes) override {
     if (!memory_.empty()) throw std::logic_error("reserved twice");
@@ -140,8 +139,8 @@ class FakeDevice : public backends::Device {
   std::vector<double> memory_;
 };
 
-// What the members of a group meet in. Everyone says where its part lies, waits for all, computes its own
-// result, and waits again before it writes.
+// Where the members of a group meet. Each publishes the address of its part, waits for all, computes its own
+// result, and waits again before writing it.
 class FakeMeeting {
  public:
   explicit FakeMeeting(size_t size) : in_(size), counts_(size) {}
@@ -256,7 +255,7 @@ class FakeCommunicator : public backends::Communicator {
   int rank_;
 };
 
-// Another communicator, whose calls are acts of a queue that acts late.
+// Wraps another communicator; its calls become acts of a late queue.
 class LateCommunicator : public backends::Communicator {
  public:
   LateCommunicator(std::unique_ptr<Communicator> communicator, LateQueue& queue)
@@ -381,13 +380,13 @@ class FakeBackend : public backends::Backend {
                                                        int device, backends::Queue& queue) override;
   bool sends() const override;
   backends::Transport* transport() override { return transport_.get(); }
-  void check_recording() const override {}  // nothing is recorded: for what a runtime refuses before
+  void check_recording() const override {}  // nothing is recorded: for the runtime's own refusals
   void abort(const std::string& why) override;
 
  private:
   FakeHub& hub_;
   int process_;
-  std::vector<std::unique_ptr<FakeDevice>> devices_;  // null for others'
+  std::vector<std::unique_ptr<FakeDevice>> devices_;  // null for devices of other processes
   std::unique_ptr<FakeTransport> transport_;
 };
 
@@ -411,7 +410,7 @@ class FakeHub {
     failed_ = true;
     left_.notify_all();
   }
-  // Until all processes are here, or one has failed.
+  // Waits until all processes are here or one has failed.
   void leave() {
     std::unique_lock lock(mutex_);
     ++gone_;
@@ -472,7 +471,7 @@ class FakeCluster {
   }
   FakeBackend& backend(int process) { return *backends_.at(static_cast<size_t>(process)); }
   int processes() const { return hub_.processes; }
-  // Kernels throw where it says so. Before anything runs.
+  // Kernels throw where `failing` returns true. Set before anything runs.
   void fail_where(FakeKernel::Failing failing) { hub_.failing = std::move(failing); }
   // With `sends`, pulls between processes are acts of both devices' queues.
   void act_late(int64_t seed, bool sends = false) { hub_.late = seed, hub_.sends = sends; }

@@ -1,11 +1,11 @@
-// Processes that are threads of this one, joined by queues: what crosses processes is tested without MPI.
+// Processes as threads of this one, joined by queues: tests communication between processes without MPI.
 //
 //   FakeNetwork network(2, 7);                     // two processes; 7 seeds the order of deliveries
 //   auto transport = network.transport(0);         // of process 0, once per process
-//   network.fall_silent(1);                        // process 1 is not heard from any more
+//   network.fall_silent(1);                        // process 1 is no longer heard from
 //
-// Messages of one channel between two processes keep their order; which of the waiting ones comes next is
-// drawn. Time stands still but in fall_silent(), which lets 15 seconds pass at once.
+// Messages of one channel between two processes keep their order; the next of the waiting ones is drawn at
+// random. Time passes only in fall_silent(): 15 seconds at once.
 #pragma once
 
 #include <array>
@@ -30,14 +30,14 @@ namespace boxcar::support {
 
 class FakeNetwork {
   using Sent = std::array<std::atomic<int>, backends::channels>;  // by channel
-  using Line = std::pair<int, backends::Channel>;                 // from whom, for whom
+  using Line = std::pair<int, backends::Channel>;                 // sender, channel
   struct Process {
     Process(int id, int processes) : peers(id, processes, silence) {}
     backends::Peers peers;
     std::mutex mutex;
     std::condition_variable changed;
-    std::map<Line, std::deque<std::vector<std::byte>>> lines;  // none of them empty
-    std::map<int, std::deque<std::string>> said;               // by process, and not yet read
+    std::map<Line, std::deque<std::vector<std::byte>>> lines;  // never empty
+    std::map<int, std::deque<std::string>> said;               // by sending process; not yet read
     bool silent = false, stopping = false;
   };
 
@@ -56,7 +56,7 @@ class FakeNetwork {
   // Messages on a channel so far, of all processes.
   int sent(backends::Channel channel) const { return at(*sent_, channel); }
 
-  // Nothing that it sends arrives from here on, and the others have waited long enough.
+  // From here on nothing that `process` sends arrives, and the others have waited past the limit.
   void fall_silent(int process) {
     {
       std::lock_guard lock(number(process).mutex);

@@ -1,5 +1,5 @@
-// A clock of the day that jumps, to be loaded before a program (LD_PRELOAD): each look finds it an hour later
-// or earlier than it is, in turn. Clocks that do not jump (CLOCK_MONOTONIC) are as they are.
+// A wall clock that jumps, loaded before a program (LD_PRELOAD): readings are alternately an hour late and
+// early. Monotonic clocks (CLOCK_MONOTONIC) are unchanged.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>

@@ -1,6 +1,5 @@
-// A queue whose acts are only launched by the calls that put them there, as on a device with streams: a
-// thread of its own carries them out, later and in order. What runs ahead of a mark that nobody waited for
-// reads what is not there yet.
+// A queue whose calls only launch acts, as on a device with streams; its own thread carries them out later,
+// in order. An act that does not wait for a mark may read memory that is not written yet.
 //
 //   LateQueue queue(7);                       // 7 seeds how late
 //   queue.put([] { ... });

@@ -1,11 +1,11 @@
-// A piece of a test that mounts what nobody else sees: in a child process with mounts of its own.
+// Runs part of a test with private mounts, in a child process.
 //
 //   with_own_mounts([&] {
 //     mount_small_disk("/tmp/t/disk", 262144);   // gone when the child ends
 //     ...
 //   });
 //
-// What is expected in there counts for the test, which is skipped where this system lets nobody mount.
+// Expectations in the body count for the test, which is skipped where the system forbids mounting.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@
 
 namespace boxcar::testing {
 
-// Whether this process has mounts of its own from now on; for those who are not root as root of a world of
-// theirs.
+// Gives this process its own mounts from now on; a user who is not root becomes root of a new user namespace.
+// False where the system refuses.
 inline bool take_own_mounts() {
   const std::string user = std::to_string(getuid()), group = std::to_string(getgid());
   if (unshare(CLONE_NEWNS) != 0) {

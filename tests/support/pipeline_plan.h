@@ -1,6 +1,6 @@
-// A plan shaped like a large transformer's, for measuring: stages of layers in 1F1B order, tensor-parallel
-// collectives on a queue of their own, pulls with turns between stages, gradients summed over all
-// micro-batches and reduced.
+// A plan shaped like a large transformer's, for benchmarks: stages of layers in 1F1B order, tensor-parallel
+// collectives on their own queue, pulls with turns between stages, gradients summed over all micro-batches
+// and reduced.
 //
 //   support::pipeline_plan({.stages = 8, .layers = 12, .micro_batches = 96})   // GPT-3 175B on 1,024 GPUs
 #pragma once
@@ -167,8 +167,8 @@ class PipelinePlan {
 
   void backward(int s) {
     bool last = s + 1 == shape_.stages;
-    // The gradient comes from the next stage, whose program is not there yet: its number is known, its
-    // register is 0.
+    // The gradient comes from the next stage, whose program does not exist yet: its number is known, its
+    // register is 0 for now.
     int dy = last ? outs_.back() : gradient(s);
     for (int l = shape_.layers - 1; l >= 0; --l) {
       std::string layer = "h" + std::to_string(l) + ".";
@@ -193,7 +193,7 @@ class PipelinePlan {
     int out = s == 0 ? -1 : reg("dx", ir::MemoryKind::gradients, 2);
     add("dx", {{dy, 1, -1, -1, {}}}, out < 0 ? std::vector<int>{} : std::vector<int>{out}, 0, 1);
     if (out < 0) return;
-    // Now the stage before can name what it pulls.
+    // Now the stage before can name the register that it pulls.
     ir::Program& before = at(plan_.programs, s - 1);
     for (ir::Actor& actor : before.actors) {
       if (actor.name == "dy") actor.inputs[0].reg = out;
@@ -205,7 +205,7 @@ class PipelinePlan {
     return out;
   }
 
-  // A layer's gradients: summed over the micro-batches, reduced, applied to its weights in place.
+  // A layer's gradients are summed over the micro-batches, reduced, and applied to its weights in place.
   void update(const std::string& layer, int dy) {
     int sum = reg(layer + "sum", ir::MemoryKind::gradients, 1, 0, shape_.micro_batches);
     add(layer + "sum", {{dy, 1, -1, -1, {}}}, {sum}, 0, 1);

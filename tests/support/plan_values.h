@@ -1,4 +1,4 @@
-// What a plan of ops "test" (support/random_plan.h, `real`) leaves in its registers, by its registers'
+// Values that a plan of ops "test" (support/random_plan.h, `real`) leaves in its registers, by register
 // versions alone: no queues, no slots, no time. Written from ir/plan.h, so that it can judge the runtime.
 //
 //   PlanValues values(plan);
@@ -17,7 +17,7 @@ namespace boxcar::support {
 
 using Values = std::vector<float>;
 
-// What a register holds before the first step, and what is loaded at a moment.
+// A register's value before the first step, or the value loaded at a moment.
 inline Values source_values(int device, const ir::Register& reg, const backends::Moment& moment) {
   uint64_t hash = mix(static_cast<uint64_t>(device * 100000 + moment.step * 100 + moment.micro_batch));
   for (const char c : reg.name) hash = mix(hash ^ static_cast<uint64_t>(c));
@@ -46,7 +46,7 @@ class PlanValues {
       }
   }
 
-  // False where some act never comes.
+  // False on deadlock.
   bool run(int64_t steps, int64_t first_step) {
     first_step_ = first_step;
     base_ = steps_;
@@ -64,7 +64,7 @@ class PlanValues {
   }
 
   const ir::Program& program(int device) const { return at(plan_.programs, at(devices_, device).program); }
-  // As the runtime reads it: the last whole version, else what an update in place begins with.
+  // The value that the runtime reads: the last whole version, else the initial value of an update in place.
   const Values& newest(int device, int reg) const {
     const Register& r = at(at(devices_, device).registers, reg);
     return r.versions.empty() ? r.first : r.versions.back().value;

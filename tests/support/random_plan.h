@@ -4,11 +4,10 @@
 //   ir::Plan risky = support::random_plan({.seed = 7, .live = false});  // some counts or tokens too few: may
 //   hang
 //
-// All programs run the same phases in one order that is drawn at random. Acts are written down in one
-// reference order (place in the schedule, then actor), and every register gets as many initial slots and as
-// high a count as it takes for each edge without a token to go forward in that order; so no cycle is without
-// a token. Acts are ops "test" with the attribute "seconds", a small whole number. Every plan passes
-// ir::check.
+// All programs run the same phases in one random order. Acts have one reference order (place in the schedule,
+// then actor). Every register gets enough initial slots and a high enough count for each edge without a token
+// to go forward in that order, so no cycle lacks a token. Acts are ops "test" with the attribute "seconds", a
+// small whole number. Every plan passes ir::check.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +24,12 @@ namespace boxcar::support {
 struct RandomPlanOptions {
   unsigned seed = 1;
   bool live = true;
-  bool ordered = true;  // every queue in a fixed order; else some are not
+  bool ordered = true;  // every queue in a fixed order; else some are unordered
   bool collectives = true;
   bool pulls = true;
   bool turns = true;  // some pulls take a turn on the producer's queue
   bool rates = true;  // every, repeat
-  bool real = false;  // collectives and pulls carry tensors that fit; what reads nothing is loaded
+  bool real = false;  // collectives and pulls carry tensors that fit; actors without inputs load
   int max_programs = 3;
   int max_devices = 3;  // of one class
   int max_actors = 8;   // of one program, beside pulls and collectives
@@ -68,7 +67,7 @@ class RandomPlan {
   ir::Register& reg(int p, int r) { return at(program(p).registers, r); }
   int acts(int p, int a) { return program(p).acts_per_step(a); }
 
-  // Phases F0.. run once per micro-batch, U once at the end; micro-batches of a phase in order, phases mixed.
+  // Phases F0.. run once per micro-batch, in order, U once at the end. Phases mix.
   void schedule() {
     int phases = pick(1, 3);
     std::vector<int> next(static_cast<size_t>(phases));
@@ -103,7 +102,7 @@ class RandomPlan {
     }
   }
 
-  // Appends an actor, in its program and in the reference order, with `registers` new registers.
+  // Appends an actor, with `registers` new registers, to its program and to the reference order.
   int add(int p, ir::Actor actor, int registers) {
     ir::Program& program = this->program(p);
     int index = static_cast<int>(program.actors.size());
@@ -124,7 +123,7 @@ class RandomPlan {
     return index;
   }
 
-  // `joint`: on an ordered queue, as acts that others take part in must be.
+  // `joint`: on an ordered queue, as acts of several members require.
   ir::Actor test_actor(int p, int phase, bool joint = false) {
     ir::Actor actor;
     actor.kind = ir::ActorKind::host;
@@ -152,7 +151,7 @@ class RandomPlan {
     }
   }
 
-  // The programs of a new communicator: one program's classes, each by itself or all together, or several.
+  // Returns a new communicator's programs: one program's classes, each alone or all together, or several.
   std::vector<int> add_comm() {
     ir::Comm comm;
     comm.name = "c" + std::to_string(plan_.comms.size());
@@ -193,7 +192,7 @@ class RandomPlan {
     }
   }
 
-  // Every member has an actor that makes what it gives, and one output for what it gets.
+  // Every member has an actor that makes its input, and one output for its result.
   void add_real_collective(int phase) {
     using sbp::Collective;
     std::vector<int> members = add_comm();
@@ -241,7 +240,7 @@ class RandomPlan {
     reg(p, r).bytes = std::max<int64_t>(reg(p, r).type.bytes(), chance(50) ? 64 : 4);
   }
 
-  // Every device of `to` pulls from some device of `from`, never from itself; -1 where there is no other.
+  // Every device of `to` pulls from some other device of `from`. Returns -1 where there is none.
   int add_peers(int from, int to) {
     ir::Peers peers;
     peers.name = "s" + std::to_string(plan_.peers.size());
@@ -283,7 +282,7 @@ class RandomPlan {
     if (options_.real) set_extent(to, actor(to, a).outputs[0], end - begin);
   }
 
-  // Pulls that take turns stand right behind their producer in the reference order, as their turns do in its
+  // Pulls that take turns come right after their producer in the reference order, as their turns do in its
   // queue.
   void add_turns(int from, int a) {
     int r = actor(from, a).outputs[0];
@@ -298,7 +297,7 @@ class RandomPlan {
     return std::find(turned_.begin(), turned_.end(), std::pair<int, int>{p, r}) != turned_.end();
   }
 
-  // Readers of every register, of any phase: rates follow from how often both act.
+  // Adds readers, of any phase, to every register; rates follow from how often both act.
   void connect() {
     for (int p = 0; p < size(); ++p) {
       for (int r = 0; r < static_cast<int>(program(p).registers.size()); ++r) {
@@ -352,8 +351,7 @@ class RandomPlan {
     return found;
   }
 
-  // The place of an actor's k-th act in the reference order. Joint acts share the place of their first
-  // member.
+  // Place of an actor's k-th act in the reference order. Joint acts share the place of their first member.
   int place(int p, int a, int k) {
     int phase = actor(p, a).phase, run = 0;
     for (; run < static_cast<int>(runs_.size()); ++run) {
@@ -371,7 +369,7 @@ class RandomPlan {
     return 0;
   }
 
-  // The least initial slots with which every reader comes after what it reads.
+  // The fewest initial slots with which every reader comes after the act whose output it reads.
   int least_initial(int p, const ir::Register& reg, const std::vector<Reader>& readers) {
     int versions = acts(p, reg.producer) / reg.every;
     for (int initial = 0;; ++initial) {
@@ -386,7 +384,7 @@ class RandomPlan {
     }
   }
 
-  // The least count with which every writer comes after the readers of what it overwrites.
+  // The lowest count with which every writer comes after the readers of the version that it overwrites.
   int least_count(int p, const ir::Register& reg, const std::vector<Reader>& readers) {
     int versions = acts(p, reg.producer) / reg.every;
     for (int count = std::max(1, reg.initial);; ++count) {

@@ -1,12 +1,11 @@
-// The system calls by which a piece of work changes files, as the kernel sees them: recorded in a child
-// process that is traced, so that nothing which the work does can be left out.
+// System calls by which a piece of work changes files, as the kernel sees them: recorded in a traced child
+// process, so that none is missed.
 //
 //   const auto calls = recorded_calls([] { write_whole("/dev/shm/t/latest", {bytes_of("a\n")}); });
 //   // create 3 "/dev/shm/t/latest.tmp"; write 3 "a\n"; flush 3; rename "/dev/shm/t/latest.tmp" ->
 //   "/dev/shm/t/latest"; ...
 //
-// None where this system lets nobody trace. Calls that change files in a way that is not known here end the
-// test.
+// Nothing where the system forbids tracing. Throws on calls that change files in a way not handled here.
 #pragma once
 
 #include <fcntl.h>
@@ -85,7 +84,7 @@ class CallRecorder {
       if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
         entry = info;
         arguments_ = entry.entry.args;
-        called(static_cast<long>(entry.entry.nr));  // paths and bytes are read before they may change
+        called(static_cast<long>(entry.entry.nr));  // reads paths and bytes before they may change
       } else {
         if (info.exit.rval >= 0 && next_) done(*std::move(next_), info.exit.rval);
         next_.reset();
@@ -93,7 +92,7 @@ class CallRecorder {
     }
   }
 
-  // --- what is called, before it is done
+  // --- at the call's entry
 
   int64_t number(int argument) const { return static_cast<int64_t>(arguments_[argument]); }
   std::string memory(uint64_t at, size_t size) const {
@@ -103,7 +102,7 @@ class CallRecorder {
     bytes.resize(n < 0 ? 0 : static_cast<size_t>(n));
     return bytes;
   }
-  // Of the argument `text`, in the folder of descriptor `folder`, or in the working one.
+  // The path in argument `text`, relative to descriptor `folder` or to the working folder.
   std::string path(int text, int folder = -1) const {
     std::string name;
     const uint64_t begin = arguments_[text];
@@ -200,7 +199,7 @@ class CallRecorder {
     next_ = {{created ? Kind::create : Kind::truncate, path}, true, created || (flags & O_TRUNC) != 0};
   }
 
-  // --- and what came of it
+  // --- at the call's exit
 
   struct Next {
     FileCall call;
@@ -220,7 +219,7 @@ class CallRecorder {
       int64_t& offset = open_.at(descriptor()).offset;
       if (call.offset == append) call.offset = std::exchange(offset, offset + result);
     }
-    for (auto& [descriptor, file] : open_)  // what is written later is written to the file of the new name
+    for (auto& [descriptor, file] : open_)  // later writes go to the file's new name
       if (call.kind == Kind::rename && file.path == call.path) file.path = call.to;
     if (next.changes) calls_.push_back(std::move(call));
   }

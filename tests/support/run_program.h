@@ -1,4 +1,4 @@
-// Runs the built program as a user would and keeps what it says.
+// Runs the built program as a user would and keeps its output.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@ struct Output {
   std::string out, err;
 };
 
-// Runs BOXCAR_PROGRAM with these arguments (no shell), standard input empty, in a folder of its own that is
-// removed after.
+// Runs BOXCAR_PROGRAM with these arguments (no shell) and empty standard input, in its own folder, which is
+// removed afterwards.
 Output run_program(const std::vector<std::string>& arguments);
 // Another program, by its path.
 Output run_another(const std::string& program, const std::vector<std::string>& arguments);
 
-// A new empty folder, the caller's to remove.
+// Makes an empty folder, which the caller removes.
 std::string temporary_folder();
 
-// A file that lives as long as this does.
+// A file that exists as long as this object.
 class TemporaryFile {
  public:
   TemporaryFile(const std::string& name, const std::string& content);

@@ -1,1 +1,1 @@
-// Nothing: what the tests see is compiled with it, once (tests/CMakeLists.txt).
+// Empty: compiles the tests' common headers once (tests/CMakeLists.txt).

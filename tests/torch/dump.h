@@ -1,4 +1,4 @@
-// What torch_dump writes for the Python scripts beside it.
+// Files that torch_dump writes for the Python scripts beside it.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,13 @@ namespace boxcar::tests {
 // Every op of the registry on random inputs, by the reference kernels, in float64: a safetensors file with
 // tensors "<case>.x<i>" (inputs), ".y<i>" (outputs), ".dy<i>" (gradients of the first outputs, where the op
 // has a gradient), ".dx<i>" (gradients of the inputs that have one by autodiff), ".mask" (for ops with
-// dropout: what each element that may be dropped is multiplied by). Metadata: "registry", the ops' names;
-// "used", the ops that were run in cases of other ops, for their gradients; "cases", a JSON list of {"op",
-// "attrs"}.
+// dropout: the factor of each element that may be dropped). Metadata: "registry", the ops' names; "used", the
+// ops that ran in cases of other ops, for their gradients; "cases", a JSON list of {"op", "attrs"}.
 void dump_ops(const std::string& path, uint64_t seed);
 
 // Folders NAME in `folder`, for GPT-2 and Llama models with several options and optimizers: a checkpoint of
-// step 0 with random weights, tokens.bin, and training.json: {"flags": what gpt.py takes, "losses": before
-// each of ten steps and after the last}, computed by the reference kernels in float64 from weights in
-// float32.
+// step 0 with random weights, tokens.bin, and training.json: {"flags": gpt.py's flags, "losses": before each
+// of ten steps and after the last}. The reference kernels compute losses in float64 from weights in float32.
 void dump_training(const std::string& folder);
 
 }  // namespace boxcar::tests

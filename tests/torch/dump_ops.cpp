@@ -80,7 +80,7 @@ class Case {
   Json description() const { return {{"op", def_.name}, {"attrs", to_json(attrs_)}}; }
 
  private:
-  // As many outputs as have gradients: all that are floating-point, else the first, else none.
+  // Differentiates as many outputs as have gradients: all floating-point ones, else the first, else none.
   void gradient_graph() {
     const size_t all = forward_graph(0);
     for (size_t differentiated = all; differentiated > 0; --differentiated) {
@@ -89,14 +89,14 @@ class Case {
       try {
         gradients_ = ir::differentiate(graph_, loss_);
         return;
-      } catch (const Error&) {  // no gradient of that output
+      } catch (const Error&) {  // that output has no gradient
       }
     }
     forward_graph(0);
   }
 
-  // Inputs, the op and its outputs; with `differentiated` outputs a loss of these too. Returns how many
-  // outputs are floating-point.
+  // Adds inputs, the op and its outputs; with `differentiated` outputs also a loss of these. Returns the
+  // number of floating-point outputs.
   size_t forward_graph(size_t differentiated) {
     ir::Builder builder("case");
     std::vector<ir::TensorId> inputs;
@@ -135,7 +135,7 @@ class Case {
     return names;
   }
 
-  // The share that is dropped; of a fused op its program says it, "dropout(1) {p=0.1}".
+  // The dropout probability; a fused op states it in its program, "dropout(1) {p=0.1}".
   std::optional<double> dropped() const {
     if (attrs_.count("p")) return ir::attr_float(attrs_, "p");
     if (def_.name != "fused") return std::nullopt;

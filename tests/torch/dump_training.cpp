@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSteps = 10, kBatch = 3;
 
-// One training run: which model, which optimizer, and the same for gpt.py.
+// One training run: model, optimizer, and the same for gpt.py.
 struct Run {
   std::string name;
   Transformer model;

@@ -374,7 +374,7 @@ OPS = {
     "where": lambda x, a, m: torch.where(x[0], x[1], x[2]),
 }
 
-# Ops of OPS whose gradient nobody asks for.
+# Ops of OPS whose gradients are not compared.
 NO_GRADIENT = {
     "accumulate", "adam", "adam_all", "all_finite", "clip_scale", "conv2d_weight_grad", "dropout_grad",
     "embedding_grad", "gather_grad", "matmul_bias_gelu", "matmul_bias_grad", "matmul_dgelu", "momentum", "momentum_all",

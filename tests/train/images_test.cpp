@@ -1,4 +1,4 @@
-// Networks for images train alike with channels first and last: the same losses, weights and moments, by the
+// Image networks train alike with channels first and last: the same losses, weights and moments, under the
 // same names and shapes.
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST_P(ChannelsLast, TrainsAsChannelsFirst) {
   const planner::LaidOut last = laid_out(true);
   const Outcome here = train(last, start, 3);
   const Outcome there = train(laid_out(false), start, 3);
-  // Norms over a few elements make much of rounding, and biases before them have gradients of rounding alone.
+  // Norms over few elements amplify rounding, and biases before them have gradients of rounding only.
   EXPECT_LE(loss_distance(here, there), 1e-6);
   EXPECT_NE(here.losses[0], here.losses[2]);
   ASSERT_EQ(here.state.size(), there.state.size());

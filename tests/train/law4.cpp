@@ -52,7 +52,7 @@ void expect_rounding(const Outcome& got, const Outcome& alone, const Outcome& ex
         << name;
 }
 
-// One device's in float64, from which something is learned.
+// One device's outcome in float64, from a run that must learn something.
 Outcome exact_outcome(const Laying& alone, const Start& start, ir::Optimizer optimizer) {
   Outcome exact = train(alone(options_of(optimizer, ir::Precision::fp64)), start, steps);
   EXPECT_LT(mean(exact.losses, steps / 2, steps), mean(exact.losses, 0, steps / 2)) << "nothing is learned";

@@ -8,19 +8,19 @@
 
 namespace boxcar::tests {
 
-// 20 steps under `plan` are those of `alone`, for each optimizer, clipped:
+// 20 steps under `plan` equal those of `alone`, for each optimizer, with clipping:
 // - in float64 every loss, weight and moment within 1e-9 of the largest number of its tensor;
 // - in float32 losses (Adam) or weights and losses (others) within what rounding explains: eight times
-//   what rounding alone moves on one device, and 1e-5 of the largest number. Adam's weights are left out,
-//   since a gradient that is mathematically zero moves them by its noise.
+//   what rounding alone changes on one device, and 1e-5 of the largest number. Adam's weights are left
+//   out, since rounding noise moves those whose gradient is mathematically zero.
 // Both functions lay out a training graph with these options; the plan's may change them further.
 using Laying = std::function<planner::LaidOut(const ir::TrainOptions& options)>;
 using Optimizers = std::vector<ir::Optimizer>;
 void expect_law_4(const Laying& plan, const Laying& alone, const Start& start,
                   const Optimizers& optimizers = {ir::Optimizer::sgd, ir::Optimizer::adam});
 
-// The same for 16-bit activations and gradients with float32 master weights, under Adam: losses are no
-// further from those in float64 than eight times what one device's are, and 1e-3 of the largest.
+// The same for 16-bit activations and gradients with float32 master weights, under Adam. Losses differ from
+// those in float64 by at most eight times one device's difference, and 1e-3 of the largest.
 void expect_law_4_in_16_bits(ir::Precision precision, const Laying& plan, const Laying& alone,
                              const Start& start);
 

@@ -1,4 +1,4 @@
-// Law 4 under layouts that no hint gives: uneven parts, weights split in two dimensions, layouts at random.
+// Law 4 under layouts that no hint gives: uneven parts, weights split in two dimensions, random layouts.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ planner::ResolvedJob alone_of(Job job, const ir::TrainOptions& options) {
   return planner::resolve(job);
 }
 
-// --- uneven parts: hints laid over a graph that they do not divide
+// --- uneven parts: hints on a graph that they do not divide
 
 struct Row {
   const char* name;
@@ -117,7 +117,7 @@ TEST(TwoDimensionalLaw4, TrainsAsOneDeviceDoes) {
       transformer_start(gpt));
 }
 
-// --- layouts at random
+// --- random layouts
 
 LaidOut lay_at_random(ir::Graph graph, const Mesh& mesh, int seed, int micro_batches) {
   std::mt19937 random(static_cast<unsigned>(seed));

@@ -11,15 +11,15 @@
 
 namespace boxcar::tests {
 
-// A job of `batch` sequences on one device in one micro-batch. Nothing of it divides evenly that need not: 31
+// A job of `batch` sequences on one device in one micro-batch. Sizes are uneven wherever they may be: 31
 // tokens in the vocabulary, 22 columns in the feed-forward layer of llama. ResNet-50 and AlexNet have few
 // channels and classes, and no dropout.
 planner::Job transformer(const std::string& family, double dropout, int64_t batch);
-// How such a job starts: GPT-2's rules with deviations eight times as large, since widths are small; tokens
-// at random, each label a function of its token.
+// The initial state of such a job: GPT-2's rules with eight times the deviation, since widths are small.
+// Tokens are random; each label is a function of its token.
 Start transformer_start(const planner::Job& job);
 
-// A line of a test's table: a model, and the plan that hints decide for it.
+// A row of a test's table: a model, and the hints that choose its plan.
 struct TransformerRow {
   const char* name;
   const char* family;
@@ -28,13 +28,13 @@ struct TransformerRow {
   std::function<void(planner::Job&)> change;
 };
 std::ostream& operator<<(std::ostream& out, const TransformerRow& row);
-// Its job of `batch` sequences on as many devices as the hints ask for.
+// The row's job of `batch` sequences on as many devices as the hints ask for.
 planner::ResolvedJob job_of(const TransformerRow& row, int64_t batch, const ir::TrainOptions& options);
 
 // Forward graphs of `batch` samples to the loss. The MLP: 6 -> 10 -> 9 -> 5 classes. The convolution net:
 // conv, batch norm, relu, max pool, strided conv, average pool, product; 3 x 8 x 6 pixels, 5 classes.
-// Three layers each, for stages. A sample's numbers are normal around a mean that its class moves; `elements`
-// of them in a sample.
+// Three layers each, for stages. Inputs are normal around a mean that depends on the class, with `elements`
+// numbers per sample.
 ir::Graph mlp(int64_t batch);
 ir::Graph convnet(int64_t batch);
 Start graph_start(int64_t elements);

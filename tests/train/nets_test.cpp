@@ -22,12 +22,12 @@ class NetsLaw4 : public testing::TestWithParam<NetRow> {
 };
 
 TEST_P(NetsLaw4, AnMlpTrainsAsOnOneDevice) { expect_law_4_of(mlp, graph_start(6)); }
-// Batch norm takes its mean and deviation from a micro-batch, so both sides have the same ones.
+// Batch norm takes its mean and deviation from a micro-batch, so both sides use the same micro-batches.
 TEST_P(NetsLaw4, AConvolutionNetTrainsAsOnOneDevice) { expect_law_4_of(convnet, graph_start(3 * 8 * 6)); }
 INSTANTIATE_TEST_SUITE_P(Plans, NetsLaw4, testing::ValuesIn(net_plans()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// --- whole models of images: in float64, since what rounds differently grows through fifty norms
+// --- whole image models: in float64, since rounding grows through fifty norms
 
 class ImagesLaw4 : public testing::TestWithParam<TransformerRow> {};
 
@@ -40,7 +40,7 @@ TEST_P(ImagesLaw4, TrainAsOneDeviceDoes) {
   const TransformerRow alone{row.name, row.family, 0, job.parallel.dp * row.micro_batches, [](Job&) {}};
   const Start start = transformer_start(job);
   const Outcome one = train(planner::lay_out(job_of(alone, batch, options)), start, 5);
-  // Convolutions add up by strips of images, which other plans cut otherwise, and fifty norms let that grow.
+  // Convolutions sum by strips of images, which other plans cut differently, and fifty norms amplify that.
   expect_same(train(planner::lay_out(planner::resolve(job)), start, 5), one, 1e-6);
   EXPECT_LT(one.losses[4], one.losses[0]);
 }

@@ -136,7 +136,7 @@ const TransformerRow transformers[] = {
      }},
 };
 
-// Batch norm takes its mean and deviation from a micro-batch of a device: 6 images, or 12.
+// Batch norm takes its mean and deviation from a device's micro-batch: 6 images, or 12.
 const TransformerRow images[] = {
     {"resnet", "resnet", 0, 2, [](Job&) {}},
     {"resnet_dp2_zero1", "resnet", 0, 1, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},

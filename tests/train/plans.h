@@ -1,5 +1,5 @@
-// The plans of law 4, one list for every backend: hints of all kinds over small transformers, nets and
-// images.
+// The plans of law 4, one list for every backend: hints of all kinds over small transformers, nets and image
+// models.
 //
 //   for (const TransformerRow& row : transformer_plans())
 //     train(planner::lay_out(job_of(row, plan_batch, options)), transformer_start(...), 20);
@@ -16,14 +16,14 @@ namespace boxcar::tests {
 
 constexpr int64_t plan_batch = 12;  // samples of a step
 
-// GPT, BERT, Llama, with experts or not.
+// GPT, BERT, Llama, with and without experts.
 std::span<const TransformerRow> transformer_plans();
 // ResNet-50 and AlexNet with few channels, on small images.
 std::span<const TransformerRow> image_plans();
-// Throws std::out_of_range where no plan of these lists has the name.
+// Throws std::out_of_range where no plan has this name.
 const TransformerRow& plan_named(const std::string& name);
 
-// In 16 bits.
+// A plan in 16 bits.
 struct NarrowRow {
   ir::Precision precision;
   TransformerRow row;

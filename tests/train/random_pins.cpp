@@ -54,7 +54,7 @@ class Drawer {
 
   void pin(ir::TensorId t, const NdSbp& layout) { at(pins_.stored, t).assign(layout.begin(), layout.end()); }
 
-  // Whether every op of the forward and backward passes has a signature that reads it so.
+  // Whether every op of the forward and backward passes can read t in this layout.
   bool readable(ir::TensorId t, Sbp layout, int64_t parts) const {
     for (const ir::Op& op : graph_.ops) {
       if (op.phase == ir::Phase::update) continue;

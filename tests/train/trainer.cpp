@@ -115,7 +115,7 @@ class Trainer {
       if (at(place.first, device)) backends::cpu::put(whole, at(place.ranges, device), read(place, device));
   }
 
-  // Parts that lie on several devices are the same on all of them.
+  // Parts held by several devices are equal on all of them.
   void expect_equal_copies(const Place& place, const std::map<std::string, HostTensor>& state) const {
     for (int device = 0; device < plan_.devices; ++device) {
       const auto d = static_cast<size_t>(device);

@@ -1,5 +1,5 @@
-// Trains laid-out graphs for real, all devices in this process, on data and from weights that depend on names
-// and positions alone: what one plan's run is compared with another's by.
+// Trains laid-out graphs for real, all devices in this process, to compare the runs of two plans. Data and
+// weights depend on names and positions alone.
 //
 //   const Outcome alone = train(lay_out(single), start, 20), split = train(lay_out(planner::resolve(job)),
 //   start, 20); expect_same(split, alone, 1e-9);
@@ -36,23 +36,23 @@ struct Outcome {
 using MakeBackend = std::function<std::unique_ptr<backends::Backend>(int devices)>;
 std::unique_ptr<backends::Backend> cpu_devices(int devices);
 
-// How the runtime runs them.
+// How the runtime runs the graphs.
 struct Running {
   bool graphs = false;
   std::function<double(int64_t step)> learning_rate = nullptr;
-  int64_t chunk = 0;  // steps to a call of the runtime; 0: all
+  int64_t chunk = 0;  // steps per call of the runtime; 0: all
   std::function<void()> after_chunk = nullptr;
 };
 
-// `steps` optimizer steps on the threaded runtime. Expects that the plan is proved to end,
-// and that all devices that hold the same part of a state hold the same bits.
+// Makes `steps` optimizer steps on the threaded runtime. Expects that the plan provably ends and that all
+// devices with the same part of a state hold the same bits.
 Outcome train(const planner::LaidOut& laid, const Start& start, int steps,
               const MakeBackend& make_backend = cpu_devices, const Running& running = {});
 
-// Within `tolerance` of the largest number of each tensor, and of each loss.
+// Equal within `tolerance` of the largest number of each tensor, and of each loss.
 void expect_same(const Outcome& got, const Outcome& wanted, double tolerance);
 
-// The most that losses, or elements of a tensor, differ by.
+// The largest difference between losses, or between elements of a tensor.
 double loss_distance(const Outcome& a, const Outcome& b);
 double distance(const HostTensor& a, const HostTensor& b);
 

@@ -1,4 +1,4 @@
-// Law 4 for transformers under plans that hints decide.
+// Law 4 for transformers under plans from hints.
 #include <gtest/gtest.h>
 
 #include "law4.h"
@@ -11,7 +11,7 @@ using planner::Job;
 
 constexpr int64_t batch = plan_batch;
 
-// The row's model on one device in one micro-batch, op by op as it is written.
+// The row's model on one device in one micro-batch, op by op as written.
 planner::ResolvedJob alone_of(const TransformerRow& row, const ir::TrainOptions& options) {
   Job job = transformer(row.family, row.dropout, batch);
   row.change(job);

@@ -1,4 +1,4 @@
-// The learning rate's course, and losses put together.
+// The learning-rate schedule, and merging of losses.
 #include <gtest/gtest.h>
 
 #include <algorithm>

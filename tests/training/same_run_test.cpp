@@ -1,4 +1,4 @@
-// Processes that are not of one run do not begin: all of them say so, alike.
+// Processes of different runs do not begin: all of them report the same message.
 #include "actors/training/same_run.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Facts = std::map<std::string, std::string>;
 
-// What each process ends with.
+// Each process's error message.
 std::vector<std::string> said(const std::vector<Facts>& facts) {
   support::FakeNetwork network(static_cast<int>(facts.size()), 1);
   std::vector<std::string> texts(facts.size());

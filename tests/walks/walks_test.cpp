@@ -1,6 +1,6 @@
-// What the walks of CONTRIBUTING.md add, in a build of the files that they change: that all which a row is
-// said to be enough for is there. Laws, gradients and kernels are held by the tests that walk registry and
-// rows.
+// Checks the additions of CONTRIBUTING.md's walks, in a build of the files that they change: everything that
+// a row is said to provide is there. Tests that go through registry and rows cover laws, gradients and
+// kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

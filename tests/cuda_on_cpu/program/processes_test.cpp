@@ -1,5 +1,5 @@
 // `mpirun boxcar train --backend cuda` as a user runs it, over the stand-ins for CUDA, its libraries and
-// NCCL: a GPU for each process or several, groups that are set up over MPI.
+// NCCL: one GPU per process or several, with groups set up over MPI.
 #include "mpi_train.h"
 
 namespace boxcar::testing {
@@ -26,7 +26,7 @@ class GpuProcesses : public MpiTrain {
   std::map<int, double> over(int processes, const Words& plan) const {
     return train(processes, with("cuda", plan));
   }
-  // With steps as acts, and as graphs where the job says so.
+  // Runs steps as acts, and as graphs where the job says so.
   void expect_losses_of_the_cpu(std::initializer_list<Job> jobs) const;
   void expect_one_process(std::initializer_list<Words> plans) const;
   void expect_named(std::initializer_list<Job> jobs) const;
@@ -51,7 +51,7 @@ void GpuProcesses::expect_losses_of_the_cpu(std::initializer_list<Job> jobs) con
   }
 }
 
-// Collectives between processes, and within one and between: several GPUs in each.
+// Collectives between processes, and both within and between processes with several GPUs each.
 TEST_F(GpuProcesses, HaveTheLossesOfTheCpu) {
   expect_losses_of_the_cpu({{2, 2, {"--dp=2"}, true},
                             {4, 4, {"--dp=2", "--pp=2", "--zero=3"}, true},
@@ -67,7 +67,7 @@ TEST_F(GpuProcesses, LongHaveTheLossesOfTheCpu) {
                             {4, 4, {"--dp=4", "--zero=2"}}});
 }
 
-// A plan that was found, by a process for each of its GPUs.
+// A plan from a search, with one process per GPU.
 TEST_F(GpuProcesses, TrainAPlanThatASearchFound) {
   const std::string plan = (folder_ / "best.txt").string();
   ASSERT_EQ(end_of(start({BOXCAR_PROGRAM, "search", "--model=gpt", "--layers=2", "--hidden=16", "--heads=4",
@@ -80,8 +80,8 @@ TEST_F(GpuProcesses, TrainAPlanThatASearchFound) {
   expect_near(over(8, words), on_cpu(words));
 }
 
-// Without tied weights and a norm over both no collective joins two stages, and sums are one process's to the
-// bit: what they exchange, both ways, with one chunk of the model on each and with two, as acts and as
+// Without tied weights and a norm over both stages no collective joins them, and sums equal one process's to
+// the bit. The stages exchange data both ways, with one and with two chunks of the model each, as acts and as
 // graphs.
 void GpuProcesses::expect_one_process(std::initializer_list<Words> plans) const {
   have(2);
@@ -100,7 +100,7 @@ TEST_F(GpuProcesses, LongPipelinesAreThoseOfOneProcessBitForBit) {
   expect_one_process({{}, {"--virtual-stages=2", "--layers=4"}, {"--schedule=gpipe"}});
 }
 
-// Process 0 validates for about twice as long as a collective may take; the others are in none meanwhile.
+// Process 0 validates for about twice as long as a collective may take; meanwhile the others are in none.
 TEST_F(GpuProcesses, LongAValidationIsNoCollectiveThatIsLate) {
   have(2);
   std::ofstream text(folder_ / "text.txt");
@@ -125,7 +125,7 @@ TEST_F(GpuProcesses, NeedAGpuEach) {
              HasSubstr("cuda: 2 processes for 1 GPU that they all see; start one for each GPU"));
 }
 
-// What process 0 says that it waits for, of an act that needs device 1.
+// Message of process 0, which waits in an act that needs device 1, as a regular expression.
 std::string awaited(const Words& plan) {
   if (plan[0] == "--pp=2")
     return "device 0: [a-z0-9_.]+( for device 1: send in net.pp.[a-z]+ of 1 from 0|"
@@ -138,7 +138,7 @@ std::string awaited(const Words& plan) {
 const Words links_alone{"--pp=2", "--tied=false", "--clip-norm=0"},
     links_in_graphs{"--pp=2", "--tied=false", "--clip-norm=0", "--cuda-graph"};
 
-// The others come to a collective, a send or a receive that it does not come to, and say so; mpirun's exit
+// The others reach a collective, a send or a receive that it never reaches, and report that. mpirun's exit
 // code is the signal's.
 void GpuProcesses::expect_named(std::initializer_list<Job> jobs) const {
   for (const Job& job : jobs) {

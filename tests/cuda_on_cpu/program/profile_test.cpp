@@ -1,5 +1,5 @@
 // `boxcar profile --backend cuda` as a user runs it, over the stand-ins for CUDA, its libraries and NCCL.
-// What it makes of a GPU's samples: tests/cli/gpu_profile_test.
+// tests/cli/gpu_profile_test checks its use of a real GPU's samples.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Little memory, so that kernels are small. Kernels there say that they take 2 us and 1 ns for each thread.
+// Little memory keeps kernels small. Kernels there report 2 us and 1 ns per thread.
 TEST(ProfileOnGpus, SimulateReadsTheFileThatItWrites) {
   const std::string folder = temporary_folder(), file = folder + "/gpu.yaml";
   setenv("CUDA_ON_CPU_GPUS", "2", 1);

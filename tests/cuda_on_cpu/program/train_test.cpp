@@ -27,7 +27,7 @@ class TrainOnGpus : public Train {
   }
 };
 
-// A GPU for each device, which then communicate by NCCL, and one that all share.
+// One GPU per device, which then communicate by NCCL, and one GPU that all share.
 TEST_F(TrainOnGpus, HasTheLossesOfTheCpu) {
   const Words plan{"--dp=2", "--tp=2", "--zero=1"};
   const auto on_cpu = train(with("cpu", plan));
@@ -39,7 +39,7 @@ TEST_F(TrainOnGpus, HasTheLossesOfTheCpu) {
   expect_near(on_gpus(plan), on_cpu);
 }
 
-// Also where the checkpoints that are in flight have many more slots than steps are recorded.
+// Also where checkpoints in flight have many more slots than recorded steps.
 TEST_F(TrainOnGpus, TrainsByGraphsBitForBit) {
   for (const auto& [plan, every] : {std::pair(Words{"--dp=1"}, 3),
                                     {Words{"--dp=1"}, 40},
@@ -68,7 +68,7 @@ TEST_F(TrainOnGpus, GoesOnBitForBit) {
   EXPECT_EQ(weights("parts"), weights("whole"));
 }
 
-// What one backend has written the other one goes on from.
+// Each backend resumes from the other's checkpoint.
 TEST_F(TrainOnGpus, ChecksOutWhatTheOtherBackendWrote) {
   const auto steps = [&](const char* backend, const std::string& folder, Words more) {
     more.insert(more.end(), {"--lr-schedule=constant", "--checkpoint-dir=" + path(folder)});

@@ -1,4 +1,4 @@
-// libFuzzer's entry, of the harness that BOXCAR_HARNESS names.
+// libFuzzer's entry for the harness that BOXCAR_HARNESS names.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
