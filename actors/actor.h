@@ -28,7 +28,7 @@
 
 namespace boxcar::actors {
 
-// What the machine needs of an actor's connections; fixed while it runs.
+// Connections of an actor as the machine needs them; fixed during a run.
 struct InSpec {
   int repeat = 1;  // acts served by one slot
   int count = 1;   // slots of the register that is read
@@ -37,7 +37,7 @@ struct OutSpec {
   int count = 1;      // slots
   int initial = 0;    // slots readable at the start
   int every = 1;      // req after every `every`-th act
-  int consumers = 0;  // how many readers each slot gets
+  int consumers = 0;  // readers of each slot
 };
 
 enum class MessageKind : uint8_t { req, ack };
@@ -50,8 +50,8 @@ struct Message {
   friend auto operator<=>(const Message&, const Message&) = default;
 };
 
-// What finishing an act asks the driver to send: req to all consumers of output `port`, ack to the producer
-// of input `port`.
+// A message that the driver sends when an act has ended: req to all consumers of output `port`, ack to the
+// producer of input `port`.
 struct Effect {
   MessageKind kind = MessageKind::req;
   int port = 0;
@@ -59,9 +59,8 @@ struct Effect {
   friend auto operator<=>(const Effect&, const Effect&) = default;
 };
 
-// Many actors in flat arrays, by number from 0: what a driver of a whole plan uses. After the last add()
-// nothing allocates except the caller's `effects`. Not thread-safe; actors of different tables are
-// independent.
+// Many actors in flat arrays, by number from 0, for a driver of a whole plan. After the last add() nothing
+// allocates except the caller's `effects`. Not thread-safe; actors of different tables are independent.
 class ActorTable {
  public:
   // Returns the new actor's number. Throws Error (bad input) on a spec that cannot be (a count below 1, ...).
@@ -79,12 +78,12 @@ class ActorTable {
   // periodic regime by arithmetic. Throws Error (fault) where a slot would be sent or given back at a rate
   // (every, repeat above 1) on the way.
   void skip(int actor, int64_t acts);
-  // As if an actor had made `acts` more acts and all messages of theirs and to it had been taken, where
-  // counters are the same after as before: slots move on alone. Throws Error (fault) where a slot would be in
-  // part written or read then.
+  // As if an actor had made `acts` more acts, and all messages of these acts and to it had been taken.
+  // Counters stay as they are; only slots move on. Throws Error (fault) where a slot would then be partly
+  // written or read.
   void advance(int actor, int64_t acts);
-  // The next slot is the first one again, on both sides of a register all of whose slots have been written,
-  // read and given back. Throws Error (fault) where they have not.
+  // Makes the first slot of a register the next one, on the reader's and on the writer's side. Throws Error
+  // (fault) where not all its slots have been written, read and given back.
   void rewind_in(int actor, int port);
   void rewind_out(int actor, int port);
   bool acting(int actor) const { return state(actor).acting; }

@@ -41,7 +41,7 @@ struct Traffic {
 
 class Bus {
  public:
-  // Routes a message and says how it goes.
+  // Routes a message and returns its route.
   Route send(Address from, const Envelope& envelope);
   // The network: takes the oldest message on the way from one node to the other and puts it into its thread's
   // shared queue. False where there is none.

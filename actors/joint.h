@@ -5,7 +5,7 @@
 //   reduce_scatter of [4, 6] along 1 and [5] along 0 over 2: the buffer holds
 //     member 0: [4, 0:3], [0:3]; member 1: [4, 3:6], [3:5]
 //
-// How a tensor is parted is read off what the members hold, so that parts may be uneven in any way.
+// The members' types give the parts of a tensor, so that parts may be uneven in any way.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@
 
 namespace boxcar::actors {
 
-// What it is, as the members' programs say. Types by member; empty where a member has no such operands (only
-// the root of a reduction has results). `in_place`: results are written over the inputs, which are `outputs`
-// too.
+// The collective, as the members' programs have it. Types are by member; empty where a member has no such
+// operands (only the root of a reduction has results). An op with attribute in_place writes its results over
+// its inputs: `outputs` are then the inputs' types.
 struct JointSpec {
   std::string name;  // for messages
   sbp::Collective collective = sbp::Collective::none;
@@ -48,7 +48,7 @@ class Joint {
     std::vector<Move> moves;
     std::vector<int64_t> counts;  // elements, by member
     int64_t bytes = 0;
-    bool direct = false;  // one tensor, as the buffer would be
+    bool direct = false;  // one tensor, laid out as the buffer would be
   };
   Side whole(const std::vector<ir::TensorType>& tensors) const;
   Side parts(const std::vector<ir::TensorType>& tensors, const std::vector<int64_t>& axes,
@@ -58,7 +58,7 @@ class Joint {
   JointSpec spec_;
   Side in_, out_;
   int64_t in_bytes_ = 0, out_bytes_ = 0;  // of scratch
-  std::vector<int64_t> own_counts_;       // by member, of what each of them gives or gets
+  std::vector<int64_t> own_counts_;       // elements that each member gives or gets
   ir::DType dtype_ = ir::DType::float32;
 };
 

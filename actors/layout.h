@@ -1,9 +1,9 @@
-// Where the actors of a plan run and how they are wired: what every process of a run computes alike from the
+// Where the actors of a plan run and how they are wired. Every process of a run computes it alike from the
 // plan.
 //
 // A process has one thread per queue of its devices that any actor is bound to, numbered by device, then
 // queue. An actor's address is (process, thread, queue, place among the actors of its queue). Its input ports
-// are its inputs less those that it updates in place.
+// are its inputs that it does not update in place.
 #pragma once
 
 #include <cstdint>
@@ -44,17 +44,17 @@ class Layout {
   // -1: updated in place.
   int in_port(int device, int actor, size_t input) const;
   bool in_place(int device, int reg) const;
-  // Who gets a req for a register's slots; and who gets the ack of an input.
+  // Ports that get a req for a register's slots. producer() gets the ack of an input.
   std::vector<Place> readers(int device, int reg) const;
-  // Which of them is at this place.
+  // The index of the reader at `place`.
   size_t reader(int device, int reg, const Place& place) const;
   Place producer(int device, int actor, size_t input) const;
   // The device whose register an input reads.
   int source(int device, const ir::Input& input) const;
   // The attributes of this rank; complete, where the registry has the op.
   ir::Attrs attrs(int device, const ir::Actor& actor) const;
-  // The members of a collective in rank order: device and actor. And a name that those members' acts on the
-  // same queues share.
+  // The members of a collective in rank order: device and actor. communicator() is a name that these members'
+  // acts on the same queues share.
   std::vector<std::pair<int, int>> members(int device, const ir::Actor& actor) const;
   std::string communicator(int device, const ir::Actor& actor) const;
 

@@ -42,7 +42,7 @@ struct Links::Link {
   std::byte* scratch = nullptr;
   int64_t scratch_bytes = aligned(1);
   std::vector<Sender*> order;  // over one step
-  std::mutex mutex;            // of what follows, and of what senders have to send
+  std::mutex mutex;            // guards the members below, and the senders' full slots
   std::condition_variable changed;
   int64_t words = 0;  // of the other end, that nobody has waited for yet
 
@@ -174,7 +174,8 @@ void Links::say(const Link& link) {
                                    std::as_bytes(std::span(&word, 1)));
 }
 
-// Throws Error (fault) naming `act` where the other end has not come to it when acts have to be over.
+// Throws Error (fault) naming `act` where the other end has not reached it within the communicator's
+// patience.
 void Links::wait_for_word(Link& link, const std::string& act) {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(link.mutex);

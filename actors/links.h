@@ -1,10 +1,10 @@
-// Pulls between processes that their devices carry out themselves, on backends that can (Backend::sends):
-// the one sends, the other receives, and nothing goes by way of a host's memory.
+// Pulls between processes that the devices carry out themselves, on backends that can (Backend::sends): one
+// device sends, the other receives, and nothing goes through a host's memory.
 //
 // A *link* has the pulls that one queue of a device makes from one device of another process. It is a group
 // of two, the owner (rank 0) and the puller (rank 1); at the owner it has a queue of its own. Two stages in
-// 1F1B order, device 0 of process 0 and device 1 of process 1, where x is what F makes of the first stage
-// and dx what B makes of the second:
+// 1F1B order, device 0 of process 0 and device 1 of process 1, where x is the output of F on the first stage
+// and dx that of B on the second:
 //
 //   net.pp.forward of 1 from 0:   device 0 sends x[0] x[1] x[2] ..., device 1 receives them on net.pp.forward
 //   net.pp.backward of 0 from 1:  device 1 sends dx[0] dx[1] ..., device 0 receives them on net.pp.backward
@@ -18,40 +18,40 @@
 //
 // Order. A link sends in the order in which the puller's queue takes its pulls, on a thread of its own: so
 // both ends call in one order. A send and its receive wait for the act that filled the slot, for a free slot
-// at the puller, and for the acts before the pull on the puller's queue: for what the pull itself waits for
-// in the plan. (A turn on the owner's queue is not taken; it could only add to that.) Orders of different
-// links have nothing to do with each other. What planner::verify has proved of the plan, that it ends,
-// therefore holds for them, both ways between two stages, and with several chunks of the model on each.
+// at the puller, and for the acts before the pull on the puller's queue, as the pull itself does in the plan.
+// (A turn on the owner's queue is not taken; it could only add to that.) Orders of different links are
+// independent. The proof by planner::verify that the plan ends therefore holds for them, both ways between
+// two stages, and with several chunks of the model on each.
 //
-// Words. When a receive's turn has come and all that it waits for has been launched, its thread says so to
-// the owner's process, by a message of the transport, and waits for nothing but the answer. The owner's
-// thread launches the send when the slot is full and that word has come, and then answers; the puller's
-// launches the receive at once:
+// Words. When a receive's turn has come and all that it waits for has been launched, its thread sends that
+// word to the owner's process, by a message of the transport, and waits for nothing but the answer. The
+// owner's thread launches the send when the slot is full and the word has come, and then answers; the
+// puller's launches the receive at once:
 //
 //   owner's thread    slot full ...... send launched, answer .........
 //   puller's thread   turn, word ......................... receive launched
 //
-// So a GPU is in a send or a receive only while the two and what they wait for are on their way, and never
-// while another act of the plan has yet to be launched for it to end. By induction over what is launched, in
-// the order of the hosts' calls, it all ends, whatever more is launched meanwhile: an act on a stream waits
-// for acts that were launched before; a receive for its send, which was; a send for its receive, which is
-// launched next by a thread that has nothing else to wait for. What CUDA or NCCL may do at a first call, wait
-// until the GPU has done what it was given, therefore ends too, as long as it keeps no other thread from
+// So a GPU is in a send or a receive only while both and all that they wait for are launched; its end never
+// needs a further act of the plan to be launched. By induction over launches in the order of the hosts'
+// calls, each of them ends, whatever else is launched meanwhile: an act on a stream waits for acts that were
+// launched before; a receive for its send, which was launched before; a send for its receive, which is
+// launched next by a thread that has nothing else to wait for. At a first call CUDA or NCCL may wait until
+// the GPU has done all its work. That wait therefore ends too, as long as it keeps no other thread from
 // launching. Recordings are launched whole: they load nothing, and all processes launch the same ones in one
-// order. (Collectives are not in this: one waits for calls of other members that their hosts may not have
-// come to.)
+// order. (This does not cover collectives: a collective waits for calls of other members that their hosts may
+// not have reached.)
 //
-// Credits. The owner hears that a slot has been read when its send is launched, and behind the send's mark it
-// is written again. So no process is ahead of another by more acts than the slots between them allow, be its
-// GPU ever so far behind, and one that loads what its acts read waits for its GPU.
+// Credits. The owner hears that a slot has been read when the slot's send is launched; the slot is written
+// again behind the send's mark. So no process is ahead of another by more acts than the slots between them
+// allow, however far behind its GPU is, and a process that loads its acts' inputs waits for its GPU.
 //
-// Steps. What is pulled has no initial slots, so what a step receives is sent in the same step, and no word
-// is on its way between steps. Recorded steps need no word; that they are recorded does, as acts do.
+// Steps. Pulled registers have no initial slots, so every receive of a step is sent in the same step, and no
+// word is on its way between steps. Recorded steps need no word; recording them does, as acts do.
 //
 // Set-up. connections() send a byte over each link, so that calls in a step find their connection.
 //
-// Other pulls are Pulls': between devices of a process, of registers with initial slots, of plans with open
-// queues.
+// Pulls (pulls.h) carries out the other pulls: between devices of a process, of registers with initial slots,
+// of plans with open queues.
 //
 //   Links links(state, pulls);                // listens; before the transport starts
 //   links.prepare(0, scratch);  links.prepare(1, pull, queue, byte);         // by each its own devices
@@ -85,7 +85,7 @@ class Links {
   // The owner's end of a pull.
   class Sender {
    public:
-    // Who gets the acks: an actor of a thread of this process, at an output port.
+    // The receiver of acks: an actor of a thread of this process, at an output port.
     void heard_by(Mailbox& mailbox, int actor, int port) {
       mailbox_ = &mailbox, actor_ = actor, port_ = port;
     }
@@ -103,7 +103,7 @@ class Links {
     Link* link_ = nullptr;
     const Pulls::Pull* pull_ = nullptr;
     std::string name_;   // "device 0: h1.in.pull for device 1"
-    size_t reader_ = 0;  // of the register's
+    size_t reader_ = 0;  // its index among the register's readers
     int repeat_ = 1, sent_ = 0;
     Mailbox* mailbox_ = nullptr;
     int actor_ = 0, port_ = 0;
@@ -113,10 +113,10 @@ class Links {
   Links(RunState& state, const Pulls& pulls);
   ~Links();
 
-  // Whether a pull goes over a link; the same in all processes.
+  // True if a pull goes over a link; the same in all processes.
   static bool has(const RunState& state, int device, int actor);
 
-  // To the other ends' words; before the transport starts.
+  // Listens to words of the other ends; called before the transport starts.
   void listen();
 
   // --- of owners here
@@ -125,16 +125,15 @@ class Links {
   void prepare(int device, std::byte* scratch);
   Sender* sender(int device, int actor) { return senders_.at({device, actor}).get(); }
 
-  // How many links send from here; `count` steps of one, on the thread that this is for: an error stops the
-  // run.
+  // The number of links that send from here. run() does `count` steps of one, on the link's own thread; an
+  // error stops the run.
   int size() const { return static_cast<int>(sending_.size()); }
   void run(int link, int64_t count);
 
   // --- of pullers here
-  // Makes the communicator that a pull receives by; `queue` outlives it, and into `byte` the set-up may
-  // write.
+  // Makes the communicator that a pull receives by. `queue` outlives it; the set-up may write to `byte`.
   void prepare(int device, int actor, backends::Queue& queue, std::byte* byte);
-  // On the queue: what the pull is of.
+  // Receives the pull's bytes, on the queue.
   void receive(int device, int actor, std::byte* to, int64_t bytes);
 
   // --- of both
@@ -142,7 +141,7 @@ class Links {
 
  private:
   using Key = std::tuple<int, int, int>;  // owner, puller, the puller's queue
-  // What an end tells the other one, as a message.
+  // A message of one end to the other.
   struct Word {
     int32_t owner = 0, puller = 0, queue = 0;
   };
@@ -152,7 +151,7 @@ class Links {
   void send(Sender& sender);
 
   RunState& state_;
-  std::map<Key, std::unique_ptr<Link>> links_;                      // that have an end here
+  std::map<Key, std::unique_ptr<Link>> links_;                      // links with an end here
   std::map<std::pair<int, int>, std::unique_ptr<Sender>> senders_;  // by puller's device and actor
   std::vector<Link*> sending_;
 };

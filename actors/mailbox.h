@@ -1,5 +1,5 @@
-// What other threads send to one thread: a ring that many may push to and one takes from. Nobody ever finds
-// it full: credits bound how many messages can be on the way, and the ring is made for that many.
+// Messages of other threads to one thread: a ring with many producers and one consumer. It is never full:
+// credits bound the number of messages on the way, and the ring holds that many.
 //
 //   Mailbox box(64, 100);
 //   box.push(word);                  // any thread; not 0
@@ -38,7 +38,7 @@ class Mailbox {
     ++head_;
     return true;
   }
-  // Until pop() would find something, wake() is called or `most` is over.
+  // Waits until pop() would find something, wake() is called or `most` is over.
   void wait(std::chrono::milliseconds most);
   void wake();
 

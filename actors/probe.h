@@ -1,6 +1,6 @@
-// Watches one device's memory while a plan runs: which slots hold something, and that none is written over
-// another or under its readers. A slot is held from the begin of the first act that writes it until the last
-// reader has ended; what is updated in place is held always.
+// Watches one device's memory while a plan runs: knows which slots are held, and checks that none is written
+// over another or under its readers. A slot is held from the begin of the first act that writes it until the
+// last reader has ended; a slot updated in place is always held.
 //
 //   probe.write(reg, slot);    // an act begins to write it: throws Error (fault) if it may not
 //   probe.written(reg, slot);  // it is whole; as many readers as the register has may read it
@@ -20,19 +20,19 @@ namespace boxcar::actors {
 
 class Probe {
  public:
-  // By register: how many readers every slot gets, and whether it is updated in place.
+  // By register: readers of each slot, and whether it is updated in place.
   struct Use {
     int readers = 0;
     bool in_place = false;
   };
-  // Throws Error (fault) where what is held before the first act does not fit.
+  // Throws Error (fault) where the slots held before the first act do not fit.
   Probe(const ir::Program& program, std::vector<Use> uses);
 
   void write(int reg, int slot);
   void written(int reg, int slot);
   void release(int reg, int slot);
   int64_t peak() const;   // most bytes held at once
-  int64_t reach() const;  // the end of the highest one that was ever held
+  int64_t reach() const;  // the end of the highest slot ever held
 
  private:
   struct Slot {

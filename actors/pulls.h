@@ -1,6 +1,6 @@
-// Pulls: copies of a slot of another device, or of a block of it. Within a process straight from its memory;
-// from another process by asking it, where the transport's progress thread answers: nobody writes the slot
-// until the pull has sent its ack.
+// Pulls: copies of another device's slot, or of a block of it. Within a process a pull copies straight from
+// that device's memory; from another process it asks for the bytes, and the transport's progress thread there
+// answers. Nobody writes the slot until the pull has sent its ack.
 //
 //   Pulls pulls(state);  pulls.listen();
 //   pulls.fetch(device, actor, slot, to, queue);
@@ -24,18 +24,18 @@ class Pulls {
  public:
   explicit Pulls(RunState& state);
 
-  // To requests and what answers them; before the transport starts.
+  // Listens to requests and answers; called before the transport starts.
   void listen();
 
   struct Pull {
     int source = 0, reg = 0;
-    std::vector<Move> moves;  // from the slot into a buffer; none of a control register
+    std::vector<Move> moves;  // from the slot into a buffer; none for a control register
     int64_t bytes = 0;
   };
-  // Of a device or from one that is here.
+  // A pull whose device or source is in this process.
   const Pull& pull(int device, int actor) const { return pulls_.find({device, actor})->second; }
 
-  // What the slot that the actor's peer named holds, to `to` on `device`; from the thread of `queue`.
+  // Copies the slot that the actor's peer named to `to` on `device`; called from the thread of `queue`.
   void fetch(int device, int actor, int slot, std::byte* to, backends::Queue& queue);
 
  private:

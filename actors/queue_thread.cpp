@@ -86,8 +86,8 @@ void QueueThread::became_ready(int actor) {
   if (!ordered_ && table_.acts(actor) < at(target_, actor)) ready_.push_back(actor);
 }
 
-// Until some message has come. What waits for another process looks whether it is still there, and says so
-// where it is not; what waits for a thread of this one waits for it through that thread.
+// Waits until some message has come. A wait for another process checks that it is still there, and says so
+// where it is not; a wait for a thread of this process relies on that thread's check.
 void QueueThread::wait() {
   if (take()) return;
   mailbox_->wait(wake_interval);
@@ -127,7 +127,8 @@ bool QueueThread::take() {
   return any;
 }
 
-// In an order drawn at random, of which each port's messages keep theirs, and not always all of them.
+// Takes messages in an order drawn at random, in which each port's messages keep theirs, and not always all
+// of them.
 bool QueueThread::take_shuffled() {
   for (uint64_t word = 0; mailbox_->pop(word);) held_back_.push_back(word);
   const auto port = [](uint64_t word) {
@@ -222,7 +223,7 @@ void QueueThread::execute(Work& work, const backends::Moment& moment) {
   for (const Operand& in : work.inputs)
     in_addresses_.push_back(in.base ? in.base + in.stride * (in.port < 0 ? 0 : at(in_slots_, in.port))
                                     : nullptr);
-  // What is added to what the acts before wrote goes beside it first.
+  // A result that is added to those of earlier acts goes to scratch first.
   const auto adds = [&](const Operand& out) { return out.every > 1 && index % out.every > 0; };
   for (const Operand& out : work.outputs) {
     std::byte* slot = out.base ? out.base + out.stride * at(out_slots_, out.port) : nullptr;
@@ -309,7 +310,7 @@ void QueueThread::time_acts() {
   }
 }
 
-// What an act loads: from the hooks, or from where a recording's step will have it.
+// Loads for an act: from the hooks, or from where a recording's step will have the bytes.
 void QueueThread::bring(Work& work, const backends::Moment& moment, int64_t index) {
   const int64_t bytes = work.outputs[0].bytes;
   if (work.keeps || bytes == 0) return;
@@ -324,7 +325,7 @@ void QueueThread::bring(Work& work, const backends::Moment& moment, int64_t inde
   loaded = queue_->mark();
 }
 
-// What a load or a constant has.
+// The bytes of a load or a constant.
 void QueueThread::fill(const Work& work, const backends::Moment& moment, std::span<std::byte> bytes) const {
   if (work.does == Does::load)
     state_.hooks.fill(thread_.device, reg(work.outputs[0].reg), moment, bytes);
@@ -387,7 +388,7 @@ void QueueThread::end_writing(const Work& work, int64_t act) const {
     if ((act + 1) % reg(work.out_regs[o]).every == 0) probe->written(work.out_regs[o], out_slots_[o]);
 }
 
-// The effects of an act, to whom they concern. What it read is free before anyone hears of what it wrote.
+// Sends an act's effects to their receivers. Its inputs' slots are free before anyone hears of its outputs.
 void QueueThread::send(int actor) {
   const Work& work = at(works_, actor);
   for (const Effect& effect : effects_) {

@@ -1,5 +1,5 @@
-// One queue of a device: its actors, what they run, and the thread that fires them. On an ordered queue it
-// waits for the actor whose turn it is; on an open one whichever became ready first acts.
+// One queue of a device: its actors, what they run, and the thread that fires them. On an ordered queue the
+// thread waits for the actor whose turn it is; on an open one the actor that became ready first acts.
 //
 // Messages to actors of the same thread are taken at once, as local messages go before shared ones; those to
 // other threads of the process go into their mailboxes, those to other processes over the transport.
@@ -35,45 +35,45 @@ struct Packet {
 
 class QueueThread {
  public:
-  // Learns what its actors do; no memory is needed yet. Throws Error (bad input) where the plan cannot be
-  // run.
+  // Learns its actors' work; no memory is needed yet. Throws Error (bad input) where the plan cannot be run.
   QueueThread(RunState& state, Pulls& pulls, Links& links, Layout::Thread thread, int spins);
 
   int device() const { return thread_.device; }
   int64_t scratch_bytes() const { return scratch_bytes_; }
   // With options.graphs. Throws Error (bad input) where a step cannot be recorded: see Runtime.
   void check_recording() const;
-  // Kernels and communicators, once there is memory; `scratch` is this thread's own. With options.graphs,
-  // memory of the host for so many recordings.
+  // Makes kernels and communicators, once there is memory; `scratch` is this thread's own. With
+  // options.graphs it also takes host memory for `recordings` recordings.
   void prepare(std::byte* scratch, int recordings);
-  // Of the communicators that it has made.
+  // Adds the connections of its communicators.
   void add_connections(std::vector<Connection>& all) const;
-  // Where messages go, once all threads of the process and the state's marks are there.
+  // Finds the receivers of messages, once all threads of the process and the state's marks exist.
   void connect(const std::vector<std::unique_ptr<QueueThread>>& threads);
-  // Fills initial slots and registers updated in place; then sends what is readable at the start.
+  // Fills initial slots and registers updated in place; send_initial() then sends slots readable at the
+  // start.
   void fill_initial();
   void send_initial();
 
-  // Until every actor has acted for `count` more steps. On the thread that this is for; an error stops the
+  // Runs until every actor has acted for `count` more steps, on this queue's own thread; an error stops the
   // run.
   void run(int64_t count, int64_t first_step);
 
   // --- recordings, between runs
-  // While state.recorded says so, run() puts a step's acts on queues that record: what acts load comes from
-  // memory of that recording, what is watched goes there.
-  // Takes the messages that are left of the last run, a step's; what no other step reads begins at its first
-  // slot again.
+  // While state.recorded is 0 or more, run() puts a step's acts on queues that record: loads come from that
+  // recording's memory, watched bytes go there.
+  // Takes the messages left of the last run, of one step. Registers that no other step reads begin at their
+  // first slot again.
   void settle();
-  // Goes on by a step that a recording makes.
+  // Moves on by a step that a recording makes.
   void advance();
-  // Fills what a recording loads at a step, and tells the hooks what it was watched to write.
+  // stage() fills a recording's loads for a step; report() tells the hooks its watched bytes.
   void stage(int recording, int64_t step);
   void report(int recording, int64_t step) const;
 
   Mailbox& mailbox() { return *mailbox_; }
   const std::vector<RunAct>& timeline() const { return timeline_; }
   int64_t acts(int actor) const { return table_.acts(actor); }  // by place in the thread
-  // An ack from another process has come: for the probe.
+  // Tells the probe that an ack from another process has come.
   void acknowledged(int actor, const Message& message) const;
 
  private:
@@ -108,8 +108,8 @@ class QueueThread {
     std::vector<std::vector<Target>> readers;
     std::vector<Target> producers;
     std::vector<int> sources;  // by in port: the device whose register it is
-    // Slots of which other queues of this process must know when an act has passed, by in and out port; null
-    // where none must. `reader`: which of an input's readers this is.
+    // By in and out port: slots whose acts other queues of this process wait behind; null where none does.
+    // `reader`: which of an input's readers this is.
     struct Marked {
       std::vector<SlotMarks>* slots = nullptr;
       size_t reader = 0;
@@ -119,23 +119,22 @@ class QueueThread {
     bool on_host = false;   // ... and this thread itself touches the memory
     std::unique_ptr<backends::Kernel> kernel;
     std::unique_ptr<Joint> joint;   // null: control registers alone
-    bool in_place_results = false;  // written over the inputs
+    bool in_place_results = false;  // results are written over the inputs
     int64_t joint_scratch = 0;
     backends::Communicator* communicator = nullptr;
     std::vector<std::byte> value;  // of a constant
-    // What is loaded goes through two slots of the host's memory in turn; a mark passes when one has been
-    // read.
+    // Loads go through two slots of the host's memory in turn; a mark passes when a slot has been read.
     int64_t loads = 0;  // where they begin
     std::array<std::shared_ptr<const backends::Mark>, 2> loaded;
     int watched = -1;  // output
-    // What its acts have written, to tell the hooks: copied to a ring in the host's memory.
+    // Watched outputs of its acts that the hooks are to be told, copied to a ring in the host's memory.
     struct Seen {
       backends::Moment moment;
       const std::byte* at = nullptr;
       std::shared_ptr<const backends::Mark> mark;
     };
     std::deque<Seen> seen;
-    int64_t ring = 0;     // where that begins
+    int64_t ring = 0;     // where that ring begins
     int64_t staged = -1;  // where its acts' part of a recording's memory begins; -1: it has none
   };
 
@@ -161,14 +160,14 @@ class QueueThread {
   static bool brings(const Work& work);
   int64_t most_marks() const;
   int64_t staged_size(const Work& work) const;
-  // In the host's memory: of act `act` of a recording's step.
+  // Host memory of act `act` of a recording's step.
   std::byte* staged(const Work& work, int recording, int64_t act) const;
   bool recording() const { return state_.recorded >= 0; }
-  // Calls visit(place, moment, act) for the acts of a step that load, or that are watched; errors are named.
+  // Calls visit(place, moment, act) for the loading or watched acts of a step; errors name the actor.
   template <typename Visit>
   void for_staged(bool watched, int64_t step, Visit visit) const;
-  // Copies what an act has written to where the hooks are told of it: when its mark has passed, or at once
-  // where the queue has finished.
+  // watch() copies an act's watched output to host memory. tell() gives it to the hooks when its mark has
+  // passed, or at once where the queue has finished.
   void watch(Work& work, const backends::Moment& moment, int64_t act);
   void tell(Work& work, bool finished);
   void bring(Work& work, const backends::Moment& moment, int64_t index);
@@ -197,7 +196,7 @@ class QueueThread {
   bool launches_ = false;  // its queue has marks
   ActorTable table_;
   std::vector<Work> works_;
-  std::shared_ptr<std::byte> host_;  // goes after the queue that copies from and to it
+  std::shared_ptr<std::byte> host_;  // outlives the queue that copies from and to it
   std::unique_ptr<backends::Queue> queue_;
   std::vector<std::pair<std::string, std::unique_ptr<backends::Communicator>>> communicators_;  // by name
   std::unique_ptr<Mailbox> mailbox_;
@@ -205,13 +204,13 @@ class QueueThread {
   std::byte* scratch_ = nullptr;
   int64_t ring_bytes_ = 0, staged_bytes_ = 0;  // of the host's memory: of acts, and of each recording
 
-  int current_ = 0;              // what acts, or is waited for
+  int current_ = 0;              // the actor that acts, or is waited for
   std::vector<int64_t> base_;    // acts when run() was called, by actor
   std::vector<int64_t> target_;  // acts when it returns
   int64_t first_step_ = 0;
   int64_t rate_step_ = -1;
   double rate_ = -1;                 // of that step
-  std::deque<int> ready_;            // of an open queue, in the order in which they became it
+  std::deque<int> ready_;            // actors of an open queue, in the order in which they became ready
   std::vector<uint64_t> held_back_;  // messages under chaos
   std::mt19937_64 random_;
   std::vector<Effect> effects_;
@@ -219,7 +218,7 @@ class QueueThread {
   std::vector<const void*> in_addresses_;
   std::vector<void*> out_addresses_;
   std::vector<RunAct> timeline_;
-  // Of the last acts of the timeline, on queues that keep the time: it is read when the queue has finished.
+  // Marks of the timeline's last acts, on queues that keep the time; read when the queue has finished.
   struct Timed {
     std::shared_ptr<const backends::TimedMark> begin, end;
   };

@@ -1,4 +1,5 @@
-// What the actors of a queue do, read off the plan: operands, kernels, communicators, and where messages go.
+// The work of a queue's actors, read off the plan: operands, kernels, communicators, and receivers of
+// messages.
 #include <fmt/format.h>
 
 #include <algorithm>

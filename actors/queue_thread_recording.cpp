@@ -1,4 +1,4 @@
-// What a queue's thread does for steps that are recorded (runtime.h, `graphs`).
+// The work of a queue's thread for recorded steps (runtime.h, `graphs`).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void QueueThread::advance() {
   rewind();
 }
 
-// What has no initial slots is read in the step that writes it: each step may begin at its first slot.
+// A register without initial slots is read in the step that writes it: each step may begin at its first slot.
 void QueueThread::rewind() {
   for (int a = 0; a < table_.size(); ++a) {
     const Work& work = at(works_, a);

@@ -1,4 +1,4 @@
-// What the threads of one process's run share: where its memory lies, whether the run goes on, and its
+// State shared by the threads of one process's run: where its memory lies, whether the run goes on, its
 // options.
 #pragma once
 
@@ -21,16 +21,17 @@
 
 namespace boxcar::actors {
 
-// Behind which acts a slot may be read, and behind which it may be written again. Whoever sends a message
-// about a slot has set its own mark before, and whoever takes the message reads it: so no lock is needed.
+// Marks of the act behind which a slot may be read, and of the acts behind which it may be written again. The
+// sender of a message about a slot sets its mark first, and the receiver of the message reads it, so no lock
+// is needed.
 struct SlotMarks {
   using Mark = std::shared_ptr<const backends::Mark>;
   Mark written;
   std::vector<Mark> read;  // by reader, as Layout::readers has them
 };
 
-// What a member of a group does to set up all that the group's calls need of the other members; `name` is the
-// group's. The members come to it in an order of all groups.
+// A group member's set-up of all that the group's calls need of the other members; `name` is the group's. All
+// members set up groups in one order.
 struct Connection {
   int device = 0;
   std::string name;
@@ -77,7 +78,7 @@ class RunState {
     if (on_failure) on_failure();
   }
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
-  // What a wait for another process or the driver calls now and then.
+  // Called now and then by a wait for another process or for the driver.
   void check(const std::string& whom) const {
     if (stopped()) throw Stopped{};
     try {
@@ -104,7 +105,6 @@ class RunState {
   std::atomic<bool> stopped_{false};
 };
 
-inline constexpr std::chrono::milliseconds wake_interval{
-    100};  // in which a wait looks whether the run has failed
+inline constexpr std::chrono::milliseconds wake_interval{100};  // between a wait's checks for a failed run
 
 }  // namespace boxcar::actors

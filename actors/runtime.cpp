@@ -21,8 +21,8 @@ namespace {
 
 constexpr int64_t most_recordings = 16;
 
-// The least number of steps after which every register that has memory is at the same slot again; those that
-// have no initial slots are after each.
+// The least number of steps after which every register with memory is at the same slot again. Registers
+// without initial slots are so after each step.
 int64_t steps_to_repeat(const ir::Program& program) {
   std::vector<int64_t> runs(program.phases.size());
   for (const ir::PhaseRun& run : program.schedule) ++at(runs, run.phase);

@@ -16,7 +16,7 @@ struct Plan;
 
 namespace boxcar::backends {
 
-// The acts of a step, kept instead of done: one act from here on.
+// The acts of a step, kept instead of done; from then on they run as one act.
 //
 //   backend.record();                       // queues are idle
 //   ... threads put the acts of a step on their queues, and wait for none ...
@@ -26,12 +26,13 @@ namespace boxcar::backends {
 class Recording {
  public:
   virtual ~Recording() = default;
-  // Waits until its acts are done that were launched before, and writes what hangs on the step alone to where
-  // they read it.
+  // Waits until its earlier launches are done, and writes the values that depend only on the step to where
+  // acts read them.
   virtual void prepare(const Moment& moment) = 0;
-  // Puts them behind all that recordings of this backend have put before; no other queue waits for them.
+  // Launches its acts behind all earlier launches of recordings of this backend; no other queue waits for
+  // them.
   virtual void launch() = 0;
-  // Waits until what was launched is done.
+  // Waits until its launches are done.
   virtual void finish() = 0;
 };
 
@@ -47,12 +48,12 @@ class Backend {
   // different for groups in use at once. Made on all members, in any order.
   virtual std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> group,
                                                      int device, Queue& queue) = 0;
-  // Whether devices of different processes send and receive on their queues, which have marks then: pulls
-  // between them are groups of two, see actors/links.h, and not the transport's.
+  // Whether devices of different processes send and receive on their queues, which then have marks. Pulls
+  // between them are then groups of two (actors/links.h) instead of messages of the transport.
   virtual bool sends() const { return false; }
   virtual Transport* transport() = 0;  // null where this is the only process
-  // Throws Error (cannot run) where the arenas of a plan, with what kernels take beside them at most and
-  // `beside` bytes by device, do not fit into what is free; before any is reserved.
+  // Throws Error (cannot run) where a plan's arenas, the most that kernels take beside them and `beside`
+  // bytes by device exceed free memory. Called before any arena is reserved.
   virtual void expect_room(const ir::Plan& /*plan*/, std::span<const int64_t> /*beside*/) {}
   // Throws Error (bad input) where steps cannot be recorded, saying why.
   virtual void check_recording() const { throw Error::input("graphs of steps", "this backend has none"); }

@@ -1,8 +1,8 @@
-// A group of devices that act together, as in gloo and NCCL: every member calls the same functions in the
-// same order, each from the thread of its own queue, and a call returns when the member's part is done, or on
-// its queue, behind what was put there (on backends whose queues have marks). Counts are elements; buffers
-// are contiguous; parts may be uneven and empty. Sums are taken in rank order in float32 or wider, so that a
-// result does not depend on timing.
+// A group of devices that act together, as in gloo and NCCL. Every member calls the same functions in the
+// same order, each from the thread of its own queue. A call returns when the member's part is done or, on
+// backends whose queues have marks, when it is on its queue. Counts are elements; buffers are contiguous;
+// parts may be uneven and empty. Sums are taken in rank order in float32 or wider, so that a result does not
+// depend on timing.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // After which an act that has not ended ends the run, in s.
+  // Seconds after which an act that has not ended ends the run.
   virtual double patience() const { return std::numeric_limits<double>::infinity(); }
 
   // `out` may be `in`. All members end with the same bits.
@@ -40,12 +40,12 @@ class Communicator {
   virtual void broadcast(const void* in, void* out, int64_t count, ir::DType dtype) = 0;
   virtual void barrier() = 0;
 
-  // Called by all members before all else, where what calls need of other members is to be had beforehand;
-  // `pairs`: all_to_all is among them. Sends and receives set up theirs alone.
+  // Sets up connections to other members in advance; all members call it before anything else. `pairs`:
+  // all_to_all follows. Sends and receives set up their own.
   virtual void connect(bool /*pairs*/) {}
 
-  // To one other member, which receives them; of two members that have several of these, both call them in
-  // one order. On backends where groups span processes without the host's help: Backend::sends().
+  // Sends to one other member, which receives; two members with several of these call them in the same order.
+  // Only on backends whose groups span processes without the host's help: Backend::sends().
   virtual void send_to(const void* in, int64_t bytes, int to);
   virtual void receive_from(void* out, int64_t bytes, int from);
 };

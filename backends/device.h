@@ -1,5 +1,5 @@
-// What a backend offers the runtime: devices with memory and queues, kernels prepared for them, groups that
-// communicate. The runtime (actors/) knows no more of a backend than this page; every backend passes
+// A backend as the runtime sees it: devices with memory and queues, and kernels prepared for them. The
+// runtime (actors/) knows a backend only by this file, backend.h and communicator.h; every backend passes
 // tests/backends/conformance.
 //
 //   Device& d = backend.device(0);
@@ -9,8 +9,8 @@
 //   kernel->run(inputs, outputs, {.step = 0, .micro_batch = 1});
 //   queue->finish();
 //
-// Addresses are void*: of memory of the device that the queue belongs to. Calls on one queue come from one
-// thread; different queues may be used from different threads. Errors are boxcar::Error.
+// Addresses are void*, in memory of the queue's device. Calls on one queue come from one thread; different
+// queues may be used from different threads. Errors are boxcar::Error.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@
 
 namespace boxcar::backends {
 
-// When an act happens: what is not known while compiling.
+// Moment of an act: values not known while compiling.
 struct Moment {
   int64_t step = 0;         // optimizer steps since the model's first, from 0
   int64_t micro_batch = 0;  // in this step
@@ -49,34 +49,33 @@ struct Call {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // Puts the act on its queue; done when the queue is. Operands in the op's order, null where empty.
+  // Puts the act on its queue; it is done when the queue is. Operands in the op's order, null where empty.
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs,
                    const Moment& moment) = 0;
 };
 
-// `rows` pieces of `bytes` each, `from_stride` and `to_stride` bytes apart: what packs and unpacks parts
-// along an axis.
+// `rows` pieces of `bytes` each, `from_stride` and `to_stride` bytes apart: packs and unpacks parts along an
+// axis.
 struct Block {
   int64_t rows = 1, bytes = 0, from_stride = 0, to_stride = 0;
 };
 
-// A point in a queue: behind all that had been put there when it was made.
+// A point in a queue: behind all acts put there before it was made.
 class Mark {
  public:
   virtual ~Mark() = default;
-  // Whether all of that is done. From any thread; waits for nothing.
+  // Whether all those acts are done. From any thread; does not wait.
   virtual bool passed() const = 0;
 };
 
-// One that also knows when the device came to it.
+// A mark that also knows when the device reached it.
 class TimedMark : public Mark {
  public:
-  // From `earlier`, of the same queue, to this one; a queue that has finished since has passed both.
+  // Time from `earlier`, a mark of the same queue, to this one. Both have passed once the queue has finished.
   virtual double seconds_since(const TimedMark& earlier) const = 0;
 };
 
-// A FIFO of acts. Where acts are only launched by the calls that put them there, marks order them between
-// queues, and the host runs ahead:
+// A FIFO of acts. Where calls only launch acts, marks order them between queues and the host runs ahead:
 //
 //   kernel->run(...);                     // on `compute`
 //   const auto mark = compute.mark();
@@ -88,21 +87,21 @@ class Queue {
   // Copies within the process: from this device, another one's memory or the host's.
   virtual void copy(void* to, const void* from, const Block& block) = 0;
   virtual void fill_zero(void* to, int64_t bytes) = 0;
-  // Waits until all that was put on it is done.
+  // Waits until all acts on it are done.
   virtual void finish() = 0;
   // Waits until `mark`, of this queue, has passed.
   virtual void finish_to(const Mark& /*mark*/) { finish(); }
   // At least so many marks of this queue will be in use at once.
   virtual void expect_marks(int64_t /*marks*/) {}
-  // Null where acts are done when the call that puts them there returns.
+  // Null where an act is done when the call that puts it there returns.
   virtual std::shared_ptr<const Mark> mark() { return nullptr; }
-  // The same by the device's own clock; null where the host's clock says as much.
+  // A mark timed by the device's own clock; null where the host's clock does as well.
   virtual std::shared_ptr<const TimedMark> timed_mark() { return nullptr; }
-  // What is put here from now on begins behind `mark`, of any queue of the same backend.
+  // Acts put here from now on begin behind `mark`, of any queue of the same backend.
   virtual void wait(const Mark& /*mark*/) {}
 };
 
-// What a device says of itself.
+// Facts that a device reports.
 struct DeviceFacts {
   std::string name;
   int64_t memory_bytes = 0, free_bytes = 0;
@@ -118,14 +117,14 @@ class Device {
   virtual void reserve(int64_t bytes) = 0;
   virtual std::byte* arena() = 0;
   virtual std::unique_ptr<Queue> queue(ir::QueueKind kind) = 0;
-  // Zeroed memory of the host that queues of this device copy from and to without the host's help. It goes
-  // after all that uses it.
+  // Zeroed host memory that queues of this device copy from and to without the host's help. It must outlive
+  // their use of it.
   virtual std::shared_ptr<std::byte> host_memory(int64_t bytes) {
     return {new std::byte[static_cast<size_t>(bytes)](), std::default_delete<std::byte[]>()};
   }
   // Throws Error (fault) for an op or types without a kernel, naming both.
   virtual std::unique_ptr<Kernel> prepare(const Call& call, Queue& queue) = 0;
-  // Between host memory and this device's, at once: what queues still do with that memory is not waited for.
+  // Copies between host memory and this device's at once, without waiting for queues that use that memory.
   virtual void to_host(void* to, const void* from, int64_t bytes) = 0;
   virtual void from_host(void* to, const void* from, int64_t bytes) = 0;
 };

@@ -1,12 +1,12 @@
-// What a process knows of the others: when each was heard from last, which of them failed, which are done.
+// Other processes as one process knows them: when each was heard from last, which failed, which are done.
 //
 //   Peers peers(0, 3, 15);             // process 0 of 3; 15 s of silence are too long
 //   peers.heard(1);                    // at the time of the last tick
 //   peers.tick(16.5);                  // seconds since the start; by the progress thread, now and then
 //   peers.check();                     // process 2 has not been heard from for 16 s
 //
-// From any thread. Time in which this process did not tick itself (it was stopped, or starved) is nobody
-// else's silence.
+// From any thread. Time in which this process itself did not tick (stopped or starved) does not count as
+// others' silence.
 #pragma once
 
 #include <mutex>
@@ -17,15 +17,15 @@ namespace boxcar::backends {
 
 class Peers {
  public:
-  // A gap of more seconds between two ticks than this is time that this process has slept.
+  // Seconds between two ticks; in a longer gap, this process has slept.
   static constexpr double nap = 2;
 
   Peers(int process, int processes, double silence);
   void tick(double now);
   void heard(int process);
-  // Says that it gives up, as this process may itself; the first one counts.
+  // A process, perhaps this one, gives up; the first one counts.
   void failed(int process, const std::string& why);
-  // Needs nothing more: its silence is in order.
+  // A process needs nothing more: its silence is in order.
   void done(int process);
   bool all_done() const;
   bool any_failed() const;

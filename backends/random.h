@@ -3,8 +3,9 @@
 //   const RandomKey key = random_key(seed, step, op);
 //   const bool keep = uniform(key, element) >= p;
 //
-// `element` is the row-major position in the step's global batch: that in the global tensor of a micro-batch
-// plus the elements of the micro-batches before, so that any number of micro-batches draws the same.
+// `element` is the row-major position in the step's global batch: the position in the global tensor of a
+// micro-batch plus the elements of earlier micro-batches, so that draws do not depend on the number of
+// micro-batches.
 //
 // 64-bit mixing as in SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
 // 2014), whose finaliser passes the usual batteries on counters; integer arithmetic only, so that every

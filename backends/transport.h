@@ -10,9 +10,9 @@
 // drives the runtime.
 //
 // One progress thread per process calls the listeners; a listener must not wait for another message, but may
-// send. Threads may send at once. A process that has not been heard from for `silence` seconds while somebody
-// waits, or one that says that it failed, ends the run: every wait throws Error (fault) naming the process
-// and what waited.
+// send. Several threads may send at once. A process that has not been heard from for `silence` seconds while
+// somebody waits, or one that says that it failed, ends the run: every wait throws Error (fault) naming the
+// process and what waited.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,9 @@ class Transport {
   virtual ~Transport() = default;
   virtual int process() const = 0;
   virtual int processes() const = 0;
-  // What every process says of itself, by process. As often in each, before start(). Waits for the slowest,
-  // and throws Error (fault), as check() does, where one is gone. Where there is nobody else: `text`.
+  // Exchanges texts: every process gives one and gets all, by process. All processes call it equally often,
+  // before start(). Waits for the slowest; throws Error (fault), as check() does, where one is gone. Alone:
+  // `text`.
   virtual std::vector<std::string> exchange(const std::string& text) { return {text}; }
   // Before start(); once per channel.
   virtual void listen(Channel channel, Listener listener) = 0;
@@ -52,9 +53,9 @@ class Transport {
   // the run has failed.
   virtual void finish() = 0;
   // Ends this process's part in a run that fails with `error`, and tells the others. Returns, in one process,
-  // what is to be said of the run; that process then exits. Where there is nobody to agree with: `error`.
+  // the error to report for the run; that process then exits. Alone: `error`.
   virtual Error agree(const Error& error) { return error; }
-  // What threads of this process wait for.
+  // Waits of this process's threads.
   Waiting& waiting() { return waiting_; }
 
  private:

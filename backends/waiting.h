@@ -1,11 +1,11 @@
-// Who waits for what, for the last words of a run that is ended from outside.
+// Waits of threads, for the last message of a run that is ended from outside.
 //
 //   Waiting::Act act("device 3: h0.attn.proj.all_reduce");    // this thread's act, while `act` lives
 //   Waiting::Entry entry(transport.waiting(), "process 1");   // by a wait that takes long, while it does
 //   transport.waiting().text() == "device 3: h0.attn.proj.all_reduce waits for process 1"
 //   Waiting::here() == "device 3: h0.attn.proj.all_reduce"
 //
-// From any thread. An act costs a few stores; entries are made by waits that have lasted.
+// From any thread. An act costs a few stores; only long waits make entries.
 #pragma once
 
 #include <list>
@@ -17,7 +17,7 @@ namespace boxcar::backends {
 
 class Waiting {
  public:
-  // What the calling thread does. `name` outlives it. An act may stand in another one: "outer: inner".
+  // The calling thread's act. `name` outlives it. Acts nest: "outer: inner".
   class Act {
    public:
     explicit Act(std::string_view name);
@@ -45,8 +45,7 @@ class Waiting {
     std::list<std::string>::iterator line_;
   };
 
-  // "ACT waits for WHOM" for each thread, "; " between them, who began first at the front; empty where nobody
-  // waits.
+  // "ACT waits for WHOM" for each thread, "; " between them, the earliest first; empty where nobody waits.
   std::string text() const;
 
  private:

@@ -1,4 +1,4 @@
-// What tells candidates apart that have the same flags: slots, and layouts of weights.
+// Differences between candidates with the same flags: slots, and layouts of weights.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace boxcar::cli {
 
-// By candidate; empty where its flags, or that its layouts were found, say it already:
+// By candidate; empty where its flags, or the fact that its layouts were found, tell it apart already:
 //
 //   {"", "h*.mlp.fc1.weight.half S(0), ...", "h*.mlp.fc1.weight.half S(1), ...",
 //    "12 registers with fewer slots"}

@@ -53,7 +53,7 @@ std::string initials(const std::string& flag) {
                      fmt::format("unknown flag{}; `boxcar {} --help` lists all", meant, full_name(command)));
 }
 
-// What CLI11 says of the option's name comes first: "--steps: ".
+// A validator's message follows the option's name, which CLI11 puts first: "--steps: ".
 CLI::Validator validator(std::function<std::string(std::string&)> check) {
   return CLI::Validator(std::move(check), "", "");
 }

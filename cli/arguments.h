@@ -39,7 +39,7 @@ CLI::Validator whole_number(int64_t least, int64_t most);
 CLI::Validator number(double least, double most);
 CLI::Validator not_empty();
 
-// Refuses flags that `command`, which allows extras, does not know, with the nearest; and further arguments.
+// Refuses flags unknown to `command`, which allows extras, with the nearest name, and further arguments.
 void refuse_extras(const CLI::App& command);
 
 }  // namespace boxcar::cli

@@ -1,5 +1,5 @@
-// What executes plans: a row for each backend. Keys and flags take its words, `boxcar train` makes it,
-// `boxcar profile` measures its devices. A new backend is a folder of backends/ and a row.
+// Backends that execute plans, a row for each. Keys and flags take a row's words, `boxcar train` makes the
+// backend, `boxcar profile` measures its devices. A new backend is a folder of backends/ and a row.
 //
 //   backend_row("cuda").make(run, 4, nullptr)   four devices on this process's GPUs; throws Error (cannot
 //                                               run) where there are none
@@ -16,7 +16,7 @@
 
 namespace boxcar::cli {
 
-// Of `boxcar profile`, for GPUs.
+// Options of `boxcar profile` for GPUs.
 struct Profiling {
   bool fast = false;     // the kernels of `train --fast`
   double memory = 32e9;  // bytes that it takes at most
@@ -24,8 +24,8 @@ struct Profiling {
 
 struct BackendRow {
   std::string name;
-  std::vector<std::string> meant;  // what else people call it
-  std::vector<std::string> keys;   // of section run: those that it alone has
+  std::vector<std::string> meant;  // other names that people use
+  std::vector<std::string> keys;   // keys of section run for this backend alone
   bool gpus = false;               // its devices have memory of their own; else they take the machine's
   // The caller keeps the transport where this throws.
   std::unique_ptr<backends::Backend> (*make)(const training::TrainRun& run, int devices,

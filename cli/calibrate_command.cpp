@@ -53,7 +53,7 @@ std::string table(const fit::Calibration& done) {
   return text;
 }
 
-// What the head of the file says of where it is from.
+// The head of the file, which says where it is from.
 std::string origin(const CalibrateArguments& arguments, const fit::Calibration& done) {
   std::string text = fmt::format("# {} fitted by `boxcar calibrate` to {}\n", arguments.cluster,
                                  fmt::join(arguments.files, ", "));

@@ -13,7 +13,7 @@ struct CatalogModel {
   std::string name, family;
   std::map<std::string, std::string> values;  // job keys by path
   std::string source;
-  std::vector<std::string> notes = {};  // of a file: what it says that is not built
+  std::vector<std::string> notes = {};  // of a file: settings of it that are not built
   int64_t window = 0;                   // of a file: tokens that attention reaches back, 0: all
 };
 const std::vector<CatalogModel>& catalog();

@@ -115,7 +115,7 @@ void locate(const GivenKeys& given, const Work& work) {
   }
 }
 
-// What the model of a file has and ours has not.
+// Features of a file's model that ours lacks.
 std::vector<std::string> notes_of(const CatalogModel& model, const GivenKeys& given) {
   std::vector<std::string> notes = model.notes;
   const auto seq = given.find("model.seq");
@@ -126,8 +126,8 @@ std::vector<std::string> notes_of(const CatalogModel& model, const GivenKeys& gi
   return notes;
 }
 
-// Of a model that is given as a path: to a config.json, or to the folder that has it. What has a name's form
-// is a name.
+// The file of a model that is given as a path: to a config.json, or to its folder. Text in a name's form is a
+// name.
 std::optional<std::string> config_file(const std::string& model) {
   if (!model.ends_with(".json") && model.find('/') == std::string::npos) return std::nullopt;
   return std::filesystem::is_directory(model) ? model + "/config.json" : model;

@@ -23,9 +23,9 @@ using GivenKeys = std::map<std::string, Given>;  // by Key::path()
 
 // Reads a YAML job file. Throws Error with file, line and column; unknown keys name the nearest known one.
 GivenKeys read_job_file(const std::string& path);
-GivenKeys parse_job(const std::string& text, const std::string& path);  // that of its text
+GivenKeys parse_job(const std::string& text, const std::string& path);  // the same for its text
 
-// A model by name from the catalog, or by a config.json, sets the sizes that are not given themselves.
+// Sets the sizes that are not given from the model, named in the catalog or given as a config.json.
 void expand_model(GivenKeys& given);
 
 // Parses a value into the field of the key at `path`. Throws Error (bad input) as the key's set() does.
@@ -41,18 +41,18 @@ struct Resolved {
 };
 Resolved resolve(const GivenKeys& given);
 
-// Throws Error (input) at `where` where the device has no rate for the type that products are in: no other
-// one stands in for it.
+// Throws Error (input) at `where` if the device has no rate for the type of products: no other type's rate
+// stands in.
 void check_rate(const backends::DeviceProfile& device, const std::string& precision,
                 const std::string& where);
 
 // A cluster by preset or path, with `device` (empty: its own) in its nodes.
 backends::Cluster load_cluster(const std::string& name, const std::string& device, int gpus);
 
-// The same error at the place where the key that it names was written.
+// The same error, placed where the key that it names was written.
 Error located(const GivenKeys& given, const Error& error);
 
-// As far as it is given: what is left open stays so, and no degrees are checked. For a search to decide.
+// The request as far as it is given, for a search: open keys stay open, and no degrees are checked.
 Request open_request(const GivenKeys& given);
 
 // Every key's value by path, of a request whose job is resolved.

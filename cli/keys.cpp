@@ -34,7 +34,7 @@ std::function<Field(Request&)> field(T& (*member)(Request&)) {
 constexpr double million = 1e6;
 constexpr double most_times = 10000;  // that a list repeats a number, and that it has numbers
 
-// Of an enum that has them; of other fields none.
+// The words of an enum; empty for other fields.
 std::vector<std::string> own_words(const Field& field) {
   return std::visit(
       [](auto* p) -> std::vector<std::string> {

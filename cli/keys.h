@@ -1,5 +1,5 @@
-// Every key of a job file, as one table: where it belongs, what it may be, and which field of planner::Job it
-// sets. A key is a flag of the same name: parallel.micro_batch is --micro-batch.
+// Every key of a job file, as one table: its section, its values, and the field of a Request that it sets. A
+// key is a flag of the same name: parallel.micro_batch is --micro-batch.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace boxcar::cli {
 
-// What a person asked for before clusters are loaded and defaults filled in.
+// A user's request before clusters are loaded and defaults filled in.
 struct Request {
   planner::Job job;
   std::string cluster;  // preset or path
@@ -36,12 +36,12 @@ struct Key {
   std::string alias;  // another flag, or empty: "--model" for model.family
   std::function<Field(Request&)> field;
   double least = 0, most = 0;      // for numbers, both ends allowed
-  std::vector<std::string> words;  // for words: the only ones allowed, of an enum its own
+  std::vector<std::string> words;  // for words: the allowed ones; for an enum its own
   bool required = false;
   std::string help;
   std::vector<std::string> families;              // of models that have it; empty: all
   std::string fallback;                           // the default in words, where it follows from other keys
-  std::map<std::string, std::string> meant = {};  // words by what people say in their place
+  std::map<std::string, std::string> meant = {};  // words by what people write in their place
 
   std::string path() const { return section + "." + name; }
   bool is_of(const std::string& model_family) const;
@@ -52,7 +52,7 @@ struct Key {
 
 const std::vector<Key>& keys();
 std::vector<std::string> sections();  // in the file's order
-// The section whose keys are not part of a plan: what `boxcar train` does with it.
+// The section whose keys are not part of a plan: how `boxcar train` runs it.
 inline constexpr const char* run_section = "run";
 const Key* find_key(std::string_view section, std::string_view name);
 

@@ -1,4 +1,4 @@
-// `boxcar clusters [NAME]` and `boxcar models`: what there is to choose from.
+// `boxcar clusters [NAME]` and `boxcar models`: the presets to choose from.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -30,7 +30,7 @@ std::string printable(const std::string& message) {
   return text;
 }
 
-// Processes that have begun MPI have agreed who speaks. What is wrong before that is so in all: the first one
+// Processes that have begun MPI have agreed who speaks. Errors before that are the same in all: the first one
 // says it, and mpirun ends the others while they wait.
 int fail(const Error& error) {
   std::string whose;

@@ -55,7 +55,7 @@ class Leftover {
   bool mine_ = false;
 };
 
-// An ostream's bytes, into a file. What refuses them is thrown through the stream.
+// Writes an ostream's bytes into a file. A refusal is thrown through the stream.
 class Buffer : public std::streambuf {
  public:
   explicit Buffer(NewFile& file) : file_(file) { setp(bytes_.data(), bytes_.data() + bytes_.size()); }
@@ -80,8 +80,8 @@ class Buffer : public std::streambuf {
   throw Error::input(path, "cannot be written: " + reason);
 }
 
-// A file is written beside and put in place; a link stays one, what it names is replaced; a device or a pipe
-// takes what is written itself.
+// A file is written beside and put in place. A link stays one, and its target is replaced. A device or a pipe
+// is written to directly.
 class Destination {
  public:
   explicit Destination(const std::string& path) : name_(path), path_(path) {

@@ -10,14 +10,13 @@
 namespace boxcar::cli {
 
 // Writes beside `path` and puts it there whole, on disk (backends/host/files.h); on failure nothing is left
-// behind. Devices and pipes are written to.
-// Throws Error (bad input) naming path and reason.
+// behind. Devices and pipes are written to directly. Throws Error (bad input) naming path and reason.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
-// Throws what write_file would, before the work is done whose result is written.
+// Throws as write_file would, before the work whose result is to be written.
 void check_writable(const std::string& path);
 // Results, on stdout. Throws Error (fault) where they cannot be written, a full disk.
 void print(const std::string& text);
-// What a person should know beside the results, on stderr: "boxcar: <text>".
+// Notes for the user beside the results, on stderr: "boxcar: <text>".
 void tell(const std::string& text);
 // By flag, in order: {{"JOB.yaml", "a.yaml"}, {"--trace", "t.json"}}. Throws Error (bad input) where two name
 // one file, at the later flag.
@@ -35,7 +34,7 @@ class Progress {
   void clear();
 
   bool shown_, plain_;  // plain: NO_COLOR is set, so a carriage return and spaces alone
-  size_t width_ = 0;    // of what stands there
+  size_t width_ = 0;    // of the text shown
 };
 
 }  // namespace boxcar::cli

@@ -32,7 +32,7 @@ ir::Plan read_plan(const std::string& file) {
   return plan;
 }
 
-// Of a section of a job's keys that has no key of its name, and so would be left out unnoticed.
+// Refuses labels in a section of a job's keys that name no key, and so would be left out unnoticed.
 void check_labels(const ir::Plan& plan, const std::string& path) {
   for (const auto& [label, text] : plan.labels) {
     const size_t dot = std::min(label.find('.'), label.size() - 1);
@@ -68,7 +68,7 @@ GivenKeys keys_of(const ir::Plan& plan, const std::string& path) {
   return given;
 }
 
-// The first line of the first text that the second has otherwise; empty: none.
+// The first line of `text` that differs in `other`; empty: none.
 std::string_view first_difference(std::string_view text, std::string_view other) {
   size_t start = 0;
   for (size_t i = 0; i < text.size() && i < other.size() && text[i] == other[i]; ++i)
@@ -90,7 +90,7 @@ void check_facts(const std::map<std::string, double>& expected, const ir::Plan& 
   }
 }
 
-// That of the labels, which no act depends on.
+// Takes the skew of the labels, on which no act depends.
 void put_skew(ir::Plan& plan, const std::string& file) {
   const double skew = job_of(plan, file).request.job.routing_skew;
   plan.facts.erase("routing_skew");

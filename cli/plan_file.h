@@ -15,12 +15,12 @@ struct SavedPlan {
   backends::Cluster cluster;
 };
 
-// `given`: at most cluster.preset and cluster.device, which put the plan on others of the same size, and
-// train.routing_skew, which no act of it depends on; its labels say so. Throws Error (bad input) naming the
-// file, with line and column where it does not read back.
+// `given`: at most cluster.preset and cluster.device, which move the plan to a cluster of the same size, and
+// train.routing_skew, on which no act depends; the plan's labels then say so. Throws Error (bad input) naming
+// the file, with line and column where it does not read back.
 SavedPlan load_plan(const std::string& path, const GivenKeys& given);
 
-// The job that a plan's labels describe. Throws Error (bad input) where they are not those of a whole job.
+// The job that a plan's labels describe. Throws Error (bad input) where they do not describe a whole job.
 Resolved job_of(const ir::Plan& plan, const std::string& path);
 
 // A saved plan to be trained: the plan as the file has it, and the keys that it is trained by.
@@ -29,13 +29,13 @@ struct PlanToTrain {
   GivenKeys given;  // its labels, and what the user gave beside
 };
 
-// `given`: keys of section run, train.learning_rate, and any that say what the plan's labels say. Throws
-// Error (bad input) where the plan has no job, or one key says otherwise.
+// `given`: keys of section run, train.learning_rate, and any that agree with the plan's labels. Throws Error
+// (bad input) where the plan has no job, or a key disagrees.
 PlanToTrain plan_to_train(const std::string& path, GivenKeys given);
 
-// Throws Error (bad input), quoting the first line that differs, where `plan` is not what is compiled from
-// `laid`, however many slots its registers have: nobody would know then where its tensors lie. The same where
-// a fact is missing or is not the job's.
+// Throws Error (bad input), quoting the first line that differs, where `plan` differs from the plan compiled
+// from `laid` in more than its registers' numbers of slots: nobody would know where its tensors lie. Throws
+// too where a fact is missing or is not the job's.
 void expect_plan_of(const planner::LaidOut& laid, const planner::Job& job, const ir::Plan& plan,
                     const std::string& path);
 

@@ -124,7 +124,7 @@ void add_times(ordered_json& doc, const explain::Report& r) {
   doc["exposed_comm_s"] = r.exposed_comm_seconds;
 }
 
-// Of the programs of a stage ("stage0.0", "stage0.1": parts that differ) the one that takes most.
+// By stage, the program that takes most ("stage0.0", "stage0.1": parts of a stage that differ).
 std::vector<explain::StageReport> fullest_by_stage(const explain::Report& r) {
   std::vector<explain::StageReport> stages;
   const auto stage_of = [](const explain::StageReport& s) { return s.name.substr(0, s.name.find('.')); };

@@ -1,4 +1,4 @@
-// What a simulated job came to, as a table for people or a document for programs.
+// Results of a simulated job, as a table for people or a document for programs.
 #pragma once
 
 #include <map>
@@ -10,10 +10,10 @@ namespace boxcar::cli {
 
 std::string to_table(const explain::Report& report);
 std::string configuration_and_result(
-    const explain::Report& report);                  // its beginning, without memory by stage
+    const explain::Report& report);                  // the table's beginning, without memory by stage
 std::string to_json(const explain::Report& report);  // one document, schema_version 1, SI units in key names
-// The same of a job with something too large to be counted: its stage's peak is what one device has at least,
-// and what is not known is null or not there.
+// The same for a job with something too large to be counted: the stage's peak is a lower bound for one
+// device, and unknown values are null or missing.
 std::string to_json(const std::map<std::string, std::string>& configuration, const planner::Job& job,
                     const planner::TooLarge& error);
 

@@ -1,4 +1,4 @@
-// Reading what `boxcar sbp` is given. Every function throws Error (bad input) that names the flag or the
+// Reads the arguments of `boxcar sbp`. Every function throws Error (bad input) that names the flag or the
 // argument.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace boxcar::cli {
 
-// Results go to `out`. What is wrong with the arguments is thrown as Error (bad input) while `app` parses.
+// Results go to `out`. Wrong arguments throw Error (bad input) while `app` parses.
 void add_sbp_command(CLI::App& app, std::ostream& out = std::cout);
 
 }  // namespace boxcar::cli

@@ -39,7 +39,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double for_points = 0.5;  // of the budget, the rest for plans
-constexpr double for_report = 1;    // and for letting go of plans: of what ending the search takes
+constexpr double for_report = 1;    // the report and freeing plans, in times of ending the search
 
 struct SearchArguments {
   JobArguments job;
@@ -87,7 +87,7 @@ search::Goal objective_of(const std::string& text) {
   throw Error::input("--objective", fmt::format("got \"{}\", expected time, memory or cost", text));
 }
 
-// What a user gave is not searched.
+// Keys that a user gave: they are not searched.
 std::set<std::string> pinned(const GivenKeys& given) {
   std::set<std::string> keys;
   for (const search::Dimension& d : search::dimensions())
@@ -212,13 +212,13 @@ std::string too_slow(const search::Outcome& outcome, double limit) {
       flags_of(fastest.job), enough(outcome, ""));
 }
 
-// As many bytes or more: what is printed is enough when it is typed.
+// As many bytes or more: the printed number is enough when typed.
 double in_three_digits(double bytes) {
   const double last = std::pow(10, std::floor(std::log10(std::max(1.0, bytes))) - 2);
   return std::ceil(bytes / last) * last;
 }
 
-// With which the smallest plan fits: of what a device has, or more than any described has.
+// Memory with which the smallest plan fits: part of a device's, or more than the described device has.
 std::string enough_memory(double bytes, const backends::DeviceProfile& device) {
   std::string size = ir::format_bytes(in_three_digits(bytes));
   if (bytes > static_cast<double>(device.memory_bytes))

@@ -31,7 +31,7 @@ struct Decided {
   std::string text;
 };
 
-// What a search decides, in the order of a job file; lists that say nothing are left out.
+// Keys that a search decides, in the order of a job file; empty lists are left out.
 std::vector<Decided> decided(const planner::Job& job) {
   Request request;
   request.job = job;
@@ -72,7 +72,7 @@ const Candidate* laid_out(const search::Outcome& outcome) {
   return nullptr;
 }
 
-// What of a mesh of several dimensions was open: ", tp open, dp and cp as degrees have them".
+// The open dimension of a mesh of several: ", tp open, dp and cp as degrees have them".
 std::string open_text(const planner::Mesh& mesh, const search::FoundLayouts& found) {
   const char* others = mesh.dims() == 2 ? "the other" : "the others";
   if (found.apart) return fmt::format(", each of {} given {}", fmt::join(mesh.names, " and "), others);
@@ -83,7 +83,7 @@ std::string open_text(const planner::Mesh& mesh, const search::FoundLayouts& fou
                      fmt::join(fixed, " and "), fixed.size() > 1 ? "them" : "it");
 }
 
-// What was chosen for every op, and what is proved of it.
+// The layouts chosen for all ops, and their proof.
 std::string layouts_text(const SearchReport& r) {
   const Candidate& best = r.outcome.best.front();
   const Candidate* const laid = laid_out(r.outcome);
@@ -146,7 +146,7 @@ const char* name_of(search::Goal goal) {
   return "time";
 }
 
-// What the fewest slots that keep the period save.
+// Memory saved by the fewest slots that keep the period.
 std::string slots_text(const SearchReport& r) {
   const search::PlanSlots& s = r.outcome.best.front().slots;
   if (s.changes.empty()) return "";
@@ -155,7 +155,7 @@ std::string slots_text(const SearchReport& r) {
                      s.optimal ? "the least" : "not proved the least", ir::format_seconds(s.period));
 }
 
-// Where more is asked than the least time: what, and what the best comes to.
+// The objective where it is not the least time alone, and the best plan's value.
 std::string objective_text(const SearchReport& r) {
   const Candidate& best = r.outcome.best.front();
   const std::string limit =
@@ -185,7 +185,7 @@ std::optional<double> gap(const SearchReport& r) {
   return std::max(0.0, 1 - *o.least / value);
 }
 
-// What each move took and gained, and what it is.
+// Time and gain of each move, and its proposals.
 std::string moves_text(const SearchReport& r) {
   std::string text =
       fmt::format("\nmoves\n  {:<18} {:>5} {:>9} {:>7}  proposes\n", "move", "plans", "time", "gained");
@@ -213,7 +213,7 @@ ordered_json moves_json(const SearchReport& r) {
   return all;
 }
 
-// What is proved of the degrees.
+// The bound proved for the degrees.
 std::string bound_text(const SearchReport& r) {
   const std::optional<double> less = gap(r);
   if (!less) return fmt::format("  degrees: no bound, for {}\n", r.outcome.unknown_least);

@@ -1,4 +1,4 @@
-// What a search found, as a table for people and a document for programs.
+// Results of a search, as a table for people and a document for programs.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace boxcar::cli {
 
 struct SearchReport {
   search::Outcome outcome;
-  explain::Report best;  // of its best
+  explain::Report best;  // of the outcome's best
   int64_t memory_limit_bytes = 0;
   search::Goal goal = search::Goal::time;
   double max_step_seconds = search::infinity;
@@ -21,14 +21,14 @@ struct SearchReport {
   double partial_seconds = 0;  // of the best plan's job with partial values, where they are switched off
 };
 
-// Of an outcome that has a best.
+// For an outcome with a best plan.
 std::string to_table(const SearchReport& report);
 std::string to_json(const SearchReport& report);
-// Of one that has none: why, what comes nearest, what would do.
+// For an outcome without one: why, the nearest points, the changes that would do.
 std::string to_json(const SearchReport& report, const std::string& why);
 
-// What had to be left out and why, a line for each reason: "  12 of the points without an estimate:
-// h0.mlp.fc1: no signature of matmul fits on mesh dimension tp\n"; empty where nothing was.
+// Work that had to be left out, a line for each reason: " 12 of the points without an estimate: h0.mlp.fc1:
+// no signature of matmul fits on mesh dimension tp\n"; empty where nothing was.
 std::string left_out_text(const search::Outcome& outcome);
 
 // "with --recompute full", "on 16 GPUs".
@@ -45,7 +45,7 @@ std::string flags_of(const planner::Job& job, bool precision = false);
 // none is.
 std::string slow_stages_text(const planner::Hints& hints, const backends::Cluster& cluster);
 
-// What another candidate loses: "1.23 s, 4.0 % slower", "42 GB, 3.1 % more memory", "0.31 a step, 2.0 %
+// The loss of another candidate: "1.23 s, 4.0 % slower", "42 GB, 3.1 % more memory", "0.31 a step, 2.0 %
 // dearer".
 std::string against(search::Goal goal, const search::Candidate& other, const search::Candidate& best);
 

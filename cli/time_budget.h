@@ -1,4 +1,4 @@
-// What a command may take, with some of it kept for what it does once it is told to end.
+// The time that a command may take, with some of it kept for its work once it is told to end.
 //
 //   TimeBudget budget(5, passed);     // s; by `passed`, which says how long the command has run
 //   budget.keep(0.2);                 // is_spent() from 4.8 s on
@@ -16,10 +16,10 @@ class TimeBudget {
   TimeBudget(double seconds, std::function<double()> passed)
       : passed_(std::move(passed)), end_(seconds), share_end_(seconds) {}
 
-  // At the end, for what comes then; the most that was ever said counts.
+  // Keeps `seconds` at the end for work that comes then; the largest call counts.
   void keep(double seconds) { kept_ = std::max(kept_, seconds); }
 
-  // What is left belongs to `shares` of equal length, of which one begins now.
+  // Divides the time left into `shares` of equal length; the first begins now.
   void begin_share(size_t shares) {
     share_begin_ = passed_();
     share_end_ = share_begin_ + (end_ - share_begin_) / static_cast<double>(shares);

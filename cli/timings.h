@@ -1,5 +1,5 @@
-// What a person has measured on a machine: the output of nccl-tests, and training steps with the keys of
-// their jobs.
+// Measurements of a machine by its user: the output of nccl-tests, and training steps with the keys of their
+// jobs.
 //
 //   model,layers,hidden,heads,seq,vocab,gpus,tp,step_s
 //   gpt,24,1024,16,1024,51200,8,1,0.391
@@ -34,7 +34,7 @@ struct Measurements {
 // measurements.
 void read_measurements(const std::string& path, Measurements& to);
 
-// The same, of steps on a cluster with `device` (empty: its own) in its nodes: presets or paths.
+// The same measurements, for a cluster with `device` (empty: its own) in its nodes: presets or paths.
 fit::Measurements measured_on(const std::string& cluster, const std::string& device,
                               const Measurements& measured);
 

@@ -34,7 +34,7 @@ namespace {
 
 namespace host = backends::host;
 
-// What training sets where nobody said: this machine, numbers as they are.
+// Defaults of training: this machine, numbers as they are.
 const std::map<std::string, std::string> defaults{{"cluster.preset", "local"},
                                                   {"train.precision", "fp32"},
                                                   {"train.learning_rate", "0.001"},
@@ -108,8 +108,8 @@ void check(const Request& request, const GivenKeys& given) {
                        fmt::format("{} of {} steps (leave some for training)", run.warmup_steps, run.steps));
 }
 
-// The sizes of the model whose weights are given, as Hugging Face's config.json beside them has them, where
-// nobody said otherwise.
+// The sizes of the model whose weights are given, from Hugging Face's config.json beside them, where the user
+// gave none.
 GivenKeys with_model(GivenKeys given) {
   const auto from = given.find("run.init_from");
   if (from == given.end()) return given;
@@ -127,7 +127,7 @@ GivenKeys with_model(GivenKeys given) {
   return given;
 }
 
-// What changes the numbers of every step, beside the data and the plan.
+// Settings that change the numbers of every step, beside the data and the plan.
 std::string settings(const Request& request) {
   return fmt::format("optimizer {}, precision {}, dropout {}", get(*find_key("train", "optimizer"), request),
                      get(*find_key("train", "precision"), request),
@@ -176,7 +176,7 @@ TrainLog make_log(const TrainArguments& arguments, const Request& request,
 // A trace shows the last step, and needs what its acts read of steps before.
 constexpr int64_t traced_steps = 3;
 
-// What is there until processes have agreed how a run ends.
+// State that lives until processes have agreed how a run ends.
 struct Shared {
   std::unique_ptr<backends::Transport> transport;  // null in one process; the backend's once that is there
   std::unique_ptr<backends::Backend> backend;

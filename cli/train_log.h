@@ -1,6 +1,6 @@
-// What `boxcar train` tells people and programs while it runs: a line per step, or with --json one JSON
-// document per line ("event": start, step, validation, checkpoint, end). Throws Error (fault) where standard
-// output takes no more.
+// The progress of `boxcar train`, for people and programs: a line per step, or with --json one JSON document
+// per line ("event": start, step, validation, checkpoint, end). Throws Error (fault) where standard output
+// takes no more.
 #pragma once
 
 #include <cstdint>

@@ -77,7 +77,8 @@ RuleTable rule_table() {
   return table;
 }
 
-// What the forward phase reads a parameter as: the parameter itself, or its copy in the compute type.
+// Whether the forward phase reads this tensor as a parameter: the parameter itself or its copy in the compute
+// type.
 bool is_leaf(const Op& op, const Tensor& tensor) {
   return is_float(tensor.type.dtype) && (op.is(OpKind::parameter) || op.phase == Phase::update);
 }
@@ -168,7 +169,7 @@ class Differentiator {
     remember(first_new);
   }
 
-  // Who made the tensors of the ops from `first_new` on.
+  // Notes the makers of tensors of the ops from `first_new` on.
   void remember(size_t first_new) {
     makers_.resize(graph().tensors.size(), -1);
     named_.resize(graph().tensors.size(), false);
@@ -188,7 +189,7 @@ class Differentiator {
     return add_up(tensor, op, name);
   }
 
-  // What layers from `layer` on gave to tensors that are made before it: one sum each.
+  // Adds up contributions of layers from `layer` on to tensors made before it: one sum each.
   void add_up_before(int layer) {
     for (TensorId tensor = 0; tensor < static_cast<TensorId>(pool_.producers.size()); ++tensor) {
       const std::vector<TensorId>& parts = contributions(tensor);
@@ -198,10 +199,10 @@ class Differentiator {
     }
   }
 
-  // The sum of what there is: all of it with a name for the whole, else more is to come. Each contribution is
-  // added where it is made to the sum of those before, so that of what many layers read one sum goes from
-  // stage to stage, and not every contribution to the producer's. Where they stand in several placements, or
-  // one is nobody's, they are added beside the producer.
+  // Sum of the contributions so far: all of them if `whole` is a name, else more are to come. Each
+  // contribution is added, where it is made, to the sum of earlier ones. For a tensor read by many layers,
+  // one sum then goes from stage to stage instead of every contribution to the producer's. Contributions in
+  // several placements, or one without a maker, are added beside the producer.
   TensorId add_up(TensorId tensor, const Op& producer, const std::string& whole) {
     std::vector<TensorId>& parts = contributions(tensor);
     int& added = added_[tensor];
@@ -268,7 +269,7 @@ class Differentiator {
   RuleTable rules_ = rule_table();
   std::vector<int> makers_;        // by tensor: the backward op that makes it, an index into new_ops()
   std::vector<bool> named_;        // by tensor: named after a gradient that it is
-  std::map<TensorId, int> added_;  // by tensor: contributions that its first one stands for, less that one
+  std::map<TensorId, int> added_;  // by tensor: contributions in its first one, less one
   std::vector<std::pair<TensorId, TensorId>> leaves_;
 };
 

@@ -8,9 +8,9 @@
 namespace boxcar::ir {
 
 // Adds the backward ops of d(loss)/d(parameter) for every parameter that loss depends on. Gradient tensors
-// are named
-// "<tensor>.grad", role gradient for those of parameters; ops are Phase::backward, named "<op>.grad...", in
-// the placement and layer of their forward op. Throws Error (bad input) naming an op that has no gradient.
+// are named "<tensor>.grad", with role gradient for parameters; ops are Phase::backward, named
+// "<op>.grad...", in the placement and layer of their forward op. Throws Error (bad input) naming an op that
+// has no gradient.
 struct Gradient {
   TensorId parameter = -1, gradient = -1;
 };

@@ -16,8 +16,7 @@
 namespace boxcar::ir {
 namespace {
 
-// Ops that the registry does not hold: they say where a tensor comes from or where it goes, and compute
-// nothing.
+// Ops outside the registry: they say where a tensor comes from or goes, and compute nothing.
 struct Special {
   const char* type;
   Role role;

@@ -1,4 +1,4 @@
-// The logical graph: ops on global tensors, as if for one device. Placement and SBP only where wanted.
+// The logical graph: ops on global tensors, as if for one device. Placement and SBP are optional.
 //
 //   graph g
 //   placement p0 = 0-1
@@ -6,12 +6,13 @@
 //   %w: float32[5, 8] = parameter() @p0 B
 //   %y: float32[4, 8] = matmul(%x, %w)
 //
-// One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then what
-// else is not a default, in this order: @placement, a layout per output ("-": left open), to=layout, name=,
-// role=, layer=, phase=, recomputed. Text reads back: parse_graph(to_text(g)) gives the same text.
+// One line per op: outputs with their types, the op, operands, {attributes that are not defaults}, then
+// everything else that is not a default, in this order: @placement, a layout per output ("-": left open),
+// to=layout, name=, role=, layer=, phase=, recomputed. Text reads back: parse_graph(to_text(g)) gives the
+// same text.
 //
-// A step in one graph. A training graph is acyclic: one step from its state to the next. State (parameters,
-// master weights, moments) are "parameter" ops; what becomes of it is said by an update line:
+// A step in one graph. A training graph is acyclic: one step from its state to the next. "parameter" ops hold
+// state (parameters, master weights, moments); an update line gives its next value:
 //
 //   %w: float32[5, 8] = parameter() role=optimizer            the float32 master
 //   %w.half: float16[5, 8] = cast(%w) {to="float16"} role=parameter phase=update
@@ -19,8 +20,8 @@
 //   %w.next: float32[5, 8], ... = adam(%w, %w.grad.sum, %w.m, %w.v, ...) phase=update
 //   update %w = %w.next
 //
-// An op of phase update that depends on state alone (the cast) belongs to the end of the *previous* step: its
-// outputs are what the next step's forward phase starts from, and what is there before the first one.
+// An op of phase update that depends on state alone (the cast) belongs to the end of the *previous* step: the
+// next step's forward phase starts from its outputs, which exist before the first step.
 #pragma once
 
 #include <optional>
@@ -39,7 +40,7 @@ namespace boxcar::ir {
 using TensorId = int;
 using OpId = int;
 
-// What a tensor is for; decides which memory kind its register falls under.
+// Purpose of a tensor; decides the memory kind of its register.
 enum class Role : uint8_t { activation, input, parameter, gradient, optimizer, constant };
 // Which part of the step an op runs in: forward and backward run once per micro-batch, update once per step.
 enum class Phase : uint8_t { forward, backward, update };
@@ -86,17 +87,17 @@ struct Graph {
   bool in_layer(const Op& op) const { return op.layer >= 0 && op.layer < layers; }
 };
 
-// input, parameter, constant and to_global are no registry ops: they say where a tensor comes from or goes.
+// input, parameter, constant and to_global are not in the registry: they say where a tensor comes from or
+// goes.
 bool is_special(std::string_view op_type);
 Role usual_role(
     std::string_view op_type);  // of a result: input, parameter, constant; activation for all others
 
-std::string layer_name(int layer);  // "h3": what stands before names of its ops and tensors
-// Of "h3.ln2.grad", made in layer 3, "ln2.grad"; outside of layers the whole name.
+std::string layer_name(int layer);  // "h3": prefix of the names of its ops and tensors
+// "ln2.grad" for "h3.ln2.grad", made in layer 3; outside of layers the whole name.
 std::string name_in_layer(const Graph& graph, TensorId id);
 
-// The consumers of every tensor, by tensor id, in op order; an op that reads a tensor twice stands there
-// once.
+// The consumers of every tensor, by tensor id, in op order; an op that reads a tensor twice is listed once.
 std::vector<std::vector<OpId>> consumers(const Graph& graph);
 TensorId find_tensor(const Graph& graph,
                      std::string_view name);  // throws Error (bad input) with the nearest name
@@ -106,9 +107,9 @@ const char* to_text(Phase phase);  // "forward"
 std::string to_text(const Graph& graph);
 Graph parse_graph(std::string_view text);  // throws Error with line and column
 
-// Every op is in the registry, operands exist and come before use, types are what infer says, names are
-// unique, pinned layouts fit tensor and placement. Throws Error (fault) naming the first op that is not so.
-// Run after every pass.
+// Every op is in the registry, operands exist and come before use, types match infer, names are unique,
+// pinned layouts fit tensor and placement. Throws Error (fault) naming the first op at fault. Run after every
+// pass.
 void verify(const Graph& graph);
 
 // Builds a graph as a program for one device. Not thread-safe; cheap to copy TensorIds around.

@@ -1,4 +1,4 @@
-// A cursor over one line of a graph's text, and what a name in it may hold.
+// A cursor over one line of a graph's text, and the characters that a name may have.
 //
 //   GraphLine line("%y: float32[4] = neg(%x)", 7);
 //   line.expect('%'); line.name("a name") == "y"; line.expect(':'); line.type() == float32[4]

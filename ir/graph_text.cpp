@@ -29,7 +29,7 @@ void write_roles(const Graph& graph, const Op& op, std::string& out) {
   }
 }
 
-// Those that are not the op's defaults.
+// Attributes that are not the op's defaults.
 Attrs telling_attrs(const Op& op) {
   if (!has_op(op.type)) return op.attrs;
   const Attrs& usual = ir::op(op.type).attrs;

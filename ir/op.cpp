@@ -61,8 +61,8 @@ void check_attrs(const std::string& name, const Attrs& attrs) {
   }
 }
 
-// Numbers of a graph or plan may come from anybody. What a row computes from those that pass here, and from
-// what it makes of them, fits in 64 bits.
+// Numbers of a graph or plan may come from anybody. Values that a row computes from numbers that pass here,
+// and from its own results, fit in 64 bits.
 void guard(OpDef& def) {
   def.infer = [name = def.name, operands = fmt::format("{}", fmt::join(def.inputs, ", ")),
                allowed = arity(def), infer = std::move(def.infer)](const Types& inputs, const Attrs& attrs) {

@@ -1,5 +1,5 @@
-// The op registry: one row per op. Everything the compiler knows of an op stands in its row, and beside it
-// what no index map can express, with the reason.
+// The op registry: one row per op. Everything the compiler knows of an op is in its row, including signatures
+// that no index map can express, with the reason.
 //
 //   const OpDef& matmul = op("matmul");
 //   matmul.infer({f32[4,6], f32[6,8]}, {}) == {f32[4,8]}
@@ -18,7 +18,7 @@
 
 namespace boxcar::ir {
 
-// Which time model a kernel falls under.
+// Time model of a kernel.
 enum class Family : uint8_t { matmul, attention, convolution, memory, none };
 
 // Work of one kernel on local tensors.
@@ -37,7 +37,7 @@ struct Domain {
   bool infinite = false;
 };
 
-// One example call: what law 1 is checked on, and what documents the op.
+// One example call, which law 1 is checked on and which documents the op.
 struct Sample {
   Types inputs = {};
   Attrs attrs = {};                  // completed by whoever runs it
@@ -47,7 +47,7 @@ struct Sample {
 // Draws an extent, 2 to 7, anew at each call.
 using Extent = std::function<int64_t()>;
 
-// Signatures that are right and still not offered, and why. Law 1 takes exactly these as missing.
+// Signatures that are valid yet not offered, and why. Law 1 expects exactly these to be missing.
 struct Omission {
   std::string reason = {};  // one line
   std::function<bool(const sbp::Signature&)> covers = {};
@@ -61,7 +61,7 @@ struct OpDef {
   Family family = Family::memory;
 
   // Output types from input types; `attrs` are complete. Throws Error (bad input) naming op, operand and both
-  // shapes. The registry puts checks of the number of inputs and of all numbers (ir/limits.h) around it.
+  // shapes. The registry adds checks of the number of inputs and of all numbers (ir/limits.h).
   std::function<Types(const Types& inputs, const Attrs&)> infer = {};
   // The index map for these types. Shapes are global.
   std::function<sbp::IndexMap(const Types& inputs, const Attrs&)> index_map = {};
@@ -93,7 +93,7 @@ Attrs complete(const OpDef& def, const Attrs& attrs);
 std::vector<sbp::Signature> signatures(const OpDef& def, const Types& inputs, const Attrs& attrs,
                                        int64_t parts);
 
-// Attributes of part `index`; `attrs` itself where the op says nothing.
+// Attributes of part `index`; `attrs` itself where the op has no localize.
 Attrs localize(const OpDef& def, const Types& inputs, const Attrs& attrs, const sbp::Signature& signature,
                int64_t parts, int64_t index);
 

@@ -1,5 +1,5 @@
-// What an op is to the compiler, beside what it computes: the kinds that passes and lowering treat in a way
-// of their own. Found by the op's type, here alone.
+// Kinds of ops that passes and lowering treat in a way of their own. Only kind_of() maps an op's type to its
+// kind.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class OpKind : uint8_t {
   // of plans
   load,   // a batch's part onto the device
   save,   // a copy of a state for a checkpoint
-  write,  // of what was saved
+  write,  // of a saved state
 };
 
 OpKind kind_of(std::string_view op_type);

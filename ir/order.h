@@ -1,5 +1,5 @@
-// The order of definitions in a graph, of which `verify` is the full check: one walk, cheap enough to follow
-// every pass in every build.
+// Checks the order of definitions in a graph in one walk, cheap enough to follow every pass in every build.
+// `verify` is the full check.
 //
 //   %z = neg(%y), %y = mul(%x, %w)   graph g: op z: operand %y is not defined before it
 #pragma once
@@ -10,10 +10,10 @@
 
 namespace boxcar::ir {
 
-// That what every op reads is a tensor, and defined before. Throws Error (fault) naming the first op of which
-// it is not so.
+// Checks that every op reads tensors that exist and are defined before it. Throws Error (fault) naming the
+// first op at fault.
 void verify_order(const Graph& graph);
-// The same of one operand of `op`, given which tensors are defined before it.
+// The same for one operand of `op`, given the tensors defined before it.
 void verify_operand(const Graph& graph, const Op& op, TensorId input, const std::vector<bool>& defined);
 
 }  // namespace boxcar::ir

@@ -2,7 +2,7 @@
 // program per kind of rank, so that a plan for 1,024 devices is as short as one for its distinct programs.
 //
 // A *program* is what one rank does. A *class* is a set of devices that run one program. Programs name no
-// devices: what crosses devices goes through `comms` (which devices form a communicator group) and `peers`
+// devices: traffic between devices goes through `comms` (which devices form a communicator group) and `peers`
 // (which device another one pulls from).
 //
 //   one step = for each program, its `schedule`: a list of (phase, micro-batch). An actor belongs to one
@@ -14,21 +14,21 @@
 // m-th (repeat 1 to m).
 //
 // Tokens. `Register::initial` slots are readable before the first step (weights from before training).
-// Version v of a register is its initial slot v for v < initial, else what the producer's acts (v - initial)
-// x every and the `every` - 1 after it wrote; it lies in slot v mod count; act j of a consumer reads version
-// j / repeat.
+// Version v of a register is its initial slot v for v < initial, else the result of the producer's act (v -
+// initial) x every and the `every` - 1 acts after it. It lies in slot v mod count; act j of a consumer reads
+// version j / repeat.
 //
-// In place. An actor that reads a register that it writes itself (adam: w, g, m, v -> w, m, v) updates it:
-// that input takes no message and no credit, act i reads what act i - 1 left there. Such a register has count
+// In place. An actor that also writes a register it reads (adam: w, g, m, v -> w, m, v) updates it: that
+// input takes no message and no credit, and act i reads what act i - 1 left there. Such a register has count
 // 1 and every = 1, its value before training lies in its slot; `initial` is 1 where other readers run before
 // the update in a step, 0 where they run after it (they then see the new value in the same step). A
 // collective with the attribute in_place=true and no output but a control register writes its results over
-// its inputs: who reads a result reads the input's register and the control register.
+// its inputs: readers of a result read the input's register and the control register.
 //
-// Turns. A pull with a `source_queue` also holds that queue of the device that it pulls from while it acts.
-// If the queue is ordered, the turn comes where the act is that made the slot readable: in the same phase
-// run, after the actors up to the producer in program order; turns at one place go by (puller's program,
-// actor, device). The register that is pulled then has no initial slots.
+// Turns. A pull with a `source_queue` also holds that queue of its source device while it acts. If the queue
+// is ordered, the turn comes behind the act that made the slot readable: in the same phase run, after the
+// actors up to the producer in program order; turns at one place go by (puller's program, actor, device). The
+// pulled register then has no initial slots.
 //
 // Joint acts. A collective is one act of all its group's members, which begins when every member is ready and
 // its queue has come to it. A queue, ordered or not, runs one act at a time; it waits with the act whose turn
@@ -75,8 +75,8 @@ struct Register {
   int producer = -1;  // actor index in this program
   MemoryKind memory = MemoryKind::activations;
   int64_t offset = -1;  // of slot 0 in the device's arena; slots lie one after the other
-  // Written over an operand of its producer, as some frameworks do, and so smaller than its type: such a plan
-  // can be simulated, and not run.
+  // Written over an operand of its producer, as some frameworks do, and so smaller than its type. Such a plan
+  // can be simulated but not run.
   bool over = false;
 };
 
@@ -89,7 +89,7 @@ struct Input {
   int program = -1;  // for a pull: the producer's program
   int peers = -1;    // for a pull: index into Plan::peers
   std::optional<sbp::Shape>
-      view;  // the shape that the op reads the slot as, where a reshape was dropped; as many elements
+      view;  // shape in which the op reads the slot, where a reshape was dropped; as many elements
 };
 
 struct Actor {
@@ -101,15 +101,14 @@ struct Actor {
   std::vector<int> outputs;  // register indices
   int queue = 0;
   int phase = 0;
-  int layer = -1;  // block of the model that it works for, -1: none or several
-  std::string
-      moves;  // for collectives and pulls of one tensor: which, by its name within the layer, "ln2.grad"
-  // For collectives: who takes part, and what. Actors of different programs with the same comm and the same
+  int layer = -1;     // block of the model that it works for, -1: none or several
+  std::string moves;  // for collectives and pulls of one tensor: its name within the layer, "ln2.grad"
+  // For collectives: the kind and the members. Actors of different programs with the same comm and the same
   // `joint` name act together; within one program the members of a group do.
   sbp::Collective collective = sbp::Collective::none;
   int comm = -1;
   std::string joint;       // empty: the actor's name
-  int64_t comm_bytes = 0;  // the larger of one rank's input and output, in bytes (for a pull: what it moves)
+  int64_t comm_bytes = 0;  // the larger of one rank's input and output, in bytes (for a pull: those moved)
   int64_t workspace = 0;   // scratch bytes while it acts
   int source_queue = -1;   // for a pull: the queue of the producer's program that also takes a turn, -1: none
   // A double attribute "seconds" fixes how long an act takes; tests use it with op "test".
@@ -123,18 +122,18 @@ struct Queue {
   bool ordered = true;  // false: whichever ready actor comes first acts (order left open)
 };
 
-// What a phase does: a pass runs for each micro-batch, the rest once in a step. `weight` is the second part
-// of a backward pass that is split, the gradients of parameters; `reduce` adds gradients up over devices.
+// Work of a phase: a pass runs for each micro-batch, the rest once in a step. `weight` is the second part of
+// a split backward pass, the gradients of parameters; `reduce` adds gradients up over devices.
 enum class PhaseKind : uint8_t { forward, backward, weight, reduce, update, other };
 
-// In text its name alone, which says the kind and, of a pass, the chunk of the model: F0, B1, W1, G, U. A
-// plan without chunks may leave them out (F, B); any other name is of kind other.
+// Its text is its name alone, which gives the kind and, for a pass, the chunk of the model: F0, B1, W1, G, U.
+// A plan without chunks may leave them out (F, B); any other name is of kind other.
 struct PlanPhase {
   std::string name;
   PhaseKind kind = PhaseKind::other;
   int chunk = 0;
 
-  PlanPhase(std::string text);  // NOLINT: a phase is what its name says
+  PlanPhase(std::string text);  // NOLINT: a phase reads as its name
   PlanPhase(const char* text) : PlanPhase(std::string(text)) {}
   PlanPhase(PhaseKind its_kind, int its_chunk);  // not other
   bool is_pass() const { return kind <= PhaseKind::weight; }
@@ -152,7 +151,7 @@ struct Program {
   std::vector<PhaseRun> schedule;  // of one step; text run-length encodes it
   std::vector<Queue> queues;
   std::vector<Register> registers;
-  std::vector<Actor> actors;      // program order: what a queue follows inside a phase
+  std::vector<Actor> actors;      // in program order, which a queue follows inside a phase
   int64_t arena_bytes = 0;        // device memory of all registers and workspaces
   int64_t workspace_offset = -1;  // the workspace shared by all actors of the compute queue
   int64_t workspace_bytes = 0;
@@ -171,7 +170,7 @@ struct Comm {
   std::vector<std::vector<int>> groups;
 };
 
-// source[d]: the device that device d pulls from; -1 where d does not.
+// source[d]: the device that device d pulls from; -1: none.
 struct Peers {
   std::string name;
   std::vector<int> source;
@@ -185,7 +184,7 @@ struct Plan {
   std::vector<RankClass> classes;  // every device in exactly one class
   std::vector<Comm> comms;
   std::vector<Peers> peers;
-  // What one step does, for reporting: samples, tokens, model_flops, hardware_flops, ...
+  // Facts of one step, for reporting: samples, tokens, model_flops, hardware_flops, ...
   std::map<std::string, double> facts;
   // The resolved configuration it was compiled from, by key: "cluster.preset" -> "dgx-a100-80g". Values have
   // no newline.
@@ -219,10 +218,9 @@ struct Plan {
 //   ...
 //     p pull(%y of first via forward) -> %x on net in F bytes 256 turn net
 //
-// `bytes` of a register stands where it is not its type's, `over` behind it where it is written over an
+// A register's `bytes` is written where it differs from its type's, then `over` where it is written over an
 // operand (%y: float32[4, 16] x1 activations bytes 512 over @1024). An actor's kind stands before its op
-// where the op does not say it: a pull's op is pull, a collective's its collective's name, any other a
-// kernel.
+// unless the op implies it: op pull is a pull, a collective's name a collective, any other op a kernel.
 std::string to_text(const Plan& plan);
 Plan parse_plan(std::string_view text);  // throws Error with line and column
 
@@ -231,25 +229,26 @@ inline TensorType input_type(const Register& reg, const Input& input) {
   return {input.view ? *input.view : reg.type.shape, reg.type.dtype};
 }
 
-// What the registers of a program take together, in bytes; a double, for it may be more than can be counted.
+// Limits that check() puts on a plan.
 constexpr int64_t most_bytes = int64_t{1} << 60;  // of anything in a program
 constexpr int most_devices = 1 << 20;
 constexpr int64_t most_actors = int64_t{1} << 24;  // of all classes, each as one device
 constexpr int64_t most_acts = int64_t{1} << 30;    // of these in a step
+// Bytes of all registers of a program; a double, since the sum may overflow 64 bits.
 double register_bytes(const Program& program);
 
 // Local consistency: indices in range, one producer per register, every device in one class, comm groups
-// disjoint; a phase runs once in a step, for micro-batch 0, or once for each micro-batch, and what the runs
-// of two phases hand over without initial slots they hand over for one micro-batch. Sizes can be counted in
-// 64 bits, and what the plan unfolds to is in proportion to what there is (most_acts). Throws Error (bad
-// input) naming program and actor. (Deadlock and memory are planner::verify's.)
+// disjoint; a phase runs once in a step, for micro-batch 0, or once for each micro-batch. Runs of two phases
+// that hand over data without initial slots do so within one micro-batch. Sizes fit in 64 bits, and the
+// unfolded plan stays within the limits above. Throws Error (bad input) naming program and actor.
+// (planner::verify checks deadlock and memory.)
 void check(const Plan& plan);
 
-// What acts read and write fits what they do, of a plan that has passed check(): a slot holds its type, or is
-// `over` an operand; a kernel's operands and attributes on every rank give its results, by the registry; a
-// collective's members give and get what it makes, in one element type, along the axes that its attributes
-// say; a pull writes what it reads, or the block that its attributes say. Of ops outside the registry that
-// say their own "seconds" nothing is known. Throws Error (bad input) naming program and actor.
+// Checks the types of a plan that has passed check(): a slot holds its type, or is `over` an operand; a
+// kernel's operands and attributes on every rank give its results, by the registry; a collective's members
+// give and get the right parts, in one element type, along the axes in its attributes; a pull writes what it
+// reads, or the block in its attributes. Ops outside the registry that give their own "seconds" are not
+// checked. Throws Error (bad input) naming program and actor.
 void check_types(const Plan& plan);
 
 // Unfolded counts over all devices.

@@ -148,7 +148,7 @@ class Checker {
     }
   }
 
-  // Some phase runs for each micro-batch, and what it all unfolds to can be looked at.
+  // Some phase runs for each micro-batch, and the unfolded plan is within limits.
   void extent() const {
     size_t most = 0;
     for (const auto& runs : runs_)

@@ -1,5 +1,5 @@
-// Reads a plan's text; ir/plan.h shows the form. Lines are read in order; what names a program that comes
-// later (class lines, pulls) is looked up at the end.
+// Reads a plan's text; ir/plan.h shows the form. Lines are read in order; names of later programs (in class
+// lines and pulls) are looked up at the end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@ namespace boxcar::ir {
 namespace {
 
 constexpr int most_count = std::numeric_limits<int>::max();
-// What a few words stand for takes memory for each: more than any plan needs is a mistake in the text.
+// A few words can list many devices, each of which takes memory: more than any plan needs is a mistake in the
+// text.
 constexpr size_t most_listed = 1 << 25;  // devices in all lists of a plan
 
 // Names of one kind of thing, with their numbers.

@@ -1,4 +1,4 @@
-// How the checks of a plan refuse: where, then what was got and what was expected.
+// Errors of a plan's checks: the place, then the value found and the one expected.
 //
 //   require(r.every >= 1, {program, r.name, "%"}, "every {}, at least 1", r.every);
 //   throws Error (bad input): "stage0: %x: every 0, at least 1"
@@ -15,7 +15,7 @@
 
 namespace boxcar::ir {
 
-// What an error is about; put together only where there is one.
+// Subject of an error; its text is built only when one is thrown.
 struct PlanPlace {
   PlanPlace(const std::string& whole) : first(whole) {}
   PlanPlace(const char* whole) : first(whole) {}

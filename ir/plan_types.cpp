@@ -1,4 +1,4 @@
-// Whether what the acts of a plan read and write fits what they do; ir/plan.h says what has to hold.
+// Checks that the operands and results of a plan's acts fit; ir/plan.h gives the rules.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -184,7 +184,7 @@ class TypeChecker {
     });
   }
 
-  // Nobody knows how long an op takes that is not in the registry, unless the plan says so.
+  // The time of an op outside the registry is unknown unless the plan gives it.
   static void known_time(const PlanPlace& where, const Actor& x) {
     if (x.is(OpKind::write) || x.attrs.contains("seconds")) return;
     std::vector<std::string> names;
@@ -258,7 +258,7 @@ class TypeChecker {
     return value && *value;
   }
 
-  // What a member of a group gives and gets.
+  // Operands and results of one member of a group.
   struct Member {
     const Program* program;
     const Actor* actor;
@@ -266,7 +266,7 @@ class TypeChecker {
   };
   using Members = std::vector<Member>;
 
-  // Of all groups of a communicator, those that hold the same programs in the same places once.
+  // Checks the groups of a communicator, those that hold the same programs in the same places once.
   void joint_acts(int comm) {
     std::map<std::string_view, std::vector<const Actor*>> joints;  // by name: by program
     for (size_t p = 0; p < plan_.programs.size(); ++p)

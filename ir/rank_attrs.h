@@ -1,6 +1,6 @@
-// Attributes that differ between the ranks of a class. A plan's actor has those of the class's first rank,
-// and beside each that differs how it differs along a mesh dimension; a rank's coordinate is its place in its
-// group of the communicator of that name:
+// Attributes that differ between the ranks of a class. A plan's actor has those of the class's first rank
+// and, beside each that differs, its difference along a mesh dimension. A rank's coordinate is its place in
+// its group of the communicator of that name:
 //
 //   offset=0, offset_step_tp=16               coordinate k on tp has 0 + 16 k
 //   offset=0, offset_by_tp=[0, 4, 7, 10]      coordinate k has the k-th (uneven parts)
@@ -27,19 +27,19 @@ std::vector<int64_t> whole_numbers(const Attr& attr);
 Attr with_whole_numbers(const Attr& attr, const std::vector<int64_t>& numbers);
 
 // Adds to `attrs` how `name` differs along `dim`, given all attributes at every coordinate; nothing where it
-// does not. Throws Error (fault) naming an attribute that differs in more than its whole numbers, which
-// cannot be said.
+// does not. Throws Error (fault) naming an attribute that differs in more than its whole numbers, which text
+// cannot express.
 void add_difference(Attrs& attrs, const std::string& name, const std::string& dim,
                     const std::vector<Attrs>& at);
 
-// A rank's coordinate and that of the first of its class along a mesh dimension.
+// Coordinates of a rank and of the first rank of its class along a mesh dimension.
 struct Coordinates {
   int64_t own = 0, first = 0;
 };
 // The dimensions along which they differ.
 std::set<std::string> differing_dims(const Attrs& attrs);
-// The attributes of one rank, without what says how they differ. Throws Error (bad input) where what differs
-// is not there, has other numbers, or leaves 64 bits.
+// The attributes of one rank, without the differences. Throws Error (bad input) where a difference has no
+// attribute, has too few numbers for it, or overflows 64 bits.
 Attrs rank_attrs(const Attrs& attrs, const std::function<Coordinates(const std::string& dim)>& at);
 
 }  // namespace boxcar::ir

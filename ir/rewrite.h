@@ -3,14 +3,15 @@
 //
 //   Rewriter rewrite(graph);                       // takes the list of ops out of the graph
 //   for (Op& op : rewrite.old_ops()) {
-//     if (op.type == "gelu") replaced = rewrite.add({.type = "relu", .inputs = op.inputs, .name = op.name},
-//     op)[0]; else rewrite.keep(std::move(op));
+//     if (op.type == "gelu")
+//       rewrite.replace(op.outputs[0], rewrite.add({"relu", op.inputs, {}, op.name}, op)[0]);
+//     else
+//       rewrite.keep(std::move(op));
 //   }
 //   rewrite.finish();                              // new list, producers, no unused tensors
 //
 // Tensor ids stay valid until finish(), which drops tensors that no op defines and renumbers the rest. The
-// new list has to define what it reads, before it reads it. Not thread-safe; one Rewriter per graph at a
-// time.
+// new list must define each tensor before reading it. Not thread-safe; one Rewriter per graph at a time.
 #pragma once
 
 #include <string>
@@ -25,11 +26,10 @@ struct NewOp {
   std::vector<TensorId> inputs = {};
   Attrs attrs = {};
   std::string name = {};
-  std::vector<std::string> outputs =
-      {};  // tensor names; those left out are the op's name and ".lse" and such
+  std::vector<std::string> outputs = {};  // tensor names; by default output_name()
 };
 
-// Names of an op's results where nobody chose others: "h0.ln1", "h0.ln1.mean", "h0.ln1.rstd".
+// Default names of an op's results: "h0.ln1", "h0.ln1.mean", "h0.ln1.rstd".
 std::string output_name(const OpDef& def, const std::string& op_name, size_t index);
 
 class Rewriter {
@@ -42,13 +42,13 @@ class Rewriter {
   const Graph& graph() const { return graph_; }
   std::vector<Op>& old_ops() { return old_; }
 
-  // Appends a registry op in the layer, phase and placement of `like`; returns its results. Throws what infer
-  // throws.
+  // Appends a registry op in the layer, phase and placement of `like`; returns its results. Throws as infer
+  // does.
   std::vector<TensorId> add(NewOp op, const Op& like);
   // Appends a "parameter" or "constant" op.
   TensorId add_source(const char* type, std::string name, TensorType tensor_type, Role role, Attrs attrs,
                       const Op& like);
-  // Appends an existing op with what replace() said of its operands.
+  // Appends an existing op, its operands replaced as replace() asked.
   void keep(Op op);
   // Appends an op with its result types inferred anew from its operands' current types; its results replace
   // the old ones under the same names.
@@ -58,15 +58,15 @@ class Rewriter {
   TensorId current(TensorId tensor) const;  // follows replace()
   std::vector<Op>& new_ops() { return ops_; }
 
-  // Throws Error (fault) naming an op that reads what none before it defines.
+  // Throws Error (fault) naming an op that reads a tensor not defined before it.
   void finish();
-  // After finish(): what a tensor that was known before is called now, -1 if it is gone.
+  // After finish(): the new id of a tensor known before, -1 if it is gone.
   TensorId renumbered(TensorId old) const { return renumbered_.at(static_cast<size_t>(old)); }
 
  private:
   Graph& graph_;
   std::vector<Op> old_, ops_;
-  std::vector<TensorId> replaced_;  // by tensor id; itself where nothing was said
+  std::vector<TensorId> replaced_;  // by tensor id; itself where not replaced
   std::vector<TensorId> renumbered_;
   bool finished_ = false;
 };

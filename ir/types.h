@@ -20,8 +20,7 @@ int64_t size_of(DType dtype);              // bytes of one element
 const char* to_text(DType dtype);          // "float32"
 DType parse_dtype(std::string_view text);  // throws Error naming the known ones
 bool is_float(DType dtype);
-DType wide(
-    DType dtype);  // in which sums and statistics of `dtype` are kept: float64 for itself, else float32
+DType wide(DType dtype);  // type of sums and statistics of `dtype`: float64 for itself, else float32
 
 // float32[4, 6]
 struct TensorType {

@@ -42,7 +42,7 @@ std::vector<int64_t> totals(const ResolvedJob& job) {
   return bytes;
 }
 
-// With fewer micro-batches where the pipeline does not hold more from so many on.
+// The job with fewer micro-batches, where the pipeline has no more in flight with further ones.
 ResolvedJob with_bounded_micro_batches(const ResolvedJob& resolved) {
   Job job = resolved;
   const Hints& h = job.parallel;
@@ -59,8 +59,8 @@ ResolvedJob with_layers(Job job, int layers) {
   return resolve(std::move(job));
 }
 
-// Every layer of a stage needs as much as the one before: what 4 and 6 need says what all of them do. Not for
-// a model with a decoder, whose share of the layers would change.
+// Every layer of a stage needs as much as the one before, so the needs of 4 and 6 layers give those of all.
+// Not for a model with a decoder, whose share of the layers would change.
 int64_t extrapolated_peak(const Job& job) {
   const Hints& h = job.parallel;
   const std::vector<int64_t> four = totals(with_layers(job, 4)), six = totals(with_layers(job, 6));
@@ -78,8 +78,8 @@ int64_t extrapolated_peak(const Job& job) {
   return most;
 }
 
-// The most that a device needs, extrapolated where that is well above `limit`; nothing where the changed job
-// is not a legal one.
+// The most bytes that a device needs, extrapolated where they are well above `limit`; nothing where the
+// changed job is not legal.
 std::optional<int64_t> peak(const Job& changed, int64_t limit) {
   try {
     const ResolvedJob job = with_bounded_micro_batches(resolve(changed));

@@ -18,8 +18,8 @@ namespace {
 constexpr int unknown_early = -1;                              // may begin before the phase does
 constexpr int unknown_late = std::numeric_limits<int>::max();  // may end after it
 
-// When, in half acts of the compute queue within a phase, each actor surely has not begun before, and surely
-// has ended. Compute act k of a phase is at 2k.
+// By actor, in half acts of the compute queue within a phase: a time before which it surely has not begun,
+// and one by which it surely has ended. Compute act k of a phase is at 2k.
 class Timing {
  public:
   explicit Timing(const ir::Program& program) : program_(program), readers_(program.registers.size()) {
@@ -75,8 +75,8 @@ class Timing {
     return other != a && at(program_.actors, a).phase == at(program_.actors, other).phase;
   }
 
-  // times[a]: of compute actors by their place, of all others from(a, of), where of(b) is b's. What is not
-  // known yet waits on a list of its own, since a chain of actors may be longer than calls can nest.
+  // times[a]: for a compute actor, by its place; for any other, from(a, of), where of(b) is b's time. Unknown
+  // times wait on an explicit stack, since a chain of actors may be longer than calls can nest.
   template <class From>
   int known(std::vector<int>& times, int a, int unknown, From from) {
     std::vector<int> open{a};
@@ -134,7 +134,7 @@ bool transient(const ir::Program& program, Timing& timing, int index, Lifetime& 
   return true;
 }
 
-// What lies between the places taken, and behind the last one.
+// Free ranges between the places taken, and behind the last one.
 class Holes {
  public:
   // The smallest hole that holds as much, the first of equal ones.

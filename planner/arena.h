@@ -1,11 +1,11 @@
 // The memory plan: where each register lies in its device's arena.
 //
 // A register that lives across phase runs (state, gradients, activations that wait for the backward pass,
-// what another rank reads) has a place of its own. One that is written and read within one run of a phase
-// shares memory with others whose lifetimes are apart *in every execution*: lifetimes are counted in acts of
-// the compute queue, whose order is fixed; what runs on another queue lives from the last compute act known
-// to have ended before it to the first one known to wait for it. Phases share this transient memory, since
-// one run ends before the next begins.
+// values that another rank reads) has a place of its own. A register that is written and read within one run
+// of a phase shares memory with others whose lifetimes are disjoint *in every execution*. Lifetimes are
+// counted in acts of the compute queue, whose order is fixed. A register used on another queue lives from the
+// last compute act known to have ended before its use to the first one known to wait for it. Phases share
+// this transient memory, since one run ends before the next begins.
 //
 //   matmul -> x -> all_reduce (net.tp) -> y -> add     x and y overlap; x's memory is free again once add
 //   acts
@@ -19,7 +19,7 @@
 
 namespace boxcar::planner {
 
-// By register: whether it is written and read within one run of a phase, and so shares memory with others.
+// By register: whether it is written and read within one run of a phase, and so shares memory.
 std::vector<bool> shares_memory(const ir::Program& program);
 
 // Sets offsets, arena_bytes, workspace_offset and workspace_bytes.

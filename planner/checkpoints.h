@@ -1,15 +1,15 @@
-// The actors of a plan that write checkpoints beside training: on every device one for each register of
-// state, which copies it to the host, and one that writes: on device 0 what all devices have, nothing on
-// others that run the same program.
+// The actors of a plan that write checkpoints beside training. On every device, one actor for each register
+// of state copies it to the host, and one writes: on device 0 the state of all devices, on others that run
+// the same program nothing.
 //
 //   h0.ln1.weight.save copy save(%h0.ln1.weight) {behind=0} -> ... on copy_out in U
 //   checkpoint host write(%checkpoint.copied) on disk in U
 //
-// They act once a step, and do something where the step is due (actors::Checkpoints). An update waits until
-// what it would overwrite is copied; `slots` steps may begin while a checkpoint is being written.
+// They act once a step, and do something where a checkpoint is due (actors::Checkpoints). An update waits
+// until the state that it overwrites is copied; `slots` steps may begin while a checkpoint is being written.
 //
-// A register that forward ops read before its update gives, in step s, the state after s steps; one that is
-// read after its update gives that after s + 1: `behind`, an attribute of the act, is 0 or 1.
+// In step s, a register that forward ops read before its update holds the state after s steps; one that is
+// read after its update holds the state after s + 1. `behind`, an attribute of the act, is 0 or 1.
 #pragma once
 
 #include "ir/plan.h"
@@ -17,7 +17,8 @@
 
 namespace boxcar::planner {
 
-// Of a plan that planner::compile made, where each class has a program of its own; `slots` is at least 1.
+// `plan` comes from planner::compile, and each of its classes has a program of its own; `slots` is at least
+// 1.
 void add_checkpoints(ir::Plan& plan, const Places& places, int slots);
 
 }  // namespace boxcar::planner

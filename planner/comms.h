@@ -1,5 +1,5 @@
-// The communicator groups of a plan: one per set of mesh dimensions, over all stages; the gradient norm's
-// over all stages too; tied tensors' between their stages. And who pulls from whom.
+// The communicator groups of a plan: one per set of mesh dimensions, over all stages; one across stages for
+// the gradient norm; one between the stages of tied tensors. Also, who pulls from whom.
 //
 //   mesh {2, 4} named {"dp", "tp"}, 2 stages:
 //     along({1})   "tp":  {0,1,2,3} {4,5,6,7} {8,...} {12,...}          queue "net.tp"

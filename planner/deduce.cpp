@@ -44,7 +44,7 @@ double transition_bytes(Sbp from, Sbp to, double bytes, int64_t parts) {
 
 namespace {
 
-// What one op's decision depends on.
+// Inputs to one op's decision.
 struct Call {
   const ir::Op* op = nullptr;
   ir::Types inputs, outputs;
@@ -64,7 +64,7 @@ Sbp with_inner(Sbp sbp, int8_t inner) {
 using Score = std::tuple<double, int, int, int>;
 constexpr Score never{std::numeric_limits<double>::infinity(), 0, 0, 0};
 
-// The candidate `signature` on dimension `d`: its score, infinite bytes where it cannot be.
+// The candidate `signature` on dimension `d` with its score: infinite bytes where it is impossible.
 struct Chooser {
   const Call& call;
   size_t d;
@@ -111,7 +111,7 @@ struct Chooser {
     return fits;
   }
 
-  // Another op wants this input like this: it moves once for both.
+  // Another op wants this input in the same layout: it moves once for both.
   bool already(size_t input, Sbp want) const {
     return std::any_of(call.made[input].begin(), call.made[input].end(),
                        [&](const NdSbp& layout) { return layout[d] == want; });
@@ -192,7 +192,7 @@ bool choose_one_by_one(const Call& call, const Mesh& mesh, Making& making) {
   return true;
 }
 
-// Of all legal combinations the one with the best sum of scores, bytes counted over the whole mesh.
+// The legal combination with the best sum of scores, bytes counted over the whole mesh.
 class Combinations {
  public:
   Combinations(const Call& call, const Mesh& mesh, bool shares)
@@ -207,7 +207,7 @@ class Combinations {
   }
 
  private:
-  // What the op offers for the first part, and for the whole: a later dimension may cut first.
+  // Signatures that the op offers for the first part, and for the whole: a later dimension may cut first.
   std::vector<Signature> candidates(const Making& making, size_t d) const {
     std::vector<Signature> all = offered(def_, making.inputs, making.attrs, mesh_, d);
     for (Signature& signature : offered(def_, call_.inputs, call_.op->attrs, mesh_, d))
@@ -277,7 +277,7 @@ std::string key_of(const Call& call) {
   return key.take();
 }
 
-// Of an op with the layout that was chosen for it.
+// Key of an op with the layout that was chosen for it.
 std::string key_of(const ir::Graph& graph, const ir::Op& op, const OpLayout& layout) {
   KeyWriter key;
   key.text(op.type);
@@ -307,7 +307,7 @@ NdSbp pinned(const PartialSbp& pins, const NdSbp& otherwise) {
   return result;
 }
 
-// Of what a fused attention reads, its queries.
+// Whether this input of a fused attention is its queries.
 bool is_queries(const ir::Op& op, size_t input) {
   return (op.is(ir::OpKind::attention) && input == 0) || (op.is(ir::OpKind::attention_grad) && input == 1);
 }

@@ -1,10 +1,10 @@
 // SBP deduction: a layout for every tensor and every operand, given the pins.
 //
 // In graph order, each op takes on every mesh dimension, outermost first, the legal signature that moves the
-// fewest bytes: what its inputs must be boxed from what they are, and its outputs to what they are pinned to.
-// Ties go to fewer boxed inputs, then to fewer partial inputs, then to more split outputs, then to the
-// registry's order. (Paper, section 3.1; Table 2 gives the bytes.) Where what these choices come to is not
-// legal (op_layout.h), the legal combination takes their place that moves the fewest bytes in all.
+// fewest bytes, counting the boxing of its inputs from their layouts and of its outputs to their pins. Ties
+// go to fewer boxed inputs, then to fewer partial inputs, then to more split outputs, then to the registry's
+// order. (Paper, section 3.1; Table 2 gives the bytes.) Where these choices together are not legal
+// (op_layout.h), the legal combination that moves the fewest bytes in all takes their place.
 //
 //   matmul(x: B, w: S(1) pinned)  -> B, S(1) -> S(1)      nothing moves
 //   matmul(y: S(2), v: S(0) pinned) -> S(2), S(0) -> P    the output is pinned to B: an all-reduce follows
@@ -30,7 +30,7 @@ struct Deduction {
 // it cannot.
 double transition_bytes(sbp::Sbp from, sbp::Sbp to, double bytes, int64_t parts);
 
-// Layouts that someone has chosen; what is left open is deduced.
+// Chosen layouts; those left open are deduced.
 struct Layouts {
   std::vector<OpLayout> ops;  // by op; those without signatures are open
   Chosen tensors;
@@ -41,8 +41,8 @@ struct Layouts {
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh);
 // `pins` are those of layouts.tensors.
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const Mesh& mesh, const Layouts& layouts);
-// The same with a mesh per op. What an op reads is on its own mesh, but for to_global, whose output is as it
-// says.
+// The same with a mesh per op. An op reads tensors of its own mesh, except to_global, whose output has the
+// SBP that the op states.
 Deduction deduce(const ir::Graph& graph, const Pins& pins, const std::vector<const Mesh*>& meshes);
 
 }  // namespace boxcar::planner

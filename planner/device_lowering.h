@@ -1,4 +1,4 @@
-// What one device does of a graph with given placements: kernels on its parts, boxing, pulls from other
+// One device's share of a graph with given placements: kernels on its parts, boxing, pulls from other
 // devices.
 //
 // After each step of a boxing route a device holds a tensor as blocks: one where the step ends in a layout.
@@ -17,7 +17,7 @@
 
 namespace boxcar::planner {
 
-// A pull that is to read the block of a tensor that device `from` holds after `step` (0: before any) of a
+// A pull, to be linked to the block that device `from` holds after `step` (0: before any) of a tensor's
 // route.
 struct DeviceLink {
   int actor = 0, from = 0;
@@ -34,8 +34,8 @@ class DeviceLowering {
   void run();
 
   std::string shape() const;  // equal for devices that do the same
-  // The register that holds `block` after `step` of the route named `tensor`; where it is a part of what the
-  // register holds, `attrs` gets its starts and ends.
+  // The register that holds `block` after `step` of the route named `tensor`; where the register holds more
+  // than the block, `attrs` gets the block's starts and ends.
   int register_of(const DeviceLink& link, ir::Attrs& attrs) const;
 
   ProgramBuilder builder;
@@ -50,9 +50,9 @@ class DeviceLowering {
 
   void source(const ir::Op& op, ir::TensorId t);
   void kernel(ir::OpId o);
-  int64_t place_in(const sbp::Placement& placement) const;  // -1 where it is not in it
+  int64_t place_in(const sbp::Placement& placement) const;  // -1 where the device is not in it
   Block whole(const sbp::Layout& layout, int reg) const;
-  // This tensor in this layout, boxed where it is in another one.
+  // The register of this tensor in this layout; boxes it where needed.
   int get(ir::TensorId t, const sbp::Layout& to);
   Blocks take(const sbp::Step& step, const std::string& name, int index, const Blocks& before,
               ir::DType dtype);

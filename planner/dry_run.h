@@ -6,8 +6,8 @@
 // here proves that the plan cannot deadlock under any interleaving, and a step that stops has a cycle without
 // a token.
 //
-// Time is linear in acts, less what needs no looking at: a need that the order of its own queue fulfils in
-// any case is dropped, then acts that need nothing and that nothing needs are left out of their queue's
+// Time is linear in the acts that are left after two reductions: a need that the order of its own queue
+// always fulfils is dropped, then acts that need nothing and that nothing needs are left out of their queue's
 // order.
 #pragma once
 

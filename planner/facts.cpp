@@ -8,7 +8,7 @@
 namespace boxcar::planner {
 namespace {
 
-// Flops are counted as publications do: attention over the whole square, masked or not, and its backward pass
+// Flops are counted as in publications: attention over the whole square, masked or not, and its backward pass
 // twice its forward pass, whatever a fused kernel skips or computes again.
 double conventional(const ir::Op& op, const ir::Types& inputs, double work) {
   const bool backward = op.is(ir::OpKind::attention_grad);

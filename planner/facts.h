@@ -1,4 +1,4 @@
-// What one optimizer step of a training graph does, for reports.
+// Work of one optimizer step of a training graph, for reports.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 namespace boxcar::planner {
 
 // Flops of matrix products, attention and convolutions in the forward and backward ops of one micro-batch,
-// over all devices: as the model needs them, and with what is computed again. Counted as publications do:
-// attention over the whole square, masked or not.
+// over all devices: those that the model needs, and with recomputation. Counted as in publications: attention
+// over the whole square, masked or not.
 struct Flops {
   double model = 0, hardware = 0;
 };
 Flops count_flops(const ir::Graph& graph);
 
-// samples, tokens, model_flops, hardware_flops, micro_batches, parameters: of one step of the whole job.
+// samples, tokens, model_flops, hardware_flops, micro_batches, parameters, for one step of the whole job.
 std::map<std::string, double> facts_of(const ir::Graph& graph, const Job& job);
 
 }  // namespace boxcar::planner

@@ -67,7 +67,7 @@ std::vector<char> for_gradient_of_head(const ir::Graph& graph) {
 
 namespace {
 
-// By op: behind which op it comes. Its own number where it stays.
+// By op: the op behind which it comes; its own number where it stays.
 std::vector<int> places(const ir::Graph& graph) {
   const std::vector<char> alone = for_gradients_alone(graph);
   std::vector<int> place(graph.ops.size());

@@ -12,17 +12,18 @@
 
 namespace boxcar::planner {
 
-// By op: in the backward pass, and what it gives leaves its layer for the update alone: of a linear layer the
-// product that gives the gradient of its weight, of what the gradients of all its uses are summed with.
+// By op: whether it is in the backward pass and its outputs leave its layer for the update alone. Examples:
+// the product that gives the gradient of a linear layer's weight, and sums of the gradients of a weight's
+// uses.
 std::vector<char> for_gradients_alone(const ir::Graph& graph);
 
-// Of these the gradient of the head's weight, the first product or convolution that a backward pass comes to,
-// and what it is summed with.
+// Among these ops, those for the gradient of the head's weight: the first product or convolution of the
+// backward pass, and the sums that add its result.
 std::vector<char> for_gradient_of_head(const ir::Graph& graph);
 
-// Moves ops of the backward pass whose results only gradients of parameters need to where their operands are
-// there, within their layer. `graph` is a training graph; ops stay in topological order. Returns, by op,
-// where it was before.
+// Moves ops of the backward pass that serve parameter gradients alone to where their operands are ready,
+// within their layer. `graph` is a training graph; ops stay in topological order. Returns each op's former
+// position.
 std::vector<int> gradients_first(ir::Graph& graph);
 
 }  // namespace boxcar::planner

@@ -1,5 +1,5 @@
-// Keys that are equal exactly where what was written is: what a decision depends on, byte by byte. Of
-// attributes the number that tells dropouts apart is left out.
+// Keys for the inputs of a decision, byte by byte: two keys are equal exactly where the values written are.
+// They leave out the attribute that numbers dropouts.
 //
 //   KeyWriter key;
 //   key.text("matmul"), key.type({{4, 5}, DType::float32});
@@ -61,7 +61,7 @@ class KeyWriter {
         attr(value);
     }
   }
-  // Of a fused op, such as "dropout(0) {op=3, p=0.1}; add(2, 1)".
+  // A fused op's program, such as "dropout(0) {op=3, p=0.1}; add(2, 1)".
   void program(std::string_view steps) {
     constexpr std::string_view which = "{op=";
     for (size_t at = steps.find(which); at != steps.npos; at = steps.find(which)) {

@@ -1,4 +1,4 @@
-// A training graph with a layout for every tensor: what a plan is lowered from, and what says where its
+// A training graph with a layout for every tensor. A plan is lowered from it, and it says where the plan's
 // tensors lie.
 //
 //   const LaidOut laid = lay_out(job);             // or lay_out(graph, mesh, pins, micro_batches)
@@ -33,14 +33,14 @@ struct LaidOut {
 };
 
 LaidOut lay_out(const ResolvedJob& job);
-// The same with the layouts that `choose` gives for the job's training graph, and what follows from them.
+// The same with the layouts that `choose` gives for the job's training graph; the others are deduced.
 using Choose = std::function<Layouts(const ir::Graph& graph, const Hints& hints, const Mesh& mesh)>;
 LaidOut lay_out(const ResolvedJob& job, const Choose& choose);
 // Any training graph (ir::training_step's) under complete hints: a stage has the ops of its layers
 // (Builder::set_layer), parameters are read on one stage each.
 LaidOut lay_out(ir::Graph graph, const Hints& hints, int micro_batches, const Choose& choose = nullptr);
-// Any training graph on one stage, `pins` by tensor of the graph; what they leave open
-// is deduced. Throws Error (bad input) where pins and graph do not match or micro_batches is below 1.
+// Any training graph on one stage, `pins` by tensor of the graph; layouts that they leave open are deduced.
+// Throws Error (bad input) where pins and graph do not match or micro_batches is below 1.
 LaidOut lay_out(ir::Graph graph, const Mesh& mesh, Pins pins, int micro_batches);
 
 // Lowering, registers, memory. The plan is checked but has no facts and is not yet verified.

@@ -2,8 +2,8 @@
 //
 // Time is counted on the *main* queue, the one that computes: its act at place p (run of the schedule, then
 // actor) covers [2p, 2p + 1). A version lives from the start of its producer's first act to the end of its
-// readers' last. An act of another queue has no place of its own; it starts after the last main act that it
-// waits for, and has ended before the first main act that waits for it.
+// readers' last act. An act of another queue has no place of its own: it starts after the last main act that
+// it waits for, and has ended before the first main act that waits for it.
 //
 //   compute: a (place 0) -> %x -> all_reduce on net -> %y -> b (place 1)
 //   %x lives [0, 2): b starts when all_reduce has ended;  %y lives [1, 3): all_reduce starts when a has ended
@@ -34,13 +34,14 @@ class Lifetimes {
 
   int64_t step() const { return step_; }          // the length of one step in these units
   int main_queue() const { return main_queue_; }  // -1: no queue is ordered, and all live always
-  // Lives inside each run of one phase alike: from the run's start; phase -1 where it does not.
+  // A life that is the same inside each run of one phase, counted from the run's start; phase -1: there is
+  // none.
   struct InRun {
     int phase = -1;
     Life life;
   };
   const InRun& in_run(int reg) const { return at(in_run_, reg); }
-  // One life per version of a step, by begin; none where it lives always.
+  // One life per version of a step, ordered by begin; nullopt where the register lives always.
   std::optional<std::vector<Life>> lives(int reg) const;
   // Whether the two are never alive at one time.
   bool apart(int reg, int other) const;
@@ -71,7 +72,7 @@ class Lifetimes {
   std::vector<std::vector<Reader>> readers_;  // by register
   std::vector<bool> pulled_;                  // by register: other devices read it
   std::vector<InRun> in_run_;
-  mutable int looks_ = 0;  // at acts of other queues, for the life that is worked out
+  mutable int looks_ = 0;  // at acts of other queues, for the life being computed
 };
 
 }  // namespace boxcar::planner

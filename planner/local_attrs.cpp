@@ -52,7 +52,7 @@ void add_differences(ir::Attrs& attrs, const std::string& dim, const std::vector
   for (const auto& [name, value] : all[0]) ir::add_difference(attrs, name, dim, all);
 }
 
-// Whether the attributes of the class say of its k-th place that it has these.
+// Whether the class's attributes give these for its k-th place.
 bool says(const ir::Attrs& attrs, const Mesh& mesh, const std::vector<int>& places, size_t k,
           const ir::Attrs& own) {
   const std::vector<int64_t> coordinate = coordinate_of(mesh, places[k]);

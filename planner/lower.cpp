@@ -14,7 +14,7 @@ namespace boxcar::planner {
 
 namespace {
 
-// Of ops' operands and results.
+// Uneven parts among ops' operands and results.
 UnevenParts uneven_parts(const ir::Graph& graph, const Deduction& layouts, const Mesh& mesh) {
   UnevenParts uneven;
   const auto note = [&](ir::TensorId t, const sbp::NdSbp& layout) {
@@ -56,7 +56,7 @@ std::string program_name(int stage, size_t cls, size_t classes) {
   return classes == 1 ? fmt::format("stage{}", stage) : fmt::format("stage{}.{}", stage, cls);
 }
 
-// Tells each pull which register of which program it reads.
+// Sets the program and register that each pull reads.
 void link(std::vector<StageProgram>& programs, const ir::Graph& graph, size_t classes) {
   for (size_t p = 0; p < programs.size(); ++p)
     for (const Link& link : programs[p].links) {

@@ -22,8 +22,8 @@ struct MarkedGraph {
   std::vector<Edge> edges;
 };
 
-// Node first_act[u] + k is act k of unit u of the view; `seconds` is by node of the view, a joint act takes
-// the longest.
+// Node first_act[u] + k is act k of unit u of the view. `seconds` is by node of the view; a joint act takes
+// its longest member's time.
 struct StepGraph {
   MarkedGraph graph;
   std::vector<int> first_act;

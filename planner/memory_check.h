@@ -1,4 +1,4 @@
-// Whether registers that share bytes of a device's arena ever hold something at one time.
+// Whether registers that share bytes of a device's arena are ever in use at one time.
 #pragma once
 
 #include "ir/plan.h"

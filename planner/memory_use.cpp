@@ -16,7 +16,8 @@ using Kinds = std::vector<int64_t>;
 
 int64_t sum(const Kinds& kinds) { return std::accumulate(kinds.begin(), kinds.end(), int64_t{0}); }
 
-// What the registers hold at a moment: those that live inside runs where they do, all others always.
+// Bytes that the registers hold at a moment: those that live inside runs count where they live, all others
+// always.
 class Peak {
  public:
   Peak(const ir::Plan& plan, int program)
@@ -111,7 +112,8 @@ int64_t largest_workspace(const ir::Program& program) {
   return most;
 }
 
-// What an allocator cannot give again: its share of what comes and goes, whose blocks it splits.
+// Bytes lost to an allocator's fragmentation: a share of the memory that comes and goes, whose blocks it
+// splits.
 int64_t held_in_vain(const ir::Plan& plan, const MemoryUse& use) {
   const auto share = plan.facts.find("fragmentation");
   if (share == plan.facts.end()) return 0;
@@ -121,9 +123,8 @@ int64_t held_in_vain(const ir::Plan& plan, const MemoryUse& use) {
   return static_cast<int64_t>(share->second * static_cast<double>(std::max<int64_t>(0, use.total - states)));
 }
 
-// The parts add up to the total: what is neither register nor workspace, gaps of the arena, counts as
-// workspace, as does what an allocator holds in vain; where registers that live across runs share bytes,
-// activations count that much less.
+// The parts add up to the total. Gaps of the arena count as workspace, as do bytes lost to fragmentation;
+// where registers that live across runs share bytes, activations count that much less.
 MemoryUse use_of(const ir::Plan& plan, int program) {
   const ir::Program& p = at(plan.programs, program);
   MemoryUse use;

@@ -47,7 +47,7 @@ Mesh mesh_of(const Hints& hints) {
               {"ep", MeshAxis::dp, hints.ep},
               {"cp", MeshAxis::cp, hints.cp},
               {"tp", MeshAxis::tp, hints.tp}};
-  // Of each, from one to the next: all that are inside of it.
+  // By dimension: the stride from one index to the next, which is the product of the extents inside.
   std::map<std::string, int> stride;
   int inside = 1;
   Mesh mesh;

@@ -1,6 +1,5 @@
-// The device mesh of one pipeline stage, and which global ids stand on it: in the order of the hints; unless
-// they say otherwise tensor fastest, then context, then data, then pipeline slowest, as Megatron ranks its
-// processes.
+// The device mesh of one pipeline stage, and the global ids of its devices, in the order of the hints. The
+// default order, that of Megatron's ranks: tensor fastest, then context, then data, then pipeline slowest.
 //
 //   dp 2, tp 4, pp 2: mesh {2, 4} named {"dp", "tp"}; stage 0 is devices 0-7, stage 1 devices 8-15;
 //   device 13 is stage 1, dp 1, tp 1
@@ -10,8 +9,8 @@
 //
 // The mesh itself is the same in every order, and so are its layouts: a *place* on it is its row-major index.
 // Extents of 1 are left out; a stage of one device has the mesh {1} named {"dp"}. A sharding group smaller
-// than dp (fsdp_group) splits dp in two: "replica" outside, "dp" inside.
-// Expert parallelism takes its ranks out of dp: "ep" inside of it.
+// than dp (fsdp_group) splits dp in two: "replica" outside, "dp" inside. Expert parallelism takes its ranks
+// out of dp: "ep" lies inside "dp".
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// How a job's ranks stand on the cluster: its parallel dimensions, outermost first. Ranks of the last lie
-// side by side.
+// The order of a job's ranks on the cluster: its parallel dimensions, outermost first. Ranks of the last
+// dimension are neighbours.
 //
 //   parse_mesh_order("pp,dp,cp,tp")   {pp, dp, cp, tp}: tensor-parallel ranks are neighbours, as in Megatron
 #pragma once

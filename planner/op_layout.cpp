@@ -79,7 +79,7 @@ bool partials_go_together(const std::vector<Signature>& signatures) {
   return true;
 }
 
-// What one part holds: its types and attributes.
+// One part's types and attributes.
 struct Part {
   ir::Types inputs;
   ir::Attrs attrs;

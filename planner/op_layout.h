@@ -1,19 +1,19 @@
-// One op's layouts on a mesh: a signature for each mesh dimension, and whether these go together.
+// One op's layouts on a mesh: a signature for each mesh dimension, and whether the signatures go together.
 //
 // Signatures apply one after the other, in the order in which the dimensions split: (S(1,inner), S(1)) is cut
-// by the second dimension first. So what the first of them may be depends on what the second leaves. With 4
-// query heads, 2 key heads and a mesh {cp 2, tp 2}:
+// by the second dimension first. So the choice for the first dimension depends on the part that the second
+// leaves. With 4 query heads, 2 key heads and a mesh {cp 2, tp 2}:
 //
 //   q (S(1,inner), S(1)), k (B, S(1))           legal: tp leaves 2 query heads and the key head that they
 //                                               use, of which cp cuts the query heads
 //   q (S(1,inner), S(1)), k (S(1), B)           illegal: after tp, cp would have to cut key heads that are
 //                                               whole on every device beside query heads that are not
 //
-// An op's layout is legal where each signature is one that the op offers for what those before it leave to
-// every part, with that part's attributes. And where signatures with partial operands do not get in each
-// other's way: two copies of a P may hold different partials (sbp/sbp.h), so an input that is P on one
-// dimension is no factor of another one that is P elsewhere; and sums of maxima are no maxima of sums.
-// `deduce` gives no other layout.
+// An op's layout is legal under two conditions. Each signature is one that the op offers for every part that
+// the signatures before it leave, with that part's attributes. And signatures with partial operands do not
+// conflict: two copies of a P may hold different partials (sbp/sbp.h), so an input that is P on one dimension
+// is no factor of another one that is P elsewhere; and sums of maxima are no maxima of sums. `deduce` gives
+// legal layouts only.
 #pragma once
 
 #include <vector>
@@ -29,7 +29,7 @@ struct OpLayout {
   std::vector<sbp::Signature> signatures;   // by mesh dimension
 };
 
-// Mesh dimensions in the order in which they split: those that lie inside others after them.
+// Mesh dimensions in the order in which they split: a dimension that splits inside another comes after it.
 std::vector<size_t> split_order(const OpLayout& layout);
 
 // Narrows each type to part `index` of `parts`.
@@ -44,9 +44,9 @@ bool is_legal(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& at
 std::vector<OpLayout> legal_layouts(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,
                                     const sbp::Shape& mesh);
 
-// What an op is offered on dimension `d` of a mesh, of these types and attributes: the registry's signatures.
-// Statistics of a batch that are declared to be each device's (batch_norm, `local`) are those of a part of
-// data parallelism: tp and cp do not cut them smaller.
+// Signatures that the registry offers an op of these types and attributes on dimension `d` of a mesh. Batch
+// statistics that are declared to be each device's own (batch_norm, `local`) cover one part of data
+// parallelism: tp and cp do not cut them smaller.
 std::vector<sbp::Signature> offered(const ir::OpDef& def, const ir::Types& inputs, const ir::Attrs& attrs,
                                     const Mesh& mesh, size_t d);
 

@@ -13,7 +13,7 @@ using sbp::Sbp;
 
 namespace {
 
-// Most names end otherwise.
+// Most names end in another way.
 bool may_match(std::string_view pattern, std::string_view name) {
   return pattern.empty() || pattern.back() == '*' || (!name.empty() && name.back() == pattern.back());
 }
@@ -89,7 +89,7 @@ struct PinRule {
   std::string_view pattern;
   Where where;
 };
-// What tensor parallelism does to parameters, and the activations between the parallel parts (the stream).
+// How tensor parallelism splits parameters, and the activations between the parallel parts (the stream).
 constexpr PinRule rules[] = {
     {"*.attn.qkv.weight", Where::column},
     {"*.attn.qkv.bias", Where::vector},
@@ -200,8 +200,7 @@ StateLayout state_layout(const Context& c, ir::TensorId weight) {
   return {whole, sharded(c.graph.tensor(weight).type.shape, whole, c.mesh)};
 }
 
-// What a rule says of an activation: [batch, sequence, ...] is split along the sequence by context
-// parallelism.
+// Applies a rule to an activation; context parallelism splits [batch, sequence, ...] along the sequence.
 void pin_activation(Context& c, ir::TensorId t) {
   const std::string_view name = base_name(c.graph.tensor(t).name);
   const PinRule* rule = find_rule(name);
@@ -233,8 +232,7 @@ void pin_state(Context& c, ir::TensorId t, const StateLayout& layout, bool is_sh
   at(c.pins.used, t) = layout.whole;
 }
 
-// What is added up to such a gradient is split by tp as it is, so that no whole table's gradient is ever
-// made.
+// Addends of such a gradient are split by tp as it is, so that no whole table's gradient is ever made.
 void pin_addends(Context& c, ir::TensorId sum, const StateLayout& layout) {
   const ir::Op& op = c.producer(sum);
   if (!op.is(ir::OpKind::sum) || op.phase != ir::Phase::backward) return;

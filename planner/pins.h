@@ -19,12 +19,12 @@
 
 namespace boxcar::planner {
 
-// By tensor. An entry is the layout of one mesh dimension, nothing where it is to be deduced.
+// One tensor's layout. An entry is the SBP on one mesh dimension, nullopt where it is to be deduced.
 using PartialSbp = std::vector<std::optional<sbp::Sbp>>;
 struct Pins {
   std::vector<PartialSbp> stored;               // the layout that the tensor is kept in
   std::vector<std::optional<sbp::NdSbp>> used;  // for state: the layout that forward and backward ops see
-  // Fused attention reads queries as they are kept; so over split ones it gathers keys and values.
+  // Fused attention reads queries in their stored layout, so where they are split it gathers keys and values.
   bool queries_stay = false;
 };
 
@@ -34,19 +34,19 @@ std::string_view base_name(std::string_view tensor);
 
 Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh);
 
-// What someone has chosen, by tensor: a state as forward and backward ops read it, any other as it is kept.
+// Chosen layouts, by tensor: for a state, as forward and backward ops read it; for any other, as it is kept.
 // Empty: left open.
 using Chosen = std::vector<sbp::NdSbp>;
 // The same with these layouts in place of the table's; states are kept sharded as the hints say.
 Pins pins_of(const ir::Graph& graph, const Hints& hints, const Mesh& mesh, const Chosen& chosen);
 
-// How a state of this shape that is read in layout `whole` is kept where it is sharded: split over dp, and
-// over ep where that does not split it yet, inside of what splits the same axis already.
+// The layout in which a state of this shape, read as `whole`, is kept where it is sharded: split over dp, and
+// over ep where ep does not split it yet, inside any split of the same axis.
 //   [1024, 3072] (B, S(1)) on {dp 2, tp 4} -> (S(0), S(1))
 sbp::NdSbp sharded(const sbp::Shape& shape, const sbp::NdSbp& whole, const Mesh& mesh);
 
 // The axis of a state tensor that the sharding dimension splits, given its split by tp: an axis that tp
-// leaves whole where one divides, else one inside the tp part.
+// leaves whole, where one is divisible, else one inside the tp part.
 //   [12288, 36864] S(1) on tp 8, shards 16 -> S(0);  [36864] S(0) on tp 8, shards 16 -> S(0,inner)
 sbp::Sbp shard_axis(const sbp::Shape& shape, sbp::Sbp tp, int64_t tp_parts, int64_t shards);
 

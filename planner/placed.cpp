@@ -57,8 +57,8 @@ std::string devices_text(const std::vector<int>& devices) {
   return "devices" + sbp::to_text(sbp::Placement{{static_cast<int64_t>(devices.size())}, devices});
 }
 
-// Devices whose programs are alike and whose pulls come from devices that are alike: the coarsest such
-// partition.
+// The coarsest partition of devices such that those in one part have equal programs and pull from the same
+// parts.
 std::vector<int> alike(const std::map<int, DeviceLowering>& lowered, int devices) {
   std::vector<int> cls(static_cast<size_t>(devices), -1);
   for (size_t count = 0;;) {
@@ -92,7 +92,7 @@ void drop_empty_phases(ir::Program& program) {
   program.phases = std::move(phases);
 }
 
-// Fills in who pulls what from whom: one peers entry per pull of a program.
+// Fills in the source of every pull: one peers entry per pull of a program.
 void link(ir::Plan& plan, std::map<int, DeviceLowering>& lowered, const std::vector<int>& cls) {
   std::map<std::pair<int, std::string>, int> peers;
   for (auto& [device, own] : lowered)

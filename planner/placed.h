@@ -1,5 +1,5 @@
 // Lowering of a graph whose placements and layouts the user gave (Table 4 of the paper): one program per
-// device, then one per set of devices that do the same.
+// device, then one per set of devices whose programs are equal.
 //
 //   y0 on devices 0-1, S(0)  --to_global-->  devices 2-3, B
 //   program "devices2-3": two pulls, one from each device of the first placement, and a concat

@@ -64,7 +64,7 @@ class Finder {
     return all;
   }
 
-  // The parameter that `t` is a copy of, -1 where it is none.
+  // The parameter that `t` copies, -1 where it is no copy.
   TensorId source(TensorId t) const {
     while (producer(t).is(ir::OpKind::cast)) t = producer(t).inputs[0];
     return producer(t).is(ir::OpKind::parameter) ? t : -1;

@@ -1,4 +1,4 @@
-// Where global tensors lie under a plan: what connects a plan's registers with checkpoints, data and losses.
+// Where global tensors lie under a plan: the link from a plan's registers to checkpoints, data and losses.
 //
 //   const Places places = places_of(job);
 //   places.find("h0.attn.qkv.weight")->ranges[3]     // device 3's part, as ranges of the global tensor
@@ -17,18 +17,18 @@ namespace boxcar::planner {
 struct Place {
   // The register's name in the programs: "h0.ln1.weight.whole", "embedding.word.replica1.m".
   std::string reg;
-  // The global tensor of the model that it is (part of), in another type or not: "h0.ln1.weight",
-  // "embedding.word.m"; "tokens", "labels", "loss".
+  // The model's global tensor that the register holds (a part of), in the same type or another:
+  // "h0.ln1.weight", "embedding.word.m"; "tokens", "labels", "loss".
   std::string tensor;
   ir::TensorType type;   // global, in the register's type; of one micro-batch for inputs and the loss
   bool derived = false;  // follows from other state (a cast to 16 bits, a gathered whole): not in checkpoints
-  bool partial = false;  // the loss: devices' values are to be added, of those with `first`
+  bool partial = false;  // the loss: values of the devices with `first` are to be added
   // By device: its part, one range per axis; empty where the device has no such register (a scalar's ranges
-  // are empty too: see `holds`).
+  // are empty too; see `holds`).
   std::vector<std::vector<sbp::Range>> ranges;
   std::vector<bool> holds;
-  // Of devices that hold the same part of `tensor`, one alone, counted over all its registers: of a parameter
-  // and its replica on another stage, one has it. None where `derived`.
+  // By device: true for exactly one of the devices that hold the same part of `tensor`, over all its
+  // registers; a parameter and its replica on another stage count together. All false where `derived`.
   std::vector<bool> first;
 };
 

@@ -16,12 +16,12 @@
 
 namespace boxcar::planner {
 
-// The type in which gradients are reduced, where precision is mixed: that of their sums (TrainOptions),
-// float32, or that of the products. The same at every level of zero.
+// The type in which gradients are reduced under mixed precision: the type of their sums (TrainOptions),
+// float32, or the 16-bit type of the products. It is the same at every level of zero.
 enum class Reduction : uint8_t { sums, float32, half };
 inline std::vector<std::string> words_of(Reduction) { return {"sums", "float32", "half"}; }
 
-// What a user says of how to parallelise; everything else follows. 0 or empty: not said (resolve() fills it
+// A user's choices of how to parallelise; everything else follows. 0 or empty: not given (resolve() fills it
 // in).
 struct Hints {
   int dp = 0, tp = 1, pp = 1, cp = 1, ep = 1;
@@ -36,17 +36,18 @@ struct Hints {
   bool overlap_grad = true;   // reduce gradients behind the backward pass, else after the last micro-batch
   bool overlap_param = true;  // gather sharded parameters ahead of their use
   bool overlap_tp = true;     // weight gradients run beside the collectives of tensor parallelism
-  // Stages send what all ranks of tp hold in parts, one from each rank, and gather it where it arrives.
+  // A tensor that all ranks of tp hold whole is sent to the next stage in parts, one from each rank, and
+  // gathered there.
   bool scatter_gather = false;
-  int defer_head_grad = 0;  // micro-batches whose gradient of the head's weight waits for the last of them
-  // By op: how many times the bytes of its output stay for the backward pass. The framework's.
+  int defer_head_grad = 0;  // micro-batches that defer the gradient of the head's weight to the last
+  // By op: bytes that a framework keeps for the backward pass, as a multiple of the op's output.
   std::map<std::string, double> retained_bytes;
   bool fused_optimizer = false;  // one act updates all states of a device that one rule updates
   bool gather_logits = false;    // the loss reads the whole vocabulary on each rank of tp
   bool gather_keys = false;      // fused attention reads all keys and values on each rank of cp
   int fsdp_group = 0;            // ranks that share one copy of sharded states; 0: all of dp
   MeshOrder mesh_order = usual_mesh_order;
-  std::vector<int> stage_order = {};  // by stage: whose devices it has in that order; empty: its own
+  std::vector<int> stage_order = {};  // by stage: the position whose devices it has; empty: its own
   friend bool operator==(const Hints&, const Hints&) = default;
 };
 
@@ -61,8 +62,8 @@ struct Job {
   friend bool operator==(const Job&, const Job&) = default;
 };
 
-// A job that can be, with its defaults filled in: what resolve() makes, and nothing else does. To change it,
-// change a copy of the job and resolve that.
+// A valid job with its defaults filled in; only resolve() makes one. To change it, change a copy of the job
+// and resolve that.
 class ResolvedJob {
  public:
   const Job& operator*() const { return job_; }
@@ -76,9 +77,9 @@ class ResolvedJob {
   Job job_;
 };
 
-// Fills in defaults and refuses what cannot be: degrees that do not multiply, sizes that do not divide. A job
-// that was resolved before stays as it is.
-// Throws Error whose `where` is the key ("parallel.tp"), for the caller to put file and line before.
+// Fills in defaults and refuses invalid jobs: degrees whose product is not the GPU count, sizes that do not
+// divide. A job that was resolved before stays as it is. Throws Error whose `where` is the key
+// ("parallel.tp"), for the caller to put file and line before.
 ResolvedJob resolve(Job job);
 
 // Model, graph passes, SBP deduction, lowering, registers, memory. The plan is checked but not yet verified.

@@ -108,8 +108,8 @@ void ProgramBuilder::finish_register(int index, const Readers& readers) {
     reg.initial = early ? 1 : 0;
     return;
   }
-  // What arrives from elsewhere may arrive while the one before is in use; what leaves, while the next is
-  // made.
+  // A pulled or copied value may arrive while the previous one is in use; a value that leaves may be read
+  // while the next is made.
   const bool moving =
       producer.kind == ir::ActorKind::pull || producer.kind == ir::ActorKind::copy || at(remote_, index);
   reg.count = 1;

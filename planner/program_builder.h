@@ -1,5 +1,5 @@
 // Writes one program of a plan: queues by name, registers, actors in program order. Rates, credits and
-// initial tokens are filled in at the end from who reads what, when.
+// initial tokens are derived at the end from the readers of each register and their phases.
 #pragma once
 
 #include <string>

@@ -47,7 +47,7 @@ class Caster {
     return end;
   }
 
-  // What is summed over the micro-batches and added up once a step to this gradient.
+  // Sums over the micro-batches that are added up once a step to this gradient.
   std::vector<TensorId> sums(TensorId gradient) const {
     const ir::Op& op = producer(gradient);
     if (op.phase != ir::Phase::update) return {gradient};
@@ -57,7 +57,7 @@ class Caster {
     return all;
   }
 
-  // What a sum adds up over the micro-batches; itself where there is one.
+  // The tensor that a sum adds up over the micro-batches; `sum` itself where nothing is added up.
   TensorId made(TensorId sum) const {
     return producer(sum).is(ir::OpKind::accumulate) ? producer(sum).inputs[0] : sum;
   }
@@ -70,12 +70,12 @@ class Caster {
          ir::Phase::backward);
   }
 
-  // A gradient, and what says in which types it is made and summed.
+  // A gradient, and tensors of the types in which it is made and summed.
   struct Reduced {
     TensorId t, made, summed;
   };
 
-  // `readers`: who reads the cast in its place, none: all.
+  // `readers` read the cast in its place; empty: all readers do.
   void cast(const Reduced& reduced, const std::vector<ir::OpId>& readers, size_t behind, ir::Phase phase) {
     const TensorId t = reduced.t;
     const DType half = dtype(reduced.made);

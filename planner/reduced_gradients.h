@@ -1,5 +1,5 @@
-// The type in which gradients are reduced (Hints::grad_reduction), where that is neither the type in which
-// they are made nor that of their sums: a cast in front of the reduction.
+// Casts in front of a reduction whose type (Hints::grad_reduction) differs from that of the gradients that it
+// would reduce.
 //
 //   zero 2 and 3, reduced in every micro-batch, in float32:
 //     %w.half.grad        made in 16 bits, partial
@@ -15,13 +15,13 @@
 
 namespace boxcar::planner {
 
-// In a training graph; nothing where nothing is reduced, or no gradient is made in 16 bits.
+// Inserts the casts into a training graph; none where nothing is reduced, or no gradient is made in 16 bits.
 void cast_for_reduction(ir::Graph& graph, const Hints& hints);
 
 // Whether an op of a training graph is such a cast of gradients in every micro-batch.
 bool is_cast_for_reduction(const ir::Graph& graph, const ir::Op& op);
 
-// A gradient as it was before such a cast, of either kind; the same where there is none.
+// The gradient before such a cast, of either kind; `gradient` itself where there is none.
 ir::TensorId before_reduction(const ir::Graph& graph, ir::TensorId gradient);
 
 }  // namespace boxcar::planner

@@ -219,7 +219,7 @@ void check_recomputation(const Job& job) {
             fmt::format("{} is out of range (use 0 to {})", count, job.model.layers));
 }
 
-// Without these passes the graph is no training step.
+// Without these passes the graph is not a training step.
 void check_passes(const Job& job) {
   const auto refuse = [&](const char* pass, const std::string& why) {
     require(!job.train.off.contains(pass), "train.off",

@@ -1,4 +1,4 @@
-// Filling in a job's defaults and refusing what cannot be; `resolve` itself is declared in planner.h.
+// Filling in a job's defaults and refusing invalid jobs; `resolve` itself is declared in planner.h.
 //
 //   8 gpus, tp 2, 12 layers, pp 2, nothing else said -> dp 2, global_batch 2, stage_layers {6, 6}
 //   13 layers on pp 4                                -> stage_layers {4, 3, 3, 3}
@@ -12,7 +12,7 @@
 
 namespace boxcar::planner {
 
-// The layers of each of `stages` stages, as even as can be, the longer ones first.
+// The layers of each of `stages` stages, as even as possible, the longer ones first.
 std::vector<int> balanced_layers(int64_t layers, int stages);
 
 // Whether stage_order is empty or has each of the pp stages once.

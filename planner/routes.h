@@ -13,7 +13,7 @@ namespace boxcar::planner {
 class RouteTable {
  public:
   explicit RouteTable(Mesh mesh) : mesh_(std::move(mesh)) {}
-  // Throws Error (fault) where collectives along mesh dimensions cannot do it.
+  // Throws Error (fault) where collectives along mesh dimensions cannot make this change of layout.
   const sbp::MeshRoute& find(const sbp::Shape& shape, const sbp::NdSbp& from, const sbp::NdSbp& to);
 
  private:

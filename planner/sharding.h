@@ -1,6 +1,6 @@
 // ZeRO: the tensors of training that are sharded over the replicas, and when they are reduced and gathered.
-// What a level (Hints::zero) means is said here and nowhere else: all that lays out, lowers or estimates asks
-// these questions. The search alone goes from level to level.
+// Only this file defines what a level (Hints::zero) means: code that lays out, lowers or estimates asks these
+// questions. Only the search goes from level to level.
 //
 //   level  states   gradients  parameters
 //   0      whole    whole      whole       gradients are all-reduced once a step

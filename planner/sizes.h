@@ -1,4 +1,4 @@
-// Sizes that nothing could hold are refused before they are added up:
+// Sizes beyond any cluster are refused before they are added up:
 //
 //   does not fit: %h0.attn.core.scores of stage0 has 1.28 EB, more than any cluster has
 //
@@ -14,7 +14,7 @@
 
 namespace boxcar::planner {
 
-// Something of more than ir::most_bytes, and what is known of it.
+// A tensor or a program's registers of more than ir::most_bytes.
 class TooLarge : public Error {
  public:
   TooLarge(std::string name, int stage, double bytes, double device_bytes);

@@ -3,8 +3,9 @@
 //
 //   pp 2, virtual_stages 2, stage_layers {3, 3, 3, 3}: layer 7 is virtual stage 2, so stage 0, chunk 1
 //
-// Ops before the first layer go with virtual stage 0, those after the last layer with the last one. What
-// combines numbers of several stages (the gradient norm) and all that follows from it alone runs everywhere.
+// Ops before the first layer go with virtual stage 0, those after the last layer with the last one. An op
+// that combines numbers of several stages (the gradient norm), and ops that follow from it alone, run on
+// every stage.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@
 
 namespace boxcar::planner {
 
-// weight: of a split backward pass, what gradients of parameters alone need; reduce: sums of gradients,
-// before the update.
+// weight: the part of a split backward pass that serves gradients of parameters alone; reduce: sums of
+// gradients, before the update.
 enum class Run : uint8_t { forward, backward, weight, reduce, update };
 
 struct OpSite {
@@ -31,7 +32,8 @@ struct OpSite {
 int virtual_stage(const std::vector<int>& stage_layers, int layer);
 std::vector<int> stage_starts(const std::vector<int>& stage_layers);
 
-// By op. `stages` is pp; `later`, by op: whether it is in the second part of a backward pass; empty: none is.
+// By op. `stages` is pp. `later`, by op: whether it is in the second part of a backward pass; empty: no op
+// is.
 std::vector<OpSite> assign_stages(const ir::Graph& graph, const std::vector<int>& stage_layers, int stages,
                                   const std::vector<char>& later = {});
 

@@ -16,7 +16,7 @@
 namespace boxcar::planner {
 namespace {
 
-// Which instances an instance pulls from, and, for exactness, whether all its devices do so alike.
+// The instances that an instance pulls from, and, for exactness, whether all its devices do so alike.
 struct Sources {
   std::vector<int> from;
 };
@@ -133,7 +133,7 @@ class Builder {
     }
   }
 
-  // By instance: which set of instances it is in that groups of the communicator hold together.
+  // By instance: the set of instances, joined by the communicator's groups, that it is in.
   const std::vector<int>& members(int comm) {
     auto [found, added] = members_.try_emplace(comm);
     if (!added) return found->second;

@@ -1,5 +1,5 @@
 // One step of a plan, wired up for analysis: who waits for whom, over all ranks. Both the proof that a plan
-// ends (dry_run.h) and its marked graph (marked_graph.h) are read off this.
+// ends (dry_run.h) and its marked graph (marked_graph.h) are read off this view.
 //
 // An *instance* is a class (all its devices alike) or one device. A *node* is an actor of an instance. A
 // *unit* is what acts as one: a single node, or all members of a collective. A *station* is what serialises
@@ -42,8 +42,8 @@ struct StepNode {
   int needs_begin = 0, needs_end = 0;
 };
 
-// What stands in a station's order. `turn_every` > 0: the turn of a pull, which comes with every
-// turn_every-th run only.
+// One entry in a station's order. `turn_every` > 0: the turn of a pull, which comes with every turn_every-th
+// run only.
 struct StationEntry {
   int unit = 0;
   int turn_every = 0;

@@ -76,7 +76,7 @@ ir::TensorId gradient_of(const ir::Graph& graph, const std::string& parameter) {
   return -1;
 }
 
-// The two accumulate ops that an add of sums reads, -1 where it is none.
+// The two accumulate ops that an add of sums reads, -1 where `add` is not one.
 std::pair<ir::OpId, ir::OpId> added_sums(const ir::Graph& graph, const ir::Op& add) {
   const std::pair<ir::OpId, ir::OpId> none{-1, -1};
   if (add.type != "add" || add.phase != ir::Phase::update) return none;

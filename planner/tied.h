@@ -20,7 +20,7 @@ std::vector<Replica> replicate_shared_parameters(ir::Graph& graph, const std::ve
                                                  int stages);
 
 // A training graph adds up the gradient of every use over the micro-batches, and the sums once per step.
-// Where nothing lies between, the uses are added first and one sum is kept: half the memory.
+// Where nothing lies between, the uses are added first and one sum is kept, which takes half the memory.
 //   add(accumulate(a), accumulate(b)) -> accumulate(add(a, b))
 void merge_uses(ir::Graph& graph);
 

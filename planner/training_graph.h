@@ -4,9 +4,8 @@
 //   const GraphInputs inputs = graph_inputs(resolve(job));
 //   TrainingGraph training = training_graph(inputs);
 //
-// Jobs of tp 1 and tp 8 have equal inputs where nothing of the graph depends on who has which part.
-// A graph is made from its inputs and from nothing else, so whoever keeps graphs by their inputs cannot take
-// one for another.
+// Jobs of tp 1 and tp 8 have equal inputs where nothing in the graph depends on which rank has which part. A
+// graph is made from its inputs alone, so a cache of graphs keyed by their inputs cannot mix them up.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@
 
 namespace boxcar::planner {
 
-// The model as a plan of the job has it: its vocabulary padded for the tensor parallelism of the hints.
+// The model in a plan of the job: its vocabulary padded for the tensor parallelism of the hints.
 ir::models::Transformer padded_model(const Job& job);
 
 // All that a training graph is made from.

@@ -54,7 +54,7 @@ Uses::Uses(const ir::Plan& plan) : plan_(expect_few(plan)), view_(view_of_device
   const auto ordered = sorted_edges(without_issues.graph);
   for (const auto& edge : sorted_edges(all.graph)) {
     const auto [from, to, tokens] = edge;
-    // A collective is issued when the one before it has started, all else waits for the end.
+    // A collective is issued when the one before it has started; other acts wait for the end.
     const bool issue = !std::binary_search(ordered.begin(), ordered.end(), edge);
     at(next_, 2 * from + (issue ? 0 : 1)).push_back({2 * to, tokens});
   }

@@ -1,10 +1,11 @@
-// Whether registers of one device ever hold something at one time, by all that orders acts of the plan, on
-// every rank: the exact answer where lifetimes.h, which looks at one queue, has none.
+// Whether registers of one device ever hold something at one time, by everything that orders acts of the plan
+// on every rank. This is the exact answer where lifetimes.h, which looks at one queue, has none.
 //
 // Act x of a step comes before act y of the step `tokens` later exactly if a path leads from the end of x to
 // the start of y in the plan's marked graph, with at most that many tokens on it. A version is in use from
 // the start of the first act that writes it to the end of the last that writes or reads it. Two registers are
-// apart if of any two versions that share bytes, in steps t apart, one's uses end before the other's start:
+// apart if for any two of their versions that share bytes, in steps t apart, the uses of one end before those
+// of the other start:
 //
 //   a -> %x -> b -> %y -> c, all on queues of their own: %x and %y share bytes
 //   %x of step s is in use from a to b, %y from b to c: while b acts, both are
@@ -24,12 +25,12 @@ class Uses {
   // devices than can be looked at.
   explicit Uses(const ir::Plan& plan);
 
-  // Registers of `program`, both with a place in its arena; on all its devices. False too where it would take
-  // too long to see.
+  // Both registers are of `program`, with a place in its arena; true only if they are apart on all its
+  // devices. False too where deciding would take too long.
   bool apart(int program, int reg, int other);
 
-  // Whether acts of `actor` of `program` on a version of its register never overlap with those of another
-  // reader on it, an actor of `reader_program`, on any device.
+  // Whether acts of `actor` of `program` on a version of `reg` never overlap those of `reader`, an actor of
+  // `reader_program`, on the same version, on any device.
   bool ordered(int program, int reg, int actor, int reader_program, int reader);
 
  private:
@@ -48,8 +49,8 @@ class Uses {
   // A unit's act at the place of a global index: 0 is the first act of step 0.
   Act act(int node, int64_t index) const;
   Use use(int device, int reg, int version) const;
-  // The steps by which a use must come after another one to be behind it in any case; `never` where no number
-  // is enough.
+  // The least number of steps by which `second` must be later to come after `first` in every order; `never`
+  // where no number is enough.
   int behind(const Use& first, const Use& second);
   const std::vector<int>& tokens_from(int node);
   bool before(const Act& first, const Act& second);

@@ -28,7 +28,7 @@ std::string kinds_text(const MemoryUse& use) {
   return text;
 }
 
-// The class that is furthest above the limit, if any is.
+// The class furthest above the limit, if any is above.
 void check_limit(const ir::Plan& plan, const StepView& classes, int64_t limit) {
   std::vector<MemoryUse> uses = memory_use(plan);
   const MemoryUse* worst = nullptr;

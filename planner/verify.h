@@ -13,29 +13,29 @@ struct MemoryUse {
   int cls = 0;
   int64_t total = 0;
   std::vector<int64_t> by_kind;  // size ir::memory_kinds; what each kind holds at the moment of the peak
-  // The most that forward passes leave to backward passes at once. Registers are there for good, so a
-  // device's arena has more where several stages share it: each stage's most.
+  // The most bytes that forward passes leave to backward passes at once. Registers are allocated for good, so
+  // a device's arena has more where several stages share it: each stage's most.
   int64_t kept_activations = 0;
 };
 std::vector<MemoryUse> memory_use(const ir::Plan& plan);
 
-// What is proved of a plan, whoever wrote it. With ir::check and ir::check_types before it:
+// Properties proved of a plan, whoever wrote it, given that ir::check and ir::check_types have passed:
 //
 // - Structure. Every index names something, every rate is balanced, every member of a group takes part.
 //   (ir::check)
 // - Shapes and types. A slot holds its type; every act gives, on every rank, what its op makes of what it
 //   reads. (ir::check_types)
-// - Order. An act on a version of a register sees what ir/plan.h says of it, of its own micro-batch where both
-//   ends run for each, and all of it: nobody writes what others read at that time, into one slot
-//   (actors/actor.h), over shared bytes (memory_check.h) or in place (overwrite_check.h). So a step leaves the
+// - Order. An act on a version of a register sees what ir/plan.h says of it, of its own micro-batch where
+//   both ends run for each, and all of it: nothing is written over while others read it, in one slot
+//   (actors/actor.h), in shared bytes (memory_check.h) or in place (overwrite_check.h). So a step leaves the
 //   same numbers whatever the order of messages.
 // - It ends: no acts wait for one another, over all ranks.
 // - It fits: registers and workspace lie in the arena, and a class needs at most the memory that there is.
 //
-// Nothing is promised of what the plan is for. Another operand of the same type, other attributes, another
-// member of a group, an initial slot more make another program, and it is proved as any other. What only
-// reports or times (names, facts, labels, bytes moved, seconds, kinds of memory) is taken as it stands, as is
-// an op outside the registry.
+// Nothing is promised of the plan's purpose. Another operand of the same type, other attributes, another
+// member of a group or one more initial slot make another program, and it is proved like any other. Fields
+// for reports or times alone (names, facts, labels, bytes moved, seconds, kinds of memory) are taken as they
+// stand, as is an op outside the registry.
 //
 // Throws Error (cannot run):
 // - a directed cycle without a token in the step unfolded over all ranks
@@ -44,7 +44,7 @@ std::vector<MemoryUse> memory_use(const ir::Plan& plan);
 // - two registers that share arena bytes while one still has readers, naming both;
 // - a collective that writes over what another act may read at that time, naming both;
 // - a class that needs more than `memory_bytes` (0: no limit), by how much.
-// Where acts of all devices would have to be looked at and are too many, that is said instead.
+// Where the proof would have to look at acts of all devices and they are too many, the error says so instead.
 void verify(const ir::Plan& plan, int64_t memory_bytes = 0);
 
 }  // namespace boxcar::planner

@@ -15,7 +15,7 @@
 namespace boxcar {
 
 template <typename Sequence, typename Index>
-  requires std::integral<Index> || std::is_enum_v<Index>
+requires std::integral<Index> || std::is_enum_v<Index>
 constexpr decltype(auto) at(Sequence&& sequence, Index index) {
   return std::forward<Sequence>(sequence)[static_cast<size_t>(index)];
 }

@@ -220,8 +220,8 @@ int64_t total(const std::vector<Step>& steps) {
   return moved;
 }
 
-// `middles`: over how many layouts in between it may look, where partials of several reductions do not let it
-// see the cheapest way at once.
+// `middles`: how many layouts in between it may try, where partials of several reductions hide the cheapest
+// way.
 std::vector<Step> plan(const Layout& from, const Layout& to, Aim aim, int middles);
 
 // Partials of one kind that both layouts have along `dims` of one mesh stay where they are: each is a tensor
@@ -304,8 +304,8 @@ std::vector<Reduction> reductions_of(const Layout& layout) {
   return kinds;
 }
 
-// Whether partials along `kept` may stay while the others are reduced and made: what is inside reduces first,
-// and what is handed on as partials does not pass another reduction.
+// Whether partials along `kept` may stay while the others are reduced and made: inner ones reduce first, and
+// partials that are handed on do not pass another reduction.
 bool may_keep(const Layout& from, const Layout& to, const std::vector<int>& kept) {
   const auto is_kept = [&](size_t d) {
     return std::find(kept.begin(), kept.end(), static_cast<int>(d)) != kept.end();
@@ -360,8 +360,8 @@ std::vector<Layout> of_one_reduction(const Layout& layout) {
   return result;
 }
 
-// Over a layout in between with partials of one kind alone, which can be handed on as they are: the others
-// are reduced before, or made after. The cheapest; `best` where none is cheaper.
+// The cheapest way over a layout in between with partials of one kind alone, which can be handed on as they
+// are: the others are reduced before, or made after. `best` where none is cheaper.
 std::vector<Step> plan_over(const Layout& from, const Layout& to, Aim aim, int middles,
                             std::vector<Step> best) {
   const auto is = [](const Layout& a, const Layout& b) {
@@ -378,8 +378,9 @@ std::vector<Step> plan_over(const Layout& from, const Layout& to, Aim aim, int m
   return best;
 }
 
-// Partials go to all that need them, or each element's meet where one of these is; or they are reduced on the
-// mesh where they are, and then moved: as cheap unless a root could have been where the result goes.
+// Partials go to all devices that need them, or those of an element meet at one of these devices. Or they are
+// reduced on their own mesh and then moved, which is as cheap unless a root could have been where the result
+// goes.
 std::vector<Step> plan_transfers(const Layout& from, const Layout& to) {
   std::vector<Step> direct = transfer(from, to);
   if (direct.size() == 1) return direct;

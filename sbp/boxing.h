@@ -29,21 +29,21 @@ void check_layout(const Layout& layout);    // throws Error (bad input): sbp aga
 struct Slice {
   int from = 0, to = 0;
   std::vector<Range> block;
-  bool add = false;  // combined into what is there by `reduction`
+  bool add = false;  // combined with the values there by `reduction`
 };
 
-// Where `device` holds nothing that counts: the identity of `reduction` in all of the block.
+// A block on `device` that holds nothing that counts: the identity of `reduction` throughout.
 struct Fill {
   int device = 0;
   std::vector<Range> block;
   Reduction reduction = Reduction::sum;
 };
 
-// A transfer lists all that its result holds: what no slice writes is the identity of `reduction`, or of what
-// `fills` say, where the result is partial in several reductions.
+// A transfer lists all that its result holds. Elements that no slice writes are the identity of `reduction`,
+// or of the reductions in `fills` where the result is partial in several.
 struct Step {
   Collective collective = Collective::none;
-  int mesh_dim = -1;           // the dimension of the mesh before it that it runs along, -1 where none
+  int mesh_dim = -1;           // dimension that it runs along, in the mesh before the step; -1: none
   std::vector<int> mesh_dims;  // all of them, where it is a collective along several
   int axis = 0;                // tensor axis gathered, scattered; for all_to_all the one it gathers
   int axis2 = 0;               // for all_to_all: the axis it splits
@@ -53,7 +53,7 @@ struct Step {
   std::vector<Slice> slices;   // for transfer
   std::vector<Fill> fills;     // for transfer
   Layout result;               // the layout after this step; no sbp: blocks lie where `slices` put them
-  int64_t elements_moved = 0;  // over all devices: what crosses between devices, bandwidth-optimal
+  int64_t elements_moved = 0;  // between devices, over all of them, bandwidth-optimal
   int latency_steps = 0;       // serial message rounds of a ring or direct algorithm
 };
 

@@ -154,7 +154,7 @@ class Deriver {
     add(std::move(signature));
   }
 
-  // What is reduced by max gives P(max) only: a maximum of minima is not the minimum of the maxima.
+  // A reduction by max gives P(max) only: a maximum of minima is not the minimum of the maxima.
   void monotone(int input, Reduction from_max, Reduction from_min) {
     if (commutes(from_max)) partial({input}, Reduction::max, from_max);
     if (commutes(from_min)) partial({input}, Reduction::min, from_min);

@@ -1,4 +1,4 @@
-// An op's index map: what SBP signatures are derived from (docs/design.md, "Derived signatures").
+// An op's index map, from which SBP signatures are derived (docs/design.md, "Derived signatures").
 //
 //   matmul       m k, k n -> m n ; sum k ; linear 0 ; linear 1
 //   add          i j, i j -> i j ; linear 0 1            (jointly linear)
@@ -55,7 +55,7 @@ std::string to_text(const Signature& signature);
 Signature parse_signature(std::string_view text);
 
 // All signatures that follow from `map`, without duplicates, all-B first, then in the order: parallel
-// indices, reduced indices, linear sets, monotone inputs. Each output that a rule says nothing of is B only
+// indices, reduced indices, linear sets, monotone inputs. An output that a rule does not mention is B only
 // where all inputs are B. A linear or monotone clause speaks for every output. An index that one output has
 // and another reduces (the gradient of layer_norm) splits the one and leaves the other partial.
 std::vector<Signature> derive(const IndexMap& map);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t unknown = -1;
 
-// What no route can beat: each element's partials meet once, and each further place that needs it gets it
+// Lower bound on any route: each element's partials meet once, and each further place that needs it gets it
 // once.
 class Bound {
  public:

@@ -28,8 +28,8 @@ enum class Collective : uint8_t {
 };
 const char* to_text(Collective collective);  // "all_reduce"
 
-// Bytes that a rank of `ranks` sends, in the mean over them, by a ring, an exchange or a chain, which send
-// the fewest. `bytes`: the larger of one rank's input and output (ir::Actor::comm_bytes).
+// Mean bytes that one of `ranks` ranks sends by a ring, an exchange or a chain, which send the fewest.
+// `bytes`: the larger of one rank's input and output (ir::Actor::comm_bytes).
 //   all_reduce, 100 bytes, 4 ranks: 150      all_gather of 25 bytes each to 100: 75
 double sent_bytes(Collective collective, double bytes, double ranks);
 
@@ -60,8 +60,8 @@ struct MeshRoute {
 std::optional<MeshRoute> mesh_route(const Shape& shape, const Shape& mesh, const NdSbp& from, const NdSbp& to,
                                     Aim aim = Aim::traffic);
 
-// Every partial dimension reduced and every copy split, so that each element lies on one device: from where a
-// transfer continues.
+// Reduces every partial dimension and splits every copy, so that each element lies on one device. A transfer
+// continues from there.
 MeshRoute scatter_route(const Shape& shape, const Shape& mesh, const NdSbp& from);
 
 }  // namespace boxcar::sbp

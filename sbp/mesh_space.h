@@ -1,7 +1,6 @@
-// What routes along one mesh are worked out on: layouts with the order of their splits spelt out, and counts.
+// States that routes along one mesh go through: layouts with the order of their splits spelt out, and counts.
 //
-//   (S(0,inner), B, S(0)) on mesh 2x3x4:  entry {S(0), B, S(0)}, order {{2, 0}}: dimension 2 splits axis 0
-//   first
+//   (S(0,inner), B, S(0)) on mesh 2x3x4:  entry {S(0), B, S(0)}, order {{2, 0}}: dimension 2 splits first
 #pragma once
 
 #include <cstdint>

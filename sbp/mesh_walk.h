@@ -3,8 +3,8 @@
 //   Walk walk(space, state_of(P(sum)));
 //   walk.to(state_of(S(0)))    one reduce_scatter
 //
-// Every step is legal on its own: a split is added after, and taken from, the end of its axis' order, so that
-// a group always works on one block. The order of the attempts is fixed: local slices, reduce_scatter,
+// Every step is legal on its own: splits are added to and taken from the end of their axis' order, so that a
+// group always works on one block. The order of the attempts is fixed: local slices, reduce_scatter,
 // all_to_all, all_reduce, all_gather, fills. A walk can fail, and it need not be the cheapest: mesh_route()
 // chooses.
 #pragma once
@@ -21,7 +21,7 @@ class Walk {
  public:
   Walk(const Space& space, State from) : space_(space), now_(std::move(from)) {}
 
-  bool to(const State& goal);  // false where it does not get there
+  bool to(const State& goal);  // false: not reached
   MeshRoute take() && { return std::move(route_); }
   int64_t moved() const { return route_.elements_moved; }
 

@@ -26,7 +26,7 @@ namespace boxcar::sbp {
 
 using Shape = std::vector<int64_t>;
 
-inline constexpr int max_axis = 127;          // what Sbp::axis holds
+inline constexpr int max_axis = 127;          // limit of Sbp::axis
 inline constexpr int max_device = 1'048'575;  // devices are numbered from 0
 
 enum class Reduction : uint8_t { sum, max, min };
@@ -66,7 +66,8 @@ NdSbp parse_nd_sbp(std::string_view text);  // "S(0)", "(S(0),B)"; spaces are fr
 //   split_order((S(1,inner), B, S(1))) == {{}, {2, 0}}
 std::vector<std::vector<size_t>> split_order(const NdSbp& layout);
 
-// The same layout with the least `inner` that keep its meaning, so that equal layouts compare equal.
+// The same layout with the smallest `inner` values that keep its meaning, so that equal layouts compare
+// equal.
 //   canonical((S(0,inner), B)) == (S(0), B)
 NdSbp canonical(NdSbp layout);
 
@@ -87,8 +88,7 @@ struct Placement {
 std::string to_text(const Placement& placement);  // "0-7:2x4", "0,2,5"
 Placement parse_placement(std::string_view text);
 Shape parse_mesh(std::string_view text);  // "2x4"
-// Throws Error (bad input) if a device is there twice or the mesh has more or fewer places than there are
-// devices.
+// Throws Error (bad input) if a device is listed twice or the mesh does not have one place per device.
 void check_placement(const Placement& placement);
 
 // The half-open range [begin, end) of part `index` of `parts` of an extent: the first extent % parts parts
@@ -101,8 +101,8 @@ struct Range {
 };
 Range part_range(int64_t extent, int64_t parts, int64_t index);
 
-// What the device at position `index` (row-major in `mesh`) holds of a tensor of `shape` under `layout`:
-// one range per axis. B and P dimensions leave ranges whole.
+// Part of a tensor of `shape` under `layout` on the device at position `index` (row-major in `mesh`): one
+// range per axis. B and P dimensions leave ranges whole.
 std::vector<Range> local_ranges(const Shape& shape, const NdSbp& layout, const Shape& mesh, int64_t index);
 Shape local_shape(const Shape& shape, const NdSbp& layout, const Shape& mesh, int64_t index);
 

@@ -1,7 +1,8 @@
 // Slice transfers between any two layouts: the part of boxing that names devices and blocks.
 //
-//   8 elements, S(0) on 0-1 -> S(0) on 1-2: 0 -> 1 [0, 4), 1 -> 2 [4, 8); device 1 holds [4, 8) and needs [0,
-//   4) 8 elements, P(sum) on 0-1 -> S(0) on 2-3: both send [0, 4) to 2, which adds them, and [4, 8) to 3
+//   8 elements, S(0) on 0-1 -> S(0) on 1-2: 0 -> 1 [0, 4), 1 -> 2 [4, 8);
+//     device 1 holds [4, 8) and needs [0, 4)
+//   8 elements, P(sum) on 0-1 -> S(0) on 2-3: both send [0, 4) to 2, which adds them, and [4, 8) to 3
 //
 // Partials that several devices need reduced meet at one root per block first, where that moves less: two
 // steps. Partials of several reductions always do, from the inside, each kind at roots of its own:
@@ -16,7 +17,7 @@ namespace boxcar::sbp {
 
 std::vector<Step> transfer(const Layout& from, const Layout& to);
 
-// What transfer(from, to) moves.
+// Elements that transfer(from, to) moves.
 int64_t transfer_elements(const Layout& from, const Layout& to);
 
 }  // namespace boxcar::sbp

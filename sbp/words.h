@@ -1,5 +1,4 @@
-// The words that files, flags and messages have for the values of an enum. They stand beside the enum, in its
-// order:
+// Words for an enum's values in files, flags and messages, listed beside the enum in its order:
 //
 //   enum class Recompute : uint8_t { none, selective, full };
 //   inline std::vector<std::string> words_of(Recompute) { return {"none", "selective", "full"}; }

@@ -5,8 +5,8 @@
 
 namespace boxcar::sim {
 
-// Of operands and results; control edges (registers without bytes although their types have elements) are
-// none.
+// Types of operands and of results, without control edges (registers without bytes although their types have
+// elements).
 ir::Types input_types(const ir::Program& program, const ir::Actor& actor);
 ir::Types output_types(const ir::Program& program, const ir::Actor& actor);
 

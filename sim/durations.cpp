@@ -32,8 +32,8 @@ double copy_seconds(const ir::Program& program, const ir::Actor& actor, const ba
   return bytes / cluster.node.pcie_bandwidth;
 }
 
-// A batch is prepared by its node's host while it makes its way to the device. What a phase loads (tokens,
-// labels) comes from the same samples.
+// A batch is prepared by its node's host while it makes its way to the device. A phase's loads (tokens,
+// labels) come from the same samples.
 double prepare_seconds(const ir::Plan& plan, const ir::Program& program, const ir::Actor& actor,
                        const backends::Node& node) {
   if (node.load_rate <= 0 || !actor.is(ir::OpKind::load)) return 0;

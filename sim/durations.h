@@ -13,28 +13,28 @@
 
 namespace boxcar::sim {
 
-// What one act costs: `seconds` of a kernel or a fixed duration, or a communication.
+// The cost of one act: `seconds` of a kernel or a fixed duration, or a communication.
 struct ActCost {
   double seconds = 0;  // of work that loads no link
   CommTime comm;       // where bytes_on_link > 0
   double total() const { return seconds + comm.seconds(); }
 };
 
-// Computes costs and keeps what devices share: kernels by program, groups by comm, collectives by span. An
+// Computes costs and caches what devices share: kernels by program, groups by comm, collectives by span. An
 // attribute "seconds" (a double) fixes the duration of an act; kernels take kernel_seconds times the device's
 // slowdown.
 class Costing {
  public:
   Costing(const ir::Plan& plan, const backends::Cluster& cluster);
 
-  // By actor of the program, as `device` of a class that runs it sees them.
+  // Costs by actor of the program for `device`, of a class that runs it.
   std::vector<ActCost> act_costs(int program, int device);
 
  private:
   struct Fixed {
     double seconds = 0;
     bool kernel = false;  // slowed on a slow device
-    double times = 1;     // of experts: as the fullest device has of the mean
+    double times = 1;     // experts: the fullest device's load over the mean
     RunAct run;
   };
   const std::vector<Fixed>& fixed(int program);

@@ -1,4 +1,4 @@
-// Networks between nodes as SimGrid has them: fat tree, torus, dragonfly, with SimGrid's parameters and its
+// Networks between nodes as SimGrid models them: fat tree, torus, dragonfly, with SimGrid's parameters and
 // routes.
 //
 //   torus        dims 4, 2, 2: 16 nodes
@@ -7,8 +7,8 @@
 //   dragonfly    dims 3, 4;  4, 2;  3, 1;  2: 72 nodes
 //                groups, chassis, routers, each with its number of links; nodes of a router
 //
-// Written flat (2, 4, 4, 1, 2, 1, 2). Every link carries what the NICs of a node carry together, each way,
-// times the number of parallel links. Links without latency, as all of ours.
+// Written flat (2, 4, 4, 1, 2, 1, 2). A link has, each way, the bandwidth of all NICs of a node together,
+// times the number of parallel links. Like all our links it has no latency.
 #pragma once
 
 #include <map>

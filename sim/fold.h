@@ -1,12 +1,12 @@
-// Symmetric devices are simulated once: classes are split until all members of one see the same.
+// Symmetric devices are simulated once: classes are split until all members of a class see the same.
 //
 //   8 GPUs, dp 8, one program:             one class of 8, simulated as one device
 //   device 3 slower than the others:       classes {0 1 2 4 5 6 7} and {3}
 //   2 stages of 4, stage 1 across two nodes, transfers to its first half inside a node: 2 + 2 classes
 //
 // Members of a class run the same program at the same speed; their groups have the same span and consist of
-// the same classes; what they pull and who pulls from them, and over which kind of path, is the same; and so
-// are the classes on the links they share. That is the coarsest equitable partition of plan and platform that
+// the same classes. Their pulls, the pulls from them and the kinds of path of both are the same, and so are
+// the classes on their links. The result is the coarsest equitable partition of plan and platform that
 // refines the plan's classes, found by refining colours until nothing splits. Where links between nodes
 // differ for every pair (fat trees, tori, dragonflies), every device of a plan that leaves a node is a class.
 #pragma once

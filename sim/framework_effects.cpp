@@ -29,7 +29,7 @@ double named(const std::map<std::string, double>& numbers, const std::string& na
   return found == numbers.end() ? otherwise : found->second;
 }
 
-// Of as many copies of so many bytes, each of which is read and written.
+// Seconds of `copies` copies of `types`, each of which is read and written.
 double copying_seconds(const backends::DeviceProfile& device, double copies, const ir::Types& types) {
   if (copies <= 0) return 0;
   double bytes = 0;

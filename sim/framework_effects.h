@@ -1,13 +1,12 @@
-// What a training framework does to an act's time, as one table: a field of backends::Framework, the actors
-// that it concerns, and its effect on them.
+// Effects of a training framework on acts' times, as one table: fields of backends::Framework, the actors
+// that each concerns, its effect.
 //
 //   field           actors                            effect
 //   op_launches     kernels of the ops that it names  launches = its number
 //   reduce_whole    reduce_scatter in phase reduce    an all_reduce of the same gradients
 //   gather_copies   gathers of the tensors it names   + the time to copy what was gathered
 //
-// What concerns a whole pass is not here: how far the host runs ahead (host_time.h), rings
-// (ring_attention.h).
+// Effects on a whole pass are elsewhere: how far the host runs ahead (host_time.h), rings (ring_attention.h).
 #pragma once
 
 #include <cstdint>
@@ -17,26 +16,26 @@
 
 namespace boxcar::sim {
 
-// An act as the framework runs it. Defaults, and what `ran_by` starts from: as the plan says.
+// An act as the framework runs it. The defaults are the plan's act.
 struct RunAct {
   // kernels
   double factor = 1;         // on its seconds
   double more_seconds = 0;   // before that factor
   double launches = 1;       // by the host
-  double waits = 0;          // launches for which the device stands still before it
-  bool in_producer = false;  // the kernel before does it; the host launches it all the same
+  double waits = 0;          // launches that the device waits for before it
+  bool in_producer = false;  // part of the kernel before; the host launches it all the same
   bool shares_launch =
       false;  // one of many tensors of one kernel: the device has no launch of its own for it
   // collectives
   sbp::Collective collective = sbp::Collective::none;
   int64_t bytes = 0;         // as ir::Actor::comm_bytes
   int apart = 0;             // tensors that go one by one, each with the latency of one; 0: all together
-  double piece_seconds = 0;  // of each of these, per rank
+  double piece_seconds = 0;  // of each such tensor, per rank
   double times = 1;          // how often it runs
   double more_latency = 0;   // s, of copies after it
 };
 
-// Of a kernel or a collective of `program`.
+// `actor`: a kernel or a collective of `program`.
 RunAct ran_by_framework(const backends::Cluster& cluster, const ir::Program& program, const ir::Actor& actor);
 
 }  // namespace boxcar::sim

@@ -56,8 +56,8 @@ std::vector<double> host_delays(const ir::Program& program, const backends::Clus
   const double launch = turns * cluster.node.host_per_op / cluster.node.host_speed;
   if (launch <= 0) return delays;
   const std::map<int, size_t> first = first_kernels(program, acts);
-  // What the framework does once a pass comes with the layer that has its first kernel. In a pipeline the
-  // host has waited for a transfer before, and has no lead then.
+  // The framework's work once a pass comes with the layer of the pass's first kernel. In a pipeline the host
+  // has waited for a transfer before, and has no lead then.
   const bool in_pipeline = pulls_in_a_pass(program);
   Parts parts = parts_of(program, acts);
   if (!in_pipeline)

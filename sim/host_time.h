@@ -7,8 +7,8 @@
 //   10 kernels of a layer's forward pass, 300 us on the device, 40 us of the host for each launch: + 10 us
 //   each
 //
-// A lead that the host won before, in the head say, is not counted on: published layers that are launch-bound
-// take as long behind long kernels as behind short ones.
+// A lead that the host won earlier, say in the head, does not count: published launch-bound layers take as
+// long behind long kernels as behind short ones.
 #pragma once
 
 #include <vector>
@@ -22,12 +22,12 @@ namespace boxcar::sim {
 struct HostAct {
   bool delays = false;  // a kernel of its own, which may end later
   double launches = 0;  // by the host
-  double waits = 0;     // launches for which the device stands still before it
-  double advances = 0;  // s by which it makes the device's own time for its phase longer
+  double waits = 0;     // launches that the device waits for before it
+  double advances = 0;  // s that it adds to the device's own time for its phase
 };
 
-// By actor of the program, s by which it ends later. `acts`: by actor. `turns`: devices whose launches one
-// host makes in turn.
+// Delays of the ends of acts in s, by actor of the program. `acts`: by actor. `turns`: devices whose launches
+// one host makes in turn.
 std::vector<double> host_delays(const ir::Program& program, const backends::Cluster& cluster,
                                 const std::vector<HostAct>& acts, int turns);
 

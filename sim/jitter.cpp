@@ -11,7 +11,7 @@
 namespace boxcar::sim {
 namespace {
 
-// Of a normal distribution, the same with every standard library (Box and Muller).
+// A draw from a normal distribution, the same with every standard library (Box and Muller).
 double normal(std::mt19937_64& random) {
   const auto uniform = [&] { return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53; };
   const double radius = std::sqrt(-2 * std::log(uniform()));

@@ -214,7 +214,7 @@ void LoadBuilder::mark_shared() {
   }
 }
 
-// Weights on a link divided by what they have in common, and its capacity with them.
+// Divides the weights on a link, and its capacity, by the weights' common divisor.
 void LoadBuilder::reduce_weights() {
   std::vector<int> divisor(w_.link_capacity.size(), 0);
   for (const Path& path : w_.paths) {

@@ -4,10 +4,9 @@
 //   the NIC of the class's first device, up and down, weight 1; with 4 NICs a node, weight 2: two groups'
 //   flows on each
 //
-// A link stands for all links on which the same classes hang. A flow counts on a link as often as flows of
-// its kind cross that link in reality. Where the model of the collective gives a member more of a link than
-// an even share of the NIC it sits at, the weight is lowered accordingly, so that an act alone takes what
-// collective_time says.
+// A link stands for all links of the same classes. A flow counts on a link as often as flows of its kind
+// cross it in reality. Where the model of the collective gives a member more of a link than an even share of
+// its NIC, the weight is lowered accordingly, so that an act alone takes the time of collective_time.
 //
 // Where devices are threads on shared cores, an act inside a node is a flow too: it carries the nanoseconds
 // of work of its threads over their queues' own links, 1e9 a second each, and over the node's cores, once for

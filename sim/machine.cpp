@@ -80,7 +80,7 @@ void Machine::send_initial() {
     deliver(actor);
     const WiredActor& wired = at(wiring_.actors, actor);
     bool source = at(wiring_.in_begin, actor) == at(wiring_.in_begin, actor + 1);
-    // What waits for no message is ready from the start; the rest becomes ready by one.
+    // Actors that wait for no message are ready from the start; a message makes the others ready.
     if (source && table_.ready(actor) && !at(wiring_.queues, wired.queue).ordered && wired.per_step > 0) {
       offer(actor);
     }
@@ -167,8 +167,8 @@ void Machine::receive(int actor, int cause, const actors::Message& message) {
   wake(wired.queue);
 }
 
-// The last ack for a slot gives it back. Acks of a group's members come when the group ends; what counts is
-// when the members ended.
+// The last ack for a slot gives it back. Acks of a group's members come when the group ends; the members' own
+// ends count.
 bool Machine::take_ack(int actor, const actors::Message& message) {
   int port = at(wiring_.out_begin, actor) + message.port;
   Ticks& acked = at(acked_, at(slot_begin_, port) + message.slot);
@@ -321,7 +321,7 @@ void Machine::step_over() {
 // Enough steps: as many as asked for, or the state came back, or (after at most 32) it hardly will.
 bool Machine::enough() {
   auto steps = static_cast<int>(step_ends_.size());
-  // Of steps that end in one instant only the last one's end is a state of its own.
+  // Where several steps end in one instant, only the last one's end is a state of its own.
   while (static_cast<int>(states_.size()) < steps - 1) states_.push_back({states_.size(), 0});
   states_.push_back(fingerprint(true));
   marks_.resize(states_.size(), timeline_.size());

@@ -29,25 +29,25 @@ class Machine {
   // timeline: by unit, whether its acts are kept.
   Machine(const Wiring& wiring, double slowdown, std::vector<char> timeline, bool periodic);
 
-  // Until `steps` steps are over; 0: until the state at the end of a step is one that was there before.
-  // Throws Error (cannot run) naming what waits for what if nothing can go on before. `look`: see Options.
+  // Runs until `steps` steps are over; 0: until the state at a step's end recurs. Throws Error (cannot run),
+  // naming who waits for whom, if nothing can go on before. `look`: see Options.
   void run(int steps, const std::function<void()>& look = {});
 
   // After run(): how many steps lie between the last two equal states at the end of a step; 0: none seen.
   int period() const { return period_; }
   const std::vector<Ticks>& step_ends() const { return step_ends_; }
   Meter& meter() { return meter_; }
-  // How much of the timeline there was when `step` ended.
+  // Length of the timeline when `step` ended.
   size_t timeline_mark(int step) const { return at(marks_, step); }
-  // cls and actor by the wiring's plan; those of an actor in order.
+  // cls and actor by the wiring's plan; acts of an actor in order.
   std::vector<Act> take_timeline() { return std::move(timeline_); }
   int64_t events() const { return time_.events(); }
 
  private:
   struct QueueState {
     bool busy = false;      // an act runs, or waits with its turn
-    int item = -1;          // which one; the last of a group
-    int group = -1;         // that runs as one
+    int item = -1;          // the item that acts; the last of a group
+    int group = -1;         // the group that runs as one
     int step = 0, run = 0;  // of the unit's schedule
     int next = 0;           // in the items of this phase
     Ticks idle_since = 0;
@@ -58,13 +58,13 @@ class Machine {
     int64_t index = 0;  // which act it is, from 0
     Ticks start = 0;
     Ticks due = -1;        // when the event in flight ends; others are stale
-    Ticks since = 0;       // communications: from when an unbroken chain of them led here
+    Ticks since = 0;       // communications: start of the unbroken chain of them that led here
     int cause = -1;        // the actor whose message made it ready last
     Ticks caused = -1;     // when
     bool flowing = false;  // the flow has started
     int arrived = 0;       // lead of a joint act: members that have come to it
   };
-  // A unit's compute act while communication beside it may slow it, or a group, member by member: both round
+  // A unit's compute act, or a group member by member, while communication beside it may slow it. Both round
   // to ticks alike.
   struct Elastic {
     int communications = 0;      // in flight on the unit
@@ -76,11 +76,12 @@ class Machine {
     Ticks left = 0;              // of its length, then
   };
 
-  // What the future depends on, relative to now, in 128 bits; and what it says of the past.
+  // 128 bits of the state that the future depends on, relative to now.
   struct Fingerprint {
     uint64_t high = 0, low = 0;
     friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
   };
+  // A state, and the counts of the past that a repeated period adds to.
   struct Sample {
     Fingerprint state;
     Ticks now = 0;
@@ -169,7 +170,7 @@ class Machine {
   std::vector<char> is_woken_;
   std::vector<actors::Effect> effects_;
   std::vector<int> slot_begin_;  // by output port: its first slot in acked_
-  std::vector<Ticks> acked_;     // by slot: the latest ack since it was written, by when it was sent
+  std::vector<Ticks> acked_;     // by slot: when the latest ack since its write was sent
   std::vector<int64_t> turns_;   // by turn: acts of the producer passed
   std::vector<Act> timeline_;
   std::vector<int64_t> left_;  // acts left, by step
@@ -189,7 +190,7 @@ class Machine {
   std::vector<std::vector<std::vector<int>>> moduli_;  // by queue and phase: rates above 1 of its actors
   std::vector<Ticks> times_;  // of a group's members: each one's start, then the last one's end
   Ticks now_ = 0;
-  Ticks stamp_ = 0;  // when what is delivered was sent, for the meter
+  Ticks stamp_ = 0;  // when the message being delivered was sent, for the meter
   bool done_ = false;
 };
 

@@ -1,4 +1,4 @@
-// An act from its beginning to its end: what it takes and gives back, how long it takes, what waited for it.
+// An act from its beginning to its end: slots taken and given back, its time, waits for it.
 #include <algorithm>
 #include <cmath>
 

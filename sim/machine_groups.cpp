@@ -83,7 +83,7 @@ void Machine::member_times(int queue_index) {
     times_.push_back(times_.back() + at(wiring_.actors, at(wiring_.items, group.first_item + m)).alone);
 }
 
-// What groups that still run when the last step ends have taken and given back by then.
+// Counts bytes that groups still running at the last step's end have taken and given back by then.
 void Machine::account_unfinished() {
   for (int q = 0; q < static_cast<int>(queues_.size()); ++q) {
     if (at(queues_, q).group >= 0) account_unfinished(q);

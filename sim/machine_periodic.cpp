@@ -1,11 +1,10 @@
 // A regime that repeats, inside a step or from step to step, is repeated by arithmetic.
 //
-// Everything that happens follows from the state: where every queue stands, what messages have arrived and
-// not been used, when what is in flight ends. If that state at one instant is the state at an earlier one,
-// all ends the same time later and all queues the same number of runs further in schedules that go on alike,
-// then what came in between comes again, as long as the schedules go on alike and no rate (a gradient
-// accumulated over m acts, a weight read by m acts) is completed. Then times, positions and counters are
-// moved on by so many periods at once.
+// The state decides all that happens: where every queue stands, messages arrived and not yet used, ends of
+// acts and flows. Suppose that it recurs: all ends lie the same time later, and all queues the same number of
+// runs further in schedules that go on alike. Then the acts in between come again, as long as the schedules
+// go on alike and no rate (a gradient accumulated over m acts, a weight read by m acts) is completed. Times,
+// positions and counters are moved on by that many periods at once.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -160,7 +159,7 @@ void Machine::look_for_period() {
   samples_.push_back(std::move(now));
 }
 
-// How often what came between the samples is certain to come again.
+// How often the acts between the samples are certain to come again.
 int64_t Machine::repeats(const Sample& before, const Sample& now) const {
   if (before.step != now.step || before.levels != now.levels || before.now == now.now) return 0;
   int64_t times = std::numeric_limits<int64_t>::max();
@@ -198,7 +197,7 @@ int64_t Machine::repeats_of_queue(int queue, int before, int now) const {
     int done = occurrences(queue, phase, now);
     int acts = done - occurrences(queue, phase, before);
     for (int rate : at(at(moduli_, queue), phase)) {
-      // Of the acts of this phase `done` or one more are over, the first of a slot among them, the last not.
+      // `done` acts of this phase or one more are over, the first of a slot among them, the last not.
       if (acts > 0) times = std::min<int64_t>(times, done % rate == 0 ? 0 : (rate - 2 - done % rate) / acts);
     }
   }

@@ -129,7 +129,7 @@ class Merger {
     return actor.kind == ir::ActorKind::collective || actor.kind == ir::ActorKind::pull;
   }
 
-  // A group that begins with the first reader of what another queue brings is seldom found unready.
+  // A group that begins with the first reader of another queue's output is seldom found unready.
   bool cut_before(int actor) const {
     if (alone(at(program_.actors, actor))) return true;
     for (const ir::Input& input : at(program_.actors, actor).inputs) {

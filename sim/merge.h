@@ -1,5 +1,5 @@
-// Neighbouring acts of a compute queue as one activity: which may be, and what their queue's order makes
-// superfluous.
+// Neighbouring acts of a compute queue as one activity: which acts may merge, and which messages their
+// queue's order makes superfluous.
 //
 //   compute: norm qkv attention proj | all_reduce on net.tp | residual norm2 up gelu down | all_reduce ...
 //   two groups a layer and direction: [norm qkv attention proj] [residual ... down]; the registers between
@@ -11,15 +11,13 @@
 //
 // A *group* is a run of acts of one phase that, once all its members are ready, run back to back and tell
 // other queues nothing before the last one ends:
-// - only the last member sends a req at every act to a reader elsewhere;
-// - an ack that a member before the last gives to another queue may wait
-//   for the last one's end, because the actor that it goes to cannot use
-//   the slot before: it also reads what a later act of this queue writes;
-// - where a member sends every m-th time only (a gradient accumulated over
-//   m acts, a weight read m times), that act of the group is run member by
-//   member: `moduli` lists those m.
-// Whether all members are ready is asked when the group's turn comes; if they are not, that act runs member
-// by member. So merging changes no time, whatever the durations.
+// - only the last member sends a req at every act to a reader on another queue;
+// - an ack from a member before the last to another queue may wait for the last member's end, because its
+//   receiver cannot use the slot before: the receiver also reads what a later act of this queue writes;
+// - where a member sends at every m-th act only (a gradient accumulated over m acts, a weight read m times),
+//   every m-th act of the group runs member by member: `moduli` lists these m.
+// If not all members are ready when the group's turn comes, that act runs member by member. So merging
+// changes no time, whatever the durations.
 #pragma once
 
 #include <vector>

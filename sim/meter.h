@@ -1,4 +1,4 @@
-// What a run measures of every unit: time by queue and step, waits for transfers, bytes held in registers.
+// Measurements of every unit in a run: time by queue and step, waits for transfers, bytes held in registers.
 //
 //   compute acts of step 0 at [0, 2] and [3, 4] s, the wait between them for a pull that ran [1.5, 3]:
 //   busy 3, span 4, exposed 1
@@ -27,18 +27,18 @@ class Meter {
   // The compute queue of `unit` waited `wait` for a transfer before an act of `step`.
   void exposed(int unit, int step, Ticks wait) { of(unit, step).exposed += wait; }
 
-  // Bytes of slots taken (positive) or given back at `when`, not before what is settled. What counts is the
-  // level after all changes of an instant.
+  // Bytes of slots taken (positive) or given back at `when`, not before the settled time. The level after all
+  // changes of an instant counts.
   void change(int unit, int64_t bytes, Ticks when);
   // No change before `before` will come any more.
   void settle(int unit, Ticks before);
   int64_t level(int unit) const;  // now
-  int64_t peak(int unit) const;   // of what is settled
+  int64_t peak(int unit) const;   // up to the settled time
 
   const StepMeter& step(int unit, int step) { return of(unit, step); }
 
-  // Times of all units from step `step` on, flat. With those of an earlier moment `since`: what came in
-  // between comes `times` more, each `period` later.
+  // Times of all units from step `step` on, flat. repeat() takes those of an earlier moment `since` as
+  // `before`: all that came in between comes `times` more, each `period` later.
   std::vector<Ticks> totals(int step) const;
   void repeat(int step, Ticks since, const std::vector<Ticks>& before, int64_t times, Ticks period);
 

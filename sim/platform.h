@@ -3,12 +3,12 @@
 //   dgx-a100, 2 nodes of 8: every GPU has a port (NVSwitch side) and a NIC, up and down: 2 x 16 of each
 //   transfer 0 -> 8: NIC of 0 up, NIC of 8 down;  transfer 0 -> 1: port of 0 up, port of 1 down
 //
-// Links are numbered from 0; those of ports, NICs and uplinks come in pairs: an even one carries what leaves
-// (up), the next what arrives (down), so that full-duplex hardware never contends with itself. Where a node
-// has fewer NICs than GPUs, neighbours share one; where it has more, a GPU owns several, taken as one link.
-// Leaf-spine: one pair of uplinks per leaf, with all its capacity, if it is oversubscribed (else it cannot be
-// a bottleneck). Fat trees, tori and dragonflies have SimGrid's links and routes (fabric.h). Bandwidths are
-// bytes/s one way.
+// Links are numbered from 0; those of ports, NICs and uplinks come in pairs: an even one carries bytes that
+// leave (up), the next one bytes that arrive (down), so that full-duplex hardware never contends with itself.
+// Where a node has fewer NICs than GPUs, neighbours share one; where it has more, a GPU owns several, taken
+// as one link. Leaf-spine: one pair of uplinks per leaf, with all its capacity, if it is oversubscribed (else
+// it cannot be a bottleneck). Fat trees, tori and dragonflies have SimGrid's links and routes (fabric.h).
+// Bandwidths are bytes/s one way.
 #pragma once
 
 #include <vector>
@@ -23,7 +23,7 @@ class Platform {
  public:
   explicit Platform(const backends::Cluster& cluster);
 
-  // What Node::cores says: above 0, acts inside a node run on the cores of the node.
+  // Node::cores; above 0: acts inside a node run on the node's cores.
   double cores() const { return cluster_.node.cores; }
   int nodes() const { return cluster_.nodes; }
   int links() const { return static_cast<int>(capacity_.size()); }
@@ -35,12 +35,12 @@ class Platform {
   // link up and down, and the uplinks of each leaf once for every ring that leaves it.
   std::vector<int> collective(const std::vector<int>& devices, bool between_nodes) const;
 
-  // Links that hang on one device, for folding: its ports, its NICs, its leaf's uplinks.
+  // Links of one device, for folding: its ports, its NICs, its leaf's uplinks.
   std::vector<int> links_of(int device) const;
   int node_of(int device) const { return cluster_.node_of(device); }
   // The leaf switch of a device; 0 where the fabric has one switch.
   int leaf_of(int device) const;
-  // True where leaves can be short of bandwidth between each other.
+  // True where bandwidth between leaves can be short.
   bool shares_uplinks() const { return first_uplink_ >= 0; }
   // True where links between nodes are alike for all pairs under the same leaves, so that devices can be
   // folded.

@@ -1,4 +1,4 @@
-// The fixed order of an ordered queue over the steps, and what it proves.
+// The fixed order of an ordered queue over the steps, and proofs from it.
 //
 //   schedule F F B F B B, actors f (F) and b (B):  act 0 of b comes after act 1 of f, before act 2
 #pragma once

@@ -1,4 +1,4 @@
-// What ran for real, as the simulator has it: so that the two are written and compared alike.
+// Acts that ran for real as a result of the simulator, so that both are written and compared alike.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace boxcar::sim {
 
-// Every device by itself, every act, as if it had begun with the first step that is there.
+// All of `acts`, with each device a class of its own. Steps count from the first one in `acts`.
 Result result_of(const ir::Plan& plan, const std::vector<actors::RunAct>& acts);
 
 }  // namespace boxcar::sim

@@ -6,9 +6,10 @@
 //   exchanges
 //
 // Both move the same bytes over the same links and compute the same products. In a ring the exchanges show
-// where they take longer than what they stand beside, all parts but a rank's own. Backward, the gradients of
-// keys and values go round with them. Causal sequences are cut so that ranks have equal work, as Megatron-LM
-// cuts them: the own part is causal, of the others half of the queries or half of the keys count.
+// where they take longer than the attentions beside them: over all parts but a rank's own. Backward, the
+// gradients of keys and values go round with them. Causal sequences are cut so that ranks have equal work, as
+// Megatron-LM cuts them: a rank's own part is causal; in the others half of the queries or half of the keys
+// count.
 #pragma once
 
 #include <vector>
@@ -25,25 +26,26 @@ struct AttentionRing {
   int comm = -1;                  // of all of these
 };
 
-// Those of a program in which attention reads gathered keys and values; by actor, -1 where it is in none.
+// The rings of a program whose attention reads gathered keys and values. of_actor: the ring of an actor, -1:
+// none.
 struct AttentionRings {
   std::vector<AttentionRing> rings;
   std::vector<int> of_actor;
 };
 AttentionRings attention_rings(const ir::Program& program);
 
-// Of the types that an attention (or its gradient) over whole keys and values reads and writes: those over
-// one of `ranks` parts.
+// Turns the operand and result types of an attention (or its gradient) over whole keys and values into those
+// over one of `ranks` parts.
 void take_part(bool backward, int ranks, ir::Types& inputs, ir::Types& outputs);
 
-// How long the parts of such an attention take: a rank's own, and all others together.
+// Seconds of a ring's attentions: over a rank's own part, and over all others together.
 struct PartSeconds {
   double own = 0, others = 0;
 };
 PartSeconds part_seconds(const backends::DeviceProfile& device, const ir::Actor& attention, int ranks,
                          ir::Types inputs, ir::Types outputs);
 
-// The share of the exchanges' seconds that shows beside those of the others. In [0, 1].
+// The share of the exchanges' seconds that shows beside the attentions over the other parts. In [0, 1].
 double shown_share(double exchanges, double others);
 
 }  // namespace boxcar::sim

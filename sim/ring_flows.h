@@ -1,10 +1,10 @@
-// Collectives as every flow: what each rank sends to its neighbour in each round is a flow of its own.
+// Collectives as all their flows: each rank's transfer to its neighbour in each round is a flow of its own.
 //
 //   all_reduce over ranks 0 1 2 3 of a node: 6 rounds of 4 flows, 0 -> 1, 1 -> 2, 2 -> 3, 3 -> 0
 //   over 2 nodes of 4: 4 rings, rank k of one node to rank k of the other, 2 rounds each way
 //
-// A rank sends its part of a round once it has sent the one before and received its neighbour's of that
-// round. All flows together carry the bytes that the one-flow form puts on each member's link, so that
+// A rank sends its part of a round once it has sent its part of the round before and received its
+// neighbour's. All flows together carry the bytes that the one-flow form puts on each member's link, so that
 // without contention both take the same time. For small tests: events grow with the square of the ring.
 #pragma once
 
@@ -41,7 +41,7 @@ class RingFlows {
   bool owns(int tag) const { return tag >= first_tag_; }
   // A flow of ours has ended; returns the lead of its collective if that is over.
   std::optional<int> ended(int tag);
-  // What is in flight, as numbers to compare.
+  // The flows in flight, as numbers to compare.
   std::vector<int64_t> state() const;
 
  private:

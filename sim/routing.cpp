@@ -8,7 +8,7 @@
 namespace boxcar::sim {
 namespace {
 
-// Of the device that has the fullest expert, in times of the mean.
+// The load of the fullest expert's device over the mean.
 double fullest(const ir::Plan& plan, double experts, double skew) {
   double devices = 1;
   for (const ir::Comm& comm : plan.comms)
@@ -38,7 +38,7 @@ std::vector<double> routing_times(const ir::Plan& plan, const ir::Program& progr
   for (bool any = true; any;) {
     any = false;
     for (const ir::Actor& actor : program.actors) {
-      // Of weights and biases, gradients are summed over the slots.
+      // Gradients of weights and biases are sums over the slots.
       const auto operands = reads(actor);
       const bool ends = actor.op.starts_with("moe_") || actor.op.starts_with("reduce_") ||
                         (actor.op == "batch_matmul" && operands == 2);

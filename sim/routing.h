@@ -1,11 +1,11 @@
 // How much longer the acts of experts take where tokens are routed unevenly.
 //
-//   16 experts on 8 devices, the fullest gets 1.5 times the mean, the others share the rest: the device that
-//   has it has 1.5 + 14.5 / 15 of 2, 1.233 times the mean, and all wait for it
+//   16 experts on 8 devices, the fullest expert gets 1.5 times the mean, the others share the rest: its
+//   device gets 1.5 + 14.5 / 15 instead of 2, 1.233 times the mean, and all wait for it
 //
-// What lies in slots of experts is what moe_dispatch makes and moe_combine's gradient, and what follows from
-// them until moe_combine and moe_dispatch's gradient. A plan's fact "routing_skew" says how uneven; memory is
-// that of the slots.
+// Slots of experts hold the results of moe_dispatch and of moe_combine's gradient, and all that follows from
+// these until moe_combine and moe_dispatch's gradient. A plan's fact "routing_skew" is the fullest expert's
+// load over the mean; memory is that of the slots.
 #pragma once
 
 #include <vector>

@@ -2,7 +2,7 @@
 // fabric.cpp alone.
 //
 // SimGrid keeps its engine and its clock in globals and makes neither anew, so this is a singleton, against
-// our own rule; what a run leaves behind in it is a clock that has moved on and links to be used again.
+// our own rule; a run leaves behind a clock that has moved on and links to be used again.
 #pragma once
 
 #include <map>

@@ -111,8 +111,7 @@ class Continuation {
     return to_seconds(end(last) - end(last - over)) / over;
   }
 
-  // All acts of the steps asked for, by actor and index. What ended in the last period ends again a period
-  // later.
+  // All acts of the steps asked for, by actor and index. Acts of the last period end again a period later.
   std::vector<Act> timeline(std::vector<Act> acts) const {
     double period = steps_ > known_ ? to_seconds(length()) : 0;
     for (int times = 1; known_ + (times - 1) * period_ < steps_; ++times) {

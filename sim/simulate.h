@@ -26,7 +26,7 @@ struct Options {
   bool timeline = false;  // keep every act of every step
   int64_t timeline_acts =
       200'000;  // in a step; where there are more, of the first class of each program alone
-  // Called now and then, many times a second; what it throws ends the simulation.
+  // Called many times a second; an exception from it ends the simulation.
   std::function<void()> look = {};
 };
 
@@ -40,7 +40,7 @@ struct Act {
 struct ClassResult {
   int program = 0;
   std::vector<int> devices;
-  // Of the last step, in seconds:
+  // Seconds of the last step:
   double busy = 0;                 // compute queue
   double span = 0;                 // compute queue, from its first act's start to its last act's end
   double exposed_comm = 0;         // the compute queue idle while its next act waits for a transfer
@@ -59,7 +59,7 @@ struct Result {
   double wall_seconds = 0;
 };
 
-// Throws Error (cannot run) naming what waits for what where the plan hangs, and where a quota is exceeded.
+// Throws Error (cannot run) naming who waits for whom where the plan hangs, and where a quota is exceeded.
 Result simulate(const ir::Plan& plan, const backends::Cluster& cluster, const Options& options = {});
 
 // Seconds of one act when nothing contends: kernels from kernel_time, communication from collective_time. By

@@ -19,7 +19,7 @@ namespace {
 constexpr int windows = 2000;         // samples of a counter
 constexpr size_t flush_at = 1 << 16;  // bytes
 
-// Every act of one class, and what a step is made of.
+// Every act of one class, and the number of acts in a step.
 struct ClassTimeline {
   const ir::Program* program = nullptr;
   std::vector<std::span<const Act>> acts;  // by actor and index
@@ -27,7 +27,7 @@ struct ClassTimeline {
   std::vector<int> per_step;               // acts of each actor in one step
 };
 
-// What a register's slot takes or gives back.
+// Memory that a register's slot takes or gives back.
 struct Change {
   double time;
   int64_t bytes;
@@ -187,7 +187,8 @@ class Writer {
            std::find(actor.outputs.begin(), actor.outputs.end(), input.reg) != actor.outputs.end();
   }
 
-  // The act that published what act `index` of a reader sees, nullptr where it was there from the start.
+  // The act that published the slot read by a reader's act `index`; nullptr where the slot was there from the
+  // start.
   const Act* writer_of(const Source& source, const ir::Input& input, int index) const {
     int slot = index / input.repeat - source.reg->initial;
     if (slot < 0 || source.reg->producer < 0) return nullptr;

@@ -2,10 +2,10 @@
 //
 // One process per simulated device (its class's first member), one track per queue, a slice per act; arrows
 // from the act that filled a register to the acts on other queues and devices that read it; counters of the
-// bytes and the number of register slots in use, sampled as the maximum over a few thousand windows. Of a run
-// of several steps the last one is written. Time 0 is where its first act starts, which may be before the
-// step before it ends: loads and gathers run ahead. Where the timeline has not all devices, those it has are
-// written, with the arrows between devices alone.
+// bytes and the number of register slots in use, sampled as the maximum over a few thousand windows. Only a
+// run's last step is written. Time 0 is where its first act starts, which may be before the step before it
+// ends: loads and gathers run ahead. Where the timeline lacks devices, the others are written, with arrows
+// between devices only.
 #pragma once
 
 #include <ostream>

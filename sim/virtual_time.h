@@ -44,8 +44,8 @@ class VirtualTime {
   // flows; give a flow that has one a link of its own.)
   void flow(std::span<const int> links, double bytes, int tag);
 
-  // For every instant at which something ends, until nothing is left or stop(): the tags that end then,
-  // ascending. What `step` throws ends the run and is thrown from here.
+  // Calls `step` at every instant at which something ends, with the tags that end then, ascending, until
+  // nothing is left or stop(). An exception from `step` ends the run and is thrown from here.
   using Step = std::function<void(Ticks now, std::span<const int> tags)>;
   void run(const Step& step);
   // From within a step: no further step is taken; flows in flight are forgotten.

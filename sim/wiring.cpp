@@ -14,7 +14,7 @@
 namespace boxcar::sim {
 namespace {
 
-// Of gradients what a phase reads that runs once in a step.
+// True for gradients read by a phase that runs once in a step.
 bool is_sum_of_gradients(const ir::Program& program, const ir::Actor& reader, const ir::Input& input) {
   const ir::PhaseKind phase = program.phase_of(reader).kind;
   return input.program < 0 && (phase == ir::PhaseKind::reduce || phase == ir::PhaseKind::update) &&

@@ -1,10 +1,9 @@
 // A plan laid out for simulation: one *unit* (simulated device) per class, actors of all units numbered
-// through, and everything that does not change while they run in flat arrays.
+// through, with everything that a run does not change in flat arrays.
 //
 //   plan of 2 classes, 3 and 2 actors:  unit 0 has actors 0 1 2, unit 1 has 3 4; queues likewise
 //
-// The plan must be one whose classes are equitable (fold.h): the first device of a class stands for all of
-// them.
+// The plan's classes must be equitable (fold.h): the first device of a class stands for all of the class.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@
 
 namespace boxcar::sim {
 
-// A port of an actor: input for whom a req goes to, output for whom an ack goes to.
+// A port of an actor: an input to send a req to, or an output to send an ack to.
 struct Port {
   int actor = 0;
   int port = 0;
@@ -35,7 +34,7 @@ struct Path {
   bool shared = false;  // other flows may run on its links at the same time
 };
 
-// What one act loads after its wait.
+// The load of one act after its wait.
 struct Load {
   int path = 0;
   double bytes = 0;
@@ -52,7 +51,7 @@ struct WiredActor {
   Ticks wait = 0;    // timed part: work, or a communication's latency
   Ticks alone = 0;   // whole duration when nothing contends
   bool communication = false;
-  bool slows = false;  // compute beside it: collectives, whose channels take multiprocessors
+  bool slows = false;  // slows compute beside it: collectives, whose channels take multiprocessors
 };
 
 // Bytes of an implied register, which no message takes or gives back: `take` at the begin of every `every`-th
@@ -101,7 +100,8 @@ struct Wiring {
   std::vector<WiredActor> actors;
   std::vector<WiredQueue> queues;
   std::vector<Turn> turns;
-  // Who acts together: actors, and turns as actors.size() + turn. The first is the lead, the lowest actor.
+  // Members that act together: actors, and turns as actors.size() + turn. The first is the lead, the lowest
+  // actor.
   std::vector<std::vector<int>> joints;
   std::vector<Load> loads;
   std::vector<Path> paths;
@@ -113,8 +113,8 @@ struct Wiring {
   std::vector<int> group_at;  // by item: the group that begins with it, -1: none
   std::vector<WiredGroup> groups;
   std::vector<std::vector<int>> occurrence;  // by program and run of its schedule: earlier runs of its phase
-  // Ports of actors that take part in messages: inputs and outputs but for implied ones and those
-  // updated in place.
+  // Ports of actors that take part in messages: inputs and outputs that are neither implied nor updated in
+  // place.
   std::vector<int> in_begin, out_begin;  // by actor, then one past the end
   std::vector<Port> producers;           // by input port
   std::vector<int> reader_begin;         // by output port, then one past the end
@@ -136,7 +136,8 @@ struct Wiring {
 };
 
 // Throws Error (bad input) where a group's member lacks the joint act or a pull has no source. `costs` by
-// class, `mergings` by program. `gradients_stay`: what the phases of a step read of gradients is always held.
+// class, `mergings` by program. `gradients_stay`: gradients read by phases that run once a step are always
+// held.
 Wiring wire(const ir::Plan& plan, const Platform& platform, const std::vector<std::vector<ActCost>>& costs,
             const std::vector<Merging>& mergings, bool every_flow, bool gradients_stay = false);
 

@@ -36,7 +36,7 @@ std::vector<measure::Sampled> lone_calls(std::set<std::string>& known) {
 
 // --- acts and messages, as the runtime has them
 
-// Seconds of one of the acts of a plan, of which each takes its turn: `queues` of them on as many threads.
+// Seconds of one act of a plan whose acts take turns: `queues` of them on as many threads.
 double act_seconds(int queues) {
   std::string text = fmt::format(
       "plan ring\ndevices 1\nmicro_batches 1\nclass 0: p\n\nprogram p\n  arena {}\n  phases F\n  schedule "
@@ -60,8 +60,8 @@ double act_seconds(int queues) {
 
 int cores_there() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-// What all cores get done at once, in what one of them gets done alone: hardware threads share a core, cores
-// share a budget of power.
+// The rate of all cores at once, in rates of one core alone: hardware threads share a core, cores share a
+// power budget.
 double measure_cores() {
   const measure::Sampled product =
       measure::call_of("matmul", {{{256, 256}, ir::DType::float32}, {{256, 256}, ir::DType::float32}});

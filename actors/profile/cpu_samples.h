@@ -1,6 +1,6 @@
-// What `boxcar profile --backend cpu` measures of this machine: kernels as training runs them, what an act
-// and a message cost, how fast threads exchange data, how much of a core is left to each when all of them
-// work.
+// Measurements of this machine for `boxcar profile --backend cpu`: kernels as training runs them, the cost of
+// an act and of a message, the rate at which threads exchange data, and the share of its speed that a core
+// keeps when all of them work.
 //
 //   Samples samples = measure_cpu([](const std::string& what) { ... });   // about half a minute
 //   fit::fit_device(samples)                                              // sim/fit: a device

@@ -1,4 +1,4 @@
-// Kernels as training runs them: steps of small models, and what each of their acts took.
+// Kernels as training runs them: steps of small models, and the time of each of their acts.
 //
 //   std::set<std::string> known;                                  // kernels that there are samples of
 //   std::vector<KernelSample> samples = measure_steps(known, progress);
@@ -14,8 +14,8 @@
 
 namespace boxcar::profile {
 
-// Of one device alone: medians over all acts of the same op, types and way of work. An act finds in the
-// caches what the acts before it have left.
+// Samples of one device alone: medians over all acts of the same op, types and way of work. An act finds the
+// caches as earlier acts have left them.
 std::vector<measure::KernelSample> measure_steps(std::set<std::string>& known,
                                                  const std::function<void(const std::string&)>& progress);
 

@@ -1,11 +1,11 @@
-// What `boxcar profile --backend cuda` measures: products of real layers' sizes and uneven ones, attention by
-// length and size of heads, every kernel of whole models' plans, sums of vectors for the memory, copies from
-// the host, what a launch takes the host, what a product keeps up for seconds, and collectives where there
-// are several devices.
+// Measurements for `boxcar profile --backend cuda`: products of real layers' sizes and uneven ones, attention
+// by length and head size, every kernel of whole models' plans, sums of vectors for the memory, copies from
+// the host, the host's time for a launch, the rate that a product sustains for seconds, and collectives where
+// there are several devices.
 //
 //   Samples samples = measure_gpus(make, 8, gpu_sweep(free_bytes), progress);   // under 5 minutes
 //
-// It knows of devices what backends/device.h says, so that a device of known constants can be put in place.
+// It uses devices through backends/device.h alone, so that a device of known constants can stand in.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,24 @@
 
 namespace boxcar::profile {
 
-// What is measured, in this order until the time is over.
+// Measurements, in this order until the time is over.
 struct Sweep {
   int64_t memory = 0, footprint = 0;    // Bench's
   std::vector<measure::Sampled> calls;  // one by one
-  std::vector<planner::Job> jobs;       // whose plans' kernels are
+  std::vector<planner::Job> jobs;       // jobs whose plans' kernels are measured
   measure::Sampled sustained;           // for seconds
   double sustained_seconds = 0;
   int64_t upload_bytes = 0, largest_group = 0;
   double budget_seconds = 0;  // after which no kernel is begun
 };
-// For a GPU with so many bytes free: sizes of GPT-2 124M to 1.5B, a Llama of 1B, ResNet-50 and others. What
-// does not fit into `most` bytes, inputs, outputs and as much again, is not measured.
+// For a GPU with so many bytes free: sizes of GPT-2 124M to 1.5B, a Llama of 1B, ResNet-50 and others. Calls
+// whose inputs and outputs, and as much again, do not fit into `most` bytes are left out.
 Sweep gpu_sweep(int64_t free_bytes, int64_t most = 32'000'000'000);
 // Vectors' sums of 64 to `most` elements: floor and bandwidth of memory.
 std::vector<measure::Sampled> sum_calls(int64_t most);
 
-// Of device 0 of `gpus` alike, and of groups of 2, 4, ... of them. `progress` is told what is measured next.
+// Measures device 0 of `gpus` alike, and groups of 2, 4, ... of them. `progress` is told what is measured
+// next.
 measure::Samples measure_gpus(const measure::MakeBackend& make, int gpus, const Sweep& sweep,
                               const std::function<void(const std::string&)>& progress);
 

@@ -1,11 +1,11 @@
-// The machine around what is measured.
+// The machine around a measurement.
 #pragma once
 
 #include <string>
 
 namespace boxcar::profile {
 
-// What the system calls its processor; "a processor" where it does not say.
+// The system's name for its processor; "a processor" where it gives none.
 std::string processor();
 
 // How many processors other programs keep busy while this one sleeps; 0 where the system does not say.

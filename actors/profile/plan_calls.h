@@ -1,4 +1,4 @@
-// The kernels of a plan, each once: what is measured for models that are to be simulated.
+// The kernels of a plan, each once, to be measured for models that are to be simulated.
 //
 //   std::set<std::string> known;                                   // by text: op, types, way of work
 //   for (const Sampled& kernel : calls_of(job, known)) ...         // those of a job that are not known yet
@@ -14,7 +14,7 @@
 
 namespace boxcar::profile {
 
-// A kernel of a program, and by which text it is known: op, types and what changes its way of work.
+// A kernel of a program and the text that it is known by: op, types and all that changes its way of work.
 struct Known {
   std::string key;
   measure::Sampled sampled;
@@ -22,7 +22,7 @@ struct Known {
 bool is_kernel(const ir::Actor& actor);
 Known known_as(const actors::Layout& layout, const ir::Actor& actor);
 
-// Of device 0. The job need not be resolved; its cluster is.
+// Kernels of device 0. The job need not be resolved; its cluster is.
 std::vector<measure::Sampled> calls_of(const planner::Job& job, std::set<std::string>& known);
 
 }  // namespace boxcar::profile

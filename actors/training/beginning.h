@@ -1,4 +1,4 @@
-// What a run begins with: a checkpoint, given weights, or drawn ones.
+// The beginning of a run: a checkpoint, given weights, or drawn ones.
 //
 //   std::unique_ptr<HeldFolder> folder = hold_folder(run, true);   // on the first process
 //   Checkpoint begin = beginning(run, prepared, data.training, "optimizer adam, precision fp32");
@@ -16,13 +16,13 @@ namespace boxcar::training {
 // Weights by position, so that every plan begins alike; moments at zero.
 backends::host::GlobalTensors drawn(const planner::Places& places, int64_t layers, int64_t seed);
 
-// The folder that checkpoints are written to, made where it is not; null where this process writes none.
-// Throws Error (bad input) where it holds another run's.
+// The folder that checkpoints are written to, made if missing; null where this process writes none. Throws
+// Error (bad input) where it holds another run's.
 std::unique_ptr<backends::host::HeldFolder> hold_folder(const TrainRun& run, bool writes,
                                                         const KeyName& name = by_path);
 
-// `data`: Data::training. `settings`: what else changes the numbers of every step, beside the data and the
-// plan; a checkpoint that was begun with others is another run's, and throws Error (bad input).
+// `data`: Data::training. `settings`: all else that changes the numbers of every step, beside the data and
+// the plan. A checkpoint with other settings is another run's and throws Error (bad input).
 backends::host::Checkpoint beginning(const TrainRun& run, const TrainingJob& prepared,
                                      const std::string& data, const std::string& settings,
                                      const KeyName& name = by_path);

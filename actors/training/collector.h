@@ -4,7 +4,7 @@
 //   collector.add(collection, device, reg, bytes);              // from any thread of any process
 //   GlobalTensors whole = collector.take(collection, check);    // on process 0: waits until all is there
 //
-// A collection is what all registers held after so many steps; several may be on their way at once.
+// A collection is the content of all registers after a number of steps; several may be on their way at once.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@
 
 namespace boxcar::training {
 
-// What a message on Channel::results begins with.
+// The first field of a message on Channel::results.
 enum class ResultKind : int64_t { loss, part, timeline, validated };
 
 class Collector {
@@ -35,12 +35,12 @@ class Collector {
 
   Collector(const planner::Places& places, backends::Backend& backend);
 
-  // What a local device's register holds; dropped where another one's counts.
+  // Adds a local device's register; dropped where another device's counts.
   void add(int64_t collection, int device, const std::string& reg, Bytes bytes);
-  // Between steps: that of all local devices.
+  // Adds the registers of all local devices, between steps.
   void add(int64_t collection, const actors::Runtime& runtime);
   // Whole tensors, on process 0. While parts are missing it calls `check` now and then, with the process that
-  // has one; what that throws ends the wait.
+  // has a missing one; an exception from it ends the wait.
   backends::host::GlobalTensors take(int64_t collection, const Check& check);
   // A message of kind part, on process 0.
   void receive(std::span<const std::byte> message);

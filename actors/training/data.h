@@ -1,4 +1,4 @@
-// What is trained on: text or images, and what is held back of it for validation.
+// Training data, text or images, and the part of it held back for validation.
 //
 //   TrainRun run;
 //   run.data = {"book.txt"}, run.validate_every = 100;
@@ -23,11 +23,11 @@ inline std::string by_path(const std::string& path) { return path; }
 struct Data {
   std::unique_ptr<backends::host::Samples> samples;
   std::optional<backends::host::TokenData> held_out;
-  std::string all, training;  // what data that is
+  std::string all, training;  // identities of the data
 };
 
-// `model`: as the job has it, not padded. Throws Error (bad input) where files cannot be read, or where what
-// is held out or left is shorter than a sequence.
+// `model`: as the job has it, not padded. Throws Error (bad input) where files cannot be read, or where the
+// held-out part or the rest is shorter than a sequence.
 Data open_data(const TrainRun& run, const ir::models::Transformer& model, const KeyName& name = by_path);
 
 }  // namespace boxcar::training

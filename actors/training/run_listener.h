@@ -1,11 +1,11 @@
-// What a training run tells whoever started it, while it goes on.
+// Reports of a training run to its caller while it goes on.
 //
 //   struct Losses : RunListener {
 //     void step(const StepRecord& record) override { fmt::print("{} {:.4f}\n", record.step, record.loss); }
 //   };
 //
 // Calls come from threads of the run, one at a time; `step`, `validation` and `checkpoint` on the first
-// process alone. What they throw ends the run.
+// process alone. An exception from a call ends the run.
 #pragma once
 
 #include <cstdint>

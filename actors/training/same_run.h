@@ -1,4 +1,4 @@
-// What the processes of a run must have alike, compared before anything of it runs: flags, the plan, data and
+// Facts that the processes of a run must share, compared before any of it runs: flags, the plan, data and
 // weights. Otherwise they would wait for each other forever, or train something that nobody asked for.
 //
 //   expect_same_run(transport, {{"run.steps", "9"}, {"run.resume", "step 0"}});
@@ -26,14 +26,14 @@ inline constexpr const char* gpu_fact = "GPU";
 // transport starts; where they differ it throws the same Error (input) in all.
 void expect_same_run(backends::Transport& transport, const std::map<std::string, std::string>& facts);
 
-// What all processes must have alike. `configuration`: keys by path; of those that are paths it is what lies
-// there: `data` is Data::all, and `begin` what the run begins with.
+// The facts that all processes must share. `configuration`: keys by path. Keys that are paths count by their
+// content: `data` is Data::all, and `begin` the beginning of the run.
 std::map<std::string, std::string> run_facts(const std::map<std::string, std::string>& configuration,
                                              const TrainRun& run, const ir::Plan& plan,
                                              const std::string& data, const backends::host::Checkpoint& begin,
                                              backends::Backend& backend);
 
-// Of names, types and values.
+// Hash of names, types and values.
 uint64_t fingerprint(const backends::host::GlobalTensors& tensors);
 uint64_t fingerprint(std::span<const std::byte> bytes);
 

@@ -1,4 +1,4 @@
-// What `boxcar train` does with a compiled plan: the keys of section "run". None of them changes the plan.
+// How `boxcar train` runs a compiled plan: the keys of section "run". None of them changes the plan.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct TrainRun {
   std::string backend = "cpu";
   bool share_gpus = false;             // several devices on one GPU, in one process
   bool fast = false;                   // kernels by their time, bits of a run do not repeat
-  std::string algorithms;              // of fast: a file where what was timed is kept; empty: none
+  std::string algorithms;              // of fast: a file that keeps what was timed; empty: none
   bool cuda_graph = false;             // steps are recorded and launched as one act each
   double collective_timeout = 600;     // seconds that a collective of NCCL may take
   std::vector<std::string> data;       // text, or .bin of uint16 tokens or of images; "random" alone: drawn
@@ -31,7 +31,8 @@ struct TrainRun {
   std::string init_from;              // model.safetensors with its config.json beside it
 };
 
-// Of the step that is `step`-th from 0: warm-up, then the schedule, reaching `least` at the last of `steps`.
+// The rate of a step, counted from 0: warm-up to `peak`, then the schedule; cosine reaches
+// run.min_learning_rate at the last of run.steps.
 double learning_rate(const TrainRun& run, double peak, int64_t step);
 
 }  // namespace boxcar::training

@@ -38,7 +38,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What other processes tell process 0 on Channel::results, and when it has validated.
+// Messages on Channel::results of other processes to process 0, and of process 0 when it has validated.
 struct LossMessage {
   ResultKind kind = ResultKind::loss;
   int64_t step = 0, micro_batch = 0, device = 0;
@@ -212,7 +212,7 @@ struct Trainer::Impl {
     add_loss(message.step, message.micro_batch, static_cast<int>(message.device), message.value);
   }
 
-  // For what other processes tell this one.
+  // Waits for messages of other processes.
   template <typename There>
   void wait_for(const std::string& what, There there) {
     const backends::Waiting::Act name(what);

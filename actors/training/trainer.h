@@ -30,17 +30,17 @@ struct TrainingJob {
   ir::Plan plan;
   planner::Places places;
 };
-// Compiles, verifies, and refuses (Error, cannot run) what does not fit into this machine's memory. `share`
-// of the devices take it; 0 if they have memory of their own.
+// Compiles, verifies, and refuses (Error, cannot run) plans that do not fit into this machine's memory.
+// `share` of the devices take that memory; 0 if they have memory of their own.
 TrainingJob prepare_training(const planner::ResolvedJob& job, const TrainRun& run, double share);
-// The same of a plan that is there, and was compiled from `laid`.
+// The same for an existing plan, compiled from `laid`.
 TrainingJob prepare_training(const planner::ResolvedJob& job, ir::Plan plan, const planner::LaidOut& laid,
                              const TrainRun& run, double share);
 
 class Trainer {
  public:
-  // `training`, `validation` and `folder`, that of checkpoints, outlive the trainer. Those two may be null:
-  // the folder where there are no checkpoints, and on other processes than the first.
+  // `training`, `validation` and `folder` (of checkpoints) outlive the trainer. `validation` and `folder` may
+  // be null, the folder where there are no checkpoints, and on processes other than the first.
   Trainer(const TrainingJob& job, const TrainRun& run, backends::Backend& backend,
           const backends::host::Samples& training, const backends::host::TokenData* validation,
           backends::host::HeldFolder* folder);
@@ -50,7 +50,7 @@ class Trainer {
   // is missing or of another shape.
   void begin(backends::host::GlobalTensors tensors, const backends::host::TrainState& state,
              const actors::RunOptions& options);
-  // Throws Error (fault): what a thread or another process failed with, a loss that is not finite.
+  // Throws Error (fault) where a thread or another process fails, or a loss is not finite.
   void train(RunListener& listener);
   // The last checkpoint that this run wrote or began with, where it still is; empty: none, or this is not the
   // first process.

@@ -1,4 +1,4 @@
-// What memory-bound kernels are written in: arrays of any element type, read and written in chunks of the
+// Building blocks of memory-bound kernels: arrays of any element type, read and written in chunks of the
 // accumulation type A (float, or double where an operand is float64), and loops over chunks that become
 // vector code.
 //
@@ -10,7 +10,7 @@
 //     y.store(to.at, operands, at, n);
 //   });
 //
-// Loops go over whole lanes: what lies between a chunk's end and the next multiple of kLanes is computed and
+// Loops go over whole lanes: elements between a chunk's end and the next multiple of kLanes are computed but
 // not stored. Sums run in kLanes parallel sums of A per chunk and in double over chunks. Nothing depends on
 // where an array lies in memory or on the processor's vectors (vectors.h), so the same numbers give the same
 // bits.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::byte token{};
 
-// memmove, for what may lie in place, and for nothing from nowhere.
+// memmove, since bytes may lie in place; moves nothing from a null pointer.
 void move_bytes(std::byte* to, Slice from) {
   if (from.bytes > 0 && to != from.data) std::memmove(to, from.data, static_cast<size_t>(from.bytes));
 }
@@ -36,7 +36,7 @@ std::vector<int64_t> bytes_of(std::span<const int64_t> counts, ir::DType dtype) 
   return bytes;
 }
 
-// Writes what each rank gave, one after the other.
+// Writes the ranks' slices one after the other.
 void put_together(std::span<const Slice> from, void* out) {
   auto* to = static_cast<std::byte*>(out);
   for (const Slice& slice : from) {
@@ -190,7 +190,7 @@ void CpuCommunicator::exchange(std::span<const Slice> give, std::span<const int6
   seat_.say_done();
 }
 
-// One message per process and distinct slice, to all ranks there in a row that get it.
+// One message per process and distinct slice, to all consecutive ranks there that get it.
 void CpuCommunicator::send(std::span<const Slice> give) {
   for (const Process& process : processes_) {
     for (size_t i = 0, end = 0; i < process.ranks.size(); i = end) {

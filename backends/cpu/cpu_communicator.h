@@ -27,7 +27,7 @@ namespace boxcar::backends::cpu {
 
 class CpuCommunicator : public Communicator {
  public:
-  // What all members' ends in a process share.
+  // Objects shared by all members' ends in a process.
   struct Links {
     Waits& waits;
     Mailboxes& mailboxes;
@@ -66,7 +66,7 @@ class CpuCommunicator : public Communicator {
   // A collective: its name for messages, and what it does.
   void act(const char* what, const std::function<void()>& body);
   // Gives give[r] to rank r and takes `expected[r]` bytes from it. Members of this process may still read
-  // what was given until settle() returns, and at most two exchanges stand between two settle().
+  // given slices until settle() returns. At most two exchanges stand between two settle().
   void exchange(std::span<const Slice> give, std::span<const int64_t> expected, const Take& take);
   void settle();
   void send(std::span<const Slice> give);

@@ -15,12 +15,12 @@ namespace {
 
 constexpr int64_t kAlignment = 512;
 
-// memcpy of nothing from nowhere is not defined.
+// memcpy of nothing from a null pointer is undefined.
 void copy_bytes(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// What the system can give without swapping; no limit where it does not say.
+// Bytes that the system can give without swapping; no limit where it does not say.
 int64_t available_bytes() {
   std::ifstream file("/proc/meminfo");
   for (std::string word; file >> word;) {
@@ -49,7 +49,7 @@ void CpuQueue::fill_zero(void* to, int64_t bytes) {
 
 void CpuDevice::Free::operator()(std::byte* memory) const { std::free(memory); }
 
-// Asked first: an allocation succeeds where memory is promised beyond what there is, and its use then fails.
+// Checks free memory first: an overcommitted allocation succeeds, and its use then fails.
 void CpuDevice::reserve(int64_t bytes) {
   if (arena_) throw Error::fault("cpu", "memory is reserved once, and has been");
   if (bytes <= available_bytes()) {

@@ -1,7 +1,6 @@
-// What dropout multiplies a chunk's elements by: 0, or 1 / (1 - p) for those that are kept.
+// Dropout's factors for a chunk's elements: 0, or 1 / (1 - p) for kept ones.
 //
-//   drop_factors(Dropout(attrs, shape).at(moment), shape, at, count, factors);   // of elements at to at +
-//   count
+//   drop_factors(Dropout(attrs, shape).at(moment), shape, at, count, factors);   // from element `at` on
 #pragma once
 
 #include "backends/cpu/chunks.h"

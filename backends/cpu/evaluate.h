@@ -1,4 +1,4 @@
-// Runs a logical graph on the reference kernels, op by op, as one device would: what plans are judged by.
+// Runs a logical graph on the reference kernels, op by op, as one device would. Plans are judged by it.
 //
 //   Values values = evaluate(graph, {{"x", ...}, {"w", ...}});
 //   values.at("loss").data[0]

@@ -114,7 +114,7 @@ A fast_silu_slope(A x) {
   return s * (A(1) + x * (A(1) - s));
 }
 
-// What the rows of ir/ops/pointwise_rows.h and optimizer_rows.h call.
+// Functions that the rows of ir/ops/pointwise_rows.h and optimizer_rows.h call.
 struct FastMath {
   template <class A>
   static A exp(A x) {

@@ -12,8 +12,8 @@
 //   }
 //   void add_elementwise_kernels(Factories& table) { table["relu"] = make_relu; }
 //
-// A factory looks at types and attributes once; what it returns reads addresses and the moment at every act.
-// It returns null for types that it has no kernel for: then the reference kernel runs, in double, between
+// A factory reads types and attributes once; its kernel reads addresses and the moment at every act. It
+// returns null for types that it has no kernel for: then the reference kernel runs, in double, between
 // conversions (make_reference_kernel). Kernels compute and sum in Acc<T>, and round once when they store.
 // They act at once on the calling thread, may keep scratch memory between acts, and give the same bits at
 // every run.
@@ -119,8 +119,8 @@ std::unique_ptr<Kernel> for_any(ir::DType dtype, Make make) {
 using Factory = std::unique_ptr<Kernel> (*)(const Call& call);
 using Factories = std::map<std::string, Factory, std::less<>>;
 
-// What `make` makes of a call on images with channels first. Where the call has them last, these of its
-// inputs are turned around before it, and its output after it, if that is an image too.
+// The kernel of `make`, which takes images with channels first. Where the call has them last, the given
+// inputs are transposed before it, and the output after it if that is an image too.
 std::unique_ptr<Kernel> on_images(const Call& call, Factory make, const std::vector<size_t>& inputs,
                                   bool output = true);
 

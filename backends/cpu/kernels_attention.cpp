@@ -1,5 +1,5 @@
 // Attention by blocks of queries: scores of kBlock queries against all keys are in memory at a time. Heads
-// and blocks follow each other in a fixed order, which is that of every sum.
+// and blocks follow each other in a fixed order, which is also the order of every sum.
 #include <algorithm>
 #include <cmath>
 
@@ -112,7 +112,7 @@ Matrix<const A> first_columns(Matrix<const A> m, int64_t columns) {
   return m;
 }
 
-// Where sums in A become results: the output itself, or memory that is rounded to it.
+// Memory where sums in A become results: the output itself, or a copy that is rounded to it.
 template <class T>
 class Result {
  public:
@@ -282,7 +282,7 @@ class Backward {
   Result<T> dq_sums_, dk_sums_, dv_sums_;
 };
 
-// Whether the operands have one type and the sums of logarithms that in which it is computed.
+// Whether the operands have one type and lse has the type that it is computed in.
 template <class T>
 bool has_types(ir::DType dtype, std::span<const ir::TensorType> operands, const ir::TensorType& lse) {
   const bool same = std::ranges::all_of(operands, [&](const auto& type) { return type.dtype == dtype; });

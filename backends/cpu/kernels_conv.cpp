@@ -67,8 +67,8 @@ void each_strip(const Convolution& c, Visit visit) {
                     std::min(rows, c.out_height - first)});
 }
 
-// What one row of columns and a plane of x have in common: element (row, column) of the windows of a strip is
-// element (row * stride + down, column * stride + right) of the plane, or padding.
+// Overlap of one row of columns with a plane of x: element (row, column) of the windows of a strip is element
+// (row * stride + down, column * stride + right) of the plane, or padding.
 struct Overlap {
   Overlap(const Convolution& c, const Strip& strip, int64_t i, int64_t j)
       : stride(c.stride), width(c.width), out_width(c.out_width), down(i - c.padding), right(j - c.padding) {
@@ -159,7 +159,7 @@ void each_row(const Convolution& c, const Strip& strip, Visit visit) {
       }
 }
 
-// What every kernel needs.
+// Memory that every kernel needs.
 template <class T>
 struct Workspace {
   using A = Acc<T>;
@@ -308,7 +308,7 @@ struct WeightGrad {
   }
 };
 
-// Of the shapes of x, weight and y, and all operands of one type.
+// A kernel for these shapes of x, weight and y, if all operands have one type.
 template <template <class> class Body>
 std::unique_ptr<Kernel> make(const Call& call, const ir::TensorType& x, const ir::TensorType& weight,
                              const ir::TensorType& y) {

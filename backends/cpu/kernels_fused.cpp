@@ -19,7 +19,7 @@ struct Values {
   std::vector<Chunk<A>> gradients;
 };
 
-// A step made ready for an act: computes its value; adds to its operands' gradients what its own gives them.
+// A step made ready for an act: computes its value, and adds its gradient's share to its operands' gradients.
 template <class A>
 struct Step {
   std::function<void(Values<A>&)> forward, backward;

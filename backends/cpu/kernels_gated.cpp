@@ -1,4 +1,4 @@
-// Dropout and activations fused with what feeds them, each as one loop.
+// Dropout and activations fused with their inputs' ops, each as one loop.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/drop_factors.h"
 #include "backends/cpu/fast_math.h"

@@ -43,7 +43,7 @@ std::unique_ptr<Kernel> take_rows(const Call& call, const Around& table) {
   });
 }
 
-// Every row of the result is written once: the sum of what its indices name, in their order.
+// Every row of the result is written once: the sum of the rows whose index names it, in order.
 template <class A>
 class AddRows {
  public:

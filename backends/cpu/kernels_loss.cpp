@@ -1,5 +1,5 @@
-// Cross entropy by row, whole and in pieces that a split class dimension needs. A label that another part of
-// the classes has is -1 here.
+// Cross entropy by row, whole and in the pieces for a split class dimension. A label in another part of the
+// classes is -1 here.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/fast_math.h"
 #include "backends/cpu/reference.h"

@@ -1,4 +1,4 @@
-// Mixture of experts: which slot each choice of each token takes, and what is moved along it.
+// Mixture of experts: the slot of each choice of each token, and moves of tokens to and from slots.
 #include <optional>
 
 #include "backends/cpu/chunks.h"
@@ -9,9 +9,9 @@ namespace {
 
 int64_t from_end(const ir::TensorType& type, size_t back) { return type.shape[type.shape.size() - back]; }
 
-// Of x[..., t, h], y[..., e, c, h] and index[..., all tokens, k]: what a device has of them, and by choice of
-// its tokens the row of y that the choice takes, -1 where it has none here. Slots are counted over all tokens
-// of `index`, group by group.
+// A device's part of x[..., t, h], y[..., e, c, h] and index[..., all tokens, k], and the row of y that each
+// choice of its tokens takes, -1 where it has none here. Slots are counted over all tokens of `index`, group
+// by group.
 class Slots {
  public:
   Slots(const Call& call, size_t index, const ir::TensorType& x, const ir::TensorType& y)

@@ -1,4 +1,4 @@
-// Layer and RMS normalisation by row, batch normalisation by channel. Statistics are sums in double.
+// Layer and RMS normalisation by row. Statistics are sums in double.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/column_sums.h"
 #include "backends/cpu/reference.h"

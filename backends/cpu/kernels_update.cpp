@@ -1,4 +1,5 @@
-// Optimizer steps, in place or not; what clipping, overflow checks and accumulation over micro-batches need.
+// Optimizer steps, in place or not, and kernels for clipping, overflow checks and accumulation over
+// micro-batches.
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/fast_math.h"
 #include "ir/ops/optimizers.h"
@@ -7,8 +8,8 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// What the update ops share: w, g and state; then maybe a factor on the gradient and whether all gradients
-// are finite, without which the state stays as it was.
+// Code shared by the update ops. Operands: w, g and state; then maybe a factor on the gradient and a flag
+// whether all gradients are finite, without which the state stays as it was.
 template <class A, size_t states>
 class Update {
  public:
@@ -74,7 +75,7 @@ ir::Rates<A> rates_at(const ir::OptimizerRow& row, const ir::UpdateNumbers& numb
   return rates;
 }
 
-// A chunk of an optimizer's states; of those beyond its moments nothing is read or written.
+// A chunk of an optimizer's states; states beyond its moments are neither read nor written.
 template <class Op, class A>
 void update_each(int64_t count, const ir::Rates<A>& rates, A scale, const A* g, const A* const* states,
                  A* const* results) {

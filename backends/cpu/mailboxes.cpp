@@ -8,7 +8,7 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-// Then the ranks that it is for, the group's name and the bytes.
+// Followed by the receivers' ranks, the group's name and the bytes.
 struct Head {
   int32_t from = 0, receivers = 0, name = 0;  // the name's length
 };

@@ -1,7 +1,7 @@
 // Slices from members in other processes, kept until the member that they are for takes them.
 //
-// A message has a group's name, the rank that it is from, the ranks in the receiving process that it is for,
-// and the bytes, which those share:
+// A message has a group's name, the sender's rank, the receivers' ranks in one process, and the bytes, which
+// receivers share:
 //
 //   transport.send(1, Channel::control, to_message("dp.0", 0, {2, 3}, bytes));
 //   mailboxes.put(message);                                        // there, by the progress thread
@@ -54,7 +54,7 @@ class Mailbox {
 
 class Mailboxes {
  public:
-  // Throws Error (fault) for what is no message.
+  // Throws Error (fault) for anything that is no message.
   void put(std::span<const std::byte> message);
   // Lives as long as this.
   Mailbox& box(const std::string& group, int from, int to);

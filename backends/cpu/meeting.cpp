@@ -8,7 +8,7 @@ void Seat::post(std::span<const Slice> slices) {
   advance(posted_, next);
 }
 
-// Who waits counts itself as asleep before it looks a last time, and the counter moves before sleepers are
+// A waiting thread counts itself as asleep before its last look, and the counter moves before sleepers are
 // looked for: one of the two sees the other.
 void Seat::advance(std::atomic<int64_t>& counter, int64_t turn) {
   counter.store(turn);

@@ -29,12 +29,12 @@ struct Slice {
 
 class alignas(64) Seat {
  public:
-  // The owner's: turns count from 1; what was posted stays until the next turn but one.
+  // For the owner. Turns count from 1; posted slices stay until the next turn but one.
   int64_t turn() const { return posted_.load(std::memory_order_relaxed); }
   void post(std::span<const Slice> slices);
   void say_done() { advance(done_, turn()); }
 
-  // The others': wait until this seat's owner has come to `turn`, or has done it.
+  // For the others: wait until this seat's owner has come to `turn`, or has done it.
   template <typename Whom>
   void wait_posted(int64_t turn, Waits& waits, Whom whom) {
     wait(posted_, turn, waits, whom);

@@ -19,7 +19,7 @@ struct Matrix {
   int64_t rows, columns, row_step, column_step;
 };
 
-// Row-major, or with `transposed` the transpose of that: rows and columns are what is seen.
+// Row-major, or with `transposed` the transpose of that; rows and columns are the result's.
 template <class T>
 Matrix<T> matrix(T* data, int64_t rows, int64_t columns, bool transposed = false) {
   if (transposed) return {data, rows, columns, 1, rows};
@@ -41,7 +41,7 @@ struct ProductUnit {
                     bool add);
 };
 
-// What this processor can run, the fastest last. product() takes that one.
+// Units that this processor can run, the fastest last. product() takes the last.
 struct ProductUnits {
   ProductUnit units[3];
   int count;

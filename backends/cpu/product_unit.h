@@ -9,7 +9,7 @@
 // wide as a tile, one row after the other: 768 KiB of floats, which stay in the second cache. A tile's rows
 // of a, 18 KiB there, stay in the first one while the panels come by. They are read where they lie, an
 // element at a time, unless neighbours in a row are so far apart that their lines evict each other: then they
-// are copied together first. What a tile adds to is asked for before it is summed up.
+// are copied together first. A tile's elements of c are prefetched before its sums.
 #pragma once
 
 #include "backends/cpu/product.h"

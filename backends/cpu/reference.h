@@ -1,5 +1,4 @@
-// A naive, clear reference implementation of every op, on tensors of double. What other backends are judged
-// by.
+// A naive, clear reference implementation of every op, on tensors of double. Other backends are judged by it.
 //
 //   run_reference("matmul", {{f32[1, 2], {1, 2}}, {f32[2, 1], {3, 4}}}, {}) == {{f32[1, 1], {11}}}
 //
@@ -55,7 +54,6 @@ HostTensor take(const HostTensor& whole, std::span<const sbp::Range> ranges);
 void put(HostTensor& whole, std::span<const sbp::Range> ranges, const HostTensor& part);
 
 // --- for kernels
-// ----------------------------------------------------------------------------------------------
 
 // Row-major strides, in elements: {2, 3, 4} -> {12, 4, 1}.
 std::vector<int64_t> strides(const ir::Shape& shape);

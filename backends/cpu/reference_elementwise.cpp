@@ -7,7 +7,6 @@ namespace boxcar::backends::cpu {
 namespace {
 
 // --- one operand, and gradients
-// -------------------------------------------------------------------------------
 
 template <class Op>
 void pointwise(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
@@ -25,7 +24,6 @@ void pointwise_grad(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
 void identity(const Tensors& in, Tensors& out, const ir::Attrs&) { out[0].data = in[0].data; }
 
 // --- broadcasting
-// ---------------------------------------------------------------------------------------------
 
 // Steps of an operand by dimension of the result: 0 where it is stretched.
 std::vector<int64_t> broadcast_steps(const ir::Shape& own, const ir::Shape& result) {

@@ -1,4 +1,4 @@
-// Mixture of experts: which slot each choice of each token takes, and what is moved along it.
+// Mixture of experts: the slot of each choice of each token, and moves of tokens to and from slots.
 #include <map>
 
 #include "backends/cpu/reference_groups.h"
@@ -10,7 +10,7 @@ int64_t from_end(const HostTensor& tensor, size_t back) {
   return tensor.type.shape[tensor.type.shape.size() - back];
 }
 
-// What a device has of x[..., t, h], y[..., e, c, h] and weight[..., t, k].
+// A device's part of x[..., t, h], y[..., e, c, h] and weight[..., t, k].
 struct Part {
   int64_t tokens, width, experts, capacity;
 };

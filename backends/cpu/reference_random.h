@@ -20,7 +20,7 @@ namespace boxcar::backends::cpu {
 class Dropout {
  public:
   Dropout(const ir::Attrs& attrs, const ir::Shape& local);
-  // The same where the moment's seed, step and micro-batch are added to the attributes'.
+  // The same with the moment's seed, step and micro-batch added to the attributes'.
   Dropout at(const Moment& moment) const;
 
   bool drops() const { return p_ != 0; }

@@ -10,8 +10,8 @@ namespace {
 // The gradient times the optional factor, which stands after `operands` tensors.
 double factor(const Tensors& in, size_t operands) { return in.size() > operands ? in[operands].data[0] : 1; }
 
-// Where the optional last operand says that gradients are not finite, the state stays as it was. Returns
-// whether.
+// Where the optional last operand says that gradients are not finite, leaves the state as it was. Returns
+// whether it did.
 bool skip(const Tensors& in, Tensors& out, size_t operands) {
   if (in.size() < operands + 2 || in[operands + 1].data[0] != 0) return false;
   out[0].data = in[0].data;
@@ -73,8 +73,8 @@ void all_finite(const Tensors& in, Tensors& out, const ir::Attrs&) {
   }
 }
 
-// What every gradient is multiplied by: one over the loss scale, and less where the true norm exceeds
-// max_norm (0: never).
+// The factor on every gradient: one over the loss scale, and less where the true norm exceeds max_norm (0:
+// never).
 void clip_scale(const Tensors& in, Tensors& out, const ir::Attrs& attrs) {
   const double loss_scale = ir::attr_float(attrs, "loss_scale"), most = ir::attr_float(attrs, "max_norm");
   const double norm = std::sqrt(in[0].data[0]) / loss_scale;

@@ -1,8 +1,8 @@
-// Moves elements of one size from one strided place to another: what transpose, slice, concat and
-// broadcast_to are made of.
+// Moves elements of one size from one strided place to another: the basis of transpose, slice, concat and
+// broadcast_to.
 //
-//   const StridedCopy copy({{2, 3}, {{3, 1}, {1, 2}}}, 4);   // from [2, 3] to its transpose [3, 2], 4 bytes
-//   each copy.run(from, to);
+//   const StridedCopy copy({{2, 3}, {{3, 1}, {1, 2}}}, 4);   // [2, 3] to its transpose, 4 bytes each
+//   copy.run(from, to);
 #pragma once
 
 #include "backends/cpu/broadcast_rows.h"

@@ -1,11 +1,12 @@
-// Loops compiled for several vector widths, of which the widest that this processor has runs.
+// Loops compiled for several vector widths. The widest that this processor has runs.
 //
 //   on_vectors([](int64_t count, float* __restrict y, const float* __restrict x) {
 //     for (int64_t i = 0; i < count; ++i) y[i] = 2 * x[i];
 //   }, count, y, x);
 //
-// What the loop calls becomes part of it, so it should be small and inline. Each width gives the same bits:
-// nothing in this folder but products is contracted to fused multiply-adds (backends/CMakeLists.txt).
+// Functions that the loop calls become part of it, so they should be small and inline. Each width gives the
+// same bits: nothing in this folder but products is contracted to fused multiply-adds
+// (backends/CMakeLists.txt).
 #pragma once
 
 namespace boxcar::backends::cpu {

@@ -27,8 +27,8 @@ class Waits {
 
   // Throws Error (fault) "waits for WHOM: REASON" where there is one to give up.
   void check(const std::string& whom);
-  // The same by who waits for what may itself wait for other processes, or for who does: where one of them is
-  // the reason, "waits for WHOM: REASON; " and who waits for what.
+  // The same for a wait that may depend, directly or not, on other processes: where one of them is the
+  // reason, "waits for WHOM: REASON; " and who waits for what.
   void check_with_others(const std::string& whom);
 
   // Returns when ready() is true, which is asked under the lock; looks for a reason to give up now and then,

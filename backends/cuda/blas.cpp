@@ -103,12 +103,11 @@ class Watch {
   cudaEvent_t events_[2] = {};
 };
 
-// A row-major [r, c] is a column-major [c, r]: c^T = b^T a^T is what cuBLASLt is asked for, with operands
-// swapped.
+// A row-major [r, c] is a column-major [c, r]: cuBLASLt is asked for c^T = b^T a^T, with operands swapped.
 template <class Library>
 class LtProduct : public Product {
  public:
-  // `machine`: what algorithms are good for.
+  // `machine`: the machine that algorithms are good for.
   LtProduct(const Library& lt, const ProductShape& s, cpu::Waits& waits,
             std::shared_ptr<Algorithms> algorithms, const std::string& machine)
       : lt_(lt),
@@ -132,7 +131,7 @@ class LtProduct : public Product {
     }
     if (reads_h(s.epilogue)) {
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s.n, sizeof s.n), "an epilogue");
-      // The heuristics look at how it is aligned, as registers are, and no further.
+      // The heuristics look only at its alignment, which is that of registers.
       void* const aligned = reinterpret_cast<void*>(512);
       check(lt.desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aligned, sizeof aligned),
             "an epilogue");
@@ -214,7 +213,7 @@ class LtProduct : public Product {
     cublasLtMatmulAlgo_t best = algorithm_;
     for (const cublasLtMatmulHeuristicResult_t& candidate : candidates_) {
       if (launch(candidate.algo, x) != CUBLAS_STATUS_SUCCESS)
-        continue;  // also loads what the others find loaded
+        continue;  // also loads code that the others find loaded
       watch.start(x.stream);
       for (int run = 0; run < timed_runs; ++run) check(launch(candidate.algo, x), "a product");
       if (const float time = watch.stop(x.stream, waits_); time < least) least = time, best = candidate.algo;

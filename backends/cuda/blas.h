@@ -1,9 +1,9 @@
 // Matrix products by cuBLASLt, found in its library when the first one is prepared.
 //
 //   Blas blas;
-//   auto product = blas.product({.m = 4, .n = 5, .k = 6, .transpose_b = true, .in = bfloat16, .out =
-//   float32}, workspace); product->run(a, b, c, workspace, stream);        // c[4, 5] = a[4, 6] b[5, 6]^T,
-//   row-major
+//   auto product =
+//       blas.product({.m = 4, .n = 5, .k = 6, .transpose_b = true, .in = bfloat16, .out = float32});
+//   product->run(a, b, c, workspace, stream);        // c[4, 5] = a[4, 6] b[5, 6]^T, row-major
 //
 // An algorithm is the first of cuBLASLt's heuristics, so that bits do not depend on timing. With Algorithms,
 // the first of them are timed where a product is first run, and the quickest is taken from there on.
@@ -22,10 +22,9 @@ class Waits;
 
 namespace boxcar::backends::cuda {
 
-// What a product's kernel does beside it: adds a bias [n] to each row of c, or writes the sums [n] of the
-// columns of b, whose product with a is the gradient of a weight. With GELU, in its form with tanh: adds the
-// bias, writes that to h [m, n] and GELU of it to c; or multiplies c by GELU's slope at h and writes the sums
-// [n] of its columns.
+// Extra work of a product's kernel: adds a bias [n] to each row of c, or writes the sums [n] of the columns
+// of b, where a b is the gradient of a weight. With GELU, in its tanh form: adds the bias, writes that to h
+// [m, n] and GELU of it to c; or multiplies c by GELU's slope at h and writes the sums [n] of its columns.
 enum class Epilogue { none, add_bias, bias_grad, bias_gelu, gelu_grad };
 
 struct ProductShape {
@@ -49,7 +48,7 @@ class Blas {
  public:
   static constexpr int64_t workspace = 32 << 20;
 
-  static constexpr int candidates = 8;  // that are timed
+  static constexpr int candidates = 8;  // algorithms that are timed
 
   // Throws Error (cannot run) where there is no cuBLASLt. Without `algorithms` nothing is timed; `waits` end
   // a timing where the run has failed.
@@ -57,8 +56,8 @@ class Blas {
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
-  // Of floats: both operands of one type, the result of that or of float32. Extents above 0. Where cuBLASLt
-  // has no algorithm: null with an epilogue, else throws Error (fault).
+  // For floats: both operands of one type, the result of that type or float32. Extents above 0. Where
+  // cuBLASLt has no algorithm: null with an epilogue, else throws Error (fault).
   std::unique_ptr<Product> product(const ProductShape& shape);
 
  private:

@@ -1,12 +1,12 @@
-// What was found quickest for each matrix product, by its description. Shared by the devices of a run, so
-// that all of them take the same; with a file also from run to run.
+// The algorithm timed fastest for each matrix product, by its description. The devices of a run share these,
+// so that all take the same; with a file, so do runs.
 //
 //   Algorithms algorithms("h200.algorithms");                    // made by the first run
 //   algorithms.keep("NVIDIA H200, cuBLASLt 130100: 4 x 5 x 6", choice);
 //
-// The file is text, a line for each product: what it is and what was chosen, in hexadecimal digits. Processes
+// The file is text, a line for each product: its description and the choice, in hexadecimal digits. Processes
 // may share one: it is written anew as a whole, with what others have written since, and renamed; where two
-// do so at once, what one of them found may be missing, and is timed again. From any thread.
+// do so at once, choices of one may be lost, and are timed again. From any thread.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ class Algorithms {
  public:
   using Choice = std::array<uint64_t, 8>;  // cublasLtMatmulAlgo_t, good for its version of cuBLASLt alone
 
-  // Throws Error (bad input) naming the line where the file is not such a one; that there is none is no
-  // error. Without a name nothing is read or written.
+  // Throws Error (bad input) naming the line where the file has another form; a missing file is no error.
+  // Without a name nothing is read or written.
   explicit Algorithms(std::string file = "");
 
   std::optional<Choice> find(const std::string& product) const;

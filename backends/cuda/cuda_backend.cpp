@@ -80,8 +80,8 @@ class QueueStream : public NcclStream {
   void* token_ = nullptr;
 };
 
-// What libraries take at most beside a device's arena, for the queue that computes: cuDNN's choice among its
-// engines, and whether it is there, is known when kernels are prepared.
+// The most memory that libraries take beside a device's arena, for the compute queue. Whether cuDNN is there,
+// and its choice of engines, is known only when kernels are prepared.
 int64_t most_scratch(const ir::Program& program, bool fast) {
   int64_t most = Blas::workspace;
   for (const ir::Actor& actor : program.actors) {
@@ -108,7 +108,7 @@ class CudaBackend : public Backend {
     for (int d = 0; d < devices; ++d)
       if (is_local(d)) mine.push_back(d);
     const Gpus here = gpus_here();
-    place(here, {});  // what is wrong without others
+    place(here, {});  // errors of this process alone
     const std::string ids = fmt::format("{}", fmt::join(here.ids, " "));
     Wanted wanted = transport_ ? sharers(transport_->exchange(ids), transport_->process()) : Wanted{};
     wanted.devices = static_cast<int>(mine.size());
@@ -236,8 +236,8 @@ std::unique_ptr<Backend> make_cuda_backend(int devices, const CudaOptions& optio
   if (transport && transport->processes() > devices)
     throw Error::input("devices", fmt::format("{} for {} processes; start at most {}", devices,
                                               transport->processes(), devices));
-  // Read when CUDA starts. Streams that share a queue of the hardware wait for one another, and one of them
-  // may be in a receive whose send needs what another is to run: as many queues as there can be.
+  // Read when CUDA starts. Streams that share a hardware queue wait for one another, and one may be in a
+  // receive whose send needs the work of another: as many queues as there can be.
   if (transport) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   // Read when NCCL starts: groups connect their members when they are set up, not at calls in a step.
   ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);

@@ -1,9 +1,8 @@
 // GPUs of this machine, each device one of them or a share of one; over processes, joined by a transport.
 //
-//   auto backend = make_cuda_backend(8, {});                                  // 8 GPUs here
-//   auto backend = make_cuda_backend(8, {.share_gpus = true});                // 8 devices on however many
-//   there are auto backend = make_cuda_backend(8, {}, make_mpi_transport());            // under mpirun -n 8:
-//   one of 8 here
+//   auto backend = make_cuda_backend(8, {});                          // 8 GPUs here
+//   auto backend = make_cuda_backend(8, {.share_gpus = true});        // 8 devices on any number of GPUs
+//   auto backend = make_cuda_backend(8, {}, make_mpi_transport());    // under mpirun -n 8: one of 8 here
 //
 // Groups communicate by NCCL, or, where devices share GPUs of one process, by copies and kernels in rank
 // order, with the CPU backend's results. Devices, communicators and abort() may be used from any thread; all
@@ -20,9 +19,9 @@ namespace boxcar::backends::cuda {
 
 struct CudaOptions {
   bool share_gpus = false;
-  // What is quickest here, by timing it, and sums in any order: two runs may differ in their last bits.
+  // The fastest algorithms, by timing, and sums in any order: two runs may differ in their last bits.
   bool fast = false;
-  std::string algorithms = {};      // with fast: a file where what was timed is kept; empty: none
+  std::string algorithms = {};      // with fast: a file that keeps timed choices; empty: none
   double collective_seconds = 600;  // after which a collective that has not ended ends the run
 };
 

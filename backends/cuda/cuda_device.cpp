@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds looking{20};  // a wait looks whether the run has failed
 constexpr std::chrono::microseconds resting{20};  // ... and lets others run
 constexpr const char* scratch_needs = "beside the plan's memory kernels need scratch memory of";
-constexpr int64_t half_bytes = 4 << 20;  // of what copies with the host go through
+constexpr int64_t half_bytes = 4 << 20;  // of the buffer for copies with the host
 
 void on(int gpu) { check(cudaSetDevice(gpu), "a device is chosen"); }
 

@@ -25,18 +25,18 @@
 
 namespace boxcar::backends::cuda {
 
-// Throws Error (fault) naming what was done and what CUDA says of it.
+// Throws Error (fault) naming `what` was done and CUDA's error.
 void check(cudaError_t error, const char* what);
 
-// Waits for what `ask` asks of, by asking, so that the wait ends where a collective on the stream never will.
+// Polls `ask` until it succeeds, so that the wait can end where a collective on the stream never will.
 void wait_for(const std::function<cudaError_t()>& ask, cpu::Waits& waits);
 
-// Events that nobody waits for any more are used again.
+// A pool that reuses events that nobody waits for any more.
 class Events {
  public:
   explicit Events(int gpu) : gpu_(gpu) {}
   ~Events();
-  // So many more, so that take() need not make them.
+  // Makes so many more, so that take() need not.
   void make(int64_t count);
   cudaEvent_t take();
   void give(cudaEvent_t event);
@@ -93,7 +93,7 @@ class CudaTimedMark : public TimedMark {
 
 class CudaQueue : public Queue {
  public:
-  // `device`: what shares step values where acts are recorded.
+  // `device`: queues of one share step values where acts are recorded.
   CudaQueue(int gpu, std::shared_ptr<Events> events, cpu::Waits& waits, std::function<void()> after_waiting,
             Recorder& recorder, const void* device);
   ~CudaQueue() override;
@@ -106,14 +106,14 @@ class CudaQueue : public Queue {
   std::shared_ptr<const TimedMark> timed_mark() override;
   void wait(const Mark& mark) override;
 
-  // Of the calling thread from here on.
+  // Makes its GPU the calling thread's from here on.
   void use() const;
   cudaStream_t stream() const { return stream_; }
   std::shared_ptr<CudaMark> cuda_mark();
-  // Before anything runs: so many bytes at scratch().
+  // Reserves so many bytes at scratch(), before anything runs.
   void need_scratch(int64_t bytes);
   void* scratch() const { return scratch_; }
-  // Where acts are recorded, of one queue at a time: what uses the stream itself holds its turn.
+  // Acts are recorded on one queue at a time: code that uses the stream itself holds the turn.
   std::unique_lock<std::mutex> turn() const { return recorder_.turn(); }
   bool records() const { return recorder_.on(); }
   void note(std::string act) { recorder_.note(stream_, std::move(act)); }
@@ -135,8 +135,8 @@ class CudaQueue : public Queue {
 
 class CudaDevice : public Device {
  public:
-  // `after_waiting` is called when a queue has waited for its stream: it looks for what failed there.
-  // With `algorithms`, kernels are the quickest: see Libraries.
+  // `after_waiting` is called when a queue has waited for its stream, and looks for failures there. With
+  // `algorithms`, kernels are the fastest: see Libraries.
   CudaDevice(int gpu, cpu::Waits& waits, std::function<void()> after_waiting, Recorder& recorder,
              std::shared_ptr<Algorithms> algorithms = nullptr);
   ~CudaDevice() override;
@@ -151,7 +151,7 @@ class CudaDevice : public Device {
   int gpu() const { return gpu_; }
 
  private:
-  // Of the pinned memory that copies with the host's other memory go through, in turn.
+  // Half of the pinned memory; copies from and to other host memory go through both in turn.
   struct Half {
     std::byte* data = nullptr;
     cudaEvent_t free = nullptr;  // passes when the copy from or to it is done

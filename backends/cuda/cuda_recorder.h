@@ -1,17 +1,15 @@
-// Steps as CUDA graphs: what the queues of a backend are given between start() and stop() is captured, all
-// streams in one graph with the order that their marks give.
+// Steps as CUDA graphs: acts put on the queues of a backend between start() and stop() are captured, all
+// streams in one graph ordered by their marks.
 //
-//   recorder.start();                 // streams are idle; each joins the capture of a stream of the
-//   recorder's
+//   recorder.start();                 // streams are idle; each joins the capture of the recorder's stream
 //   ... threads launch on queues, each call under its turn(): a graph is not made by two threads at once ...
 //   auto step = recorder.stop();      // a Recording (backends/backend.h)
 //
-// What an act reads of its step alone (the learning rate, what dropout draws) it reads from memory of its
-// device, which prepare() writes: StepValues. Nothing is allocated, and no stream waited for, while acts are
-// recorded; a mark that was set before cannot be waited for. Acts that may wait for others for ever are
-// noted: when one of them is over, the graph says so in memory of the host, on a branch that no act waits
-// for, one to each queue. So a recording that makes no progress for limit() seconds ends the run with the act
-// named.
+// Values that depend only on the step (the learning rate, dropout's draws) are read from device memory, which
+// prepare() writes: StepValues. Nothing is allocated, and no stream waited for, while acts are recorded; a
+// mark that was set before cannot be waited for. Acts that may wait for others for ever are noted: when one
+// is over, the graph writes so to host memory, on a branch per queue that no act waits for. So a recording
+// that makes no progress for limit() seconds ends the run with the act named.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,15 +39,15 @@ class NotedActs {
   ~NotedActs();
   NotedActs(const NotedActs&) = delete;
   NotedActs& operator=(const NotedActs&) = delete;
-  // Of which `tells`, a stream that is captured, says that it is over. Acts beyond the most are not noted.
+  // Notes an act; `tells`, a captured stream, reports that it is over. Acts beyond `most` are not noted.
   void add(cudaStream_t tells, std::string act);
 
-  // None is over; while the recording does not run. `turn` is greater than those before.
+  // Resets all acts to not over, while the recording does not run. `turn` is greater than earlier ones.
   void launched(int64_t turn);
   void finished() { turn_ = 0; }
-  // From any thread: 0 where the recording does not run; how many acts are over; the first that is not and
-  // whose text ends so, empty where there is none. What is captured first follows from nothing in this
-  // process that comes later: it is what the others wait for.
+  // From any thread. turn() is 0 where the recording does not run. over() counts acts that are over.
+  // under_way() is the first act that is not over and whose text ends with `end`, empty: none. Since an act
+  // depends on none captured later in this process, the others wait for it.
   int64_t turn() const { return turn_; }
   size_t over() const;
   std::string under_way(const std::string& end = "") const;
@@ -72,21 +70,21 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Queues, by stream, with their GPU; `device` is what shares step values.
+  // Queues, by stream, with their GPU; those of one `device` share step values.
   void add(cudaStream_t stream, int gpu, const void* device);
   void remove(cudaStream_t stream);
 
-  // Of recordings from here on: one on which finish() has waited so long for the same act ends the run. None
-  // where nobody says.
+  // Limit for recordings from here on: one on which finish() has waited so long for the same act ends the
+  // run. No limit by default.
   void limit(double seconds) { seconds_ = seconds; }
   bool on() const { return on_; }
   // Empty where nothing is recorded.
   std::unique_lock<std::mutex> turn();
   StepValues* steps(const void* device);
-  // What has been put on `stream` last is act `act`; under the turn.
+  // Names the last work put on `stream` as `act`; under the turn.
   void note(cudaStream_t stream, std::string act);
-  // Of recordings that run, the noted act that the others wait for, among those whose text ends so; empty:
-  // none. From any thread, whatever it holds.
+  // The noted act of a running recording that the others wait for, among those whose text ends with `end`;
+  // empty: none. From any thread, whatever locks it holds.
   std::string under_way(const std::string& end = "") const;
 
   void start();
@@ -96,7 +94,7 @@ class Recorder {
   struct Joined {
     int gpu = 0;
     const void* device = nullptr;
-    cudaStream_t tells = nullptr;  // of its noted acts, that they are over; made by the first recording
+    cudaStream_t tells = nullptr;  // reports that noted acts are over; made by the first recording
   };
   cpu::Waits& waits_;
   const std::function<void()> after_waiting_;
@@ -108,7 +106,7 @@ class Recorder {
   cudaStream_t stream_ = nullptr;  // which begins captures, and on which recordings run
   std::map<const void*, std::unique_ptr<StepValues>> steps_;  // by device, while on
   std::shared_ptr<NotedActs> noted_;                          // while on
-  mutable std::mutex recordings_mutex_;                       // nobody takes another one under it
+  mutable std::mutex recordings_mutex_;                       // no other mutex is taken under it
   std::vector<std::weak_ptr<const NotedActs>> recordings_;
 };
 

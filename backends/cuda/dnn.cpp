@@ -36,7 +36,7 @@ std::unique_ptr<DnnLibrary> load() {
   return dnn;
 }
 
-// What each kind is called, and which of x, weight and y are its operands.
+// Names of each kind, and which of x, weight and y are its operands.
 struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t alpha, beta, convolution, x, weight, y;

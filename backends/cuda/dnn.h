@@ -2,13 +2,13 @@
 // first one is prepared.
 //
 //   Dnn dnn;
-//   auto conv = dnn.convolution({.kind = ConvolutionKind::forward, .x = {n, c, h, w}, .weight = {o, c /
-//   groups, kh, kw},
-//                                .y = {n, o, oh, ow}, .stride = 2, .padding = 3, .type = Type::bfloat16});
+//   auto conv = dnn.convolution({.kind = ConvolutionKind::forward, .x = {n, c, h, w},
+//                                .weight = {o, c / groups, kh, kw}, .y = {n, o, oh, ow}, .stride = 2,
+//                                .padding = 3, .type = Type::bfloat16});
 //   conv->run({{x, weight, y}}, workspace, stream);        // `workspace`: conv->workspace() bytes
 //
-// Of cuDNN's engines in the order of its heuristics the first is taken that gives the same bits in every run,
-// computes in float32 what is float32 (no TF32), and needs no more memory than it may.
+// The engine is cuDNN's first, in the order of its heuristics, that gives the same bits in every run,
+// computes float32 in float32 (no TF32), and stays within its memory limit.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ enum class ConvolutionKind { forward, input_grad, weight_grad };
 
 struct ConvolutionShape {
   ConvolutionKind kind = ConvolutionKind::forward;
-  std::array<int64_t, 4> x{}, weight{}, y{};  // gradients have the shapes of what they are of
+  std::array<int64_t, 4> x{}, weight{}, y{};  // a gradient has the shape of its tensor
   int64_t stride = 1, padding = 0;
   Type type = Type::float32;   // of all three; sums of 16-bit floats are in float32
   bool channels_last = false;  // x and y are [n, h, w, c] in memory; weight is as above
@@ -96,13 +96,13 @@ class Dnn {
   // x, y: writes y. Null where cuDNN has no engine.
   std::unique_ptr<DnnPlan> pool(const PoolShape& shape);
   // dy, of maxima x, dx: writes dx. With channels last and of windows of 127 elements at most. Null where
-  // cuDNN has no engine or it takes too much memory. Which of equal elements gets a maximum's gradient is
-  // cuDNN's to say.
+  // cuDNN has no engine or it takes too much memory. cuDNN decides which of equal elements gets a maximum's
+  // gradient.
   std::unique_ptr<DnnPlan> pool_grad(const PoolShape& shape);
   // q, k, v, out, lse: writes the last two. Extents above 0. Null where cuDNN has no engine.
   std::unique_ptr<DnnPlan> attention(const AttentionShape& shape);
-  // dy, q, k, v, out, lse, dq, dk, dv: writes the last three. That its bits repeat takes 2 bytes of workspace
-  // for every query and key of each head. Null where cuDNN has no engine.
+  // dy, q, k, v, out, lse, dq, dk, dv: writes the last three. With `repeats`, bits repeat, which takes 2
+  // bytes of workspace for every query and key of each head. Null where cuDNN has no engine.
   std::unique_ptr<DnnPlan> attention_grad(const AttentionShape& shape, bool repeats);
 
  private:

@@ -1,6 +1,6 @@
-// Attention as the graphs that cuDNN makes one kernel (two, for the gradient) of: products, what is done to
-// each score between them, and sums over rows. It knows them by their pattern, so each operation stands where
-// it expects it.
+// Attention as graphs that cuDNN turns into one kernel (two, for the gradient): products, operations on each
+// score between them, and sums over rows. cuDNN recognises graphs by their pattern, so each operation stands
+// where it expects it.
 #if __has_include(<cudnn.h>)  // else dnn.cpp says that it was not there
 
 #include <limits>
@@ -43,8 +43,8 @@ class AttentionGraph {
   }
 
   // p = exp(s - lse), dv = p^T dy, ds = p (dy v^T - rows of dy out) scale, dk = ds^T q, dq = ds k. The last
-  // sum is over keys, which blocks share: from ds in memory its bits repeat, added up in memory they depend
-  // on who is first.
+  // sum is over keys, which blocks share. Its bits repeat when computed from ds in memory; when blocks add to
+  // it in memory, they depend on the blocks' order.
   std::unique_ptr<DnnPlan> gradient(bool repeats) {
     const Tensor dy = graph_.tensor(s_.type, query(s_.value_width)),
                  q = graph_.tensor(s_.type, query(s_.width)), kt = turned(s_.width),

@@ -231,7 +231,7 @@ std::vector<DnnDescriptor> DnnGraph::engines(const DnnDescriptor& graph, cudnnBa
   return result;
 }
 
-// The same bits in every run, and what else is asked for.
+// Whether bits are the same in every run and the engine suits.
 bool DnnGraph::repeats(const DnnDescriptor& configuration, const Suits& suits) {
   DnnDescriptor engine = descriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();

@@ -41,7 +41,7 @@ cudnnDataType_t dnn_type(Type type);
 // Strides of an image [n, c, h, w] that lies in memory as [n, h, w, c].
 std::vector<int64_t> channels_last(const std::vector<int64_t>& extents);
 
-// cuDNN's descriptors: made, given attributes, finalized, used. Errors name `what` they are of.
+// cuDNN's descriptors: made, given attributes, finalized, used. Errors name `what`.
 class DnnDescriptor {
  public:
   DnnDescriptor(const DnnLibrary& dnn, cudnnBackendDescriptorType_t type, const char* what);
@@ -97,7 +97,7 @@ class DnnGraph {
   Tensor constant(float value) { return constant(CUDNN_DATA_FLOAT, value); }
   Tensor constant(int32_t value) { return constant(CUDNN_DATA_INT32, value); }
 
-  // y from x, b and a mask, those of them that the mode reads; of an index: along which axis.
+  // y from x, b and a mask, as far as the mode reads them. `axis`: that of an index.
   void pointwise(cudnnPointwiseMode_t mode, const std::vector<Tensor>& x, Tensor y,
                  cudnnDataType_t precision = CUDNN_DATA_FLOAT, int64_t axis = -1);
   void product(Tensor a, Tensor b, Tensor c);
@@ -107,8 +107,8 @@ class DnnGraph {
   DnnDescriptor& operation(cudnnBackendDescriptorType_t type);
   DnnDescriptor descriptor(cudnnBackendDescriptorType_t type) const { return {dnn_, type, what_}; }
 
-  // Of the engines in the order of the heuristics the first that `suits` and needs at most so many bytes.
-  // Engines whose bits do not repeat are none. Null where there is none.
+  // The first engine, in the order of the heuristics, that `suits` and needs at most so many bytes. Engines
+  // whose bits do not repeat never suit. Null where none does.
   using Suits = std::function<bool(cudnnBackendNumericalNote_t note)>;
   std::unique_ptr<DnnPlan> plan(const Suits& suits, int64_t most_workspace);
 

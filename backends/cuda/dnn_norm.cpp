@@ -10,7 +10,7 @@ namespace {
 using Tensor = DnnGraph::Tensor;
 using Shape = DnnGraph::Shape;
 
-// What is given is in the order of the op's operands; cuDNN writes its extents as if channels came first.
+// Tensors are given in the order of the op's operands; cuDNN writes extents as if channels came first.
 class NormGraph {
  public:
   NormGraph(DnnLibrary& dnn, const BatchNormShape& s)

@@ -1,5 +1,5 @@
-// Pools of images as one operation of cuDNN's. Its gradient of a maximum reads where in its window each
-// maximum was, which plans keep no register for: the forward pass is run once more and writes that into the
+// Pools of images as one operation of cuDNN's. Its gradient of a maximum reads each maximum's place in its
+// window. Plans keep no register for places: the forward pass is run once more and writes them into the
 // workspace.
 #if __has_include(<cudnn.h>)  // else dnn.cpp says that it was not there
 
@@ -18,7 +18,7 @@ using Shape = DnnGraph::Shape;
 int64_t count(const Shape& extents) { return extents[0] * extents[1] * extents[2] * extents[3]; }
 int64_t lines(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// What is given is in the order of the arguments.
+// Tensors are given in the order of the arguments.
 class PoolGraph {
  public:
   PoolGraph(DnnLibrary& dnn, const PoolShape& s)
@@ -36,7 +36,7 @@ class PoolGraph {
         .ready();
   }
 
-  // x, y, and with `places` where maxima were.
+  // x, y, and with `places` the places of maxima.
   std::unique_ptr<DnnPlan> forward(bool places) {
     const Tensor x = image(s_.type, s_.x), y = image(s_.type, s_.y);
     DnnDescriptor& op = graph_.operation(CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR);
@@ -46,7 +46,7 @@ class PoolGraph {
     if (places) op.set(CUDNN_ATTR_OPERATION_RESAMPLE_FWD_IDXDESC, *image(Type::int8, s_.y));
     return plan(op);
   }
-  // dy, of maxima their places, dx.
+  // dy, for maxima their places, dx.
   std::unique_ptr<DnnPlan> gradient() {
     const Tensor dy = image(s_.type, s_.y), places = s_.max ? image(Type::int8, s_.y) : nullptr,
                  dx = image(s_.type, s_.x);

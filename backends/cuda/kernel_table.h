@@ -35,7 +35,7 @@ class CudaQueue;
 // NVIDIA's libraries, each found when the first kernel needs it. Of one device; for the thread that prepares.
 class Libraries {
  public:
-  // With `algorithms`, what is quickest is taken, be its bits the same in every run or not.
+  // With `algorithms`, takes the fastest, whether or not its bits are the same in every run.
   Libraries(cpu::Waits& waits, std::shared_ptr<Algorithms> algorithms)
       : waits_(waits), algorithms_(std::move(algorithms)) {}
   bool fast() const { return algorithms_ != nullptr; }
@@ -45,7 +45,7 @@ class Libraries {
   int64_t most_scores = most_scores_usually;
   Blas& blas();
   Dnn& dnn();
-  bool has_dnn();  // for what can do without
+  bool has_dnn();  // for ops that can do without
 
  private:
   cpu::Waits& waits_;
@@ -68,7 +68,7 @@ struct Act {
   const Moment& moment;
   Stream stream;
   void* scratch;
-  StepValues* steps;  // null unless the act is recorded: it then reads there what hangs on the step
+  StepValues* steps;  // null unless the act is recorded: it then reads values of the step there
 
   Array in(size_t i) const { return {const_cast<void*>(inputs[i]), static_cast<Type>(call.inputs[i].dtype)}; }
   Array out(size_t i) const { return {outputs[i], static_cast<Type>(call.outputs[i].dtype)}; }
@@ -128,10 +128,9 @@ const Factories& kernels();
 std::unique_ptr<Kernel> make_kernel(const Call& call, CudaQueue& queue, Libraries& libraries);
 
 // --- for factories
-// -------------------------------------------------------------------------------------------------
 
 bool any_float64(const Call& call);
-// Where whole numbers are computed with, too: double holds more of them.
+// True also for arithmetic on whole numbers: double holds more of them.
 bool any_wide(const Call& call);
 bool any_float8(const Call& call);
 // Two operands and a result in one type, in scratch memory behind what a library uses there.
@@ -159,7 +158,7 @@ struct Around {
 Around around(const ir::Shape& shape, int64_t axis);
 int64_t elements(const ir::Shape& shape);
 std::vector<int64_t> strides(const ir::Shape& shape);
-// Of a random op with these attributes, on a part of this shape, at the act's moment.
+// Draws of a random op with these attributes, on a part of this shape, at the act's moment.
 Drop drop_at(const Act& act, const ir::Attrs& attrs, const ir::Shape& local);
 // Sums of all of `in` over the axes that `shape`, broadcast to its shape, does not have.
 Reduce reduce_to(const ir::TensorType& in, const ir::TensorType& out);

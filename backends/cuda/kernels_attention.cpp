@@ -28,8 +28,8 @@ Attention attention_of(const Call& call, size_t first) {
 
 // --- on tensor cores, by cuDNN
 
-// Of one 16-bit type but for lse, in whole groups of heads, nothing dropped, nothing empty. Heads of a group
-// follow each other, so that each key head is a batch of its own.
+// The shape, if tensor cores can: one 16-bit type but for lse, whole groups of heads, nothing dropped,
+// nothing empty. Heads of a group follow each other, so that each key head is a batch of its own.
 std::optional<AttentionShape> for_tensor_cores(const Call& call, const Attention& a, size_t first) {
   const ir::DType type = call.inputs[first].dtype;
   const bool half = type == ir::DType::bfloat16 || type == ir::DType::float16;
@@ -60,8 +60,8 @@ std::unique_ptr<Kernel> forward_on_tensor_cores(const Call& call, const Place& p
   });
 }
 
-// A gradient whose bits repeat keeps its scores in memory, so it is made of slices of the batch that need no
-// more of it than `most_scores`, as long as one key head does not; cuDNN's tensors begin at multiples of 16
+// A gradient whose bits repeat keeps its scores in memory. It is therefore made of slices of the batch that
+// need at most `most_scores` bytes, unless one key head needs more; cuDNN's tensors begin at multiples of 16
 // bytes.
 int64_t slice_of(const AttentionShape& s, int64_t most_scores) {
   int64_t slice = s.batch;

@@ -7,7 +7,7 @@ namespace {
 
 std::array<int64_t, 4> extents(const ir::Shape& s) { return {s[0], s[1], s[2], s[3]}; }
 
-// What a convolution reads and writes, by what it is of it.
+// A convolution's operands and result by role.
 struct Operands {
   const ir::TensorType *x, *weight, *y;
 };

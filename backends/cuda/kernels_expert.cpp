@@ -28,7 +28,7 @@ std::unique_ptr<Kernel> make_dispatch(const Call& call, const Place& place) {
   });
 }
 
-// combine(y, index, weight), and dispatch's gradient, which has no weights.
+// combine(y, index, weight); also dispatch's gradient, without weights.
 std::unique_ptr<Kernel> make_combine(const Call& call, const Place& place) {
   const Experts shape = experts_of(call, call.inputs[1], call.outputs[0], call.inputs[0]);
   return kernel(call, place, scratch_of(shape), [shape, wide = any_float64(call)](const Act& act) {

@@ -30,8 +30,8 @@ std::unique_ptr<Kernel> planned(const Call& call, const Place& place, const std:
   });
 }
 
-// cuDNN's plan, null where it has none: of gradients with channels last alone. With channels first it finds
-// maxima again by their values, and then equal elements may all get the gradient.
+// cuDNN's plan, null where it has none. Gradients use it with channels last alone. With channels first it
+// finds maxima again by their values, and then equal elements may all get the gradient.
 std::shared_ptr<DnnPlan> fast_pool(const Call& call, const Place& place, const Pool& p,
                                    const ir::TensorType& x, const ir::TensorType& y, bool gradient) {
   const bool types = x.dtype == y.dtype && (call.inputs.size() < 2 || call.inputs[1].dtype == x.dtype) &&

@@ -67,7 +67,7 @@ MapInput input_of(const ir::Shape& own, const ir::Shape& result) {
   return input;
 }
 
-// A program under construction, with what a moment changes.
+// A program under construction, with the values that a moment changes.
 class Program {
  public:
   Program(const ir::Types& inputs, const ir::Shape& result) : shape_(result) {
@@ -109,7 +109,7 @@ class Program {
     if (kind == Step::dropout) drops(attrs);
     return fits_ ? value : -1;
   }
-  // The step before draws what it drops by these attributes; those of one op and key draw alike.
+  // The step before draws its dropout by these attributes; steps of one op and key draw alike.
   void drops(const ir::Attrs& attrs) {
     const auto known = std::find(drops_.begin(), drops_.end(), attrs);
     if (known == drops_.end() && drops_.size() == Map::max_drops) {

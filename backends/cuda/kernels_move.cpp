@@ -76,7 +76,7 @@ std::unique_ptr<Kernel> make_slice(const Call& call, const Place& place) {
   return moves(call, place, {p});
 }
 
-// What lies outside of the result is left out.
+// Elements outside of the result are left out.
 std::unique_ptr<Kernel> make_slice_grad(const Call& call, const Place& place) {
   const ir::Shape &in = call.inputs[0].shape, &out = call.outputs[0].shape;
   const Steps from = strides(in), to = strides(out);

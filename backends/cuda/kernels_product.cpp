@@ -35,7 +35,7 @@ ProductShape shape_of(const Call& call) {
   return s;
 }
 
-// Runs the product of an act's first two operands; what it needs of scratch memory comes first there.
+// Runs the product of an act's first two operands; its scratch memory comes first.
 struct Run {
   std::function<void(const Act&)> product;
   int64_t scratch = 0;
@@ -153,7 +153,7 @@ std::unique_ptr<Kernel> make_product_add(const Call& call, const Place& place) {
   });
 }
 
-// Where the act has no kernel for both: h first, from which gelu is.
+// Where no kernel does both: h first, then gelu from it.
 std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
   if (auto made = with_epilogue(call, place, Epilogue::bias_gelu, input<2>, output<1>)) return made;
@@ -168,7 +168,7 @@ std::unique_ptr<Kernel> make_product_bias_gelu(const Call& call, const Place& pl
 std::unique_ptr<Kernel> make_product_gelu_grad(const Call& call, const Place& place) {
   if (!of_floats(call)) return nullptr;
   if (auto made = with_epilogue(call, place, Epilogue::gelu_grad, output<1>, input<2>)) return made;
-  // In the type in which sums are, in scratch memory where dx has another.
+  // In the type of the sums, in scratch memory where dx has another.
   Call wide = call;
   wide.outputs[0].dtype = any_float64(call) ? DType::float64 : DType::float32;
   const bool direct = wide.outputs[0].dtype == call.outputs[0].dtype;

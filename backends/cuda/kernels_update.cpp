@@ -34,7 +34,7 @@ std::unique_ptr<Kernel> make_update(const Call& call, const Place& place) {
     if (given > scalars + 1) u.finite = act.in(scalars + 1);
     u.weight_decay = numbers.decay;
     std::copy(std::begin(numbers.number), std::end(numbers.number), u.number);
-    // lr, then what is left of the start by number.
+    // lr, then left_of() each number.
     const auto at_step = [&row, numbers](const Moment& moment) {
       std::array<double, 1 + ir::OptimizerRow::most_numbers> values = {};
       values[0] = moment.learning_rate >= 0 ? moment.learning_rate : numbers.lr;

@@ -18,7 +18,7 @@ struct ncclComm;  // opaque
 struct NcclId {
   char internal[128];
 };
-// What the library reads of a configuration of version 2.18.
+// Configuration of version 2.18, as the library reads it.
 struct NcclConfig {
   static constexpr int undefined = INT_MIN;
   size_t size = sizeof(NcclConfig);

@@ -14,7 +14,7 @@
 namespace boxcar::backends::cuda {
 namespace {
 
-constexpr std::chrono::milliseconds watching{20};  // between two looks at what was launched
+constexpr std::chrono::milliseconds watching{20};  // between two looks at launched acts
 constexpr std::chrono::microseconds asking{100};   // ... and of a call that waits for NCCL to take it
 constexpr std::chrono::milliseconds lasting{50};   // a call that waits so long is worth telling of
 constexpr int blocks_of_pairs = 8;                 // of sends and receives, which wait beside other kernels
@@ -318,7 +318,7 @@ void NcclCommunicator::set_up(int most_blocks) {
   until_taken(act);
 }
 
-// Rank 0's, which the others get as a message: those of this process too.
+// Rank 0 draws the id; the others, also in this process, get it as a message.
 NcclId NcclCommunicator::draw_id() {
   NcclId id{};
   const std::string box = "nccl " + name_;
@@ -343,7 +343,7 @@ NcclId NcclCommunicator::draw_id() {
   return id;
 }
 
-// Until NCCL has taken what it was last called for.
+// Waits until NCCL has taken its last call.
 void NcclCommunicator::until_taken(const std::string& act) {
   const auto begin = NcclGroups::Clock::now();
   std::optional<Waiting::Entry> entry;
@@ -404,7 +404,7 @@ void NcclCommunicator::check() {
     throw late(launched_.front().act);
 }
 
-// That it waits for the others, where it did at the look before too.
+// Says that the act waits for the others, if it already did at the last look.
 void NcclCommunicator::say(const std::string& act) {
   if (act != lasting_) {
     waits_.reset();

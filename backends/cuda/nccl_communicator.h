@@ -3,23 +3,23 @@
 //   NcclGroups groups(api, waits, mailboxes, transport, 600);          // of a backend
 //   groups.communicator("dp.0", {0, 4}, 4, stream, process_of)->all_reduce(in, out, 1024, float32, sum);
 //
-// The call discipline, which is what tests/backends/nccl_test.cpp holds it to:
+// The call discipline, checked by tests/backends/nccl_test.cpp:
 // - A group has an NCCL communicator of its own, set up by its members' first call: rank 0 draws the id and
-//   sends it to the others over the transport. So members come to first calls in one order of all groups,
-//   which is what keeps set-up from waiting in a circle. Where that call is a send or a receive, the group is
-//   one for such alone, which take few multiprocessors.
-// - Communicators do not block: a call that NCCL has not taken yet is asked for until it is, and every such
-//   wait ends when the run fails or time is up.
+//   sends it to the others over the transport. So members make first calls in one order over all groups,
+//   which keeps set-up from deadlock. A group whose first call is a send or a receive is for those alone,
+//   which take few multiprocessors.
+// - Communicators do not block: a call that NCCL has not taken yet is polled until it is, and every such wait
+//   ends when the run fails or time is up.
 // - Parts of one length are one call of NCCL; uneven ones, and all_to_all, are one group of calls: a
 //   reduction or a broadcast for each rank, or sends and receives. Calls of no elements are left out.
-// - What was put on the stream is watched by one thread: an error that NCCL finds later, and an act that has
-//   not ended `seconds` after it was its stream's next, end the run with rank and act named, and all
-//   communicators of the process are aborted, so that nothing on their streams waits for ever. Of a recorded
-//   step its stream tells which act that is, and its recording when time is up. What lasts is among the waits
-//   of the transport, with the members that may be missing: the last words of a process that mpirun ends.
+// - One thread watches acts on streams: an error that NCCL finds later, and an act that has not ended
+//   `seconds` after it was its stream's next, end the run with rank and act named. All communicators of the
+//   process are then aborted, so that nothing on their streams waits for ever. In a recorded step, the stream
+//   names that act and the recording says when time is up. Long acts are among the waits of the transport,
+//   with the members that may be missing, for the last message of a process that mpirun ends.
 // - Communicators are aborted all at once, each by a thread of its own, which nobody waits for before the
-//   groups end: NCCL's abort may wait for other members' abort, and does wait until the graphs are gone that
-//   have its calls, which themselves may wait for the abort of another communicator.
+//   groups end: NCCL's abort may wait for other members' aborts. It does wait until graphs with its calls are
+//   gone, and those may wait for the abort of another communicator.
 //
 // NCCL adds in the tensors' own type, in an order of its own: sums of 16-bit types are rounded more than
 // once, and differ from the CPU backend's in the last places.
@@ -55,18 +55,18 @@ class NcclStream {
   virtual std::function<bool()> probe() = 0;
   // 8 bytes of the device's memory that nobody reads.
   virtual void* token() = 0;
-  // Whether calls are recorded instead of done; then under its turn, and each is noted in place of being
+  // Whether calls are recorded instead of done; they are then made under the turn, and noted instead of
   // watched.
   virtual bool records() const { return false; }
   virtual void note(const std::string& /*act*/) {}
-  // Of what has been noted and is not over, the first act whose text ends so; empty: none.
+  // The first noted act that is not over and whose text ends with `end`; empty: none.
   virtual std::string under_way(const std::string& /*end*/) const { return {}; }
   virtual std::unique_lock<std::mutex> turn() { return {}; }
 };
 
 class NcclCommunicator;
 
-// What all communicators of a process share, and the thread that watches them.
+// State that all communicators of a process share, and the thread that watches them.
 class NcclGroups {
  public:
   // `transport` may be null; its listener of Channel::control puts messages into `mailboxes`. An act may take
@@ -79,8 +79,8 @@ class NcclGroups {
   std::unique_ptr<Communicator> communicator(const std::string& name, std::span<const int> devices,
                                              int device, std::unique_ptr<NcclStream> stream,
                                              const std::function<int(int)>& process_of);
-  // Throws Error (fault) where an act has failed. For who has waited for a stream: what failed on it is done
-  // as well.
+  // Throws Error (fault) where an act has failed. Called after waiting for a stream: failed acts on it count
+  // as done.
   void check();
 
  private:
@@ -92,7 +92,7 @@ class NcclGroups {
   void remove(NcclCommunicator* communicator);
   void abort(ncclComm* comm);
 
-  // Of communicators; outlives the groups where one never ends.
+  // Aborts of communicators; outlives the groups where one never ends.
   struct Aborts {
     std::mutex mutex;
     std::condition_variable changed;
@@ -154,7 +154,7 @@ class NcclCommunicator : public Communicator {
   Error broken(const std::string& act, NcclResult result) const;
   Error late(const std::string& act) const;
   void check_counts(std::span<const int64_t> counts) const;
-  // The watching thread's: throws what has gone wrong.
+  // For the watching thread: throws an error that has occurred.
   void check();
   void say(const std::string& act);
   void abort();

@@ -1,8 +1,8 @@
-// Which GPU each of a process's devices gets, and what is said where that cannot be. Needs no CUDA.
+// The GPU that each of a process's devices gets, or the error where there is none. Needs no CUDA.
 //
 //   place({.driver = 13000, .runtime = 13000, .names = {"H200", "H200"}}, {.devices = 2}) == {0, 1}
-//   place(... one H200, {.devices = 2})     "cuda: 2 devices for 1 GPU (...); --share-gpus puts several on
-//   one" place(... one H200, {.devices = 2, .share = true}) == {0, 0}
+//   place(... one H200, {.devices = 2})     throws "cuda: 2 devices for 1 GPU (...)"
+//   place(... one H200, {.devices = 2, .share = true}) == {0, 0}
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace boxcar::backends::cuda {
 
-// What the driver says of this machine. Versions as CUDA writes them: 13.1 is 13010; 0: there is none.
+// The driver's view of this machine. Versions as CUDA writes them: 13.1 is 13010; 0: there is none.
 struct Gpus {
   int driver = 0, runtime = 0;
   std::vector<std::string> names = {};
-  std::vector<std::string> ids = {};  // no two of the world alike
+  std::vector<std::string> ids = {};  // globally unique
 };
 struct Wanted {
   int devices = 1;     // of this process
@@ -30,12 +30,12 @@ struct Wanted {
 // too few.
 std::vector<int> place(const Gpus& gpus, const Wanted& wanted);
 
-// Whom a process shares its GPUs with: those that see the same ones, all of a machine's, or nobody where each
-// was given its own (CUDA_VISIBLE_DEVICES). `ids`: of all processes, the GPUs' with spaces between. Throws
-// Error (cannot run) where two processes see some GPUs both and others not.
+// Processes that share GPUs with `process`: those that see the same ones, all of a machine's, or none where
+// each has its own (CUDA_VISIBLE_DEVICES). `ids`: GPU ids of each process, separated by spaces. Throws Error
+// (cannot run) where two processes share only some GPUs.
 Wanted sharers(std::span<const std::string> ids, int process);
 
-// Throws Error (cannot run) where what `who` of ("the plan needs") does not fit into what is free.
+// Throws Error (cannot run) where `needed` bytes do not fit into the free ones. `who` begins the message.
 void check_memory(int gpu, int64_t needed, int64_t free, int64_t total,
                   std::string_view who = "the plan needs");
 // Throws it where so much is free, but not in one piece.

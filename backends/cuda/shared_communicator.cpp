@@ -79,8 +79,8 @@ void SharedCommunicator::act(const char* what, const std::function<void()>& body
   }
 }
 
-// In place, part r of this member's tensor is read by member r alone, and what gather() writes there it
-// writes behind that member's mark.
+// In place, part r of this member's tensor is read by member r alone, and gather() writes there behind that
+// member's mark.
 void SharedCommunicator::all_reduce(const void* in, void* out, int64_t count, ir::DType dtype,
                                     sbp::Reduction reduction) {
   act("all_reduce", [&] {

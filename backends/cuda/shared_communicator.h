@@ -21,7 +21,7 @@
 
 namespace boxcar::backends::cuda {
 
-// What members show each other in one round.
+// Data that members show each other in one round.
 struct Shown {
   const void* data = nullptr;
   std::vector<int64_t> counts;
@@ -33,7 +33,7 @@ class Table {
  public:
   explicit Table(std::span<const int> devices)
       : devices(devices.begin(), devices.end()), seats_(devices.size()) {}
-  // Returns what each member has brought to this round, by rank, when all have come.
+  // Returns each member's contribution to this round, by rank, when all have come.
   std::vector<Shown> meet(int rank, Shown mine, cpu::Waits& waits);
 
   const std::vector<int> devices;

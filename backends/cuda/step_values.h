@@ -1,4 +1,4 @@
-// What a recorded act reads of its step alone, in place of what it was launched with.
+// Values of its step that a recorded act reads, in place of those it was launched with.
 //
 //   if (act.steps)
 //     update.step_values = act.steps->vary(3, [](const Moment& moment, void* to) { ... });
@@ -16,7 +16,7 @@ namespace boxcar::backends::cuda {
 
 class PinnedMemory;
 
-// Of one recording and one device: words of 8 bytes that are written anew for every step.
+// Values for one recording and one device: words of 8 bytes, written anew for every step.
 class StepValues {
  public:
   using Write = std::function<void(const Moment& moment, void* to)>;
@@ -25,8 +25,8 @@ class StepValues {
   ~StepValues();
   StepValues(const StepValues&) = delete;
   StepValues& operator=(const StepValues&) = delete;
-  // Where an act reads so many words, which `write` gives for a step. Throws Error (cannot run) where there
-  // is no room for more.
+  // The address at which an act reads so many words, which `write` gives for a step. Throws Error (cannot
+  // run) where there is no room for more.
   const void* vary(int64_t words, Write write);
   // At once: nobody reads them now.
   void write(const Moment& moment);

@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kSchemaVersion = 1;
 constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors",
                      *kConfig = "config.json", *kState = "state.json", *kLatest = "latest", *kLock = "lock";
-// Weights of which model.safetensors lacks the padding of the vocabulary stand whole beside the moments.
+// Weights whose vocabulary padding model.safetensors lacks stand whole beside the moments.
 constexpr std::string_view kPadded = ".padded";
 
 std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
@@ -49,7 +49,7 @@ bool is_vocabulary(std::string_view name) {
 
 // --- writing
 
-// What goes into model.safetensors and what beside it.
+// Tensors for model.safetensors, and those beside it.
 std::pair<GlobalTensors, GlobalTensors> weights_and_moments(const Checkpoint& checkpoint) {
   const std::map<std::string, ir::TensorType> parameters = parameter_types(checkpoint.model);
   GlobalTensors weights, moments;
@@ -74,7 +74,7 @@ std::string state_text(const Checkpoint& checkpoint) {
   return json.dump(2) + "\n";
 }
 
-// Folders of older steps than the last `keep`, of which `step` is one.
+// Removes folders of steps older than the last `keep`, of which `step` is one.
 void remove_older(const std::string& folder, int64_t step, int keep) {
   std::vector<int64_t> older;
   for (const std::string& name : names_in(folder))
@@ -108,7 +108,7 @@ void HeldFolder::hold() {
   gethostname(host, sizeof host - 1);
   const std::string me = fmt::format("process {} on {}", getpid(), host);
   if (ftruncate(file, 0) != 0 || pwrite(file, me.data(), me.size(), 0) < 0)
-    return;  // for the words alone: a full disk is told of where it matters
+    return;  // only the text is lost: a full disk is reported where it matters
 }
 
 void HeldFolder::keep() {
@@ -176,7 +176,7 @@ GlobalTensors with_moments(const Transformer& model, GlobalTensors tensors, cons
   return tensors;
 }
 
-// Throws where a link leads out of the folder: whoever made it would have other files of the reader's read.
+// Throws where a link leads out of the folder, which could make a reader read other files of its own.
 const std::string& inside(const std::string& folder, const std::string& path) {
   std::error_code none;
   const fs::path whole = fs::weakly_canonical(folder, none), at = fs::weakly_canonical(path, none);

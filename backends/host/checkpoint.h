@@ -1,12 +1,12 @@
-// Checkpoints of a training run: a folder per step, model weights under Hugging Face's names, and what is
-// needed to go on from there bit for bit.
+// Checkpoints of a training run: a folder per step, with model weights under Hugging Face's names and all
+// state needed to resume bit for bit.
 //
 //   out/step-000020/model.safetensors      GPT-2 or Llama names and layouts (weights in their own type)
 //   out/step-000020/config.json            as Hugging Face's transformers reads it
 //   out/step-000020/optimizer.safetensors  "<our parameter name>.m" and ".v", global
 //   out/step-000020/state.json             step, samples seen, seed, data, settings, the model's keys
 //   out/lock                               held by the run that writes there
-//   out/latest                             the name of the last whole one; beside and renamed, at last
+//   out/latest                             the name of the last complete one; written last
 //
 // Models that neither GPT-2 nor Llama can hold (experts, BERT, a mixture of both) are written under our own
 // names, as architecture "BoxcarTransformer".
@@ -41,7 +41,7 @@ struct Checkpoint {
   GlobalTensors tensors;  // weights and moments: every name that is no parameter of the model is a moment
 };
 
-// What a model's weights are stored as. gpt2 needs layer norm, learned positions, GELU, biases and a key head
+// Format of a model's stored weights. gpt2 needs layer norm, learned positions, GELU, biases and a key head
 // per head; llama RMS norm, rotary positions and SwiGLU; both a causal dense model.
 enum class Architecture : uint8_t { gpt2, llama, own };
 Architecture architecture_of(const ir::models::Transformer& model);
@@ -52,8 +52,8 @@ std::map<std::string, ir::TensorType> parameter_types(const ir::models::Transfor
 // Our weights under Hugging Face's names and layouts, and back. gpt2: GPT2LMHeadModel (Conv1D weights are
 // [in, out] as ours; c_attn has q, k, v side by side, ours a q.., k, v group per key head); llama:
 // LlamaForCausalLM (Linear weights are [out, in]; q, k, v and gate, up apart; rotary halves as transformers
-// has them). Padding of the vocabulary is left away, and zero on the way back. Throws Error (bad input)
-// naming a tensor that is missing, superfluous or of another shape, with both shapes.
+// has them). Padding of the vocabulary is dropped, and zero on the way back. Throws Error (bad input) naming
+// a tensor that is missing, superfluous or of another shape, with both shapes.
 //
 // Files from elsewhere may leave out the prefixes "transformer." and "model.", have the buffers of masks and
 // rotary frequencies, a copy of a tied head, and more learned positions than the model, which takes the
@@ -63,15 +63,15 @@ GlobalTensors from_hugging_face(const ir::models::Transformer& model, const Stor
 // From a safetensors file, which its errors name.
 GlobalTensors read_weights(const std::string& path, const ir::models::Transformer& model);
 
-// config.json <-> model. What the file does not know (`flash`, vocabulary padding) is as without: false, 1.
-// Reading throws Error (bad input) naming the file and key: for other architectures, and for what our ops do
-// not have (norms' epsilon other than 1e-5, rotary base other than 10000, ...).
+// config.json <-> model. Keys that the file lacks (`flash`, vocabulary padding) are off: false, 1. Reading
+// throws Error (bad input) naming the file and key: for other architectures, and for features that our ops
+// lack (norms' epsilon other than 1e-5, rotary base other than 10000, ...).
 std::string hugging_face_config(const ir::models::Transformer& model);
 ir::models::Transformer read_hugging_face_config(const std::string& path);
 
-// A run's hold on a folder, made where it is not: while it lives, no other run can have one. Ends with the
-// process, however that ends. By a lock on a file "lock" in it, which stays and says who holds it. Throws
-// Error (bad input) where another run has it, FileError where it cannot be made or written.
+// A run's hold on a folder, made if missing: while it lives, no other run can hold the folder. It ends with
+// the process, however that ends. It is a lock on a file "lock" in the folder, which stays and names the
+// holder. Throws Error (bad input) where another run has it, FileError where it cannot be made or written.
 //
 //   HeldFolder folder("out");
 //   HeldFolder other("out");   // throws: out: process 1234 on alpha writes its checkpoints there (wait ...)
@@ -92,14 +92,14 @@ class HeldFolder {
   int descriptor_ = -1;
 };
 
-// Whether there is one to go on from.
+// Whether there is a checkpoint to resume from.
 bool has_checkpoint(const std::string& folder);
-// Writes folder/step-N wholly, then `latest`, then removes older ones than the last `keep` (0: none) and what
-// a killed writer left. Whenever it is killed, `latest` names a whole one. One writer at a time. Throws Error
-// (fault) with the system's reason; what was the last one still is.
+// Writes folder/step-N completely, then `latest`, then removes checkpoints before the last `keep` (0: none)
+// and remains of a killed writer. Whenever it is killed, `latest` names a complete checkpoint. One writer at
+// a time. Throws Error (fault) with the system's reason; the last checkpoint then stays the last.
 void write_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int keep = 2);
-// The last whole checkpoint in the folder; none where there is none. Throws Error (bad input) where one is
-// named and cannot be read, or is of another model than `expected`, saying which key differs.
+// The last complete checkpoint in the folder, if any. Throws Error (bad input) where one is named and cannot
+// be read, or is of another model than `expected`, saying which key differs.
 std::optional<Checkpoint> read_checkpoint(const std::string& folder, const ir::models::Transformer& expected);
 
 }  // namespace boxcar::backends::host

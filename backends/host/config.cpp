@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 struct Key {
   const char* name;
   std::variant<int64_t Transformer::*, std::string Transformer::*, bool Transformer::*> field;
-  std::optional<int64_t> absent = {};  // what a file means that was written before there was the key
+  std::optional<int64_t> absent = {};  // value for files written before the key existed
 };
 
 const Key kKeys[] = {{"family", &Transformer::family},
@@ -178,7 +178,7 @@ struct Format {
   Architecture architecture;
   const char *name, *model_type;
   Json (*write)(const Transformer&);
-  void (*check)(const JsonObject&);  // that our ops have what it says beside its sizes; null: our own format
+  void (*check)(const JsonObject&);  // that our ops support its other keys; null: our own format
 };
 
 constexpr Format kFormats[] = {

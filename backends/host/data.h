@@ -46,11 +46,11 @@ class TokenData {
   std::span<const uint16_t> part_;
 };
 
-// Which of `count` things the one numbered `index` since training began is: each once in an epoch, shuffled
-// anew for each by the seed alone.
+// Which of `count` things is number `index` since training began: each once an epoch, shuffled anew for each
+// epoch by the seed alone.
 int64_t shuffled_place(int64_t index, int64_t count, int64_t seed);
 
-// What a model's inputs are in training, by position in its order. Threads may share one.
+// A model's training inputs, by position in the training order. Threads may share one.
 class Samples {
  public:
   virtual ~Samples() = default;

@@ -28,7 +28,7 @@ bool is_folder(const std::string& path) {
   return stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-// Makes what was created, renamed or removed in a folder last.
+// Makes creations, renames and removals in a folder last.
 void flush_folder(const std::string& path) {
   const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) throw FileError(path, "be opened", errno);
@@ -44,7 +44,7 @@ FileError::FileError(const std::string& path, const char* what, int reason)
     : Error(fault(path, fmt::format("cannot {}: {}", what, std::strerror(reason)))),
       reason_(std::strerror(reason)) {}
 
-// What stands there already goes first, so that a link of its name is not written through.
+// An existing file goes first, so that a link of its name is not written through.
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
   if (unlink(path_.c_str()) != 0 && errno != ENOENT) throw FileError(path_, "be created", errno);
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -78,8 +78,8 @@ void write_whole(const std::string& path, const std::vector<Bytes>& parts) {
   file.put_in_place(path);
 }
 
-// What another run made and was killed before it flushed it has the same look: all above are flushed, but for
-// those that only others may read.
+// A folder from a run that was killed before flushing it looks the same, so all folders above are flushed,
+// but for those that only others may read.
 void make_folder(const std::string& path) {
   const std::string above = folder_of(path);
   if (above != "." && above != "/") make_folder(above);

@@ -1,11 +1,11 @@
-// Files and folders that are either there whole or not at all, after a crash of the machine too, and what the
-// system says where one cannot be had. Whatever somebody relies on is written by these.
+// Files and folders that are either complete or absent, even after a crash of the machine, and the system's
+// reason where one cannot be had. Everything that somebody relies on is written by these.
 //
-//   write_whole("out/latest", {bytes_of("step-000020\n")});   // out/latest.tmp, flushed, renamed, out
-//   flushed std::string text = read_text("out/latest");               // "step-000020\n"
+//   write_whole("out/latest", {bytes_of("step-000020\n")});   // out/latest.tmp: flush, rename, flush out
+//   std::string text = read_text("out/latest");               // "step-000020\n"
 //
-// The rule: what a name stands for is on disk before the name is, and the name before anything relies on it.
-// A crash may keep any part of what was not flushed, in any order (tests/host/crash_test.cpp).
+// The rule: contents are on disk before their name is, and the name before anything relies on it. A crash may
+// keep any part of unflushed data, in any order (tests/host/crash_test.cpp).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace boxcar::backends::host {
 using Bytes = std::span<const std::byte>;
 inline Bytes bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// What the system refuses to do with a file, a fault: "out/latest.tmp: cannot be written: No space left on
+// The system's refusal of a file operation, a fault: "out/latest.tmp: cannot be written: No space left on
 // device".
 class FileError : public Error {
  public:
@@ -33,7 +33,7 @@ class FileError : public Error {
   std::string reason_;
 };
 
-// A file while it is written, beside its place; removed unless it was put there. Throws FileError.
+// A file while it is written, beside its final place; removed unless put there. Throws FileError.
 //
 //   NewFile file("plan.txt.part");
 //   file.write(bytes_of("plan 1\n"));
@@ -46,7 +46,7 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
 
   void write(Bytes bytes);
-  // Closed, named `path`, in place of what was there, and on disk with that name.
+  // Closes the file and names it `path`, replacing any file there; on disk with that name.
   void put_in_place(const std::string& path);
 
  private:
@@ -55,19 +55,19 @@ class NewFile {
   bool kept_ = false;
 };
 
-// The parts one after the other. A file that was there stays until the new one is on disk whole. Throws
+// Writes the parts one after the other. An earlier file stays until the new one is completely on disk. Throws
 // FileError.
 void write_whole(const std::string& path, const std::vector<Bytes>& parts);
 
-// Makes a folder, and those above it, where they are not; on disk with all their names. Throws FileError.
+// Makes a folder, and those above it, where missing; on disk with all their names. Throws FileError.
 void make_folder(const std::string& path);
-// Names a folder `path`, all of which is on disk: in one step in place of the folder that was there, which is
-// removed after. On disk with that name. Throws FileError.
+// Renames folder `from`, all of which is on disk, to `path` in one step; a folder there is replaced, then
+// removed. On disk with that name. Throws FileError.
 void put_folder_in_place(const std::string& from, const std::string& path);
-// Removes a folder and all in it, whose name no longer counts: what was renamed before is on disk first, as
-// its removal may be there before the name of what took its place. Throws FileError.
+// Removes a folder whose name no longer counts, and all in it. Earlier renames are flushed first, since the
+// removal could reach the disk before the name of its replacement. Throws FileError.
 void remove_folder(const std::string& path);
-// What is in a folder, in no order. Throws FileError.
+// Names in a folder, in no order. Throws FileError.
 std::vector<std::string> names_in(const std::string& folder);
 
 // A file open for reading. Throws Error (bad input) where it is missing, a folder or unreadable.

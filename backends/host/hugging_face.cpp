@@ -76,7 +76,7 @@ const Row& row_of(const JsonObject& config) {
 
 bool is_llama(const Row& row) { return std::string_view(row.family) == "llama"; }
 
-// The activation that the feed-forward layer has; of others there is no such model here.
+// The feed-forward layer's activation; models with others are not built here.
 void read_activation(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
   const std::string name = config.text(row.activation_key, row.activation);
   const std::vector<std::string> exact{"gelu", "gelu_python"},

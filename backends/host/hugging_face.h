@@ -18,7 +18,7 @@ namespace boxcar::backends::host {
 struct HuggingFaceModel {
   std::string family;
   std::map<std::string, std::string> keys;  // of section model of a job
-  std::vector<std::string> notes = {};      // what the file says that is not built
+  std::vector<std::string> notes = {};      // parts of the file that are not built
   int64_t window = 0;                       // tokens that attention reaches back, 0: all
 };
 

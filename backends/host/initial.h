@@ -4,8 +4,8 @@
 //   "h0.attn.qkv.weight"    normal, deviation 0.02
 //   "h0.mlp.fc2.weight"     normal, deviation 0.02 / sqrt(2 x layers): it adds to the residual stream
 //   "h0.ln1.weight", "h0.norm1.gamma"   1
-//   "h0.conv1.weight"       normal, deviation sqrt(2 / (channels x kernel)): what He et al. drew for such
-//   nets "h0.attn.qkv.bias", "h0.ln1.bias", moments ("embedding.word.m")     0
+//   "h0.conv1.weight"       normal, deviation sqrt(2 / (channels x kernel)), after He et al.
+//   "h0.attn.qkv.bias", "h0.ln1.bias", moments ("embedding.word.m")     0
 //
 // (Radford et al. 2019, section 2.3.) Thread-safe.
 #pragma once
@@ -26,9 +26,8 @@ struct InitialRule {
 // `shape` tells weights of convolutions: four axes.
 InitialRule initial_rule(std::string_view tensor, int64_t layers, const ir::Shape& shape = {});
 
-// The part of the global tensor `tensor` of this shape that lies in `ranges` (one per axis), row-major. What
-// is drawn depends on seed, name and the element's place in the global tensor alone. `out` has as many
-// elements.
+// The part of the global tensor `tensor` of this shape that lies in `ranges` (one per axis), row-major. Draws
+// depend on seed, name and the element's place in the global tensor alone. `out` has as many elements.
 void fill_initial(std::string_view tensor, const ir::Shape& shape, std::span<const sbp::Range> ranges,
                   InitialRule rule, int64_t seed, std::span<double> out);
 

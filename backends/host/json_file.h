@@ -14,7 +14,7 @@
 
 namespace boxcar::backends::host {
 
-// What writes, copies and compares values goes down into them by calls, so deeper ones are refused.
+// Writing, copying and comparing values recurses into them, so deeper ones are refused.
 inline constexpr int deepest_json = 64;
 
 class JsonObject {

@@ -184,7 +184,7 @@ bool is_buffer(const std::string& name) {
                      [&](const char* end) { return name.ends_with(end); });
 }
 
-// The file's tensors by the names of the table, those that are no weights left away.
+// The file's tensors by the names of the table, without tensors that are no weights.
 std::map<std::string, const StoredTensor*> by_full_name(const Transformer& config, const StoredFile& file) {
   const Architecture architecture = architecture_of(config);
   std::map<std::string, const StoredTensor*> result;

@@ -1,4 +1,4 @@
-// Parts of global tensors in host memory: what fills a device's registers and what is gathered from them.
+// Parts of global tensors in host memory, to fill a device's registers and to gather from them.
 //
 //   whole f32[4, 6], ranges {[0, 2), [3, 6)}: the upper right quarter, 2 x 3, row-major
 #pragma once

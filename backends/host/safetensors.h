@@ -31,8 +31,8 @@ struct StoredFile {
 
 // Written beside (path.tmp), synced and renamed: readers see the old file or the whole new one. Data begins
 // at a multiple of 8 bytes and wider types stand first, so that every tensor is aligned to its elements.
-// Throws Error (fault) where it cannot be written, with the system's reason, or where a tensor has not the
-// bytes of its type.
+// Throws Error (fault) where it cannot be written, with the system's reason, or where a tensor's bytes do not
+// fit its type.
 void write_safetensors(const std::string& path, const StoredFile& file);
 // Throws Error (bad input) naming the file and what is wrong: missing, truncated, header not JSON, a name
 // twice, offsets that overlap, leave gaps or lie outside, sizes that do not match shapes, unknown types.

@@ -1,4 +1,4 @@
-// Clusters and devices as descriptions: what a simulated platform, a cost model and a memory check read.
+// Descriptions of clusters and devices, read by a simulated platform, a cost model and a memory check.
 //
 // YAML, in the project under backends/presets/, every number with its source in a comment:
 //
@@ -9,7 +9,7 @@
 //   fabric: {kind: leaf-spine, nodes_per_leaf: 20, oversubscription: 1, hop_latency: 0.6e-6}
 //   slowdown: {12: 1.1}             # device 12 is a straggler
 //
-// What a cluster holds of a device, of collectives and of a framework is seen where their own headers are:
+// The fields of a cluster's device, collectives and framework are visible only with their own headers:
 // device_profile.h, collective_model.h, framework.h.
 //
 // Units are SI: bytes, bytes per second one way, seconds, flop per second. Every key and its bounds:
@@ -53,24 +53,25 @@ struct Cluster {
 // Where gpus is less than a node holds, the node shrinks. Throws Error naming file, line and column, or the
 // nearest preset.
 Cluster load_cluster(const std::string& preset_or_path, int gpus = 0);
-// The same of a cluster that is there; 0 leaves it as it is.
+// Resizes an existing cluster; 0 leaves it as it is.
 void resize(Cluster& cluster, int gpus);
 // The same from YAML text; `file` stands in messages. A device that is named by path is looked for beside
 // `file`.
 Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus = 0);
-// What parse_cluster reads back, but for the framework. `device`: as what it is named, a preset or a file
+// YAML that parse_cluster reads back, but for the framework. `device`: its name there, a preset or a file
 // beside.
 std::string to_yaml(const Cluster& cluster, const std::string& device);
 std::vector<std::string> cluster_presets();  // names, sorted
 
-// The cluster under a framework: its own host time, and op_bytes in the device's op_share.
+// Puts the cluster under a framework: device memory less outside_bytes(), the framework's host time and
+// padding, and its op_bytes in the device's op_share.
 void put_framework(Cluster& cluster, const Framework& framework);
-// Of a device's memory, what no tensor has: on such nodes, and under the framework.
+// Bytes of a device's memory outside tensors: the node's and the framework's.
 double outside_bytes(const Cluster& cluster);
-// Of all libraries' workspaces that the framework's allocator gives; 0 where it has none.
+// Bytes of all library workspaces from the framework's allocator; 0 where it has none.
 double library_workspaces(const Cluster& cluster);
 
-// Another device in the cluster's nodes, with what it says of its host.
+// Puts another device into the cluster's nodes, with its own host profile.
 void put_device(Cluster& cluster, DeviceProfile device);
 
 // A table for people: devices, memory, peaks, links, network.

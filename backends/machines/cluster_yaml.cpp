@@ -1,4 +1,4 @@
-// Reading devices and clusters from YAML; the bounds refuse what no machine has.
+// Reading devices and clusters from YAML; the bounds refuse values that no machine has.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -57,7 +57,7 @@ const char* name_of(const KindName<Kind> (&names)[n], Kind kind) {
   return "?";
 }
 
-// Reads what is there, within its bounds, and leaves the rest alone.
+// Reads the keys that are there, within bounds, and leaves the rest alone.
 class Reader {
  public:
   static constexpr bool reads = true;

@@ -8,8 +8,8 @@
 namespace boxcar::backends {
 
 // Constants of the collectives (sim/models/collective_time.h has the formulas), in seconds and shares of a
-// link. Defaults: an A100 on NVSwitch and InfiniBand (docs/collectives.md); clusters give what was measured
-// on them.
+// link. Defaults: an A100 on NVSwitch and InfiniBand (docs/collectives.md); clusters give their own
+// measurements.
 struct CollectiveModel {
   struct Line {        // inside a node
     double base = 0;   // s
@@ -30,7 +30,7 @@ struct CollectiveModel {
   Line nvls = {0, 0, 0};  // reductions in the switch; share 0: none
   int nvls_ranks = 5;     // from this many on
   // all_to_all and point to point: the first for at most exchange_small_bytes to each rank, the second for
-  // more; where that is 0 the least of both
+  // more; if it is 0, the lesser of both
   Line exchange[2] = {{11.6e-6, 0.267e-6, 0.251}, {24.6e-6, 2.24e-6, 0.704}};
   Line transfer[2] = {{11.9e-6, 0, 0.191}, {26.8e-6, 0, 0.535}};
   int exchange_small_bytes = 0;
@@ -43,8 +43,7 @@ struct CollectiveModel {
                      {8.4e-6, 3.57e-6, 15.2e-6, 0.838}};
   NetLine net_exchange = {20e-6, 0, 0, 0.9};
   double nic_share = 0.96;  // of the NICs' bandwidth, reached by the best protocol
-  double flow_share =
-      1;  // of a NIC's bandwidth, what enters or leaves by one device reaches: transfers, trees
+  double flow_share = 1;    // of a NIC's bandwidth, reached by traffic of one device: transfers, trees
   friend bool operator==(const CollectiveModel&, const CollectiveModel&) = default;
 };
 

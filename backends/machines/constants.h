@@ -1,5 +1,5 @@
-// Every number of a device and of a cluster by its YAML key, with its bounds, once; those of collectives
-// stand in collective_model.h. What reads, writes or changes them is a visitor:
+// Every number of a device and of a cluster by its YAML key, with its bounds, once; collective_model.h has
+// those of collectives. Readers, writers and modifiers are visitors:
 //
 //   struct Sum {
 //     double all = 0;
@@ -11,9 +11,9 @@
 // number, whole        one number under `key`
 // curve, tiles, names  a table, a list of tiles, a mapping from names to numbers
 // types                numbers by type in the mapping where it is called
-// inside               what `work` visits, in a mapping; `written`: whether it says anything
+// inside               fields that `work` visits, in a mapping; `written`: whether there are any
 // line                 the same, in one line
-// by_type, optional    a mapping by type; one that may be missing: `work` takes what it describes
+// by_type, optional    a mapping by type; one that may be missing: `work` takes the described value
 // require              a key that must be there
 #pragma once
 
@@ -61,7 +61,7 @@ void visit(Visitor& v, ConvolutionModel& m) {
   v.number("winograd_fused", 0, 1.5, m.winograd_fused);
 }
 
-// But for its name.
+// All but its name.
 template <class Visitor>
 void visit(Visitor& v, DeviceProfile& d) {
   v.whole("memory_bytes", least_memory, most_memory, d.memory_bytes);
@@ -95,7 +95,7 @@ void visit(Visitor& v, DeviceProfile& d) {
   });
 }
 
-// But for what it is made of: gpus, link, mesh_links.
+// All but gpus, link and mesh_links.
 template <class Visitor>
 void visit(Visitor& v, Node& node) {
   v.number("link_bandwidth", least_rate, most_rate, node.link_bandwidth);
@@ -111,7 +111,7 @@ void visit(Visitor& v, Node& node) {
   v.number("outside_bytes", 0, 1e12, node.outside_bytes);
 }
 
-// But for its kind and shape.
+// All but its kind and shape.
 template <class Visitor>
 void visit(Visitor& v, Fabric& fabric) {
   v.number("hop_latency", 0, most_latency, fabric.hop_latency);

@@ -1,4 +1,4 @@
-// A share of a peak by size: what measured tables come to.
+// A share of a peak by size, from a measured table.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What `boxcar clusters` prints of a cluster.
+// A cluster as `boxcar clusters` prints it.
 #include <fmt/format.h>
 
 #include "backends/machines/cluster.h"

@@ -1,4 +1,4 @@
-// One accelerator, or one core of a processor, as constants: what sim/models reads.
+// One accelerator, or one core of a processor, as constants for sim/models.
 //
 //   DeviceProfile a100 = load_device("a100-sxm-80g");   // backends/presets/devices/a100-sxm-80g.yaml
 #pragma once
@@ -27,7 +27,7 @@ struct MatmulModel {
   std::vector<Tile> tiles;     // empty: no quantisation, matmul_efficiency alone
   double wave_overlap = 0;     // 0: a wave is whole; 1: a part of a wave costs that part
   double wave_seconds = 0;     // added per wave
-  double tile_seconds = 0;     // added per wave, by the tile's elements: of 256 x 128 so much
+  double tile_seconds = 0;     // added per wave, by the tile's elements: this much for 256 x 128
   double split_seconds = 0;    // added where k is split over multiprocessors
   double start_seconds = 0;    // added once
   double memory_share = 1;     // of peak bandwidth
@@ -39,8 +39,8 @@ struct MatmulModel {
   friend bool operator==(const MatmulModel&, const MatmulModel&) = default;
 };
 
-// What was measured of the machine that devices are in, in place of the cluster's node; 0 or none: not
-// measured, as the cluster says.
+// Measurements of the devices' machine, in place of the cluster's node; 0 or none: not measured, the
+// cluster's value holds.
 struct HostProfile {
   double cores = 0;           // Node::cores; 0: each device is hardware of its own
   double link_bandwidth = 0;  // bytes/s of a device to others; of one thread that copies
@@ -53,12 +53,12 @@ struct HostProfile {
 // Convolutions of one type (sim/models/convolution_time.h). No tiles: not known.
 struct ConvolutionModel {
   MatmulModel waves;      // tiles, wave_overlap, wave_seconds, split_seconds, start_seconds, memory_share
-  double input_grad = 1;  // rate of the pass over that of the forward one
+  double input_grad = 1;  // rate of the pass relative to the forward one
   double weight_grad = 1;
   double strided_input_grad = 1;
   double pointwise_weight_grad = 1, pointwise_strided_input_grad = 1;  // in their place for 1x1 windows
   double input_grad_seconds = 0;                                       // added
-  double winograd = 0;        // rate of its products over that of others; 0: none
+  double winograd = 0;        // rate of its products relative to others; 0: none
   double winograd_fused = 0;  // the same in one kernel of 2 x 2 outputs
   friend bool operator==(const ConvolutionModel&, const ConvolutionModel&) = default;
 };
@@ -75,18 +75,18 @@ struct DeviceProfile {
   Curve matmul_efficiency;  // share of peak by flops of the product; with tiles, a factor on their shares
   MatmulModel matmul;
   std::map<ir::DType, ConvolutionModel> convolution;  // by type of the operands
-  Curve convolution_efficiency;                       // where that has no tiles: share of peak by flops
-  Curve memory_efficiency;                            // share of peak bandwidth by bytes
-  // A further factor on it by op, 1 where absent; and one more where operands have 16 bits.
+  Curve convolution_efficiency;  // where `convolution` has no tiles: share of peak by flops
+  Curve memory_efficiency;       // share of peak bandwidth by bytes
+  // A further factor on that share by op, 1 where absent; and one more where operands have 16 bits.
   std::map<std::string, double, std::less<>> op_share, half_op_share;
   bool float8_products = false;  // use_float8
   bool pads_channels = false;  // to multiples of 8 in 16 bits, without which convolutions use no tensor cores
-  // Fused attention, share of peak by sequence length; causal kernels at a quarter of theirs; and a factor on
-  // it by the size of a head.
+  // Fused attention: share of peak by sequence length, for causal kernels at a quarter of theirs; and a
+  // factor on it by head size.
   Curve attention_forward_efficiency, attention_backward_efficiency, attention_head_share;
   double under_load = 1;  // share of the measured rate that 16-bit products keep up in a step: clocks, power
-  // Between devices of this type, of the rate of products, convolutions and attention: the standard
-  // deviation. A step waits for the slowest of its devices.
+  // Standard deviation, between devices of this type, of the rate of products, convolutions and attention. A
+  // step waits for the slowest of its devices.
   double speed_spread = 0;
   double overlap_slowdown = 0;   // share of compute speed lost while a collective runs beside
   double library_workspace = 0;  // bytes that a framework gives a matrix product library on this device
@@ -98,7 +98,7 @@ struct DeviceProfile {
 DeviceProfile load_device(const std::string& preset_or_path);
 // The same from YAML text; `file` stands in messages.
 DeviceProfile parse_device(const std::string& yaml, const std::string& file);
-// What parse_device reads back as the same device.
+// YAML that parse_device reads back as the same device.
 std::string to_yaml(const DeviceProfile& device);
 std::vector<std::string> device_presets();  // names, sorted
 

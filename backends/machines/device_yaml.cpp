@@ -13,7 +13,7 @@ class Writer {
  public:
   static constexpr bool reads = false;
 
-  // What is below its bound is not there.
+  // Numbers below their bound are absent, and not written.
   void number(const std::string& key, double least, double, double value) {
     if (value >= least) put(key, fmt::format("{}", value));
   }

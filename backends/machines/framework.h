@@ -1,4 +1,4 @@
-// Training frameworks as constants: what they add to a plan's kernels and collectives.
+// Training frameworks as constants: costs that they add to a plan's kernels and collectives.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,13 @@
 
 namespace boxcar::backends {
 
-// Which softmaxes of attention a framework's one kernel takes, and what the single kernels take that run
-// where it does not: Megatron's wants a multiple of 4 squares (heads x sequences of a device) of at most
-// 2,048 keys.
+// Attention softmaxes that a framework's fused kernel takes, and the cost of single kernels for the others.
+// Megatron's wants a multiple of 4 squares (heads x sequences of a device) of at most 2,048 keys.
 struct FusedSoftmax {
   int64_t multiple = 0;              // of squares; 0: takes all
   int64_t longest = 0;               // keys
   double forward = 1, backward = 1;  // times its bytes
-  int kernels = 1;                   // in its place, either way
+  int kernels = 1;                   // single ones in its place, either way
   friend bool operator==(const FusedSoftmax&, const FusedSoftmax&) = default;
 };
 
@@ -25,22 +24,22 @@ struct FusedSoftmax {
 struct CachingAllocator {
   int workspaces = 0;           // one for each thread that calls such a library
   double workspace_bytes = 0;   // of one; 0: DeviceProfile::library_workspace
-  bool gradients_stay = false;  // what gradients are summed in is never given back
+  bool gradients_stay = false;  // memory of summed gradients is never given back
   friend bool operator==(const CachingAllocator&, const CachingAllocator&) = default;
 };
 
-// What a training framework adds to a plan's kernels and collectives: backends/presets/frameworks/*.yaml,
-// each number with its source. Keys and meanings: docs/frameworks.md. The default, boxcar's own, adds
-// nothing.
+// Costs that a training framework adds to a plan's kernels and collectives:
+// backends/presets/frameworks/*.yaml, each number with its source. Keys and meanings: docs/frameworks.md. The
+// default, boxcar's own, adds nothing.
 struct Framework {
   std::string name = "boxcar";
   std::optional<double> host_per_op;  // s, in place of Node::host_per_op
-  // Of each forward or backward pass, beside its ops: schedule, sends, batch. In a pipeline the host has
-  // waited for a transfer before, and the device waits for all of them.
+  // Launches of each forward or backward pass beside its ops: schedule, sends, batch. In a pipeline the host
+  // has waited for a transfer before, and the device waits for all of them.
   double pass_launches = 0;
   std::map<std::string, double> op_launches;  // by op: launches that it stands for, 1 where absent
-  // By op of a forward or backward pass: launches that the device stands still for, since before them the
-  // host has asked it for a number.
+  // By op of a forward or backward pass: launches for which the device idles, since the host has read a
+  // number from it just before.
   std::map<std::string, double> op_waits;
   // One process launches for all devices of a node, which take turns: a launch takes host_per_op for each.
   // The optimizer's launches, tensor by tensor, count too, as they wait for gradients of other devices.
@@ -57,8 +56,8 @@ struct Framework {
   bool reduce_whole = false;       // gradients of sharded states are all-reduced
   bool reduce_in_float32 = false;  // these, whatever their type
   bool ring_attention = false;     // gathered keys and values go round in a ring (sim/ring_attention.h)
-  double outside_bytes = 0;        // of a device's memory that no tensor has: context, libraries, NCCL
-  double fragmentation = 0;        // beside what comes and goes so much of it more is held in vain
+  double outside_bytes = 0;        // of a device's memory outside tensors: context, libraries, NCCL
+  double fragmentation = 0;        // memory held in vain, as a share of memory that comes and goes
   std::optional<CachingAllocator> allocator;  // none: an arena whose layout is planned
   FusedSoftmax fused_softmax;
   std::map<std::string, double> all_reduces;  // by tensor of a layer: how often tensor parallelism reduces it

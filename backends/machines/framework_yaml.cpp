@@ -18,7 +18,7 @@
 namespace boxcar::backends {
 namespace {
 
-// Leaves alone what a file does not say.
+// Fields absent from the file keep their values.
 class Reader {
  public:
   explicit Reader(Fields& fields) : fields_(fields) {}
@@ -62,7 +62,7 @@ class Reader {
   Fields& fields_;
 };
 
-// The framework that this one is like but for what it says: one of boxcar's own, so that none is like itself.
+// The framework that this one is based on: one of boxcar's own, so that none is based on itself.
 Framework base_of(Fields& fields) {
   std::string name;
   if (!fields.text("like", &name)) return {};

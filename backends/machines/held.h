@@ -1,9 +1,9 @@
-// A value of a type that need not be complete where its owner is seen: copies are of what is held.
+// A value whose type need not be complete where its owner is seen. Copying it copies the value.
 //
-//   struct Cluster { Held<Framework> framework; ... };   // with its own copies declared, and defined where
-//   Framework is seen cluster.framework->fragmentation                 // sees backends/machines/framework.h
+//   struct Cluster { Held<Framework> framework; ... };   // copies are defined where Framework is complete
+//   cluster.framework->fragmentation                     // needs backends/machines/framework.h
 //
-// As a `T&` it is passed on as it is.
+// It converts to `T&`.
 #pragma once
 
 #include <memory>

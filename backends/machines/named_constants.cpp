@@ -66,7 +66,7 @@ std::vector<NamedConstant> constants_of(Cluster& cluster) {
   return found.all;
 }
 
-// What people say for where it stands.
+// Short names, and the paths that they stand for.
 constexpr std::pair<const char*, const char*> short_names[] = {
     {"bandwidth.network", "node.nic_bandwidth"},
     {"bandwidth.link", "node.link_bandwidth"},

@@ -28,12 +28,12 @@ struct NamedConstant {
   }
 };
 
-// Those of `cluster`, into which they point, that `name` stands for: one, or all below it; none where nothing
-// is called so.
+// Constants that `name` stands for, pointing into `cluster`: one, or all below that name; none where it is
+// unknown.
 std::vector<NamedConstant> find_constants(Cluster& cluster, const std::string& name);
 
-// All that `name` stands for and that are not 0, times `factor`. False where one would leave its bounds, or
-// where there is none: the cluster is then of no use.
+// Multiplies all nonzero constants that `name` stands for by `factor`. False where one would leave its
+// bounds, or there is none: the cluster is then of no use.
 bool scale(Cluster& cluster, const std::string& name, double factor);
 
 std::vector<std::string> constant_names(const Cluster& cluster);  // sorted, paths alone

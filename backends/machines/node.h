@@ -19,9 +19,9 @@ struct Node {
   int nics = 0;
   double nic_bandwidth = 0;  // per NIC, one way
   double nic_latency = 0;    // s, end to end between two nodes under one switch
-  // Devices are threads on so many cores of the node, which acts of all kinds share fairly: n threads at once
-  // run at min(1, cores / n) of their speed. What was measured, so it need not be whole. 0: every device is
-  // hardware of its own.
+  // Devices are threads on so many cores of the node, shared fairly by acts of all kinds: n threads at once
+  // run at min(1, cores / n) of their speed. Measured, so it need not be whole. 0: every device is hardware
+  // of its own.
   double cores = 0;
   // s in which an eager framework's host of speed 1 launches one op: forward and backward passes of smaller
   // kernels wait for it. 0: graphs, or a runtime without such cost.
@@ -30,8 +30,8 @@ struct Node {
   // Samples a second that a node prepares (reads, decodes), shared evenly by its devices. 0: as many as they
   // take.
   double load_rate = 0;
-  // Of each device's memory what no tensor has on such nodes: CUDA's context, loaded kernels. With that of a
-  // framework it is left out of what plans may take.
+  // Bytes of each device's memory outside tensors on such nodes: CUDA's context, loaded kernels. Plans may
+  // take neither these nor a framework's.
   double outside_bytes = 0;
   friend bool operator==(const Node&, const Node&) = default;
 };

@@ -1,5 +1,5 @@
 // YAML read strictly: every key must be known, every number within bounds, and every complaint names file,
-// line and column. The reader remembers what it was asked for, so an unknown key is what nobody asked for.
+// line and column. The reader remembers the keys it was asked for; all others are unknown.
 //
 //   Fields node(root, "c.yaml", "node");
 //   node.number("link_bandwidth", 1e6, 1e14, &bandwidth);   // leaves the value alone where the key is absent
@@ -27,8 +27,8 @@ class Fields {
   Fields& operator=(const Fields&) = delete;
 
   bool has(const char* key);
-  // Each reads `key` into `*to` where it is present and says so; throws where it is of another kind or
-  // outside [low, high].
+  // Each reads `key` into `*to` where present and returns whether it is; throws where it is of another kind
+  // or outside [low, high].
   bool number(const char* key, double low, double high, double* to);
   bool integer(const char* key, int64_t low, int64_t high, int64_t* to);
   bool integer(const char* key, int low, int high, int* to);

@@ -15,7 +15,7 @@ struct Mark;
 
 namespace boxcar::backends {
 
-// "c.yaml:3:9"; the file alone where the mark is of no place.
+// "c.yaml:3:9"; the file alone where the mark has no place.
 std::string place(const std::string& file, const YAML::Mark& mark);
 // The document, or nothing (YAML::NodeType::Null) where the text has none. Throws Error (bad input) with
 // file, line and column where it is not YAML, nested too deep, has aliases or a second document.

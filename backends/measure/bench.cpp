@@ -20,12 +20,12 @@ using backends::Call;
 
 constexpr double turn_seconds = 0.6e-3;  // at least, of each of the turns
 constexpr int turns = 8;
-constexpr double long_seconds = 0.25;  // what takes as long is not repeated
+constexpr double long_seconds = 0.25;  // calls that take as long are not repeated
 constexpr int64_t most_calls = 256;    // in a turn: more would fill the stream, and the host would wait
 
 int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// Of the calling thread alone: what else the machine does is not counted.
+// Processor time of the calling thread alone, without other work of the machine.
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -69,7 +69,7 @@ Sampled call_of(const char* op, ir::Types inputs, const ir::Attrs& given) {
 
 struct Bench::Sets {
   std::unique_ptr<backends::Kernel> kernel;
-  std::map<size_t, std::unique_ptr<backends::Kernel>> sums;  // by output: what the runtime adds it up with
+  std::map<size_t, std::unique_ptr<backends::Kernel>> sums;  // by output: the runtime's sum
   std::vector<std::vector<const void*>> inputs;
   std::vector<std::vector<void*>> outputs;
   size_t next = 0;
@@ -175,7 +175,7 @@ std::unique_ptr<Bench::Sets> Bench::place(const Sampled& sampled) {
   return sets;
 }
 
-// A few numbers from the host; the rest is copied from what is there, twice as much each time.
+// A few numbers from the host; the rest is copied from those, twice as much each time.
 std::byte* Bench::fill(const ir::TensorType& type, std::byte*& next) {
   std::byte* const begin = next;
   next += aligned(type.bytes());
@@ -210,7 +210,7 @@ double Bench::time(const std::function<void()>& work) {
 }
 
 double Bench::time_on_device(const std::function<void()>& work) {
-  turn(work, 1, 0);  // what is done once
+  turn(work, 1, 0);  // one-time work
   const double once = turn(work, 1, 1);
   if (once > long_seconds) return once;
   const auto calls = static_cast<int64_t>(
@@ -225,7 +225,7 @@ double Bench::time_on_device(const std::function<void()>& work) {
 }
 
 double Bench::turn(const std::function<void()>& work, int64_t calls, int64_t delay, double* host) {
-  // Behind all operands where there is room; what is filled is nobody's.
+  // Fills memory behind all operands where there is room, which nobody uses.
   for (int64_t i = 0; i < delay; ++i) queue_->fill_zero(device().arena() + memory_ - footprint_, footprint_);
   const auto begin = queue_->timed_mark();
   const double start = wall_seconds();

@@ -4,8 +4,8 @@
 //   bench.seconds(sampled)                        // operands come again; median of several turns
 //
 // Where queues keep time by the device's clock, it is read: calls are launched while the device is still busy
-// with something else, so that what the host takes to launch them does not count. Elsewhere it is the
-// processor time of the calling thread.
+// with something else, so that the host's time to launch them does not count. Elsewhere the clock is the
+// calling thread's processor time.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@
 
 namespace boxcar::measure {
 
-// Half of the turns are faster. What disturbs a turn disturbs training too. REQUIRES one or more.
+// The median, as disturbances of a turn disturb training too. REQUIRES one or more.
 double typical(std::vector<double> seconds);
 // Seconds of one of many calls of `work`, by a clock that tells seconds.
 double seconds_of(const std::function<double()>& clock, const std::function<void()>& work);
 double wall_seconds();
 
-// The call of an op with its defaults, of `given` what differs.
+// The call of an op with its defaults, except for `given`.
 Sampled call_of(const char* op, ir::Types inputs, const ir::Attrs& given = {});
 
 class Bench {
@@ -34,7 +34,7 @@ class Bench {
   backends::Device& device() { return backend_.device(0); }
   // Memory is filled with small positive numbers. Negative for a call that does not fit.
   double seconds(const Sampled& sampled);
-  // Of the host, to launch a call that takes the device next to nothing; 0 where it does not launch.
+  // Host time to launch a call that takes the device next to none; 0 where the host does not launch.
   double launch_seconds();
   // Share of its rate that a call keeps up when it is repeated for so long.
   double load_share(const Sampled& sampled, double for_seconds);
@@ -48,7 +48,8 @@ class Bench {
   std::byte* fill(const ir::TensorType& type, std::byte*& next);
   double time(const std::function<void()>& work);
   double time_on_device(const std::function<void()>& work);
-  // Of `calls` calls, launched behind `delay` fills of memory; what the host took for all goes to `host`.
+  // Device time of one of `calls` calls, launched behind `delay` fills of memory; the host's time for all
+  // goes to `host`.
   double turn(const std::function<void()>& work, int64_t calls, int64_t delay, double* host = nullptr);
 
   backends::Backend& backend_;

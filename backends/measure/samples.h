@@ -1,4 +1,5 @@
-// What `boxcar profile` measures of a device and of the machine around it, before constants are fitted to it.
+// Measurements by `boxcar profile` of a device and of the machine around it, before constants are fitted to
+// them.
 //
 //   Samples samples = profile::measure_cpu(progress);             // actors/profile/; of GPUs: measure_gpus
 //   backends::DeviceProfile device = fit::fit_device(samples);    // sim/fit/device_fit.h

@@ -35,11 +35,11 @@ class Endings {
   // Another process speaks.
   void another_speaks();
   bool is_spoken() const;
-  // Whether this process, which has ended, is to speak; `waited` seconds after its end. After another only if
-  // nothing has ended this one for `longest`: one that was stopped is let go on to be ended.
+  // Whether this process, which has ended, is to speak; `waited` seconds after its end. Once another has
+  // spoken, only after `longest`, in which mpirun should have ended this one.
   bool is_speaker(int process, double waited) const;
-  // What the speaker says: the first cause's words, and whose they are unless all say the same. Without a
-  // cause its own.
+  // The speaker's error: the first cause's text, with its process unless all say the same. Without a cause,
+  // its own.
   Error agreed(int speaker) const;
 
  private:

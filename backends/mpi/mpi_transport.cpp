@@ -173,7 +173,7 @@ class MpiTransport : public Transport {
   }
   void start() override { started_ = true; }
 
-  // The progress thread, which brings what others wait for, does not wait itself.
+  // The progress thread brings messages that others wait for, so it does not wait itself.
   void send(int process, Channel channel, Message bytes) override {
     if (std::this_thread::get_id() == progress_.get_id()) {
       post(process, static_cast<int>(channel), {bytes.begin(), bytes.end()});
@@ -271,8 +271,8 @@ class MpiTransport : public Transport {
     return std::all_of(said_.begin(), said_.end(), [](const auto& said) { return !said.empty(); });
   }
 
-  // May be asked for before all processes have begun MPI, when there is nothing to tell. Of a failure that is
-  // known another process speaks.
+  // May be called before all processes have begun MPI, when there is nothing to tell. Another process reports
+  // a known failure.
   std::string last_words() {
     if (!ready_ || endings_.is_spoken() || peers_.any_failed()) return "";
     const std::string waits = waiting().text();
@@ -309,7 +309,7 @@ class MpiTransport : public Transport {
     }
   }
 
-  // Where MPI itself is what failed, the others will find this process silent.
+  // Where MPI itself failed, the others will find this process silent.
   void give_up(const std::string& why) {
     try {
       fail(why);
@@ -317,7 +317,7 @@ class MpiTransport : public Transport {
     }
   }
 
-  // What is due whether or not there are messages.
+  // Work that is due whether or not there are messages.
   void look_around() {
     const auto now = Clock::now();
     peers_.tick(std::chrono::duration<double>(now - begin_).count());
@@ -328,7 +328,7 @@ class MpiTransport : public Transport {
     all_sent();
   }
 
-  // Lets go of what has been sent.
+  // Frees sent messages.
   bool all_sent() {
     std::lock_guard lock(mutex_);
     posted_.remove_if([](Posted& posted) { return is_done(posted.request); });

@@ -1,7 +1,8 @@
 // The transport over MPI, for processes that mpirun has started.
 //
 //   if (started_processes() > 1) transport = make_mpi_transport();      // mpirun -n 4 --bind-to none boxcar
-//   ... auto backend = cpu::make_cpu_backend(8, std::move(transport)); backend->transport()->start();
+//   auto backend = cpu::make_cpu_backend(8, std::move(transport));
+//   backend->transport()->start();
 //   ...
 //   backend->transport()->finish();
 //
@@ -36,7 +37,7 @@ inline int started_processes() {
   return count ? std::atoi(count) : 1;
 }
 
-// How many of them run on this machine.
+// How many of those run on this machine.
 inline int started_processes_here() {
   const char* count = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   return count ? std::atoi(count) : started_processes();
@@ -45,7 +46,7 @@ inline int started_processes_here() {
 // Whether make_mpi_transport() has begun MPI.
 bool mpi_has_begun();
 
-// Which of them this one is, from 0.
+// Number of this process among those that mpirun started, from 0.
 inline int started_process() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   return rank ? std::atoi(rank) : 0;

@@ -1,5 +1,4 @@
-// Last words: on SIGTERM, says what a process waits for (nothing, where that is empty) and ends it with exit
-// code 3.
+// Last message: on SIGTERM, prints what a process waits for, unless empty, and ends it with exit code 3.
 //
 //   Termination termination([&] { return "process 3: ..."; });
 //

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training steps of a GPT or of ResNet-50 in PyTorch on the CPU: what experiments/cpu/compare puts Boxcar's beside.
+"""Training steps of a GPT or of ResNet-50 in PyTorch on the CPU, for experiments/cpu/compare to put beside Boxcar's.
 
     experiments/cpu/pytorch_step.py --layers 6 --hidden 384 --heads 6 --seq 256 --vocab 256 --batch 8 --threads 1
     experiments/cpu/pytorch_step.py --model resnet50 --batch 8

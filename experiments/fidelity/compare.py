@@ -1,4 +1,4 @@
-"""Cases beside what was simulated, and figures of the errors.
+"""Cases beside simulated values, and figures of the errors.
 
 An error is 100 x (simulated / published - 1) percent: positive where the simulation is slower or needs more.
 """
@@ -74,7 +74,7 @@ class Figures:
 
 
 def figures(results):
-    """Of the results that have a number; None where none has."""
+    """Figures of the results that have a number; None where none has."""
     errors = [r.error for r in results if r.simulated is not None]
     if not errors:
         return None

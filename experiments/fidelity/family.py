@@ -1,11 +1,11 @@
-"""What a family of published rows is: a file of them, and a function that makes cases of a row.
+"""A family of published rows: a file of them, and a function that makes cases of a row.
 
   def cases(row):                       # one row of the published file, by column
       if row["suspect"]: raise LeftOut("marked suspect by its source")
       return [Case("1.7B", ["--model=gpt", ...], "step_s", 3.515, group="")]
 
 A case is one run of the simulator and one published number to compare with. Several cases may share their flags: they
-are simulated once. `group` names what is ranked with each other: plans of one model for one batch on one machine.
+are simulated once. `group` names the cases ranked with each other: plans of one model for one batch on one machine.
 """
 import csv
 import pathlib
@@ -46,7 +46,7 @@ def gib(value):
 
 
 def allocated(document):
-    """By stage: what a framework's allocator says it gave at most; of a planned arena its size."""
+    """By stage: the most that a framework's allocator says it gave; for a planned arena its size."""
     return document.get("allocated_memory_bytes", document["peak_memory_bytes"])
 
 
@@ -54,7 +54,7 @@ def least(document, *kinds):
     return min(sum(stage.get(kind, 0) for kind in kinds) for stage in document["memory_breakdown_bytes"])
 
 
-# What is compared: of the simulator's document, where it has it. `fits` is 1 or 0.
+# Quantities compared: values of the simulator's document, where it has them. `fits` is 1 or 0.
 QUANTITIES = {
     "step_s": lambda d: d.get("step_time_s"),
     "peak_bytes": lambda d: max(allocated(d)),

@@ -33,7 +33,7 @@ def key(line):
 
 
 def differences(comparison, whole=True):
-    """What is simulated now and not what is pinned, as a diff. Where not the `whole` family was simulated, pinned lines of other rows
+    """Predictions that differ from the pinned ones, as a diff. Where not the `whole` family was simulated, pinned lines of other rows
     say nothing."""
     path = FOLDER / f"{comparison.family.name}.csv"
     pinned = path.read_text().splitlines()[1:] if path.exists() else []

@@ -1,4 +1,4 @@
-"""Runs build/boxcar, or what BOXCAR names: one small process a case, as many at once as there are processors."""
+"""Runs build/boxcar, or the program that BOXCAR names: one small process a case, as many at once as there are processors."""
 import json
 import os
 import pathlib

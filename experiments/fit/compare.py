@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares measured tables with what the presets' models make of them: mean absolute errors, by table and kernel.
+"""Compares measured tables with the times of the presets' models: mean absolute errors, by table and kernel.
 
     compare.py FOLDER products|left-out|memory|attention|collectives
 
 FOLDER has the tables (names below); those that it lacks are left out. Times come from build/experiments/fit/fit_times. Nothing
-is fitted here: what the presets' constants were fitted to is in docs/profiles.md and docs/collectives.md. left-out is of products
-on a GPU by another's constants: of its own it has peak, bandwidth and multiprocessors alone; the cache's bandwidth goes with
+is fitted here: docs/profiles.md and docs/collectives.md have the tables that the presets' constants were fitted to. left-out: products
+on a GPU by another's constants. Only its peak, bandwidth and multiprocessors are its own; the cache's bandwidth goes with
 the peak.
 """
 

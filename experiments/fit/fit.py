@@ -1,4 +1,4 @@
-"""What the fitting scripts share: reading tables, a descent that needs no packages, error figures, YAML.
+"""Shared by the fitting scripts: reading tables, a descent that needs no packages, error figures, YAML.
 
     rows = fit.read("table.csv")                        # dicts; lines that start with # are comments
     fit.descend(parameters, lambda p: error(rows, p))   # in place; every parameter is a positive number
@@ -86,7 +86,7 @@ def figures(pairs):
 
 
 def at(points, x):
-    """Of a device file's curve: between points linear in log x."""
+    """The value of a device file's curve: linear in log x between points."""
     if x <= points[0][0]:
         return points[0][1]
     for (x0, y0), (x1, y1) in zip(points, points[1:]):

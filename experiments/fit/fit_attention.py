@@ -5,8 +5,8 @@
 
 The table has gpu, method, pass (fwd, fwd+bwd), causal, head_dim, seq_len, tflops. Speeds count four products of
 pairs x head size forward and 2.5 times as many backward, half of them where causal. Where only fwd+bwd is published
-(A100), forward and backward are told apart by --backward-ratio, the ratio of their speeds. The constants are those of all rows;
-how far off rows are that constants were not fitted to is said of each tenth in turn.
+(A100), forward and backward are told apart by --backward-ratio, the ratio of their speeds. The constants are fitted to all rows;
+held-out errors are those of each tenth in turn, with constants fitted to the rest.
 """
 
 import argparse

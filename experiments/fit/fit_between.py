@@ -3,8 +3,8 @@
 
     fit_between.py TABLE.csv --where source=github.com/coreweave/nccl-tests --gpu A100-SXM4-80GB
 
-The tables' networks are not fully described, so each (nodes, file) has a bus bandwidth of its own, fitted; what is kept
-are the latencies and the protocols' shares, starting from NCCL's own constants and pulled towards them.
+The tables' networks are not fully described, so each (nodes, file) has a fitted bus bandwidth of its own. The
+script keeps the latencies and the protocols' shares, which start from NCCL's own constants and are pulled towards them.
 """
 
 import argparse

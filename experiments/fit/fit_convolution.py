@@ -70,7 +70,7 @@ def model(row, p, device):
 
 
 def winograd_seconds(shape, pass_, p, device):
-    """Tiles of 6 x 6 elements in three kernels, or for 3x3 windows of 4 x 4 in one, which the weight's gradient has not."""
+    """Tiles of 6 x 6 elements in three kernels, or for 3x3 windows of 4 x 4 in one kernel, but not for the weight's gradient."""
     outputs = 7 - shape.edge
     tiles = shape.n * -(-shape.oh // outputs) * -(-shape.ow // outputs)
     product = {"forward": (tiles, shape.k, shape.c), "input_grad": (tiles, shape.c, shape.k), "weight_grad": (shape.k, shape.c, tiles)}[pass_]

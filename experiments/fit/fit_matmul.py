@@ -30,7 +30,7 @@ def share(values, flops):
 
 
 def kernels(rows, device):
-    """Of each tile and split: index and shape of the tile, parts of k, the rows that may run so, and their tiles."""
+    """By tile and split: index and shape of the tile, parts of k, the rows that may run so, and their tiles."""
     m, n, k = rows.T[:3]
     found = []
     for index, (x, y) in enumerate(TILES):
@@ -75,7 +75,7 @@ def model(rows, of_kernels, p, device):
 
 
 def corners(rows):
-    """Of each row the eight nodes of the correction around it, and how much of each it takes: linear in logarithms."""
+    """By row: the eight nodes of the correction around it, and its share of each: linear in logarithms."""
     below, part = [], []
     for axis, nodes in enumerate(BY_SHAPE):
         at = np.clip(np.log2(rows[:, axis]), nodes[0], nodes[-1])
@@ -169,7 +169,7 @@ def start(device):
     return p
 
 
-# What training runs: no tiny products.
+# Products as training runs them: no tiny ones.
 def is_of_training(rows):
     return (rows[:, 0] >= 64) & (rows[:, 1:3].min(1) >= 128)
 

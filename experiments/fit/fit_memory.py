@@ -4,11 +4,11 @@
     fit_memory.py TABLE.csv --bandwidth 900e9 --share 0.87           # Aceso's: Megatron's ops by micro-batch, 16 bits
     fit_memory.py TABLE.csv --bandwidth 900e9 --gpu "Tesla V100"     # NeuSight's: PyTorch's ops by rows and columns, float32
 
-Of Aceso's (model, micro_batch, tp, algo, op, fwd_us, bwd_us) the slope between two micro-batches is free of launch and timing
-overhead. `--share` is what plain elementwise kernels reach; printed is op_share, relative to it.
+Aceso's table (model, micro_batch, tp, algo, op, fwd_us, bwd_us): the slope between two micro-batches is free of launch and timing
+overhead. `--share` is the share of plain elementwise kernels; the script prints op_share, relative to it.
 
-Of NeuSight's (op, device, batch, h, latency_ms) are fitted the curve of memory_efficiency to elementwise kernels and the shares
-of layer norm and softmax, as the presets have them. With --rows an op has, besides, a constant time and the longest row, in
+NeuSight's table (op, device, batch, h, latency_ms): the curve of memory_efficiency is fitted to elementwise kernels, and the shares
+to layer norm and softmax, as the presets have them. With --rows an op also has a constant time and the longest row, in
 bytes, that is not read from memory again in its next pass: layer norm has two, softmax three. Each tenth of the shapes is held
 out in turn.
 """

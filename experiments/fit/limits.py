@@ -4,11 +4,11 @@
     limits.py products TABLE.csv --multiprocessors 108
     limits.py convolutions TABLE.csv --multiprocessors 80 --precision Float --peak 15.7e12 --element 4 --winograd
 
-order      Of products. A shape that is no larger in any dimension than another takes no longer in any model of best kernels: a
+order      For products. A shape that is no larger in any dimension than another takes no longer in any model of best kernels: a
            larger kernel can run it too. Where it was measured to, the errors of both add up to at least the logarithm of their
            ratio; over pairs without a row in common that is a floor of the mean error.
 regressor  Trees with as many leaves as they like, on sizes, tiles and waves, fitted to nine tenths and compared with the tenth held out;
-           of convolutions, of which there are few, each tenth in turn.
+           for convolutions, which are few, each tenth in turn.
 """
 
 import argparse

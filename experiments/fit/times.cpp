@@ -1,5 +1,5 @@
-// Says what the time models of the presets make of kernels and collectives: a line of standard input each, a
-// line of microseconds out.
+// Prints times of kernels and collectives by the presets' time models: a line of standard input each, a line
+// of microseconds out.
 //
 //   a100-sxm-80g matmul float16[512,1024] float16[1024,4096]       device, op, types of the inputs,
 //   attributes h100-sxm scaled_dot_product_attention float16[2,16,8192,128] float16[2,16,8192,128]

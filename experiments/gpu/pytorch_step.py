@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One training step of GPT-2, a Llama or ResNet-50 in PyTorch, compiled: what experiments/gpu puts Boxcar's beside.
+"""One training step of GPT-2, a Llama or ResNet-50 in PyTorch, compiled, for experiments/gpu to put beside Boxcar's.
 
     experiments/gpu/pytorch_step.py --layers 12 --hidden 768 --heads 12 --seq 1024 --micro-batch 16 --micro-batches 2
     experiments/gpu/pytorch_step.py --model llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --seq 4096

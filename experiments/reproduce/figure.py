@@ -1,4 +1,4 @@
-"""What a table or figure of the paper is here: rows of published values beside ours, a picture of them, and how far they may differ.
+"""A table or figure of the paper: rows of published values beside ours, a picture of them, and how far they may differ.
 
   Row("OneFlow fp32 b128 on 8", "samples/s", 3130.34, 3006.0)       # numbers: the difference is in percent
   Row("S(0), B", "layout of the product", "S(0)", "S(0)")           # texts: they are the same or not
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def difference(self):
-        """Percent by which ours is more than published; of texts 0 or None."""
+        """Percent by which ours exceeds the published value; for texts 0 or None."""
         if not self.compared:
             return None
         if isinstance(self.published, str):
@@ -76,7 +76,7 @@ def same(rows):
 
 
 def verdicts(figure, rows):
-    """Of each quantity that can be compared."""
+    """Figures of each quantity that can be compared."""
     found = []
     for quantity in dict.fromkeys(r.quantity for r in rows if r.compared):
         compared = [r for r in rows if r.quantity == quantity and r.compared]
@@ -90,7 +90,7 @@ def verdicts(figure, rows):
 
 
 def published(name):
-    """What the paper says of a figure: values by what they are of, in its order."""
+    """The paper's values of a figure, by their subjects, in its order."""
     lines = DATA.read_text().splitlines()
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
     return {row["what"]: row["value"] for row in rows if row["figure"] == name}

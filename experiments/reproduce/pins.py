@@ -1,6 +1,6 @@
 """Every value of ours, pinned: experiments/reproduce/pins.json, so that a change of the program shows as a diff.
 
-By figure, then by row and quantity: four significant digits, a text, or the reason why there is no number. What is measured on this machine is
+By figure, then by row and quantity: four significant digits, a text, or the reason why there is no number. Values measured on this machine are
 left out.
 """
 import json
@@ -34,7 +34,7 @@ def pin(rows_by_figure):
 
 
 def differences(name, rows):
-    """What is not as pinned, as a diff."""
+    """Values that differ from the pinned ones, as a diff."""
     pinned, now = read().get(name, {}), values(rows)
     found = []
     for key in dict.fromkeys([*pinned, *now]):

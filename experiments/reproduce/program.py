@@ -11,7 +11,7 @@ from fidelity.simulator import BOXCAR
 
 
 class Failed(Exception):
-    """What the program said in place of an answer."""
+    """The program's message in place of an answer."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def why(self):
-        """Of an error: its first clause."""
+        """The first clause of an error."""
         return first_clause(self.error)
 
 

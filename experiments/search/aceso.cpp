@@ -51,7 +51,7 @@ std::string row(const std::string& folder, const Problem& p, const Links& links)
                      judge(task, links, plan).seconds, took.count(), to_text(plan));
 }
 
-// All whose models the tables have, or those that are named; how many there were.
+// Compares all problems whose models the tables have, or the named ones; returns their number.
 int compare(const std::string& folder, const std::vector<std::string>& ids) {
   const Links links = Links::read(folder);
   fmt::print("| problem | GPUs | grid, s | Aceso, s | found, s | search, s | plan found |\n");

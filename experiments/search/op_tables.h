@@ -1,4 +1,4 @@
-// What others measured of every op of a model: aceso_v100_op_profile.csv, and of links between two GPUs:
+// Published measurements of every op of a model, aceso_v100_op_profile.csv, and of links between two GPUs,
 // aceso_v100_comm_profile.csv (Aceso, Liu et al. 2024; github.com/microsoft/SuperScaler, MIT).
 //
 //   const OpTable table = OpTable::read("tables", "gpt_2_6B");
@@ -13,7 +13,7 @@
 
 namespace boxcar::measured {
 
-// Seconds; and MB on one device. `kept`: what the backward pass reads. `reserved`: the allocator's extra.
+// Seconds; and MB on one device. `kept`: read by the backward pass. `reserved`: the allocator's extra.
 struct OpCost {
   double forward = 0, backward = 0;
   double input = 0, output = 0, weights = 0, kept = 0;
@@ -39,8 +39,8 @@ class Links {
   // From `folder`/aceso_v100_comm_profile.csv. Errors: as above.
   static Links read(const std::string& folder);
   double seconds(double megabytes, bool between_nodes) const;
-  // An all-gather of so much on each of up to 8 devices of a node. The tables have none, so it takes what a
-  // reduce-scatter of 4 or 8 devices takes, which moves as much.
+  // An all-gather of `megabytes` on each of up to 8 devices of a node. The tables have none, so it takes as
+  // long as a reduce-scatter of 4 or 8 devices, which moves as much.
   double gather_seconds(double megabytes, int devices) const;
 
  private:

@@ -21,12 +21,12 @@ constexpr int most_stages = 16, most_splits = 2;
 
 bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
 
-// What the tables' planner knows of ops by name.
+// Properties of ops that the tables' planner knows by name.
 struct Kind {
   bool begins = false;  // a layer, whose input is kept when it is computed again
   bool fixed = false;   // never computed again
   bool tuned = false;   // may have other degrees than the op before it
-  double kept = 1;      // of what the table says: ops that share memory with the next
+  double kept = 1;      // times the table's value: not 1 for ops that share memory with the next
 };
 
 Kind kind_of(const std::string& name) {
@@ -47,7 +47,7 @@ std::vector<Kind> kinds_of(const OpTable& table) {
   return kinds;
 }
 
-// What is computed again of some ops: what that frees of each micro-batch, and the most that is held at once.
+// Effect of computing some ops again: MB freed of each micro-batch, and the most that is held at once.
 struct Freed {
   double megabytes = 0, peak = 0;
 };
@@ -144,7 +144,7 @@ class Judge {
 
 // --- the search
 
-// Some ops of a layer computed again, and what that does.
+// Some ops of a layer computed again, and the effect.
 struct Pattern {
   std::vector<char> recomputed;
   double seconds = 0;
@@ -160,7 +160,7 @@ struct Chain {
   friend bool operator==(const Chain&, const Chain&) = default;
 };
 
-// Of `count` ops from `first`, for every price of a MB the pattern that is best.
+// The best pattern of `count` ops from `first` for every price of a MB.
 Patterns patterns_of(const Chain& chain, const Model& model, const std::vector<Kind>& kinds, int first,
                      int count) {
   const auto kind = [&](int i) { return at(kinds, at(model.ops, first + i)); };
@@ -424,7 +424,7 @@ class Searcher {
     }
   }
 
-  // Of all ways those that are the fastest for some number in flight.
+  // The ways that are the fastest for some number in flight.
   std::vector<Way> ways(int first, int last, int mesh) {
     std::vector<Way> all, kept;
     for (const auto& chain : chains_)

@@ -1,5 +1,4 @@
-// Pipelines judged by tables of measured ops, as the planner does whose tables they are, and the best of
-// them.
+// Pipelines judged by tables of measured ops, as the tables' own planner judges them, and the best of them.
 //
 // A stage is a range of ops on tp x dp devices; a convolution may have other degrees than the op before it,
 // which costs an all-gather, forward or backward. A stage takes the sum of its ops, forward, backward and

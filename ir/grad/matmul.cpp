@@ -6,7 +6,7 @@ namespace {
 
 Attrs transposed(bool a, bool b) { return {{"transpose_a", a}, {"transpose_b", b}}; }
 
-// y = op(a) op(b): da and db as products of the same kind, by which of a and b are transposed.
+// y = op(a) op(b): da and db are products of the same kind, depending on which of a and b are transposed.
 void two_products(GradContext& g, const char* type) {
   const bool ta = attr_bool(g.attrs(), "transpose_a"), tb = attr_bool(g.attrs(), "transpose_b");
   const TensorId a = g.x(0), b = g.x(1), dy = g.dy();

@@ -67,8 +67,7 @@ void cross_entropy_parts(GradContext& g) {
   g.give(0, g.emit("x", "cross_entropy_grad", {g.dy(), g.x(0), g.y(1), g.y(2), g.x(1)}));
 }
 
-// The labels of which nll's operands are the loss of max's operand, in pieces or with both sums in one; -1 of
-// others.
+// Labels where nll's operands form the loss of max's operand, in pieces or with both sums in one op; else -1.
 TensorId labels_of_loss(GradContext& g, const Op& max, const Op& sum, const Op& pick) {
   if (max.type != "reduce_max" || sum.inputs[0] != max.inputs[0] || sum.inputs[1] != g.x(0)) return -1;
   if (sum.type == "sum_exp_pick" && pick.name == sum.name) return sum.inputs[2];

@@ -1,4 +1,4 @@
-// The table of gradient rules, one row per op, and what a rule sees of the graph.
+// The table of gradient rules, one row per op, and a rule's view of the graph.
 //
 //   {"gelu", [](GradContext& g) { g.give(0, g.emit("x", "gelu_grad", {g.dy(), g.x(0)})); }}
 //
@@ -18,7 +18,7 @@ namespace boxcar::ir {
 
 class GradContext {
  public:
-  // What differentiate() keeps while it walks back: contributions to every tensor's gradient.
+  // State of differentiate() as it walks back: contributions to every tensor's gradient.
   struct Pool {
     Rewriter& rewrite;
     std::vector<std::vector<TensorId>> contributions;  // by tensor
@@ -42,7 +42,7 @@ class GradContext {
   // The op that makes a tensor.
   const Op& producer(TensorId tensor) const;
 
-  // Adds a backward op called "<op>.grad_<what>"; the first result.
+  // Adds a backward op called "<op>.grad_<what>"; returns its first result.
   TensorId emit(const std::string& what, const char* type, std::vector<TensorId> inputs, Attrs attrs = {});
   std::vector<TensorId> emit_all(const std::string& what, const char* type, std::vector<TensorId> inputs,
                                  Attrs attrs = {});

@@ -37,7 +37,7 @@ void reduce_mean(GradContext& g) {
   g.give(0, spread(g, "x", g.emit("mean", "scale", {g.dy()}, {{"factor", 1 / count}})));
 }
 
-// dy goes where the operand equals the extremum: dy less what the slope of relu(gap) keeps of it.
+// dy goes where the operand equals the extremum: dy less the part that the slope of relu(gap) keeps.
 void extremum(GradContext& g, bool max) {
   const TensorId dy = spread(g, "spread", g.dy()), y = spread(g, "extremum", g.y());
   const TensorId gap = max ? g.emit("gap", "sub", {y, g.x(0)}) : g.emit("gap", "sub", {g.x(0), y});

@@ -65,7 +65,7 @@ class NetWriter {
   }
 
  private:
-  // Images are written as channels first in what follows, and are as axes_ says.
+  // The code below writes images with channels first; axes_ gives their true order.
   Attrs layout(Attrs attrs) const {
     attrs["channels_last"] = c_.channels_last;
     return attrs;
@@ -74,7 +74,7 @@ class NetWriter {
   int64_t channels(TensorId image) const { return shape_of(image)[1]; }
   int64_t axis(size_t axis) const { return static_cast<int64_t>(axis); }
   Shape shape(int64_t n, int64_t c, int64_t h, int64_t w) const { return axes_.shape(n, c, h, w); }
-  // From channels first to the order that they are in, and back; either way to channels last.
+  // From channels first to the images' order, and back; either way to channels last.
   TensorId to_layout(TensorId x, const std::string& name) {
     return c_.channels_last ? b_.op1("transpose", {x}, {{"perm", Shape{0, 2, 3, 1}}}, name + ".last") : x;
   }
@@ -179,7 +179,7 @@ class NetWriter {
     for (const Layer& l : layers) {
       layer(index++);
       if (l.pooled) x = pool(x);
-      // The first leaves out a row and a column on either side.
+      // The first convolution leaves out a row and a column on either side.
       const int64_t padding = l.stride > 1 ? 2 : l.kernel / 2;
       x = relu(biased(conv(x, "conv", l.times * c_.channels, l.kernel, l.stride, padding), "conv"), "out");
     }
@@ -238,7 +238,7 @@ class NetWriter {
   TensorId silu(TensorId x, const std::string& name) { return b_.op1("silu", {x}, {}, name); }
   TensorId sum(TensorId x, TensorId y, const std::string& name) { return b_.op1("add", {x, y}, {}, name); }
 
-  // With what it makes of the time step between its convolutions.
+  // A residual block with a projection of the time step between its convolutions.
   TensorId residual(TensorId x, const std::string& name, int64_t to) {
     const auto normed = [&](TensorId y, const std::string& at) {
       return silu(norm(y, name + ".norm" + at), name + ".silu" + at);
@@ -272,7 +272,8 @@ class NetWriter {
     return b_.op("layer_norm", {x, weight, b_.parameter(name + ".bias", f32({width}))}, {}, name)[0];
   }
 
-  // Over the pixels as tokens: attention to themselves, to the context, and a gated feed-forward.
+  // A transformer block over pixels as tokens: self-attention, attention to the context, and a gated
+  // feed-forward.
   TensorId transformer(TensorId image) {
     const Shape shape = shape_of(image);
     const int64_t width = shape[1];

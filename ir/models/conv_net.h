@@ -18,8 +18,8 @@
 //   ConvNet{"alexnet", 8, 64, 1, 224, 1000}        61,100,840 parameters
 //   ConvNet{"diffusion_unet", 9, 320, 1, 32, 4}    471,190,724 parameters
 //
-// Batch norm's statistics are those of each device's own samples, as published runs have them. The U-Net of
-// diffusion has batch norms where published ones have group norms: as many parameters and bytes.
+// Batch norm takes statistics over each device's own samples, as published runs do. The diffusion U-Net has
+// batch norms where published ones have group norms: as many parameters and bytes.
 #pragma once
 
 #include "ir/graph.h"
@@ -32,15 +32,15 @@ struct ConvNet {
   int64_t channels = 0;  // of the first convolution
   int64_t width = 1;     // of residual networks
   int64_t image = 224;   // height and width
-  int64_t classes = 0;   // diffusion_unet: channels of a pixel that it predicts
-  // Images are [batch, height, width, channels] inside (ir/images.h). Inputs and parameters are what they are
-  // without: images are turned around when they come in.
+  int64_t classes = 0;   // diffusion_unet: predicted channels of a pixel
+  // Images are [batch, height, width, channels] inside (ir/images.h). Inputs and parameters are the same as
+  // without: images are transposed when they come in.
   bool channels_last = false;
 };
 
 bool is_conv_net(const std::string& family);
 
-// Throws Error naming the key for sizes that cannot be.
+// Throws Error naming the key for impossible sizes.
 void check_sizes(const ConvNet& config);
 
 // Inputs "images": float32[batch, 3, image, image], and "labels": int64[batch] or [batch, image, image].

@@ -32,7 +32,7 @@ std::string divisors(int64_t n) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-// Products of two sizes can be counted.
+// Checks that products of two sizes fit in 64 bits.
 void check_largest(const Transformer& c) {
   const std::pair<const char*, int64_t> sizes[] = {{"layers", c.layers},
                                                    {"hidden", c.hidden},
@@ -227,7 +227,7 @@ class Writer {
     return after(b_.op1("add", {dropout(y, "attn.dropout"), x}, {}, "residual1"), "ln1");
   }
 
-  // Queries of the decoder, keys and values of what the encoder made.
+  // Queries come from the decoder, keys and values from the encoder.
   TensorId cross_attention(TensorId x, TensorId memory) {
     const int64_t d = c_.hidden / c_.heads;
     const auto heads = [&](TensorId from, const std::string& name, int64_t count) {
@@ -240,7 +240,7 @@ class Writer {
     return b_.op1("add", {dropout(y, "cross.dropout"), x}, {}, "cross.residual");
   }
 
-  // Of queries, keys and values by head, projected.
+  // Attention of queries, keys and values by head, projected.
   TensorId attended(const std::vector<TensorId>& heads, bool causal, const std::string& at) {
     const TensorId context = c_.flash ? flash_core(heads, causal, at) : core(heads, causal, at);
     const TensorId merged = b_.op1("merge_heads", {context}, {}, at + ".merge");
@@ -377,7 +377,7 @@ Transformer complete(Transformer c) {
   one_of(c.family, "family", families);
   check_largest(c);
   if (is_conv_net(c.family)) {
-    c.heads = c.kv_heads = c.ffn = c.hidden;  // what tensor parallelism may divide
+    c.heads = c.kv_heads = c.ffn = c.hidden;  // limit of tensor parallelism
     c.seq = 1;
     check_sizes(conv_net_of(c));
     return c;

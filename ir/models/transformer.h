@@ -19,14 +19,14 @@ struct Transformer {
       "erf";              // "erf" | "tanh": the exact one, or GPT-2's approximation by a hyperbolic tangent
   std::string norm;       // "layer" | "rms"
   std::string position;   // "learned" | "rotary"
-  bool tied = true;       // llama: false; these three as defaults(family) has them, not as complete() does
+  bool tied = true;       // llama: false; defaults(family) sets these three, complete() does not
   bool bias = true;       // llama: false
-  bool qkv_bias = false;  // without bias: the product of queries, keys and values has one all the same
+  bool qkv_bias = false;  // without bias: the product of queries, keys and values still has one
   double dropout = 0.1;   // llama: 0
   int64_t experts = 0,
           top_k = 0;           // 0: dense; no balancing loss, tokens beyond an expert's capacity are dropped
-  int64_t expert_every = 1;    // layers from one with experts to the next; the others are dense
-  int64_t decoder_layers = 0;  // t5: of `layers` the last so many; 0: half of them
+  int64_t expert_every = 1;    // one layer in so many has experts; the others are dense
+  int64_t decoder_layers = 0;  // t5: the last so many of `layers`; 0: half of them
   int64_t decoder_seq = 0;     // t5: tokens that the decoder reads; 0: seq
   int64_t width = 1, image = 224;  // of convolutional networks
   bool channels_last = false;
@@ -41,10 +41,10 @@ struct Transformer {
 
 // The family's own values of `tied`, `bias` and `dropout`, to start from; everything else is left open.
 Transformer defaults(const std::string& family);
-// Fills in what the family leaves open. Throws Error naming the key for sizes that cannot be.
+// Fills in what the family leaves open. Throws Error naming the key for impossible sizes.
 Transformer complete(Transformer config);
 
-// Whether it has the products and the softmax that selective recomputation runs again.
+// Whether the model has the products and the softmax that selective recomputation runs again.
 bool has_attention_core(const Transformer& model);
 
 // Names: "embedding.word", "h0.ln1", "h0.attn.qkv", "h0.attn.proj", "h0.ln2", "h0.mlp.fc1", "h0.mlp.fc2",
@@ -54,11 +54,11 @@ bool has_attention_core(const Transformer& model);
 // embedding's output is "embedding.out". `Op::layer` is the block, -1 for embeddings, `layers` for final
 // norm, head and loss. Output: "loss", a scalar mean.
 //
-// With `masked` it is BERT as it was published: segments ("embedding.segment"), a norm after each residual
-// sum and after the embeddings ("embedding.norm") in place of "ln_f", "mlm.*" over the predicted tokens and
-// "nsp.*" over the first. Attention knows of places by their embeddings alone, so the predicted tokens stand
-// first, in rows 1 to `masked`, and an input "positions" says where each belongs. Inputs: tokens, segments
-// and positions, int64[batch, seq]; labels, int64[batch, masked]; next, int64[batch, 1].
+// With `masked`, BERT as published: segments ("embedding.segment"), a norm after each residual sum and after
+// the embeddings ("embedding.norm") in place of "ln_f", "mlm.*" over the predicted tokens and "nsp.*" over
+// the first. Attention knows positions from embeddings alone, so the predicted tokens come first, in rows 1
+// to `masked`, and an input "positions" gives the place of each. Inputs: tokens, segments and positions,
+// int64[batch, seq]; labels, int64[batch, masked]; next, int64[batch, 1].
 //
 // t5 is an encoder and a decoder as Megatron-LM builds them: learned positions of their own, words and head
 // shared. Layers of the decoder go on counting, and have "h3.cross.ln", "h3.cross.attn.q", ".k", ".v",

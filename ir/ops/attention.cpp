@@ -10,7 +10,7 @@
 // by query sequence. A part knows the position of its first query less that of its first key, `offset`, and
 // where keys stay whole, how its heads map to key heads: head i uses key head (i + head_offset) / group;
 // group 0 stands for heads / key heads. The gradient can be split by key sequence as well: lse and out
-// already hold the sums over all keys, which is what ring attention rests on.
+// already hold the sums over all keys, on which ring attention rests.
 #include <cmath>
 
 #include "ir/ops/nn_rows.h"

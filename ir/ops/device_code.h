@@ -1,4 +1,4 @@
-// What a formula is marked with that kernels of the CPU and of CUDA are made of. Plain C++17.
+// Mark of formulas shared by kernels of the CPU and of CUDA. Plain C++17.
 #pragma once
 
 #ifdef __CUDACC__

@@ -15,7 +15,6 @@ using Flags = void (*)(IndexMap& map);  // says what the op is linear and monoto
 Types same_as_first(const Types& in, const Attrs&) { return {in[0]}; }
 
 // --- broadcasting
-// ---------------------------------------------------------------------------------------------
 
 // The common shape of operands whose extents, aligned at the end, are equal or 1.
 Shape broadcast_shape(const OpDef& def, const Types& in) {
@@ -112,7 +111,6 @@ void add_binary_ops(std::vector<OpDef>& out) {
 }
 
 // --- identity, scale, cast, where
-// ---------------------------------------------------------------------------------------
 
 void linear_increasing(IndexMap& map) {
   map.linear = {{0}};

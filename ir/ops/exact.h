@@ -1,10 +1,10 @@
-// Activations and their slopes in double, as reference kernels have them. gelu is the exact one, x times the
-// normal distribution function; gelu_tanh has x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 in its place,
-// which is x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
+// Activations and their slopes in double, for reference kernels. gelu is exact: x times the normal
+// distribution function. gelu_tanh is x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, computed as x
+// sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
 //
 //   gelu(1) == 0.8413..., gelu_tanh(1) == 0.8411..., silu(1) == 0.7310...
 //
-// Plain C++17, and nothing else of Boxcar's, so that nvcc reads it too.
+// Plain C++17 without other headers of Boxcar, so that nvcc reads it too.
 #pragma once
 
 #include <cmath>

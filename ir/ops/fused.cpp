@@ -20,7 +20,7 @@ std::vector<std::string_view> fusable() {
   return ops;
 }
 
-// What stands between `open` and the bracket that closes it, from text[at] on; at ends behind it.
+// Text between `open` and its closing bracket, from text[at] on; `at` ends behind the bracket.
 std::string_view bracketed(std::string_view text, size_t& at, char open, char close) {
   while (at < text.size() && text[at] == ' ') ++at;
   if (at >= text.size() || text[at] != open) return {};

@@ -1,5 +1,5 @@
-// A chain of elementwise ops as one kernel: its steps as text, and what the row, the pass and the kernels
-// share.
+// A chain of elementwise ops as one kernel: its steps as text, and code shared by the row, the pass and the
+// kernels.
 //
 //   fused(x, bias, r) {program="add(0, 1); gelu(3); add(4, 2)"}  is  gelu(x + bias) + r
 //
@@ -24,11 +24,11 @@ struct FusedStep {
 using FusedProgram = std::vector<FusedStep>;
 
 std::string to_text(const FusedProgram& program);  // attributes that are not defaults
-// The program of a part: places in the whole are written though they are defaults, so that the texts of all
-// parts differ in their numbers alone (ir/rank_attrs.h).
+// The program of a part: places in the whole are written even where they are defaults, so that the texts of
+// all parts differ in their numbers alone (ir/rank_attrs.h).
 //   causal_mask(0)  of the first part of the rows is  causal_mask(0) {column_offset=0, row_offset=0}
 std::string part_text(const FusedProgram& program);
-// Throws Error (bad input) quoting the text, for unknown ops and for values that are not there yet.
+// Throws Error (bad input) quoting the text, for unknown ops and for values not yet defined.
 FusedProgram parse_fused(std::string_view text, size_t inputs);
 
 // Whether an op may be a step: elementwise, one result, of floats.

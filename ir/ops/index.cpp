@@ -29,7 +29,6 @@ void insert(Shape& into, size_t at, const Shape& what) {
 }
 
 // --- gather
-// ---------------------------------------------------------------------------------------------------
 
 size_t gather_axis(const Types& in, const Attrs& attrs) {
   return static_cast<size_t>(normal_axis("gather", "axis", attr_int(attrs, "axis"), in[0]));
@@ -82,7 +81,6 @@ Work gather_work(const Types& in, const Types& out, const Attrs&) {
 }
 
 // --- gather_grad
-// ----------------------------------------------------------------------------------------------
 
 // Where the dimensions of indices begin in dy: the axis of the table, counted from the end where it is
 // negative.
@@ -145,7 +143,6 @@ std::vector<Sample> gather_grad_samples(const Extent& n) {
 }
 
 // --- one_hot
-// --------------------------------------------------------------------------------------------------
 
 void add_one_hot(std::vector<OpDef>& out) {
   auto infer = [](const Types& in, const Attrs& attrs) -> Types {
@@ -186,7 +183,6 @@ void add_one_hot(std::vector<OpDef>& out) {
 }
 
 // --- cumsum, top_k
-// --------------------------------------------------------------------------------------------
 
 void add_cumsum(std::vector<OpDef>& out) {
   auto infer = [](const Types& in, const Attrs& attrs) -> Types {

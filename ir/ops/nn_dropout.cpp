@@ -1,5 +1,5 @@
-// dropout and what it is fused with. An element is kept, times 1 / (1 - p), where its draw is at least p.
-// Draws are counted on the global tensor (see random_attrs), so every layout drops the same elements.
+// dropout and its fused forms. An element is kept, times 1 / (1 - p), where its draw is at least p. Draws are
+// counted on the global tensor (see random_attrs), so every layout drops the same elements.
 #include "ir/ops/nn_rows.h"
 
 namespace boxcar::ir {

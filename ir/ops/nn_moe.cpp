@@ -129,7 +129,7 @@ Attrs with_tokens(Attrs attrs, int64_t tokens, int64_t parts, int64_t index) {
   return with(advanced(std::move(attrs), "token_offset", part.begin), "tokens", part.size());
 }
 
-// What a split at the axis after the groups means for x[..., t, h] and y[..., e, c, h] of an op.
+// Effect of a split at the axis after the groups on x[..., t, h] and y[..., e, c, h] of an op.
 struct Layouts {
   sbp::Sbp tokens, slots;
   int64_t experts;

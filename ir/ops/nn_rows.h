@@ -1,5 +1,5 @@
-// What the rows of neural-network ops share: index maps written once for every rank, signatures written as
-// text, and the splits that keep groups of heads or channels together.
+// Code shared by the rows of neural-network ops: index maps written once for every rank, signatures written
+// as text, and the splits that keep groups of heads or channels together.
 //
 //   ranked("* _, _ -> * _, *, *", 0, 1)   for x[2, 3, 8] is  "d0 d1 _, _ -> d0 d1 _, d0 d1, d0 d1"
 //   aligned(6, 3, 2) == false             6 heads in 3 groups: parts of 3 heads, but of 2 and 1 groups
@@ -21,7 +21,7 @@ void add_norm_ops(std::vector<OpDef>& out);       // nn_norm.cpp
 void add_embedding_ops(std::vector<OpDef>& out);  // nn_embedding.cpp
 void add_loss_ops(std::vector<OpDef>& out);       // nn_loss.cpp
 void add_moe_ops(std::vector<OpDef>& out);        // nn_moe.cpp
-// Of conv.cpp.
+// Further rows of conv.cpp.
 void add_pool_ops(std::vector<OpDef>& out);        // conv_pool.cpp
 void add_batch_norm_ops(std::vector<OpDef>& out);  // conv_batch_norm.cpp
 
@@ -46,8 +46,8 @@ void need_shape(std::string_view op, std::string_view operand, const TensorType&
 
 Shape without_last(Shape shape);
 
-// Whether the parts of `extent`, which consists of `groups` equal groups, are whole groups, and the same ones
-// that splitting the groups gives.
+// Whether splitting `extent`, made of `groups` equal groups, gives parts of whole groups, the same ones as
+// splitting the groups.
 bool aligned(int64_t extent, int64_t groups, int64_t parts);
 
 bool split_at(sbp::Sbp sbp, int64_t axis);
@@ -57,12 +57,12 @@ sbp::Range part_of(const TensorType& type, size_t axis, int64_t parts, int64_t i
 Attrs advanced(Attrs attrs, std::string_view name, int64_t value);
 
 // Random ops draw from a counter: (seed, step, op, element), element being the row-major position in the
-// global tensor, counted on over micro-batches. "shape" and "starts" say where in which global tensor this
-// part lies; empty: it is the whole.
+// global tensor, counted on over micro-batches. "shape" is that of the global tensor, "starts" the place of
+// this part in it; empty: the part is the whole.
 Attrs random_attrs();
 // Sets them for the part of a tensor of type `drawn` that `layout` gives.
 Attrs localize_random(const TensorType& drawn, Attrs attrs, sbp::Sbp layout, int64_t parts, int64_t index);
-// Throws unless the attributes say of a tensor of type `drawn` where it lies.
+// Throws unless the attributes place a tensor of type `drawn` inside the global one and p is in [0, 1).
 void check_random(std::string_view op, const Attrs& attrs, const TensorType& drawn);
 
 }  // namespace boxcar::ir

@@ -1,4 +1,4 @@
-// The groups of the op registry, one file and one function each, and what their rows share.
+// The groups of the op registry, one file and one function each, and code that their rows share.
 //
 //   out.push_back({.name = "neg", .inputs = {"x"}, .outputs = {"y"}, .infer = same_as_first,
 //                  .index_map = elementwise(";linear 0;decreasing 0"), .samples = ...});
@@ -30,7 +30,6 @@ void add_packed_ops(std::vector<OpDef>& out);       // packed.cpp
 void add_fused_ops(std::vector<OpDef>& out);        // fused.cpp
 
 // --- messages
-// -------------------------------------------------------------------------------------------------
 
 // "matmul: b is float32[5, 8], expected 6 rows, the columns of a float32[4, 6]"
 [[noreturn]] void refuse(std::string_view op, std::string_view operand, const TensorType& got,
@@ -43,7 +42,6 @@ void add_fused_ops(std::vector<OpDef>& out);        // fused.cpp
                               std::string_view expected);
 
 // --- types
-// ----------------------------------------------------------------------------------------------------
 
 inline TensorType f32(Shape shape) { return {std::move(shape), DType::float32}; }
 inline TensorType i64(Shape shape) { return {std::move(shape), DType::int64}; }
@@ -58,7 +56,6 @@ void need_rank(std::string_view op, std::string_view operand, const TensorType& 
 int64_t normal_axis(std::string_view op, std::string_view attr, int64_t axis, const TensorType& type);
 
 // --- index maps
-// -----------------------------------------------------------------------------------------------
 
 using Indices = std::vector<sbp::Index>;
 
@@ -70,13 +67,11 @@ sbp::IndexMap pointwise_map(const Types& in);
 std::function<sbp::IndexMap(const Types&, const Attrs&)> fixed_map(std::string_view text);
 
 // --- signatures
-// -----------------------------------------------------------------------------------------------
 
 bool has_extremum(const sbp::Signature& signature);  // some input is P(max) or P(min)
 bool has_partial(const sbp::Signature& signature);   // some input is P of any kind
 
 // --- attributes
-// -----------------------------------------------------------------------------------------------
 
 inline Attrs with(Attrs attrs, std::string_view name, Attr value) {
   attrs.insert_or_assign(std::string(name), std::move(value));
@@ -84,7 +79,6 @@ inline Attrs with(Attrs attrs, std::string_view name, Attr value) {
 }
 
 // --- work
-// -----------------------------------------------------------------------------------------------------
 
 double bytes_of(const Types& types);
 // `flops` floating point operations per element of the largest tensor; bytes of everything once.

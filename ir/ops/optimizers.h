@@ -1,4 +1,4 @@
-// How the rest of the program finds the rows of optimizer_rows.h.
+// Look-up of the rows of optimizer_rows.h for the rest of the program.
 //
 //   find_optimizer("adam")->moments == 2;   find_optimizer("adam_all") == nullptr
 //   each_optimizer([&]<class Op>() { table[Op::row.name] = update<Op>; });

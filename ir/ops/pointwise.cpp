@@ -23,7 +23,8 @@ Attrs attrs_of(const PointwiseRow& row, double value) {
   return {{row.parameter, attr_of(row, value)}};
 }
 
-// Of the op, or of its gradient, which is linear in dy, and monotone where no slope has the other sign.
+// Index map of the op, or of its gradient, which is linear in dy, and monotone where all slopes have one
+// sign.
 sbp::IndexMap index_map(const PointwiseRow& row, bool grad, const Types& in, const Attrs& attrs) {
   sbp::IndexMap map = pointwise_map(in);
   if (grad || row.linear) map.linear = {{0}};

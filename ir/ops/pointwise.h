@@ -1,4 +1,4 @@
-// How the rest of the program finds the rows of pointwise_rows.h.
+// Look-up of the rows of pointwise_rows.h for the rest of the program.
 //
 //   find_pointwise("gelu")->grad_reads == PointwiseRow::x;   find_pointwise("add") == nullptr
 //   each_pointwise([&]<class Op>() { table[Op::row.name] = unary<Op>; });
@@ -19,7 +19,7 @@ const PointwiseRow* find_pointwise(std::string_view op);  // null: it has no row
 // "relu_grad"
 inline std::string grad_op(const PointwiseRow& row) { return std::string(row.name) + "_grad"; }
 
-// The value of the row's parameter in complete attributes: of a choice 0 or 1, 0 where there is none.
+// The row's parameter from complete attributes: 0 or 1 for a choice, 0 where there is none.
 double parameter_of(const PointwiseRow& row, const Attrs& attrs);
 
 // visit.operator()<Op>() for every row.

@@ -40,7 +40,6 @@ const Ints& per_dimension(std::string_view op, const char* name, const Attrs& at
 }
 
 // --- reshape
-// --------------------------------------------------------------------------------------------------
 
 // The shape asked for, its -1 replaced.
 Shape reshaped(const TensorType& x, const Attrs& attrs) {
@@ -125,7 +124,6 @@ void add_reshape(std::vector<OpDef>& out) {
 }
 
 // --- transpose
-// ------------------------------------------------------------------------------------------------
 
 // perm, or the reverse order where it is empty; throws unless it is a permutation.
 Ints permutation(const TensorType& x, const Attrs& attrs) {
@@ -168,7 +166,6 @@ void add_transpose(std::vector<OpDef>& out) {
 }
 
 // --- slice
-// ----------------------------------------------------------------------------------------------------
 
 Types infer_slice(const Types& in, const Attrs& attrs) {
   size_t rank = in[0].shape.size();
@@ -225,7 +222,6 @@ std::vector<Sample> slice_samples(const Extent& n) {
 Work copy_work(const Types&, const Types& out, const Attrs&) { return {0, 2 * bytes_of(out)}; }
 
 // --- slice_grad
-// -----------------------------------------------------------------------------------------------
 
 // starts may lie outside: what falls outside of shape is another part's.
 Types infer_slice_grad(const Types& in, const Attrs& attrs) {
@@ -270,7 +266,6 @@ std::vector<Sample> slice_grad_samples(const Extent& n) {
 }
 
 // --- concat
-// ---------------------------------------------------------------------------------------------------
 
 size_t concat_axis(const Types& in, const Attrs& attrs) {
   return static_cast<size_t>(normal_axis("concat", "axis", attr_int(attrs, "axis"), in[0]));
@@ -321,7 +316,6 @@ std::vector<Sample> concat_samples(const Extent& n) {
 }
 
 // --- broadcast_to
-// ---------------------------------------------------------------------------------------------
 
 Types infer_broadcast_to(const Types& in, const Attrs& attrs) {
   const Ints& shape = attr_ints(attrs, "shape");

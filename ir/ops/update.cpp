@@ -1,4 +1,4 @@
-// What an optimizer step is made of: updates, accumulation over micro-batches, the norm that clipping needs.
+// Parts of an optimizer step: updates, accumulation over micro-batches, the norm for clipping.
 //
 //   adam(w, g, m, v, scale?, finite?) -> w, m, v     moments and master weights in float32 or
 //   float64, in any split; never partial
@@ -64,7 +64,7 @@ std::function<std::vector<Sample>(const Extent&)> update_samples(size_t operands
   };
 }
 
-// The same with a factor, and with a factor and the word whether gradients are finite.
+// The same with a factor, and with a factor and a flag for finite gradients.
 std::function<std::vector<Sample>(const Extent&)> optimizer_samples(size_t operands,
                                                                     std::vector<Domain> domains) {
   return [operands, domains](const Extent& n) {

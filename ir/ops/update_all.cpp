@@ -27,7 +27,7 @@ Updates operands_of(const std::string& name, const Types& in, const Attrs& attrs
   return updates;
 }
 
-// As one op for each tensor says.
+// Types as one op for each tensor infers them.
 Types infer_all(const std::string& name, const Types& in, const Attrs& attrs) {
   const Updates updates = operands_of(name, in, attrs);
   const OpDef& one = op(updates.rule);
@@ -48,7 +48,8 @@ sbp::IndexMap map_all(const std::string& name, const Types& in, const Attrs& att
 
 constexpr size_t most_choices = 4096;
 
-// Every choice of an axis, or none, for each tensor; tensors with which there would be too many are whole.
+// Every choice of an axis, or none, for each tensor; tensors beyond a limit on the number of choices stay
+// whole.
 std::vector<sbp::Signature> splits_of_all(const std::string& name, const Types& in, const Attrs& attrs) {
   const Updates updates = operands_of(name, in, attrs);
   std::vector<std::vector<sbp::Sbp>> choices = {{}};  // by tensor
@@ -83,7 +84,7 @@ Work work_of_all(const OpDef& one, const Types& in, const Types& out, const Attr
   return work;
 }
 
-// With a factor, with the word whether gradients are finite too, and with neither.
+// With a factor, with a flag for finite gradients too, and with neither.
 std::vector<Sample> samples_of(const OpDef& one, const Extent& n) {
   const Sample single = one.samples(n)[2];
   const size_t operands = single.inputs.size();

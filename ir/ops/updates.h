@@ -22,12 +22,12 @@ struct Updates {
 
   size_t states() const { return operands - 1; }
   size_t scalars_at() const { return tensors * operands; }
-  // State 0 is w; between w and the others stands g.
+  // State 0 is w; g stands between w and the others.
   size_t input(size_t tensor, size_t state) const { return tensor * operands + (state == 0 ? 0 : state + 1); }
   size_t gradient(size_t tensor) const { return tensor * operands + 1; }
   size_t output(size_t tensor, size_t state) const { return tensor * states() + state; }
   size_t copy_at(size_t which) const { return tensors * states() + which; }
-  // Of all inputs those of one tensor, then the scalars: what the op for one takes.
+  // The inputs of one tensor, then the scalars: operands of the op for one tensor.
   template <class Inputs>
   Inputs of_tensor(const Inputs& all, size_t tensor) const {
     const auto at = [&](size_t i) { return all.begin() + static_cast<std::ptrdiff_t>(i); };
@@ -37,7 +37,7 @@ struct Updates {
   }
 };
 
-// Of optimizers (optimizer_rows.h) and of theirs over many tensors, with complete attributes; nothing of
+// For optimizers (optimizer_rows.h) and their forms over many tensors, with complete attributes; none for
 // other ops.
 std::optional<Updates> updates_of(std::string_view op, const Attrs& attrs);
 

@@ -4,7 +4,7 @@
 //
 // A spatial dimension may be split where every part holds exactly the windows of its part of the output,
 // without a halo: no padding, and the parts of the input begin where the parts of the output do. With kernel
-// = stride = 2, 8 rows over 2 devices may, 6 over 2 may not (3 rows, but windows 2 and 1).
+// = stride = 2, 8 rows can be split over 2 devices, 6 cannot (3 rows each, but 2 and 1 windows).
 #pragma once
 
 #include "ir/ops/nn_rows.h"
@@ -15,7 +15,7 @@ struct Window {
   int64_t kernel = 1, stride = 1, padding = 0;
 };
 
-// 0 where an empty part has none. REQUIRES: extent + 2 padding >= kernel, or extent == 0.
+// 0 for an empty part. REQUIRES: extent + 2 padding >= kernel, or extent == 0.
 int64_t out_extent(Window window, int64_t extent);
 bool splits_exactly(Window window, int64_t extent, int64_t parts);
 
@@ -29,7 +29,7 @@ void check_window(std::string_view op, std::string_view operand, const TensorTyp
 // "input_size" of a part of a gradient whose input 0 is split along a spatial axis.
 Attrs localize_size(const Attrs& attrs, const sbp::Signature& signature, int64_t parts, int64_t index);
 
-// Beside each example of an image `x` the same with channels last.
+// Adds to the examples of images `x` the same with channels last.
 template <class Example>
 void add_channels_last(std::vector<Example>& examples) {
   const size_t count = examples.size();

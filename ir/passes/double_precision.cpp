@@ -1,4 +1,4 @@
-// Everything in float64: what lowering and kernels are judged by, to the last digits.
+// Everything in float64, to judge lowering and kernels to the last digits.
 #include "ir/passes/pass.h"
 
 namespace boxcar::ir {

@@ -58,7 +58,7 @@ class Fuser {
                        [&](TensorId input) { return is_float(type(input).dtype); });
   }
 
-  // For every op the reader that it goes into, -1 where it stays.
+  // By op: the reader that it goes into, -1 where it stays.
   std::vector<int> readers(const std::vector<Op>& ops) const {
     std::vector<int> reader(rewrite_.graph().tensors.size(), -1);
     for (size_t i = 0; i < ops.size(); ++i)

@@ -20,7 +20,7 @@
 namespace boxcar::ir {
 namespace {
 
-// What replaces an op and the ops before it that it takes in.
+// The replacement of an op and of the earlier ops that it takes in.
 struct Match {
   NewOp fused;
   std::vector<OpId> inner;

@@ -1,24 +1,22 @@
-// What a product's kernel can do beside it, where it is asked for (options.epilogues): the addition of a
-// bias, by the only reader of the product, and the bias's gradient, from the operand of the weight's gradient
-// that it is summed from.
+// Extra work for a product's kernel, where asked for (options.epilogues): adding a bias, which the product's
+// only reader did, and the bias's gradient, which sums an operand of the weight's gradient.
 //
 //   add(matmul(x, w), bias)                                      matmul_bias(x, w, bias)
 //   matmul_weight_grad(x, dy), reduce_sum(dy, all but columns)    matmul_bias_grad(x, dy)
 //
-// A residual, where nothing is dropped and no device has a part of the product alone
-// (options.whole_products):
+// A residual, where nothing is dropped and no device has only a part of the product (options.whole_products):
 //
 //   add(matmul(x, w), r)                                          matmul_add(x, w, r)
 //   bias_dropout_add(matmul(x, w), bias, r), p = 0                matmul_add(x, w, r, bias)
 //
-// GELU in its form with tanh, which products' kernels have:
+// GELU in its tanh form, which products' kernels have:
 //
 //   y = bias_gelu(x = matmul(a, w), bias)                         y, x + bias = matmul_bias_gelu(a, w, bias)
 //   dx = bias_gelu_grad(dy = matmul(dz, v), x, bias),             dx, db = matmul_dgelu(dz, v, x + bias)
 //     db = reduce_sum(dx, all but columns)
 //
-// Other biases that are fused with what follows them (bias_dropout_add) are so already. Results keep their
-// names; x + bias has that of x.
+// Other biases (bias_dropout_add) are already fused with the ops after them. Results keep their names; x +
+// bias has that of x.
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -63,7 +61,7 @@ class Products {
  private:
   struct Fused {
     NewOp op;
-    std::vector<TensorId> results;  // that it makes in place of others
+    std::vector<TensorId> results;  // made in place of others
   };
 
   const Op& op(OpId id) const { return at(graph_.ops, id); }

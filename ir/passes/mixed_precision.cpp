@@ -15,7 +15,7 @@ constexpr const char* float_ops[] = {
     "reduce_max",    "reduce_min", "reduce_mean", "reduce_sum",          "sum_exp",     "pick", "nll",
     "cross_entropy", "exp",        "log",         "cross_entropy_parts", "sum_exp_pick"};
 
-// Those of them that a loss reads logits with, or what came of them.
+// Those of them with which a loss reads logits, or values made from logits.
 constexpr const char* logit_ops[] = {"reduce_max",          "sum_exp",     "pick", "nll", "cross_entropy",
                                      "cross_entropy_parts", "sum_exp_pick"};
 

@@ -7,13 +7,13 @@
 namespace boxcar::ir {
 namespace {
 
-// What a job says of an optimizer's numbers; those of other names keep their row's value.
+// A job's values for an optimizer's numbers; numbers of other names keep their row's value.
 constexpr std::pair<std::string_view, double TrainOptions::*> told[] = {{"momentum", &TrainOptions::momentum},
                                                                         {"beta1", &TrainOptions::beta1},
                                                                         {"beta2", &TrainOptions::beta2},
                                                                         {"eps", &TrainOptions::eps}};
 
-// Of matrices alone, as training recipes have it.
+// Only matrices decay, as in training recipes.
 double weight_decay(const TrainOptions& options, const Shape& weight) {
   return weight.size() > 1 ? options.weight_decay : 0;
 }

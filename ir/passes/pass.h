@@ -1,4 +1,4 @@
-// What the passes of a training step share: the graph and what one pass leaves for the next.
+// State shared by the passes of a training step: the graph and the ids that one pass leaves for the next.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Step {
   TensorId scale = -1, finite = -1;  // factor on every gradient; whether to take the step; -1: none
   const TrainOptions& options;
 
-  // Finishes `rewrite` and renames what stands above.
+  // Finishes `rewrite` and renumbers the ids above.
   void finish(Rewriter& rewrite);
 };
 
@@ -33,11 +33,11 @@ void accumulate(Step& step);
 void clip(Step& step);
 void optimize(Step& step);
 
-// The "parameter" op behind what the forward phase reads a parameter as.
+// The "parameter" op behind `leaf`, the tensor that the forward phase reads.
 const Op& state_op(const Graph& graph, TensorId leaf);
 
-// Whether the loss is multiplied by loss_scale: for products in fp16, where the pass clip divides the gradients
-// by it again.
+// Whether the loss is multiplied by loss_scale: for products in fp16, where the pass clip divides the
+// gradients by it again.
 bool scales_loss(const TrainOptions& options);
 
 inline bool is_mixed(const TrainOptions& options) { return is_mixed(options.precision); }

@@ -37,7 +37,7 @@ void check_names(const std::set<std::string>& off) {
       throw Error::input("passes", fmt::format("no pass '{}'{}", name, did_you_mean(name, known)));
 }
 
-// What a pass leaves: all of it where assertions are on, and in every build the order of definitions.
+// Check of a pass's result: in full where assertions are on, else the order of definitions alone.
 #ifndef NDEBUG
 constexpr auto check = verify;
 #else
@@ -65,7 +65,8 @@ const Op& state_op(const Graph& graph, TensorId leaf) {
   return op.inputs.empty() ? op : at(graph.ops, graph.tensor(op.inputs[0]).producer);
 }
 
-// The seed is the loss scale over the number of micro-batches: what is summed is then the scaled mean loss.
+// The seed is the loss scale over the number of micro-batches, so that gradients sum to those of the scaled
+// mean loss.
 void differentiate_loss(Step& step) {
   const std::string seed = step.graph.tensor(step.loss).name + ".grad";
   step.gradients = differentiate(step.graph, step.loss);

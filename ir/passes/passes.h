@@ -1,4 +1,4 @@
-// Rewrite passes over the logical graph. Each takes a graph and changes it; run() verifies after each one and
+// Rewrite passes over the logical graph. Each takes a graph and changes it. Each is followed by a check, and
 // any can be switched off by name.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace boxcar::ir {
 
-// fp8: as bf16; that products of layers read 8 bits is their kernels' affair (backends/machines/cluster.h,
+// fp8: as bf16 here; kernels alone read 8 bits in products of layers (backends/machines/device_profile.h,
 // use_float8).
 enum class Precision : uint8_t { fp32, tf32, fp16, bf16, fp64, fp8 };
 inline std::vector<std::string> words_of(Precision) {
@@ -26,8 +26,8 @@ inline bool is_mixed(Precision p) {
 
 enum class Recompute : uint8_t { none, selective, full, ops };
 inline std::vector<std::string> words_of(Recompute) { return {"none", "selective", "full", "ops"}; }
-// Where precision is mixed: the type in which gradients are kept, summed over micro-batches and reduced. Half
-// is that of the products; half_but_tables has those of tables that are looked up, an embedding, in float32.
+// With mixed precision, the type in which gradients are kept, summed over micro-batches and reduced. half:
+// that of the products; half_but_tables: the same, but float32 for look-up tables (embeddings).
 enum class Gradients : uint8_t { float32, half, half_but_tables };
 inline std::vector<std::string> words_of(Gradients) { return {"float32", "half", "half-but-tables"}; }
 
@@ -37,20 +37,20 @@ struct TrainOptions {
   Recompute recompute = Recompute::none;
   // full: a layer's second run stops at the last result that its backward pass reads
   bool recompute_stop = false;
-  // Of each (virtual) stage only so many layers, its first: a number for all stages or one for each; empty:
-  // all layers.
+  // Recompute only the first so many layers of each (virtual) stage: a number for all stages or one for each;
+  // empty: all layers.
   std::vector<int> recompute_layers = {};
   Recompute recompute_others = Recompute::none;  // of the layers behind those
   // First layer of each (virtual) stage, ascending, for recompute_layers; empty: {0}.
   std::vector<int> stage_starts;
   bool flash = false;          // attention as one op
   bool epilogues = false;      // biases, residuals, GELU, gradients in the kernels of products
-  bool whole_products = true;  // for epilogues: no device has a part of a residual's product alone
+  bool whole_products = true;  // for epilogues: no device has only a part of a residual's product
   bool fused_loss = false;     // cross entropy in as few kernels as its classes leave it
-  bool whole_classes = true;   // for fused_loss: no device has a part of the classes alone
+  bool whole_classes = true;   // for fused_loss: no device has only a part of the classes
   Gradients gradients = Gradients::float32;
-  // By the name of a parameter that is a copy (a tied table on another stage): what it is a copy of. Their
-  // gradients are added up, so they have one type.
+  // Original by the name of a parameter that is a copy (a tied table on another stage). Gradients of both are
+  // added up, so they have one type.
   std::map<std::string, std::string> copies = {};
   bool half_logits = false;  // with mixed precision: the loss reads logits in 16 bits
   double clip_norm = 1.0;    // 0: no clipping
@@ -64,7 +64,7 @@ struct TrainOptions {
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 
-// Of a (virtual) stage's layers those that `recompute` is for.
+// Number of a (virtual) stage's layers that `recompute` applies to.
 int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 
 // From a forward graph with a loss to a whole training step, in this order:
@@ -79,9 +79,10 @@ int recomputed_layers(const TrainOptions& options, size_t stage, int layers);
 //                     of options.gradients
 //   clip              global norm over all gradients, one scale; without it the loss is not scaled either
 //   optimize          update ops: one per parameter; and the cast to 16 bits
-// Any may be switched off by name (options.off); each is followed by verify().
+// Any may be switched off by name (options.off). Each is followed by verify(), in release builds by
+// verify_order().
 //
-// What comes out, for a parameter w of layer l, in fp16 or bf16 (fp32 has neither .half nor its cast):
+// Result for a parameter w of layer l in fp16 or bf16 (fp32 has neither .half nor its cast):
 //
 //   %w = parameter() role=optimizer        %w.half = cast(%w) phase=update role=parameter, right after it
 //   forward and backward ops               read %w.half; backward ends in %w.half.grad (half), role gradient

@@ -57,7 +57,7 @@ class Recomputer {
     bool done = false;
   };
 
-  // What backward ops of layers read.
+  // Collects the tensors that backward ops of layers read.
   void find_reads() {
     for (const Op& op : rewrite_.old_ops())
       if (op.phase == Phase::backward && in_layer(op))

@@ -32,7 +32,7 @@ bool is_kernel(const ir::Program& program, const ir::Actor& actor) {
   return at(program.queues, actor.queue).kind == ir::QueueKind::compute && actor.comm < 0;
 }
 
-// Of an encoder, and of a decoder: layers of its stages in the probe.
+// Layers of the probe's stages, for an encoder and for a decoder each.
 const std::vector<int> stages_of_a_kind{1, 1, 2, 1};
 
 // The small model of a key.
@@ -87,7 +87,8 @@ int stride_of(const CostKey& key, const std::string& name) {
 
 int in_whole_nodes(int devices, int node) { return (devices + node - 1) / node * node; }
 
-// A stage's mesh whose ranks stand as far apart as the key says; those on other nodes each on the next one.
+// A stage's mesh whose ranks stand as far apart as the key says; ranks on other nodes each stand on the next
+// node.
 Mesh standing_as(Mesh mesh, const CostKey& key, int node) {
   std::vector<size_t> dims(mesh.dims());
   std::iota(dims.begin(), dims.end(), size_t{0});
@@ -144,9 +145,9 @@ void add_elements(const ir::Program& program, StageCost& cost) {
   }
 }
 
-// Of kernels on the compute queue whose op or phase is asked for. A kernel of nothing waits for its launch as
-// long, and then takes what the program's fastest one does; what is no more than another shape takes nothing.
-// `alone`: launched in time.
+// Time of kernels on the compute queue whose op or phase is asked for. A kernel over empty tensors waits for
+// its launch as long, and then takes as long as the program's fastest one; an op that only changes a shape
+// takes nothing. `alone`: launched in time.
 template <typename F>
 StateTime state_time(const ir::Program& program, const std::vector<double>& seconds,
                      const std::vector<double>& alone, const F& asked) {
@@ -171,7 +172,7 @@ bool is_in_backward(ir::PhaseKind kind) {
   return kind == ir::PhaseKind::backward || kind == ir::PhaseKind::weight;
 }
 
-// Of a micro-batch.
+// Kernel seconds of a micro-batch.
 double computing(const ir::Program& program, const std::vector<double>& seconds) {
   double sum = 0;
   for (size_t a = 0; a < program.actors.size(); ++a)
@@ -297,7 +298,7 @@ void note_slower(const ir::Program& program, const std::vector<double>& seconds,
   cost.backward_kernels = (backward - cost.backward) / (times - 1);
 }
 
-// Of a stage whose first class is `first`: its acts' times, without collectives with other stages.
+// Times of acts of the stage whose first class is `first`, without collectives with other stages.
 std::vector<double> inside(const ir::Plan& plan, size_t first, size_t classes, std::vector<double> seconds) {
   std::set<int> devices;
   for (size_t cls = first; cls < first + classes; ++cls)
@@ -356,10 +357,10 @@ double pulled_forward(const ir::Program& program) {
   return bytes;
 }
 
-// Of each stage the first class.
+// Each stage's cost, from its first class.
 using Stages = std::vector<StageCost>;
 
-// Of four stages with 1, 1, 2 and 1 times `period` layers.
+// A model's cost from four stages with 1, 1, 2 and 1 times `period` layers.
 ModelCost cost_of_layers(const StageCost* stages, int period) {
   ModelCost cost;
   const StageCost some = less(stages[2], stages[1]);
@@ -380,7 +381,7 @@ ModelCost cost_of_each(Stages stages) {
   return cost;
 }
 
-// Of `use` what its table has, of so many elements: not positions, nor a last norm.
+// The share of `use` that belongs to its table of so many elements, without positions or a last norm.
 TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
   TiedUse tied{static_cast<int>(layer), {}};
   if (use.elements <= 0) return tied;
@@ -395,7 +396,7 @@ TiedUse tied_use(int64_t layer, const StageCost& use, double elements) {
   return tied;
 }
 
-// From both halves of the probe the layers of the whole model.
+// The layers of the whole model, from both halves of the probe.
 ModelCost with_decoder(const Stages& stages, const std::vector<double>& boundaries, const Job& job) {
   const size_t half = stages_of_a_kind.size();
   const ModelCost encoder = cost_of_layers(stages.data(), 1), decoder = cost_of_layers(&stages[half], 1);
@@ -490,7 +491,7 @@ ModelCost Measuring::of(const CostKey& key) {
   const ir::Plan& plan = elsewhere ? elsewhere->plan : probe.plan;
   backends::Cluster cluster = elsewhere ? elsewhere->cluster : probe.job.cluster;
   share_nics(cluster.node, mesh);
-  // The probe waits for the slowest of the job's devices; of one device there is no slowest.
+  // The probe waits for the slowest of the job's devices; with one device there is no slowest.
   if (plan.devices > 1)
     cluster.device->speed_spread *= sim::slowest_of(job.gpus) / sim::slowest_of(plan.devices);
   const double slowest = slowest_device(job);

@@ -69,9 +69,9 @@ std::optional<Job> with_fewest_recomputed(Job job, const KindCosts& costs, const
   return job;
 }
 
-// Layer by layer, each to the stage that is then fastest: of what stages take with 1, 2, 3, ... layers the
-// least are chosen, so no other cut has a faster slowest stage. Of equals the last: the first stages hold the
-// most micro-batches.
+// Gives layer by layer to the stage that is then fastest. This chooses the least among the times of stages
+// with 1, 2, 3, ... layers, so no other cut has a faster slowest stage. Ties go to the last stage: the first
+// stages hold the most micro-batches.
 std::vector<int> level_layers(const Job& job, const KindCosts& costs, const InFlight& in_flight,
                               const std::vector<double>& bytes) {
   const int stages = job.parallel.pp;

@@ -1,11 +1,11 @@
 // Training graphs of jobs that differ in their hints, each made once.
 //
 //   Graphs graphs;
-//   planner::LaidOut laid = graphs.lay_out(job, choose);  // planner::lay_out(job, choose), sooner
+//   planner::LaidOut laid = graphs.lay_out(job, choose);  // planner::lay_out(job, choose), faster
 //
-// A training graph knows samples, layers and stages, but not how states are sharded, and mostly not how many
-// devices share an op: with 51,200 words, tp 1 and tp 8 have the same one unless there are epilogues. Graphs
-// are made from what they are known by (planner/training_graph.h).
+// A training graph depends on samples, layers and stages, but not on how states are sharded, and mostly not
+// on how many devices share an op: with 51,200 words, tp 1 and tp 8 have the same graph unless there are
+// epilogues. A graph is keyed by the inputs that it is made from (planner/training_graph.h).
 #pragma once
 
 #include <list>

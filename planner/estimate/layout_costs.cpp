@@ -32,8 +32,7 @@ void split(ir::Types& types, const std::vector<Sbp>& layout, int64_t parts) {
     }
 }
 
-// The devices of the first group along mesh dimensions.
-// Of the first stage's devices.
+// The most devices of the first stage on one node.
 int most_on_node(const backends::Cluster& cluster, const Mesh& mesh) {
   std::map<int, int> on_node;
   for (int place = 0; place < mesh.devices(); ++place) ++on_node[mesh.device(place, 0) / cluster.node.gpus];
@@ -42,6 +41,7 @@ int most_on_node(const backends::Cluster& cluster, const Mesh& mesh) {
   return most;
 }
 
+// The devices of the first group along mesh dimensions.
 std::vector<int> first_group(const Mesh& mesh, const std::vector<int>& dims) {
   std::vector<int> group{0};  // by place
   for (int dim : dims) {
@@ -57,7 +57,7 @@ std::vector<int> first_group(const Mesh& mesh, const std::vector<int>& dims) {
   return group;
 }
 
-// Nothing is made partial but what is whole, and that only as a sum: each of n devices then has an n-th.
+// Only whole tensors are made partial, and only as sums: each of n devices then has an n-th.
 bool can_be(const NdSbp& from, const NdSbp& to) {
   for (size_t d = 0; d < from.size(); ++d)
     if (to[d].is_partial() && from[d] != to[d] && (!from[d].is_broadcast() || to[d] != Sbp::P()))

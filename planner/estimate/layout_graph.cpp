@@ -64,7 +64,7 @@ std::vector<OpId> LayoutGraph::all_ops() const {
   return all;
 }
 
-// What is added up, and cast, once a step to this gradient.
+// Sums over the micro-batches that are added up, and cast, once a step to this gradient.
 std::vector<TensorId> LayoutGraph::summed_in_passes(TensorId gradient) const {
   const ir::Op& made = op(tensor(gradient).producer);
   if (made.phase != ir::Phase::update) return {gradient};
@@ -127,8 +127,8 @@ void LayoutGraph::find_choices() {
   if (!space_.as && std::count(space_.closed.begin(), space_.closed.end(), true) > 0)
     hinted = planner::deduce(graph_, planner::pins_of(graph_, hints_, mesh_), mesh_).ops;
   const std::vector<planner::OpLayout>& as = space_.as ? space_.as->ops : hinted;
-  // By tensor: the partial entries that some choice of its producer makes, by mesh dimension. Nothing is
-  // boxed to a partial maximum or minimum, so what makes none lets no reader have one.
+  // By tensor: the partial entries that some choice of its producer makes, by mesh dimension. No tensor is
+  // boxed to a partial maximum or minimum, so readers see one only if the producer makes it.
   std::vector<std::set<std::pair<size_t, sbp::Sbp>>> made(graph_.tensors.size());
   const auto is_there = [&](TensorId t, const NdSbp& layout) {
     for (size_t d = 0; d < layout.size(); ++d)
@@ -214,7 +214,7 @@ void LayoutGraph::find_crossings() {
   }
 }
 
-// Where partial values are off, what is kept is none on the dimensions that are open.
+// Where partial values are off, kept tensors are not partial on the open dimensions.
 bool LayoutGraph::may_keep(const NdSbp& layout) const {
   for (size_t d = 0; d < layout.size(); ++d)
     if (!space_.partial && !space_.closed[d] && layout[d].is_partial()) return false;
@@ -279,7 +279,7 @@ void LayoutGraph::add_known(TensorId t, std::vector<NdSbp>& all) const {
 
 bool LayoutGraph::is_kept(TensorId t) const { return at(state_of_, t) < 0 && !at(layouts_, t).empty(); }
 
-// What two operands of a layer and phase could share.
+// Layouts that two operands of a layer and phase could share.
 std::vector<NdSbp> LayoutGraph::shared(TensorId t, int phase, int layer) const {
   std::vector<NdSbp> once, twice;
   const auto& readers = at(readers_, t);

@@ -8,12 +8,12 @@
 //
 //   y: P(sum) kept as B, three readers of B: one all-reduce, at the edge from the op that makes y
 //
-// A tensor with one reader is boxed on its way there. What a reader needs in a layout that is not kept is
-// made for it again in each phase, so that nothing gathered is kept, as the lowering does it. Costs are those
-// of a step on the device that has most: seconds of kernels, of collectives between kernels, of collectives
-// of gradients and parameters (which may run beside other work), and bytes that stay: states, sums of
-// gradients, and activations that the backward pass reads. Update ops are not nodes: what they cost follows
-// from how their state is kept.
+// A tensor with one reader is boxed on its way there. A layout that a reader needs and that is not kept is
+// made again in each phase, so that no gathered tensor is kept, as in lowering. Costs are those of a step on
+// the device that has most: seconds of kernels, of collectives between kernels, of collectives of gradients
+// and parameters (which may run beside other work), and bytes that stay: states, sums of gradients, and
+// activations that the backward pass reads. Update ops are not nodes: their cost follows from the layout in
+// which their state is kept.
 #pragma once
 
 #include <map>
@@ -34,13 +34,13 @@ namespace boxcar::search {
 // The coordinates of a cost.
 enum LayoutCoordinate : size_t { kernels, collectives, states, memory, layout_coordinates };
 
-// What is open.
+// The layouts that are open.
 struct LayoutSpace {
   bool partial = true;                           // ops may read partial values
   std::map<ir::TensorId, sbp::NdSbp> pins = {};  // a state as it is read, any other tensor as it is kept
   std::map<ir::OpId, std::vector<sbp::Signature>> ops = {};  // ops that stay, by mesh dimension
-  // By mesh dimension: whether every op takes the signature there that it has in `as`, or without that the
-  // one that the hints lead to. `as` itself is in the space.
+  // By mesh dimension: whether every op keeps its signature there, from `as`, or without `as` the one that
+  // the hints lead to. `as` itself is in the space.
   std::vector<bool> closed = {};
   std::optional<planner::Layouts> as = {};
 };
@@ -76,13 +76,14 @@ class LayoutGraph {
 
   // Kept tensors that go between a layer and the next one, by id.
   const std::vector<ir::TensorId>& between(size_t layer) const { return between_[layer]; }
-  // Other tensors with a node that a layer and some that is no neighbour have: what an encoder made.
+  // Other tensors with a node that a layer shares with one that is not its neighbour, such as an encoder's
+  // output.
   const std::vector<ir::TensorId>& common(size_t layer) const { return common_[layer]; }
-  // Equal for layers with equal problems, the same layouts of what goes between them and their neighbours,
-  // and the same common tensors; empty where something else goes to a layer that is no neighbour.
+  // Equal for layers with equal problems, equal layouts of the tensors between them and their neighbours, and
+  // the same common tensors; empty where another tensor goes to a layer that is not a neighbour.
   std::string key(size_t layer) const;
 
-  // Puts what the choices of a part say into `layouts`.
+  // Writes the choices of a part into `layouts`.
   void take(const LayoutPart& part, const std::vector<int>& choice, planner::Layouts& layouts) const;
   planner::Layouts none() const;
 
@@ -92,7 +93,7 @@ class LayoutGraph {
   struct State {
     ir::TensorId master = -1;
     std::vector<ir::OpId> updates;         // ops that update it or follow from it
-    std::vector<ir::TensorId> kept, read;  // tensors that stay; of them what forward and backward ops read
+    std::vector<ir::TensorId> kept, read;  // tensors that stay; those that passes read
     std::vector<ir::TensorId> gradients;   // summed over the micro-batches
     std::vector<sbp::NdSbp> stored;        // by layout in which it is read: how it is kept
     int layer = 0;
@@ -139,12 +140,12 @@ class LayoutGraph {
   std::vector<std::vector<const OpChoice*>> choices_;  // by op
   std::vector<State> all_states_;
   std::vector<std::pair<ir::TensorId, ir::TensorId>> replicas_;  // states, and those of another stage
-  std::vector<int> state_of_;                                    // by tensor: what it is or follows from; -1
-  std::vector<int> gradient_of_;                                 // by tensor: whose summed gradient it is; -1
-  std::map<ir::TensorId, ir::TensorId> cast_;      // summed gradients, and what is reduced of them
+  std::vector<int> state_of_;                      // by tensor: the state that it is or follows from; -1
+  std::vector<int> gradient_of_;                   // by tensor: whose summed gradient it is; -1
+  std::map<ir::TensorId, ir::TensorId> cast_;      // by summed gradient: the tensor that is reduced for it
   std::vector<std::vector<sbp::NdSbp>> layouts_;   // by tensor with a node
   std::vector<std::vector<ir::TensorId>> common_;  // by layer + 1
-  std::vector<bool> far_;                          // by layer + 1: has what is neither
+  std::vector<bool> far_;                          // by layer + 1: has tensors that are neither
 };
 
 }  // namespace boxcar::search

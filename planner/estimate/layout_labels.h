@@ -1,4 +1,4 @@
-// How the layouts of a plan were chosen, as labels of the plan, so that they can be found again.
+// The request by which a plan's layouts were chosen, as labels of the plan, so that they can be found again.
 //
 //   search.layouts.partial "true", search.layouts.states "1", search.layouts.memory "0",
 //   search.layouts.pin.1 "h*.mlp.fc1.weight=(B, S(1))"

@@ -51,7 +51,7 @@ LayoutPart LayoutGraph::items(const std::vector<OpId>& ops) const {
 
 namespace {
 
-// The choices of a copy: what is kept, and what is made of it; the same twice where nothing is.
+// The choices of a copy: the kept layout, and the one boxed from it; the same twice where nothing is boxed.
 std::vector<std::pair<size_t, NdSbp>> copies(const std::vector<NdSbp>& kept,
                                              const std::vector<NdSbp>& shared) {
   std::vector<std::pair<size_t, NdSbp>> all;
@@ -103,7 +103,7 @@ std::vector<Cost> LayoutGraph::node_costs(const Item& item) const {
   return costs;
 }
 
-// Updates, what is gathered after them or before each use, and what stays.
+// Costs of updates, of gathers after them or before each use, and bytes that stay.
 Cost LayoutGraph::state_cost(const State& state, size_t choice) const {
   const NdSbp& used = at(layouts_, state.master)[choice];
   const NdSbp& stored = state.stored[choice];
@@ -174,7 +174,7 @@ LayoutPart LayoutGraph::part(const std::vector<OpId>& ops) const {
   return part;
 }
 
-// From what an op makes to what is kept, and from what is there to what it reads.
+// Edges from an op's outputs to the kept tensors, and from kept tensors to the op's inputs.
 void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
   const int node = part.node.at({Kind::op, o, -1, 0});
   const auto& mine = at(choices_, o);
@@ -241,7 +241,8 @@ void LayoutGraph::add_op_edges(LayoutPart& part, OpId o) const {
   }
 }
 
-// From a summed gradient to how its state is kept; and before that, where it is reduced each micro-batch.
+// Edges from a summed gradient to its state; and from the gradient before the sum, where it is reduced each
+// micro-batch.
 void LayoutGraph::add_gradient_edges(LayoutPart& part, OpId o) const {
   for (size_t i = 0; i < op(o).outputs.size(); ++i) {
     const TensorId t = op(o).outputs[i];

@@ -25,8 +25,8 @@ constexpr double least_gain = 1e-4;  // share of the objective
 
 std::string flag(const LayoutPin& pin) { return "--pin " + to_text(pin); }
 
-// What a pin of a tensor is of: a parameter where it is the copy that ops read, as tables name it; -1 of
-// other results of the update.
+// The tensor that a pin of `t` pins: where `t` is the copy of a parameter that ops read, the parameter, as
+// tables name it; -1 for other results of the update.
 TensorId pinned_as(const ir::Graph& graph, TensorId t) {
   const ir::Op& producer = at(graph.ops, graph.tensor(t).producer);
   if (producer.phase != ir::Phase::update) return t;
@@ -34,7 +34,7 @@ TensorId pinned_as(const ir::Graph& graph, TensorId t) {
                                                                                       : -1;
 }
 
-// Those of the table whose name fits; throws where none does.
+// Tensors whose name fits the pin; throws where none does.
 std::vector<TensorId> pinned_tensors(const ir::Graph& graph, const LayoutPin& pin) {
   std::vector<TensorId> tensors;
   std::vector<std::string> names;
@@ -50,7 +50,7 @@ std::vector<TensorId> pinned_tensors(const ir::Graph& graph, const LayoutPin& pi
   return tensors;
 }
 
-// What no mesh mends comes first.
+// Checks first for errors that hold on every mesh.
 void check_pin(const LayoutPin& pin, const ir::Tensor& tensor, const Mesh& mesh, bool source) {
   for (const sbp::Sbp s : pin.layout)
     if (s.is_split() && static_cast<size_t>(s.axis) >= tensor.type.shape.size())

@@ -1,13 +1,13 @@
-// Layouts found for a job, as planner::lay_out takes them: what a user pins is looked up in the job's graph.
+// Layouts found for a job, as planner::lay_out takes them. A user's pins are looked up in the job's graph.
 //
 //   LayoutRequest request;
 //   request.pins = {parse_pin("h*.mlp.fc1.weight=(B,S(1))")};
 //   FoundLayouts found;
 //   const ir::Plan plan = planner::compile(planner::lay_out(job, chooser(job, request, &found)), job);
 //
-// On a mesh of one dimension every op is free. On a mesh of several, ops are free on one dimension at a time:
-// with the signatures on the others that the hints lead to, or one dimension after the other with those that
-// were found before.
+// On a mesh of one dimension every op is free. On a mesh of several, ops are free on one dimension at a time.
+// Their signatures on the other dimensions are those that the hints lead to, or, going from dimension to
+// dimension, those found before.
 #pragma once
 
 #include <functional>
@@ -29,10 +29,10 @@ struct LayoutPin {
 LayoutPin parse_pin(const std::string& text);  // throws Error (bad input) saying what is expected
 std::string to_text(const LayoutPin& pin);     // "h*.mlp.fc1.weight=(B, S(1))"
 
-// Of a mesh of several dimensions.
+// Dimensions that are open on a mesh of several.
 enum class Open : uint8_t {
-  one,  // the tensor dimension, or where it is not there or pins do not let it, the innermost one that can be
-  each,  // that one, then the others in turn, until none of them gains by itself
+  one,   // the tensor dimension, or where there is none or pins forbid it, the innermost one possible
+  each,  // that one, then the others in turn, until none gains by itself
   both   // both of two at once; with more dimensions, each
 };
 
@@ -42,24 +42,24 @@ struct LayoutRequest {
   std::vector<LayoutPin> pins = {};
   LayoutWeights weights = {};
   double memory = infinity;  // bytes that stay, see layout_graph.h, over all stages
-  double enough = 0;         // share of the objective that layouts may be over the least
+  double enough = 0;         // share of the objective by which layouts may exceed the least
   std::map<std::string, std::vector<sbp::Signature>> ops = {};  // ops that stay, by name, by mesh dimension
-  // Of a mesh of several dimensions this one is open alone, with the others as they are in `as`.
+  // On a mesh of several dimensions, only this one is open; the others are as in `as`.
   std::optional<size_t> dimension = {};
   std::optional<planner::Layouts> as = {};
 };
 
-// Whether hints say nothing of tensor parallelism for this model, and layouts are to be found: convolutional
+// Whether hints have no tensor parallelism for this model, so that layouts are to be found: convolutional
 // networks.
 bool needs_layouts(const planner::Job& job);
 
-// Whether what is laid out keeps them: a parameter as every op of the passes reads it, other tensors as they
-// are made and kept. Throws as what `chooser` gives does where a pin fits no tensor.
+// Whether `laid` keeps the pins: a parameter as every op of the passes reads it, other tensors as they are
+// made and kept. Throws, as the function from `chooser` does, where a pin fits no tensor.
 bool keeps(const planner::LaidOut& laid, const std::vector<LayoutPin>& pins);
 
-// `job` is resolved; what was found is written to `found`, which may be null. What it gives throws Error (bad
-// input) naming a pin that fits no tensor or not the mesh, and two pins that contradict each other. `look`:
-// see Effort.
+// `job` is resolved; the result is written to `found`, which may be null. The function returned throws Error
+// (bad input) naming a pin that fits no tensor or not the mesh, or two pins that contradict each other.
+// `look`: see Effort.
 planner::Choose chooser(const planner::Job& job, const LayoutRequest& request, FoundLayouts* found,
                         const std::function<void()>& look = {});
 

@@ -37,7 +37,7 @@ struct Bridge {
   std::vector<int> tables;   // none: one stands for all
 };
 
-// Of a run one block is solved, and its tables hold numbers, where fronts take several times as much.
+// Only one block of a run is solved, and its tables hold numbers; fronts take several times as much.
 Effort for_layers(Effort effort) {
   effort.table *= 4;
   return effort;
@@ -97,7 +97,7 @@ class Composed {
     return ops;
   }
 
-  // What a block has in common with layers that are no neighbours.
+  // Tensors that a block has in common with layers that are not neighbours.
   std::vector<ir::TensorId> common(const Run& run) const {
     std::set<ir::TensorId> all;
     for (size_t l = run.first; l < run.block(1); ++l)
@@ -253,7 +253,7 @@ class Composed {
     return node;
   }
 
-  // What the blocks of a run chose.
+  // Takes the choices of all blocks of a run.
   void cross(const Bridge& b, int in, int out, FoundLayouts& found) const {
     const auto given = static_cast<int>(b.tables.size());
     const int table = at(b.tables, in % given), row = in / given;
@@ -262,7 +262,7 @@ class Composed {
       take_layer(b, layer++, copy.choice, found);
   }
 
-  // What the block at a place in a run chose.
+  // Takes the choice of the block at a place in a run.
   void take_layer(const Bridge& b, size_t place, const std::vector<int>& choice, FoundLayouts& found) const {
     graph_.take(place == 0 ? b.layer : graph_.items(ops_of(b.run, place)), choice, found.layouts);
     Assignment own = b.layer.problem;

@@ -5,10 +5,10 @@
 //   const FoundLayouts found = find_layouts(layouts, {});
 //   planner::lay_out(job, [&](...) { return found.layouts; })
 //
-// Layers with equal problems, or up to four that take turns, are solved once: a table over the layouts of
-// what goes in and out (blocks.h), whose power for n layers is one edge of the problem that is left; a table
-// for each layout of what all of them read from far away. So the work grows with the number of different
-// layers.
+// Layers with equal problems, or up to four that take turns, are solved once. The result is a table over the
+// layouts of the tensors that go in and out (blocks.h); its power for n layers is one edge of the problem
+// that is left. Tensors that all of them read from far away give one table for each of their layouts. So the
+// work grows with the number of different layers.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@
 
 namespace boxcar::search {
 
-// What a second of each queue is worth, and a byte: collectives of gradients and parameters may run beside
-// the kernels of a pass.
+// Weights of a second of states' collectives and of a byte: collectives of gradients and parameters may run
+// beside the kernels of a pass.
 struct LayoutWeights {
   double states = 1;
   double memory = 0;  // s per byte
@@ -33,20 +33,20 @@ struct FoundLayouts {
   double lower = 0;    // no layouts of the space have less
   int solved = 0;      // nodes of the problems that were solved for one dimension, at most
   bool alike = false;  // the space is narrower: layers with equal problems have equal layouts
-  // Of a mesh of several dimensions: the one that was open; each of them was, given the others.
+  // On a mesh of several dimensions: the one that was open; `apart`: each was, given the others.
   std::optional<size_t> dimension = {};
   bool apart = false;
   LayoutWeights weights = {};
   bool optimal() const { return found && value <= lower + 1e-9 * value; }
 };
 
-// Where the layouts of what goes in and out of a layer have more than `joint` combinations, the table would
-// be too large: equal layers then have equal layouts (`alike`), and the answer is the best of these.
+// Where the layouts of the tensors into and out of a layer have more than `joint` combinations, the table
+// would be too large. Equal layers then have equal layouts (`alike`), and the answer is the best of these.
 inline constexpr double most_joint = 1 << 18;
 FoundLayouts find_layouts(const LayoutGraph& graph, const LayoutWeights& weights, double joint = most_joint,
                           const Effort& effort = {});
-// The same with at most so many bytes, by a price of a byte that is doubled until they keep that: then no
-// layouts with as few bytes take less. Where the highest price is not enough, those of the highest.
+// The same with at most `bytes`, by a price of a byte that is doubled until the layouts keep the limit: then
+// no layouts with as few bytes take less. Where the highest price is not enough, its layouts are returned.
 FoundLayouts find_layouts_within(const LayoutGraph& graph, LayoutWeights weights, double bytes,
                                  const Effort& effort = {});
 // The same as one problem, however many layers are equal: for tests, and graphs without layers.

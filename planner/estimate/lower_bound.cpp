@@ -10,14 +10,15 @@ namespace boxcar::search {
 
 namespace {
 
-// Of stages of which each takes `times` as long as the one before, on such devices: what all compute.
+// Total computing of stages, each of which takes `times` as long as the one before, on devices of this
+// slowness.
 double shares(const std::vector<double>& slowness, double times) {
   double sum = 0, seconds = 1;
   for (const double slow : slowness) sum += seconds / slow, seconds *= times;
   return sum;
 }
 
-// Of all kernels of a micro-batch.
+// Seconds of all kernels of a micro-batch.
 double computing(const planner::Job& job, const KindCosts& costs) {
   const auto ends = [](const ModelCost& cost) {
     return cost.first.computing + cost.last.computing + cost.joint.computing;
@@ -45,8 +46,8 @@ double least_seconds(const planner::Job& job, const KindCosts& costs) {
   const double alone = m * all / shares(slowness, 1);  // where every stage takes as long
   const bool split = planner::splits_backward(planner::pipeline_of(h, job.train.micro_batches).kind);
   if (!costs.recomputed.layers.empty() || split || h.pp == 1) return alone;
-  // With virtual stages what is before a stage is its first chunk, a v-th. What a backward pass leaves for
-  // after the gradient that the stage before waits for runs beside that one.
+  // With virtual stages, only the first chunk, a v-th, of a stage is before the next one. Kernels of a
+  // backward pass after the gradient that the stage before waits for run beside that stage.
   const double boundary = std::max(costs.recomputed.behind_boundary, costs.others.behind_boundary);
   double least = alone;
   for (const double slow : {1.0, slowness.back()}) {  // of the slowest device's line, with any others

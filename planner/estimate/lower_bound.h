@@ -1,16 +1,16 @@
-// What a step of a point takes at least: its kernels, and in a pipeline the waiting that no order avoids.
+// The least time of a point's step: its kernels, and in a pipeline the waiting that no order avoids.
 //
 //   one stage, 4 micro-batches of 10 ms of kernels: 40 ms
 //   two equal stages of 5 ms each, the same:        at least 4 x 5 ms, and the first or last 5 ms beside them
 //
-// A stage that takes c_i for a micro-batch has them all to do, after forward passes of the stages before it
-// and before their backward passes: T >= m c_i + sum of c_j before it. However layers are cut, one stage then
-// takes C / (1 - (1 - 1/m)^p), of all kernels C of a micro-batch on p stages. Where a device is slow, that is
-// so for the line of devices, one of each stage, that waits for it: its c_i is f times what it computes, and
-// least on the last stage. However stages stand, the slowest devices are at best on as few of them as have
-// room for them, which take m C / (sum of 1 / f_i) at least. Collectives, transfers, updates and launches
-// that wait only add to it.
-// Where only some layers compute again, as many do so, on whatever stages.
+// A stage that takes c_i for a micro-batch runs all m of them, after forward passes of the stages before it
+// and before their backward passes: T >= m c_i + sum of c_j before it. However layers are cut, some stage
+// then gives T >= C / (1 - (1 - 1/m)^p), with C the kernels of a micro-batch on all p stages. Where a device
+// is slow, this holds for the line of devices, one of each stage, that waits for it: its c_i is f times its
+// computing, and the bound is least on the last stage. In any order of stages, the slowest devices are at
+// best on as few stages as have room for them, which gives at least m C / (sum of 1 / f_i). Collectives,
+// transfers, updates and launches that wait only add to it. Where only some layers recompute, the bound takes
+// as many, on any stages.
 #pragma once
 
 #include "planner/estimate/estimate.h"

@@ -12,16 +12,16 @@
 
 namespace boxcar::search {
 
-// Factors on the kernels of the slowest device, by stage: of all, at least 1.
+// By stage, the factor on kernel times of its slowest device, at least 1.
 std::vector<double> slowness_by_stage(const planner::Hints& hints, const backends::Cluster& cluster);
 
-// Those that stages have at least, in whatever order they stand; the fastest first.
+// The least factors that stages have in any order; the fastest first.
 std::vector<double> least_slowness(const planner::Hints& hints, const backends::Cluster& cluster);
 
-// Stage orders, but that of the hints, in which the slowest devices have the first stages, which keep most
+// Stage orders, except that of the hints, in which the slowest devices have the first stages, which keep most
 // micro-batches, or the last ones, which have the head.
 std::vector<std::vector<int>> slow_orders(const planner::Hints& hints, const backends::Cluster& cluster);
 
-double slowest_device(const planner::Job& job);  // of those that it has
+double slowest_device(const planner::Job& job);  // the largest factor of the job's devices
 
 }  // namespace boxcar::search

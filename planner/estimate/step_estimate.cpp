@@ -56,7 +56,7 @@ std::vector<double> in_flight(const Hints& h, int stage, double micro_batches) {
   return {chunks.begin(), chunks.end()};
 }
 
-// Of states that are sharded, what a device keeps: the dp ranks share them, of experts those with the same.
+// A device's share of sharded states: the dp ranks share them; states of an expert, the ranks that have it.
 double experts_of(const StageCost& stage) {
   return stage.elements > 0 ? stage.expert_elements / stage.elements : 0;
 }
@@ -64,7 +64,7 @@ double sharded_part(const Hints& h, const StageCost& stage) {
   return (1 + experts_of(stage) * (h.ep - 1)) / h.dp;
 }
 
-// Where experts stand on every n-th layer, that one has the states of those of n.
+// Where experts stand on every n-th layer, that layer has the states of n layers' experts.
 StageCost layer_at(const Job& job, const ModelCost& cost, size_t index) {
   StageCost layer = cost.layers.empty() ? cost.layer : cost.layers[index];
   const auto every = static_cast<size_t>(job.model.expert_every);
@@ -151,30 +151,30 @@ double stage_bytes(const Job& job, const ModelCost& cost, const StageCost& stage
                  stage.bytes[kind(ir::MemoryKind::workspace)] + stage.transient;
   bytes *= 1 + job.cluster.framework->fragmentation;
   bytes += optimizer * (sharding.states ? part : 1);
-  // What is kept whole is there in parts as well: what a gather reads and what a reduction makes.
+  // Tensors that are kept whole exist in parts as well: a gather's inputs and a reduction's outputs.
   const double shards = sharding.states && h.dp > 1 ? part - (h.ep == h.dp ? experts_of(stage) : 0) : 0;
   const GradientBytes gradient = gradient_bytes(job);
   const double reduced = gradient.reduced / gradient.summed;  // before, with a cast of it, and behind
   const bool cast = h.dp * h.cp > 1 && gradient.is_cast(false);
   bytes += gradients * (sharding.gradients ? part : 1 + (cast ? reduced : 0) + shards * reduced);
   bytes += parameters * (sharding.parameters ? part : 1 + shards);
-  // Of three layers the gradients: those of one are made, of one wait, and of one are reduced. Of two the
-  // parameters.
+  // Gradients of three layers: one layer's are made, one layer's wait, one layer's are reduced. Parameters of
+  // two layers.
   if (sharding.reduces_each_micro_batch())
     bytes += bytes_of_some(job, cost, parts, 3) * (1 + 2 * gradient.reduced / gradient.made) / 3;
   if (sharding.gathers_in_each_pass()) bytes += bytes_of_some(job, cost, parts, 2);
   return bytes;
 }
 
-// What a communication adds to the work that it runs behind: a part of it has nothing to hide behind, and
-// what is hidden takes multiprocessors from kernels.
+// Seconds that a communication adds to the work that it runs behind: a part of it has nothing to hide behind,
+// and the hidden part takes multiprocessors from kernels.
 double added(const Job& job, double seconds, double behind, double open) {
   const double shown = open * seconds + (1 - open) * std::max(seconds - behind, 0.0);
   return shown + job.cluster.device->overlap_slowdown * (seconds - shown);
 }
 
-// By how much a backward pass takes longer with so many seconds more on the device and of launches: it takes
-// what the slower of device and host does.
+// Seconds that a backward pass takes longer with so many more on the device and in launches: it takes as long
+// as the slower of device and host.
 double longer(const StageCost& stage, double seconds, double launches) {
   return std::max(stage.lead + seconds, launches) - std::max(stage.lead, 0.0);
 }
@@ -188,7 +188,7 @@ double first_elements(const ModelCost& cost, const planner::Hints& h, int stage)
   return at(cost.layers, before).elements;
 }
 
-// Of a stage's devices, those on one node.
+// The number of a stage's devices on one node.
 int on_node(const Job& job, const planner::Mesh& mesh) {
   const Hints& h = job.parallel;
   const int ranks = h.dp * h.tp * h.cp, node = job.cluster.node.gpus;
@@ -281,8 +281,8 @@ int stage_of(const Hints& h, int layer) {
   return part % h.pp;
 }
 
-// Of the gradients of a head that shares the word embedding, between the last stage and the first: nothing is
-// left to hide them.
+// Communication of the gradients of a head that shares the word embedding, between the last stage and the
+// first: no work is left to hide it.
 double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
   const Hints& h = job.parallel;
   std::set<int> devices;
@@ -299,7 +299,7 @@ double tied_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& 
       on_node(job, mesh));
 }
 
-// Of so many bytes from each rank of a stage to one of another, by all of them at once.
+// Seconds to send so many bytes from each rank of a stage to one of another, by all ranks at once.
 double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int from, int to) {
   return sim::seconds_beside(
       job.cluster,
@@ -307,7 +307,7 @@ double send_seconds(const Job& job, const planner::Mesh& mesh, double bytes, int
       on_node(job, mesh));
 }
 
-// Of what a stage sends the next one for a micro-batch.
+// Seconds in which a stage sends the next one its output for a micro-batch.
 double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost, int stage) {
   const Hints& h = job.parallel;
   double bytes = cost.boundary_bytes;
@@ -319,7 +319,7 @@ double hop_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& c
   return send_seconds(job, mesh, bytes, stage, stage + 1);
 }
 
-// What an encoder makes goes from its stage to all of the decoder's, one after the other.
+// An encoder's output goes from its stage to all of the decoder's, one after the other.
 double memory_seconds(const Job& job, const planner::Mesh& mesh, const ModelCost& cost) {
   const int64_t encoder = job.model.layers - job.model.decoder_layers;
   if (job.model.decoder_layers == 0) return 0;
@@ -335,8 +335,8 @@ void add_layers(StageCost& sum, const Job& job, const ModelCost& cost, int begin
   for (int l = begin; l < begin + layers; ++l) add(sum, layer_at(job, cost, static_cast<size_t>(l)));
 }
 
-// Activations of `in_flight` micro-batches. What it is given goes with its first layer, what it gives with
-// its last.
+// Costs with activations of `in_flight` micro-batches. The part's input counts with its first layer, its
+// output with its last.
 StageCost cost_of(const Job& job, const KindCosts& costs, const Part& part, double in_flight) {
   const ModelCost& front = part.recomputed > 0 ? costs.recomputed : costs.others;
   const ModelCost& back = part.recomputed < part.layers ? costs.others : costs.recomputed;
@@ -473,7 +473,7 @@ Estimate estimate(const Job& job, const KindCosts& costs) {
       result.seconds += stage.send + stage.send_back;
       slowest_hop = std::max(slowest_hop, stage.send);
     }
-    // Who has room for all micro-batches of a step never waits for it.
+    // A stage with room for all micro-batches of a step never waits for it.
     std::vector<int> counts = counts_of(in_flight);
     std::replace_if(
         counts.begin(), counts.end(), [&](int count) { return count >= m; }, all_of_them);
@@ -501,8 +501,8 @@ namespace {
 
 double pass_seconds(const StageCost& cost) { return cost.forward + cost.backward; }
 
-// Of layers that differ: of all cuts one whose slowest stage is fastest, by dynamic programming over the
-// first layers and the stages that they take.
+// For layers that differ: a cut whose slowest stage is fastest, by dynamic programming over the first layers
+// and the stages that they take.
 std::vector<int> level_cut(const std::vector<StageCost>& layers, const std::vector<double>& slowness) {
   const size_t n = layers.size();
   std::vector<double> until{0}, until_kernels{0};
@@ -534,7 +534,7 @@ std::vector<int> level_cut(const std::vector<StageCost>& layers, const std::vect
   return result;
 }
 
-// Stages of equal layers: each has one, and what it takes so.
+// Stages of equal layers, each with at least one, and their times.
 struct LevelStages {
   std::vector<double> with_one, layer;  // s, by stage
 
@@ -550,14 +550,14 @@ struct LevelStages {
     return all;
   }
 
-  // Every layer where it costs least by `price`; empty where that is infinite.
+  // Puts every layer where it costs least by `price`; empty where that is infinite.
   template <typename Price>
   std::vector<int> cut(int64_t layers, const Price& price) const {
     std::vector<int> result(layer.size(), 1);
     std::vector<std::pair<double, double>> next;
     for (size_t s = 0; s < result.size(); ++s) next.push_back(price(s, 2));
     for (int64_t left = layers - std::ssize(result); left > 0; --left) {
-      // Of equals the last: the first stages hold the most micro-batches.
+      // Ties go to the last: the first stages hold the most micro-batches.
       const auto least = std::min_element(next.rbegin(), next.rend());
       if (least->first == infinity) return {};
       const auto at = static_cast<size_t>(next.rend() - least - 1);
@@ -568,7 +568,7 @@ struct LevelStages {
   std::vector<int> level(int64_t layers) const {
     return cut(layers, [&](size_t s, int l) { return std::pair(seconds(s, l), 0.0); });
   }
-  // Of cuts whose slowest stage takes at most `most` one of the least sum.
+  // A cut of the least sum among those whose slowest stage takes at most `most`.
   std::vector<int> within(int64_t layers, double most) const {
     return cut(layers, [&](size_t s, int l) {
       const double all = seconds(s, l);
@@ -592,7 +592,7 @@ std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::
   if (!cost.layers.empty()) return level_cut(cost.layers, slowness);
   LevelStages stages;
   for (const double slow : slowness) {
-    // What is once a stage counts where stages differ by it.
+    // Costs once per stage count where stages differ by them.
     const double once = pass_seconds(cost.joint.slowed(slow)) - pass_seconds(cost.joint);
     stages.layer.push_back(pass_seconds(cost.layer.slowed(slow)));
     stages.with_one.push_back(stages.layer.back() + once);
@@ -603,7 +603,8 @@ std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::
   const auto step = [&](const std::vector<int>& cut) {
     return (micro_batches - 1) * stages.slowest(cut) + stages.sum(cut);
   };
-  // What layers on the fastest devices alone could save lets the slowest stage be slower by so much.
+  // The time that layers on the fastest devices alone could save is the most by which the slowest stage may
+  // be slower.
   const double cheapest = *std::min_element(stages.layer.begin(), stages.layer.end());
   double saves = 0;
   for (size_t s = 0; s < best.size(); ++s) saves += (best[s] - 1) * (stages.layer[s] - cheapest);

@@ -1,4 +1,4 @@
-// A point's time and memory, from what its layers cost: what candidates are ranked by.
+// A point's time and memory, from its layers' costs. Candidates are ranked by them.
 //
 //   micro-batches x the period of the pipeline, + the stages beside the slowest once, + what of the states'
 //   communication shows, + the update
@@ -20,7 +20,7 @@ struct Estimate {
   double seconds = 0;  // of a step
   double bytes = 0;    // on a device of the fullest stage
   int fullest_stage = 0;
-  // What the fill and drain of a pipeline could lose at most where backward passes are in two parts (zb-h2):
+  // The most by which backward passes in two parts (zb-h2) could shorten the fill and drain of a pipeline:
   // two passes' gradients of weights for each stage but one, each about as long as a forward pass.
   double split_saves = 0;
 };
@@ -45,13 +45,13 @@ StageNeeds needs_of(const planner::Job& job, const KindCosts& costs, const InFli
                     int layers, int recomputed, double slowness);
 
 // Layers of each stage so that the slowest stage is fastest: the ends of the model have fewer, and so have
-// stages on slow devices. `slowness` by stage (slow_stages.h). Of equal layers, where stages differ, so that
-// the slowest `micro_batches` - 1 times and all stages once take least.
+// stages on slow devices. `slowness` is by stage (slow_stages.h). For equal layers, where stages differ, the
+// sum of the slowest stage `micro_batches` - 1 times and all stages once is least.
 std::vector<int> level_layers(int64_t layers, const ModelCost& cost, const std::vector<double>& slowness,
                               int micro_batches);
 
-// The schedule "7,5,3,1" that keeps the pipeline within `slack` of its least period; nothing where that is
-// what 1F1B has in flight, or where there are virtual stages.
+// A schedule such as "7,5,3,1" that keeps the pipeline within `slack` of its least period; nothing where 1F1B
+// has as many in flight, or where there are virtual stages.
 std::optional<planner::PipelineSchedule> schedule_for(const planner::Job& job, const KindCosts& costs,
                                                       double slack);
 

@@ -53,7 +53,7 @@ void BoxEmitter::emit_collective(const Task& task, const Bucket& bucket, const R
   std::vector<Held> operands;
   for (const Moving& moving : now) operands.push_back(moving.held);
   registers_.add_inputs(actor, operands);
-  // Gradients are reduced where they are: what reads them waits for a control register instead of a copy.
+  // Gradients are reduced in place: their readers wait for a control register instead of a copy.
   const bool in_place =
       actor.collective == sbp::Collective::all_reduce && task.phase == stage_.phases.reduce();
   const int done = in_place ? registers_.make_control(actor.name) : -1;

@@ -20,7 +20,7 @@ using sbp::NdSbp;
 
 namespace {
 
-// Into how many parts a layout cuts a tensor: the same on every rank, however uneven they are.
+// The number of parts into which a layout cuts a tensor: the same on every rank, however uneven they are.
 int64_t parts_of(const NdSbp& layout, const Mesh& mesh) {
   int64_t result = 1;
   for (size_t d = 0; d < layout.size(); ++d)
@@ -191,7 +191,8 @@ class Boxer {
     }
   }
 
-  // Boxes what is made in another layout than it is kept in: now, or when the pass reduce_gradients says.
+  // Boxes tensors that are made in another layout than they are kept in: now, or when the pass
+  // reduce_gradients says.
   void box_result(OpId o, size_t output, TensorId t, int phase) {
     const ValueId made = of(t).back();
     if (stage_.in.mesh.devices() == 1) value(made).layout = stage_.stored(t);
@@ -237,7 +238,7 @@ class Boxer {
   // The value that a phase reads in this layout, and the one that it may be boxed from.
   std::pair<ValueId, ValueId> look_up(TensorId t, const NdSbp& want, int phase) {
     const auto& used = stage_.used(t);
-    // What it was gathered from may be newer.
+    // The shard from which the kept value was gathered may be newer.
     const bool gathered = stage_.phases.per_micro_batch(phase) && used && find(t, *used) >= 0;
     ValueId base = -1;
     for (ValueId v : of(t)) {
@@ -251,7 +252,7 @@ class Boxer {
     return {-1, base};
   }
 
-  // Whether what is boxed so is kept for every phase that may want it.
+  // Whether this box's result is kept for every phase that may want it.
   bool is_for_all(TensorId t, const NdSbp& from, const NdSbp& to, int phase) const {
     const Mesh& mesh = stage_.in.mesh;
     const bool partial = any_of(from, [](sbp::Sbp s) { return s.is_partial(); });

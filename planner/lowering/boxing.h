@@ -1,7 +1,7 @@
 // Pass insert_boxing: which value every reader reads, and the boxes, loads and pulls that make those values.
 //
-// A tensor is kept in its *stored* layout: the one it is made in, or pinned to. Who wants another one gets a
-// box, made once and shared:
+// A tensor is kept in its *stored* layout: the one it is made in, or pinned to. A reader that wants another
+// layout gets a box, made once and shared:
 // - out of a partial value, or as small as what it is made of (as context parallelism exchanges heads for
 //   sequence): for all readers of the step;
 // - of state: once per step, after the update (shard_states), or in each pass for all of a layer (`gather`);

@@ -1,4 +1,4 @@
-// Tensors whose boxings go in one collective: those that take the same steps and have one type.
+// Tensors whose boxings go in one collective: they take the same steps and have one type.
 //
 //   gradients of three weights, P -> S(0) on dp, and of an expert's, P -> S(0) on ep:
 //     buckets_of(...)                      {w0, w1, w2} {expert}
@@ -13,11 +13,11 @@
 
 namespace boxcar::planner {
 
-// Each in one bucket, in the order in which buckets are full; those that never are stand last.
-// `by_size`: a bucket is full with Hints::grad_bucket_mb.
+// Each tensor is in one bucket. Buckets come in the order in which they fill; those that never fill come
+// last. `by_size`: a bucket is full with Hints::grad_bucket_mb.
 std::vector<Bucket> buckets_of(const Stage& stage, const Bucket& all, bool by_size);
 
-// Equal for those that may share a bucket.
+// Equal for tensors that may share a bucket.
 std::string bucket_key(const Stage& stage, const Boxed& boxed);
 
 }  // namespace boxcar::planner

@@ -23,9 +23,9 @@ using sbp::NdSbp;
 
 namespace {
 
-// A stage gives in the order in which it makes, on every queue, and takes in that order, whoever gives: then
-// of all pulls the one whose value is made first never waits for another. What is read in another order goes
-// beside: "net.pp.backward.2".
+// On every queue, a stage sends values in the order in which it makes them, and pulls in the order in which
+// values are made, whichever stage sends them. So the pull whose value is made first never waits for another.
+// Values read in another order go on a queue of their own: "net.pp.backward.2".
 class PullQueues {
  public:
   std::string queue(const std::string& name, OpId producer, int phase) {
@@ -223,7 +223,7 @@ class Emitter {
     builder_.add_actor(std::move(actor));
   }
 
-  // In place: what reads the gradient waits for a control register besides.
+  // In place: readers of the gradient also wait for a control register.
   void emit_tied(const Task& task) {
     const auto tied =
         std::find_if(stage_.in.tied.begin(), stage_.in.tied.end(), [&](const TiedGradient& tied) {

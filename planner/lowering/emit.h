@@ -8,8 +8,9 @@
 //                                                                     gradients are reduced where they are
 //   pull F1 h3.out                           h3.out.pull, and a link  h3.out
 //
-// A link says what a pull reads, for the register of another stage's program is not known yet. Rates, credits
-// and initial tokens follow from who reads what, when (ProgramBuilder::finish).
+// A link names the tensor that a pull reads, since the register of another stage's program is not known yet.
+// Rates, credits and initial tokens follow from the readers of each register and their phases
+// (ProgramBuilder::finish).
 #pragma once
 
 #include <string>
@@ -32,7 +33,7 @@ struct StageProgram {
   ProgramBuilder builder;  // not finished: others may read its registers
   std::vector<Link> links;
   std::vector<int> sent;  // by tensor: the register that other stages pull, -1
-  UnevenParts uneven;     // that ranks of the class were taken to have alike
+  UnevenParts uneven;     // treated as equal on all ranks of the class
 };
 
 StageProgram emit(const Stage& stage, const StageTasks& tasks);

@@ -1,5 +1,5 @@
 // Pass reduce_gradients: when a gradient goes from the layout in which it is made to the one in which it is
-// kept, and together with which others.
+// kept, and which others go with it.
 //
 // - once: sums over micro-batches, and gradients that nothing adds up. In buckets, when the last backward
 //   pass is through; then gradients of tied parameters are summed between their stages.

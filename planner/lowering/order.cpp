@@ -82,7 +82,7 @@ class Orderer {
     for (const auto& [rule, ops] : together) update_together(ops);
   }
 
-  // What is made of the states that `op` updates, but those that are `made` with them.
+  // Adds ops that follow from the states that `op` updates, except those already `made` with them.
   void after_update(const ir::Op& op, const std::vector<OpId>& made = {}) {
     for (TensorId t : op.outputs)
       if (const TensorId state = at(states_.becomes, t); state >= 0) {

@@ -5,9 +5,9 @@
 //   updates   joint grad_norm2, kernel adam(w), kernel cast(w)
 //             with fused_optimizer: joint grad_norm2, update_all {adam(w), adam(b), ...} with their casts
 //
-// Where a backward pass is split, ops of its second part stand behind those of the first. With overlap_tp an
-// `ahead` task asks for what the next kernel reads again of the forward pass. It stands before the kernel in
-// front:
+// Where a backward pass is split, ops of its second part stand behind those of the first. With overlap_tp, an
+// `ahead` task asks for values of the forward pass that the next kernel reads again. It stands before the
+// kernel in front:
 //
 //   compute:  gelu.grad | fc1.grad_x         | fc1.grad_w          | ln2.grad
 //   net.tp:               ln2.all_gather.2     ln2.grad.reduce_scatter

@@ -1,5 +1,5 @@
-// Pass overlap: which tasks wait for kernels of which they read nothing. What moves behind compute begins
-// late enough that its memory is not taken too early, and early enough that nobody waits for it.
+// Pass overlap: which tasks wait for kernels whose outputs they do not read. A transfer behind compute begins
+// late enough that its memory is not taken too early, and early enough that nothing waits for it.
 //
 // - A gather begins when the first kernel that reads what was gathered before has ended: one layer ahead.
 //   Without overlap_param, when the kernel in front of it has ended.

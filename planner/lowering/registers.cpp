@@ -85,8 +85,8 @@ ir::TensorType Registers::local_type(TensorId t, const NdSbp& layout) {
   return stage_.local_type(t, layout);
 }
 
-// Times its bytes that a result of a kernel takes with what the framework keeps beside it; the first of two
-// runs keeps nothing.
+// Bytes of a kernel's result with those that the framework keeps beside it, as a multiple of its own; the
+// first of two runs keeps nothing.
 double Registers::kept_beside(TensorId t, const std::string& suffix) const {
   const std::map<std::string, double>& retained = stage_.in.hints.retained_bytes;
   const OpId producer = stage_.tensor(t).producer;

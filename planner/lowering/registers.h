@@ -36,7 +36,7 @@ class Names {
 struct Held {
   int reg = -1;
   sbp::Shape shape;
-  int ready = -1;  // control register: written over in place, whole once this is there
+  int ready = -1;  // control register: the value is written over in place, and whole once this is there
 };
 
 class Registers {
@@ -53,12 +53,12 @@ class Registers {
   ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout);
 
   void add_inputs(ir::Actor& actor, const std::vector<ValueId>& values) const;
-  // Operands first, then what says that they are whole.
+  // Operands first, then the control registers that say that they are whole.
   void add_inputs(ir::Actor& actor, const std::vector<Held>& operands) const;
   // Over another value's register, into one that is there from the start, or into one of its own.
   void add_outputs(ir::Actor& actor, const std::vector<ValueId>& values);
 
-  UnevenParts uneven;  // that ranks of the class were taken to have alike
+  UnevenParts uneven;  // treated as equal on all ranks of the class
 
  private:
   const Value& value(ValueId v) const { return at(tasks_.values, v); }
@@ -68,7 +68,7 @@ class Registers {
   const StageTasks& tasks_;
   ProgramBuilder& builder_;
   std::vector<Held> held_;            // by value
-  std::set<std::string> recomputed_;  // ops of which a recomputation follows
+  std::set<std::string> recomputed_;  // ops that are recomputed later
   Names names_;
 };
 

@@ -1,4 +1,5 @@
-// What every pass of lowering sees and none changes: the laid-out graph, and whose program is made of it.
+// The input of every pass of lowering, which none changes: the laid-out graph, and the stage and ranks of the
+// program.
 //
 //   Stage stage(input, 1, {0, 1}, "stage1")   of pp 2, tp 2: both ranks of stage 1 share a program
 //   stage.here(o)                             whether it runs op o
@@ -58,7 +59,8 @@ class Stage {
   int layer_of(ir::TensorId t) const { return layer(tensor(t).producer); }
   // Whether this phase is a backward pass that reads what the forward pass of this stage has made.
   bool read_again(ir::TensorId t, int in_phase) const;
-  // With scatter_gather, what all ranks of tp hold goes in equal parts, along the first axis that has them.
+  // The layout in which a tensor goes to other stages. With scatter_gather, a tensor that all ranks of tp
+  // hold goes in equal parts, along the first axis that divides.
   sbp::NdSbp sent(ir::TensorId t) const;
   bool read_elsewhere(ir::TensorId t) const;
   ir::TensorType local_type(ir::TensorId t, const sbp::NdSbp& layout) const;

@@ -1,12 +1,12 @@
-// Pass shard_states: what lives from step to step on a stage, and how what is sharded becomes whole again.
+// Pass shard_states: which values live from step to step on a stage, and how shards become whole again.
 //
 //   a weight w on dp 2    values declared                  gathered
 //     zero 1 in fp16      w S(0), w.half S(0), w.half B    w.half S(0) -> B, after the update
 //     zero 3 in fp16      w S(0), w.half S(0)              w.half S(0) -> B, in each pass
 //     zero 1 in fp32      w S(0), w B                      w S(0) -> B, after the update
 //
-// Afterwards every parameter of the stage, and all that is made of parameters alone, has a value as it is
-// kept. What is gathered once a step is gathered from one declared value into another.
+// Afterwards every parameter of the stage, and every tensor made of parameters alone, has a value as it is
+// kept. A gather once a step goes from one declared value to another.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What a stage does in a step, as the passes of lowering leave it for one another: tasks in program order
-// over values, before any of them has a register or a name.
+// A stage's work in a step, which the passes of lowering hand to one another: tasks in program order over
+// values, before any of them has a register or a name.
 //
 // A *value* is a tensor in one layout. A tensor may have several: as it is made, as it is kept, as a reader
 // wants it. A *task* reads values and makes values. It becomes an actor of the program; or several, as a box
@@ -38,9 +38,9 @@ struct Value {
 struct Boxed {
   ir::TensorId t = -1;
   sbp::NdSbp from, to;
-  ValueId source = -1, result = -1;  // -1: what its op has made; a new value
+  ValueId source = -1, result = -1;  // source -1: its op's output; result -1: a new value
 };
-// Those that go in one collective: all take the same steps and have one type.
+// Tensors that go in one collective: all take the same steps and have one type.
 using Bucket = std::vector<Boxed>;
 
 struct Label {  // of collectives: their names begin with `name`
@@ -52,15 +52,15 @@ struct Label {  // of collectives: their names begin with `name`
 enum class TaskKind : uint8_t {
   kernel,      // an op
   alias,       // an op whose result is its operand in another shape: no kernel
-  ahead,       // asks for what a later op reads again of the forward pass; gone after insert_boxing
+  ahead,       // asks for a forward value that a later op reads again; gone after insert_boxing
   box,         // buckets to other layouts
-  gather,      // the same of all parameters of a layer, for one pass
+  gather,      // a box of all parameters of a layer, for one pass
   load,        // an input or a constant
   pull,        // of another stage
   tied,        // the sum of a tied parameter's gradients between stages
   joint,       // a sum over all stages
   update_all,  // updates of one rule in one kernel, with the casts of what they update
-  keep,        // state that nothing updates is there again
+  keep,        // carries state that nothing updates to the next step
 };
 
 // How much of a box waits for the kernel in front of it.
@@ -69,24 +69,24 @@ enum class Hold : uint8_t { none, first_step, every_collective };
 struct Task {
   TaskKind kind = TaskKind::kernel;
   int phase = -1;
-  // One; of update_all all of its updates; of ahead who reads, and in front of whom it asks.
+  // One op; for update_all, all of its updates; for ahead, the reader and the op in front of which it asks.
   std::vector<ir::OpId> ops = {};
-  std::vector<ir::OpId> casts = {};  // of update_all: that it writes too
+  std::vector<ir::OpId> casts = {};  // for update_all: casts that it writes too
   ir::Shape cast_at = {};            // by cast: which of `ops` it belongs to
   ir::TensorId t = -1;               // of load, pull, tied and keep
   std::vector<Bucket> buckets = {};
   Label label = {};
   std::vector<ValueId> reads = {}, writes = {};
-  TaskId id = -1;                  // where others wait for it
-  std::vector<TaskId> after = {};  // for which it waits besides its operands
+  TaskId id = -1;                  // set where others wait for it
+  std::vector<TaskId> after = {};  // tasks that it waits for besides its operands
   Hold hold = Hold::none;
 };
 
-// What lives from step to step; the pass shard_states tells.
+// Tensors that live from step to step, found by the pass shard_states.
 struct States {
   std::vector<ir::TensorId> becomes;                     // by tensor: the state whose next value it is, -1
   std::vector<bool> alone;                               // by tensor: a state, or made of states alone
-  std::map<ir::TensorId, std::vector<ir::OpId>> copies;  // by state: the ops that make something of it alone
+  std::map<ir::TensorId, std::vector<ir::OpId>> copies;  // ops on states alone, by first input
   Bucket gathers;                                        // once a step, after the update
   // In each pass: those that are gathered together, by phase and layer of their readers.
   std::map<std::pair<int, int>, std::vector<ir::TensorId>> groups;
@@ -95,10 +95,10 @@ struct States {
 struct StageTasks {
   States states;
   std::vector<Value> values;
-  int declared = 0;  // so many of them, the first, are there before the first step
-  // For each micro-batch; then once a step: when the passes are through, and when gradients are reduced.
+  int declared = 0;  // this many, the first ones, are there before the first step
+  // Tasks of each micro-batch; then once a step: after the passes, and after gradients are reduced.
   std::vector<Task> passes, reductions, updates;
-  std::vector<ValueId> sent;  // by tensor: what other stages pull, -1: nothing
+  std::vector<ValueId> sent;  // by tensor: the value that other stages pull, -1: none
 
   std::vector<std::vector<Task>*> parts() { return {&passes, &reductions, &updates}; }
   std::vector<const std::vector<Task>*> parts() const { return {&passes, &reductions, &updates}; }

@@ -197,7 +197,7 @@ bool Attempts::has_smaller(const Candidate& candidate) const {
          candidate.peak_bytes >= outcome_.best[known].peak_bytes;
 }
 
-// Of whom layouts were found that cost what these do; null: of nobody.
+// A known candidate whose layouts cost the same as these; null: none.
 const Candidate* Attempts::with_these_layouts(const Candidate& c) const {
   if (!c.layouts) return nullptr;
   for (const Candidate& known : outcome_.best)
@@ -225,7 +225,7 @@ double Attempts::smallest_bytes() const {
   return known.estimated_bytes <= static_cast<double>(limit_) ? infinity : known.estimated_bytes;
 }
 
-// Where estimates of memory were too low, messages go by plans, and changes are to leave as much room.
+// Where estimates of memory were too low, messages quote plans, and changes have to leave as much room.
 void Attempts::note_smallest(const Candidate& c) {
   if (static_cast<double>(c.peak_bytes) < smallest_bytes()) outcome_.smallest = c;
   if (c.estimated_bytes > 0 && !c.layouts)
@@ -241,7 +241,7 @@ void Attempts::measure_smallest() {
   refused_ = refused;
 }
 
-// What was simulated counts more than what was not.
+// A simulated candidate counts more than one that was not.
 void Attempts::note_fastest(const Candidate& c) {
   const auto rank = [](const Candidate& x) {
     return std::pair(x.seconds == 0, x.seconds == 0 ? x.estimated_seconds : x.seconds);

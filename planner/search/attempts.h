@@ -1,5 +1,5 @@
-// Candidates that are made and simulated, one after the other, while the plans of the next are made: what
-// fits and keeps the time goes into the outcome, the best by the objective first.
+// Candidates that are made and simulated, one after the other, while the plans of the next are made. A
+// candidate that fits and keeps the time goes into the outcome, the best by the objective first.
 //
 //   Attempts attempts(options, oracle, points, limit, outcome);
 //   const Attempt one = attempts.attempt(attempts.begin(candidate));
@@ -18,50 +18,51 @@
 namespace boxcar::search {
 
 struct Attempt {
-  bool does = false;  // it is among the best, or what is known is as good
+  bool does = false;  // it is among the best, or a known one is as good
   bool too_slow = false;
   double seconds = 0;                    // simulated; 0: it was not
   int64_t excess = 0;                    // bytes by which its plan does not fit
-  double layouts_bytes = 0;              // of what does not fit, where layouts were found: by their costs
+  double layouts_bytes = 0;              // where it does not fit and layouts were found: by their costs
   std::vector<double> stage_bytes = {};  // of its plan
   std::optional<Error> error = {};       // why no plan could be made
 };
 
 class Attempts {
  public:
-  // All have to outlive it. At most `limit` bytes on a device.
+  // All arguments have to outlive it. A plan may take at most `limit` bytes on a device.
   Attempts(const SearchOptions& options, const Oracle& oracle, Candidates& points, int64_t limit,
            Outcome& outcome);
 
   // Begins to make its plan, with the layouts that are asked for.
   Making begin(Candidate candidate) { return {std::move(candidate), asked(), graphs_}; }
-  // Its plan is not needed: whatever it is at is not waited for.
+  // Drops a plan that is not needed, without waiting for it.
   void leave(Making making);
 
   Attempt attempt(Making making);
-  // Where it needs too much memory, again with as much less (move make-it-fit): more layers compute again on
-  // stages that have too much, or, of what was made to have other layouts, these need less on every stage.
+  // Where the plan needs too much memory, tries again with as much less (move make-it-fit): more layers
+  // recompute on stages that need too much, or, where the candidate has layouts of its own, layouts need less
+  // on every stage.
   Attempt attempt_within(Candidate candidate, Making making, int most_tries = 3);
-  // All are begun at once. Notes where layouts that were asked for could not be had.
+  // Begins all at once. Notes where the layouts asked for could not be found.
   void attempt_laid_out(const std::vector<Candidate>& candidates);
-  // As good, with fewer slots of what moves between queues and devices.
+  // Tries the same plan with the fewest slots of values that move between queues and devices.
   void take_fewest_slots(Candidate candidate);
-  // Attempts it although the search was told to end.
+  // Attempts the candidate although the search was told to end.
   Attempt attempt_at_the_end(const Candidate& candidate);
 
   bool asked_to_stop();
   const std::vector<Candidate>& best() const { return outcome_.best; }
   bool is_known(const planner::Job& job) const;  // it was simulated
-  // The best, and where steps are short those of other degrees that could be if they took so much less as a
-  // share, so many at most.
+  // The best, and where steps are short, at most `most` in all, the best of other degrees that would win if
+  // they took less by `share`.
   std::vector<Candidate> hopeful(double share, int most) const;
   LayoutRequest asked() const;
   bool layouts_asked() const { return !options_.partial || !options_.pins.empty(); }
   double value(const Candidate& c) const { return simulated(options_.goal, c); }
 
-  // Of the smallest known: by its plan, or by an estimate that does not fit.
+  // Bytes of the smallest candidate known: by its plan, or by an estimate that does not fit.
   double smallest_bytes() const;
-  // By estimate nothing fits: what the smallest needs indeed.
+  // Where nothing fits by estimate: makes the smallest one's plan to measure its memory.
   void measure_smallest();
   void note_fastest(const Candidate& candidate);
 
@@ -84,11 +85,11 @@ class Attempts {
   const int64_t limit_;
   Outcome& outcome_;
   Graphs graphs_{4};              // of candidates
-  std::optional<Error> refused_;  // why the last candidate of which no plan could be made could not
+  std::optional<Error> refused_;  // why the last candidate without a plan has none
   bool measured_ = false;         // the memory of any
   double too_low_ = 1;            // by how much estimates of memory were, at most
   int solved_ = 0;                // nodes of the largest problem of layouts
-  double ending_seconds_ = 0;     // after go_on says no, by the plans made so far
+  double ending_seconds_ = 0;     // to end after go_on says no, by the plans made so far
   bool last_ = false;             // told to end: one more all the same
   std::function<void()> look_;
   std::vector<Making> left_;  // waits, and so ends before the graphs do

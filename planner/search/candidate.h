@@ -28,30 +28,31 @@ struct Candidate {
   std::any record = {};      // of that simulation, as the oracle gave it
   int64_t peak_bytes = 0;    // of the plan, on its fullest device
   std::vector<double> stage_bytes = {};  // the same of each stage; empty: no plan was made
-  // What was simulated, of the best of a search: others' plans are not kept.
+  // The plan that was simulated, for the best of a search alone: others' plans are not kept.
   std::shared_ptr<ir::Plan> plan = nullptr;
   // Where the layout of every op was chosen; else the hints decide.
   std::optional<LayoutRequest> layouts = {};
   FoundLayouts found = {};
-  // Where the slots of transfers were chosen: those that differ from the schedule's.
+  // Where the slots of transfers were chosen: the counts that differ from the schedule's.
   PlanSlots slots = {};
   const Move* move = nullptr;  // that proposed it (moves.h); null: it is a point
 
-  // What lays its job's graph out: the layouts found, or where they are not known yet what finds them.
+  // The function that lays its job's graph out: it gives the layouts found, or finds them where they are not
+  // known yet.
   planner::Choose choose(FoundLayouts* found = nullptr, const std::function<void()>& look = {}) const;
 };
 
-// What a candidate stands for. `found`, which may be null, gets what is known of its layouts.
+// The plan of a candidate. `found`, which may be null, gets what is known of its layouts.
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found = nullptr);
 // The same with a training graph that may be known. `look` is called between steps and inside of those that
 // take long; what it throws ends the work.
 ir::Plan plan_of(const Candidate& candidate, FoundLayouts* found, Graphs& graphs,
                  const std::function<void()>& look = {});
 
-// To be changed and tried: nothing is known of its plan.
+// A copy to be changed and tried, without anything known of its plan.
 Candidate anew(Candidate candidate);
 
-// What is searched of a job: jobs with equal keys are the same point.
+// The searched part of a job: jobs with equal keys are the same point.
 struct JobKey {
   int gpus = 0;
   std::vector<Value> values;             // of the dimensions, but of recomputation
@@ -60,17 +61,18 @@ struct JobKey {
 };
 JobKey key_of(const planner::Job& job);
 
-// With slow devices under other stages a pipeline has room for others.
+// Dimensions by which plans are told apart when few of each kind are tried. With slow devices under other
+// stages, a pipeline has room for other plans.
 using Degrees = std::vector<Value>;
 Degrees degrees_of(const planner::Job& job);
 
 // Whether compiling and simulating it takes some ms.
 bool is_short(const planner::Job& job);
 
-// Of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
+// The price of a step on all of the job's GPUs, in the currency of the cluster's price_per_gpu_hour.
 double price_of(const planner::Job& job, double step_seconds);
 
-// What is to be least: seconds, bytes or a price.
+// The value to minimise: seconds, bytes or a price.
 double value_of(Goal goal, const planner::Job& job, double seconds, double bytes);
 inline double estimated(Goal goal, const Candidate& c) {
   return value_of(goal, c.job, c.estimated_seconds, c.estimated_bytes);

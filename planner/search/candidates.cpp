@@ -26,7 +26,7 @@ using planner::Job;
 constexpr double slacks[] = {0.02, 0.1, 0.3};  // of a period, for fewer micro-batches in flight
 constexpr auto between_looks = std::chrono::milliseconds(5);
 
-// What the threads tell whoever waits for them, and the other way round.
+// Messages between the threads and the one that waits for them.
 struct Shared {
   std::atomic<int64_t> points = 0, over_memory = 0;
   std::atomic<bool> any_fits = false, stop = false;
@@ -39,7 +39,7 @@ Candidate with_estimate(Job job, const KindCosts& costs) {
   return {std::move(job), e.seconds, e.bytes, e.fullest_stage, e.split_saves, least};
 }
 
-// In which branches are looked at.
+// The order in which branches are estimated.
 std::vector<size_t> order_of(size_t branches, uint64_t shuffle) {
   std::vector<size_t> order(branches);
   std::iota(order.begin(), order.end(), size_t{0});
@@ -58,7 +58,7 @@ bool keep_less(std::optional<Candidate>& least, const Candidate& c, double Candi
 // The points of a branch, on one thread.
 class Candidates::Branch {
  public:
-  // `job`: what its points have alike; `known`: what was measured of such before.
+  // `job` gives the fields that its points have in common; `known` holds costs measured for such jobs before.
   Branch(const Candidates& all, const Job& job, const Costs& known, Shared& shared)
       : all_(all),
         options_(all.options_),
@@ -79,7 +79,7 @@ class Candidates::Branch {
     return std::get_if<ModelCost>(cost);
   }
 
-  // As the job says, of which layers compute again and what the others do.
+  // Costs for the job's recomputed layers and for its others.
   std::optional<KindCosts> costs_of(const Job& job) {
     const ModelCost* recomputed = cost_of(job);
     const ModelCost* others = recomputed;
@@ -114,7 +114,7 @@ class Candidates::Branch {
     return best;
   }
 
-  // By which an estimate of each stage is too low; none where no plan was made.
+  // By stage, the bytes by which its estimate is too low; none where no plan was made.
   std::vector<double> errors_of(const Candidate& tried) {
     std::vector<double> errors = tried.stage_bytes;
     errors.resize(static_cast<size_t>(tried.job.parallel.pp));
@@ -167,7 +167,7 @@ class Candidates::Branch {
     return job;
   }
 
-  // What layers may do that do not compute again as the job says.
+  // Kinds of recomputation for layers that do not recompute as the job says.
   std::vector<ir::Recompute> lesser(const Job& job) const {
     std::vector<ir::Recompute> kinds;
     if (options_.goal == Goal::memory || options_.pinned.count("recompute_layers")) return kinds;
@@ -179,7 +179,7 @@ class Candidates::Branch {
     return kinds;
   }
 
-  // Whether the cut of the layers is open, and one solver's affair.
+  // Whether the cut of the layers is open, and level_layers can choose it.
   bool recuts(const Job& job, const ModelCost& cost) const {
     return job.parallel.pp > 1 && job.parallel.virtual_stages == 1 && cost.layers.empty() &&
            !options_.pinned.count("stage_layers");
@@ -342,8 +342,8 @@ class Candidates::Branch {
     }
   }
 
-  // The same with as many micro-batches in flight as hide transfers; where those do not fit, with as many as
-  // hide some of them.
+  // The same with enough micro-batches in flight to hide transfers; where those do not fit, with enough to
+  // hide some.
   std::optional<Candidate> with_more_in_flight(const Candidate& plain, const KindCosts& kinds) const {
     if (options_.pinned.count("schedule")) return std::nullopt;
     for (const double slack : slacks) {

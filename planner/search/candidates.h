@@ -1,11 +1,11 @@
-// Every point of a job as candidates: its layers cut into stages, how many of each compute again,
-// micro-batches in flight, ranks in an order on the cluster, each with its estimate.
+// Every point of a job as candidates: its layers cut into stages, the number of each stage's layers that
+// recompute, micro-batches in flight, ranks in an order on the cluster, each with its estimate.
 //
 //   Candidates candidates(options, limit, sim::act_seconds);
 //   const Estimated found = candidates.of(job, fixed, {});
 //
-// Branches of the points (points.h) are looked at on several threads and put together in their order, so that
-// what is found hangs on no number of threads, nor on which branch is looked at first.
+// Branches of the points (points.h) are estimated on several threads and put together in their order, so the
+// result depends neither on the number of threads nor on which branch goes first.
 #pragma once
 
 #include <cstdint>
@@ -25,56 +25,57 @@
 
 namespace boxcar::search {
 
-// Of an estimate of time, at most: what is estimated to be worse than the best by more is not looked at.
+// The largest error of an estimate of time: candidates that are worse than the best by more are not tried.
 constexpr double time_error = 0.03;
 
-// Whether a step that is estimated so long breaks the limit of time, estimates being what they are.
+// Whether a step of this estimate breaks the limit of time, even allowing for the estimate's error.
 inline bool is_over(double seconds, const SearchOptions& options) {
   return seconds > (1 + time_error) * options.max_step_seconds;
 }
 
 struct Estimated {
-  std::vector<Candidate> fitting;  // in the order of points; of those too slow none, unless time is least
+  std::vector<Candidate> fitting;  // in the order of points; no slow ones, unless time is the goal
   int64_t points = 0;              // with every cut and order
-  Dropped dropped = {};            // of them, those that no small plan could be made of
+  Dropped dropped = {};            // those of them without a small plan
   int64_t over_memory = 0;         // of the others
   int64_t over_time = 0;           // of those that fit
   std::optional<Candidate> smallest, fastest;  // fastest: of those that fit
-  std::optional<Error> unmeasured;             // why the last small plan that could not be made could not
+  std::optional<Error> unmeasured;             // why the last point without a small plan has none
 };
 
 // Called every few ms with the numbers so far, on the thread that waits; true ends the search for points with
-// those there are.
+// those found so far.
 using Enough = std::function<bool(int64_t points, int64_t over_memory, bool any_fits)>;
 
 class Candidates {
  public:
-  // `options` has to outlive it. At most `bytes` a device fit.
+  // `options` has to outlive it. A point fits with at most `bytes` on a device.
   Candidates(const SearchOptions& options, double bytes, ActSeconds seconds);
 
   Estimated of(const planner::Job& job, const Fixed& fixed, const Enough& enough);
-  // One point as it is; nothing where no small plan of it can be made.
+  // One point as it is; nothing where it has no small plan.
   std::optional<Candidate> one(planner::Job job);
 
-  // The same degrees with as few layers computed again as fit, and the cut of the layers that goes with it:
-  // the fastest by estimate. Where a plan was made of `tried`, estimates of each stage's memory are taken to
-  // be off by as much as they were there. Nothing where nothing is computed again, or that is given.
+  // The same degrees with the fewest recomputed layers that fit, and the cut of the layers that goes with
+  // them: the fastest by estimate. Where `tried` has a plan, estimates of each stage's memory are corrected
+  // by as many bytes as they were off there. Nothing where no layer recomputes, or where recomputation is
+  // given.
   std::optional<Candidate> with_fewest_recomputed(const Candidate& tried);
 
   void set_bytes(double bytes) { bytes_ = bytes; }
 
  private:
   class Branch;
-  // What was measured, or why it could not be.
+  // A measured cost, or why it could not be measured.
   using Costs = std::map<CostKey, std::variant<ModelCost, Error>>;
-  // Costs are of jobs that have all alike but what is searched.
+  // Costs of jobs that differ from this one in searched fields alone.
   Costs& costs_of(const planner::Job& job);
 
   const SearchOptions& options_;
   double bytes_;
   ActSeconds seconds_;
   std::shared_ptr<Graphs> graphs_ = std::make_shared<Graphs>(64);
-  std::list<std::pair<planner::Job, Costs>> costs_;  // by what jobs have alike
+  std::list<std::pair<planner::Job, Costs>> costs_;  // by the fields that jobs have in common
 };
 
 }  // namespace boxcar::search

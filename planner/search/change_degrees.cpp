@@ -11,7 +11,7 @@ namespace {
 constexpr size_t pipelines_split = 2;  // tried with backward passes in two parts; three times where short
 constexpr int most_changed = 48;       // tried of what differs from the best in one thing
 
-// Of a stage.
+// The most layers of a stage.
 int most_layers(const planner::Job& job) {
   const std::vector<int>& stages = job.parallel.stage_layers;
   return *std::max_element(stages.begin(), stages.end());
@@ -45,7 +45,7 @@ class Changes {
     }
   }
 
-  // Only as many layers computed again as memory asks for, now that a plan says how much there is.
+  // Recomputes only as many layers as memory asks for, now that a plan gives the room.
   void recompute_less(Candidate known, const Move* move) {
     for (int tries = 0; tries < 3 && !attempts_.asked_to_stop() && !known.stage_bytes.empty(); ++tries) {
       std::optional<Candidate> fewest = points_.with_fewest_recomputed(known);
@@ -57,7 +57,7 @@ class Changes {
     }
   }
 
-  // For the least memory: as many layers as the time lets be computed again.
+  // For the least memory: recomputes as many layers as the time lets.
   void recompute_more(const Candidate& start, const Move* move) {
     if (fixed_.is_pinned("recompute") || fixed_.is_pinned("recompute_layers")) return;
     if (start.job.train.recompute == ir::Recompute::full) return;
@@ -87,8 +87,8 @@ class Changes {
     return candidate;
   }
 
-  // Pipelines without virtual stages with backward passes in two parts: that is idle less, but hides less of
-  // collectives, which estimates do not say. First the fastest of those simulated, then what could be
+  // Tries backward passes in two parts in pipelines without virtual stages: they idle less, but hide less of
+  // collectives, which estimates do not say. First come the fastest simulated, then those that could be
   // fastest.
   void split_backward() {
     const Move* const move = move_of(options_, "split-backward");
@@ -131,8 +131,8 @@ class Changes {
     }
   }
 
-  // All that differ in one thing of which estimates know little from the best, and so while that helps from
-  // what comes out; then from the best of other degrees that are nearly as good.
+  // Tries all jobs that differ from the best in one thing of which estimates know little, and goes on from
+  // the result while that helps; then the same from the best of other degrees that are nearly as good.
   void change_a_little() {
     std::set<JobKey> starts;
     for (int left = most_changed; left > 0 && !attempts_.asked_to_stop();) {
@@ -157,7 +157,7 @@ class Changes {
   std::optional<Candidate> changed(const Candidate& start, planner::Job job) {
     if (attempts_.is_known(job) || !changed_.insert(key_of(job)).second) return {};
     const auto estimate = points_.one(job);
-    // Of split backward passes estimates are too long, of both alike.
+    // Estimates of split backward passes are too long, by the same factor for both.
     const double best = std::max(attempts_.value(start), estimated(options_.goal, start));
     if (!estimate || estimate->estimated_bytes > static_cast<double>(attempts_.limit())) return {};
     if (estimated(options_.goal, *estimate) > (1 + nearly) * best) return {};

@@ -64,7 +64,7 @@ Keys in_the_way(const Job& job, const Fixed& fixed) {
   return given;
 }
 
-// Of the rules those that cannot be kept together; no fewer of them are.
+// A minimal set of rules that cannot be kept together: without any one of them, there is a point.
 Rules core(const Some& some, const std::vector<Rule>& all) {
   Rules rules;
   for (const Rule& rule : all) rules.push_back(&rule);
@@ -82,7 +82,7 @@ std::string either(const Keys& all) {
   return first.empty() ? all.back() : fmt::format("{} or {}", fmt::join(first, ", "), all.back());
 }
 
-// " (use 1, 2 or 4)": values of the key that go with all else that is given.
+// " (use 1, 2 or 4)": values of the key that are legal with all other given keys.
 std::string uses(const Job& job, const Fixed& fixed, const std::string& key) {
   const Dimension& d = dimension(key);
   if (!d.is_number()) return "";

@@ -1,5 +1,5 @@
-// Why there is no point: the fewest of the keys that are given which rule all out, and the rules that cannot
-// be kept with them.
+// Why there is no point: the fewest given keys that rule all points out, and the rules that cannot be kept
+// with them.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace boxcar::search {
 
-// Of a job and keys that leave no point:
+// A message for a job and keys that leave no point:
 //   "tp 8 contradicts heads 25: tp has to divide heads (use 1 or 5)"
 //   "pp 2 contradicts tp 8 with gpus 8: dp x tp x pp x context_parallel has to be gpus"
 std::string contradiction(const planner::Job& job, const Fixed& fixed);

@@ -51,7 +51,7 @@ std::vector<int> virtual_stages(const Choice& of) {
   return divisors(of.point.model.layers);
 }
 
-// In the order of what they cost; the recomputation of ops is simulated where it is asked for.
+// Ordered by their cost; the recomputation of ops is simulated where it is asked for.
 std::vector<int> recomputations(const Choice& of) {
   std::vector<Recompute> kinds{Recompute::none};
   if (ir::models::has_attention_core(of.point.model)) kinds.push_back(Recompute::selective);

@@ -1,7 +1,7 @@
-// What the search decides: one row for each dimension. Points, pins, ranges, the identity of a job,
-// contradictions, changes that would do, flags and reports go over these rows, so a new dimension is a field
-// of planner::Hints that lowering reads, and a row. The rows stand in dimension_rows.cpp in the order of a
-// job file, in which reports name them.
+// The dimensions that the search decides, one row each. Points, pins, ranges, the identity of a job,
+// contradictions, proposed changes, flags and reports go over these rows, so a new dimension is a field of
+// planner::Hints that lowering reads, and a row. The rows stand in dimension_rows.cpp in the order of a job
+// file, in which reports name them.
 //
 //   {.key = "stage_order",                     // --stage-order, and stage_order of a job file
 //    .field = &Hints::stage_order,
@@ -12,8 +12,8 @@
 //    .named = 9,                               // in messages: "stage_order 1,0 contradicts pp 4: ..."
 //    .degree = true}                           // plans of other orders count as other degrees
 //
-// That is all that the search has to know of stage_order to keep it, refuse it, tell jobs apart by it and
-// report it. A dimension whose values all points try says them too, and is searched by that:
+// From this row alone, the search keeps stage_order, refuses it, tells jobs apart by it and reports it. A
+// dimension whose values all points try lists them too:
 //
 //   {.key = "scatter_gather", .field = &Hints::scatter_gather, .flag = {.help = "..."},
 //    .values = [](const Choice&) { return std::vector<int>{0, 1}; }, .chosen = 17, .named = 13, .change = 11}
@@ -36,40 +36,40 @@ using Member = std::variant<int planner::Hints::*, bool planner::Hints::*, std::
 using Value =
     std::variant<int, bool, std::vector<int>, planner::PipelineSchedule, planner::MeshOrder, ir::Recompute>;
 
-// What values depend on: what was chosen before, and what is given.
+// Inputs to a dimension's values: earlier choices, and the given keys.
 struct Choice {
   const planner::Job& point;
   const Fixed& fixed;
-  bool loose = false;  // also values that only a rule which may be left out rules out
+  bool loose = false;  // also values ruled out only by a rule that may be left out
 };
 
 struct Flag {
   std::string help;
   std::string fallback = {};            // the default in words, where it follows from other keys
   std::string alias = {};               // another flag
-  std::vector<std::string> words = {};  // of an enum: the only ones allowed; empty: all
+  std::vector<std::string> words = {};  // for an enum: the only ones allowed; empty: all
   bool rare = false;                    // labels of a plan leave the default out
 };
 
 struct Dimension {
   std::string key;        // as SearchOptions::pinned names it
-  std::string name = {};  // of a job file, where that is another
+  std::string name = {};  // in a job file, where it differs
   Member field;
   Flag flag;
-  // Of a number, or of each in a list. From 0 numbers are levels, and a range ends with the last of them;
-  // else `most` is there to catch slips.
+  // Limits of a number, or of each in a list. With `least` 0 numbers are levels, and a range ends with the
+  // last level; else `most` is there to catch slips.
   int least = 1, most = 0;
-  // That points try, in order: numbers, 0 and 1 of a switch, of an enum its own. What is pinned is tried
-  // alone, as the job has it. Null: points have it as the job does.
+  // Values that points try, in order: numbers, 0 and 1 for a switch, an enum's values. A pinned dimension
+  // keeps the job's value. Null: points have the job's value.
   std::vector<int> (*values)(const Choice&) = nullptr;
   bool (*idle)(const planner::Job& point) =
       nullptr;  // where it does nothing: the default alone, also if pinned
-  // Those that make its values legal, of it alone and with what is chosen before it. May be null.
+  // Rules that make its values legal, alone and with dimensions chosen before it. May be null.
   std::vector<Rule> (*rules)(const planner::Job&, const Fixed&) = nullptr;
-  int chosen;               // points choose what has less first, and rules of it say more
-  bool branch = false;      // each choice of these is a branch of the points (points.h)
-  int named = 0;            // contradictions look at what has less first; 0: it goes with everything
-  int change = 0;           // changing what has less costs less, where nothing fits; 0: not proposed
+  int chosen;               // points choose lower ones first, and their rules say more
+  bool branch = false;      // each choice of such values is a branch of the points (points.h)
+  int named = 0;            // contradictions look at lower ones first; 0: it goes with everything
+  int change = 0;           // where nothing fits, changing lower ones costs less; 0: not proposed
   bool degree = false;      // plans that differ in it are of other degrees: each may be tried
   bool recomputes = false;  // job keys have what layers recompute in place of these rows
   bool always = false;      // a plan's flags say it even where it is the default
@@ -81,7 +81,7 @@ struct Dimension {
 
 const std::vector<Dimension>& dimensions();
 const Dimension& dimension(std::string_view key);
-// By `chosen`, by `named` or by `change`: those that have it.
+// Dimensions with a positive `chosen`, `named` or `change`, in its order.
 std::vector<const Dimension*> ordered_by(int Dimension::*column);
 
 // The field in a job, const or not.
@@ -104,12 +104,12 @@ const T& field(const planner::Job& job, T ir::TrainOptions::*member) {
 
 Value value_of(const Dimension& d, const planner::Job& job);
 std::string text_of(const Dimension& d, const planner::Job& job);  // "8", "7,5,3,1", "true"
-// Of what is no word and no list; others throw std::logic_error.
+// The value of a number, switch or enum as a number; others throw std::logic_error.
 int number_of(const Dimension& d, const planner::Job& job);
 void set_number(const Dimension& d, planner::Job& job, int value);
 void set_default(const Dimension& d, planner::Job& job);
 
-// What jobs of a search have alike: nothing of it is decided.
+// The part that all jobs of a search have in common, with nothing decided.
 planner::Job undecided(planner::Job job);
 
 }  // namespace boxcar::search

@@ -9,11 +9,11 @@
 namespace boxcar::search {
 namespace {
 
-// What layouts may save: of a step, as a share; of what it takes more than its kernels; and of that where the
-// step is an estimate.
+// The most that layouts may save: as a share of a step; as a share of a step's time beyond its kernels; and
+// the latter where the step is an estimate.
 constexpr double most_hope = 0.4, most_gained = 0.6, mostly_gained = 0.5;
 constexpr double bound_by_kernels = 0.85;  // of the best step: nothing is to be saved
-// At most that are laid out though estimates say no: of other shapes, on meshes of several dimensions.
+// The most jobs that are laid out though estimates say no: of other shapes, on meshes of several dimensions.
 constexpr size_t most_shapes = 4, most_of_several = 3;
 constexpr int most_runs = 128;     // of a layer, in a step, on a device
 constexpr int most_solved = 1000;  // nodes of a problem that takes some ms; on one dimension 4 times as many
@@ -21,7 +21,8 @@ constexpr size_t most_changed = 24;  // tried of what differs from the best foun
 
 bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
 
-// Whether what was not simulated by its estimate may be laid out all the same: a device runs few layers.
+// Whether a job that its estimate kept from simulation may be laid out all the same: a device runs few
+// layers.
 bool is_quick(const planner::Job& job) {
   return is_short(job) && job.model.layers * job.train.micro_batches <= most_runs * job.parallel.pp;
 }
@@ -38,7 +39,7 @@ class LayOut {
   }
 
  private:
-  // How layouts are looked for.
+  // A way to look for layouts.
   struct Way {
     Open open = Open::one;
     LayoutWeights weights = {};
@@ -48,8 +49,9 @@ class LayOut {
     return {options_.both ? Open::both : Open::each, {}};
   }
 
-  // For the least time, collectives of states count in full, or as such that run beside other work. Of a mesh
-  // of several dimensions one is open, and all of them. For the least memory bytes come first.
+  // For the least time, collectives of states count in full, or as running beside other work. On a mesh of
+  // several dimensions, one way opens one dimension, another all of them. For the least memory, bytes come
+  // first.
   std::vector<Way> ways(const planner::Job& job) const {
     const Open most = all_open(job).open;
     std::vector<Way> all{{Open::one, {}}};
@@ -59,8 +61,8 @@ class LayOut {
     return all;
   }
 
-  // The best again, with the layout of every op chosen; then those of other degrees that could win by it. In
-  // one way each; of what comes out the best in all others.
+  // Tries the best with the layout of every op chosen, then those of other degrees that could win by it, each
+  // in one way. Then tries the best result in all other ways.
   void lay_out_best() {
     std::set<Shape> shapes;
     const char* move = "lay-out-best";
@@ -88,15 +90,14 @@ class LayOut {
     attempts_.attempt_laid_out(laid);
   }
 
-  // What layouts can be found depends on which dimensions there are.
+  // The layouts that can be found depend on which dimensions there are.
   using Shape = std::tuple<int, bool, bool, bool>;
   static Shape shape_of(const planner::Job& job) {
     const planner::Hints& h = job.parallel;
     return {h.pp, h.dp > 1, h.tp > 1, h.cp > 1};
   }
 
-  // By estimate not good enough to be simulated, but good enough for layouts to let them win: of each shape
-  // the best.
+  // The best of each shape that estimates keep from being simulated, but that layouts could let win.
   std::vector<Candidate> of_other_shapes(std::set<Shape> done) const {
     std::vector<Candidate> some;
     if (attempts_.best().empty()) return some;
@@ -110,10 +111,10 @@ class LayOut {
     return some;
   }
 
-  // On meshes of several dimensions degrees may have the large tensors of a layer cross slow links, and
-  // layouts what is least there: samples or states split over nodes, whatever is done inside of them. Of each
-  // number of stages the best by estimate, with the tensor dimension inside of nodes and over them, if its
-  // kernels let it.
+  // On meshes of several dimensions, degrees may have the large tensors of a layer cross slow links, where
+  // layouts send the least: samples or states are split over nodes, whatever happens inside nodes. For each
+  // number of stages, takes the best by estimate, with the tensor dimension inside nodes and over them, if
+  // its kernels let it win.
   std::vector<Candidate> of_several_dimensions() const {
     std::vector<Candidate> some;
     if (attempts_.best().empty()) return some;
@@ -131,15 +132,15 @@ class LayOut {
     return some;
   }
 
-  // Layouts gained at most so much of what a step takes more than its kernels alone.
+  // Layouts gained at most this share of a step's time beyond its kernels.
   bool could_win(const Candidate& c, double seconds, double most) const {
     const double hoped = seconds - most * (seconds - c.least_seconds);
     return value_of(options_.goal, c.job, hoped, 0) <= attempts_.value(attempts_.best().front());
   }
 
-  // The best in all other ways. Where steps are short also with other micro-batches and backward passes split
-  // otherwise: each has layouts of its own. So while that helps what comes out; then the best found of other
-  // degrees that are nearly as good.
+  // Tries the best in all other ways, and where steps are short also with other micro-batches and other
+  // splits of backward passes, each with layouts of its own. Goes on from the result while that helps; then
+  // from the best of other degrees that are nearly as good.
   void change_found() {
     std::set<JobKey> starts;
     for (size_t left = most_changed; !attempts_.asked_to_stop();) {
@@ -166,7 +167,8 @@ class LayOut {
     }
   }
 
-  // What layouts make of bytes degrees do not say: the smallest of each, as many as are simulated.
+  // Degrees do not say how many bytes layouts need, so this tries the smallest of each, as many as are
+  // simulated.
   void lay_out_all_degrees() {
     const Move* const move = move_of(options_, "bytes-first");
     if (!move) return;
@@ -182,7 +184,7 @@ class LayOut {
     attempts_.attempt_laid_out(laid);
   }
 
-  // Onto those to be tried, if it was not yet.
+  // Adds it to those to be tried, if it was not tried yet.
   void lay_out(const Candidate& known, const Way& way, std::vector<Candidate>& into) {
     const bool done = known.layouts && known.layouts->open == way.open && known.found.weights == way.weights;
     if (done || !laid_.insert({key_of(known.job), way.open, way.weights.states, way.weights.memory}).second)
@@ -193,7 +195,7 @@ class LayOut {
     into.back().layouts->weights = way.weights;
   }
 
-  // What the moves of a group make of its job; estimates are of the degrees' layouts.
+  // Candidates that the moves of a group make of its job; estimates are of the degrees' layouts.
   std::vector<Candidate> changed(const Candidate& start, MoveGroup group) const {
     const Around around{start.job, candidates_, fixed_};
     std::vector<Candidate> all;

@@ -19,14 +19,14 @@ struct Stopped {};  // in the middle of a candidate
 struct Made {
   Candidate candidate;      // resolved, with its peak and the layouts that were found
   ir::Plan plan;            // verified
-  double deaf_seconds = 0;  // the longest between two looks: how long ending it may have taken
+  double deaf_seconds = 0;  // the longest between two looks, so the longest to end it
 };
 
 class Making {
  public:
-  // Begins. The layout of every op is chosen, as `asked`, where the candidate asks for it, or its model does,
-  // or where what the degrees lead to may have partial values that are not asked for, or keeps not all pins.
-  // `graphs` has to outlive it.
+  // Begins. The layout of every op is chosen, as `asked`, where the candidate or its model asks for it, or
+  // where the degrees' layouts may have partial values that are switched off, or break a pin. `graphs` has to
+  // outlive it.
   Making(Candidate candidate, LayoutRequest asked, Graphs& graphs);
   ~Making() { stop(); }  // and waits
   Making(Making&&) = default;

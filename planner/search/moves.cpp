@@ -77,9 +77,9 @@ Jobs move_a_layer(const Around& at) {
   return jobs;
 }
 
-// On the tensor dimension layouts may split samples, and then reduce whole gradients where degrees reduce
-// shares of them; and from experts that each device has whole they come to others than from groups of them.
-// In pipelines shares are reduced every micro-batch.
+// On the tensor dimension, layouts may split samples, and then reduce whole gradients where degrees reduce
+// shares of them. Starting from whole experts on each device gives other layouts than starting from groups of
+// them. In pipelines, shares are reduced every micro-batch.
 Jobs sharded_otherwise(const Around& at) {
   const Hints& h = at.job.parallel;
   std::set<int> zeros{h.zero}, experts{h.ep};

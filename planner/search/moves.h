@@ -1,15 +1,15 @@
-// What the search tries around the best: one row for each move. A row says when the move applies, what it
-// proposes and what it may cost; every plan that is made counts for the move that proposed it, with its time
-// and with what it gained (`search --explain-moves`), and each move can be left out (`--without-move`).
+// Moves, which the search tries around the best, one row each. A row says when the move applies, what it
+// proposes and what it may cost. Every plan that is made counts for the move that proposed it, with its time
+// and its gain (`search --explain-moves`). Each move can be left out (`--without-move`).
 //
 //   {.name = "shard-states", .group = MoveGroup::change, .when = "dp above 1",
 //    .proposes = "ZeRO one level up and one level down", .costs = "2 plans a start",
 //    .applies = [](const Around& at) { return at.job.parallel.dp > 1; }, .jobs = shard_states}
 //
-// Such a row is all that there is of a move that changes a job: change_degrees.cpp and lay_out_best.cpp go
-// over those of a group. The others have code of their own there or in attempts.cpp and search.cpp, which
-// asks whether the row is on. docs/search.md has the rows with what each is worth, which
-// experiments/search/ablate measures.
+// A move that changes a job needs only such a row: change_degrees.cpp and lay_out_best.cpp go over the rows
+// of a group. The others have code of their own there or in attempts.cpp and search.cpp, which asks whether
+// the row is on. docs/search.md lists the rows with the worth of each, as measured by
+// experiments/search/ablate.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@
 
 namespace boxcar::search {
 
-// What a move is proposed around.
+// The start that a move changes.
 struct Around {
   const planner::Job& job;
   const std::vector<Candidate>& candidates;  // all that fit by estimate, the best first
@@ -31,9 +31,9 @@ struct Around {
 
 enum class MoveGroup : uint8_t {
   own,      // has code of its own
-  change,   // from the best degrees, one thing otherwise
-  lay_out,  // the same, before it is laid out
-  found     // the same, of what was laid out: each with layouts of its own
+  change,   // the best degrees with one thing changed
+  lay_out,  // the same, before layouts are found
+  found     // the same from a job with layouts found: each gets layouts of its own
 };
 
 struct Move {
@@ -47,12 +47,12 @@ struct Move {
 const std::vector<Move>& moves();
 // Throws Error (bad input) where no move has the name.
 const Move& move_named(std::string_view name);
-// Null where it is left out.
+// Null where the move is left out.
 const Move* move_of(const SearchOptions& options, std::string_view name);
-// Of a group those that are not left out and apply.
+// Moves of a group that apply and are not left out.
 std::vector<const Move*> moves_of(const SearchOptions& options, MoveGroup group, const Around& around);
 
-// What a search made of a move.
+// Use of a move in a search.
 struct MoveUse {
   int plans = 0;       // made
   double seconds = 0;  // of wall time, waiting for its plans and simulating them
@@ -64,7 +64,7 @@ MoveUses no_uses();
 MoveUse& use_of(MoveUses& uses, const Move* move);  // null: points
 void add(MoveUses& all, const MoveUses& more);
 
-// With backward passes in two parts; of up to two micro-batches both orders are the same.
+// Schedules with backward passes in two parts; with up to two micro-batches both orders are the same.
 std::vector<planner::Schedule> split_schedules(const planner::Job& job);
 
 }  // namespace boxcar::search

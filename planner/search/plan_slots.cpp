@@ -16,7 +16,8 @@ namespace {
 using planner::MarkedGraph;
 using Edge = MarkedGraph::Edge;
 
-// Acts that become one, in the mean, at most: where there are more, so many are left that it is not tried.
+// The most acts that merge into one, on average: a plan with more would leave too many acts, so it is not
+// tried.
 constexpr int most_taken_together = 25;
 
 class Opening {
@@ -54,7 +55,7 @@ class Opening {
     }
   }
 
-  // Whether a queue that both are on orders them so in any case.
+  // Whether a queue that has both ends already orders them so.
   bool implied(const Edge& e) const {
     for (const Place& a : at(places_, e.from))
       for (const Place& b : at(places_, e.to))
@@ -109,7 +110,7 @@ class Opening {
     return false;
   }
 
-  // Of parallel edges the one with the fewest tokens is left.
+  // Drops implied edges; of parallel edges, keeps the one with the fewest tokens.
   void drop_implied() {
     std::vector<Edge>& edges = plan_.problem.graph.edges;
     std::erase_if(edges, [&](const Edge& e) { return implied(e) && !in_order(e); });
@@ -120,8 +121,8 @@ class Opening {
                 edges.end());
   }
 
-  // Two neighbours of a queue become one act where no edge leaves the first but the one to the second, and
-  // none reaches the second but that.
+  // Merges two neighbours of a queue where the edge between them is the only one to leave the first and the
+  // only one to reach the second.
   void join() {
     CountProblem& problem = plan_.problem;
     const size_t n = problem.graph.seconds.size();

@@ -110,8 +110,8 @@ class Points {
     set_number(d, point_, own);
   }
 
-  // Whether more is to be computed again too: it would be slower, and all points of the micro-batch fit. What
-  // no point of a micro-batch fits with fits no larger one.
+  // Whether to try more recomputation too: it would be slower, and all points of the micro-batch fit. Where
+  // no point of a micro-batch fits, no larger one does.
   bool recompute_more(size_t level, size_t end, const Then& then) {
     const ir::Recompute kind = point_.train.recompute;
     if (too_large_.count(kind)) return true;
@@ -121,8 +121,8 @@ class Points {
     return seen_ == 0 || fitting_ < seen_ || fixed_.more_recompute;
   }
 
-  // With stages, parameters that are sharded are gathered every micro-batch: of several only where memory
-  // asks for it.
+  // With stages, sharded parameters are gathered every micro-batch: with several, only where memory asks for
+  // it.
   void visit() {
     const Hints& h = point_.parallel;
     const bool often = h.pp > 1 && planner::micro_batches(point_) > 1;

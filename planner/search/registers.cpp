@@ -20,7 +20,7 @@ using planner::MarkedGraph;
 constexpr int any_number = -1;
 constexpr double rounding = 1e-9;
 
-// Of the graph with counts: which register gave each edge, -1 for none.
+// The graph with counts; by edge, the register that gave it, -1 for none.
 struct Counted {
   MarkedGraph graph;
   std::vector<int> owner;
@@ -132,7 +132,7 @@ class CountSearch {
     return sum;
   }
 
-  // What a register needs where all others have any number.
+  // Slots that a register needs where all others have any number.
   int least_alone(int r) const {
     std::vector<int> counts(problem_.registers.size(), any_number);
     auto kept = [&](int count) {

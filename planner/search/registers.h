@@ -1,14 +1,15 @@
-// How many slots registers need so that a plan keeps a period, at the least weight (bytes) together.
+// The numbers of slots with which a plan keeps a period, at the least total weight (bytes).
 //
 //   a (3 s) -> %x -> b (5 s), each once a step: edge a -> b, and one from b back to a with as many tokens as
 //   %x has slots. Period 5: cycle a b takes 8 s, so 2 tokens: 2 slots. Period 8: 1 slot.
 //
 // The plan is a marked graph (planner/marked_graph.h): its period is the largest time / tokens of a cycle.
-// More slots never make it slower. So a cycle that is too slow says: one of the registers on it has to have
-// more. Best first: each register starts with what it needs if all others had any number; a cycle that is
-// still too slow branches into its registers, one slot more for each; cycles without a register in common
-// bound what is still to come. The first counts without such a cycle are the cheapest. The problem is hard in
-// general, so the search may end before: then counts that keep the period come with a proved bound.
+// More slots never make it slower. So if a cycle is too slow, one of the registers on it has to have more.
+// The search goes best first. Each register starts with the slots that it needs if all others had any number.
+// A cycle that is still too slow branches into its registers, one slot more for each. Cycles without a
+// register in common bound the weight still to be added. The first counts without a slow cycle are the
+// cheapest. The problem is hard in general, so the search may end before: then counts that keep the period
+// come with a proved bound.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@
 namespace boxcar::search {
 
 // A register and one of its readers. Version v of a step is free again after act release[v]; with `count`
-// slots the one that is written count - initial versions later, at act acquire[v + count - initial], waits
-// for that, in the next step where it is past the end. Acts are nodes; acquire acts come after one another in
-// any case.
+// slots, the version written count - initial versions later, at act acquire[v + count - initial], waits for
+// that, in the next step where the index is past the end. Acts are nodes; acquire acts come after one another
+// in any case.
 struct SlotUse {
   std::vector<int> acquire, release;  // as long as each other, not empty
   int initial = 0;                    // slots that are readable before the first step
@@ -54,7 +55,7 @@ struct Counts {
   bool optimal() const { return found && weight <= lower * (1 + 1e-9); }
 };
 // `most`: counts that may be looked at. `look` is called before every look for a cycle; what it throws ends
-// the work. Errors: input (a register that is none, as above).
+// the work. Errors: input (an invalid register, see above).
 Counts least_counts(const CountProblem& problem, double period, int64_t most = 5000,
                     const std::function<void()>& look = {});
 

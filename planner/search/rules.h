@@ -1,5 +1,5 @@
-// What makes a combination of degrees legal, rule by rule: points are what keeps all of them, and where
-// nothing does a message quotes those that cannot be kept together.
+// Rules that make a combination of degrees legal. Points keep all of them; where there is none, a message
+// quotes the rules that cannot be kept together.
 //
 //   "tp has to divide heads", of {tp}, with the fact "heads 25": tp 8 breaks it
 #pragma once
@@ -15,11 +15,11 @@
 
 namespace boxcar::search {
 
-// What stays: keys as they are, or between two values.
+// Keys that stay as they are, or between two values.
 struct Fixed {
   std::set<std::string> pinned = {};
   std::map<std::string, std::pair<int, int>> ranges = {};
-  bool more_recompute = false;  // also where less of it fits
+  bool more_recompute = false;  // also try more recomputation where less of it fits
   // Layouts that stay, as a user names them, and for how many dimensions of a stage's mesh they are.
   std::vector<std::pair<std::string, size_t>> layouts = {};
 
@@ -36,14 +36,14 @@ struct Rule {
   std::vector<std::string> keys;                   // as SearchOptions::pinned names them
   std::vector<std::string> facts;                  // of the model, the batch and the cluster: "heads 25"
   std::string law;                                 // "tp has to divide heads"
-  std::function<bool(const planner::Job&)> holds;  // for the hints of a job like the one they are made for
+  std::function<bool(const planner::Job&)> holds;  // of hints, for a job like the rule's own
 };
 
-// Of all dimensions, and of pinned layouts; those that say more come first. `job` has a complete model, gpus
-// and a global batch.
+// Rules of all dimensions, and of pinned layouts; those that say more come first. `job` has a complete model,
+// gpus and a global batch.
 std::vector<Rule> rules_of(const planner::Job& job, const Fixed& fixed);
 
-// Of rows of the dimensions (dimensions.h).
+// Rules of rows of the dimensions (dimensions.h).
 std::vector<Rule> tensor_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> sequence_rules(const planner::Job& job, const Fixed& fixed);
 std::vector<Rule> expert_rules(const planner::Job& job, const Fixed& fixed);

@@ -86,7 +86,7 @@ class Search {
     return job;
   }
 
-  // The best by estimate are simulated: now what estimates know little of.
+  // The best by estimate are simulated; now come refinements of which estimates know little.
   void refine() {
     const Refinement of{attempts_, points_, candidates_, options_, fixed_};
     change_degrees(of);
@@ -101,7 +101,8 @@ class Search {
     }
   }
 
-  // Where time is short: of those that are best by estimate what is compiled and simulated soonest.
+  // Where time is short: puts first, among the best by estimate, those that are compiled and simulated
+  // soonest.
   void quick_ones_first() {
     const auto worse = [&](const Candidate& c) {
       return estimated(c) > (1 + nearly) * estimated(candidates_.front());
@@ -114,8 +115,8 @@ class Search {
                      [&](const Candidate& a, const Candidate& b) { return acts(a) < acts(b); });
   }
 
-  // Estimates said that nothing keeps the time, or what they said does so was too slow: the fastest plans of
-  // each number of GPUs, simulated, by the objective.
+  // Where no estimate keeps the time, or the candidates that should were too slow: the fastest plans of each
+  // number of GPUs, simulated, by the objective.
   Outcome in_least_time() const {
     SearchOptions fastest = options_;
     fastest.goal = Goal::time;
@@ -142,7 +143,7 @@ class Search {
     return std::move(*all);
   }
 
-  // There is no point; or none of which a small plan could be made.
+  // Throws where there is no point, or none with a small plan.
   [[noreturn]] void refuse() const {
     if (unmeasured_) throw *unmeasured_;
     throw Error::cannot_run("parallel", contradiction(job_, fixed_));
@@ -150,7 +151,8 @@ class Search {
 
   double estimated(const Candidate& c) const { return search::estimated(options_.goal, c); }
 
-  // The least price may need fewer than there are: parts of a node, and whole nodes, that divide them.
+  // The least price may need fewer GPUs than there are: parts of a node and numbers of nodes that divide
+  // them.
   std::vector<int> gpu_counts() const {
     if (options_.goal != Goal::cost) return {job_.gpus};
     std::vector<int> counts;
@@ -185,7 +187,7 @@ class Search {
     const double error = options_.goal == Goal::memory ? memory_error : time_error;
     std::map<Degrees, int> done;
     const auto of_these = [&](const Candidate& c) -> int& { return done[degrees_of(c.job)]; };
-    // Of long steps estimates are off to one side: by how much at least says what was simulated.
+    // Estimates of long steps err to one side; simulated steps show by how much at least.
     double least_off = infinity;
     int long_ones = 0;
     const auto too_much = [&](const Candidate& c) {
@@ -206,7 +208,7 @@ class Search {
         continue;
       }
       Making own = making ? std::move(making.mapped()) : attempts_.begin(candidate);
-      // What comes next if this one does.
+      // Begins the candidates that come next if this one does.
       const size_t most = std::min<size_t>(threads_of(options_), most_ahead + 1) - 1;
       const double as_good = (1 + error) * estimated(candidate);
       for (size_t next = c + 1; next < candidates_.size() && begun.size() < most; ++next) {
@@ -225,7 +227,7 @@ class Search {
     for (auto& [c, making] : begun) attempts_.leave(std::move(making));
   }
 
-  // Nothing fits as degrees lay it out: the smallest of it with layouts in which bytes come first.
+  // Where nothing fits with the degrees' layouts: tries the smallest with layouts in which bytes come first.
   void lay_out_smallest() {
     const auto none_fits = [&] {
       const double bytes = attempts_.smallest_bytes();
@@ -252,7 +254,7 @@ class Search {
     outcome_.by_estimate = !outcome_.best.empty();
   }
 
-  // What the points that were not simulated take at least.
+  // Bounds the steps of points that were not simulated.
   void bound() {
     const auto unknown = [&]() -> const char* {
       if (!outcome_.ended) return "the search ended early";
@@ -288,7 +290,7 @@ class Search {
   Outcome outcome_;
   Attempts attempts_{options_, oracle_, points_, limit_, outcome_};
   std::vector<Candidate> candidates_;
-  std::optional<Error> unmeasured_;  // why the last small plan that could not be made could not
+  std::optional<Error> unmeasured_;  // why the last point without a small plan has none
   bool says_what_would_do_ = true;   // where nothing does
   bool cut_ = false;                 // points were left out
 };

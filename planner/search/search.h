@@ -5,12 +5,13 @@
 //   in memory are sorted by step time, the best dozen are compiled and simulated, and the fastest of them is
 //   taken.
 //
-// Least may be the time of a step, the memory of the fullest device, or the price of a step, for which the
-// search also chooses how many of the GPUs to use; and a step may be given a time that it may not exceed.
+// The goal is the least time of a step, the least memory of the fullest device, or the least price of a step,
+// for which the search also chooses how many of the GPUs to use. A step may be given a time that it may not
+// exceed.
 //
-// Estimates only choose what is simulated; the answer is by simulation. What a user gives is pinned and
-// stays. The best are then laid out again, with the layout of every op chosen exactly (layouts.h), and
-// simulated too; where layouts are pinned or partial values switched off, every candidate is laid out so.
+// Estimates only choose candidates; the answer is by simulation. Keys that a user gives are pinned and stay.
+// The best are then laid out again, with the layout of every op chosen exactly (layouts.h), and simulated
+// too. Where layouts are pinned or partial values switched off, every candidate is laid out so.
 #pragma once
 
 #include <any>
@@ -26,7 +27,7 @@
 
 namespace boxcar::search {
 
-// What the planner has no simulator for.
+// Times of acts and simulated steps, which the caller supplies.
 struct Oracle {
   struct Step {
     double seconds = 0;
@@ -40,39 +41,39 @@ struct Oracle {
       step;
 };
 
-// What would do, by estimate, where nothing does.
+// A way out, by estimate, where no point does.
 struct Alternative {
-  std::vector<std::string> without;  // keys that are given, which it has otherwise; empty: other GPUs alone
+  std::vector<std::string> without;  // given keys that it changes; empty: other GPUs alone
   Candidate candidate;               // the fastest such one
 };
 
 struct Outcome {
-  std::vector<Candidate> best;  // simulated, least by the objective first, which mostly has its plan
-  // go_on said no before anything was simulated; the best by estimate was, all the same.
+  std::vector<Candidate> best;  // simulated, least by the objective first; the first mostly has its plan
+  // go_on said no before anything was simulated; the best by estimate was simulated all the same.
   bool by_estimate = false;
-  // Of the points that fit by estimate and were not simulated: no step takes less than this (infinite where
-  // there are none), or is dearer for cost; nothing where that is not known, and why.
+  // Lower bound on the time of a step, for cost on its price, of points that fit by estimate and were not
+  // simulated; infinite where there are none. Nothing where no bound is known, for the reason below.
   std::optional<double> least;
   std::string unknown_least;
   int64_t points = 0;       // legal ones
-  Dropped dropped = {};     // of them, those without an estimate
+  Dropped dropped = {};     // those of them without an estimate
   int64_t over_memory = 0;  // of the others, by estimate
   int64_t over_time = 0;    // of those that fit, by estimate
   int compiled = 0;         // plans: those that did or did not fit,
-  Dropped unmade = {};      // and of them those that could not be made
+  Dropped unmade = {};      // and those that could not be made
   std::string no_layouts;  // why none could be chosen for every op of the best; empty: they were, or there is
                            // nothing to choose
   bool ended = true;       // false: go_on or more_points said no
   // For messages where best is empty:
   Candidate smallest;                // by estimate, with its plan's peak where one could be made
-  std::optional<Candidate> fastest;  // of what fits: simulated where any was, else by estimate (seconds 0)
+  std::optional<Candidate> fastest;  // that fits: simulated where any was, else by estimate (seconds 0)
   MoveUses moves = no_uses();
-  // The smallest changes with which something would do: one key otherwise, else two; and the fewest GPUs
-  // that do, to a 64th of them.
+  // The smallest changes with which a point does: one key changed, else two; and the fewest GPUs that do, to
+  // a 64th of them.
   std::vector<Alternative> alternatives;
 };
 
-// What two searches found (of two precisions, of two numbers of GPUs) as what one found.
+// Outcomes of two searches (with two precisions, or two numbers of GPUs) as one.
 Outcome merged(Outcome a, Outcome b, Goal goal);
 
 // `job`: a model, a cluster, gpus, a global batch; hints that are not pinned do not matter. Throws Error (bad

@@ -38,8 +38,8 @@ void check(const Objective& objective, const Space& space) {
   }
 }
 
-// The problem as seen by an objective: coordinate 0 is the value, the next are those sums that are limited;
-// what exceeds a limit by itself is forbidden, so limits on maxima are done with.
+// The problem as seen by an objective: coordinate 0 is the value, the next are the limited sums. A single
+// cost above a limit is forbidden, which settles limits on maxima.
 class View {
  public:
   View(const Assignment& problem, const Objective& objective) : space_(problem.space), objective_(objective) {

@@ -5,10 +5,9 @@
 //   solve: a = 0, b = 1: 0 + 1 + 2 = 3, optimal (a = 1, b = 0 costs 5 + 0 + 0)
 //
 // Exact as long as costs add up (or are peaks) over nodes and edges. How:
-//   1. choices that another of the node covers whatever the neighbours take are dropped (reduce.h);
+//   1. choices that another choice of the node covers, whatever the neighbours take, are dropped (reduce.h);
 //   2. nodes are eliminated along an order of small width (order.h): a node's functions give a function of
-//   its
-//      neighbours, which for one of degree 0, 1 or 2 is a constant, a cost of a node or of an edge;
+//      its neighbours, which for one of degree 0, 1 or 2 is a constant, a cost of a node or of an edge;
 //   3. without limits, tables of numbers (tables.h). A function that would be too large is taken apart: that
 //      gives a lower bound instead of a minimum, with which branch and bound (branch.h) goes on;
 //   4. with limits that bind, Lagrange multipliers for a bound, branch and bound under the best of them, and
@@ -31,7 +30,7 @@ struct Assignment {
     std::vector<Cost> costs;  // by choice of a, then choice of b
   };
   Space space;
-  std::vector<std::vector<Cost>> nodes;  // node, choice: what it costs
+  std::vector<std::vector<Cost>> nodes;  // node, choice: its cost
   std::vector<Edge> edges;               // parallel ones add up
 
   int choices(int node) const { return static_cast<int>(at(nodes, node).size()); }
@@ -43,10 +42,10 @@ struct Objective {
   Cost limits = unlimited();
 };
 
-// What the search may spend. More of it gives a better bound, never a different optimum.
+// Limits on the work of a search. Higher ones give a better bound, never a different optimum.
 struct Effort {
   int64_t table = 1 << 21;     // entries of one table
-  int64_t small = 1 << 11;     // of one table at first, then 32 times as many: often few prove the optimum
+  int64_t small = 1 << 11;     // of one table at first, then 32 times as many: few often prove the optimum
   double enough = 0;           // a gap of this share of the value may stay
   int points = 256;            // of one front
   int64_t sums = 20'000'000;   // of two points, when fronts close a gap

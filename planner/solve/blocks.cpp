@@ -131,7 +131,7 @@ struct Chains::Solved {
           Fronts::Most{effort.points, std::numeric_limits<int64_t>::max(), effort.look});
   }
 
-  // Of the kept nodes' choices: what the block costs.
+  // Costs of the block, given the kept nodes' choices.
   Fronts::Points front(const std::vector<int>& choice) const {
     if (fronts) return fronts->front(choice);
     return {front_of(tables->given(choice)), 0};

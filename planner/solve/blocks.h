@@ -23,8 +23,8 @@
 namespace boxcar::search {
 
 // in[i] of a copy is out[i] of the one before: it has as many choices, and its own cost is counted there, so
-// costs of nodes `in` are taken as 0. An edge between two of `out` is the block's, one between two of `in`
-// should not be there.
+// costs of nodes `in` are taken as 0. An edge between two nodes of `out` belongs to the block; there should
+// be none between two of `in`.
 struct Block {
   Assignment problem;
   std::vector<int> in, out;  // different nodes
@@ -50,7 +50,7 @@ struct BoundaryTable {
 // Tables of blocks and of blocks in a row, each made once. Not safe for use by several threads.
 class Chains {
  public:
-  // What exceeds `limits` is left out.
+  // Costs above `limits` are left out.
   explicit Chains(const Space& space, const Cost& limits = unlimited(), const Effort& effort = {});
   ~Chains();
 

@@ -61,7 +61,7 @@ class Brancher {
     return over || !(node.bound < best);
   }
 
-  // Goes down from a node along the least bounds to a whole choice; what lies beside stays open.
+  // Goes down from a node along the least bounds to a whole choice; branches beside it stay open.
   void dive(int from) {
     std::fill(choice_.begin(), choice_.end(), 0);
     for (int n = from; at(nodes_, n).parent >= 0; n = at(nodes_, n).parent) {

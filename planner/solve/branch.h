@@ -1,6 +1,6 @@
 // Branch and bound over the tables of an elimination: nodes are chosen in the reverse of its order. The open
-// branch with the least bound is followed down to a whole choice, always along the least bound; what lies
-// beside stays open, until no open bound is below the best value.
+// branch with the least bound is followed down to a whole choice, always along the least bound. Branches
+// beside it stay open, until no open bound is below the best value.
 //
 //   nothing was cut: the bound is exact, so the first way down ends at the optimum
 #pragma once
@@ -15,7 +15,7 @@ namespace boxcar::search {
 struct Branches {
   const Tables* bound = nullptr;  // of the value, less `offset`
   double offset = 0;
-  const Tables* row = nullptr;  // may be null: what must stay at or below `row_limit`
+  const Tables* row = nullptr;  // may be null: the sum to keep at or below `row_limit`
   double row_limit = infinity;
   std::function<double(const std::vector<int>&)> value;  // of a whole choice; infinity: not allowed
   int64_t most = 0;                                      // choices that may be opened
@@ -28,7 +28,7 @@ struct Branched {
   double lower = 0;  // of all allowed choices; infinity where there is none
 };
 
-// `best`: a value that is known to be attained; only what is below it is looked for.
+// `best`: a value known to be attained; only lower ones are looked for.
 Branched branch_and_bound(const Assignment& problem, const Order& order, const Branches& branches,
                           double best = infinity);
 

@@ -17,7 +17,7 @@ namespace boxcar::search {
 class Fronts {
  public:
   // `order` leaves out the nodes that are kept; it and `problem`, which has one edge at most for each pair,
-  // outlive this. What exceeds `limits` is left out; no front has more points than `most` says, see thin().
+  // outlive this. Costs above `limits` are left out; no front has more points than `most` says, see thin().
   struct Most {
     int points = 256;
     int64_t sums = 0;                 // of two points
@@ -28,8 +28,8 @@ class Fronts {
   // False where it took too many sums: then there are no fronts.
   bool ended() const { return left_ >= 0; }
 
-  // The front over all choices of the other nodes, `choice` (by node) having those that are kept; and the
-  // slack (thin) up to which it is whole.
+  // The front over all choices of the other nodes, given the kept nodes' choices in `choice` (by node); and
+  // the slack (see thin()) up to which it is whole.
   struct Points {
     Front points;
     double slack = 0;

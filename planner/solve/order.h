@@ -1,12 +1,12 @@
-// In which order to eliminate the nodes of a graph, so that the functions that arise have few variables.
+// The order in which to eliminate the nodes of a graph, so that the functions that arise have few variables.
 //
 //   chain a - b - c - d: a, b, c, d; each function has one variable
 //   cycle a - b - c - d - a: a, then b, c, d; two
 //
-// Eliminating a node joins its neighbours to one another. Next is the node that joins fewest that were apart
-// (min-fill), the one whose joints have fewest pairs of choices (weighted min-fill), or the one with the
-// smallest function (min-size); of the three orders the one with least work is taken, of those without a
-// function that is too large where there are any.
+// Eliminating a node joins its neighbours to one another. The next node is the one that adds fewest edges
+// (min-fill), the one whose added edges have fewest pairs of choices (weighted min-fill), or the one with the
+// smallest function (min-size). Among the three orders the one with least work is taken, where possible among
+// those without a function that is too large.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Order {
   double work = 0;  // sums of entries: those of all functions, for each choice of the node
 };
 
-// `most`: entries of a function that are not too many.
+// `most`: entries above which a function is too large.
 Order order_of(const Assignment& problem, const std::vector<int>& kept = {},
                int64_t most = std::numeric_limits<int64_t>::max());
 

@@ -1,14 +1,15 @@
-// How many micro-batches each pipeline stage has to have in flight so that the pipeline keeps a period.
+// The number of micro-batches that each pipeline stage has to have in flight so that the pipeline keeps a
+// period.
 //
 //   3 stages, forward 1 s, backward 2 s, period 3: {3, 2, 1}, as in 1F1B; each transfer taking 1 s: {5, 3, 1}
 //
-// In the steady state a stage with k in flight takes turns: backward of micro-batch i, forward of i + k. With
-// a the start of a micro-batch's forward act and b that of its backward act, b - a lies between (k - 1) x
-// period + forward and k x period - backward, and is no smaller than that of the stage behind plus what lies
-// between: forward, transfer, backward of the stage behind, transfer. The smallest such b - a, taken from the
-// last stage on, is smallest for every stage at once. So these k are the least in this order, for each stage.
-// A step's ends, where the pipeline fills and empties, are not in this: see the plan's period (registers.h)
-// or simulate.
+// In the steady state a stage with k in flight takes turns: backward of micro-batch i, forward of i + k. Let
+// a be the start of a micro-batch's forward act and b that of its backward act. Then b - a is at most k x
+// period - backward and at least (k - 1) x period + forward. It is at least b - a of the stage behind plus
+// the time between: forward, transfer, backward of the stage behind, transfer. The smallest such b - a, taken
+// from the last stage on, is smallest for every stage at once. So these k are the least in this order, for
+// each stage. A step's ends, where the pipeline fills and empties, are not in this: see the plan's period
+// (registers.h) or simulate.
 #pragma once
 
 #include <vector>

@@ -16,7 +16,7 @@ namespace boxcar::search {
 struct Reduced {
   Assignment problem;                      // edges merged: one for each pair, a < b
   std::vector<std::vector<int>> original;  // node, choice: the choice it was
-  // The choice of the problem as it was given.
+  // The choice in the original problem.
   std::vector<int> restore(const std::vector<int>& choice) const;
 };
 

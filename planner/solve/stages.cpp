@@ -91,7 +91,7 @@ class Cutter {
     }
   }
 
-  // By blocks before and units left for them: the least slowest stage, and the least sum, each for itself.
+  // By blocks before and units left for them: the least slowest stage and, separately, the least sum.
   void bound() {
     slowest_.assign(index(blocks_, units_) + 1, none);
     sum_ = slowest_;
@@ -113,7 +113,7 @@ class Cutter {
     return step(std::max(slowest, slowest_[before]), sum + sum_[before]);
   }
 
-  // The best plan of those that take `most` at most.
+  // The best plan that takes at most `most`.
   StagePlan search(double most) {
     layers_.assign(1, std::vector<std::vector<Point>>(index(blocks_, units_) + 1));
     layers_[0][index(blocks_, 0)] = {Point{}};

@@ -3,11 +3,11 @@
 //   4 blocks of 1 s each on one device, 2 devices, 3 micro-batches, no memory limit:
 //   2 + 2 blocks: (3 - 1) x max(2, 2) + 2 + 2 = 8 s; 1 + 3: 2 x 3 + 1 + 3 = 10 s; one stage: 2 x 4 + 4 = 12 s
 //
-// The step takes (micro-batches - 1) x the slowest stage + the sum of stages, each with what it adds once a
-// step. What a stage holds depends on where it stands: from the last stage on, 1, 2, 3, ... micro-batches are
+// The step takes (micro-batches - 1) x the slowest stage + the sum of stages, each with the time that it adds
+// once a step. A stage's bytes depend on its position: from the last stage on, 1, 2, 3, ... micro-batches are
 // in flight. Exact: dynamic programming from the last block backwards; a state (stages, first block, devices
-// used) keeps the front of (slowest, sum), less what cannot reach the time looked for, which grows from a
-// lower bound until a plan is found.
+// used) keeps the front of (slowest, sum), without points that cannot reach the target time, which grows from
+// a lower bound until a plan is found.
 #pragma once
 
 #include <functional>

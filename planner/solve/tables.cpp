@@ -137,7 +137,7 @@ std::vector<std::vector<int>> Tables::parts(const Bucket& bucket, int node) cons
   return parts;
 }
 
-// Functions of other buckets over nodes of `scope` alone: what they forbid need not be worked out.
+// Functions of other buckets over nodes of `scope` alone: entries that they forbid need not be computed.
 std::vector<int> Tables::masks(const std::vector<int>& scope) const {
   std::vector<int> masks;
   for (int node : scope)
@@ -152,7 +152,7 @@ std::vector<int> Tables::masks(const std::vector<int>& scope) const {
 }
 
 // Calls take(i, sum) for every entry i of a table over `scope` that is not forbidden: sum is by choice of the
-// node. What does not change with the first nodes of the scope is added up once for all their choices.
+// node. Sums that do not change with the first nodes of the scope are computed once for all their choices.
 template <typename Take>
 void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>& scope, Take take) const {
   struct Walk {
@@ -169,7 +169,7 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
   std::vector<Walk> masks, walks;
   for (int f : this->masks(scope)) masks.push_back(walk_over(f));
   for (int f : part) walks.push_back(walk_over(f));
-  // By node of the scope: the sum of what changes with no earlier one.
+  // By node of the scope: the sum of the functions that change with no earlier one.
   std::vector<std::vector<double>> from(scope.size() + 1,
                                         std::vector<double>(static_cast<size_t>(problem_.choices(node))));
   const auto add_up = [&](size_t k) {
@@ -207,7 +207,7 @@ void Tables::sums(const std::vector<int>& part, int node, const std::vector<int>
   }
 }
 
-// By part and choice: brings the least that each part says of a choice to the mean over parts.
+// By part and choice: shifts each part's least cost of a choice to the mean over parts.
 std::vector<std::vector<double>> Tables::shifts(const std::vector<std::vector<int>>& parts, int node) const {
   std::vector<std::vector<double>> least;
   size_t choices = static_cast<size_t>(problem_.choices(node));

@@ -6,8 +6,8 @@
 // A node's bucket holds all functions that have it and whose other nodes come later. Their sum, minimised
 // over the node, is a function of those others. Where its table would be too large, the bucket is cut in
 // parts, each minimised by itself: the sum of the parts' minima is a lower bound (mini-buckets: Dechter and
-// Rish 2003). Before, costs of the node alone are shifted between the parts so that all agree on what each
-// choice costs at least, which keeps the sum and lifts the bound.
+// Rish 2003). Before that, costs of the node alone are shifted between the parts so that all agree on the
+// least cost of each choice, which keeps the sum and lifts the bound.
 #pragma once
 
 #include <vector>
@@ -23,16 +23,15 @@ class Tables {
   // weights x cost over coordinates that add up.
   Tables(const Assignment& problem, const Order& order, const Cost& weights, const Effort& effort);
 
-  // A lower bound of the value, less what functions of kept nodes alone say; the least value where nothing
-  // was cut.
+  // A lower bound of the value without functions of kept nodes alone; the least value where nothing was cut.
   double root() const { return root_; }
-  // By the choices of kept nodes: a lower bound of the value with them.
+  // A lower bound of the value with these choices of kept nodes.
   double given(const std::vector<int>& choice) const;
   // The choices of all other nodes with which the bound is met, where nothing was cut.
   void trace(std::vector<int>& choice) const;
   bool cut() const { return cut_; }
 
-  // By choice of the node at `position`, all later ones being chosen: by how much it lifts the lower bound.
+  // By choice of the node at `position`, where all later ones are chosen: how much it lifts the lower bound.
   // `choice` is by node.
   void lifts(int position, const std::vector<int>& choice, std::vector<double>& out) const;
 

@@ -21,7 +21,7 @@ namespace {
 
 using sbp::Sbp;
 
-// What is asked of the cluster's constants, as --what-if calls them: how many times as much.
+// Constants of the cluster that are varied by a factor, by their --what-if names.
 constexpr const char* constants[] = {
     "flops", "bandwidth.memory", "bandwidth.link", "bandwidth.network", "latency.link", "latency.network"};
 constexpr double most_times = 64;
@@ -185,7 +185,8 @@ class OpTable {
             : fmt::format("the next would win{} with {} at {:.3g} times", by, e.constant, e.times));
   }
 
-  // The next one with what it needs boxed kept as it needs it: the tensor that wins most, else all of them.
+  // The next signature, if tensors that it needs boxed were kept as it needs them: the one tensor that gains
+  // most, else all.
   std::string if_kept(const SignatureCost& chosen, const SignatureCost& next, const Dimension& dim) const {
     const auto gain = [&](const std::vector<SignatureCost::Boxing>& tensors) {
       Dimension otherwise = dim;

@@ -1,4 +1,4 @@
-// Why an op of a plan has the signature that it has, and what would let another one win.
+// Why an op of a plan has its signature, and changes that would let another one win.
 //
 //   explain_op(laid, cluster, "h3.attn.qkv").dimensions[1]:
 //     * B, S(1) -> S(2)           kernel 422.7 us
@@ -17,8 +17,9 @@
 
 namespace boxcar::explain {
 
-// The step by the time models, in s, with these signatures of the op, by mesh dimension, of which one is
-// open, on a cluster, and with `free_memory` where bytes cost nothing; infinite where nothing goes with them.
+// The step in s by the time models, on a cluster, with these signatures of the op, by mesh dimension; layouts
+// on `dimension` are open. With `free_memory` bytes cost nothing. Infinite where no layouts go with the
+// signatures.
 struct StepWith {
   std::function<double(size_t dimension, const std::vector<sbp::Signature>& signatures,
                        const backends::Cluster& cluster, bool free_memory)>
@@ -40,7 +41,7 @@ struct SignatureCost {
   };
   std::vector<Boxing> moved;
   double boxing = 0;  // all of it
-  double step = 0;    // by how much the step would grow; infinite where nothing goes with it
+  double step = 0;    // growth of the step; infinite where no layouts go with the signature
 };
 
 struct DimensionExplanation {
@@ -48,8 +49,8 @@ struct DimensionExplanation {
   int64_t devices = 1;
   std::vector<SignatureCost> signatures;  // cheapest first
   std::string decided;                    // which tensor's boxing
-  std::vector<std::string> would_change;  // what would let the next one win
-  // Of it the constant that changes by the smallest factor, as --what-if calls it; empty: none does.
+  std::vector<std::string> would_change;  // changes that would let the next one win
+  // The constant among them that changes by the smallest factor, by its --what-if name; empty: none.
   std::string constant;
   double times = 1;
 };
@@ -60,14 +61,13 @@ struct OpExplanation {
   bool steps = false, anew = false;
 };
 
-// The legal signatures of an op on every dimension of its mesh with what each would cost here, boxing of what
-// it reads and writes included, the other dimensions as they are. Throws Error (bad input) with the nearest
-// name.
+// The legal signatures of an op on every dimension of its mesh and the cost of each, with the boxing of
+// inputs and outputs. The other dimensions stay as they are. Throws Error (bad input) with the nearest name.
 OpExplanation explain_op(const planner::LaidOut& laid, const backends::Cluster& cluster,
                          const std::string& name, const StepWith& step = {});
 
-// By solving for layouts: where `layouts` were found (as `found`), all others are found anew with the op's;
-// where hints decided, they stay. `laid` outlives what is returned.
+// By solving for layouts. Where `layouts` were searched (result: `found`), all other ops are laid out anew
+// with this one; where hints decided, they stay. `laid` outlives the result.
 StepWith step_with(const planner::Job& job, const planner::LaidOut& laid, const std::string& op,
                    const std::optional<search::LayoutRequest>& layouts, const search::FoundLayouts& found);
 

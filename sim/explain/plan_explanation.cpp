@@ -58,7 +58,7 @@ std::string why(const ir::Program& program, const ir::Actor& actor) {
   return text;
 }
 
-// Of the first device of a program's first class, by name.
+// Traffic of the first device of a program's first class, by name.
 std::map<std::string, Communication> traffic(const ir::Plan& plan, const ir::RankClass& cls,
                                              const std::vector<sim::ActCost>& costs) {
   std::map<std::string, Communication> rows;
@@ -138,7 +138,7 @@ std::string mesh_text(const planner::Mesh& mesh) {
   return fmt::format("{}", fmt::join(dims, " x "));
 }
 
-// Of what ops of a stage make, or what it holds of parameters, as they are kept.
+// Layouts of the results of a stage's ops, or of its parameters, as they are kept.
 LayoutShares layouts_on(const planner::LaidOut& laid, int stage, ir::Role role) {
   std::map<std::string, double> bytes;
   double sum = 0;

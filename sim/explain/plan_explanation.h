@@ -1,4 +1,4 @@
-// Why a plan is as it is: its stages, what they hold, what is moved between devices and why.
+// Why a plan is as it is: its stages, their memory, and the traffic between devices with its reasons.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace boxcar::explain {
 
-// What the ops of a stage have: a layout, and its part of the bytes of a device.
+// The layouts of a stage's tensors, each with its share of a device's bytes.
 using LayoutShares = std::vector<std::pair<std::string, double>>;  // most first
 
 // One program: a stage, or a part of one that differs ("stage0.1").

@@ -1,4 +1,4 @@
-// What one simulated job came to: as numbers.
+// Results of one simulated job, as numbers.
 #pragma once
 
 #include <array>
@@ -37,10 +37,10 @@ struct Report {
   std::vector<StageReport> stages;
   int64_t memory_limit_bytes = 0;
   int64_t outside_bytes = 0;       // of a device's memory, beside the plan's: context, libraries
-  bool allocates = false;          // the framework's allocator gives memory while it is held
-  int64_t library_workspaces = 0;  // what it gives libraries
-  // Where the devices of a node share its memory, which is then the limit: the most that those of one node
-  // need together. 0: every device has its own.
+  bool allocates = false;          // an allocator of the framework gives memory while it is held
+  int64_t library_workspaces = 0;  // bytes that it gives libraries
+  // Where the devices of a node share its memory, which is then the limit: the most that the devices of one
+  // node need together. 0: every device has its own.
   int64_t node_peak_bytes = 0;
   bool fits = true;
   ir::PlanSize plan;
@@ -50,7 +50,7 @@ struct Report {
   double wall_seconds = 0;  // of the whole command so far
   int64_t peak_rss_bytes = 0;
   bool folded = false;
-  // Where something was asked to be otherwise than described, and the step time as described; 0: not known.
+  // Changes asked for to the cluster as described, and the step time without them; 0: not known.
   std::vector<std::string> changes;
   double described_step_seconds = 0;
   // Where devices do not all run alike.
@@ -58,10 +58,10 @@ struct Report {
   double jitter_mean_seconds = 0, jitter_p95_seconds = 0;
 };
 
-// Bytes that one step moves between devices, by collective: what Table 2 of the paper counts.
+// Bytes that one step moves between devices, by collective, as Table 2 of the paper counts them.
 std::map<std::string, double> comm_bytes(const ir::Plan& plan);
 
-// Memory only: what can be said of a plan that does not fit.
+// Memory only, for a plan that does not fit.
 Report memory_report(const ir::Plan& plan, const backends::Cluster& cluster,
                      const std::vector<planner::MemoryUse>& memory);
 Report report(const ir::Plan& plan, const backends::Cluster& cluster,

@@ -24,11 +24,11 @@ using backends::Cluster;
 using backends::CollectiveModel;
 
 constexpr double wide = 10;            // a constant is at most so many times what is described, or that part
-constexpr double probe = 1.2;          // by how much a constant is changed to see what depends on it
+constexpr double probe = 1.2;          // factor on a constant, to find measurements that depend on it
 constexpr double least_effect = 0.05;  // of a relative change of a constant on that of a measurement
 constexpr double least_apart = 0.15;   // of its effects: the part that no other constant explains
 constexpr double outlier = 0.1;
-// What is described is taken to be right within a factor of 1.6, a measurement within 3 %.
+// A described value is taken to be right within a factor of 1.6, a measurement within 3 %.
 constexpr double doubt = 0.5, noise = 0.03;
 constexpr double first_step = 0.25, last_step = 0.002;  // of the search, in logarithms
 
@@ -108,7 +108,7 @@ void put(Cluster& cluster, const Factors& factors) {
     if (factors[c] != 0) constants[c].times(cluster, std::exp(factors[c]));
 }
 
-// What was measured once, and what it would take.
+// One measurement, and its time as predicted.
 struct Row {
   double measured = 0;
   size_t group = 0;
@@ -156,7 +156,8 @@ class Fit {
 
   // The constants that these rows tell apart, the one with the largest effects first.
   std::vector<size_t> determined(std::vector<size_t> candidates) {
-    std::map<size_t, std::vector<double>> left;  // of their effects, what those chosen do not explain
+    std::map<size_t, std::vector<double>>
+        left;  // the part of their effects that the chosen ones do not explain
     std::map<size_t, double> whole;
     const auto size = [](const std::vector<double>& v) {
       return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
@@ -198,8 +199,8 @@ class Fit {
     return chosen;
   }
 
-  // Rows of a group count together as one, so that a long table is not all. What moves no measurement much
-  // stays near what is described.
+  // Rows of a group count together as one, so that a long table does not decide alone. A constant that moves
+  // no measurement much stays near its described value.
   double loss(const Factors& factors) const {
     std::map<size_t, std::pair<double, double>> groups;
     for (const Row& row : *rows_) {

@@ -2,17 +2,16 @@
 //
 // Two fits, one after the other. Collectives give the bandwidth of links and NICs and factors on latencies,
 // by the closed forms of sim/models/collective_time.h. Training steps, each compiled once and simulated as
-// often as needed, give what is left: the share of their rate that products keep (under_load), the share of
-// the memory's bandwidth, the host's speed; and bandwidths that no collective has given.
+// often as needed, give the rest: the share of their rate that products keep (under_load), the share of the
+// memory's bandwidth, the host's speed, and bandwidths that no collective has given.
 //
 //   calibrate(load_cluster("dgx-a100-80g"), measured)  ->  node.nic_bandwidth 25 GB/s described, 21.3 GB/s
 //   fitted
 //
 // Errors are |log(simulated / measured)|, squares below 10 % and straight beyond, so that single bad rows
 // pull little. A constant is fitted only where some measurement depends on it (changes by 5 % of its change)
-// and where it does not
-// move the measurements as others do that are fitted; and it stays near what is described unless they say
-// otherwise.
+// and where its effect on the measurements differs from those of the other fitted constants. It stays near
+// its described value unless the measurements say otherwise.
 #pragma once
 
 #include <functional>
@@ -37,13 +36,13 @@ struct Measurements {
 };
 
 struct FittedConstant {
-  std::string name;  // its path in the description, or what it is a factor on
+  std::string name;  // its path in the description, or the constants that it is a factor on
   double described = 0, fitted = 0;
   bool is_factor = false;  // on several constants: described as 1
   double error_without =
-      0;  // the mean error of what it was fitted to, were it as described and the others as fitted
+      0;  // the mean error of its measurements with this one as described, the others as fitted
   bool at_bound = false;
-  std::string why_not;  // why it is left as described; empty: fitted
+  std::string why_not;  // reason that it is left as described; empty: fitted
 };
 
 // Measurements of one kind: the mean of |simulated / measured - 1| with the constants as described and as
@@ -61,8 +60,8 @@ struct Calibration {
   bool device_changed = false;
 };
 
-// `step` is told what is being done. Throws Error (bad input) where a measurement does not fit on the cluster
-// or a job cannot be, at its line.
+// `step` is told the work in progress. Throws Error (bad input), at the measurement's line, where a
+// measurement does not fit on the cluster or its job is impossible.
 Calibration calibrate(const backends::Cluster& described, const Measurements& measured,
                       const std::function<void(const std::string&)>& step);
 

@@ -42,7 +42,7 @@ bool has_true(const measure::KernelSample& sample, const char* name) {
 bool is_product(const measure::KernelSample& sample) {
   return sample.call.op == "matmul" && !has_true(sample, "transpose_a") && !has_true(sample, "transpose_b");
 }
-// Two vectors and their sum: what memory gives by itself.
+// Two vectors and their sum: the memory's rate by itself.
 bool is_plain_sum(const measure::KernelSample& sample) {
   return sample.call.op == "add" && sample.call.inputs.front().shape.size() == 1 &&
          sample.call.inputs[0] == sample.call.inputs[1];
@@ -158,7 +158,7 @@ void fit_attention(const measure::Samples& samples, DeviceProfile& device) {
   }
 }
 
-// Convolutions by their flops; what gradients reach of that is their op's share.
+// Convolutions by their flops; the part of it that gradients reach is their op's share.
 void fit_convolutions(const measure::Samples& samples, DeviceProfile& device) {
   std::vector<std::pair<double, double>> shares;
   for (const measure::KernelSample& sample : samples.kernels) {
@@ -171,8 +171,7 @@ void fit_convolutions(const measure::Samples& samples, DeviceProfile& device) {
   device.convolution_efficiency = curve_of(shares);
 }
 
-// What is left between the model and the samples, by op: of those in the type that is trained in, of others
-// where there are none.
+// The rest between model and samples, by op: of samples in the type that is trained in, else of the others.
 void fit_shares(const measure::Samples& samples, DeviceProfile& device) {
   std::map<std::string, std::vector<double>> shares, of_others;
   for (const measure::KernelSample& sample : samples.kernels)  // views that are copies here
@@ -243,7 +242,7 @@ void fit_groups(const measure::Samples& samples, HostProfile& host) {
   CollectiveModel& model = host.collective.emplace();
   const auto loss = [](double value) { return rounded(std::min(std::max(0.0, value), 1.5)); };  // no -0
   model.all_reduce_loss = loss(-rate.slope / rate.at_zero);
-  // Through the middle of what was measured, where the loss is cut off.
+  // Through the middle of the measurements, where the loss is cut off.
   double middle = 0, rest = 0;
   for (const auto& [one_by_ranks, value] : rates)
     middle += value, rest += 1 - model.all_reduce_loss * one_by_ranks;

@@ -1,4 +1,4 @@
-// From what was measured to the device that the time models read (docs/profiles.md).
+// Fits the device that the time models read to measured samples (docs/profiles.md).
 #pragma once
 
 #include "backends/machines/forward.h"

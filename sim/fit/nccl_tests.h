@@ -1,4 +1,4 @@
-// What nccl-tests prints: how long collectives took, by size.
+// Output of nccl-tests: times of collectives by size.
 //
 //   # nThread 1 nGpus 8 minBytes ...
 //   # Collective test starting: all_reduce_perf
@@ -6,7 +6,7 @@
 //   #   size  count  type  redop  root   time   algbw ...
 //        512    128  float    sum    -1  35.10   0.01 ...
 //
-// Of a size its time out of place counts.
+// The out-of-place time of a size counts.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace boxcar::fit {
 
-// One program of nccl-tests, once.
+// One run of one program of nccl-tests.
 struct CollectiveTest {
   struct Row {
     int64_t bytes = 0;  // the larger of one rank's input and output
@@ -29,7 +29,7 @@ struct CollectiveTest {
   std::vector<Row> rows;
 };
 
-// Whether one of the lines begins a table.
+// True if a line begins a table.
 bool is_of_nccl_tests(const std::vector<std::string>& lines);
 
 // Adds the tables of a file. Throws Error (bad input) with file and line for tables that do not say who took

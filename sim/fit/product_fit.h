@@ -15,9 +15,9 @@ struct ProductSample {
   double bytes = 0, seconds = 0;
 };
 
-// Sets device.matmul and device.matmul_efficiency; of the device the peaks by type, the bandwidth and the
-// number of multiprocessors are known. Products of `type` decide; others get a share of their own. What is
-// least is the mean of |log(predicted / measured)|, by steps along one constant after the other.
+// Sets device.matmul and device.matmul_efficiency; the device's peaks by type, bandwidth and number of
+// multiprocessors are known. Products of `type` decide; other types get a share of their own. Minimizes the
+// mean of |log(predicted / measured)| by steps along one constant after the other.
 void fit_products(const std::vector<ProductSample>& samples, ir::DType type, backends::DeviceProfile& device);
 
 }  // namespace boxcar::fit

@@ -21,7 +21,7 @@ constexpr const char* tree_names[] = {"tree/ll", "tree/ll128", "tree/simple"};
 
 double times_around(Collective collective) { return collective == Collective::all_reduce ? 2 : 1; }
 
-// Bytes through the link of a ring or chain that has most to carry: of a chain, all of them.
+// Bytes through the busiest link of a ring or chain: for a chain, all of them.
 double bus_bytes(Collective collective, double bytes, int ranks) {
   const bool chain = collective == Collective::broadcast || collective == Collective::reduce;
   return chain ? bytes : sbp::sent_bytes(collective, bytes, ranks);
@@ -35,8 +35,8 @@ void keep_faster(CommTime* best, double latency, double bytes_on_link, const cha
   if (best->algorithm[0] == '\0' || other.seconds() < best->seconds()) *best = other;
 }
 
-// What a GPU's links give inside its node to a group of `ranks`. In a mesh, links to GPUs outside the group
-// idle.
+// The bandwidth of a GPU's links inside its node for a group of `ranks`. In a mesh, links to GPUs outside the
+// group idle.
 double node_bandwidth(const Node& node, int ranks) {
   if (node.link == LinkKind::none) return node.pcie_bandwidth;
   if (node.link != LinkKind::nvlink_mesh || ranks >= node.gpus) return node.link_bandwidth;
@@ -57,7 +57,7 @@ double nic_bandwidth(const Node& node, int members) {
 }
 
 // By one of two lines: the first for messages of at most exchange_small_bytes, or else the least of both.
-// `on_link` bytes pass a link, of which `kept` of a line's share is there, in `steps`.
+// `on_link` bytes pass a link in `steps`, at `kept` of the line's share of its bandwidth.
 void keep_exchange(const CollectiveModel& model, const CollectiveModel::Line (&lines)[2], double message,
                    int steps, double on_link, double kept, const char* algorithm, CommTime* best) {
   const auto most = static_cast<double>(model.exchange_small_bytes);

@@ -39,7 +39,7 @@ Span span_of(const backends::Cluster& cluster, const std::vector<int>& devices);
 struct CommTime {
   double latency = 0;  // s, during which no link is loaded
   double bytes_on_link =
-      0;  // what crosses each member's bottleneck link, one way, inflated by protocol overhead
+      0;  // bytes over each member's bottleneck link, one way, inflated by protocol overhead
   double link_bandwidth = 0;   // bytes/s of that link: where members share NICs, of a member's part
   bool between_nodes = false;  // the bottleneck is a NIC, else the link inside a node
   const char* algorithm = "";  // "ring/simple", for reports
@@ -51,11 +51,11 @@ struct CommTime {
 // have.
 CommTime collective_time(const backends::Cluster& cluster, sbp::Collective collective, int64_t bytes,
                          const Span& span);
-// The same where so many devices of each node do as much at once, each in its own group or several in one:
-// what goes between nodes shares their NICs. s.
+// Seconds of the same where `devices` devices of each node do as much at once, each in its own group or
+// several in one: traffic between nodes shares their NICs.
 double seconds_beside(const backends::Cluster& cluster, const CommTime& alone, int devices);
 // Point to point between two devices. Between nodes of a cluster with several leaf switches the latency is
-// that between leaves, also inside one: a microsecond, by which devices of a stage would not be alike
+// that between leaves, even inside one: the difference, a microsecond, would make devices of a stage differ
 // (sim/fold.h).
 CommTime transfer_time(const backends::Cluster& cluster, int64_t bytes, int from, int to);
 

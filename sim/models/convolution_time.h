@@ -5,9 +5,9 @@
 //               input's gradient   n h w x c      over k kh kw / stride^2; of 1x1 windows n oh ow x c over k
 //               weight's gradient  k x c kh kw    over n oh ow
 //   winograd  3x3 and 5x5 windows without stride, where the device says so: 36 products, a batch, in place of
-//             144 for every 4 x 4 outputs of 3x3 windows, of 100 for every 2 x 2 of 5x5 ones, in the same
+// 144 for every 4 x 4 outputs of 3x3 windows, or of 100 for every 2 x 2 of 5x5 ones, in the same
 //             tiles and waves, and the transformed operands written and read; or 16 in place of 36 for every
-//             2 x 2 of 3x3 windows, in one kernel, which the weight's gradient has not
+// 2 x 2 of 3x3 windows, in one kernel, but not for the weight's gradient
 //   memory    the operands' bytes, once
 //
 //   n 8, c 64, k 64, 56 x 56, 3x3, float32 on a V100: 1.85 GFLOP, 0.11 ms measured
@@ -29,7 +29,7 @@ struct ConvolutionShape {
   int64_t kernel_rows = 1, kernel_columns = 1, stride = 1;
 };
 
-// Of conv2d or one of its gradients, by its operands.
+// The shape of conv2d or of one of its gradients, from its operands.
 ConvolutionShape convolution_shape(ConvolutionPass pass, const ir::Types& inputs, const ir::Types& outputs,
                                    const ir::Attrs& attrs);
 

@@ -59,7 +59,7 @@ double memory_seconds(const DeviceProfile& device, const ir::OpDef& def, double 
   return bytes / (device.memory_bandwidth * device.memory_efficiency.at(bytes) * op_share(device, def.name));
 }
 
-// [..., m, n] from a with k to sum over: what of the output's leading dimensions is m depends on the op.
+// [..., m, n] from a with k to sum over. The op decides which of the output's leading dimensions are m.
 MatmulShape shape_of(const ir::OpDef& def, const ir::TensorType& a, const ir::TensorType& out) {
   MatmulShape shape;
   size_t rank = out.shape.size();
@@ -90,7 +90,7 @@ double product_seconds(const DeviceProfile& device, const ir::OpDef& def, const 
   return matmul_seconds(device, shape, inputs[0].dtype, bytes) / (odd * product_share(device, def, attrs));
 }
 
-// A causal kernel has short rows and reaches what a full one does at a quarter of the sequence
+// A causal kernel has short rows and reaches the rate of a full one at a quarter of the sequence
 // (fit_attention.py).
 double attention_seconds(const DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                          const ir::Work& work, const ir::Attrs& attrs) {

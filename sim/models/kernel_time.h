@@ -1,17 +1,16 @@
-// How long a kernel runs on a device. The one truth that search and simulator ask.
+// How long a kernel runs on a device. Search and simulator both ask this model.
 //
 //   matmul, batch_matmul, matmul_weight_grad   tiles in waves, from the shape (matmul_time.h)
 //   fused attention                            flops / (peak x share by sequence length)
 //   convolution                                product or winograd, from the shape (convolution_time.h);
-//   where the
-//                                              device has no such model, flops / (peak x share by flops x
-//                                              op_share)
+//                                              without that model on the device:
+//                                              flops / (peak x share by flops x op_share)
 //   all other kernels                          bytes / (bandwidth x share by bytes x op_share x
-//   half_op_share)
+//                                              half_op_share)
 //
-// To which comes the launch, and the shortest kernel's time where the family does not have its own. Views
-// (family none) take nothing, but where op_share names them: there they are copies. The constants come from
-// measured tables (docs/profiles.md). Pure; any thread.
+// The launch comes on top, and the shortest kernel's time unless the family has its own. Views (family none)
+// take nothing unless op_share names them: then they are copies. The constants come from measured tables
+// (docs/profiles.md). Pure; any thread.
 #pragma once
 
 #include "backends/machines/forward.h"
@@ -23,8 +22,8 @@ namespace boxcar::sim {
 double kernel_seconds(const backends::DeviceProfile& device, const ir::OpDef& def, const ir::Types& inputs,
                       const ir::Types& outputs, const ir::Attrs& attrs);
 
-// The same of a product whose operands, held in 16 bits, are cast to 8 before: read for the largest
-// magnitude, which scales them, read again and written.
+// The same for a product whose operands, held in 16 bits, are cast to 8 first: read for the largest
+// magnitude, which scales them, then read again and written.
 double float8_product_seconds(const backends::DeviceProfile& device, const ir::OpDef& def,
                               const ir::Types& inputs, const ir::Types& outputs, const ir::Attrs& attrs);
 

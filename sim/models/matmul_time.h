@@ -1,10 +1,9 @@
 // Seconds of one matrix product on a device, from its shape alone.
 //
 //   time   = start + sum4(waves, memory), where sum4(a, b) = (a^4 + b^4)^(1/4)
-//   waves  = least over tiles and splits of k: waves x (sum4(arithmetic, cache) + wave_seconds + tile_seconds
-//   x
-//            rows columns / 32768) / matmul_efficiency(flops); a started wave costs a whole, but for
-//            wave_overlap
+//   waves  = least over tiles and splits of k: waves x wave / matmul_efficiency(flops); a started wave costs
+//            a whole one, but for wave_overlap
+//   wave   = sum4(arithmetic, cache) + wave_seconds + tile_seconds x rows columns / 32768
 //   arithmetic = 2 rows columns k / (peak / multiprocessors x the tile's share)
 //   cache  = (rows + columns) k element bytes x tiles at once / cache_bandwidth
 //   memory = (bytes + ramp_bytes) / (bandwidth x memory_share)
@@ -26,11 +25,12 @@ struct MatmulShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
 };
 
-// REQUIRES all extents >= 1. `bytes`: what is read and written.
+// REQUIRES all extents >= 1. `bytes`: read and written.
 double matmul_seconds(const backends::DeviceProfile& device, const MatmulShape& shape, ir::DType type,
                       double bytes);
 
-// In how many parts k may be split, ascending from 1, where parts of all tiles come to at most so many waves.
+// Numbers of parts that k may be split into, ascending from 1, while parts of all tiles come to at most
+// `most_waves`.
 struct Splits {
   std::span<const int> parts;
   double most_waves;
@@ -41,7 +41,7 @@ double waves_seconds(const backends::DeviceProfile& device, const backends::Matm
                      const MatmulShape& shape, ir::DType type, double peak, const Splits& splits);
 double fourth_power_sum(double a, double b);  // (a^4 + b^4)^(1/4)
 
-// Peak by the operands' type; of float32 where the type has none.
+// Peak by the operands' type; float32's where the type has none.
 double peak_flops(const backends::DeviceProfile& device, ir::DType type);
 
 }  // namespace boxcar::sim

@@ -6,7 +6,8 @@
 namespace boxcar::sim {
 namespace {
 
-// The mean of a variable is what its distribution leaves to 1 above 0, less what it has below.
+// The mean of a variable is the integral of 1 - its distribution above 0, less that of its distribution
+// below.
 double integrate(int count) {
   constexpr double step = 1.0 / 64, end = 10;
   double mean = 0;

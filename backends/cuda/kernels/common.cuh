@@ -1,4 +1,4 @@
-// What all kernels share: elements of any type as float or double, sums over a block, launches.
+// Code shared by all kernels: elements of any type as float or double, sums over a block, launches.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -98,7 +98,7 @@ __device__ inline uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// What element `flat` of the part is multiplied by.
+// The factor on element `flat` of the part.
 template <class A>
 __device__ A drop_factor(const Drop& drop, int64_t flat) {
   if (drop.least == 0) return A(1);
@@ -151,7 +151,7 @@ __device__ A normal_cdf(A x) {
   return A(0.5) * erfc_of(-x * A(0.70710678118654752440));
 }
 
-// What the rows of pointwise_rows.h and optimizer_rows.h call.
+// Functions that the rows of pointwise_rows.h and optimizer_rows.h call.
 struct DeviceMath {
   template <class A>
   __device__ static A exp(A x) {

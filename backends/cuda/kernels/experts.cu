@@ -1,5 +1,5 @@
 // Mixture of experts, and the choice of experts. Slots are counted by one thread per group and expert, in the
-// order of tokens: who is dropped does not depend on timing.
+// order of tokens: drops do not depend on timing.
 #include "backends/cuda/kernels/common.cuh"
 
 namespace boxcar::backends::cuda {

@@ -14,7 +14,7 @@ struct Position {
         channel(p.last ? i % p.channels : i / (height * width) % p.channels),
         row((p.last ? i / (p.channels * width) : i / width) % height),
         column((p.last ? i / p.channels : i) % width) {}
-  // Of the element of another image, of this one's number and channel.
+  // Index of an element of another tensor, in the same image and channel.
   __device__ int64_t other(const Pool& p, int64_t height, int64_t width, int64_t r, int64_t c) const {
     return p.last ? ((image * height + r) * width + c) * p.channels + channel
                   : ((image * p.channels + channel) * height + r) * width + c;

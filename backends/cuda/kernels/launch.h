@@ -1,6 +1,5 @@
-// Launchers of the device's kernels: what .cu files define and the rest of this folder calls. Plain C++17,
-// and of Boxcar's only the rows of ops, which are too, so that nvcc compiles it whatever standard
-// it knows.
+// Launchers of the device's kernels, defined in .cu files and called by the rest of this folder. Plain C++17,
+// as are the rows of ops, its only includes from Boxcar, so that any nvcc compiles it.
 //
 // Arrays are of any element type; kernels compute in float, or in double where `wide`, and round once when
 // they store. Launchers return at once; counts of 0 launch nothing.
@@ -27,7 +26,6 @@ struct Array {
 constexpr int max_dims = 8;
 
 // --- elementwise: a program over values, inputs first, then one result per step; the last is the result
-// ---------
 
 // NAME and NAME_grad, of dy and what the gradient reads, for each row of pointwise_rows.h, and others.
 #define BOXCAR_STEPS(op) op, op##_grad,
@@ -47,7 +45,7 @@ enum class Step : int {
 };
 #undef BOXCAR_STEPS
 
-// What drops element `flat`: draws by its position in the step's global batch (backends/random.h).
+// Dropout of element `flat`, drawn by its position in the step's global batch (backends/random.h).
 struct Drop {
   uint64_t key = 0;
   const uint64_t* key_at = nullptr;  // the key in the device's memory, in its place
@@ -88,7 +86,6 @@ struct Map {
 void launch_map(const Map& map, bool wide, Stream stream);
 
 // --- moves
-// -------------------------------------------------------------------------------------------------------
 
 // out[sum of index x to] = in[sum of index x from], for elements of `bytes` bytes each.
 struct Move {
@@ -116,10 +113,9 @@ void launch_cumsum(Array in, Array out, int64_t outer, int64_t extent, int64_t i
                    Stream stream);
 
 // --- reductions
-// ----------------------------------------------------------------------------------------------------
 
 enum class Combine : int { sum, max, min, square_sum, all_finite };
-// out[k] = factor x what combines in[k x keep + r x reduce], over all r, in an order that follows from
+// out[k] = factor x the combination of in[k x keep + r x reduce] over all r, in an order that follows from
 // shapes.
 struct Reduce {
   Array in, out;
@@ -145,7 +141,6 @@ void launch_reduce_parts(const Parts& parts, void* out, int64_t count, Type type
                          Stream stream);
 
 // --- rows of the last axis
-// -----------------------------------------------------------------------------------------
 
 struct Norm {
   Array x, gamma, beta, y, mean, rstd;  // beta and mean are null for RMS
@@ -191,8 +186,8 @@ struct Rotary {
 };
 void launch_rotary(const Rotary& rotary, bool wide, Stream stream);
 
-// For each row of [rows, width] the largest `k`, NaN before all, of equal ones the earlier; and where they
-// are.
+// The `k` largest elements of each row of [rows, width], and their places. NaN comes first, of equal ones the
+// earlier.
 struct TopK {
   Array x, values, index;
   int64_t rows = 0, width = 0, k = 0;
@@ -200,7 +195,6 @@ struct TopK {
 void launch_top_k(const TopK& top_k, Stream stream);
 
 // --- images [images, channels, height, width]
-// -------------------------------------------------------------------------------------------------------
 
 struct Pool {
   Array x, y;         // the gradients' x is null where it is not read
@@ -224,7 +218,6 @@ void launch_batch_norm(const BatchNorm& norm, bool wide, Stream stream);
 void launch_batch_norm_grad(const BatchNorm& norm, bool wide, Stream stream);
 
 // --- mixture of experts
-// -------------------------------------------------------------------------------------------------------
 
 // x [groups, tokens, width] and y [groups, experts, capacity, width], as a device has them; index [groups,
 // all_tokens, choices] over all tokens. A choice takes its expert's next slot, in the order of tokens.
@@ -241,12 +234,11 @@ void launch_combine(const Experts& experts, void* scratch, bool wide, Stream str
 void launch_combine_grad(const Experts& experts, void* scratch, bool wide, Stream stream);
 
 // --- updates
-// -------------------------------------------------------------------------------------------------------
 
 // One rule on many tensors, some of which are copied in another type as well.
 struct Update {
   ir::Optimizer rule = ir::Optimizer::sgd;
-  // Where each is, and its type: null where the rule or the tensor has none. Results may lie where states do.
+  // Address and type of each, null where the rule or the tensor has none. Results may lie where states do.
   enum What : int { w, g, m, v, new_w, new_m, new_v, copy, whats };
   struct Tensor {
     void* data[whats] = {};
@@ -273,7 +265,6 @@ void launch_update(Update& update, bool wide, Stream stream);
 void launch_clip_scale(Array norm2, Array factor, double loss_scale, double max_norm, Stream stream);
 
 // --- attention
-// -----------------------------------------------------------------------------------------------------
 
 // q [batch, heads, queries, width], k [batch, key_heads, keys, width], v [.., value_width]; head h uses key
 // head (h + head_offset) / group.

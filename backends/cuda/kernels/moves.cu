@@ -39,9 +39,9 @@ __global__ void first_of_rows(const __grid_constant__ Gather g, int* firsts) {
   }
 }
 
-// A block for each index that is its row's first: it lists the indices after it that name the row, a block's
-// threads of them at a time and in their order, and adds up what belongs to them. Sums do not depend on
-// timing: what is atomic is the smallest of whole numbers.
+// A block for each index that is its row's first: it lists the later indices that name the row, as many at a
+// time as a block has threads and in order, and adds up their elements. Sums do not depend on timing: the
+// only atomic operation is a minimum of whole numbers.
 template <class A>
 __global__ void gather_rows_grad(const __grid_constant__ Gather g, const int* firsts) {
   constexpr int columns = 4;  // of a thread at a time

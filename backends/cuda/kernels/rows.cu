@@ -57,7 +57,7 @@ __global__ void norm_rows_grad(const __grid_constant__ NormGrad n) {
   }
 }
 
-// Of 64 rows or more, so that there are 1024 at most: as many blocks as a grid has room for beside columns.
+// Rows of a stretch: 64 or more, so that there are at most 1024 stretches, as a grid has room beside columns.
 int64_t stretch_of(const NormGrad& n) {
   const int64_t least = 64, stretch = (n.rows + 1023) / 1024;
   return stretch > least ? stretch : least;

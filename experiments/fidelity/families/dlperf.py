@@ -1,6 +1,6 @@
 """DLPerf's runs on 4 nodes of 8 V100s: ResNet-50 v1.5, BERT-base and GPT-2, CUDA 10.2, autumn of 2020 and later.
 
-Of ResNet-50 and BERT the frameworks with a stack here: OneFlow, and NVIDIA's containers with PyTorch. Throughput is that of all GPUs.
+ResNet-50 and BERT run on the frameworks with a stack here: OneFlow, and NVIDIA's containers with PyTorch. Throughput is that of all GPUs.
 """
 from ..family import Case, Family, LeftOut
 from .flags import flags
@@ -17,7 +17,7 @@ def stack_of(framework):
 
 
 def common(row):
-    """What a row says whatever its model: flags, and its name."""
+    """The parts of a row that every model has: flags, and its name."""
     if "RAW repeat" in row["context_note"]:
         raise LeftOut("one of seven repeats, whose median is a row of its own")
     half = "AMP" in row["precision"] or "FP16" in row["precision"]
@@ -34,7 +34,7 @@ def resnet50(row):
     """Momentum, no clipping: Classification/cnns of OneFlow-Benchmark, ConvNets of DeepLearningExamples.
 
     PyTorch's images are decoded by eight threads of the host's processor for each GPU (--data-backend dali-cpu -j8 of DLPerf's
-    scripts/single_node_train.sh), at a rate that is not published: in half, where the GPU is three times as fast, they are what it waits for.
+    scripts/single_node_train.sh), at a rate that is not published: in half precision the GPU, three times as fast, waits for them.
     """
     if row["model"] != "ResNet50-v1.5":
         raise LeftOut("another model than ResNet-50 v1.5")

@@ -24,7 +24,7 @@ def shared_layers(layers, stages, outside):
 
 
 def aleph_alpha(row):
-    """Gradients are bf16: 14.5 billion parameters on one GPU of 80 GB without model parallelism leave no room for float32. What else
+    """Gradients are bf16: 14.5 billion parameters on one GPU of 80 GB without model parallelism leave no room for float32. All else that
     is known of the authors' code, which they have published since, is in the stack."""
     if row["status"] not in ("ok", "OOM Error"):
         raise LeftOut("neither ran nor ran out of memory")

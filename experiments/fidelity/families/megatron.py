@@ -43,7 +43,7 @@ def sequence_parallel(row):
 # Models of Korthikanti et al. 2022, Table 3: layers, hidden, heads, tp, pp, virtual stages, micro-batch, global batch.
 SIZES = {"megatron-22B": (48, 6144, 64, 8, 1, 1, 4, 4), "gpt3-175B": (96, 12288, 96, 8, 8, 3, 1, 64),
          "turing-530B": (105, 20480, 128, 8, 35, 3, 1, 280), "megatron-1T": (128, 25600, 160, 8, 64, 1, 1, 512)}
-# What the percentages of Figure 7 are of: the first bar of Figure 1, GiB of activations on the first stage.
+# Base of the percentages of Figure 7: the first bar of Figure 1, GiB of activations on the first stage.
 WITHOUT = {"megatron-22B": 59.25, "gpt3-175B": 66.84375, "turing-530B": 114.0234375, "megatron-1T": 131.25}
 MODES = {"none": (False, "none"), "none (TP only)": (False, "none"), "seq": (True, "none"), "sel": (False, "selective"),
          "seqsel": (True, "selective"), "full": (False, "full")}

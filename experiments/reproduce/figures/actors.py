@@ -22,7 +22,7 @@ def plan_text(name, micro_batches, queues, registers, actors, memory=0):
 
 
 def simulated(folder, name, text, *flags):
-    """Of a plan's text: the command, and its answer."""
+    """Simulates a plan's text: the command, and its answer."""
     plan = folder / f"{name}.plan"
     plan.write_text(text)
     command = ("simulate", "--plan", os.path.relpath(plan), *flags)
@@ -36,7 +36,7 @@ def acts_of(trace):
 
 
 def first_step(folder, name, text):
-    """Of a plan that starts empty: the command, and its acts."""
+    """Simulates a plan that starts empty: the command, and its acts."""
     trace = folder / f"{name}.trace.json"
     command, answer = simulated(folder, name, text, "--steps", "1", "--trace", os.path.relpath(trace))
     answer.expect_done()
@@ -192,7 +192,7 @@ def routes_of(trace):
 
 
 def figure7(folder):
-    """A small model on two stages, trained in one process and in two: the message is what passes between two acts beside a thread's waking."""
+    """A small model on two stages, trained in one process and in two: the time between two acts is the message's, and a thread's waking."""
     trace = folder / "fig7.trace.json"
     command = (*TRAINED, "--trace", os.path.relpath(trace))
     rows = []

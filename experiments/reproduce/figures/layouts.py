@@ -22,7 +22,7 @@ def route(shape, begin, end, from_devices, to_devices):
 
 
 def elements(formula, p1, p2, size):
-    """What a formula of Table 2 comes to; they are ours to trust."""
+    """The value of a formula of Table 2; formulas are our own, and trusted."""
     return float(eval(formula, {"__builtins__": {}}, {"p1": p1, "p2": p2, "T": size}))
 
 
@@ -55,7 +55,7 @@ def table3(_):
 
 
 def layout_of(part, whole):
-    """Of a part on each of two devices: S(axis) where an axis is halved."""
+    """The layout of parts on two devices: S(axis) where an axis is halved."""
     halved = [axis for axis, (p, w) in enumerate(zip(part, whole)) if 2 * p == w]
     return f"S({halved[0]})" if halved else "B"
 

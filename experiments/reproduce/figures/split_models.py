@@ -1,4 +1,4 @@
-"""Figures 11 to 13: models whose classes or vocabulary are split. What can be derived of them, and what was published."""
+"""Figures 11 to 13: models whose classes or vocabulary are split. Derived values, and the published ones."""
 from fidelity.family import Family
 
 from .. import draw
@@ -43,7 +43,7 @@ def figure12(_):
 
 
 def figure13(_):
-    """The rules, and what the layouts of the table cost where the batch is split afterwards: ids of 16,384 samples, vectors of 16."""
+    """The rules, and the costs of the table's layouts where the batch is split afterwards: ids of 16,384 samples, vectors of 16."""
     result = derived("fig13", {"embedding": ("embedding", "1024x16", "64")})
     for row in dlperf("wide_deep"):
         if row["test"] != "vocab size X2 (report v1)" or row["n_gpus"] != "32":

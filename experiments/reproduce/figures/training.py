@@ -101,7 +101,7 @@ def figure14(_):
 
 
 def units(rows):
-    """Of each panel."""
+    """The unit of each panel."""
     return {row.panel: row.quantity for row in rows}
 
 
