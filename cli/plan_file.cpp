@@ -107,9 +107,10 @@ SavedPlan load_plan(const std::string& file, const GivenKeys& given) {
     if (path == "train.routing_skew" && !plan.labels.contains(path))
       throw Error::input(value.where, "has no effect on a plan without experts");
     if (path != "cluster.preset" && path != "cluster.device" && path != "train.routing_skew")
-      throw Error::input(value.where,
-                         "has no effect on a saved plan; only --cluster, --device and --routing-skew may be "
-                         "given with --plan");
+      throw Error::input(
+          value.where,
+          "has no effect on a saved plan; only --cluster, --device, --routing-skew, --straggler and "
+          "--what-if may be given with --plan");
     plan.labels[path] = value.text;
   }
   if (given.contains("train.routing_skew")) put_skew(plan, file);

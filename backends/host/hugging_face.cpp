@@ -28,19 +28,35 @@ const std::vector<Size> bert_sizes = {{"num_hidden_layers", "layers"},    {"hidd
                                       {"max_position_embeddings", "seq"}, {"vocab_size", "vocab"}};
 const std::vector<Size> expert_sizes = {{"num_local_experts", "experts"}, {"num_experts_per_tok", "top_k"}};
 
+// Defaults are those of the architecture's configuration class, where the file does not say.
 struct Row {
-  const char *name, *type, *family;
+  const char *architecture, *type, *family;
   const std::vector<Size>& sizes;
-  bool tied;                       // where the file does not say
-  const char *activation, *usual;  // key, and its value where the file has none
-  bool experts = false, qkv_bias = false;
+  bool tied;
+  const char *activation_key, *activation;
+  bool experts = false, qkv_bias = false, uses_window = true;
 };
 const Row rows[] = {
     {"GPT2LMHeadModel", "gpt2", "gpt", gpt2_sizes, true, "activation_function", "gelu_new"},
     {"LlamaForCausalLM", "llama", "llama", llama_sizes, false, "hidden_act", "silu"},
     {"MistralForCausalLM", "mistral", "llama", llama_sizes, false, "hidden_act", "silu"},
-    {"Qwen2ForCausalLM", "qwen2", "llama", llama_sizes, false, "hidden_act", "silu", false, true},
-    {"MixtralForCausalLM", "mixtral", "llama", llama_sizes, false, "hidden_act", "silu", true},
+    {.architecture = "Qwen2ForCausalLM",
+     .type = "qwen2",
+     .family = "llama",
+     .sizes = llama_sizes,
+     .tied = false,
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .qkv_bias = true,
+     .uses_window = false},
+    {.architecture = "MixtralForCausalLM",
+     .type = "mixtral",
+     .family = "llama",
+     .sizes = llama_sizes,
+     .tied = false,
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .experts = true},
     {"BertForMaskedLM", "bert", "bert", bert_sizes, true, "hidden_act", "gelu"},
     {"BertForPreTraining", "bert", "bert", bert_sizes, true, "hidden_act", "gelu"},
 };
@@ -50,8 +66,8 @@ const Row& row_of(const JsonObject& config) {
   const std::string name = config.first_text("architectures"), type = config.text("model_type", "");
   std::vector<const char*> known;
   for (const Row& row : rows) {
-    if (name.empty() ? type == row.type : name == row.name) return row;
-    known.push_back(row.name);
+    if (name.empty() ? type == row.type : name == row.architecture) return row;
+    known.push_back(row.architecture);
   }
   if (name.empty())
     config.refuse(fmt::format("has no architectures, expected one of {}", fmt::join(known, ", ")));
@@ -62,18 +78,18 @@ bool is_llama(const Row& row) { return std::string_view(row.family) == "llama"; 
 
 // The feed-forward layer's activation; models with others are not built here.
 void read_activation(const JsonObject& config, const Row& row, HuggingFaceModel& model) {
-  const std::string name = config.text(row.activation, row.usual);
+  const std::string name = config.text(row.activation_key, row.activation);
   const std::vector<std::string> exact{"gelu", "gelu_python"},
       tanh{"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh"};
   const auto is_of = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   if (is_llama(row)) {
-    if (name != "silu" && name != "swish") config.refuse(row.activation, "\"silu\"");
+    if (name != "silu" && name != "swish") config.refuse(row.activation_key, "\"silu\"");
   } else if (is_of(exact) || is_of(tanh)) {
     model.keys["gelu"] = is_of(tanh) ? "tanh" : "erf";
   } else {
-    config.refuse(row.activation, "\"gelu\", \"gelu_new\", \"gelu_fast\" or \"gelu_pytorch_tanh\"");
+    config.refuse(row.activation_key, "\"gelu\", \"gelu_new\", \"gelu_fast\" or \"gelu_pytorch_tanh\"");
   }
 }
 
@@ -120,9 +136,13 @@ HuggingFaceModel read_hugging_face(const JsonObject& config) {
   read_activation(config, row, model);
   read_biases(config, row, model);
   read_dropout(config, row, model);
-  if (config.has("sliding_window") && config.flag("use_sliding_window", !row.qkv_bias))
+  if (config.has("sliding_window") && config.flag("use_sliding_window", row.uses_window))
     model.window = config.whole("sliding_window", 1);
-  const int64_t heads = config.whole(row.sizes[2].from, 1), hidden = config.whole(row.sizes[1].from, 1);
+  const auto size = [&](const std::string& key) {
+    const auto named = [&](const Size& one) { return one.key == key; };
+    return config.whole(std::find_if(row.sizes.begin(), row.sizes.end(), named)->from, 1);
+  };
+  const int64_t heads = size("heads"), hidden = size("hidden");
   if (config.has("head_dim") && (hidden % heads != 0 || config.whole("head_dim", 1) != hidden / heads))
     config.refuse("head_dim",
                   fmt::format("hidden / heads = {}, the only one that our models have", hidden / heads));

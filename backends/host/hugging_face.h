@@ -22,9 +22,9 @@ struct HuggingFaceModel {
   int64_t window = 0;                       // tokens that attention reaches back, 0: all
 };
 
-// GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM,
-// BertForMaskedLM and BertForPreTraining; a file without architectures goes by its model_type. Throws Error
-// (bad input) naming the file and what is wrong in it; for an unknown architecture, the known ones.
+// Reads a file of any architecture that hugging_face.cpp has a row for; a file without architectures goes by
+// its model_type. Throws Error (bad input) naming the file and what is wrong in it; for an unknown
+// architecture, the known ones.
 HuggingFaceModel read_hugging_face(const JsonObject& config);
 
 }  // namespace boxcar::backends::host

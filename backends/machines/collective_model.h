@@ -1,6 +1,10 @@
 // Collectives of a cluster, as constants.
 #pragma once
 
+#include <string>
+
+#include "backends/machines/bounds.h"
+
 namespace boxcar::backends {
 
 // Constants of the collectives (sim/models/collective_time.h has the formulas), in seconds and shares of a
@@ -42,5 +46,53 @@ struct CollectiveModel {
   double flow_share = 1;    // of a NIC's bandwidth, reached by traffic of one device: transfers, trees
   friend bool operator==(const CollectiveModel&, const CollectiveModel&) = default;
 };
+
+// Every constant by its key in a cluster file, with its bounds (constants.h tells what a visitor is).
+// Reading, writing, --what-if and calibration follow. A line of share 0 is an algorithm that the cluster does
+// not have.
+template <class Visitor>
+void visit_line(Visitor& v, const std::string& key, CollectiveModel::Line& line) {
+  v.line(key, line.share > 0, [&] {
+    v.number("base", 0, most_latency, line.base);
+    v.number("hop", 0, most_latency, line.hop);
+    v.number("share", 1e-4, 2, line.share);
+  });
+}
+
+template <class Visitor>
+void visit_line(Visitor& v, const std::string& key, CollectiveModel::NetLine& line) {
+  v.line(key, line.share > 0, [&] {
+    v.number("base", 0, most_latency, line.base);
+    v.number("hop", 0, most_latency, line.hop);
+    v.number("net_hop", 0, most_latency, line.net_hop);
+    v.number("share", 1e-4, 2, line.share);
+  });
+}
+
+template <class Visitor>
+void visit(Visitor& v, CollectiveModel& m) {
+  for (int i = 0; i < 3; ++i) visit_line(v, CollectiveModel::protocols[i], m.node[i]);
+  visit_line(v, "nvls", m.nvls);
+  visit_line(v, "exchange_small", m.exchange[0]);
+  visit_line(v, "exchange", m.exchange[1]);
+  visit_line(v, "transfer_small", m.transfer[0]);
+  visit_line(v, "transfer", m.transfer[1]);
+  v.whole("exchange_small_bytes", 0, 1 << 30, m.exchange_small_bytes);
+  v.whole("nvls_ranks", 2, most_node_gpus, m.nvls_ranks);
+  v.line("few_ranks_loss", true, [&] {
+    v.number("all_reduce", 0, 1.5, m.all_reduce_loss);
+    v.number("gather", 0, 1.5, m.gather_loss);
+    v.number("exchange", 0, 1.5, m.exchange_loss);
+  });
+  v.inside("net", true, [&] {
+    for (int i = 0; i < 3; ++i) {
+      visit_line(v, std::string("ring_") + CollectiveModel::protocols[i], m.ring[i]);
+      visit_line(v, std::string("tree_") + CollectiveModel::protocols[i], m.tree[i]);
+    }
+    visit_line(v, "exchange", m.net_exchange);
+    v.number("nic_share", 1e-3, 1, m.nic_share);
+    v.number("flow_share", 1e-3, 1, m.flow_share);
+  });
+}
 
 }  // namespace boxcar::backends

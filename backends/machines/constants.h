@@ -1,5 +1,5 @@
-// Every number of a device and of a cluster by its YAML key, with its bounds, once. Readers, writers and
-// modifiers are visitors:
+// Every number of a device and of a cluster by its YAML key, with its bounds, once; collective_model.h has
+// those of collectives. Readers, writers and modifiers are visitors:
 //
 //   struct Sum {
 //     double all = 0;
@@ -20,18 +20,12 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/machines/bounds.h"
 #include "backends/machines/cluster.h"
 #include "backends/machines/collective_model.h"
 #include "backends/machines/device_profile.h"
 
 namespace boxcar::backends {
-
-// Values that no machine has are refused.
-constexpr double least_rate = 1e6, most_rate = 1e15;  // bytes/s
-constexpr double most_flops = 1e18, most_latency = 1;
-constexpr double least_cores = 0.1, most_cores = 4096;
-constexpr int64_t least_memory = int64_t{1} << 20, most_memory = int64_t{1} << 50;
-constexpr int most_gpus = 1 << 20, most_node_gpus = 1024;
 
 template <class Visitor>
 void visit_waves(Visitor& v, MatmulModel& m) {
@@ -65,51 +59,6 @@ void visit(Visitor& v, ConvolutionModel& m) {
   v.number("input_grad_seconds", 0, most_latency, m.input_grad_seconds);
   v.number("winograd", 0, 1.5, m.winograd);
   v.number("winograd_fused", 0, 1.5, m.winograd_fused);
-}
-
-template <class Visitor>
-void visit_line(Visitor& v, const std::string& key, CollectiveModel::Line& line) {
-  v.line(key, line.share > 0, [&] {
-    v.number("base", 0, most_latency, line.base);
-    v.number("hop", 0, most_latency, line.hop);
-    v.number("share", 1e-4, 2, line.share);
-  });
-}
-
-template <class Visitor>
-void visit_line(Visitor& v, const std::string& key, CollectiveModel::NetLine& line) {
-  v.line(key, true, [&] {
-    v.number("base", 0, most_latency, line.base);
-    v.number("hop", 0, most_latency, line.hop);
-    v.number("net_hop", 0, most_latency, line.net_hop);
-    v.number("share", 1e-4, 2, line.share);
-  });
-}
-
-template <class Visitor>
-void visit(Visitor& v, CollectiveModel& m) {
-  for (int i = 0; i < 3; ++i) visit_line(v, CollectiveModel::protocols[i], m.node[i]);
-  visit_line(v, "nvls", m.nvls);
-  visit_line(v, "exchange_small", m.exchange[0]);
-  visit_line(v, "exchange", m.exchange[1]);
-  visit_line(v, "transfer_small", m.transfer[0]);
-  visit_line(v, "transfer", m.transfer[1]);
-  v.whole("exchange_small_bytes", 0, 1 << 30, m.exchange_small_bytes);
-  v.whole("nvls_ranks", 2, most_node_gpus, m.nvls_ranks);
-  v.line("few_ranks_loss", true, [&] {
-    v.number("all_reduce", 0, 1.5, m.all_reduce_loss);
-    v.number("gather", 0, 1.5, m.gather_loss);
-    v.number("exchange", 0, 1.5, m.exchange_loss);
-  });
-  v.inside("net", true, [&] {
-    for (int i = 0; i < 3; ++i) {
-      visit_line(v, std::string("ring_") + CollectiveModel::protocols[i], m.ring[i]);
-      visit_line(v, std::string("tree_") + CollectiveModel::protocols[i], m.tree[i]);
-    }
-    visit_line(v, "exchange", m.net_exchange);
-    v.number("nic_share", 1e-3, 1, m.nic_share);
-    v.number("flow_share", 1e-3, 1, m.flow_share);
-  });
 }
 
 // All but its name.

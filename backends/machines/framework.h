@@ -69,6 +69,57 @@ struct Framework {
   friend bool operator==(const Framework&, const Framework&) = default;
 };
 
+// Every key of a framework file, with its bounds, once. A visitor has number, whole and flag for one value,
+// text and texts for words, names for numbers by op or tensor, and inside for a mapping, which it describes
+// by `work`. The reader is in framework_yaml.cpp. What a constant does to an act is a row of
+// sim/framework_effects.cpp.
+template <class Visitor>
+void visit(Visitor& v, FusedSoftmax& fused) {
+  for (const char* key : {"multiple", "longest", "forward", "backward", "kernels"}) v.require(key);
+  v.whole("multiple", 1, 1024, fused.multiple);
+  v.whole("longest", 1, int64_t{1} << 40, fused.longest);
+  v.number("forward", 0.1, 100, fused.forward);
+  v.number("backward", 0.1, 100, fused.backward);
+  v.whole("kernels", 1, 100, fused.kernels);
+}
+
+template <class Visitor>
+void visit(Visitor& v, CachingAllocator& allocator) {
+  v.whole("workspaces", 0, 100, allocator.workspaces);
+  v.number("workspace_bytes", 0, 1e12, allocator.workspace_bytes);
+  v.flag("gradients_stay", allocator.gradients_stay);
+}
+
+template <class Visitor>
+void visit(Visitor& v, Framework& f) {
+  v.text("name", f.name);
+  v.number("host_per_op", 0, 1, f.host_per_op);
+  v.number("pass_launches", 0, 1000, f.pass_launches);
+  v.names("op_launches", 0, 1000, f.op_launches);
+  v.names("op_waits", 0, 1000, f.op_waits);
+  v.flag("one_process", f.one_process);
+  v.flag("update_in_one", f.update_in_one);
+  v.flag("sums_in_products", f.sums_in_products);
+  v.flag("gather_by_broadcast", f.gather_by_broadcast);
+  v.number("piece_seconds", 0, 1, f.piece_seconds);
+  v.whole("apart_elements", 0, int64_t{1} << 40, f.apart_elements);
+  v.inside("fused_softmax", f.fused_softmax);
+  v.names("all_reduces", 1, 100, f.all_reduces);
+  v.names("batch_copies", 0, 100, f.batch_copies);
+  v.names("gather_copies", 0, 100, f.gather_copies);
+  v.flag("reduce_whole", f.reduce_whole);
+  v.flag("reduce_in_float32", f.reduce_in_float32);
+  v.flag("ring_attention", f.ring_attention);
+  v.names("op_bytes", 0.1, 100, f.op_bytes);
+  v.names("half_op_bytes", 0.01, 100, f.half_op_bytes);
+  v.flag("pads_channels", f.pads_channels);
+  v.number("outside_bytes", 0, 1e12, f.outside_bytes);
+  v.number("fragmentation", 0, 0.9, f.fragmentation);
+  v.inside("allocator", f.allocator);
+  v.names("retained_bytes", 0, 100, f.retained_bytes);
+  v.texts("defaults", f.defaults);
+}
+
 // By name, or a YAML file by path. Throws Error (bad input, place "framework") naming the nearest, or of the
 // file.
 Framework load_framework(const std::string& name);

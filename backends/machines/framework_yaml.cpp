@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,30 +18,49 @@
 namespace boxcar::backends {
 namespace {
 
-void read(Fields& fields, FusedSoftmax& fused) {
-  for (const char* key : {"multiple", "longest", "forward", "backward", "kernels"}) fields.require(key);
-  fields.integer("multiple", 1, 1024, &fused.multiple);
-  fields.integer("longest", 1, int64_t{1} << 40, &fused.longest);
-  fields.number("forward", 0.1, 100, &fused.forward);
-  fields.number("backward", 0.1, 100, &fused.backward);
-  fields.integer("kernels", 1, 100, &fused.kernels);
-  fields.done();
-}
-
 // Fields absent from the file keep their values.
-void read(Fields& fields, CachingAllocator& allocator) {
-  fields.integer("workspaces", 0, 100, &allocator.workspaces);
-  fields.number("workspace_bytes", 0, 1e12, &allocator.workspace_bytes);
-  fields.flag("gradients_stay", &allocator.gradients_stay);
-  fields.done();
-}
+class Reader {
+ public:
+  explicit Reader(Fields& fields) : fields_(fields) {}
+  void require(const char* key) { fields_.require(key); }
+  void number(const char* key, double least, double most, double& to) {
+    fields_.number(key, least, most, &to);
+  }
+  void number(const char* key, double least, double most, std::optional<double>& to) {
+    double read = 0;
+    if (fields_.number(key, least, most, &read)) to = read;
+  }
+  template <class Whole>
+  void whole(const char* key, int64_t least, int64_t most, Whole& to) {
+    fields_.integer(key, static_cast<Whole>(least), static_cast<Whole>(most), &to);
+  }
+  void flag(const char* key, bool& to) { fields_.flag(key, &to); }
+  void text(const char* key, std::string& to) { fields_.text(key, &to); }
+  void texts(const char* key, std::map<std::string, std::string>& to) { fields_.texts(key, &to); }
+  // A name that is there already gets the new number.
+  void names(const char* key, double least, double most, std::map<std::string, double>& to) {
+    std::vector<std::pair<std::string, double>> read;
+    fields_.numbers(key, least, most, &read);
+    for (const auto& [name, number] : read) to[name] = number;
+  }
+  template <class Part>
+  void inside(const char* key, Part& part) {
+    const std::unique_ptr<Fields> fields = fields_.map(key);
+    if (!fields) return;
+    Reader reader(*fields);
+    visit(reader, part);
+    fields->done();
+  }
+  template <class Part>
+  void inside(const char* key, std::optional<Part>& part) {
+    if (!fields_.has(key)) return;
+    if (!part) part.emplace();
+    inside(key, *part);
+  }
 
-// Names already there get the new number.
-void read(Fields& fields, const char* key, double least, double most, std::map<std::string, double>& to) {
-  std::vector<std::pair<std::string, double>> read;
-  fields.numbers(key, least, most, &read);
-  for (const auto& [name, number] : read) to[name] = number;
-}
+ private:
+  Fields& fields_;
+};
 
 // The framework that this one is based on: one of boxcar's own, so that none is based on itself.
 Framework base_of(Fields& fields) {
@@ -58,34 +79,8 @@ Framework parse_framework(const std::string& yaml, const std::string& file) {
   auto fields = parse_fields(yaml, file, "");
   fields->require("name");
   Framework framework = base_of(*fields);
-  fields->text("name", &framework.name);
-  double host = 0;
-  if (fields->number("host_per_op", 0, 1, &host)) framework.host_per_op = host;
-  fields->number("pass_launches", 0, 1000, &framework.pass_launches);
-  read(*fields, "op_launches", 0, 1000, framework.op_launches);
-  read(*fields, "op_waits", 0, 1000, framework.op_waits);
-  fields->flag("one_process", &framework.one_process);
-  fields->flag("update_in_one", &framework.update_in_one);
-  fields->flag("sums_in_products", &framework.sums_in_products);
-  fields->flag("gather_by_broadcast", &framework.gather_by_broadcast);
-  fields->number("piece_seconds", 0, 1, &framework.piece_seconds);
-  fields->integer("apart_elements", 0, int64_t{1} << 40, &framework.apart_elements);
-  if (auto fused = fields->map("fused_softmax")) read(*fused, framework.fused_softmax);
-  read(*fields, "all_reduces", 1, 100, framework.all_reduces);
-  read(*fields, "batch_copies", 0, 100, framework.batch_copies);
-  read(*fields, "gather_copies", 0, 100, framework.gather_copies);
-  fields->flag("reduce_whole", &framework.reduce_whole);
-  fields->flag("reduce_in_float32", &framework.reduce_in_float32);
-  fields->flag("ring_attention", &framework.ring_attention);
-  read(*fields, "op_bytes", 0.1, 100, framework.op_bytes);
-  read(*fields, "half_op_bytes", 0.01, 100, framework.half_op_bytes);
-  fields->flag("pads_channels", &framework.pads_channels);
-  fields->number("outside_bytes", 0, 1e12, &framework.outside_bytes);
-  fields->number("fragmentation", 0, 0.9, &framework.fragmentation);
-  if (auto allocator = fields->map("allocator"))
-    read(*allocator, framework.allocator ? *framework.allocator : framework.allocator.emplace());
-  read(*fields, "retained_bytes", 0, 100, framework.retained_bytes);
-  fields->texts("defaults", &framework.defaults);
+  Reader reader(*fields);
+  visit(reader, framework);
   fields->done();
   return framework;
 }

@@ -32,25 +32,38 @@ constexpr double outlier = 0.1;
 constexpr double doubt = 0.5, noise = 0.03;
 constexpr double first_step = 0.25, last_step = 0.002;  // of the search, in logarithms
 
-template <class Line>
-void slower(Line& line, double factor) {
-  line.base *= factor;
-  line.hop *= factor;
-}
+// Multiplies the latencies of every algorithm, of those inside a node or of those between nodes.
+class Slower {
+ public:
+  static constexpr bool reads = false;
+  Slower(bool between_nodes, double factor) : between_nodes_(between_nodes), factor_(factor) {}
+  void number(const std::string& key, double, double, double& value) {
+    const bool latency = key == "base" || key == "hop" || key == "net_hop";
+    if (latency && in_net_ == between_nodes_) value *= factor_;
+  }
+  void whole(const std::string&, auto, auto, auto&) {}
+  void line(const std::string&, bool, const auto& work) { work(); }
+  void inside(const std::string&, bool, const auto& work) {  // the mapping `net`
+    in_net_ = true;
+    work();
+    in_net_ = false;
+  }
+
+ private:
+  bool between_nodes_, in_net_ = false;
+  double factor_;
+};
 
 void latency_in_node(CollectiveModel& m, double factor) {
-  for (auto* lines :
-       {m.node, m.node + 1, m.node + 2, &m.nvls, m.exchange, m.exchange + 1, m.transfer, m.transfer + 1})
-    slower(*lines, factor);
+  Slower slower(false, factor);
+  visit(slower, m);
 }
 
 void latency_between(Cluster& cluster, double factor) {
   cluster.node.nic_latency *= factor;
+  Slower slower(true, factor);
   CollectiveModel& m = cluster.collective;
-  for (auto* line : {m.ring, m.ring + 1, m.ring + 2, m.tree, m.tree + 1, m.tree + 2, &m.net_exchange}) {
-    slower(*line, factor);
-    line->net_hop *= factor;
-  }
+  visit(slower, m);
 }
 
 double largest(const backends::Curve& curve) { return *std::max_element(curve.y.begin(), curve.y.end()); }

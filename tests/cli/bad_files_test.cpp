@@ -148,18 +148,18 @@ TEST(BadInput, PlanFilesAndOutputs) {
   EXPECT_EQ(read_text(plan.path()), text);
 }
 
+#define KNOWN_ARCHITECTURES                                                                       \
+  "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM, " \
+  "BertForMaskedLM, BertForPreTraining"
+
 TEST(BadInput, ModelsFromFiles) {
   const std::pair<const char*, const char*> cases[] = {
       {"{", "config.json:1:2: is not JSON"},
       {"{\n \"a\": 1,\n b}", "config.json:3:2: is not JSON"},
       {"", "config.json:1:1: is not JSON"},
-      {"{}",
-       "config.json: has no architectures, expected one of GPT2LMHeadModel, LlamaForCausalLM, "
-       "MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM, BertForMaskedLM, BertForPreTraining"},
+      {"{}", "config.json: has no architectures, expected one of " KNOWN_ARCHITECTURES},
       {R"({"architectures": ["T5ForConditionalGeneration"]})",
-       "config.json: architectures has \"T5ForConditionalGeneration\", expected one of GPT2LMHeadModel, "
-       "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MixtralForCausalLM, BertForMaskedLM, "
-       "BertForPreTraining"},
+       "config.json: architectures has \"T5ForConditionalGeneration\", expected one of " KNOWN_ARCHITECTURES},
       {R"({"architectures": ["GPT2LMHeadModel"], "n_layer": -1})",
        "config.json: n_layer is -1, expected a whole number of at least 1"},
       {R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64,

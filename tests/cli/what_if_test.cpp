@@ -192,8 +192,9 @@ TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
           ": label train.routing_skew: 9 times the mean is more than all tokens (use at most experts 8 / "
           "top_k 2 = 4)\n");
   EXPECT_EQ(refused(even, "--tp=2"),
-            "boxcar: --tp: has no effect on a saved plan; only --cluster, --device and --routing-skew may be "
-            "given with --plan\n");
+            "boxcar: --tp: has no effect on a saved plan; only --cluster, --device, --routing-skew, "
+            "--straggler and "
+            "--what-if may be given with --plan\n");
   boxcar::testing::run_program(job({"--dp=16", "--global-batch=32", "--save-plan", plain.path()}));
   EXPECT_EQ(refused(plain, "--routing-skew=2"),
             "boxcar: --routing-skew: has no effect on a plan without experts\n");
