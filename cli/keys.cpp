@@ -203,8 +203,8 @@ std::vector<Key> make_keys() {
                         entry("cluster", "gpus", JOB(gpus), 1, million, "devices to use")));
 
   for (const search::Dimension& d : search::dimensions()) {
+    if (d.key == "mesh_order") add_not_searched(k);  // where ranks and stages stand is said last
     k.push_back(searched(d));
-    if (d.key == "recompute_others") add_not_searched(k);  // where ranks and stages stand is said last
   }
 
   k.push_back(otherwise("dp x micro_batch", entry("train", "global_batch", JOB(global_batch), 1,

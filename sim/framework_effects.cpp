@@ -123,7 +123,7 @@ void gather_copies(const Subject& s, RunAct& run) {
                                        output_types(s.program, s.actor));
 }
 
-// Later rows go over earlier ones.
+// Applied in this order: an effect sees those before it, and may overwrite them.
 struct Effect {
   const char* field;
   void (*apply)(const Subject&, RunAct&);

@@ -1,7 +1,8 @@
 // The dimensions that the search decides, one row each. Points, pins, ranges, the identity of a job,
-// contradictions, proposed changes, flags and reports go over these rows, so a new dimension is a field of
-// planner::Hints that lowering reads, and a row. The rows stand in dimension_rows.cpp in the order of a job
-// file, in which reports name them.
+// contradictions, proposed changes, flags and reports go over these rows. A new dimension is a field of
+// planner::Hints that lowering reads, and a row. If it changes what a layer or the boundary of a stage costs,
+// CostKey (planner/estimate/estimate.h) has it too: costs are measured with undecided hints at their
+// defaults. The rows stand in dimension_rows.cpp in the order of a job file, in which reports name them.
 //
 //   {.key = "stage_order",                     // --stage-order, and stage_order of a job file
 //    .field = &Hints::stage_order,
@@ -16,7 +17,9 @@
 // dimension whose values all points try lists them too:
 //
 //   {.key = "scatter_gather", .field = &Hints::scatter_gather, .flag = {.help = "..."},
-//    .values = [](const Choice&) { return std::vector<int>{0, 1}; }, .chosen = 17, .named = 13, .change = 11}
+//    .values = [](const Choice&) { return std::vector<int>{0, 1}; },
+//    .idle = [](const Job& point) { return point.parallel.tp == 1 || point.parallel.pp == 1; },
+//    .chosen = 17}                             // no rules, so no place in messages
 //
 // Without `values` a dimension is as the job has it until candidates.cpp or a move proposes something else.
 #pragma once
@@ -62,8 +65,8 @@ struct Dimension {
   // Values that points try, in order: numbers, 0 and 1 for a switch, an enum's values. A pinned dimension
   // keeps the job's value. Null: points have the job's value.
   std::vector<int> (*values)(const Choice&) = nullptr;
-  bool (*idle)(const planner::Job& point) =
-      nullptr;  // where it does nothing: the default alone, also if pinned
+  // Whether its value changes nothing: only the default is tried, even if another is pinned. Null: never.
+  bool (*idle)(const planner::Job& point) = nullptr;
   // Rules that make its values legal, alone and with dimensions chosen before it. May be null.
   std::vector<Rule> (*rules)(const planner::Job&, const Fixed&) = nullptr;
   int chosen;               // points choose lower ones first, and their rules say more
@@ -71,7 +74,7 @@ struct Dimension {
   int named = 0;            // contradictions look at lower ones first; 0: it goes with everything
   int change = 0;           // where nothing fits, changing lower ones costs less; 0: not proposed
   bool degree = false;      // plans that differ in it are of other degrees: each may be tried
-  bool recomputes = false;  // job keys have what layers recompute in place of these rows
+  bool recomputes = false;  // JobKey holds the recomputation of each layer in place of these rows' values
   bool always = false;      // a plan's flags say it even where it is the default
 
   const std::string& name_in_file() const { return name.empty() ? key : name; }
