@@ -122,7 +122,8 @@ std::string difference(const Tensors& got, const HostTensor& want, const NdSbp& 
     const HostTensor part =
         backends::cpu::take(want, sbp::local_ranges(want.type.shape, layout, mesh.extents, group[0]));
     for (const int place : group)
-      if (const auto& shape = at(got, place).type.shape; shape != part.type.shape)
+      // An empty part of a grouped convolution's weight has no groups to divide its channels by.
+      if (const auto& shape = at(got, place).type.shape; shape != part.type.shape && !part.data.empty())
         return fmt::format("place {} has shape [{}], expected [{}]", place, fmt::join(shape, ", "),
                            fmt::join(part.type.shape, ", "));
     for (size_t i = 0; i < part.data.size(); ++i) {
