@@ -8,6 +8,7 @@
 #include "backends/machines/constants.h"
 #include "backends/machines/device_profile.h"
 #include "backends/machines/strict_yaml.h"
+#include "backends/machines/yaml_reader.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -28,11 +29,6 @@ constexpr KindName<FabricKind> fabric_kinds[] = {{FabricKind::single_switch, "si
                                                  {FabricKind::fat_tree, "fat-tree"},
                                                  {FabricKind::torus, "torus"},
                                                  {FabricKind::dragonfly, "dragonfly"}};
-// ir::DType by the name in a file; tf32 is no type of a tensor.
-constexpr KindName<ir::DType> peak_types[] = {
-    {ir::DType::float64, "float64"},   {ir::DType::float32, "float32"}, {ir::DType::float16, "float16"},
-    {ir::DType::bfloat16, "bfloat16"}, {ir::DType::float8, "float8"},   {ir::DType::int8, "int8"}};
-
 template <class Kind, size_t n>
 void read_kind(Fields& fields, const char* key, const KindName<Kind> (&names)[n], Kind* to) {
   std::string text;
@@ -56,66 +52,6 @@ const char* name_of(const KindName<Kind> (&names)[n], Kind kind) {
   }
   return "?";
 }
-
-// Reads the keys that are there, within bounds, and leaves the rest alone.
-class Reader {
- public:
-  static constexpr bool reads = true;
-
-  explicit Reader(Fields& fields) : fields_(&fields) {}
-
-  void number(const std::string& key, double least, double most, double& to) {
-    fields_->number(key.c_str(), least, most, &to);
-  }
-  template <class Whole>
-  void whole(const std::string& key, Whole least, Whole most, Whole& to) {
-    fields_->integer(key.c_str(), least, most, &to);
-  }
-  void curve(const std::string& key, Curve& to) { fields_->points(key.c_str(), 1e-6, 1.5, &to.x, &to.y); }
-  void tiles(const std::string& key, std::vector<MatmulModel::Tile>& to) {
-    std::vector<std::vector<double>> rows;
-    fields_->rows(key.c_str(), 3, 1e-3, 1e4, &rows);
-    for (const auto& row : rows) {
-      to.push_back({static_cast<int>(row[0]), static_cast<int>(row[1]), row[2]});
-      if (row[0] < 1 || row[1] < 1 || row[2] > 1.5)
-        fields_->fail(key.c_str(), "a tile is [rows, columns, share of peak]");
-    }
-  }
-  void types(double least, double most, std::map<ir::DType, double>& to) {
-    for (const auto& [type, name] : peak_types) {
-      double value = 0;
-      if (fields_->number(name, least, most, &value)) to[type] = value;
-    }
-  }
-  void names(const std::string& key, double least, double most, auto& to) {
-    std::vector<std::pair<std::string, double>> values;
-    fields_->numbers(key.c_str(), least, most, &values);
-    to.insert(values.begin(), values.end());
-  }
-  void inside(const std::string& key, bool, const auto& work) {
-    const auto fields = fields_->map(key.c_str());
-    if (!fields) return;
-    Fields* const outside = std::exchange(fields_, fields.get());
-    work();
-    fields->done();
-    fields_ = outside;
-  }
-  void line(const std::string& key, bool written, const auto& work) { inside(key, written, work); }
-  template <class Model>
-  void by_type(const std::string& key, std::map<ir::DType, Model>& models, const auto& work) {
-    inside(key, true, [&] {
-      for (const auto& peak : peak_types) inside(peak.name, true, [&] { work(models[peak.kind]); });
-    });
-  }
-  template <class Model>
-  void optional(const std::string& key, std::optional<Model>& model, const auto& work) {
-    inside(key, true, [&] { work(model.emplace()); });
-  }
-  void require(const char* key) { fields_->require(key); }
-
- private:
-  Fields* fields_;
-};
 
 void read_mesh(Fields& fields, Node* node) {
   if (node->link != LinkKind::nvlink_mesh) {
@@ -145,7 +81,7 @@ Node read_node(Fields& fields) {
   Node node;
   fields.integer("gpus", 1, most_node_gpus, &node.gpus);
   read_kind(fields, "link", link_kinds, &node.link);
-  Reader reader(fields);
+  YamlReader reader(fields);
   visit(reader, node);
   fields.has("mesh_links");
   fields.done();
@@ -162,7 +98,7 @@ Node read_node(Fields& fields) {
 Fabric read_fabric(Fields& fields) {
   Fabric fabric;
   read_kind(fields, "kind", fabric_kinds, &fabric.kind);
-  Reader reader(fields);
+  YamlReader reader(fields);
   visit(reader, fabric);
   bool leaves = fabric.kind == FabricKind::leaf_spine;
   bool dims = !leaves && fabric.kind != FabricKind::single_switch;
@@ -220,7 +156,7 @@ DeviceProfile parse_device(const std::string& yaml, const std::string& file) {
   for (const char* key : {"name", "memory_bytes", "memory_bandwidth", "peak_flops", "multiprocessors"})
     fields->require(key);
   fields->text("name", &device.name);
-  Reader reader(*fields);
+  YamlReader reader(*fields);
   visit(reader, device);
   fields->done();
   return device;
@@ -256,7 +192,7 @@ Cluster parse_cluster(const std::string& yaml, const std::string& file, int gpus
   Cluster cluster;
   fields->text("name", &cluster.name);
   if (auto node = fields->map("node")) cluster.node = read_node(*node);
-  Reader reader(*fields);
+  YamlReader reader(*fields);
   reader.inside("collective", true, [&] { visit(reader, cluster.collective); });
   if (auto fabric = fields->map("fabric")) cluster.fabric = read_fabric(*fabric);
   fields->integer("nodes", 1, most_gpus / cluster.node.gpus, &cluster.nodes);

@@ -69,15 +69,14 @@ struct Framework {
   friend bool operator==(const Framework&, const Framework&) = default;
 };
 
-// Every key of a framework file, with its bounds, once. A visitor has number, whole and flag for one value,
-// text and texts for words, names for numbers by op or tensor, and inside for a mapping, which it describes
-// by `work`. The reader is in framework_yaml.cpp. What a constant does to an act is a row of
+// Every key of a framework file, with its bounds, once, for a visitor as constants.h describes it; flag, text
+// and texts are for truth values and words. The effect of a constant on an act is a row of
 // sim/framework_effects.cpp.
 template <class Visitor>
 void visit(Visitor& v, FusedSoftmax& fused) {
   for (const char* key : {"multiple", "longest", "forward", "backward", "kernels"}) v.require(key);
-  v.whole("multiple", 1, 1024, fused.multiple);
-  v.whole("longest", 1, int64_t{1} << 40, fused.longest);
+  v.whole("multiple", int64_t{1}, int64_t{1024}, fused.multiple);
+  v.whole("longest", int64_t{1}, int64_t{1} << 40, fused.longest);
   v.number("forward", 0.1, 100, fused.forward);
   v.number("backward", 0.1, 100, fused.backward);
   v.whole("kernels", 1, 100, fused.kernels);
@@ -102,8 +101,8 @@ void visit(Visitor& v, Framework& f) {
   v.flag("sums_in_products", f.sums_in_products);
   v.flag("gather_by_broadcast", f.gather_by_broadcast);
   v.number("piece_seconds", 0, 1, f.piece_seconds);
-  v.whole("apart_elements", 0, int64_t{1} << 40, f.apart_elements);
-  v.inside("fused_softmax", f.fused_softmax);
+  v.whole("apart_elements", int64_t{0}, int64_t{1} << 40, f.apart_elements);
+  v.inside("fused_softmax", true, [&] { visit(v, f.fused_softmax); });
   v.names("all_reduces", 1, 100, f.all_reduces);
   v.names("batch_copies", 0, 100, f.batch_copies);
   v.names("gather_copies", 0, 100, f.gather_copies);
@@ -115,7 +114,7 @@ void visit(Visitor& v, Framework& f) {
   v.flag("pads_channels", f.pads_channels);
   v.number("outside_bytes", 0, 1e12, f.outside_bytes);
   v.number("fragmentation", 0, 0.9, f.fragmentation);
-  v.inside("allocator", f.allocator);
+  v.optional("allocator", f.allocator, [&](CachingAllocator& allocator) { visit(v, allocator); });
   v.names("retained_bytes", 0, 100, f.retained_bytes);
   v.texts("defaults", f.defaults);
 }
