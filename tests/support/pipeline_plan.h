@@ -167,8 +167,8 @@ class PipelinePlan {
 
   void backward(int s) {
     bool last = s + 1 == shape_.stages;
-    // The gradient comes from the next stage, whose program does not exist yet: its number is known, its
-    // register is 0 for now.
+    // The gradient comes from the next stage, whose program is made later: its number is known, and its
+    // register is filled in then.
     int dy = last ? outs_.back() : gradient(s);
     for (int l = shape_.layers - 1; l >= 0; --l) {
       std::string layer = "h" + std::to_string(l) + ".";
