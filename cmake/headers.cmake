@@ -20,6 +20,12 @@ function(boxcar_own_options options)
   set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
+# boxcar_alone(TARGET files...): these are compiled by themselves with BOXCAR_UNITY too. For a class whose members have
+# types of the file's unnamed namespace, of which g++ warns anywhere but in the file itself.
+function(boxcar_alone target)
+  set_property(SOURCE ${ARGN} TARGET_DIRECTORY ${target} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # What ccache needs to keep objects that were made with them.
 function(boxcar_keep_precompiled target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>"

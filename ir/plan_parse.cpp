@@ -57,12 +57,12 @@ Kind parse_kind(PlanLine& in, std::initializer_list<Kind> kinds, const char* wha
   in.fail(fmt::format("expected {}: {}", what, known_kinds(kinds)));
 }
 
-constexpr auto queue_kinds = {QueueKind::compute, QueueKind::copy_in, QueueKind::copy_out,
-                              QueueKind::network, QueueKind::disk,    QueueKind::host};
-constexpr auto memory_kinds_known = {MemoryKind::parameters, MemoryKind::gradients, MemoryKind::optimizer,
-                                     MemoryKind::activations, MemoryKind::workspace};
-constexpr auto actor_kinds = {ActorKind::kernel, ActorKind::collective, ActorKind::pull, ActorKind::copy,
-                              ActorKind::host};
+constexpr auto all_queue_kinds = {QueueKind::compute, QueueKind::copy_in, QueueKind::copy_out,
+                                  QueueKind::network, QueueKind::disk,    QueueKind::host};
+constexpr auto all_memory_kinds = {MemoryKind::parameters, MemoryKind::gradients, MemoryKind::optimizer,
+                                   MemoryKind::activations, MemoryKind::workspace};
+constexpr auto all_actor_kinds = {ActorKind::kernel, ActorKind::collective, ActorKind::pull, ActorKind::copy,
+                                  ActorKind::host};
 using sbp::Collective;
 constexpr auto collectives = {Collective::none,           Collective::all_reduce, Collective::all_gather,
                               Collective::reduce_scatter, Collective::all_to_all, Collective::broadcast,
@@ -210,7 +210,7 @@ class Reader {
       runs_ += static_cast<int64_t>(program.schedule.size());
     } else if (in.take_word("queue")) {
       std::string name = new_name(in, names_.back().queues, "queue");
-      QueueKind kind = parse_kind(in, queue_kinds, "a kind of queue");
+      QueueKind kind = parse_kind(in, all_queue_kinds, "a kind of queue");
       program.queues.push_back({name, kind, !in.take_word("unordered")});
     } else {
       read_actor(in);
@@ -235,7 +235,7 @@ class Reader {
     reg.count = count.starts_with('x') ? read_number<int>(std::string_view(count).substr(1)).value_or(0) : 0;
     if (reg.count < 1)
       in.fail_at(at, fmt::format("expected a count from x1 to x{}, got {}", most_count, count));
-    reg.memory = parse_kind(in, memory_kinds_known, "a kind of memory");
+    reg.memory = parse_kind(in, all_memory_kinds, "a kind of memory");
     if (in.take_word("bytes")) reg.bytes = in.number(0, most_bytes);
     reg.over = in.take_word("over");
     if (in.take_word("initial")) reg.initial = in.small(0);
@@ -288,11 +288,11 @@ class Reader {
     actor.op = in.name("an op");
     bool kind_said = !in.peek('(');
     if (kind_said) {
-      const auto* kind = std::find_if(actor_kinds.begin(), actor_kinds.end(),
+      const auto* kind = std::find_if(all_actor_kinds.begin(), all_actor_kinds.end(),
                                       [&](ActorKind known) { return actor.op == to_text(known); });
-      if (kind == actor_kinds.end())
-        in.fail_at(at,
-                   fmt::format("expected a kind of actor: {}, got {}", known_kinds(actor_kinds), actor.op));
+      if (kind == all_actor_kinds.end())
+        in.fail_at(
+            at, fmt::format("expected a kind of actor: {}, got {}", known_kinds(all_actor_kinds), actor.op));
       actor.kind = *kind;
       actor.op = in.name("an op");
     } else if (actor.op == "pull") {

@@ -14,9 +14,9 @@
 namespace boxcar::planner {
 namespace {
 
-class Checker {
+class MemoryChecker {
  public:
-  Checker(const ir::Plan& plan, int program)
+  MemoryChecker(const ir::Plan& plan, int program)
       : plan_(plan), index_(program), program_(at(plan.programs, program)), lifetimes_(plan, program) {
     for (size_t r = 0; r < program_.registers.size(); ++r) {
       const ir::Register& reg = program_.registers[r];
@@ -162,7 +162,7 @@ class Checker {
 }  // namespace
 
 void check_memory(const ir::Plan& plan) {
-  for (size_t p = 0; p < plan.programs.size(); ++p) Checker(plan, static_cast<int>(p)).run();
+  for (size_t p = 0; p < plan.programs.size(); ++p) MemoryChecker(plan, static_cast<int>(p)).run();
 }
 
 }  // namespace boxcar::planner

@@ -22,9 +22,9 @@ bool writes_over(const ir::Actor& actor) {
   return value && *value;
 }
 
-class Checker {
+class OverwriteChecker {
  public:
-  explicit Checker(const ir::Plan& plan) : plan_(plan) {}
+  explicit OverwriteChecker(const ir::Plan& plan) : plan_(plan) {}
 
   void run() {
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
@@ -118,6 +118,6 @@ class Checker {
 
 }  // namespace
 
-void check_overwrites(const ir::Plan& plan) { Checker(plan).run(); }
+void check_overwrites(const ir::Plan& plan) { OverwriteChecker(plan).run(); }
 
 }  // namespace boxcar::planner

@@ -15,12 +15,6 @@ namespace {
 
 using Block = std::vector<Range>;
 
-int64_t volume(const Block& block) {
-  int64_t product = 1;
-  for (const Range range : block) product *= std::max<int64_t>(0, range.size());
-  return product;
-}
-
 Block whole(const Shape& shape) {
   Block block;
   for (const int64_t extent : shape) block.push_back({0, extent});
@@ -59,12 +53,12 @@ void each(const Block& block, const Block& a, const Block& b, Visit visit) {
 
 // A walk over mesh dimensions, partial ones last and the outermost first, that keeps the index it has come
 // to.
-struct Walk {
+struct MeshOrder {
   const Layout& layout;
   std::vector<size_t> dims;      // in the order of the walk
   std::vector<int64_t> strides;  // by dimension
 
-  explicit Walk(const Layout& l) : layout(l), strides(l.sbp.size(), 1) {
+  explicit MeshOrder(const Layout& l) : layout(l), strides(l.sbp.size(), 1) {
     for (size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * l.placement.mesh[d];
     for (const bool partial : {false, true})
       for (size_t d = 0; d < strides.size(); ++d)
@@ -111,7 +105,7 @@ std::vector<double> partial(const std::vector<double>& values, Reduction reducti
   return result;
 }
 
-void lay(const Walk& walk, size_t d, int64_t index, const std::vector<double>& values, uint64_t seed,
+void lay(const MeshOrder& walk, size_t d, int64_t index, const std::vector<double>& values, uint64_t seed,
          Held& held) {
   if (walk.leaf(d)) {
     Piece piece{block_of(walk.layout, index), {}};
@@ -133,7 +127,7 @@ void lay(const Walk& walk, size_t d, int64_t index, const std::vector<double>& v
 }
 
 // Absent elements are NaN until the outermost split has put all together.
-std::vector<double> collect(const Walk& walk, size_t d, int64_t index, const Held& held) {
+std::vector<double> collect(const MeshOrder& walk, size_t d, int64_t index, const Held& held) {
   if (walk.leaf(d)) {
     std::vector<double> values(static_cast<size_t>(volume(whole(walk.layout.shape))), std::nan(""));
     const int device = walk.device(index);
@@ -326,12 +320,12 @@ bool begins_with_identity(const Step& step, const Layout& before) {
 
 Held lay_out(const std::vector<double>& global, const Layout& layout, uint64_t seed) {
   Held held;
-  lay(Walk(layout), 0, 0, global, seed, held);
+  lay(MeshOrder(layout), 0, 0, global, seed, held);
   return held;
 }
 
 std::vector<double> assemble(const Layout& layout, const Held& held) {
-  return collect(Walk(layout), 0, 0, held);
+  return collect(MeshOrder(layout), 0, 0, held);
 }
 
 Held apply(const Step& step, const Layout& before, const Held& held) {

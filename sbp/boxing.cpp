@@ -13,12 +13,6 @@
 namespace boxcar::sbp {
 namespace {
 
-int64_t volume(const std::vector<Range>& ranges) {
-  int64_t product = 1;
-  for (const Range range : ranges) product *= range.size();
-  return product;
-}
-
 int64_t overlap(const std::vector<Range>& a, const std::vector<Range>& b) {
   int64_t product = 1;
   for (size_t axis = 0; axis < a.size(); ++axis)

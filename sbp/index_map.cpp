@@ -13,12 +13,12 @@
 namespace boxcar::sbp {
 namespace {
 
-using Dims = std::vector<Index>;
+using Indices = std::vector<Index>;
 
 bool is_loop(const Index& index) { return index != "_" && index != "1"; }
 
-std::vector<Dims> read_tensors(Cursor& in) {
-  std::vector<Dims> tensors(1);
+std::vector<Indices> read_tensors(Cursor& in) {
+  std::vector<Indices> tensors(1);
   while (true) {
     if (in.take(",")) {
       tensors.emplace_back();
@@ -37,8 +37,8 @@ std::vector<int> read_inputs(Cursor& in, const IndexMap& map) {
   return inputs;
 }
 
-bool has(const std::vector<Dims>& tensors, const Index& index) {
-  return std::any_of(tensors.begin(), tensors.end(), [&](const Dims& dims) {
+bool has(const std::vector<Indices>& tensors, const Index& index) {
+  return std::any_of(tensors.begin(), tensors.end(), [&](const Indices& dims) {
     return std::find(dims.begin(), dims.end(), index) != dims.end();
   });
 }
@@ -69,9 +69,9 @@ void read_clause(Cursor& in, IndexMap& map) {
       "unknown clause \"{}\", expected sum, max, min, linear, increasing, decreasing or after", name));
 }
 
-std::string tensors_text(const std::vector<Dims>& tensors) {
+std::string tensors_text(const std::vector<Indices>& tensors) {
   std::vector<std::string> texts;
-  for (const Dims& dims : tensors) texts.push_back(fmt::format("{}", fmt::join(dims, " ")));
+  for (const Indices& dims : tensors) texts.push_back(fmt::format("{}", fmt::join(dims, " ")));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
@@ -102,7 +102,7 @@ class Deriver {
         indices.push_back(index);
     };
     for (const auto* tensors : {&map_.inputs, &map_.outputs})
-      for (const Dims& dims : *tensors)
+      for (const Indices& dims : *tensors)
         for (const Index& index : dims)
           if (has(map_.outputs, index)) append_new(index);
     for (const ReducedIndex& reduced : map_.reduced) append_new(reduced.index);
@@ -140,7 +140,7 @@ class Deriver {
   }
 
   // S(dim) if `dims` has the index; false if it has it twice (a diagonal), which no split can follow.
-  static bool place(const Index& index, const Dims& dims, Sbp& sbp) {
+  static bool place(const Index& index, const Indices& dims, Sbp& sbp) {
     const auto at = std::find(dims.begin(), dims.end(), index);
     if (at == dims.end()) return true;
     sbp = Sbp::S(static_cast<int>(at - dims.begin()));

@@ -213,6 +213,12 @@ Range part_range(int64_t extent, int64_t parts, int64_t index) {
   return {begin, begin + size + (index < more ? 1 : 0)};
 }
 
+int64_t volume(const std::vector<Range>& ranges) {
+  int64_t product = 1;
+  for (const Range range : ranges) product *= std::max<int64_t>(0, range.size());
+  return product;
+}
+
 std::vector<Range> local_ranges(const Shape& shape, const NdSbp& layout, const Shape& mesh, int64_t index) {
   std::vector<Range> ranges(shape.size());
   for (size_t axis = 0; axis < shape.size(); ++axis) ranges[axis] = {0, shape[axis]};

@@ -100,6 +100,7 @@ struct Range {
   friend auto operator<=>(const Range&, const Range&) = default;
 };
 Range part_range(int64_t extent, int64_t parts, int64_t index);
+int64_t volume(const std::vector<Range>& ranges);  // elements in a block of one range per axis
 
 // Part of a tensor of `shape` under `layout` on the device at position `index` (row-major in `mesh`): one
 // range per axis. B and P dimensions leave ranges whole.

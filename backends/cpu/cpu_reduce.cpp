@@ -48,16 +48,16 @@ void reduce_as(std::span<const void* const> parts, void* out, int64_t count) {
   }
 }
 
-struct Row {
+struct Combiner {
   ir::DType dtype;
   Reduce sum, max, min;  // null: no such reduction
 };
 template <typename Stored, typename Wide>
-constexpr Row row(ir::DType dtype) {
+constexpr Combiner row(ir::DType dtype) {
   return {dtype, reduce_as<Stored, Wide, Sum>, reduce_as<Stored, Wide, Max>, reduce_as<Stored, Wide, Min>};
 }
 
-constexpr Row rows[] = {
+constexpr Combiner rows[] = {
     row<double, double>(ir::DType::float64),
     row<float, float>(ir::DType::float32),
     row<Eigen::half, float>(ir::DType::float16),
@@ -70,7 +70,7 @@ constexpr Row rows[] = {
 
 Reduce find(ir::DType dtype, sbp::Reduction reduction) {
   const auto* found =
-      std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return r.dtype == dtype; });
+      std::find_if(std::begin(rows), std::end(rows), [&](const Combiner& r) { return r.dtype == dtype; });
   if (found == std::end(rows)) return nullptr;
   if (reduction == sbp::Reduction::sum) return found->sum;
   return reduction == sbp::Reduction::max ? found->max : found->min;

@@ -13,7 +13,7 @@ namespace {
 
 using sbp::Collective;
 
-constexpr int turns = 8, calls = 20;
+constexpr int rounds = 8, calls = 20;
 
 // One call of every member, over and over; float32.
 double collective_seconds(backends::Backend& backend, Collective collective, int ranks, int64_t bytes) {
@@ -21,7 +21,7 @@ double collective_seconds(backends::Backend& backend, Collective collective, int
   std::iota(group.begin(), group.end(), 0);
   const int64_t count = bytes / 4;
   const std::vector<int64_t> parts(group.size(), count / ranks);
-  std::vector<double> results(turns);
+  std::vector<double> results(rounds);
   on_threads(ranks, [&](int rank) {
     try {
       const auto queue = backend.device(rank).queue(ir::QueueKind::network);
@@ -36,7 +36,7 @@ double collective_seconds(backends::Backend& backend, Collective collective, int
         if (collective == Collective::all_gather) all->all_gather(in, out, parts, ir::DType::float32);
         if (collective == Collective::all_to_all) all->all_to_all(in, parts, out, parts, ir::DType::float32);
       };
-      for (int turn = 0; turn < turns; ++turn) {
+      for (int round = 0; round < rounds; ++round) {
         call();
         all->barrier();
         queue->finish();
@@ -46,7 +46,7 @@ double collective_seconds(backends::Backend& backend, Collective collective, int
         const auto end = queue->timed_mark();
         queue->finish();
         const double spent = end ? end->seconds_since(*begin) : wall_seconds() - start;
-        if (rank == 0) at(results, turn) = spent / calls;
+        if (rank == 0) at(results, round) = spent / calls;
       }
       all->barrier();
       queue->finish();

@@ -46,14 +46,14 @@ void matmul_weight_grad(GradContext& g) {
   if (g.wants(1)) g.give(1, g.emit("dy", "matmul", {g.x(0), g.dy()}));
 }
 
-constexpr GradRule rules[] = {{"matmul", matmul},
-                              {"matmul_bias", matmul_bias},
-                              {"matmul_add", matmul_add},
-                              {"batch_matmul", batch_matmul},
-                              {"matmul_weight_grad", matmul_weight_grad}};
+constexpr GradRule matmul_rules[] = {{"matmul", matmul},
+                                     {"matmul_bias", matmul_bias},
+                                     {"matmul_add", matmul_add},
+                                     {"batch_matmul", batch_matmul},
+                                     {"matmul_weight_grad", matmul_weight_grad}};
 
 }  // namespace
 
-std::span<const GradRule> matmul_gradients() { return rules; }
+std::span<const GradRule> matmul_gradients() { return matmul_rules; }
 
 }  // namespace boxcar::ir

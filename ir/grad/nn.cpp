@@ -147,28 +147,28 @@ void avg_pool2d(GradContext& g) {
   g.give(0, g.emit("x", "avg_pool2d_grad", {g.dy()}, with_input_size(g.attrs(), g.type(g.x(0)))));
 }
 
-constexpr GradRule rules[] = {{"embedding", embedding},
-                              {"softmax", softmax},
-                              {"scale_mask_softmax", scale_mask_softmax},
-                              {"layer_norm", layer_norm},
-                              {"rms_norm", rms_norm},
-                              {"batch_norm", batch_norm},
-                              {"rotary", rotary},
-                              {"scaled_dot_product_attention", attention},
-                              {"moe_dispatch", moe_dispatch},
-                              {"moe_combine", moe_combine},
-                              {"cross_entropy", cross_entropy},
-                              {"cross_entropy_parts", cross_entropy_parts},
-                              {"nll", nll},
-                              {"sum_exp", sum_exp},
-                              {"pick", pick},
-                              {"conv2d", conv2d},
-                              {"conv2d_input_grad", conv2d_input_grad},
-                              {"max_pool2d", max_pool2d},
-                              {"avg_pool2d", avg_pool2d}};
+constexpr GradRule nn_rules[] = {{"embedding", embedding},
+                                 {"softmax", softmax},
+                                 {"scale_mask_softmax", scale_mask_softmax},
+                                 {"layer_norm", layer_norm},
+                                 {"rms_norm", rms_norm},
+                                 {"batch_norm", batch_norm},
+                                 {"rotary", rotary},
+                                 {"scaled_dot_product_attention", attention},
+                                 {"moe_dispatch", moe_dispatch},
+                                 {"moe_combine", moe_combine},
+                                 {"cross_entropy", cross_entropy},
+                                 {"cross_entropy_parts", cross_entropy_parts},
+                                 {"nll", nll},
+                                 {"sum_exp", sum_exp},
+                                 {"pick", pick},
+                                 {"conv2d", conv2d},
+                                 {"conv2d_input_grad", conv2d_input_grad},
+                                 {"max_pool2d", max_pool2d},
+                                 {"avg_pool2d", avg_pool2d}};
 
 }  // namespace
 
-std::span<const GradRule> nn_gradients() { return rules; }
+std::span<const GradRule> nn_gradients() { return nn_rules; }
 
 }  // namespace boxcar::ir

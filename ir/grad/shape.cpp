@@ -119,25 +119,25 @@ void merge_heads(GradContext& g) {
 }
 void merge_heads_grad(GradContext& g) { g.give(0, g.emit("x", "merge_heads", {g.dy()})); }
 
-constexpr GradRule rules[] = {{"reduce_sum", reduce_sum},
-                              {"reduce_mean", reduce_mean},
-                              {"reduce_max", reduce_max},
-                              {"reduce_min", reduce_min},
-                              {"broadcast_to", broadcast_to},
-                              {"reshape", reshape},
-                              {"transpose", transpose},
-                              {"slice", slice},
-                              {"concat", concat},
-                              {"gather", gather},
-                              {"cumsum", cumsum},
-                              {"top_k", top_k},
-                              {"split_heads", split_heads, 3},
-                              {"split_heads_grad", split_heads_grad},
-                              {"merge_heads", merge_heads},
-                              {"merge_heads_grad", merge_heads_grad}};
+constexpr GradRule shape_rules[] = {{"reduce_sum", reduce_sum},
+                                    {"reduce_mean", reduce_mean},
+                                    {"reduce_max", reduce_max},
+                                    {"reduce_min", reduce_min},
+                                    {"broadcast_to", broadcast_to},
+                                    {"reshape", reshape},
+                                    {"transpose", transpose},
+                                    {"slice", slice},
+                                    {"concat", concat},
+                                    {"gather", gather},
+                                    {"cumsum", cumsum},
+                                    {"top_k", top_k},
+                                    {"split_heads", split_heads, 3},
+                                    {"split_heads_grad", split_heads_grad},
+                                    {"merge_heads", merge_heads},
+                                    {"merge_heads_grad", merge_heads_grad}};
 
 }  // namespace
 
-std::span<const GradRule> shape_gradients() { return rules; }
+std::span<const GradRule> shape_gradients() { return shape_rules; }
 
 }  // namespace boxcar::ir

@@ -9,15 +9,12 @@
 #include <vector>
 
 #include "ir/images.h"
+#include "ir/models/require.h"
 #include "sbp/at.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir::models {
 namespace {
-
-void need(bool ok, const char* key, const std::string& message) {
-  if (!ok) throw Error::input(key, message);
-}
 
 struct Depth {
   int64_t layers;
@@ -363,46 +360,46 @@ class NetWriter {
   TensorId time_ = -1, context_ = -1;  // of diffusion_unet
 };
 
-constexpr std::array families{"resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"};
+constexpr std::array conv_net_families{"resnet", "wide_resnet", "alexnet", "unet", "diffusion_unet"};
 
 void check_levels(const ConvNet& c) {
   const bool diffusion = c.family == "diffusion_unet";
   const int64_t least = diffusion ? 5 : 1;
-  need(c.layers % 2 == 1 && c.layers >= least && c.layers < 20, "layers",
-       fmt::format("is {}, expected an odd number{} up to 19: levels down, one in the middle, levels up",
-                   c.layers, diffusion ? " from 5" : ""));
+  require(c.layers % 2 == 1 && c.layers >= least && c.layers < 20, "layers",
+          fmt::format("is {}, expected an odd number{} up to 19: levels down, one in the middle, levels up",
+                      c.layers, diffusion ? " from 5" : ""));
   const int64_t scale = int64_t{1} << (c.layers / 2 - (diffusion ? 1 : 0));
-  need(c.image % scale == 0, "image", fmt::format("{} is no multiple of {}", c.image, scale));
-  need(!diffusion || c.channels % heads == 0, "hidden",
-       fmt::format("{} is no multiple of the {} heads of attention", c.channels, heads));
+  require(c.image % scale == 0, "image", fmt::format("{} is no multiple of {}", c.image, scale));
+  require(!diffusion || c.channels % heads == 0, "hidden",
+          fmt::format("{} is no multiple of the {} heads of attention", c.channels, heads));
 }
 
 }  // namespace
 
 bool is_conv_net(const std::string& family) {
-  return std::find(families.begin(), families.end(), family) != families.end();
+  return std::find(conv_net_families.begin(), conv_net_families.end(), family) != conv_net_families.end();
 }
 
 void check_sizes(const ConvNet& c) {
   const std::pair<const char*, int64_t> positive[] = {
       {"hidden", c.channels}, {"width", c.width}, {"image", c.image}, {"vocab", c.classes}};
   for (const auto& [key, value] : positive)
-    need(value > 0, key, fmt::format("is {}, expected at least 1", value));
+    require(value > 0, key, fmt::format("is {}, expected at least 1", value));
   if (c.family == "unet" || c.family == "diffusion_unet") return check_levels(c);
   if (c.family == "alexnet") {
-    need(c.layers == alexnet_layers, "layers",
-         fmt::format("is {}, expected the {} of AlexNet", c.layers, alexnet_layers));
-    need(c.image >= 63, "image", fmt::format("is {}, expected at least 63", c.image));
+    require(c.layers == alexnet_layers, "layers",
+            fmt::format("is {}, expected the {} of AlexNet", c.layers, alexnet_layers));
+    require(c.image >= 63, "image", fmt::format("is {}, expected at least 63", c.image));
     return;
   }
-  need(find_depth(c.layers) != nullptr, "layers",
-       fmt::format("is {}, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50", c.layers));
-  need(c.image % 32 == 0, "image", fmt::format("{} is no multiple of 32", c.image));
+  require(find_depth(c.layers) != nullptr, "layers",
+          fmt::format("is {}, expected the blocks of ResNet-50, -101 or -152: 16, 33 or 50", c.layers));
+  require(c.image % 32 == 0, "image", fmt::format("{} is no multiple of 32", c.image));
 }
 
 Graph build(const ConvNet& config, int64_t batch) {
   check_sizes(config);
-  need(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
+  require(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
   return NetWriter(config, batch).run();
 }
 

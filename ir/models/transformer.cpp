@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/models/conv_net.h"
+#include "ir/models/require.h"
 #include "sbp/error.h"
 #include "sbp/suggest.h"
 
@@ -14,10 +15,6 @@ namespace boxcar::ir::models {
 namespace {
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-void need(bool ok, const char* key, const std::string& message) {
-  if (!ok) throw Error::input(key, message);
-}
 
 void one_of(const std::string& value, const char* key, const std::vector<std::string>& known) {
   for (const std::string& name : known)
@@ -52,7 +49,7 @@ void check_largest(const Transformer& c) {
                                                    {"image", c.image}};
   constexpr int64_t largest = (int64_t{1} << 31) - 1;
   for (const auto& [key, value] : sizes)
-    need(value <= largest, key, fmt::format("is {}, expected at most {}", value, largest));
+    require(value <= largest, key, fmt::format("is {}, expected at most {}", value, largest));
 }
 
 void check_sizes(const Transformer& c) {
@@ -60,38 +57,38 @@ void check_sizes(const Transformer& c) {
       {"layers", c.layers}, {"hidden", c.hidden}, {"heads", c.heads},       {"seq", c.seq},
       {"vocab", c.vocab},   {"ffn", c.ffn},       {"kv_heads", c.kv_heads}, {"pad_vocab_to", c.pad_vocab_to}};
   for (const auto& [key, value] : positive)
-    need(value > 0, key, fmt::format("is {}, expected at least 1", value));
-  need(c.hidden % c.heads == 0, "heads",
-       fmt::format("{} does not divide hidden {} (use {})", c.heads, c.hidden, divisors(c.hidden)));
-  need(c.heads % c.kv_heads == 0, "kv_heads",
-       fmt::format("{} does not divide heads {} (use {})", c.kv_heads, c.heads, divisors(c.heads)));
-  need(c.position != "rotary" || c.hidden / c.heads % 2 == 0, "heads",
-       fmt::format("{} leaves heads of {} elements, rotary positions need an even number", c.heads,
-                   c.hidden / c.heads));
-  need(c.dropout >= 0 && c.dropout < 1, "dropout",
-       fmt::format("is {}, expected at least 0 and below 1", c.dropout));
-  need(c.masked >= 0 && c.masked < c.seq, "masked",
-       fmt::format("is {}, expected at least 0 and below seq {}", c.masked, c.seq));
-  need(c.masked == 0 ||
-           (c.family == "bert" && c.position == "learned" && c.tied && c.bias && c.norm == "layer"),
-       "masked", "is of family bert with learned positions, layer norms, biases and a tied head");
+    require(value > 0, key, fmt::format("is {}, expected at least 1", value));
+  require(c.hidden % c.heads == 0, "heads",
+          fmt::format("{} does not divide hidden {} (use {})", c.heads, c.hidden, divisors(c.hidden)));
+  require(c.heads % c.kv_heads == 0, "kv_heads",
+          fmt::format("{} does not divide heads {} (use {})", c.kv_heads, c.heads, divisors(c.heads)));
+  require(c.position != "rotary" || c.hidden / c.heads % 2 == 0, "heads",
+          fmt::format("{} leaves heads of {} elements, rotary positions need an even number", c.heads,
+                      c.hidden / c.heads));
+  require(c.dropout >= 0 && c.dropout < 1, "dropout",
+          fmt::format("is {}, expected at least 0 and below 1", c.dropout));
+  require(c.masked >= 0 && c.masked < c.seq, "masked",
+          fmt::format("is {}, expected at least 0 and below seq {}", c.masked, c.seq));
+  require(c.masked == 0 ||
+              (c.family == "bert" && c.position == "learned" && c.tied && c.bias && c.norm == "layer"),
+          "masked", "is of family bert with learned positions, layer norms, biases and a tied head");
   const bool decodes = c.family == "t5";
-  need(decodes || (c.decoder_layers == 0 && c.decoder_seq == 0),
-       c.decoder_seq > 0 ? "decoder_seq" : "decoder_layers", "is of family t5");
-  need(!decodes || (c.decoder_layers >= 1 && c.decoder_layers < c.layers), "decoder_layers",
-       fmt::format("is {}, expected at least 1 and below layers {}, which count both halves",
-                   c.decoder_layers, c.layers));
-  need(!decodes || c.decoder_seq >= 1, "decoder_seq",
-       fmt::format("is {}, expected at least 1", c.decoder_seq));
-  need(!decodes || c.experts == 0, "experts", "are not there for family t5");
-  need(c.experts >= 0, "experts", fmt::format("is {}, expected 0 (dense) or more", c.experts));
-  need(c.experts > 0 || c.top_k == 0, "top_k", "needs experts");
-  need(c.expert_every >= 1 && (c.expert_every == 1 || c.experts > 0), "expert_every",
-       fmt::format("is {}, expected 1, or more where there are experts", c.expert_every));
-  need(c.layers % c.expert_every == 0, "expert_every",
-       fmt::format("{} does not divide layers {} (use {})", c.expert_every, c.layers, divisors(c.layers)));
-  need(c.experts == 0 || (c.top_k >= 1 && c.top_k <= c.experts), "top_k",
-       fmt::format("is {}, expected 1 to experts {}", c.top_k, c.experts));
+  require(decodes || (c.decoder_layers == 0 && c.decoder_seq == 0),
+          c.decoder_seq > 0 ? "decoder_seq" : "decoder_layers", "is of family t5");
+  require(!decodes || (c.decoder_layers >= 1 && c.decoder_layers < c.layers), "decoder_layers",
+          fmt::format("is {}, expected at least 1 and below layers {}, which count both halves",
+                      c.decoder_layers, c.layers));
+  require(!decodes || c.decoder_seq >= 1, "decoder_seq",
+          fmt::format("is {}, expected at least 1", c.decoder_seq));
+  require(!decodes || c.experts == 0, "experts", "are not there for family t5");
+  require(c.experts >= 0, "experts", fmt::format("is {}, expected 0 (dense) or more", c.experts));
+  require(c.experts > 0 || c.top_k == 0, "top_k", "needs experts");
+  require(c.expert_every >= 1 && (c.expert_every == 1 || c.experts > 0), "expert_every",
+          fmt::format("is {}, expected 1, or more where there are experts", c.expert_every));
+  require(c.layers % c.expert_every == 0, "expert_every",
+          fmt::format("{} does not divide layers {} (use {})", c.expert_every, c.layers, divisors(c.layers)));
+  require(c.experts == 0 || (c.top_k >= 1 && c.top_k <= c.experts), "top_k",
+          fmt::format("is {}, expected 1 to experts {}", c.top_k, c.experts));
 }
 
 // Writes the forward graph, op by op.
@@ -408,7 +405,7 @@ int64_t padded_vocab(const Transformer& config) { return round_up(config.vocab, 
 Graph build(const Transformer& config, int64_t batch) {
   const Transformer c = complete(config);
   if (is_conv_net(c.family)) return build(conv_net_of(c), batch);
-  need(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
+  require(batch > 0, "batch", fmt::format("is {}, expected at least 1", batch));
   return Writer(c, batch).run();
 }
 

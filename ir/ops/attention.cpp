@@ -18,7 +18,7 @@
 namespace boxcar::ir {
 namespace {
 
-enum Axis : size_t { kBatch, kHead, kSequence, kWidth };
+enum AttentionAxis : size_t { kSamples, kHead, kSequence, kHeadWidth };
 
 // q, k, v as operands of the forward or of the backward op.
 struct Operands {
@@ -36,7 +36,7 @@ int64_t group_of(const Operands& x, const Attrs& attrs) {
 // The probabilities [b, h, s, t], where dropout draws.
 TensorType probabilities(const Operands& x) {
   const Shape& q = x.q.shape;
-  return {{q[kBatch], q[kHead], q[kSequence], x.k.shape[kSequence]}, x.q.dtype};
+  return {{q[kSamples], q[kHead], q[kSequence], x.k.shape[kSequence]}, x.q.dtype};
 }
 
 void check_heads(const char* op, const Operands& x, const Attrs& attrs) {
@@ -55,15 +55,15 @@ void check_operands(const char* op, const Operands& x, const Attrs& attrs) {
   exact_rank(op, "v", x.v, 4);
   need_float(op, "q", x.q);
   const Shape &q = x.q.shape, &k = x.k.shape, &v = x.v.shape;
-  need_shape(op, "k", x.k, {q[kBatch], k[kHead], k[kSequence], q[kWidth]}, "q", x.q);
-  need_shape(op, "v", x.v, {k[kBatch], k[kHead], k[kSequence], v[kWidth]}, "k", x.k);
+  need_shape(op, "k", x.k, {q[kSamples], k[kHead], k[kSequence], q[kHeadWidth]}, "q", x.q);
+  need_shape(op, "v", x.v, {k[kSamples], k[kHead], k[kSequence], v[kHeadWidth]}, "k", x.k);
   check_heads(op, x, attrs);
   check_random(op, attrs, probabilities(x));
 }
 
 TensorType out_of(const Operands& x) {
   const Shape& q = x.q.shape;
-  return {{q[kBatch], q[kHead], q[kSequence], x.v.shape[kWidth]}, x.q.dtype};
+  return {{q[kSamples], q[kHead], q[kSequence], x.v.shape[kHeadWidth]}, x.q.dtype};
 }
 
 TensorType lse_of(const Operands& x) { return {without_last(x.q.shape), wide(x.q.dtype)}; }
@@ -130,7 +130,7 @@ Attrs localize_keys(const Operands& x, const Attrs& attrs, int64_t parts, int64_
 }
 
 Attrs localize(const Operands& x, const Attrs& attrs, sbp::Sbp q, sbp::Sbp k, int64_t parts, int64_t index) {
-  if (q.is_split() && q.axis != kWidth) return localize_query(x, attrs, q, k.is_split(), parts, index);
+  if (q.is_split() && q.axis != kHeadWidth) return localize_query(x, attrs, q, k.is_split(), parts, index);
   return split_at(k, kSequence) ? localize_keys(x, attrs, parts, index) : attrs;
 }
 
@@ -148,7 +148,7 @@ Attrs localize_backward(const Types& in, const Attrs& attrs, const sbp::Signatur
 // if the sequence were dealt out so that each has its share, as implementations do.
 double forward_flops(const Operands& x, const Attrs& attrs) {
   const double pairs = static_cast<double>(probabilities(x).elements());
-  const double width = static_cast<double>(x.q.shape[kWidth] + x.v.shape[kWidth]);
+  const double width = static_cast<double>(x.q.shape[kHeadWidth] + x.v.shape[kHeadWidth]);
   return 2 * pairs * width * (attr_bool(attrs, "causal") ? 0.5 : 1);
 }
 
@@ -173,16 +173,17 @@ Attrs attention_attrs() {
 
 // Heads with their own key heads; grouped and causal; one key head with dropout. Small, as law 1 tries every
 // combination of layouts.
-struct Example {
+struct AttentionExample {
   TensorType q, k, v, out, lse;
   Attrs attrs;
 };
-std::vector<Example> examples(const Extent& n) {
+std::vector<AttentionExample> attention_examples(const Extent& n) {
   const auto example = [](int64_t b, int64_t heads, int64_t key_heads, int64_t s, int64_t t, int64_t width,
                           Attrs attrs) {
     attrs["scale"] = 0.25;
-    return Example{f32({b, heads, s, 2}),     f32({b, key_heads, t, 2}), f32({b, key_heads, t, width}),
-                   f32({b, heads, s, width}), f32({b, heads, s}),        std::move(attrs)};
+    return AttentionExample{
+        f32({b, heads, s, 2}),     f32({b, key_heads, t, 2}), f32({b, key_heads, t, width}),
+        f32({b, heads, s, width}), f32({b, heads, s}),        std::move(attrs)};
   };
   const auto few = [&] { return 2 + n() % 3; };
   return {example(2, 3, 3, 2, few(), 2, {}), example(1, 6, 3, few(), few(), 2, {{"causal", true}}),
@@ -205,7 +206,8 @@ OpDef attention() {
       .tolerance = 1e-9,
       .samples = [](const Extent& n) {
         std::vector<Sample> samples;
-        for (auto& x : examples(n)) samples.push_back({.inputs = {x.q, x.k, x.v}, .attrs = x.attrs});
+        for (auto& x : attention_examples(n))
+          samples.push_back({.inputs = {x.q, x.k, x.v}, .attrs = x.attrs});
         return samples;
       }};
 }
@@ -227,7 +229,7 @@ OpDef attention_grad() {
       .tolerance = 1e-9,
       .samples = [](const Extent& n) {
         std::vector<Sample> samples;
-        for (auto& x : examples(n)) {
+        for (auto& x : attention_examples(n)) {
           samples.push_back({.inputs = {x.out, x.q, x.k, x.v, x.out, x.lse},
                              .attrs = x.attrs,
                              .domains = {{}, {}, {}, {}, {}, {4, 12, 1}}});  // lse: probabilities below one

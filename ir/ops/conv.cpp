@@ -176,16 +176,16 @@ MapFunction map_of(std::string_view first, std::string_view last, std::string_vi
   };
 }
 
-struct Example {
+struct ConvExample {
   TensorType x, weight;
   Attrs attrs;
 };
 
 // Plain with padding; strided without overlap, so that rows may be split; in groups; one by one. All of them
 // with either order of axes.
-std::vector<Example> examples(const Extent& n) {
+std::vector<ConvExample> conv_examples(const Extent& n) {
   const int64_t a = n(), c = n(), o = n(), h = n();
-  std::vector<Example> result = {
+  std::vector<ConvExample> result = {
       {f32({a, c, h, 4}), f32({o, c, 3, 3}), {{"stride", int64_t{1}}, {"padding", int64_t{1}}}},
       {f32({2, c, 8, 6}), f32({o, c, 2, 2}), {{"stride", int64_t{2}}}},
       {f32({a, 6, 3, 3}), f32({9, 2, 2, 2}), {{"groups", int64_t{3}}}},
@@ -198,7 +198,7 @@ std::vector<Example> examples(const Extent& n) {
 template <class Make>
 std::vector<Sample> conv_samples(const Extent& n, Make make) {
   std::vector<Sample> samples;
-  for (const Example& e : examples(n)) {
+  for (const ConvExample& e : conv_examples(n)) {
     const Attrs full = complete(op("conv2d"), e.attrs);
     samples.push_back(make(e, infer_y("conv2d", e.x, e.weight, full)));
   }
@@ -227,7 +227,7 @@ OpDef conv2d() {
           },
       .samples =
           [](const Extent& n) {
-            return conv_samples(n, [](const Example& e, const TensorType&) {
+            return conv_samples(n, [](const ConvExample& e, const TensorType&) {
               return Sample{.inputs = {e.x, e.weight}, .attrs = e.attrs};
             });
           }};
@@ -253,7 +253,7 @@ OpDef conv2d_input_grad() {
           },
       .samples =
           [](const Extent& n) {
-            return conv_samples(n, [](const Example& e, const TensorType& y) {
+            return conv_samples(n, [](const ConvExample& e, const TensorType& y) {
               const Shape x = image_axes(complete(op("conv2d"), e.attrs)).channels_first(e.x.shape);
               const std::vector<int64_t> size = {x[kHeight], x[kWidth]};
               return Sample{.inputs = {y, e.weight}, .attrs = with(e.attrs, "input_size", size)};
@@ -281,7 +281,7 @@ OpDef conv2d_weight_grad() {
           },
       .samples =
           [](const Extent& n) {
-            return conv_samples(n, [](const Example& e, const TensorType& y) {
+            return conv_samples(n, [](const ConvExample& e, const TensorType& y) {
               const std::vector<int64_t> kernel = {e.weight.shape[kHeight], e.weight.shape[kWidth]};
               return Sample{.inputs = {y, e.x}, .attrs = with(e.attrs, "kernel", kernel)};
             });

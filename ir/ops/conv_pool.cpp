@@ -70,12 +70,12 @@ MapFunction map_of(std::string_view first, std::string_view last) {
 }
 
 // Apart, overlapping, and with a row left over; with either order of axes.
-struct Example {
+struct PoolExample {
   TensorType x;
   Attrs attrs;
 };
-std::vector<Example> examples(const Extent& n) {
-  std::vector<Example> result = {
+std::vector<PoolExample> pool_examples(const Extent& n) {
+  std::vector<PoolExample> result = {
       {f32({n(), n(), 8, 4}), {}},
       {f32({n(), n(), 5, 4}), {{"kernel", int64_t{4}}, {"stride", int64_t{1}}, {"padding", int64_t{1}}}},
       {f32({n(), n(), 7, 3}), {{"stride", int64_t{2}}}}};
@@ -105,7 +105,7 @@ OpDef max_pool() {
       .samples =
           [](const Extent& n) {
             std::vector<Sample> samples;
-            for (auto& e : examples(n)) samples.push_back({.inputs = {e.x}, .attrs = e.attrs});
+            for (auto& e : pool_examples(n)) samples.push_back({.inputs = {e.x}, .attrs = e.attrs});
             return samples;
           }};
 }
@@ -134,7 +134,7 @@ OpDef max_pool_grad() {
       .samples =
           [](const Extent& n) {
             std::vector<Sample> samples;
-            for (auto& e : examples(n)) {
+            for (auto& e : pool_examples(n)) {
               const TensorType y =
                   infer_y("max_pool2d_grad", e.x, complete(ir::op("max_pool2d_grad"), e.attrs));
               samples.push_back({.inputs = {y, e.x}, .attrs = e.attrs});
@@ -164,7 +164,7 @@ OpDef avg_pool() {
           .samples =
               [](const Extent& n) {
                 std::vector<Sample> samples;
-                for (auto& e : examples(n)) samples.push_back({.inputs = {e.x}, .attrs = e.attrs});
+                for (auto& e : pool_examples(n)) samples.push_back({.inputs = {e.x}, .attrs = e.attrs});
                 return samples;
               }};
 }
@@ -194,7 +194,7 @@ OpDef avg_pool_grad() {
           .samples =
               [](const Extent& n) {
                 std::vector<Sample> samples;
-                for (auto& e : examples(n)) {
+                for (auto& e : pool_examples(n)) {
                   const Shape x = image_axes(complete(op("avg_pool2d"), e.attrs)).channels_first(e.x.shape);
                   e.attrs["input_size"] = std::vector<int64_t>{x[2], x[3]};
                   const TensorType y =

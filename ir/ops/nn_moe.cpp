@@ -170,13 +170,13 @@ Attrs part_attrs() {
 }
 
 // Some experts are chosen more often than they have slots.
-struct Example {
+struct MoeExample {
   TensorType x, index, weight, y;
   Domain experts;
   Attrs attrs;
 };
-std::vector<Example> examples(const Extent& n) {
-  std::vector<Example> result;
+std::vector<MoeExample> moe_examples(const Extent& n) {
+  std::vector<MoeExample> result;
   for (const Shape& groups : {Shape{}, Shape{n()}}) {
     const int64_t t = n() + 2, e = n(), h = n();
     result.push_back({f32(join(groups, {t, h})),
@@ -208,7 +208,7 @@ OpDef dispatch() {
           .samples =
               [](const Extent& n) {
                 std::vector<Sample> samples;
-                for (const Example& e : examples(n)) {
+                for (const MoeExample& e : moe_examples(n)) {
                   samples.push_back({.inputs = {e.x, e.index}, .attrs = e.attrs, .domains = {{}, e.experts}});
                 }
                 return samples;
@@ -227,7 +227,7 @@ OpDef dispatch_grad() {
           .localize = localize_moe<1, of_dispatch_grad>,
           .samples = [](const Extent& n) {
             std::vector<Sample> samples;
-            for (const Example& e : examples(n))
+            for (const MoeExample& e : moe_examples(n))
               samples.push_back({.inputs = {e.y, e.index}, .domains = {{}, e.experts}});
             return samples;
           }};
@@ -245,7 +245,7 @@ OpDef combine() {
           .localize = localize_moe<1, of_combine>,
           .samples = [](const Extent& n) {
             std::vector<Sample> samples;
-            for (const Example& e : examples(n)) {
+            for (const MoeExample& e : moe_examples(n)) {
               samples.push_back({.inputs = {e.y, e.index, e.weight}, .domains = {{}, e.experts}});
             }
             return samples;
@@ -267,7 +267,7 @@ OpDef combine_grad() {
           .localize = localize_moe<2, of_combine_grad>,
           .samples = [](const Extent& n) {
             std::vector<Sample> samples;
-            for (const Example& e : examples(n)) {
+            for (const MoeExample& e : moe_examples(n)) {
               samples.push_back({.inputs = {e.x, e.y, e.index, e.weight}, .domains = {{}, {}, e.experts}});
             }
             return samples;

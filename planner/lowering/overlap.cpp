@@ -14,9 +14,9 @@ namespace boxcar::planner {
 
 namespace {
 
-class Orderer {
+class Overlapper {
  public:
-  Orderer(const Stage& stage, StageTasks& tasks) : stage_(stage), tasks_(tasks) {}
+  Overlapper(const Stage& stage, StageTasks& tasks) : stage_(stage), tasks_(tasks) {}
 
   void run() {
     for (const auto* part : tasks_.parts())
@@ -67,7 +67,7 @@ bool computes(const ir::Program& program, const ir::Actor& actor) {
 
 }  // namespace
 
-void overlap(const Stage& stage, StageTasks& tasks) { Orderer(stage, tasks).run(); }
+void overlap(const Stage& stage, StageTasks& tasks) { Overlapper(stage, tasks).run(); }
 
 void check_overlap(const Stage& stage, const StageTasks& tasks) {
   std::set<TaskId> before;

@@ -17,9 +17,9 @@ int most_layers(const planner::Job& job) {
   return *std::max_element(stages.begin(), stages.end());
 }
 
-class Changes {
+class DegreeChanges {
  public:
-  explicit Changes(const Refinement& of)
+  explicit DegreeChanges(const Refinement& of)
       : attempts_(of.attempts),
         points_(of.points),
         candidates_(of.candidates),
@@ -179,6 +179,6 @@ class Changes {
 
 }  // namespace
 
-void change_degrees(const Refinement& of) { Changes(of).make(); }
+void change_degrees(const Refinement& of) { DegreeChanges(of).make(); }
 
 }  // namespace boxcar::search

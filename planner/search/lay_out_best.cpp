@@ -17,7 +17,7 @@ constexpr double bound_by_kernels = 0.85;  // of the best step: nothing is to be
 constexpr size_t most_shapes = 4, most_of_several = 3;
 constexpr int most_runs = 128;     // of a layer, in a step, on a device
 constexpr int most_solved = 1000;  // nodes of a problem that takes some ms; on one dimension 4 times as many
-constexpr size_t most_changed = 24;  // tried of what differs from the best found in one thing
+constexpr size_t most_neighbours = 24;  // tried of what differs from the best found in one thing
 
 bool has_layouts(const planner::Job& job) { return planner::mesh_of(job.parallel).devices() > 1; }
 
@@ -143,7 +143,7 @@ class LayOut {
   // from the best of other degrees that are nearly as good.
   void change_found() {
     std::set<JobKey> starts;
-    for (size_t left = most_changed; !attempts_.asked_to_stop();) {
+    for (size_t left = most_neighbours; !attempts_.asked_to_stop();) {
       const std::vector<Candidate> some = attempts_.hopeful(nearly, alike);
       const auto start = std::find_if(some.begin(), some.end(), [&](const Candidate& c) {
         return has_layouts(c.job) && (c.layouts || &c == &some.front()) &&

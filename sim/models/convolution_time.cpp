@@ -19,8 +19,6 @@ constexpr Splits splits{parts_of_k, 2};
 constexpr int64_t tile_edge = 6, tile_elements = tile_edge * tile_edge, winograd_kernels = 3;
 constexpr int64_t fused_outputs = 2, fused_elements = 16, block_tiles = 32, block_channels = 64;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // m x n over k, of each group.
 MatmulShape product_of(const ConvolutionShape& s, ConvolutionPass pass) {
   const int64_t window = s.kernel_rows * s.kernel_columns, out = s.batch * s.out_rows * s.out_columns;

@@ -14,8 +14,6 @@ constexpr Splits splits_of_products{parts_of_products, 8};
 constexpr int64_t least_k_of_split = 256;
 constexpr double largest_tile = 256 * 128;  // elements
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 struct Waves {
   const backends::MatmulModel& model;
   const MatmulShape& shape;

@@ -40,6 +40,7 @@ struct Splits {
 double waves_seconds(const backends::DeviceProfile& device, const backends::MatmulModel& model,
                      const MatmulShape& shape, ir::DType type, double peak, const Splits& splits);
 double fourth_power_sum(double a, double b);  // (a^4 + b^4)^(1/4)
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Peak by the operands' type; float32's where the type has none.
 double peak_flops(const backends::DeviceProfile& device, ir::DType type);

@@ -11,12 +11,12 @@
 namespace boxcar::backends::cpu {
 namespace {
 
-struct Case {
+struct ProductCase {
   int64_t m, n, k;
   bool transpose_a, transpose_b, add;
 };
 
-std::string to_text(const Case& c) {
+std::string to_text(const ProductCase& c) {
   return fmt::format("{} x {} x {}{}{}{}", c.m, c.n, c.k, c.transpose_a ? ", a transposed" : "",
                      c.transpose_b ? ", b transposed" : "", c.add ? ", added" : "");
 }
@@ -28,7 +28,7 @@ T element(const Matrix<const T>& m, int64_t i, int64_t j) {
 
 // c has one column more than is written, which must stay unchanged.
 template <class T, class Product>
-void check(const Case& x, Product product) {
+void check(const ProductCase& x, Product product) {
   std::mt19937_64 random(7);
   const auto draw = [&](int64_t count) {
     std::vector<T> values(static_cast<size_t>(count));
@@ -50,8 +50,8 @@ void check(const Case& x, Product product) {
   ASSERT_EQ(c, want) << to_text(x);
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<ProductCase> cases() {
+  std::vector<ProductCase> all;
   std::mt19937_64 random(3);
   const int64_t extents[] = {0, 1, 2, 3, 5, 8, 12, 13, 16, 17, 31, 32, 33, 64, 100};
   const auto pick = [&] { return extents[random() % std::size(extents)]; };
@@ -70,7 +70,7 @@ TEST(Product, IsExactInEveryUnit) {
   ASSERT_GE(units.count, 1);
   for (int i = 0; i < units.count; ++i) {
     SCOPED_TRACE(units.units[i].name);
-    for (const Case& x : cases()) {
+    for (const ProductCase& x : cases()) {
       check<float>(x, units.units[i].in_float);
       check<double>(x, units.units[i].in_double);
       if (HasFatalFailure()) return;
@@ -79,7 +79,7 @@ TEST(Product, IsExactInEveryUnit) {
 }
 
 TEST(Product, TakesTheFastestUnit) {
-  for (const Case& x : cases()) {
+  for (const ProductCase& x : cases()) {
     check<float>(x, product<float>);
     check<double>(x, product<double>);
     if (HasFatalFailure()) return;

@@ -3,7 +3,7 @@
 
 #include "bad_input.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 const CommandCase of_simulate[] = {
@@ -106,4 +106,4 @@ const CommandCase others[] = {
 TEST(BadInput, Commands) { expect_refused({}, others); }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -9,7 +9,7 @@
 
 #include "bad_input.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 std::string read_text(const std::string& path) {
@@ -204,4 +204,4 @@ TEST(BadInput, OutputsThatAreNoFiles) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

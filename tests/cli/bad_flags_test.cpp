@@ -3,7 +3,7 @@
 
 #include "bad_input.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 std::string name_of(const std::string& flag) { return flag.substr(0, flag.find('=')); }
@@ -357,4 +357,4 @@ TEST(BadInput, Flags) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

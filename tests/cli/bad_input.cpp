@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 
 void expect_refused(const Words& arguments, int exit_code, const std::string& message,
                     const std::string& shown_path, const std::string& path) {
@@ -21,4 +21,4 @@ void expect_refused(const Words& beginning, std::span<const CommandCase> cases) 
   }
 }
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

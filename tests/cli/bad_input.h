@@ -8,7 +8,7 @@
 
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 
 using Words = std::vector<std::string>;
 
@@ -38,4 +38,4 @@ struct CommandCase {
 // Prefixes each case's arguments with `beginning`.
 void expect_refused(const Words& beginning, std::span<const CommandCase> cases);
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

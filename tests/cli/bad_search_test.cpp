@@ -3,7 +3,7 @@
 
 #include "bad_input.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 const CommandCase cases[] = {
@@ -124,4 +124,4 @@ const CommandCase cases[] = {
 TEST(BadInput, Searches) { expect_refused({"search", "--model=gpt2", "--cluster=dgx-a100-80g"}, cases); }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

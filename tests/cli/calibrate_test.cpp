@@ -21,8 +21,8 @@
 namespace boxcar::cli {
 namespace {
 
-using boxcar::testing::run_program;
-using boxcar::testing::TemporaryFile;
+using boxcar::tests::run_program;
+using boxcar::tests::TemporaryFile;
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
@@ -208,7 +208,7 @@ TEST(Calibrate, SaysWhereAConstantIsAtItsBound) {
 TEST(CalibrateCommand, WritesAClusterThatSimulates) {
   const TemporaryFile steps("steps.csv", steps_csv({"under_load=0.8", "node.host_speed=0.7"})),
       output("my.yaml", "");
-  const boxcar::testing::Output run =
+  const boxcar::tests::Output run =
       run_program({"calibrate", steps.path(), "--cluster=dgx-a100-80g", "-o", output.path()});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("under_load "));
@@ -225,7 +225,7 @@ TEST(CalibrateCommand, PrintsWhatWasFitted) {
   const TemporaryFile nccl("all_reduce.txt",
                            nccl_text(changed("dgx-a100-80g", 8, {"node.link_bandwidth=0.8x"}))),
       output("my.yaml", "");
-  const boxcar::testing::Output run =
+  const boxcar::tests::Output run =
       run_program({"calibrate", nccl.path(), "--cluster=dgx-a100-80g", "-o", output.path()});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(run.out,

@@ -6,7 +6,7 @@
 
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 class Explain : public ::testing::Test {
@@ -269,4 +269,4 @@ TEST(ExplainSearch, FindsTheLayoutsOfAPlanAgain) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -11,7 +11,7 @@
 
 #include "bad_input.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 // A file has the same sizes as the catalog, and flags win.
@@ -228,4 +228,4 @@ TEST(Jobs, ASavedPlanGivesTheSameResult) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -19,7 +19,7 @@ class OutputTest : public ::testing::TestWithParam<int> {
  protected:
   void TearDown() override { fs::remove_all(folder_); }
 
-  const fs::path folder_ = boxcar::testing::temporary_folder();
+  const fs::path folder_ = boxcar::tests::temporary_folder();
 };
 
 TEST_P(OutputTest, LeavesNothingWhereASignalEndsTheProcess) {

@@ -9,7 +9,7 @@
 
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -89,4 +89,4 @@ TEST(Profile, LongMeasuresADeviceThatSimulatesAndTrains) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

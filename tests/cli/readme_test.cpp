@@ -47,7 +47,7 @@ TEST(Readme, ShowsWhatTheProgramPrints) {
   const Shown shown = shown_below("## Simulate");
   ASSERT_FALSE(shown.arguments.empty()) << "README.md has no command under that heading";
   ASSERT_EQ(shown.arguments.at(0), "simulate");
-  EXPECT_EQ(without_its_time(boxcar::testing::run_program(shown.arguments).out), without_its_time(shown.out))
+  EXPECT_EQ(without_its_time(boxcar::tests::run_program(shown.arguments).out), without_its_time(shown.out))
       << "put what the command prints into README.md";
 }
 

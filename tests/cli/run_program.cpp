@@ -10,7 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 
 std::string temporary_folder() {
   std::string name = (std::filesystem::temp_directory_path() / "boxcar-test-XXXXXX").string();
@@ -77,4 +77,4 @@ std::string replace_all(std::string text, const std::string& from, const std::st
   return text;
 }
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -13,7 +13,7 @@
 #include "planner/resolve.h"
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using nlohmann::json;
@@ -398,4 +398,4 @@ TEST(SearchReport, SaysWhatItEndedWith) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

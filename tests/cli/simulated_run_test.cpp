@@ -11,7 +11,7 @@
 
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using nlohmann::json;
@@ -108,4 +108,4 @@ INSTANTIATE_TEST_SUITE_P(Plans, SimulatedRun,
                                            Words{"--dp=2", "--tp=2", "--pp=2", "--recompute=selective"}));
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -15,7 +15,7 @@
 
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -93,4 +93,4 @@ class Train : public ::testing::Test {
   fs::path folder_;
 };
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -15,7 +15,7 @@
 #include "backends/host/checkpoint.h"
 #include "train.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 TEST_F(Train, GoesOnBitForBit) {
@@ -241,4 +241,4 @@ TEST_F(Train, RefusesABadCheckpointAndLeavesIt) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

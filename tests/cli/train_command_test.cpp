@@ -12,7 +12,7 @@
 
 #include "train.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 TEST_F(Train, EverySplitHasTheSingleDevicesLosses) {
@@ -174,4 +174,4 @@ TEST_F(Train, ShowsABarOnATerminal) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -14,7 +14,7 @@
 #include "support/own_mounts.h"
 #include "train.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -255,4 +255,4 @@ TEST_F(TrainFaults, AClockThatJumpsChangesNothing) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

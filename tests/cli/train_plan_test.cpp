@@ -12,7 +12,7 @@
 #include "planner/search/plan_slots.h"
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -255,4 +255,4 @@ TEST_F(TrainPlan, RefusesWhatIsSimulatedAlone) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -11,7 +11,7 @@
 
 #include "train.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 struct Refusal {
@@ -176,4 +176,4 @@ TEST_F(Train, EndsWhereTheLossIsNoNumber) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -30,7 +30,7 @@ std::vector<std::string> job(std::vector<std::string> more) {
 
 nlohmann::json document(std::vector<std::string> more) {
   more.push_back("--json");
-  return nlohmann::json::parse(boxcar::testing::run_program(job(std::move(more))).out);
+  return nlohmann::json::parse(boxcar::tests::run_program(job(std::move(more))).out);
 }
 
 std::string said(const std::function<void(backends::Cluster&)>& work) {
@@ -115,7 +115,7 @@ TEST(Simulate, AFasterNetworkShowsBesideTheDescribedOne) {
   EXPECT_EQ(faster["what_if"]["changes"], nlohmann::json({"bandwidth.network=4x"}));
   EXPECT_EQ(faster["what_if"]["described_step_time_s"], plain["step_time_s"]);
   EXPECT_LT(faster["step_time_s"], plain["step_time_s"]);
-  const std::string table = boxcar::testing::run_program(job({"--what-if=bandwidth.network=4x"})).out;
+  const std::string table = boxcar::tests::run_program(job({"--what-if=bandwidth.network=4x"})).out;
   EXPECT_THAT(table, HasSubstr("  what if                bandwidth.network=4x\n  as described           "));
 }
 
@@ -126,7 +126,7 @@ TEST(Simulate, AllWaitForAStraggler) {
 }
 
 TEST(Simulate, SmallerMemoryDoesNotFit) {
-  const boxcar::testing::Output out = boxcar::testing::run_program(job({"--what-if=memory=2e6"}));
+  const boxcar::tests::Output out = boxcar::tests::run_program(job({"--what-if=memory=2e6"}));
   EXPECT_EQ(out.exit_code, 1);
   EXPECT_THAT(out.err, HasSubstr("does not fit"));
 }
@@ -153,7 +153,7 @@ TEST(Simulate, JitterCostsTime) {
 
 TEST(Simulate, RefusesJitterThatCannotBe) {
   const auto error = [](std::vector<std::string> more) {
-    return boxcar::testing::run_program(job(more)).err;
+    return boxcar::tests::run_program(job(more)).err;
   };
   EXPECT_EQ(error({"--jitter=2"}), "boxcar: --jitter: got \"2\", expected a number from 0 to 1\n");
   EXPECT_EQ(error({"--jitter=much"}), "boxcar: --jitter: got \"much\", expected a number from 0 to 1\n");
@@ -166,15 +166,15 @@ TEST(Simulate, RefusesJitterThatCannotBe) {
 
 // No act depends on the routing skew, so a saved plan accepts another one, and no other change.
 TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
-  const boxcar::testing::TemporaryFile even("even.txt", ""), skewed("skewed.txt", ""), plain("plain.txt", "");
+  const boxcar::tests::TemporaryFile even("even.txt", ""), skewed("skewed.txt", ""), plain("plain.txt", "");
   const std::vector<std::string> mixture = {"--experts=8", "--dp=16", "--ep=8", "--global-batch=32"};
   const auto step = [&](std::vector<std::string> more, bool planned = false) {
     more.push_back("--json");
     if (planned) more.insert(more.begin(), "simulate");
-    const boxcar::testing::Output output = boxcar::testing::run_program(planned ? more : job(more));
+    const boxcar::tests::Output output = boxcar::tests::run_program(planned ? more : job(more));
     return nlohmann::json::parse(output.out)["step_time_s"].get<double>();
   };
-  const auto made = [&](const boxcar::testing::TemporaryFile& file, const char* skew) {
+  const auto made = [&](const boxcar::tests::TemporaryFile& file, const char* skew) {
     std::vector<std::string> all = mixture;
     all.insert(all.end(), {skew, "--save-plan", file.path()});
     return step(all);
@@ -183,8 +183,8 @@ TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
   EXPECT_LT(even_step, skewed_step);
   EXPECT_EQ(step({"--plan", even.path(), "--routing-skew=2"}, true), skewed_step);
   EXPECT_EQ(step({"--plan", skewed.path(), "--routing-skew=1"}, true), even_step);
-  const auto refused = [&](const boxcar::testing::TemporaryFile& file, const char* flag) {
-    return boxcar::testing::run_program({"simulate", "--plan", file.path(), flag}).err;
+  const auto refused = [&](const boxcar::tests::TemporaryFile& file, const char* flag) {
+    return boxcar::tests::run_program({"simulate", "--plan", file.path(), flag}).err;
   };
   EXPECT_EQ(
       refused(even, "--routing-skew=9"),
@@ -195,7 +195,7 @@ TEST(WhatIf, ASavedPlanIsSimulatedWithAnotherRoutingSkew) {
             "boxcar: --tp: has no effect on a saved plan; only --cluster, --device, --routing-skew, "
             "--straggler and "
             "--what-if may be given with --plan\n");
-  boxcar::testing::run_program(job({"--dp=16", "--global-batch=32", "--save-plan", plain.path()}));
+  boxcar::tests::run_program(job({"--dp=16", "--global-batch=32", "--save-plan", plain.path()}));
   EXPECT_EQ(refused(plain, "--routing-skew=2"),
             "boxcar: --routing-skew: has no effect on a plan without experts\n");
 }

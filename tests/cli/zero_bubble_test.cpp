@@ -9,7 +9,7 @@
 
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using nlohmann::json;
@@ -70,4 +70,4 @@ TEST(ZeroBubble, PlansReadBack) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

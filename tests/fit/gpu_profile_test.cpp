@@ -19,7 +19,7 @@
 #include "sim/models/kernel_time.h"
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using backends::Cluster;
@@ -250,4 +250,4 @@ TEST(GpuProfile, NoKernelIsBegunWhenTheTimeIsOver) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/op.h"
+#include "op_texts.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -14,21 +15,6 @@ using testing::ElementsAre;
 using testing::IsSupersetOf;
 using testing::Not;
 using Ints = std::vector<int64_t>;
-
-Types types(const std::vector<std::string>& texts) {
-  Types all;
-  for (const std::string& text : texts) all.push_back(parse_tensor_type(text));
-  return all;
-}
-
-std::vector<std::string> rules(const char* name, const std::vector<std::string>& inputs,
-                               const Attrs& attrs = {}, int64_t parts = 2) {
-  std::vector<std::string> texts;
-  for (const auto& s : signatures(op(name), types(inputs), complete(op(name), attrs), parts)) {
-    texts.push_back(sbp::to_text(s));
-  }
-  return texts;
-}
 
 // Localized attributes of part `index` of `parts`, where they differ from `attrs`.
 std::string told(const char* name, const std::vector<std::string>& inputs, const Attrs& attrs,
@@ -45,18 +31,6 @@ std::string told(const char* name, const std::vector<std::string>& inputs, const
 Work work_of(const char* name, const std::vector<std::string>& inputs, const Attrs& attrs = {}) {
   const Attrs full = complete(op(name), attrs);
   return work(op(name), types(inputs), op(name).infer(types(inputs), full), full);
-}
-
-std::string inferred(const char* name, const std::vector<std::string>& inputs, const Attrs& attrs = {}) {
-  std::vector<std::string> texts;
-  try {
-    for (const auto& type : op(name).infer(types(inputs), complete(op(name), attrs)))
-      texts.push_back(to_text(type));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Exit::bad_input);
-    return error.what();
-  }
-  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 // --- rules
@@ -215,7 +189,7 @@ TEST(NnInfer, GivesShapes) {
   EXPECT_EQ(inferred("moe_combine", {"float16[4, 3, 8]", "int64[6, 2]", "float16[6, 2]"}), "float16[6, 8]");
 }
 
-struct Refusal {
+struct NnRefusal {
   const char* name;
   std::vector<std::string> inputs;
   Attrs attrs;
@@ -223,7 +197,7 @@ struct Refusal {
 };
 
 TEST(NnInfer, RefusesAndSaysWhy) {
-  const Refusal refusals[] = {
+  const NnRefusal refusals[] = {
       {"layer_norm",
        {"float32[4, 6]", "float32[5]", "float32[6]"},
        {},
@@ -289,7 +263,7 @@ TEST(NnInfer, RefusesAndSaysWhy) {
        {{"shape", std::vector<int64_t>{4, 4}}, {"starts", std::vector<int64_t>{0, 0}}},
        "dropout: starts is [0, 0], expected where float32[4] begins in a tensor of shape [4, 4]"},
   };
-  for (const Refusal& r : refusals) EXPECT_EQ(inferred(r.name, r.inputs, r.attrs), r.message);
+  for (const NnRefusal& r : refusals) EXPECT_EQ(inferred(r.name, r.inputs, r.attrs), r.message);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <set>
 
+#include "op_texts.h"
 #include "sbp/error.h"
 
 namespace boxcar::ir {
@@ -15,34 +16,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-Types types(const std::vector<std::string>& texts) {
-  Types all;
-  for (const std::string& text : texts) all.push_back(parse_tensor_type(text));
-  return all;
-}
-
-std::vector<std::string> rules(const char* name, const std::vector<std::string>& inputs,
-                               const Attrs& attrs = {}) {
-  std::vector<std::string> texts;
-  const OpDef& def = op(name);
-  for (const auto& s : signatures(def, types(inputs), complete(def, attrs), 2))
-    texts.push_back(sbp::to_text(s));
-  return texts;
-}
-
-std::string inferred(const char* name, const std::vector<std::string>& inputs, const Attrs& attrs = {}) {
-  std::string text;
-  try {
-    for (const TensorType& type : op(name).infer(types(inputs), complete(op(name), attrs))) {
-      text += (text.empty() ? "" : ", ") + to_text(type);
-    }
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Exit::bad_input);
-    return error.what();
-  }
-  return text;
-}
 
 TEST(Registry, IsSortedAndNamesAreUnique) {
   std::set<std::string> names;

@@ -16,7 +16,7 @@
 #include <sstream>
 #include <thread>
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
@@ -190,4 +190,4 @@ class MpiTrain : public ::testing::Test {
   fs::path folder_;
 };
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

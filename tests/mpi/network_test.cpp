@@ -5,7 +5,7 @@
 
 #include "mpi_train.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -174,4 +174,4 @@ TEST_F(TwoHosts, LongACutForGoodEndsMpirunThatLooksAfterIt) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -2,7 +2,7 @@
 // messages where a process dies or stops.
 #include "mpi_train.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 const Words plans[] = {{"--dp=4"},
@@ -232,4 +232,4 @@ TEST_F(MpiTrain, ALossThatIsNoNumberIsSaidOnceByItsCause) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

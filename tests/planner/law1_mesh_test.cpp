@@ -30,13 +30,13 @@ using backends::cpu::Tensors;
 using sbp::NdSbp;
 using sbp::Sbp;
 using sbp::Signature;
-using Random = std::mt19937_64;
+using Engine = std::mt19937_64;
 
-int64_t draw(Random& random, int64_t low, int64_t high) {
+int64_t draw(Engine& random, int64_t low, int64_t high) {
   return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
 }
 
-Mesh draw_mesh(Random& random) {
+Mesh draw_mesh(Engine& random) {
   Mesh mesh;
   const int64_t dims = draw(random, 2, 3);
   for (int64_t d = 0; d < dims; ++d) {
@@ -73,7 +73,7 @@ std::vector<PartialDim> partial_dims(const NdSbp& layout, const Mesh& mesh) {
 }
 
 // Values that reduce to x along these dimensions, the inner ones first.
-std::vector<double> spread(Random& random, const ir::Domain& domain, const std::vector<PartialDim>& dims,
+std::vector<double> spread(Engine& random, const ir::Domain& domain, const std::vector<PartialDim>& dims,
                            size_t from, double x) {
   if (from == dims.size()) return {x};
   std::vector<double> parts(static_cast<size_t>(dims[from].extent)), all;
@@ -100,7 +100,7 @@ double reduced(const std::vector<PartialDim>& dims, std::vector<double> values) 
 }
 
 // Parts by place. Two copies of a P hold different partials.
-Tensors lay_out(Random& random, const ir::Domain& domain, const HostTensor& whole, const NdSbp& layout,
+Tensors lay_out(Engine& random, const ir::Domain& domain, const HostTensor& whole, const NdSbp& layout,
                 const Mesh& mesh) {
   Tensors parts(static_cast<size_t>(mesh.devices()));
   for (const std::vector<int>& group : partial_groups(layout, mesh)) {
@@ -167,7 +167,7 @@ struct Example {
   }
 
   // Runs the op on the parts; empty where they give the global result.
-  std::string run(Random& random, const OpLayout& layout, const Mesh& mesh) const {
+  std::string run(Engine& random, const OpLayout& layout, const Mesh& mesh) const {
     try {
       return run_parts(random, layout, mesh);
     } catch (const Error& error) {
@@ -175,7 +175,7 @@ struct Example {
     }
   }
 
-  std::string run_parts(Random& random, const OpLayout& layout, const Mesh& mesh) const {
+  std::string run_parts(Engine& random, const OpLayout& layout, const Mesh& mesh) const {
     Tensors whole;
     std::vector<Tensors> parts;
     for (size_t i = 0; i < sample.inputs.size(); ++i) {
@@ -231,7 +231,7 @@ struct Example {
   }
 
   // Any signature on each dimension, nested splits in any order.
-  OpLayout draw_layout(Random& random, const Mesh& mesh) const {
+  OpLayout draw_layout(Engine& random, const Mesh& mesh) const {
     OpLayout layout;
     layout.inputs.resize(op().inputs.size()), layout.outputs.resize(op().outputs.size());
     for (size_t d = 0; d < mesh.dims(); ++d) {
@@ -287,7 +287,7 @@ class Law1Mesh : public testing::TestWithParam<std::string> {
     const ir::OpDef& def = ir::op(GetParam());
     for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed)
       for (const ir::Sample& sample : samples_of(def, seed)) {
-        Random random(seed);
+        Engine random(seed);
         const Example example(def, sample);
         int legal = 0;
         for (int round = 0; round < rounds; ++round) {
@@ -356,7 +356,7 @@ TEST_P(Law1Mesh, ListsWhatIsLegal) {
     }
   const std::vector<OpLayout> listed = legal_layouts(def, sample.inputs, example.op().attrs, mesh.extents);
   EXPECT_EQ(texts(listed), texts(pairs));
-  Random random(1);
+  Engine random(1);
   for (const OpLayout& layout : listed)
     EXPECT_EQ(example.run(random, layout, mesh), "") << example.text(layout, mesh);
 }

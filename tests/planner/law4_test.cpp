@@ -13,13 +13,7 @@
 namespace boxcar::planner {
 namespace {
 
-struct Layout {
-  const char* name;
-  std::function<void(Job&)> change;
-};
-std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out << layout.name; }
-
-class Law4 : public testing::TestWithParam<Layout> {};
+class Law4 : public testing::TestWithParam<NamedChange> {};
 
 TEST_P(Law4, AStepIsTheSingleDevices) {
   Job job = small_job(1, 1, 1, 2, 1);
@@ -49,7 +43,7 @@ void conv_net(Job& j, const char* family, int64_t layers, int64_t image) {
   j.model.layers = layers, j.model.hidden = 2, j.model.image = image, j.model.vocab = 3;
 }
 
-const Layout layouts[] = {
+const NamedChange run_layouts[] = {
     {"one_device", [](Job&) {}},
     {"dp", [](Job& j) { j.parallel.dp = 4; }},
     {"dp_micro_batches", [](Job& j) { j.parallel.dp = 2, j.global_batch = 3; }},
@@ -307,13 +301,8 @@ const Layout layouts[] = {
        j.model.experts = 4, j.model.top_k = 1, j.parallel.dp = 2, j.parallel.ep = 2, j.parallel.tp = 2;
      }},
 };
-INSTANTIATE_TEST_SUITE_P(Jobs, Law4, testing::ValuesIn(layouts),
+INSTANTIATE_TEST_SUITE_P(Jobs, Law4, testing::ValuesIn(run_layouts),
                          [](const auto& info) { return std::string(info.param.name); });
-
-template <typename T>
-T pick(std::mt19937& random, std::initializer_list<T> from) {
-  return *(from.begin() + std::uniform_int_distribution<size_t>(0, from.size() - 1)(random));
-}
 
 Job random_job(std::mt19937& r) {
   const int micro_batches = pick(r, {1, 2, 4});

@@ -10,14 +10,7 @@
 namespace boxcar::planner {
 namespace {
 
-struct Layout {
-  const char* name;
-  std::function<void(Job&)> change;
-};
-
-std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out << layout.name; }
-
-class Layouts : public testing::TestWithParam<Layout> {};
+class Layouts : public testing::TestWithParam<NamedChange> {};
 
 TEST_P(Layouts, CompileAndAreProvedToEnd) {
   Job job = small_job(1, 1, 1, 4, 4);
@@ -32,7 +25,7 @@ TEST_P(Layouts, CompileAndAreProvedToEnd) {
   EXPECT_EQ(ir::to_text(ir::parse_plan(ir::to_text(plan))), ir::to_text(plan));
 }
 
-void llama(Job& j) {
+void grouped_llama(Job& j) {
   const ir::models::Transformer small = j.model;
   j.model = ir::models::defaults("llama");
   j.model.layers = small.layers, j.model.hidden = 32, j.model.heads = 8, j.model.kv_heads = 4,
@@ -40,7 +33,7 @@ void llama(Job& j) {
   j.model.vocab = small.vocab, j.model.pad_vocab_to = 8, j.model.ffn = 64;
 }
 
-const Layout layouts[] = {
+const NamedChange compiled_layouts[] = {
     {"one_device", [](Job&) {}},
     {"dp", [](Job& j) { j.parallel.dp = 8; }},
     {"dp_uneven_shards", [](Job& j) { j.parallel.dp = 3, j.parallel.zero = 1; }},
@@ -99,10 +92,15 @@ const Layout layouts[] = {
        j.parallel.overlap_grad = j.parallel.overlap_param = false;
      }},
     {"untied_llama",
-     [](Job& j) { llama(j), j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1; }},
-    {"llama_flash", [](Job& j) { llama(j), j.parallel.tp = 4, j.parallel.cp = 2, j.train.flash = true; }},
+     [](Job& j) {
+       grouped_llama(j), j.parallel.dp = 2, j.parallel.tp = 2, j.parallel.pp = 2, j.parallel.zero = 1;
+     }},
+    {"llama_flash",
+     [](Job& j) { grouped_llama(j), j.parallel.tp = 4, j.parallel.cp = 2, j.train.flash = true; }},
     {"experts",
-     [](Job& j) { llama(j), j.model.experts = 8, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2; }},
+     [](Job& j) {
+       grouped_llama(j), j.model.experts = 8, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 2;
+     }},
     {"experts_hybrid",
      [](Job& j) {
        j.model.experts = 8, j.model.top_k = 2, j.parallel.dp = 4, j.parallel.ep = 4, j.parallel.tp = 2;
@@ -112,15 +110,10 @@ const Layout layouts[] = {
     {"momentum_no_clip",
      [](Job& j) { j.parallel.dp = 2, j.train.optimizer = ir::Optimizer::momentum, j.train.clip_norm = 0; }},
 };
-INSTANTIATE_TEST_SUITE_P(Jobs, Layouts, testing::ValuesIn(layouts),
+INSTANTIATE_TEST_SUITE_P(Jobs, Layouts, testing::ValuesIn(compiled_layouts),
                          [](const auto& info) { return std::string(info.param.name); });
 
-template <typename T>
-T pick(std::mt19937& random, std::initializer_list<T> from) {
-  return *(from.begin() + std::uniform_int_distribution<size_t>(0, from.size() - 1)(random));
-}
-
-Job random_job(std::mt19937& r) {
+Job random_wide_job(std::mt19937& r) {
   Job job = small_job(pick(r, {1, 2, 3, 4}), pick(r, {1, 2, 4, 8}), pick(r, {1, 2}), 4, pick(r, {2, 4}));
   const bool llama = pick(r, {false, true});
   job.model = ir::models::defaults(llama ? "llama" : "gpt");
@@ -156,16 +149,16 @@ std::string text(const Job& j) {
       j.train.flash, static_cast<int>(j.train.recompute), static_cast<int>(j.train.precision));
 }
 
-void try_random_jobs(unsigned seed, int count) {
+void compile_random_jobs(unsigned seed, int count) {
   std::mt19937 random(seed);
   for (int i = 0; i < count; ++i) {
-    const Job job = random_job(random);
+    const Job job = random_wide_job(random);
     EXPECT_NO_THROW(verify(compile(resolve(job)))) << "seed " << seed << ": " << text(job);
   }
 }
 
-TEST(RandomJobs, CompileAndAreProvedToEnd) { try_random_jobs(1, 30); }
-TEST(RandomJobs, LongCompileAndAreProvedToEnd) { try_random_jobs(2, 1000); }
+TEST(RandomJobs, CompileAndAreProvedToEnd) { compile_random_jobs(1, 30); }
+TEST(RandomJobs, LongCompileAndAreProvedToEnd) { compile_random_jobs(2, 1000); }
 
 }  // namespace
 }  // namespace boxcar::planner

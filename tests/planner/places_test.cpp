@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "plan_runner.h"
 #include "planner/laid_out.h"
 #include "sbp/at.h"
 #include "small_jobs.h"
@@ -85,13 +86,6 @@ Job random_job(std::mt19937& r) {
   job.train.precision = pick(r, {ir::Precision::fp16, ir::Precision::fp32});
   job.gpus *= h.cp;
   return job;
-}
-
-bool updated_in_place(const ir::Program& program, int reg) {
-  const int producer = at(program.registers, reg).producer;
-  for (const ir::Input& input : at(program.actors, producer).inputs)
-    if (input.program < 0 && input.reg == reg) return true;
-  return false;
 }
 
 bool is_loaded(const ir::Program& program, int reg) {

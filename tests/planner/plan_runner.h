@@ -68,4 +68,12 @@ class PlanRunner {
   int steps_ = 1;  // the steps that actors may make
 };
 
+// Whether the register's producer reads the version before.
+inline bool updated_in_place(const ir::Program& program, int r) {
+  const int producer = at(program.registers, r).producer;
+  for (const ir::Input& in : at(program.actors, producer).inputs)
+    if (in.program < 0 && in.reg == r) return true;
+  return false;
+}
+
 }  // namespace boxcar::planner

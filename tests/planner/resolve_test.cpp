@@ -11,7 +11,7 @@
 namespace boxcar::planner {
 namespace {
 
-Job small_job() {
+Job llama_job() {
   Job job;
   job.model = ir::models::defaults("gpt");
   job.model.layers = 12, job.model.hidden = 64, job.model.heads = 8, job.model.seq = 32,
@@ -22,7 +22,7 @@ Job small_job() {
 
 std::string refusal(const std::function<void(Job&)>& change) {
   try {
-    Job job = small_job();
+    Job job = llama_job();
     change(job);
     resolve(job);
   } catch (const Error& e) {
@@ -33,7 +33,7 @@ std::string refusal(const std::function<void(Job&)>& change) {
 }
 
 TEST(Resolve, FillsInWhatIsLeftOpen) {
-  Job job = small_job();
+  Job job = llama_job();
   job.parallel.tp = 2;
   job.parallel.pp = 2;
   const ResolvedJob done = resolve(job);
@@ -46,7 +46,7 @@ TEST(Resolve, FillsInWhatIsLeftOpen) {
 
 // Changing a resolved job means resolving a copy: the original stays unchanged.
 TEST(Resolve, LeavesAResolvedJobAsItIs) {
-  Job job = small_job();
+  Job job = llama_job();
   for (const auto& [dp, tp, pp, zero] :
        {std::array{4, 2, 1, 3}, std::array{2, 1, 4, 1}, std::array{1, 8, 1, 0}}) {
     job.parallel.dp = dp, job.parallel.tp = tp, job.parallel.pp = pp, job.parallel.zero = zero;
@@ -57,7 +57,7 @@ TEST(Resolve, LeavesAResolvedJobAsItIs) {
 
 TEST(Resolve, BalancesStagesThatLayersDoNotFillEvenly) {
   EXPECT_THAT(balanced_layers(13, 4), testing::ElementsAre(4, 3, 3, 3));
-  Job job = small_job();
+  Job job = llama_job();
   job.model.layers = 13;
   job.parallel.pp = 4;
   EXPECT_THAT(resolve(job)->parallel.stage_layers, testing::ElementsAre(4, 3, 3, 3));
@@ -69,7 +69,7 @@ void images(Job& job) {
 }
 
 TEST(Resolve, CountsBlocksOfImagesAsLayers) {
-  Job job = small_job();
+  Job job = llama_job();
   images(job);
   job.model.layers = 33;
   job.parallel.pp = 4;

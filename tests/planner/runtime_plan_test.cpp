@@ -85,13 +85,6 @@ void store(const HostTensor& value, std::span<std::byte> bytes) {
   }
 }
 
-bool updated_in_place(const ir::Program& program, int r) {
-  const int producer = at(program.registers, r).producer;
-  for (const ir::Input& in : at(program.actors, producer).inputs)
-    if (in.program < 0 && in.reg == r) return true;
-  return false;
-}
-
 void expect_same(const Job& given, int64_t chaos) {
   const ir::Plan plan = widened(compile(resolve(given)));
   PlanRunner expected(plan, [&](const ir::Register& reg, int program, int device) {

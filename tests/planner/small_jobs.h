@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <initializer_list>
+#include <ostream>
+#include <random>
 #include <string>
 
 #include "ir/plan.h"
@@ -26,6 +29,18 @@ inline Job small_job(int dp, int tp, int pp, int layers = 1, int micro_batches =
   job.parallel.dp = dp, job.parallel.tp = tp, job.parallel.pp = pp;
   job.global_batch = int64_t{dp} * micro_batches;
   return job;
+}
+
+// A change to a job, by name.
+struct NamedChange {
+  const char* name;
+  std::function<void(Job&)> change;
+};
+inline std::ostream& operator<<(std::ostream& out, const NamedChange& layout) { return out << layout.name; }
+
+template <typename T>
+T pick(std::mt19937& random, std::initializer_list<T> from) {
+  return *(from.begin() + std::uniform_int_distribution<size_t>(0, from.size() - 1)(random));
 }
 
 // One line per act of communication in a phase: "h0.attn.proj.all_reduce tp 256". Copies from the host are

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Messages that differ only in numbers are of one kind.
-std::string kind_of(const std::string& message) {
+std::string without_digits(const std::string& message) {
   std::string kind;
   for (const char c : message.substr(0, 200))
     if (!std::isdigit(static_cast<unsigned char>(c))) kind += c;
@@ -31,7 +31,7 @@ Failure smallest(const RandomJob& job, const Law& law, const std::string& messag
   const RandomJob least = shrink(job, [&](const RandomJob& less) {
     if (!law.is_for(less)) return false;
     const std::string failed = failure_of([&] { law.check(less); }, law.seconds);
-    if (kind_of(failed) != kind_of(message)) return false;
+    if (without_digits(failed) != without_digits(message)) return false;
     last = failed;
     return true;
   });
@@ -79,7 +79,7 @@ SoakResult soak(const SoakOptions& options, Coverage& coverage) {
     if (failures.empty() && record.is_open()) record << to_text(*job) << std::endl;
     for (const Failure& failure : failures) {
       if (options.progress) *options.progress << "fails: " << to_text(failure) << std::endl;
-      if (!kinds.insert(failure.law + kind_of(failure.message)).second) continue;
+      if (!kinds.insert(failure.law + without_digits(failure.message)).second) continue;
       const auto law =
           std::find_if(laws().begin(), laws().end(), [&](const Law& one) { return one.name == failure.law; });
       result.failures.push_back(smallest(failure.job, *law, failure.message));

@@ -11,10 +11,6 @@
 namespace boxcar::sbp {
 namespace {
 
-Layout layout(Shape shape, const char* sbp, const char* placement) {
-  return {std::move(shape), parse_nd_sbp(sbp), parse_placement(placement)};
-}
-
 TEST(Apply, LayOutSplits) {
   const Held held = lay_out({1, 2, 3, 4, 5}, layout({5}, "S(0)", "7-8"), 1);
   EXPECT_EQ(held.at(7), std::vector<Piece>({{{{0, 3}}, {1, 2, 3}}}));

@@ -13,10 +13,6 @@ namespace {
 
 using testing::ElementsAre;
 
-Layout layout(Shape shape, const char* sbp, const char* placement) {
-  return {std::move(shape), parse_nd_sbp(sbp), parse_placement(placement)};
-}
-
 std::string route(Shape shape, const char* from, const char* to, const char* devices = "0-3",
                   const char* others = "") {
   return to_text(box(layout(shape, from, devices), layout(shape, to, *others ? others : devices)));

@@ -10,6 +10,10 @@
 
 namespace boxcar::sbp {
 
+inline Layout layout(Shape shape, const char* sbp, const char* placement) {
+  return {std::move(shape), parse_nd_sbp(sbp), parse_placement(placement)};
+}
+
 // Each layout once: B, S of each axis in each order of nesting, and P of `reductions`, per mesh dimension.
 inline std::vector<NdSbp> all_layouts(size_t rank, size_t mesh_dims,
                                       const std::vector<Reduction>& reductions) {

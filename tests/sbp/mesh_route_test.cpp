@@ -8,8 +8,8 @@ namespace boxcar::sbp {
 namespace {
 
 // "reduce_scatter 0 -> (S(0), S(1)) 96; ...": collective, dimensions, result, elements moved.
-std::string route(Shape mesh, const char* from, const char* to, Aim aim = Aim::traffic,
-                  Shape shape = {8, 8}) {
+std::string route_of(Shape mesh, const char* from, const char* to, Aim aim = Aim::traffic,
+                     Shape shape = {8, 8}) {
   const auto found = mesh_route(shape, mesh, parse_nd_sbp(from), parse_nd_sbp(to), aim);
   if (!found) return "no route";
   std::string text;
@@ -27,7 +27,7 @@ std::string route(Shape mesh, const char* from, const char* to, Aim aim = Aim::t
 }
 
 TEST(MeshRoute, ExampleOfTheHeader) {
-  EXPECT_EQ(route({2, 4}, "(P, S(1))", "(S(0), B)", Aim::traffic, {8, 6}),
+  EXPECT_EQ(route_of({2, 4}, "(P, S(1))", "(S(0), B)", Aim::traffic, {8, 6}),
             "reduce_scatter 0 -> (S(0), S(1)) 48; all_gather 1 -> (S(0), B) 144");
 }
 
@@ -50,51 +50,51 @@ TEST(MeshRoute, MovesWhatRanksSend) {
 }
 
 TEST(MeshRoute, NothingToDo) {
-  EXPECT_EQ(route({4}, "S(0)", "S(0)"), "");
-  EXPECT_EQ(route({1}, "P", "S(0)"), "local -> S(0)");
-  EXPECT_EQ(route({2, 1}, "(S(0), P)", "(S(0), B)"), "local -> (S(0), B)");
+  EXPECT_EQ(route_of({4}, "S(0)", "S(0)"), "");
+  EXPECT_EQ(route_of({1}, "P", "S(0)"), "local -> S(0)");
+  EXPECT_EQ(route_of({2, 1}, "(S(0), P)", "(S(0), B)"), "local -> (S(0), B)");
 }
 
 // Routes that data, tensor and sharded optimizer parallelism need, as published systems communicate.
 TEST(MeshRoute, AimStepsTakesOneCollectivePerDimension) {
-  EXPECT_EQ(route({4, 2}, "(P, B)", "(B, B)", Aim::steps), "all_reduce 0 -> (B, B) 768");
-  EXPECT_EQ(route({4, 2}, "(P, B)", "(S(0), B)", Aim::steps), "reduce_scatter 0 -> (S(0), B) 384");
-  EXPECT_EQ(route({4, 2}, "(S(0), B)", "(B, B)", Aim::steps), "all_gather 0 -> (B, B) 384");
-  EXPECT_EQ(route({4, 2}, "(S(0), P)", "(S(0), B)", Aim::steps), "all_reduce 1 -> (S(0), B) 128");
-  EXPECT_EQ(route({4, 2}, "(S(0), P)", "(S(0), S(1))", Aim::steps), "reduce_scatter 1 -> (S(0), S(1)) 64");
-  EXPECT_EQ(route({4, 2}, "(P, S(0))", "(S(0,inner), S(0))", Aim::steps),
+  EXPECT_EQ(route_of({4, 2}, "(P, B)", "(B, B)", Aim::steps), "all_reduce 0 -> (B, B) 768");
+  EXPECT_EQ(route_of({4, 2}, "(P, B)", "(S(0), B)", Aim::steps), "reduce_scatter 0 -> (S(0), B) 384");
+  EXPECT_EQ(route_of({4, 2}, "(S(0), B)", "(B, B)", Aim::steps), "all_gather 0 -> (B, B) 384");
+  EXPECT_EQ(route_of({4, 2}, "(S(0), P)", "(S(0), B)", Aim::steps), "all_reduce 1 -> (S(0), B) 128");
+  EXPECT_EQ(route_of({4, 2}, "(S(0), P)", "(S(0), S(1))", Aim::steps), "reduce_scatter 1 -> (S(0), S(1)) 64");
+  EXPECT_EQ(route_of({4, 2}, "(P, S(0))", "(S(0,inner), S(0))", Aim::steps),
             "reduce_scatter 0 -> (S(0,inner), S(0)) 192");
-  EXPECT_EQ(route({4, 2}, "(S(0,inner), S(0))", "(B, S(0))", Aim::steps), "all_gather 0 -> (B, S(0)) 192");
-  EXPECT_EQ(route({4, 2}, "(S(0), S(1))", "(S(0), S(2))", Aim::steps, {8, 4, 4}),
+  EXPECT_EQ(route_of({4, 2}, "(S(0,inner), S(0))", "(B, S(0))", Aim::steps), "all_gather 0 -> (B, S(0)) 192");
+  EXPECT_EQ(route_of({4, 2}, "(S(0), S(1))", "(S(0), S(2))", Aim::steps, {8, 4, 4}),
             "all_to_all 1 -> (S(0), S(2)) 64");
 }
 
 TEST(MeshRoute, AimTrafficLetsCopiesShareTheWork) {
   EXPECT_EQ(
-      route({4, 2}, "(P, B)", "(B, B)"),
+      route_of({4, 2}, "(P, B)", "(B, B)"),
       "local -> (P(sum), S(0)); reduce_scatter 0 -> (S(0,inner), S(0)) 192; all_gather 1,0 -> (B, B) 448");
-  EXPECT_EQ(route({2, 2}, "(P, B)", "(B, B)"),
+  EXPECT_EQ(route_of({2, 2}, "(P, B)", "(B, B)"),
             "all_reduce 0 -> (B, B) 256");  // two collectives cost the same
 }
 
 // (S(0), B) -> (B, S(0)): gathering first would bring everything to all; slicing first leaves parts that are
 // no blocks. Slices are cheaper.
 TEST(MeshRoute, NoneWhereTransfersAreCheaper) {
-  EXPECT_EQ(route({2, 2}, "(S(0), B)", "(B, S(0))"), "no route");
-  EXPECT_EQ(route({2, 2}, "(S(0), S(1))", "(S(1), S(0))"), "no route");
+  EXPECT_EQ(route_of({2, 2}, "(S(0), B)", "(B, S(0))"), "no route");
+  EXPECT_EQ(route_of({2, 2}, "(S(0), S(1))", "(S(1), S(0))"), "no route");
 }
 
 TEST(MeshRoute, SumAndMaxReduceFromTheInside) {
-  EXPECT_EQ(route({2, 2}, "(P(sum), P(max))", "(B, B)", Aim::steps),
+  EXPECT_EQ(route_of({2, 2}, "(P(sum), P(max))", "(B, B)", Aim::steps),
             "all_reduce 1 -> (P(sum), B) 256; all_reduce 0 -> (B, B) 256");
-  EXPECT_EQ(route({2, 2}, "(P(max), P(sum))", "(P(max), B)"), "all_reduce 1 -> (P(max), B) 256");
+  EXPECT_EQ(route_of({2, 2}, "(P(max), P(sum))", "(P(max), B)"), "all_reduce 1 -> (P(max), B) 256");
 }
 
 TEST(MeshRoute, UnevenPartsCountWhatStays) {
   // 5 x 3 over 2: rows 3 and 2, columns 2 and 1: 3*2 + 2*1 = 8 of 15 stay.
-  EXPECT_EQ(route({2}, "S(0)", "S(1)", Aim::traffic, {5, 3}), "all_to_all 0 -> S(1) 7");
-  EXPECT_EQ(route({2}, "S(0)", "B", Aim::traffic, {5, 3}), "all_gather 0 -> B 15");
-  EXPECT_EQ(route({4}, "P", "S(1)", Aim::traffic, {5, 3}), "reduce_scatter 0 -> S(1) 45");
+  EXPECT_EQ(route_of({2}, "S(0)", "S(1)", Aim::traffic, {5, 3}), "all_to_all 0 -> S(1) 7");
+  EXPECT_EQ(route_of({2}, "S(0)", "B", Aim::traffic, {5, 3}), "all_gather 0 -> B 15");
+  EXPECT_EQ(route_of({4}, "P", "S(1)", Aim::traffic, {5, 3}), "reduce_scatter 0 -> S(1) 45");
 }
 
 TEST(MeshRoute, ScatterRouteLeavesEachElementOnOneDevice) {

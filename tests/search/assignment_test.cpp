@@ -69,13 +69,13 @@ void expect_kept(const Assignment& problem, const Objective& objective, const An
   ASSERT_TRUE(!answer.optimal() || std::abs(answer.value - best) <= near);
 }
 
-struct Counts {
+struct Agreements {
   int optimal = 0, bounded = 0, none = 0;
 };
 
 // Random graphs of up to seven nodes; coordinates, weights and limits drawn too.
-Counts check_random(unsigned first, unsigned rounds, bool limited, const Effort& effort) {
-  Counts counts;
+Agreements check_random(unsigned first, unsigned rounds, bool limited, const Effort& effort) {
+  Agreements counts;
   for (unsigned seed = first; seed < first + rounds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
@@ -103,13 +103,13 @@ Counts check_random(unsigned first, unsigned rounds, bool limited, const Effort&
 }
 
 TEST(Assignment, IsOptimalByTables) {
-  Counts counts = check_random(1, 400, false, {});
+  Agreements counts = check_random(1, 400, false, {});
   EXPECT_EQ(counts.bounded, 0);
   EXPECT_GT(counts.optimal, 300);
 }
 
 TEST(Assignment, IsOptimalWithLimits) {
-  Counts counts = check_random(7001, 400, true, {});
+  Agreements counts = check_random(7001, 400, true, {});
   EXPECT_EQ(counts.bounded, 0);
   EXPECT_GT(counts.optimal, 100);
   EXPECT_GT(counts.none, 20);
@@ -117,7 +117,7 @@ TEST(Assignment, IsOptimalWithLimits) {
 
 // Branch and bound descends only once, so fronts close the gaps.
 TEST(Assignment, IsOptimalByFronts) {
-  Counts counts = check_random(1001, 400, true, {.branches = 8});
+  Agreements counts = check_random(1001, 400, true, {.branches = 8});
   EXPECT_EQ(counts.bounded, 0);
   EXPECT_GT(counts.optimal, 100);
   EXPECT_GT(counts.none, 20);
@@ -125,13 +125,13 @@ TEST(Assignment, IsOptimalByFronts) {
 
 // Tables of 4 entries cut nearly every bucket, so branch and bound does the work.
 TEST(Assignment, IsOptimalByBranchAndBound) {
-  Counts counts = check_random(2001, 400, false, {.table = 4});
+  Agreements counts = check_random(2001, 400, false, {.table = 4});
   EXPECT_EQ(counts.bounded, 0);
   EXPECT_GT(counts.optimal, 300);
 }
 
 TEST(Assignment, IsOptimalByMultiplierAndBranchAndBound) {
-  Counts counts = check_random(3001, 400, true, {.table = 4, .sums = 0});
+  Agreements counts = check_random(3001, 400, true, {.table = 4, .sums = 0});
   EXPECT_EQ(counts.bounded, 0);
   EXPECT_GT(counts.optimal, 100);
   EXPECT_GT(counts.none, 20);
@@ -140,7 +140,7 @@ TEST(Assignment, IsOptimalByMultiplierAndBranchAndBound) {
 // Small tables first; large ones where these prove nothing.
 TEST(Assignment, IsOptimalWithSmallTablesFirst) {
   for (const bool limited : {false, true}) {
-    const Counts counts = check_random(limited ? 8001 : 9001, 400, limited, {.small = 4, .branches = 64});
+    const Agreements counts = check_random(limited ? 8001 : 9001, 400, limited, {.small = 4, .branches = 64});
     EXPECT_EQ(counts.bounded, 0);
     EXPECT_GT(counts.optimal, 100);
   }
@@ -163,9 +163,9 @@ TEST(Assignment, MayBeAsFarFromTheOptimumAsIsEnough) {
 }
 
 TEST(Assignment, BoundHoldsWhereEffortEnds) {
-  Counts free = check_random(4001, 400, false, {.table = 1, .points = 2, .branches = 1});
-  Counts limited = check_random(5001, 400, true, {.table = 1, .points = 2, .branches = 1});
-  Counts thinned = check_random(6001, 400, true, {.points = 2, .branches = 0});
+  Agreements free = check_random(4001, 400, false, {.table = 1, .points = 2, .branches = 1});
+  Agreements limited = check_random(5001, 400, true, {.table = 1, .points = 2, .branches = 1});
+  Agreements thinned = check_random(6001, 400, true, {.points = 2, .branches = 0});
   EXPECT_GT(free.bounded, 2);
   EXPECT_GT(limited.bounded, 2);
   EXPECT_GT(thinned.bounded, 10);

@@ -64,7 +64,7 @@ TEST(Profiles, ConvolutionsOfAV100) {
 }
 
 // 100 Tflop/s in 16 bits, 10 in 32, 1 TB/s; one tile of 100 x 100, no overheads.
-backends::DeviceProfile round_device() {
+backends::DeviceProfile device_of_one_tile() {
   backends::DeviceProfile device;
   device.memory_bandwidth = 1e12;
   device.peak_flops = {{DType::float16, 100e12}, {DType::float32, 10e12}};
@@ -82,7 +82,7 @@ double seconds(const backends::DeviceProfile& device, const ConvolutionShape& sh
 
 // 400 images of 50 x 50, 5 x 5 windows without padding: a million outputs of 100 channels over 100 x 25.
 TEST(Convolution, ProductsByHand) {
-  backends::DeviceProfile device = round_device();
+  backends::DeviceProfile device = device_of_one_tile();
   device.memory_bandwidth = 1e15;
   const ConvolutionShape shape{400, 1, 100, 100, 54, 54, 50, 50, 5, 5, 1};
   const double forward = 2.0 * 1e6 * 100 * 2500 / 100e12;  // 10,000 tiles: 100 waves
@@ -98,7 +98,7 @@ TEST(Convolution, ProductsByHand) {
 }
 
 TEST(Convolution, FewTilesSplitTheSum) {
-  backends::DeviceProfile device = round_device();
+  backends::DeviceProfile device = device_of_one_tile();
   device.memory_bandwidth = 1e13;
   device.convolution[DType::float16].waves.split_seconds = 0;
   const ConvolutionShape shape{400, 1, 100, 100, 54, 54, 50, 50, 5, 5, 1};
@@ -108,7 +108,7 @@ TEST(Convolution, FewTilesSplitTheSum) {
 }
 
 TEST(Convolution, StridesSkipTheZerosOfTheInputGradient) {
-  backends::DeviceProfile device = round_device();
+  backends::DeviceProfile device = device_of_one_tile();
   device.memory_bandwidth = 1e15;
   const ConvolutionShape strided{400, 1, 100, 100, 100, 100, 50, 50, 2, 2, 2};
   // 4,000,000 positions, each reached from one of the four places of a window.
@@ -119,7 +119,7 @@ TEST(Convolution, StridesSkipTheZerosOfTheInputGradient) {
 }
 
 TEST(Convolution, WindowsOfOneElementHaveSharesOfTheirOwn) {
-  backends::DeviceProfile device = round_device();
+  backends::DeviceProfile device = device_of_one_tile();
   device.memory_bandwidth = 1e15;
   const ConvolutionShape strided{400, 1, 100, 100, 100, 100, 50, 50, 1, 1, 2};
   // 1,000,000 positions that an output reaches; the others are zero.
@@ -136,13 +136,13 @@ TEST(Convolution, WindowsOfOneElementHaveSharesOfTheirOwn) {
 
 TEST(Convolution, MemoryWhereThereIsLittleToCompute) {
   const ConvolutionShape shape{1000, 1, 100, 100, 100, 100, 100, 100, 1, 1, 1};
-  backends::DeviceProfile device = round_device();
+  backends::DeviceProfile device = device_of_one_tile();
   device.peak_flops[DType::float16] = 1e18;
   EXPECT_NEAR(seconds(device, shape, Pass::forward), 2 * (2e9 + 1e4) / 1e12, 1e-6);
 }
 
 TEST(Convolution, WinogradByHand) {
-  backends::DeviceProfile device = round_device();
+  backends::DeviceProfile device = device_of_one_tile();
   device.memory_bandwidth = 1e18;
   backends::ConvolutionModel& model = device.convolution[DType::float16];
   const ConvolutionShape shape{100, 1, 1000, 1000, 40, 40, 40, 40, 3, 3, 1};
@@ -191,7 +191,7 @@ double kernel(const backends::DeviceProfile& device, const char* op, ir::Types i
 
 // Three channels run without tensor cores, or as eight.
 TEST(Convolution, ChannelsThat8DoesNotDivide) {
-  backends::DeviceProfile device = round_device();
+  backends::DeviceProfile device = device_of_one_tile();
   const ir::TensorType x{{1000, 3, 100, 100}, DType::float16}, weight{{96, 3, 10, 10}, DType::float16},
       y{{1000, 96, 91, 91}, DType::float16};
   ConvolutionShape shape{1000, 1, 3, 96, 100, 100, 91, 91, 10, 10, 1};
@@ -206,7 +206,7 @@ TEST(Convolution, ChannelsThat8DoesNotDivide) {
 // Bytes that a framework's 16-bit kernels save; a fused op counts its steps.
 TEST(KernelSeconds, OpsOf16BitsMayMoveLess) {
   backends::Cluster cluster;
-  cluster.device = round_device();
+  cluster.device = device_of_one_tile();
   backends::Framework framework;
   framework.half_op_bytes = {{"relu", 0.5}, {"add_relu", 0.25}};
   backends::put_framework(cluster, framework);

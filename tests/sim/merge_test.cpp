@@ -112,13 +112,13 @@ TEST(Merge, RatesMakeSomeActsSpecial) {
   }
 }
 
-void expect_same_on_random_plans(unsigned first, unsigned last) {
+void expect_same_unmerged(unsigned first, unsigned last) {
   test::expect_same_without(&Options::merge, first, last,
                             {.max_programs = 2, .max_devices = 1, .max_actors = 12}, {.steps = 4});
 }
 
-TEST(Merge, ChangesNothingOnRandomPlans) { expect_same_on_random_plans(1, 300); }
-TEST(Merge, LongChangesNothingOnRandomPlans) { expect_same_on_random_plans(301, 10000); }
+TEST(Merge, ChangesNothingOnRandomPlans) { expect_same_unmerged(1, 300); }
+TEST(Merge, LongChangesNothingOnRandomPlans) { expect_same_unmerged(301, 10000); }
 
 TEST(Merge, ChangesNothingOnAPipeline) {
   ir::Plan plan =

@@ -52,13 +52,13 @@ TEST(Periodic, SlowedComputeRepeats) {
                             1e-7);
 }
 
-void expect_same_on_random_plans(unsigned first, unsigned last) {
+void expect_same_simulated_whole(unsigned first, unsigned last) {
   test::expect_same_without(&Options::periodic, first, last,
                             {.max_programs = 2, .max_devices = 2, .max_micro_batches = 12}, {.steps = 6});
 }
 
-TEST(Periodic, ChangesNothingOnRandomPlans) { expect_same_on_random_plans(1, 300); }
-TEST(Periodic, LongChangesNothingOnRandomPlans) { expect_same_on_random_plans(301, 10000); }
+TEST(Periodic, ChangesNothingOnRandomPlans) { expect_same_simulated_whole(1, 300); }
+TEST(Periodic, LongChangesNothingOnRandomPlans) { expect_same_simulated_whole(301, 10000); }
 
 }  // namespace
 }  // namespace boxcar::sim

@@ -20,7 +20,7 @@
 #include <functional>
 #include <string>
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 
 // Gives this process its own mounts from now on; a user who is not root becomes root of a new user namespace.
 // False where the system refuses.
@@ -59,4 +59,4 @@ inline void with_own_mounts(const std::function<void()>& body) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see above";
 }
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

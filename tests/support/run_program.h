@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 
 struct Output {
   int exit_code = -1;
@@ -33,4 +33,4 @@ class TemporaryFile {
 
 std::string replace_all(std::string text, const std::string& from, const std::string& to);
 
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

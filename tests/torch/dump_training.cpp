@@ -87,7 +87,7 @@ HostTensor random_weight(std::mt19937_64& random, const std::string& name, const
   return tensor;
 }
 
-StoredTensor stored(const HostTensor& tensor) {
+StoredTensor stored_float32(const HostTensor& tensor) {
   const std::vector<float> numbers(tensor.data.begin(), tensor.data.end());
   StoredTensor result{tensor.type, std::vector<std::byte>(numbers.size() * sizeof(float))};
   std::memcpy(result.bytes.data(), numbers.data(), result.bytes.size());
@@ -151,7 +151,7 @@ void dump(const Run& run, const std::string& folder, uint64_t seed) {
   backends::host::Checkpoint checkpoint{run.model, {}, {}};
   for (const auto& [name, type] : backends::host::parameter_types(run.model)) {
     state.emplace(name, random_weight(random, name, type));
-    checkpoint.tensors.emplace(name, stored(state.at(name)));
+    checkpoint.tensors.emplace(name, stored_float32(state.at(name)));
   }
   write_checkpoint(folder, checkpoint);
   std::vector<uint16_t> tokens;

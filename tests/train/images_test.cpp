@@ -12,15 +12,15 @@ namespace {
 
 using planner::Job;
 
-struct Row {
+struct ImageRow {
   const char* name;
   const char* family;
   int64_t layers, hidden, image, batch;
   std::function<void(Job&)> change;
 };
-std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.name; }
+std::ostream& operator<<(std::ostream& out, const ImageRow& row) { return out << row.name; }
 
-const Row rows[] = {
+const ImageRow image_rows[] = {
     {"resnet", "resnet", 16, 2, 32, 2, [](Job&) {}},
     {"resnet_dp2_zero1", "resnet", 16, 2, 32, 4, [](Job& j) { j.parallel.dp = 2, j.parallel.zero = 1; }},
     {"wide_resnet_pp2", "wide_resnet", 16, 2, 32, 4, [](Job& j) { j.parallel.pp = 2; }},
@@ -30,10 +30,10 @@ const Row rows[] = {
     {"diffusion_unet", "diffusion_unet", 5, 8, 4, 2, [](Job&) {}},
 };
 
-class ChannelsLast : public testing::TestWithParam<Row> {
+class ChannelsLast : public testing::TestWithParam<ImageRow> {
  protected:
   static planner::LaidOut laid_out(bool channels_last) {
-    const Row& row = GetParam();
+    const ImageRow& row = GetParam();
     Job job;
     job.model = ir::models::defaults(row.family);
     job.model.layers = row.layers, job.model.hidden = row.hidden, job.model.image = row.image;
@@ -52,7 +52,7 @@ class ChannelsLast : public testing::TestWithParam<Row> {
 };
 
 TEST_P(ChannelsLast, TrainsAsChannelsFirst) {
-  const Row& row = GetParam();
+  const ImageRow& row = GetParam();
   const Start start = graph_start(3 * row.image * row.image);
   const planner::LaidOut last = laid_out(true);
   const Outcome here = train(last, start, 3);
@@ -71,7 +71,7 @@ TEST_P(ChannelsLast, TrainsAsChannelsFirst) {
     if (op.type == "conv2d") images += ir::attr_bool(op.attrs, "channels_last") ? 1 : -1000;
   EXPECT_GT(images, 0);
 }
-INSTANTIATE_TEST_SUITE_P(Nets, ChannelsLast, testing::ValuesIn(rows),
+INSTANTIATE_TEST_SUITE_P(Nets, ChannelsLast, testing::ValuesIn(image_rows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

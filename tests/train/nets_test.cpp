@@ -9,8 +9,6 @@ namespace {
 
 using planner::Job;
 
-constexpr int64_t batch = plan_batch;
-
 class NetsLaw4 : public testing::TestWithParam<NetRow> {
  protected:
   static void expect_law_4_of(Net net, const Start& start) {
@@ -36,10 +34,10 @@ TEST_P(ImagesLaw4, TrainAsOneDeviceDoes) {
   ir::TrainOptions options;
   options.precision = ir::Precision::fp64;
   options.optimizer = ir::Optimizer::momentum, options.learning_rate = 0.02, options.clip_norm = 1;
-  const Job job = job_of(row, batch, options);
+  const Job job = job_of(row, plan_batch, options);
   const TransformerRow alone{row.name, row.family, 0, job.parallel.dp * row.micro_batches, [](Job&) {}};
   const Start start = transformer_start(job);
-  const Outcome one = train(planner::lay_out(job_of(alone, batch, options)), start, 5);
+  const Outcome one = train(planner::lay_out(job_of(alone, plan_batch, options)), start, 5);
   // Convolutions sum by strips of images, which other plans cut differently, and fifty norms amplify that.
   expect_same(train(planner::lay_out(planner::resolve(job)), start, 5), one, 1e-6);
   EXPECT_LT(one.losses[4], one.losses[0]);
@@ -55,9 +53,12 @@ TEST_P(NarrowLaw4, LossesAreOneDevicesWithinRounding) {
   const auto& [precision, row] = GetParam();
   const TransformerRow alone{row.name, row.family, row.dropout, 1, [](Job&) {}};
   const auto laying = [](const TransformerRow& row) {
-    return [&row](const ir::TrainOptions& options) { return planner::lay_out(job_of(row, batch, options)); };
+    return [&row](const ir::TrainOptions& options) {
+      return planner::lay_out(job_of(row, plan_batch, options));
+    };
   };
-  expect_law_4_in_16_bits(precision, laying(row), laying(alone), transformer_start(job_of(alone, batch, {})));
+  expect_law_4_in_16_bits(precision, laying(row), laying(alone),
+                          transformer_start(job_of(alone, plan_batch, {})));
 }
 INSTANTIATE_TEST_SUITE_P(Plans, NarrowLaw4, testing::ValuesIn(narrow_plans()),
                          [](const auto& info) { return std::string(info.param.row.name); });

@@ -9,13 +9,11 @@ namespace {
 
 using planner::Job;
 
-constexpr int64_t batch = plan_batch;
-
 // The row's model on one device in one micro-batch, op by op as written.
 planner::ResolvedJob alone_of(const TransformerRow& row, const ir::TrainOptions& options) {
-  Job job = transformer(row.family, row.dropout, batch);
+  Job job = transformer(row.family, row.dropout, plan_batch);
   row.change(job);
-  job.parallel = transformer(row.family, row.dropout, batch).parallel;
+  job.parallel = transformer(row.family, row.dropout, plan_batch).parallel;
   job.train = options;
   job.train.off = {"fuse_patterns", "fuse_elementwise"};
   return planner::resolve(job);
@@ -25,10 +23,11 @@ class TransformerLaw4 : public testing::TestWithParam<TransformerRow> {};
 
 TEST_P(TransformerLaw4, TrainsAsOneDeviceDoes) {
   const TransformerRow& row = GetParam();
-  ASSERT_EQ(job_of(row, batch, {})->train.micro_batches, row.micro_batches);
-  expect_law_4([&](const ir::TrainOptions& options) { return planner::lay_out(job_of(row, batch, options)); },
-               [&](const ir::TrainOptions& options) { return planner::lay_out(alone_of(row, options)); },
-               transformer_start(alone_of(row, {})));
+  ASSERT_EQ(job_of(row, plan_batch, {})->train.micro_batches, row.micro_batches);
+  expect_law_4(
+      [&](const ir::TrainOptions& options) { return planner::lay_out(job_of(row, plan_batch, options)); },
+      [&](const ir::TrainOptions& options) { return planner::lay_out(alone_of(row, options)); },
+      transformer_start(alone_of(row, {})));
 }
 INSTANTIATE_TEST_SUITE_P(Plans, TransformerLaw4, testing::ValuesIn(transformer_plans()),
                          [](const auto& info) { return std::string(info.param.name); });

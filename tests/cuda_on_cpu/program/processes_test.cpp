@@ -2,7 +2,7 @@
 // NCCL: one GPU per process or several, with groups set up over MPI.
 #include "mpi_train.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -178,4 +178,4 @@ TEST_F(GpuProcesses, LongAProcessThatStopsEndsTheRun) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

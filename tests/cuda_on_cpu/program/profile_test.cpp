@@ -10,7 +10,7 @@
 
 #include "support/run_program.h"
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -40,4 +40,4 @@ TEST(ProfileOnGpus, SimulateReadsTheFileThatItWrites) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-namespace boxcar::testing {
+namespace boxcar::tests {
 namespace {
 
 const Words small{"--layers=1", "--vocab=256", "--global-batch=4", "--dropout=0.1", "--precision=fp32"};
@@ -134,4 +134,4 @@ TEST_F(TrainOnGpus, SaysWhyItCannot) {
 }
 
 }  // namespace
-}  // namespace boxcar::testing
+}  // namespace boxcar::tests
